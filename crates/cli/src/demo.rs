@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use diagnose::Report;
-use diagnose::recording::Judging;
+use diagnose::recording::DiagnosisOptions;
 use lab::LabProcess;
 
 use crate::out::DirectoryArgs;
@@ -121,7 +121,7 @@ fn record_run(output: &Path, fix: &[&str]) -> anyhow::Result<DemoRun> {
             why.trim()
         );
     }
-    let report = load::diagnose(output, Judging::default())?;
+    let report = load::diagnose(output, DiagnosisOptions::default())?;
     let took_ns = client_life_ns(&report)
         .ok_or_else(|| anyhow!("the demo's connection was not recorded\nhint: whylat doctor"))?;
     Ok(DemoRun { report, took_ns })

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use diagnose::recording::TailQuestion;
+use diagnose::recording::TailOptions;
 use diagnose::tail::report::TailReport;
-use diagnose::tail::{Band, Question};
+use diagnose::tail::{LatencyBand, TailQuery};
 use table::Recording;
 use table::tables::Activity;
 
@@ -31,7 +31,7 @@ pub(crate) struct Diff {
     after: PathBuf,
     /// Messages to compare: from a percentile on (p99.9), or between two (p20-p30) [default: p40-p60]
     #[arg(long, value_name = "BAND")]
-    band: Option<Band>,
+    band: Option<LatencyBand>,
     #[command(flatten)]
     explaining: ExplainArgs,
     /// Output format
@@ -58,12 +58,12 @@ enum DiffFormat {
 impl Diff {
     pub(crate) fn execute(mut self) -> anyhow::Result<ExitCode> {
         let to = std::mem::take(&mut self.to).check()?;
-        let band = self.band.unwrap_or(Band::BODY);
-        let question = Question {
+        let band = self.band.unwrap_or(LatencyBand::BODY);
+        let question = TailQuery {
             tail: band,
             body: band,
             settings: self.explaining.settings(),
-            ..Question::default()
+            ..TailQuery::default()
         };
         let format = match self.format {
             DiffFormat::Text => AnswerFormat::Text,
@@ -75,8 +75,8 @@ impl Diff {
     }
 
     /// Explains why messages of `question` take longer in the second recording.
-    fn difference(&self, question: Question) -> anyhow::Result<TailReport> {
-        let asked = TailQuestion {
+    fn difference(&self, question: TailQuery) -> anyhow::Result<TailReport> {
+        let asked = TailOptions {
             question: Some(question),
             categories: self.explaining.categories()?,
         };
@@ -84,7 +84,7 @@ impl Diff {
     }
 
     /// Writes the page of both, with the explanation where both recorded CPU activity.
-    fn page(&self, question: Question, to: &Output) -> anyhow::Result<ExitCode> {
+    fn page(&self, question: TailQuery, to: &Output) -> anyhow::Result<ExitCode> {
         if self.limit.is_some() {
             bail!("the page shows all causes\nhint: leave out --limit, or --format html");
         }
@@ -98,7 +98,7 @@ impl Diff {
             None
         };
         let asked = PageOptions {
-            tail: TailQuestion {
+            tail: TailOptions {
                 question: None,
                 categories: self.explaining.categories()?,
             },

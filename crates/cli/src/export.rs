@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use diagnose::recording::{self, Judging};
+use diagnose::recording::{self, DiagnosisOptions};
 use table::Recording;
 use view::CsvText;
 
@@ -50,7 +50,7 @@ impl ExportArgs {
     pub(crate) fn perfetto(
         &self,
         path: &Path,
-        judging: Judging,
+        judging: DiagnosisOptions,
         to: &Output,
     ) -> anyhow::Result<ExitCode> {
         self.refuse()?;

@@ -7,7 +7,7 @@ use diagnose::Report;
 use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::message::MessageId;
 use diagnose::messages::report::{MessageReport, MessageStory};
-use diagnose::recording::{self, Judging, TailQuestion};
+use diagnose::recording::{self, DiagnosisOptions, TailOptions};
 use diagnose::tail::report::TailReport;
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 use table::manifest::ProbeState;
@@ -35,7 +35,7 @@ pub(crate) fn newest() -> anyhow::Result<PathBuf> {
 }
 
 /// Reads a recording and diagnoses it.
-pub(crate) fn diagnose(path: &Path, judging: Judging) -> anyhow::Result<Report> {
+pub(crate) fn diagnose(path: &Path, judging: DiagnosisOptions) -> anyhow::Result<Report> {
     Ok(recording::report(&Recording::open(path)?, judging)?)
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory
 pub(crate) fn tail(
     path: &Path,
     before: Option<&Path>,
-    asked: &TailQuestion,
+    asked: &TailOptions,
 ) -> anyhow::Result<TailReport> {
     let before = before.map(with_activity).transpose()?;
     let recording = with_activity(path)?;

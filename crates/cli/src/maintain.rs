@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use diagnose::recording;
-use diagnose::report::{About, Closed};
+use diagnose::report::{About, CloseState};
 use diagnose::units::counted;
 use serde_json::{Value, json};
 use table::{Problem, Recording, Recovered};
@@ -69,7 +69,7 @@ impl Found {
 
     /// Nobody writes it any more, and nobody closed it.
     fn is_left_open(&self) -> bool {
-        !self.is_live && self.about.closed == Closed::NotClosed
+        !self.is_live && self.about.closed == CloseState::NotClosed
     }
 
     fn code(&self) -> u8 {
@@ -85,10 +85,10 @@ impl Found {
         let mut lines: Vec<_> = self.problems.iter().map(ToString::to_string).collect();
         let dir = out::name(&self.dir);
         let end = match self.about.closed {
-            Closed::InOrder => None,
-            Closed::Recovered => Some("closed after a crash: the end may be missing"),
-            Closed::NotClosed if self.is_live => Some("is still being written"),
-            Closed::NotClosed => Some("not closed: the end is missing"),
+            CloseState::InOrder => None,
+            CloseState::Recovered => Some("closed after a crash: the end may be missing"),
+            CloseState::NotClosed if self.is_live => Some("is still being written"),
+            CloseState::NotClosed => Some("not closed: the end is missing"),
         };
         lines.extend(match (end, self.problems.is_empty()) {
             (Some(end), true) => Some(format!("{dir}: {end}; what is there is right")),
@@ -167,8 +167,8 @@ fn recovery_text(dir: &Path, recovered: &Recovered, about: &About) -> String {
     let text = recovered.to_string();
     let (state, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
     let end = match about.closed {
-        Closed::InOrder => "",
-        Closed::Recovered | Closed::NotClosed => "; the end may be missing",
+        CloseState::InOrder => "",
+        CloseState::Recovered | CloseState::NotClosed => "; the end may be missing",
     };
     let losses = losses(about).map_or_else(String::new, |losses| format!("\n{losses}"));
     format!("{}: {state}{end}{rest}{losses}", out::name(dir))

@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use diagnose::recording::{self, Judging, TailQuestion};
+use diagnose::recording::{self, DiagnosisOptions, TailOptions};
 use diagnose::tail::report::TailReport;
 use table::Recording;
 
@@ -18,9 +18,9 @@ use crate::{exit, load, out};
 #[derive(Debug, Default)]
 pub(crate) struct PageOptions {
     /// Limits of the diagnosis.
-    pub(crate) judging: Judging,
+    pub(crate) judging: DiagnosisOptions,
     /// Messages to explain.
-    pub(crate) tail: TailQuestion,
+    pub(crate) tail: TailOptions,
 }
 
 /// Opens a recording in a browser.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use diagnose::recording::Judging;
+use diagnose::recording::DiagnosisOptions;
 use diagnose::report::why_unseen;
 use record::{Command, Outcome, Target};
 use table::Recording;
@@ -235,7 +235,7 @@ fn nothing_seen(path: &Path, target: &Target) -> Option<String> {
 }
 
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
-    let report = load::diagnose(&outcome.path, Judging::default())?;
+    let report = load::diagnose(&outcome.path, DiagnosisOptions::default())?;
     let to = out::stdout();
     if json {
         to.json(&report)

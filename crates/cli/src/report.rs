@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use diagnose::SnapSettings;
-use diagnose::recording::Judging;
+use diagnose::recording::DiagnosisOptions;
 use view::TextOptions;
 
 use crate::export::ExportArgs;
@@ -46,7 +46,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "MICROSECONDS", default_value_t = SnapSettings::default().delayed_ack_timeout_us)]
     delayed_ack_timeout_us: u64,
     /// Judge at most N connections, the longest ones; each takes 7 kB of memory
-    #[arg(long, value_name = "N", default_value_t = Judging::default().max_connections as u64,
+    #[arg(long, value_name = "N", default_value_t = DiagnosisOptions::default().max_connections as u64,
           value_parser = clap::value_parser!(u64).range(1..))]
     max_connections: u64,
     #[command(flatten)]
@@ -81,7 +81,7 @@ impl ReportArgs {
         let path = self.dir.clone().map_or_else(load::newest, Ok)?;
         let part_asked = self.is_part_asked();
         let to = self.to.check()?;
-        let judging = Judging {
+        let judging = DiagnosisOptions {
             snap: SnapSettings {
                 max_queuing_delay_us: self.max_queuing_delay_us,
                 delayed_ack_timeout_us: self.delayed_ack_timeout_us,

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use diagnose::causes::Categories;
-use diagnose::recording::TailQuestion;
+use diagnose::recording::TailOptions;
 use diagnose::tail::report::TailReport;
-use diagnose::tail::{Band, Only, Question, Settings};
+use diagnose::tail::{ExplainSettings, LatencyBand, MessageFilter, TailQuery};
 
 use crate::format::AnswerFormat;
 use crate::out::Output;
@@ -28,7 +28,7 @@ pub(crate) struct TailArgs {
         long, value_name = "BAND", group = "filtered",
         conflicts_with_all = ["by", "messages", "message"]
     )]
-    tail: Option<Band>,
+    tail: Option<LatencyBand>,
 
     /// With --tail: the ordinary messages to compare with
     #[arg(
@@ -37,7 +37,7 @@ pub(crate) struct TailArgs {
         default_value = "p40-p60",
         requires = "tail"
     )]
-    body: Band,
+    body: LatencyBand,
 
     /// With --tail: explain only messages of this connection, compared with all others
     ///
@@ -69,10 +69,10 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl ExplainArgs {
-    pub(crate) fn settings(&self) -> Settings {
-        Settings {
+    pub(crate) fn settings(&self) -> ExplainSettings {
+        ExplainSettings {
             explained: self.explained,
-            ..Question::default().settings
+            ..TailQuery::default().settings
         }
     }
 
@@ -92,15 +92,15 @@ impl ExplainArgs {
 
 impl TailArgs {
     /// Returns the requested comparison. `window_ns`: only messages that began then.
-    pub(crate) fn question(&self, window_ns: Option<(u64, u64)>) -> anyhow::Result<TailQuestion> {
-        let of_conn = self.conn.map(Only::Connection);
-        let question = self.tail.map(|tail| Question {
+    pub(crate) fn question(&self, window_ns: Option<(u64, u64)>) -> anyhow::Result<TailOptions> {
+        let of_conn = self.conn.map(MessageFilter::Connection);
+        let question = self.tail.map(|tail| TailQuery {
             tail,
             body: self.body,
-            only: of_conn.or(window_ns.map(|(from_ns, to_ns)| Only::Time(from_ns, to_ns))),
+            only: of_conn.or(window_ns.map(|(from_ns, to_ns)| MessageFilter::Time(from_ns, to_ns))),
             settings: self.explaining.settings(),
         });
-        Ok(TailQuestion {
+        Ok(TailOptions {
             question,
             categories: self.explaining.categories()?,
         })

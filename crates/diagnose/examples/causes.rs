@@ -13,7 +13,7 @@ use std::error::Error;
 use serde_json::json;
 use table::tables::{Activities, Activity};
 use table::{ActivityKind, Columns, Recording};
-use whylat_diagnose::causes::{Categories, Cause, Known};
+use whylat_diagnose::causes::{Categories, Cause, CauseCache};
 
 /// Names without a cause that are shown.
 const WORST: usize = 40;
@@ -26,7 +26,7 @@ struct Open {
 }
 
 struct Sums<'a> {
-    known: Known<'a>,
+    known: CauseCache<'a>,
     causes: BTreeMap<Option<Cause>, u64>,
     unknown: BTreeMap<String, u64>,
 }
@@ -83,7 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let categories = Categories::built_in()?;
     let mut sums = Sums {
-        known: Known::new(&categories),
+        known: CauseCache::new(&categories),
         causes: BTreeMap::new(),
         unknown: BTreeMap::new(),
     };

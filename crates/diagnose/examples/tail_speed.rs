@@ -14,8 +14,8 @@ use table::manifest::Header;
 use table::tables::{Activities, Activity, ReceivedMessage, ReceivedMessages};
 use table::{ActivityKind, ActivitySource, Columns};
 use whylat_diagnose::causes::Categories;
-use whylat_diagnose::report::Recorded;
-use whylat_diagnose::tail::{Band, Question, TailTable};
+use whylat_diagnose::report::RecordingState;
+use whylat_diagnose::tail::{LatencyBand, TailQuery, TailTable};
 
 /// Spans of a message.
 const SPANS: u64 = 100;
@@ -132,10 +132,10 @@ fn main() {
     }
 }
 
-fn measure(messages: u64, tail: Band) {
-    let question = Question {
+fn measure(messages: u64, tail: LatencyBand) {
+    let question = TailQuery {
         tail,
-        ..Question::default()
+        ..TailQuery::default()
     };
     let categories = Categories::built_in().expect("rules");
     let mut table = TailTable::new(header(), Rc::default());
@@ -156,7 +156,7 @@ fn measure(messages: u64, tail: Band) {
     }
     let since = cpu_time();
     let tails = table.complete();
-    let report = tails.report(question, &categories, Recorded::default());
+    let report = tails.report(question, &categories, RecordingState::default());
     let reported = cpu_time() - since;
     let group = report.groups.first().expect("a group");
     let spans = (messages * SPANS) as f64;

@@ -14,9 +14,9 @@ use serde_json::json;
 use table::manifest::Header;
 use table::tables::{Call, Calls, Counter, Counters, StackFrame, StackFrames, Wait, Waits};
 use table::{Caller, Columns, CounterKind, ValueSource, WaitObject, Waker};
-use whylat_diagnose::report::Recorded;
-use whylat_diagnose::waits::join::Source;
-use whylat_diagnose::waits::{Grouping, Names, WaitFilter, WaitTable};
+use whylat_diagnose::report::RecordingState;
+use whylat_diagnose::waits::join::JoinSource;
+use whylat_diagnose::waits::{Grouping, NameTable, WaitFilter, WaitTable};
 
 const ROWS: u64 = 5_000_011;
 const BATCH: u64 = 65_536;
@@ -105,7 +105,7 @@ fn main() {
 }
 
 /// Stacks of one frame.
-fn names() -> Rc<Names> {
+fn names() -> Rc<NameTable> {
     let mut frames = StackFrames::default();
     for stack in 0..STACKS {
         frames.push(StackFrame {
@@ -119,7 +119,7 @@ fn names() -> Rc<Names> {
             caller: Caller::None,
         });
     }
-    let mut names = Names::default();
+    let mut names = NameTable::default();
     names.add_frames(&frames);
     names.complete()
 }
@@ -134,7 +134,7 @@ fn measure(objects: u64, grouping: Grouping, conditions: WaitFilter) {
         took += cpu_time() - since;
     }
     let since = cpu_time();
-    let report = waits.report(Recorded::default(), usize::MAX);
+    let report = waits.report(RecordingState::default(), usize::MAX);
     println!(
         "{objects:>6} objects, by {:<7} {:>5.1} ns a row, {:>5.1} M rows/s; {} groups in {:.0} ms",
         grouping.name(),
@@ -222,17 +222,17 @@ fn measure_join(objects: u64) {
     while let Some(source) = join.lacks() {
         let (mut waits, mut of_calls, mut of_counters) = (None, None, None);
         match source {
-            Source::Waits => waits = waits_left.next(),
-            Source::Calls => of_calls = calls_left.next().map(|rows| calls(&rows)),
-            Source::Counters => of_counters = counters_left.next().map(|rows| counters(&rows)),
+            JoinSource::Waits => waits = waits_left.next(),
+            JoinSource::Calls => of_calls = calls_left.next().map(|rows| calls(&rows)),
+            JoinSource::Counters => of_counters = counters_left.next().map(|rows| counters(&rows)),
         }
         rows_of_calls += of_calls.as_ref().map_or(0, Columns::len);
         rows_of_counters += of_counters.as_ref().map_or(0, Columns::len);
         let since = cpu_time();
         match source {
-            Source::Waits => join.add_waits(waits.as_ref()),
-            Source::Calls => join.add_calls(of_calls.as_ref()),
-            Source::Counters => join.add_counters(of_counters.as_ref()),
+            JoinSource::Waits => join.add_waits(waits.as_ref()),
+            JoinSource::Calls => join.add_calls(of_calls.as_ref()),
+            JoinSource::Counters => join.add_counters(of_counters.as_ref()),
         }
         took += cpu_time() - since;
     }

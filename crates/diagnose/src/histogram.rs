@@ -78,9 +78,9 @@ impl Histogram {
     }
 
     /// The durations in some of the buckets.
-    pub fn part(&self, buckets: std::ops::Range<usize>) -> Part {
+    pub fn part(&self, buckets: std::ops::Range<usize>) -> HistogramPart {
         let within = |(bucket, _): &(usize, u64)| buckets.contains(bucket);
-        Part {
+        HistogramPart {
             buckets: self.buckets().filter(within).collect(),
             range: self.range,
         }
@@ -89,12 +89,12 @@ impl Histogram {
 
 /// Durations of some buckets of a histogram.
 #[derive(Debug)]
-pub struct Part {
+pub struct HistogramPart {
     buckets: Vec<(usize, u64)>,
     range: Option<(u64, u64)>,
 }
 
-impl Part {
+impl HistogramPart {
     /// Durations counted.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()

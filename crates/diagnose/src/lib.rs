@@ -33,7 +33,7 @@ pub mod units;
 pub mod waits;
 
 pub use connections::snap::delayed_acks::SnapSettings;
-pub use connections::snap::flags::{Flags, delayed_ack};
+pub use connections::snap::flags::{IntervalFlags, delayed_ack};
 pub use connections::snap::interval::RttInterval;
 pub use connections::{Evidence, diagnose, rules, verdict};
 pub use messages::tail;

@@ -7,7 +7,7 @@ use table::manifest::{Close, Header};
 use table::row_of;
 use table::tables::{Call, Connection, TcpEvent, TcpSample, TcpStage};
 use table::{Columns, Method, Stage, Table};
-use whylat_diagnose::report::{Direction, Report, Severity};
+use whylat_diagnose::report::{DataDirection, Report, Severity};
 use whylat_diagnose::{Evidence, diagnose, report};
 
 const MS: u64 = 1_000_000;
@@ -272,7 +272,7 @@ fn a_receiver_whose_sender_is_elsewhere_speaks_for_itself() {
     let finding = report.findings.first().expect("a finding");
     assert_eq!(
         (finding.rule.name(), finding.direction),
-        ("slow_reader", Direction::Receiving)
+        ("slow_reader", DataDirection::Receiving)
     );
     assert_eq!(finding.harm_ns, 800 * MS);
 }
@@ -316,8 +316,8 @@ fn many_short_stalls_of_one_program_are_one_finding() {
             .find(|fact| fact.name == name)
             .map(|f| f.value)
     };
-    assert_eq!(fact("nagle_holds"), Some(report::Value::Whole(5_003)));
-    let longest = Some(report::Value::Whole(43 * MS + 5_003));
+    assert_eq!(fact("nagle_holds"), Some(report::FactValue::Whole(5_003)));
+    let longest = Some(report::FactValue::Whole(43 * MS + 5_003));
     assert_eq!(fact("longest_hold_ns"), longest);
 }
 
@@ -350,7 +350,7 @@ fn bbr_is_not_slowed_by_loss_that_it_does_not_answer() {
             .iter()
             .any(|f| f.rule.name() == "fast_retransmits");
         let candidate =
-            |u: &report::Undecided| u.candidates.contains(&report::RuleId::FastRetransmits);
+            |u: &report::UndecidedFinding| u.candidates.contains(&report::RuleId::FastRetransmits);
         let undecided = report.undecided.iter().any(candidate);
         (named, undecided)
     };
@@ -450,7 +450,7 @@ fn what_waited_before_it_was_looked_at_is_not_counted() {
     // 400 ms of the first reading's 500 were before the ledger.
     assert_eq!(
         waited.map(|fact| fact.value),
-        Some(report::Value::Whole(660 * MS))
+        Some(report::FactValue::Whole(660 * MS))
     );
 }
 
@@ -482,7 +482,7 @@ fn a_part_of_the_retransmissions_is_no_more_than_all() {
     let fact = |name: &str| {
         let found = finding.evidence.0.iter().find(|fact| fact.name == name);
         match found.map(|fact| fact.value) {
-            Some(report::Value::Whole(value)) => value,
+            Some(report::FactValue::Whole(value)) => value,
             other => panic!("{name}: {other:?}"),
         }
     };

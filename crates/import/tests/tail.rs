@@ -8,8 +8,8 @@ use std::rc::Rc;
 use common::{check, rows};
 use data::sample;
 use diagnose::causes::Categories;
-use diagnose::report::Recorded;
-use diagnose::tail::{Band, Question, TailTable};
+use diagnose::report::RecordingState;
+use diagnose::tail::{LatencyBand, TailQuery, TailTable};
 use serde_json::{Value, json};
 use table::tables::{Activities, Activity, ReceivedMessage, ReceivedMessages};
 use table::{Columns, row_of};
@@ -77,16 +77,16 @@ fn explained(file: &str) -> Option<Value> {
             ..span
         });
     }
-    let question = Question {
-        tail: "p99.5".parse::<Band>().expect("a band"),
-        ..Question::default()
+    let question = TailQuery {
+        tail: "p99.5".parse::<LatencyBand>().expect("a band"),
+        ..TailQuery::default()
     };
     let categories = Categories::built_in().expect("rules");
     let mut table = TailTable::new(header(), Rc::default());
     table.add_received(&received);
     table.add_activities(&activities);
     let tails = table.complete();
-    let report = tails.report(question, &categories, Recorded::default());
+    let report = tails.report(question, &categories, RecordingState::default());
     let report = serde_json::to_value(report.groups).expect("JSON");
     Some(report[0].clone())
 }

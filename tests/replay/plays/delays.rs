@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
 
-use diagnose::messages::ends::{self, Side};
-use diagnose::report::Recorded;
+use diagnose::messages::ends::{self, EndRecording};
+use diagnose::report::RecordingState;
 use lab::{Direction, DirectionConfig, Netns, PacketRecord, Wire, WireConfig};
 use serde_json::{Value, json};
 use table::tables::{ReceivedMessage, SentMessage};
@@ -379,13 +379,13 @@ fn the_wire_is_as_long(report: &Report, crossed_ns: u64) {
     }
 }
 
-fn side(report: &Report, boot_id: Option<&str>) -> Side {
+fn side(report: &Report, boot_id: Option<&str>) -> EndRecording {
     let recording = report.recording();
     let mut header = recording.header().clone();
     if let Some(boot_id) = boot_id {
         boot_id.clone_into(&mut header.boot_id);
     }
-    let mut side = Side::new(header);
+    let mut side = EndRecording::new(header);
     recording.feed(table::TableId::ALL, &mut [&mut side]);
     side
 }
@@ -393,7 +393,7 @@ fn side(report: &Report, boot_id: Option<&str>) -> Side {
 /// The same recording as if it came from another boot: nothing is known of its clock.
 fn and_so_it_is_with_two_clocks(report: &Report, crossed_ns: u64) {
     let (first, other) = (side(report, None), side(report, Some("another")));
-    let ends = ends::report(first, other, Recorded::default(), usize::MAX);
+    let ends = ends::report(first, other, RecordingState::default(), usize::MAX);
     let ends = serde_json::to_value(ends).expect("JSON");
     let offset = &ends["clocks"]["offsets"][0];
     let error_ns = number(offset, "/error_ns");

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use diagnose::{Flags, RttInterval, delayed_ack};
+use diagnose::{IntervalFlags, RttInterval, delayed_ack};
 use probe::watch::{CallCounts, CallSummary, SocketReading};
 use table::Stage;
 use table::fleet::BIN_NS;
@@ -256,7 +256,7 @@ impl Step {
         let earlier = since.earlier.map(|last| &last.sample);
         let ledger = since.earlier.and_then(|last| last.stages.as_ref());
         let length_ns = sample.time_ns - since.begin_ns;
-        let flags = Flags::between(earlier, sample);
+        let flags = IntervalFlags::between(earlier, sample);
         let rtt = stages.map(|stages| rtt_since(ledger, stages));
         let mut raised = Raised::default();
         raised.raise(Problem::SendBuffer, flags.send_buffer);

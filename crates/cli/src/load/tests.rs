@@ -25,14 +25,14 @@ pub(crate) fn golden(case: &str, tables: bool, scratch: &Path) -> PathBuf {
 fn damaged_recording_answer_starts_with_warning() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = golden("slow_reader/fires", true, scratch.path());
-    let sound = diagnose(&path, Judging::default()).expect("read");
+    let sound = diagnose(&path, DiagnosisOptions::default()).expect("read");
     assert_eq!(sound.about.damage("problem"), None);
     let rows = Recording::open(&path).expect("open").rows::<TcpStage>();
     let stages = std::fs::read_dir(path.join("tcp_stages")).expect("there");
     for file in stages.flatten() {
         std::fs::remove_file(file.path()).expect("removed");
     }
-    let report = diagnose(&path, Judging::default()).expect("read");
+    let report = diagnose(&path, DiagnosisOptions::default()).expect("read");
     let damage = format!(
         "This recording is damaged: {rows} rows of tcp_stages are left out, so that the \
          diagnosis may be wrong (see \"problem\")."
@@ -64,12 +64,12 @@ fn damaged_recording_answer_starts_with_warning() {
 fn excess_connections_are_counted() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = golden("incast/fires", true, scratch.path());
-    let all = diagnose(&path, Judging::default()).expect("read");
+    let all = diagnose(&path, DiagnosisOptions::default()).expect("read");
     let number = all.connections.len();
     assert!(number > 1 && all.connections_not_judged == 0, "{number}");
-    let one = Judging {
+    let one = DiagnosisOptions {
         max_connections: 1,
-        ..Judging::default()
+        ..DiagnosisOptions::default()
     };
     let report = diagnose(&path, one).expect("read");
     let judged = report.connections.len();
@@ -102,7 +102,11 @@ fn program_matches_golden_answers() {
         "nagle_delayed_ack/fires",
         "report/not_closed",
     ] {
-        let report = diagnose(&made(&format!("golden/{case}")), Judging::default()).expect("read");
+        let report = diagnose(
+            &made(&format!("golden/{case}")),
+            DiagnosisOptions::default(),
+        )
+        .expect("read");
         assert_eq!(
             view::text(&report, &options),
             expected(&format!("golden/{case}/expected.txt"))

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
-use diagnose::live::{Histories, Live, Now, Window};
+use diagnose::live::{Histories, LiveReport, LiveWindow, SnapshotInfo};
 use record::{Look, RecordError, Rows, WatchOptions, watch};
 
 use crate::args;
@@ -16,13 +16,13 @@ const LOOKS: u32 = 5;
 pub(crate) fn run(
     options: &WatchOptions,
     stop: &AtomicBool,
-    mut each: impl FnMut(Live, &Histories) -> ControlFlow<()>,
+    mut each: impl FnMut(LiveReport, &Histories) -> ControlFlow<()>,
 ) -> Result<(), RecordError> {
     let length = options.interval * LOOKS;
     let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     let mut window = None;
     watch(options, stop, |look| {
-        let window = window.get_or_insert_with(|| Window::new(look.header.clone(), length_ns));
+        let window = window.get_or_insert_with(|| LiveWindow::new(look.header.clone(), length_ns));
         let mut live = judge(window, look);
         live.about.filter = args::option_of(&options.target);
         each(live, &window.histories())
@@ -30,7 +30,7 @@ pub(crate) fn run(
 }
 
 /// One interval.
-pub(crate) fn once(options: &WatchOptions) -> anyhow::Result<Live> {
+pub(crate) fn once(options: &WatchOptions) -> anyhow::Result<LiveReport> {
     let (mut looks, mut last) = (0, None);
     run(options, &AtomicBool::new(false), |live, _| {
         last = Some(live);
@@ -44,7 +44,7 @@ pub(crate) fn once(options: &WatchOptions) -> anyhow::Result<Live> {
     last.context("nothing was looked at")
 }
 
-fn judge(window: &mut Window, look: Look<'_>) -> Live {
+fn judge(window: &mut LiveWindow, look: Look<'_>) -> LiveReport {
     let Look {
         header: _,
         now_ns,
@@ -61,7 +61,7 @@ fn judge(window: &mut Window, look: Look<'_>) -> Live {
     window.add_polls(&polls_ns);
     add(window, rows);
     window.forget(&gone);
-    window.judge(Now {
+    window.judge(SnapshotInfo {
         now_ns,
         interval_ns,
         poll_mean_ns,
@@ -72,7 +72,7 @@ fn judge(window: &mut Window, look: Look<'_>) -> Live {
     })
 }
 
-fn add(window: &mut Window, rows: Rows) {
+fn add(window: &mut LiveWindow, rows: Rows) {
     let Rows {
         connections,
         listeners,

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use diagnose::live::Live;
+use diagnose::live::LiveReport;
 use record::{Target, WatchOptions};
 use view::TextOptions;
 use view::top::{ListOrder, SortKey};
@@ -163,7 +163,7 @@ impl TopArgs {
 }
 
 fn print(
-    live: Live,
+    live: LiveReport,
     order: &ListOrder,
     limit: Option<usize>,
     json: bool,

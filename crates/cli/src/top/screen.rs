@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use anyhow::{Context, anyhow};
-use diagnose::live::{Histories, Live, REACH_NS};
+use diagnose::live::{Histories, LiveReport, REACH_NS};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use ratatui::backend::CrosstermBackend;
@@ -29,7 +29,7 @@ enum Event {
     Key(KeyEvent),
     Resized,
     Signal(Signal),
-    Look(Box<Live>, Histories),
+    Look(Box<LiveReport>, Histories),
     /// Of the process that is open.
     Waits(ThreadWaits),
     /// The watch has ended, by itself only if it failed.

@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use diagnose::live::{Looks, ProcessWaits, ThreadSeen};
+use diagnose::live::{ProcessWaits, ThreadSample, ThreadSnapshots};
 use probe::clock::monotonic_ns;
 use probe::processes::sees_all;
 use probe::waits::{Doing, Looker, ThreadLook};
@@ -84,7 +84,7 @@ fn follow(
 ) -> Option<Option<u32>> {
     let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
     let mut looker = Looker::new(pid);
-    let mut looks = Looks::new(interval_ns.saturating_mul(INTERVALS).max(LEAST_NS));
+    let mut looks = ThreadSnapshots::new(interval_ns.saturating_mul(INTERVALS).max(LEAST_NS));
     let mut random = monotonic_ns() | 1;
     let mut sent_ns = None;
     loop {
@@ -132,8 +132,8 @@ fn pause_ns(random: &mut u64) -> u64 {
     MEAN_NS / 2 + *random % MEAN_NS
 }
 
-fn seen_of(look: &ThreadLook) -> ThreadSeen {
-    ThreadSeen {
+fn seen_of(look: &ThreadLook) -> ThreadSample {
+    ThreadSample {
         tid: look.tid,
         waits_for: match look.doing {
             Doing::Runs => None,
@@ -160,7 +160,7 @@ fn refused(error: &std::io::Error) -> String {
 mod tests {
     use std::sync::mpsc::channel;
 
-    use diagnose::live::Measured;
+    use diagnose::live::WaitSource;
 
     use super::*;
 
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(of, pid);
         assert!(matches!(
             waits.measured,
-            Measured::Sampled { threads: 1, .. }
+            WaitSource::Sampled { threads: 1, .. }
         ));
         child.kill().expect("killed");
         child.wait().expect("ended");

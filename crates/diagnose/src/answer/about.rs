@@ -3,12 +3,12 @@
 use serde::Serialize;
 use table::manifest::{Close, Cost, Coverage, Header};
 
-use super::host::{Closed, Host, Loss};
+use super::host::{CloseState, ProbeLoss, RecordingHost};
 use crate::units::counted;
 
 /// What the manifest says at the end of the recording, and the reader of its state.
 #[derive(Debug, Clone, Default)]
-pub struct Recorded {
+pub struct RecordingState {
     /// State of each probe.
     pub coverage: Vec<Coverage>,
     /// Totals of each probe.
@@ -20,12 +20,12 @@ pub struct Recorded {
     /// What is damaged or missing, in the reader's words.
     pub problems: Vec<String>,
     /// Rows that are left out for it.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedRows>,
 }
 
 /// Rows of a table that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
+pub struct OmittedRows {
     /// The table.
     pub table: String,
     /// The probe that fills it, as coverage names it.
@@ -34,7 +34,7 @@ pub struct LeftOut {
     pub rows: u64,
 }
 
-impl LeftOut {
+impl OmittedRows {
     /// So many rows of a table.
     pub fn new(table: String, rows: u64) -> Self {
         let probe = match table.as_str() {
@@ -69,20 +69,20 @@ impl LeftOut {
 #[derive(Debug, Clone, Serialize)]
 pub struct About {
     /// Where and how the recording was made.
-    pub host: Host,
+    pub host: RecordingHost,
     /// Time looked at, ns.
     pub span_ns: u64,
     /// How the recording ended.
-    pub closed: Closed,
+    pub closed: CloseState,
     /// What the reader found damaged or missing, in its words.
     pub problems: Vec<String>,
     /// Rows that are left out for it, by table; empty of a sound recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedRows>,
     /// State of each probe.
     pub coverage: Vec<Coverage>,
     /// Totals of each probe.
-    pub loss: Vec<Loss>,
+    pub loss: Vec<ProbeLoss>,
     /// What the profiler itself used; `None` when the recording does not say.
     pub cost: Option<Cost>,
 }
@@ -90,14 +90,14 @@ pub struct About {
 impl About {
     /// Of a recording whose latest row is of `latest_ns`, where only the time from the first of `span` to the
     /// second is looked at.
-    pub fn of(header: &Header, recorded: Recorded, latest_ns: u64, span: (u64, u64)) -> Self {
+    pub fn of(header: &Header, recorded: RecordingState, latest_ns: u64, span: (u64, u64)) -> Self {
         let closed = recorded.closed.as_ref();
         let ended_ns = closed.map_or(latest_ns, |close| close.ended_ns);
         let until_ns = ended_ns.min(span.1);
         Self {
-            host: Host::of(header),
+            host: RecordingHost::of(header),
             span_ns: until_ns.saturating_sub(header.started_ns.max(span.0)),
-            closed: Closed::of(closed),
+            closed: CloseState::of(closed),
             problems: recorded.problems,
             left_out: recorded.left_out,
             coverage: recorded.coverage,
@@ -112,7 +112,7 @@ impl About {
         if self.problems.is_empty() {
             return None;
         }
-        let rows = self.left_out.iter().map(LeftOut::words);
+        let rows = self.left_out.iter().map(OmittedRows::words);
         let rows: Vec<_> = rows.collect();
         let what = match self.left_out.iter().map(|it| it.rows).sum::<u64>() {
             _ if rows.is_empty() => String::new(),
@@ -126,7 +126,9 @@ impl About {
 
     /// Whether the recording was closed in order, undamaged, and lost nothing.
     pub fn is_complete(&self) -> bool {
-        let lost = |loss: &Loss| loss.lost_total != 0 || loss.residual != 0;
-        self.closed == Closed::InOrder && self.problems.is_empty() && !self.loss.iter().any(lost)
+        let lost = |loss: &ProbeLoss| loss.lost_total != 0 || loss.residual != 0;
+        self.closed == CloseState::InOrder
+            && self.problems.is_empty()
+            && !self.loss.iter().any(lost)
     }
 }

@@ -5,7 +5,7 @@ use table::manifest::{Close, Header};
 
 /// Where and how a recording was made.
 #[derive(Debug, Clone, Serialize)]
-pub struct Host {
+pub struct RecordingHost {
     /// Host name.
     pub name: String,
     /// Kernel's boot id: connection ids are unique within it.
@@ -28,7 +28,7 @@ pub struct Host {
     pub started_ns: u64,
 }
 
-impl Host {
+impl RecordingHost {
     /// What the manifest's first line says.
     pub(crate) fn of(header: &Header) -> Self {
         Self {
@@ -49,7 +49,7 @@ impl Host {
 /// How a recording ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Closed {
+pub enum CloseState {
     /// The recorder closed it.
     InOrder,
     /// `whylat recover` closed it after a crash.
@@ -58,7 +58,7 @@ pub enum Closed {
     NotClosed,
 }
 
-impl Closed {
+impl CloseState {
     /// What the manifest's last line says; `None`: there is no such line.
     pub(crate) fn of(close: Option<&Close>) -> Self {
         match close {
@@ -71,7 +71,7 @@ impl Closed {
 
 /// Totals of one probe: `produced = stored + filtered + Σ lost + residual`.
 #[derive(Debug, Clone, Serialize)]
-pub struct Loss {
+pub struct ProbeLoss {
     /// The probe's own totals.
     #[serde(flatten)]
     pub totals: table::manifest::Loss,
@@ -81,7 +81,7 @@ pub struct Loss {
     pub residual: i64,
 }
 
-impl From<table::manifest::Loss> for Loss {
+impl From<table::manifest::Loss> for ProbeLoss {
     fn from(totals: table::manifest::Loss) -> Self {
         let residual = totals.residual();
         let lost_total = totals.lost_total();

@@ -5,6 +5,6 @@ pub(crate) mod decimals;
 mod host;
 mod process;
 
-pub use about::{About, LeftOut, Recorded};
-pub use host::{Closed, Host, Loss};
+pub use about::{About, OmittedRows, RecordingState};
+pub use host::{CloseState, ProbeLoss, RecordingHost};
 pub use process::Process;

@@ -24,17 +24,17 @@ use std::collections::HashMap;
 use table::ActivityKind;
 
 pub use cause::Cause;
-use rules::Rules;
-pub use rules::{CategoriesError, Why};
+use rules::CategoryRules;
+pub use rules::{CategoriesError, CategoryFault};
 
 /// What comes with whylat.
 const BUILT_IN: &str = include_str!("categories.csv");
 
-/// Which cause has what. Made once, then asked; see [`Known`] where names come again and again.
+/// Which cause has what. Made once, then asked; see [`CauseCache`] where names come again and again.
 #[derive(Debug, Clone)]
 pub struct Categories {
     /// The user's own, if there are any, then whylat's.
-    layers: Vec<Rules>,
+    layers: Vec<CategoryRules>,
 }
 
 impl Categories {
@@ -43,7 +43,7 @@ impl Categories {
     /// # Errors
     /// A line of them is wrong: a test sees to it that none is.
     pub fn built_in() -> Result<Self, CategoriesError> {
-        let layers = vec![Rules::parse(BUILT_IN)?];
+        let layers = vec![CategoryRules::parse(BUILT_IN)?];
         Ok(Self { layers })
     }
 
@@ -53,7 +53,7 @@ impl Categories {
     /// # Errors
     /// The first line that is no rule.
     pub fn with(mut self, csv: &str) -> Result<Self, CategoriesError> {
-        self.layers.insert(0, Rules::parse(csv)?);
+        self.layers.insert(0, CategoryRules::parse(csv)?);
         Ok(self)
     }
 
@@ -86,12 +86,12 @@ impl Categories {
 
 /// Categories that remember each distinct name.
 #[derive(Debug)]
-pub struct Known<'a> {
+pub struct CauseCache<'a> {
     categories: &'a Categories,
     causes: HashMap<ActivityKind, HashMap<String, Option<Cause>>>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> CauseCache<'a> {
     /// None yet.
     pub fn new(categories: &'a Categories) -> Self {
         let causes = HashMap::new();

@@ -2,12 +2,12 @@
 
 /// Literal parts of a pattern, between its stars.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(super) struct NamePattern {
     text: String,
     parts: Vec<String>,
 }
 
-impl Pattern {
+impl NamePattern {
     /// `None`: without a star.
     pub(super) fn parse(text: &str) -> Option<Self> {
         text.contains('*').then(|| Self {

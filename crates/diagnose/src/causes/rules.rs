@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use table::ActivityKind;
 
 use super::cause::Cause;
-use super::pattern::Pattern;
+use super::pattern::NamePattern;
 use super::symbol;
 
 /// The first line, which may be left out.
@@ -28,12 +28,12 @@ pub struct CategoriesError {
     /// What it says.
     pub text: String,
     /// What is wrong with it.
-    pub why: Why,
+    pub why: CategoryFault,
 }
 
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
+pub enum CategoryFault {
     /// It has not two or three columns.
     Columns,
     /// There is no such cause.
@@ -53,24 +53,24 @@ impl std::fmt::Display for CategoriesError {
         let Self { line, text, why } = self;
         write!(f, "line {line} of the categories, `{text}`: ")?;
         match why {
-            Why::Columns => write!(
+            CategoryFault::Columns => write!(
                 f,
                 "it has not two or three columns\nhint: pattern,cause or pattern,cause,kind; nothing \
                  is quoted, and a comment begins its line with #"
             ),
-            Why::Cause(name) => {
+            CategoryFault::Cause(name) => {
                 let names: Vec<_> = Cause::ALL.iter().map(|cause| cause.name()).collect();
                 write!(f, "there is no cause `{name}`\nhint: {}", names.join(", "))
             }
-            Why::Kind(name) => {
+            CategoryFault::Kind(name) => {
                 let names = KINDS.map(ActivityKind::name).join(", ");
                 write!(f, "there is no kind `{name}`\nhint: {names}")
             }
-            Why::Pattern => write!(
+            CategoryFault::Pattern => write!(
                 f,
                 "the pattern matches everything\nhint: a name, or a part of it with * for the rest"
             ),
-            Why::Twice(before) => write!(
+            CategoryFault::Twice(before) => write!(
                 f,
                 "line {before} has this pattern, too\nhint: leave one of the two out"
             ),
@@ -80,27 +80,27 @@ impl std::fmt::Display for CategoriesError {
 
 /// What a name meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found<'a> {
+pub(super) struct CategoryMatch<'a> {
     pub(super) pattern: &'a str,
     pub(super) cause: Cause,
 }
 
 /// The rules of one file.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Rules {
-    kinds: HashMap<ActivityKind, OfKind>,
+pub(super) struct CategoryRules {
+    kinds: HashMap<ActivityKind, KindRules>,
 }
 
 /// The rules of one kind.
 #[derive(Debug, Clone, Default)]
-struct OfKind {
+struct KindRules {
     /// With the number of the line.
     exact: HashMap<String, (Cause, usize)>,
     /// By the first character of names, most specific first.
-    patterns: HashMap<Option<u8>, Vec<(Pattern, Cause, usize)>>,
+    patterns: HashMap<Option<u8>, Vec<(NamePattern, Cause, usize)>>,
 }
 
-impl Rules {
+impl CategoryRules {
     /// Reads lines; empty ones and those that begin with `#` say nothing.
     pub(super) fn parse(csv: &str) -> Result<Self, CategoriesError> {
         let mut rules = Self::default();
@@ -123,18 +123,19 @@ impl Rules {
         Ok(rules)
     }
 
-    fn line(&mut self, number: usize, text: &str) -> Result<(), Why> {
+    fn line(&mut self, number: usize, text: &str) -> Result<(), CategoryFault> {
         let columns: Vec<_> = text.split(',').map(str::trim).collect();
         let (pattern, cause, kind) = match columns.as_slice() {
             [pattern, cause] => (*pattern, *cause, ActivityKind::Function.name()),
             [pattern, cause, kind] => (*pattern, *cause, *kind),
-            _ => return Err(Why::Columns),
+            _ => return Err(CategoryFault::Columns),
         };
-        let cause = Cause::from_name(cause).ok_or_else(|| Why::Cause(cause.to_owned()))?;
+        let cause =
+            Cause::from_name(cause).ok_or_else(|| CategoryFault::Cause(cause.to_owned()))?;
         let known = KINDS.into_iter().find(|known| known.name() == kind);
-        let kind = known.ok_or_else(|| Why::Kind(kind.to_owned()))?;
+        let kind = known.ok_or_else(|| CategoryFault::Kind(kind.to_owned()))?;
         if pattern.bytes().all(|byte| byte == b'*') {
-            return Err(Why::Pattern);
+            return Err(CategoryFault::Pattern);
         }
         self.kinds
             .entry(kind)
@@ -143,7 +144,7 @@ impl Rules {
     }
 
     /// The most specific rule that a name meets.
-    pub(super) fn find(&self, kind: ActivityKind, name: &str) -> Option<Found<'_>> {
+    pub(super) fn find(&self, kind: ActivityKind, name: &str) -> Option<CategoryMatch<'_>> {
         let of_kind = self.kinds.get(&kind);
         if kind != ActivityKind::Function {
             return of_kind?.find(name);
@@ -157,7 +158,7 @@ impl Rules {
 
     /// Names and patterns of a kind.
     #[cfg(test)]
-    pub(super) fn texts(&self, kind: ActivityKind) -> (Vec<&str>, Vec<&Pattern>) {
+    pub(super) fn texts(&self, kind: ActivityKind) -> (Vec<&str>, Vec<&NamePattern>) {
         let Some(of_kind) = self.kinds.get(&kind) else {
             return (Vec::new(), Vec::new());
         };
@@ -169,25 +170,25 @@ impl Rules {
     }
 }
 
-impl OfKind {
-    fn add(&mut self, text: &str, cause: Cause, number: usize) -> Result<(), Why> {
-        let Some(pattern) = Pattern::parse(text) else {
+impl KindRules {
+    fn add(&mut self, text: &str, cause: Cause, number: usize) -> Result<(), CategoryFault> {
+        let Some(pattern) = NamePattern::parse(text) else {
             return match self.exact.insert(text.to_owned(), (cause, number)) {
-                Some((_, before)) => Err(Why::Twice(before)),
+                Some((_, before)) => Err(CategoryFault::Twice(before)),
                 None => Ok(()),
             };
         };
         let alike = self.patterns.entry(pattern.first()).or_default();
         if let Some((_, _, before)) = alike.iter().find(|(known, ..)| known.text() == text) {
-            return Err(Why::Twice(*before));
+            return Err(CategoryFault::Twice(*before));
         }
         alike.push((pattern, cause, number));
         Ok(())
     }
 
-    fn find(&self, name: &str) -> Option<Found<'_>> {
+    fn find(&self, name: &str) -> Option<CategoryMatch<'_>> {
         if let Some((pattern, (cause, _))) = self.exact.get_key_value(name) {
-            return Some(Found {
+            return Some(CategoryMatch {
                 pattern,
                 cause: *cause,
             });
@@ -199,7 +200,7 @@ impl OfKind {
         let candidates = [of_first(name.bytes().next()), of_first(None)];
         let met = candidates.into_iter().flatten();
         let (pattern, cause, _) = met.min_by(|a, b| is_before(&a.0, &b.0))?;
-        Some(Found {
+        Some(CategoryMatch {
             pattern: pattern.text(),
             cause: *cause,
         })
@@ -208,7 +209,7 @@ impl OfKind {
 
 /// The more specific pattern is before: that with more literal characters, then with fewer stars,
 /// then by the alphabet.
-fn is_before(a: &Pattern, b: &Pattern) -> std::cmp::Ordering {
-    let key = |it: &Pattern| (std::cmp::Reverse(it.literals()), it.stars());
+fn is_before(a: &NamePattern, b: &NamePattern) -> std::cmp::Ordering {
+    let key = |it: &NamePattern| (std::cmp::Reverse(it.literals()), it.stars());
     key(a).cmp(&key(b)).then_with(|| a.text().cmp(b.text()))
 }

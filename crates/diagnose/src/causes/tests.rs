@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 use table::ActivityKind;
 
-use super::rules::Rules;
-use super::{BUILT_IN, Categories, CategoriesError, Cause, Known, Why, symbol};
+use super::rules::CategoryRules;
+use super::{BUILT_IN, Categories, CategoriesError, CategoryFault, Cause, CauseCache, symbol};
 
 /// Lists of symbols to try whylat's rules on, as `/proc/kallsyms` or `nm` write them, or a name a line;
 /// paths with `:` between them.
@@ -23,7 +23,7 @@ fn function(categories: &Categories, name: &str) -> Option<Cause> {
 }
 
 fn own(csv: &str) -> Result<Categories, CategoriesError> {
-    let layers = vec![Rules::parse(csv)?];
+    let layers = vec![CategoryRules::parse(csv)?];
     Ok(Categories { layers })
 }
 
@@ -147,14 +147,22 @@ fn rules_of_the_user_come_first() -> Result<(), CategoriesError> {
 #[test]
 fn a_wrong_line_is_named() {
     for (csv, line, why) in [
-        ("tcp_ack\n", 1, Why::Columns),
-        ("# c\n\na,b,c,d\n", 3, Why::Columns),
-        ("tcp_ack,magic\n", 1, Why::Cause("magic".to_owned())),
-        ("tcp_ack,nic,idle\n", 1, Why::Kind("idle".to_owned())),
-        ("**,nic\n", 1, Why::Pattern),
-        (",nic\n", 1, Why::Pattern),
-        ("a,nic\nb,nic\na,rcu\n", 3, Why::Twice(1)),
-        ("a*,nic\nb,nic\na*,nic\n", 3, Why::Twice(1)),
+        ("tcp_ack\n", 1, CategoryFault::Columns),
+        ("# c\n\na,b,c,d\n", 3, CategoryFault::Columns),
+        (
+            "tcp_ack,magic\n",
+            1,
+            CategoryFault::Cause("magic".to_owned()),
+        ),
+        (
+            "tcp_ack,nic,idle\n",
+            1,
+            CategoryFault::Kind("idle".to_owned()),
+        ),
+        ("**,nic\n", 1, CategoryFault::Pattern),
+        (",nic\n", 1, CategoryFault::Pattern),
+        ("a,nic\nb,nic\na,rcu\n", 3, CategoryFault::Twice(1)),
+        ("a*,nic\nb,nic\na*,nic\n", 3, CategoryFault::Twice(1)),
     ] {
         let error = own(csv).expect_err(csv);
         assert_eq!((error.line, &error.why), (line, &why), "{csv}");
@@ -167,7 +175,7 @@ fn a_wrong_line_is_named() {
 #[test]
 fn remembered_names_have_the_same_causes() -> Result<(), CategoriesError> {
     let categories = Categories::built_in()?;
-    let mut known = Known::new(&categories);
+    let mut known = CauseCache::new(&categories);
     for name in ["tcp_ack", "main", "tcp_ack", "main", "futex"] {
         for kind in [ActivityKind::Function, ActivityKind::Syscall] {
             let direct = categories.cause(kind, Some(name));
@@ -180,7 +188,7 @@ fn remembered_names_have_the_same_causes() -> Result<(), CategoriesError> {
 
 #[test]
 fn every_cause_has_rules_and_none_is_a_catch_all() -> Result<(), CategoriesError> {
-    let rules = Rules::parse(BUILT_IN)?;
+    let rules = CategoryRules::parse(BUILT_IN)?;
     let lines = BUILT_IN.lines().filter(|line| !line.starts_with('#'));
     let used: HashSet<_> = lines.filter_map(|line| line.split(',').nth(1)).collect();
     let mut names = HashSet::new();
@@ -255,7 +263,7 @@ fn every_rule_is_of_a_function_that_is_in_a_kernel() -> Result<(), Box<dyn std::
         .iter()
         .map(|name| name.trim_start_matches('_'))
         .collect();
-    let rules = Rules::parse(BUILT_IN)?;
+    let rules = CategoryRules::parse(BUILT_IN)?;
     let (exact, patterns) = rules.texts(ActivityKind::Function);
     let missing: Vec<_> = exact
         .into_iter()

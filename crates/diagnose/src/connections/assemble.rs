@@ -6,36 +6,37 @@ use std::collections::HashMap;
 use table::tables::TcpStage;
 use table::{Chosen, Role, TcpEventKind};
 
-use crate::answer::{About, Process, Recorded};
+use crate::answer::{About, Process, RecordingState};
 use crate::connections::case::Case;
-use crate::connections::context::Context;
-use crate::connections::cpu::CpuSeen;
+use crate::connections::context::RecordingContext;
+use crate::connections::cpu::CpuObservation;
 use crate::connections::gather::Evidence;
 use crate::connections::gather::calls::CallSums;
-use crate::connections::group::{self, Member};
+use crate::connections::group::{self, RuleResult};
 use crate::connections::neighbours::Neighbours;
-use crate::connections::rules::{Found, RULES, Verdict};
+use crate::connections::rules::{RULES, RuleFinding, Verdict};
 use crate::connections::snap::delayed_acks::estimated_share;
 use crate::connections::snap::flags::FlagTimes;
 use crate::connections::snap::table4::table4;
 use crate::connections::stages;
-use crate::connections::subject::Subject;
+use crate::connections::subject::ConnectionSubject;
 use crate::report::connection::{CongestionCauses, Mptcp, Tcp, Totals};
 use crate::report::{
-    Connection, Finding, Flags, Report, RuleId, SCHEMA, SnapTable4, Undecided, why_unseen,
+    Connection, Finding, FlagShares, Report, RuleId, SCHEMA, SnapTable4, UndecidedFinding,
+    why_unseen,
 };
 
 /// Diagnoses a recording.
 pub fn diagnose(mut evidence: Evidence) -> Report {
     evidence.finish();
-    let context = Context::new(&evidence);
+    let context = RecordingContext::new(&evidence);
     let subjects = subjects(&evidence, &context);
     let said = said(&evidence, &context, &subjects);
     let connections_not_judged = evidence.not_judged();
     let (connections, snap_table4) = connections(&subjects, &context, said.claims);
     let unseen = connections.is_empty() && connections_not_judged == 0;
     let why_unseen = unseen.then(|| why_unseen(&evidence.sockets, evidence.listeners.len()));
-    let recorded = Recorded {
+    let recorded = RecordingState {
         coverage: evidence.coverage,
         loss: evidence.loss,
         cost: evidence.cost,
@@ -64,14 +65,18 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
 }
 
 /// What the rules said of all connections and listening sockets.
-struct Said {
+struct RuleOutcomes {
     findings: Vec<Finding>,
-    undecided: Vec<Undecided>,
-    claims: HashMap<u64, Claims>,
+    undecided: Vec<UndecidedFinding>,
+    claims: HashMap<u64, ConnectionHarm>,
 }
 
 /// Asks all rules, and puts together what they said.
-fn said(evidence: &Evidence, context: &Context, subjects: &[Subject]) -> Said {
+fn said(
+    evidence: &Evidence,
+    context: &RecordingContext,
+    subjects: &[ConnectionSubject],
+) -> RuleOutcomes {
     let listening = listening(evidence, context);
     let (neighbours, alone) = (Neighbours::of(subjects), Neighbours::of(&[]));
     let case = |own, peer, neighbours| Case {
@@ -93,12 +98,12 @@ fn said(evidence: &Evidence, context: &Context, subjects: &[Subject]) -> Said {
         for (rule, verdict) in verdicts {
             match verdict {
                 Verdict::Quiet => {}
-                Verdict::Fires(said) => found.push(Member { rule, case, said }),
-                Verdict::CannotTell(said) => doubts.push(Member { rule, case, said }),
+                Verdict::Fires(said) => found.push(RuleResult { rule, case, said }),
+                Verdict::CannotTell(said) => doubts.push(RuleResult { rule, case, said }),
             }
         }
     }
-    Said {
+    RuleOutcomes {
         claims: claims(&found),
         findings: group::findings(found),
         undecided: group::undecided(doubts),
@@ -106,7 +111,7 @@ fn said(evidence: &Evidence, context: &Context, subjects: &[Subject]) -> Said {
 }
 
 /// Every connection judged, in the order of its id.
-fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
+fn subjects<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<ConnectionSubject<'a>> {
     let mut ids: Vec<u64> = evidence.connections.conns().collect();
     ids.sort_unstable();
     let mut subjects = Vec::with_capacity(ids.len());
@@ -131,7 +136,7 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
                 .comm(pid, until_ns.unwrap_or(evidence.latest_ns))
         });
         let cpu = crate::connections::cpu::seen(evidence, gathered, calls, &judged);
-        Some(Subject {
+        Some(ConnectionSubject {
             id,
             gathered,
             cpu,
@@ -146,20 +151,20 @@ fn subjects<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
 }
 
 /// Every listening socket, in the order of its id.
-fn listening<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> {
+fn listening<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<ConnectionSubject<'a>> {
     let judged = evidence.listeners.iter().map(|(id, gathered)| {
         let digest = gathered.listener.as_ref();
         let until_ns = digest.map_or(0, |digest| digest.until_ns);
         let since_ns = digest.map_or(0, |digest| digest.since_ns);
         let pid = gathered.identity.as_ref().and_then(|it| it.pid);
-        Subject {
+        ConnectionSubject {
             id: *id,
             gathered,
             calls: None,
             behind: None,
             blocked: None,
-            cpu: CpuSeen::default(),
-            judged: stages::Judged {
+            cpu: CpuObservation::default(),
+            judged: stages::StageTimes {
                 life_ns: until_ns.saturating_sub(since_ns),
                 ..stages::judge(gathered, None, context.given)
             },
@@ -170,7 +175,10 @@ fn listening<'a>(evidence: &'a Evidence, context: &Context) -> Vec<Subject<'a>> 
 }
 
 /// The other end, when it is on this host and recorded.
-fn peer<'a>(own: &Subject, neighbours: &Neighbours<'a>) -> Option<&'a Subject<'a>> {
+fn peer<'a>(
+    own: &ConnectionSubject,
+    neighbours: &Neighbours<'a>,
+) -> Option<&'a ConnectionSubject<'a>> {
     neighbours.get(own.identity()?.peer_conn?)
 }
 
@@ -203,14 +211,14 @@ fn ask(case: &mut Case) -> Vec<(RuleId, Verdict)> {
 
 /// What was found on one connection.
 #[derive(Debug, Clone, Default)]
-struct Claims {
+struct ConnectionHarm {
     harm_ns: u64,
     rules: Vec<RuleId>,
 }
 
 /// What was found, by connection.
-fn claims(found: &[Member<Found>]) -> HashMap<u64, Claims> {
-    let mut claims = HashMap::<u64, Claims>::new();
+fn claims(found: &[RuleResult<RuleFinding>]) -> HashMap<u64, ConnectionHarm> {
+    let mut claims = HashMap::<u64, ConnectionHarm>::new();
     for member in found {
         let of_one = claims.entry(member.case.own.id).or_default();
         of_one.harm_ns += member.said.harm_ns;
@@ -220,9 +228,9 @@ fn claims(found: &[Member<Found>]) -> HashMap<u64, Claims> {
 }
 
 fn connections(
-    subjects: &[Subject],
-    context: &Context,
-    mut claims: HashMap<u64, Claims>,
+    subjects: &[ConnectionSubject],
+    context: &RecordingContext,
+    mut claims: HashMap<u64, ConnectionHarm>,
 ) -> (Vec<Connection>, SnapTable4) {
     let flags: Vec<FlagTimes> = subjects.iter().map(flags).collect();
     let table = table4(subjects.iter().map(|subject| subject.comm).zip(&flags));
@@ -250,7 +258,7 @@ fn connections(
 }
 
 /// How many subflows of each MPTCP connection were recorded at one end: by its token there.
-fn subflows(subjects: &[Subject]) -> HashMap<u32, u64> {
+fn subflows(subjects: &[ConnectionSubject]) -> HashMap<u32, u64> {
     let mut subflows = HashMap::new();
     for token in subjects.iter().filter_map(|it| it.identity()?.mptcp_token) {
         *subflows.entry(token).or_default() += 1;
@@ -258,7 +266,7 @@ fn subflows(subjects: &[Subject]) -> HashMap<u32, u64> {
     subflows
 }
 
-fn mptcp(subject: &Subject, subflows: &HashMap<u32, u64>) -> Option<Mptcp> {
+fn mptcp(subject: &ConnectionSubject, subflows: &HashMap<u32, u64>) -> Option<Mptcp> {
     let token = subject.identity()?.mptcp_token?;
     Some(Mptcp {
         token: format!("{token:08x}"),
@@ -268,7 +276,7 @@ fn mptcp(subject: &Subject, subflows: &HashMap<u32, u64>) -> Option<Mptcp> {
 
 /// SNAP's flags of a connection, with what only the end of the recording can add: the time
 /// before the first sample of a connection opened in it, and the round-trip samples.
-fn flags(subject: &Subject) -> FlagTimes {
+fn flags(subject: &ConnectionSubject) -> FlagTimes {
     let samples = &subject.gathered.samples;
     let mut flags = samples.flags;
     if let (Some((None, start_ns)), Some(first)) =
@@ -280,7 +288,12 @@ fn flags(subject: &Subject) -> FlagTimes {
     flags
 }
 
-fn connection(subject: &Subject, context: &Context, flags: Flags, claims: Claims) -> Connection {
+fn connection(
+    subject: &ConnectionSubject,
+    context: &RecordingContext,
+    flags: FlagShares,
+    claims: ConnectionHarm,
+) -> Connection {
     let identity = subject.identity();
     let judged = &subject.judged;
     let unknown = || "?".to_owned();
@@ -320,7 +333,7 @@ fn connection(subject: &Subject, context: &Context, flags: Flags, claims: Claims
     }
 }
 
-fn totals(subject: &Subject, context: &Context) -> Totals {
+fn totals(subject: &ConnectionSubject, context: &RecordingContext) -> Totals {
     let events = &subject.gathered.events;
     let ledger = subject.judged.ledger.as_ref();
     // Of a peer not every ACK is looked at.
@@ -363,7 +376,7 @@ fn delayed_ack_share(ledger: &TcpStage) -> Option<f64> {
     (sent > 0).then(|| f64::from(ledger.acks_by_timer) / f64::from(sent))
 }
 
-fn tcp(subject: &Subject) -> Tcp {
+fn tcp(subject: &ConnectionSubject) -> Tcp {
     let identity = subject.identity();
     let last = subject.last_sample();
     let nodelay = subject.judged.ledger.as_ref().map(|ledger| ledger.nodelay);

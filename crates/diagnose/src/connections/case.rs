@@ -4,12 +4,12 @@
 use table::tables::TcpStage;
 use table::{Method, Stage, TcpEventKind};
 
-use crate::connections::context::Context;
+use crate::connections::context::RecordingContext;
 use crate::connections::gather::calls::CallDigest;
 use crate::connections::neighbours::Neighbours;
-use crate::connections::subject::Subject;
+use crate::connections::subject::ConnectionSubject;
 use crate::report::severity::held_up;
-use crate::report::{Direction, RuleId};
+use crate::report::{DataDirection, RuleId};
 
 /// Polls that must agree before they are believed: five of five happen by chance in 3 % of
 /// cases if each way is as likely, below the usual 5 %.
@@ -19,11 +19,11 @@ pub const LEAST_POLLS: u64 = 5;
 #[derive(Debug)]
 pub struct Case<'a> {
     /// The connection.
-    pub own: &'a Subject<'a>,
+    pub own: &'a ConnectionSubject<'a>,
     /// Its other end, when it is on this host and recorded.
-    pub peer: Option<&'a Subject<'a>>,
+    pub peer: Option<&'a ConnectionSubject<'a>>,
     /// What the recording could see.
-    pub context: &'a Context,
+    pub context: &'a RecordingContext,
     /// Connections beside it.
     pub neighbours: &'a Neighbours<'a>,
     /// Rules that fired on it before this one, with the harm found, ns.
@@ -284,11 +284,11 @@ impl Case<'_> {
     }
 
     /// Direction of the data that waits for this end's application.
-    pub fn application_direction(&self) -> Direction {
+    pub fn application_direction(&self) -> DataDirection {
         if self.own.judged.sent_nothing {
-            Direction::Receiving
+            DataDirection::Receiving
         } else {
-            Direction::Sending
+            DataDirection::Sending
         }
     }
 }

@@ -6,7 +6,7 @@
 //! does. [`Coincidence::clustering`] is its scatter over that one: about 1 by chance, as large as the
 //! number of connections where all lose together.
 
-use crate::connections::subject::Subject;
+use crate::connections::subject::ConnectionSubject;
 use crate::kernel::LONGEST_JIFFY_NS;
 
 /// Two flows that meet in a queue are what congestion control is made for (a fair share each): it
@@ -29,7 +29,7 @@ pub struct Coincidence {
 }
 
 /// One connection: when it was there, and when it lost, in slots.
-struct Member {
+struct SenderLosses {
     first: u64,
     last: u64,
     losing: Vec<u64>,
@@ -37,11 +37,11 @@ struct Member {
 
 impl Coincidence {
     /// Of these connections; `None` if too few of them lost anything.
-    pub fn of(subjects: &[&Subject]) -> Option<Self> {
+    pub fn of(subjects: &[&ConnectionSubject]) -> Option<Self> {
         let slot_ns = slot_ns(subjects);
-        let members: Vec<Member> = subjects
+        let members: Vec<SenderLosses> = subjects
             .iter()
-            .filter_map(|one| Member::of(one, slot_ns))
+            .filter_map(|one| SenderLosses::of(one, slot_ns))
             .collect();
         if members.len() <= LEAST_OTHERS {
             return None;
@@ -63,7 +63,7 @@ impl Coincidence {
 
     /// How many times this connection lost segments, and how many of these while at least
     /// [`LEAST_OTHERS`] others did.
-    pub fn beside(&self, own: &Subject) -> (u64, u64) {
+    pub fn beside(&self, own: &ConnectionSubject) -> (u64, u64) {
         let own = slots(&own.gathered.events.losses_ns, self.slot_ns);
         let together = own
             .iter()
@@ -83,12 +83,12 @@ impl Coincidence {
     }
 }
 
-impl Member {
-    fn of(subject: &Subject, slot_ns: u64) -> Option<Self> {
+impl SenderLosses {
+    fn of(subject: &ConnectionSubject, slot_ns: u64) -> Option<Self> {
         let losing = slots(&subject.gathered.events.losses_ns, slot_ns);
         let (first_loss, last_loss) = (*losing.first()?, *losing.last()?);
         let (start_ns, life_ns) = (subject.start_ns(), subject.judged.life_ns);
-        Some(Member {
+        Some(SenderLosses {
             first: (start_ns / slot_ns).min(first_loss),
             last: ((start_ns + life_ns) / slot_ns).max(last_loss),
             losing,
@@ -98,7 +98,7 @@ impl Member {
 
 /// Losses of one overflow are found within two round trips, the queue's time in them
 /// (tcp_schedule_loss_probe()), or when timers that began together expire.
-fn slot_ns(subjects: &[&Subject]) -> u64 {
+fn slot_ns(subjects: &[&ConnectionSubject]) -> u64 {
     let slowest_us = subjects.iter().filter_map(|one| one.round_trip_us()).max();
     (2 * 1_000 * slowest_us.unwrap_or(0)).max(LONGEST_JIFFY_NS)
 }
@@ -112,7 +112,7 @@ fn slots(times_ns: &[u64], slot_ns: u64) -> Vec<u64> {
 }
 
 /// Every slot with losses, and how many lost in it.
-fn losing(members: &[Member]) -> Vec<(u64, u32)> {
+fn losing(members: &[SenderLosses]) -> Vec<(u64, u32)> {
     let mut slots: Vec<u64> = members
         .iter()
         .flat_map(|member| member.losing.iter().copied())
@@ -124,7 +124,7 @@ fn losing(members: &[Member]) -> Vec<(u64, u32)> {
 
 /// The scatter over that of independent losses, and the most that chance makes of it: the variance of
 /// a squared deviation from a mean of `v` is `v + 2v²` (Poisson).
-fn clustering(members: &[Member], losing: &[(u64, u32)]) -> (f64, f64) {
+fn clustering(members: &[SenderLosses], losing: &[(u64, u32)]) -> (f64, f64) {
     let mut steps: Vec<(u64, f64, f64)> = Vec::with_capacity(2 * members.len());
     for member in members {
         let there = (member.last - member.first + 1) as f64;
@@ -163,8 +163,8 @@ fn clustering(members: &[Member], losing: &[(u64, u32)]) -> (f64, f64) {
 mod tests {
     use super::*;
 
-    fn members(losing: &[Vec<u64>], slots: u64) -> Vec<Member> {
-        let member = |losing: &Vec<u64>| Member {
+    fn members(losing: &[Vec<u64>], slots: u64) -> Vec<SenderLosses> {
+        let member = |losing: &Vec<u64>| SenderLosses {
             first: 0,
             last: slots - 1,
             losing: losing.clone(),
@@ -211,12 +211,12 @@ mod tests {
 
     #[test]
     fn connections_that_follow_one_another_are_not_together() {
-        let one = |nth: u64| Member {
+        let one = |nth: u64| SenderLosses {
             first: nth * 10,
             last: nth * 10 + 9,
             losing: vec![nth * 10 + hash(nth) % 10],
         };
-        let members: Vec<Member> = (0..50).map(one).collect();
+        let members: Vec<SenderLosses> = (0..50).map(one).collect();
         let (clustering, by_chance) = clustering(&members, &losing(&members));
         assert!(clustering < by_chance, "{clustering} {by_chance}");
     }

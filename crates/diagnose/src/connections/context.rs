@@ -5,13 +5,13 @@ use table::manifest::ProbeState;
 use crate::connections::gather::Evidence;
 use crate::connections::gather::samples::SYN_BYTES;
 use crate::connections::snap::delayed_acks::SnapSettings;
-use crate::connections::stages::Given;
+use crate::connections::stages::StageInputs;
 
 /// What the recording as a whole could see.
 #[derive(Debug)]
-pub struct Context {
+pub struct RecordingContext {
     /// What stages need.
-    pub given: Given,
+    pub given: StageInputs,
     /// What SNAP's method needs.
     pub snap: SnapSettings,
     /// Detail level of the recording.
@@ -29,12 +29,12 @@ pub struct Context {
     /// Hooks that were off, with what mends them.
     pub off: Vec<(String, String)>,
     /// What all who send hold.
-    pub send_buffers: SendBuffers,
+    pub send_buffers: SendBufferTotals,
 }
 
 /// Send buffers and congestion windows of all connections that sent, last seen.
 #[derive(Debug, Default)]
-pub struct SendBuffers {
+pub struct SendBufferTotals {
     /// How many they are.
     pub connections: u64,
     /// Σ of the limits of their buffers.
@@ -43,7 +43,7 @@ pub struct SendBuffers {
     pub cwnd_bytes: u64,
 }
 
-impl SendBuffers {
+impl SendBufferTotals {
     fn of(evidence: &Evidence) -> Self {
         let mut all = Self::default();
         for conn in evidence.connections.conns() {
@@ -67,7 +67,7 @@ impl SendBuffers {
 /// without them.
 const PROGRAMS_WORDS: [&str; 2] = ["itt", "usdt"];
 
-impl Context {
+impl RecordingContext {
     /// Reads it from the manifest and from what rows there are.
     pub fn new(evidence: &Evidence) -> Self {
         let on = |probe: &str| {
@@ -92,7 +92,7 @@ impl Context {
             .jiffy_ns
             .unwrap_or(crate::kernel::LONGEST_JIFFY_NS);
         Self {
-            given: Given {
+            given: StageInputs {
                 jiffy_ns,
                 span: evidence.span,
             },
@@ -109,7 +109,7 @@ impl Context {
                 .collect(),
             not_judged: evidence.not_judged(),
             off: off.collect(),
-            send_buffers: SendBuffers::of(evidence),
+            send_buffers: SendBufferTotals::of(evidence),
         }
     }
 }

@@ -3,12 +3,12 @@
 
 use crate::connections::gather::calls::CallDigest;
 use crate::connections::gather::cpu::{CpuTimes, CpuUse, ProcessUse};
-use crate::connections::gather::{Evidence, Gathered};
-use crate::connections::stages::Judged;
+use crate::connections::gather::{ConnectionDigest, Evidence};
+use crate::connections::stages::StageTimes;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct CpuSeen {
+pub struct CpuObservation {
     /// Its process in the time in which bytes moved; `None` without two readings in its life.
     pub process: Option<ProcessUse>,
     /// The CPUs where its calls ended, by how many ended there; `None` without such calls.
@@ -22,10 +22,10 @@ pub struct CpuSeen {
 /// Looks at the readings that concern one connection.
 pub fn seen(
     evidence: &Evidence,
-    gathered: &Gathered,
+    gathered: &ConnectionDigest,
     calls: Option<&CallDigest>,
-    judged: &Judged,
-) -> CpuSeen {
+    judged: &StageTimes,
+) -> CpuObservation {
     let times = &evidence.cpu;
     let identity = gathered.identity.as_ref();
     let pid = identity.and_then(|identity| identity.pid);
@@ -34,7 +34,7 @@ pub fn seen(
     let worked = times
         .numbers()
         .filter_map(|cpu| times.cpu(cpu, life)?.ksoftirqd_ns);
-    CpuSeen {
+    CpuObservation {
         process: pid.and_then(|pid| times.process(pid, life, &gathered.samples.moved)),
         home: home(times, cpus, life),
         home_cpu: cpus
@@ -46,7 +46,7 @@ pub fn seen(
 }
 
 /// From when to when it was judged, ns.
-fn life(evidence: &Evidence, gathered: &Gathered, judged: &Judged) -> (u64, u64) {
+fn life(evidence: &Evidence, gathered: &ConnectionDigest, judged: &StageTimes) -> (u64, u64) {
     let closed_ns = gathered
         .identity
         .as_ref()

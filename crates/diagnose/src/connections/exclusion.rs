@@ -9,7 +9,7 @@ use crate::units::{count, duration, percent};
 
 /// A cause that a finding may be mistaken for.
 #[derive(Debug, Clone, Copy)]
-pub enum Cause {
+pub enum ExcludableCause {
     /// The application gave nothing to send.
     SenderApp,
     /// The congestion window was full.
@@ -30,18 +30,22 @@ pub enum Cause {
 
 impl Case<'_> {
     /// Those of these causes that the evidence excludes, with the evidence.
-    pub fn rule_out(&self, causes: &[Cause]) -> Vec<RuledOut> {
-        let excluded = |cause: &Cause| match cause {
-            Cause::SenderApp => self.not_stage("the sending application", Stage::SenderApp),
-            Cause::CongestionWindow => {
+    pub fn rule_out(&self, causes: &[ExcludableCause]) -> Vec<RuledOut> {
+        let excluded = |cause: &ExcludableCause| match cause {
+            ExcludableCause::SenderApp => {
+                self.not_stage("the sending application", Stage::SenderApp)
+            }
+            ExcludableCause::CongestionWindow => {
                 self.not_stage("the congestion window", Stage::CongestionWindow)
             }
-            Cause::ReceiverWindow => self.not_stage("the receiver's window", Stage::ReceiverWindow),
-            Cause::SendBuffer => self.not_stage("the send buffer", Stage::SendBuffer),
-            Cause::WithheldAck => self.not_stage("a delayed ACK", Stage::DelayedAck),
-            Cause::LostData => self.not_stage("lost data", Stage::RetransmitTimeout),
-            Cause::Loss => self.not_loss(),
-            Cause::SlowReader => self.not_peer_reader(),
+            ExcludableCause::ReceiverWindow => {
+                self.not_stage("the receiver's window", Stage::ReceiverWindow)
+            }
+            ExcludableCause::SendBuffer => self.not_stage("the send buffer", Stage::SendBuffer),
+            ExcludableCause::WithheldAck => self.not_stage("a delayed ACK", Stage::DelayedAck),
+            ExcludableCause::LostData => self.not_stage("lost data", Stage::RetransmitTimeout),
+            ExcludableCause::Loss => self.not_loss(),
+            ExcludableCause::SlowReader => self.not_peer_reader(),
         };
         causes.iter().filter_map(excluded).collect()
     }

@@ -5,11 +5,14 @@ use std::collections::BTreeMap;
 
 use crate::answer::Process;
 use crate::connections::case::Case;
-use crate::connections::rules::{self, Doubt, Found, WinBasis};
-use crate::connections::subject::Subject as Judgment;
-use crate::report::finding::Evidence;
+use crate::connections::rules::{self, RuleDoubt, RuleFinding, WinBasis};
+use crate::connections::subject::ConnectionSubject;
+use crate::report::finding::FactList;
 use crate::report::severity::severity;
-use crate::report::{Direction, Fact, Finding, Merge, RuleId, Subject, Undecided, Value, Win};
+use crate::report::{
+    DataDirection, EstimatedWin, Fact, FactMerge, FactValue, Finding, FindingSubject, RuleId,
+    UndecidedFinding,
+};
 use crate::units::part;
 use table::Role;
 
@@ -18,7 +21,7 @@ const MOST_IDS: usize = 16;
 
 /// What one rule said of one connection.
 #[derive(Debug)]
-pub struct Member<'a, T> {
+pub struct RuleResult<'a, T> {
     /// The rule.
     pub rule: RuleId,
     /// The connection.
@@ -29,7 +32,7 @@ pub struct Member<'a, T> {
 
 /// What the connections of one finding have in common.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct FindingKey {
     rule: RuleId,
     comm: Option<String>,
     endpoint: String,
@@ -38,7 +41,7 @@ struct Key {
 
 /// The service that a connection belongs to: the listening side's address. A server's own
 /// port gathers all its clients.
-fn endpoint(judgment: &Judgment) -> String {
+fn endpoint(judgment: &ConnectionSubject) -> String {
     let Some(identity) = judgment.identity() else {
         return String::new();
     };
@@ -66,17 +69,17 @@ fn port(address: &str) -> u16 {
 }
 
 fn gather<'a, T>(
-    members: Vec<Member<'a, T>>,
-    direction: impl Fn(&T) -> Direction,
+    members: Vec<RuleResult<'a, T>>,
+    direction: impl Fn(&T) -> DataDirection,
     weight: impl Fn(&T) -> (u64, u64),
-) -> Vec<Vec<Member<'a, T>>> {
-    let mut groups: BTreeMap<Key, Vec<Member<'a, T>>> = BTreeMap::new();
+) -> Vec<Vec<RuleResult<'a, T>>> {
+    let mut groups: BTreeMap<FindingKey, Vec<RuleResult<'a, T>>> = BTreeMap::new();
     for member in members {
-        let key = Key {
+        let key = FindingKey {
             rule: member.rule,
             comm: member.case.own.comm.map(str::to_owned),
             endpoint: endpoint(member.case.own),
-            receiving: direction(&member.said) == Direction::Receiving,
+            receiving: direction(&member.said) == DataDirection::Receiving,
         };
         groups.entry(key).or_default().push(member);
     }
@@ -89,8 +92,8 @@ fn gather<'a, T>(
 }
 
 /// Findings, worst first.
-pub fn findings(members: Vec<Member<Found>>) -> Vec<Finding> {
-    let weight = |found: &Found| (found.harm_ns, found.concerned_ns);
+pub fn findings(members: Vec<RuleResult<RuleFinding>>) -> Vec<Finding> {
+    let weight = |found: &RuleFinding| (found.harm_ns, found.concerned_ns);
     let groups = gather(members, |found| found.direction, weight);
     let mut findings: Vec<Finding> = groups.iter().filter_map(|group| finding(group)).collect();
     findings.sort_by_key(|finding| {
@@ -103,11 +106,11 @@ pub fn findings(members: Vec<Member<Found>>) -> Vec<Finding> {
     findings
 }
 
-fn finding(group: &[Member<Found>]) -> Option<Finding> {
+fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
     let worst = group.first()?;
     let rule = rules::rule(worst.rule);
     let explanation = rule.explain(worst.case);
-    let winnable = |member: &Member<Found>| match explanation.win {
+    let winnable = |member: &RuleResult<RuleFinding>| match explanation.win {
         WinBasis::HarmGone(_) => member.case.winnable_ns(member.said.harm_ns),
         WinBasis::AtLeast(..) | WinBasis::Unknown => member.said.harm_ns,
     };
@@ -131,7 +134,7 @@ fn finding(group: &[Member<Found>]) -> Option<Finding> {
         direction: worst.said.direction,
         share,
         harm_ns,
-        evidence: Evidence(merge(
+        evidence: FactList(merge(
             group.iter().map(|member| member.said.facts.as_slice()),
         )),
         ruled_out: explanation.ruled_out,
@@ -158,20 +161,21 @@ fn share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
 }
 
 /// What could not be decided, worst first.
-pub fn undecided(members: Vec<Member<Doubt>>) -> Vec<Undecided> {
+pub fn undecided(members: Vec<RuleResult<RuleDoubt>>) -> Vec<UndecidedFinding> {
     let groups = gather(
         members,
-        |_| Direction::Sending,
-        |doubt: &Doubt| (doubt.concerned_ns, 0),
+        |_| DataDirection::Sending,
+        |doubt: &RuleDoubt| (doubt.concerned_ns, 0),
     );
-    let mut undecided: Vec<Undecided> = groups.iter().filter_map(|group| doubt(group)).collect();
+    let mut undecided: Vec<UndecidedFinding> =
+        groups.iter().filter_map(|group| doubt(group)).collect();
     undecided.sort_by_key(|undecided| {
         std::cmp::Reverse((undecided.possible_harm_ns, undecided.subject.lifetime_ns))
     });
     undecided
 }
 
-fn doubt(group: &[Member<Doubt>]) -> Option<Undecided> {
+fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
     let worst = group.first()?;
     let rule = rules::rule(worst.rule);
     let subject = subject(group.iter().map(|member| member.case))?;
@@ -183,13 +187,13 @@ fn doubt(group: &[Member<Doubt>]) -> Option<Undecided> {
         .into_iter()
         .collect();
     would_help.extend(worst.case.more_detail());
-    let mut undecided = Undecided {
+    let mut undecided = UndecidedFinding {
         candidates: worst.said.candidates.clone(),
         headline: String::new(),
-        direction: Direction::Sending,
+        direction: DataDirection::Sending,
         share: part(possible_harm_ns, subject.lifetime_ns).min(1.0),
         possible_harm_ns,
-        evidence: Evidence(merge(
+        evidence: FactList(merge(
             group.iter().map(|member| member.said.facts.as_slice()),
         )),
         why: worst.said.why.to_owned(),
@@ -201,7 +205,7 @@ fn doubt(group: &[Member<Doubt>]) -> Option<Undecided> {
 }
 
 /// Whom the group speaks of; its first is the worst.
-fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<Subject> {
+fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<FindingSubject> {
     let worst = cases.clone().next()?;
     let identity = worst.own.identity();
     let pid = identity.and_then(|identity| identity.pid);
@@ -212,7 +216,7 @@ fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<Subj
     let address = |of: fn(&table::tables::Connection) -> &String| {
         identity.map_or_else(|| "?".to_owned(), |identity| of(identity).clone())
     };
-    Some(Subject {
+    Some(FindingSubject {
         process: known.then(|| Process {
             pid: pid.filter(|_| one_pid),
             comm,
@@ -236,7 +240,7 @@ fn merge<'a>(members: impl Iterator<Item = &'a [Fact]>) -> Vec<Fact> {
         for fact in facts {
             match merged.iter_mut().find(|known| known.name == fact.name) {
                 Some(known) => known.value = combine(known.value, fact.value, fact.merge),
-                None if index == 0 || fact.merge != Merge::Worst => merged.push(fact.clone()),
+                None if index == 0 || fact.merge != FactMerge::Worst => merged.push(fact.clone()),
                 None => {}
             }
         }
@@ -244,12 +248,14 @@ fn merge<'a>(members: impl Iterator<Item = &'a [Fact]>) -> Vec<Fact> {
     merged
 }
 
-fn combine(known: Value, other: Value, merge: Merge) -> Value {
+fn combine(known: FactValue, other: FactValue, merge: FactMerge) -> FactValue {
     match (merge, known, other) {
-        (Merge::Sum, Value::Whole(a), Value::Whole(b)) => Value::Whole(a.saturating_add(b)),
-        (Merge::Sum, Value::Real(a), Value::Real(b)) => Value::Real(a + b),
-        (Merge::Max, Value::Whole(a), Value::Whole(b)) => Value::Whole(a.max(b)),
-        (Merge::Max, Value::Real(a), Value::Real(b)) => Value::Real(a.max(b)),
+        (FactMerge::Sum, FactValue::Whole(a), FactValue::Whole(b)) => {
+            FactValue::Whole(a.saturating_add(b))
+        }
+        (FactMerge::Sum, FactValue::Real(a), FactValue::Real(b)) => FactValue::Real(a + b),
+        (FactMerge::Max, FactValue::Whole(a), FactValue::Whole(b)) => FactValue::Whole(a.max(b)),
+        (FactMerge::Max, FactValue::Real(a), FactValue::Real(b)) => FactValue::Real(a.max(b)),
         _ => known,
     }
 }
@@ -258,7 +264,7 @@ fn combine(known: Value, other: Value, merge: Merge) -> Value {
 const LEAST_WIN: f64 = 1.05;
 
 /// By how much the harm of these may be wrong: the widest bound of any stage, of each.
-fn bound_ns(group: &[Member<Found>]) -> u64 {
+fn bound_ns(group: &[RuleResult<RuleFinding>]) -> u64 {
     let of_case = |case: &Case| {
         let bounds = case.own.judged.stages.iter().map(|(_, share)| share.bound);
         (bounds.fold(0.0, f64::max) * case.life_ns() as f64) as u64
@@ -268,7 +274,7 @@ fn bound_ns(group: &[Member<Found>]) -> u64 {
 
 /// Estimated speed-up of the same work: by what is left of its life without the harm. If half of
 /// that or more is within the bound of what was measured, there is only a least estimate.
-fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win> {
+fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<EstimatedWin> {
     let (sure, least, assumes) = match basis {
         WinBasis::HarmGone(assumes) => (f64::INFINITY, false, assumes),
         WinBasis::AtLeast(ratio, assumes) => (ratio, true, assumes),
@@ -285,7 +291,7 @@ fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win
     if times_faster.min(sure) < LEAST_WIN {
         return None;
     }
-    Some(Win {
+    Some(EstimatedWin {
         times_faster: times_faster.min(sure),
         at_least: uncertain || least,
         assumes,
@@ -295,13 +301,13 @@ fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Win
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Unit;
+    use crate::report::FactUnit;
 
-    fn fact(name: &'static str, value: u64, merge: Merge) -> Fact {
+    fn fact(name: &'static str, value: u64, merge: FactMerge) -> Fact {
         Fact {
             name,
-            value: Value::Whole(value),
-            unit: Unit::Count,
+            value: FactValue::Whole(value),
+            unit: FactUnit::Count,
             label: "",
             merge,
         }
@@ -309,17 +315,23 @@ mod tests {
 
     #[test]
     fn facts_of_many_connections_become_one() {
-        let worst = [fact("holds", 5, Merge::Sum), fact("longest", 9, Merge::Max)];
+        let worst = [
+            fact("holds", 5, FactMerge::Sum),
+            fact("longest", 9, FactMerge::Max),
+        ];
         let other = [
-            fact("holds", 2, Merge::Sum),
-            fact("longest", 11, Merge::Max),
-            fact("size", 3, Merge::Worst),
+            fact("holds", 2, FactMerge::Sum),
+            fact("longest", 11, FactMerge::Max),
+            fact("size", 3, FactMerge::Worst),
         ];
         let merged = merge([worst.as_slice(), other.as_slice()].into_iter());
         let values: Vec<_> = merged.iter().map(|fact| (fact.name, fact.value)).collect();
         assert_eq!(
             values,
-            [("holds", Value::Whole(7)), ("longest", Value::Whole(11))]
+            [
+                ("holds", FactValue::Whole(7)),
+                ("longest", FactValue::Whole(11))
+            ]
         );
     }
 

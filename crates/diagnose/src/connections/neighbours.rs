@@ -6,35 +6,35 @@ use std::collections::{HashMap, HashSet};
 use table::tables::Connection;
 
 use crate::connections::coincidence::Coincidence;
-use crate::connections::subject::Subject;
+use crate::connections::subject::ConnectionSubject;
 
 /// Namespace and address of a host: addresses mean something within a namespace only.
-type Host<'a> = (u32, &'a str);
+type HostKey<'a> = (u32, &'a str);
 
 /// What subjects have in common with others.
 #[derive(Debug)]
 pub struct Neighbours<'a> {
     /// In the order of their ids.
-    all: &'a [Subject<'a>],
+    all: &'a [ConnectionSubject<'a>],
     /// Senders, by the host that they send to.
-    to_host: HashMap<Host<'a>, Senders>,
+    to_host: HashMap<HostKey<'a>, HostSenders>,
     /// How many of these are of one process.
-    of_process: HashMap<(u32, Host<'a>), usize>,
+    of_process: HashMap<(u32, HostKey<'a>), usize>,
     /// Behind which data of others has waited.
     blocking: HashSet<u64>,
 }
 
 /// Who sends to one host.
 #[derive(Debug)]
-struct Senders {
+struct HostSenders {
     number: usize,
     coincidence: Option<Coincidence>,
 }
 
 impl<'a> Neighbours<'a> {
     /// Of all connections, in the order of their ids.
-    pub fn of(all: &'a [Subject<'a>]) -> Self {
-        let mut to_host: HashMap<Host, Vec<&Subject>> = HashMap::new();
+    pub fn of(all: &'a [ConnectionSubject<'a>]) -> Self {
+        let mut to_host: HashMap<HostKey, Vec<&ConnectionSubject>> = HashMap::new();
         let mut of_process: HashMap<_, usize> = HashMap::new();
         for subject in all.iter().filter(|one| !one.judged.sent_nothing) {
             let Some(identity) = subject.identity() else {
@@ -46,7 +46,7 @@ impl<'a> Neighbours<'a> {
                 *of_process.entry((pid, host)).or_default() += 1;
             }
         }
-        let senders = |subjects: Vec<&Subject>| Senders {
+        let senders = |subjects: Vec<&ConnectionSubject>| HostSenders {
             number: subjects.len(),
             coincidence: Coincidence::of(&subjects),
         };
@@ -66,28 +66,28 @@ impl<'a> Neighbours<'a> {
     }
 
     /// The connection of this id.
-    pub fn get(&self, id: u64) -> Option<&'a Subject<'a>> {
+    pub fn get(&self, id: u64) -> Option<&'a ConnectionSubject<'a>> {
         let at = self.all.binary_search_by_key(&id, |subject| subject.id);
         at.ok().and_then(|at| self.all.get(at))
     }
 
     /// How many send to the same host, this one with them.
-    pub fn to_same_host(&self, own: &Subject) -> usize {
+    pub fn to_same_host(&self, own: &ConnectionSubject) -> usize {
         self.senders(own).map_or(0, |senders| senders.number)
     }
 
     /// Whether those that send to the same host lose segments together; `None` where too few lose any.
-    pub fn coincidence<'s>(&'s self, own: &'s Subject) -> Option<&'s Coincidence> {
+    pub fn coincidence<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s Coincidence> {
         self.senders(own)?.coincidence.as_ref()
     }
 
     /// Whether data of others waited while a thread was blocked on this one.
-    pub fn blocks_others(&self, own: &Subject) -> bool {
+    pub fn blocks_others(&self, own: &ConnectionSubject) -> bool {
         self.blocking.contains(&own.id)
     }
 
     /// How many others of the same process send to the same host.
-    pub fn beside_in_process(&self, own: &Subject) -> usize {
+    pub fn beside_in_process(&self, own: &ConnectionSubject) -> usize {
         let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
             return 0;
         };
@@ -96,12 +96,12 @@ impl<'a> Neighbours<'a> {
         all.map_or(0, |all| all - 1)
     }
 
-    fn senders<'s>(&'s self, own: &'s Subject) -> Option<&'s Senders> {
+    fn senders<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s HostSenders> {
         self.to_host.get(&remote(own.identity()?))
     }
 }
 
-fn remote(identity: &Connection) -> Host<'_> {
+fn remote(identity: &Connection) -> HostKey<'_> {
     (identity.netns, host(&identity.remote))
 }
 

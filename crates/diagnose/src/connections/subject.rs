@@ -2,35 +2,35 @@
 
 use table::tables::{Connection, TcpSample};
 
-use crate::connections::cpu::CpuSeen;
-use crate::connections::gather::Gathered;
-use crate::connections::gather::blocked::Blocked;
+use crate::connections::cpu::CpuObservation;
+use crate::connections::gather::ConnectionDigest;
+use crate::connections::gather::blocked::BlockedCalls;
 use crate::connections::gather::calls::CallDigest;
-use crate::connections::gather::threads::Behind;
-use crate::connections::stages::Judged;
+use crate::connections::gather::threads::BlockedElsewhere;
+use crate::connections::stages::StageTimes;
 
 /// One connection, judged.
 #[derive(Debug)]
-pub struct Subject<'a> {
+pub struct ConnectionSubject<'a> {
     /// Socket cookie.
     pub id: u64,
     /// Digests.
-    pub gathered: &'a Gathered,
+    pub gathered: &'a ConnectionDigest,
     /// Calls; `None` when they were not logged.
     pub calls: Option<&'a CallDigest>,
     /// What its data waited for: calls on other connections, in which its reader was blocked.
-    pub behind: Option<&'a Behind>,
+    pub behind: Option<&'a BlockedElsewhere>,
     /// Calls in which a thread was blocked; `None` without withheld ACKs.
-    pub blocked: Option<&'a Blocked>,
+    pub blocked: Option<&'a BlockedCalls>,
     /// What its process and its CPUs did.
-    pub cpu: CpuSeen,
+    pub cpu: CpuObservation,
     /// Stages.
-    pub judged: Judged,
+    pub judged: StageTimes,
     /// Command name of the owner.
     pub comm: Option<&'a str>,
 }
 
-impl Subject<'_> {
+impl ConnectionSubject<'_> {
     /// Row of table `connections`, folded.
     pub fn identity(&self) -> Option<&Connection> {
         self.gathered.identity.as_ref()

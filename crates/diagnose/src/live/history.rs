@@ -15,7 +15,7 @@ const STEP_NS: u64 = 1_000_000_000;
 
 /// One interval between two readings.
 #[derive(Debug, Clone, Copy)]
-struct Point {
+struct HistoryPoint {
     since_ns: u64,
     until_ns: u64,
     out_bytes: u64,
@@ -28,7 +28,7 @@ struct Point {
 
 /// One part of the time that is looked at. `None`: not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Bin {
+pub struct HistoryBin {
     /// Sent and acknowledged, bytes per second.
     pub out_bytes_per_s: Option<f64>,
     /// Received, bytes per second.
@@ -45,12 +45,12 @@ pub struct Bin {
 
 /// The history of every connection that is open.
 #[derive(Debug, Clone, Default)]
-pub struct Histories(Arc<Mutex<HashMap<u64, VecDeque<Point>>>>);
+pub struct Histories(Arc<Mutex<HashMap<u64, VecDeque<HistoryPoint>>>>);
 
 impl Histories {
     /// Adds what lies between two samples.
     pub(super) fn add(&self, earlier: &TcpSample, later: &TcpSample, stage: Option<Stage>) {
-        let point = Point {
+        let point = HistoryPoint {
             since_ns: earlier.time_ns,
             until_ns: later.time_ns,
             out_bytes: later.bytes_acked.saturating_sub(earlier.bytes_acked),
@@ -79,14 +79,14 @@ impl Histories {
 
     /// The `length_ns` until `now_ns` of a connection, in so many equal parts, the oldest first. Parts before it was
     /// first read are empty.
-    pub fn bins(&self, conn: u64, number: usize, length_ns: u64, now_ns: u64) -> Vec<Bin> {
+    pub fn bins(&self, conn: u64, number: usize, length_ns: u64, now_ns: u64) -> Vec<HistoryBin> {
         self.with(|all| {
             let points = all.get(&conn);
             let part_ns = (length_ns / number.max(1) as u64).max(1);
             let begin_ns = now_ns.saturating_sub(part_ns * number as u64);
             let bin = |index: usize| {
                 let from_ns = begin_ns + part_ns * index as u64;
-                points.map_or_else(Bin::default, |points| {
+                points.map_or_else(HistoryBin::default, |points| {
                     bin(points, from_ns, from_ns + part_ns)
                 })
             };
@@ -94,13 +94,13 @@ impl Histories {
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut HashMap<u64, VecDeque<Point>>) -> T) -> T {
+    fn with<T>(&self, work: impl FnOnce(&mut HashMap<u64, VecDeque<HistoryPoint>>) -> T) -> T {
         // what a panic left half done is at most one point of a picture
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn put(points: &mut VecDeque<Point>, point: Point) {
+fn put(points: &mut VecDeque<HistoryPoint>, point: HistoryPoint) {
     let reach_ns = point.until_ns.saturating_sub(REACH_NS);
     while points
         .front()
@@ -110,7 +110,7 @@ fn put(points: &mut VecDeque<Point>, point: Point) {
     }
     match points.back_mut() {
         Some(last) if point.until_ns - last.since_ns.min(point.until_ns) <= STEP_NS => {
-            *last = Point {
+            *last = HistoryPoint {
                 since_ns: last.since_ns,
                 out_bytes: last.out_bytes + point.out_bytes,
                 in_bytes: last.in_bytes + point.in_bytes,
@@ -123,9 +123,9 @@ fn put(points: &mut VecDeque<Point>, point: Point) {
 }
 
 /// What the points say of one part of time. A time without readings is one in which nothing happened.
-fn bin(points: &VecDeque<Point>, from_ns: u64, to_ns: u64) -> Bin {
+fn bin(points: &VecDeque<HistoryPoint>, from_ns: u64, to_ns: u64) -> HistoryBin {
     let Some(first) = points.front().filter(|first| first.since_ns < to_ns) else {
-        return Bin::default();
+        return HistoryBin::default();
     };
     let length_ns = to_ns - from_ns.max(first.since_ns);
     let mut sum = (0.0, 0.0, 0);
@@ -147,7 +147,7 @@ fn bin(points: &VecDeque<Point>, from_ns: u64, to_ns: u64) -> Bin {
         }
     }
     let per_s = 1e9 / length_ns.max(1) as f64;
-    Bin {
+    HistoryBin {
         out_bytes_per_s: Some(sum.0 * per_s),
         in_bytes_per_s: Some(sum.1 * per_s),
         retransmits: Some(sum.2),
@@ -186,7 +186,7 @@ mod tests {
         // no reading: nothing happened
         assert_eq!((out(3), bins[3].stage), (Some(0.0), Some(Stage::SenderApp)));
         assert_eq!(bins[2].stage, Some(Stage::Nagle));
-        assert_eq!(histories.bins(2, 2, S, S), [Bin::default(); 2]);
+        assert_eq!(histories.bins(2, 2, S, S), [HistoryBin::default(); 2]);
     }
 
     #[test]

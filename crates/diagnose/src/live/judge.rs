@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use table::tables::{Connection as Identity, TcpSample, Waits};
 use table::{Columns, Stage};
 
-use super::report::{By, Held, LiveConnection, LiveProcess, Sums};
+use super::report::{HoldReason, LiveConnection, LiveProcess, LiveSums, MainHold};
 use super::waits::ProcessWaits;
 use crate::answer::Process;
 use crate::report::severity::{WARNING_SHARE, severity};
@@ -142,12 +142,12 @@ pub fn add_process_waits(processes: &mut [LiveProcess], mut waits: HashMap<u32, 
 }
 
 /// The brake with the largest share, where one has a share that matters; else what there is most of.
-fn held(stages: &Stages, receive: Option<&Receive>) -> Option<Held> {
+fn held(stages: &Stages, receive: Option<&Receive>) -> Option<MainHold> {
     let largest = |of: fn(Stage) -> bool| {
         let found = stages.iter().filter(|(stage, _)| of(*stage));
         let found = found.max_by(|a, b| a.1.share.total_cmp(&b.1.share));
-        found.map(|(stage, share)| Held {
-            by: By::Stage(stage),
+        found.map(|(stage, share)| MainHold {
+            by: HoldReason::Stage(stage),
             share: share.share,
         })
     };
@@ -156,17 +156,17 @@ fn held(stages: &Stages, receive: Option<&Receive>) -> Option<Held> {
         let receive = receive?;
         let slow = receive.reader_slow.share > WARNING_SHARE;
         Some(match slow {
-            true => Held {
-                by: By::ReaderSlow,
+            true => MainHold {
+                by: HoldReason::ReaderSlow,
                 share: receive.reader_slow.share,
             },
-            false => Held {
-                by: By::WaitingForPeer,
+            false => MainHold {
+                by: HoldReason::WaitingForPeer,
                 share: receive.waiting_for_peer.share,
             },
         })
     };
-    let late = || receiving().filter(|held| held.by == By::ReaderSlow);
+    let late = || receiving().filter(|held| held.by == HoldReason::ReaderSlow);
     brake
         .or_else(late)
         .or_else(|| largest(|_| true))
@@ -186,23 +186,23 @@ fn limited_share(stages: &Stages, receive: Option<&Receive>) -> Option<f64> {
 /// The connections of each process, put together.
 pub fn processes(connections: &[LiveConnection]) -> Vec<LiveProcess> {
     let mut places = HashMap::<Option<&Process>, usize>::new();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<ProcessGroup> = Vec::new();
     for connection in connections {
         let place = *places
             .entry(connection.process.as_ref())
             .or_insert_with(|| {
-                groups.push(Group::default());
+                groups.push(ProcessGroup::default());
                 groups.len() - 1
             });
         groups[place].add(connection);
     }
-    groups.into_iter().map(Group::finish).collect()
+    groups.into_iter().map(ProcessGroup::finish).collect()
 }
 
 #[derive(Default)]
-struct Group<'a> {
+struct ProcessGroup<'a> {
     process: Option<&'a Process>,
-    sums: Sums,
+    sums: LiveSums,
     stages: Stages,
     /// Judged time of those that sent, ns.
     sent_ns: u64,
@@ -214,7 +214,7 @@ struct Group<'a> {
     findings: std::collections::BTreeSet<RuleId>,
 }
 
-impl<'a> Group<'a> {
+impl<'a> ProcessGroup<'a> {
     fn add(&mut self, connection: &'a LiveConnection) {
         self.process = connection.process.as_ref();
         self.sums.add(connection);
@@ -255,16 +255,17 @@ impl<'a> Group<'a> {
         let is_late = late_share.is_some_and(|share| share > WARNING_SHARE);
         let late = late_share
             .filter(|_| is_late || self.stages.is_empty())
-            .map(|share| Held {
+            .map(|share| MainHold {
                 by: if is_late {
-                    By::ReaderSlow
+                    HoldReason::ReaderSlow
                 } else {
-                    By::WaitingForPeer
+                    HoldReason::WaitingForPeer
                 },
                 share: if is_late { share } else { 1.0 - share },
             });
         let sending = held(&self.stages, None);
-        let braked = sending.filter(|held| matches!(held.by, By::Stage(stage) if is_brake(stage)));
+        let braked =
+            sending.filter(|held| matches!(held.by, HoldReason::Stage(stage) if is_brake(stage)));
         let limited = limited_share(&self.stages, None);
         LiveProcess {
             process: self.process.cloned(),

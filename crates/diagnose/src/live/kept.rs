@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use table::tables::{Connection, TcpSample, TcpStage};
 
-use crate::connections::gather::Gathered;
+use crate::connections::gather::ConnectionDigest;
 
 /// Which readings count: those since `from_ns`, a poll. `before_ns` is the poll before it, `last_ns` the latest one.
 #[derive(Debug, Clone, Copy)]
-pub struct Span {
+pub struct LiveSpan {
     /// When the window begins.
     pub from_ns: u64,
     /// The poll before: what brought no row then was as in its last row.
@@ -20,14 +20,14 @@ pub struct Span {
 
 /// One connection.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct RecentRows {
     /// Who it is; `None` until the row comes that says it.
     pub identity: Option<Connection>,
     samples: VecDeque<TcpSample>,
     stages: VecDeque<TcpStage>,
 }
 
-impl Kept {
+impl RecentRows {
     /// Adds what is known of it.
     pub fn identify(&mut self, row: Connection) {
         let known = self.identity.take();
@@ -106,7 +106,7 @@ impl Kept {
     }
 
     /// Hands its readings to a digest, completed by what polls say that brought no row: it was idle meanwhile.
-    pub fn gather(&self, span: Span, to: &mut Gathered) {
+    pub fn gather(&self, span: LiveSpan, to: &mut ConnectionDigest) {
         let within = (span.from_ns, u64::MAX);
         to.identity = self.identity.clone();
         let is_open = self

@@ -1,6 +1,6 @@
 //! The last seconds of connections, judged again and again: by the same digests, stages and rules as a recording.
 //!
-//! Comes in: rows as they are taken, and when polls were. Goes out: [`Live`], the contract `whylat.top/1`. Memory is
+//! Comes in: rows as they are taken, and when polls were. Goes out: [`LiveReport`], the contract `whylat.top/1`. Memory is
 //! bounded: when more rows come than are kept ([`MOST_READINGS`], [`MOST_CALLS`]), the window becomes shorter, and says
 //! so; no row within it is ever left out.
 
@@ -19,10 +19,12 @@ use table::tables::{
 };
 use table::{Columns, Stage};
 
-pub use history::{Bin, Histories, REACH_NS};
-use kept::{Kept, Span};
-pub use report::{AboutLive, By, Held, Live, LiveConnection, LiveProcess, SCHEMA, Sums};
-pub use waits::{Looks, Measured, ObjectWaits, ProcessWaits, ThreadSeen};
+pub use history::{Histories, HistoryBin, REACH_NS};
+use kept::{LiveSpan, RecentRows};
+pub use report::{
+    AboutLive, HoldReason, LiveConnection, LiveProcess, LiveReport, LiveSums, MainHold, SCHEMA,
+};
+pub use waits::{ObjectWaits, ProcessWaits, ThreadSample, ThreadSnapshots, WaitSource};
 
 use crate::connections::gather::Evidence;
 use crate::connections::gather::polls::PollClass;
@@ -38,7 +40,7 @@ type Batches<C> = VecDeque<(u64, C)>;
 
 /// A poll, and the rows that came from it until the next.
 #[derive(Debug, Clone, Copy)]
-struct Poll {
+struct PollTime {
     time_ns: u64,
     readings: usize,
     calls: usize,
@@ -46,7 +48,7 @@ struct Poll {
 
 /// What a look says beside its rows.
 #[derive(Debug, Clone, Default)]
-pub struct Now {
+pub struct SnapshotInfo {
     /// `CLOCK_MONOTONIC` ns.
     pub now_ns: u64,
     /// Time until the next look, ns.
@@ -65,13 +67,13 @@ pub struct Now {
 
 /// Rows of the last seconds.
 #[derive(Debug)]
-pub struct Window {
+pub struct LiveWindow {
     header: Header,
     length_ns: u64,
     /// Where it began when it was last judged: what lies before is not kept any more.
     from_ns: u64,
-    polls: VecDeque<Poll>,
-    kept: HashMap<u64, Kept>,
+    polls: VecDeque<PollTime>,
+    kept: HashMap<u64, RecentRows>,
     histories: Histories,
     processes: HashMap<u32, Process>,
     listeners: Batches<Listeners>,
@@ -83,7 +85,7 @@ pub struct Window {
     cost: Option<Cost>,
 }
 
-impl Window {
+impl LiveWindow {
     /// An empty window of at most `length_ns`.
     pub fn new(header: Header, length_ns: u64) -> Self {
         Self {
@@ -111,7 +113,7 @@ impl Window {
 
     /// Adds polls, in order: before the rows that they brought.
     pub fn add_polls(&mut self, times_ns: &[u64]) {
-        let polls = times_ns.iter().map(|time_ns| Poll {
+        let polls = times_ns.iter().map(|time_ns| PollTime {
             time_ns: *time_ns,
             readings: 0,
             calls: 0,
@@ -120,7 +122,7 @@ impl Window {
     }
 
     /// The poll before which a row of this time came.
-    fn poll_of(&mut self, time_ns: u64) -> Option<&mut Poll> {
+    fn poll_of(&mut self, time_ns: u64) -> Option<&mut PollTime> {
         let after = self.polls.partition_point(|poll| poll.time_ns <= time_ns);
         self.polls.get_mut(after.checked_sub(1)?)
     }
@@ -218,7 +220,7 @@ impl Window {
     }
 
     /// Judges the window as of now.
-    pub fn judge(&mut self, now: Now) -> Live {
+    pub fn judge(&mut self, now: SnapshotInfo) -> LiveReport {
         let span = self.slide(now.now_ns);
         let report = crate::diagnose(self.evidence(span, now.now_ns));
         let about = self.about(span, now);
@@ -226,7 +228,7 @@ impl Window {
     }
 
     /// Moves the beginning as far as length and memory ask for, and lets go of what lies before.
-    fn slide(&mut self, now_ns: u64) -> Span {
+    fn slide(&mut self, now_ns: u64) -> LiveSpan {
         let earliest_ns = now_ns.saturating_sub(self.length_ns).max(self.from_ns);
         let (mut readings, mut calls) = (0, 0);
         let mut begin = self.polls.len().saturating_sub(1);
@@ -239,7 +241,7 @@ impl Window {
             begin = index;
         }
         let time_ns = |index: usize| self.polls.get(index).map_or(0, |poll| poll.time_ns);
-        let span = Span {
+        let span = LiveSpan {
             from_ns: time_ns(begin),
             before_ns: time_ns(begin.saturating_sub(1)),
             last_ns: time_ns(self.polls.len().saturating_sub(1)),
@@ -274,7 +276,7 @@ impl Window {
         self.processes.retain(|pid, _| owners.contains(pid));
     }
 
-    fn evidence(&self, span: Span, now_ns: u64) -> Evidence {
+    fn evidence(&self, span: LiveSpan, now_ns: u64) -> Evidence {
         let header = Header {
             started_ns: span.from_ns,
             ..self.header.clone()
@@ -314,7 +316,7 @@ impl Window {
         evidence
     }
 
-    fn about(&mut self, span: Span, now: Now) -> AboutLive {
+    fn about(&mut self, span: LiveSpan, now: SnapshotInfo) -> AboutLive {
         let lost = now.loss.iter().filter(|loss| loss.lost_total() > 0);
         let lost: BTreeMap<_, _> = lost
             .map(|loss| (loss.probe.clone(), loss.lost.clone()))
@@ -348,7 +350,7 @@ impl Window {
         }
     }
 
-    fn live(&self, span: Span, about: AboutLive, report: Report) -> Live {
+    fn live(&self, span: LiveSpan, about: AboutLive, report: Report) -> LiveReport {
         let mut connections: Vec<LiveConnection> =
             report.connections.into_iter().map(judge::active).collect();
         let waited = judge::waited(self.waits.iter().map(|(_, rows)| rows), span.from_ns);
@@ -371,11 +373,11 @@ impl Window {
             let waits = waits::recorded(rows, span.from_ns, about.window_ns);
             judge::add_process_waits(&mut processes, waits);
         }
-        let mut totals = Sums::default();
+        let mut totals = LiveSums::default();
         connections
             .iter()
             .for_each(|connection| totals.add(connection));
-        Live {
+        LiveReport {
             schema: SCHEMA,
             about,
             totals,
@@ -403,7 +405,7 @@ fn forget<C>(batches: &mut Batches<C>, from_ns: u64) {
 }
 
 /// What a poll alone says of the thing that stops the next byte.
-fn seen_by_poll(kept: &Kept, sample: &TcpSample) -> Option<Stage> {
+fn seen_by_poll(kept: &RecentRows, sample: &TcpSample) -> Option<Stage> {
     let identity = kept.identity.as_ref();
     let nodelay = identity.and_then(|identity| identity.nodelay);
     let congestion = identity.and_then(|identity| identity.congestion.as_deref());

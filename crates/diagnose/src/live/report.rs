@@ -8,20 +8,20 @@ use table::manifest::{Cost, Coverage};
 use table::{Role, Stage};
 
 use super::waits::ProcessWaits;
-use crate::report::{Finding, Process, Receive, RuleId, Severity, Stages, Undecided};
+use crate::report::{Finding, Process, Receive, RuleId, Severity, Stages, UndecidedFinding};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.top/1";
 
 /// The last seconds of a host.
 #[derive(Debug, Clone, Serialize)]
-pub struct Live {
+pub struct LiveReport {
     /// [`SCHEMA`].
     pub schema: &'static str,
     /// How it was looked at.
     pub about: AboutLive,
     /// All connections together.
-    pub totals: Sums,
+    pub totals: LiveSums,
     /// Every open connection, and those that closed within the time looked at.
     pub connections: Vec<LiveConnection>,
     /// Their processes.
@@ -29,7 +29,7 @@ pub struct Live {
     /// What was found, worst first.
     pub findings: Vec<Finding>,
     /// What holds connections up but cannot be told apart, worst first.
-    pub undecided: Vec<Undecided>,
+    pub undecided: Vec<UndecidedFinding>,
 }
 
 /// How it was looked at.
@@ -72,7 +72,7 @@ pub struct AboutLive {
 
 /// Sums over connections, of the time looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Sums {
+pub struct LiveSums {
     /// Connections.
     pub connections: u64,
     /// Those of them on which something happened.
@@ -85,7 +85,7 @@ pub struct Sums {
     pub retransmits: u64,
 }
 
-impl Sums {
+impl LiveSums {
     pub(super) fn add(&mut self, connection: &LiveConnection) {
         self.connections += 1;
         self.active += u64::from(!connection.idle);
@@ -97,16 +97,16 @@ impl Sums {
 
 /// What holds something up most, or else what it does most.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Held {
+pub struct MainHold {
     /// Which side of the connection.
-    pub by: By,
+    pub by: HoldReason,
     /// Share of the time looked at, 0–1.
     pub share: f64,
 }
 
 /// A stage of a sending socket, or what a receiving one does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum By {
+pub enum HoldReason {
     /// A stage of the sending side.
     Stage(Stage),
     /// Receives: bytes wait for the reader.
@@ -115,7 +115,7 @@ pub enum By {
     WaitingForPeer,
 }
 
-impl By {
+impl HoldReason {
     /// The stable name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -126,7 +126,7 @@ impl By {
     }
 }
 
-impl Serialize for By {
+impl Serialize for HoldReason {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
     }
@@ -154,7 +154,7 @@ pub struct LiveConnection {
     /// Time that is judged, ns.
     pub judged_ns: u64,
     /// What holds it up most; `None`: idle, or not judged.
-    pub held: Option<Held>,
+    pub held: Option<MainHold>,
     /// Share of the time in stages that somebody can mend: all but `sender_app`, `in_flight` and `unknown`; of a socket
     /// that only receives, in which bytes waited for its reader. `None`: idle, or not judged.
     pub limited_share: Option<f64>,
@@ -200,9 +200,9 @@ pub struct LiveProcess {
     pub process: Option<Process>,
     /// Sums.
     #[serde(flatten)]
-    pub sums: Sums,
+    pub sums: LiveSums,
     /// What holds them up most: shares of the time of those that sent.
-    pub held: Option<Held>,
+    pub held: Option<MainHold>,
     /// As of a connection.
     pub limited_share: Option<f64>,
     /// Stages over the time of all of them.

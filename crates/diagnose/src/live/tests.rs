@@ -25,8 +25,8 @@ fn header() -> Header {
     }
 }
 
-fn window() -> Window {
-    Window::new(header(), 10 * S)
+fn window() -> LiveWindow {
+    LiveWindow::new(header(), 10 * S)
 }
 
 fn known(conn: u64, closed_ns: Option<u64>) -> Connections {
@@ -71,7 +71,7 @@ fn reading(conn: u64, time_ns: u64, sent: u64, busy_us: u64, window_us: u64) -> 
     }
 }
 
-fn add(window: &mut Window, readings: &[TcpSample]) {
+fn add(window: &mut LiveWindow, readings: &[TcpSample]) {
     for reading in readings {
         window.add_polls(&[reading.time_ns]);
         let mut rows = TcpSamples::default();
@@ -80,10 +80,10 @@ fn add(window: &mut Window, readings: &[TcpSample]) {
     }
 }
 
-fn at(now_ns: u64) -> Now {
-    Now {
+fn at(now_ns: u64) -> SnapshotInfo {
+    SnapshotInfo {
         now_ns,
-        ..Now::default()
+        ..SnapshotInfo::default()
     }
 }
 
@@ -100,7 +100,7 @@ fn a_connection_held_by_its_receiver_is_said_to_be() {
         panic!("{:?}", live.connections);
     };
     let held = connection.held.expect("held");
-    assert_eq!(held.by, By::Stage(Stage::ReceiverWindow));
+    assert_eq!(held.by, HoldReason::Stage(Stage::ReceiverWindow));
     assert!((held.share - 0.8).abs() < 0.01, "{held:?}");
     assert_eq!(connection.out_bytes_per_s, Some(1e6));
     assert_eq!(live.totals.active, 1);
@@ -164,7 +164,7 @@ fn closed_connections_stay_as_long_as_the_window_tells_of_them() {
     window.add_connections(&known(1, Some(2 * S)));
     window.add_polls(&[3 * S]);
     let live = window.judge(at(3 * S));
-    let closed = |live: &Live| live.connections.iter().filter(|it| it.closed).count();
+    let closed = |live: &LiveReport| live.connections.iter().filter(|it| it.closed).count();
     assert_eq!((live.connections.len(), closed(&live)), (2, 1));
     window.add_polls(&[14 * S, 15 * S]);
     let live = window.judge(at(15 * S));
@@ -186,7 +186,7 @@ fn memory_is_bounded_by_a_shorter_window() {
     }
     let live = window.judge(at(4 * S + 2));
     assert_eq!(live.about.window_ns, S);
-    let kept: usize = window.kept.values().map(Kept::readings).sum();
+    let kept: usize = window.kept.values().map(RecentRows::readings).sum();
     assert!(kept <= MOST_READINGS + 40_000, "{kept}");
     // it grows again from there, and never back over what was let go
     window.add_polls(&[5 * S]);

@@ -12,7 +12,7 @@ use table::{Columns, WaitObject};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessWaits {
     /// How it is known.
-    pub measured: Measured,
+    pub measured: WaitSource,
     /// Time looked at, ns.
     pub time_ns: u64,
     /// By object, most first.
@@ -22,7 +22,7 @@ pub struct ProcessWaits {
 /// How waits are known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
-pub enum Measured {
+pub enum WaitSource {
     /// Every wait that ended within the time looked at was recorded.
     Recorded,
     /// The threads were looked at, at random times.
@@ -51,7 +51,7 @@ pub struct ObjectWaits {
 }
 
 #[derive(Default)]
-struct Sum {
+struct WaitSum {
     waits: u64,
     total_ns: u64,
     longest_ns: u64,
@@ -63,7 +63,7 @@ pub(super) fn recorded<'a>(
     from_ns: u64,
     time_ns: u64,
 ) -> HashMap<u32, ProcessWaits> {
-    let mut sums: HashMap<u32, BTreeMap<WaitObject, Sum>> = HashMap::new();
+    let mut sums: HashMap<u32, BTreeMap<WaitObject, WaitSum>> = HashMap::new();
     for rows in batches {
         for index in 0..rows.len() {
             let (start_ns, end_ns) = (rows.start_ns[index], rows.end_ns[index]);
@@ -77,14 +77,14 @@ pub(super) fn recorded<'a>(
             sum.longest_ns = sum.longest_ns.max(end_ns.saturating_sub(start_ns));
         }
     }
-    let of = |(object, sum): (WaitObject, Sum)| ObjectWaits {
+    let of = |(object, sum): (WaitObject, WaitSum)| ObjectWaits {
         object,
         threads: sum.total_ns as f64 / time_ns.max(1) as f64,
         waits: Some(sum.waits),
         longest_ns: Some(sum.longest_ns),
     };
-    let finish = |objects: BTreeMap<WaitObject, Sum>| ProcessWaits {
-        measured: Measured::Recorded,
+    let finish = |objects: BTreeMap<WaitObject, WaitSum>| ProcessWaits {
+        measured: WaitSource::Recorded,
         time_ns,
         objects: sorted(objects.into_iter().map(of).collect()),
     };
@@ -100,7 +100,7 @@ fn sorted(mut objects: Vec<ObjectWaits>) -> Vec<ObjectWaits> {
 
 /// A thread at a look.
 #[derive(Debug, Clone, Copy)]
-pub struct ThreadSeen {
+pub struct ThreadSample {
     /// Which.
     pub tid: u32,
     /// What it waited for; `None`: it ran, or was ready to.
@@ -111,7 +111,7 @@ pub struct ThreadSeen {
 
 /// A wait that was met at a look, and lasts.
 #[derive(Debug, Clone, Copy)]
-struct Lasting {
+struct OngoingWait {
     object: WaitObject,
     ran_ns: u64,
     since_ns: u64,
@@ -121,7 +121,7 @@ struct Lasting {
 
 /// One look, put together.
 #[derive(Debug, Default)]
-struct Look {
+struct ThreadSnapshot {
     time_ns: u64,
     /// Threads that were looked at, and those that ran.
     seen: u64,
@@ -132,14 +132,14 @@ struct Look {
 
 /// Looks at the threads of one process.
 #[derive(Debug)]
-pub struct Looks {
+pub struct ThreadSnapshots {
     length_ns: u64,
-    looks: VecDeque<Look>,
-    lasting: HashMap<u32, Lasting>,
+    looks: VecDeque<ThreadSnapshot>,
+    lasting: HashMap<u32, OngoingWait>,
     threads: u64,
 }
 
-impl Looks {
+impl ThreadSnapshots {
     /// None yet; those of the last `length_ns` count.
     pub fn new(length_ns: u64) -> Self {
         Self {
@@ -151,12 +151,12 @@ impl Looks {
     }
 
     /// Adds a look, in order: at these of its `number` threads.
-    pub fn add(&mut self, time_ns: u64, threads: &[ThreadSeen], number: usize) {
+    pub fn add(&mut self, time_ns: u64, threads: &[ThreadSample], number: usize) {
         self.threads = number as u64;
-        let mut look = Look {
+        let mut look = ThreadSnapshot {
             time_ns,
             seen: threads.len() as u64,
-            ..Look::default()
+            ..ThreadSnapshot::default()
         };
         for thread in threads {
             let Some(object) = thread.waits_for else {
@@ -178,16 +178,21 @@ impl Looks {
     }
 
     /// Since when a thread is known to be in this wait; `None` when it is met for the first time.
-    fn lasted_ns(&mut self, time_ns: u64, thread: &ThreadSeen, object: WaitObject) -> Option<u64> {
+    fn lasted_ns(
+        &mut self,
+        time_ns: u64,
+        thread: &ThreadSample,
+        object: WaitObject,
+    ) -> Option<u64> {
         let ran_ns = thread.ran_ns?;
-        let lasting = self.lasting.entry(thread.tid).or_insert(Lasting {
+        let lasting = self.lasting.entry(thread.tid).or_insert(OngoingWait {
             object,
             ran_ns,
             since_ns: time_ns,
             seen_ns: time_ns,
         });
         if (lasting.object, lasting.ran_ns) != (object, ran_ns) {
-            *lasting = Lasting {
+            *lasting = OngoingWait {
                 object,
                 ran_ns,
                 since_ns: time_ns,
@@ -222,7 +227,7 @@ impl Looks {
             longest_ns,
         };
         (seen > 0).then(|| ProcessWaits {
-            measured: Measured::Sampled {
+            measured: WaitSource::Sampled {
                 looks: self.looks.len() as u64,
                 threads: self.threads,
                 running: threads(self.looks.iter().map(|look| look.running).sum()),
@@ -242,8 +247,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn seen(tid: u32, waits_for: Option<WaitObject>, ran_ns: u64) -> ThreadSeen {
-        ThreadSeen {
+    fn seen(tid: u32, waits_for: Option<WaitObject>, ran_ns: u64) -> ThreadSample {
+        ThreadSample {
             tid,
             waits_for,
             ran_ns: Some(ran_ns),
@@ -257,7 +262,7 @@ mod tests {
 
     #[test]
     fn looks_tell_threads_in_each_wait_and_how_long_one_lasted() {
-        let mut looks = Looks::new(10 * S);
+        let mut looks = ThreadSnapshots::new(10 * S);
         assert_eq!(looks.waits(), None);
         for second in 1..=8 {
             // one waits all the time, one wakes after each look, one runs at every second look
@@ -270,7 +275,7 @@ mod tests {
             looks.add(second * S, &threads, 3);
         }
         let waits = looks.waits().expect("looked");
-        let measured = Measured::Sampled {
+        let measured = WaitSource::Sampled {
             looks: 8,
             threads: 3,
             running: 0.5,
@@ -284,7 +289,7 @@ mod tests {
 
     #[test]
     fn what_is_long_ago_does_not_count_but_a_wait_that_lasts_does() {
-        let mut looks = Looks::new(2 * S);
+        let mut looks = ThreadSnapshots::new(2 * S);
         for second in 1..=9 {
             let other = if second < 6 {
                 WaitObject::Pipe
@@ -303,7 +308,7 @@ mod tests {
 
     #[test]
     fn of_many_threads_some_stand_for_all() {
-        let mut looks = Looks::new(10 * S);
+        let mut looks = ThreadSnapshots::new(10 * S);
         looks.add(
             S,
             &[seen(1, Some(WaitObject::Epoll), 1), seen(2, None, 1)],
@@ -339,7 +344,7 @@ mod tests {
         wait(6, WaitObject::Pipe, 3 * S, 5 * S);
         let waits = recorded([&rows].into_iter(), 2 * S, 4 * S);
         let five = &waits[&5];
-        assert_eq!((five.measured, five.time_ns), (Measured::Recorded, 4 * S));
+        assert_eq!((five.measured, five.time_ns), (WaitSource::Recorded, 4 * S));
         let expected = ObjectWaits {
             object: WaitObject::Epoll,
             threads: 0.75,

@@ -9,7 +9,7 @@
 use table::tables::{ClockPairs, ReceivedMessage, SentMessage};
 
 use super::message::{MessageDirection, MessageRow};
-use super::nic::{NicClocks, OnWire, Placed};
+use super::nic::{NicClocks, StampTime, WireTime};
 use super::parts::{MessageEvent, MessagePart};
 
 /// Parts of a direction, at most.
@@ -106,7 +106,7 @@ impl EventMark {
 impl MessageRow {
     /// Returns what happens to such a message, in its order. `on_wire`: when the network adapter put it there, if that is
     /// known.
-    pub(super) fn marks(&self, on_wire: Option<OnWire>) -> Vec<EventMark> {
+    pub(super) fn marks(&self, on_wire: Option<WireTime>) -> Vec<EventMark> {
         match self {
             Self::Received(row) => with_received(row, <[EventMark]>::to_vec),
             Self::Sent(row) => with_sent(row, on_wire, <[EventMark]>::to_vec),
@@ -125,7 +125,7 @@ fn with_received<T>(row: &ReceivedMessage, read: impl FnOnce(&[EventMark]) -> T)
 /// Gives `read` the marks of a sent message.
 fn with_sent<T>(
     row: &SentMessage,
-    on_wire: Option<OnWire>,
+    on_wire: Option<WireTime>,
     read: impl FnOnce(&[EventMark]) -> T,
 ) -> T {
     match row.packets {
@@ -197,7 +197,7 @@ fn taken(row: &ReceivedMessage) -> [EventMark; 4] {
 
 /// Returns the marks of what a TCP connection sent. The call may end before TCP begins to send, which holds the message
 /// from then on, or after.
-fn sent(row: &SentMessage, on_wire: Option<OnWire>) -> [EventMark; 7] {
+fn sent(row: &SentMessage, on_wire: Option<WireTime>) -> [EventMark; 7] {
     use MarkRole::{Begin, Beside, End, MayEnd};
     let is_held = row.tcp_ns.is_some_and(|tcp_ns| row.done_ns < tcp_ns);
     let (call_done, tcp_sends) = match is_held {
@@ -256,7 +256,7 @@ pub struct LatencyBreakdown {
     /// Its parts, in the order of [`MessageDirection::parts`]; `None`: it had no such part.
     parts_ns: [Option<u64>; PARTS_MOST],
     /// When the network adapter put it on the wire, if that is known.
-    pub on_wire: Option<OnWire>,
+    pub on_wire: Option<WireTime>,
 }
 
 /// Why a message has no breakdown.
@@ -283,7 +283,7 @@ impl LatencyBreakdown {
     ///
     /// # Errors
     /// As [`LatencyBreakdown::from_received`].
-    pub fn from_sent(row: &SentMessage, on_wire: Option<OnWire>) -> Result<Self, BreakdownError> {
+    pub fn from_sent(row: &SentMessage, on_wire: Option<WireTime>) -> Result<Self, BreakdownError> {
         let on_wire = on_wire.filter(|_| row.packets.is_none());
         let from_marks = |marks: &[_]| Self::from_marks(MessageDirection::Sent, marks);
         let breakdown = with_sent(row, on_wire, from_marks)?;
@@ -445,10 +445,10 @@ impl BreakdownSource {
     }
 
     /// Returns when an adapter put a message on the wire, if that is known.
-    fn on_wire(&self, row: &SentMessage) -> Option<OnWire> {
+    fn on_wire(&self, row: &SentMessage) -> Option<WireTime> {
         match self.nics.place(row)? {
-            Placed::At(on_wire) => Some(on_wire),
-            Placed::Unplaced | Placed::Impossible => None,
+            StampTime::At(on_wire) => Some(on_wire),
+            StampTime::Unplaced | StampTime::Impossible => None,
         }
     }
 }

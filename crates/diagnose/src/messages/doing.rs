@@ -6,7 +6,7 @@ use table::{ActivityKind, Columns};
 
 /// Something that a CPU did meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Doing {
+pub struct CpuActivity {
     /// CPU.
     pub cpu: u16,
     /// When it began, ns from the message's first step; below zero: before.
@@ -29,26 +29,26 @@ pub struct Doing {
 
 /// The time of a message, and its CPUs.
 #[derive(Debug, Clone)]
-pub(super) struct Meanwhile {
+pub(super) struct MessageWindow {
     pub(super) from_ns: u64,
     pub(super) until_ns: u64,
     pub(super) cpus: Vec<u16>,
     pub(super) tid: u32,
 }
 
-impl Meanwhile {
+impl MessageWindow {
     /// Adds what any CPU did then.
-    pub(super) fn add(&self, rows: &Activities, into: &mut Vec<Doing>) {
+    pub(super) fn add(&self, rows: &Activities, into: &mut Vec<CpuActivity>) {
         let rows = (0..rows.len()).map(|row| rows.row(row));
         into.extend(rows.filter_map(|row| self.doing(row)));
     }
 
-    fn doing(&self, row: Activity) -> Option<Doing> {
+    fn doing(&self, row: Activity) -> Option<CpuActivity> {
         let cpu = row.cpu?;
         if row.begin_ns > self.until_ns || row.end_ns < self.from_ns {
             return None;
         }
-        Some(Doing {
+        Some(CpuActivity {
             cpu,
             after_ns: row.begin_ns.cast_signed() - self.from_ns.cast_signed(),
             length_ns: row.end_ns - row.begin_ns,
@@ -63,7 +63,7 @@ impl Meanwhile {
 
     /// What its CPUs did, and those on which its thread ran meanwhile, in the order of CPU and time; `None` if
     /// nothing was kept.
-    pub(super) fn select(mut self, mut all: Vec<Doing>) -> Option<Vec<Doing>> {
+    pub(super) fn select(mut self, mut all: Vec<CpuActivity>) -> Option<Vec<CpuActivity>> {
         let own = all.iter().filter(|doing| doing.tid == Some(self.tid));
         self.cpus.extend(own.map(|doing| doing.cpu));
         all.retain(|doing| self.cpus.contains(&doing.cpu));
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn only_what_its_cpus_did_and_those_of_its_thread() {
-        let meanwhile = Meanwhile {
+        let meanwhile = MessageWindow {
             from_ns: 1_000,
             until_ns: 2_000,
             cpus: vec![3],

@@ -31,16 +31,16 @@ use table::manifest::Header;
 use table::tables::{Activities, ClockPairs, ReceivedMessages, SentMessages};
 use table::{Columns, Consumer, Rows, TableId};
 
-use crate::answer::{About, Recorded};
+use crate::answer::{About, RecordingState};
 use crate::histogram::{Histogram, RELATIVE_ERROR};
-use crate::waits::Names;
+use crate::waits::NameTable;
 use breakdown::{BreakdownError, LatencyBreakdown, PARTS_MOST};
-use doing::Doing;
+use doing::CpuActivity;
 use message::{MessageDirection, MessageId, MessageRow};
-use nic::{NicClocks, Stamped};
+use nic::{NicClocks, NicStamps};
 use report::{
-    End, Group, Lifetime, MessageReport, MessageStory, PartSpread, PartTime, SCHEMA, STORY_SCHEMA,
-    Spread,
+    ConnectionEnd, DurationSpread, MessageGroup, MessageLifetime, MessageReport, MessageStory,
+    PartSpread, PartTime, SCHEMA, STORY_SCHEMA,
 };
 
 /// Messages of a group that are shown by themselves.
@@ -50,26 +50,26 @@ const SLOWEST: usize = 10;
 #[derive(Debug)]
 pub struct MessageTable {
     header: Header,
-    names: Rc<Names>,
-    groups: HashMap<(u64, MessageDirection), Digest>,
+    names: Rc<NameTable>,
+    groups: HashMap<(u64, MessageDirection), MessageDigest>,
     /// The one that is looked for, if one is.
     wanted: Option<MessageId>,
     found: Option<(Result<LatencyBreakdown, BreakdownError>, MessageRow)>,
     nics: NicClocks,
-    doings: Vec<Doing>,
+    doings: Vec<CpuActivity>,
     latest_ns: u64,
 }
 
 /// How long something took.
 #[derive(Debug, Default)]
-struct Times {
+struct DurationSums {
     histogram: Histogram,
     sum_ns: u64,
 }
 
 /// The messages of one connection, one breakdown.
 #[derive(Debug, Default)]
-struct Digest {
+struct MessageDigest {
     count: u64,
     bytes: u64,
     spliced_bytes: u64,
@@ -79,9 +79,9 @@ struct Digest {
     cut: Option<u64>,
     unseen: u64,
     disordered: u64,
-    stamped: Option<Stamped>,
-    whole: Times,
-    parts: [Times; PARTS_MOST],
+    stamped: Option<NicStamps>,
+    whole: DurationSums,
+    parts: [DurationSums; PARTS_MOST],
     /// Slowest first.
     slowest: Vec<(LatencyBreakdown, MessageRow)>,
 }
@@ -108,7 +108,7 @@ impl Consumer for MessageTable {
 
 impl MessageTable {
     /// Starts with what the manifest says, and names that are complete.
-    pub fn new(header: Header, names: Rc<Names>) -> Self {
+    pub fn new(header: Header, names: Rc<NameTable>) -> Self {
         Self {
             latest_ns: header.started_ns,
             header,
@@ -212,7 +212,7 @@ impl MessageTable {
     }
 
     /// The message that was looked for; `None`: no such row was added.
-    pub fn story(self, recorded: Recorded) -> Option<MessageStory> {
+    pub fn story(self, recorded: RecordingState) -> Option<MessageStory> {
         let (breakdown, row) = self.found?;
         let id = row.id();
         let breakdown = breakdown.ok();
@@ -228,9 +228,10 @@ impl MessageTable {
     }
 
     /// The report of all rows added, with at most `limit` groups.
-    pub fn report(self, recorded: Recorded, limit: usize) -> MessageReport {
+    pub fn report(self, recorded: RecordingState, limit: usize) -> MessageReport {
         let mut all: Vec<_> = self.groups.iter().collect();
-        let slowest_ns = |digest: &Digest| digest.slowest.first().map_or(0, |it| it.0.whole_ns);
+        let slowest_ns =
+            |digest: &MessageDigest| digest.slowest.first().map_or(0, |it| it.0.whole_ns);
         all.sort_by_key(|(key, digest)| (Reverse(slowest_ns(digest)), **key));
         let listed = all.iter().take(limit);
         let groups = listed.map(|(key, digest)| self.group(**key, digest));
@@ -243,7 +244,11 @@ impl MessageTable {
         }
     }
 
-    fn group(&self, (conn, direction): (u64, MessageDirection), digest: &Digest) -> Group {
+    fn group(
+        &self,
+        (conn, direction): (u64, MessageDirection),
+        digest: &MessageDigest,
+    ) -> MessageGroup {
         let parts = direction.parts().iter().zip(&digest.parts);
         let parts = parts.filter_map(|(part, times)| {
             let spread = times.spread()?;
@@ -253,7 +258,7 @@ impl MessageTable {
             })
         });
         let slowest = digest.slowest.iter();
-        Group {
+        MessageGroup {
             end: end(&self.names, conn),
             direction,
             count: digest.count,
@@ -276,17 +281,17 @@ impl MessageTable {
     }
 }
 
-fn end(names: &Names, conn: u64) -> End {
+fn end(names: &NameTable, conn: u64) -> ConnectionEnd {
     let identity = names.connection(conn);
-    End {
+    ConnectionEnd {
         conn,
         name: identity.name,
         process: identity.process,
     }
 }
 
-fn lifetime(breakdown: &LatencyBreakdown, row: &MessageRow, started_ns: u64) -> Lifetime {
-    Lifetime {
+fn lifetime(breakdown: &LatencyBreakdown, row: &MessageRow, started_ns: u64) -> MessageLifetime {
+    MessageLifetime {
         id: row.id().to_string(),
         since_start_ns: breakdown.start_ns.saturating_sub(started_ns),
         whole_ns: breakdown.whole_ns,
@@ -299,7 +304,7 @@ fn lifetime(breakdown: &LatencyBreakdown, row: &MessageRow, started_ns: u64) -> 
     }
 }
 
-impl Digest {
+impl MessageDigest {
     fn add(
         &mut self,
         bytes: u32,
@@ -328,15 +333,15 @@ impl Digest {
     }
 }
 
-impl Times {
+impl DurationSums {
     fn add(&mut self, ns: u64) {
         self.histogram.add(ns);
         self.sum_ns += ns;
     }
 
-    fn spread(&self) -> Option<Spread> {
+    fn spread(&self) -> Option<DurationSpread> {
         let quantile = |share| self.histogram.quantile_ns(share);
-        Some(Spread {
+        Some(DurationSpread {
             count: self.histogram.count(),
             sum_ns: self.sum_ns,
             p50_ns: quantile(0.5)?,

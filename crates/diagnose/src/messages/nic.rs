@@ -18,7 +18,7 @@ pub(super) struct NicClocks {
 
 /// When an adapter put a message on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct OnWire {
+pub struct WireTime {
     /// `CLOCK_MONOTONIC`, ns.
     pub nic_ns: u64,
     /// The true time is at most this far from it, ns.
@@ -27,7 +27,7 @@ pub struct OnWire {
 
 /// Messages of a group that an adapter stamped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Stamped {
+pub struct NicStamps {
     /// How many.
     pub count: u64,
     /// Of these, how many have a stamp that cannot be converted, as the clock was set then.
@@ -40,8 +40,8 @@ pub struct Stamped {
 }
 
 /// What a stamp says.
-pub(super) enum Placed {
-    At(OnWire),
+pub(super) enum StampTime {
+    At(WireTime),
     Unplaced,
     Impossible,
 }
@@ -68,16 +68,16 @@ impl NicClocks {
     }
 
     /// What a row's stamp says; `None`: it has none.
-    pub(super) fn place(&self, row: &SentMessage) -> Option<Placed> {
+    pub(super) fn place(&self, row: &SentMessage) -> Option<StampTime> {
         let (phc_ns, number) = (row.nic_phc_ns?, row.nic_ptp?);
         let map = self.maps.get(&number);
         if map.and_then(|map| map.convert(phc_ns)).is_none() {
-            return Some(Placed::Unplaced);
+            return Some(StampTime::Unplaced);
         }
         let sent_ns = row.driver_ns.unwrap_or(0)..=row.acked_ns.unwrap_or(u64::MAX);
         let stamp = map.and_then(|map| map.convert_within(phc_ns, sent_ns));
-        Some(stamp.map_or(Placed::Impossible, |stamp| {
-            Placed::At(OnWire {
+        Some(stamp.map_or(StampTime::Impossible, |stamp| {
+            StampTime::At(WireTime {
                 nic_ns: stamp.monotonic_ns,
                 error_ns: stamp.error_ns,
             })
@@ -85,17 +85,17 @@ impl NicClocks {
     }
 }
 
-impl Stamped {
+impl NicStamps {
     /// Counts one; gives its time, if it has one.
-    pub(super) fn count(&mut self, placed: &Placed) -> Option<OnWire> {
+    pub(super) fn count(&mut self, placed: &StampTime) -> Option<WireTime> {
         self.count += 1;
         match placed {
-            Placed::At(on_wire) => {
+            StampTime::At(on_wire) => {
                 self.error_ns = self.error_ns.max(on_wire.error_ns);
                 return Some(*on_wire);
             }
-            Placed::Unplaced => self.unplaced += 1,
-            Placed::Impossible => self.impossible += 1,
+            StampTime::Unplaced => self.unplaced += 1,
+            StampTime::Impossible => self.impossible += 1,
         }
         None
     }
@@ -121,12 +121,12 @@ mod tests {
         NicClocks::of(&pairs)
     }
 
-    fn stamped(driver_ns: u64, acked_ns: u64, ptp: u16) -> (Stamped, Option<OnWire>) {
+    fn stamped(driver_ns: u64, acked_ns: u64, ptp: u16) -> (NicStamps, Option<WireTime>) {
         let row = json!({
             "driver_ns": driver_ns, "acked_ns": acked_ns, "nic_phc_ns": 1_001_500_000, "nic_ptp": ptp,
         });
         let row = row_of(row).expect("a row");
-        let mut stamped = Stamped::default();
+        let mut stamped = NicStamps::default();
         let placed = clocks().place(&row).expect("a stamp");
         let on_wire = stamped.count(&placed);
         (stamped, on_wire)
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn what_cannot_be_narrows_the_bound() {
         let (_, on_wire) = stamped(1_499_980, 1_500_020, 3);
-        let expected = OnWire {
+        let expected = WireTime {
             nic_ns: 1_500_000,
             error_ns: 20,
         };

@@ -3,9 +3,9 @@
 
 use serde::Serialize;
 
-use super::doing::Doing;
+use super::doing::CpuActivity;
 use super::message::{MessageDirection, MessageRow};
-use super::nic::{OnWire, Stamped};
+use super::nic::{NicStamps, WireTime};
 use super::parts::{MessageEvent, MessagePart};
 use crate::answer::{About, Process};
 
@@ -28,12 +28,12 @@ pub struct MessageReport {
     /// Groups with messages, those not listed included.
     pub all: u64,
     /// The groups, those with the slowest messages first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<MessageGroup>,
 }
 
 /// A connection, as seen from the process that has this end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct End {
+pub struct ConnectionEnd {
     /// Socket cookie.
     pub conn: u64,
     /// Its addresses.
@@ -44,10 +44,10 @@ pub struct End {
 
 /// What went one way on a connection.
 #[derive(Debug, Clone, Serialize)]
-pub struct Group {
+pub struct MessageGroup {
     /// On which.
     #[serde(flatten)]
-    pub end: End,
+    pub end: ConnectionEnd,
     /// Which way.
     pub direction: MessageDirection,
     /// Messages: receive calls that took bytes, or send calls that gave some.
@@ -71,18 +71,18 @@ pub struct Group {
     /// Datagrams that found the receive buffer full, and are no messages; `None`: as `cut`.
     pub dropped: Option<u64>,
     /// Those that a network adapter stamped as it put them on the wire; `None`: it stamped none.
-    pub stamped: Option<Stamped>,
+    pub stamped: Option<NicStamps>,
     /// From the begin of the way to its end; `None`: of none all is known.
-    pub whole: Option<Spread>,
+    pub whole: Option<DurationSpread>,
     /// Its parts, in their order.
     pub parts: Vec<PartSpread>,
     /// The slowest, slowest first.
-    pub slowest: Vec<Lifetime>,
+    pub slowest: Vec<MessageLifetime>,
 }
 
 /// How long something took, ns.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Spread {
+pub struct DurationSpread {
     /// How many had it.
     pub count: u64,
     /// Their sum; exact.
@@ -106,12 +106,12 @@ pub struct PartSpread {
     pub part: MessagePart,
     /// How long it took.
     #[serde(flatten)]
-    pub spread: Spread,
+    pub spread: DurationSpread,
 }
 
 /// One message and its way.
 #[derive(Debug, Clone, Serialize)]
-pub struct Lifetime {
+pub struct MessageLifetime {
     /// What `--message` takes.
     pub id: String,
     /// When its way began, ns from the recording's start; 0 if before it.
@@ -121,7 +121,7 @@ pub struct Lifetime {
     /// The parts, in their order.
     pub parts: Vec<PartTime>,
     /// When the network adapter put it on the wire; `None`: that is not known.
-    pub on_wire: Option<OnWire>,
+    pub on_wire: Option<WireTime>,
     /// The message.
     pub message: MessageRow,
 }
@@ -145,15 +145,15 @@ pub struct MessageStory {
     pub about: About,
     /// On which connection.
     #[serde(flatten)]
-    pub end: End,
+    pub end: ConnectionEnd,
     /// Which way.
     pub direction: MessageDirection,
     /// Its way; `None`: a time of it was not seen, or they are in no order.
-    pub lifetime: Option<Lifetime>,
+    pub lifetime: Option<MessageLifetime>,
     /// What happened to it, in the order of time.
     pub steps: Vec<MessageStep>,
     /// What its CPUs did meanwhile; `None`: it was not kept.
-    pub meanwhile: Option<Vec<Doing>>,
+    pub meanwhile: Option<Vec<CpuActivity>>,
 }
 
 /// Something that happened to a message.
@@ -173,7 +173,7 @@ pub struct MessageStep {
     pub ends: Option<PartTime>,
 }
 
-impl End {
+impl ConnectionEnd {
     /// The name with its process, as it is printed.
     pub fn title(&self) -> String {
         match &self.process {

@@ -3,7 +3,7 @@
 use table::tables::ReceivedMessage;
 
 use super::breakdown::{BreakdownSource, EventMark, LatencyBreakdown};
-use super::doing::Meanwhile;
+use super::doing::MessageWindow;
 use super::message::MessageRow;
 use super::parts::{MessageEvent, MessagePart};
 use super::report::{MessageStep, PartTime};
@@ -16,7 +16,7 @@ impl MessageRow {
     }
 
     /// Its time, from what is known first to what is known last, and its CPUs.
-    pub(super) fn meanwhile(&self) -> Meanwhile {
+    pub(super) fn meanwhile(&self) -> MessageWindow {
         let (tid, cpus) = match self {
             Self::Received(row) => (row.tid, [row.receive_cpu, Some(row.cpu)]),
             Self::Sent(row) => (row.tid, [Some(row.cpu), row.driver_cpu]),
@@ -24,7 +24,7 @@ impl MessageRow {
         let marks = self.marks(None).into_iter();
         let marks = marks.filter(|mark| !self.is_same(mark));
         let times: Vec<u64> = marks.filter_map(|mark| mark.ns).collect();
-        Meanwhile {
+        MessageWindow {
             from_ns: times.iter().copied().min().unwrap_or(0),
             until_ns: times.iter().copied().max().unwrap_or(0),
             cpus: cpus.into_iter().flatten().collect(),
@@ -82,7 +82,7 @@ mod tests {
     use serde_json::json;
     use table::row_of;
 
-    use super::super::nic::OnWire;
+    use super::super::nic::WireTime;
     use super::*;
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
             "done_ns": 130, "cpu": 3, "tid": 9,
         });
         let row = row_of(row).expect("a row");
-        let on_wire = OnWire {
+        let on_wire = WireTime {
             nic_ns: 130,
             error_ns: 4,
         };

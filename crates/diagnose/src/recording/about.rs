@@ -5,12 +5,12 @@ use std::path::Path;
 
 use table::{Problem, Recording};
 
-use crate::answer::{About, LeftOut, Recorded};
+use crate::answer::{About, OmittedRows, RecordingState};
 
 /// What the recording says of itself. To be asked after all is read: damage is found by reading.
-pub fn recorded(recording: &Recording) -> Recorded {
+pub fn recorded(recording: &Recording) -> RecordingState {
     let problems = recording.problems();
-    Recorded {
+    RecordingState {
         coverage: recording.coverage().to_vec(),
         loss: recording.loss().to_vec(),
         cost: recording.cost().cloned(),
@@ -28,7 +28,7 @@ pub fn about(recording: &Recording) -> About {
 }
 
 /// Rows that are left out for these problems, by table: its files lie in a directory of its name.
-fn left_out(problems: &[Problem]) -> Vec<LeftOut> {
+fn left_out(problems: &[Problem]) -> Vec<OmittedRows> {
     let mut rows = BTreeMap::<String, u64>::new();
     for problem in problems {
         let table = problem.file.parent().and_then(Path::file_name);
@@ -39,6 +39,6 @@ fn left_out(problems: &[Problem]) -> Vec<LeftOut> {
         }
     }
     let rows = rows.into_iter();
-    rows.map(|(table, rows)| LeftOut::new(table, rows))
+    rows.map(|(table, rows)| OmittedRows::new(table, rows))
         .collect()
 }

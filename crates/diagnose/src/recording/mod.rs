@@ -21,16 +21,16 @@ use crate::causes::{Categories, CategoriesError};
 use crate::connections::gather::Evidence;
 use crate::messages::MessageTable;
 use crate::messages::ends::report::EndsReport;
-use crate::messages::ends::{self, Side};
+use crate::messages::ends::{self, EndRecording};
 use crate::messages::message::MessageId;
 use crate::messages::report::{MessageReport, MessageStory};
 use crate::messages::tail::report::TailReport;
-use crate::messages::tail::{Band, Question, TailTable, Tails};
-use crate::report::{Recorded, Report, SlowMessages};
-use crate::waits::{Grouping, Names, WaitFilter, WaitReport, WaitTable};
+use crate::messages::tail::{LatencyBand, TailAnalysis, TailQuery, TailTable};
+use crate::report::{RecordingState, Report, SlowMessages};
+use crate::waits::{Grouping, NameTable, WaitFilter, WaitReport, WaitTable};
 pub use about::{about, recorded};
-pub use options::{Judging, TailQuestion};
-use pass::{NAMED, NAMING, Wanted};
+pub use options::{DiagnosisOptions, TailOptions};
+use pass::{AnalysisSelection, NAMED, NAMING};
 
 /// Messages of a recording that the main report looks at, which takes about 100 MB per million.
 const MOST_IN_PASSING: u64 = 2_000_000;
@@ -43,7 +43,7 @@ const MOST_IN_PAGE_CONNECTIONS: usize = 10_000;
 
 /// All that a page tells of a recording.
 #[derive(Debug, Serialize)]
-pub struct Answers {
+pub struct RecordingAnswers {
     /// Of its connections.
     pub report: Report,
     /// Of waits by object; `None`: it holds none.
@@ -58,10 +58,10 @@ pub struct Answers {
 ///
 /// # Errors
 /// None: [`Categories::built_in`].
-pub fn report(recording: &Recording, judging: Judging) -> Result<Report, CategoriesError> {
-    let wanted = Wanted {
+pub fn report(recording: &Recording, judging: DiagnosisOptions) -> Result<Report, CategoriesError> {
+    let wanted = AnalysisSelection {
         tail: tells_why(recording) && is_told_in_passing(recording),
-        ..Wanted::default()
+        ..AnalysisSelection::default()
     };
     let filled = pass::read(recording, judging, wanted);
     let recorded = recorded(recording);
@@ -73,8 +73,8 @@ pub fn report(recording: &Recording, judging: Judging) -> Result<Report, Categor
 }
 
 /// The diagnosis but for slow messages, which take memory each.
-pub fn findings(recording: &Recording, judging: Judging) -> Report {
-    let filled = pass::read(recording, judging, Wanted::default());
+pub fn findings(recording: &Recording, judging: DiagnosisOptions) -> Report {
+    let filled = pass::read(recording, judging, AnalysisSelection::default());
     judged(filled.connections, &recorded(recording))
 }
 
@@ -84,11 +84,11 @@ pub fn findings(recording: &Recording, judging: Judging) -> Report {
 /// None: [`Categories::built_in`].
 pub fn page(
     recording: &Recording,
-    judging: Judging,
-    asked: &TailQuestion,
-) -> Result<Answers, CategoriesError> {
+    judging: DiagnosisOptions,
+    asked: &TailOptions,
+) -> Result<RecordingAnswers, CategoriesError> {
     let has_waits = recording.rows::<Wait>() + recording.rows::<Spin>() > 0;
-    let wanted = Wanted {
+    let wanted = AnalysisSelection {
         waits: has_waits.then_some(MOST_IN_PAGE),
         messages: messages_in(recording) > 0,
         tail: tells_why(recording),
@@ -96,7 +96,7 @@ pub fn page(
     let filled = pass::read(recording, judging, wanted);
     let recorded = recorded(recording);
     let (waits, messages) = (filled.waits, filled.messages);
-    let mut answers = Answers {
+    let mut answers = RecordingAnswers {
         report: judged(filled.connections, &recorded),
         waits: waits.map(|it| it.report(recorded.clone(), MOST_IN_PAGE)),
         messages: messages.map(|it| it.report(recorded.clone(), MOST_IN_PAGE)),
@@ -109,14 +109,14 @@ pub fn page(
     Ok(answers)
 }
 
-impl Answers {
+impl RecordingAnswers {
     /// Explains the messages that were asked for, and in the diagnosis the slowest: once, if these are the same.
     fn add_tail(
         &mut self,
         recording: &Recording,
-        tails: &Tails,
-        asked: &TailQuestion,
-        recorded: &Recorded,
+        tails: &TailAnalysis,
+        asked: &TailOptions,
+        recorded: &RecordingState,
     ) -> Result<(), CategoriesError> {
         let slowest = slowest(recording);
         let question = asked.question.unwrap_or(slowest);
@@ -143,7 +143,7 @@ pub fn waits(
     filter: WaitFilter,
     limit: usize,
 ) -> Option<WaitReport> {
-    let mut names = Names::default().with_stacks();
+    let mut names = NameTable::default().with_stacks();
     recording.feed(NAMING, &mut [&mut names]);
     let header = recording.header().clone();
     let mut waits = WaitTable::new(header, names.complete(), grouping, filter);
@@ -178,7 +178,7 @@ pub fn message(recording: &Recording, id: MessageId) -> Option<MessageStory> {
 pub fn tail(
     recording: &Recording,
     before: Option<&Recording>,
-    asked: &TailQuestion,
+    asked: &TailOptions,
 ) -> Result<TailReport, CategoriesError> {
     let mut table = TailTable::new(recording.header().clone(), names(recording));
     recording.feed(NAMED, &mut [&mut table]);
@@ -200,21 +200,21 @@ pub fn ends(recording: &Recording, other: &Recording, limit: usize) -> EndsRepor
     ends::report(sides.0, sides.1, recorded(recording), limit)
 }
 
-fn side(recording: &Recording) -> Side {
-    let mut side = Side::new(recording.header().clone());
+fn side(recording: &Recording) -> EndRecording {
+    let mut side = EndRecording::new(recording.header().clone());
     recording.feed(NAMING, &mut [&mut side]);
     recording.feed(NAMED, &mut [&mut side]);
     side
 }
 
 /// Names of all connections, sockets and processes.
-pub fn names(recording: &Recording) -> Rc<Names> {
-    let mut names = Names::default();
+pub fn names(recording: &Recording) -> Rc<NameTable> {
+    let mut names = NameTable::default();
     recording.feed(NAMING, &mut [&mut names]);
     names.complete()
 }
 
-fn judged(mut evidence: Evidence, recorded: &Recorded) -> Report {
+fn judged(mut evidence: Evidence, recorded: &RecordingState) -> Report {
     let problems = recorded.problems.iter().cloned();
     problems.for_each(|problem| evidence.add_problem(problem));
     let left_out = recorded.left_out.iter().cloned();
@@ -236,17 +236,17 @@ fn is_told_in_passing(recording: &Recording) -> bool {
 }
 
 /// The question of the main report.
-fn slowest(recording: &Recording) -> Question {
-    Question {
-        tail: Band::slowest(recording.rows::<ReceivedMessage>()),
-        ..Question::default()
+fn slowest(recording: &Recording) -> TailQuery {
+    TailQuery {
+        tail: LatencyBand::slowest(recording.rows::<ReceivedMessage>()),
+        ..TailQuery::default()
     }
 }
 
 fn slow_messages(
     recording: &Recording,
-    tails: &Tails,
-    recorded: &Recorded,
+    tails: &TailAnalysis,
+    recorded: &RecordingState,
 ) -> Result<Vec<SlowMessages>, CategoriesError> {
     let categories = Categories::built_in()?;
     let report = tails.report(slowest(recording), &categories, recorded.clone());

@@ -2,18 +2,18 @@
 
 use crate::causes::Categories;
 use crate::connections::snap::delayed_acks::SnapSettings;
-use crate::messages::tail::Question;
+use crate::messages::tail::TailQuery;
 
 /// How connections are judged.
 #[derive(Debug, Clone, Copy)]
-pub struct Judging {
+pub struct DiagnosisOptions {
     /// How shares of delayed ACKs are estimated.
     pub snap: SnapSettings,
     /// Connections that are judged: the longest.
     pub max_connections: usize,
 }
 
-impl Default for Judging {
+impl Default for DiagnosisOptions {
     fn default() -> Self {
         Self {
             snap: SnapSettings::default(),
@@ -24,9 +24,9 @@ impl Default for Judging {
 
 /// How slow messages are explained.
 #[derive(Debug, Default)]
-pub struct TailQuestion {
+pub struct TailOptions {
     /// Which; `None`: the slowest, as many as it is worth.
-    pub question: Option<Question>,
+    pub question: Option<TailQuery>,
     /// What functions are; `None`: as whylat knows them.
     pub categories: Option<Categories>,
 }

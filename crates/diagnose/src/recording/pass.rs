@@ -14,13 +14,13 @@ use std::rc::Rc;
 use table::tables::{Call, Connection, Counter, Wait};
 use table::{Consumer, Recording, Rows, TableId};
 
-use super::options::Judging;
+use super::options::DiagnosisOptions;
 use crate::connections::gather::Evidence;
-use crate::connections::gather::longest::Lives;
+use crate::connections::gather::longest::Lifespans;
 use crate::messages::MessageTable;
 use crate::messages::tail::TailTable;
-use crate::waits::join::Source;
-use crate::waits::{Grouping, Names, WaitFilter, WaitTable};
+use crate::waits::join::JoinSource;
+use crate::waits::{Grouping, NameTable, WaitFilter, WaitTable};
 
 /// Tables that name what others are about: all of these come first.
 pub(super) const NAMING: &[TableId] = &[
@@ -51,7 +51,7 @@ pub(super) const NAMED: &[TableId] = &[
 
 /// Which analyses are wanted beside that of the connections.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Wanted {
+pub(super) struct AnalysisSelection {
     /// Waits by object, of which so many groups are listed.
     pub(super) waits: Option<usize>,
     pub(super) messages: bool,
@@ -60,7 +60,7 @@ pub(super) struct Wanted {
 
 /// Analyses with all of their rows.
 #[derive(Debug)]
-pub(super) struct Filled {
+pub(super) struct AnalysisSet {
     pub(super) connections: Evidence,
     pub(super) waits: Option<WaitTable>,
     pub(super) messages: Option<MessageTable>,
@@ -68,19 +68,23 @@ pub(super) struct Filled {
 }
 
 /// Reads a recording for its connections and what else is wanted.
-pub(super) fn read(recording: &Recording, judging: Judging, wanted: Wanted) -> Filled {
+pub(super) fn read(
+    recording: &Recording,
+    judging: DiagnosisOptions,
+    wanted: AnalysisSelection,
+) -> AnalysisSet {
     let header = || recording.header().clone();
     let mut connections = evidence(recording, judging);
     let mut names = wanted.names();
     recording.feed(NAMING, &mut [&mut names, &mut connections]);
-    let names = names.map(Names::complete).unwrap_or_default();
+    let names = names.map(NameTable::complete).unwrap_or_default();
     let waits = |_| {
         let all = WaitFilter::default();
         WaitTable::new(header(), Rc::clone(&names), Grouping::Object, all)
     };
     let messages = || MessageTable::new(header(), Rc::clone(&names));
     let tail = || TailTable::new(header(), Rc::clone(&names));
-    let mut filled = Filled {
+    let mut filled = AnalysisSet {
         connections,
         waits: wanted.waits.map(waits),
         messages: wanted.messages.then(messages),
@@ -93,17 +97,17 @@ pub(super) fn read(recording: &Recording, judging: Judging, wanted: Wanted) -> F
     filled
 }
 
-impl Wanted {
+impl AnalysisSelection {
     /// Names, if anybody needs them before the rows that they name.
-    fn names(self) -> Option<Names> {
+    fn names(self) -> Option<NameTable> {
         match self.waits {
-            Some(_) => Some(Names::default().with_stacks()),
-            None => (self.messages || self.tail).then(Names::default),
+            Some(_) => Some(NameTable::default().with_stacks()),
+            None => (self.messages || self.tail).then(NameTable::default),
         }
     }
 }
 
-impl Filled {
+impl AnalysisSet {
     fn feed(&mut self, recording: &Recording) {
         let Self {
             connections,
@@ -113,16 +117,16 @@ impl Filled {
         } = self;
         recording.feed(NAMED, &mut [connections, waits, messages, tail]);
         if connections.wants_calls_again() {
-            let mut again = CallsAgain(connections);
+            let mut again = CallRereader(connections);
             recording.feed(&[TableId::Call], &mut [&mut again]);
         }
     }
 }
 
 /// Evidence that takes the calls once more.
-struct CallsAgain<'a>(&'a mut Evidence);
+struct CallRereader<'a>(&'a mut Evidence);
 
-impl Consumer for CallsAgain<'_> {
+impl Consumer for CallRereader<'_> {
     fn wants(&self, table: TableId) -> bool {
         table == TableId::Call
     }
@@ -135,7 +139,7 @@ impl Consumer for CallsAgain<'_> {
 }
 
 /// Evidence before its rows, of the longest connections if there are too many.
-fn evidence(recording: &Recording, judging: Judging) -> Evidence {
+fn evidence(recording: &Recording, judging: DiagnosisOptions) -> Evidence {
     let mut evidence = Evidence::new(
         recording.header().clone(),
         recording.coverage().to_vec(),
@@ -150,7 +154,7 @@ fn evidence(recording: &Recording, judging: Judging) -> Evidence {
     if recording.rows::<Connection>() <= judging.max_connections as u64 {
         return evidence;
     }
-    let mut lives = Lives::default();
+    let mut lives = Lifespans::default();
     recording.feed(TableId::ALL, &mut [&mut lives]);
     evidence.of_longest(&lives, judging.max_connections)
 }
@@ -166,9 +170,9 @@ pub(super) fn join(waits: &mut WaitTable, recording: &Recording, limit: usize) {
     let mut calls = recording.batches::<Call>();
     while let Some(source) = join.lacks() {
         match source {
-            Source::Counters => join.add_counters(counters.next().as_ref()),
-            Source::Waits => join.add_waits(waits.next().as_ref()),
-            Source::Calls => join.add_calls(calls.next().as_ref()),
+            JoinSource::Counters => join.add_counters(counters.next().as_ref()),
+            JoinSource::Waits => join.add_waits(waits.next().as_ref()),
+            JoinSource::Calls => join.add_calls(calls.next().as_ref()),
         }
     }
     join.finish();
@@ -187,7 +191,7 @@ mod tests {
             "started_realtime_ns": 0, "jiffy_ns": null,
         }))
         .expect("a header");
-        let names = Rc::<Names>::default();
+        let names = Rc::<NameTable>::default();
         let (all, id) = (WaitFilter::default(), "1:r1".parse().expect("an id"));
         let none = || (Vec::new(), Vec::new());
         let evidence = Evidence::new(header.clone(), none().0, none().1, None, None, Vec::new());
@@ -195,7 +199,7 @@ mod tests {
         let messages = MessageTable::new(header.clone(), Rc::clone(&names)).looking_for(id);
         let tail = TailTable::new(header, names);
         let analyses: [&dyn Consumer; 4] = [&evidence, &waits, &messages, &tail];
-        let is_named = |table: &TableId| Names::default().with_stacks().wants(*table);
+        let is_named = |table: &TableId| NameTable::default().with_stacks().wants(*table);
         for table in TableId::ALL {
             let lists = [NAMING, NAMED].concat();
             let listed = lists.iter().filter(|it| *it == table).count();

@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use table::{Chosen, Method, Role, Stage};
 
 use super::RuleId;
-use super::snap::Flags;
+use super::snap::FlagShares;
 use crate::answer::Process;
 use crate::answer::decimals::{maybe_nine_decimals, nine_decimals};
 
@@ -44,7 +44,7 @@ pub struct Connection {
     /// The receiving side; `None` when it was not measured or nothing was received.
     pub receive: Option<Receive>,
     /// SNAP's flags.
-    pub flags: Flags,
+    pub flags: FlagShares,
     /// Totals over the judged time.
     pub totals: Totals,
     /// TCP's settings and readings.

@@ -36,7 +36,7 @@ impl Severity {
 /// Which direction of a connection a finding speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Direction {
+pub enum DataDirection {
     /// What the subject sends: from local to remote.
     Sending,
     /// What the subject receives: from remote to local.
@@ -45,7 +45,7 @@ pub enum Direction {
 
 /// Whom a finding speaks of: one connection, or many alike of one program.
 #[derive(Debug, Clone, Serialize)]
-pub struct Subject {
+pub struct FindingSubject {
     /// Owner of the sockets; `None` when not known.
     pub process: Option<Process>,
     /// Local address of the worst connection; without the port when there are many.
@@ -70,9 +70,9 @@ pub struct Finding {
     /// One sentence with the numbers that matter.
     pub headline: String,
     /// Whom it speaks of.
-    pub subject: Subject,
+    pub subject: FindingSubject,
     /// Direction of the data concerned.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// From when it did harm, `CLOCK_MONOTONIC` ns, to a reading of the ledger.
     pub from_ns: u64,
     /// Until when.
@@ -82,7 +82,7 @@ pub struct Finding {
     /// Time that threads were blocked or data was late because of it, ns.
     pub harm_ns: u64,
     /// Numbers that show it.
-    pub evidence: Evidence,
+    pub evidence: FactList,
     /// Other causes that the recording excludes, and why.
     pub ruled_out: Vec<RuledOut>,
     /// What the recording cannot show.
@@ -90,35 +90,35 @@ pub struct Finding {
     /// What to do, best first.
     pub advice: Vec<Advice>,
     /// What that may bring; `None` when it cannot be estimated.
-    pub estimated_win: Option<Win>,
+    pub estimated_win: Option<EstimatedWin>,
     /// How sure this is.
     pub confidence: Confidence,
 }
 
 /// A problem that is there but whose cause the recording cannot tell.
 #[derive(Debug, Clone, Serialize)]
-pub struct Undecided {
+pub struct UndecidedFinding {
     /// Rules that may apply.
     pub candidates: Vec<RuleId>,
     /// One sentence with the numbers that matter.
     pub headline: String,
     /// Whom it speaks of.
-    pub subject: Subject,
+    pub subject: FindingSubject,
     /// Direction of the data concerned.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// Share of the subject's life concerned.
     pub share: f64,
     /// Time that may have been lost, ns.
     pub possible_harm_ns: u64,
     /// Numbers that show it.
-    pub evidence: Evidence,
+    pub evidence: FactList,
     /// Why the cause cannot be told.
     pub why: String,
     /// What would tell.
     pub would_help: Vec<String>,
 }
 
-impl Undecided {
+impl UndecidedFinding {
     /// Returns the names of the rules that may apply, with `separator` between them.
     pub fn join_candidates(&self, separator: &str) -> String {
         let names: Vec<_> = self.candidates.iter().map(|rule| rule.name()).collect();
@@ -133,9 +133,9 @@ impl Undecided {
 
 /// Facts in order, printed as an object by name.
 #[derive(Debug, Clone, Default)]
-pub struct Evidence(pub Vec<Fact>);
+pub struct FactList(pub Vec<Fact>);
 
-impl Serialize for Evidence {
+impl Serialize for FactList {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;
         for fact in &self.0 {
@@ -152,20 +152,20 @@ pub struct Fact {
     #[serde(skip)]
     pub name: &'static str,
     /// The value.
-    pub value: Value,
+    pub value: FactValue,
     /// Its unit.
-    pub unit: Unit,
+    pub unit: FactUnit,
     /// What it is, in words that follow the number.
     pub label: &'static str,
     /// How the facts of many connections become one.
     #[serde(skip)]
-    pub merge: Merge,
+    pub merge: FactMerge,
 }
 
 /// Value of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(untagged)]
-pub enum Value {
+pub enum FactValue {
     /// A whole number.
     Whole(u64),
     /// A share, a rate or a mean.
@@ -177,7 +177,7 @@ pub enum Value {
 /// Unit of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum FactUnit {
     /// A number of things.
     Count,
     /// Nanoseconds.
@@ -198,7 +198,7 @@ pub enum Unit {
 
 /// How the facts of many connections become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Merge {
+pub enum FactMerge {
     /// Added up.
     Sum,
     /// The largest.
@@ -223,7 +223,7 @@ pub struct Advice(pub Cow<'static, str>);
 
 /// What a mend may bring.
 #[derive(Debug, Clone, Serialize)]
-pub struct Win {
+pub struct EstimatedWin {
     /// How many times faster the same work may become.
     pub times_faster: f64,
     /// Whether that is only the least: what would be left is within the bound of what was measured,
@@ -237,7 +237,7 @@ pub struct Win {
 #[derive(Debug, Clone, Serialize)]
 pub struct Confidence {
     /// Level.
-    pub level: Level,
+    pub level: ConfidenceLevel,
     /// Why.
     pub because: String,
 }
@@ -245,7 +245,7 @@ pub struct Confidence {
 /// Level of confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum ConfidenceLevel {
     /// Measured directly, nothing lost.
     High,
     /// Measured in part, inferred in part, or with losses.
@@ -254,7 +254,7 @@ pub enum Level {
     Low,
 }
 
-impl Level {
+impl ConfidenceLevel {
     /// The name in the report.
     pub const fn name(self) -> &'static str {
         match self {

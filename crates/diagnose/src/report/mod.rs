@@ -15,16 +15,18 @@ use table::manifest::SocketKind;
 
 use crate::units::count;
 
-pub use crate::answer::{About, Closed, Host, LeftOut, Loss, Process, Recorded};
+pub use crate::answer::{
+    About, CloseState, OmittedRows, ProbeLoss, Process, RecordingHost, RecordingState,
+};
 pub use connection::{Connection, Receive, StageShare, Stages};
 pub use finding::{
-    Advice, Confidence, Direction, Fact, Finding, Level, Merge, RuledOut, Severity, Subject,
-    Undecided, Unit, Value, Win,
+    Advice, Confidence, ConfidenceLevel, DataDirection, EstimatedWin, Fact, FactMerge, FactUnit,
+    FactValue, Finding, FindingSubject, RuledOut, Severity, UndecidedFinding,
 };
 pub use rule_id::RuleId;
 pub(crate) use rule_id::for_each_rule;
 pub use slow::{SlowCause, SlowMessages};
-pub use snap::{Flags, SnapTable4, Table4Row};
+pub use snap::{FlagShares, SnapTable4, Table4Row};
 pub use unseen::why_unseen;
 
 /// Name and version of the contract.
@@ -58,7 +60,7 @@ pub struct Report {
     /// What was found, worst first.
     pub findings: Vec<Finding>,
     /// What holds connections up but cannot be told apart from this recording, worst first.
-    pub undecided: Vec<Undecided>,
+    pub undecided: Vec<UndecidedFinding>,
     /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
     /// there are too many messages to be judged in passing.
     pub slow_messages: Option<Vec<SlowMessages>>,

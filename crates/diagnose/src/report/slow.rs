@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::Severity;
 use crate::messages::message::MessageDirection;
-use crate::messages::tail::Role;
-use crate::messages::tail::report::{Cause, TailGroup, TailReport};
+use crate::messages::tail::CoreRole;
+use crate::messages::tail::report::{TailCause, TailGroup, TailReport};
 use crate::report::severity::severity;
 
 /// Causes that are told of each application.
@@ -50,7 +50,7 @@ pub struct SlowCause {
     /// What it is.
     pub what: String,
     /// On which core.
-    pub role: Role,
+    pub role: CoreRole,
     /// Messages that it hit.
     pub messages: u64,
     /// Of these, those of which it is the largest cause.
@@ -96,7 +96,7 @@ impl SlowMessages {
 }
 
 impl SlowCause {
-    fn of(cause: &Cause) -> Self {
+    fn of(cause: &TailCause) -> Self {
         Self {
             rule: cause.rule,
             what: cause.what.clone(),

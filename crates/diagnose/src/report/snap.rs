@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Share of a connection's time with each of SNAP's problems, not exclusive. `None`: the
 /// inputs were not measured.
 #[derive(Debug, Clone, Serialize)]
-pub struct Flags {
+pub struct FlagShares {
     /// None of the other problems that were measured.
     pub sender_app_limited: Option<f64>,
     /// The send queue was at its largest.

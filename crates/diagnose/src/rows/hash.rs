@@ -8,12 +8,12 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// One digest a connection.
 #[derive(Debug)]
-pub struct Digests<V> {
+pub struct ConnectionMap<V> {
     index: HashMap<u64, u32, BuildHasherDefault<CookieHasher>>,
     digests: Vec<V>,
 }
 
-impl<V> Default for Digests<V> {
+impl<V> Default for ConnectionMap<V> {
     fn default() -> Self {
         Self {
             index: HashMap::default(),
@@ -22,7 +22,7 @@ impl<V> Default for Digests<V> {
     }
 }
 
-impl<V: Default> Digests<V> {
+impl<V: Default> ConnectionMap<V> {
     /// Position of a connection's digest, which is made if it is new.
     pub fn position(&mut self, conn: u64) -> usize {
         let next = self.digests.len();

@@ -7,7 +7,7 @@ const MSG_PEEK: u32 = 2;
 
 /// A call as far as it matters to those after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct CallBytes {
     /// When it ended, ns.
     pub end_ns: u64,
     /// Send, or receive.
@@ -18,7 +18,7 @@ pub struct Moved {
     pub is_first: bool,
 }
 
-impl Moved {
+impl CallBytes {
     /// Of a row's fields; `None` if the call moved nothing.
     pub fn of(
         end_ns: u64,
@@ -39,7 +39,7 @@ impl Moved {
 
 /// What went before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Before {
+pub struct PrecedingCalls {
     /// Bytes of the last send; `None`: none was seen.
     pub sent_bytes: Option<u32>,
     /// Bytes of the last receive; `None`: none was seen.
@@ -48,9 +48,9 @@ pub struct Before {
     pub sends: Option<u32>,
 }
 
-impl Before {
+impl PrecedingCalls {
     /// What goes before from this send on.
-    pub fn and_send(self, send: &Moved) -> Self {
+    pub fn and_send(self, send: &CallBytes) -> Self {
         let sends = self.sends.or(send.is_first.then_some(0));
         Self {
             sent_bytes: Some(send.bytes),
@@ -59,7 +59,7 @@ impl Before {
         }
     }
 
-    fn and(self, call: &Moved) -> Self {
+    fn and(self, call: &CallBytes) -> Self {
         if call.is_send {
             return self.and_send(call);
         }
@@ -74,32 +74,32 @@ impl Before {
 /// The last `KEPT` calls of one connection, by their ends. More than one matters where other threads make
 /// calls while one waits.
 #[derive(Debug)]
-pub struct Sends<const KEPT: usize> {
-    calls: [(u64, Before); KEPT],
+pub struct CallHistory<const KEPT: usize> {
+    calls: [(u64, PrecedingCalls); KEPT],
     /// Calls so far.
     count: u64,
 }
 
-impl<const KEPT: usize> Default for Sends<KEPT> {
+impl<const KEPT: usize> Default for CallHistory<KEPT> {
     fn default() -> Self {
         Self {
-            calls: [(0, Before::default()); KEPT],
+            calls: [(0, PrecedingCalls::default()); KEPT],
             count: 0,
         }
     }
 }
 
-impl<const KEPT: usize> Sends<KEPT> {
+impl<const KEPT: usize> CallHistory<KEPT> {
     /// Adds a call that ended after all others.
-    pub fn add(&mut self, call: &Moved) {
+    pub fn add(&mut self, call: &CallBytes) {
         let last = self.latest().next();
-        let before = last.map_or(Before::default(), |(_, before)| before);
+        let before = last.map_or(PrecedingCalls::default(), |(_, before)| before);
         self.calls[self.count as usize % KEPT] = (call.end_ns, before.and(call));
         self.count += 1;
     }
 
     /// The calls that are remembered, the last one first.
-    fn latest(&self) -> impl Iterator<Item = (u64, Before)> + '_ {
+    fn latest(&self) -> impl Iterator<Item = (u64, PrecedingCalls)> + '_ {
         let first = self.count.saturating_sub(KEPT as u64);
         let places = (first..self.count).rev();
         places.map(|place| self.calls[place as usize % KEPT])
@@ -107,9 +107,9 @@ impl<const KEPT: usize> Sends<KEPT> {
 
     /// What had gone before at `at_ns`: calls that ended then, or earlier. Nothing is known of a moment
     /// after which `KEPT` calls or more have ended.
-    pub fn at(&self, at_ns: u64) -> Before {
+    pub fn at(&self, at_ns: u64) -> PrecedingCalls {
         let known = self.latest().find(|(end_ns, _)| *end_ns <= at_ns);
-        known.map_or(Before::default(), |(_, before)| before)
+        known.map_or(PrecedingCalls::default(), |(_, before)| before)
     }
 }
 
@@ -117,18 +117,18 @@ impl<const KEPT: usize> Sends<KEPT> {
 mod tests {
     use super::*;
 
-    fn call(end_ns: u64, is_send: bool, bytes: i32, offset_end: u64) -> Moved {
-        Moved::of(end_ns, is_send, bytes, offset_end, 0).expect("it moves bytes")
+    fn call(end_ns: u64, is_send: bool, bytes: i32, offset_end: u64) -> CallBytes {
+        CallBytes::of(end_ns, is_send, bytes, offset_end, 0).expect("it moves bytes")
     }
 
-    fn told(sends: &Sends<8>, at_ns: u64) -> (Option<u32>, Option<u32>) {
+    fn told(sends: &CallHistory<8>, at_ns: u64) -> (Option<u32>, Option<u32>) {
         let before = sends.at(at_ns);
         (before.sent_bytes, before.sends)
     }
 
     #[test]
     fn sends_are_counted_from_the_last_receive_or_the_first_byte() {
-        let mut sends = Sends::<8>::default();
+        let mut sends = CallHistory::<8>::default();
         sends.add(&call(10, true, 8, 8));
         sends.add(&call(20, true, 120, 128));
         sends.add(&call(30, false, 64, 64));
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn of_a_connection_that_was_open_before_sends_are_not_counted_until_a_receive() {
-        let mut sends = Sends::<8>::default();
+        let mut sends = CallHistory::<8>::default();
         sends.add(&call(10, true, 8, 1_008));
         assert_eq!(told(&sends, 10), (Some(8), None));
         sends.add(&call(20, false, 8, 5_000));
@@ -154,18 +154,18 @@ mod tests {
 
     #[test]
     fn what_moves_nothing_is_no_call() {
-        assert_eq!(Moved::of(1, true, -11, 0, 0), None);
-        assert_eq!(Moved::of(1, false, 0, 0, 0), None);
-        assert_eq!(Moved::of(1, false, 8, 8, MSG_PEEK), None);
+        assert_eq!(CallBytes::of(1, true, -11, 0, 0), None);
+        assert_eq!(CallBytes::of(1, false, 0, 0, 0), None);
+        assert_eq!(CallBytes::of(1, false, 8, 8, MSG_PEEK), None);
     }
 
     #[test]
     fn long_ago_is_not_known() {
-        let mut sends = Sends::<8>::default();
+        let mut sends = CallHistory::<8>::default();
         for number in 0..=8 {
             sends.add(&call(number, true, 8, 8));
         }
-        assert_eq!(sends.at(0), Before::default());
+        assert_eq!(sends.at(0), PrecedingCalls::default());
         assert_eq!(sends.at(1).sent_bytes, Some(8));
     }
 }

@@ -6,14 +6,14 @@ use table::manifest::{Coverage, ProbeState};
 
 use super::WaitTable;
 use super::filter::Grouping;
-use super::group::{Spun, Sums};
+use super::group::{SpinTime, WaitSums};
 use super::populations::{BUCKETS_A_CELL, boundary};
 use super::report::{
-    Cell, Durations, Group, Identity, Part, Population, Populations, SCHEMA, Spinning, Total,
-    WaitReport,
+    DurationCell, Durations, GroupPart, ObjectIdentity, Population, Populations, SCHEMA,
+    SpinReport, WaitGroup, WaitReport, WaitTotal,
 };
 use super::top::{Element, Top};
-use crate::answer::{About, Recorded};
+use crate::answer::{About, RecordingState};
 use crate::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
 use crate::kernel::LONGEST_JIFFY_NS;
 
@@ -22,7 +22,7 @@ const PARTS: usize = 4;
 
 impl WaitTable {
     /// The report of all rows added, with at most `limit` groups.
-    pub fn report(self, recorded: Recorded, limit: usize) -> WaitReport {
+    pub fn report(self, recorded: RecordingState, limit: usize) -> WaitReport {
         let groups = self.ranked();
         let has_spins = is_on(&recorded.coverage, "spins");
         let total = self.total(&groups, has_spins);
@@ -41,8 +41,8 @@ impl WaitTable {
     }
 
     /// Groups with waits or spins, worst first.
-    pub(super) fn ranked(&self) -> Vec<(u32, &Sums)> {
-        let mut groups: Vec<(u32, &Sums)> = (0_u32..).zip(&self.groups).collect();
+    pub(super) fn ranked(&self) -> Vec<(u32, &WaitSums)> {
+        let mut groups: Vec<(u32, &WaitSums)> = (0_u32..).zip(&self.groups).collect();
         groups.retain(|(_, sums)| !sums.is_empty());
         groups.sort_by_key(|(number, sums)| (Reverse(sums.blocked_ns + sums.spun_ns()), *number));
         groups
@@ -57,18 +57,18 @@ impl WaitTable {
         boundary(&self.groups[number as usize].histogram, jiffy_ns)
     }
 
-    fn total(&self, groups: &[(u32, &Sums)], has_spins: bool) -> Total {
-        let sum = |of: fn(&Sums) -> u64| groups.iter().map(|(_, sums)| of(sums)).sum::<u64>();
+    fn total(&self, groups: &[(u32, &WaitSums)], has_spins: bool) -> WaitTotal {
+        let sum = |of: fn(&WaitSums) -> u64| groups.iter().map(|(_, sums)| of(sums)).sum::<u64>();
         let count = sum(|sums| sums.histogram.count());
         let waking_unseen = sum(|sums| sums.unseen);
-        Total {
+        WaitTotal {
             groups: groups.len() as u64,
             count,
             filtered: self.filtered,
             blocked_ns: sum(|sums| sums.blocked_ns),
             runq_ns: (waking_unseen < count).then(|| sum(|sums| sums.runq_ns)),
             waking_unseen,
-            spun_ns: (has_spins && self.counts_spins()).then(|| sum(Sums::spun_ns)),
+            spun_ns: (has_spins && self.counts_spins()).then(|| sum(WaitSums::spun_ns)),
         }
     }
 
@@ -77,7 +77,7 @@ impl WaitTable {
         self.grouping != Grouping::Waker && self.filter.longer_than_ns.is_none()
     }
 
-    fn spinning(&self, spun: &Spun) -> Spinning {
+    fn spinning(&self, spun: &SpinTime) -> SpinReport {
         let threads = parts(&spun.threads, |number| self.thread(number));
         let objects = parts(&spun.objects, |number| self.object(number));
         let stacks = parts(&spun.stacks, |number| self.names.stack(number));
@@ -88,7 +88,7 @@ impl WaitTable {
                 parts
             }
         };
-        Spinning {
+        SpinReport {
             looks: spun.looks,
             spun_ns: spun.length_ns,
             threads: unless(Grouping::Thread, threads),
@@ -97,13 +97,13 @@ impl WaitTable {
         }
     }
 
-    fn named(&self, number: u32, sums: &Sums, total: &Total) -> Group {
+    fn named(&self, number: u32, sums: &WaitSums, total: &WaitTotal) -> WaitGroup {
         let since_start = |ns: u64| ns.saturating_sub(self.header.started_ns);
         let share = match total.blocked_ns {
             0 => 0.0,
             all => sums.blocked_ns as f64 / all as f64,
         };
-        Group {
+        WaitGroup {
             identity: match self.grouping {
                 Grouping::Object => self.object(number),
                 Grouping::Thread => self.thread(number),
@@ -131,23 +131,23 @@ impl WaitTable {
         }
     }
 
-    fn object(&self, number: u32) -> Identity {
+    fn object(&self, number: u32) -> ObjectIdentity {
         let lock = self.locks.get(&number).copied();
         let identity = self.names.object(self.objects.key(number));
-        Identity { lock, ..identity }
+        ObjectIdentity { lock, ..identity }
     }
 
-    fn thread(&self, number: u32) -> Identity {
+    fn thread(&self, number: u32) -> ObjectIdentity {
         self.names.thread(self.threads.key(number))
     }
 
-    fn waker(&self, number: u32) -> Identity {
+    fn waker(&self, number: u32) -> ObjectIdentity {
         self.names.waker(self.wakers.key(number))
     }
 }
 
-fn parts(top: &Top, name: impl Fn(u32) -> Identity) -> Vec<Part> {
-    let part = |element: Element| Part {
+fn parts(top: &Top, name: impl Fn(u32) -> ObjectIdentity) -> Vec<GroupPart> {
+    let part = |element: Element| GroupPart {
         identity: name(element.number),
         count: element.count,
         blocked_ns: element.blocked_ns,
@@ -191,14 +191,14 @@ fn populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populat
 }
 
 /// The histogram by quarters of a doubling.
-fn cells(histogram: &Histogram) -> Vec<Cell> {
-    let mut cells: Vec<Cell> = Vec::new();
+fn cells(histogram: &Histogram) -> Vec<DurationCell> {
+    let mut cells: Vec<DurationCell> = Vec::new();
     for (index, count) in histogram.buckets() {
         let first = index / BUCKETS_A_CELL * BUCKETS_A_CELL;
         let from_ns = lower_edge(first);
         match cells.last_mut() {
             Some(last) if last.from_ns == from_ns => last.count += count,
-            _ => cells.push(Cell {
+            _ => cells.push(DurationCell {
                 from_ns,
                 to_ns: lower_edge(first + BUCKETS_A_CELL),
                 count,

@@ -7,9 +7,9 @@ use crate::histogram::Histogram;
 
 /// A row that passes the filter, and who has part in it, by their numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct Passed {
+pub struct WaitParts {
     /// When and how long.
-    pub times: Times,
+    pub times: WaitTimes,
     /// Object.
     pub object: u32,
     /// Thread.
@@ -26,7 +26,7 @@ pub struct Passed {
 
 /// Times of one wait, ns.
 #[derive(Debug, Clone, Copy)]
-pub struct Times {
+pub struct WaitTimes {
     /// Begin, `CLOCK_MONOTONIC`.
     pub start_ns: u64,
     /// End, `CLOCK_MONOTONIC`.
@@ -37,7 +37,7 @@ pub struct Times {
     pub runq_ns: Option<u64>,
 }
 
-impl Times {
+impl WaitTimes {
     /// Of a row.
     pub fn of(rows: &Waits, row: usize) -> Self {
         let (start_ns, end_ns) = (rows.start_ns[row], rows.end_ns[row]);
@@ -53,7 +53,7 @@ impl Times {
 
 /// Looks at a CPU that met a thread which asked what is ready, and did not wait.
 #[derive(Debug, Clone, Default)]
-pub struct Spun {
+pub struct SpinTime {
     /// How many.
     pub looks: u64,
     /// Time that they stand for, ns.
@@ -68,7 +68,7 @@ pub struct Spun {
 
 /// Sums.
 #[derive(Debug, Clone)]
-pub struct Sums {
+pub struct WaitSums {
     /// Time blocked, ns.
     pub blocked_ns: u64,
     /// Time runnable, ns.
@@ -76,7 +76,7 @@ pub struct Sums {
     /// Waits whose waking was not seen.
     pub unseen: u64,
     /// Asking without waiting; `None`: there was none.
-    pub spun: Option<Box<Spun>>,
+    pub spun: Option<Box<SpinTime>>,
     /// First begin, ns.
     pub first_ns: u64,
     /// Last end, ns.
@@ -97,7 +97,7 @@ pub struct Sums {
     pub ready: Top,
 }
 
-impl Default for Sums {
+impl Default for WaitSums {
     fn default() -> Self {
         Self {
             blocked_ns: 0,
@@ -117,9 +117,9 @@ impl Default for Sums {
     }
 }
 
-impl Sums {
+impl WaitSums {
     /// Adds a wait; those that take part are added by the caller, who knows which differ in a group.
-    pub fn add(&mut self, wait: Times) {
+    pub fn add(&mut self, wait: WaitTimes) {
         self.blocked_ns += wait.blocked_ns;
         match wait.runq_ns {
             Some(runq_ns) => self.runq_ns += runq_ns,

@@ -9,7 +9,7 @@ use table::Waker;
 use table::tables::{Spins, Waits};
 
 /// What a row tells of its object.
-struct Told {
+struct ObjectFields {
     kind: WaitObject,
     pid: u32,
     conn: Option<u64>,
@@ -47,7 +47,7 @@ impl ObjectKey {
 
     /// The object of a wait.
     pub fn of(rows: &Waits, row: usize) -> Self {
-        Self::told(&Told {
+        Self::told(&ObjectFields {
             kind: rows.kind[row],
             pid: rows.pid[row],
             conn: rows.conn[row],
@@ -59,7 +59,7 @@ impl ObjectKey {
 
     /// What a thread asked for without waiting.
     pub fn of_spin(rows: &Spins, row: usize) -> Self {
-        Self::told(&Told {
+        Self::told(&ObjectFields {
             kind: rows.kind[row],
             pid: rows.pid[row],
             conn: rows.conn[row],
@@ -70,7 +70,7 @@ impl ObjectKey {
     }
 
     #[inline]
-    fn told(told: &Told) -> Self {
+    fn told(told: &ObjectFields) -> Self {
         if let Some(conn) = told.conn {
             return Self::conn(conn);
         }
@@ -173,12 +173,12 @@ impl Hash for WakerKey {
 
 /// Keys by number.
 #[derive(Debug)]
-pub struct Numbers<K> {
-    numbers: HashMap<K, u32, BuildHasherDefault<Folded>>,
+pub struct KeyNumbers<K> {
+    numbers: HashMap<K, u32, BuildHasherDefault<FoldedKey>>,
     keys: Vec<K>,
 }
 
-impl<K> Default for Numbers<K> {
+impl<K> Default for KeyNumbers<K> {
     fn default() -> Self {
         Self {
             numbers: HashMap::default(),
@@ -187,7 +187,7 @@ impl<K> Default for Numbers<K> {
     }
 }
 
-impl<K: Copy + Eq + Hash> Numbers<K> {
+impl<K: Copy + Eq + Hash> KeyNumbers<K> {
     /// The number of a key.
     #[inline(always)] // three times a row
     pub fn number(&mut self, key: K) -> u32 {
@@ -213,9 +213,9 @@ impl<K: Copy + Eq + Hash> Numbers<K> {
 /// Multiplies by 2^64 divided by the golden ratio (Knuth, TAOCP 3, 6.4) and folds, a word at a time:
 /// the keys are numbers that the kernel gives, and SipHash would cost more than the rest of a row.
 #[derive(Debug, Default)]
-pub(super) struct Folded(u64);
+pub(super) struct FoldedKey(u64);
 
-impl Hasher for Folded {
+impl Hasher for FoldedKey {
     fn finish(&self) -> u64 {
         self.0
     }

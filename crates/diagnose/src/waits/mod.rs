@@ -35,14 +35,14 @@ use table::tables::Waits;
 use table::{Columns, Consumer, Rows, TableId, WaitObject};
 
 pub use filter::{Grouping, WaitFilter};
-pub use names::Names;
-use report::Lock;
+pub use names::NameTable;
+use report::LockKind;
 pub use report::WaitReport;
 pub use stacks::Stacks;
 
-use group::{Passed, Sums, Times};
+use group::{WaitParts, WaitSums, WaitTimes};
 use join::report::Preceding;
-use keys::{Numbers, ObjectKey, ThreadKey, WakerKey};
+use keys::{KeyNumbers, ObjectKey, ThreadKey, WakerKey};
 
 /// Groups whose sums, of about 1 kB each in use, fit into the second-level cache of a CPU: half the
 /// time a row, measured with 10,000 groups (example `waits_speed`).
@@ -52,19 +52,19 @@ const CACHED: usize = 1_024;
 #[derive(Debug)]
 pub struct WaitTable {
     header: Header,
-    names: Rc<Names>,
+    names: Rc<NameTable>,
     grouping: Grouping,
     filter: WaitFilter,
     span: (u64, u64),
-    objects: Numbers<ObjectKey>,
-    threads: Numbers<ThreadKey>,
-    wakers: Numbers<WakerKey>,
+    objects: KeyNumbers<ObjectKey>,
+    threads: KeyNumbers<ThreadKey>,
+    wakers: KeyNumbers<WakerKey>,
     /// What futexes are used for, by their numbers.
-    locks: HashMap<u32, Lock>,
+    locks: HashMap<u32, LockKind>,
     /// Whether the filter means the object, by its number.
     wanted: Vec<bool>,
     /// By the number of what the group has in common.
-    groups: Vec<Sums>,
+    groups: Vec<WaitSums>,
     /// Rows that do not pass the filter.
     filtered: u64,
     latest_ns: u64,
@@ -73,7 +73,7 @@ pub struct WaitTable {
     /// What went before, by the number of the group; empty: it was not asked.
     preceding: Vec<Option<Preceding>>,
     /// Rows of the batch that pass, and their order by group; kept for the next batch.
-    passed: Vec<Passed>,
+    passed: Vec<WaitParts>,
     order: Vec<u32>,
 }
 
@@ -93,7 +93,12 @@ impl Consumer for WaitTable {
 
 impl WaitTable {
     /// Starts with what the manifest says, and names that are complete.
-    pub fn new(header: Header, names: Rc<Names>, grouping: Grouping, filter: WaitFilter) -> Self {
+    pub fn new(
+        header: Header,
+        names: Rc<NameTable>,
+        grouping: Grouping,
+        filter: WaitFilter,
+    ) -> Self {
         Self {
             span: filter.span_ns(header.started_ns),
             latest_ns: header.started_ns,
@@ -103,9 +108,9 @@ impl WaitTable {
             names,
             grouping,
             filter,
-            objects: Numbers::default(),
-            threads: Numbers::default(),
-            wakers: Numbers::default(),
+            objects: KeyNumbers::default(),
+            threads: KeyNumbers::default(),
+            wakers: KeyNumbers::default(),
             locks: HashMap::new(),
             wanted: Vec::new(),
             groups: Vec::new(),
@@ -134,10 +139,10 @@ impl WaitTable {
 
     /// Orders rows by group, if there are so many groups that their sums do not fit into a cache
     /// (counting sort: Knuth, TAOCP 3, 5.2, algorithm D). Every group gets a place.
-    fn sort(&mut self, passed: &[Passed]) {
+    fn sort(&mut self, passed: &[WaitParts]) {
         let most = passed.iter().map(|it| self.group(it)).max();
         let groups = most.map_or(0, |most| most + 1).max(self.groups.len());
-        self.groups.resize_with(groups, Sums::default);
+        self.groups.resize_with(groups, WaitSums::default);
         self.order.clear();
         if groups <= CACHED {
             self.order.extend(0..passed.len() as u32);
@@ -159,7 +164,7 @@ impl WaitTable {
     }
 
     /// Number of the group.
-    fn group(&self, it: &Passed) -> usize {
+    fn group(&self, it: &WaitParts) -> usize {
         (match self.grouping {
             Grouping::Object => it.object,
             Grouping::Thread => it.thread,
@@ -171,11 +176,16 @@ impl WaitTable {
     /// A row with its numbers; `None` if it was not blocked longer than so many ns, or does not meet
     /// the other conditions of the filter.
     #[inline(always)] // costs the grouping a third of its speed otherwise
-    fn passed(&mut self, rows: &Waits, row: usize, longer_than_ns: Option<u64>) -> Option<Passed> {
+    fn passed(
+        &mut self,
+        rows: &Waits,
+        row: usize,
+        longer_than_ns: Option<u64>,
+    ) -> Option<WaitParts> {
         let object = self.objects.number(ObjectKey::of(rows, row));
         let filter = &self.filter;
         let (pid, tid) = (rows.pid[row], rows.tid[row]);
-        let times = Times::of(rows, row);
+        let times = WaitTimes::of(rows, row);
         let passes = (self.span.0..=self.span.1).contains(&times.end_ns)
             && filter.pid.is_none_or(|wanted| wanted == pid)
             && filter.tid.is_none_or(|wanted| wanted == tid)
@@ -188,7 +198,7 @@ impl WaitTable {
         if rows.kind[row] == WaitObject::Futex {
             self.note_lock(object, stack);
         }
-        Some(Passed {
+        Some(WaitParts {
             times,
             object,
             thread: self.threads.number(ThreadKey { pid, tid }),
@@ -221,7 +231,7 @@ impl WaitTable {
     }
 
     /// Adds a row to its group.
-    fn count(&mut self, it: &Passed) {
+    fn count(&mut self, it: &WaitParts) {
         let group = self.group(it);
         let sums = &mut self.groups[group];
         let blocked_ns = it.times.blocked_ns;

@@ -12,7 +12,7 @@ use table::tables::{
 use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
-use super::report::Identity;
+use super::report::ObjectIdentity;
 use super::stacks::Stacks;
 use crate::answer::Process;
 use crate::rows::{listeners, processes};
@@ -22,7 +22,7 @@ const TITLE_FRAMES: usize = 3;
 
 /// What can be named.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct NameTable {
     rows: Connections,
     sockets: HashMap<u64, Connection>,
     listeners: HashMap<u64, Connection>,
@@ -33,7 +33,7 @@ pub struct Names {
     pub(super) stacks: Stacks,
 }
 
-impl Consumer for Names {
+impl Consumer for NameTable {
     fn wants(&self, table: TableId) -> bool {
         match table {
             TableId::Connection | TableId::Listener | TableId::UdpSocket | TableId::Process => true,
@@ -55,7 +55,7 @@ impl Consumer for Names {
     }
 }
 
-impl Names {
+impl NameTable {
     /// Names stacks, too, which only waits have.
     #[must_use]
     pub fn with_stacks(mut self) -> Self {
@@ -123,12 +123,12 @@ impl Names {
     }
 
     /// Names a connection, listener or UDP socket by its cookie.
-    pub fn connection(&self, conn: u64) -> Identity {
+    pub fn connection(&self, conn: u64) -> ObjectIdentity {
         self.object(ObjectKey::conn(conn))
     }
 
     /// Names what a row of table `waits` waited for.
-    pub fn object_of(&self, rows: &Waits, row: usize) -> Identity {
+    pub fn object_of(&self, rows: &Waits, row: usize) -> ObjectIdentity {
         self.object(ObjectKey::of(rows, row))
     }
 
@@ -167,7 +167,7 @@ impl Names {
     }
 
     /// Names an object.
-    pub(super) fn object(&self, key: ObjectKey) -> Identity {
+    pub(super) fn object(&self, key: ObjectKey) -> ObjectIdentity {
         if key.is_conn {
             return self.socket(key.id);
         }
@@ -195,19 +195,19 @@ impl Names {
             WaitObject::Other => format!("system call {fd}"),
         };
         let is_set = matches!(key.kind, WaitObject::Epoll | WaitObject::IoUring);
-        Identity {
+        ObjectIdentity {
             name,
             kind: Some(key.kind),
             object: (id != 0).then_some(id),
             fd: (is_set && fd >= 0).then_some(fd),
             process: (key.pid != 0).then(|| self.process(key.pid)),
-            ..Identity::default()
+            ..ObjectIdentity::default()
         }
     }
 
-    fn udp_socket(&self, socket: &UdpSocket) -> Identity {
+    fn udp_socket(&self, socket: &UdpSocket) -> ObjectIdentity {
         let local = &socket.local;
-        Identity {
+        ObjectIdentity {
             name: match &socket.remote {
                 Some(remote) => format!("UDP {local} → {remote}"),
                 None => format!("UDP {local}"),
@@ -215,12 +215,12 @@ impl Names {
             kind: Some(WaitObject::Datagram),
             conn: Some(socket.conn),
             process: socket.pid.map(|pid| self.process(pid)),
-            ..Identity::default()
+            ..ObjectIdentity::default()
         }
     }
 
     /// Names a connection, listener or UDP socket by its cookie.
-    fn socket(&self, conn: u64) -> Identity {
+    fn socket(&self, conn: u64) -> ObjectIdentity {
         if let Some(socket) = self.udp_sockets.get(&conn) {
             return self.udp_socket(socket);
         }
@@ -235,42 +235,42 @@ impl Names {
             Some(_) => WaitObject::Listener,
             None => WaitObject::Connection,
         };
-        Identity {
+        ObjectIdentity {
             name,
             kind: Some(kind),
             conn: Some(conn),
             process: known
                 .and_then(|known| known.pid)
                 .map(|pid| self.process(pid)),
-            ..Identity::default()
+            ..ObjectIdentity::default()
         }
     }
 
     /// Names a thread; the first of a process has the process's name.
-    pub(super) fn thread(&self, key: ThreadKey) -> Identity {
-        Identity {
+    pub(super) fn thread(&self, key: ThreadKey) -> ObjectIdentity {
+        ObjectIdentity {
             name: format!("thread {}", key.tid),
             process: Some(self.process(key.pid)),
             tid: Some(key.tid),
-            ..Identity::default()
+            ..ObjectIdentity::default()
         }
     }
 
     /// Names a stack.
-    pub(super) fn stack(&self, number: u32) -> Identity {
+    pub(super) fn stack(&self, number: u32) -> ObjectIdentity {
         let stack = self.stacks.stack(number);
-        Identity {
+        ObjectIdentity {
             name: stack.map_or("stack not known".to_owned(), |it| it.title(TITLE_FRAMES)),
             stack: stack.cloned(),
-            ..Identity::default()
+            ..ObjectIdentity::default()
         }
     }
 
     /// Names a waker.
-    pub(super) fn waker(&self, key: WakerKey) -> Identity {
+    pub(super) fn waker(&self, key: WakerKey) -> ObjectIdentity {
         let (name, waker) = match key {
             WakerKey::Thread(thread) => {
-                return Identity {
+                return ObjectIdentity {
                     waker: Some(Waker::Thread),
                     ..self.thread(thread)
                 };
@@ -278,10 +278,10 @@ impl Names {
             WakerKey::Interrupt => ("interrupts", Waker::Interrupt),
             WakerKey::Unseen => ("not seen", Waker::Unseen),
         };
-        Identity {
+        ObjectIdentity {
             name: name.to_owned(),
             waker: Some(waker),
-            ..Identity::default()
+            ..ObjectIdentity::default()
         }
     }
 

@@ -71,20 +71,20 @@ const fn edge(cell: usize) -> u64 {
 /// Where fast waits end: the bucket of the histogram with which slow ones begin. `None`: one population,
 /// or too few waits to tell. `jiffy_ns`: the kernel's.
 pub fn boundary(histogram: &Histogram, jiffy_ns: u64) -> Option<usize> {
-    let cells = Cells::of(histogram, jiffy_ns);
+    let cells = DurationCells::of(histogram, jiffy_ns);
     let (low, high) = cells.widest_gap()?;
     let middle = ((EDGES[low] + EDGES[high]) / 2.0).exp();
     Some(bucket(middle as u64))
 }
 
 /// A histogram as the comparisons see it.
-struct Cells {
+struct DurationCells {
     /// Waits below each edge.
     below: [u64; CELLS + 1],
     jiffy_ns: u64,
 }
 
-impl Cells {
+impl DurationCells {
     fn of(histogram: &Histogram, jiffy_ns: u64) -> Self {
         let mut below = [0; CELLS + 1];
         for (bucket, count) in histogram.buckets() {

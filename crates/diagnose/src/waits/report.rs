@@ -28,14 +28,14 @@ pub struct WaitReport {
     /// Largest relative error of a median or other percentile, and of a population's time.
     pub relative_error: f64,
     /// All groups together.
-    pub total: Total,
+    pub total: WaitTotal,
     /// The groups, most time first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<WaitGroup>,
 }
 
 /// All waits that pass the filter.
 #[derive(Debug, Clone, Serialize)]
-pub struct Total {
+pub struct WaitTotal {
     /// Groups, those not listed included.
     pub groups: u64,
     /// Waits.
@@ -56,13 +56,13 @@ pub struct Total {
 
 /// Waits that have something in common.
 #[derive(Debug, Clone, Serialize)]
-pub struct Group {
+pub struct WaitGroup {
     /// What they have in common.
     #[serde(flatten)]
-    pub identity: Identity,
+    pub identity: ObjectIdentity,
     /// Waits.
     pub count: u64,
-    /// Time blocked, as in [`Total::blocked_ns`].
+    /// Time blocked, as in [`WaitTotal::blocked_ns`].
     pub blocked_ns: u64,
     /// Share of the time blocked in all groups, 0–1.
     #[serde(serialize_with = "nine_decimals")]
@@ -78,30 +78,30 @@ pub struct Group {
     /// How long they were; `None`: there was none.
     pub durations: Option<Durations>,
     /// Threads that asked and did not wait; `None`: none was met.
-    pub spinning: Option<Spinning>,
+    pub spinning: Option<SpinReport>,
     /// Fast and slow waits; `None`: one population, or too few waits to tell.
     pub populations: Option<Populations>,
     /// What went before slow and fast waits; `None`: none are slow, or it was not asked.
     pub preceding: Option<Preceding>,
     /// Waits by duration, the empty cells left out.
-    pub histogram: Vec<Cell>,
+    pub histogram: Vec<DurationCell>,
     /// The threads that waited most; empty in a grouping by thread.
-    pub threads: Vec<Part>,
+    pub threads: Vec<GroupPart>,
     /// The objects that were waited for most; empty in a grouping by object.
-    pub objects: Vec<Part>,
+    pub objects: Vec<GroupPart>,
     /// Who ended most of the time; empty in a grouping by waker.
-    pub wakers: Vec<Part>,
+    pub wakers: Vec<GroupPart>,
     /// Where in the program most of the time was; empty in a grouping by stack.
-    pub stacks: Vec<Part>,
+    pub stacks: Vec<GroupPart>,
     /// Where in the kernel.
-    pub kernel_stacks: Vec<Part>,
+    pub kernel_stacks: Vec<GroupPart>,
     /// Of waits for several connections: those that were ready.
-    pub ready: Vec<Part>,
+    pub ready: Vec<GroupPart>,
 }
 
 /// Who or what something is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Identity {
+pub struct ObjectIdentity {
     /// Name, within its process if it has one; `--object` takes it.
     pub name: String,
     /// Kind of object; `None`: no object.
@@ -120,16 +120,16 @@ pub struct Identity {
     pub waker: Option<Waker>,
     /// What a futex is used for, as the functions that wait for it tell; `None`: no futex, or not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lock: Option<Lock>,
+    pub lock: Option<LockKind>,
     /// Call stack; `None`: none, or not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stack: Option<Stack>,
+    pub stack: Option<WaitStack>,
 }
 
 /// What threads use a futex for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lock {
+pub enum LockKind {
     /// Mutual exclusion.
     Mutex,
     /// A condition variable.
@@ -146,7 +146,7 @@ pub enum Lock {
 
 /// A call stack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-pub struct Stack {
+pub struct WaitStack {
     /// The innermost first.
     pub frames: Vec<Frame>,
     /// What is known of the caller of the outermost one.
@@ -170,7 +170,7 @@ pub struct Frame {
     pub inlined: bool,
 }
 
-impl Identity {
+impl ObjectIdentity {
     /// The name with its process, as it is printed.
     pub fn title(&self) -> String {
         match self.lock {
@@ -210,17 +210,17 @@ pub struct Durations {
 /// Threads that kept a CPU busy with asking what is ready: calls of epoll, poll or select that were told not
 /// to wait.
 #[derive(Debug, Clone, Serialize)]
-pub struct Spinning {
+pub struct SpinReport {
     /// Looks at a CPU that met one in such a call; about 99 a second and CPU.
     pub looks: u64,
     /// Time that they stand for, ns.
     pub spun_ns: u64,
     /// Who asked; empty in a grouping by thread.
-    pub threads: Vec<Part>,
+    pub threads: Vec<GroupPart>,
     /// What for; empty in a grouping by object.
-    pub objects: Vec<Part>,
+    pub objects: Vec<GroupPart>,
     /// Where in the program; empty in a grouping by stack.
-    pub stacks: Vec<Part>,
+    pub stacks: Vec<GroupPart>,
 }
 
 /// Two populations.
@@ -247,7 +247,7 @@ pub struct Population {
 
 /// Waits of about one duration: a quarter of a doubling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Cell {
+pub struct DurationCell {
     /// Least duration, ns.
     pub from_ns: u64,
     /// First duration beyond, ns.
@@ -258,10 +258,10 @@ pub struct Cell {
 
 /// Something that took part in a group's waits.
 #[derive(Debug, Clone, Serialize)]
-pub struct Part {
+pub struct GroupPart {
     /// What it is.
     #[serde(flatten)]
-    pub identity: Identity,
+    pub identity: ObjectIdentity,
     /// Waits, at least.
     pub count: u64,
     /// Time blocked, at least, ns.

@@ -4,7 +4,7 @@
 use table::Columns;
 use table::tables::Spins;
 
-use super::group::Sums;
+use super::group::WaitSums;
 use super::keys::{ObjectKey, ThreadKey};
 use super::{Grouping, WaitTable};
 
@@ -40,7 +40,7 @@ impl WaitTable {
             Grouping::Waker => return,
         } as usize;
         if group >= self.groups.len() {
-            self.groups.resize_with(group + 1, Sums::default);
+            self.groups.resize_with(group + 1, WaitSums::default);
         }
         let length_ns = rows.length_ns[row];
         let sums = &mut self.groups[group];

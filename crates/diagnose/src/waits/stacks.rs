@@ -8,8 +8,8 @@ use std::hash::BuildHasherDefault;
 use table::tables::{StackFrame, StackFrames, Symbol, Symbols};
 use table::{Caller, Columns};
 
-use super::keys::Folded;
-use super::report::{Frame, Lock, Stack};
+use super::keys::FoldedKey;
+use super::report::{Frame, LockKind, WaitStack};
 
 /// Functions between a thread that waits and the hook that saw it: the scheduler's (`__schedule()` and
 /// its callers, kernel/sched/core.c).
@@ -19,29 +19,29 @@ const SCHEDULER: [&str; 4] = ["__schedule", "schedule", "__schedule_loop", "sche
 const LOCK_FRAMES: usize = 8;
 
 /// Parts of the names of functions that wait for each: of glibc, musl, and Rust's standard library.
-const LOCK_FUNCTIONS: [(&str, Lock); 9] = [
-    ("cond_wait", Lock::Condition),
-    ("cond_timedwait", Lock::Condition),
-    ("cond_clockwait", Lock::Condition),
-    ("condvar", Lock::Condition),
-    ("rwlock", Lock::ReadWrite),
-    ("mutex", Lock::Mutex),
-    ("sem_", Lock::Semaphore),
-    ("barrier_wait", Lock::Barrier),
-    ("join", Lock::Thread),
+const LOCK_FUNCTIONS: [(&str, LockKind); 9] = [
+    ("cond_wait", LockKind::Condition),
+    ("cond_timedwait", LockKind::Condition),
+    ("cond_clockwait", LockKind::Condition),
+    ("condvar", LockKind::Condition),
+    ("rwlock", LockKind::ReadWrite),
+    ("mutex", LockKind::Mutex),
+    ("sem_", LockKind::Semaphore),
+    ("barrier_wait", LockKind::Barrier),
+    ("join", LockKind::Thread),
 ];
 
 /// Place in code.
-type Place = (String, Option<String>, u64);
+type CodePlace = (String, Option<String>, u64);
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Stacks {
     frames: HashMap<u32, Vec<StackFrame>>,
-    symbols: HashMap<Place, Vec<Symbol>>,
+    symbols: HashMap<CodePlace, Vec<Symbol>>,
     /// By the number in the recording: that of the distinct stack.
-    distinct: HashMap<u32, u32, BuildHasherDefault<Folded>>,
-    stacks: Vec<Stack>,
+    distinct: HashMap<u32, u32, BuildHasherDefault<FoldedKey>>,
+    stacks: Vec<WaitStack>,
 }
 
 impl Stacks {
@@ -65,7 +65,7 @@ impl Stacks {
         self.symbols
             .values_mut()
             .for_each(|levels| levels.sort_by_key(|it| it.level));
-        let mut known: HashMap<Stack, u32> = HashMap::new();
+        let mut known: HashMap<WaitStack, u32> = HashMap::new();
         let mut frames: Vec<_> = std::mem::take(&mut self.frames).into_iter().collect();
         frames.sort_by_key(|(number, _)| *number);
         for (number, rows) in frames {
@@ -90,11 +90,11 @@ impl Stacks {
     }
 
     /// A distinct stack.
-    pub(super) fn stack(&self, number: u32) -> Option<&Stack> {
+    pub(super) fn stack(&self, number: u32) -> Option<&WaitStack> {
         self.stacks.get(number as usize)
     }
 
-    fn named(&self, mut rows: Vec<StackFrame>) -> Stack {
+    fn named(&self, mut rows: Vec<StackFrame>) -> WaitStack {
         rows.sort_by_key(|row| row.depth);
         let of_kernel = rows.first().is_some_and(|row| row.pid.is_none());
         let caller = rows.last().map_or(Caller::Unknown, |row| row.caller);
@@ -107,7 +107,7 @@ impl Stacks {
             let own = frames.iter().rposition(is_scheduler).map_or(0, |at| at + 1);
             frames.drain(..own);
         }
-        Stack { frames, caller }
+        WaitStack { frames, caller }
     }
 
     /// The functions at a place, the innermost first.
@@ -159,7 +159,7 @@ impl Frame {
     }
 }
 
-impl Lock {
+impl LockKind {
     fn of_function(function: &str) -> Option<Self> {
         let known = LOCK_FUNCTIONS
             .iter()
@@ -180,7 +180,7 @@ impl Lock {
     }
 }
 
-impl Stack {
+impl WaitStack {
     /// The frames without the insides of the library in which the thread waits: from the function on that
     /// the program called.
     pub fn outline(&self) -> &[Frame] {
@@ -200,12 +200,12 @@ impl Stack {
     }
 
     /// What a thread that waits for a futex here waits for, as the names of functions tell.
-    pub(super) fn lock(&self) -> Option<Lock> {
+    pub(super) fn lock(&self) -> Option<LockKind> {
         let names = self
             .frames
             .iter()
             .filter_map(|frame| frame.function.as_deref());
-        names.take(LOCK_FRAMES).find_map(Lock::of_function)
+        names.take(LOCK_FRAMES).find_map(LockKind::of_function)
     }
 
     /// The innermost functions in one line, and where the program's own code waits.
@@ -325,8 +325,8 @@ mod tests {
         }
     }
 
-    fn stack(frames: &[(&str, &str)]) -> Stack {
-        Stack {
+    fn stack(frames: &[(&str, &str)]) -> WaitStack {
+        WaitStack {
             frames: frames
                 .iter()
                 .map(|(object, function)| frame(object, function))
@@ -344,7 +344,7 @@ mod tests {
             ("c", "start"),
         ]);
         assert_eq!(locks.title(4), "pthread_mutex_lock ← push ← start");
-        assert_eq!(locks.lock(), Some(Lock::Mutex));
+        assert_eq!(locks.lock(), Some(LockKind::Mutex));
         let alone = stack(&[("p", "inner"), ("p", "outer")]);
         assert_eq!(alone.title(1), "inner ← …");
         assert_eq!(alone.lock(), None);

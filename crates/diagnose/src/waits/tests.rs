@@ -5,7 +5,7 @@ use table::row_of;
 use table::tables::{Connection, Connections, Process, Processes, Wait};
 
 use super::*;
-use crate::report::Recorded;
+use crate::report::RecordingState;
 
 const START_NS: u64 = 5_000_000_000;
 const MS: u64 = 1_000_000;
@@ -20,8 +20,8 @@ fn header() -> Header {
 }
 
 /// Threads 71 and 72 of process 7, and 81 of process 8.
-fn names() -> Rc<Names> {
-    let mut names = Names::default();
+fn names() -> Rc<NameTable> {
+    let mut names = NameTable::default();
     let mut connections = Connections::default();
     let row = json!({"conn": 41, "pid": 7, "local": "10.0.0.1:5000", "remote": "10.0.0.2:80"});
     connections.push(row_of::<Connection>(row).unwrap());
@@ -74,11 +74,12 @@ fn rows() -> Waits {
 fn report(grouping: Grouping, filter: WaitFilter) -> WaitReport {
     let mut table = WaitTable::new(header(), names(), grouping, filter);
     table.add(&rows());
-    table.report(Recorded::default(), usize::MAX)
+    table.report(RecordingState::default(), usize::MAX)
 }
 
 fn titles(report: &WaitReport) -> Vec<(String, u64, u64)> {
-    let told = |group: &report::Group| (group.identity.title(), group.count, group.blocked_ns / MS);
+    let told =
+        |group: &report::WaitGroup| (group.identity.title(), group.count, group.blocked_ns / MS);
     report.groups.iter().map(told).collect()
 }
 
@@ -198,7 +199,7 @@ fn a_wait_is_in_one_of_two_neighbouring_spans() {
 fn the_limit_is_of_groups_not_of_sums() {
     let mut table = WaitTable::new(header(), names(), Grouping::Object, WaitFilter::default());
     table.add(&rows());
-    let report = table.report(Recorded::default(), 2);
+    let report = table.report(RecordingState::default(), 2);
     assert_eq!(
         (report.groups.len(), report.total.groups, report.total.count),
         (2, 6, 7)

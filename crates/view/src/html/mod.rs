@@ -27,7 +27,7 @@ mod thin;
 use std::io::Write;
 
 use diagnose::Report;
-pub use diagnose::recording::Answers;
+pub use diagnose::recording::RecordingAnswers;
 use diagnose::tail::report::TailReport;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
@@ -59,7 +59,7 @@ pub struct PageSide<'a> {
     /// The recording.
     pub recording: &'a Recording,
     /// Its diagnosis.
-    pub answers: Answers,
+    pub answers: RecordingAnswers,
 }
 
 #[derive(Serialize)]
@@ -78,7 +78,7 @@ struct SideHead<'a> {
     /// The answer.
     answer: String,
     #[serde(flatten)]
-    answers: &'a Answers,
+    answers: &'a RecordingAnswers,
     tables: &'a [TableHead],
     /// Lists of steps of messages, by number.
     step_lists: &'a [Vec<StepHead>],

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::io;
 
 use diagnose::messages::message::MessageDirection;
-use diagnose::waits::Names;
+use diagnose::waits::NameTable;
 
 use super::trace::{TraceWriter, TrackId, TrackKind};
 
 /// A trace, and who is in it.
 pub(super) struct TraceDrawing<'a> {
     pub(super) trace: TraceWriter<'a>,
-    pub(super) names: &'a Names,
+    pub(super) names: &'a NameTable,
     processes: HashMap<u32, TrackId>,
     threads: HashMap<(u32, u32), TrackId>,
     connections: HashMap<u64, TrackId>,
@@ -21,7 +21,7 @@ pub(super) struct TraceDrawing<'a> {
 }
 
 impl<'a> TraceDrawing<'a> {
-    pub(super) fn new(trace: TraceWriter<'a>, names: &'a Names) -> Self {
+    pub(super) fn new(trace: TraceWriter<'a>, names: &'a NameTable) -> Self {
         Self {
             trace,
             names,

@@ -1,6 +1,6 @@
 //! Which probes recorded, and why others did not: one entry a cause, with the probes that share it.
 
-use diagnose::report::{About, LeftOut};
+use diagnose::report::{About, OmittedRows};
 use table::manifest::{Coverage, ProbeState};
 
 use super::LABEL;
@@ -77,7 +77,7 @@ fn groups<'a>(all: &[&'a Coverage]) -> Vec<Group<'a>> {
 }
 
 /// Returns the names of the probes that recorded everything.
-fn working(all: &[&Coverage], left_out: &[LeftOut]) -> String {
+fn working(all: &[&Coverage], left_out: &[OmittedRows]) -> String {
     let is_whole = |it: &&&Coverage| {
         it.state == ProbeState::On && left_out.iter().all(|part| part.probe != it.probe)
     };
@@ -93,10 +93,10 @@ fn working(all: &[&Coverage], left_out: &[LeftOut]) -> String {
 }
 
 /// Returns a line for each probe whose rows cannot all be read.
-fn partial(all: &[&Coverage], left_out: &[LeftOut]) -> Vec<String> {
+fn partial(all: &[&Coverage], left_out: &[OmittedRows]) -> Vec<String> {
     let lines = all.iter().filter_map(|coverage| {
         let parts = left_out.iter().filter(|it| it.probe == coverage.probe);
-        let words: Vec<String> = parts.map(LeftOut::words).collect();
+        let words: Vec<String> = parts.map(OmittedRows::words).collect();
         let is_partial = coverage.state == ProbeState::On && !words.is_empty();
         is_partial.then(|| {
             format!(

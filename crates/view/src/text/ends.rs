@@ -1,6 +1,8 @@
 //! Messages recorded at both ends: how long they took in the sender, on the wire, and in the receiver.
 
-use diagnose::messages::ends::report::{Clocks, Crossed, EndsReport, Slow, Took};
+use diagnose::messages::ends::report::{
+    ClockRelation, CrossingGroup, EndsReport, LegTime, SlowCrossing,
+};
 use diagnose::units::{bytes, count, counted, duration};
 
 use super::messages::{LABEL, hidden_groups, spreads};
@@ -42,11 +44,11 @@ pub fn text(report: &EndsReport, options: &TextOptions) -> String {
 fn clocks(report: &EndsReport) -> String {
     let host = &report.other_host;
     match &report.clocks {
-        Clocks::Same => "Both ends are on one host and share one clock.".to_owned(),
-        Clocks::Unknown => format!(
+        ClockRelation::Same => "Both ends are on one host and share one clock.".to_owned(),
+        ClockRelation::Unknown => format!(
             "Messages went one way only: the clock offset to {host} and the times on the wire are unknown."
         ),
-        Clocks::Apart { offsets } => {
+        ClockRelation::Apart { offsets } => {
             let worst = offsets.iter().map(|it| it.error_ns).max().unwrap_or(0);
             let several = match offsets.len() {
                 1 => String::new(),
@@ -64,7 +66,7 @@ fn clocks(report: &EndsReport) -> String {
     }
 }
 
-fn draw(layout: &mut TextLayout, group: &Crossed) {
+fn draw(layout: &mut TextLayout, group: &CrossingGroup) {
     layout.title(&[(Style::Bold, &group.from.title())]);
     if let Some(process) = &group.to.process {
         layout.labelled(2, "to", LABEL, &process.title());
@@ -107,8 +109,8 @@ fn draw(layout: &mut TextLayout, group: &Crossed) {
 }
 
 /// Returns the legs that took longest, without the sender's own time before.
-fn longest_legs(slow: &Slow) -> String {
-    let mut legs: Vec<&Took> = slow
+fn longest_legs(slow: &SlowCrossing) -> String {
+    let mut legs: Vec<&LegTime> = slow
         .legs
         .iter()
         .filter(|it| it.leg.is_of_whole() && it.ns > 0)

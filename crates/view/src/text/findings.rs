@@ -1,7 +1,9 @@
 //! Findings and undecided problems, each with its evidence, the causes that were ruled out, and the fix.
 
 use diagnose::Report;
-use diagnose::report::{Fact, Finding, Severity, Undecided, Unit, Value, Win};
+use diagnose::report::{
+    EstimatedWin, Fact, FactUnit, FactValue, Finding, Severity, UndecidedFinding,
+};
 use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
 
 use super::{LABEL, more, notes, subject};
@@ -24,7 +26,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
         draw_finding(layout, finding, index == 0, when(report, finding));
     }
     let undecided = report.undecided.iter().filter(|it| !it.is_minor());
-    let undecided: Vec<&Undecided> = undecided.collect();
+    let undecided: Vec<&UndecidedFinding> = undecided.collect();
     for undecided in undecided.iter().take(limit) {
         draw_undecided(layout, undecided);
     }
@@ -42,7 +44,7 @@ pub fn one(layout: &mut TextLayout, finding: &Finding) {
 }
 
 /// Draws one undecided problem.
-pub fn one_undecided(layout: &mut TextLayout, undecided: &Undecided) {
+pub fn one_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
     draw_undecided(layout, undecided);
 }
 
@@ -105,12 +107,12 @@ fn when(report: &Report, finding: &Finding) -> Option<String> {
 }
 
 /// Returns how many times faster, in words.
-pub fn estimate(win: &Win) -> String {
+pub fn estimate(win: &EstimatedWin) -> String {
     let word = if win.at_least { "at least" } else { "about" };
     format!("{word} {}", times(win.times_faster))
 }
 
-fn draw_undecided(layout: &mut TextLayout, undecided: &Undecided) {
+fn draw_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
     let candidates = undecided.join_candidates(" or ");
     let title = [
         (Style::Yellow, "undecided"),
@@ -129,13 +131,13 @@ fn draw_undecided(layout: &mut TextLayout, undecided: &Undecided) {
 }
 
 fn draw_evidence(layout: &mut TextLayout, facts: &[Fact]) {
-    let facts = facts.iter().filter(|fact| fact.unit != Unit::Id);
+    let facts = facts.iter().filter(|fact| fact.unit != FactUnit::Id);
     for (index, fact) in facts.enumerate() {
         let label = if index == 0 { "evidence" } else { "" };
         let value = value(fact);
         let pad = NUMBERS.saturating_sub(columns(&value));
         let head = format!("{label:LABEL$}{}{value}  ", " ".repeat(pad));
-        let one = fact.value == Value::Whole(1);
+        let one = fact.value == FactValue::Whole(1);
         layout.labelled(2, &head, 0, &plural(fact.label, if one { 1 } else { 2 }));
     }
 }
@@ -163,13 +165,13 @@ fn draw_steps(layout: &mut TextLayout, label: &str, steps: &[String]) {
 /// Returns a fact's value with its unit.
 fn value(fact: &Fact) -> String {
     match (fact.value, fact.unit) {
-        (Value::Is(true), _) => "yes".to_owned(),
-        (Value::Is(false), _) => "no".to_owned(),
-        (Value::Whole(ns), Unit::Ns) => duration(ns),
-        (Value::Whole(number), Unit::Bytes) => bytes(number),
-        (Value::Whole(number), _) => count(number),
-        (Value::Real(share), Unit::Share) => percent(share),
-        (Value::Real(number), Unit::BytesPerS) => rate(number),
-        (Value::Real(number), _) => format!("{number:.1}"),
+        (FactValue::Is(true), _) => "yes".to_owned(),
+        (FactValue::Is(false), _) => "no".to_owned(),
+        (FactValue::Whole(ns), FactUnit::Ns) => duration(ns),
+        (FactValue::Whole(number), FactUnit::Bytes) => bytes(number),
+        (FactValue::Whole(number), _) => count(number),
+        (FactValue::Real(share), FactUnit::Share) => percent(share),
+        (FactValue::Real(number), FactUnit::BytesPerS) => rate(number),
+        (FactValue::Real(number), _) => format!("{number:.1}"),
     }
 }

@@ -1,6 +1,6 @@
 //! What the recording covers, what it lost and what it cost: always, also when nothing is missing.
 
-use diagnose::report::{About, Closed, Loss};
+use diagnose::report::{About, CloseState, ProbeLoss};
 use diagnose::units::{bytes, count, duration, percent};
 use table::manifest::Cost;
 
@@ -14,12 +14,12 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
     draw_loss(layout, &about.loss);
     draw_cost(layout, about.cost.as_ref());
     match about.closed {
-        Closed::InOrder => {}
-        Closed::Recovered => {
+        CloseState::InOrder => {}
+        CloseState::Recovered => {
             let text = "by `whylat recover` after a crash: the end may be missing";
             layout.labelled(2, "closed", LABEL, text);
         }
-        Closed::NotClosed => {
+        CloseState::NotClosed => {
             let text = "never: the end is missing. hint: whylat recover";
             layout.labelled(2, "closed", LABEL, text);
         }
@@ -29,8 +29,8 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
     }
 }
 
-fn draw_loss(layout: &mut TextLayout, all: &[Loss]) {
-    let sum = |of: fn(&Loss) -> u64| all.iter().map(of).sum::<u64>();
+fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {
+    let sum = |of: fn(&ProbeLoss) -> u64| all.iter().map(of).sum::<u64>();
     let text = format!(
         "{} of {} records{}",
         count(sum(|loss| loss.lost_total)),

@@ -1,6 +1,6 @@
 //! The activity of a message's CPUs while it was on its way, as an indented timeline.
 
-use diagnose::messages::doing::Doing;
+use diagnose::messages::doing::CpuActivity;
 use diagnose::messages::report::MessageStory;
 use diagnose::units::{count, duration};
 
@@ -24,7 +24,7 @@ pub(super) fn draw(layout: &mut TextLayout, story: &MessageStory) {
     }
 }
 
-fn draw_cpu(layout: &mut TextLayout, all: &[Doing]) {
+fn draw_cpu(layout: &mut TextLayout, all: &[CpuActivity]) {
     let mut lengths: Vec<u64> = all.iter().map(|doing| doing.length_ns).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     let least_ns = lengths.get(MOST).map_or(0, |ns| ns + 1);
@@ -51,12 +51,12 @@ fn draw_cpu(layout: &mut TextLayout, all: &[Doing]) {
     }
 }
 
-fn span_name(doing: &Doing) -> String {
+fn span_name(doing: &CpuActivity) -> String {
     doing::name(doing.kind, doing.name.as_deref(), doing.tid)
 }
 
 /// Returns how long it took; a span that was cut off took longer.
-fn length(doing: &Doing) -> String {
+fn length(doing: &CpuActivity) -> String {
     let cut = !(doing.begin_seen && doing.end_seen);
     let more = if cut { " or more" } else { "" };
     format!("{}{more}", duration(doing.length_ns))

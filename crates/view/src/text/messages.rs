@@ -2,7 +2,9 @@
 
 use diagnose::messages::message::MessageRow;
 use diagnose::messages::parts::MessageEvent;
-use diagnose::messages::report::{Group, Lifetime, MessageReport, MessageStory, PartTime, Spread};
+use diagnose::messages::report::{
+    DurationSpread, MessageGroup, MessageLifetime, MessageReport, MessageStory, PartTime,
+};
 use diagnose::units::{bytes, count, counted, duration, percent};
 use table::tables::{ReceivedMessage, SentMessage};
 
@@ -62,7 +64,7 @@ fn answer(layout: &mut TextLayout, report: &MessageReport) {
 }
 
 /// Returns what the latency of a message is counted from, and to.
-fn span(lifetime: &Lifetime) -> &'static str {
+fn span(lifetime: &MessageLifetime) -> &'static str {
     match &lifetime.message {
         MessageRow::Received(_) => "its arrival to the end of the receive call",
         MessageRow::Sent(_) if lifetime.message.is_datagram() => "the qdisc to the driver",
@@ -70,7 +72,7 @@ fn span(lifetime: &Lifetime) -> &'static str {
     }
 }
 
-fn draw(layout: &mut TextLayout, group: &Group) {
+fn draw(layout: &mut TextLayout, group: &MessageGroup) {
     let direction = group.direction.name();
     layout.title(&[
         (Style::Bold, &group.end.title()),
@@ -122,7 +124,7 @@ fn draw(layout: &mut TextLayout, group: &Group) {
 }
 
 /// Returns how many messages of a group are irregular, and in what.
-fn irregular(group: &Group) -> [(u64, String); 6] {
+fn irregular(group: &MessageGroup) -> [(u64, String); 6] {
     let late = duration(group.doubt_ns);
     let stamped = group.stamped;
     let words = str::to_owned;
@@ -154,8 +156,8 @@ fn irregular(group: &Group) -> [(u64, String); 6] {
 /// Draws a line for each part, the total last. A part outside of the total has no share of it.
 pub(super) fn spreads<'a>(
     layout: &mut TextLayout,
-    whole: &Spread,
-    parts: impl Iterator<Item = (&'a str, &'a Spread, bool)>,
+    whole: &DurationSpread,
+    parts: impl Iterator<Item = (&'a str, &'a DurationSpread, bool)>,
 ) {
     let titles = ["p50", "p90", "p99", "p99.9", "max", "share"];
     let line = |name: &str, cells: &[String]| {
@@ -164,7 +166,7 @@ pub(super) fn spreads<'a>(
     };
     let head = line("", &titles.map(str::to_owned));
     layout.line(2, &[(Style::Dim, &head)]);
-    let cells = |spread: &Spread, is_of_whole: bool| {
+    let cells = |spread: &DurationSpread, is_of_whole: bool| {
         let times = [
             spread.p50_ns,
             spread.p90_ns,
@@ -187,7 +189,7 @@ pub(super) fn spreads<'a>(
 }
 
 /// Returns the parts that took longest.
-fn largest_parts(slow: &Lifetime) -> String {
+fn largest_parts(slow: &MessageLifetime) -> String {
     let mut parts: Vec<&PartTime> = slow.parts.iter().filter(|it| it.ns > 0).collect();
     parts.sort_by_key(|it| std::cmp::Reverse(it.ns));
     let words = parts
@@ -228,7 +230,7 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
 }
 
 /// Returns the size of a message and its place in the stream and in time.
-fn place(lifetime: &Lifetime) -> String {
+fn place(lifetime: &MessageLifetime) -> String {
     let (size, end, more) = match &lifetime.message {
         MessageRow::Received(row) => (row.bytes, row.offset_end, came_in(row)),
         MessageRow::Sent(row) => (row.bytes, row.offset_end, went_out_in(row)),

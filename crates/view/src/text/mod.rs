@@ -17,7 +17,7 @@ mod tail;
 mod waits;
 
 use diagnose::Report;
-use diagnose::report::{About, Direction, Subject};
+use diagnose::report::{About, DataDirection, FindingSubject};
 use diagnose::units::{count, duration};
 
 use crate::TextOptions;
@@ -82,11 +82,11 @@ fn more(layout: &mut TextLayout, shown: usize, all: usize) {
 }
 
 /// Returns the process, the connection and the direction that a finding is about.
-fn subject(subject: &Subject, direction: Direction) -> String {
+fn subject(subject: &FindingSubject, direction: DataDirection) -> String {
     let process = process(subject.process.as_ref());
     let (arrow, verb) = match direction {
-        Direction::Sending => ("→", "sending"),
-        Direction::Receiving => ("←", "receiving"),
+        DataDirection::Sending => ("→", "sending"),
+        DataDirection::Receiving => ("←", "receiving"),
     };
     let (local, remote) = (&subject.local, &subject.remote);
     if subject.connections == 1 {

@@ -2,7 +2,7 @@
 //! cost much.
 
 use diagnose::Report;
-use diagnose::report::{Finding, Severity, Subject, Undecided};
+use diagnose::report::{Finding, FindingSubject, Severity, UndecidedFinding};
 use diagnose::units::count;
 
 use super::{findings, more, process, slow};
@@ -55,14 +55,14 @@ fn finding(finding: &Finding) -> (String, String) {
     (finding.rule.to_string(), text)
 }
 
-fn undecided(undecided: &Undecided) -> (String, String) {
+fn undecided(undecided: &UndecidedFinding) -> (String, String) {
     let rules = undecided.join_candidates(" or ");
     let sentence = first_sentence(&undecided.headline);
     let text = format!("{}: {sentence}", subject(&undecided.subject));
     (format!("perhaps {rules}"), text)
 }
 
-fn subject(subject: &Subject) -> String {
+fn subject(subject: &FindingSubject) -> String {
     let process = process(subject.process.as_ref());
     match subject.connections {
         0 | 1 => process,

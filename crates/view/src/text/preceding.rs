@@ -2,7 +2,7 @@
 //! known.
 
 use diagnose::units::{bytes, count, counted, duration, percent, plural};
-use diagnose::waits::join::report::{FactorReport, Preceding, Told, What};
+use diagnose::waits::join::report::{FactorAssociation, FactorKind, FactorReport, Preceding};
 
 use crate::layout::TextLayout;
 
@@ -40,7 +40,12 @@ fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     sentences
 }
 
-fn sentence(preceding: &Preceding, factor: &FactorReport, told: &Told, condition: &str) -> String {
+fn sentence(
+    preceding: &Preceding,
+    factor: &FactorReport,
+    told: &FactorAssociation,
+    condition: &str,
+) -> String {
     let of = (factor.slow_of, factor.fast_of);
     let waits = match of == (preceding.slow, preceding.fast) {
         true => "waits",
@@ -67,16 +72,18 @@ fn sentence(preceding: &Preceding, factor: &FactorReport, told: &Told, condition
 }
 
 /// Returns how waits are related to a value.
-fn relation(what: &What, told: &Told) -> String {
+fn relation(what: &FactorKind, told: &FactorAssociation) -> String {
     let from_on = |value: String| match told.is_low() {
         true => format!("≤ {value}"),
         false => format!("≥ {value}"),
     };
     match what {
-        What::SendBytes => format!("follow a send of {}", from_on(bytes(told.value as u64))),
-        What::ReceiveBytes => format!("follow a receive of {}", from_on(bytes(told.value as u64))),
-        What::SendsSinceReceive => sends_since(told.value as u64, told.is_low()),
-        What::Counter {
+        FactorKind::SendBytes => format!("follow a send of {}", from_on(bytes(told.value as u64))),
+        FactorKind::ReceiveBytes => {
+            format!("follow a receive of {}", from_on(bytes(told.value as u64)))
+        }
+        FactorKind::SendsSinceReceive => sends_since(told.value as u64, told.is_low()),
+        FactorKind::Counter {
             name, unit, change, ..
         } => {
             let name = name.as_deref().unwrap_or("(its name was lost)");
@@ -106,7 +113,7 @@ fn unknown_sends(preceding: &Preceding) -> Option<String> {
     let sends = preceding
         .factors
         .iter()
-        .find(|it| it.what == What::SendBytes)?;
+        .find(|it| it.what == FactorKind::SendBytes)?;
     let both = sends.slow_of > 0 && sends.fast_of > 0;
     (both && (sends.slow_known == 0 || sends.fast_known == 0)).then(|| {
         format!(

@@ -1,7 +1,9 @@
 //! Why the slow messages of each application are slow.
 
-use diagnose::tail::Role;
-use diagnose::tail::report::{Cause, Core, Judged, Order, Quantile, TailGroup, TailReport};
+use diagnose::tail::CoreRole;
+use diagnose::tail::report::{
+    BandCounts, CpuShare, HitOrder, LatencyQuantile, TailCause, TailGroup, TailReport,
+};
 use diagnose::units::{count, counted, duration, percent};
 
 use super::messages::LABEL;
@@ -143,7 +145,7 @@ fn draw_latencies(layout: &mut TextLayout, report: &TailReport, group: &TailGrou
 }
 
 /// Returns how many messages a band has, and of how many the CPU activity is known.
-fn judged(band: &str, judged: &Judged) -> String {
+fn judged(band: &str, judged: &BandCounts) -> String {
     format!(
         "{} ({}); CPU activity recorded for {}",
         count(judged.messages),
@@ -199,7 +201,7 @@ fn draw_whole(layout: &mut TextLayout, group: &TailGroup) {
 }
 
 /// Returns who had a CPU, with the ordinary share where that differs.
-fn contexts(core: &Core) -> String {
+fn contexts(core: &CpuShare) -> String {
     let share = |ns: f64, of: f64| if of > 0.0 { ns / of } else { 0.0 };
     let shown = core.contexts.iter().filter_map(|it| {
         let now = share(it.ns, core.ns);
@@ -219,7 +221,7 @@ fn contexts(core: &Core) -> String {
     shown.take(CONTEXTS).collect::<Vec<_>>().join(", ")
 }
 
-fn latencies(messages: u64, latency: &[Quantile]) -> String {
+fn latencies(messages: u64, latency: &[LatencyQuantile]) -> String {
     let at = |share: f64| {
         let found = latency.iter().find(|it| it.share >= share);
         found.map_or_else(String::new, |it| duration(it.ns))
@@ -234,15 +236,15 @@ fn latencies(messages: u64, latency: &[Quantile]) -> String {
     )
 }
 
-fn title(cause: &Cause) -> String {
+fn title(cause: &TailCause) -> String {
     cause_title(cause.rule, &cause.what, cause.role)
 }
 
 /// Returns a cause in a few words, with its CPU.
-pub(super) fn cause_title(rule: &str, what: &str, role: Role) -> String {
+pub(super) fn cause_title(rule: &str, what: &str, role: CoreRole) -> String {
     let cpu = match role {
-        Role::Application => "the application's CPU",
-        Role::Receive => "the receiving CPU",
+        CoreRole::Application => "the application's CPU",
+        CoreRole::Receive => "the receiving CPU",
     };
     match rule {
         CPU_CONTENTION => format!("another task ({what}) on {cpu}"),
@@ -251,12 +253,12 @@ pub(super) fn cause_title(rule: &str, what: &str, role: Role) -> String {
     }
 }
 
-fn draw_cause(layout: &mut TextLayout, cause: &Cause) {
+fn draw_cause(layout: &mut TextLayout, cause: &TailCause) {
     let rule = format!("  [{}]", cause.rule);
     layout.line(2, &[(Style::Bold, &title(cause)), (Style::Dim, &rule)]);
     let consecutive = match cause.order {
-        Order::Bunched => ", consecutive",
-        Order::Spread => "",
+        HitOrder::Bunched => ", consecutive",
+        HitOrder::Spread => "",
     };
     let text = format!(
         "{}{consecutive}; first cause of {}",
@@ -281,7 +283,7 @@ fn draw_cause(layout: &mut TextLayout, cause: &Cause) {
 }
 
 /// Returns the time that a cause added to the messages that it hit.
-fn extra(cause: &Cause) -> String {
+fn extra(cause: &TailCause) -> String {
     let deviation = &cause.deviation_ns;
     let median = nanoseconds(deviation.median);
     if cause.messages < QUARTILES_OF {

@@ -1,7 +1,9 @@
 //! Waits in groups, worst first: total, distribution, fast and slow ones apart, and the threads and objects involved.
 
 use diagnose::units::{count, counted, duration, percent};
-use diagnose::waits::report::{Cell, Durations, Group, Part, Populations, Spinning, Stack};
+use diagnose::waits::report::{
+    DurationCell, Durations, GroupPart, Populations, SpinReport, WaitGroup, WaitStack,
+};
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
 use table::Caller;
@@ -125,7 +127,7 @@ fn groups(layout: &mut TextLayout, report: &WaitReport) {
     }
 }
 
-fn draw(layout: &mut TextLayout, group: &Group, longer_than_ns: Option<u64>) {
+fn draw(layout: &mut TextLayout, group: &WaitGroup, longer_than_ns: Option<u64>) {
     layout.paragraph(2, Style::Cyan, &group.identity.title());
     if let Some(stack) = &group.identity.stack {
         let first = if group.durations.is_some() {
@@ -152,7 +154,7 @@ fn draw(layout: &mut TextLayout, group: &Group, longer_than_ns: Option<u64>) {
 
 fn draw_blocked(
     layout: &mut TextLayout,
-    group: &Group,
+    group: &WaitGroup,
     durations: &Durations,
     longer_than_ns: Option<u64>,
 ) {
@@ -182,8 +184,8 @@ fn draw_blocked(
 }
 
 /// Draws how much CPU time busy polling took, and who did it.
-fn draw_spinning(layout: &mut TextLayout, group: &Group, spinning: &Spinning) {
-    let Spinning {
+fn draw_spinning(layout: &mut TextLayout, group: &WaitGroup, spinning: &SpinReport) {
+    let SpinReport {
         looks,
         spun_ns,
         threads,
@@ -208,7 +210,7 @@ fn draw_spinning(layout: &mut TextLayout, group: &Group, spinning: &Spinning) {
 }
 
 /// Draws the threads, objects, stacks and wakers of a group.
-fn draw_parts(layout: &mut TextLayout, group: &Group) {
+fn draw_parts(layout: &mut TextLayout, group: &WaitGroup) {
     for (label, parts) in [
         ("threads", &group.threads),
         ("objects", &group.objects),
@@ -224,7 +226,7 @@ fn draw_parts(layout: &mut TextLayout, group: &Group) {
 }
 
 /// Draws one function a line, with its line of source.
-fn draw_stack(layout: &mut TextLayout, first: &str, stack: &Stack) {
+fn draw_stack(layout: &mut TextLayout, first: &str, stack: &WaitStack) {
     let outline = stack.outline();
     for (index, frame) in outline.iter().take(STACK_LINES).enumerate() {
         let mut text = frame.name();
@@ -263,7 +265,7 @@ fn each(durations: &Durations) -> String {
 
 fn draw_populations(
     layout: &mut TextLayout,
-    group: &Group,
+    group: &WaitGroup,
     durations: &Durations,
     populations: &Populations,
 ) {
@@ -300,7 +302,7 @@ fn draw_populations(
 
 /// Returns a histogram over the logarithm of the duration; heights are logarithms of the counts, so that a few
 /// slow waits are seen beside many fast ones.
-fn bar(cells: &[Cell], boundary_ns: u64, room: usize) -> String {
+fn bar(cells: &[DurationCell], boundary_ns: u64, room: usize) -> String {
     let (Some(first), Some(last)) = (cells.first(), cells.last()) else {
         return String::new();
     };
@@ -334,7 +336,7 @@ fn quarter(ns: u64) -> usize {
 }
 
 /// Returns the members with their shares of the group's time.
-fn shares(parts: &[Part], group: &Group, all_ns: u64) -> String {
+fn shares(parts: &[GroupPart], group: &WaitGroup, all_ns: u64) -> String {
     let words = parts.iter().map(|part| {
         let identity = &part.identity;
         let own = identity.process.is_some() && identity.process == group.identity.process;

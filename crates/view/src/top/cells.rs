@@ -1,7 +1,7 @@
 //! The columns of the lists and their cells: short, cleaned, aligned. In: rows of [`diagnose::live::Live`] and the
 //! width. Out: pieces of text that fill it exactly.
 
-use diagnose::live::{By, Held, LiveConnection, LiveProcess};
+use diagnose::live::{HoldReason, LiveConnection, LiveProcess, MainHold};
 use diagnose::report::{Process, Severity, Stages};
 use diagnose::units::{count, duration, rate};
 use ratatui::text::Span;
@@ -285,9 +285,9 @@ pub fn process(process: Option<&Process>) -> String {
 }
 
 /// Returns the short name of a stage, which fits into a column.
-pub const fn label(by: By) -> &'static str {
+pub const fn label(by: HoldReason) -> &'static str {
     match by {
-        By::Stage(stage) => match stage {
+        HoldReason::Stage(stage) => match stage {
             Stage::RetransmitTimeout => "timeout",
             Stage::TailLoss => "tail loss",
             Stage::ReceiverWindow => "recv window",
@@ -303,22 +303,22 @@ pub const fn label(by: By) -> &'static str {
             Stage::SenderApp => "app",
             Stage::Unknown => "unknown",
         },
-        By::ReaderSlow => "slow reader",
-        By::WaitingForPeer => "peer",
+        HoldReason::ReaderSlow => "slow reader",
+        HoldReason::WaitingForPeer => "peer",
     }
 }
 
 /// Returns the look of a stage.
-pub fn look(by: By) -> Style {
+pub fn look(by: HoldReason) -> Style {
     match by {
-        By::Stage(stage) => bar::mark(stage).1,
-        By::ReaderSlow => Style::Red,
-        By::WaitingForPeer => Style::Green,
+        HoldReason::Stage(stage) => bar::mark(stage).1,
+        HoldReason::ReaderSlow => Style::Red,
+        HoldReason::WaitingForPeer => Style::Green,
     }
 }
 
-fn held(held: Option<Held>, width: usize) -> StyledPiece {
-    let Some(Held { by, share: part }) = held else {
+fn held(held: Option<MainHold>, width: usize) -> StyledPiece {
+    let Some(MainHold { by, share: part }) = held else {
         return (Style::Dim, "-".to_owned());
     };
     let (name, part) = (label(by), share(part));

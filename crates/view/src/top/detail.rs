@@ -1,7 +1,7 @@
 //! The screens of one connection and of one finding. In: the
 //! state. Out: lines.
 
-use diagnose::live::{Bin, Live, LiveConnection, REACH_NS};
+use diagnose::live::{HistoryBin, LiveConnection, LiveReport, REACH_NS};
 use diagnose::units::{bytes, duration, percent};
 use ratatui::text::Line;
 use table::Role;
@@ -36,7 +36,7 @@ pub fn bins(width: usize) -> usize {
 /// Returns the screen of a connection.
 pub fn connection(
     top: &TopState,
-    live: &Live,
+    live: &LiveReport,
     id: u64,
     width: usize,
     paint: StyleMapper,
@@ -159,7 +159,7 @@ fn exactness(connection: &LiveConnection) -> String {
 }
 
 /// Returns the history: a line each for stage, rates, window, round-trip time, retransmits.
-fn history(bins: &[Bin], paint: StyleMapper) -> Vec<Line<'static>> {
+fn history(bins: &[HistoryBin], paint: StyleMapper) -> Vec<Line<'static>> {
     let number = bins.len().max(1);
     let title = format!(
         "{:<number$}",
@@ -200,8 +200,8 @@ fn history(bins: &[Bin], paint: StyleMapper) -> Vec<Line<'static>> {
 /// Returns a line of blocks, scaled to the maximum; a missing value is blank.
 fn spark(
     label: &str,
-    bins: &[Bin],
-    value: impl Fn(&Bin) -> Option<f64>,
+    bins: &[HistoryBin],
+    value: impl Fn(&HistoryBin) -> Option<f64>,
     show: impl Fn(f64) -> String,
     paint: StyleMapper,
 ) -> Line<'static> {
@@ -230,7 +230,7 @@ fn labelled(label: &str) -> Vec<StyledPiece> {
 
 /// Returns the worst finding in short.
 fn found(
-    live: &Live,
+    live: &LiveReport,
     connection: &LiveConnection,
     width: usize,
     paint: StyleMapper,
@@ -274,7 +274,7 @@ fn found(
 /// Returns a finding in full, as in a report.
 pub fn finding(
     top: &TopState,
-    live: &Live,
+    live: &LiveReport,
     id: &FindingId,
     width: usize,
     paint: StyleMapper,

@@ -1,7 +1,7 @@
 //! The lists: connections, processes, findings. In: the state and the room. Out: lines, the selected one reversed.
 
-use diagnose::live::Live;
-use diagnose::report::{Finding, Process, Severity, Undecided};
+use diagnose::live::LiveReport;
+use diagnose::report::{Finding, Process, Severity, UndecidedFinding};
 use diagnose::units::{count, counted, duration};
 use ratatui::text::Line;
 
@@ -22,7 +22,7 @@ const ABOUT: usize = 1;
 /// Returns the list of connections: all, or those of one process.
 pub fn connections(
     top: &mut TopState,
-    live: &Live,
+    live: &LiveReport,
     room: ScreenSize,
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
@@ -49,7 +49,7 @@ pub fn connections(
 /// Returns the list of processes.
 pub fn processes(
     top: &mut TopState,
-    live: &Live,
+    live: &LiveReport,
     room: ScreenSize,
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
@@ -125,7 +125,7 @@ fn about(text: Option<StyledPiece>, width: usize, paint: StyleMapper) -> Line<'s
     paint.line(pieces.into_iter().collect())
 }
 
-fn headline(live: &Live, place: usize) -> StyledPiece {
+fn headline(live: &LiveReport, place: usize) -> StyledPiece {
     match live.findings.get(place) {
         Some(finding) => (
             style(finding.severity),
@@ -145,7 +145,11 @@ pub fn style(severity: Severity) -> Style {
 }
 
 /// Returns the lines above the connections of one process.
-pub fn process_title(live: &Live, process: Option<&Process>, paint: StyleMapper) -> Line<'static> {
+pub fn process_title(
+    live: &LiveReport,
+    process: Option<&Process>,
+    paint: StyleMapper,
+) -> Line<'static> {
     let found = live
         .processes
         .iter()
@@ -169,7 +173,7 @@ pub fn process_title(live: &Live, process: Option<&Process>, paint: StyleMapper)
 /// Returns the list of findings, undecided ones last.
 pub fn findings(
     top: &mut TopState,
-    live: &Live,
+    live: &LiveReport,
     room: ScreenSize,
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
@@ -228,7 +232,7 @@ fn finding_row(finding: &Finding) -> Vec<StyledPiece> {
     ]
 }
 
-fn undecided_row(undecided: &Undecided) -> Vec<StyledPiece> {
+fn undecided_row(undecided: &UndecidedFinding) -> Vec<StyledPiece> {
     let harm = format!("≤{}", time(undecided.possible_harm_ns));
     vec![
         (Style::Yellow, format!("{:9} ", "?")),
@@ -244,7 +248,7 @@ fn undecided_row(undecided: &Undecided) -> Vec<StyledPiece> {
     ]
 }
 
-fn whose(subject: &diagnose::report::Subject) -> String {
+fn whose(subject: &diagnose::report::FindingSubject) -> String {
     let process = cells::process(subject.process.as_ref());
     clean(&match subject.connections {
         1 => format!("{process} → {}", subject.remote),
@@ -257,7 +261,7 @@ fn time(ns: u64) -> String {
 }
 
 /// Returns the first connections as text.
-pub fn text(live: &Live, order: &ListOrder, limit: usize, options: &TextOptions) -> String {
+pub fn text(live: &LiveReport, order: &ListOrder, limit: usize, options: &TextOptions) -> String {
     let columns = cells::of_connections(options.width);
     let places = order.connections(live, None);
     let sums: String = super::sums(live, options.width)

@@ -1,4 +1,4 @@
-//! The screen of `whylat top`. Comes in: a [`diagnose::live::Live`], keys, the size of the terminal. Goes out: a frame
+//! The screen of `whylat top`. Comes in: a [`diagnose::live::LiveReport`], keys, the size of the terminal. Goes out: a frame
 //! ([`draw`]), or the same list as text ([`text`]). Pure: the same state gives the same frame.
 //!
 //! ```text
@@ -20,7 +20,7 @@ mod paint;
 mod state;
 mod waits;
 
-use diagnose::live::Live;
+use diagnose::live::LiveReport;
 use diagnose::report::Severity;
 use diagnose::units::{count, counted, duration, percent};
 use ratatui::Frame;
@@ -94,7 +94,7 @@ fn head(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> 
 }
 
 /// Returns the findings and the totals that fit, the most important first.
-fn sums(live: &Live, width: usize) -> Vec<StyledPiece> {
+fn sums(live: &LiveReport, width: usize) -> Vec<StyledPiece> {
     let totals = &live.totals;
     let parts = [
         format!(
@@ -122,7 +122,7 @@ fn sums(live: &Live, width: usize) -> Vec<StyledPiece> {
     pieces
 }
 
-fn found(live: &Live) -> StyledPiece {
+fn found(live: &LiveReport) -> StyledPiece {
     let number = |of| live.findings.iter().filter(|it| it.severity == of).count() as u64;
     let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));
     match (critical, warnings) {
@@ -138,7 +138,7 @@ fn found(live: &Live) -> StyledPiece {
 }
 
 /// Returns why there is no connection.
-fn nobody(live: &Live) -> String {
+fn nobody(live: &LiveReport) -> String {
     match &live.about.filter {
         Some(filter) => format!("no socket matches {}", clean(filter)),
         None if live.about.only_own => "you own no TCP socket here; root sees all".to_owned(),
@@ -147,7 +147,7 @@ fn nobody(live: &Live) -> String {
 }
 
 /// Returns the profiler's loss, gaps and cost, the most important first.
-fn own(live: &Live) -> StyledPiece {
+fn own(live: &LiveReport) -> StyledPiece {
     let about = &live.about;
     let mut parts = Vec::new();
     if about.lost_total > 0 {
@@ -287,19 +287,24 @@ fn clock(realtime_ns: u64) -> String {
 }
 
 /// Returns the first `limit` connections as text, for a pipe or a log.
-pub fn text(live: &Live, order: &ListOrder, limit: usize, options: &crate::TextOptions) -> String {
+pub fn text(
+    live: &LiveReport,
+    order: &ListOrder,
+    limit: usize,
+    options: &crate::TextOptions,
+) -> String {
     lists::text(live, order, limit, options)
 }
 
 /// Returns the snapshot with the connections of [`text`] as JSON.
-pub fn json(live: Live, order: &ListOrder, limit: usize) -> String {
+pub fn json(live: LiveReport, order: &ListOrder, limit: usize) -> String {
     let places = order.connections(&live, None);
     let mut rows: Vec<Option<_>> = live.connections.into_iter().map(Some).collect();
     let shown = places.into_iter().take(limit);
     let connections = shown
         .filter_map(|place| rows.get_mut(place)?.take())
         .collect();
-    crate::json::json(&Live {
+    crate::json::json(&LiveReport {
         connections,
         ..live
     })

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use diagnose::live::{Live, LiveConnection, LiveProcess};
+use diagnose::live::{LiveConnection, LiveProcess, LiveReport};
 use diagnose::report::Process;
 
 use super::cells::ListColumn;
@@ -103,7 +103,7 @@ impl Default for ListOrder {
 
 impl ListOrder {
     /// Returns the indices of the shown connections; with `of`, those of one process.
-    pub fn connections(&self, live: &Live, of: Option<&Option<Process>>) -> Vec<usize> {
+    pub fn connections(&self, live: &LiveReport, of: Option<&Option<Process>>) -> Vec<usize> {
         let words = self.words();
         let shown = |one: &LiveConnection| {
             of.is_none_or(|process| *process == one.process)
@@ -124,7 +124,7 @@ impl ListOrder {
     }
 
     /// Returns the indices of the shown processes.
-    pub fn processes(&self, live: &Live) -> Vec<usize> {
+    pub fn processes(&self, live: &LiveReport) -> Vec<usize> {
         let words = self.words();
         let shown = |one: &LiveProcess| {
             let held = one.held.map_or("", |held| held.by.name());
@@ -147,7 +147,7 @@ impl ListOrder {
     }
 
     /// Returns the indices of the shown findings, worst first. Undecided ones follow.
-    pub fn findings(&self, live: &Live) -> Vec<usize> {
+    pub fn findings(&self, live: &LiveReport) -> Vec<usize> {
         let words = self.words();
         let decided = live
             .findings
@@ -157,7 +157,7 @@ impl ListOrder {
             .undecided
             .iter()
             .map(|it| (it.join_candidates(" "), &it.subject));
-        let shown = |(rule, subject): (String, &diagnose::report::Subject)| {
+        let shown = |(rule, subject): (String, &diagnose::report::FindingSubject)| {
             let process = super::cells::process(subject.process.as_ref());
             let text = format!("{rule} {process} {} {}", subject.local, subject.remote);
             has_all(&words, &text.to_lowercase())

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use diagnose::live::{Bin, Live, LiveConnection, ProcessWaits};
+use diagnose::live::{HistoryBin, LiveConnection, LiveReport, ProcessWaits};
 use diagnose::report::Process;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -61,8 +61,8 @@ struct Cursor {
 /// Holds the state of the screen.
 #[derive(Debug)]
 pub struct TopState {
-    pub(super) live: Option<Arc<Live>>,
-    pub(super) history: Vec<Bin>,
+    pub(super) live: Option<Arc<LiveReport>>,
+    pub(super) history: Vec<HistoryBin>,
     waits: Option<Waits>,
     pub(super) order: ListOrder,
     /// The user types the filter.
@@ -95,7 +95,7 @@ impl TopState {
     }
 
     /// Takes a new snapshot, unless the screen is paused.
-    pub fn update(&mut self, live: Arc<Live>) {
+    pub fn update(&mut self, live: Arc<LiveReport>) {
         if self.paused && self.live.is_some() {
             return;
         }
@@ -141,7 +141,7 @@ impl TopState {
     }
 
     /// Sets the history.
-    pub fn set_history(&mut self, history: Vec<Bin>) {
+    pub fn set_history(&mut self, history: Vec<HistoryBin>) {
         self.history = history;
     }
 
@@ -445,7 +445,7 @@ impl TopState {
     }
 }
 
-fn finding_id(live: &Live, place: usize) -> Option<FindingId> {
+fn finding_id(live: &LiveReport, place: usize) -> Option<FindingId> {
     let (rule, subject) = match live.findings.get(place) {
         Some(finding) => (finding.rule.to_string(), &finding.subject),
         None => {
@@ -462,8 +462,8 @@ fn finding_id(live: &Live, place: usize) -> Option<FindingId> {
 
 /// Returns the worst finding on a connection: one that names it, or one of the same rule on its process
 /// with many connections.
-pub(super) fn place_of_finding(live: &Live, connection: &LiveConnection) -> Option<usize> {
-    let named = |subject: &diagnose::report::Subject| subject.ids.contains(&connection.id);
+pub(super) fn place_of_finding(live: &LiveReport, connection: &LiveConnection) -> Option<usize> {
+    let named = |subject: &diagnose::report::FindingSubject| subject.ids.contains(&connection.id);
     let comm = |process: Option<&Process>| process.and_then(|process| process.comm.clone());
     let direct = live.findings.iter().position(|it| named(&it.subject));
     let alike = || {

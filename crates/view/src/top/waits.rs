@@ -1,7 +1,7 @@
 //! The waits of one process: a few lines above its connections. In: recorded waits, or
 //! samples of its threads. Out: lines.
 
-use diagnose::live::{Live, LiveProcess, Measured, ObjectWaits, ProcessWaits};
+use diagnose::live::{LiveProcess, LiveReport, ObjectWaits, ProcessWaits, WaitSource};
 use diagnose::report::Process;
 use diagnose::units::{count, counted, duration};
 use ratatui::text::Line;
@@ -26,7 +26,7 @@ const LIST: usize = 5;
 /// Returns the lines of a process. `height`: room for them and the list.
 pub fn lines(
     top: &TopState,
-    live: &Live,
+    live: &LiveReport,
     process: Option<&Process>,
     (width, height): (usize, usize),
     paint: StyleMapper,
@@ -62,7 +62,7 @@ pub fn lines(
     lines
 }
 
-fn of_process<'a>(live: &'a Live, process: Option<&Process>) -> Option<&'a LiveProcess> {
+fn of_process<'a>(live: &'a LiveReport, process: Option<&Process>) -> Option<&'a LiveProcess> {
     live.processes
         .iter()
         .find(|it| it.process.as_ref() == process)
@@ -75,10 +75,10 @@ fn shown(
 ) -> Vec<Line<'static>> {
     let time = duration(super::round(waits.time_ns));
     let title = match waits.measured {
-        Measured::Recorded => {
+        WaitSource::Recorded => {
             format!("all waits that ended in the last {time}; mean number of threads")
         }
-        Measured::Sampled {
+        WaitSource::Sampled {
             looks,
             threads,
             running,
@@ -94,10 +94,10 @@ fn shown(
     lines
 }
 
-fn object(object: &ObjectWaits, measured: Measured) -> String {
+fn object(object: &ObjectWaits, measured: WaitSource) -> String {
     let at_least = match measured {
-        Measured::Recorded => "",
-        Measured::Sampled { .. } => "≥",
+        WaitSource::Recorded => "",
+        WaitSource::Sampled { .. } => "≥",
     };
     let longest = object.longest_ns.map(super::round);
     let longest = longest.map_or("longest -".to_owned(), |ns| {

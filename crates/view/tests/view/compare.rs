@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use diagnose::Report;
-use diagnose::recording::Judging;
+use diagnose::recording::DiagnosisOptions;
 use whylat_view::{ComparedSide, TextOptions, side_by_side};
 
 use crate::fixture::{Outcome, recording};
@@ -11,7 +11,10 @@ use crate::fixture::{Outcome, recording};
 fn judge(case: &str) -> Outcome<Report> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let (_scratch, recording) = recording(&golden.join(case))?;
-    Ok(diagnose::recording::report(&recording, Judging::default())?)
+    Ok(diagnose::recording::report(
+        &recording,
+        DiagnosisOptions::default(),
+    )?)
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use diagnose::Report;
-use diagnose::recording::Judging;
+use diagnose::recording::DiagnosisOptions;
 use diagnose::report::Severity;
 use serde_json::{Value, json};
 use whylat_view as view;
@@ -132,7 +132,10 @@ fn items_of(value: &Value) -> impl Iterator<Item = &Value> {
 /// What the program says of a case.
 fn judge(directory: &Path) -> Outcome<Report> {
     let (_scratch, recording) = recording(directory)?;
-    Ok(diagnose::recording::report(&recording, Judging::default())?)
+    Ok(diagnose::recording::report(
+        &recording,
+        DiagnosisOptions::default(),
+    )?)
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn nothing_reaches_the_terminal_but_text() -> Outcome {
 #[test]
 fn damaged_recording_report_starts_with_warning() -> Outcome {
     let mut report = judge(&root().join("slow_reader/fires"))?;
-    let part = |table: &str, rows| diagnose::report::LeftOut::new(table.to_owned(), rows);
+    let part = |table: &str, rows| diagnose::report::OmittedRows::new(table.to_owned(), rows);
     report.about.problems = vec!["r.whylat/tcp_stages/000002.parquet: missing".to_owned()];
     report.about.left_out = vec![part("calls", 1), part("tcp_stages", 1_598)];
     let text = view::text(&report, &TextOptions::default());

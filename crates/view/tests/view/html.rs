@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use diagnose::recording::{Judging, TailQuestion};
+use diagnose::recording::{DiagnosisOptions, TailOptions};
 use serde_json::json;
 use table::tables::{Activity, Wait, Waits};
 use table::{Columns, Recording, row_of};
 use tempfile::TempDir;
-use whylat_view::html::{Answers, PageSide, html};
+use whylat_view::html::{PageSide, RecordingAnswers, html};
 
 use crate::fixture::data::Data;
 use crate::fixture::{Outcome, recording, write_rows};
@@ -21,8 +21,8 @@ fn waits() -> Outcome<(TempDir, Recording)> {
     recording(&root().join("golden_waits/recording"))
 }
 
-fn answers(recording: &Recording) -> Outcome<Answers> {
-    let (judging, asked) = (Judging::default(), TailQuestion::default());
+fn answers(recording: &Recording) -> Outcome<RecordingAnswers> {
+    let (judging, asked) = (DiagnosisOptions::default(), TailOptions::default());
     Ok(diagnose::recording::page(recording, judging, &asked)?)
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::report::{MessageReport, MessageStory};
-use diagnose::recording::{Judging, TailQuestion};
+use diagnose::recording::{DiagnosisOptions, TailOptions};
 use serde_json::{Value, json};
 use table::manifest::Header;
 use table::tables::{ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
@@ -221,8 +221,8 @@ fn page(recording: &Recording) -> Outcome<Data> {
         recording,
         answers: diagnose::recording::page(
             recording,
-            Judging::default(),
-            &TailQuestion::default(),
+            DiagnosisOptions::default(),
+            &TailOptions::default(),
         )?,
     };
     Data::of(&html(&[side], None)?)

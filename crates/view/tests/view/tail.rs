@@ -12,9 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use diagnose::Evidence;
-use diagnose::recording::TailQuestion;
+use diagnose::recording::TailOptions;
 use diagnose::report::SlowMessages;
-use diagnose::tail::Question;
+use diagnose::tail::TailQuery;
 use diagnose::tail::report::TailReport;
 use serde_json::{Value, json};
 use table::manifest::Header;
@@ -157,10 +157,10 @@ impl Made {
 
     fn answer(&self) -> Outcome<TailReport> {
         let (_scratch, recording) = self.recorded()?;
-        let asked = TailQuestion {
-            question: Some(Question {
+        let asked = TailOptions {
+            question: Some(TailQuery {
                 tail: "p90".parse()?,
-                ..Question::default()
+                ..TailQuery::default()
             }),
             categories: None,
         };

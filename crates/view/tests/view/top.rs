@@ -8,7 +8,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use diagnose::live::{Histories, Live, Measured, Now, ObjectWaits, ProcessWaits, REACH_NS, Window};
+use diagnose::live::{
+    Histories, LiveReport, LiveWindow, ObjectWaits, ProcessWaits, REACH_NS, SnapshotInfo,
+    WaitSource,
+};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -50,9 +53,9 @@ fn golden(case: &str) -> Outcome<(TempDir, Recording)> {
 }
 
 /// A window in which all cases happen.
-fn window() -> Outcome<Window> {
+fn window() -> Outcome<LiveWindow> {
     let header = golden(CASES[0])?.1.header().clone();
-    let mut window = Window::new(header, 10_000_000_000);
+    let mut window = LiveWindow::new(header, 10_000_000_000);
     window.add_polls(&[5_000_000_000_000]);
     for (place, case) in (0..).zip(CASES) {
         let (_scratch, recording) = golden(case)?;
@@ -62,7 +65,7 @@ fn window() -> Outcome<Window> {
     Ok(window)
 }
 
-fn add(window: &mut Window, recording: &Recording, by: u32) {
+fn add(window: &mut LiveWindow, recording: &Recording, by: u32) {
     let ids = |conns: &mut Vec<u64>| conns.iter_mut().for_each(|conn| *conn += u64::from(by));
     let mut connections = recording.read_all::<Connection>();
     ids(&mut connections.conn);
@@ -96,8 +99,8 @@ fn add(window: &mut Window, recording: &Recording, by: u32) {
     window.add_calls(calls);
 }
 
-fn now() -> Now {
-    Now {
+fn now() -> SnapshotInfo {
+    SnapshotInfo {
         now_ns: END_NS,
         interval_ns: 2_000_000_000,
         poll_mean_ns: 500_000_000,
@@ -105,12 +108,12 @@ fn now() -> Now {
             probe: "tcp_stats".to_owned(),
             state: table::manifest::ProbeState::On,
         }],
-        ..Now::default()
+        ..SnapshotInfo::default()
     }
 }
 
 /// A look at the window, with its histories.
-fn look() -> Outcome<(Live, Histories)> {
+fn look() -> Outcome<(LiveReport, Histories)> {
     let mut window = window()?;
     let live = window.judge(now());
     Ok((live, window.histories()))
@@ -272,8 +275,8 @@ fn keys_open_findings_and_return() -> Outcome {
 }
 
 /// What the threads of a process waited for: four kinds of objects and one more.
-fn waits(measured: Measured) -> ProcessWaits {
-    let is_recorded = measured == Measured::Recorded;
+fn waits(measured: WaitSource) -> ProcessWaits {
+    let is_recorded = measured == WaitSource::Recorded;
     let object = |object, threads, longest_ms: Option<u64>| ObjectWaits {
         object,
         threads,
@@ -300,7 +303,7 @@ fn process_screen_shows_thread_waits() -> Outcome {
     screen.press("2⟨enter⟩")?;
     let pid = screen.top.wants_waits().ok_or("no process is open")?;
     assert!(screen.text()?.contains("sampling its threads"));
-    let sampled = Measured::Sampled {
+    let sampled = WaitSource::Sampled {
         looks: 157,
         threads: 7,
         running: 1.95,
@@ -324,7 +327,7 @@ fn process_screen_shows_thread_waits() -> Outcome {
     let (mut live, _) = look()?;
     live.about.detail = "waits".to_owned();
     for process in &mut live.processes {
-        process.waits = Some(waits(Measured::Recorded));
+        process.waits = Some(waits(WaitSource::Recorded));
     }
     screen.top.update(Arc::new(live.clone()));
     assert_eq!(screen.top.wants_waits(), None);
@@ -452,7 +455,7 @@ fn loss_and_missing_privileges_are_shown() -> Outcome {
         lost: [("ring_full".to_owned(), 211)].into(),
         ..Loss::default()
     };
-    let live = window.judge(Now {
+    let live = window.judge(SnapshotInfo {
         loss: vec![lost],
         only_own: true,
         ..now()
@@ -470,7 +473,7 @@ fn loss_and_missing_privileges_are_shown() -> Outcome {
 #[test]
 fn empty_screen_reports_nothing_seen() -> Outcome {
     let header = golden(CASES[0])?.1.header().clone();
-    let mut window = Window::new(header, 10_000_000_000);
+    let mut window = LiveWindow::new(header, 10_000_000_000);
     let cases = [
         (
             Some("--comm nosuch"),
@@ -481,7 +484,7 @@ fn empty_screen_reports_nothing_seen() -> Outcome {
         (None, false, "no TCP socket here ·"),
     ];
     for (filter, only_own, said) in cases {
-        let mut live = window.judge(Now { only_own, ..now() });
+        let mut live = window.judge(SnapshotInfo { only_own, ..now() });
         live.about.filter = filter.map(str::to_owned);
         let text = view::top::text(&live, &ListOrder::default(), 9, &TextOptions::default());
         assert!(text.starts_with(said), "{text}");

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use table::tables::Calls;
 
 use crate::histogram::{bucket, lower_edge};
-use crate::rows::hash::Digests;
+use crate::rows::hash::ConnectionMap;
 use crate::rows::in_order::InOrder;
-use crate::rows::sends::{Before, Moved, Sends};
+use crate::rows::sends::{CallBytes, CallHistory, PrecedingCalls};
 
 /// Rows that are held back to be put in order: more than come between two drains of the kernel's
 /// buffers.
@@ -24,7 +24,7 @@ const SEVERAL: u32 = 2;
 
 /// Calls that were blocked about as long, after sends of about one size, within 3 %.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Cell {
+struct BlockedCell {
     /// Bucket of the time blocked.
     blocked: u16,
     /// Bucket of the last send's bytes.
@@ -35,16 +35,16 @@ struct Cell {
 
 /// Blocked calls of a connection.
 #[derive(Debug, Clone, Default)]
-pub struct Blocked {
+pub struct BlockedCalls {
     /// Those blocked for [`TOLD_APART_NS`] or longer.
-    long: BTreeMap<Cell, u64>,
+    long: BTreeMap<BlockedCell, u64>,
     /// The others.
-    short: After,
+    short: CallsAfter,
 }
 
 /// Blocked calls, and how many of them followed what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct After {
+pub struct CallsAfter {
     /// All.
     pub calls: u64,
     /// Those of which it is known how many sends had followed the last receive.
@@ -62,7 +62,7 @@ pub struct ShortSends {
     pub short: u64,
 }
 
-impl After {
+impl CallsAfter {
     fn add(&mut self, calls: u64, sends: Option<u32>) {
         self.calls += calls;
         if let Some(sends) = sends {
@@ -72,12 +72,12 @@ impl After {
     }
 }
 
-impl Blocked {
-    fn add(&mut self, blocked_ns: u64, before: Before) {
+impl BlockedCalls {
+    fn add(&mut self, blocked_ns: u64, before: PrecedingCalls) {
         if blocked_ns < TOLD_APART_NS {
             return self.short.add(1, before.sends);
         }
-        let cell = Cell {
+        let cell = BlockedCell {
             blocked: bucket(blocked_ns) as u16,
             bytes: before.sent_bytes.map(|bytes| bucket(bytes.into()) as u16),
             sends: before.sends.map(|sends| sends.min(SEVERAL)),
@@ -87,8 +87,8 @@ impl Blocked {
 
     /// What the calls followed that were blocked `least_ns` or longer (within 3 %), and what the others.
     /// A time below 17 ms is not told apart.
-    pub fn after(&self, least_ns: u64) -> (After, After) {
-        let (mut late, mut others) = (After::default(), self.short);
+    pub fn after(&self, least_ns: u64) -> (CallsAfter, CallsAfter) {
+        let (mut late, mut others) = (CallsAfter::default(), self.short);
         for (cell, calls) in &self.long {
             let after = if cell.is(least_ns) {
                 &mut late
@@ -114,7 +114,7 @@ impl Blocked {
     }
 }
 
-impl Cell {
+impl BlockedCell {
     /// Whether calls of this cell were blocked so long, or longer.
     fn is(&self, least_ns: u64) -> bool {
         lower_edge(self.blocked.into()) >= least_ns
@@ -123,31 +123,31 @@ impl Cell {
 
 /// A call of a connection.
 #[derive(Debug)]
-struct Call {
+struct BlockedCall {
     conn: u64,
     /// How it blocked: since when, and how long, ns.
     blocked: Option<(u64, u64)>,
-    moved: Moved,
+    moved: CallBytes,
 }
 
 #[derive(Debug, Default)]
-struct Connection {
+struct ConnectionCalls {
     /// Where another thread made a call meanwhile, what went before is not known.
-    sends: Sends<1>,
-    blocked: Blocked,
+    sends: CallHistory<1>,
+    blocked: BlockedCalls,
 }
 
 /// Of all connections that are wanted.
 #[derive(Debug)]
 pub struct BlockedTable {
-    connections: Digests<Connection>,
-    waiting: InOrder<u64, Call>,
+    connections: ConnectionMap<ConnectionCalls>,
+    waiting: InOrder<u64, BlockedCall>,
 }
 
 impl Default for BlockedTable {
     fn default() -> Self {
         Self {
-            connections: Digests::default(),
+            connections: ConnectionMap::default(),
             waiting: InOrder::new(ROWS_KEPT),
         }
     }
@@ -172,11 +172,11 @@ impl BlockedTable {
             }
             let (end_ns, is_send) = (calls.end_ns[index], calls.is_send[index]);
             let (result, flags) = (calls.result[index], calls.flags[index]);
-            let moved = Moved::of(end_ns, is_send, result, calls.offset_end[index], flags);
+            let moved = CallBytes::of(end_ns, is_send, result, calls.offset_end[index], flags);
             let Some(moved) = moved.filter(|_| (span.0..=span.1).contains(&end_ns)) else {
                 continue;
             };
-            let call = Call {
+            let call = BlockedCall {
                 conn: calls.conn[index],
                 blocked: calls.start_ns[index].zip(calls.blocked_ns[index]),
                 moved,
@@ -198,15 +198,15 @@ impl BlockedTable {
     }
 
     /// The blocked calls of a connection; `None`: not wanted.
-    pub fn get(&self, conn: u64) -> Option<&Blocked> {
+    pub fn get(&self, conn: u64) -> Option<&BlockedCalls> {
         self.connections.get(conn).map(|it| &it.blocked)
     }
 }
 
 /// Counts a call that ended after all others.
-fn count(connections: &mut Digests<Connection>, call: &Call) {
+fn count(connections: &mut ConnectionMap<ConnectionCalls>, call: &BlockedCall) {
     let place = connections.position(call.conn);
-    let Connection { sends, blocked } = connections.at(place);
+    let ConnectionCalls { sends, blocked } = connections.at(place);
     if let Some((start_ns, blocked_ns)) = call.blocked {
         let before = match sends.at(start_ns) {
             before if call.moved.is_send => before.and_send(&call.moved),
@@ -258,7 +258,7 @@ mod tests {
         table.add(&rows(&sends), (0, u64::MAX));
         table.finish();
         let blocked = table.get(7).expect("calls");
-        let after = |calls, several_sends| After {
+        let after = |calls, several_sends| CallsAfter {
             calls,
             sends_known: calls,
             several_sends,

@@ -5,7 +5,7 @@
 use table::tables::Calls;
 
 use super::cpu::WAKE_NS;
-use crate::rows::hash::Digests;
+use crate::rows::hash::ConnectionMap;
 
 /// `EAGAIN`: the socket was not ready and the caller did not want to wait.
 const EAGAIN: i32 = -11;
@@ -149,7 +149,7 @@ impl CallDigest {
 
 /// Calls of all connections.
 #[derive(Debug, Default)]
-pub struct CallTable(Digests<CallDigest>);
+pub struct CallTable(ConnectionMap<CallDigest>);
 
 impl CallTable {
     /// Adds a batch of calls whose end lies within `span` (ns, both ends included).

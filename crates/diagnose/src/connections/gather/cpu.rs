@@ -11,15 +11,15 @@ pub const WAKE_NS: u64 = 50_000;
 
 /// Counters over time, in its order.
 #[derive(Debug)]
-struct Series<const N: usize>(Vec<(u64, [u64; N])>);
+struct CounterSeries<const N: usize>(Vec<(u64, [u64; N])>);
 
-impl<const N: usize> Default for Series<N> {
+impl<const N: usize> Default for CounterSeries<N> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<const N: usize> Series<N> {
+impl<const N: usize> CounterSeries<N> {
     /// The part of an interval that readings cover.
     fn covered(&self, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
         let (first, last) = (self.0.first()?.0, self.0.last()?.0);
@@ -61,7 +61,7 @@ impl<const N: usize> Series<N> {
 struct ProcessSeries {
     last: Option<ProcessSample>,
     /// Waited by a thread, CPU time of all threads, threads that ran times time.
-    sums: Series<3>,
+    sums: CounterSeries<3>,
 }
 
 /// What the threads of a process did in some time.
@@ -99,7 +99,7 @@ pub struct CpuUse {
 #[derive(Debug, Default)]
 pub struct CpuTimes {
     processes: HashMap<u32, ProcessSeries>,
-    cpus: HashMap<u16, (Series<3>, Series<1>)>,
+    cpus: HashMap<u16, (CounterSeries<3>, CounterSeries<1>)>,
 }
 
 impl ProcessSeries {

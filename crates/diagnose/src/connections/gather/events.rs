@@ -12,7 +12,7 @@ const MOST_LOSSES: usize = 4096;
 
 /// Segments that were sent again at once.
 #[derive(Debug, Clone, Copy)]
-struct SentAgain {
+struct Retransmission {
     time_ns: u64,
     kind: TcpEventKind,
     segments: u64,
@@ -26,7 +26,7 @@ pub struct EventDigest {
     /// [`MOST_LOSSES`].
     pub losses_ns: Vec<u64>,
     /// What was sent again, and when; at most [`MOST_LOSSES`].
-    sent_again: Vec<SentAgain>,
+    sent_again: Vec<Retransmission>,
     /// Intervals in state Loss, ns; an open one has no end.
     pub loss: Vec<(u64, Option<u64>)>,
     /// Times that fast recovery began.
@@ -60,7 +60,7 @@ impl EventDigest {
         };
         self.counts[kind as usize] += weight;
         if kind.is_retransmission() && self.sent_again.len() < MOST_LOSSES {
-            self.sent_again.push(SentAgain {
+            self.sent_again.push(Retransmission {
                 time_ns,
                 kind,
                 segments: weight,

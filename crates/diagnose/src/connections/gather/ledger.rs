@@ -10,9 +10,9 @@ use crate::connections::snap::interval::RttInterval;
 /// When each stage grew: from the reading before the first growth to the last reading that showed
 /// some, ns; in the order of [`Stage::ALL`].
 #[derive(Debug, Clone, Default)]
-pub struct Growth([Option<(u64, u64)>; Stage::ALL.len()]);
+pub struct StageGrowth([Option<(u64, u64)>; Stage::ALL.len()]);
 
-impl Growth {
+impl StageGrowth {
     fn add(&mut self, from_ns: u64, earlier: Option<&TcpStage>, reading: &TcpStage) {
         let now = reading.stages_ns();
         let before = earlier.map(TcpStage::stages_ns);
@@ -41,7 +41,7 @@ pub struct LedgerDigest {
     /// Last reading within the span.
     pub last: Option<TcpStage>,
     /// When each stage grew.
-    pub growth: Growth,
+    pub growth: StageGrowth,
     /// Round-trip samples between readings.
     pub rtt: Vec<RttInterval>,
     /// What bytes had waited for the reader before the ledger began, ns.

@@ -16,18 +16,18 @@ pub struct ListenerDigest {
     /// Dropped before that time, as far as it is known.
     pub drops_before: u32,
     /// What it dropped in that time.
-    pub drops: Drops,
+    pub drops: ListenDrops,
     /// Other listening sockets of its namespace that dropped something while it did.
     pub beside: usize,
     /// Whether no queue of its namespace was ever full, by the last reading.
     pub never_full: bool,
-    last: Option<Counters>,
+    last: Option<ListenCounters>,
     readings: u64,
 }
 
 /// Drops of a listening socket, all counted by the kernel.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Drops {
+pub struct ListenDrops {
     /// All.
     pub all: u64,
     /// Packets that met a full queue: as many as both the socket and its namespace allow.
@@ -44,14 +44,14 @@ pub struct Drops {
 
 /// What a reading shows of the counters.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counters {
+struct ListenCounters {
     time_ns: u64,
     drops: u32,
     overflows: Option<u64>,
     cookies: Option<u64>,
 }
 
-impl Counters {
+impl ListenCounters {
     fn of(reading: &Listener) -> Self {
         Self {
             time_ns: reading.time_ns,
@@ -70,14 +70,14 @@ fn growth(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     }
 }
 
-impl Drops {
+impl ListenDrops {
     /// Adds what happened between two readings.
     ///
     /// A SYN that meets a full queue counts one drop (tcp_conn_request()), a last ACK or data behind it
     /// two (tcp_v4_syn_recv_sock(), then `discard_and_relse` in tcp_v4_rcv()), unless it carries a SYN
     /// cookie (cookie_v4_check()); each counts one overflow. So of `refused` packets that make `drops`,
     /// at least `2 * refused - drops - cookies` are SYNs.
-    fn add(&mut self, before: Counters, now: Counters) {
+    fn add(&mut self, before: ListenCounters, now: ListenCounters) {
         let drops = u64::from(now.drops.saturating_sub(before.drops));
         if drops == 0 {
             return;
@@ -113,7 +113,7 @@ impl ListenerDigest {
         if reading.time_ns > span.1 {
             return;
         }
-        let now = Counters::of(reading);
+        let now = ListenCounters::of(reading);
         let began = reading.listen_ns.filter(|ns| *ns >= span.0);
         if reading.time_ns < span.0 || (self.readings == 0 && began.is_none()) {
             self.drops_before = reading.drops;
@@ -125,9 +125,9 @@ impl ListenerDigest {
         if reading.time_ns < span.0 {
             return;
         }
-        let since_listen = Counters {
+        let since_listen = ListenCounters {
             time_ns: self.since_ns,
-            ..Counters::default()
+            ..ListenCounters::default()
         };
         self.drops.add(self.last.unwrap_or(since_listen), now);
         self.last = Some(now);
@@ -185,10 +185,10 @@ mod tests {
     const SPAN: (u64, u64) = (0, u64::MAX);
 
     /// Overflows and cookies of a namespace.
-    type Counts = Option<(u64, u64)>;
+    type CounterPair = Option<(u64, u64)>;
 
     /// A reading of a socket that listened before.
-    fn reading(time_ns: u64, drops: u32, counts: Counts) -> Listener {
+    fn reading(time_ns: u64, drops: u32, counts: CounterPair) -> Listener {
         Listener {
             conn: 9,
             time_ns,
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    fn digest(readings: &[(u64, u32, Counts)]) -> ListenerDigest {
+    fn digest(readings: &[(u64, u32, CounterPair)]) -> ListenerDigest {
         let mut digest = ListenerDigest::default();
         for (time_ns, drops, counts) in readings {
             digest.add(&reading(*time_ns, *drops, *counts), SPAN);

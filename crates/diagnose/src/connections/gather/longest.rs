@@ -9,18 +9,18 @@ use std::hash::BuildHasherDefault;
 use table::tables::{Connections, TcpSamples, TcpStages};
 use table::{Consumer, Rows, TableId};
 
-use crate::rows::hash::{CookieHasher, Digests};
+use crate::rows::hash::{ConnectionMap, CookieHasher};
 
 /// From when to when a connection is known of, ns, and its other end. An end that is unknown, because it lies
 /// outside the recording or its record was lost, is where records of it end.
 #[derive(Debug)]
-struct Life {
+struct Lifespan {
     from_ns: u64,
     until_ns: u64,
     peer: Option<u64>,
 }
 
-impl Default for Life {
+impl Default for Lifespan {
     fn default() -> Self {
         Self {
             from_ns: u64::MAX,
@@ -30,7 +30,7 @@ impl Default for Life {
     }
 }
 
-impl Life {
+impl Lifespan {
     fn see(&mut self, time_ns: u64) {
         self.from_ns = self.from_ns.min(time_ns);
         self.until_ns = self.until_ns.max(time_ns);
@@ -43,9 +43,9 @@ impl Life {
 
 /// How long each connection of a recording is known of: 32 bytes each, and an index.
 #[derive(Debug, Default)]
-pub struct Lives(Digests<Life>);
+pub struct Lifespans(ConnectionMap<Lifespan>);
 
-impl Consumer for Lives {
+impl Consumer for Lifespans {
     fn wants(&self, table: TableId) -> bool {
         use TableId::{Connection, TcpSample, TcpStage};
         matches!(table, Connection | TcpSample | TcpStage)
@@ -61,7 +61,7 @@ impl Consumer for Lives {
     }
 }
 
-impl Lives {
+impl Lifespans {
     /// Adds rows of table `connections`.
     pub fn add_connections(&mut self, rows: &Connections) {
         for (index, conn) in rows.conn.iter().enumerate() {
@@ -89,13 +89,13 @@ impl Lives {
         rows.for_each(|(conn, at)| self.of(*conn).see(*at));
     }
 
-    fn of(&mut self, conn: u64) -> &mut Life {
+    fn of(&mut self, conn: u64) -> &mut Lifespan {
         let place = self.0.position(conn);
         self.0.at(place)
     }
 
     /// The longest, so many, and their other ends.
-    pub(super) fn longest(&self, most: usize) -> Longest {
+    pub(super) fn longest(&self, most: usize) -> LongestConnections {
         let mut lives: Vec<_> = self.0.conns().filter_map(|conn| self.rank(conn)).collect();
         let number = lives.len();
         if (1..number).contains(&most) {
@@ -108,7 +108,7 @@ impl Lives {
             [Some(conn), peer]
         });
         let conns: HashSet<u64, _> = both.flatten().collect();
-        Longest {
+        LongestConnections {
             others: (number - conns.len()) as u64,
             conns,
         }
@@ -118,7 +118,7 @@ impl Lives {
     fn rank(&self, conn: u64) -> Option<(Reverse<u64>, u64, u64)> {
         let life = self.0.get(conn)?;
         let peer = life.peer.and_then(|peer| self.0.get(peer));
-        let longer_ns = life.length_ns().max(peer.map_or(0, Life::length_ns));
+        let longer_ns = life.length_ns().max(peer.map_or(0, Lifespan::length_ns));
         let pair = life.peer.map_or(conn, |peer| peer.min(conn));
         Some((Reverse(longer_ns), pair, conn))
     }
@@ -126,13 +126,13 @@ impl Lives {
 
 /// The connections that are judged.
 #[derive(Debug)]
-pub struct Longest {
+pub struct LongestConnections {
     conns: HashSet<u64, BuildHasherDefault<CookieHasher>>,
     /// How many are not.
     pub others: u64,
 }
 
-impl Longest {
+impl LongestConnections {
     /// Whether this one is.
     pub fn has(&self, conn: u64) -> bool {
         self.conns.contains(&conn)
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    fn lives(rows: &[Value]) -> Lives {
+    fn lives(rows: &[Value]) -> Lifespans {
         let mut columns = Connections::default();
         for row in rows {
             let mut known = json!({
@@ -161,12 +161,12 @@ mod tests {
             }
             columns.push(serde_json::from_value::<Connection>(known).expect("a row"));
         }
-        let mut lives = Lives::default();
+        let mut lives = Lifespans::default();
         lives.add_connections(&columns);
         lives
     }
 
-    fn judged(lives: &Lives, most: usize) -> Vec<u64> {
+    fn judged(lives: &Lifespans, most: usize) -> Vec<u64> {
         let longest = lives.longest(most);
         let judged: Vec<u64> = (0..10).filter(|conn| longest.has(*conn)).collect();
         assert_eq!(

@@ -28,17 +28,17 @@ use cpu::CpuTimes;
 use events::EventDigest;
 use ledger::LedgerDigest;
 use listeners::ListenerDigest;
-use longest::{Lives, Longest};
+use longest::{Lifespans, LongestConnections};
 use samples::SampleDigest;
 use threads::ThreadTable;
 
-use crate::answer::LeftOut;
+use crate::answer::OmittedRows;
 use crate::connections::snap::delayed_acks::SnapSettings;
-use crate::rows::hash::Digests;
+use crate::rows::hash::ConnectionMap;
 
 /// All that is kept of one connection, calls apart.
 #[derive(Debug, Default)]
-pub struct Gathered {
+pub struct ConnectionDigest {
     /// Who it is; `None` when only other tables name it.
     pub identity: Option<Connection>,
     /// Samples.
@@ -60,17 +60,17 @@ pub struct Evidence {
     pub(crate) cost: Option<Cost>,
     pub(crate) closed: Option<Close>,
     pub(crate) problems: Vec<String>,
-    pub(crate) left_out: Vec<LeftOut>,
+    pub(crate) left_out: Vec<OmittedRows>,
     pub(crate) sockets: Vec<SocketKind>,
     pub(crate) span: (u64, u64),
     pub(crate) snap: SnapSettings,
     pub(crate) latest_ns: u64,
     pub(crate) any_events: bool,
-    pub(crate) connections: Digests<Gathered>,
-    pub(crate) listeners: BTreeMap<u64, Gathered>,
+    pub(crate) connections: ConnectionMap<ConnectionDigest>,
+    pub(crate) listeners: BTreeMap<u64, ConnectionDigest>,
     pub(crate) calls: CallTable,
     no_calls: CallDigest,
-    only: Option<Longest>,
+    only: Option<LongestConnections>,
     pub(crate) threads: ThreadTable,
     pub(crate) blocked: BlockedTable,
     pub(crate) processes: crate::rows::processes::Processes,
@@ -79,7 +79,7 @@ pub struct Evidence {
 }
 
 /// Whether a connection is; without a choice all are.
-fn is_judged(only: &Option<Longest>, conn: u64) -> bool {
+fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
     only.as_ref().is_none_or(|only| only.has(conn))
 }
 
@@ -139,7 +139,7 @@ impl Evidence {
             span: (0, u64::MAX),
             snap: SnapSettings::default(),
             any_events: false,
-            connections: Digests::default(),
+            connections: ConnectionMap::default(),
             listeners: BTreeMap::new(),
             calls: CallTable::default(),
             no_calls: CallDigest::default(),
@@ -161,7 +161,7 @@ impl Evidence {
 
     /// Judges those connections alone that were seen for longest, so many: each takes about 7 kB. To be called
     /// before rows are added.
-    pub fn of_longest(mut self, lives: &Lives, most: usize) -> Self {
+    pub fn of_longest(mut self, lives: &Lifespans, most: usize) -> Self {
         self.only = Some(lives.longest(most));
         self
     }
@@ -187,7 +187,7 @@ impl Evidence {
     }
 
     /// Adds rows that the reader left out for what it found.
-    pub fn add_left_out(&mut self, left_out: LeftOut) {
+    pub fn add_left_out(&mut self, left_out: OmittedRows) {
         self.left_out.push(left_out);
     }
 
@@ -196,7 +196,7 @@ impl Evidence {
         self.sockets.extend_from_slice(sockets);
     }
 
-    pub(crate) fn gathered(&mut self, conn: u64) -> &mut Gathered {
+    pub(crate) fn gathered(&mut self, conn: u64) -> &mut ConnectionDigest {
         let position = self.connections.position(conn);
         self.connections.at(position)
     }
@@ -331,7 +331,7 @@ impl Evidence {
     /// The calls of a connection: empty sums when it made none, `None` when its calls were not
     /// logged. `logged`: those of the chosen sockets were; of their peers they never are.
     pub(crate) fn calls_of(&self, conn: u64, logged: bool) -> Option<&CallDigest> {
-        let identity = |gathered: &Gathered| gathered.identity.as_ref().map(|it| it.chosen);
+        let identity = |gathered: &ConnectionDigest| gathered.identity.as_ref().map(|it| it.chosen);
         let chosen = self.connections.get(conn).and_then(identity);
         let logged = logged && chosen != Some(Chosen::Peer);
         self.calls.get(conn).or(logged.then_some(&self.no_calls))

@@ -18,11 +18,11 @@ pub struct RateDigest {
     /// Whether any interval with loss could be compared with an earlier best.
     compared: bool,
     /// Time in which loss kept the flow far below its best.
-    limited: Interval,
+    limited: RateInterval,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Interval {
+struct RateInterval {
     length_ns: u64,
     bytes: u64,
     retrans_bytes: u64,
@@ -40,7 +40,7 @@ const FAR_BELOW: f64 = 0.7;
 
 /// How far loss made a flow fall.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Fall {
+pub struct RateFall {
     /// Time in which loss kept the flow far below its best, ns.
     pub limited_ns: u64,
     /// Rate in that time, bytes/s.
@@ -55,10 +55,10 @@ pub struct Fall {
     pub loss_share: f64,
 }
 
-impl Fall {
+impl RateFall {
     /// From the ledger. `None` without a best rate to compare with.
     pub fn of_ledger(ledger: &TcpStage) -> Option<Self> {
-        let limited = Interval {
+        let limited = RateInterval {
             length_ns: ledger.loss_limited_ns,
             bytes: ledger.loss_limited_bytes,
             retrans_bytes: ledger.loss_limited_retrans_bytes,
@@ -67,10 +67,10 @@ impl Fall {
         Some(Self::of(limited, ledger.best_rate_bytes_per_s? as f64))
     }
 
-    fn of(limited: Interval, best_bytes_per_s: f64) -> Self {
+    fn of(limited: RateInterval, best_bytes_per_s: f64) -> Self {
         let length_ns = limited.length_ns.max(1);
         let under_loss_bytes_per_s = per_second(limited.bytes, length_ns);
-        Fall {
+        RateFall {
             limited_ns: limited.length_ns,
             under_loss_bytes_per_s,
             best_bytes_per_s,
@@ -124,9 +124,9 @@ impl RateDigest {
     }
 
     /// The fall against the best that came before. `None` if nothing could be compared.
-    pub fn fall(&self) -> Option<Fall> {
+    pub fn fall(&self) -> Option<RateFall> {
         self.compared
-            .then(|| Fall::of(self.limited, self.best_bytes_per_s))
+            .then(|| RateFall::of(self.limited, self.best_bytes_per_s))
     }
 }
 
@@ -238,7 +238,7 @@ mod tests {
                 "loss_limited_ns": limited_ns, "loss_limited_bytes": 4_000_000, "loss_limited_retrans_bytes": 1_000_000,
                 "loss_limited_cwnd_byte_ms": 30_000 * 2_000, "best_rate_bytes_per_s": best,
             }));
-            Fall::of_ledger(&ledger.expect("a ledger"))
+            RateFall::of_ledger(&ledger.expect("a ledger"))
         };
         let fell = fall(Some(5_000_000), 2 * SECOND).expect("a best");
         assert_eq!((fell.share, fell.cwnd_bytes), (0.6, 30_000.0));

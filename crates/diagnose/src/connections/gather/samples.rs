@@ -26,7 +26,7 @@ pub struct SampleDigest {
     /// Delivery rates.
     pub rates: RateDigest,
     /// What the polls saw of the peer's window.
-    pub window: WindowSeen,
+    pub window: WindowSamples,
     /// Time with bytes ready for the reader, and time that the polls stand for, ns.
     pub unread_ns: u64,
     /// Time that the polls stand for, ns.
@@ -46,7 +46,7 @@ pub const SYN_BYTES: u64 = 1;
 
 /// The peer's window in polls that found it full.
 #[derive(Debug, Clone, Default)]
-pub struct WindowSeen {
+pub struct WindowSamples {
     /// Largest window seen in any poll, bytes.
     pub largest_bytes: u32,
     /// Polls that found the window full.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use table::tables::Calls;
 
-use crate::rows::hash::Digests;
+use crate::rows::hash::ConnectionMap;
 use crate::rows::in_order::InOrder;
 
 /// Blocked calls that are remembered of a thread: what it received waited behind these, at least.
@@ -30,7 +30,7 @@ pub struct Blocker {
 
 /// What a connection's data waited for.
 #[derive(Debug, Clone, Default)]
-pub struct Behind {
+pub struct BlockedElsewhere {
     /// By the connection on which the thread was blocked, in no order.
     pub blockers: Vec<Blocker>,
     /// Waited behind connections that are not among them, ns.
@@ -44,7 +44,7 @@ pub struct Behind {
 
 /// A call in which a thread was blocked.
 #[derive(Debug)]
-struct Block {
+struct BlockedInterval {
     conn: u64,
     start_ns: u64,
     end_ns: u64,
@@ -53,37 +53,37 @@ struct Block {
 
 /// The last blocked calls of a thread, in the order of time.
 #[derive(Debug, Default)]
-struct Thread(VecDeque<Block>);
+struct ThreadBlocks(VecDeque<BlockedInterval>);
 
 /// A call that blocked, or received what may have waited.
 #[derive(Debug)]
-struct Told {
+struct ThreadCall {
     conn: u64,
     tid: u32,
     start_ns: u64,
     blocked_ns: u64,
-    received: Option<Unread>,
+    received: Option<ReadyTime>,
 }
 
 /// How long what a call received had been ready, ns, where that is known.
 #[derive(Debug, Clone, Copy)]
-struct Unread(Option<u64>);
+struct ReadyTime(Option<u64>);
 
 /// Of all threads and connections.
 #[derive(Debug)]
 pub struct ThreadTable {
-    threads: Digests<Thread>,
-    behind: Digests<Behind>,
+    threads: ConnectionMap<ThreadBlocks>,
+    behind: ConnectionMap<BlockedElsewhere>,
     /// Not yet counted: rows of sends and of receives come in batches of their own, some
     /// milliseconds apart, and have to be put in the order of time.
-    waiting: InOrder<u64, Told>,
+    waiting: InOrder<u64, ThreadCall>,
 }
 
 impl Default for ThreadTable {
     fn default() -> Self {
         Self {
-            threads: Digests::default(),
-            behind: Digests::default(),
+            threads: ConnectionMap::default(),
+            behind: ConnectionMap::default(),
             waiting: InOrder::new(ROWS_KEPT),
         }
     }
@@ -107,12 +107,12 @@ impl ThreadTable {
                 let first = self.waiting.release(None).collect();
                 self.count_all(first);
             }
-            let told = Told {
+            let told = ThreadCall {
                 conn: calls.conn[index],
                 tid: calls.tid[index],
                 start_ns: calls.start_ns[index].unwrap_or(end_ns - blocked_ns.min(end_ns)),
                 blocked_ns,
-                received: waited.then_some(Unread(unread_ns)),
+                received: waited.then_some(ReadyTime(unread_ns)),
             };
             self.waiting.push(end_ns, told);
         }
@@ -124,13 +124,13 @@ impl ThreadTable {
         self.count_all(rest);
     }
 
-    fn count_all(&mut self, told: Vec<(u64, Told)>) {
+    fn count_all(&mut self, told: Vec<(u64, ThreadCall)>) {
         told.into_iter()
             .for_each(|(end_ns, told)| self.count(end_ns, told));
     }
 
-    fn count(&mut self, end_ns: u64, told: Told) {
-        let Told {
+    fn count(&mut self, end_ns: u64, told: ThreadCall) {
+        let ThreadCall {
             conn,
             tid,
             start_ns,
@@ -139,7 +139,7 @@ impl ThreadTable {
         } = told;
         let position = self.threads.position(tid.into());
         let thread = self.threads.at(position);
-        if let Some(Unread(unread_ns)) = received.filter(|_| thread.was_elsewhere(conn)) {
+        if let Some(ReadyTime(unread_ns)) = received.filter(|_| thread.was_elsewhere(conn)) {
             let position = self.behind.position(conn);
             let behind = self.behind.at(position);
             match unread_ns {
@@ -150,7 +150,7 @@ impl ThreadTable {
             }
         }
         if blocked_ns > 0 {
-            thread.block(Block {
+            thread.block(BlockedInterval {
                 conn,
                 start_ns,
                 end_ns,
@@ -160,13 +160,13 @@ impl ThreadTable {
     }
 
     /// What this connection's data waited for.
-    pub fn get(&self, conn: u64) -> Option<&Behind> {
+    pub fn get(&self, conn: u64) -> Option<&BlockedElsewhere> {
         self.behind.get(conn)
     }
 }
 
-impl Thread {
-    fn block(&mut self, block: Block) {
+impl ThreadBlocks {
+    fn block(&mut self, block: BlockedInterval) {
         if self.0.len() == BLOCKS_KEPT {
             self.0.pop_front();
         }
@@ -178,9 +178,9 @@ impl Thread {
     }
 }
 
-impl Behind {
+impl BlockedElsewhere {
     /// Bytes were ready from `ready.0` to `ready.1`, when this thread took them.
-    fn add(&mut self, conn: u64, ready: (u64, u64), thread: &Thread) {
+    fn add(&mut self, conn: u64, ready: (u64, u64), thread: &ThreadBlocks) {
         let since_ns = ready.0.max(self.counted_ns);
         self.counted_ns = ready.1;
         for block in thread.0.iter().filter(|block| block.conn != conn) {
@@ -195,7 +195,7 @@ impl Behind {
     }
 
     /// Bytes that this thread took at `end_ns` may have been ready since it last took some.
-    fn add_unknown(&mut self, conn: u64, end_ns: u64, thread: &Thread) {
+    fn add_unknown(&mut self, conn: u64, end_ns: u64, thread: &ThreadBlocks) {
         let since_ns = self.counted_ns;
         self.counted_ns = end_ns;
         let elsewhere = thread

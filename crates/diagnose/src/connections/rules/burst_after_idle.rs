@@ -3,12 +3,12 @@
 //! tcp_cwnd_restart()); it is often turned off for the sake of the first byte.
 
 use super::delayed_ack_after_timeout;
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, min_rtt, sum, whole};
 use super::shared::sentences::{advice, measured};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::report::{Direction, Finding, RuleId, Undecided};
+use crate::connections::exclusion::ExcludableCause;
+use crate::report::{DataDirection, Finding, RuleId, UndecidedFinding};
 use crate::units::{count, counted, duration};
 
 /// See the module.
@@ -65,19 +65,20 @@ impl Rule for BurstAfterIdle {
             ),
             min_rtt(case),
         ];
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: ledger.burst_loss_ns,
             harm_ns: ledger.burst_loss_ns,
             facts: facts.into_iter().flatten().collect(),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("Which queue overflowed.".into());
-        Explanation {
-            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
+        FindingExplanation {
+            ruled_out: case
+                .rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
                 "If slow start after idle is off, turn it on: \
@@ -101,7 +102,7 @@ impl Rule for BurstAfterIdle {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let losses = whole(&undecided.evidence.0, "loss_episodes").unwrap_or(0);
         format!(
             "Segments were lost {} on a connection that pauses: in bursts after a pause, or at other \
@@ -124,7 +125,7 @@ impl BurstAfterIdle {
         if episodes == 0 || !pauses {
             return Verdict::Quiet;
         }
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id(), RuleId::FastRetransmits],
             concerned_ns: case.own.gathered.events.recovery_ns,
             facts: vec![sum("loss_episodes", episodes, "time(s) segments were lost")],

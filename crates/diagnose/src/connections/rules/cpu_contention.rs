@@ -4,15 +4,16 @@
 
 use table::{Chosen, Stage};
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, total_ns};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
+use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::cpu::ProcessUse;
 use crate::report::severity::{WARNING_SHARE, held_up};
 use crate::report::{
-    Confidence, Direction, Fact, Finding, Level, RuleId, RuledOut, Undecided, Unit,
+    Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId, RuledOut,
+    UndecidedFinding,
 };
 use crate::units::{duration, percent};
 
@@ -32,7 +33,7 @@ impl Rule for CpuContention {
         let waited_ns = waited_ns(case);
         // Some wait is part of every thread's life.
         if waited_ns as f64 > case.life_ns() as f64 * WARNING_SHARE {
-            return Verdict::Fires(Found {
+            return Verdict::Fires(RuleFinding {
                 direction: case.application_direction(),
                 concerned_ns: waited_ns,
                 harm_ns: waited_ns,
@@ -42,14 +43,14 @@ impl Rule for CpuContention {
         self.unseen(case)
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
-        Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
+        FindingExplanation {
             ruled_out: not_softirq(case)
                 .into_iter()
                 .chain(case.rule_out(&[
-                    Cause::CongestionWindow,
-                    Cause::ReceiverWindow,
-                    Cause::Loss,
+                    ExcludableCause::CongestionWindow,
+                    ExcludableCause::ReceiverWindow,
+                    ExcludableCause::Loss,
                 ]))
                 .collect(),
             could_not_see: blind_spots(case),
@@ -73,7 +74,7 @@ impl Rule for CpuContention {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Bytes waited {} for the reader; the recording does not show whether it waited for a CPU.",
             duration(undecided.possible_harm_ns)
@@ -123,7 +124,7 @@ fn confidence(case: &Case) -> Confidence {
         )
     } else {
         Confidence {
-            level: Level::Medium,
+            level: ConfidenceLevel::Medium,
             because: format!(
                 "{threads:.0} threads of the process ran; the recording does not show which of \
                  them served this connection"
@@ -145,7 +146,7 @@ fn facts(case: &Case) -> Vec<Fact> {
         known(
             "process_waited_ns",
             process.map(|process| process.waited_ns),
-            Unit::Ns,
+            FactUnit::Ns,
             "run-queue delay of the process",
         ),
         Some(total_ns(
@@ -157,26 +158,31 @@ fn facts(case: &Case) -> Vec<Fact> {
         known(
             "process_cpu_ns",
             process.map(|process| process.cpu_ns),
-            Unit::Ns,
+            FactUnit::Ns,
             "CPU time of the process",
         ),
         known_real(
             "threads",
             threads,
-            Unit::Count,
+            FactUnit::Count,
             "running threads, on average",
         ),
-        known("cpu", number, Unit::Count, "CPU on which most calls ended"),
+        known(
+            "cpu",
+            number,
+            FactUnit::Count,
+            "CPU on which most calls ended",
+        ),
         known_real(
             "cpu_used",
             used,
-            Unit::Share,
+            FactUnit::Share,
             "of the time that CPU was in use",
         ),
         known_real(
             "stolen",
             stolen,
-            Unit::Share,
+            FactUnit::Share,
             "of the time a hypervisor took it away",
         ),
     ]
@@ -197,8 +203,8 @@ fn not_softirq(case: &Case) -> Option<RuledOut> {
 /// What a late reader costs its sender depends on what the buffers between them hold.
 fn win(case: &Case) -> WinBasis {
     match case.application_direction() {
-        Direction::Sending => WinBasis::HarmGone("the threads run as soon as they can"),
-        Direction::Receiving => WinBasis::Unknown,
+        DataDirection::Sending => WinBasis::HarmGone("the threads run as soon as they can"),
+        DataDirection::Receiving => WinBasis::Unknown,
     }
 }
 
@@ -234,7 +240,7 @@ impl CpuContention {
             return Verdict::Quiet;
         }
         let label = "bytes waited for the reader";
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: unread_ns,
             facts: vec![total_ns("reader_slow_ns", unread_ns, label)],

@@ -5,13 +5,15 @@
 use table::Stage;
 use table::tables::TcpStage;
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::{acks_late, held_by_nagle, round_trips_ns};
 use super::shared::facts::{known, known_bytes, min_rtt, pattern, sum, total_ns, whole, worst};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::report::{Direction, Fact, Finding, RuleId, RuledOut, Undecided, Unit, Value};
+use crate::connections::exclusion::ExcludableCause;
+use crate::report::{
+    DataDirection, Fact, FactUnit, FactValue, Finding, RuleId, RuledOut, UndecidedFinding,
+};
 use crate::units::{count, percent};
 
 /// See the module.
@@ -42,24 +44,28 @@ impl Rule for DelayedAck {
         if harm_ns == 0 {
             return Verdict::Quiet;
         }
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: waited_ns,
             harm_ns,
             facts: facts(case, ledger),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let holds = case.ledger().map_or(0, |ledger| ledger.nagle_holds);
         let nagle = RuledOut {
             cause: "Nagle's algorithm",
             because: format!("it held {} segments", count(holds.into())),
         };
-        Explanation {
+        FindingExplanation {
             ruled_out: [nagle]
                 .into_iter()
-                .chain(case.rule_out(&[Cause::SlowReader, Cause::ReceiverWindow, Cause::Loss]))
+                .chain(case.rule_out(&[
+                    ExcludableCause::SlowReader,
+                    ExcludableCause::ReceiverWindow,
+                    ExcludableCause::Loss,
+                ]))
                 .collect(),
             could_not_see: case.general_blind_spots(),
             advice: advice([
@@ -81,7 +87,7 @@ impl Rule for DelayedAck {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "ACKs came 40 ms or more later than the path needs; data was outstanding {} of the \
              time.",
@@ -96,7 +102,7 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let label = "waits ended only when the receiver's ACK timer expired";
     let mut facts = vec![sum("delayed_acks", waits, label)];
     let label = "average wait beyond the path's round trip";
-    facts.extend(known("mean_wait_ns", mean_ns, Unit::Ns, label));
+    facts.extend(known("mean_wait_ns", mean_ns, FactUnit::Ns, label));
     if let Some(calls) = case.calls_with_blocking() {
         let label = "blocked in send calls";
         facts.push(total_ns("send_blocked_ns", calls.send.blocked_ns, label));
@@ -132,11 +138,11 @@ impl DelayedAck {
         }
         let srtt = worst(
             "srtt_ns",
-            Value::Whole(u64::from(last.srtt_us) * 1_000),
-            Unit::Ns,
+            FactValue::Whole(u64::from(last.srtt_us) * 1_000),
+            FactUnit::Ns,
             "smoothed round-trip time",
         );
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: unknown_ns,
             facts: [Some(srtt), min_rtt(case)].into_iter().flatten().collect(),

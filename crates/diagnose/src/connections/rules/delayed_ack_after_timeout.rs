@@ -3,13 +3,13 @@
 
 use table::Stage;
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, min_rtt, sum, total_ns, whole};
 use super::shared::sentences::{advice, measured};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
+use crate::connections::exclusion::ExcludableCause;
 use crate::kernel::{TCP_DELACK_MAX_NS, TCP_DELACK_MIN_NS};
-use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
+use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{counted, duration};
 
 /// See the module.
@@ -50,7 +50,7 @@ impl Rule for DelayedAckAfterTimeout {
             known(
                 "mean_held_ns",
                 held_ns.checked_div(held),
-                Unit::Ns,
+                FactUnit::Ns,
                 "average delay",
             ),
             Some(sum(
@@ -60,17 +60,17 @@ impl Rule for DelayedAckAfterTimeout {
             )),
             min_rtt(case),
         ];
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: held_ns,
             harm_ns: held_ns,
             facts: facts.into_iter().flatten().collect(),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
-        Explanation {
-            ruled_out: case.rule_out(&[Cause::ReceiverWindow]),
+    fn explain(&self, case: &Case) -> FindingExplanation {
+        FindingExplanation {
+            ruled_out: case.rule_out(&[ExcludableCause::ReceiverWindow]),
             could_not_see: case.general_blind_spots(),
             advice: advice([
                 "First remove the timeouts (see the other finding): without them no ACK is delayed here.",
@@ -93,7 +93,7 @@ impl Rule for DelayedAckAfterTimeout {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "ACKs after timeouts came late, {} in total: the receiver delayed them, or more was lost.",
             duration(undecided.possible_harm_ns)
@@ -132,7 +132,7 @@ impl DelayedAckAfterTimeout {
             return Verdict::Quiet;
         }
         let label = "timeout(s) after which the ACK was late";
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: late.iter().sum(),
             facts: vec![sum("slow_recoveries", late.len() as u64, label)],

@@ -5,13 +5,16 @@
 
 use table::{Stage, TcpEventKind};
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, min_rtt, sum, total_ns, worst};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::connections::gather::rates::Fall;
-use crate::report::{Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value};
+use crate::connections::exclusion::ExcludableCause;
+use crate::connections::gather::rates::RateFall;
+use crate::report::{
+    Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
+    UndecidedFinding,
+};
 use crate::units::duration;
 
 /// See the module.
@@ -74,30 +77,34 @@ impl Rule for FastRetransmits {
             let label = "of it until a timer detected the loss";
             facts.push(total_ns("stalled_ns", stalled_ns, label));
         }
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: limited_ns + stalled_ns,
             harm_ns: harm_ns + stalled_ns,
             facts,
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path the data was lost.".into());
         let because = "time and rates measured in the kernel";
         let confidence = match case.ledger() {
             Some(_) => Confidence {
-                level: Level::Medium,
+                level: ConfidenceLevel::Medium,
                 ..measured(case, because)
             },
             None => Confidence {
-                level: Level::Low,
+                level: ConfidenceLevel::Low,
                 because: "from random polls".into(),
             },
         };
-        Explanation {
-            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SenderApp, Cause::SendBuffer]),
+        FindingExplanation {
+            ruled_out: case.rule_out(&[
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::SenderApp,
+                ExcludableCause::SendBuffer,
+            ]),
             could_not_see: blind,
             advice: advice([
                 "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
@@ -120,7 +127,7 @@ impl Rule for FastRetransmits {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "After packet loss the congestion window was the limit for {}.",
             duration(undecided.possible_harm_ns)
@@ -165,9 +172,9 @@ fn congestion_control<'a>(case: &'a Case) -> Option<&'a str> {
 }
 
 /// The fall of the rate under loss.
-fn fall(case: &Case) -> Option<Fall> {
+fn fall(case: &Case) -> Option<RateFall> {
     match case.ledger() {
-        Some(ledger) => Fall::of_ledger(ledger),
+        Some(ledger) => RateFall::of_ledger(ledger),
         None => case
             .own
             .gathered
@@ -192,7 +199,7 @@ fn suspected_ns(case: &Case) -> u64 {
 /// Time in which it was. Polls cannot tell loss that duplicate ACKs found from timeouts: recovery is
 /// theirs alone, of the rest their part of the retransmissions. And they cover less than the life:
 /// the fall that they show holds for all of the stage.
-fn limited_ns(case: &Case, fall: Fall) -> u64 {
+fn limited_ns(case: &Case, fall: RateFall) -> u64 {
     if case.ledger().is_some() || fall.limited_ns == 0 {
         return fall.limited_ns;
     }
@@ -218,7 +225,7 @@ fn retransmits(case: &Case) -> u64 {
     case.retransmits().unwrap_or(0).max(seen)
 }
 
-fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
+fn facts(case: &Case, retransmits: u64, fall: RateFall) -> Vec<Fact> {
     let mut facts = vec![sum("retransmits", retransmits, "segments retransmitted")];
     if let Some(segments) = case
         .own
@@ -228,19 +235,24 @@ fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
         let share = retransmits as f64 / segments as f64;
         facts.push(worst(
             "loss_share",
-            Value::Real(share),
-            Unit::Share,
+            FactValue::Real(share),
+            FactUnit::Share,
             "of all segments",
         ));
     }
-    let under_loss = Value::Real(fall.under_loss_bytes_per_s);
+    let under_loss = FactValue::Real(fall.under_loss_bytes_per_s);
     let label = "delivered while segments were lost";
-    facts.push(worst("rate_under_loss", under_loss, Unit::BytesPerS, label));
-    let best = Value::Real(fall.best_bytes_per_s);
+    facts.push(worst(
+        "rate_under_loss",
+        under_loss,
+        FactUnit::BytesPerS,
+        label,
+    ));
+    let best = FactValue::Real(fall.best_bytes_per_s);
     facts.push(worst(
         "best_rate",
         best,
-        Unit::BytesPerS,
+        FactUnit::BytesPerS,
         "best rate of the same flow",
     ));
     if !by_model(case) {
@@ -255,28 +267,28 @@ fn facts(case: &Case, retransmits: u64, fall: Fall) -> Vec<Fact> {
 }
 
 /// The congestion window there was, and the one that the best rate needs on the unloaded path.
-fn windows(case: &Case, fall: Fall) -> [Option<Fact>; 2] {
+fn windows(case: &Case, fall: RateFall) -> [Option<Fact>; 2] {
     let rtt_us = case.own.gathered.samples.min_rtt_us;
     let needed = rtt_us.map(|us| (fall.best_bytes_per_s * f64::from(us) / 1e6) as u64);
     [
         known(
             "cwnd_under_loss_bytes",
             Some(fall.cwnd_bytes as u64),
-            Unit::Bytes,
+            FactUnit::Bytes,
             "congestion window while segments were lost",
         ),
         known(
             "cwnd_needed_bytes",
             needed,
-            Unit::Bytes,
+            FactUnit::Bytes,
             "needed on this path for the best rate",
         ),
     ]
 }
 
 impl FastRetransmits {
-    fn which_bbr(&self, case: &Case, limited_ns: u64, retransmits: u64, fall: Fall) -> Verdict {
-        Verdict::CannotTell(Doubt {
+    fn which_bbr(&self, case: &Case, limited_ns: u64, retransmits: u64, fall: RateFall) -> Verdict {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: limited_ns,
             facts: facts(case, retransmits, fall),
@@ -287,7 +299,7 @@ impl FastRetransmits {
 
     fn cannot_compare(&self, case: &Case, limited_ns: u64, retransmits: u64) -> Verdict {
         let retransmits = sum("retransmits", retransmits, "segments retransmitted");
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: limited_ns,
             facts: [Some(retransmits), min_rtt(case)]

@@ -5,14 +5,14 @@
 use table::Stage;
 
 use super::delayed_ack_after_timeout;
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, min_rtt, sum, whole};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::coincidence::Coincidence;
-use crate::connections::exclusion::Cause;
+use crate::connections::exclusion::ExcludableCause;
 use crate::report::severity::WARNING_SHARE;
-use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
+use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{count, duration};
 
 /// See the module.
@@ -73,13 +73,13 @@ impl Rule for Incast {
             known_real(
                 "clustering",
                 Some(coincidence.clustering),
-                Unit::Ratio,
+                FactUnit::Ratio,
                 "times as clustered as independent losses",
             ),
             known(
                 "senders",
                 Some(senders as u64),
-                Unit::Count,
+                FactUnit::Count,
                 "connections to that host",
             ),
             Some(sum(
@@ -96,24 +96,25 @@ impl Rule for Incast {
             known_real(
                 "queueing",
                 queueing(case),
-                Unit::Ratio,
+                FactUnit::Ratio,
                 "mean RTT / min RTT",
             ),
             min_rtt(case),
         ];
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: harm_ns,
             harm_ns,
             facts: facts.into_iter().flatten().collect(),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("Which queue overflowed: a switch port, or the receiver's network card.".into());
-        Explanation {
-            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
+        FindingExplanation {
+            ruled_out: case
+                .rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
                 "In the receiver: ask fewer senders at a time, space the requests, or ask each for less.",
@@ -139,7 +140,7 @@ impl Rule for Incast {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Several connections to one host lost segments together; a queue overflow may have cost {}.",
             duration(undecided.possible_harm_ns)
@@ -163,13 +164,13 @@ fn queueing(case: &Case) -> Option<f64> {
 impl Incast {
     fn cannot_tell(&self, case: &Case, senders: usize) -> Verdict {
         let label = "other connections to that host";
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id(), RuleId::ThinStreamTimeouts],
             concerned_ns: case.stalled_ns().max(case.ns(Stage::FastRetransmit)),
             facts: known(
                 "connections_beside",
                 Some(senders as u64 - 1),
-                Unit::Count,
+                FactUnit::Count,
                 label,
             )
             .into_iter()

@@ -2,12 +2,14 @@
 //! accept() was full (tcp_conn_request(), tcp_v4_syn_recv_sock()). The socket counts what it drops, for
 //! whatever reason; the namespace counts full queues (ListenOverflows), of whatever socket.
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{sum, whole};
 use super::shared::sentences::{advice, measured};
 use crate::connections::case::Case;
 use crate::connections::gather::listeners::ListenerDigest;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided};
+use crate::report::{
+    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, Finding, RuleId, UndecidedFinding,
+};
 use crate::units::{count, counted, duration};
 
 /// See the module.
@@ -46,8 +48,8 @@ impl Rule for ListenOverflow {
         let drops = &listener.drops;
         if drops.refused > 0 {
             let waited_ns = waited_ns(listener);
-            return Verdict::Fires(Found {
-                direction: Direction::Receiving,
+            return Verdict::Fires(RuleFinding {
+                direction: DataDirection::Receiving,
                 concerned_ns: waited_ns.min(case.life_ns()),
                 harm_ns: waited_ns,
                 facts: facts(listener),
@@ -72,7 +74,7 @@ impl Rule for ListenOverflow {
         Verdict::Quiet
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let listener = case.own.gathered.listener.as_ref();
         let waiting_max = listener.map_or(0, |listener| listener.waiting_max);
         let mut advised = vec![Advice(
@@ -87,7 +89,7 @@ impl Rule for ListenOverflow {
              Do no work between two calls of accept().",
             "On the clients: keep connections open and reuse them.",
         ]));
-        Explanation {
+        FindingExplanation {
             ruled_out: Vec::new(),
             could_not_see: listener.map(unseen).unwrap_or_default(),
             advice: advised,
@@ -108,7 +110,7 @@ impl Rule for ListenOverflow {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let facts = &undecided.evidence.0;
         let local = &undecided.subject.local;
         match (whole(facts, "drops"), whole(facts, "drops_before")) {
@@ -131,7 +133,7 @@ impl ListenOverflow {
         why: &'static str,
         would_help: &'static str,
     ) -> Verdict {
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: 0,
             facts,
@@ -213,7 +215,7 @@ fn confidence(case: &Case, beside: usize) -> Confidence {
         return counted;
     }
     Confidence {
-        level: Level::Medium,
+        level: ConfidenceLevel::Medium,
         because: format!("{}, but for several sockets together", counted.because),
     }
 }

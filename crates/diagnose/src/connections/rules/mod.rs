@@ -30,7 +30,7 @@ mod thin_stream_timeouts;
 
 use crate::report::{RuleId, for_each_rule};
 
-pub use rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+pub use rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 
 macro_rules! declare_rules {
     ($($name:ident::$rule:ident),+ $(,)?) => {
@@ -58,8 +58,10 @@ pub const ANSWERS: [RuleId; 3] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::finding::Evidence;
-    use crate::report::{Confidence, Direction, Finding, Level, Severity, Subject};
+    use crate::report::finding::FactList;
+    use crate::report::{
+        Confidence, ConfidenceLevel, DataDirection, Finding, FindingSubject, Severity,
+    };
     use crate::units::{part, percent};
 
     fn finding(rule: &dyn Rule, harm_ns: u64, connections: u64) -> Finding {
@@ -67,7 +69,7 @@ mod tests {
             rule: rule.id(),
             severity: Severity::Warning,
             headline: String::new(),
-            subject: Subject {
+            subject: FindingSubject {
                 process: None,
                 local: "10.0.0.1:1".into(),
                 remote: "10.0.0.2:2".into(),
@@ -75,18 +77,18 @@ mod tests {
                 ids: vec![1],
                 lifetime_ns: 784_000_000,
             },
-            direction: Direction::Sending,
+            direction: DataDirection::Sending,
             from_ns: 0,
             until_ns: 0,
             share: 0.993,
             harm_ns,
-            evidence: Evidence(Vec::new()),
+            evidence: FactList(Vec::new()),
             ruled_out: Vec::new(),
             could_not_see: Vec::new(),
             advice: Vec::new(),
             estimated_win: None,
             confidence: Confidence {
-                level: Level::High,
+                level: ConfidenceLevel::High,
                 because: String::new(),
             },
         }

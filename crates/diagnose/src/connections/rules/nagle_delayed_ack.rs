@@ -5,7 +5,7 @@
 use table::tables::TcpStage;
 use table::{Method, Stage};
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::{held_by_nagle, nagle_harm_ns};
 use super::shared::facts::{
     known, known_bytes, longest_ns, min_rtt, pattern, sum, total_ns, whole,
@@ -14,8 +14,8 @@ use super::shared::late_calls;
 use super::shared::nagle_cures::cures;
 use super::shared::sentences::{measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
+use crate::connections::exclusion::ExcludableCause;
+use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{count, percent};
 
 /// See the module.
@@ -31,7 +31,7 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     facts.push(sum("delayed_acks", ledger.delayed_acks.into(), label));
     let label = "spent on delayed ACKs, beyond the path's round trip";
     facts.push(total_ns("delayed_ack_ns", late_ns, label));
-    facts.extend(known("mean_hold_ns", mean_ns, Unit::Ns, "average wait"));
+    facts.extend(known("mean_hold_ns", mean_ns, FactUnit::Ns, "average wait"));
     let longest = ledger.longest_hold_ns;
     facts.push(longest_ns("longest_hold_ns", longest, "longest wait"));
     facts.extend(pattern(case));
@@ -68,27 +68,27 @@ impl Rule for NagleDelayedAck {
             return Verdict::Quiet;
         }
         let late_ns = ledger.delayed_ack_ns;
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: ledger.nagle_ns + late_ns,
             harm_ns: late_ns + nagle_harm_ns(case),
             facts: facts(case, ledger),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         if case.calls_with_blocking().is_none() {
             blind.push(
                 "How long threads were blocked; only time beyond the round trip counts.".into(),
             );
         }
-        Explanation {
+        FindingExplanation {
             ruled_out: case.rule_out(&[
-                Cause::SlowReader,
-                Cause::ReceiverWindow,
-                Cause::CongestionWindow,
-                Cause::Loss,
+                ExcludableCause::SlowReader,
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::CongestionWindow,
+                ExcludableCause::Loss,
             ]),
             could_not_see: blind,
             advice: cures(case),
@@ -112,7 +112,7 @@ impl Rule for NagleDelayedAck {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Short segments stayed unsent while earlier data was unacknowledged, about {} of the time.",
             percent(undecided.share)
@@ -128,7 +128,7 @@ impl NagleDelayedAck {
             return Verdict::Quiet;
         }
         let polls = case.own.gathered.samples.polls;
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: held_ns,
             facts: [

@@ -3,13 +3,14 @@
 
 use table::{Method, Stage};
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, min_rtt, real, worst};
 use super::shared::sentences::{advice, measured, outstanding};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
+use crate::connections::exclusion::ExcludableCause;
 use crate::report::{
-    Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value,
+    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
+    UndecidedFinding,
 };
 use crate::units::percent;
 
@@ -57,28 +58,28 @@ impl Rule for PathLimited {
         if unknown_ns > network_ns {
             return self.cannot_tell(case, unknown_ns);
         }
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: network_ns,
             harm_ns: 0,
             facts: facts(case),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let confidence = match case.method(Stage::CongestionWindow) {
             Some(Method::Ledger) => measured(case, "every stage was measured in the kernel"),
             _ => Confidence {
-                level: Level::Low,
+                level: ConfidenceLevel::Low,
                 because: "from random polls".into(),
             },
         };
-        Explanation {
+        FindingExplanation {
             ruled_out: case.rule_out(&[
-                Cause::SenderApp,
-                Cause::ReceiverWindow,
-                Cause::SendBuffer,
-                Cause::Loss,
+                ExcludableCause::SenderApp,
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::SendBuffer,
+                ExcludableCause::Loss,
             ]),
             could_not_see: case.general_blind_spots(),
             advice: cures(case),
@@ -103,7 +104,7 @@ impl Rule for PathLimited {
         }
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         outstanding(undecided)
     }
 }
@@ -139,17 +140,17 @@ fn facts(case: &Case) -> Vec<Fact> {
     let label = "of the time congestion control limited the rate";
     let network = worst(
         "by_congestion_control",
-        Value::Real(network),
-        Unit::Share,
+        FactValue::Real(network),
+        FactUnit::Share,
         label,
     );
     let label = "of the time in slow start";
-    let startup = known_real("startup", startup(case), Unit::Share, label);
+    let startup = known_real("startup", startup(case), FactUnit::Share, label);
     let rate = case.delivered_bytes_per_s();
-    let rate = known_real("rate", rate, Unit::BytesPerS, "delivered");
+    let rate = known_real("rate", rate, FactUnit::BytesPerS, "delivered");
     let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
     let label = "mean RTT; what exceeds the min RTT waited in queues";
-    let mean_rtt = known("mean_rtt_ns", mean_rtt_ns, Unit::Ns, label);
+    let mean_rtt = known("mean_rtt_ns", mean_rtt_ns, FactUnit::Ns, label);
     let facts = [Some(network), startup, rate, mean_rtt, min_rtt(case)];
     facts.into_iter().flatten().collect()
 }
@@ -171,7 +172,7 @@ fn cures(case: &Case) -> Vec<Advice> {
 
 impl PathLimited {
     fn cannot_tell(&self, case: &Case, unknown_ns: u64) -> Verdict {
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id(), RuleId::SenderAppLimited],
             concerned_ns: unknown_ns,
             facts: facts(case),

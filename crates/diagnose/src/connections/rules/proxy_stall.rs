@@ -6,13 +6,13 @@ use std::cmp::Reverse;
 
 use table::{Method, Stage};
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, sum, total_ns};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::{Case, LEAST_POLLS};
-use crate::connections::gather::threads::{Behind, Blocker};
-use crate::connections::subject::Subject;
-use crate::report::{Advice, Direction, Finding, RuleId, Undecided, Unit};
+use crate::connections::gather::threads::{BlockedElsewhere, Blocker};
+use crate::connections::subject::ConnectionSubject;
+use crate::report::{Advice, DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{duration, percent};
 
 /// See the module.
@@ -57,19 +57,19 @@ impl Rule for ProxyStall {
             known(
                 "other_connection",
                 Some(worst.id),
-                Unit::Id,
+                FactUnit::Id,
                 "id of the connection that delayed it longest",
             ),
         ];
-        Verdict::Fires(Found {
-            direction: Direction::Receiving,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Receiving,
             concerned_ns: harm_ns,
             harm_ns,
             facts: facts.into_iter().flatten().collect(),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let blockers = case.own.behind.map(|behind| blockers(case, behind));
         let worst = blockers.as_ref().and_then(|blockers| blockers.first());
         let mut advised: Vec<Advice> = worst
@@ -81,7 +81,7 @@ impl Rule for ProxyStall {
              connection; or a thread for each.",
             "Limit how long one peer may block a thread: SO_SNDTIMEO for sends, SO_RCVTIMEO for receives.",
         ]));
-        Explanation {
+        FindingExplanation {
             ruled_out: Vec::new(),
             could_not_see: vec![
                 "Waits of the thread outside socket calls (locks, files, sleep).".into(),
@@ -100,7 +100,7 @@ impl Rule for ProxyStall {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "A thread was blocked {} on other connections before it read here; data may have waited.",
             duration(undecided.possible_harm_ns)
@@ -110,7 +110,10 @@ impl Rule for ProxyStall {
 
 /// The connections behind which data waited, worst first. Where the path is the other's limit, the
 /// data waits at one end of it or at the other.
-fn blockers<'a>(case: &Case<'a>, behind: &'a Behind) -> Vec<(&'a Subject<'a>, &'a Blocker)> {
+fn blockers<'a>(
+    case: &Case<'a>,
+    behind: &'a BlockedElsewhere,
+) -> Vec<(&'a ConnectionSubject<'a>, &'a Blocker)> {
     let known = behind.blockers.iter().filter_map(|blocker| {
         let other = case.neighbours.get(blocker.conn)?;
         (!is_path_limited(other)).then_some((other, blocker))
@@ -121,7 +124,7 @@ fn blockers<'a>(case: &Case<'a>, behind: &'a Behind) -> Vec<(&'a Subject<'a>, &'
 }
 
 /// Whether congestion control held it up for most of its life.
-fn is_path_limited(other: &Subject) -> bool {
+fn is_path_limited(other: &ConnectionSubject) -> bool {
     let network = [
         Stage::CongestionWindow,
         Stage::Pacing,
@@ -135,7 +138,7 @@ fn is_path_limited(other: &Subject) -> bool {
 }
 
 /// The other connection's own problem, which comes first.
-fn mend_first(other: &Subject) -> Option<Advice> {
+fn mend_first(other: &ConnectionSubject) -> Option<Advice> {
     let identity = other.identity()?;
     let stages = other.judged.stages.iter();
     let told = stages.filter(|(stage, share)| {
@@ -166,7 +169,7 @@ impl ProxyStall {
             return Verdict::Quiet;
         }
         let label = "it was blocked in calls on others before";
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: blocked_ns,
             facts: vec![total_ns("blocked_ns", blocked_ns, label)],

@@ -3,13 +3,16 @@
 
 use table::Stage;
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, known_flag, known_real, min_rtt, sum, whole};
 use super::shared::sentences::of_life;
 use super::shared::window_cause::{WindowCause, window_cause};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit};
+use crate::connections::exclusion::ExcludableCause;
+use crate::report::{
+    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId,
+    UndecidedFinding,
+};
 use crate::units::{bytes, duration, percent};
 
 /// See the module.
@@ -36,13 +39,13 @@ impl Rule for ReceiveBufferLimited {
         match window_cause(case) {
             WindowCause::Reader(_) => Verdict::Quiet,
             WindowCause::Buffer(_) if case.window_fills_path() => Verdict::Quiet,
-            WindowCause::Buffer(_) => Verdict::Fires(Found {
-                direction: Direction::Sending,
+            WindowCause::Buffer(_) => Verdict::Fires(RuleFinding {
+                direction: DataDirection::Sending,
                 concerned_ns: limited_ns,
                 harm_ns: limited_ns,
                 facts: facts(case),
             }),
-            WindowCause::Unclear => Verdict::CannotTell(Doubt {
+            WindowCause::Unclear => Verdict::CannotTell(RuleDoubt {
                 candidates: vec![self.id(), RuleId::SlowReader],
                 concerned_ns: limited_ns,
                 facts: facts(case),
@@ -52,20 +55,20 @@ impl Rule for ReceiveBufferLimited {
         }
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let confidence = match window_cause(case) {
             WindowCause::Buffer(confidence) => confidence,
             _ => Confidence {
-                level: Level::Low,
+                level: ConfidenceLevel::Low,
                 because: "the cause is not certain".into(),
             },
         };
-        Explanation {
+        FindingExplanation {
             ruled_out: case.rule_out(&[
-                Cause::SlowReader,
-                Cause::CongestionWindow,
-                Cause::SendBuffer,
-                Cause::Loss,
+                ExcludableCause::SlowReader,
+                ExcludableCause::CongestionWindow,
+                ExcludableCause::SendBuffer,
+                ExcludableCause::Loss,
             ]),
             could_not_see: blind_spots(case),
             advice: cures(case),
@@ -86,7 +89,7 @@ impl Rule for ReceiveBufferLimited {
         format!("{cause} — cost {}.", of_life(finding))
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "The receiver's window held data back for {} ({}).",
             duration(undecided.possible_harm_ns),
@@ -128,7 +131,7 @@ pub fn facts(case: &Case) -> Vec<Fact> {
     let label = "the application there fixed it (SO_RCVBUF)";
     let locked = known_flag("rcvbuf_locked", locked, label);
     let label = "of the time, bytes waited for the reader there";
-    let late = known_real("peer_reader_slow", late, Unit::Share, label);
+    let late = known_real("peer_reader_slow", late, FactUnit::Share, label);
     let window = known_bytes("largest_window_bytes", window, "largest window announced");
     let announced = case.window_changed_on_path().map(|(_, bytes)| bytes);
     let label = "as the receiver announced it";

@@ -5,12 +5,14 @@
 use table::Stage;
 
 use super::fast_retransmits;
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, sum, whole};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::report::{Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit};
+use crate::connections::exclusion::ExcludableCause;
+use crate::report::{
+    Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding,
+};
 use crate::units::count;
 
 /// See the module.
@@ -40,15 +42,15 @@ impl Rule for RetransmitTimeouts {
         if fast_retransmits::names_stalls(case) {
             return Verdict::Quiet;
         }
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: stalled_ns,
             harm_ns: stalled_ns,
             facts: facts(case, stalled_ns),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path the data was lost.".into());
         let confidence = if case.ledger().is_some() {
@@ -57,12 +59,16 @@ impl Rule for RetransmitTimeouts {
             blind.push("Stalls that a tail-loss probe ended: `stats` does not time them.".into());
             let because = "from timeouts and the kernel's own timer values".to_owned();
             Confidence {
-                level: Level::Medium,
+                level: ConfidenceLevel::Medium,
                 because,
             }
         };
-        Explanation {
-            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SenderApp, Cause::SendBuffer]),
+        FindingExplanation {
+            ruled_out: case.rule_out(&[
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::SenderApp,
+                ExcludableCause::SendBuffer,
+            ]),
             could_not_see: blind,
             advice: advice([
                 "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
@@ -84,7 +90,7 @@ impl Rule for RetransmitTimeouts {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let sent_again = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
         format!(
             "{} segments were retransmitted, at unknown cost.",
@@ -111,7 +117,7 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
         "of them the receiver already had",
     ));
     let label = "first retransmission timeout";
-    facts.extend(known("first_timeout_ns", rto_ns, Unit::Ns, label));
+    facts.extend(known("first_timeout_ns", rto_ns, FactUnit::Ns, label));
     facts
 }
 
@@ -129,7 +135,12 @@ fn stalls(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let label = "stall(s) ended by a tail-loss probe";
     let mut facts = vec![by_timeout(timeouts), sum("tail_loss_stalls", probes, label)];
     let mean_ns = stalled_ns.checked_div(timeouts + probes);
-    facts.extend(known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"));
+    facts.extend(known(
+        "mean_stall_ns",
+        mean_ns,
+        FactUnit::Ns,
+        "average stall",
+    ));
     facts
 }
 
@@ -145,7 +156,7 @@ impl RetransmitTimeouts {
         if case.ledger().is_some() || case.context.events || counted || retransmits == 0 {
             return Verdict::Quiet;
         }
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id(), RuleId::FastRetransmits],
             concerned_ns: case.ns(Stage::Unknown),
             facts: vec![sum("retransmits", retransmits, "segments retransmitted")],

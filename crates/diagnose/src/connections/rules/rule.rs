@@ -3,7 +3,9 @@
 use table::Stage;
 
 use crate::connections::case::Case;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, RuleId, RuledOut, Undecided};
+use crate::report::{
+    Advice, Confidence, DataDirection, Fact, Finding, RuleId, RuledOut, UndecidedFinding,
+};
 
 /// What a rule says of one connection.
 #[derive(Debug)]
@@ -11,16 +13,16 @@ pub enum Verdict {
     /// Not this.
     Quiet,
     /// This, with so much harm.
-    Fires(Found),
+    Fires(RuleFinding),
     /// It may be this; the recording cannot tell.
-    CannotTell(Doubt),
+    CannotTell(RuleDoubt),
 }
 
 /// What a firing rule found on one connection.
 #[derive(Debug)]
-pub struct Found {
+pub struct RuleFinding {
     /// Direction of the data concerned.
-    pub direction: Direction,
+    pub direction: DataDirection,
     /// Time in the stages concerned, ns.
     pub concerned_ns: u64,
     /// Time that threads were blocked or data was late, ns: within the life, but for rules that
@@ -32,7 +34,7 @@ pub struct Found {
 
 /// What a rule that cannot tell knows of one connection.
 #[derive(Debug)]
-pub struct Doubt {
+pub struct RuleDoubt {
     /// All rules that may apply.
     pub candidates: Vec<RuleId>,
     /// Time concerned, ns.
@@ -47,7 +49,7 @@ pub struct Doubt {
 
 /// What a finding says beside its numbers; asked only of its worst connection.
 #[derive(Debug)]
-pub struct Explanation {
+pub struct FindingExplanation {
     /// Excluded causes.
     pub ruled_out: Vec<RuledOut>,
     /// What the recording cannot show.
@@ -101,11 +103,11 @@ pub trait Rule: Sync {
     /// Looks at one connection.
     fn check(&self, case: &Case) -> Verdict;
     /// Explains a finding by its worst connection.
-    fn explain(&self, case: &Case) -> Explanation;
+    fn explain(&self, case: &Case) -> FindingExplanation;
     /// One sentence for the finding.
     fn headline(&self, finding: &Finding) -> String;
     /// One sentence for what it cannot tell.
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Up to {} may be lost; the recording does not show the cause.",
             crate::units::duration(undecided.possible_harm_ns)

@@ -1,11 +1,11 @@
 //! The application fixed a send buffer that holds far more than the receiver ever lets out: what
 //! exceeds the window takes memory and waits, and makes nothing faster. An answer, not a problem.
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, known_flag, sum, total_ns, whole};
 use super::shared::sentences::measured;
 use crate::connections::case::Case;
-use crate::report::{Advice, Direction, Fact, Finding, RuleId, Undecided};
+use crate::report::{Advice, DataDirection, Fact, Finding, RuleId, UndecidedFinding};
 use crate::units::{bytes, duration};
 
 /// See the module.
@@ -34,15 +34,15 @@ impl Rule for SendBufferExceedsWindow {
             .identity()
             .and_then(|identity| identity.sndbuf_locked)
         {
-            Some(true) => Verdict::Fires(Found {
-                direction: Direction::Sending,
+            Some(true) => Verdict::Fires(RuleFinding {
+                direction: DataDirection::Sending,
                 concerned_ns: 0,
                 harm_ns: 0,
                 facts,
             }),
             // The kernel sized it, by the congestion window.
             Some(false) => Verdict::Quiet,
-            None => Verdict::CannotTell(Doubt {
+            None => Verdict::CannotTell(RuleDoubt {
                 candidates: vec![self.id()],
                 concerned_ns: 0,
                 facts,
@@ -53,12 +53,12 @@ impl Rule for SendBufferExceedsWindow {
         }
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         if case.ledger().is_none() {
             blind.push("A larger window that existed only between two samples.".into());
         }
-        Explanation {
+        FindingExplanation {
             ruled_out: Vec::new(),
             could_not_see: blind,
             advice: beyond(case).map_or_else(Vec::new, |(_, window)| cures(window)),
@@ -81,7 +81,7 @@ impl Rule for SendBufferExceedsWindow {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
         format!(
             "The send buffer held {}, more than the largest announced window ({}).",

@@ -6,17 +6,19 @@
 
 use table::{Method, Stage};
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::round_trips_ns;
 use super::shared::facts::{
     known, known_bytes, known_flag, known_real, min_rtt, sum, total_ns, worst,
 };
 use super::shared::sentences::{measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
+use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::calls::CallDigest;
 use crate::connections::gather::polls::PollClass;
-use crate::report::{Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Unit, Value};
+use crate::report::{
+    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
+};
 use crate::units::{bytes, count, percent};
 
 /// See the module.
@@ -46,25 +48,25 @@ impl Rule for SendBufferLimited {
         if limited_ns == 0 || case.send_buffer_fills_path() {
             return Verdict::Quiet;
         }
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: limited_ns,
             harm_ns: limited_ns,
             facts: facts(case),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         if path_bytes(case).is_none() {
             blind.push("How much the path can take: no sample shows the windows.".into());
         }
-        Explanation {
+        FindingExplanation {
             ruled_out: case.rule_out(&[
-                Cause::ReceiverWindow,
-                Cause::CongestionWindow,
-                Cause::WithheldAck,
-                Cause::Loss,
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::CongestionWindow,
+                ExcludableCause::WithheldAck,
+                ExcludableCause::Loss,
             ]),
             could_not_see: blind,
             advice: cures(case),
@@ -103,7 +105,12 @@ fn facts(case: &Case) -> Vec<Fact> {
         let label = "its share of all send buffers here, by congestion window";
         facts.push(known_bytes("buffer_share_bytes", Some(share), label));
     }
-    facts.push(known_real("delivered", rate, Unit::BytesPerS, "delivered"));
+    facts.push(known_real(
+        "delivered",
+        rate,
+        FactUnit::BytesPerS,
+        "delivered",
+    ));
     facts.push(min_rtt(case));
     if let Some(CallDigest { send, .. }) = case.calls_with_blocking() {
         let label = "send calls that blocked";
@@ -181,7 +188,7 @@ fn share_bytes(case: &Case) -> Option<(u64, u64)> {
 fn confidence(case: &Case) -> Confidence {
     let Some(share) = case.own.judged.stages.get(Stage::SendBuffer) else {
         return Confidence {
-            level: Level::Low,
+            level: ConfidenceLevel::Low,
             because: "not measured".into(),
         };
     };
@@ -189,9 +196,9 @@ fn confidence(case: &Case) -> Confidence {
         Method::Ledger => measured(case, "every interval was measured in the kernel"),
         _ => {
             let level = if share.bound < share.share {
-                Level::Medium
+                ConfidenceLevel::Medium
             } else {
-                Level::Low
+                ConfidenceLevel::Low
             };
             let because = format!(
                 "from {} random polls: {} ± {}",
@@ -225,18 +232,18 @@ impl SendBufferLimited {
         }
         let flag = worst(
             "send_queue_at_largest",
-            Value::Real(flagged),
-            Unit::Share,
+            FactValue::Real(flagged),
+            FactUnit::Share,
             "of the time the send queue was at its largest",
         );
         let queue = u64::from(samples.max_send_queue_bytes);
         let queue = known(
             "max_send_queue_bytes",
             Some(queue),
-            Unit::Bytes,
+            FactUnit::Bytes,
             "max queued",
         );
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: case.ns(Stage::Unknown),
             facts: [Some(flag), queue].into_iter().flatten().collect(),

@@ -4,14 +4,15 @@
 
 use table::Stage;
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::acks_late;
 use super::shared::facts::{min_rtt, pattern, real, total_ns, worst};
 use super::shared::sentences::{advice, measured, outstanding};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
+use crate::connections::exclusion::ExcludableCause;
 use crate::report::{
-    Advice, Confidence, Direction, Fact, Finding, Level, RuleId, Undecided, Unit, Value,
+    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
+    UndecidedFinding,
 };
 use crate::units::percent;
 use table::{Chosen, Method};
@@ -44,8 +45,8 @@ impl Rule for SenderAppLimited {
         let by_tcp = stages.filter(|(stage, _)| of_tcp(*stage));
         let most_by_tcp_ns = by_tcp.map(|(_, share)| share.ns).max().unwrap_or(0);
         if sent_ns > unknown_ns && sent_ns > most_by_tcp_ns {
-            return Verdict::Fires(Found {
-                direction: Direction::Sending,
+            return Verdict::Fires(RuleFinding {
+                direction: DataDirection::Sending,
                 concerned_ns: sent_ns,
                 harm_ns: 0,
                 facts: facts(case),
@@ -58,21 +59,21 @@ impl Rule for SenderAppLimited {
         Verdict::Quiet
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let confidence = match case.method(Stage::SenderApp) {
             Some(Method::Ledger) => measured(case, "every stage was measured in the kernel"),
             _ => Confidence {
-                level: Level::Medium,
+                level: ConfidenceLevel::Medium,
                 because: "from the kernel's own busy time, in jiffies".into(),
             },
         };
-        Explanation {
+        FindingExplanation {
             ruled_out: case.rule_out(&[
-                Cause::WithheldAck,
-                Cause::ReceiverWindow,
-                Cause::CongestionWindow,
-                Cause::SendBuffer,
-                Cause::Loss,
+                ExcludableCause::WithheldAck,
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::CongestionWindow,
+                ExcludableCause::SendBuffer,
+                ExcludableCause::Loss,
             ]),
             could_not_see: case.general_blind_spots(),
             advice: cures(case),
@@ -99,7 +100,7 @@ impl Rule for SenderAppLimited {
         }
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         outstanding(undecided)
     }
 }
@@ -133,13 +134,13 @@ fn cures(case: &Case) -> Vec<Advice> {
 }
 
 fn facts(case: &Case) -> Vec<Fact> {
-    let idle = Value::Real(case.share(Stage::SenderApp));
-    let in_flight = Value::Real(case.share(Stage::InFlight));
+    let idle = FactValue::Real(case.share(Stage::SenderApp));
+    let in_flight = FactValue::Real(case.share(Stage::InFlight));
     let label = "of the time there was nothing to send";
-    let mut facts = vec![worst("nothing_to_send", idle, Unit::Share, label)];
+    let mut facts = vec![worst("nothing_to_send", idle, FactUnit::Share, label)];
     if case.method(Stage::InFlight).is_some() {
         let label = "of the time data was in flight, for about a round trip";
-        facts.push(worst("in_flight", in_flight, Unit::Share, label));
+        facts.push(worst("in_flight", in_flight, FactUnit::Share, label));
     }
     let blocked_ns = case
         .calls_with_blocking()
@@ -158,12 +159,12 @@ fn facts(case: &Case) -> Vec<Fact> {
 
 impl SenderAppLimited {
     fn cannot_exclude(&self, case: &Case, unknown_ns: u64) -> Verdict {
-        let unknown = Value::Real(case.share(Stage::Unknown));
+        let unknown = FactValue::Real(case.share(Stage::Unknown));
         let label = "of the time data was outstanding for an unknown reason";
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: unknown_ns,
-            facts: vec![worst("unknown", unknown, Unit::Share, label)],
+            facts: vec![worst("unknown", unknown, FactUnit::Share, label)],
             why: "The stage is unknown for most of the time, so nothing shows whether the \
                   application sets the pace.",
             would_help: None,

@@ -5,14 +5,14 @@
 use table::Stage;
 
 use super::receive_buffer_limited;
-use super::rule::{Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::most_by_nagle_ns;
 use super::shared::facts::{known, min_rtt, sum, total_ns, worst};
 use super::shared::sentences::{advice, measured, of_life};
 use super::shared::window_cause::{WindowCause, window_cause};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::report::{Confidence, Direction, Fact, Finding, RuleId, Unit, Value};
+use crate::connections::exclusion::ExcludableCause;
+use crate::report::{Confidence, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId};
 
 /// See the module.
 pub struct SlowReader;
@@ -29,8 +29,8 @@ impl Rule for SlowReader {
     fn check(&self, case: &Case) -> Verdict {
         let limited_ns = case.ns(Stage::ReceiverWindow);
         if limited_ns > 0 && matches!(window_cause(case), WindowCause::Reader(_)) {
-            return Verdict::Fires(Found {
-                direction: Direction::Sending,
+            return Verdict::Fires(RuleFinding {
+                direction: DataDirection::Sending,
                 concerned_ns: limited_ns,
                 harm_ns: limited_ns,
                 facts: receive_buffer_limited::facts(case),
@@ -42,7 +42,7 @@ impl Rule for SlowReader {
         check_receiving(case)
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let sending = case.ns(Stage::ReceiverWindow) > 0;
         let confidence = match window_cause(case) {
             WindowCause::Reader(confidence) if sending => confidence,
@@ -56,10 +56,10 @@ impl Rule for SlowReader {
 
     fn headline(&self, finding: &Finding) -> String {
         let whose = match finding.direction {
-            Direction::Sending => {
+            DataDirection::Sending => {
                 "The receiver read too slowly, and its full window stopped the sender"
             }
-            Direction::Receiving => {
+            DataDirection::Receiving => {
                 "The program read too slowly, and its closed window stopped the sender"
             }
         };
@@ -67,9 +67,13 @@ impl Rule for SlowReader {
     }
 }
 
-fn explanation(case: &Case, confidence: Confidence) -> Explanation {
-    Explanation {
-        ruled_out: case.rule_out(&[Cause::CongestionWindow, Cause::SendBuffer, Cause::Loss]),
+fn explanation(case: &Case, confidence: Confidence) -> FindingExplanation {
+    FindingExplanation {
+        ruled_out: case.rule_out(&[
+            ExcludableCause::CongestionWindow,
+            ExcludableCause::SendBuffer,
+            ExcludableCause::Loss,
+        ]),
         could_not_see: case.general_blind_spots(),
         advice: advice([
             "Find what the receiving program does between two reads: that is the slow part. Read \
@@ -85,22 +89,22 @@ fn explanation(case: &Case, confidence: Confidence) -> Explanation {
 /// Short segments that Nagle's algorithm held for longer than a round trip, until the peer at
 /// last read: the ACK waited for the reader, not for a timer. Harm only while a thread here
 /// waited.
-fn check_held(case: &Case) -> Option<Found> {
+fn check_held(case: &Case) -> Option<RuleFinding> {
     let beyond_ns = case.ns(Stage::Nagle).checked_sub(most_by_nagle_ns(case)?)?;
     let peer = case.peer?.judged.receive.as_ref()?;
     let calls = case.calls_with_blocking()?;
     if beyond_ns == 0 || peer.reader_slow.ns < beyond_ns / 2 {
         return None;
     }
-    let late = Value::Real(peer.reader_slow.share);
+    let late = FactValue::Real(peer.reader_slow.share);
     let label = "of the time, bytes waited for the reader there";
     let holds = case.ledger()?.nagle_holds.into();
-    Some(Found {
-        direction: Direction::Sending,
+    Some(RuleFinding {
+        direction: DataDirection::Sending,
         concerned_ns: beyond_ns,
         harm_ns: beyond_ns.min(calls.blocked_ns()),
         facts: [
-            Some(worst("peer_reader_slow", late, Unit::Share, label)),
+            Some(worst("peer_reader_slow", late, FactUnit::Share, label)),
             Some(sum(
                 "nagle_holds",
                 holds,
@@ -153,13 +157,18 @@ fn check_receiving(case: &Case) -> Verdict {
             ledger.window_closed_ns,
             "the window was closed",
         )),
-        known("rcvbuf_bytes", buffer, Unit::Bytes, "receive buffer limit"),
+        known(
+            "rcvbuf_bytes",
+            buffer,
+            FactUnit::Bytes,
+            "receive buffer limit",
+        ),
     ]
     .into_iter()
     .flatten()
     .collect();
-    Verdict::Fires(Found {
-        direction: Direction::Receiving,
+    Verdict::Fires(RuleFinding {
+        direction: DataDirection::Receiving,
         concerned_ns: ledger.reader_slow_ns,
         harm_ns: ledger.window_closed_ns,
         facts,

@@ -4,14 +4,14 @@
 
 use table::Stage;
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::nagle_harm_ns;
 use super::shared::facts::{known, min_rtt, pattern, sum, whole};
 use super::shared::sentences::{advice, measured};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
+use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::calls::CallDigest;
-use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
+use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{bytes, count, duration};
 
 /// See the module.
@@ -72,23 +72,27 @@ impl Rule for SmallWrites {
         facts.extend(known(
             "mss_bytes",
             Some(segment_bytes as u64),
-            Unit::Bytes,
+            FactUnit::Bytes,
             "would fit in one",
         ));
         facts.extend(min_rtt(case));
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: case.ns(Stage::Nagle),
             harm_ns: nagle_harm_ns(case),
             facts,
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("The CPU time that the extra segments cost.".into());
-        Explanation {
-            ruled_out: case.rule_out(&[Cause::WithheldAck, Cause::ReceiverWindow, Cause::Loss]),
+        FindingExplanation {
+            ruled_out: case.rule_out(&[
+                ExcludableCause::WithheldAck,
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::Loss,
+            ]),
             could_not_see: blind,
             advice: advice([
                 "Put what belongs together into one write: a buffer, writev(), or MSG_MORE on all \
@@ -114,7 +118,7 @@ impl Rule for SmallWrites {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
         format!(
             "{} segments carried {} each on average.",
@@ -140,10 +144,10 @@ impl SmallWrites {
         let mean = known(
             "mean_segment_bytes",
             Some(mean_bytes),
-            Unit::Bytes,
+            FactUnit::Bytes,
             "of data in each on average",
         );
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: 0,
             facts: [

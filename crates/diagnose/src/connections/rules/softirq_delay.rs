@@ -5,13 +5,15 @@
 
 use table::Chosen;
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, total_ns};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
+use crate::connections::exclusion::ExcludableCause;
 use crate::report::severity::{WARNING_SHARE, held_up};
-use crate::report::{Confidence, Fact, Finding, Level, RuleId, Undecided, Unit};
+use crate::report::{
+    Confidence, ConfidenceLevel, Fact, FactUnit, Finding, RuleId, UndecidedFinding,
+};
 use crate::units::duration;
 
 /// See the module.
@@ -29,7 +31,7 @@ impl Rule for SoftirqDelay {
     fn check(&self, case: &Case) -> Verdict {
         let harm_ns = case.ksoftirqd_ns().unwrap_or(0);
         if harm_ns as f64 > case.life_ns() as f64 * WARNING_SHARE {
-            return Verdict::Fires(Found {
+            return Verdict::Fires(RuleFinding {
                 direction: case.application_direction(),
                 concerned_ns: harm_ns,
                 harm_ns,
@@ -39,12 +41,12 @@ impl Rule for SoftirqDelay {
         self.unseen(case)
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
-        Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
+        FindingExplanation {
             ruled_out: case.rule_out(&[
-                Cause::CongestionWindow,
-                Cause::ReceiverWindow,
-                Cause::Loss,
+                ExcludableCause::CongestionWindow,
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::Loss,
             ]),
             could_not_see: blind_spots(case),
             advice: advice([
@@ -69,7 +71,7 @@ impl Rule for SoftirqDelay {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Softirqs may have kept the application from its CPU for {}.",
             duration(undecided.possible_harm_ns)
@@ -84,7 +86,7 @@ fn confidence(case: &Case) -> Confidence {
             "all calls ended on one CPU, whose ksoftirqd was measured",
         ),
         cpus => Confidence {
-            level: Level::Medium,
+            level: ConfidenceLevel::Medium,
             because: format!(
                 "the application was on {cpus} CPUs; each counts by the calls that ended there"
             ),
@@ -99,23 +101,28 @@ fn facts(case: &Case) -> Vec<Fact> {
     let softirq = cpu.home.map(|home| home.share(home.softirq_ns));
     let waited_ns = cpu.process.map(|process| process.waited_ns);
     [
-        known("cpu", number, Unit::Count, "CPU on which most calls ended"),
+        known(
+            "cpu",
+            number,
+            FactUnit::Count,
+            "CPU on which most calls ended",
+        ),
         known(
             "ksoftirqd_ns",
             worked_ns,
-            Unit::Ns,
+            FactUnit::Ns,
             "CPU time of its ksoftirqd",
         ),
         known_real(
             "softirq",
             softirq,
-            Unit::Share,
+            FactUnit::Share,
             "of the time it ran softirqs, by its timer tick",
         ),
         known(
             "process_waited_ns",
             waited_ns,
-            Unit::Ns,
+            FactUnit::Ns,
             "run-queue delay of the process",
         ),
     ]
@@ -153,7 +160,7 @@ impl SoftirqDelay {
             return Verdict::Quiet;
         }
         let label = "softirq work on a CPU while the application may have waited for it";
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: possible_ns,
             facts: vec![total_ns("softirq_ns", worked_ns, label)],

@@ -4,12 +4,12 @@
 //! lost is the time.
 
 use super::fast_retransmits::slowed_ns;
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, min_rtt, sum, whole};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::report::{Direction, Fact, Finding, RuleId, Undecided, Unit};
+use crate::connections::exclusion::ExcludableCause;
+use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{counted, duration};
 
 /// See the module.
@@ -34,19 +34,19 @@ impl Rule for SpuriousRetransmits {
         if ledger.spurious_timeouts == 0 && slowed_harm_ns == 0 {
             return Verdict::Quiet;
         }
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: late_ns + slowed_ns,
             harm_ns: late_ns + slowed_harm_ns,
             facts: facts(case, ledger.spurious_timeouts, late_ns),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path, or on the other host, the delay arose.".into());
-        Explanation {
-            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::LostData]),
+        FindingExplanation {
+            ruled_out: case.rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::LostData]),
             could_not_see: blind,
             advice: advice([
                 "Find what delays packets for so long: paused virtual machines, radio, queues of \
@@ -77,7 +77,7 @@ impl Rule for SpuriousRetransmits {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "The receiver already had the retransmitted data: {} of waiting may come from late \
              ACKs, not from loss.",
@@ -99,11 +99,11 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
         known(
             "mean_late_ns",
             late_mean_ns,
-            Unit::Ns,
+            FactUnit::Ns,
             "average lateness of the ACKs",
         ),
         duplicates.map(|n| sum("spurious", n, "segment(s) that the receiver already had")),
-        known("bytes_retrans", bytes, Unit::Bytes, "retransmitted"),
+        known("bytes_retrans", bytes, FactUnit::Bytes, "retransmitted"),
         min_rtt(case),
     ]
     .into_iter()
@@ -125,7 +125,7 @@ impl SpuriousRetransmits {
         }
         let (retransmits, duplicates) = sent_again(case);
         let label = "segment(s) that the receiver already had";
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id(), RuleId::RetransmitTimeouts],
             concerned_ns: case.stalled_ns(),
             facts: vec![

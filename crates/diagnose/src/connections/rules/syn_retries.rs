@@ -4,11 +4,13 @@
 use table::Role;
 use table::tables::Connection;
 
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{longest_ns, min_rtt, sum, whole};
 use super::shared::sentences::advice;
 use crate::connections::case::Case;
-use crate::report::{Confidence, Direction, Finding, Level, RuleId, Undecided};
+use crate::report::{
+    Confidence, ConfidenceLevel, DataDirection, Finding, RuleId, UndecidedFinding,
+};
 use crate::units::{count, duration};
 
 /// See the module.
@@ -37,8 +39,8 @@ impl Rule for SynRetries {
             return Verdict::Quiet;
         }
         let rtt_ns = case.own.gathered.samples.min_rtt_us.map_or(0, u64::from) * 1_000;
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: waited_ns,
             harm_ns: waited_ns.saturating_sub(rtt_ns),
             facts: [
@@ -68,11 +70,11 @@ impl Rule for SynRetries {
         times.unwrap_or_else(|| case.when(&[]))
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind
             .push("Whether the SYNs were lost, or their answers, or the listener was full.".into());
-        Explanation {
+        FindingExplanation {
             ruled_out: Vec::new(),
             could_not_see: blind,
             advice: advice([
@@ -86,7 +88,7 @@ impl Rule for SynRetries {
             ]),
             win: WinBasis::Unknown,
             confidence: Confidence {
-                level: Level::High,
+                level: ConfidenceLevel::High,
                 because: "counted and timed in the kernel, from connect() on".into(),
             },
         }
@@ -101,7 +103,7 @@ impl Rule for SynRetries {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Segments without data were retransmitted; connecting may have waited {} or more.",
             duration(undecided.possible_harm_ns)
@@ -127,7 +129,7 @@ impl SynRetries {
         if accepted || case.own.opened_ns().is_none() || retries == 0 || data != Some(0) {
             return Verdict::Quiet;
         }
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: FIRST_TIMEOUT_NS,
             facts: vec![sum(

@@ -5,12 +5,12 @@ use table::Stage;
 
 use super::delayed_ack_after_timeout;
 use super::incast;
-use super::rule::{Doubt, Explanation, Found, Rule, Verdict, WinBasis};
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, sum, total_ns};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
-use crate::connections::exclusion::Cause;
-use crate::report::{Direction, Finding, RuleId, Undecided, Unit};
+use crate::connections::exclusion::ExcludableCause;
+use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::duration;
 
 /// See the module.
@@ -58,31 +58,32 @@ impl Rule for ThinStreamTimeouts {
         let facts = [
             Some(sum("thin_stalls", ledger.thin_stalls.into(), label)),
             Some(total_ns("thin_stall_ns", thin_ns, "they took in total")),
-            known("mean_stall_ns", mean_ns, Unit::Ns, "average stall"),
+            known("mean_stall_ns", mean_ns, FactUnit::Ns, "average stall"),
             delayed_ack_after_timeout::part_of(case),
             known(
                 "connections_beside",
                 Some(beside),
-                Unit::Count,
+                FactUnit::Count,
                 "other connection(s) of the program to that host",
             ),
             case.retransmits()
                 .map(|n| sum("retransmits", n, "segment(s) retransmitted")),
         ];
         let harm_ns = stalled_ns + case.ack_held_ns();
-        Verdict::Fires(Found {
-            direction: Direction::Sending,
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
             concerned_ns: harm_ns,
             harm_ns,
             facts: facts.into_iter().flatten().collect(),
         })
     }
 
-    fn explain(&self, case: &Case) -> Explanation {
+    fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path the data was lost.".into());
-        Explanation {
-            ruled_out: case.rule_out(&[Cause::ReceiverWindow, Cause::SendBuffer]),
+        FindingExplanation {
+            ruled_out: case
+                .rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
                 "Send the requests over one connection, several at a time. Segments after a lost \
@@ -108,7 +109,7 @@ impl Rule for ThinStreamTimeouts {
         )
     }
 
-    fn doubt(&self, undecided: &Undecided) -> String {
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Several connections to one host waited {} for timers; each may have had too few \
              packets in flight.",
@@ -120,10 +121,10 @@ impl Rule for ThinStreamTimeouts {
 impl ThinStreamTimeouts {
     fn cannot_tell(&self, stalled_ns: u64, beside: u64) -> Verdict {
         let label = "other connection(s) of the program to that host";
-        Verdict::CannotTell(Doubt {
+        Verdict::CannotTell(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: stalled_ns,
-            facts: known("connections_beside", Some(beside), Unit::Count, label)
+            facts: known("connections_beside", Some(beside), FactUnit::Count, label)
                 .into_iter()
                 .collect(),
             why: "The kernel's statistics do not show how many segments were in flight when a stall began.",

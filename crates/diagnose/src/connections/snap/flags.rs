@@ -22,7 +22,7 @@ const MAX_QUEUING_DELAY_US: u64 = 10_000;
 
 /// The flags of one interval between two readings; `None`: the kernel does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Flags {
+pub struct IntervalFlags {
     /// Send buffer limited.
     pub send_buffer: bool,
     /// Fast retransmission.
@@ -35,7 +35,7 @@ pub struct Flags {
     retransmitted: bool,
 }
 
-impl Flags {
+impl IntervalFlags {
     /// The flags of the interval that ends with `later`; without an earlier sample, the counters
     /// stood at zero when it began.
     pub fn between(earlier: Option<&TcpSample>, later: &TcpSample) -> Self {
@@ -116,7 +116,7 @@ impl FlagTimes {
     /// Adds the interval that ends with `later`; without an earlier sample, the counters
     /// stood at zero when it began.
     pub fn add(&mut self, earlier: Option<&TcpSample>, later: &TcpSample, length_ns: u64) {
-        let flags = Flags::between(earlier, later);
+        let flags = IntervalFlags::between(earlier, later);
         self.send_buffer.add(Some(flags.send_buffer), length_ns);
         self.fast_retransmission
             .add(flags.fast_retransmission, length_ns);
@@ -148,7 +148,7 @@ impl FlagTimes {
     }
 }
 
-impl From<&FlagTimes> for report::Flags {
+impl From<&FlagTimes> for report::FlagShares {
     fn from(times: &FlagTimes) -> Self {
         Self {
             sender_app_limited: times.sender_app().and_then(|(flag, _)| flag.share()),

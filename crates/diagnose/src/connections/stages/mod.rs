@@ -8,14 +8,14 @@ mod receive;
 
 use table::tables::TcpStage;
 
-use crate::connections::gather::Gathered;
+use crate::connections::gather::ConnectionDigest;
 use crate::connections::gather::calls::CallDigest;
 use crate::report::{Receive, Stages};
 pub use polled::seen_by_poll;
 
 /// What the recording as a whole offers.
 #[derive(Debug, Clone, Copy)]
-pub struct Given {
+pub struct StageInputs {
     /// Length of a jiffy, ns.
     pub jiffy_ns: u64,
     /// Judged span, `CLOCK_MONOTONIC` ns.
@@ -24,7 +24,7 @@ pub struct Given {
 
 /// The stages of one connection.
 #[derive(Debug)]
-pub struct Judged {
+pub struct StageTimes {
     /// Judged time, ns.
     pub life_ns: u64,
     /// The ledger over that time.
@@ -42,7 +42,11 @@ pub struct Judged {
 }
 
 /// Judges one connection.
-pub fn judge(gathered: &Gathered, calls: Option<&CallDigest>, given: Given) -> Judged {
+pub fn judge(
+    gathered: &ConnectionDigest,
+    calls: Option<&CallDigest>,
+    given: StageInputs,
+) -> StageTimes {
     let mut ledger = gathered.ledger.within_span();
     let bytes = bytes(gathered, calls);
     let (life_ns, stages, not_judged) = match &ledger {
@@ -65,7 +69,7 @@ pub fn judge(gathered: &Gathered, calls: Option<&CallDigest>, given: Given) -> J
         ledger.window_closed_ns = ledger.window_closed_ns.min(life_ns);
     }
     let sent_nothing = bytes.0 == Some(0);
-    Judged {
+    StageTimes {
         life_ns,
         receive: receive(gathered, ledger.as_ref(), bytes.1, life_ns, given.jiffy_ns),
         ledger,
@@ -81,7 +85,7 @@ pub fn judge(gathered: &Gathered, calls: Option<&CallDigest>, given: Given) -> J
 }
 
 fn receive(
-    gathered: &Gathered,
+    gathered: &ConnectionDigest,
     ledger: Option<&TcpStage>,
     received_bytes: Option<u64>,
     life_ns: u64,
@@ -98,7 +102,7 @@ fn receive(
 
 /// Life with a ledger: from open to close as far as they lie in the judged span. A ledger that
 /// began late, or whose last reading was lost, leaves a rest that is `unknown`.
-fn ledger_life_ns(ledger: &TcpStage, gathered: &Gathered, given: Given) -> u64 {
+fn ledger_life_ns(ledger: &TcpStage, gathered: &ConnectionDigest, given: StageInputs) -> u64 {
     let identity = gathered.identity.as_ref();
     let within = |at: &u64| (given.span.0..=given.span.1).contains(at);
     let opened = identity
@@ -117,7 +121,7 @@ fn ledger_life_ns(ledger: &TcpStage, gathered: &Gathered, given: Given) -> u64 {
 }
 
 /// Life as far as table `connections` tells it.
-fn known_life_ns(gathered: &Gathered) -> u64 {
+fn known_life_ns(gathered: &ConnectionDigest) -> u64 {
     let identity = gathered.identity.as_ref();
     let ends = identity.and_then(|identity| Some((identity.opened_ns?, identity.closed_ns?)));
     ends.map_or(0, |(opened_ns, closed_ns)| {
@@ -127,7 +131,7 @@ fn known_life_ns(gathered: &Gathered) -> u64 {
 
 /// How often the sending socket may have changed its stage: every send call can end a wait for
 /// the application, every data segment can end a wait for an ACK.
-fn changes(gathered: &Gathered, calls: Option<&CallDigest>) -> u64 {
+fn changes(gathered: &ConnectionDigest, calls: Option<&CallDigest>) -> u64 {
     let opened_ns = gathered
         .identity
         .as_ref()
@@ -141,7 +145,7 @@ fn changes(gathered: &Gathered, calls: Option<&CallDigest>) -> u64 {
 
 /// Bytes sent and received over the judged time, by samples and by calls, whichever saw more:
 /// calls miss sendfile and splice, samples miss what came after the last.
-fn bytes(gathered: &Gathered, calls: Option<&CallDigest>) -> (Option<u64>, Option<u64>) {
+fn bytes(gathered: &ConnectionDigest, calls: Option<&CallDigest>) -> (Option<u64>, Option<u64>) {
     let samples = &gathered.samples;
     let opened_ns = gathered
         .identity

@@ -8,7 +8,7 @@ use table::tables::TcpSample;
 use table::{Method, Stage};
 
 use super::bound;
-use crate::connections::gather::Gathered;
+use crate::connections::gather::ConnectionDigest;
 use crate::connections::gather::polls::PollClass;
 use crate::report::{StageShare, Stages};
 
@@ -32,7 +32,7 @@ const SPLIT_STAGES: [Stage; 5] = [
 ];
 
 /// Judged time and its stages.
-pub struct Polled {
+pub struct PollStages {
     /// Judged time, ns.
     pub life_ns: u64,
     /// Shares of the stages that can be told.
@@ -40,7 +40,7 @@ pub struct Polled {
 }
 
 /// The kernel's clocks over the judged time, ns.
-struct Clocks {
+struct KernelClocks {
     life_ns: u64,
     busy_ns: u64,
     window_ns: u64,
@@ -49,7 +49,7 @@ struct Clocks {
 }
 
 /// Judges a connection by samples and events; the error says why it cannot be judged.
-pub fn judge(gathered: &Gathered, jiffy_ns: u64) -> Result<Polled, String> {
+pub fn judge(gathered: &ConnectionDigest, jiffy_ns: u64) -> Result<PollStages, String> {
     let identity = gathered.identity.as_ref();
     let opened_ns = identity.and_then(|identity| identity.opened_ns);
     let clocks = clocks(gathered, opened_ns, jiffy_ns)?;
@@ -70,13 +70,17 @@ pub fn judge(gathered: &Gathered, jiffy_ns: u64) -> Result<Polled, String> {
         |class| stage_of(class, nodelay, paced),
         &mut stages,
     );
-    Ok(Polled {
+    Ok(PollStages {
         life_ns: clocks.life_ns,
         stages,
     })
 }
 
-fn clocks(gathered: &Gathered, opened_ns: Option<u64>, jiffy_ns: u64) -> Result<Clocks, String> {
+fn clocks(
+    gathered: &ConnectionDigest,
+    opened_ns: Option<u64>,
+    jiffy_ns: u64,
+) -> Result<KernelClocks, String> {
     let samples = &gathered.samples;
     let (Some(last), Some((_, start_ns))) = (&samples.last, samples.start(opened_ns)) else {
         return Err("no sample of it was taken".to_owned());
@@ -98,7 +102,7 @@ fn clocks(gathered: &Gathered, opened_ns: Option<u64>, jiffy_ns: u64) -> Result<
     let timeout_ns = timeout_ns(gathered, opened_ns, (start_ns, last.time_ns));
     let periods = samples.growth(opened_ns, |sample| sample.data_segs_out.map(u64::from));
     let bound_ns = bound::chronograph_ns(periods.unwrap_or(1), jiffy_ns);
-    Ok(Clocks {
+    Ok(KernelClocks {
         life_ns,
         busy_ns,
         window_ns,
@@ -110,7 +114,7 @@ fn clocks(gathered: &Gathered, opened_ns: Option<u64>, jiffy_ns: u64) -> Result<
 /// Time stalled until a retransmission timeout mended it. The kernel enters Loss only when
 /// the timer expires, so the stall began one timeout earlier, less the round trip that an
 /// answer may take. Without events, the kernel's own time in recovery is a lower bound.
-fn timeout_ns(gathered: &Gathered, opened_ns: Option<u64>, life: (u64, u64)) -> u64 {
+fn timeout_ns(gathered: &ConnectionDigest, opened_ns: Option<u64>, life: (u64, u64)) -> u64 {
     let samples = &gathered.samples;
     let srtt_us = samples.last.as_ref().map_or(0, |last| last.srtt_us);
     let wait_us = samples.first_rto_us.unwrap_or(0).saturating_sub(srtt_us);
@@ -159,7 +163,7 @@ fn stage_of(class: PollClass, nodelay: Option<bool>, paced: bool) -> Stage {
     }
 }
 
-fn clock_share(clocks: &Clocks, ns: u64) -> StageShare {
+fn clock_share(clocks: &KernelClocks, ns: u64) -> StageShare {
     StageShare {
         share: ns as f64 / clocks.life_ns as f64,
         ns,
@@ -170,8 +174,8 @@ fn clock_share(clocks: &Clocks, ns: u64) -> StageShare {
 
 /// Splits the busy time that no clock explains.
 fn split(
-    gathered: &Gathered,
-    clocks: &Clocks,
+    gathered: &ConnectionDigest,
+    clocks: &KernelClocks,
     stage_of: impl Fn(PollClass) -> Stage,
     stages: &mut Stages,
 ) {
@@ -195,7 +199,7 @@ fn split(
 
 /// A share that `polls` random polls gave of `rest_ns`. Their error and that of the clocks
 /// that left the rest add up.
-fn sampled_share(clocks: &Clocks, rest_ns: u64, ns: u64, polls: f64) -> StageShare {
+fn sampled_share(clocks: &KernelClocks, rest_ns: u64, ns: u64, polls: f64) -> StageShare {
     let life = clocks.life_ns as f64;
     let part = ns as f64 / rest_ns.max(1) as f64;
     let bound = rest_ns as f64 / life * bound::wilson(part, polls) + clocks.bound;

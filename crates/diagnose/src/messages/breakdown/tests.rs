@@ -77,7 +77,7 @@ fn an_adapter_that_tells_parts_the_driver_from_the_network() {
     let row = json!({
         "call_ns": 100, "tcp_ns": 110, "queue_ns": 112, "driver_ns": 113, "acked_ns": 130, "done_ns": 120,
     });
-    let on_wire = OnWire {
+    let on_wire = WireTime {
         nic_ns: 118,
         error_ns: 4,
     };

@@ -2,7 +2,7 @@
 
 /// A sent message: times of the sender's clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sent {
+pub(super) struct SentTimes {
     pub(super) offset_end: u64,
     pub(super) bytes: u32,
     pub(super) call_ns: Option<u64>,
@@ -11,7 +11,7 @@ pub(super) struct Sent {
 
 /// A received message: times of the receiver's clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Received {
+pub(super) struct ReceivedTimes {
     pub(super) offset_end: u64,
     pub(super) bytes: u32,
     pub(super) arrived_ns: Option<u64>,
@@ -36,7 +36,7 @@ pub(super) struct Crossing {
 
 /// What became of the messages that one end sent.
 #[derive(Debug, Default)]
-pub(super) struct Joined {
+pub(super) struct JoinResult {
     pub(super) crossings: Vec<Crossing>,
     /// A later part of a receive call came after their last byte: when that arrived is not known.
     pub(super) shared: u64,
@@ -45,8 +45,8 @@ pub(super) struct Joined {
 }
 
 /// Both in order of `offset_end`.
-pub(super) fn join(sent: &[Sent], received: &[Received]) -> Joined {
-    let mut joined = Joined::default();
+pub(super) fn join(sent: &[SentTimes], received: &[ReceivedTimes]) -> JoinResult {
+    let mut joined = JoinResult::default();
     let mut rest = received;
     for message in sent {
         let end = message.offset_end;
@@ -66,7 +66,7 @@ pub(super) fn join(sent: &[Sent], received: &[Received]) -> Joined {
     joined
 }
 
-fn crossing(sent: &Sent, received: &Received) -> Option<Crossing> {
+fn crossing(sent: &SentTimes, received: &ReceivedTimes) -> Option<Crossing> {
     Some(Crossing {
         offset_end: sent.offset_end,
         bytes: sent.bytes,
@@ -84,8 +84,8 @@ mod tests {
 
     use super::*;
 
-    fn sent(offset_end: u64, bytes: u32) -> Sent {
-        Sent {
+    fn sent(offset_end: u64, bytes: u32) -> SentTimes {
+        SentTimes {
             offset_end,
             bytes,
             call_ns: Some(1),
@@ -93,8 +93,8 @@ mod tests {
         }
     }
 
-    fn received(offset_end: u64, bytes: u32) -> Received {
-        Received {
+    fn received(offset_end: u64, bytes: u32) -> ReceivedTimes {
+        ReceivedTimes {
             offset_end,
             bytes,
             arrived_ns: Some(3),
@@ -142,8 +142,8 @@ mod tests {
             taken in prop::collection::vec(1_u32..50, 0..40),
         ) {
             let (given, taken) = (cut(&given), cut(&taken));
-            let sent: Vec<Sent> = given.iter().map(|it| sent(it.0, it.1)).collect();
-            let received: Vec<Received> = taken.iter().map(|it| received(it.0, it.1)).collect();
+            let sent: Vec<SentTimes> = given.iter().map(|it| sent(it.0, it.1)).collect();
+            let received: Vec<ReceivedTimes> = taken.iter().map(|it| received(it.0, it.1)).collect();
             let joined = join(&sent, &received);
             let ends = given.iter().filter(|it| taken.iter().any(|other| other.0 == it.0)).count();
             let beyond = taken.last().map_or(0, |it| it.0);

@@ -20,30 +20,32 @@ use table::{Columns, Consumer, Rows, TableId, fold_connections};
 
 use super::message::MessageDirection;
 use super::message::MessageId;
-use super::report::Spread;
-use super::{Times, end};
-use crate::answer::{About, Recorded};
+use super::report::DurationSpread;
+use super::{DurationSums, end};
+use crate::answer::{About, RecordingState};
 use crate::histogram::RELATIVE_ERROR;
-use crate::waits::Names;
-use join::{Crossing, Joined, Received, Sent, join};
-use offset::{Offset, Pair, offsets};
-use report::{Clocks, Crossed, EndsReport, Leg, LegSpread, SCHEMA, Slow, Took};
+use crate::waits::NameTable;
+use join::{Crossing, JoinResult, ReceivedTimes, SentTimes, join};
+use offset::{ClockOffset, OffsetPair, offsets};
+use report::{
+    ClockRelation, CrossingGroup, EndsReport, LegSpread, LegTime, PathLeg, SCHEMA, SlowCrossing,
+};
 
 /// Messages of a group that are shown by themselves.
 const SLOWEST: usize = 10;
 
 /// One recording: its connections, and what was sent and received on each.
 #[derive(Debug)]
-pub struct Side {
+pub struct EndRecording {
     header: Header,
-    names: Names,
+    names: NameTable,
     connections: Connections,
-    sent: HashMap<u64, Vec<Sent>>,
-    received: HashMap<u64, Vec<Received>>,
+    sent: HashMap<u64, Vec<SentTimes>>,
+    received: HashMap<u64, Vec<ReceivedTimes>>,
     latest_ns: u64,
 }
 
-impl Consumer for Side {
+impl Consumer for EndRecording {
     fn wants(&self, table: TableId) -> bool {
         let is_message = matches!(table, TableId::SentMessage | TableId::ReceivedMessage);
         is_message || self.names.wants(table)
@@ -60,13 +62,13 @@ impl Consumer for Side {
     }
 }
 
-impl Side {
+impl EndRecording {
     /// Starts with what the manifest says.
     pub fn new(header: Header) -> Self {
         Self {
             latest_ns: header.started_ns,
             header,
-            names: Names::default(),
+            names: NameTable::default(),
             connections: Connections::default(),
             sent: HashMap::new(),
             received: HashMap::new(),
@@ -78,7 +80,7 @@ impl Side {
         self.note_latest(rows.time_range_ns());
         for row in 0..rows.len() {
             let of_connection = self.sent.entry(rows.conn[row]).or_default();
-            of_connection.push(Sent {
+            of_connection.push(SentTimes {
                 offset_end: rows.offset_end[row],
                 bytes: rows.bytes[row],
                 call_ns: rows.call_ns[row],
@@ -92,7 +94,7 @@ impl Side {
         self.note_latest(rows.time_range_ns());
         for row in 0..rows.len() {
             let of_connection = self.received.entry(rows.conn[row]).or_default();
-            of_connection.push(Received {
+            of_connection.push(ReceivedTimes {
                 offset_end: rows.offset_end[row],
                 bytes: rows.bytes[row],
                 arrived_ns: rows.last_arrival_ns[row],
@@ -126,16 +128,21 @@ impl Side {
 }
 
 /// What one end sent and the other received.
-struct Path<'a> {
-    from: (&'a Side, u64),
-    to: (&'a Side, u64),
+struct EndsPath<'a> {
+    from: (&'a EndRecording, u64),
+    to: (&'a EndRecording, u64),
     /// The receiver is of the second recording.
     forth: bool,
-    joined: Joined,
+    joined: JoinResult,
 }
 
 /// The report of two recordings, with at most `limit` groups. `first` names the host and the coverage.
-pub fn report(mut first: Side, mut other: Side, recorded: Recorded, limit: usize) -> EndsReport {
+pub fn report(
+    mut first: EndRecording,
+    mut other: EndRecording,
+    recorded: RecordingState,
+    limit: usize,
+) -> EndsReport {
     first.finish();
     other.finish();
     let pairs = pairs(&first, &other);
@@ -146,7 +153,7 @@ pub fn report(mut first: Side, mut other: Side, recorded: Recorded, limit: usize
     }
     let clocks = clocks(&first, &other, &paths);
     let mut groups: Vec<_> = paths.iter().map(|path| crossed(path, &clocks)).collect();
-    let slowest_ns = |group: &Crossed| group.slowest.first().map_or(0, |it| it.whole_ns);
+    let slowest_ns = |group: &CrossingGroup| group.slowest.first().map_or(0, |it| it.whole_ns);
     groups.sort_by_key(|group| (Reverse(slowest_ns(group)), group.from.conn));
     let all = groups.len() as u64;
     groups.truncate(limit);
@@ -163,7 +170,7 @@ pub fn report(mut first: Side, mut other: Side, recorded: Recorded, limit: usize
 
 /// Connections of the first recording with their other ends in the second: told by the kernel if it is one
 /// host, or by the addresses, of which there may be only one at a time.
-fn pairs(first: &Side, other: &Side) -> Vec<(u64, u64)> {
+fn pairs(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64)> {
     let same_host = first.header.boot_id == other.header.boot_id;
     let mut by_address: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
     let there = &other.connections;
@@ -192,9 +199,9 @@ fn pairs(first: &Side, other: &Side) -> Vec<(u64, u64)> {
 }
 
 /// Whether two sockets lived at the same time, within the second in which clocks of hosts usually agree.
-fn overlap(first: &Side, here: usize, other: &Side, there: usize) -> bool {
+fn overlap(first: &EndRecording, here: usize, other: &EndRecording, there: usize) -> bool {
     const ABOUT_NS: i128 = 1_000_000_000;
-    let span = |side: &Side, row: usize| {
+    let span = |side: &EndRecording, row: usize| {
         let opened = side.connections.opened_ns[row].unwrap_or(side.header.started_ns);
         let closed = side.connections.closed_ns[row].unwrap_or(side.latest_ns);
         (side.realtime_ns(opened), side.realtime_ns(closed))
@@ -203,11 +210,15 @@ fn overlap(first: &Side, here: usize, other: &Side, there: usize) -> bool {
     here.0 <= there.1 + ABOUT_NS && there.0 <= here.1 + ABOUT_NS
 }
 
-fn path<'a>(from: (&'a Side, u64), to: (&'a Side, u64), forth: bool) -> Option<Path<'a>> {
+fn path<'a>(
+    from: (&'a EndRecording, u64),
+    to: (&'a EndRecording, u64),
+    forth: bool,
+) -> Option<EndsPath<'a>> {
     let sent = from.0.sent.get(&from.1)?;
     let none = Vec::new();
     let received = to.0.received.get(&to.1).unwrap_or(&none);
-    Some(Path {
+    Some(EndsPath {
         from,
         to,
         forth,
@@ -215,9 +226,9 @@ fn path<'a>(from: (&'a Side, u64), to: (&'a Side, u64), forth: bool) -> Option<P
     })
 }
 
-fn clocks(first: &Side, other: &Side, paths: &[Path<'_>]) -> Clocks {
+fn clocks(first: &EndRecording, other: &EndRecording, paths: &[EndsPath<'_>]) -> ClockRelation {
     if first.header.boot_id == other.header.boot_id {
-        return Clocks::Same;
+        return ClockRelation::Same;
     }
     let mut pairs = Vec::new();
     for path in paths {
@@ -226,7 +237,7 @@ fn clocks(first: &Side, other: &Side, paths: &[Path<'_>]) -> Clocks {
                 true => (it.driver_ns, it.arrived_ns),
                 false => (it.arrived_ns, it.driver_ns),
             };
-            Pair {
+            OffsetPair {
                 at_ns: here,
                 difference_ns: there.cast_signed().wrapping_sub(here.cast_signed()),
                 forth: path.forth,
@@ -236,21 +247,21 @@ fn clocks(first: &Side, other: &Side, paths: &[Path<'_>]) -> Clocks {
     pairs.sort_by_key(|pair| pair.at_ns);
     let offsets = offsets(&pairs);
     match offsets.is_empty() {
-        true => Clocks::Unknown,
-        false => Clocks::Apart { offsets },
+        true => ClockRelation::Unknown,
+        false => ClockRelation::Apart { offsets },
     }
 }
 
 /// How much the receiver's clock is ahead of the sender's, and how far that may be off.
-fn ahead(clocks: &Clocks, path: &Path<'_>, crossing: &Crossing) -> Option<(i64, u64)> {
-    let Clocks::Apart { offsets } = clocks else {
-        return (*clocks == Clocks::Same).then_some((0, 0));
+fn ahead(clocks: &ClockRelation, path: &EndsPath<'_>, crossing: &Crossing) -> Option<(i64, u64)> {
+    let ClockRelation::Apart { offsets } = clocks else {
+        return (*clocks == ClockRelation::Same).then_some((0, 0));
     };
     let here_ns = match path.forth {
         true => crossing.driver_ns,
         false => crossing.arrived_ns,
     };
-    let Offset {
+    let ClockOffset {
         offset_ns,
         error_ns,
         ..
@@ -260,20 +271,21 @@ fn ahead(clocks: &Clocks, path: &Path<'_>, crossing: &Crossing) -> Option<(i64, 
 }
 
 /// Ends of the receive calls on the sender's own connection, in order of time: what it thought about.
-fn taken_ns(path: &Path<'_>) -> Vec<u64> {
+fn taken_ns(path: &EndsPath<'_>) -> Vec<u64> {
     let own = path.from.0.received.get(&path.from.1);
     let mut taken: Vec<u64> = own.into_iter().flatten().map(|it| it.done_ns).collect();
     taken.sort_unstable();
     taken
 }
 
-fn crossed(path: &Path<'_>, clocks: &Clocks) -> Crossed {
+fn crossed(path: &EndsPath<'_>, clocks: &ClockRelation) -> CrossingGroup {
     let (sender, conn) = path.from;
     let sent = sender.sent.get(&conn).map_or(&[][..], |all| all);
     let taken_ns = taken_ns(path);
-    let (mut whole, mut error_ns, mut unmatched) = (Times::default(), 0, path.joined.unmatched);
-    let mut legs: [Times; Leg::ALL.len()] = Default::default();
-    let mut slowest: Vec<Slow> = Vec::new();
+    let (mut whole, mut error_ns, mut unmatched) =
+        (DurationSums::default(), 0, path.joined.unmatched);
+    let mut legs: [DurationSums; PathLeg::ALL.len()] = Default::default();
+    let mut slowest: Vec<SlowCrossing> = Vec::new();
     let mut before_ns = 0;
     for crossing in &path.joined.crossings {
         let thought_since = taken_ns
@@ -289,7 +301,7 @@ fn crossed(path: &Path<'_>, clocks: &Clocks) -> Crossed {
         };
         error_ns = error_ns.max(error);
         let took = took(crossing, ahead_ns, thought_since);
-        for Took { leg, ns } in &took {
+        for LegTime { leg, ns } in &took {
             legs[*leg as usize].add(*ns);
         }
         let after = took.iter().filter(|it| it.leg.is_of_whole());
@@ -305,7 +317,7 @@ fn crossed(path: &Path<'_>, clocks: &Clocks) -> Crossed {
             let id = id.to_string();
             slowest.insert(
                 place,
-                Slow {
+                SlowCrossing {
                     id,
                     whole_ns,
                     legs: took,
@@ -314,7 +326,7 @@ fn crossed(path: &Path<'_>, clocks: &Clocks) -> Crossed {
             slowest.truncate(SLOWEST);
         }
     }
-    Crossed {
+    CrossingGroup {
         from: end(&sender.names, conn),
         to: end(&path.to.0.names, path.to.1),
         count: sent.len() as u64,
@@ -328,42 +340,45 @@ fn crossed(path: &Path<'_>, clocks: &Clocks) -> Crossed {
     }
 }
 
-fn leg_spreads(legs: &[Times]) -> Vec<LegSpread> {
-    let legs = Leg::ALL.into_iter().zip(legs);
+fn leg_spreads(legs: &[DurationSums]) -> Vec<LegSpread> {
+    let legs = PathLeg::ALL.into_iter().zip(legs);
     let legs = legs.filter_map(|(leg, times)| {
-        let spread: Spread = times.spread()?;
+        let spread: DurationSpread = times.spread()?;
         Some(LegSpread { leg, spread })
     });
     legs.collect()
 }
 
 /// The legs of one message. A wire that seems shorter than nothing is so by less than the clocks' error.
-fn took(crossing: &Crossing, ahead_ns: i64, thought_since: Option<u64>) -> Vec<Took> {
+fn took(crossing: &Crossing, ahead_ns: i64, thought_since: Option<u64>) -> Vec<LegTime> {
     let wire_ns =
         i128::from(crossing.arrived_ns) - i128::from(crossing.driver_ns) - i128::from(ahead_ns);
     let readable_ns = crossing.readable_ns.max(crossing.arrived_ns);
     let legs = [
         (
-            Leg::SenderApplication,
+            PathLeg::SenderApplication,
             thought_since.map(|ns| crossing.call_ns - ns),
         ),
         (
-            Leg::SenderKernel,
+            PathLeg::SenderKernel,
             crossing.driver_ns.checked_sub(crossing.call_ns),
         ),
-        (Leg::Wire, Some(u64::try_from(wire_ns).unwrap_or(0))),
-        (Leg::ReceiverKernel, Some(readable_ns - crossing.arrived_ns)),
+        (PathLeg::Wire, Some(u64::try_from(wire_ns).unwrap_or(0))),
         (
-            Leg::ReceiverApplication,
+            PathLeg::ReceiverKernel,
+            Some(readable_ns - crossing.arrived_ns),
+        ),
+        (
+            PathLeg::ReceiverApplication,
             crossing.done_ns.checked_sub(readable_ns),
         ),
     ];
     let legs = legs.into_iter();
-    legs.filter_map(|(leg, ns)| Some(Took { leg, ns: ns? }))
+    legs.filter_map(|(leg, ns)| Some(LegTime { leg, ns: ns? }))
         .collect()
 }
 
-impl std::fmt::Debug for Path<'_> {
+impl std::fmt::Debug for EndsPath<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{} to {}: {:?}", self.from.1, self.to.1, self.joined)
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// One message that passed between the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct OffsetPair {
     /// When it happened, by the first clock.
     pub(super) at_ns: u64,
     /// Second clock less first, ns: no less than θ if `forth`, no more than θ otherwise.
@@ -22,7 +22,7 @@ pub(super) struct Pair {
 
 /// For a stretch of time, how far the second clock is ahead of the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Offset {
+pub struct ClockOffset {
     /// Up to when it holds, by the first clock.
     pub until_ns: u64,
     /// The middle of what is possible, ns.
@@ -32,7 +32,7 @@ pub struct Offset {
 }
 
 /// For all time, in order; empty when messages went one way only. `pairs` in order of time.
-pub(super) fn offsets(pairs: &[Pair]) -> Vec<Offset> {
+pub(super) fn offsets(pairs: &[OffsetPair]) -> Vec<ClockOffset> {
     let mut found = Vec::new();
     add(pairs, &mut found);
     if let Some(last) = found.last_mut() {
@@ -41,7 +41,7 @@ pub(super) fn offsets(pairs: &[Pair]) -> Vec<Offset> {
     found
 }
 
-fn add(pairs: &[Pair], found: &mut Vec<Offset>) {
+fn add(pairs: &[OffsetPair], found: &mut Vec<ClockOffset>) {
     let least = |forth: bool| {
         let pairs = pairs.iter().filter(move |pair| pair.forth == forth);
         pairs.map(|pair| pair.difference_ns)
@@ -50,7 +50,7 @@ fn add(pairs: &[Pair], found: &mut Vec<Offset>) {
         return;
     };
     if least_ns <= most_ns {
-        found.push(Offset {
+        found.push(ClockOffset {
             until_ns: pairs.last().map_or(0, |pair| pair.at_ns),
             offset_ns: i64::midpoint(least_ns, most_ns),
             error_ns: (most_ns.abs_diff(least_ns)).div_ceil(2),
@@ -63,7 +63,7 @@ fn add(pairs: &[Pair], found: &mut Vec<Offset>) {
 }
 
 /// What holds at a time.
-pub(super) fn at(offsets: &[Offset], at_ns: u64) -> Option<Offset> {
+pub(super) fn at(offsets: &[ClockOffset], at_ns: u64) -> Option<ClockOffset> {
     let next = offsets.partition_point(|offset| offset.until_ns < at_ns);
     offsets.get(next).copied()
 }
@@ -74,9 +74,9 @@ mod tests {
 
     use super::*;
 
-    fn messages(offset_ns: i64, ways_ns: &[(u64, bool)]) -> Vec<Pair> {
+    fn messages(offset_ns: i64, ways_ns: &[(u64, bool)]) -> Vec<OffsetPair> {
         let pairs = ways_ns.iter().zip(0..);
-        let pairs = pairs.map(|((way_ns, forth), at)| Pair {
+        let pairs = pairs.map(|((way_ns, forth), at)| OffsetPair {
             at_ns: at * 1_000_000,
             difference_ns: match forth {
                 true => offset_ns + way_ns.cast_signed(),

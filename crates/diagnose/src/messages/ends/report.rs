@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::offset::Offset;
+use super::offset::ClockOffset;
 use crate::answer::About;
-use crate::messages::report::{End, Spread};
+use crate::messages::report::{ConnectionEnd, DurationSpread};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.ends/1";
@@ -20,25 +20,25 @@ pub struct EndsReport {
     /// Name of the other recording's host.
     pub other_host: String,
     /// How the two clocks stand to each other.
-    pub clocks: Clocks,
+    pub clocks: ClockRelation,
     /// Largest relative error of a median or other percentile.
     pub relative_error: f64,
     /// Groups with messages, those not listed included.
     pub all: u64,
     /// The groups, those with the slowest messages first.
-    pub groups: Vec<Crossed>,
+    pub groups: Vec<CrossingGroup>,
 }
 
 /// How the clocks of two recordings stand to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "how", rename_all = "snake_case")]
-pub enum Clocks {
+pub enum ClockRelation {
     /// It is one clock: both were made since the same boot of one host.
     Same,
     /// How far the other's is ahead, found from the messages.
     Apart {
         /// In order of time; of several the clocks did not run alike.
-        offsets: Vec<Offset>,
+        offsets: Vec<ClockOffset>,
     },
     /// Messages went one way only: what passed between the hosts cannot be told.
     Unknown,
@@ -47,7 +47,7 @@ pub enum Clocks {
 /// A part of the way from one program to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Leg {
+pub enum PathLeg {
     /// From the end of the call that took the last message to the begin of this one's: the sender thought.
     SenderApplication,
     /// From the begin of the call to the driver.
@@ -64,19 +64,19 @@ pub enum Leg {
 #[derive(Debug, Clone, Serialize)]
 pub struct LegSpread {
     /// Which.
-    pub leg: Leg,
+    pub leg: PathLeg,
     /// How long.
     #[serde(flatten)]
-    pub spread: Spread,
+    pub spread: DurationSpread,
 }
 
 /// What went from one end to the other.
 #[derive(Debug, Clone, Serialize)]
-pub struct Crossed {
+pub struct CrossingGroup {
     /// Who sent.
-    pub from: End,
+    pub from: ConnectionEnd,
     /// Who received.
-    pub to: End,
+    pub to: ConnectionEnd,
     /// Messages sent.
     pub count: u64,
     /// Their bytes.
@@ -88,34 +88,34 @@ pub struct Crossed {
     /// How far the wire of each may be off, ns, at most; 0 for one clock.
     pub error_ns: u64,
     /// From the begin of the send call to the end of the receive call; `None`: of none it is known.
-    pub whole: Option<Spread>,
+    pub whole: Option<DurationSpread>,
     /// Its legs, in their order; the first comes before the whole begins.
     pub legs: Vec<LegSpread>,
     /// The slowest, slowest first.
-    pub slowest: Vec<Slow>,
+    pub slowest: Vec<SlowCrossing>,
 }
 
 /// One message.
 #[derive(Debug, Clone, Serialize)]
-pub struct Slow {
+pub struct SlowCrossing {
     /// What `--message` takes, of the sender's recording.
     pub id: String,
     /// The whole, ns.
     pub whole_ns: u64,
     /// The legs, in their order.
-    pub legs: Vec<Took>,
+    pub legs: Vec<LegTime>,
 }
 
 /// How long a leg of one message took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Took {
+pub struct LegTime {
     /// Which.
-    pub leg: Leg,
+    pub leg: PathLeg,
     /// How long, ns.
     pub ns: u64,
 }
 
-impl Leg {
+impl PathLeg {
     /// All, in their order.
     pub const ALL: [Self; 5] = [
         Self::SenderApplication,

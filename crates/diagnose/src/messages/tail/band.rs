@@ -4,14 +4,14 @@ use std::str::FromStr;
 
 /// From one quantile to another, as shares (0–1): `p99.9` is all from there on, `p40-p60` what lies between.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Band {
+pub struct LatencyBand {
     /// Share of the messages that are quicker.
     pub from: f64,
     /// Share up to which they belong to it.
     pub until: f64,
 }
 
-impl Band {
+impl LatencyBand {
     /// The slowest thousandth.
     pub const TAIL: Self = Self {
         from: 0.999,
@@ -51,7 +51,7 @@ impl Band {
     }
 }
 
-impl FromStr for Band {
+impl FromStr for LatencyBand {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -79,7 +79,7 @@ impl FromStr for Band {
     }
 }
 
-impl std::fmt::Display for Band {
+impl std::fmt::Display for LatencyBand {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // as people write it: no more places than it has
         let percent = |share: f64| (share * 1e8).round() / 1e6;
@@ -98,22 +98,22 @@ mod tests {
     #[test]
     fn bands_are_read_as_they_are_written() {
         for text in ["p99.9", "p40-p60", "p0", "p99-p99.999", "p0-p50"] {
-            let band: Band = text.parse().expect("a band");
+            let band: LatencyBand = text.parse().expect("a band");
             assert_eq!(band.to_string(), text);
         }
         for text in [
             "", "99", "p101", "p60-p40", "p50-p50", "p100", "p", "p-1", "pNaN", "p1-2",
         ] {
-            assert!(text.parse::<Band>().is_err(), "{text}");
+            assert!(text.parse::<LatencyBand>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn a_band_has_at_least_one_message() {
         let latencies: Vec<u64> = (1..=1000).collect();
-        assert_eq!(Band::TAIL.bounds_ns(&latencies), Some((1000, 1000)));
-        assert_eq!(Band::BODY.bounds_ns(&latencies), Some((401, 601)));
-        assert_eq!(Band::BODY.bounds_ns(&[7]), Some((7, 7)));
-        assert_eq!(Band::TAIL.bounds_ns(&[]), None);
+        assert_eq!(LatencyBand::TAIL.bounds_ns(&latencies), Some((1000, 1000)));
+        assert_eq!(LatencyBand::BODY.bounds_ns(&latencies), Some((401, 601)));
+        assert_eq!(LatencyBand::BODY.bounds_ns(&[7]), Some((7, 7)));
+        assert_eq!(LatencyBand::TAIL.bounds_ns(&[]), None);
     }
 }

@@ -3,28 +3,28 @@
 
 use table::ActivityKind;
 
-use super::message::Message;
-use super::queue::Queue;
-use super::report::{Box5, Queued, Queueing};
-use super::side::Side;
-use super::spans::Whats;
-use super::tree::{Place, Times, Tree};
+use super::message::HostMessage;
+use super::queue::ThreadQueue;
+use super::report::{FiveNumbers, QueuePlace, Queueing};
+use super::side::TailSide;
+use super::spans::LabelTable;
+use super::tree::{PlaceTimes, PlaceTree, TreePlace};
 use crate::messages::message::MessageDirection;
 
-const ALL: [Queued; 5] = [
-    Queued::ApplicationReceive,
-    Queued::ApplicationRequest,
-    Queued::ApplicationSend,
-    Queued::KernelReceive,
-    Queued::KernelSend,
+const ALL: [QueuePlace; 5] = [
+    QueuePlace::ApplicationReceive,
+    QueuePlace::ApplicationRequest,
+    QueuePlace::ApplicationSend,
+    QueuePlace::KernelReceive,
+    QueuePlace::KernelSend,
 ];
 
 /// Of one message, by [`ALL`].
-pub(super) type Ahead = [Behind; ALL.len()];
+pub(super) type QueueAhead = [QueueDepth; ALL.len()];
 
 /// What it waited behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Behind {
+pub(super) struct QueueDepth {
     /// Messages, or calls for them.
     depth: u32,
     ns: u64,
@@ -32,13 +32,13 @@ pub(super) struct Behind {
 
 /// What one message waited behind. `times`: its own.
 pub(super) fn ahead(
-    message: &Message,
-    queue: Queue,
-    (side, whats): (&Side, &Whats),
-    tree: &Tree,
-    times: &mut Times,
-) -> Ahead {
-    let kernel = Behind {
+    message: &HostMessage,
+    queue: ThreadQueue,
+    (side, whats): (&TailSide, &LabelTable),
+    tree: &PlaceTree,
+    times: &mut PlaceTimes,
+) -> QueueAhead {
+    let kernel = QueueDepth {
         depth: side.handed_meanwhile(message),
         ns: match message.id.direction {
             MessageDirection::Received => message
@@ -48,12 +48,12 @@ pub(super) fn ahead(
             MessageDirection::Sent => message.latency_ns(),
         },
     };
-    let [mut receive, mut request, mut send] = [Behind::default(); 3];
-    let is_other = |node| tree.place(node) == Place::OtherMessage;
+    let [mut receive, mut request, mut send] = [QueueDepth::default(); 3];
+    let is_other = |node| tree.place(node) == TreePlace::OtherMessage;
     for (node, met) in times.sorted() {
         match tree.place(node) {
-            Place::OtherMessage => request.ns += met.time_ns,
-            Place::Within(what) if tree.around(node).is_some_and(is_other) => {
+            TreePlace::OtherMessage => request.ns += met.time_ns,
+            TreePlace::Within(what) if tree.around(node).is_some_and(is_other) => {
                 let what = whats.get(what);
                 let is_call = what.kind == ActivityKind::Syscall;
                 let at = match what.name.as_deref().filter(|_| is_call) {
@@ -70,8 +70,8 @@ pub(super) fn ahead(
     request.ns = request.ns.saturating_sub(receive.ns + send.ns);
     request.depth = queue.ahead;
     match message.id.direction {
-        MessageDirection::Received => [receive, request, send, kernel, Behind::default()],
-        MessageDirection::Sent => [receive, request, send, Behind::default(), kernel],
+        MessageDirection::Received => [receive, request, send, kernel, QueueDepth::default()],
+        MessageDirection::Sent => [receive, request, send, QueueDepth::default(), kernel],
     }
 }
 
@@ -89,14 +89,14 @@ fn sends(call: &str) -> bool {
 
 /// What ordinary messages wait behind: sums.
 #[derive(Debug, Default)]
-pub(super) struct UsualAhead {
+pub(super) struct UsualQueue {
     messages: u64,
     sums: [(u64, u64); ALL.len()],
 }
 
-impl UsualAhead {
+impl UsualQueue {
     /// Adds a message.
-    pub(super) fn add(&mut self, ahead: &Ahead) {
+    pub(super) fn add(&mut self, ahead: &QueueAhead) {
         self.messages += 1;
         for (sum, one) in self.sums.iter_mut().zip(ahead) {
             sum.0 += u64::from(one.depth);
@@ -105,9 +105,9 @@ impl UsualAhead {
     }
 
     /// Where messages waited behind more than is usual, for longer by what can be told.
-    pub(super) fn compare(&self, all: &[Ahead], resolution_ns: f64) -> Vec<Queueing> {
+    pub(super) fn compare(&self, all: &[QueueAhead], resolution_ns: f64) -> Vec<Queueing> {
         let mean = |sum: u64| sum as f64 / self.messages.max(1) as f64;
-        let of = |(index, queued): (usize, &Queued)| {
+        let of = |(index, queued): (usize, &QueuePlace)| {
             let (usual_depth, usual_ns) = (mean(self.sums[index].0), mean(self.sums[index].1));
             let more = all.iter().map(|ahead| {
                 let one = ahead[index];
@@ -120,8 +120,8 @@ impl UsualAhead {
                 queued: *queued,
                 messages: hit.len() as u64,
                 usual_ahead: usual_depth,
-                ahead: Box5::of(hit.iter().map(|it| it.0).collect()),
-                deviation_ns: Box5::of(hit.iter().map(|it| it.1).collect()),
+                ahead: FiveNumbers::of(hit.iter().map(|it| it.0).collect()),
+                deviation_ns: FiveNumbers::of(hit.iter().map(|it| it.1).collect()),
             })
         };
         ALL.iter().enumerate().filter_map(of).collect()

@@ -2,15 +2,15 @@
 
 use table::{ActivityKind, WaitObject};
 
-use super::spans::{What, WhatId, Whats};
-use super::tree::{Node, Place, Role, Tree};
+use super::spans::{LabelId, LabelTable, SpanLabel};
+use super::tree::{CoreRole, PlaceTree, TreeNode, TreePlace};
 use crate::causes::{Categories, Cause};
 
 /// What tells causes apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) rule: Rule,
-    pub(super) role: Role,
+pub(super) struct CauseKey {
+    pub(super) rule: MessageRule,
+    pub(super) role: CoreRole,
     pub(super) what: String,
     /// What kind of work it is, where it is that.
     pub(super) category: Option<Cause>,
@@ -18,7 +18,7 @@ pub(super) struct Key {
 
 /// Rules, by their stable names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Rule {
+pub(super) enum MessageRule {
     HeadOfLineBlocking,
     CpuContention,
     SoftirqDelay,
@@ -34,7 +34,7 @@ pub(super) enum Rule {
     Untraced,
 }
 
-impl Rule {
+impl MessageRule {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::HeadOfLineBlocking => "head_of_line_blocking",
@@ -83,80 +83,81 @@ impl Rule {
 /// The rules by name, each with what it says in one line. `untraced` is not among them: it is never a cause.
 pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
     let all = [
-        Rule::HeadOfLineBlocking,
-        Rule::CpuContention,
-        Rule::SoftirqDelay,
-        Rule::ReceiveInterference,
-        Rule::IdleWakeup,
-        Rule::Migration,
-        Rule::ProbeOverhead,
-        Rule::BlockedInCall,
-        Rule::SlowFunction,
-        Rule::UnknownFunction,
+        MessageRule::HeadOfLineBlocking,
+        MessageRule::CpuContention,
+        MessageRule::SoftirqDelay,
+        MessageRule::ReceiveInterference,
+        MessageRule::IdleWakeup,
+        MessageRule::Migration,
+        MessageRule::ProbeOverhead,
+        MessageRule::BlockedInCall,
+        MessageRule::SlowFunction,
+        MessageRule::UnknownFunction,
     ];
     all.into_iter().map(|rule| (rule.name(), rule.summary()))
 }
 
-impl Key {
+impl CauseKey {
     /// What to do.
     pub(super) fn advice(&self) -> &'static str {
         match (self.rule, self.category) {
-            (Rule::SlowFunction | Rule::SoftirqDelay | Rule::CpuContention, Some(category)) => {
-                category.remedy()
-            }
-            (Rule::HeadOfLineBlocking, _) if self.role == Role::Receive => {
+            (
+                MessageRule::SlowFunction | MessageRule::SoftirqDelay | MessageRule::CpuContention,
+                Some(category),
+            ) => category.remedy(),
+            (MessageRule::HeadOfLineBlocking, _) if self.role == CoreRole::Receive => {
                 "Spread the connections over more CPUs when they are received (RSS, RPS), or let senders send fewer at once."
             }
-            (Rule::HeadOfLineBlocking, _) => {
+            (MessageRule::HeadOfLineBlocking, _) => {
                 "Spread the connections over more threads, or let a thread take fewer requests of one connection at a time (memcached: -t, -R)."
             }
-            (Rule::CpuContention, _) => {
+            (MessageRule::CpuContention, _) => {
                 "Give the program CPUs of its own (taskset, cpuset), move what ran there elsewhere, or raise its priority."
             }
-            (Rule::SoftirqDelay, _) => {
+            (MessageRule::SoftirqDelay, _) => {
                 "Move interrupts and receive processing to other CPUs (IRQ affinity, RSS, RPS), or spread them."
             }
-            (Rule::ReceiveInterference, _) => {
+            (MessageRule::ReceiveInterference, _) => {
                 "Have the other program's packets received on other CPUs (RSS, RPS, flow steering: ethtool -N), or this program run on others."
             }
-            (Rule::IdleWakeup, _) => {
+            (MessageRule::IdleWakeup, _) => {
                 "Keep CPUs from sleeping deeply (/dev/cpu_dma_latency, idle states), or poll for a while before waiting (busy_poll)."
             }
-            (Rule::Migration, _) => {
+            (MessageRule::Migration, _) => {
                 "Pin the thread to its CPU (taskset, sched_setaffinity), and stop what changes that while it runs."
             }
-            (Rule::ProbeOverhead, _) => {
+            (MessageRule::ProbeOverhead, _) => {
                 "Record fewer processes or less detail, or leave the recorder a CPU of its own."
             }
-            (Rule::BlockedInCall, _) => {
+            (MessageRule::BlockedInCall, _) => {
                 "Keep what waits (locks, files, page faults) out of the thread that serves requests."
             }
-            (Rule::SlowFunction, _) => {
+            (MessageRule::SlowFunction, _) => {
                 "`whylat report --message ID` of an example shows where in the program it is."
             }
-            (Rule::UnknownFunction, _) => "Give it a category: --categories FILE.",
-            (Rule::Untraced, _) => "Record with a narrower selection, so that more is kept.",
+            (MessageRule::UnknownFunction, _) => "Give it a category: --categories FILE.",
+            (MessageRule::Untraced, _) => "Record with a narrower selection, so that more is kept.",
         }
     }
 }
 
 /// What is needed to name causes.
-pub(super) struct Causes<'a> {
-    tree: &'a Tree,
-    whats: &'a Whats,
-    /// Of each [`WhatId`].
+pub(super) struct CauseNamer<'a> {
+    tree: &'a PlaceTree,
+    whats: &'a LabelTable,
+    /// Of each [`LabelId`].
     categories: Vec<Option<Cause>>,
     application: Option<&'a str>,
 }
 
-impl<'a> Causes<'a> {
+impl<'a> CauseNamer<'a> {
     pub(super) fn new(
-        tree: &'a Tree,
-        whats: &'a Whats,
+        tree: &'a PlaceTree,
+        whats: &'a LabelTable,
         categories: &Categories,
         application: Option<&'a str>,
     ) -> Self {
-        let category = |what: &What| categories.cause(what.kind, what.name.as_deref());
+        let category = |what: &SpanLabel| categories.cause(what.kind, what.name.as_deref());
         Self {
             tree,
             whats,
@@ -166,31 +167,39 @@ impl<'a> Causes<'a> {
     }
 
     /// The cause that a place is.
-    pub(super) fn of(&self, node: Node) -> Key {
+    pub(super) fn of(&self, node: TreeNode) -> CauseKey {
         let role = self.tree.role(node);
         let (rule, what, category) = match self.tree.place(node) {
-            Place::OtherMessage => (
-                Rule::HeadOfLineBlocking,
+            TreePlace::OtherMessage => (
+                MessageRule::HeadOfLineBlocking,
                 "other messages first".to_owned(),
                 None,
             ),
-            Place::Received(what) => (
-                Rule::ReceiveInterference,
+            TreePlace::Received(what) => (
+                MessageRule::ReceiveInterference,
                 format!("messages for {}", name(self.whats.get(what))),
                 None,
             ),
-            Place::Blocked(object) => (Rule::BlockedInCall, waits_for(object).to_owned(), None),
-            Place::Moved => (
-                Rule::Migration,
+            TreePlace::Blocked(object) => (
+                MessageRule::BlockedInCall,
+                waits_for(object).to_owned(),
+                None,
+            ),
+            TreePlace::Moved => (
+                MessageRule::Migration,
                 "moved to another CPU".to_owned(),
                 Some(Cause::Scheduling),
             ),
-            Place::Own => (Rule::SlowFunction, "the program itself".to_owned(), None),
-            Place::Role(_) => (Rule::Untraced, "not recorded".to_owned(), None),
-            Place::Other(what) => self.context(what, role),
-            Place::Within(what) => self.within(node, what),
+            TreePlace::Own => (
+                MessageRule::SlowFunction,
+                "the program itself".to_owned(),
+                None,
+            ),
+            TreePlace::Role(_) => (MessageRule::Untraced, "not recorded".to_owned(), None),
+            TreePlace::Other(what) => self.context(what, role),
+            TreePlace::Within(what) => self.within(node, what),
         };
-        Key {
+        CauseKey {
             rule,
             role,
             what,
@@ -199,81 +208,85 @@ impl<'a> Causes<'a> {
     }
 
     /// What a place itself is called.
-    pub(super) fn part(&self, node: Node) -> String {
+    pub(super) fn part(&self, node: TreeNode) -> String {
         match self.tree.place(node) {
-            Place::OtherMessage if self.tree.role(node) == Role::Receive => {
+            TreePlace::OtherMessage if self.tree.role(node) == CoreRole::Receive => {
                 "other messages received first".to_owned()
             }
-            Place::OtherMessage => "other messages of the thread".to_owned(),
-            Place::Received(what) => {
+            TreePlace::OtherMessage => "other messages of the thread".to_owned(),
+            TreePlace::Received(what) => {
                 format!("receiving for {}", name(self.whats.get(what)))
             }
-            Place::Blocked(object) => waits_for(object).to_owned(),
-            Place::Moved => "between two CPUs".to_owned(),
-            Place::Own => "outside of system calls".to_owned(),
-            Place::Role(_) => "not recorded".to_owned(),
-            Place::Other(what) | Place::Within(what) => name(self.whats.get(what)),
+            TreePlace::Blocked(object) => waits_for(object).to_owned(),
+            TreePlace::Moved => "between two CPUs".to_owned(),
+            TreePlace::Own => "outside of system calls".to_owned(),
+            TreePlace::Role(_) => "not recorded".to_owned(),
+            TreePlace::Other(what) | TreePlace::Within(what) => name(self.whats.get(what)),
         }
     }
 
     /// Another thread, or none.
-    fn context(&self, id: WhatId, role: Role) -> (Rule, String, Option<Cause>) {
+    fn context(&self, id: LabelId, role: CoreRole) -> (MessageRule, String, Option<Cause>) {
         let what = self.whats.get(id);
         let name = name(what);
         let category = self.categories[id.index()];
         match what.kind {
-            ActivityKind::Idle if role == Role::Receive => {
-                (Rule::SoftirqDelay, "the CPU idle".to_owned(), category)
-            }
-            ActivityKind::Idle => (Rule::IdleWakeup, "the CPU idle".to_owned(), category),
+            ActivityKind::Idle if role == CoreRole::Receive => (
+                MessageRule::SoftirqDelay,
+                "the CPU idle".to_owned(),
+                category,
+            ),
+            ActivityKind::Idle => (MessageRule::IdleWakeup, "the CPU idle".to_owned(), category),
             ActivityKind::Task if category == Some(Cause::Profiling) => {
-                (Rule::ProbeOverhead, name, category)
+                (MessageRule::ProbeOverhead, name, category)
             }
-            ActivityKind::Task if role == Role::Receive || category == Some(Cause::Softirqs) => {
-                (Rule::SoftirqDelay, name, category)
+            ActivityKind::Task
+                if role == CoreRole::Receive || category == Some(Cause::Softirqs) =>
+            {
+                (MessageRule::SoftirqDelay, name, category)
             }
             ActivityKind::Task
                 if what.application.is_some()
                     && what.application.as_deref() == self.application =>
             {
                 (
-                    Rule::CpuContention,
+                    MessageRule::CpuContention,
                     "its own other threads".to_owned(),
                     None,
                 )
             }
-            ActivityKind::Task => (Rule::CpuContention, name, category),
+            ActivityKind::Task => (MessageRule::CpuContention, name, category),
             _ => self.named(id),
         }
     }
 
     /// What ran within a context: what is of general use belongs to what is around it.
-    fn within(&self, node: Node, id: WhatId) -> (Rule, String, Option<Cause>) {
+    fn within(&self, node: TreeNode, id: LabelId) -> (MessageRule, String, Option<Cause>) {
         let around = self.tree.around(node);
         match (
             self.categories[id.index()],
             around.map(|it| (it, self.tree.place(it))),
         ) {
-            (Some(Cause::Helpers), Some((around, Place::Within(what)))) => {
+            (Some(Cause::Helpers), Some((around, TreePlace::Within(what)))) => {
                 self.within(around, what)
             }
             _ => self.named(id),
         }
     }
 
-    fn named(&self, id: WhatId) -> (Rule, String, Option<Cause>) {
+    fn named(&self, id: LabelId) -> (MessageRule, String, Option<Cause>) {
         let what = self.whats.get(id);
         let Some(category) = self.categories[id.index()] else {
             let rule = match what.kind {
-                ActivityKind::Untraced | ActivityKind::DecodeError => Rule::Untraced,
-                _ => Rule::UnknownFunction,
+                ActivityKind::Untraced | ActivityKind::DecodeError => MessageRule::Untraced,
+                _ => MessageRule::UnknownFunction,
             };
             return (rule, name(what), None);
         };
         let rule = match (what.kind, category) {
-            (_, Cause::Profiling) => Rule::ProbeOverhead,
-            (ActivityKind::Irq | ActivityKind::Softirq, _) => Rule::SoftirqDelay,
-            _ => Rule::SlowFunction,
+            (_, Cause::Profiling) => MessageRule::ProbeOverhead,
+            (ActivityKind::Irq | ActivityKind::Softirq, _) => MessageRule::SoftirqDelay,
+            _ => MessageRule::SlowFunction,
         };
         // what a call without a cause of its own does, its name tells best
         let category = Some(category).filter(|it| *it != Cause::SystemCalls);
@@ -282,7 +295,7 @@ impl<'a> Causes<'a> {
     }
 }
 
-fn name(what: &What) -> String {
+fn name(what: &SpanLabel) -> String {
     let name = what.name.as_deref().unwrap_or("?");
     match what.kind {
         ActivityKind::Idle => "idle".to_owned(),

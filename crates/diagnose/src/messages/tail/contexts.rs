@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use table::ActivityKind;
 
-use super::report::{Context, Core};
-use super::spans::{Spans, What, WhatId, Whats};
+use super::report::{CpuContext, CpuShare};
+use super::spans::{LabelId, LabelTable, SpanLabel, SpanTable};
 
 /// What a CPU was in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum In {
+enum CpuState {
     /// A thread, or the idle task, outside of interrupts.
-    Thread(WhatId),
+    Thread(LabelId),
     /// Interrupts and softirqs, whatever they interrupted.
     Interrupts,
     /// It is not known what.
@@ -20,19 +20,25 @@ enum In {
 
 /// Times by CPU, over the lifetimes of a set of messages.
 #[derive(Debug, Default)]
-pub(super) struct Contexts {
+pub(super) struct ContextTimes {
     messages: u64,
-    ns: HashMap<(u16, In), u64>,
+    ns: HashMap<(u16, CpuState), u64>,
 }
 
-impl Contexts {
+impl ContextTimes {
     /// One message more.
     pub(super) fn count(&mut self) {
         self.messages += 1;
     }
 
     /// Adds what a CPU did during a part of a lifetime.
-    pub(super) fn add(&mut self, cpu: u16, times_ns: (u64, u64), spans: &Spans, whats: &Whats) {
+    pub(super) fn add(
+        &mut self,
+        cpu: u16,
+        times_ns: (u64, u64),
+        spans: &SpanTable,
+        whats: &LabelTable,
+    ) {
         let (from_ns, until_ns) = times_ns;
         let mut unknown_ns = until_ns.saturating_sub(from_ns);
         let mut thread = None;
@@ -44,25 +50,28 @@ impl Contexts {
             if matches!(kind, ActivityKind::Irq | ActivityKind::Softirq) {
                 let ns = end_ns.saturating_sub(begin_ns.max(interrupted_until_ns));
                 interrupted_until_ns = interrupted_until_ns.max(end_ns);
-                *self.ns.entry((cpu, In::Interrupts)).or_default() += ns;
+                *self.ns.entry((cpu, CpuState::Interrupts)).or_default() += ns;
                 match thread.filter(|(_, end_ns)| begin_ns < *end_ns) {
                     Some((thread, _)) => *self.ns.entry((cpu, thread)).or_default() -= ns,
                     None => unknown_ns = unknown_ns.saturating_sub(ns),
                 }
             } else if span.depth == 0 {
                 let ns = end_ns - begin_ns;
-                thread = Some((In::Thread(span.what), end_ns));
-                *self.ns.entry((cpu, In::Thread(span.what))).or_default() += ns;
+                thread = Some((CpuState::Thread(span.what), end_ns));
+                *self
+                    .ns
+                    .entry((cpu, CpuState::Thread(span.what)))
+                    .or_default() += ns;
                 unknown_ns = unknown_ns.saturating_sub(ns);
             }
         });
         if unknown_ns > 0 {
-            *self.ns.entry((cpu, In::Unknown)).or_default() += unknown_ns;
+            *self.ns.entry((cpu, CpuState::Unknown)).or_default() += unknown_ns;
         }
     }
 
     /// The CPUs of a set of messages, and how that is in another set.
-    pub(super) fn compared(&self, usual: &Self, whats: &Whats) -> Vec<Core> {
+    pub(super) fn compared(&self, usual: &Self, whats: &LabelTable) -> Vec<CpuShare> {
         let mut cores: BTreeMap<u16, BTreeMap<String, (f64, f64)>> = BTreeMap::new();
         for ((cpu, context), ns) in &self.ns {
             let contexts = cores.entry(*cpu).or_default();
@@ -80,14 +89,14 @@ impl Contexts {
     }
 }
 
-fn core(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> Core {
-    let mut contexts: Vec<Context> = contexts
+fn core(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> CpuShare {
+    let mut contexts: Vec<CpuContext> = contexts
         .into_iter()
-        .map(|(name, (ns, usual_ns))| Context { name, ns, usual_ns })
+        .map(|(name, (ns, usual_ns))| CpuContext { name, ns, usual_ns })
         .collect();
     // stable: by name where they are alike
     contexts.sort_by(|a, b| b.ns.total_cmp(&a.ns));
-    Core {
+    CpuShare {
         cpu,
         ns: contexts.iter().map(|it| it.ns).sum(),
         usual_ns: contexts.iter().map(|it| it.usual_ns).sum(),
@@ -95,20 +104,20 @@ fn core(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> Core {
     }
 }
 
-fn name(context: In, whats: &Whats) -> String {
+fn name(context: CpuState, whats: &LabelTable) -> String {
     match context {
-        In::Interrupts => "interrupts".to_owned(),
-        In::Unknown => "not known".to_owned(),
-        In::Thread(id) => match whats.get(id) {
-            What {
+        CpuState::Interrupts => "interrupts".to_owned(),
+        CpuState::Unknown => "not known".to_owned(),
+        CpuState::Thread(id) => match whats.get(id) {
+            SpanLabel {
                 kind: ActivityKind::Idle,
                 ..
             } => "idle".to_owned(),
-            What {
+            SpanLabel {
                 kind: ActivityKind::Untraced | ActivityKind::DecodeError,
                 ..
             } => "not known".to_owned(),
-            What {
+            SpanLabel {
                 application, name, ..
             } => {
                 let name = application.as_ref().or(name.as_ref());

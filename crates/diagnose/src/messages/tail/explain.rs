@@ -5,9 +5,9 @@
 use serde::Serialize;
 use table::ActivityKind;
 
-use super::reference::{Reference, Usual};
-use super::spans::Whats;
-use super::tree::{Met, Node, Place, SpanId, Times, Tree};
+use super::reference::{ReferenceSet, UsualTime};
+use super::spans::LabelTable;
+use super::tree::{PlaceTime, PlaceTimes, PlaceTree, SpanId, TreeNode, TreePlace};
 
 /// A context is unexpected where fewer than this share of the reference messages meet it (NSight, section 5.2: a
 /// minority).
@@ -39,7 +39,7 @@ impl Anomaly {
 /// What a place added to a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Deviation {
-    pub(super) node: Node,
+    pub(super) node: TreeNode,
     /// Longer than usual, ns.
     pub(super) ns: f64,
     pub(super) anomaly: Anomaly,
@@ -47,7 +47,7 @@ pub(super) struct Deviation {
 
 /// How anomalies are told.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
+pub struct ExplainSettings {
     /// Share of what a place took longer that those within it must explain for it to be none, 0–1.
     pub explained: f64,
     /// Differences below this are none, ns: what the source cannot tell.
@@ -56,7 +56,7 @@ pub struct Settings {
 
 /// Why a message took longer than usual.
 #[derive(Debug, Default)]
-pub(super) struct Explanation {
+pub(super) struct MessageExplanation {
     /// Longer than usual, ns.
     pub(super) deviation_ns: f64,
     /// By more than nothing, as far as can be told: else there are no causes.
@@ -65,9 +65,9 @@ pub(super) struct Explanation {
     pub(super) causes: Vec<Deviation>,
 }
 
-impl Explanation {
+impl MessageExplanation {
     /// The spans of the message at the places that are its causes.
-    pub(super) fn spans(&self, times: &mut Times) -> Vec<(Node, SpanId)> {
+    pub(super) fn spans(&self, times: &mut PlaceTimes) -> Vec<(TreeNode, SpanId)> {
         let is_cause = |node| self.causes.iter().any(|cause| cause.node == node);
         let spans = times.spans().iter().copied();
         spans.filter(|(node, _)| is_cause(*node)).collect()
@@ -86,7 +86,7 @@ impl Explanation {
 
 /// A place while the tree is gone through from its leaves.
 #[derive(Debug, Default)]
-struct Within {
+struct InnerCauses {
     causes: Vec<Deviation>,
     explained_ns: f64,
 }
@@ -94,23 +94,23 @@ struct Within {
 /// Explains one message.
 pub(super) fn explain(
     latency_ns: u64,
-    times: &mut Times,
-    tree: &Tree,
-    whats: &Whats,
-    reference: &Reference,
-    settings: Settings,
-) -> Explanation {
+    times: &mut PlaceTimes,
+    tree: &PlaceTree,
+    whats: &LabelTable,
+    reference: &ReferenceSet,
+    settings: ExplainSettings,
+) -> MessageExplanation {
     let deviation_ns = latency_ns as f64 - reference.latency_ns();
     if deviation_ns < settings.resolution_ns {
-        return Explanation {
+        return MessageExplanation {
             deviation_ns,
-            ..Explanation::default()
+            ..MessageExplanation::default()
         };
     }
-    let places: Vec<(Node, Met)> = times.sorted().collect();
-    let index_of = |node: Node| places.binary_search_by_key(&node, |(node, _)| *node).ok();
-    let mut within: Vec<Within> = places.iter().map(|_| Within::default()).collect();
-    let mut whole = Within::default();
+    let places: Vec<(TreeNode, PlaceTime)> = times.sorted().collect();
+    let index_of = |node: TreeNode| places.binary_search_by_key(&node, |(node, _)| *node).ok();
+    let mut within: Vec<InnerCauses> = places.iter().map(|_| InnerCauses::default()).collect();
+    let mut whole = InnerCauses::default();
     for index in (0..places.len()).rev() {
         let (node, met) = places[index];
         let inner = std::mem::take(&mut within[index]);
@@ -123,7 +123,7 @@ pub(super) fn explain(
     }
     let mut causes = capped(whole, deviation_ns).causes;
     causes.sort_by(|a, b| b.ns.total_cmp(&a.ns).then(a.node.cmp(&b.node)));
-    Explanation {
+    MessageExplanation {
         deviation_ns,
         is_longer: true,
         causes,
@@ -132,17 +132,17 @@ pub(super) fn explain(
 
 /// What a place and those within it explain.
 fn judge(
-    node: Node,
-    met: Met,
-    usual: Usual,
-    inner: Within,
-    tree: &Tree,
-    whats: &Whats,
-    settings: Settings,
-) -> Within {
+    node: TreeNode,
+    met: PlaceTime,
+    usual: UsualTime,
+    inner: InnerCauses,
+    tree: &PlaceTree,
+    whats: &LabelTable,
+    settings: ExplainSettings,
+) -> InnerCauses {
     let deviation_ns = met.time_ns as f64 - usual.time_ns;
     if deviation_ns < settings.resolution_ns {
-        return Within::default();
+        return InnerCauses::default();
     }
     let itself = Deviation {
         node,
@@ -150,13 +150,13 @@ fn judge(
         anomaly: anomaly(met, usual),
     };
     if is_opaque(tree, whats, node, usual) {
-        return Within {
+        return InnerCauses {
             causes: vec![itself],
             explained_ns: deviation_ns,
         };
     }
     let mut inner = capped(inner, deviation_ns);
-    let is_seen = !matches!(tree.place(node), Place::Role(_));
+    let is_seen = !matches!(tree.place(node), TreePlace::Role(_));
     if !is_seen || inner.explained_ns >= settings.explained * deviation_ns {
         return inner;
     }
@@ -170,15 +170,15 @@ fn judge(
 }
 
 /// Whether what lies within is not looked at.
-fn is_opaque(tree: &Tree, whats: &Whats, node: Node, usual: Usual) -> bool {
+fn is_opaque(tree: &PlaceTree, whats: &LabelTable, node: TreeNode, usual: UsualTime) -> bool {
     match tree.place(node) {
-        Place::Role(_) | Place::Own => false,
-        Place::OtherMessage
-        | Place::Received(_)
-        | Place::Blocked(_)
-        | Place::Moved
-        | Place::Other(_) => true,
-        Place::Within(what) => {
+        TreePlace::Role(_) | TreePlace::Own => false,
+        TreePlace::OtherMessage
+        | TreePlace::Received(_)
+        | TreePlace::Blocked(_)
+        | TreePlace::Moved
+        | TreePlace::Other(_) => true,
+        TreePlace::Within(what) => {
             let kind = whats.get(what).kind;
             let is_context = matches!(
                 kind,
@@ -191,7 +191,7 @@ fn is_opaque(tree: &Tree, whats: &Whats, node: Node, usual: Usual) -> bool {
 
 /// Parts never explain more than the whole: where they would, as some of it was shorter than usual, each counts for
 /// as much less.
-fn capped(mut within: Within, most_ns: f64) -> Within {
+fn capped(mut within: InnerCauses, most_ns: f64) -> InnerCauses {
     if within.explained_ns > most_ns {
         let share = most_ns / within.explained_ns;
         within.causes.iter_mut().for_each(|it| it.ns *= share);
@@ -200,7 +200,7 @@ fn capped(mut within: Within, most_ns: f64) -> Within {
     within
 }
 
-fn anomaly(met: Met, usual: Usual) -> Anomaly {
+fn anomaly(met: PlaceTime, usual: UsualTime) -> Anomaly {
     // each as long as usual, there were just more of them
     let each_ns = met.time_ns as f64 / f64::from(met.count.max(1));
     let usual_each_ns = usual.time_ns / usual.count.max(1.0);

@@ -1,26 +1,26 @@
-//! A message's lifetime, core by core: all that its cores did from its begin to its end, as times in the [`Tree`].
+//! A message's lifetime, core by core: all that its cores did from its begin to its end, as times in the [`PlaceTree`].
 
 use table::ActivityKind;
 
-use super::contexts::Contexts;
-use super::message::Message;
-use super::queue::{Queue, Threads};
-use super::side::Side;
-use super::spans::{Span, Spans, What, Whats};
-use super::tree::{Met, Node, Place, Role, SpanId, Times, Tree};
+use super::contexts::ContextTimes;
+use super::message::HostMessage;
+use super::queue::{QueueTable, ThreadQueue};
+use super::side::TailSide;
+use super::spans::{ActivitySpan, LabelTable, SpanLabel, SpanTable};
+use super::tree::{CoreRole, PlaceTime, PlaceTimes, PlaceTree, SpanId, TreeNode, TreePlace};
 
 /// Fills the times of a message, and adds who had its CPUs.
 pub(super) fn tell(
-    message: &Message,
-    queue: Queue,
-    (side, whats): (&Side, &Whats),
-    tree: &mut Tree,
-    times: &mut Times,
-    contexts: &mut Contexts,
+    message: &HostMessage,
+    queue: ThreadQueue,
+    (side, whats): (&TailSide, &LabelTable),
+    tree: &mut PlaceTree,
+    times: &mut PlaceTimes,
+    contexts: &mut ContextTimes,
 ) {
     times.clear();
     contexts.count();
-    let mut telling = Telling {
+    let mut telling = TimelineBuilder {
         message,
         queue,
         side,
@@ -29,7 +29,7 @@ pub(super) fn tell(
         tree,
         times,
         contexts,
-        moving: Moving::Not,
+        moving: MoveState::Not,
         open: Vec::new(),
     };
     telling.kernel();
@@ -37,24 +37,24 @@ pub(super) fn tell(
 }
 
 /// A message on its way into the tree.
-struct Telling<'a> {
-    message: &'a Message,
-    queue: Queue,
-    side: &'a Side,
-    spans: &'a Spans,
-    whats: &'a Whats,
-    tree: &'a mut Tree,
-    times: &'a mut Times,
-    contexts: &'a mut Contexts,
+struct TimelineBuilder<'a> {
+    message: &'a HostMessage,
+    queue: ThreadQueue,
+    side: &'a TailSide,
+    spans: &'a SpanTable,
+    whats: &'a LabelTable,
+    tree: &'a mut PlaceTree,
+    times: &'a mut PlaceTimes,
+    contexts: &'a mut ContextTimes,
     /// How the thread is moved from one CPU to another at the time.
-    moving: Moving,
+    moving: MoveState,
     /// Open spans of the piece at hand: end and place.
-    open: Vec<(u64, Node)>,
+    open: Vec<(u64, TreeNode)>,
 }
 
 /// How a thread is moved from one CPU to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moving {
+enum MoveState {
     Not,
     /// It waited for the one, and is put into the queue of the other.
     Queued,
@@ -62,8 +62,8 @@ enum Moving {
     Stopped,
 }
 
-fn time(from_ns: u64, until_ns: u64) -> Met {
-    Met {
+fn time(from_ns: u64, until_ns: u64) -> PlaceTime {
+    PlaceTime {
         time_ns: until_ns.saturating_sub(from_ns),
         count: 1,
     }
@@ -71,24 +71,24 @@ fn time(from_ns: u64, until_ns: u64) -> Met {
 
 /// A part of the lifetime on one core.
 #[derive(Debug, Clone, Copy)]
-struct Piece {
+struct CorePiece {
     cpu: u16,
     from_ns: u64,
     until_ns: u64,
 }
 
-impl Telling<'_> {
+impl TimelineBuilder<'_> {
     /// What the core of the kernel's part did. What runs there in threads delays it, whatever thread that is;
     /// interrupts and softirqs are looked at by themselves.
     fn kernel(&mut self) {
         let message = self.message;
         let (from_ns, until_ns) = message.kernel_ns();
-        let role = self.tree.node(None, Place::Role(Role::Receive));
+        let role = self.tree.node(None, TreePlace::Role(CoreRole::Receive));
         self.times.add(role, time(from_ns, until_ns));
         let Some(cpu) = message.kernel_cpu.filter(|_| from_ns < until_ns) else {
             return;
         };
-        let piece = Piece {
+        let piece = CorePiece {
             cpu,
             from_ns,
             until_ns,
@@ -104,12 +104,12 @@ impl Telling<'_> {
                 if let Some(thread) = thread.filter(|_| around == role) {
                     self.times.take(thread, met.time_ns);
                 }
-                let node = self.tree.node(Some(around), Place::Within(span.what));
+                let node = self.tree.node(Some(around), TreePlace::Within(span.what));
                 self.times.add_span(node, met, piece.id(span));
                 self.open.push((span.end_ns, node));
                 self.receive(role, &piece, span);
             } else if span.depth == 0 {
-                let node = self.tree.node(Some(role), Place::Other(span.what));
+                let node = self.tree.node(Some(role), TreePlace::Other(span.what));
                 self.times.add_span(node, met, piece.id(span));
                 thread = Some(node);
             }
@@ -117,24 +117,26 @@ impl Telling<'_> {
     }
 
     /// The thread's part: where it waits, that; where it has or wants a CPU, what that CPU does.
-    fn application(&mut self, threads: &Threads) {
+    fn application(&mut self, threads: &QueueTable) {
         let message = self.message;
         let (from_ns, until_ns) = message.application_ns();
-        let role = self.tree.node(None, Place::Role(Role::Application));
+        let role = self.tree.node(None, TreePlace::Role(CoreRole::Application));
         self.times.add(role, time(from_ns, until_ns));
         let mut at_ns = from_ns;
         for blocked in threads.blocked(message.tid, from_ns, until_ns) {
             let start_ns = blocked.start_ns.clamp(at_ns, until_ns);
             self.wants_cpu(role, at_ns, start_ns);
             at_ns = blocked.woken_ns.clamp(start_ns, until_ns);
-            let node = self.tree.node(Some(role), Place::Blocked(blocked.object));
+            let node = self
+                .tree
+                .node(Some(role), TreePlace::Blocked(blocked.object));
             self.times.add(node, time(start_ns, at_ns));
         }
         self.wants_cpu(role, at_ns, until_ns);
     }
 
     /// The thread has a CPU, or wants one: on that which it gets next, unless it was moved there meanwhile.
-    fn wants_cpu(&mut self, role: Node, from_ns: u64, until_ns: u64) {
+    fn wants_cpu(&mut self, role: TreeNode, from_ns: u64, until_ns: u64) {
         let mut at_ns = from_ns;
         for on in self.spans.of_thread(self.message.tid, from_ns) {
             if at_ns >= until_ns {
@@ -145,7 +147,7 @@ impl Telling<'_> {
                 self.moving = self.moving(moved.cpu, at_ns);
                 self.on(role, moved.cpu, at_ns, moved.at_ns);
                 self.on(role, on.cpu, moved.at_ns, begin_ns);
-                self.moving = Moving::Not;
+                self.moving = MoveState::Not;
                 at_ns = begin_ns;
             }
             let to_ns = on.end_ns.clamp(at_ns, until_ns);
@@ -156,32 +158,32 @@ impl Telling<'_> {
     }
 
     /// How a thread is moved that has lost its CPU at a time.
-    fn moving(&self, cpu: u16, at_ns: u64) -> Moving {
-        let mut moving = Moving::Queued;
+    fn moving(&self, cpu: u16, at_ns: u64) -> MoveState {
+        let mut moving = MoveState::Queued;
         self.spans.overlapping(cpu, at_ns, at_ns + 1, |span| {
             if span.depth == 0 && is_stopper(self.whats.get(span.what)) {
-                moving = Moving::Stopped;
+                moving = MoveState::Stopped;
             }
         });
         moving
     }
 
     /// On one CPU: before the thread was at another message, meanwhile, and since it took this one.
-    fn on(&mut self, role: Node, cpu: u16, from_ns: u64, until_ns: u64) {
+    fn on(&mut self, role: TreeNode, cpu: u16, from_ns: u64, until_ns: u64) {
         let taken_ns = self.message.times.taken_ns;
         let since_ns = self.queue.since_ns.unwrap_or(taken_ns).min(taken_ns);
-        let piece = |a: u64, b: u64| Piece {
+        let piece = |a: u64, b: u64| CorePiece {
             cpu,
             from_ns: a.clamp(from_ns, until_ns),
             until_ns: b.clamp(from_ns, until_ns),
         };
-        self.piece(role, piece(from_ns, since_ns), Place::Own);
-        self.piece(role, piece(since_ns, taken_ns), Place::OtherMessage);
-        self.piece(role, piece(taken_ns, until_ns), Place::Own);
+        self.piece(role, piece(from_ns, since_ns), TreePlace::Own);
+        self.piece(role, piece(since_ns, taken_ns), TreePlace::OtherMessage);
+        self.piece(role, piece(taken_ns, until_ns), TreePlace::Own);
     }
 
     /// What a core of the thread's part did. `own`: what the time of the thread itself is.
-    fn piece(&mut self, role: Node, piece: Piece, own: Place) {
+    fn piece(&mut self, role: TreeNode, piece: CorePiece, own: TreePlace) {
         if piece.from_ns >= piece.until_ns {
             return;
         }
@@ -204,10 +206,10 @@ impl Telling<'_> {
                     [.., (_, node)] => Some(node),
                 };
                 let place = match around {
-                    Some(_) => Place::Within(span.what),
+                    Some(_) => TreePlace::Within(span.what),
                     None if span.tid == self.message.tid => own,
-                    None if self.moving.is_it(self.whats.get(span.what)) => Place::Moved,
-                    None => Place::Other(span.what),
+                    None if self.moving.is_it(self.whats.get(span.what)) => TreePlace::Moved,
+                    None => TreePlace::Other(span.what),
                 };
                 let node = self.tree.node(Some(around.unwrap_or(role)), place);
                 self.times.add_span(node, met, piece.id(span));
@@ -219,19 +221,19 @@ impl Telling<'_> {
     /// What of a softirq, which was opened last, was not for this message, but for others that a CPU received
     /// then: of other programs, or on the receive core also of its own, as far as they went first. What a program's own
     /// messages take of its application core is receive processing there, whichever they are.
-    fn receive(&mut self, role: Node, piece: &Piece, softirq: &Span) {
+    fn receive(&mut self, role: TreeNode, piece: &CorePiece, softirq: &ActivitySpan) {
         if self.whats.get(softirq.what).kind != ActivityKind::Softirq {
             return;
         }
-        let is_kernel = self.tree.place(role) == Place::Role(Role::Receive);
+        let is_kernel = self.tree.place(role) == TreePlace::Role(CoreRole::Receive);
         let own = self.side.program(self.message);
         let (from_ns, until_ns) = piece.part(softirq);
         let all = self.side.receptions.within(piece.cpu, from_ns, until_ns);
         for other in all {
             let place = match Some(other.program) == own {
-                false => Place::Received(other.program),
+                false => TreePlace::Received(other.program),
                 true if is_kernel && other.end_ns < self.message.times.handed_ns => {
-                    Place::OtherMessage
+                    TreePlace::OtherMessage
                 }
                 true => continue,
             };
@@ -246,7 +248,7 @@ impl Telling<'_> {
     fn take_from_open(&mut self, time_ns: u64) {
         for (_, node) in self.open.iter().rev() {
             match self.tree.place(*node) {
-                Place::Other(_) | Place::Moved | Place::Blocked(_) => return,
+                TreePlace::Other(_) | TreePlace::Moved | TreePlace::Blocked(_) => return,
                 _ => self.times.take(*node, time_ns),
             }
         }
@@ -254,30 +256,33 @@ impl Telling<'_> {
 
     /// Whether a span is an interrupt that has nothing to do with the context which it interrupts: the first of
     /// nested ones, and not of the thread itself.
-    fn is_apart(&self, context: Node, span: &Span) -> bool {
+    fn is_apart(&self, context: TreeNode, span: &ActivitySpan) -> bool {
         let is_first = |node| match self.tree.place(node) {
-            Place::Within(what) => !is_interrupt(self.whats.get(what)),
+            TreePlace::Within(what) => !is_interrupt(self.whats.get(what)),
             _ => true,
         };
         is_interrupt(self.whats.get(span.what))
-            && matches!(self.tree.place(context), Place::Other(_) | Place::Moved)
+            && matches!(
+                self.tree.place(context),
+                TreePlace::Other(_) | TreePlace::Moved
+            )
             && self.open.iter().all(|(_, node)| is_first(*node))
     }
 }
 
-fn is_interrupt(what: &What) -> bool {
+fn is_interrupt(what: &SpanLabel) -> bool {
     matches!(what.kind, ActivityKind::Irq | ActivityKind::Softirq)
 }
 
 /// The kernel's thread of each CPU that takes threads off it.
-fn is_stopper(what: &What) -> bool {
+fn is_stopper(what: &SpanLabel) -> bool {
     let name = what.name.as_deref().unwrap_or_default();
     what.kind == ActivityKind::Task && name.starts_with("migration/")
 }
 
-impl Moving {
+impl MoveState {
     /// Whether a thread that is moved so waits for that, and not for what has the CPU.
-    fn is_it(self, context: &What) -> bool {
+    fn is_it(self, context: &SpanLabel) -> bool {
         match self {
             Self::Not => false,
             Self::Queued => context.kind == ActivityKind::Idle || is_stopper(context),
@@ -287,7 +292,7 @@ impl Moving {
 }
 
 /// Closes those that ended before a span begins.
-fn close_before(open: &mut Vec<(u64, Node)>, span: &Span) {
+fn close_before(open: &mut Vec<(u64, TreeNode)>, span: &ActivitySpan) {
     while open
         .last()
         .is_some_and(|(end_ns, _)| *end_ns <= span.begin_ns)
@@ -296,15 +301,15 @@ fn close_before(open: &mut Vec<(u64, Node)>, span: &Span) {
     }
 }
 
-impl Piece {
+impl CorePiece {
     /// The part of a span that lies in it, ns.
-    fn part(&self, span: &Span) -> (u64, u64) {
+    fn part(&self, span: &ActivitySpan) -> (u64, u64) {
         let begin_ns = span.begin_ns.max(self.from_ns);
         (begin_ns, span.end_ns.min(self.until_ns).max(begin_ns))
     }
 
     /// What tells a span on its CPU from others.
-    fn id(&self, span: &Span) -> SpanId {
+    fn id(&self, span: &ActivitySpan) -> SpanId {
         SpanId {
             cpu: self.cpu,
             begin_ns: span.begin_ns,
@@ -313,9 +318,9 @@ impl Piece {
     }
 
     /// What of a span lies in it.
-    fn met(&self, span: &Span) -> Met {
+    fn met(&self, span: &ActivitySpan) -> PlaceTime {
         let (begin_ns, end_ns) = self.part(span);
-        Met {
+        PlaceTime {
             time_ns: end_ns.saturating_sub(begin_ns),
             count: u32::from(span.begin_seen && span.begin_ns >= self.from_ns),
         }

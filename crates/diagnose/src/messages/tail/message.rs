@@ -9,7 +9,7 @@ use crate::messages::message::{MessageDirection, MessageId};
 
 /// One message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Message {
+pub(super) struct HostMessage {
     pub(super) id: MessageId,
     pub(super) pid: u32,
     pub(super) tid: u32,
@@ -21,7 +21,7 @@ pub(super) struct Message {
     pub(super) cpu: u16,
 }
 
-impl Message {
+impl HostMessage {
     /// Returns a row of `received_messages`; `None`: not all of its times are known, or they cannot be.
     pub(super) fn from_received(rows: &ReceivedMessages, row: usize) -> Option<Self> {
         let times = HostTimes::from_received(&rows.row(row))?;

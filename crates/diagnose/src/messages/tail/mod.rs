@@ -38,10 +38,10 @@ mod summary;
 mod tests;
 mod tree;
 
-pub use band::Band;
+pub use band::LatencyBand;
 pub use cause::rules;
-pub use explain::{Anomaly, Settings};
-pub use tree::{Role, SpanId};
+pub use explain::{Anomaly, ExplainSettings};
+pub use tree::{CoreRole, SpanId};
 
 use std::rc::Rc;
 
@@ -49,50 +49,50 @@ use table::manifest::Header;
 use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
 use table::{Consumer, Rows, TableId};
 
-use crate::answer::{About, Recorded};
+use crate::answer::{About, RecordingState};
 use crate::causes::Categories;
-use crate::waits::Names;
-use breakdown::{Ahead, UsualAhead, ahead};
-use cause::Causes;
-use contexts::Contexts;
-use explain::{Explanation, explain};
+use crate::waits::NameTable;
+use breakdown::{QueueAhead, UsualQueue, ahead};
+use cause::CauseNamer;
+use contexts::ContextTimes;
+use explain::{MessageExplanation, explain};
 use lifetime::tell;
-use message::Message;
-use reference::Reference;
-use report::{Judged, Other, SCHEMA, TailGroup, TailReport};
-use side::{GroupKey, Side};
-use spans::Whats;
-use tree::{Node, Times, Tree};
+use message::HostMessage;
+use reference::ReferenceSet;
+use report::{BandCounts, OtherRecording, SCHEMA, TailGroup, TailReport};
+use side::{GroupKey, TailSide};
+use spans::LabelTable;
+use tree::{PlaceTimes, PlaceTree, TreeNode};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Question {
+pub struct TailQuery {
     /// Messages to be explained.
-    pub tail: Band,
+    pub tail: LatencyBand,
     /// Messages that they are compared with.
-    pub body: Band,
+    pub body: LatencyBand,
     /// Only these are to be explained, and the others compared with; `None`: all are both.
-    pub only: Option<Only>,
+    pub only: Option<MessageFilter>,
     /// How.
-    pub settings: Settings,
+    pub settings: ExplainSettings,
 }
 
 /// Some of the messages of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Only {
+pub enum MessageFilter {
     /// Those of a connection.
     Connection(u64),
     /// Those that began from one time to another, ns since the recording did.
     Time(u64, u64),
 }
 
-impl Default for Question {
+impl Default for TailQuery {
     fn default() -> Self {
         Self {
-            tail: Band::TAIL,
-            body: Band::BODY,
+            tail: LatencyBand::TAIL,
+            body: LatencyBand::BODY,
             only: None,
-            settings: Settings {
+            settings: ExplainSettings {
                 // NSight, section 5.2
                 explained: 0.8,
                 // two readings of the clock, each within a hook of a few dozen ns and as long a way to it
@@ -105,9 +105,9 @@ impl Default for Question {
 /// Messages on their way to a report.
 #[derive(Debug)]
 pub struct TailTable {
-    whats: Whats,
+    whats: LabelTable,
     /// The recording that is looked at, and the one that it is compared with, if that is another.
-    sides: (Side, Option<Side>),
+    sides: (TailSide, Option<TailSide>),
 }
 
 impl Consumer for TailTable {
@@ -129,19 +129,19 @@ impl Consumer for TailTable {
 
 impl TailTable {
     /// Starts with what the manifest says, and names that are complete.
-    pub fn new(header: Header, names: Rc<Names>) -> Self {
+    pub fn new(header: Header, names: Rc<NameTable>) -> Self {
         Self {
-            whats: Whats::default(),
-            sides: (Side::new(header, names), None),
+            whats: LabelTable::default(),
+            sides: (TailSide::new(header, names), None),
         }
     }
 
     /// What is added from now on is of another recording, with which the first is compared.
-    pub fn compare_with(&mut self, header: Header, names: Rc<Names>) {
-        self.sides.1 = Some(Side::new(header, names));
+    pub fn compare_with(&mut self, header: Header, names: Rc<NameTable>) {
+        self.sides.1 = Some(TailSide::new(header, names));
     }
 
-    fn side(&mut self) -> &mut Side {
+    fn side(&mut self) -> &mut TailSide {
         self.sides.1.as_mut().unwrap_or(&mut self.sides.0)
     }
 
@@ -167,28 +167,28 @@ impl TailTable {
     }
 
     /// Puts all rows in order, for questions.
-    pub fn complete(mut self) -> Tails {
+    pub fn complete(mut self) -> TailAnalysis {
         self.sides.0.finish(&mut self.whats);
         if let Some(side) = &mut self.sides.1 {
             side.finish(&mut self.whats);
         }
-        Tails(self)
+        TailAnalysis(self)
     }
 }
 
 /// All messages of a recording, of which may be asked more than once.
 #[derive(Debug)]
-pub struct Tails(TailTable);
+pub struct TailAnalysis(TailTable);
 
-impl Tails {
+impl TailAnalysis {
     /// Answers a question. `categories`: what kinds of work there are; `recorded`: of the recording that is looked at.
     pub fn report(
         &self,
-        question: Question,
+        question: TailQuery,
         categories: &Categories,
-        recorded: Recorded,
+        recorded: RecordingState,
     ) -> TailReport {
-        let asked = Asked {
+        let asked = QueryContext {
             table: &self.0,
             question,
             categories,
@@ -198,16 +198,16 @@ impl Tails {
 }
 
 /// A question, and of what it is.
-struct Asked<'a> {
+struct QueryContext<'a> {
     table: &'a TailTable,
-    question: Question,
+    question: TailQuery,
     categories: &'a Categories,
 }
 
-impl Asked<'_> {
-    fn report(&self, recorded: Recorded) -> TailReport {
+impl QueryContext<'_> {
+    fn report(&self, recorded: RecordingState) -> TailReport {
         let sides = &self.table.sides;
-        let others = sides.1.as_ref().map(Side::grouped);
+        let others = sides.1.as_ref().map(TailSide::grouped);
         let mut groups: Vec<TailGroup> = sides
             .0
             .grouped()
@@ -230,7 +230,7 @@ impl Asked<'_> {
             schema: SCHEMA,
             tail: self.question.tail.to_string(),
             body: self.question.body.to_string(),
-            other: sides.1.as_ref().map(|it| Other {
+            other: sides.1.as_ref().map(|it| OtherRecording {
                 host: it.header.host.clone(),
                 started_realtime_ns: it.header.started_realtime_ns,
             }),
@@ -242,20 +242,25 @@ impl Asked<'_> {
     }
 
     /// The messages of a group; `other`: those of the other recording, if there is one.
-    fn group(&self, key: GroupKey, messages: &[Message], other: Option<&[Message]>) -> TailGroup {
+    fn group(
+        &self,
+        key: GroupKey,
+        messages: &[HostMessage],
+        other: Option<&[HostMessage]>,
+    ) -> TailGroup {
         let (judged, rest) = self.split(messages);
         let (side, ordinary) = match (&self.table.sides.1, other) {
             (Some(side), Some(other)) => (side, other),
             _ => (&self.table.sides.0, rest.as_slice()),
         };
-        let mut tree = Tree::default();
+        let mut tree = PlaceTree::default();
         let body = self.ordinary(side, ordinary, &mut tree);
         let tail = self.explained(&judged, &mut tree, &body.reference);
         let application = key.0.clone();
         let settings = self.question.settings;
         let whats = &self.table.whats;
-        summary::Summary {
-            causes: Causes::new(&tree, whats, self.categories, application.as_deref()),
+        summary::GroupSummary {
+            causes: CauseNamer::new(&tree, whats, self.categories, application.as_deref()),
             queueing: body.ahead.compare(&tail.ahead, settings.resolution_ns),
             cores: tail.contexts.compared(&body.contexts, whats),
             body,
@@ -265,14 +270,14 @@ impl Asked<'_> {
     }
 
     /// Those that are to be explained, and those that they are compared with.
-    fn split(&self, messages: &[Message]) -> (Vec<Message>, Vec<Message>) {
+    fn split(&self, messages: &[HostMessage]) -> (Vec<HostMessage>, Vec<HostMessage>) {
         let started_ns = self.table.sides.0.header.started_ns;
         match self.question.only {
             None => (messages.to_vec(), messages.to_vec()),
-            Some(Only::Connection(conn)) => {
+            Some(MessageFilter::Connection(conn)) => {
                 messages.iter().partition(|message| message.id.conn == conn)
             }
-            Some(Only::Time(from_ns, until_ns)) => messages.iter().partition(|message| {
+            Some(MessageFilter::Time(from_ns, until_ns)) => messages.iter().partition(|message| {
                 let since_ns = message.times.start_ns.saturating_sub(started_ns);
                 (from_ns..until_ns).contains(&since_ns)
             }),
@@ -282,18 +287,18 @@ impl Asked<'_> {
     /// The messages of a band of which it is known what their CPUs did, and how many there are.
     fn in_band<'a>(
         &self,
-        side: &Side,
-        band: Band,
-        messages: &'a [Message],
-    ) -> (Judged, Vec<&'a Message>) {
+        side: &TailSide,
+        band: LatencyBand,
+        messages: &'a [HostMessage],
+    ) -> (BandCounts, Vec<&'a HostMessage>) {
         let Some((from_ns, until_ns)) = band.bounds_ns(&sorted_ns(messages)) else {
-            return (Judged::default(), Vec::new());
+            return (BandCounts::default(), Vec::new());
         };
-        let is_in = |it: &&Message| (from_ns..=until_ns).contains(&it.latency_ns());
+        let is_in = |it: &&HostMessage| (from_ns..=until_ns).contains(&it.latency_ns());
         let all = messages.iter().filter(is_in);
-        let is_kept = |it: &&Message| side.is_kept(it, &self.table.whats);
+        let is_kept = |it: &&HostMessage| side.is_kept(it, &self.table.whats);
         let kept: Vec<_> = all.clone().filter(is_kept).collect();
-        let judged = Judged {
+        let judged = BandCounts {
             messages: all.count() as u64,
             kept: kept.len() as u64,
             from_ns,
@@ -303,13 +308,18 @@ impl Asked<'_> {
     }
 
     /// Looks at the messages that others are compared with.
-    fn ordinary(&self, side: &Side, messages: &[Message], tree: &mut Tree) -> Body {
+    fn ordinary(
+        &self,
+        side: &TailSide,
+        messages: &[HostMessage],
+        tree: &mut PlaceTree,
+    ) -> OrdinaryMessages {
         let (judged, kept) = self.in_band(side, self.question.body, messages);
-        let mut body = Body {
+        let mut body = OrdinaryMessages {
             judged,
-            ..Body::default()
+            ..OrdinaryMessages::default()
         };
-        let (from, mut times) = ((side, &self.table.whats), Times::default());
+        let (from, mut times) = ((side, &self.table.whats), PlaceTimes::default());
         for message in kept {
             let queue = side.threads.ahead(message);
             tell(message, queue, from, tree, &mut times, &mut body.contexts);
@@ -324,21 +334,21 @@ impl Asked<'_> {
     /// Looks at the messages that are to be explained.
     fn explained<'a>(
         &self,
-        messages: &'a [Message],
-        tree: &mut Tree,
-        reference: &Reference,
-    ) -> Tail<'a> {
+        messages: &'a [HostMessage],
+        tree: &mut PlaceTree,
+        reference: &ReferenceSet,
+    ) -> ExplainedMessages<'a> {
         let side = &self.table.sides.0;
         let (judged, kept) = self.in_band(side, self.question.tail, messages);
-        let mut tail = Tail {
+        let mut tail = ExplainedMessages {
             judged,
-            ..Tail::default()
+            ..ExplainedMessages::default()
         };
         // against nothing, all would be a deviation
         if reference.messages() == 0 {
             return tail;
         }
-        let (from, mut times) = ((side, &self.table.whats), Times::default());
+        let (from, mut times) = ((side, &self.table.whats), PlaceTimes::default());
         let settings = self.question.settings;
         for message in kept {
             let queue = side.threads.ahead(message);
@@ -348,7 +358,7 @@ impl Asked<'_> {
             let latency_ns = message.latency_ns();
             let whats = &self.table.whats;
             let explanation = explain(latency_ns, &mut times, tree, whats, reference, settings);
-            tail.told.push(Told {
+            tail.told.push(ExplainedMessage {
                 message,
                 ahead: queue.ahead,
                 spans: explanation.spans(&mut times),
@@ -361,33 +371,33 @@ impl Asked<'_> {
 
 /// Messages that others are compared with.
 #[derive(Default)]
-struct Body {
-    judged: Judged,
-    reference: Reference,
-    contexts: Contexts,
-    ahead: UsualAhead,
+struct OrdinaryMessages {
+    judged: BandCounts,
+    reference: ReferenceSet,
+    contexts: ContextTimes,
+    ahead: UsualQueue,
 }
 
 /// Messages that are explained.
 #[derive(Default)]
-struct Tail<'a> {
-    judged: Judged,
-    told: Vec<Told<'a>>,
-    contexts: Contexts,
-    ahead: Vec<Ahead>,
+struct ExplainedMessages<'a> {
+    judged: BandCounts,
+    told: Vec<ExplainedMessage<'a>>,
+    contexts: ContextTimes,
+    ahead: Vec<QueueAhead>,
 }
 
-fn sorted_ns(messages: &[Message]) -> Vec<u64> {
-    let mut sorted_ns: Vec<u64> = messages.iter().map(Message::latency_ns).collect();
+fn sorted_ns(messages: &[HostMessage]) -> Vec<u64> {
+    let mut sorted_ns: Vec<u64> = messages.iter().map(HostMessage::latency_ns).collect();
     sorted_ns.sort_unstable();
     sorted_ns
 }
 
 /// A message that was explained.
-struct Told<'a> {
-    message: &'a Message,
+struct ExplainedMessage<'a> {
+    message: &'a HostMessage,
     ahead: u32,
-    explanation: Explanation,
+    explanation: MessageExplanation,
     /// The spans at the places that are its causes.
-    spans: Vec<(Node, SpanId)>,
+    spans: Vec<(TreeNode, SpanId)>,
 }

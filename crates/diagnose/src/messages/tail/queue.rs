@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use table::Columns;
 use table::tables::Waits;
 
-use super::message::Message;
+use super::message::HostMessage;
 use crate::messages::message::MessageDirection;
 
 /// When a thread did not want a CPU.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Blocked {
+pub(super) struct BlockedSpan {
     pub(super) start_ns: u64,
     pub(super) woken_ns: u64,
     /// Row of `waits`, for its object.
@@ -20,24 +20,24 @@ pub(super) struct Blocked {
 
 /// What each thread took, and when it waited.
 #[derive(Debug, Default)]
-pub(super) struct Threads {
+pub(super) struct QueueTable {
     /// When messages were taken, by thread.
     taken: HashMap<u32, Vec<u64>>,
-    blocked: HashMap<u32, Vec<Blocked>>,
+    blocked: HashMap<u32, Vec<BlockedSpan>>,
 }
 
 /// What a message waited behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Queue {
+pub(super) struct ThreadQueue {
     /// Messages that the thread was at, or took, from when this one was ready until it took it.
     pub(super) ahead: u32,
     /// Since when it was at one of them; `None`: at none.
     pub(super) since_ns: Option<u64>,
 }
 
-impl Threads {
+impl QueueTable {
     /// Adds a message.
-    pub(super) fn add(&mut self, message: &Message) {
+    pub(super) fn add(&mut self, message: &HostMessage) {
         if message.id.direction == MessageDirection::Received {
             let taken = self.taken.entry(message.tid).or_default();
             taken.push(message.times.taken_ns);
@@ -51,7 +51,7 @@ impl Threads {
             self.blocked
                 .entry(rows.tid[row])
                 .or_default()
-                .push(Blocked {
+                .push(BlockedSpan {
                     start_ns: rows.start_ns[row],
                     woken_ns,
                     object: rows.kind[row],
@@ -62,7 +62,8 @@ impl Threads {
     /// Puts all in order: to be called before any question.
     pub(super) fn finish(&mut self) {
         self.taken.values_mut().for_each(|it| it.sort_unstable());
-        let sort = |times: &mut Vec<Blocked>| times.sort_by_key(|it| (it.start_ns, it.woken_ns));
+        let sort =
+            |times: &mut Vec<BlockedSpan>| times.sort_by_key(|it| (it.start_ns, it.woken_ns));
         self.blocked.values_mut().for_each(sort);
     }
 
@@ -72,7 +73,7 @@ impl Threads {
         tid: u32,
         from_ns: u64,
         until_ns: u64,
-    ) -> impl Iterator<Item = &Blocked> {
+    ) -> impl Iterator<Item = &BlockedSpan> {
         let all = self.blocked.get(&tid).map_or(&[][..], Vec::as_slice);
         let first = all.partition_point(|it| it.woken_ns <= from_ns);
         all[first..]
@@ -81,12 +82,12 @@ impl Threads {
     }
 
     /// What a received message waited behind.
-    pub(super) fn ahead(&self, message: &Message) -> Queue {
+    pub(super) fn ahead(&self, message: &HostMessage) -> ThreadQueue {
         let Some(taken) = self.taken.get(&message.tid) else {
-            return Queue::default();
+            return ThreadQueue::default();
         };
         if message.id.direction == MessageDirection::Sent {
-            return Queue::default();
+            return ThreadQueue::default();
         }
         let ready_ns = message.times.running_ns.unwrap_or(message.times.handed_ns);
         let first = taken.partition_point(|at| *at < ready_ns);
@@ -100,7 +101,7 @@ impl Threads {
         } else {
             between.first().copied()
         };
-        Queue {
+        ThreadQueue {
             ahead: u32::try_from(between.len()).unwrap_or(u32::MAX) + u32::from(at_one),
             since_ns,
         }
@@ -113,8 +114,8 @@ mod tests {
     use crate::messages::breakdown::HostTimes;
     use crate::messages::message::MessageId;
 
-    fn message(handed_ns: u64, running_ns: Option<u64>, taken_ns: u64) -> Message {
-        Message {
+    fn message(handed_ns: u64, running_ns: Option<u64>, taken_ns: u64) -> HostMessage {
+        HostMessage {
             id: MessageId {
                 conn: 1,
                 direction: MessageDirection::Received,
@@ -134,8 +135,8 @@ mod tests {
         }
     }
 
-    fn blocked(start_ns: u64, woken_ns: u64) -> Blocked {
-        Blocked {
+    fn blocked(start_ns: u64, woken_ns: u64) -> BlockedSpan {
+        BlockedSpan {
             start_ns,
             woken_ns,
             object: table::WaitObject::Epoll,
@@ -150,11 +151,11 @@ mod tests {
             message(102, None, 130),
             message(125, None, 140),
         ];
-        let mut threads = Threads::default();
+        let mut threads = QueueTable::default();
         all.iter().for_each(|it| threads.add(it));
         threads.finish();
         let ahead: Vec<_> = all.iter().map(|it| threads.ahead(it)).collect();
-        let queue = |ahead, since_ns| Queue { ahead, since_ns };
+        let queue = |ahead, since_ns| ThreadQueue { ahead, since_ns };
         // the thread had been woken: what was ready before it ran waits from its first message on
         assert_eq!(ahead[0], queue(0, None));
         assert_eq!(ahead[1], queue(1, Some(112)));
@@ -165,13 +166,13 @@ mod tests {
     #[test]
     fn a_thread_that_waited_meanwhile_was_at_none() {
         let all = [message(90, None, 100), message(150, None, 200)];
-        let mut threads = Threads::default();
+        let mut threads = QueueTable::default();
         all.iter().for_each(|it| threads.add(it));
         threads.blocked.insert(7, vec![blocked(120, 130)]);
         threads.finish();
-        assert_eq!(threads.ahead(&all[1]), Queue::default());
+        assert_eq!(threads.ahead(&all[1]), ThreadQueue::default());
         threads.blocked.clear();
-        let at_one = Queue {
+        let at_one = ThreadQueue {
             ahead: 1,
             since_ns: Some(150),
         };

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::message::Message;
-use super::spans::WhatId;
+use super::message::HostMessage;
+use super::spans::LabelId;
 use crate::messages::message::MessageDirection;
 
 /// A message that a CPU received.
@@ -16,26 +16,26 @@ struct Reception {
     /// When all of it had arrived.
     start_ns: u64,
     /// Program whose it is.
-    program: WhatId,
+    program: LabelId,
 }
 
 /// A time in which a CPU was at the message of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Receiving {
-    pub(super) program: WhatId,
+pub(super) struct ReceptionSpan {
+    pub(super) program: LabelId,
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Receptions {
+pub(super) struct ReceptionTable {
     cpus: HashMap<u16, Vec<Reception>>,
 }
 
-impl Receptions {
+impl ReceptionTable {
     /// Adds a message of a program.
-    pub(super) fn add(&mut self, message: &Message, program: WhatId) {
+    pub(super) fn add(&mut self, message: &HostMessage, program: LabelId) {
         let received = message.id.direction == MessageDirection::Received;
         if let Some(cpu) = message.kernel_cpu.filter(|_| received) {
             self.cpus.entry(cpu).or_default().push(Reception {
@@ -57,7 +57,7 @@ impl Receptions {
         cpu: u16,
         from_ns: u64,
         until_ns: u64,
-    ) -> impl Iterator<Item = Receiving> + '_ {
+    ) -> impl Iterator<Item = ReceptionSpan> + '_ {
         let all = self.cpus.get(&cpu).map_or(&[][..], Vec::as_slice);
         let first = all.partition_point(|it| it.handed_ns <= from_ns);
         let mut at_ns = from_ns;
@@ -67,7 +67,7 @@ impl Receptions {
             .filter_map(move |it| {
                 let begin_ns = it.start_ns.max(at_ns);
                 at_ns = it.handed_ns;
-                (begin_ns < it.handed_ns).then_some(Receiving {
+                (begin_ns < it.handed_ns).then_some(ReceptionSpan {
                     program: it.program,
                     begin_ns,
                     end_ns: it.handed_ns,

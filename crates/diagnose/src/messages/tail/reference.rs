@@ -1,20 +1,20 @@
 //! What an ordinary message meets: the mean over a reference set. Means add up as times do, so that what all places
 //! deviate is what the whole deviates; a band of latencies bounds what any one message can do to them.
 
-use super::tree::{Met, Node, Times};
+use super::tree::{PlaceTime, PlaceTimes, TreeNode};
 
 /// The reference set of an application and direction.
 #[derive(Debug, Default)]
-pub(super) struct Reference {
+pub(super) struct ReferenceSet {
     messages: u32,
     latency_ns: u64,
     ahead: u64,
-    met: Vec<Sum>,
+    met: Vec<PlaceSum>,
 }
 
 /// Over all messages of the set.
 #[derive(Debug, Clone, Copy, Default)]
-struct Sum {
+struct PlaceSum {
     time_ns: u64,
     count: u64,
     messages: u32,
@@ -22,23 +22,23 @@ struct Sum {
 
 /// What a place has of an ordinary message.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Usual {
+pub(super) struct UsualTime {
     pub(super) time_ns: f64,
     pub(super) count: f64,
     /// Share of the messages that meet it at all, 0–1.
     pub(super) present: f64,
 }
 
-impl Reference {
+impl ReferenceSet {
     /// Adds a message.
-    pub(super) fn add(&mut self, latency_ns: u64, ahead: u32, times: &mut Times) {
+    pub(super) fn add(&mut self, latency_ns: u64, ahead: u32, times: &mut PlaceTimes) {
         self.messages += 1;
         self.latency_ns += latency_ns;
         self.ahead += u64::from(ahead);
-        for (node, Met { time_ns, count }) in times.sorted() {
+        for (node, PlaceTime { time_ns, count }) in times.sorted() {
             let index = node.index();
             if index >= self.met.len() {
-                self.met.resize(index + 1, Sum::default());
+                self.met.resize(index + 1, PlaceSum::default());
             }
             let sum = &mut self.met[index];
             sum.time_ns += time_ns;
@@ -63,9 +63,9 @@ impl Reference {
     }
 
     /// What is usual at a place.
-    pub(super) fn usual(&self, node: Node) -> Usual {
+    pub(super) fn usual(&self, node: TreeNode) -> UsualTime {
         let sum = self.met.get(node.index()).copied().unwrap_or_default();
-        Usual {
+        UsualTime {
             time_ns: self.mean(sum.time_ns),
             count: self.mean(sum.count),
             present: self.mean(u64::from(sum.messages)),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::explain::Anomaly;
-use super::tree::{Role, SpanId};
+use super::tree::{CoreRole, SpanId};
 use crate::answer::About;
 use crate::messages::message::MessageDirection;
 
@@ -23,7 +23,7 @@ pub struct TailReport {
     /// Which they are compared with.
     pub body: String,
     /// The recording that these are of, if it is another.
-    pub other: Option<Other>,
+    pub other: Option<OtherRecording>,
     /// Share of a deviation that inner places must explain for the outer one to be no cause, 0–1.
     pub explained: f64,
     /// Differences below this are none, ns.
@@ -34,7 +34,7 @@ pub struct TailReport {
 
 /// The recording that another is compared with.
 #[derive(Debug, Clone, Serialize)]
-pub struct Other {
+pub struct OtherRecording {
     /// Host name.
     pub host: String,
     /// When it began, `CLOCK_REALTIME`, ns.
@@ -51,17 +51,17 @@ pub struct TailGroup {
     /// Messages with all their times.
     pub messages: u64,
     /// Latencies by rank, ns: of the host alone.
-    pub latency: Vec<Quantile>,
+    pub latency: Vec<LatencyQuantile>,
     /// The sum of their latencies, ns.
     pub latency_sum_ns: u64,
     /// Messages among which those are that they are compared with.
     pub compared_messages: u64,
     /// Their latencies.
-    pub compared: Vec<Quantile>,
+    pub compared: Vec<LatencyQuantile>,
     /// Messages that were explained, and those that could not be.
-    pub tail: Judged,
+    pub tail: BandCounts,
     /// Messages that they were compared with.
-    pub body: Judged,
+    pub body: BandCounts,
     /// Mean latency of these, ns.
     pub usual_ns: f64,
     /// How much longer than that the explained messages took on average, ns; `None` without any.
@@ -69,22 +69,22 @@ pub struct TailGroup {
     /// Messages of the tail that took longer than that, by what can be told: only these have causes.
     pub longer: u64,
     /// What explained share each of these has: least and median, 0–1; `None` without any.
-    pub covered: Option<Covered>,
+    pub covered: Option<CoveredShare>,
     /// Causes, that with the largest median of deviations first.
-    pub causes: Vec<Cause>,
+    pub causes: Vec<TailCause>,
     /// Messages ahead of each other.
     pub queue: QueueSpread,
     /// What messages waited behind more than is usual, by who was at it.
     pub queueing: Vec<Queueing>,
     /// Who had the CPUs while messages were under way.
-    pub cores: Vec<Core>,
+    pub cores: Vec<CpuShare>,
     /// Every explained message, in the order of time.
-    pub explained: Vec<Explained>,
+    pub explained: Vec<MessageCauses>,
 }
 
 /// A latency and its rank.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Quantile {
+pub struct LatencyQuantile {
     /// Share of messages that are no slower, 0–1.
     pub share: f64,
     /// ns.
@@ -93,7 +93,7 @@ pub struct Quantile {
 
 /// How many messages of a band could be looked at.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
-pub struct Judged {
+pub struct BandCounts {
     /// Messages in the band.
     pub messages: u64,
     /// Of these, those of which it was kept what their CPUs did.
@@ -106,7 +106,7 @@ pub struct Judged {
 
 /// How much of the deviations is explained.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Covered {
+pub struct CoveredShare {
     /// Of the message that is explained worst.
     pub least: f64,
     /// Of the median message.
@@ -115,7 +115,7 @@ pub struct Covered {
 
 /// Why messages were slow.
 #[derive(Debug, Clone, Serialize)]
-pub struct Cause {
+pub struct TailCause {
     /// Stable name of the rule.
     pub rule: &'static str,
     /// What it is.
@@ -123,19 +123,19 @@ pub struct Cause {
     /// What kind of work that is (docs/causes.md); `None`: none by itself, or no rule knows it.
     pub category: Option<&'static str>,
     /// Core role.
-    pub role: Role,
+    pub role: CoreRole,
     /// Messages that it hit.
     pub messages: u64,
     /// Of these, those of which it is the largest cause.
     pub first: u64,
     /// What it added, of the messages hit, ns.
-    pub deviation_ns: Box5,
+    pub deviation_ns: FiveNumbers,
     /// What it added in all, ns.
     pub sum_ns: f64,
     /// Whether the messages hit came one after the other, or apart.
-    pub order: Order,
+    pub order: HitOrder,
     /// Its parts, largest first.
-    pub parts: Vec<Part>,
+    pub parts: Vec<CausePart>,
     /// Messages that it hit most.
     pub examples: Vec<String>,
     /// What to do.
@@ -144,7 +144,7 @@ pub struct Cause {
 
 /// A distribution in five numbers.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Box5 {
+pub struct FiveNumbers {
     /// Least.
     pub least: f64,
     /// A quarter is no larger.
@@ -160,7 +160,7 @@ pub struct Box5 {
 /// How the messages hit follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
+pub enum HitOrder {
     /// One after the other: one event behind them, likely.
     Bunched,
     /// Apart: each by itself.
@@ -169,7 +169,7 @@ pub enum Order {
 
 /// What a cause is made of.
 #[derive(Debug, Clone, Serialize)]
-pub struct Part {
+pub struct CausePart {
     /// Its name.
     pub name: String,
     /// How it differs.
@@ -177,7 +177,7 @@ pub struct Part {
     /// Messages that it hit.
     pub messages: u64,
     /// What it added, ns.
-    pub deviation_ns: Box5,
+    pub deviation_ns: FiveNumbers,
 }
 
 /// Queueing, of the explained messages against the body.
@@ -196,7 +196,7 @@ pub struct QueueSpread {
 /// Who was at other messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Queued {
+pub enum QueuePlace {
     /// The thread, in calls that receive.
     ApplicationReceive,
     /// The thread, with what came in.
@@ -213,20 +213,20 @@ pub enum Queued {
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Queueing {
     /// Who was at other messages.
-    pub queued: Queued,
+    pub queued: QueuePlace,
     /// Explained messages that waited behind more than is usual, and for longer.
     pub messages: u64,
     /// Messages or calls ahead: mean of the body.
     pub usual_ahead: f64,
     /// Of the messages hit: more ahead than that.
-    pub ahead: Box5,
+    pub ahead: FiveNumbers,
     /// How much longer than is usual they waited for those, ns.
-    pub deviation_ns: Box5,
+    pub deviation_ns: FiveNumbers,
 }
 
 /// Who had a CPU while messages were under way: means over all messages, of the explained ones and of the body.
 #[derive(Debug, Clone, Serialize)]
-pub struct Core {
+pub struct CpuShare {
     /// Its number.
     pub cpu: u16,
     /// Time of an explained message's life that was spent there, ns.
@@ -234,12 +234,12 @@ pub struct Core {
     /// The same of the body, ns.
     pub usual_ns: f64,
     /// Who had it, the longest first.
-    pub contexts: Vec<Context>,
+    pub contexts: Vec<CpuContext>,
 }
 
 /// Who had a CPU.
 #[derive(Debug, Clone, Serialize)]
-pub struct Context {
+pub struct CpuContext {
     /// Command name; `idle`, `interrupts`, `not known`.
     pub name: String,
     /// For how long of an explained message's life, ns.
@@ -250,7 +250,7 @@ pub struct Context {
 
 /// One message with its causes.
 #[derive(Debug, Clone, Serialize)]
-pub struct Explained {
+pub struct MessageCauses {
     /// Its id.
     pub id: String,
     /// When it began, from the recording's start, ns.
@@ -264,7 +264,7 @@ pub struct Explained {
     /// Messages of the same thread ahead of it.
     pub ahead: u32,
     /// What each cause added, the largest first.
-    pub causes: Vec<Added>,
+    pub causes: Vec<CauseTime>,
     /// Spans of its CPUs that the causes are made of, in the order of CPU and time; for the page alone.
     #[serde(skip)]
     pub spans: Vec<CauseSpan>,
@@ -283,7 +283,7 @@ pub struct CauseSpan {
 
 /// What a cause added to a message.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Added {
+pub struct CauseTime {
     /// Index in [`TailGroup::causes`].
     pub cause: usize,
     /// ns.

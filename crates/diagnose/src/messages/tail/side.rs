@@ -7,52 +7,52 @@ use table::Columns;
 use table::manifest::Header;
 use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
 
-use super::message::Message;
-use super::queue::Threads;
-use super::receptions::Receptions;
-use super::spans::{Spans, WhatId, Whats};
+use super::message::HostMessage;
+use super::queue::QueueTable;
+use super::receptions::ReceptionTable;
+use super::spans::{LabelId, LabelTable, SpanTable};
 use crate::messages::message::MessageDirection;
-use crate::waits::Names;
+use crate::waits::NameTable;
 
 /// What an application's messages are told by: its name, and which way they went.
 pub(super) type GroupKey = (Option<String>, MessageDirection);
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Side {
+pub(super) struct TailSide {
     pub(super) header: Header,
-    names: Rc<Names>,
-    messages: Vec<Message>,
-    pub(super) spans: Spans,
-    pub(super) threads: Threads,
+    names: Rc<NameTable>,
+    messages: Vec<HostMessage>,
+    pub(super) spans: SpanTable,
+    pub(super) threads: QueueTable,
     /// When the kernel was done with messages, by its CPU and their direction.
     handed: HashMap<(u16, MessageDirection), Vec<u64>>,
     /// The same of received ones, with the program of each.
-    pub(super) receptions: Receptions,
+    pub(super) receptions: ReceptionTable,
     /// Programs by process.
-    programs: HashMap<u32, WhatId>,
+    programs: HashMap<u32, LabelId>,
     pub(super) latest_ns: u64,
 }
 
-impl Side {
+impl TailSide {
     /// Starts with what the manifest says, and names that are complete.
-    pub(super) fn new(header: Header, names: Rc<Names>) -> Self {
+    pub(super) fn new(header: Header, names: Rc<NameTable>) -> Self {
         Self {
             latest_ns: header.started_ns,
             header,
             names,
             messages: Vec::new(),
-            spans: Spans::default(),
-            threads: Threads::default(),
+            spans: SpanTable::default(),
+            threads: QueueTable::default(),
             handed: HashMap::new(),
-            receptions: Receptions::default(),
+            receptions: ReceptionTable::default(),
             programs: HashMap::new(),
         }
     }
 
     pub(super) fn add_received(&mut self, rows: &ReceivedMessages) {
         self.note_latest(rows.time_range_ns());
-        let messages = (0..rows.len()).filter_map(|row| Message::from_received(rows, row));
+        let messages = (0..rows.len()).filter_map(|row| HostMessage::from_received(rows, row));
         for message in messages {
             self.threads.add(&message);
             self.messages.push(message);
@@ -61,7 +61,7 @@ impl Side {
 
     pub(super) fn add_sent(&mut self, rows: &SentMessages) {
         self.note_latest(rows.time_range_ns());
-        let messages = (0..rows.len()).filter_map(|row| Message::from_sent(rows, row));
+        let messages = (0..rows.len()).filter_map(|row| HostMessage::from_sent(rows, row));
         self.messages.extend(messages);
     }
 
@@ -69,7 +69,7 @@ impl Side {
         self.threads.add_waits(rows);
     }
 
-    pub(super) fn add_activities(&mut self, rows: &Activities, whats: &mut Whats) {
+    pub(super) fn add_activities(&mut self, rows: &Activities, whats: &mut LabelTable) {
         self.spans.add(rows, whats, &self.names);
     }
 
@@ -79,7 +79,7 @@ impl Side {
     }
 
     /// Puts all in order: to be called after the last row. The same rows in another order are the same answer.
-    pub(super) fn finish(&mut self, whats: &mut Whats) {
+    pub(super) fn finish(&mut self, whats: &mut LabelTable) {
         self.spans.finish();
         self.threads.finish();
         self.messages.sort_by_key(|it| {
@@ -105,12 +105,12 @@ impl Side {
     }
 
     /// The program whose a message is.
-    pub(super) fn program(&self, message: &Message) -> Option<WhatId> {
+    pub(super) fn program(&self, message: &HostMessage) -> Option<LabelId> {
         self.programs.get(&message.pid).copied()
     }
 
     /// Other messages of its direction with which its kernel's core was done while that had this one.
-    pub(super) fn handed_meanwhile(&self, message: &Message) -> u32 {
+    pub(super) fn handed_meanwhile(&self, message: &HostMessage) -> u32 {
         let key = |cpu| (cpu, message.id.direction);
         let handed = message
             .kernel_cpu
@@ -124,8 +124,8 @@ impl Side {
     }
 
     /// The messages by application and direction, each group in the order of time.
-    pub(super) fn grouped(&self) -> BTreeMap<GroupKey, Vec<Message>> {
-        let mut groups: BTreeMap<GroupKey, Vec<Message>> = BTreeMap::new();
+    pub(super) fn grouped(&self) -> BTreeMap<GroupKey, Vec<HostMessage>> {
+        let mut groups: BTreeMap<GroupKey, Vec<HostMessage>> = BTreeMap::new();
         let mut applications: BTreeMap<u32, Option<String>> = BTreeMap::new();
         for message in &self.messages {
             let application = applications
@@ -139,7 +139,7 @@ impl Side {
 
     /// Whether it is known what the thread's CPU did at a message's begin and its end, and the kernel's CPU at
     /// those of its part.
-    pub(super) fn is_kept(&self, message: &Message, whats: &Whats) -> bool {
+    pub(super) fn is_kept(&self, message: &HostMessage, whats: &LabelTable) -> bool {
         let covers = |cpu, (from_ns, until_ns): (u64, u64)| {
             self.spans.covers(cpu, from_ns, whats)
                 && self.spans.covers(cpu, until_ns.max(from_ns + 1) - 1, whats)

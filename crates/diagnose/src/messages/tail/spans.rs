@@ -6,22 +6,22 @@ use std::collections::{BTreeMap, HashMap};
 use table::tables::Activities;
 use table::{ActivityKind, Columns};
 
-use crate::waits::Names;
+use crate::waits::NameTable;
 
-/// What a span is: a kind, a name, and of a thread its program. An index into [`Whats`].
+/// What a span is: a kind, a name, and of a thread its program. An index into [`LabelTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct WhatId(u32);
+pub(super) struct LabelId(u32);
 
-impl WhatId {
+impl LabelId {
     /// Place among all of them.
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// See [`WhatId`].
+/// See [`LabelId`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct What {
+pub(super) struct SpanLabel {
     pub(super) kind: ActivityKind,
     pub(super) name: Option<String>,
     /// Command name of its process: only of threads. In another recording the same program has another pid.
@@ -30,12 +30,12 @@ pub(super) struct What {
 
 /// A span of one CPU.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Span {
+pub(super) struct ActivitySpan {
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
     /// Zero: not known, or the idle task.
     pub(super) tid: u32,
-    pub(super) what: WhatId,
+    pub(super) what: LabelId,
     pub(super) depth: u16,
     /// It began then, not before.
     pub(super) begin_seen: bool,
@@ -43,15 +43,15 @@ pub(super) struct Span {
 
 /// The spans of a CPU, in the order of their begins, outer ones first.
 #[derive(Debug, Default)]
-struct Core {
-    spans: Vec<Span>,
+struct CpuSpans {
+    spans: Vec<ActivitySpan>,
     /// Index of the span around each; its own: none.
     around: Vec<u32>,
 }
 
 /// When a thread had which CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct OnCpu {
+pub(super) struct CpuInterval {
     pub(super) begin_ns: u64,
     pub(super) end_ns: u64,
     pub(super) cpu: u16,
@@ -59,7 +59,7 @@ pub(super) struct OnCpu {
 
 /// A thread was moved to another CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moved {
+pub(super) struct ThreadMove {
     pub(super) at_ns: u64,
     /// The one that it left.
     pub(super) cpu: u16,
@@ -67,26 +67,26 @@ pub(super) struct Moved {
 
 /// What spans are, each once.
 #[derive(Debug, Default)]
-pub(super) struct Whats {
-    all: Vec<What>,
-    ids: HashMap<What, WhatId>,
+pub(super) struct LabelTable {
+    all: Vec<SpanLabel>,
+    ids: HashMap<SpanLabel, LabelId>,
 }
 
 /// The spans of a recording: see the module.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
-    cores: BTreeMap<u16, Core>,
-    threads: HashMap<u32, Vec<OnCpu>>,
+pub(super) struct SpanTable {
+    cores: BTreeMap<u16, CpuSpans>,
+    threads: HashMap<u32, Vec<CpuInterval>>,
     /// When threads that wanted a CPU were moved to another.
-    moves: HashMap<u32, Vec<Moved>>,
+    moves: HashMap<u32, Vec<ThreadMove>>,
 }
 
-impl Whats {
-    fn id(&mut self, rows: &Activities, row: usize, names: &Names) -> WhatId {
+impl LabelTable {
+    fn id(&mut self, rows: &Activities, row: usize, names: &NameTable) -> LabelId {
         let kind = rows.kind[row];
         let pid = rows.pid[row].filter(|_| kind == ActivityKind::Task);
         let application = pid.and_then(|pid| names.comm(pid));
-        self.of(What {
+        self.of(SpanLabel {
             kind,
             name: rows.name[row].clone(),
             application: application.map(str::to_owned),
@@ -94,45 +94,45 @@ impl Whats {
     }
 
     /// The messages of a program.
-    pub(super) fn of_program(&mut self, name: Option<&str>) -> WhatId {
-        self.of(What {
+    pub(super) fn of_program(&mut self, name: Option<&str>) -> LabelId {
+        self.of(SpanLabel {
             kind: ActivityKind::Task,
             name: name.map(str::to_owned),
             application: name.map(str::to_owned),
         })
     }
 
-    fn of(&mut self, what: What) -> WhatId {
+    fn of(&mut self, what: SpanLabel) -> LabelId {
         if let Some(id) = self.ids.get(&what) {
             return *id;
         }
-        let id = WhatId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        let id = LabelId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
         self.all.push(what.clone());
         self.ids.insert(what, id);
         id
     }
 
     /// All of them, in the order of their ids.
-    pub(super) fn all(&self) -> &[What] {
+    pub(super) fn all(&self) -> &[SpanLabel] {
         &self.all
     }
 
     /// What it is.
-    pub(super) fn get(&self, id: WhatId) -> &What {
+    pub(super) fn get(&self, id: LabelId) -> &SpanLabel {
         &self.all[id.index()]
     }
 }
 
-impl Spans {
+impl SpanTable {
     /// Adds rows; those of no CPU belong to none of the answers.
-    pub(super) fn add(&mut self, rows: &Activities, whats: &mut Whats, names: &Names) {
-        let mut last: Option<(usize, WhatId)> = None;
+    pub(super) fn add(&mut self, rows: &Activities, whats: &mut LabelTable, names: &NameTable) {
+        let mut last: Option<(usize, LabelId)> = None;
         for row in 0..rows.len() {
             let Some(cpu) = rows.cpu[row] else { continue };
             if rows.kind[row] == ActivityKind::Migration {
                 let at_ns = rows.begin_ns[row];
                 let moves = self.moves.entry(rows.tid[row].unwrap_or(0));
-                moves.or_default().push(Moved { at_ns, cpu });
+                moves.or_default().push(ThreadMove { at_ns, cpu });
                 continue;
             }
             let same = |before: usize| {
@@ -145,7 +145,7 @@ impl Spans {
                 _ => whats.id(rows, row, names),
             };
             last = Some((row, what));
-            self.cores.entry(cpu).or_default().spans.push(Span {
+            self.cores.entry(cpu).or_default().spans.push(ActivitySpan {
                 begin_ns: rows.begin_ns[row],
                 end_ns: rows.end_ns[row].max(rows.begin_ns[row]),
                 tid: rows.tid[row].unwrap_or(0),
@@ -162,7 +162,7 @@ impl Spans {
             core.finish();
             for span in &core.spans {
                 if span.depth == 0 && span.tid != 0 {
-                    self.threads.entry(span.tid).or_default().push(OnCpu {
+                    self.threads.entry(span.tid).or_default().push(CpuInterval {
                         begin_ns: span.begin_ns,
                         end_ns: span.end_ns,
                         cpu: *cpu,
@@ -175,7 +175,7 @@ impl Spans {
     }
 
     /// When a thread had a CPU, from the last time that began before `from_ns` on.
-    pub(super) fn of_thread(&self, tid: u32, from_ns: u64) -> &[OnCpu] {
+    pub(super) fn of_thread(&self, tid: u32, from_ns: u64) -> &[CpuInterval] {
         let Some(times) = self.threads.get(&tid) else {
             return &[];
         };
@@ -184,14 +184,14 @@ impl Spans {
     }
 
     /// The first time that a thread was moved within an interval.
-    pub(super) fn moved(&self, tid: u32, from_ns: u64, until_ns: u64) -> Option<Moved> {
+    pub(super) fn moved(&self, tid: u32, from_ns: u64, until_ns: u64) -> Option<ThreadMove> {
         let moves = self.moves.get(&tid)?;
         let first = moves.partition_point(|it| it.at_ns < from_ns);
         moves.get(first).copied().filter(|it| it.at_ns < until_ns)
     }
 
     /// Whether it is known what a CPU did at a time.
-    pub(super) fn covers(&self, cpu: u16, at_ns: u64, whats: &Whats) -> bool {
+    pub(super) fn covers(&self, cpu: u16, at_ns: u64, whats: &LabelTable) -> bool {
         let mut covers = false;
         self.overlapping(cpu, at_ns, at_ns + 1, |span| {
             let kind = whats.get(span.what).kind;
@@ -206,7 +206,7 @@ impl Spans {
         cpu: u16,
         from_ns: u64,
         until_ns: u64,
-        mut visit: impl FnMut(&Span),
+        mut visit: impl FnMut(&ActivitySpan),
     ) {
         let Some(core) = self.cores.get(&cpu) else {
             return;
@@ -224,9 +224,9 @@ impl Spans {
     }
 }
 
-impl Core {
+impl CpuSpans {
     fn finish(&mut self) {
-        let order = |span: &Span| (span.begin_ns, span.depth);
+        let order = |span: &ActivitySpan| (span.begin_ns, span.depth);
         if !self.spans.is_sorted_by_key(order) {
             self.spans.sort_by_key(order);
         }
@@ -247,7 +247,7 @@ impl Core {
     }
 
     /// The spans that began before span `first` and go on after `from_ns`, innermost first.
-    fn open_at<'a>(&'a self, first: usize, from_ns: u64, open: &mut Vec<&'a Span>) {
+    fn open_at<'a>(&'a self, first: usize, from_ns: u64, open: &mut Vec<&'a ActivitySpan>) {
         let Some(mut index) = first.checked_sub(1) else {
             return;
         };
@@ -272,7 +272,7 @@ mod tests {
 
     use super::*;
 
-    fn spans(rows: &[(u16, u64, u64, u16)]) -> Spans {
+    fn spans(rows: &[(u16, u64, u64, u16)]) -> SpanTable {
         let mut activities = Activities::default();
         for (cpu, begin_ns, end_ns, depth) in rows {
             let row = json!({
@@ -281,13 +281,17 @@ mod tests {
             });
             activities.push(row_of(row).expect("a row"));
         }
-        let mut spans = Spans::default();
-        spans.add(&activities, &mut Whats::default(), &Names::default());
+        let mut spans = SpanTable::default();
+        spans.add(
+            &activities,
+            &mut LabelTable::default(),
+            &NameTable::default(),
+        );
         spans.finish();
         spans
     }
 
-    fn found(spans: &Spans, from_ns: u64, until_ns: u64) -> Vec<(u64, u16)> {
+    fn found(spans: &SpanTable, from_ns: u64, until_ns: u64) -> Vec<(u64, u16)> {
         let mut found = Vec::new();
         spans.overlapping(0, from_ns, until_ns, |span| {
             found.push((span.begin_ns, span.depth));

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::cause::{Causes, Key, Rule};
+use super::cause::{CauseKey, CauseNamer, MessageRule};
 use super::explain::{Anomaly, Deviation};
 use super::report::{
-    Added, Box5, Cause, CauseSpan, Core, Covered, Explained, Order, Part, Quantile, QueueSpread,
-    Queueing, TailGroup,
+    CausePart, CauseSpan, CauseTime, CoveredShare, CpuShare, FiveNumbers, HitOrder,
+    LatencyQuantile, MessageCauses, QueueSpread, Queueing, TailCause, TailGroup,
 };
 use super::side::GroupKey;
-use super::{Body, Tail, Told};
+use super::{ExplainedMessage, ExplainedMessages, OrdinaryMessages};
 
 /// Ranks of the latencies that are given: more of the tail than of the body.
 const SHARES: [f64; 14] = [
@@ -19,17 +19,17 @@ const SHARES: [f64; 14] = [
 const EXAMPLES: usize = 3;
 
 /// What is needed to put them together.
-pub(super) struct Summary<'a> {
-    pub(super) causes: Causes<'a>,
-    pub(super) body: Body,
+pub(super) struct GroupSummary<'a> {
+    pub(super) causes: CauseNamer<'a>,
+    pub(super) body: OrdinaryMessages,
     pub(super) queueing: Vec<Queueing>,
-    pub(super) cores: Vec<Core>,
+    pub(super) cores: Vec<CpuShare>,
     pub(super) started_ns: u64,
 }
 
 /// What one cause added, by message.
 #[derive(Default)]
-struct Hits {
+struct CauseHits {
     /// Index of the message, ns.
     messages: Vec<(usize, f64)>,
     first: u64,
@@ -42,17 +42,18 @@ struct PartHits {
     sum_ns: f64,
 }
 
-impl Summary<'_> {
+impl GroupSummary<'_> {
     pub(super) fn group(
         self,
         (application, direction): GroupKey,
         [sorted_ns, compared_ns]: [Vec<u64>; 2],
-        tail: &Tail<'_>,
+        tail: &ExplainedMessages<'_>,
     ) -> TailGroup {
         let told = &tail.told;
-        let by_message: Vec<Vec<(Key, f64)>> = told.iter().map(|it| self.causes_of(it)).collect();
+        let by_message: Vec<Vec<(CauseKey, f64)>> =
+            told.iter().map(|it| self.causes_of(it)).collect();
         let mut hits = self.hits(told, &by_message);
-        let mut causes: Vec<(Key, Cause)> = std::mem::take(&mut hits)
+        let mut causes: Vec<(CauseKey, TailCause)> = std::mem::take(&mut hits)
             .into_iter()
             .map(|(key, hits)| (key.clone(), cause_of(&key, hits, told)))
             .collect();
@@ -62,12 +63,12 @@ impl Summary<'_> {
                 .then(other.sum_ns.total_cmp(&one.sum_ns))
                 .then(a.cmp(b))
         });
-        let index: BTreeMap<Key, usize> = causes
+        let index: BTreeMap<CauseKey, usize> = causes
             .iter()
             .enumerate()
             .map(|(index, (key, _))| (key.clone(), index))
             .collect();
-        let explained: Vec<Explained> = told
+        let explained: Vec<MessageCauses> = told
             .iter()
             .zip(by_message)
             .map(|(it, causes)| self.explained(it, causes, &index))
@@ -95,25 +96,29 @@ impl Summary<'_> {
     }
 
     /// The causes of a message, largest first.
-    fn causes_of(&self, told: &Told<'_>) -> Vec<(Key, f64)> {
-        let mut causes: BTreeMap<Key, f64> = BTreeMap::new();
+    fn causes_of(&self, told: &ExplainedMessage<'_>) -> Vec<(CauseKey, f64)> {
+        let mut causes: BTreeMap<CauseKey, f64> = BTreeMap::new();
         for deviation in &told.explanation.causes {
             *causes.entry(self.key(deviation)).or_default() += deviation.ns;
         }
         let mut causes: Vec<_> = causes
             .into_iter()
-            .filter(|(key, _)| key.rule != Rule::Untraced)
+            .filter(|(key, _)| key.rule != MessageRule::Untraced)
             .collect();
         causes.sort_by(|(a, one), (b, other)| other.total_cmp(one).then(a.cmp(b)));
         causes
     }
 
-    fn key(&self, deviation: &Deviation) -> Key {
+    fn key(&self, deviation: &Deviation) -> CauseKey {
         self.causes.of(deviation.node)
     }
 
-    fn hits(&self, told: &[Told<'_>], by_message: &[Vec<(Key, f64)>]) -> BTreeMap<Key, Hits> {
-        let mut hits: BTreeMap<Key, Hits> = BTreeMap::new();
+    fn hits(
+        &self,
+        told: &[ExplainedMessage<'_>],
+        by_message: &[Vec<(CauseKey, f64)>],
+    ) -> BTreeMap<CauseKey, CauseHits> {
+        let mut hits: BTreeMap<CauseKey, CauseHits> = BTreeMap::new();
         for (index, causes) in by_message.iter().enumerate() {
             for (place, (key, ns)) in causes.iter().enumerate() {
                 let hits = hits.entry(key.clone()).or_default();
@@ -139,13 +144,13 @@ impl Summary<'_> {
 
     fn explained(
         &self,
-        told: &Told<'_>,
-        causes: Vec<(Key, f64)>,
-        index: &BTreeMap<Key, usize>,
-    ) -> Explained {
+        told: &ExplainedMessage<'_>,
+        causes: Vec<(CauseKey, f64)>,
+        index: &BTreeMap<CauseKey, usize>,
+    ) -> MessageCauses {
         let is_known = |it: &Deviation| self.key(it).rule.explains();
         let spans = self.spans(told, index);
-        Explained {
+        MessageCauses {
             id: told.message.id.to_string(),
             since_start_ns: told.message.times.start_ns.saturating_sub(self.started_ns),
             latency_ns: told.message.latency_ns(),
@@ -156,7 +161,7 @@ impl Summary<'_> {
                 .into_iter()
                 .filter_map(|(key, ns)| {
                     let cause = *index.get(&key)?;
-                    Some(Added { cause, ns })
+                    Some(CauseTime { cause, ns })
                 })
                 .collect(),
             spans,
@@ -165,7 +170,11 @@ impl Summary<'_> {
 
     /// The spans that the causes of a message are made of. One can be at two places: at its own, and at that of
     /// the messages that it received first.
-    fn spans(&self, told: &Told<'_>, index: &BTreeMap<Key, usize>) -> Vec<CauseSpan> {
+    fn spans(
+        &self,
+        told: &ExplainedMessage<'_>,
+        index: &BTreeMap<CauseKey, usize>,
+    ) -> Vec<CauseSpan> {
         let mut spans = Vec::new();
         for deviation in &told.explanation.causes {
             let Some(&cause) = index.get(&self.key(deviation)) else {
@@ -184,7 +193,7 @@ impl Summary<'_> {
         spans
     }
 
-    fn queue(&self, told: &[Told<'_>]) -> QueueSpread {
+    fn queue(&self, told: &[ExplainedMessage<'_>]) -> QueueSpread {
         let usual = self.body.reference.ahead();
         let mut ahead: Vec<u32> = told.iter().map(|it| it.ahead).collect();
         ahead.sort_unstable();
@@ -200,14 +209,14 @@ impl Summary<'_> {
     }
 }
 
-fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
-    let Hits {
+fn cause_of(key: &CauseKey, hits: CauseHits, told: &[ExplainedMessage<'_>]) -> TailCause {
+    let CauseHits {
         mut messages,
         first,
         parts,
     } = hits;
     let order = order(&messages, told.len());
-    let deviation_ns = Box5::of(messages.iter().map(|(_, ns)| *ns).collect());
+    let deviation_ns = FiveNumbers::of(messages.iter().map(|(_, ns)| *ns).collect());
     let sum_ns = messages.iter().map(|(_, ns)| ns).sum();
     messages.sort_by(|(a, one), (b, other)| other.total_cmp(one).then(a.cmp(b)));
     let examples = messages.iter().take(EXAMPLES);
@@ -216,7 +225,7 @@ fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
         let by_sum = other.sum_ns.total_cmp(&one.sum_ns);
         by_sum.then_with(|| a.cmp(b))
     });
-    Cause {
+    TailCause {
         rule: key.rule.name(),
         what: key.what.clone(),
         category: key.category.map(crate::causes::Cause::name),
@@ -228,11 +237,11 @@ fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
         order,
         parts: parts
             .into_iter()
-            .map(|(name, hits)| Part {
+            .map(|(name, hits)| CausePart {
                 name,
                 anomaly: hits.anomaly,
                 messages: hits.ns.len() as u64,
-                deviation_ns: Box5::of(hits.ns),
+                deviation_ns: FiveNumbers::of(hits.ns),
             })
             .collect(),
         examples: examples
@@ -244,31 +253,31 @@ fn cause_of(key: &Key, hits: Hits, told: &[Told<'_>]) -> Cause {
 
 /// Messages hit at random would stand beside another one that is hit as often as one of all is hit. Where that is
 /// so for more than half of what is left until all would, they are bunched.
-fn order(hit: &[(usize, f64)], all: usize) -> Order {
+fn order(hit: &[(usize, f64)], all: usize) -> HitOrder {
     let beside = hit
         .windows(2)
         .filter(|two| two[1].0 == two[0].0 + 1)
         .count();
     let (hit, all, beside) = (hit.len() as f64, all as f64, beside as f64);
     if hit < 3.0 {
-        return Order::Spread;
+        return HitOrder::Spread;
     }
     let (share, by_chance) = (beside / (hit - 1.0), hit / all);
     if share > by_chance + (1.0 - by_chance) / 2.0 {
-        Order::Bunched
+        HitOrder::Bunched
     } else {
-        Order::Spread
+        HitOrder::Spread
     }
 }
 
-fn quantiles(sorted_ns: &[u64]) -> Vec<Quantile> {
+fn quantiles(sorted_ns: &[u64]) -> Vec<LatencyQuantile> {
     let Some(last) = sorted_ns.len().checked_sub(1) else {
         return Vec::new();
     };
     let rank = |share: f64| ((share * sorted_ns.len() as f64).ceil() as usize).clamp(1, last + 1);
     SHARES
         .iter()
-        .map(|&share| Quantile {
+        .map(|&share| LatencyQuantile {
             share,
             ns: sorted_ns[rank(share) - 1],
         })
@@ -280,20 +289,20 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
-fn covered(told: &[Told<'_>], explained: &[Explained]) -> Option<Covered> {
+fn covered(told: &[ExplainedMessage<'_>], explained: &[MessageCauses]) -> Option<CoveredShare> {
     let longer = told
         .iter()
         .zip(explained)
         .filter(|(it, _)| it.explanation.is_longer);
     let mut shares: Vec<f64> = longer.map(|(_, it)| it.covered).collect();
     shares.sort_by(f64::total_cmp);
-    Some(Covered {
+    Some(CoveredShare {
         least: *shares.first()?,
         median: shares[shares.len() / 2],
     })
 }
 
-impl Box5 {
+impl FiveNumbers {
     /// Of at least one value.
     pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);

@@ -9,10 +9,10 @@ use table::{Columns, row_of};
 use std::rc::Rc;
 
 use super::report::TailReport;
-use super::{Question, TailTable};
+use super::{TailQuery, TailTable};
 use crate::causes::Categories;
-use crate::report::Recorded;
-use crate::waits::Names;
+use crate::report::RecordingState;
+use crate::waits::NameTable;
 
 /// Rows of a small recording.
 #[derive(Debug, Clone, Default)]
@@ -31,11 +31,11 @@ fn header(started_ns: u64) -> table::manifest::Header {
     serde_json::from_value(header).expect("a header")
 }
 
-fn answer(rows: &Rows, started_ns: u64, question: Question) -> Value {
+fn answer(rows: &Rows, started_ns: u64, question: TailQuery) -> Value {
     serde_json::to_value(report(rows, started_ns, question).groups).expect("JSON")
 }
 
-fn report(rows: &Rows, started_ns: u64, question: Question) -> TailReport {
+fn report(rows: &Rows, started_ns: u64, question: TailQuery) -> TailReport {
     let categories = Categories::built_in().expect("rules");
     let mut table = TailTable::new(header(started_ns), Rc::default());
     // in batches, as from a file
@@ -54,7 +54,7 @@ fn report(rows: &Rows, started_ns: u64, question: Question) -> TailReport {
     table.add_activities(&activities);
     table
         .complete()
-        .report(question, &categories, Recorded::default())
+        .report(question, &categories, RecordingState::default())
 }
 
 fn message(number: u64, start_ns: u64, done_ns: u64) -> ReceivedMessage {
@@ -125,10 +125,10 @@ fn rows() -> impl Strategy<Value = Rows> {
     })
 }
 
-fn everything() -> Question {
-    Question {
+fn everything() -> TailQuery {
+    TailQuery {
         tail: "p10".parse().expect("a band"),
-        ..Question::default()
+        ..TailQuery::default()
     }
 }
 
@@ -189,7 +189,7 @@ fn one_slow(slow: &[Part]) -> Rows {
 }
 
 fn first_cause(rows: &Rows) -> (Value, Value) {
-    let group = &answer(rows, 0, Question::default())[0];
+    let group = &answer(rows, 0, TailQuery::default())[0];
     assert_eq!(group["tail"]["kept"], 1, "{group:#}");
     let cause = &group["causes"][0];
     (cause["rule"].clone(), cause["what"].clone())
@@ -197,7 +197,7 @@ fn first_cause(rows: &Rows) -> (Value, Value) {
 
 /// Depths of the spans that explain the slow message.
 fn explaining(rows: &Rows) -> Vec<u16> {
-    let report = report(rows, 0, Question::default());
+    let report = report(rows, 0, TailQuery::default());
     let spans = report.groups[0].explained[0].spans.iter();
     spans.map(|it| it.span.depth).collect()
 }
@@ -235,7 +235,7 @@ fn without_ordinary_messages_nothing_is_judged() {
     let mut rows = one_slow(&[(1, 90_000, Vec::new()), (0, 5_000, vec![1])]);
     let slow_ns = rows.received[100].first_arrival_ns.expect("it arrived");
     rows.activities.retain(|span| span.begin_ns >= slow_ns);
-    let group = &answer(&rows, 0, Question::default())[0];
+    let group = &answer(&rows, 0, TailQuery::default())[0];
     assert_eq!(group["body"]["kept"], 0);
     assert_eq!(group["tail"]["kept"], 1);
     assert_eq!(group["causes"], json!([]));
@@ -246,7 +246,7 @@ fn without_ordinary_messages_nothing_is_judged() {
 fn one_message_alone_is_like_itself() {
     let mut rows = Rows::default();
     put(&mut rows, 0, 1_000_000, &[(0, 5_000, vec![1])]);
-    let group = &answer(&rows, 0, Question::default())[0];
+    let group = &answer(&rows, 0, TailQuery::default())[0];
     assert_eq!(
         (&group["messages"], &group["causes"]),
         (&json!(1), &json!([]))
@@ -270,7 +270,7 @@ fn what_was_not_recorded_explains_nothing() {
         (gap.begin_ns - 1_000, gap.begin_ns),
     );
     rows.activities.push(first);
-    let group = &answer(&rows, 0, Question::default())[0];
+    let group = &answer(&rows, 0, TailQuery::default())[0];
     let covered = group["covered"]["least"].as_f64().expect("a share");
     assert!(covered < 0.05, "{covered}");
 }
@@ -278,7 +278,7 @@ fn what_was_not_recorded_explains_nothing() {
 #[test]
 fn a_function_that_no_rule_knows_is_named_but_explains_nothing() {
     let rows = one_slow(&[(0, 90_000, vec![3, 3, 3])]);
-    let group = &answer(&rows, 0, Question::default())[0];
+    let group = &answer(&rows, 0, TailQuery::default())[0];
     let covered = group["covered"]["least"].as_f64().expect("a share");
     assert!(covered < 0.7, "{group:#}");
     let rules = group["causes"].as_array().expect("causes");
@@ -313,7 +313,7 @@ fn moved(to: (&str, u32)) -> Rows {
 
 /// Rule, and µs, of each cause of the slow message.
 fn causes(rows: &Rows) -> Vec<(Value, u64)> {
-    let group = &answer(rows, 0, Question::default())[0];
+    let group = &answer(rows, 0, TailQuery::default())[0];
     let message = &group["explained"][0];
     let causes = message["causes"].as_array().expect("causes").iter();
     let rule = |it: &Value| {
@@ -384,7 +384,7 @@ fn received_after(pid: u32) -> Rows {
 
 /// As [`causes`], of the group of process 7.
 fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
-    let mut names = Names::default();
+    let mut names = NameTable::default();
     let mut processes = table::tables::Processes::default();
     for (pid, comm) in [(7, "server"), (8, "crowd")] {
         let process = json!({"pid": pid, "time_ns": 0, "comm": comm});
@@ -404,7 +404,7 @@ fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
     table.add_received(&received);
     table.add_activities(&activities);
     let tails = table.complete();
-    let report = tails.report(Question::default(), &categories, Recorded::default());
+    let report = tails.report(TailQuery::default(), &categories, RecordingState::default());
     let report = serde_json::to_value(report.groups).expect("JSON");
     let groups = report.as_array().expect("groups").iter();
     let group = groups

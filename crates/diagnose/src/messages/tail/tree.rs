@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use serde::Serialize;
 use table::WaitObject;
 
-use super::spans::WhatId;
+use super::spans::LabelId;
 
 /// A core's part in a message (NSight, section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub enum CoreRole {
     /// The core that the kernel received or sent it on.
     Receive,
     /// The core of the thread.
@@ -20,39 +20,39 @@ pub enum Role {
 
 /// What a place stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Place {
+pub(super) enum TreePlace {
     /// All of a core's part.
-    Role(Role),
+    Role(CoreRole),
     /// The message's own thread.
     Own,
     /// The own thread, or the kernel when it received, at another message of the program.
     OtherMessage,
     /// The kernel was at a message of another program.
-    Received(WhatId),
+    Received(LabelId),
     /// The own thread waits, and wants no CPU.
     Blocked(WaitObject),
     /// The own thread wants a CPU, and is moved from one to another.
     Moved,
     /// Another thread, the idle task, or what is not known.
-    Other(WhatId),
+    Other(LabelId),
     /// Within any of these: interrupts, softirqs, system calls, functions.
-    Within(WhatId),
+    Within(LabelId),
 }
 
 /// A place in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Node(u32);
+pub(super) struct TreeNode(u32);
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
-    places: Vec<(Option<Node>, Place)>,
-    nodes: HashMap<(Option<Node>, Place), Node>,
+pub(super) struct PlaceTree {
+    places: Vec<(Option<TreeNode>, TreePlace)>,
+    nodes: HashMap<(Option<TreeNode>, TreePlace), TreeNode>,
 }
 
 /// What a message met of a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Met {
+pub(super) struct PlaceTime {
     pub(super) time_ns: u64,
     /// How often it began.
     pub(super) count: u32,
@@ -60,10 +60,10 @@ pub(super) struct Met {
 
 /// What one message met of all places, and in which spans.
 #[derive(Debug, Default)]
-pub(super) struct Times {
-    met: Vec<Met>,
-    touched: Vec<Node>,
-    spans: Vec<(Node, SpanId)>,
+pub(super) struct PlaceTimes {
+    met: Vec<PlaceTime>,
+    touched: Vec<TreeNode>,
+    spans: Vec<(TreeNode, SpanId)>,
 }
 
 /// What tells a span from all others of a recording.
@@ -77,10 +77,10 @@ pub struct SpanId {
     pub depth: u16,
 }
 
-impl Tree {
+impl PlaceTree {
     /// The node of a place within another.
-    pub(super) fn node(&mut self, around: Option<Node>, place: Place) -> Node {
-        let next = Node(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
+    pub(super) fn node(&mut self, around: Option<TreeNode>, place: TreePlace) -> TreeNode {
+        let next = TreeNode(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
         let node = *self.nodes.entry((around, place)).or_insert(next);
         if node == next {
             self.places.push((around, place));
@@ -89,50 +89,50 @@ impl Tree {
     }
 
     /// What it stands for.
-    pub(super) fn place(&self, node: Node) -> Place {
+    pub(super) fn place(&self, node: TreeNode) -> TreePlace {
         self.places[node.index()].1
     }
 
     /// The node around it.
-    pub(super) fn around(&self, node: Node) -> Option<Node> {
+    pub(super) fn around(&self, node: TreeNode) -> Option<TreeNode> {
         self.places[node.index()].0
     }
 
     /// The role that it is within.
-    pub(super) fn role(&self, node: Node) -> Role {
+    pub(super) fn role(&self, node: TreeNode) -> CoreRole {
         let mut at = node;
         loop {
             match (self.place(at), self.around(at)) {
-                (Place::Role(role), _) => return role,
+                (TreePlace::Role(role), _) => return role,
                 (_, Some(around)) => at = around,
                 // every path begins with a role
-                (_, None) => return Role::Application,
+                (_, None) => return CoreRole::Application,
             }
         }
     }
 }
 
-impl Node {
+impl TreeNode {
     /// Its number; those within it have higher ones.
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-impl Times {
+impl PlaceTimes {
     /// Forgets all.
     pub(super) fn clear(&mut self) {
         for node in self.touched.drain(..) {
-            self.met[node.index()] = Met::default();
+            self.met[node.index()] = PlaceTime::default();
         }
         self.spans.clear();
     }
 
     /// Adds what was met of a place.
-    pub(super) fn add(&mut self, node: Node, more: Met) {
+    pub(super) fn add(&mut self, node: TreeNode, more: PlaceTime) {
         let index = node.index();
         if index >= self.met.len() {
-            self.met.resize(index + 1, Met::default());
+            self.met.resize(index + 1, PlaceTime::default());
         }
         self.touched.push(node);
         let met = &mut self.met[index];
@@ -141,7 +141,7 @@ impl Times {
     }
 
     /// Adds what was met of a place in a span.
-    pub(super) fn add_span(&mut self, node: Node, more: Met, span: SpanId) {
+    pub(super) fn add_span(&mut self, node: TreeNode, more: PlaceTime, span: SpanId) {
         self.add(node, more);
         if more.time_ns > 0 {
             self.spans.push((node, span));
@@ -149,20 +149,22 @@ impl Times {
     }
 
     /// The spans in which places were met, each once a place.
-    pub(super) fn spans(&mut self) -> &[(Node, SpanId)] {
+    pub(super) fn spans(&mut self) -> &[(TreeNode, SpanId)] {
         self.spans.sort_unstable();
         self.spans.dedup();
         &self.spans
     }
 
     /// Takes time away that belongs elsewhere.
-    pub(super) fn take(&mut self, node: Node, time_ns: u64) {
+    pub(super) fn take(&mut self, node: TreeNode, time_ns: u64) {
         let met = &mut self.met[node.index()];
         met.time_ns = met.time_ns.saturating_sub(time_ns);
     }
 
     /// The places met, inner ones after those around them, with what was met of each.
-    pub(super) fn sorted(&mut self) -> impl DoubleEndedIterator<Item = (Node, Met)> + Clone + '_ {
+    pub(super) fn sorted(
+        &mut self,
+    ) -> impl DoubleEndedIterator<Item = (TreeNode, PlaceTime)> + Clone + '_ {
         self.touched.sort_unstable();
         self.touched.dedup();
         self.touched

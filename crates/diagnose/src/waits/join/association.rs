@@ -15,7 +15,7 @@
 //! Waits that follow each other are not independent: what goes together here need not be cause and
 //! effect.
 
-use super::factor::{Counts, Cut, Factor};
+use super::factor::{Factor, FactorCut, SideCounts};
 
 /// Chance to tell of an association in a group that has none; as for populations.
 const ERROR: f64 = 0.001;
@@ -25,7 +25,7 @@ const LARGE: f64 = 0.8;
 
 /// On which side of the cut slow waits are more frequent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum FactorSide {
     /// With small values.
     Low,
     /// With large ones.
@@ -36,11 +36,11 @@ pub enum Side {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Association {
     /// Which values.
-    pub side: Side,
+    pub side: FactorSide,
     /// The largest of the small values, or the least of the large ones.
     pub value: f64,
     /// Waits with such a value.
-    pub with: Counts,
+    pub with: SideCounts,
     /// At most so likely by chance, with all cuts looked at counted in.
     pub chance: f64,
 }
@@ -48,7 +48,8 @@ pub struct Association {
 /// The association of one number, if there is one. `cuts`: of all numbers of the group.
 pub fn association(factor: &Factor, cuts: usize) -> Option<Association> {
     let known = factor.known();
-    let difference = |cut: &Cut| share(cut.low.slow, known.slow) - share(cut.low.fast, known.fast);
+    let difference =
+        |cut: &FactorCut| share(cut.low.slow, known.slow) - share(cut.low.fast, known.fast);
     let best = factor.cuts().reduce(|best, cut| {
         match difference(&cut).abs() > difference(&best).abs() {
             true => cut,
@@ -56,13 +57,13 @@ pub fn association(factor: &Factor, cuts: usize) -> Option<Association> {
         }
     })?;
     let (side, value, with) = if difference(&best) > 0.0 {
-        (Side::Low, best.low_most, best.low)
+        (FactorSide::Low, best.low_most, best.low)
     } else {
-        let high = Counts {
+        let high = SideCounts {
             slow: known.slow - best.low.slow,
             fast: known.fast - best.low.fast,
         };
-        (Side::High, best.high_least, high)
+        (FactorSide::High, best.high_least, high)
     };
     let chance = (2.0 * cuts as f64 * fisher(with, known)).min(1.0);
     (chance <= ERROR && distance(with, known) >= LARGE).then_some(Association {
@@ -78,14 +79,14 @@ fn share(part: u64, whole: u64) -> f64 {
 }
 
 /// Cohen's h of the shares of slow and of fast waits.
-fn distance(with: Counts, known: Counts) -> f64 {
+fn distance(with: SideCounts, known: SideCounts) -> f64 {
     let angle = |part, whole| 2.0 * share(part, whole).sqrt().asin();
     angle(with.slow, known.slow) - angle(with.fast, known.fast)
 }
 
 /// Chance that of all with such a value so many or more are slow, if it does not matter which are:
 /// Fisher's exact test, one-sided.
-fn fisher(with: Counts, known: Counts) -> f64 {
+fn fisher(with: SideCounts, known: SideCounts) -> f64 {
     let (all, slow) = (known.slow + known.fast, known.slow);
     let such = with.slow + with.fast;
     let most = such.min(slow);
@@ -126,8 +127,8 @@ mod tests {
 
     use super::*;
 
-    fn counts(slow: u64, fast: u64) -> Counts {
-        Counts { slow, fast }
+    fn counts(slow: u64, fast: u64) -> SideCounts {
+        SideCounts { slow, fast }
     }
 
     /// Fisher's own example, the lady tasting tea: 3 of 4 by chance in 17 of 70 cases.
@@ -166,7 +167,7 @@ mod tests {
         let slow = (0..50).map(|number| (if number < 47 { 64.0 } else { 1_400.0 }, true));
         let fast = (0..100).map(|number| (if number < 3 { 60.0 } else { 1_400.0 }, false));
         let found = association(&factor(slow.chain(fast)), 2).expect("an association");
-        assert_eq!((found.side, found.value), (Side::Low, 64.0));
+        assert_eq!((found.side, found.value), (FactorSide::Low, 64.0));
         assert_eq!(found.with, counts(47, 3));
         assert!(found.chance < 1e-20);
     }
@@ -175,7 +176,7 @@ mod tests {
     fn slow_waits_that_go_with_large_values_are_told_too() {
         let values = (0..60).map(|number| (f64::from(number), number >= 40));
         let found = association(&factor(values), 59).expect("an association");
-        assert_eq!((found.side, found.value), (Side::High, 40.0));
+        assert_eq!((found.side, found.value), (FactorSide::High, 40.0));
         assert_eq!(found.with, counts(20, 0));
     }
 

@@ -8,7 +8,7 @@ const MOST: usize = 64;
 
 /// One counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counter {
+pub struct CounterName {
     /// Its domain.
     pub domain: Option<String>,
     /// Its name; `None`: lost.
@@ -23,13 +23,13 @@ pub struct Counter {
 
 /// All counters, by number.
 #[derive(Debug, Default)]
-pub struct Names {
-    counters: Vec<Counter>,
+pub struct CounterNames {
+    counters: Vec<CounterName>,
     /// Values of counters beyond [`MOST`].
     pub left_out: u64,
 }
 
-impl Names {
+impl CounterNames {
     /// Number of a row's counter; `None`: there are too many.
     pub fn number(&mut self, rows: &Counters, row: usize) -> Option<u16> {
         let is_change = rows.kind[row] != CounterKind::Set;
@@ -43,7 +43,7 @@ impl Names {
             return None;
         }
         let number = known.unwrap_or_else(|| {
-            self.counters.push(Counter {
+            self.counters.push(CounterName {
                 domain: domain.clone(),
                 name: name.clone(),
                 id,
@@ -56,7 +56,7 @@ impl Names {
     }
 
     /// The counter with this number.
-    pub fn get(&self, number: u16) -> &Counter {
+    pub fn get(&self, number: u16) -> &CounterName {
         &self.counters[usize::from(number)]
     }
 }

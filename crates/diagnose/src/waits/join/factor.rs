@@ -11,14 +11,14 @@ const CELL_SHIFT: u32 = 64 - 12 - 5;
 
 /// Numbers of waits: slow ones, fast ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SideCounts {
     /// Slow ones.
     pub slow: u64,
     /// Fast ones.
     pub fast: u64,
 }
 
-impl Counts {
+impl SideCounts {
     /// Counts a wait.
     pub fn add(&mut self, is_slow: bool) {
         if is_slow {
@@ -38,8 +38,8 @@ impl Counts {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Cell {
-    counts: Counts,
+struct FactorCell {
+    counts: SideCounts,
     least: f64,
     most: f64,
 }
@@ -47,15 +47,15 @@ struct Cell {
 /// Waits by value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Factor {
-    cells: BTreeMap<u32, Cell>,
-    known: Counts,
+    cells: BTreeMap<u32, FactorCell>,
+    known: SideCounts,
 }
 
 /// A place between two values that occurred.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Cut {
+pub struct FactorCut {
     /// Waits with a value of `low_most` or less.
-    pub low: Counts,
+    pub low: SideCounts,
     /// The largest value below the cut.
     pub low_most: f64,
     /// The least value above it.
@@ -77,8 +77,8 @@ impl Factor {
             return;
         }
         self.known.add(is_slow);
-        let cell = self.cells.entry(cell(value)).or_insert(Cell {
-            counts: Counts::default(),
+        let cell = self.cells.entry(cell(value)).or_insert(FactorCell {
+            counts: SideCounts::default(),
             least: value,
             most: value,
         });
@@ -88,7 +88,7 @@ impl Factor {
     }
 
     /// Waits whose value is known.
-    pub fn known(&self) -> Counts {
+    pub fn known(&self) -> SideCounts {
         self.known
     }
 
@@ -98,12 +98,12 @@ impl Factor {
     }
 
     /// Every cut, in the order of the values.
-    pub fn cuts(&self) -> impl Iterator<Item = Cut> + '_ {
+    pub fn cuts(&self) -> impl Iterator<Item = FactorCut> + '_ {
         let next = self.cells.values().skip(1);
-        let mut low = Counts::default();
+        let mut low = SideCounts::default();
         self.cells.values().zip(next).map(move |(below, above)| {
             low = low.plus(below.counts);
-            Cut {
+            FactorCut {
                 low,
                 low_most: below.most,
                 high_least: above.least,
@@ -127,7 +127,7 @@ mod tests {
             values.iter().for_each(|(value, is_slow)| factor.add(*value, *is_slow));
             prop_assert_eq!(factor.cuts().count(), factor.cut_count());
             for cut in factor.cuts() {
-                let mut low = Counts::default();
+                let mut low = SideCounts::default();
                 let below = values.iter().filter(|(value, _)| *value <= cut.low_most);
                 below.for_each(|(_, is_slow)| low.add(*is_slow));
                 prop_assert_eq!(cut.low, low);
@@ -147,6 +147,9 @@ mod tests {
     fn what_is_no_number_is_not_known() {
         let mut factor = Factor::default();
         factor.add(f64::NAN, true);
-        assert_eq!((factor.known(), factor.cut_count()), (Counts::default(), 0));
+        assert_eq!(
+            (factor.known(), factor.cut_count()),
+            (SideCounts::default(), 0)
+        );
     }
 }

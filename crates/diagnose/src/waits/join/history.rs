@@ -5,8 +5,8 @@
 //! within a send call belongs to that call, whose row comes after it, so that waits on a connection are
 //! held until the next call of their thread has come.
 
-use crate::rows::hash::Digests;
-use crate::rows::sends::{Before, Moved, Sends};
+use crate::rows::hash::ConnectionMap;
+use crate::rows::sends::{CallBytes, CallHistory, PrecedingCalls};
 
 /// Calls of a connection that are remembered. Only those that other threads make while one waits have to be
 /// looked behind: what went before a wait in which there were more is not known.
@@ -17,18 +17,18 @@ pub const HELD: usize = 4_096;
 
 /// A call, with its connection and thread.
 #[derive(Debug, Clone, Copy)]
-pub struct Called {
+pub struct CallTimes {
     /// Its connection.
     pub conn: u64,
     /// When it first blocked, ns; `None`: never.
     pub blocked_from_ns: Option<u64>,
     /// What it moved; `None`: nothing.
-    pub moved: Option<Moved>,
+    pub moved: Option<CallBytes>,
 }
 
 /// A wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waited {
+pub struct WaitInterval {
     /// When it began, ns.
     pub start_ns: u64,
     /// The connection waited for, or the ready one of several.
@@ -45,13 +45,13 @@ pub struct Waited {
 #[derive(Debug, Default)]
 struct Thread {
     values: Vec<(u16, f64)>,
-    held: Vec<(Waited, Before)>,
+    held: Vec<(WaitInterval, PrecedingCalls)>,
 }
 
 /// All connections and threads.
 #[derive(Debug, Default)]
 pub struct History {
-    conns: Digests<Sends<CALLS_KEPT>>,
+    conns: ConnectionMap<CallHistory<CALLS_KEPT>>,
     threads: Vec<Thread>,
 }
 
@@ -81,9 +81,14 @@ impl History {
     }
 
     /// A wait ended. Hands those on whose sends are known now, with them.
-    pub fn wait(&mut self, thread: u32, wait: Waited, mut tell: impl FnMut(Waited, Before)) {
+    pub fn wait(
+        &mut self,
+        thread: u32,
+        wait: WaitInterval,
+        mut tell: impl FnMut(WaitInterval, PrecedingCalls),
+    ) {
         let sends = wait.conn.and_then(|conn| self.conns.get(conn));
-        let before = sends.map_or(Before::default(), |sends| sends.at(wait.start_ns));
+        let before = sends.map_or(PrecedingCalls::default(), |sends| sends.at(wait.start_ns));
         let held = &mut self.thread(thread).held;
         let same = held.last().is_none_or(|(last, _)| last.conn == wait.conn);
         if !(same && wait.may_be_in_call) {
@@ -94,13 +99,18 @@ impl History {
         }
         if held.len() == HELD {
             held.drain(..)
-                .for_each(|(wait, _)| tell(wait, Before::default()));
+                .for_each(|(wait, _)| tell(wait, PrecedingCalls::default()));
         }
         held.push((wait, before));
     }
 
     /// A call ended. Hands the waits of its thread on.
-    pub fn call(&mut self, thread: u32, call: Called, mut tell: impl FnMut(Waited, Before)) {
+    pub fn call(
+        &mut self,
+        thread: u32,
+        call: CallTimes,
+        mut tell: impl FnMut(WaitInterval, PrecedingCalls),
+    ) {
         let sent = call.moved.filter(|moved| moved.is_send);
         for (wait, before) in self.thread(thread).held.drain(..) {
             let within = wait.conn == Some(call.conn)
@@ -119,7 +129,7 @@ impl History {
     }
 
     /// No more rows come: hands all waits on.
-    pub fn finish(&mut self, mut tell: impl FnMut(Waited, Before)) {
+    pub fn finish(&mut self, mut tell: impl FnMut(WaitInterval, PrecedingCalls)) {
         for thread in &mut self.threads {
             thread
                 .held

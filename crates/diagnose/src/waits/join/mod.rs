@@ -26,12 +26,12 @@ use table::tables::{Calls, Counters, Waits};
 use table::{Columns, WaitObject};
 
 use super::WaitTable;
-use super::keys::{Numbers, ThreadKey};
+use super::keys::{KeyNumbers, ThreadKey};
 use crate::rows::in_order::InOrder;
-use crate::rows::sends::{Before, Moved};
-use history::{Called, History, Waited};
+use crate::rows::sends::{CallBytes, PrecedingCalls};
+use history::{CallTimes, History, WaitInterval};
 use report::Preceding;
-use sides::Sides;
+use sides::WaitSides;
 
 /// Rows that are held back to be put in order: more than come from all tables between two drains of the
 /// kernel's buffers.
@@ -39,7 +39,7 @@ const ROWS_KEPT: usize = 1 << 16;
 
 /// A table that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum JoinSource {
     /// `counters`.
     Counters,
     /// `waits`.
@@ -48,30 +48,30 @@ pub enum Source {
     Calls,
 }
 
-const SOURCES: [Source; 3] = [Source::Counters, Source::Waits, Source::Calls];
+const SOURCES: [JoinSource; 3] = [JoinSource::Counters, JoinSource::Waits, JoinSource::Calls];
 
 /// A row, as far as it matters. Of equal times, values come before waits, and waits before the calls
 /// that they may be within.
 #[derive(Debug)]
-enum Row {
+enum JoinRow {
     Value { counter: u16, value: f64 },
-    Wait(Waited),
-    Call(Called),
+    Wait(WaitInterval),
+    Call(CallTimes),
 }
 
-type Key = (u64, u8);
+type JoinKey = (u64, u8);
 
 /// Groups of waits on their way to what went before them.
 #[derive(Debug)]
 pub struct Join<'a> {
     table: &'a mut WaitTable,
     /// By the number of the group; `None`: nothing is asked of it.
-    sides: Vec<Option<Sides>>,
+    sides: Vec<Option<WaitSides>>,
     /// Until when the rows of each source have come, ns; `None`: all have.
     reached_ns: [Option<u64>; SOURCES.len()],
-    threads: Numbers<ThreadKey>,
-    names: counters::Names,
-    waiting: InOrder<Key, (u32, Row)>,
+    threads: KeyNumbers<ThreadKey>,
+    names: counters::CounterNames,
+    waiting: InOrder<JoinKey, (u32, JoinRow)>,
     history: History,
 }
 
@@ -79,13 +79,13 @@ impl<'a> Join<'a> {
     /// For the groups of a table whose slow waits are as long as said here, by the groups' numbers, or
     /// longer.
     pub(super) fn new(table: &'a mut WaitTable, slow_from_ns: Vec<Option<u64>>) -> Self {
-        let sides = slow_from_ns.into_iter().map(|ns| ns.map(Sides::new));
+        let sides = slow_from_ns.into_iter().map(|ns| ns.map(WaitSides::new));
         Self {
             sides: sides.collect(),
             table,
             reached_ns: [Some(0); SOURCES.len()],
-            threads: Numbers::default(),
-            names: counters::Names::default(),
+            threads: KeyNumbers::default(),
+            names: counters::CounterNames::default(),
             waiting: InOrder::new(ROWS_KEPT),
             history: History::default(),
         }
@@ -99,7 +99,7 @@ impl<'a> Join<'a> {
     }
 
     /// The table whose rows are to come next; `None`: all have come.
-    pub fn lacks(&self) -> Option<Source> {
+    pub fn lacks(&self) -> Option<JoinSource> {
         let reached = SOURCES.into_iter().zip(self.reached_ns);
         let behind = reached.filter_map(|(source, ns)| Some((ns?, source)));
         behind.min_by_key(|(ns, _)| *ns).map(|(_, source)| source)
@@ -108,23 +108,23 @@ impl<'a> Join<'a> {
     /// Takes the next rows of table `counters`; `None`: there are no more.
     pub fn add_counters(&mut self, rows: Option<&Counters>) {
         let Some(rows) = rows else {
-            return self.reach(Source::Counters, None);
+            return self.reach(JoinSource::Counters, None);
         };
         for row in 0..rows.len() {
             let number = self.names.number(rows, row);
             if let (Some(counter), Some(value)) = (number, counters::value(rows, row)) {
                 let thread = self.thread(rows.pid[row], rows.tid[row]);
-                let row_of = Row::Value { counter, value };
+                let row_of = JoinRow::Value { counter, value };
                 self.waiting.push((rows.time_ns[row], 0), (thread, row_of));
             }
         }
-        self.reach(Source::Counters, Some(rows.time_range_ns()));
+        self.reach(JoinSource::Counters, Some(rows.time_range_ns()));
     }
 
     /// Takes the next rows of table `waits`; `None`: there are no more.
     pub fn add_waits(&mut self, rows: Option<&Waits>) {
         let Some(rows) = rows else {
-            return self.reach(Source::Waits, None);
+            return self.reach(JoinSource::Waits, None);
         };
         for row in 0..rows.len() {
             let Some(passed) = self.table.passed(rows, row, None) else {
@@ -136,7 +136,7 @@ impl<'a> Join<'a> {
             };
             let is_connection = rows.kind[row] == WaitObject::Connection;
             let own = rows.conn[row].filter(|_| is_connection);
-            let wait = Waited {
+            let wait = WaitInterval {
                 start_ns: passed.times.start_ns,
                 conn: own.or(rows.ready_conn[row]),
                 may_be_in_call: own.is_some(),
@@ -145,28 +145,29 @@ impl<'a> Join<'a> {
             };
             let thread = self.thread(rows.pid[row], rows.tid[row]);
             let key = (passed.times.end_ns, 1);
-            self.waiting.push(key, (thread, Row::Wait(wait)));
+            self.waiting.push(key, (thread, JoinRow::Wait(wait)));
         }
-        self.reach(Source::Waits, Some(rows.time_range_ns()));
+        self.reach(JoinSource::Waits, Some(rows.time_range_ns()));
     }
 
     /// Takes the next rows of table `calls`; `None`: there are no more.
     pub fn add_calls(&mut self, rows: Option<&Calls>) {
         let Some(rows) = rows else {
-            return self.reach(Source::Calls, None);
+            return self.reach(JoinSource::Calls, None);
         };
         for row in 0..rows.len() {
             let (end_ns, is_send) = (rows.end_ns[row], rows.is_send[row]);
             let (result, offset_end) = (rows.result[row], rows.offset_end[row]);
-            let call = Called {
+            let call = CallTimes {
                 conn: rows.conn[row],
                 blocked_from_ns: rows.start_ns[row],
-                moved: Moved::of(end_ns, is_send, result, offset_end, rows.flags[row]),
+                moved: CallBytes::of(end_ns, is_send, result, offset_end, rows.flags[row]),
             };
             let thread = self.thread(rows.pid[row], rows.tid[row]);
-            self.waiting.push((end_ns, 2), (thread, Row::Call(call)));
+            self.waiting
+                .push((end_ns, 2), (thread, JoinRow::Call(call)));
         }
-        self.reach(Source::Calls, Some(rows.time_range_ns()));
+        self.reach(JoinSource::Calls, Some(rows.time_range_ns()));
     }
 
     fn thread(&mut self, pid: u32, tid: u32) -> u32 {
@@ -174,7 +175,7 @@ impl<'a> Join<'a> {
     }
 
     /// Rows of a source have come, of this range of times if there were any; `None`: all have.
-    fn reach(&mut self, source: Source, range: Option<Option<(u64, u64)>>) {
+    fn reach(&mut self, source: JoinSource, range: Option<Option<(u64, u64)>>) {
         let reached = &mut self.reached_ns[source as usize];
         let until_ns = reached.unwrap_or(0);
         *reached = range.map(|range| range.map_or(until_ns, |(_, last_ns)| last_ns.max(until_ns)));
@@ -189,7 +190,7 @@ impl<'a> Join<'a> {
     /// All rows have come: the table's report will say what went before.
     pub fn finish(mut self) {
         self.settle();
-        let report = |sides: &Option<Sides>| -> Option<Preceding> {
+        let report = |sides: &Option<WaitSides>| -> Option<Preceding> {
             sides.as_ref().map(|sides| sides.report(&self.names))
         };
         self.table.preceding = self.sides.iter().map(report).collect();
@@ -205,11 +206,11 @@ impl<'a> Join<'a> {
 }
 
 /// Joins a row that comes after all others.
-fn join(sides: &mut [Option<Sides>], history: &mut History, thread: u32, row: Row) {
+fn join(sides: &mut [Option<WaitSides>], history: &mut History, thread: u32, row: JoinRow) {
     match row {
-        Row::Value { counter, value } => history.value(thread, counter, value),
-        Row::Call(call) => history.call(thread, call, |wait, before| tell(sides, wait, before)),
-        Row::Wait(wait) => {
+        JoinRow::Value { counter, value } => history.value(thread, counter, value),
+        JoinRow::Call(call) => history.call(thread, call, |wait, before| tell(sides, wait, before)),
+        JoinRow::Wait(wait) => {
             history.wait(thread, wait, |wait, before| tell(sides, wait, before));
             if let Some(sides) = &mut sides[wait.group as usize] {
                 let values = history.values(thread);
@@ -220,7 +221,7 @@ fn join(sides: &mut [Option<Sides>], history: &mut History, thread: u32, row: Ro
 }
 
 /// Adds what is known of the calls before a wait to its group.
-fn tell(sides: &mut [Option<Sides>], wait: Waited, before: Before) {
+fn tell(sides: &mut [Option<WaitSides>], wait: WaitInterval, before: PrecedingCalls) {
     if let Some(sides) = &mut sides[wait.group as usize] {
         sides.add_calls(wait.is_slow, before);
     }

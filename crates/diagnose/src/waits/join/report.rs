@@ -2,8 +2,8 @@
 
 use serde::{Serialize, Serializer};
 
-use super::association::{Association, Side};
-use super::factor::Counts;
+use super::association::{Association, FactorSide};
+use super::factor::SideCounts;
 
 /// What went before the waits of a group, the slow ones beside the fast ones.
 #[derive(Debug, Clone, Serialize)]
@@ -25,7 +25,7 @@ pub struct Preceding {
 pub struct FactorReport {
     /// What it is.
     #[serde(flatten)]
-    pub what: What,
+    pub what: FactorKind,
     /// Slow waits that can have it: on a connection, for what is of a connection.
     pub slow_of: u64,
     /// Fast waits that can have it.
@@ -35,13 +35,13 @@ pub struct FactorReport {
     /// Fast waits of which it is known.
     pub fast_known: u64,
     /// Which of its values slow waits go with; `None`: with none more than chance and habit would have.
-    pub association: Option<Told>,
+    pub association: Option<FactorAssociation>,
 }
 
 /// What a number is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum What {
+pub enum FactorKind {
     /// Bytes of the last send on the connection.
     SendBytes,
     /// Bytes of the last receive on the connection.
@@ -63,7 +63,7 @@ pub enum What {
 
 /// An association.
 #[derive(Debug, Clone, Serialize)]
-pub struct Told {
+pub struct FactorAssociation {
     /// Whether slow waits go with `value` and less, or with `value` and more.
     pub side: &'static str,
     /// The value, one that occurred.
@@ -77,7 +77,7 @@ pub struct Told {
     pub chance: f64,
 }
 
-impl Told {
+impl FactorAssociation {
     /// Whether slow waits go with small values.
     pub fn is_low(&self) -> bool {
         self.side == LOW
@@ -87,12 +87,12 @@ impl Told {
 const LOW: &str = "at_most";
 const HIGH: &str = "at_least";
 
-impl From<Association> for Told {
+impl From<Association> for FactorAssociation {
     fn from(found: Association) -> Self {
         Self {
             side: match found.side {
-                Side::Low => LOW,
-                Side::High => HIGH,
+                FactorSide::Low => LOW,
+                FactorSide::High => HIGH,
             },
             value: found.value,
             slow: found.with.slow,
@@ -104,7 +104,12 @@ impl From<Association> for Told {
 
 impl FactorReport {
     /// Of what is known of it, of so many waits.
-    pub fn new(what: What, of: Counts, known: Counts, association: Option<Association>) -> Self {
+    pub fn new(
+        what: FactorKind,
+        of: SideCounts,
+        known: SideCounts,
+        association: Option<Association>,
+    ) -> Self {
         Self {
             what,
             slow_of: of.slow,

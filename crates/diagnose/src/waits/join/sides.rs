@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 
 use super::association::association;
 use super::counters;
-use super::factor::{Counts, Factor};
-use super::report::{FactorReport, Preceding, What};
-use crate::rows::sends::Before;
+use super::factor::{Factor, SideCounts};
+use super::report::{FactorKind, FactorReport, Preceding};
+use crate::rows::sends::PrecedingCalls;
 
 /// Slow and fast waits of a group, by what went before them.
 #[derive(Debug, Default, PartialEq)]
-pub struct Sides {
+pub struct WaitSides {
     /// Waits blocked this long or longer are slow, ns.
     pub slow_from_ns: u64,
-    waits: Counts,
+    waits: SideCounts,
     /// Waits on a connection, or for several of which one was ready.
-    on_connection: Counts,
+    on_connection: SideCounts,
     sent_bytes: Factor,
     received_bytes: Factor,
     sends: Factor,
     pub(super) counters: BTreeMap<u16, Factor>,
 }
 
-impl Sides {
+impl WaitSides {
     /// Of a group whose slow waits are this long or longer.
     pub fn new(slow_from_ns: u64) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Sides {
     }
 
     /// Adds what is known of the calls before a wait.
-    pub fn add_calls(&mut self, is_slow: bool, before: Before) {
+    pub fn add_calls(&mut self, is_slow: bool, before: PrecedingCalls) {
         for (factor, number) in [
             (&mut self.sent_bytes, before.sent_bytes),
             (&mut self.received_bytes, before.received_bytes),
@@ -59,7 +59,7 @@ impl Sides {
     }
 
     /// What of all this slow waits go with.
-    pub fn report(&self, names: &counters::Names) -> Preceding {
+    pub fn report(&self, names: &counters::CounterNames) -> Preceding {
         let calls = [&self.sent_bytes, &self.received_bytes, &self.sends];
         let all = self.counters.values().chain(calls);
         let cuts = all.map(Factor::cut_count).sum();
@@ -68,14 +68,14 @@ impl Sides {
         };
         let of = self.on_connection;
         let mut factors = Vec::new();
-        if of != Counts::default() {
-            factors.push(told(What::SendBytes, of, &self.sent_bytes));
-            factors.push(told(What::ReceiveBytes, of, &self.received_bytes));
-            factors.push(told(What::SendsSinceReceive, of, &self.sends));
+        if of != SideCounts::default() {
+            factors.push(told(FactorKind::SendBytes, of, &self.sent_bytes));
+            factors.push(told(FactorKind::ReceiveBytes, of, &self.received_bytes));
+            factors.push(told(FactorKind::SendsSinceReceive, of, &self.sends));
         }
         for (number, factor) in &self.counters {
             let counter = names.get(*number).clone();
-            let what = What::Counter {
+            let what = FactorKind::Counter {
                 domain: counter.domain,
                 name: counter.name,
                 unit: counter.unit,

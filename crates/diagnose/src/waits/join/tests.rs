@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use super::history::{CALLS_KEPT, HELD};
 use super::*;
-use crate::report::Recorded;
-use crate::rows::sends::Before;
+use crate::report::RecordingState;
+use crate::rows::sends::PrecedingCalls;
 use crate::waits::{Grouping, WaitFilter, WaitTable};
 
 const CONNS: u64 = 3;
@@ -138,9 +138,9 @@ impl Rows {
     }
 
     /// What went before a wait, by a search through all calls.
-    fn before(&self, wait: &Wait) -> Before {
+    fn before(&self, wait: &Wait) -> PrecedingCalls {
         let Some(conn) = wait.conn.or(wait.ready_conn) else {
-            return Before::default();
+            return PrecedingCalls::default();
         };
         let moved = self.moved(conn);
         let earlier = moved.iter().filter(|it| it.end_ns <= wait.start_ns);
@@ -168,7 +168,7 @@ impl Rows {
             .position(|it| it.is_send && it.offset_end == it.result as u64);
         let from = receive.map(|at| at + 1).or(first);
         let count = from.map(|from| seen[from..].iter().filter(|it| it.is_send).count() as u32);
-        Before {
+        PrecedingCalls {
             sent_bytes: sends.clone().next_back().map(|it| bytes(it)),
             received_bytes: receive.map(|at| bytes(seen[at])),
             sends: count,
@@ -208,7 +208,7 @@ fn header() -> table::manifest::Header {
 }
 
 /// All that goes before the waits of all, which are one group here; counters by their names.
-fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> Sides {
+fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> WaitSides {
     let mut table = WaitTable::new(
         header(),
         Rc::default(),
@@ -221,9 +221,9 @@ fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> Sides {
     let mut counters = batches::<Counters>(rows.counters, of, |row| row.time_ns ^ stir).into_iter();
     while let Some(source) = join.lacks() {
         match source {
-            Source::Counters => join.add_counters(counters.next().as_ref()),
-            Source::Waits => join.add_waits(waits.next().as_ref()),
-            Source::Calls => join.add_calls(calls.next().as_ref()),
+            JoinSource::Counters => join.add_counters(counters.next().as_ref()),
+            JoinSource::Waits => join.add_waits(waits.next().as_ref()),
+            JoinSource::Calls => join.add_calls(calls.next().as_ref()),
         }
     }
     join.settle();
@@ -252,7 +252,7 @@ proptest! {
         slow_from_ns in 1..100_u64,
     ) {
         let rows = Rows::of(&threads);
-        let mut expected = Sides::new(slow_from_ns);
+        let mut expected = WaitSides::new(slow_from_ns);
         for wait in &rows.waits {
             let is_slow = wait.end_ns - wait.start_ns >= slow_from_ns;
             let names = ["c0", "c1", "c2"];
@@ -285,7 +285,7 @@ fn one_call(waits: usize) -> Rows {
 fn of_a_call_with_too_many_waits_the_first_ones_are_not_known() {
     for (waits, known) in [(HELD, HELD), (HELD + 7, 7)] {
         let sides = joined(one_call(waits), 1_000, 0, 1);
-        let preceding = sides.report(&counters::Names::default());
+        let preceding = sides.report(&counters::CounterNames::default());
         assert_eq!(preceding.slow + preceding.fast, waits as u64);
         let bytes = &preceding.factors[0];
         assert_eq!(bytes.slow_known + bytes.fast_known, known as u64);
@@ -304,6 +304,6 @@ fn without_slow_waits_nothing_is_asked() {
         .iter()
         .for_each(|rows| table.add(rows));
     assert!(table.join(usize::MAX).is_none());
-    let report = table.report(Recorded::default(), usize::MAX);
+    let report = table.report(RecordingState::default(), usize::MAX);
     assert!(report.groups.iter().all(|group| group.preceding.is_none()));
 }

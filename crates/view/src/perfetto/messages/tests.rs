@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use diagnose::messages::message::MessageId;
-use diagnose::waits::Names;
+use diagnose::waits::NameTable;
 
 use super::super::trace::TraceWriter;
 use super::super::wire::read::{Value, fields, messages};
@@ -104,7 +104,7 @@ fn trace_parts_match_report() {
     let scratch = tempfile::tempdir().expect("a directory");
     let recording = golden(scratch.path());
     let mut out = Vec::new();
-    let names = Names::default();
+    let names = NameTable::default();
     let mut drawing = TraceDrawing::new(TraceWriter::begin(&mut out).expect("memory"), &names);
     draw(&mut drawing, &recording).expect("memory");
     drawing.trace.finish().expect("memory");

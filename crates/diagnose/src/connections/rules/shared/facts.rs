@@ -2,7 +2,7 @@
 
 use crate::connections::case::Case;
 use crate::connections::gather::calls::CallDigest;
-use crate::report::{Fact, Merge, Unit, Value};
+use crate::report::{Fact, FactMerge, FactUnit, FactValue};
 
 /// A count, added up over connections.
 pub(in crate::connections::rules) fn sum(
@@ -12,10 +12,10 @@ pub(in crate::connections::rules) fn sum(
 ) -> Fact {
     Fact {
         name,
-        value: Value::Whole(value),
-        unit: Unit::Count,
+        value: FactValue::Whole(value),
+        unit: FactUnit::Count,
         label,
-        merge: Merge::Sum,
+        merge: FactMerge::Sum,
     }
 }
 
@@ -27,10 +27,10 @@ pub(in crate::connections::rules) fn total_ns(
 ) -> Fact {
     Fact {
         name,
-        value: Value::Whole(value_ns),
-        unit: Unit::Ns,
+        value: FactValue::Whole(value_ns),
+        unit: FactUnit::Ns,
         label,
-        merge: Merge::Sum,
+        merge: FactMerge::Sum,
     }
 }
 
@@ -42,18 +42,18 @@ pub(in crate::connections::rules) fn longest_ns(
 ) -> Fact {
     Fact {
         name,
-        value: Value::Whole(value_ns),
-        unit: Unit::Ns,
+        value: FactValue::Whole(value_ns),
+        unit: FactUnit::Ns,
         label,
-        merge: Merge::Max,
+        merge: FactMerge::Max,
     }
 }
 
 /// A number of the worst connection.
 pub(in crate::connections::rules) fn worst(
     name: &'static str,
-    value: Value,
-    unit: Unit,
+    value: FactValue,
+    unit: FactUnit,
     label: &'static str,
 ) -> Fact {
     Fact {
@@ -61,7 +61,7 @@ pub(in crate::connections::rules) fn worst(
         value,
         unit,
         label,
-        merge: Merge::Worst,
+        merge: FactMerge::Worst,
     }
 }
 
@@ -69,10 +69,10 @@ pub(in crate::connections::rules) fn worst(
 pub(in crate::connections::rules) fn known(
     name: &'static str,
     value: Option<u64>,
-    unit: Unit,
+    unit: FactUnit,
     label: &'static str,
 ) -> Option<Fact> {
-    value.map(|value| worst(name, Value::Whole(value), unit, label))
+    value.map(|value| worst(name, FactValue::Whole(value), unit, label))
 }
 
 /// Bytes of the worst connection, where they are known.
@@ -81,7 +81,7 @@ pub(in crate::connections::rules) fn known_bytes(
     value: Option<u64>,
     label: &'static str,
 ) -> Option<Fact> {
-    known(name, value, Unit::Bytes, label)
+    known(name, value, FactUnit::Bytes, label)
 }
 
 /// Yes or no for the worst connection, where it is known.
@@ -90,17 +90,17 @@ pub(in crate::connections::rules) fn known_flag(
     value: Option<bool>,
     label: &'static str,
 ) -> Option<Fact> {
-    value.map(|value| worst(name, Value::Is(value), Unit::Flag, label))
+    value.map(|value| worst(name, FactValue::Is(value), FactUnit::Flag, label))
 }
 
 /// Share or rate of the worst connection, where it is known.
 pub(in crate::connections::rules) fn known_real(
     name: &'static str,
     value: Option<f64>,
-    unit: Unit,
+    unit: FactUnit,
     label: &'static str,
 ) -> Option<Fact> {
-    value.map(|value| worst(name, Value::Real(value), unit, label))
+    value.map(|value| worst(name, FactValue::Real(value), unit, label))
 }
 
 /// Least round-trip time of the path, where it is known.
@@ -111,7 +111,7 @@ pub(in crate::connections::rules) fn min_rtt(case: &Case) -> Option<Fact> {
         .samples
         .min_rtt_us
         .map(|us| u64::from(us) * 1_000);
-    known("min_rtt_ns", rtt_ns, Unit::Ns, "min RTT of the path")
+    known("min_rtt_ns", rtt_ns, FactUnit::Ns, "min RTT of the path")
 }
 
 /// Value of a whole-number fact.
@@ -120,7 +120,7 @@ pub(in crate::connections::rules) fn whole(facts: &[Fact], name: &str) -> Option
         .iter()
         .find(|fact| fact.name == name)
         .and_then(|fact| match fact.value {
-            Value::Whole(value) => Some(value),
+            FactValue::Whole(value) => Some(value),
             _ => None,
         })
 }
@@ -131,7 +131,7 @@ pub(in crate::connections::rules) fn real(facts: &[Fact], name: &str) -> Option<
         .iter()
         .find(|fact| fact.name == name)
         .and_then(|fact| match fact.value {
-            Value::Real(value) => Some(value),
+            FactValue::Real(value) => Some(value),
             _ => None,
         })
 }
@@ -140,11 +140,11 @@ pub(in crate::connections::rules) fn real(facts: &[Fact], name: &str) -> Option<
 pub(in crate::connections::rules) fn pattern(case: &Case) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(mean_bytes) = case.mean_send_bytes() {
-        let value = Value::Whole(mean_bytes.round() as u64);
+        let value = FactValue::Whole(mean_bytes.round() as u64);
         facts.push(worst(
             "mean_write_bytes",
             value,
-            Unit::Bytes,
+            FactUnit::Bytes,
             "average write",
         ));
     }
@@ -152,8 +152,8 @@ pub(in crate::connections::rules) fn pattern(case: &Case) -> Vec<Fact> {
     if let Some(ratio) = calls.and_then(CallDigest::sends_per_receive) {
         facts.push(worst(
             "writes_per_read",
-            Value::Real(ratio),
-            Unit::Ratio,
+            FactValue::Real(ratio),
+            FactUnit::Ratio,
             "writes for each read",
         ));
     }

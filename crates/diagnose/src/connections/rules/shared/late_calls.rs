@@ -4,16 +4,16 @@
 use super::delayed_acks::delack_min_ns;
 use super::facts::{known_real, sum};
 use crate::connections::case::Case;
-use crate::connections::gather::blocked::{After, ShortSends};
-use crate::report::{Fact, Unit};
+use crate::connections::gather::blocked::{CallsAfter, ShortSends};
+use crate::report::{Fact, FactUnit};
 
 /// The late calls of a connection, and its other blocked calls.
 #[derive(Debug, Clone, Copy)]
 pub struct LateCalls {
     /// Blocked for the path's round trip and the least time of a withheld ACK, or longer.
-    pub late: After,
+    pub late: CallsAfter,
     /// The others that were blocked.
-    pub others: After,
+    pub others: CallsAfter,
     /// The late ones after a send of less than a segment.
     pub short_sends: ShortSends,
 }
@@ -38,7 +38,7 @@ impl LateCalls {
     /// Whether several sends had followed the last receive before most late calls; `None`: not known of
     /// most.
     pub fn follow_several(&self) -> Option<bool> {
-        let After {
+        let CallsAfter {
             calls,
             sends_known,
             several_sends,
@@ -80,7 +80,7 @@ pub fn facts(case: &Case) -> Vec<Fact> {
             "of the other blocked calls did so",
         ),
     ];
-    let known = shares.map(|(name, share, label)| known_real(name, share, Unit::Share, label));
+    let known = shares.map(|(name, share, label)| known_real(name, share, FactUnit::Share, label));
     facts.extend(known.into_iter().flatten());
     facts
 }

@@ -73,17 +73,17 @@ fn no_delay(case: &Case, is_second: bool) -> Advice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connections::gather::blocked::{After, ShortSends};
+    use crate::connections::gather::blocked::{CallsAfter, ShortSends};
 
     fn said(several_sends: u64) -> String {
-        let late = After {
+        let late = CallsAfter {
             calls: 9,
             sends_known: 8,
             several_sends,
         };
         let calls = LateCalls {
             late,
-            others: After::default(),
+            others: CallsAfter::default(),
             short_sends: ShortSends::default(),
         };
         let advice = one_call(Some(&calls), calls.follow_several());

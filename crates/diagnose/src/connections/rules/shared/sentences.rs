@@ -1,7 +1,7 @@
 //! Sentences and phrases that several rules say in the same words.
 
 use crate::connections::case::Case;
-use crate::report::{Advice, Confidence, Finding, Level, Undecided};
+use crate::report::{Advice, Confidence, ConfidenceLevel, Finding, UndecidedFinding};
 
 /// What the harm takes of the life: `390 ms of 784 ms (49.7 %)`. The share is that of these two numbers.
 pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
@@ -23,7 +23,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
 }
 
 /// One sentence for time that no stage explains.
-pub(in crate::connections::rules) fn outstanding(undecided: &Undecided) -> String {
+pub(in crate::connections::rules) fn outstanding(undecided: &UndecidedFinding) -> String {
     format!(
         "Data was outstanding for {} ({}); the recording does not show why.",
         crate::units::duration(undecided.possible_harm_ns),
@@ -42,13 +42,13 @@ pub(in crate::connections::rules) fn advice<const N: usize>(
 pub(in crate::connections::rules) fn measured(case: &Case, because: &str) -> Confidence {
     if case.context.lost.is_empty() {
         Confidence {
-            level: Level::High,
+            level: ConfidenceLevel::High,
             because: because.to_owned(),
         }
     } else {
         let because = format!("{because}; but records were lost");
         Confidence {
-            level: Level::Medium,
+            level: ConfidenceLevel::Medium,
             because,
         }
     }

@@ -5,7 +5,7 @@
 use table::{Stage, TcpEventKind};
 
 use crate::connections::case::{Case, LEAST_POLLS};
-use crate::report::{Confidence, Level};
+use crate::report::{Confidence, ConfidenceLevel};
 use crate::units::percent;
 
 /// Why the receiver's window was full.
@@ -30,7 +30,7 @@ pub fn window_cause(case: &Case) -> WindowCause {
             percent(slow)
         );
         let confidence = Confidence {
-            level: Level::High,
+            level: ConfidenceLevel::High,
             because,
         };
         return if slow * 2.0 >= limited {
@@ -64,17 +64,17 @@ fn by_zero_windows(case: &Case) -> WindowCause {
     );
     if zero_ns * 2 >= limited_ns {
         WindowCause::Reader(Confidence {
-            level: Level::Medium,
+            level: ConfidenceLevel::Medium,
             because,
         })
     } else if events.count(TcpEventKind::ZeroWindowOpen) == 0 {
         WindowCause::Buffer(Confidence {
-            level: Level::Medium,
+            level: ConfidenceLevel::Medium,
             because,
         })
     } else {
         WindowCause::Buffer(Confidence {
-            level: Level::Low,
+            level: ConfidenceLevel::Low,
             because,
         })
     }
@@ -92,12 +92,12 @@ fn by_polls(case: &Case) -> WindowCause {
     );
     if window.shrunk == 0 {
         WindowCause::Buffer(Confidence {
-            level: Level::Low,
+            level: ConfidenceLevel::Low,
             because,
         })
     } else if window.shrunk * 2 >= window.full && window.shrunk >= least {
         WindowCause::Reader(Confidence {
-            level: Level::Low,
+            level: ConfidenceLevel::Low,
             because,
         })
     } else {
