@@ -19,14 +19,14 @@ from whylat_fleet.algebra import start, weigh
 from whylat_fleet.blame import Verdict, blame
 from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine.duckdb import DuckDb
-from whylat_fleet.prepare import HOSTS, Coverage, Prepared, grid_of
+from whylat_fleet.prepare import HOSTS, Coverage, PreparedWindow, grid_of
 from whylat_fleet.resources import build
 from whylat_fleet.simulate import layout, plants, problems, write
 from whylat_fleet.simulate.layout import Center, address, host_name
 
 
-def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> Prepared:
-    """What `prepare` makes of a dataset."""
+def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> PreparedWindow:
+    """The tables that `prepare` makes from a dataset."""
     coverage = Coverage(Window(0, HOUR_NS), hosts=center.hosts)
     grid = grid_of(coverage.window, 2)
     known = center.topology()
@@ -65,7 +65,7 @@ def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> Prep
         "SELECT * FROM {}",
     )
     engine.create("conns", "SELECT a.*, w.w AS w FROM all_conns AS a JOIN weights AS w ON a.conn = w.conn")
-    return Prepared(engine, grid, coverage, known, names, tors)
+    return PreparedWindow(engine, grid, coverage, known, names, tors)
 
 
 def fill(engine: DuckDb, table: str, columns: dict[str, np.ndarray], sql: str) -> None:
@@ -75,7 +75,9 @@ def fill(engine: DuckDb, table: str, columns: dict[str, np.ndarray], sql: str) -
     engine.connection.unregister("columns_in")
 
 
-def trial(hosts: int, connections: int, seed: int, plant: list[str]) -> tuple[list[plants.Truth], Verdict, Prepared]:
+def trial(
+    hosts: int, connections: int, seed: int, plant: list[str]
+) -> tuple[list[plants.Truth], Verdict, PreparedWindow]:
     """One data centre: what was planted and what was blamed."""
     data = problems.parameters(None)
     center = layout.build(hosts, connections, data["connections_per_host"]["largest"] * connections // 150, seed)

@@ -1,10 +1,10 @@
-"""What `whylat-fleet correlate` costs, from 48,000 to 4 million connections: one table.
+"""Measures the cost of `whylat-fleet correlate`, from 48,000 to 4 million connections: one table.
 
     python fleet/bench/scale.py --scratch DIRECTORY [--sizes 100,1250,6250] [--memory 2GB] [--pairwise]
 
 Three of four connections of these data centres have a problem, in 17 bins (`SPARSE`): all of those count. The files are
 those of `simulate`, one for each host, table and hour. Seconds are those of the clock: what a person waits on a
-machine that does nothing else; CPU seconds are less moved by what it does besides. The peer is the definition as one
+machine that does nothing else; other work changes CPU seconds less. The peer is the definition as one
 would write it in SQL: the sum over all pairs of connections of a host, by the same engine from the same files.
 """
 
@@ -86,8 +86,8 @@ def counts(root: Path) -> tuple[int, int, int]:
     """Connections, those with a row in `fleet_problems`, and its rows."""
     sql = "SELECT COUNT(DISTINCT conn_id), COUNT(*) FROM read_parquet('{}/{}/*/*/*.parquet')"
     connections, _ = duckdb.sql(sql.format(root, "fleet_connections")).fetchall()[0]
-    troubled, rows = duckdb.sql(sql.format(root, "fleet_problems")).fetchall()[0]
-    return connections, troubled, rows
+    with_problem, rows = duckdb.sql(sql.format(root, "fleet_problems")).fetchall()[0]
+    return connections, with_problem, rows
 
 
 def main() -> None:
@@ -110,13 +110,13 @@ def main() -> None:
     before: tuple[int, float] | None = None
     for number, hosts in enumerate(int(size) for size in arguments.sizes.split(",")):
         root, simulate_s, simulate_cpu = simulated(arguments.scratch, hosts, arguments.conns)
-        connections, troubled, rows = counts(root)
+        connections, with_problem, rows = counts(root)
         seconds, cpu, peak = measured(["correlate", str(root), *memory])
         exponent = f"{math.log(cpu / before[1]) / math.log(connections / before[0]):.2f}" if before else ""
         before = (connections, cpu)
         print(
-            f"| {hosts} | {connections} | {troubled} | {rows} | {simulate_s:.0f} ({simulate_cpu:.0f}) | {seconds:.1f} "
-            f"| {cpu:.1f} | {peak:.2f} | {exponent} |",
+            f"| {hosts} | {connections} | {with_problem} | {rows} | {simulate_s:.0f} ({simulate_cpu:.0f}) "
+            f"| {seconds:.1f} | {cpu:.1f} | {peak:.2f} | {exponent} |",
             flush=True,
         )
         if arguments.pairwise and number == 0:

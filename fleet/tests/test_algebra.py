@@ -54,7 +54,7 @@ def vectors(seed: int, bins: int, shapes: list[str]) -> np.ndarray:
 
 
 def fill(engine: Engine, x: np.ndarray, delayed_ack: Sequence[int] = (1,)) -> Grid:
-    """Makes the tables; connections are of hosts in turn, of which some do not measure delayed ACKs."""
+    """Makes the tables; connections are of hosts in turn, and some hosts do not measure delayed ACKs."""
     rows = [
         (conn, conn % len(delayed_ack), problem * x.shape[1] + bin_, int(x[conn, bin_, problem]))
         for conn, bin_, problem in zip(*(index.tolist() for index in np.nonzero(x)), strict=True)
@@ -134,7 +134,7 @@ def test_nearly_constant_vectors_over_an_hour(engine: Engine) -> None:
     check(engine, vectors(12, 1800, ["nearly", "dense", "sparse", "bursts", "alike", "constant"] * 3))
 
 
-def test_a_window_whose_squares_do_not_fit_is_refused() -> None:
+def test_window_with_squares_that_do_not_fit_is_refused() -> None:
     with pytest.raises(UsageError, match="64 bits"):
         Grid(600_000_000, 144)
 
@@ -158,7 +158,7 @@ def mean_over_pairs(z: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def same_as(engine: Engine, grid: Grid, z: np.ndarray, of: Vectors) -> None:
-    """What the engine finds of all vectors is what the definition says of `z`."""
+    """The engine finds in all vectors what the definition says of `z`."""
     engine.create("few", f"SELECT w.conn AS conn, w.w AS w, CAST(7 AS BIGINT) AS resource FROM {of.weights} AS w")
     mean, own = mean_over_pairs(z)
     (score,) = scores(engine, grid, "few", of)

@@ -1,4 +1,4 @@
-"""What `background` says of a fleet is what the fleet was made of."""
+"""`background` of a fleet returns the parameters that the fleet was made with."""
 
 import json
 from pathlib import Path

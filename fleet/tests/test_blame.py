@@ -9,7 +9,7 @@ from whylat_fleet.blame import Evidence, Verdict, blame
 from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine import Engine
 from whylat_fleet.engine.duckdb import DuckDb
-from whylat_fleet.prepare import Coverage, Prepared
+from whylat_fleet.prepare import Coverage, PreparedWindow
 from whylat_fleet.resources import KIND_SIZE, KINDS, OWN, Resources, members
 from whylat_fleet.topology import Topology
 
@@ -26,11 +26,11 @@ def place(engine: Engine) -> None:
     own = ", ".join(f"{on[kind]} - 1 AS {kind}" for kind in OWN)
     engine.create(
         "places",
-        f"SELECT w.conn AS conn, w.w AS w, {own}, {on['link']} + 2 * {on['switch']} AS way FROM weights AS w",
+        f"SELECT w.conn AS conn, w.w AS w, {own}, {on['link']} + 2 * {on['switch']} AS route FROM weights AS w",
     )
-    for kind, ways in (("link", (1, 3)), ("switch", (2, 3))):
+    for kind, routes in (("link", (1, 3)), ("switch", (2, 3))):
         number = KIND_SIZE * KINDS.index(kind)
-        engine.put(f"ways_{kind}", {"way": "INTEGER", "resource": "BIGINT"}, [(way, number) for way in ways])
+        engine.put(f"routes_{kind}", {"route": "INTEGER", "resource": "BIGINT"}, [(route, number) for route in routes])
     members(engine)
 
 
@@ -40,7 +40,7 @@ def judged(x: np.ndarray) -> Verdict:
         grid = fill(engine, x)
         place(engine)
         engine.put("quiet", {"conn": "BIGINT"}, [])
-        prepared = Prepared(engine, grid, Coverage(Window(0, HOUR_NS)), Topology(), [], [])
+        prepared = PreparedWindow(engine, grid, Coverage(Window(0, HOUR_NS)), Topology(), [], [])
         return blame(prepared, Resources({kind: [entry[0]] for kind, entry in SETS.items()}))
     finally:
         engine.close()
@@ -79,7 +79,7 @@ def test_a_resource_with_several_problems_is_one_culprit() -> None:
     suffering(x, 0, 80, 6, 4)
     suffering(x, 1500, 1600, 7)
     # the loss, of more of its connections, was blamed first
-    assert sorted((c.said, [one.problem for one in c.evidence]) for c in judged(x).culprits) == [
+    assert sorted((c.label, [one.problem for one in c.evidence]) for c in judged(x).culprits) == [
         ("application other", ["fast_retransmit"]),
         ("link port", ["fast_retransmit", "receiver_window"]),
     ]
@@ -91,7 +91,7 @@ def test_both_ends_of_a_host_are_one_culprit(monkeypatch: pytest.MonkeyPatch) ->
     suffering(x, 1500, 1600, 6, 4)
     monkeypatch.setattr("test_blame.SETS", {"host": ("h1", 0, 100), "peer": ("h1", 1500, 1600)})
     (culprit,) = judged(x).culprits
-    assert culprit.said == "host h1"
+    assert culprit.label == "host h1"
     assert {(one.kind, one.problem) for one in culprit.evidence} == {
         ("host", "fast_retransmit"),
         ("peer", "receiver_window"),

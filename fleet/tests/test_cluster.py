@@ -69,7 +69,7 @@ def cluster(tmp_path: Path) -> Iterator[str]:
         for line in child.stderr:
             if match := re.search(pattern, line):
                 return match[0]
-        raise AssertionError(f"Spark ended before it said {pattern}")
+        raise AssertionError(f"Spark ended before it printed {pattern}")
 
     try:
         master = start("master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")

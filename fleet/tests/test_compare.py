@@ -1,4 +1,4 @@
-"""What chance can explain between two windows, and what it cannot."""
+"""Differences between two windows: those that chance can explain, and others."""
 
 import random
 from itertools import product
@@ -53,7 +53,7 @@ def test_what_got_better_on_most_hosts_is_beyond_noise() -> None:
     assert {change.verdict for change in shuffled.changes} == {"no difference beyond noise"}
 
 
-def test_one_host_alone_is_no_trend_and_few_cannot_tell() -> None:
+def test_one_host_alone_is_no_trend_and_few_are_undecided() -> None:
     same = [0.05] * 40
     one = compare(a_side(same), a_side([0.9, *same[1:]])).changes[0]
     assert one.after > one.before
@@ -102,14 +102,14 @@ def test_hosts_that_did_not_measure_a_problem_are_not_healthy() -> None:
     assert change.before == pytest.approx(0.01)
 
 
-def test_culprits_that_stay_are_told_and_that_none_came_or_went(
+def test_report_names_culprits_that_stay_and_says_none_came_or_went(
     racks: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["compare", str(racks), str(racks)]) == 0
-    said = capsys.readouterr().out.split("\nCulprits\n")[1].splitlines()
-    assert said[0] == "  none new, none gone"
-    assert len(said) > 3
-    assert [line for line in said[1:] if not line.startswith("  still: ")] == []
+    printed = capsys.readouterr().out.split("\nCulprits\n")[1].splitlines()
+    assert printed[0] == "  none new, none gone"
+    assert len(printed) > 3
+    assert [line for line in printed[1:] if not line.startswith("  still: ")] == []
 
 
 def test_a_side_without_data_is_named(racks: Path, few: Few, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ from fleet_files import BEGIN, BEGIN_NS, Row, write
 from whylat_fleet.dataset import SECOND_NS, Dataset, Window, _paths
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.errors import FleetError
-from whylat_fleet.prepare import Prepared, ask
+from whylat_fleet.prepare import PreparedWindow, ask
 
 ROUNDS, HOSTS_A_ROUND, MINUTES = 6, 2, 4
 
@@ -45,7 +45,7 @@ def merge(root: Path, host: int) -> None:
 
 
 def agents(root: Path, go: Connection) -> None:
-    """Merges some hosts whenever it is told that a read begins, and adds a minute of another."""
+    """Merges some hosts whenever a read begins, and adds a minute of another."""
     for turn in range(ROUNDS):
         go.recv()
         for host in range(turn * HOSTS_A_ROUND, (turn + 1) * HOSTS_A_ROUND):
@@ -63,7 +63,7 @@ def test_every_row_is_read_once_while_hours_are_merged(tmp_path: Path) -> None:
     dataset = Dataset(tmp_path)
     window = dataset.window(BEGIN, 1)
 
-    def question(prepared: Prepared) -> list[int]:
+    def question(prepared: PreparedWindow) -> list[int]:
         return [row[0] for row in prepared.engine.rows("SELECT p.conn_id FROM fleet_problems AS p")]
 
     ours, theirs = multiprocessing.Pipe()
@@ -90,7 +90,7 @@ def test_every_row_is_read_once_while_hours_are_merged(tmp_path: Path) -> None:
 
 
 def minutes(root: Path) -> tuple[Dataset, Window, list[int]]:
-    """A dataset of one host whose hour is not merged yet, and the connections of its rows."""
+    """Returns a dataset of one host with an hour that is not merged yet, and the connections of its rows."""
     for minute in range(MINUTES):
         for table, part in rows(1, minute).items():
             write(root, table, "h001", part, minute=minute)
@@ -98,7 +98,7 @@ def minutes(root: Path) -> tuple[Dataset, Window, list[int]]:
     return dataset, dataset.window(BEGIN, 1), [1000 + minute for minute in range(MINUTES)]
 
 
-def conns(prepared: Prepared) -> list[int]:
+def conns(prepared: PreparedWindow) -> list[int]:
     return sorted(row[0] for row in prepared.engine.rows("SELECT p.conn_id FROM fleet_problems AS p"))
 
 
@@ -106,7 +106,7 @@ def test_an_hour_merged_between_opening_and_reading_is_read_once(tmp_path: Path)
     dataset, window, everything = minutes(tmp_path)
     asked: list[int] = []
 
-    def question(prepared: Prepared) -> list[int]:
+    def question(prepared: PreparedWindow) -> list[int]:
         if not asked:
             merge(tmp_path, 1)
         asked.append(prepared.coverage.superseded_files)

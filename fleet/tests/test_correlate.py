@@ -35,8 +35,8 @@ def test_planted_culprits_are_named_and_no_others(center: Path, tmp_path: Path) 
 
 
 def test_a_culprit_within_another_of_another_problem_is_named(tmp_path: Path) -> None:
-    """The incast lies within the application whose ACKs are withheld. And an aggregation switch was blamed here for
-    what is left, by a null whose variance vanished with the size of a set."""
+    """The incast lies within the application with delayed ACKs. And an aggregation switch was blamed here for
+    what is left, because the variance of the null vanished with the size of a set."""
     out = tmp_path / "center"
     assert main(["simulate", str(out), "--hosts", "400", "--conns", "60", "--seed", "3", "--begin", BEGIN]) == 0
     _, found = report(out, tmp_path / "r.json")
@@ -94,7 +94,7 @@ def test_three_damaged_hosts_of_a_hundred_change_nothing_else(
     same(report(damaged, tmp_path / "reversed.json")[1], expected)
 
 
-SILENT = "h00033"  # the host whose problems nobody can place
+SILENT = "h00033"  # the host with problems that no file describes
 
 
 @pytest.fixture(scope="module")
@@ -114,16 +114,16 @@ def placed(small: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[int, 
 
 
 @pytest.mark.parametrize("damage", ["truncated", "rows"])
-def test_problems_of_connections_that_no_whole_file_tells_of_are_left_out(
+def test_problems_of_connections_that_no_whole_file_describes_are_left_out(
     small: Path, placed: tuple[int, dict[str, Any]], tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As if the host had had no problem: whose connections they are is not known, and that is no host's fault."""
+    """The host counts as without a problem: the owners of its connections are unknown, and no host is to blame."""
     count, expected = placed
     damaged = tmp_path / "damaged"
     shutil.copytree(small, damaged)
     path = next((damaged / "fleet_connections" / FOLDER).glob(f"{SILENT}.*"))
     data = path.read_bytes()
-    # a footer that is whole tells of rows that are not
+    # the footer is whole, its rows are not
     path.write_bytes(data[: len(data) * 2 // 3] if damage == "truncated" else b"PAR1" + bytes(3996) + data[4000:])
     code, found = report(damaged, tmp_path / "damaged.json")
     assert code == 3
@@ -131,7 +131,7 @@ def test_problems_of_connections_that_no_whole_file_tells_of_are_left_out(
     assert found["coverage"]["undescribed_connections"] == {SILENT: count}
     assert [c["name"] for c in found["culprits"] if c["name"] == SILENT] == []
     same(found, expected)
-    sentence = f"left out: problems of {count} connections of host {SILENT}: the file that tells whose"
+    sentence = f"left out: problems of {count} connections of host {SILENT}: the file that describes them"
     form = {"truncated": "text", "rows": "html"}[damage]
     assert main(["correlate", str(damaged), "--format", form]) == 3
     assert sentence in " ".join(capsys.readouterr().out.split())

@@ -1,4 +1,4 @@
-"""Which files are read, and what is said of those that are not."""
+"""Files that are read, and the reasons for those that are not."""
 
 import re
 from pathlib import Path
@@ -48,7 +48,7 @@ def reasons(selection: Selection) -> dict[str, str]:
     return {Path(one.path).name: one.reason for one in selection.left_out}
 
 
-def test_an_hours_file_stands_for_its_minutes(tmp_path: Path) -> None:
+def test_hours_file_replaces_its_minutes(tmp_path: Path) -> None:
     for name in ("a.00000001.0500.parquet", "a.00000001.0501.parquet", "a.00000001.05.parquet"):
         write(tmp_path, name)
     # another boot, and another host, have minutes of their own
@@ -70,13 +70,13 @@ def test_what_cannot_be_believed_is_named_and_changes_nothing_else(tmp_path: Pat
     (cut.parent / "notes.txt").write_text("not ours")
     selection = select(tmp_path)
     assert names(selection) == [good.name]
-    said = reasons(selection)
-    assert "not a whole Parquet file" in said["a.00000001.0501.parquet"]
-    assert said["a.00000001.0502.parquet"] == f"a copy of {good.name}"
-    assert said["a.00000001.0503.parquet"] == "its schema is whylat.fleet/2, this reads whylat.fleet/1"
-    assert "hour" in said["a.00000001.0504.parquet"]
-    assert said["a.00000001.0505.parquet"] == "it was written by other"
-    assert said["notes.txt"] == "its name is not one that an agent gives"
+    why = reasons(selection)
+    assert "not a whole Parquet file" in why["a.00000001.0501.parquet"]
+    assert why["a.00000001.0502.parquet"] == f"a copy of {good.name}"
+    assert why["a.00000001.0503.parquet"] == "its schema is whylat.fleet/2, this version reads whylat.fleet/1"
+    assert "hour" in why["a.00000001.0504.parquet"]
+    assert why["a.00000001.0505.parquet"] == "it was written by other"
+    assert why["notes.txt"] == "its name is not one that an agent gives"
 
 
 def test_a_directory_without_tables_is_refused(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_only_bins_in_which_a_host_was_watched_count(tmp_path: Path) -> None:
     assert prepared.coverage.partly_watched == {}
 
 
-def test_connections_that_another_file_tells_of_stay(tmp_path: Path) -> None:
-    """A minute's file is cut: what other minutes tell is still known, and of the rest no problem counts."""
+def test_connections_that_another_file_describes_stay(tmp_path: Path) -> None:
+    """A minute's file is cut: connections of other minutes are still known; problems of the rest do not count."""
     begin = fleet_files.BEGIN_NS
     watched = {"host": "a:b", "begin_ns": begin, "length_us": 3_600_000_000, "detail": "calls", "connections": 1}
     watched |= {"poll_gap_us": 1, "clock_error_us": 1, "lost": 0, "dropped_files": 0}

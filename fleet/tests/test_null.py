@@ -1,4 +1,4 @@
-"""What comes by chance: the variance of random sets against drawing them, and a set that only its times betray."""
+"""Chance: the variance of random sets against drawing them, and a set that only its times betray."""
 
 import math
 
@@ -36,7 +36,7 @@ def chance_of(x: np.ndarray) -> Chance:
 
 
 def mixed(count: int) -> np.ndarray:
-    """Connections of which each has one problem of five, more or less often, at its own times."""
+    """Returns connections with one problem of five each, more or less often, at its own times."""
     random = np.random.default_rng(7)
     x = np.zeros((count, BINS, 5), dtype=np.int64)
     for conn in range(count):
@@ -57,7 +57,7 @@ def test_mean_and_zeta1_are_those_of_all_pairs() -> None:
 
 @pytest.fixture(scope="module")
 def nulls() -> list[tuple[Null, np.ndarray]]:
-    """What is said of chance among 2,000 connections, and the coefficients of all their pairs."""
+    """Returns the null of 2,000 connections, and the coefficients of all their pairs."""
     x = mixed(2000)
     chance = chance_of(x)
     return [(chance.whole, correlations(x)), (chance.timed, same_time(x))]
@@ -121,5 +121,5 @@ def test_too_few_connections_have_no_null() -> None:
 )
 def test_enrichment_is_fishers(hits: int, members: int, outside: int, sampled: int) -> None:
     total, drawn = members + sampled, hits + outside
-    ways = [math.comb(members, k) * math.comb(sampled, drawn - k) for k in range(hits, min(members, drawn) + 1)]
-    assert enriched(hits, members, outside, sampled) == pytest.approx(sum(ways) / math.comb(total, drawn), rel=1e-9)
+    counts = [math.comb(members, k) * math.comb(sampled, drawn - k) for k in range(hits, min(members, drawn) + 1)]
+    assert enriched(hits, members, outside, sampled) == pytest.approx(sum(counts) / math.comb(total, drawn), rel=1e-9)

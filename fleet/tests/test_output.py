@@ -1,4 +1,4 @@
-"""Where a report cannot be written is said before it is made."""
+"""An output that cannot be written is an error before the report is made."""
 
 import errno
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_an_output_that_cannot_be_is_refused_before_anything_is_read(
 
 
 @pytest.mark.parametrize("command", ["summary", "background"])
-def test_what_fails_at_last_is_told_too(
+def test_error_of_the_last_write_is_reported(
     few: Few, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     def full(*_: object, **__: object) -> int:
@@ -57,8 +57,8 @@ def test_what_fails_at_last_is_told_too(
 
     monkeypatch.setattr("whylat_fleet.cli._write_private", full)
     assert main([command, str(few[0]), *COMMANDS[command], "-o", str(tmp_path / "x")]) == 1
-    told = capsys.readouterr().err
-    assert f"error: cannot write {tmp_path / 'x'}: No space left on device\nhint: name a file where" in told
+    errors = capsys.readouterr().err
+    assert f"error: cannot write {tmp_path / 'x'}: No space left on device\nhint: name a file where" in errors
 
 
 @pytest.mark.parametrize("before", [None, "open to all before"])
@@ -78,4 +78,4 @@ def test_a_data_centre_that_cannot_be_written_is_an_error(tmp_path: Path, capsys
     out = tmp_path / "file" / "center"
     options = ["--hosts", "80", "--conns", "1", "--plant", "none", "--begin", "2026-01-05T10:00"]
     assert main(["simulate", str(out), *options]) == 1
-    assert f"error: cannot write {out}: Not a directory\nhint: give a new directory" in capsys.readouterr().err
+    assert f"error: cannot write {out}: Not a directory\nhint: name a new directory" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Pipelines: who is held up by withheld ACKs, and who is idle for other reasons."""
+"""Pipelines: connections that delayed ACKs hold up, and others that are idle for other reasons."""
 
 import random
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine import Engine, connect
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.pipelines import LEAST_ONSETS, Pipeline, pipelines, student_tail
-from whylat_fleet.prepare import HOSTS, Coverage, Prepared, grid_of
+from whylat_fleet.prepare import HOSTS, Coverage, PreparedWindow, grid_of
 from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, TABLES
 from whylat_fleet.topology import Topology
 
 PROXY, OTHER = 100, 200
-WITHHELD, HELD, IDLE, BUSY, STRANGER = 1, 2, 3, 4, 5
+DELAYED, HELD, IDLE, BUSY, STRANGER = 1, 2, 3, 4, 5
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def row(conn: int, bin_: int, delayed_ack_us: int, idle_us: int) -> tuple[object
 
 
 def found(engine: Engine, onsets: int, lag: int, long_us: int = 900_000) -> list[Pipeline]:
-    """A process whose ACKs are withheld on one connection `onsets` times."""
+    """Returns a process with delayed ACKs on one connection, `onsets` times."""
     generator = random.Random(3)
     rows = []
     for onset in range(onsets):
         first = 10 + 6 * onset
-        rows += [row(WITHHELD, first + step, 800_000, 0) for step in (0, 1)]
+        rows += [row(DELAYED, first + step, 800_000, 0) for step in (0, 1)]
         for step in (-1, 0, 1, 2):
             quiet = generator.randrange(100_000)
             rows.append(row(HELD, first + step, 0, long_us + quiet if step == lag else quiet))
@@ -46,7 +46,7 @@ def found(engine: Engine, onsets: int, lag: int, long_us: int = 900_000) -> list
             rows.append(row(STRANGER, first + step, 0, long_us if step == lag else quiet))
     engine.put("fleet_problems", TABLES["fleet_problems"], rows)
     known = dict.fromkeys(TABLES["fleet_connections"])
-    owners = dict.fromkeys((WITHHELD, HELD, IDLE, BUSY), PROXY) | {STRANGER: OTHER}
+    owners = dict.fromkeys((DELAYED, HELD, IDLE, BUSY), PROXY) | {STRANGER: OTHER}
     rows = [
         tuple((known | {"host": "a", "conn_id": conn, "time_ns": 5, "pid": pid, "process": "proxy"}).values())
         for conn, pid in owners.items()
@@ -59,7 +59,7 @@ def found(engine: Engine, onsets: int, lag: int, long_us: int = 900_000) -> list
     engine.create("bins", text("bins", bin_ns=BIN_NS, begin_ns=0, end_ns=window.end_ns))
     engine.create("cells", text("cells", bins=grid.bins))
     engine.create("quiet", text("quiet", merge=1))
-    return pipelines(Prepared(engine, grid, Coverage(window), Topology(), ["a"], []))
+    return pipelines(PreparedWindow(engine, grid, Coverage(window), Topology(), ["a"], []))
 
 
 @pytest.mark.parametrize("lag", [0, 1])
@@ -67,7 +67,7 @@ def test_the_connection_that_is_held_up_is_named_and_no_other(engine: Engine, la
     (pipeline,) = found(engine, 40, lag)
     assert (pipeline.host, pipeline.process, pipeline.pid) == ("a", "proxy", PROXY)
     (pair,) = pipeline.pairs
-    assert (pair.conn, pair.held, pair.lag_s, pair.onsets) == (WITHHELD, HELD, 2.0 * lag, 40)
+    assert (pair.conn, pair.held, pair.lag_s, pair.onsets) == (DELAYED, HELD, 2.0 * lag, 40)
     assert pair.idle_s == pytest.approx(0.9, abs=0.05)
     assert pair.probability < 1e-9
 

@@ -36,7 +36,7 @@ def same(one: Any, other: Any) -> None:
 
 
 def reports(arguments: list[str], engine: str, directory: Path, status: int) -> list[Any]:
-    """What DuckDB and another engine say."""
+    """Returns the reports of DuckDB and of another engine."""
     found = []
     for name in ("duckdb", engine):
         out = directory / f"{name}.json"

@@ -62,7 +62,7 @@ def test_text_is_as_the_golden_says(few: Few, tmp_path: Path, command: str) -> N
 
 
 class Tags(HTMLParser):
-    """What a page is made of."""
+    """Returns the elements of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -146,5 +146,5 @@ def test_every_report_of_simulated_data_says_so(
     assert main([*words, "--format", format_]) == 0
     assert ('"simulated_hosts": 80' if format_ == "json" else "simulated data: 80 hosts") in capsys.readouterr().out
     assert main([*(word.replace("{root}", str(few[0])) for word in COMMANDS[command]), "--format", format_]) == 3
-    said = capsys.readouterr().out
-    assert '"simulated_hosts": 0' in said if format_ == "json" else "simulated" not in said
+    printed = capsys.readouterr().out
+    assert '"simulated_hosts": 0' in printed if format_ == "json" else "simulated" not in printed

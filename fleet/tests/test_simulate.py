@@ -1,4 +1,4 @@
-"""What `simulate` refuses, and says to do instead."""
+"""Options that `simulate` refuses, and its hints."""
 
 from pathlib import Path
 
@@ -25,9 +25,9 @@ def test_what_cannot_be_simulated_is_refused_with_a_hint(
 ) -> None:
     out = tmp_path / "center"
     assert main(["simulate", str(out), *options.split()]) == 2
-    said, told = capsys.readouterr().err.splitlines()
-    assert said.startswith(f"error: {error}")
-    assert told.startswith(f"hint: {hint}")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"error: {error}")
+    assert second.startswith(f"hint: {hint}")
     assert not out.exists()
 
 
@@ -39,6 +39,6 @@ def test_what_the_hint_names_can_be_planted_in_the_least(tmp_path: Path) -> None
 def test_help_says_what_is_simulated_without_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["simulate", "--help"])
-    told = " ".join(capsys.readouterr().out.split())
-    for default in ("(default 400;", "median (default 60)", "of data (default 1)", "centre (default 1)"):
-        assert default in told
+    help_ = " ".join(capsys.readouterr().out.split())
+    for default in ("(default 400;", "median (default 60)", "of data (default 1)", "generator (default 1)"):
+        assert default in help_

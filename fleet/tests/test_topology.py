@@ -37,7 +37,7 @@ FILE = st.fixed_dictionaries(
 
 
 def read(path: Path, text: bytes) -> topology.Topology | None:
-    """The topology, or None: it was refused as a user should be told."""
+    """Returns the topology, or None if it was refused with an error that a user understands."""
     path.write_bytes(text)
     try:
         return topology.read(path)

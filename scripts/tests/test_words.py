@@ -61,6 +61,9 @@ class Finding(unittest.TestCase):
         self.assertEqual(found("/// Returns\n/// What it took.\nfn cost()"), [])
         self.assertEqual(found('def cost():\n    """What it took."""', "a.py"), [(2, "What")])
 
+    def test_contract_is_left_as_it_is(self):
+        self.assertEqual(found('{"troubled_connections": 1}'), [])
+
     def test_place_names_the_replacement(self):
         place = words.search("a.rs", "// mended", ENTRIES)[0]
         self.assertTrue(str(place).startswith("a.rs:1: mended → fixed"), str(place))

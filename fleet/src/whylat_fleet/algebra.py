@@ -52,7 +52,7 @@ class Score:
 
     resource: int
     members: int
-    """Connections that counted: those whose vector is not constant."""
+    """Connections that counted: those with a vector that is not constant."""
     same_time: tuple[float, ...]
     """Parts of what happens in the same bins, by problem."""
     same_problem: float
@@ -117,7 +117,7 @@ def sizes(engine: Engine, grid: Grid, members: str, of: Vectors = ALL) -> None:
 def problem_scores(engine: Engine, grid: Grid, members: str) -> dict[int, dict[str, tuple[int, float]]]:
     """Of each resource and problem: connections that count and the coefficient of that problem alone.
 
-    A problem of which fewer than two connections have a vector that is not constant is not there.
+    Leaves out a problem when fewer than two connections have a vector of it that is not constant.
     """
     engine.create("problem_weights", text("problem_weights", members=members))
     engine.create("problem_sizes", text("problem_sizes", members=members))

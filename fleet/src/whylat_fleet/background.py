@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from whylat_fleet.blame import blame
-from whylat_fleet.prepare import Prepared
+from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
 from whylat_fleet.resources import build
 from whylat_fleet.schema import PROBLEMS
@@ -19,14 +19,14 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 0.999)
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def background(prepared: Prepared) -> dict[str, Any]:
-    """The parameters. Problems that were not met in the window have none."""
+def background(prepared: PreparedWindow) -> dict[str, Any]:
+    """Returns the parameters. A problem that did not occur in the window has none."""
     engine, window, bins = prepared.engine, prepared.coverage.window, prepared.grid.bins
     verdict = blame(prepared, build(prepared))
     engine.create("lives", text("lives_within", begin_ns=window.begin_ns, end_ns=window.end_ns))
     engine.put("shares", {"share": "DOUBLE"}, [(share,) for share in SHARES])
     total = int(engine.rows("SELECT COUNT(*) FROM lives AS l")[0][0])
-    troubled = {(int(row[0]), float(row[1])): int(row[2]) for row in engine.rows(text("troubled", bins=bins))}
+    with_problem = {(int(row[0]), float(row[1])): int(row[2]) for row in engine.rows(text("problem_shares", bins=bins))}
     runs = {int(row[0]): float(row[2]) / float(row[1]) for row in engine.rows(text("episodes", bins=bins))}
     amounts: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for problem, ms, cells in engine.rows(text("amounts", bins=bins)):
@@ -37,7 +37,7 @@ def background(prepared: Prepared) -> dict[str, Any]:
         "shares": list(SHARES),
         "problems": {
             problem: {
-                "connections": [round(troubled.get((number, share), 0) / max(total, 1), 7) for share in SHARES],
+                "connections": [round(with_problem.get((number, share), 0) / max(total, 1), 7) for share in SHARES],
                 "run_bins": round(max(runs.get(number, 1.0), 1.0), 3),
                 "in_bin_us": _quantiles(amounts.get(number, [])),
             }
@@ -46,7 +46,7 @@ def background(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _source(prepared: Prepared, total: int, culprits: int) -> str:
+def _source(prepared: PreparedWindow, total: int, culprits: int) -> str:
     coverage = prepared.coverage
     begin = datetime.fromtimestamp(coverage.window.begin_ns // 10**9, UTC)
     return (
@@ -55,7 +55,7 @@ def _source(prepared: Prepared, total: int, culprits: int) -> str:
     )
 
 
-def _sizes(prepared: Prepared) -> dict[str, int]:
+def _sizes(prepared: PreparedWindow) -> dict[str, int]:
     """Connections of a host at the end of an interval, at most: in the median and the greatest."""
     window = prepared.coverage.window
     counts = sorted(

@@ -1,4 +1,4 @@
-"""Who is to blame: of all resources whose connections suffer together, the ones that explain them best.
+"""Finds the culprits: of all resources with connections that suffer together, the ones that explain them best.
 
 In: members' tables of all kinds. Out: culprits. A set of N connections with coefficient a has the length (N-1)a + 1 in
 common where independent connections have 1; (N-1)(a - mean of random sets) is what it has in common beyond chance, in
@@ -20,7 +20,7 @@ from whylat_fleet.engine import Engine
 from whylat_fleet.fleetwide import all_scores
 from whylat_fleet.null import Chance, draw, enriched, sample
 from whylat_fleet.pipelines import Pipeline, pipelines
-from whylat_fleet.prepare import Prepared
+from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
 from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
 from whylat_fleet.schema import PROBLEMS
@@ -30,9 +30,9 @@ LEAST_MEMBERS = 10
 FALSE_CULPRITS = 0.05
 """Culprits by chance that are put up with in a whole fleet, all resources and rounds together (Bonferroni)."""
 SAME = 0.9
-"""Two resources that explain the same connections to this share cannot be told apart."""
+"""Share of the same connections at which two resources cannot be distinguished."""
 ROUND = 60
-"""Resources looked at closely in a round."""
+"""Resources examined closely in a round."""
 WITNESSES = 2000
 """Connections of the whole fleet that a culprit's are compared with: what none of them has is known to be rarer than
 one in 700 (3 / n, the 95 % bound of none in n)."""
@@ -58,7 +58,7 @@ _AT = {
     "delayed_ack": ("peer", "application", "host", "link", "switch"),
     "receiver_window": ("peer", "application", "host", "link", "switch"),
 }
-"""Where SNAP's Table 2 locates a problem: decides between resources that cannot be told apart otherwise."""
+"""Where SNAP's Table 2 locates a problem: decides between resources that nothing else distinguishes."""
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Evidence:
     explained: int
     """Connections that it explains."""
     same: list[str] = field(default_factory=list)
-    """Resources that hold the same connections: the data cannot tell them from it."""
+    """Resources that hold the same connections: the data cannot distinguish them from it."""
     ruled_out: list[str] = field(default_factory=list)
     """Resources that are not blamed, as this one explains their connections."""
     ruled_out_more: int = 0
@@ -89,7 +89,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class Culprit:
-    """Who is to blame, with one or several problems: a machine is one, whichever end of connections it is."""
+    """A resource to blame, with one or several problems. A host is one culprit at both ends of connections."""
 
     evidence: list[Evidence]
     """A problem each, in the order in which they were blamed: what connections have in common is not compared between
@@ -97,14 +97,14 @@ class Culprit:
 
     @property
     def first(self) -> Evidence:
-        """What it is ranked by."""
+        """Returns the evidence that ranks the culprit."""
         return self.evidence[0]
 
     @property
-    def said(self) -> str:
-        """As people say it. A host that is blamed as both ends is no longer called the peer."""
+    def label(self) -> str:
+        """Returns its name in reports. A host that is blamed as both ends is no longer called the peer."""
         kinds = {one.kind for one in self.evidence}
-        return said(self.first.kind if len(kinds) == 1 else "host", self.first.name)
+        return label(self.first.kind if len(kinds) == 1 else "host", self.first.name)
 
     @property
     def same(self) -> list[str]:
@@ -118,7 +118,7 @@ class Culprit:
 
     @property
     def ruled_out_more(self) -> int:
-        """Of how many it is not told that they are ruled out."""
+        """Returns the number of resources that are ruled out and not listed."""
         return sum(one.ruled_out_more for one in self.evidence)
 
 
@@ -134,15 +134,15 @@ class Verdict:
     pipelines: list[Pipeline] = field(default_factory=list)
 
 
-def blame(prepared: Prepared, resources: Resources, alpha: float | None = None, seed: int = 1) -> Verdict:
-    """Finds the culprits. `alpha`, if given, is demanded of a coefficient besides being no chance (SNAP: 0.4)."""
+def blame(prepared: PreparedWindow, resources: Resources, alpha: float | None = None, seed: int = 1) -> Verdict:
+    """Finds the culprits. A coefficient must also reach `alpha`, if given (SNAP: 0.4)."""
     verdict = _Search(prepared, resources, alpha, seed).run()
     verdict.pipelines = pipelines(prepared)
     return verdict
 
 
 class _Search:
-    def __init__(self, prepared: Prepared, resources: Resources, alpha: float | None, seed: int) -> None:
+    def __init__(self, prepared: PreparedWindow, resources: Resources, alpha: float | None, seed: int) -> None:
         self.prepared = prepared
         self.engine: Engine = prepared.engine
         self.resources = resources
@@ -191,8 +191,8 @@ class _Search:
         return draw(engine, self.prepared.grid, PANEL_LEFT.weights, LEAST_MEMBERS, most, seed, PANEL_LEFT, part)
 
     def _found(self, live: list[Score], null: Chance, number: int) -> list[Score]:
-        """Those that are no chance, with what they have in common descending; equal ones, whose sums engines may round
-        otherwise, in order of their numbers."""
+        """Returns those that are no chance, the most in common first. Equal ones are in order of their numbers, as
+        engines may round their sums differently."""
         found = (s for s in live if self._no_chance(s, null, number))
         return sorted(found, key=lambda s: (-round(null.shared(s), 9), s.resource))
 
@@ -341,17 +341,17 @@ class _Search:
         culprit.resources.append(score.resource)
         order = _AT[culprit.problem]
         if order.index(kind) < order.index(culprit.kind):
-            culprit.same.append(said(culprit.kind, culprit.name))
+            culprit.same.append(label(culprit.kind, culprit.name))
             culprit.kind, culprit.name, culprit.resource, culprit.score = kind, name, score.resource, score
         else:
-            culprit.same.append(said(kind, name))
+            culprit.same.append(label(kind, name))
 
     def _rule_out(self, score: Score, rival: Score) -> None:
         culprit = next((c for c in reversed(self.blamed) if rival.resource in c.resources), None)
         if culprit is None:
             return
         if len(culprit.ruled_out) < 5:
-            culprit.ruled_out.append(said(*self.resources.name(score.resource)))
+            culprit.ruled_out.append(label(*self.resources.name(score.resource)))
         else:
             culprit.ruled_out_more += 1
 
@@ -366,12 +366,12 @@ def _culprits(blamed: list[Evidence]) -> list[Culprit]:
 
 
 def _level(number: int) -> float:
-    """Every round tests anew: shares 1/2, 1/6, 1/12, … of what is put up with, which sum up to 1."""
+    """Returns the level of a round: 1/2, 1/6, 1/12, … of `FALSE_CULPRITS`. The shares sum to 1."""
     return FALSE_CULPRITS / (number * (number + 1))
 
 
-def said(kind: str, name: str) -> str:
-    """A resource as people say it."""
+def label(kind: str, name: str) -> str:
+    """Returns a resource's name in reports."""
     return f"host {name} (as the peer)" if kind == "peer" else f"{kind} {name}"
 
 
@@ -379,7 +379,7 @@ def _location(problem: str) -> str:
     return "loss" if problem in ("fast_retransmit", "timeout") else problem
 
 
-def _problem(score: Score, prepared: Prepared, engine: Engine) -> str:
+def _problem(score: Score, prepared: PreparedWindow, engine: Engine) -> str:
     """The problem that they share: at the same time, or else that in which the explained have most of their time."""
     if sum(score.same_time) >= score.same_problem:
         return max(zip(PROBLEMS, score.same_time, strict=True), key=lambda pair: pair[1])[0]

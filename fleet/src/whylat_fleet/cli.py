@@ -1,4 +1,4 @@
-"""The `whylat-fleet` command. Data to stdout, talk to stderr; exit 0 done, 1 failed, 2 usage, 3 done with gaps."""
+"""The `whylat-fleet` command. Data to stdout, messages to stderr; exit 0 done, 1 failed, 2 usage, 3 done with gaps."""
 
 import argparse
 import errno
@@ -17,46 +17,47 @@ from whylat_fleet import __version__
 from whylat_fleet.dataset import HOUR_NS, SECOND_NS, Dataset, whole_hour
 from whylat_fleet.engine import connect
 from whylat_fleet.errors import FleetError, UnwatchedError, UsageError
-from whylat_fleet.prepare import Coverage, Prepared, ask
+from whylat_fleet.prepare import Coverage, PreparedWindow, ask
 from whylat_fleet.report.text import clean, coloured, written
 from whylat_fleet.schema import CORRELATED, TABLES
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="whylat-fleet", description="Why the connections of a fleet are slow together."
+        prog="whylat-fleet",
+        description="Finds the host, link, switch or application that slows connections.",
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
-    correlate = commands.add_parser("correlate", help="name the hosts, links, switches and applications to blame")
+    correlate = commands.add_parser("correlate", help="name the culprits: hosts, links, switches, applications")
     correlate.add_argument("dataset", type=Path)
-    correlate.add_argument("--alpha", type=float, help="also demand a coefficient above this (SNAP: 0.4)")
+    correlate.add_argument("--alpha", type=float, help="also require a correlation coefficient above this (SNAP: 0.4)")
     _window(correlate)
     _reading(correlate)
-    summary = commands.add_parser("summary", help="how often which problem is met, on how many connections and hosts")
+    summary = commands.add_parser("summary", help="how often each problem occurs, and on how many connections")
     summary.add_argument("dataset", type=Path)
     _window(summary)
     _reading(summary)
-    drill = commands.add_parser("drill", help="a culprit's connections, and what happened around their problems")
+    drill = commands.add_parser("drill", help="show a culprit's connections, and the readings around their problems")
     drill.add_argument("dataset", type=Path)
     drill.add_argument(
         "culprit",
         nargs="+",
-        help="as `correlate` says it, quoted: host h1, host 'h1 (as the peer)', application a, link 'a>b', …; conn ID",
+        help="a name that `correlate` prints: host h1, host 'h1 (as the peer)', application a, link 'a>b'; or conn ID",
     )
-    drill.add_argument("--connections", type=int, default=10, metavar="N", help="connections listed (default 10)")
-    drill.add_argument("--moments", type=int, default=3, metavar="N", help="problems looked at (default 3)")
+    drill.add_argument("--connections", type=int, default=10, metavar="N", help="connections in the list (default 10)")
+    drill.add_argument("--moments", type=int, default=3, metavar="N", help="problems shown with readings (default 3)")
     _window(drill)
     _reading(drill)
-    compare = commands.add_parser("compare", help="before and after a change: what got better or worse beyond noise")
+    compare = commands.add_parser("compare", help="compare the windows before and after a change")
     compare.add_argument("dataset", type=Path, metavar="BEFORE")
     compare.add_argument("other", type=Path, nargs="?", metavar="AFTER", help="default: the same dataset")
-    compare.add_argument("--before", metavar="TIME", help="a whole hour, UTC (default: the last that ended)")
-    compare.add_argument("--after", metavar="TIME", help="the same, of AFTER")
-    compare.add_argument("--hours", type=int, default=1, help="length of both windows (default 1)")
+    compare.add_argument("--before", metavar="TIME", help="begin, a full hour in UTC (default: the last)")
+    compare.add_argument("--after", metavar="TIME", help="the same for AFTER")
+    compare.add_argument("--hours", type=int, default=1, help="length of both windows in hours (default 1)")
     _reading(compare)
     background = commands.add_parser(
-        "background", help="a live fleet's background problems, for `simulate --background`"
+        "background", help="write a fleet's background problems, for `simulate --background`"
     )
     background.add_argument("dataset", type=Path)
     _window(background)
@@ -70,35 +71,37 @@ def _parser() -> argparse.ArgumentParser:
         help="80 or more (default %(default)s; SNAP's 8000 with 150 sockets take a minute and 1.2 GB)",
     )
     simulate.add_argument("--conns", type=int, default=60, help="sockets of a host, median (default %(default)s)")
-    simulate.add_argument("--hours", type=int, default=1, help="of data (default %(default)s)")
-    simulate.add_argument("--begin", help="a whole hour, UTC (default: the last that ended)")
-    simulate.add_argument("--seed", type=int, default=1, help="another makes another data centre (default %(default)s)")
-    simulate.add_argument("--plant", action="append", metavar="CULPRIT[:COUNT]", help="default: all")
+    simulate.add_argument("--hours", type=int, default=1, help="hours of data (default %(default)s)")
+    simulate.add_argument("--begin", help="begin, a full hour in UTC (default: the last)")
+    simulate.add_argument("--seed", type=int, default=1, help="seed of the random generator (default %(default)s)")
+    simulate.add_argument("--plant", action="append", metavar="CULPRIT[:COUNT]", help="culprit to plant (default: all)")
     simulate.add_argument("--background", type=Path, help="table of background problems")
     return parser
 
 
 def _window(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--from", dest="begin", metavar="TIME", help="a whole hour, UTC (default: the last that ended)")
-    parser.add_argument("--hours", type=int, default=1, help="T (default 1; SNAP takes 24 for applications)")
+    parser.add_argument("--from", dest="begin", metavar="TIME", help="begin, a full hour in UTC (default: the last)")
+    parser.add_argument("--hours", type=int, default=1, help="length in hours (default 1; SNAP: 24 for applications)")
 
 
 def _reading(parser: argparse.ArgumentParser, formats: Sequence[str] = ("text", "json", "html")) -> None:
     """Options of every command that reads a dataset and writes a report."""
-    parser.add_argument("--bin", type=int, default=2, metavar="SECONDS", help="t, a multiple of 2 (default 2)")
-    parser.add_argument("--topology", type=Path, help="default: DATASET/topology.json")
-    parser.add_argument("--trust-clocks", action="store_true", help="do not leave out hosts for their clocks")
-    parser.add_argument("--engine", default="duckdb", help="duckdb, spark, spark://HOST:PORT, chdb, datafusion")
-    parser.add_argument("--memory", help="cap of DuckDB's memory, as 2GB; it then spills")
+    parser.add_argument("--bin", type=int, default=2, metavar="SECONDS", help="bin length, a multiple of 2 (default 2)")
+    parser.add_argument("--topology", type=Path, help="file of switches and links (default: DATASET/topology.json)")
+    parser.add_argument("--trust-clocks", action="store_true", help="keep hosts with clocks that may be wrong")
+    parser.add_argument(
+        "--engine", default="duckdb", help="duckdb (default), spark, spark://HOST:PORT, chdb or datafusion"
+    )
+    parser.add_argument("--memory", help="limit of DuckDB's memory, for example 2GB; beyond it DuckDB writes to disk")
     if formats:
-        parser.add_argument("--format", choices=formats, default="text")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE")
+        parser.add_argument("--format", choices=formats, default="text", help="format of the report (default text)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the report to FILE")
     parser.add_argument("--force", action="store_true", help="replace FILE")
 
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """A report in every format; made only in the one that is asked for."""
+    """Makes a report in one of the formats."""
 
     as_text: Callable[[], list[str]]
     as_json: Callable[[], dict[str, Any]]
@@ -108,7 +111,7 @@ class _Report:
 
 def _asked(
     arguments: argparse.Namespace,
-    question: Callable[[Prepared], _Report],
+    question: Callable[[PreparedWindow], _Report],
     tables: Sequence[str] = CORRELATED,
     totals: bool = False,
 ) -> int:
@@ -118,7 +121,7 @@ def _asked(
     window = dataset.window(arguments.begin, arguments.hours)
     engine = connect(arguments.engine, arguments.memory)
 
-    def report(prepared: Prepared) -> tuple[str, int]:
+    def report(prepared: PreparedWindow) -> tuple[str, int]:
         made = question(prepared)
         return _formatted(arguments, made), _code(made.coverage)
 
@@ -142,7 +145,7 @@ def _writable(arguments: argparse.Namespace) -> None:
     if path is None:
         return
     try:
-        # what a path leads through may be no directory, or not be ours to look into
+        # a part of the path may be no directory, or may not be readable
         os.stat(path.parent)
         exists = path.exists()
     except OSError as error:
@@ -177,7 +180,7 @@ def _formatted(arguments: argparse.Namespace, report: _Report) -> str:
 
 
 def _write_private(path: Path, shown: str) -> None:
-    """A file that no other user may read: it tells of addresses and of who talks to whom. A pipe stays as it is."""
+    """Writes a file that no other user may read, as it shows addresses and peers. A pipe stays as it is."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             os.fchmod(file.fileno(), 0o600)
@@ -207,15 +210,15 @@ def _correlate(arguments: argparse.Namespace) -> int:
     def command(kind: str, name: str) -> str:
         return f"whylat-fleet drill {dataset} {quoted(kind, name)}{options}"
 
-    def question(prepared: Prepared) -> _Report:
+    def question(prepared: PreparedWindow) -> _Report:
         resources = build(prepared)
         verdict = blame(prepared, resources, arguments.alpha)
         numbers = [culprit.first.resource for culprit in verdict.culprits]
-        looked = look(prepared, resources, numbers, 10, 2 if html else 0) if numbers else []
+        drills = look(prepared, resources, numbers, 10, 2 if html else 0) if numbers else []
         return _Report(
-            lambda: culprits.as_text(prepared, verdict, looked, command),
-            lambda: culprits.as_json(prepared, verdict, looked),
-            lambda: culprits.as_html(prepared, verdict, looked),
+            lambda: culprits.as_text(prepared, verdict, drills, command),
+            lambda: culprits.as_json(prepared, verdict, drills),
+            lambda: culprits.as_html(prepared, verdict, drills),
             prepared.coverage,
         )
 
@@ -223,7 +226,7 @@ def _correlate(arguments: argparse.Namespace) -> int:
 
 
 def _same_question(arguments: argparse.Namespace) -> str:
-    """Options with which another command speaks of the same window, hosts and resources."""
+    """Returns the options that give another command the same window, hosts and resources."""
     given: list[str] = []
     for option, value, default in (
         ("--from", arguments.begin, None),
@@ -240,7 +243,7 @@ def _summary(arguments: argparse.Namespace) -> int:
     from whylat_fleet.report import summary  # noqa: PLC0415
     from whylat_fleet.summary import summarise  # noqa: PLC0415
 
-    def question(prepared: Prepared) -> _Report:
+    def question(prepared: PreparedWindow) -> _Report:
         found = summarise(prepared)
         return _Report(
             lambda: summary.as_text(prepared, found),
@@ -260,9 +263,9 @@ def _drill(arguments: argparse.Namespace) -> int:
     kind, name = parse(arguments.culprit)
     for option, value in (("--connections", arguments.connections), ("--moments", arguments.moments)):
         if value < 0:
-            raise UsageError(f"{option} {value}: fewer than none", f"{option} 0 for none")
+            raise UsageError(f"{option} {value}: the number must be 0 or more", f"{option} 0 for none")
 
-    def question(prepared: Prepared) -> _Report:
+    def question(prepared: PreparedWindow) -> _Report:
         found = drill(prepared, build(prepared), kind, name, arguments.connections, arguments.moments)
         return _Report(
             lambda: report.as_text(prepared, found),
@@ -279,7 +282,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from whylat_fleet.report import compare as report  # noqa: PLC0415
 
     if arguments.other is None and not (arguments.before and arguments.after):
-        raise UsageError("one dataset has two windows only if they are named", "--before TIME --after TIME, or AFTER")
+        raise UsageError("one dataset needs two windows to compare", "give --before TIME --after TIME, or AFTER")
     _writable(arguments)
     sides = []
     for root, begin, option in (
@@ -316,7 +319,7 @@ def _background(arguments: argparse.Namespace) -> int:
     window = dataset.window(arguments.begin, arguments.hours)
     engine = connect(arguments.engine, arguments.memory)
 
-    def question(prepared: Prepared) -> tuple[dict[str, Any], int]:
+    def question(prepared: PreparedWindow) -> tuple[dict[str, Any], int]:
         return background(prepared), _code(prepared.coverage)
 
     clocks, place = arguments.trust_clocks, arguments.topology
@@ -360,7 +363,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise FleetError(
             f"cannot write {arguments.out}: {error.strerror or error}",
-            "give a new directory, where you may write and there is room",
+            "name a new directory that you may write to, on a disk with room",
         ) from None
     for plant in planted:
         print(f"planted {plant.truth.plant}: {plant.truth.kind} {plant.truth.name}", file=sys.stderr)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from whylat_fleet.blame import Evidence, Verdict, blame
-from whylat_fleet.prepare import Coverage, Prepared
+from whylat_fleet.prepare import Coverage, PreparedWindow
 from whylat_fleet.questions import text
 from whylat_fleet.resources import build
 from whylat_fleet.schema import PROBLEMS
@@ -74,7 +74,7 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """`better`, `worse`, `no difference beyond noise` or `cannot tell`."""
+        """Returns one of "better", "worse", "no difference beyond noise", "cannot tell"."""
         if self.probability <= LEVEL:
             return "better" if self.after < self.before else "worse"
         return "cannot tell" if self.least > LEVEL else "no difference beyond noise"
@@ -82,7 +82,7 @@ class Change:
 
 @dataclass(slots=True)
 class Comparison:
-    """What is different."""
+    """Holds the differences of two windows."""
 
     changes: list[Change]
     """Of the fleet first, then of applications, the least chance first."""
@@ -94,8 +94,8 @@ class Comparison:
     still: list[Evidence] = field(default_factory=list)
 
 
-def side(prepared: Prepared) -> Side:
-    """What a window has to be compared by."""
+def side(prepared: PreparedWindow) -> Side:
+    """Returns the sums and culprits of a window, to compare."""
     engine, window = prepared.engine, prepared.coverage.window
     engine.create("alive", text("alive", begin_ns=window.begin_ns, end_ns=window.end_ns))
     sums: dict[str, dict[str, Sums]] = {}

@@ -1,4 +1,4 @@
-"""Which files of a dataset hold a window of time, and which of them cannot be believed.
+"""Selects the files of a dataset that hold a window of time, and leaves out those that contradict themselves.
 
 In: a directory as docs/fleet/dataset.md describes, and a window. Out: for each table the files to read, and every file
 that is left out with the reason. A file that cannot be read, repeats another, is of another schema or holds rows of
@@ -6,6 +6,7 @@ another hour is named and left out; nothing else changes. Footers are read by Du
 """
 
 import hashlib
+import os
 import re
 import time
 from collections import Counter, defaultdict
@@ -69,7 +70,7 @@ class Selection:
     files: dict[str, list[str]] = field(default_factory=dict)
     left_out: list[LeftOut] = field(default_factory=list)
     superseded: int = 0
-    """Minutes' files whose hour is merged: their rows are read, from the hour's file."""
+    """Files of minutes that are merged: their rows are read from the hour's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +242,8 @@ def _tail(path: Path) -> bytes:
     """Last bytes of a file: of a Parquet file, a part of its footer. Empty when it has vanished."""
     try:
         with path.open("rb") as file:
-            file.seek(0, 2)
-            file.seek(max(0, file.tell() - 2048))
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - 2048))
             return file.read()
     except FileNotFoundError:
         return b""
@@ -250,7 +251,7 @@ def _tail(path: Path) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Footer:
-    """What a file's footer says of its rows."""
+    """Holds a file's footer, as far as it describes the rows."""
 
     rows: int
     least: int | None
@@ -265,12 +266,12 @@ def _believed(table: str, files: Sequence[_File], selection: Selection) -> list[
     connection = duckdb.connect()
     try:
         footers, reasons = _footers(connection, list(by_path), TIME_COLUMN[table])
-        said = _metadata(connection, list(footers))
+        metadata = _metadata(connection, list(footers))
     finally:
         connection.close()
     now_ns = time.time_ns()
     for path, footer in footers.items():
-        wrong = _wrong_metadata(said[path], footer, by_path[path].host)
+        wrong = _wrong_metadata(metadata[path], footer, by_path[path].host)
         wrong = wrong or _wrong_columns(footer, table) or _wrong_hour(footer, by_path[path].hour, now_ns)
         if wrong:
             reasons[path] = wrong
@@ -313,20 +314,20 @@ def _short(error: Exception) -> str:
 
 def _metadata(connection: duckdb.DuckDBPyConnection, paths: list[str]) -> dict[str, dict[str, str]]:
     """Keys and values that the writer put into each file."""
-    said: dict[str, dict[str, str]] = {path: {} for path in paths}
+    metadata: dict[str, dict[str, str]] = {path: {} for path in paths}
     if paths:
         rows = connection.execute("SELECT file_name, key, value FROM parquet_kv_metadata($1)", [paths]).fetchall()
         for path, key, value in rows:
-            said[path][bytes(key).decode(errors="replace")] = bytes(value).decode(errors="replace")
-    return said
+            metadata[path][bytes(key).decode(errors="replace")] = bytes(value).decode(errors="replace")
+    return metadata
 
 
-def _wrong_metadata(said: dict[str, str], footer: _Footer, host: str) -> str | None:
-    schema, writer = said.get("whylat.schema"), said.get("whylat.host")
+def _wrong_metadata(metadata: dict[str, str], footer: _Footer, host: str) -> str | None:
+    schema, writer = metadata.get("whylat.schema"), metadata.get("whylat.host")
     if schema != SCHEMA:
-        return f"its schema is {schema or 'not said'}, this reads {SCHEMA}"
-    if said.get("whylat.rows") not in (None, str(footer.rows)):
-        return f"it says that it holds {said['whylat.rows']} rows and holds {footer.rows}"
+        return f"its schema is {schema or 'missing'}, this version reads {SCHEMA}"
+    if metadata.get("whylat.rows") not in (None, str(footer.rows)):
+        return f"its metadata says {metadata['whylat.rows']} rows, but it holds {footer.rows}"
     if writer is not None and written_as(writer) != host:
         return f"it was written by {writer}"
     return None
@@ -350,7 +351,7 @@ def _wrong_hour(footer: _Footer, hour: datetime, now_ns: int) -> str | None:
 
 
 def unreadable(paths: Sequence[str]) -> dict[str, str]:
-    """Files of which not all rows can be read, with the reason; empty where one has vanished. Reads every row."""
+    """Returns the files with rows that cannot be read, and the reason; it is empty for a file that has vanished."""
     connection = duckdb.connect()
 
     def broken(part: Sequence[str]) -> dict[str, str]:

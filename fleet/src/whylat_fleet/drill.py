@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from whylat_fleet.algebra import Score, coefficients, problem_scores, scores, sizes
-from whylat_fleet.blame import said
+from whylat_fleet.blame import label
 from whylat_fleet.errors import FleetError, UsageError
-from whylat_fleet.prepare import Prepared
+from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
 from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
 from whylat_fleet.schema import PROBLEMS
@@ -24,7 +24,7 @@ MEMBERS = "members_drilled"
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What is known of one. None is not known."""
+    """Holds what the agents wrote about a connection. None is not known."""
 
     conn: int
     host: str
@@ -46,7 +46,7 @@ class Member:
 
     connection: Connection
     coefficient: float | None
-    """Mean of its correlation coefficients with the others; None where it is looked at alone."""
+    """Mean of its correlation coefficients with the others; None where it is examined at alone."""
     problem_us: tuple[int | None, ...]
     """Time with each problem in the window; None where its host did not measure it."""
 
@@ -82,7 +82,7 @@ class Moment:
 
 @dataclass(slots=True)
 class Drill:
-    """What was found."""
+    """Holds the detail of one culprit."""
 
     kind: str
     name: str
@@ -102,28 +102,28 @@ class Drill:
 
 
 def parse(words: list[str]) -> tuple[str, str]:
-    """Kind and name of a culprit as a report says it, as `host h00254` or `host h00135 (as the peer)`."""
+    """Returns kind and name of a culprit from its name in a report: `host h00254`, `host h00135 (as the peer)`."""
     kind, _, name = " ".join(words).partition(" ")
     if kind == "host" and name.endswith(" (as the peer)"):
         kind, name = "peer", name.removesuffix(" (as the peer)")
     if kind not in (*KINDS, "conn") or not name:
         kinds = ", ".join((*KINDS, "conn"))
         raise UsageError(
-            f"{' '.join(words)!r} is no culprit: it begins with one of {kinds}", "drill DATASET host h00254"
+            f"{' '.join(words)!r} is no culprit: a culprit begins with {kinds}", "drill DATASET host h00254"
         )
     return kind, name
 
 
 def quoted(kind: str, name: str) -> str:
-    """A culprit as it is given to a shell: `parse` of what the shell makes of it is the same again."""
-    kind, _, name = said(kind, name).partition(" ")
-    # what begins with a dash would be taken for an option
+    """Returns a culprit as a shell's word: `parse` reads it back."""
+    kind, _, name = label(kind, name).partition(" ")
+    # a leading dash would make it an option
     return shlex.quote(f"{kind} {name}") if name.startswith("-") and kind != "conn" else f"{kind} {shlex.quote(name)}"
 
 
-def drill(prepared: Prepared, resources: Resources, kind: str, name: str, shown: int, moments: int) -> Drill:
-    """Looks at a resource, or at one connection: `shown` connections, and of as many as `moments` a moment (of a single
-    connection, so many). Raises `FleetError` when there is no such thing in this window."""
+def drill(prepared: PreparedWindow, resources: Resources, kind: str, name: str, shown: int, moments: int) -> Drill:
+    """Examines a resource, or one connection: `shown` connections, and one moment of each of the first `moments` (of a
+    single connection, as many moments). Raises `FleetError` when this window does not have it."""
     if kind == "conn":
         return _connection(prepared, resources, name, moments)
     if name not in resources.names.get(kind, []):
@@ -132,8 +132,8 @@ def drill(prepared: Prepared, resources: Resources, kind: str, name: str, shown:
     return look(prepared, resources, [number], shown, moments)[0]
 
 
-def look(prepared: Prepared, resources: Resources, numbers: list[int], shown: int, moments: int) -> list[Drill]:
-    """Looks at several resources at once, for the cost of one. Without `moments`, at their connections only."""
+def look(prepared: PreparedWindow, resources: Resources, numbers: list[int], shown: int, moments: int) -> list[Drill]:
+    """Examines several resources at once, for the cost of one. Without `moments`, only their connections."""
     engine, grid = prepared.engine, prepared.grid
     found = {number: Drill(*resources.name(number)) for number in numbers}
     _members(prepared, numbers)
@@ -155,7 +155,7 @@ def look(prepared: Prepared, resources: Resources, numbers: list[int], shown: in
     return [found[number] for number in numbers]
 
 
-def _members(prepared: Prepared, numbers: list[int]) -> None:
+def _members(prepared: PreparedWindow, numbers: list[int]) -> None:
     parts = [
         f"SELECT m.conn AS conn, m.w AS w, m.resource AS resource FROM members_{KINDS[number // KIND_SIZE]} AS m "
         f"WHERE m.resource = {number}"
@@ -164,7 +164,7 @@ def _members(prepared: Prepared, numbers: list[int]) -> None:
     prepared.engine.create(MEMBERS, " UNION ALL ".join(parts))
 
 
-def _choose(prepared: Prepared, found: dict[int, Drill], shown: int, moments: int) -> None:
+def _choose(prepared: PreparedWindow, found: dict[int, Drill], shown: int, moments: int) -> None:
     """Of each set, the connections that go with the others most; of these, the longest sufferers first."""
     chosen: dict[int, list[Any]] = {number: [] for number in found}
     for row in prepared.engine.rows(text("member_problems", bins=prepared.grid.bins, members=MEMBERS)):
@@ -173,8 +173,8 @@ def _choose(prepared: Prepared, found: dict[int, Drill], shown: int, moments: in
         rows.sort(key=lambda row: (-round(row[1], 9), -sum(row[2:]), row[0]))
         chosen[number] = rows[: max(shown, moments)]
     known = _known(prepared, sorted({row[0] for rows in chosen.values() for row in rows}))
-    looked = sorted({row[0] for rows in chosen.values() for row in rows[:moments] if row[0] in known})
-    by_conn = {moment.conn: moment for moment in _moments(prepared, known, looked, 1)}
+    examined = sorted({row[0] for rows in chosen.values() for row in rows[:moments] if row[0] in known})
+    by_conn = {moment.conn: moment for moment in _moments(prepared, known, examined, 1)}
     for number, rows in chosen.items():
         found[number].members = [
             Member(known[row[0]], row[1], _measured(prepared, known[row[0]], row[2:]))
@@ -184,17 +184,17 @@ def _choose(prepared: Prepared, found: dict[int, Drill], shown: int, moments: in
         found[number].moments = [by_conn[row[0]] for row in rows[:moments] if row[0] in by_conn]
 
 
-def _measured(prepared: Prepared, connection: Connection, us: Sequence[Any]) -> tuple[int | None, ...]:
-    """Times with problems, of which the host may not have measured all."""
+def _measured(prepared: PreparedWindow, connection: Connection, us: Sequence[Any]) -> tuple[int | None, ...]:
+    """Returns the times with problems; None for a problem that the host did not measure."""
     blind = connection.host in prepared.coverage.without_delayed_ack
     return tuple(
         None if blind and problem == "delayed_ack" else int(value) for problem, value in zip(PROBLEMS, us, strict=True)
     )
 
 
-def _unknown(prepared: Prepared, resources: Resources, kind: str, name: str) -> FleetError:
+def _unknown(prepared: PreparedWindow, resources: Resources, kind: str, name: str) -> FleetError:
     names = resources.names.get(kind, [])
-    message = f"there is no {said(kind, name)} in this window"
+    message = f"there is no {label(kind, name)} in this window"
     if kind == "link" and (end := _end(prepared, name)):
         unwatched = "" if end[1] in prepared.host_names else ", which was not watched"
         return FleetError(message, f"that link is judged as {quoted(*end)}{unwatched}")
@@ -203,7 +203,7 @@ def _unknown(prepared: Prepared, resources: Resources, kind: str, name: str) -> 
     if kind == "link" and (begun := [link for link in names if link.startswith(f"{name}>")]):
         near, cut = begun[:3], "; quoted, as a shell writes to a file after a bare >"
     if near:
-        return FleetError(message, f"perhaps {' or '.join(quoted(kind, one) for one in near)}{cut}")
+        return FleetError(message, f"did you mean {' or '.join(quoted(kind, one) for one in near)}{cut}?")
     if not names:
         needs = "agents take them from their mapping (docs/fleet/agent.md)"
         return FleetError(
@@ -213,8 +213,8 @@ def _unknown(prepared: Prepared, resources: Resources, kind: str, name: str) -> 
     return FleetError(message, f"as {quoted(kind, names[0])}; `correlate` names the culprits")
 
 
-def _end(prepared: Prepared, link: str) -> tuple[str, str] | None:
-    """The end of connections that a host's own link stands for; None where it is no host's."""
+def _end(prepared: PreparedWindow, link: str) -> tuple[str, str] | None:
+    """Returns the end of connections that a host's own link means; None where it is no host's."""
     source, _, target = link.partition(">")
     hosts = prepared.topology.hosts
     if target in hosts and hosts[target].tor == source:
@@ -222,14 +222,14 @@ def _end(prepared: Prepared, link: str) -> tuple[str, str] | None:
     return ("host", source) if source in hosts and hosts[source].tor == target else None
 
 
-def _known(prepared: Prepared, conns: list[int]) -> dict[int, Connection]:
+def _known(prepared: PreparedWindow, conns: list[int]) -> dict[int, Connection]:
     engine = prepared.engine
     engine.put("chosen", {"conn": "BIGINT"}, [(conn,) for conn in conns])
     rows = engine.rows(text("chosen_connections", end_ns=prepared.coverage.window.end_ns)) if conns else []
     return {row[0]: Connection(*row) for row in rows}
 
 
-def _moments(prepared: Prepared, known: dict[int, Connection], conns: list[int], each: int) -> list[Moment]:
+def _moments(prepared: PreparedWindow, known: dict[int, Connection], conns: list[int], each: int) -> list[Moment]:
     """The worst bins of some connections, `each` of every one, with their readings."""
     if not conns:
         return []
@@ -253,7 +253,7 @@ def _moments(prepared: Prepared, known: dict[int, Connection], conns: list[int],
     return found
 
 
-def _connection(prepared: Prepared, resources: Resources, name: str, moments: int) -> Drill:
+def _connection(prepared: PreparedWindow, resources: Resources, name: str, moments: int) -> Drill:
     try:
         conn = int(name)
     except ValueError:

@@ -2,7 +2,7 @@
 
 
 class FleetError(Exception):
-    """What failed, on what and why; `hint` is the next thing to do."""
+    """Reports what failed, on what and why; `hint` is the next step."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)

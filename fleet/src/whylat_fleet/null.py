@@ -17,8 +17,8 @@ first. So the sum and its part of the same time are tested each against its own 
 lesser one (Bonferroni).
 
 The tail is not exponential where a part of the fleet has the same lasting problem: k such connections of a set add
-k^2 to it, so that its tail falls with the root only. `enriched` asks in another way: how often is the pattern met
-elsewhere?
+k^2 to it, so that its tail falls with the root only. `enriched` asks another question: how often does the
+pattern occur elsewhere?
 """
 
 import math
@@ -44,7 +44,7 @@ tail of these is not too thin for them; their variance is zeta1's."""
 
 @dataclass(frozen=True, slots=True)
 class Null:
-    """What random sets do, of one statistic."""
+    """Holds the distribution of one statistic over random sets."""
 
     mean: float
     zeta1: float
@@ -87,7 +87,7 @@ class Chance:
         return min(1.0, 2 * min(whole, self.timed.probability(score.members, _timed(score))))
 
     def shared(self, score: Score) -> float:
-        """What the set has in common beyond chance, in connections' worth."""
+        """Returns what the set has in common beyond chance, in connections' worth."""
         return (score.members - 1) * max(score.acc - self.whole.mean, _timed(score) - self.timed.mean)
 
 

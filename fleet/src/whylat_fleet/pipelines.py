@@ -1,10 +1,10 @@
-"""Pipelines: a process that waits for a withheld ACK on one connection before it gives another something to send.
+"""Finds pipelines: a process waits for a delayed ACK on one connection before it gives another something to send.
 
-SNAP (section 6.2) found a proxy by two connections of one host whose problems kept coming together: delayed ACKs on the
-one, nothing to send on the other. In: `cells`, `quiet`, `fleet_connections`. Out: processes, with the pairs of
+SNAP (section 6.2) found a proxy by two connections of one host. Their problems kept coming together: delayed ACKs on
+the one, nothing to send on the other. In: `cells`, `quiet`, `fleet_connections`. Out: processes, with the pairs of
 connections.
 
-For each bin in which ACKs to a connection begin to be withheld, the idle time of each other connection of the same
+For each bin in which delayed ACKs to a connection begin, the idle time of each other connection of the same
 process then, or in the next bin, is compared with that in the bin before. If the two had nothing to do with each other,
 both would be as long in the mean: a paired t-test, one-sided, over all beginnings. Only bins in which the held
 connection has no problem of its own count, as that would explain why it sends nothing. Differences within four to six
@@ -17,7 +17,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from whylat_fleet.engine import Engine
-from whylat_fleet.prepare import Prepared
+from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
 from whylat_fleet.schema import PROBLEMS
 
@@ -26,12 +26,12 @@ LEAST_ONSETS = 10
 FALSE_PIPELINES = 0.05
 """Pairs by chance that are put up with in a whole fleet (Bonferroni)."""
 LAGS = (0, 1)
-"""Bins: the wait for a withheld ACK (40 to 200 ms) ends in its own bin or the next."""
+"""Bins: the wait for a delayed ACK (40 to 200 ms) ends in its own bin or the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Withheld ACKs on `conn` hold up `held`."""
+    """Holds two connections: delayed ACKs on `conn` hold up `held`."""
 
     conn: int
     held: int
@@ -39,7 +39,7 @@ class Pair:
     held_name: str
     lag_s: float
     onsets: int
-    """Times that ACKs began to be withheld while `held` could be watched."""
+    """Beginnings of delayed ACKs while `held` could be watched."""
     idle_s: float
     """By how much longer `held` then had nothing to send, in the mean."""
     probability: float
@@ -60,7 +60,7 @@ _Found = dict[tuple[int, int], tuple[float, int, int, int, int, float]]
 """Of a pair: chance, lag, host, process id, onsets and mean idle time, s."""
 
 
-def pipelines(prepared: Prepared) -> list[Pipeline]:
+def pipelines(prepared: PreparedWindow) -> list[Pipeline]:
     """All pipelines of the window, the surest first."""
     engine, window = prepared.engine, prepared.coverage.window
     bins = prepared.grid.bins
@@ -82,7 +82,7 @@ def pipelines(prepared: Prepared) -> list[Pipeline]:
     return _by_process(prepared, found)
 
 
-def _by_process(prepared: Prepared, found: _Found) -> list[Pipeline]:
+def _by_process(prepared: PreparedWindow, found: _Found) -> list[Pipeline]:
     wanted = {conn for pair in found for conn in pair}
     process, names = _described(prepared.engine, wanted, prepared.coverage.window.end_ns)
     pairs: dict[tuple[int, int], list[Pair]] = defaultdict(list)

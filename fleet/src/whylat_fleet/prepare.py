@@ -1,8 +1,8 @@
 """From a dataset to the tables that the questions share: which hosts and connections count, and why others do not.
 
-Hosts whose clock may be half a bin wrong or more are left out, as most of what they saw may lie in a neighbouring bin;
-so are connections that were read more seldom than a bin is long. Absent is not healthy: hosts that were not watched for
-the whole window are told.
+It leaves out hosts with a clock that may be wrong by half a bin or more: most of their rows may lie in a neighbouring
+bin. It also leaves out connections that were read less often than once a bin. Absent is not healthy: it names hosts
+that were not watched for the whole window.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class Coverage:
-    """What can be spoken of, and what cannot."""
+    """Holds what a report covers, and what it does not."""
 
     window: Window
     hosts: int = 0
@@ -52,25 +52,25 @@ class Coverage:
     unplaced: list[str] = field(default_factory=list)
     """Hosts that the topology file lacks."""
     without_delayed_ack: set[str] = field(default_factory=set)
-    """Hosts recorded at detail `stats` at any time, of which delayed ACKs are left out as not measured."""
+    """Hosts at detail `stats` at any time: their delayed ACKs are left out as not measured."""
     lost_records: int = 0
     slow_polled: int = 0
     """Connections left out as their readings were further apart than a bin is long."""
     simulated: int = 0
-    """Hosts whose rows `simulate` wrote."""
+    """Hosts with rows from `simulate`."""
     undescribed: dict[str, int] = field(default_factory=dict)
-    """By host: connections with a problem that are left out, as what tells of them is."""
+    """By host: connections with a problem that are left out, because the file that describes them is left out."""
     connections: int = 0
     """Connections open at a host's end of an interval, at most, summed over the hosts."""
-    troubled: int = 0
+    with_problem: int = 0
     """Connections with a problem."""
     counted: int = 0
-    """Of those, the ones whose vector is not constant."""
+    """Of those, the ones with a vector that is not constant."""
 
 
 @dataclass(slots=True)
-class Prepared:
-    """Tables `hosts`, `cells`, `quiet`, `spread`, `weights` and `conns` are made in `engine`."""
+class PreparedWindow:
+    """Holds an engine with the tables `hosts`, `cells`, `quiet`, `spread`, `weights` and `conns`."""
 
     engine: Engine
     grid: Grid
@@ -94,13 +94,13 @@ def prepare(
     bin_s: int = 2,
     trust_clocks: bool = False,
     place: Path | None = None,
-) -> Prepared:
+) -> PreparedWindow:
     """Selects, opens, and makes the tables."""
     return ask(lambda prepared: prepared, engine, dataset, window, bin_s, trust_clocks, place)
 
 
 def ask(
-    question: Callable[[Prepared], Answer],
+    question: Callable[[PreparedWindow], Answer],
     engine: Engine,
     dataset: Dataset,
     window: Window,
@@ -110,11 +110,12 @@ def ask(
     tables: Sequence[str] = CORRELATED,
     totals: bool = False,
 ) -> Answer:
-    """Prepares, and asks `question`: all anew when a file has vanished in between, as agents merge hours, or turns out
-    to hold rows that cannot be read and is left out. So `question` may read `tables` too, and may be asked often.
+    """Prepares, and asks `question`. It begins again when a file has vanished in between, as agents merge hours, and
+    without a file that turns out to hold rows that cannot be read. So `question` may read `tables` too, and may run
+    several times.
 
-    `totals` also opens `fleet_totals`: `fleet_connections` with the hour after the window, at whose begin agents write
-    what connections have suffered so far.
+    `totals` also opens `fleet_totals`: `fleet_connections` with the hour after the window. Agents write the totals of
+    connections so far at the begin of an hour.
     """
     broken: dict[str, str] = {}
     for _ in range(ATTEMPTS):
@@ -165,7 +166,7 @@ def _prepare(
     bin_s: int,
     trust_clocks: bool,
     place: Path | None,
-) -> Prepared:
+) -> PreparedWindow:
     grid_of(window, bin_s)
     lacking = hosts_without("fleet_connections", selection.left_out, window)
     window = _watched(engine, window, bin_s)
@@ -189,10 +190,10 @@ def _prepare(
     _cells(engine, grid, window, slow, coverage)
     _without_undescribed(engine, window, hosts, lacking, coverage)
     weigh(engine, grid)
-    coverage.troubled = int(engine.rows("SELECT COUNT(*) FROM spread AS s")[0][0])
+    coverage.with_problem = int(engine.rows("SELECT COUNT(*) FROM spread AS s")[0][0])
     coverage.counted = int(engine.rows("SELECT COUNT(*) FROM weights AS w")[0][0])
     engine.create("conns", text("conns", end_ns=window.end_ns))
-    return Prepared(engine, grid, coverage, known, hosts, tors)
+    return PreparedWindow(engine, grid, coverage, known, hosts, tors)
 
 
 def _watched(engine: Engine, window: Window, bin_s: int) -> Window:
@@ -271,8 +272,8 @@ def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage
 def _without_undescribed(
     engine: Engine, window: Window, hosts: list[str], lacking: set[str], coverage: Coverage
 ) -> None:
-    """Leaves out the problems of connections of which only files tell that are left out. Their host would be blamed for
-    all of them, as whose they are besides is not known: with the others of its application, its rack, its peers."""
+    """Leaves out the problems of connections that only left-out files describe. Their application, rack and peers are
+    unknown, so that their host alone would be blamed."""
     numbers = [(no,) for no, name in enumerate(hosts) if written_as(name) in lacking]
     if not numbers:
         return

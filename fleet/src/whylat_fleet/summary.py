@@ -11,7 +11,7 @@ from whylat_fleet.algebra import scores
 from whylat_fleet.blame import LEAST_MEMBERS
 from whylat_fleet.dataset import SECOND_NS
 from whylat_fleet.engine import Engine
-from whylat_fleet.prepare import Prepared
+from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
 
 LIMITS: Final = {
@@ -37,12 +37,12 @@ HISTOGRAM: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Limited:
+class LimitedShare:
     """A line of Table 4."""
 
     problem: str
     measured: int
-    """Connections of which it was measured."""
+    """Connections for which it was measured."""
     connections: tuple[int, ...]
     """Connections with it for more than each of `SHARES` of their life."""
     sensitive_connections: tuple[int, ...]
@@ -92,7 +92,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """What the agents cost and could not do."""
+    """Holds costs and gaps of the agents."""
 
     hosts: int
     cpu_median: float
@@ -113,11 +113,11 @@ class Summary:
     """All of it."""
 
     connections: int = 0
-    """Connections of which there are totals."""
+    """Connections with totals."""
     without_totals: int = 0
     """Connections that were first seen so late that their agent has not yet written totals."""
     applications: int = 0
-    limited: list[Limited] = field(default_factory=list)
+    limited: list[LimitedShare] = field(default_factory=list)
     send_buffers: list[SendBuffers] = field(default_factory=list)
     step_s: int = 0
     losses: list[Loss] = field(default_factory=list)
@@ -133,7 +133,7 @@ class Summary:
     agents: Agents | None = None
 
 
-def summarise(prepared: Prepared) -> Summary:
+def summarise(prepared: PreparedWindow) -> Summary:
     """Asks all questions."""
     engine, window = prepared.engine, prepared.coverage.window
     span = {"begin_ns": window.begin_ns, "end_ns": window.end_ns}
@@ -169,11 +169,11 @@ def _classes(value: str, edges: tuple[int, ...]) -> str:
     return f"CASE {cases} ELSE 0 END"
 
 
-def _limited(engine: Engine, problem: str, column: str) -> tuple[Limited, int]:
+def _limited(engine: Engine, problem: str, column: str) -> tuple[LimitedShare, int]:
     width = len(SHARES)
     measured, *counts = (int(value or 0) for value in engine.rows(text("limited", column=column))[0])
     number, *apps = (int(value or 0) for value in engine.rows(text("limited_applications", column=column))[0])
-    line = Limited(
+    line = LimitedShare(
         problem, measured, tuple(counts[:width]), tuple(counts[width:]), (apps[0], apps[1]), (apps[2], apps[3])
     )
     return line, number
@@ -187,7 +187,7 @@ def _send_buffers(engine: Engine) -> list[SendBuffers]:
     ]
 
 
-def _losses(prepared: Prepared, step_s: int) -> list[Loss]:
+def _losses(prepared: PreparedWindow, step_s: int) -> list[Loss]:
     engine, window = prepared.engine, prepared.coverage.window
     values = {"begin_ns": window.begin_ns, "end_ns": window.end_ns, "step_ns": step_s * SECOND_NS}
     lost = {int(row[0]): row[1:] for row in engine.rows(text("losses", **values))}

@@ -1,8 +1,7 @@
 """The operator's `topology.json`: which switches and links lie between two hosts. Format: docs/fleet/topology.md.
 
 In: the file. Out: each host's top-of-rack switch and addresses, and for a pair of such switches the switches and
-directed links of the way. Where several ways have equal cost and no route says which is taken, they are one resource: a
-set.
+directed links of the path. Several paths of equal cost without a route in the file are one resource: a set.
 """
 
 import json
@@ -34,7 +33,7 @@ class Topology:
     routes: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     """Between two top-of-rack switches: what is passed in between, in order."""
 
-    def ways(self, source: str, target: str) -> list[tuple[str, ...]]:
+    def shortest_paths(self, source: str, target: str) -> list[tuple[str, ...]]:
         """Ways from one top-of-rack switch to another, both included, all those of least cost. Empty: none is known."""
         if source == target:
             return [(source,)]
@@ -43,20 +42,20 @@ class Topology:
         up: set[tuple[str, ...]] = {(source,)}
         down: set[tuple[str, ...]] = {(target,)}
         while up and down:
-            up = {(*way, above) for way in up for above in self.uplinks.get(way[-1], ())}
-            down = {(above, *way) for way in down for above in self.uplinks.get(way[0], ())}
-            if met := sorted((*way[:-1], *rest) for way in up for rest in down if way[-1] == rest[0]):
-                return met
+            up = {(*path, above) for path in up for above in self.uplinks.get(path[-1], ())}
+            down = {(above, *path) for path in down for above in self.uplinks.get(path[0], ())}
+            if paths := sorted((*path[:-1], *rest) for path in up for rest in down if path[-1] == rest[0]):
+                return paths
         return []
 
     def passed(self, source: str, target: str) -> tuple[set[str], set[str]]:
-        """Switches and links of the way between two top-of-rack switches. A link is `from>to`.
+        """Switches and links of the path between two top-of-rack switches. A link is `from>to`.
 
-        Of ways of equal cost, what all have in common, and for each step the set of alternatives as `a|b`.
+        Of paths of equal cost, what all have in common, and for each step the set of alternatives as `a|b`.
         """
-        ways = self.ways(source, target)
-        switches = {"|".join(sorted(set(step))) for step in zip(*ways, strict=True)}
-        steps = zip(*([f"{a}>{b}" for a, b in pairwise(way)] for way in ways), strict=True)
+        paths = self.shortest_paths(source, target)
+        switches = {"|".join(sorted(set(step))) for step in zip(*paths, strict=True)}
+        steps = zip(*([f"{a}>{b}" for a, b in pairwise(path)] for path in paths), strict=True)
         links = {"|".join(sorted(set(step))) for step in steps}
         return switches, links
 
@@ -70,15 +69,15 @@ def read(path: Path) -> Topology:
     except (ValueError, RecursionError) as error:
         raise FleetError(f"{path} is not JSON: {error}", "docs/fleet/topology.md has an example") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        said = data.get("schema", "not said") if isinstance(data, dict) else "not said"
-        raise FleetError(f"{path}: its schema is {said}, this reads {SCHEMA}", "docs/fleet/topology.md")
+        schema = data.get("schema", "missing") if isinstance(data, dict) else "missing"
+        raise FleetError(f"{path}: its schema is {schema}, this reads {SCHEMA}", "docs/fleet/topology.md")
     try:
         return _parse(data)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise FleetError(f"{path}: {_said(error)}", "docs/fleet/topology.md has an example") from None
+        raise FleetError(f"{path}: {_reason(error)}", "docs/fleet/topology.md has an example") from None
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"an entry lacks {error}" if isinstance(error, KeyError) else str(error)
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 HOSTS = range(1, 9)
-BAD_HOST, WITHHOLDING = 8, "logger"
+BAD_HOST, DELAYING = 8, "logger"
 APPS = ("chat", "pause", "bulk", "copy", "store", "queue", "logger")
 """In pairs that do the same, so that what they share explains more than each of them: the uplink, the bad host."""
 PORTS = {app: 7001 + number for number, app in enumerate(APPS)}
@@ -165,13 +165,13 @@ class Center:
             self.agents.append(subprocess.Popen(command, stdout=log, stderr=log))
 
     def plan(self, app: str, host: int) -> list[tuple[str, int, bool, int]]:
-        """Whom an application of a host talks to: address, port, whether all at once, connections."""
+        """Returns the peers of a host's application: address, port, whether all at once, connections."""
         others = [other for other in HOSTS if other != host]
         near = next(other for other in others if rack(other) == rack(host))
         # what suffers by chance, now and then, each connection by itself
         neighbours = [(other, 9) for other in others if rack(other) == rack(host) and other != BAD_HOST]
         far, stores = FAR[host], [(6, 4), (BAD_HOST, 4)] if rack(host) == rack(BAD_HOST) else [(3, 4)]
-        whom = {
+        peers = {
             "chat": neighbours,
             "pause": neighbours,
             # of each host as many to the other rack as in its own; nothing else crosses the uplink
@@ -184,7 +184,7 @@ class Center:
         return [
             # what crosses the uplink the way that is shaped is sent at once
             (address(other), PORTS[app], rack(host) < rack(other), count)
-            for other, count in whom
+            for other, count in peers
             if other != host
         ]
 
@@ -213,26 +213,26 @@ class Center:
                 )  # fmt: skip
         self._all("listening", None)
         self._all("connected", "connect")
-        self._tell("go")
+        self._send("go")
         time.sleep(seconds)  # the time that is watched, not a wait for something
-        self._tell("end")
+        self._send("end")
         for child in self.talkers:
             child.wait(timeout=30)
 
-    def _tell(self, word: str) -> None:
+    def _send(self, word: str) -> None:
         for child in self.talkers:
             assert child.stdin is not None
             child.stdin.write(word + "\n")
             child.stdin.flush()
 
-    def _all(self, word: str, tell: str | None) -> None:
-        if tell:
-            self._tell(tell)
+    def _all(self, word: str, command: str | None) -> None:
+        if command:
+            self._send(command)
         for child in self.talkers:
             assert child.stdout is not None
-            said = child.stdout.readline().strip()
-            if said != word:
-                raise RuntimeError(f"a talker said {said!r} instead of {word}")
+            answer = child.stdout.readline().strip()
+            if answer != word:
+                raise RuntimeError(f"a talker printed {answer!r}, not {word}")
 
     def stop(self) -> None:
         """Ends the agents; they write their open interval."""
@@ -253,7 +253,7 @@ class Center:
 
 
 def missing(found: dict[str, Any]) -> list[str]:
-    """Which of the planted culprits is not named."""
+    """Returns the planted culprits that are not named."""
     named = {
         name
         for culprit in found["culprits"]
@@ -262,7 +262,7 @@ def missing(found: dict[str, Any]) -> list[str]:
     wanted = {
         "link": {"link tor-1>agg", "link agg>tor-2"},
         "host": {f"peer h{BAD_HOST}", f"host h{BAD_HOST} (as the peer)"},
-        "application": {f"application {WITHHOLDING}"},
+        "application": {f"application {DELAYING}"},
     }
     return [what for what, names in wanted.items() if not names & named]
 
@@ -295,12 +295,12 @@ def several(whylat: Path, seeds: range, seconds: int) -> int:
 def main() -> int:
     """See `--help`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("whylat", type=Path, help="the program whylat, whose agents watch")
+    parser.add_argument("whylat", type=Path, help="the program whylat: it runs the agents")
     parser.add_argument("--runs", type=int, default=10, help="how many")
     parser.add_argument("--seed", type=int, default=1, help="of the first; the others follow")
     parser.add_argument("--seconds", type=int, default=90, help="of traffic in each")
     options = parser.parse_args()
-    # its namespaces end with it, also when it is told to end
+    # its namespaces end with it, also on a signal
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     seeds = range(options.seed, options.seed + options.runs)
     return 0 if several(options.whylat.resolve(), seeds, options.seconds) == len(seeds) else 1

@@ -1,7 +1,7 @@
 """Traffic of one application on one host, over real sockets. Arguments: a plan as JSON.
 
 Clients ask in blocks of `PACKET` bytes; the first byte less 1 says how long the server thinks (in 10 ms), so that its
-kernel withholds the ACK meanwhile; 1: answer at once; 0: no answer is wanted.
+kernel delays the ACK meanwhile; 1: answer at once; 0: no answer is wanted.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ PACKET = 512
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Thinks as long as it is told, and answers."""
+    """Thinks for the given time, and answers."""
     connection = writer.get_extra_info("socket")
     try:
         while True:
@@ -72,7 +72,7 @@ async def sip(connection: socket.socket) -> None:
 
 
 async def sink(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Takes all, and has it acknowledged at once: what withholds ACKs is another application."""
+    """Takes all, and has it acknowledged at once: another application delays ACKs."""
     connection = writer.get_extra_info("socket")
     try:
         while await reader.read(1 << 20):
@@ -116,7 +116,7 @@ GO = asyncio.Event()
 
 
 async def main() -> None:
-    """Listens, connects when told, talks when told again, ends when stdin closes."""
+    """Listens, connects on a command, talks on the next, ends when stdin closes."""
     plan = json.loads(sys.argv[1])
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str] = asyncio.Queue()

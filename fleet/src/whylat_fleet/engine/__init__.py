@@ -13,7 +13,7 @@ Row = tuple[Any, ...]
 
 
 class Engine(Protocol):
-    """What the questions need of an engine."""
+    """Holds the operations that the questions need of an engine."""
 
     name: str
     part_cells: int | None
@@ -66,5 +66,5 @@ def connect(name: str, memory: str | None = None) -> Engine:
 
 
 def missing(module: str, extra: str) -> str:
-    """Hint for an engine whose package is not there."""
+    """Returns the hint for an engine without its package."""
     return f"{module} is not installed; pip install 'whylat-fleet[{extra}]'"

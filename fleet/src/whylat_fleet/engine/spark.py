@@ -45,7 +45,7 @@ class Spark:
             raise FleetError(f"Spark at {master or 'local[*]'} does not answer: {error}", "check its URL") from None
 
     def open(self, table: str, paths: Sequence[str], columns: Mapping[str, str]) -> None:
-        """See `Engine`. The schema is told, so that Spark need not open every file for it."""
+        """See `Engine`. It passes the schema, so that Spark need not open every file for it."""
         if not paths:
             self.put(table, columns, [])
             return

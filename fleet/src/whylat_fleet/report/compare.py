@@ -3,11 +3,11 @@
 from typing import Any
 
 from whylat_fleet import __version__
-from whylat_fleet.blame import Evidence, said
+from whylat_fleet.blame import Evidence, label
 from whylat_fleet.compare import Change, Comparison, Side
 from whylat_fleet.report import coverage
 from whylat_fleet.report.html import page, panel, rows, tag
-from whylat_fleet.report.text import Heading, folded, percent, table
+from whylat_fleet.report.text import Heading, counted, folded, percent, table
 from whylat_fleet.schema import TITLES
 
 SHOWN = 20
@@ -83,12 +83,14 @@ def _side(name: str, side: Side) -> list[str]:
 
 
 def _unpaired(found: Comparison) -> list[str]:
-    said_ = [(len(found.only_before), "before"), (len(found.only_after), "after")]
-    return [f"{count} hosts are not compared, as only the window {which} has them" for count, which in said_ if count]
+    unpaired = [(len(found.only_before), "before"), (len(found.only_after), "after")]
+    return [
+        f"not compared: {counted(count, 'host')} that only the window {which} has" for count, which in unpaired if count
+    ]
 
 
 _HEADINGS = ("problem", "before", "after", "hosts", "chance", "verdict")
-_SHORT = {"no difference beyond noise": "noise"}
+_SHORT = {"no difference beyond noise": "noise", "cannot tell": "undecided"}
 
 
 def _row(change: Change) -> list[str]:
@@ -114,15 +116,15 @@ def _parts(found: Comparison) -> tuple[list[Change], list[Change], str]:
         fleet,
         loud[:SHOWN],
         (
-            f"{more}of {len(apps)} pairs of application and problem, {noise} do not differ beyond noise, and "
-            f"{len(apps) - noise - len(loud)} are on too few hosts to tell."
+            f"{more}of {len(apps)} pairs of application and problem, {noise} do not differ beyond noise; "
+            f"{len(apps) - noise - len(loud)} are undecided, on too few hosts."
         ),
     )
 
 
 def _culprits(found: Comparison) -> list[str]:
     lines = [
-        f"{which}: {said(one.kind, one.name)}: {TITLES[one.problem]}, {one.explained} connections"
+        f"{which}: {label(one.kind, one.name)}: {TITLES[one.problem]}, {counted(one.explained, 'connection')}"
         for which, culprits in (("gone", found.gone), ("new", found.new), ("still", found.still))
         for one in culprits
     ]

@@ -1,18 +1,18 @@
-"""What a report speaks of and what it cannot, the same in front of each."""
+"""The coverage of a report: the window, and what is missing. It is the same in front of each."""
 
 from datetime import UTC, datetime
 from typing import Any
 
 from whylat_fleet import __version__
-from whylat_fleet.prepare import Coverage, Prepared
-from whylat_fleet.report.text import folded
+from whylat_fleet.prepare import Coverage, PreparedWindow
+from whylat_fleet.report.text import counted, folded
 
 SCHEMA = "whylat.fleet-report/1"
 SHOWN = 5
 
 
-def frame(report: str, prepared: Prepared) -> dict[str, Any]:
-    """What every JSON report begins with."""
+def frame(report: str, prepared: PreparedWindow) -> dict[str, Any]:
+    """Returns the beginning of every JSON report."""
     coverage = prepared.coverage
     return {
         "schema": SCHEMA,
@@ -39,7 +39,7 @@ def as_json(coverage: Coverage) -> dict[str, Any]:
         "undescribed_connections": coverage.undescribed,
         "simulated_hosts": coverage.simulated,
         "connections": coverage.connections,
-        "troubled_connections": coverage.troubled,
+        "troubled_connections": coverage.with_problem,
         "counted_connections": coverage.counted,
     }
 
@@ -60,37 +60,47 @@ def moment(time_ns: int) -> datetime:
 def lines(coverage: Coverage) -> list[str]:
     """For people: the window, then what is missing."""
     return [
-        f"{when(coverage)}, {coverage.hosts} hosts",
-        f"{coverage.connections} connections, {coverage.troubled} with a problem, {coverage.counted} count",
+        f"{when(coverage)}, {counted(coverage.hosts, 'host')}",
+        f"{totals(coverage)}",
         *(part for line in gaps(coverage) for part in folded(line, "  ")),
     ]
 
 
+def totals(coverage: Coverage) -> str:
+    """Returns the number of connections. Those with a problem that varies over the window are comparable."""
+    connections = counted(coverage.connections, "connection")
+    return f"{connections}, {coverage.with_problem:,} with a problem, {coverage.counted:,} comparable"
+
+
 def gaps(coverage: Coverage) -> list[str]:
-    """What is missing, and what is not real."""
-    said = [f"left out: {file.path}: {file.reason}" for file in coverage.left_out_files]
+    """Returns what is missing, and what is simulated."""
+    files = coverage.left_out_files
+    found = [f"left out: {file.path}: {file.reason}" for file in files[:SHOWN]]
+    if len(files) > SHOWN:
+        found.append(f"left out: {counted(len(files) - SHOWN, 'more file')} (JSON lists all)")
     for host, reason in list(coverage.left_out_hosts.items())[:SHOWN]:
-        said.append(f"left out: host {host}: {reason}")
+        found.append(f"left out: host {host}: {reason}")
     if len(coverage.left_out_hosts) > SHOWN:
-        said.append(f"left out: {len(coverage.left_out_hosts) - SHOWN} more hosts for their clocks")
+        found.append(f"left out: {counted(len(coverage.left_out_hosts) - SHOWN, 'more host')} for their clocks")
     undescribed = list(coverage.undescribed.items())
-    said += [
-        f"left out: problems of {count} connections of host {host}: the file that tells whose they are is left out"
+    found += [
+        f"left out: problems of {counted(count, 'connection')} of host {host}: the file that describes them is left out"
         for host, count in undescribed[:SHOWN]
     ]
     if len(undescribed) > SHOWN:
-        said.append(f"left out: problems of connections of {len(undescribed) - SHOWN} more hosts, for the same reason")
+        more = counted(len(undescribed) - SHOWN, "more host")
+        found.append(f"left out: problems of connections of {more}, for the same reason")
     partly = sorted(coverage.partly_watched.items(), key=lambda item: item[1])
-    said += [f"watched for {share:.0%} of the time only: host {host}" for host, share in partly[:SHOWN]]
+    found += [f"watched for {share:.0%} of the time only: host {host}" for host, share in partly[:SHOWN]]
     if len(partly) > SHOWN:
-        said.append(f"{len(partly) - SHOWN} more hosts were watched for a part of the time only")
-    for count, what in (
-        (len(coverage.absent), "hosts of topology.json were not watched at all"),
-        (len(coverage.unplaced), "hosts are not in topology.json"),
-        (len(coverage.without_delayed_ack), "hosts did not measure delayed ACKs (detail `stats`)"),
-        (coverage.slow_polled, "connections left out: read more seldom than a bin is long"),
+        found.append(f"watched for a part of the time only: {counted(len(partly) - SHOWN, 'more host')}")
+    for count, noun, gap, why in (
+        (len(coverage.absent), "host", "not watched", " of topology.json"),
+        (len(coverage.unplaced), "host", "not in topology.json", ""),
+        (len(coverage.without_delayed_ack), "host", "delayed ACKs not measured", " (detail `stats`)"),
+        (coverage.slow_polled, "connection", "left out", ", read less often than once a bin"),
     ):
         if count:
-            said.append(f"{count} {what}")
-    said.append(f"{coverage.lost_records} records lost by the agents")
-    return [*said, f"simulated data: {coverage.simulated} hosts"] if coverage.simulated else said
+            found.append(f"{gap}: {counted(count, noun)}{why}")
+    found.append(f"lost by the agents: {counted(coverage.lost_records, 'record')}")
+    return [*found, f"simulated data: {counted(coverage.simulated, 'host')}"] if coverage.simulated else found

@@ -6,25 +6,25 @@ from typing import Any
 
 from whylat_fleet.blame import LEAST_MEMBERS, Culprit, Evidence, Verdict
 from whylat_fleet.drill import Drill
-from whylat_fleet.prepare import Prepared
+from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.report import chains, coverage
 from whylat_fleet.report.drill import ends, member_json, score_json, section
 from whylat_fleet.report.html import Html, lead, page, panel, tag
-from whylat_fleet.report.text import Heading, folded
+from whylat_fleet.report.text import Heading, counted, folded
 from whylat_fleet.schema import TITLES
 
 LOOK_AT = 3
 """Connections named in text; JSON has more."""
 
 
-def as_json(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> dict[str, Any]:
-    """The versioned report. `looked` are the culprits' connections, in their order."""
+def as_json(prepared: PreparedWindow, verdict: Verdict, drills: list[Drill]) -> dict[str, Any]:
+    """The versioned report. `drills` holds the culprits' connections, in their order."""
     null = verdict.null
     return {
         **coverage.frame("correlate", prepared),
         "judged": verdict.judged,
         "null": None if null is None else {"coefficient": asdict(null.whole), "same_time": asdict(null.timed)},
-        "culprits": [_culprit(culprit, drill) for culprit, drill in zip(verdict.culprits, looked, strict=True)],
+        "culprits": [_culprit(culprit, drill) for culprit, drill in zip(verdict.culprits, drills, strict=True)],
         "pipelines": [chains.as_json(pipeline) for pipeline in verdict.pipelines],
     }
 
@@ -53,17 +53,19 @@ def _evidence(one: Evidence) -> dict[str, Any]:
     }
 
 
-def as_text(prepared: Prepared, verdict: Verdict, looked: list[Drill], command: Callable[[str, str], str]) -> list[str]:
-    """The report for people. `command` is what drills into a culprit, given its kind and name."""
+def as_text(
+    prepared: PreparedWindow, verdict: Verdict, drills: list[Drill], command: Callable[[str, str], str]
+) -> list[str]:
+    """The report for people. `command` returns the command that drills into a culprit of this kind and name."""
     lines = [*coverage.lines(prepared.coverage), ""]
-    if said_instead := _nobody(verdict):
-        lines.append(said_instead)
-    for number, (culprit, drill) in enumerate(zip(verdict.culprits, looked, strict=True), 1):
+    if reason := _nobody(verdict):
+        lines.append(reason)
+    for number, (culprit, drill) in enumerate(zip(verdict.culprits, drills, strict=True), 1):
         lines.append(Heading(f"{number}. {_title(culprit)}"))
         lines += [line for sentence in _sentences(culprit) for line in folded(f"   {sentence}", "     ")]
         for member in drill.members[:LOOK_AT]:
             one = member.connection
-            lines += folded(f"   look at: conn {one.conn}, host {one.host}, {ends(one)}", "     ")
+            lines += folded(f"   example: conn {one.conn}, host {one.host}, {ends(one)}", "     ")
         # not folded, however long: it is copied
         lines.append(f"   drill: {command(culprit.first.kind, culprit.first.name)}")
     for pipeline in verdict.pipelines:
@@ -75,16 +77,16 @@ def as_text(prepared: Prepared, verdict: Verdict, looked: list[Drill], command: 
 
 def _nobody(verdict: Verdict) -> str | None:
     if verdict.null is None:
-        return "cannot tell: too few connections had a problem to know what comes by chance"
+        return "undecided: too few connections had a problem to exclude chance"
     if not verdict.culprits:
-        return f"no culprit among {verdict.judged} resources with {LEAST_MEMBERS} connections or more that count"
+        return f"no culprit among {verdict.judged} resources with {LEAST_MEMBERS} or more comparable connections"
     return None
 
 
 def _title(culprit: Culprit) -> str:
     if len(culprit.evidence) == 1:
-        return f"{culprit.said}: {TITLES[culprit.first.problem]}, {culprit.first.when}"
-    return f"{culprit.said}: {', '.join(dict.fromkeys(TITLES[one.problem] for one in culprit.evidence))}"
+        return f"{culprit.label}: {TITLES[culprit.first.problem]}, {culprit.first.when}"
+    return f"{culprit.label}: {', '.join(dict.fromkeys(TITLES[one.problem] for one in culprit.evidence))}"
 
 
 def _sentences(culprit: Culprit) -> list[str]:
@@ -92,7 +94,7 @@ def _sentences(culprit: Culprit) -> list[str]:
     for one in culprit.evidence:
         lines += _facts_of(one, _heading(culprit, one) if len(culprit.evidence) > 1 else "")
     if culprit.same:
-        lines.append(f"not to be told from: {', '.join(culprit.same)}")
+        lines.append(f"holds the same connections: {', '.join(culprit.same)}")
     if culprit.ruled_out:
         more = f" and {culprit.ruled_out_more} more" if culprit.ruled_out_more else ""
         lines.append(f"ruled out, explained by it: {', '.join(culprit.ruled_out)}{more}")
@@ -100,25 +102,25 @@ def _sentences(culprit: Culprit) -> list[str]:
 
 
 def _heading(culprit: Culprit, one: Evidence) -> str:
-    """What one of several problems is called, and at which end, where the culprit is blamed as both."""
-    end = " (as the peer)" if one.kind == "peer" and not culprit.said.endswith(" (as the peer)") else ""
+    """Returns the name of one of several problems, and its end where the culprit is blamed as both."""
+    end = " (as the peer)" if one.kind == "peer" and not culprit.label.endswith(" (as the peer)") else ""
     return f"{TITLES[one.problem]}{end}, {one.when}: "
 
 
 def _facts_of(one: Evidence, heading: str) -> list[str]:
     score = one.score
     return [
-        f"{heading}explains {one.explained} connections; coefficient {score.acc:z.3f} over {score.members} that count "
-        f"(same time {sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})",
+        f"{heading}explains {counted(one.explained, 'connection')}; coefficient {score.acc:z.3f} over {score.members} "
+        f"comparable ones (same time {sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})",
         f"expected by chance in the whole fleet: {one.probability:.1e}",
     ]
 
 
-def as_html(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> str:
+def as_html(prepared: PreparedWindow, verdict: Verdict, drills: list[Drill]) -> str:
     """One page: the culprits, then a section with the connections of each."""
     parts = [lead(prepared.coverage)]
-    if said_instead := _nobody(verdict):
-        parts.append(panel("Culprits", tag("p", said_instead)))
+    if reason := _nobody(verdict):
+        parts.append(panel("Culprits", tag("p", reason)))
     else:
         items = [
             tag("li", tag("a", _title(culprit), href=f"#culprit-{number}"), _facts(culprit))
@@ -128,7 +130,7 @@ def as_html(prepared: Prepared, verdict: Verdict, looked: list[Drill]) -> str:
     for pipeline in verdict.pipelines:
         title, *sentences = chains.as_lines(pipeline)
         parts.append(panel(title, tag("ul", *(tag("li", sentence) for sentence in sentences), class_="facts")))
-    for number, drill in enumerate(looked, 1):
+    for number, drill in enumerate(drills, 1):
         parts += section(prepared, drill, f"culprit-{number}")
     return page("Culprits", coverage.when(prepared.coverage), parts)
 

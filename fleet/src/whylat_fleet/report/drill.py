@@ -5,25 +5,25 @@ from dataclasses import asdict
 from typing import Any
 
 from whylat_fleet.algebra import Score
-from whylat_fleet.blame import said
+from whylat_fleet.blame import label
 from whylat_fleet.drill import Connection, Drill, Member, Moment, Reading
-from whylat_fleet.prepare import Prepared
+from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.report import coverage, svg
 from whylat_fleet.report.html import Html, key, lead, page, panel, rows, shares, tag
 from whylat_fleet.report.text import Heading, folded, number, percent, table
 from whylat_fleet.schema import PROBLEMS, TITLES
 
 STEPS = 120
-"""Columns of the figure, at most: bins are put together, the worst of each stands for them."""
+"""Columns of the figure, at most. A column shows the worst of its bins."""
 
 
-def as_json(prepared: Prepared, found: Drill) -> dict[str, Any]:
+def as_json(prepared: PreparedWindow, found: Drill) -> dict[str, Any]:
     """The versioned report."""
     return {**coverage.frame("drill", prepared), "culprit": section_json(prepared, found)}
 
 
-def section_json(prepared: Prepared, found: Drill) -> dict[str, Any]:
-    """What is known of one culprit."""
+def section_json(prepared: PreparedWindow, found: Drill) -> dict[str, Any]:
+    """Returns the detail of one culprit."""
     begin, bin_ns = prepared.coverage.window.begin_ns, prepared.grid.bin_us * 1000
     return {
         "kind": found.kind,
@@ -72,11 +72,11 @@ def member_json(member: Member) -> dict[str, Any]:
 
 
 def title(found: Drill) -> str:
-    """The culprit as people say it."""
-    return f"connection {found.name}" if found.kind == "conn" else said(found.kind, found.name)
+    """Returns the culprit's name in reports."""
+    return f"connection {found.name}" if found.kind == "conn" else label(found.kind, found.name)
 
 
-def as_text(prepared: Prepared, found: Drill) -> list[str]:
+def as_text(prepared: PreparedWindow, found: Drill) -> list[str]:
     """The report for people."""
     window_us = prepared.coverage.window.seconds * 1_000_000
     lines = [*coverage.lines(prepared.coverage), "", Heading(title(found)), *folded(f"  {_sentence(found)}", "  ")]
@@ -92,13 +92,13 @@ def as_text(prepared: Prepared, found: Drill) -> list[str]:
 
 def _sentence(found: Drill) -> str:
     if found.kind == "conn":
-        places = ", ".join(said(kind, name) for kind, name in found.shared)
-        return f"part of {places}" if places else "had no problem in this window that counts"
+        places = ", ".join(label(kind, name) for kind, name in found.shared)
+        return f"part of {places}" if places else "had no problem that varies in this window"
     if found.score is None:
-        return f"{found.total} of its connections count: no coefficient without two"
+        return f"comparable connections: {found.total}; a coefficient needs two"
     score = found.score
     return (
-        f"coefficient {score.acc:z.3f} over {score.members} connections that count (same time "
+        f"coefficient {score.acc:z.3f} over {score.members} comparable connections (same time "
         f"{sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})"
     )
 
@@ -136,7 +136,7 @@ def _connections(members: Sequence[Member], window_us: int) -> list[str]:
         with_ = "" if member.coefficient is None else f"  {member.coefficient:z.3f}"
         lines.append(f"  conn {one.conn}{with_}  {worst(member, window_us)}")
         lines += folded(f"    {one.host}  {ends(one)}  {_owner(one)}", "      ")
-    return lines or ["  none counts"]
+    return lines or ["  no comparable connection"]
 
 
 def _owner(one: Connection) -> str:
@@ -153,14 +153,14 @@ def _moment_title(moment: Moment) -> str:
 
 def _readings(moment: Moment) -> list[str]:
     if not moment.readings:
-        return ["  no readings of it are stored"]
-    headings = ("time", "stage", "writes", "given", "queue", "in/cwnd", "window", "rtt", "again")
+        return ["  no readings are stored"]
+    headings = ("time", "stage", "writes", "written", "queue", "flight/cwnd", "window", "rtt", "retr.")
     return table(headings, [_reading(reading) for reading in moment.readings], 2, " ")
 
 
 UNITS = (
-    "given (by the writes), queue (not yet acknowledged) and window (the peer's) in bytes; in/cwnd: segments on their "
-    "way, and how many may be; rtt in ms; again: segments sent again"
+    "written, queue (not acknowledged yet) and window (the peer's receive window) in bytes; flight/cwnd: segments in "
+    "flight, and the congestion window; rtt in ms; retr.: retransmitted segments"
 )
 
 
@@ -184,13 +184,13 @@ def _size(value: int | None) -> str:
     return f"{value / 1e3:.0f}k" if value < 10_000_000 else f"{value / 1e6:.0f}M"
 
 
-def as_html(prepared: Prepared, found: Drill) -> str:
+def as_html(prepared: PreparedWindow, found: Drill) -> str:
     """One page."""
     parts = [lead(prepared.coverage), *section(prepared, found, None)]
     return page(title(found), coverage.when(prepared.coverage), parts)
 
 
-def section(prepared: Prepared, found: Drill, anchor: str | None) -> list[Html]:
+def section(prepared: PreparedWindow, found: Drill, anchor: str | None) -> list[Html]:
     """A culprit's panels."""
     window_us = prepared.coverage.window.seconds * 1_000_000
     facts = [tag("p", sentence) for sentence in (_sentence(found), *_evidence(found))]
@@ -223,19 +223,19 @@ def _connections_html(found: Drill, window_us: int) -> Html:
         for member in found.members
     ]
     if not body:
-        return tag("p", "none counts", class_="soft")
+        return tag("p", "no comparable connection", class_="soft")
     headings = ("connection", "host", "from > to", "owner", "problems", "coefficient", "worst")
     return rows(headings, body, 5)
 
 
 def _readings_html(moment: Moment) -> Html:
     if not moment.readings:
-        return tag("p", "no readings of it are stored", class_="soft")
-    headings = ("time", "stage", "writes", "given, B", "queue, B", "in flight/cwnd", "window, B", "rtt, ms", "again")
+        return tag("p", "no readings are stored", class_="soft")
+    headings = ("time", "stage", "writes", "written, B", "queue, B", "flight/cwnd", "window, B", "rtt, ms", "retr.")
     return rows(headings, [_reading(reading) for reading in moment.readings], 2)
 
 
-def _figure(prepared: Prepared, found: Drill) -> Html:
+def _figure(prepared: PreparedWindow, found: Drill) -> Html:
     if not found.struck:
         return Html("")
     bins = prepared.grid.bins

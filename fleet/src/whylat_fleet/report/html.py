@@ -1,6 +1,6 @@
 """HTML reports: one file, no script, no network. Everything that is not markup of ours is escaped where it enters.
 
-`Html` is markup; a plain `str` is words of somebody else, and `tag` escapes it. The page's policy lets nothing in but
+`Html` is markup; a plain `str` comes from outside, and `tag` escapes it. The page's policy lets nothing in but
 its own style, so that even markup that slipped through would do nothing.
 """
 
@@ -12,8 +12,8 @@ from html import escape
 from importlib.resources import files
 
 from whylat_fleet.prepare import Coverage
-from whylat_fleet.report.coverage import gaps
-from whylat_fleet.report.text import clean
+from whylat_fleet.report.coverage import gaps, totals
+from whylat_fleet.report.text import clean, counted
 from whylat_fleet.schema import PROBLEMS
 
 
@@ -36,10 +36,10 @@ COLOURS = {
 
 def tag(name: str, *children: str, **attributes: str) -> Html:
     """An element. `class_` is the attribute `class`; `_` in other names is written as `-`."""
-    said = "".join(
+    written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(clean(value))}"' for key, value in attributes.items()
     )
-    return Html(f"<{name}{said}>{join(children)}</{name}>")
+    return Html(f"<{name}{written}>{join(children)}</{name}>")
 
 
 def join(children: Iterable[str]) -> Html:
@@ -78,13 +78,12 @@ def key(series: str, words: str) -> Html:
 
 
 def lead(coverage: Coverage) -> Html:
-    """What the report speaks of and what it cannot, in front of everything."""
+    """Returns the coverage, in front of everything."""
     return tag(
         "section",
         tag(
             "p",
-            f"{coverage.hosts:,} hosts, {coverage.connections:,} connections; {coverage.troubled:,} had a problem, "
-            f"{coverage.counted:,} count.",
+            f"{counted(coverage.hosts, 'host')}, {totals(coverage)}.",
         ),
         *(tag("p", line, class_="soft") for line in gaps(coverage)),
         class_="lead",
@@ -126,7 +125,9 @@ def shares(us: Sequence[int | None], window_us: int) -> Html:
     """A bar of the shares of a window that each problem took, with the numbers as its title; None is not measured."""
     parts: list[Html] = []
     left = 0.0
-    said = ", ".join(f"{problem} {value / window_us:.1%}" for problem, value in zip(PROBLEMS, us, strict=True) if value)
+    words = ", ".join(
+        f"{problem} {value / window_us:.1%}" for problem, value in zip(PROBLEMS, us, strict=True) if value
+    )
     for problem, value in zip(PROBLEMS, us, strict=True):
         width = 120 * min(1.0, (value or 0) / window_us)
         if width:
@@ -134,4 +135,4 @@ def shares(us: Sequence[int | None], window_us: int) -> Html:
             parts.append(tag("rect", class_=f"f-{problem}", **shape))
         left += width
     back = tag("rect", class_="back", x="0", y="0", width="120", height="12", rx="3")
-    return tag("svg", tag("title", said), back, *parts, class_="bar", width="120", height="12", viewBox="0 0 120 12")
+    return tag("svg", tag("title", words), back, *parts, class_="bar", width="120", height="12", viewBox="0 0 120 12")

@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from whylat_fleet.prepare import Prepared
+from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.report import coverage, svg
 from whylat_fleet.report.html import Html, lead, page, panel, rows, tag
-from whylat_fleet.report.text import Heading, bytes_, folded, number, percent, table
+from whylat_fleet.report.text import Heading, bytes_, counted, folded, number, percent, table
 from whylat_fleet.schema import SIZES, TITLES
-from whylat_fleet.summary import HISTOGRAM, SHARES, Limited, Summary, quantiles
+from whylat_fleet.summary import HISTOGRAM, SHARES, LimitedShare, Summary, quantiles
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 ALPHA = 0.4
@@ -18,7 +18,7 @@ WRITES = ("up to 64 B", "65 - 512 B", "513 B - 4 kB", "4 - 32 kB", "32 - 256 kB"
 LIFE = ("> 0", "25%", "50%", "75%", "99.9%")
 
 
-def as_json(prepared: Prepared, found: Summary) -> dict[str, Any]:
+def as_json(prepared: PreparedWindow, found: Summary) -> dict[str, Any]:
     """The versioned report."""
     return {
         **coverage.frame("summary", prepared),
@@ -40,7 +40,7 @@ def as_json(prepared: Prepared, found: Summary) -> dict[str, Any]:
     }
 
 
-def _limited_json(line: Limited) -> dict[str, Any]:
+def _limited_json(line: LimitedShare) -> dict[str, Any]:
     return {
         "problem": line.problem,
         "measured_connections": line.measured,
@@ -55,7 +55,7 @@ def _limited_json(line: Limited) -> dict[str, Any]:
     }
 
 
-def as_text(prepared: Prepared, found: Summary) -> list[str]:
+def as_text(prepared: PreparedWindow, found: Summary) -> list[str]:
     """The report for people."""
     lines = coverage.lines(prepared.coverage)
     for title, headings, body, note, left in _tables(found):
@@ -92,10 +92,10 @@ def _table_4(found: Summary) -> Table:
         if line.problem == "delayed_ack":
             name = " - of delay-sensitive apps"
             body.append(_limited_row(name, line.sensitive_connections, line.sensitive_applications, line.measured))
-    late = f" {found.without_totals} are too young for totals." if found.without_totals else ""
+    late = f" {found.without_totals} connections are too new for totals." if found.without_totals else ""
     note = (
-        f"Share of {found.connections} connections with the problem for more than so much of their life; of "
-        f"{found.applications} applications, how many for more than so much of their connections' time.{late}"
+        f"Share of {found.connections} connections with the problem for more than this share of their duration. Number "
+        f"of {found.applications} applications with it for more than this share of their connections' time.{late}"
     )
     return "Limited connections", ("problem", *LIFE, "apps 5%", "50%"), body, note, 1
 
@@ -116,7 +116,7 @@ def _send_buffers(found: Summary) -> Table:
         ]
         for entry in found.send_buffers
     ]
-    headings = ("connections of a host", "hosts", "connections", "ever limited", "of the time")
+    headings = ("connections of a host", "hosts", "connections", "ever limited", "share of time")
     return "Send buffers by connections of a host", headings, body, "", 1
 
 
@@ -133,10 +133,10 @@ def _losses(found: Summary) -> Table:
     ]
     body.sort()
     note = (
-        f"The worst of {len(found.losses)} steps of {found.step_s} s; JSON and HTML have them all. "
-        "Retransmissions that no timeout began are called fast."
+        f"The worst of {len(found.losses)} steps of {found.step_s} s; JSON and HTML have all. "
+        "A retransmission is fast if no timeout began it."
     )
-    return "Losses over time", ("step", "hosts", "fast/s", "timeouts/s", "segments sent again"), body, note, 1
+    return "Losses over time", ("step", "hosts", "fast/s", "timeouts/s", "retransmitted"), body, note, 1
 
 
 def _rates(found: Summary) -> Table:
@@ -159,10 +159,10 @@ def _coefficients(found: Summary) -> Table:
     values = found.coefficients
     above = sum(value > ALPHA for value in values)
     note = (
-        f"{len(values)} hosts have ten connections or more that count; the mean coefficient of {above} "
+        f"{counted(len(values), 'host')} with ten or more comparable connections; the mean coefficient of {above} "
         f"({percent(above / len(values))}) is above {ALPHA}."
         if values
-        else "cannot tell: no host has ten connections that count"
+        else "undecided: no host has ten comparable connections"
     )
     body = []
     if values:
@@ -172,7 +172,7 @@ def _coefficients(found: Summary) -> Table:
 
 
 def _heads() -> tuple[str, ...]:
-    return ("least", *(f"{share:.0%}" for share in QUANTILES[1:-1]), "most")
+    return ("min", *(f"p{100 * share:.0f}" for share in QUANTILES[1:-1]), "max")
 
 
 def _host_sizes(found: Summary) -> Table:
@@ -197,15 +197,15 @@ def _agents(found: Summary) -> Table:
         return "Agents", ("agent", "kernel", "detail", "hosts"), body, "", 3
     bpf = "not measured" if agents.bpf_median is None else percent(agents.bpf_median)
     note = (
-        f"CPU of one core: median {percent(agents.cpu_median)} (BPF programs {bpf}), most {percent(agents.cpu_most)} "
+        f"CPU of one core: p50 {percent(agents.cpu_median)} (BPF programs {bpf}), max {percent(agents.cpu_most)} "
         f"on {agents.cpu_most_host}; memory at most {bytes_(agents.rss_most_bytes)}; {agents.polls:,} readings, "
-        f"{agents.rows:,} rows, {agents.lost} records lost, {agents.dropped_files} files dropped on "
-        f"{agents.dropping_hosts} hosts."
+        f"{agents.rows:,} rows; {counted(agents.lost, 'record')} lost; "
+        f"{counted(agents.dropped_files, 'file')} dropped on {counted(agents.dropping_hosts, 'host')}."
     )
     return "Agents", ("agent", "kernel", "detail", "hosts"), body, note, 3
 
 
-def as_html(prepared: Prepared, found: Summary) -> str:
+def as_html(prepared: PreparedWindow, found: Summary) -> str:
     """One page."""
     tables = {title: (headings, body, note, left) for title, headings, body, note, left in _tables(found)}
     figures = {
@@ -262,4 +262,4 @@ def _host_sizes_figure(found: Summary) -> Html:
     for size, hosts in found.host_sizes:
         seen += hosts
         points.append((float(size), seen / total))
-    return svg.distribution("Share of hosts with so many connections or less", points)
+    return svg.distribution("Share of hosts with at most this number of connections", points)

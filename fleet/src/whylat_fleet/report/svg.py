@@ -54,8 +54,8 @@ def _frame(most: float, labels: Sequence[tuple[float, str]], percent: bool = Fal
     for value in ticks(most):
         y = f"{_up(value, ticks(most)[-1]):.1f}"
         parts.append(tag("line", class_="grid", x1=str(LEFT), x2=str(WIDTH - RIGHT), y1=y, y2=y))
-        said = f"{value:.0%}" if percent else _say(value)
-        parts.append(tag("text", said, class_="axis end", x=str(LEFT - 6), y=f"{float(y) + 4:.1f}"))
+        words = f"{value:.0%}" if percent else _say(value)
+        parts.append(tag("text", words, class_="axis end", x=str(LEFT - 6), y=f"{float(y) + 4:.1f}"))
     for x, label in labels:
         parts.append(tag("text", label, class_="axis middle", x=f"{x:.1f}", y=str(HEIGHT - 8)))
     return parts
@@ -103,15 +103,15 @@ def lines(title: str, names: Sequence[str], series: Sequence[Series]) -> Html:
     top = ticks(most)[-1]
     parts = _frame(most, [(_across(index + 0.5, count), names[index]) for index in _thinned(names)])
     for one in series:
-        path, pen = [], "M"
+        path, command = [], "M"
         for index, value in enumerate(one.values):
             if value is None:
-                pen = "M"
+                command = "M"
                 continue
             # a step: the value holds for the whole of it, also where its neighbours are not measured
             y = f"{_up(value, top):.1f}"
-            path.append(f"{pen}{_across(index, count):.1f} {y}H{_across(index + 1, count):.1f}")
-            pen = "L"
+            path.append(f"{command}{_across(index, count):.1f} {y}H{_across(index + 1, count):.1f}")
+            command = "L"
         parts.append(tag("path", class_=f"line s-{one.colour}", d="".join(path)))
     return _figure(title, parts, series)
 

@@ -82,6 +82,11 @@ def percent(share: float | None) -> str:
     return f"{share:.2%}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns a count with its noun, in the plural where it is not one."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def number(value: float | None) -> str:
     """A count, or a rate to three digits. `-` is not measured."""
     if value is None:

@@ -1,13 +1,13 @@
 """Readings near planted problems, as agents write them into `fleet_details`.
 
-Bounded, as no plant needs more to be looked at: of each plant `CONNECTIONS` connections, of each of these its `WORST`
+Bounded, as no plant needs more to be examined: of each plant `CONNECTIONS` connections, of each of these its `WORST`
 bins and their neighbours. What a reading shows follows from the problem alone; no socket has ever been read.
 """
 
 import numpy as np
 
 from whylat_fleet.simulate.layout import Ints
-from whylat_fleet.simulate.plants import Planted
+from whylat_fleet.simulate.plants import PlantTruth
 
 CONNECTIONS = 2000
 WORST = 3
@@ -35,8 +35,8 @@ WHERE n.bin >= 0 ORDER BY n.host, n.bin, r.reading, n.conn_id
 """
 
 
-def detailed(here: np.ndarray, planted: list[Planted]) -> Ints:
-    """Sockets of `here` whose readings are written."""
+def detailed(here: np.ndarray, planted: list[PlantTruth]) -> Ints:
+    """Sockets of `here` with readings in the dataset."""
     chosen = [np.unique(np.concatenate([cells.socket for cells in plant.cells]))[:CONNECTIONS] for plant in planted]
     sockets = np.unique(np.concatenate([np.zeros(0, np.int64), *chosen]))
     chosen_here: Ints = sockets[here[sockets]]

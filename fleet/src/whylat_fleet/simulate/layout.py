@@ -67,7 +67,7 @@ class Center:
         return (source * 7 + target * 3) % self.aggregations
 
     def topology(self) -> Topology:
-        """What the operator's file would say."""
+        """Returns the topology that the operator would write."""
         spines = tuple(aggregation_name(number) for number in range(self.aggregations))
         tors = [tor_name(number) for number in range(self.tors)]
         pairs = [(a, b) for a in range(self.tors) for b in range(self.tors) if a != b]

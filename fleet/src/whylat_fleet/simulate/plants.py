@@ -1,4 +1,4 @@
-"""Culprits that are planted: each kind that SNAP's paper tells of. What each did is its truth."""
+"""Culprits that are planted: each kind that SNAP's paper describes. The effect of each is its truth."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -19,8 +19,7 @@ class TooSmallError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What was planted: the resource to be named, and those that hold the same connections and cannot be told from
-    it."""
+    """Holds the planted resource, and the resources that hold the same connections and cannot be distinguished."""
 
     plant: str
     kind: str
@@ -34,7 +33,7 @@ class Truth:
 
 
 @dataclass(slots=True)
-class Planted:
+class PlantTruth:
     """Truth and what it does."""
 
     truth: Truth
@@ -54,7 +53,7 @@ def _together(center: Center, sockets: Ints, times: Ints, chance: float, problem
     return _cells(sockets[index], times[time], problem, center.random.integers(*us, len(index)))
 
 
-def receive_window(center: Center, bins: int) -> Planted:
+def receive_window(center: Center, bins: int) -> PlantTruth:
     """SNAP 4.1: ten hosts send to a server that announces a window of a few bytes; fast on no connection."""
     server, *clients = (int(host) for host in center.random.choice(center.hosts, 11, replace=False))
     app = int(center.random.integers(center.apps))
@@ -64,10 +63,10 @@ def receive_window(center: Center, bins: int) -> Planted:
     cells = _cells(sockets[owner], bin_, RECEIVER_WINDOW, center.random.integers(1_700_000, 2_000_001, len(bin_)))
     name = host_name(server)
     rack = tor_name(server // HOSTS_PER_TOR)
-    return Planted(Truth("receive-window", "host", name, "receiver_window", (f"link {rack}>{name}",)), [cells], [])
+    return PlantTruth(Truth("receive-window", "host", name, "receiver_window", (f"link {rack}>{name}",)), [cells], [])
 
 
-def incast(center: Center, bins: int) -> Planted:
+def incast(center: Center, bins: int) -> PlantTruth:
     """SNAP 4.1: an aggregator asks 35 workers under the same switch at once, 20 times; their answers are lost."""
     rack = int(center.random.integers(center.hosts // HOSTS_PER_TOR))
     under = center.random.permutation(HOSTS_PER_TOR)[:36] + rack * HOSTS_PER_TOR
@@ -77,10 +76,10 @@ def incast(center: Center, bins: int) -> Planted:
     times = np.sort(center.random.choice(bins, 20, replace=False))
     cells = _together(center, sockets, times, 0.5, TIMEOUT, (200_000, 1_500_000))
     name = host_name(int(under[0]))
-    return Planted(Truth("incast", "link", f"{tor_name(rack)}>{name}", "timeout", (f"host {name}",)), [cells], [])
+    return PlantTruth(Truth("incast", "link", f"{tor_name(rack)}>{name}", "timeout", (f"host {name}",)), [cells], [])
 
 
-def bad_port(center: Center, bins: int) -> Planted:
+def bad_port(center: Center, bins: int) -> PlantTruth:
     """SNAP 6.3: a port of a switch loses packets in bursts, of whatever is sent through it."""
     source, target = center.host // HOSTS_PER_TOR, center.peer // HOSTS_PER_TOR
     spine = center.aggregation(source, target)
@@ -99,10 +98,10 @@ def bad_port(center: Center, bins: int) -> Planted:
         _together(center, sockets, times, 0.2, TIMEOUT, (200_000, 1_200_000)),
     ]
     truth = Truth("bad-port", "link", f"{tor_name(rack)}>{aggregation_name(above)}", "fast_retransmit")
-    return Planted(truth, cells, [])
+    return PlantTruth(truth, cells, [])
 
 
-def backups(center: Center, bins: int) -> Planted:
+def backups(center: Center, bins: int) -> PlantTruth:
     """SNAP 5.2: an application copies from many hosts at the same time of the day and loses packets everywhere."""
     app = center.apps
     center.apps += 1
@@ -114,11 +113,11 @@ def backups(center: Center, bins: int) -> Planted:
     begin = int(center.random.integers(0, bins - 300))
     times = begin + np.flatnonzero(center.random.random(300) < 0.6)
     cells = _together(center, sockets, times, 0.5, FAST_RETRANSMIT, (300_000, 1_500_000))
-    return Planted(Truth("backups", "application", f"app-{app:03}", "fast_retransmit"), [cells], [])
+    return PlantTruth(Truth("backups", "application", f"app-{app:03}", "fast_retransmit"), [cells], [])
 
 
-def delayed_acks(center: Center, bins: int) -> Planted:
-    """SNAP 6.2: an application writes so that its ACKs are withheld, on all of its hosts, whenever it writes."""
+def delayed_acks(center: Center, bins: int) -> PlantTruth:
+    """SNAP 6.2: an application's pattern of writes delays its ACKs, on all of its hosts, whenever it writes."""
     count = np.bincount(center.app, minlength=center.apps)
     fit = np.flatnonzero((count >= 60) & (count <= center.sockets // 20))
     if not len(fit):
@@ -127,10 +126,10 @@ def delayed_acks(center: Center, bins: int) -> Planted:
     sockets = np.flatnonzero(center.app == app)
     owner, bin_ = episodes(center.random, center.random.uniform(0.3, 0.8, len(sockets)), 5, bins)
     cells = _cells(sockets[owner], bin_, DELAYED_ACK, center.random.integers(200_000, 1_600_000, len(bin_)))
-    return Planted(Truth("delayed-acks", "application", f"app-{app:03}", "delayed_ack"), [cells], [])
+    return PlantTruth(Truth("delayed-acks", "application", f"app-{app:03}", "delayed_ack"), [cells], [])
 
 
-def send_buffer(center: Center, bins: int) -> Planted:
+def send_buffer(center: Center, bins: int) -> PlantTruth:
     """SNAP 5.3: on a host with many connections their send buffers are small; all are full when it is busy."""
     host = int(center.random.integers(center.hosts))
     count = 400
@@ -139,11 +138,11 @@ def send_buffer(center: Center, bins: int) -> Planted:
     sockets = center.add(np.full(count, host), center.random.choice(others, count), apps[0], apps[1])
     _, times = episodes(center.random, np.array([0.25]), 8, bins)
     cells = _together(center, sockets, times, 0.5, SEND_BUFFER, (300_000, 2_000_000))
-    return Planted(Truth("send-buffer", "host", host_name(host), "send_buffer"), [cells], [])
+    return PlantTruth(Truth("send-buffer", "host", host_name(host), "send_buffer"), [cells], [])
 
 
-def pipeline(center: Center, bins: int) -> Planted:
-    """SNAP 6.2: a proxy waits for the client's withheld ACK before it asks its server for more."""
+def pipeline(center: Center, bins: int) -> PlantTruth:
+    """SNAP 6.2: a proxy waits for the client's delayed ACK before it asks its server for more."""
     app = center.apps
     center.apps += 1
     host, *others = (int(other) for other in center.random.choice(center.hosts, 9, replace=False))
@@ -157,7 +156,7 @@ def pipeline(center: Center, bins: int) -> Planted:
     cells = _cells(answers[owner], bin_, DELAYED_ACK, center.random.integers(800_000, 2_000_000, len(bin_)))
     late = np.minimum(bin_ + (center.random.random(len(bin_)) < 0.3), bins - 1)
     name = f"{host_name(host)} {process_name(app)}"
-    return Planted(Truth("pipeline", "process", name, "delayed_ack"), [cells], [(asks[owner], late)])
+    return PlantTruth(Truth("pipeline", "process", name, "delayed_ack"), [cells], [(asks[owner], late)])
 
 
 def process_name(app: int) -> str:
@@ -165,7 +164,7 @@ def process_name(app: int) -> str:
     return f"proc-{app:03}"
 
 
-PLANTS: dict[str, Callable[[Center, int], Planted]] = {
+PLANTS: dict[str, Callable[[Center, int], PlantTruth]] = {
     "receive-window": receive_window,
     "incast": incast,
     "bad-port": bad_port,

@@ -1,4 +1,4 @@
-"""What connections suffer by chance: independent of each other, as often as the parameter file says."""
+"""Problems that connections have by chance: independent of each other, as often as the parameter file says."""
 
 import json
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from whylat_fleet.simulate import layout, plants, problems, write
 
 def simulate(
     out: Path, hosts: int, connections: int, hours: int, begin_ns: int, seed: int, plant: list[str], table: Path | None
-) -> list[plants.Planted]:
+) -> list[plants.PlantTruth]:
     """Writes a data centre of `hosts` hosts with `connections` sockets each in the median; returns what was planted.
 
     Raises `UsageError` where it is too small for that.

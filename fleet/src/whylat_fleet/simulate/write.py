@@ -23,7 +23,7 @@ from whylat_fleet.dataset import HOUR_NS, SECOND_NS
 from whylat_fleet.schema import BIN_NS, SCHEMA, TABLES
 from whylat_fleet.simulate import details
 from whylat_fleet.simulate.layout import SENSITIVE_SHARE, Center, Ints, host_name
-from whylat_fleet.simulate.plants import Planted
+from whylat_fleet.simulate.plants import PlantTruth
 from whylat_fleet.simulate.problems import Cells
 
 BINS_PER_HOUR = HOUR_NS // BIN_NS
@@ -78,14 +78,14 @@ FROM (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a writer needs to know besides the tables."""
+    """Holds what a writer needs in addition to the tables."""
 
     out: Path
     begin_ns: int
     hours: int
 
 
-def dataset(out: Path, center: Center, background: Cells, planted: list[Planted], begin_ns: int, hours: int) -> None:
+def dataset(out: Path, center: Center, background: Cells, planted: list[PlantTruth], begin_ns: int, hours: int) -> None:
     """Writes everything into `out`, which must not exist yet, on two processors or more if there are."""
     random = center.random
     center.conn_id = random.permutation(
@@ -124,13 +124,17 @@ def _folder(plan: Plan, table: str, hour: int) -> Path:
     return plan.out / table / f"date={time:%Y-%m-%d}" / f"hour={time:%H}"
 
 
-def _write_parts(plan: Plan, center: Center, background: Cells, planted: list[Planted], first: int, last: int) -> None:
+def _write_parts(
+    plan: Plan, center: Center, background: Cells, planted: list[PlantTruth], first: int, last: int
+) -> None:
     # what lies in memory at once does not grow with the data centre
     for begin in range(first, last, HOSTS_IN_MEMORY):
         _write_part(plan, center, background, planted, begin, min(begin + HOSTS_IN_MEMORY, last))
 
 
-def _write_part(plan: Plan, center: Center, background: Cells, planted: list[Planted], first: int, last: int) -> None:
+def _write_part(
+    plan: Plan, center: Center, background: Cells, planted: list[PlantTruth], first: int, last: int
+) -> None:
     connection = duckdb.connect()
     connection.execute("SET threads = 1")
     _tables(connection, center, background, planted, first, last)
@@ -148,7 +152,7 @@ def _write_part(plan: Plan, center: Center, background: Cells, planted: list[Pla
 
 
 def _files(rows: pyarrow.Table, folder: Path, boots: Ints, first: int) -> None:
-    """Writes the file of each host that has rows; `rows` are in the order of hosts, whose numbers are `host_no`."""
+    """Writes the file of each host that has rows; `rows` are in the order of hosts, by `host_no`."""
     edges = np.searchsorted(rows.column("host_no").to_numpy(), np.arange(first, first + len(boots) + 1))
     columns = rows.drop_columns(["host_no"])
     for index, (begin, end) in enumerate(pairwise(edges.tolist())):
@@ -166,7 +170,7 @@ def _tables(
     connection: duckdb.DuckDBPyConnection,
     center: Center,
     background: Cells,
-    planted: list[Planted],
+    planted: list[PlantTruth],
     first: int,
     last: int,
 ) -> None:
@@ -193,7 +197,7 @@ def _tables(
     connection.execute(details.DETAILS)
 
 
-def cells_of(here: np.ndarray, background: Cells, planted: list[Planted]) -> dict[str, np.ndarray]:
+def cells_of(here: np.ndarray, background: Cells, planted: list[PlantTruth]) -> dict[str, np.ndarray]:
     """Cells of the sockets that are here; problem number 5 is 'nothing to send', of pipelines."""
     parts = [(background, False)] + [(cells, True) for plant in planted for cells in plant.cells]
     for plant in planted:
@@ -209,7 +213,7 @@ def cells_of(here: np.ndarray, background: Cells, planted: list[Planted]) -> dic
     }
 
 
-def _idle(asks: Ints, bins: Ints, plant: Planted) -> list[Cells]:
+def _idle(asks: Ints, bins: Ints, plant: PlantTruth) -> list[Cells]:
     """Rows of the other connections of a pipeline's process: around each problem they are written too."""
     answers = np.unique(np.concatenate([cells.socket for cells in plant.cells]))
     struck = np.unique(np.concatenate([cells.bin for cells in plant.cells]))

@@ -1,4 +1,4 @@
--- What each host's agent cost and could not do.
+-- Costs and gaps of each host's agent.
 SELECT
     c.host AS host,
     CAST(SUM(c.length_us) AS BIGINT) AS watched_us,

@@ -1,4 +1,4 @@
--- What each connection suffered in each bin, microseconds: a row for each bin and problem. `cell` numbers both: problem *
+-- Time with problems of each connection in each bin, microseconds: a row for each bin and problem. `cell` numbers both: problem *
 -- bins + bin. Most rows of `fleet_problems` have one problem, so that this is about as long, and a third as wide. Problem
 -- after problem, so that an engine that knows the least and the greatest of a block finds some cells without all others.
 SELECT a.conn AS conn, a.host_no AS host_no, CAST(0 * ${bins} + a.bin AS INTEGER) AS cell, CAST(a.x1 AS INTEGER) AS x

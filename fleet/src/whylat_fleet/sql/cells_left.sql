@@ -1,4 +1,4 @@
--- What is left of the cells of connections that are wanted.
+-- Cells that are left, of the chosen connections.
 SELECT c.conn AS conn, c.host_no AS host_no, c.cell AS cell, c.x AS x
 FROM ${cells} AS c
 JOIN wanted AS k ON c.conn = k.conn

@@ -1,4 +1,4 @@
--- What is known of the chosen connections: of several rows of one, the latest holds.
+-- Descriptions of the chosen connections: of several rows of one, the latest holds.
 SELECT
     l.conn AS conn,
     l.host AS host,

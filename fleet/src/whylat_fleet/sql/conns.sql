@@ -1,4 +1,4 @@
--- What is known of the connections that count: of several rows of one, the latest holds.
+-- Descriptions of the connections that count: of several rows of one, the latest holds.
 SELECT
     l.conn AS conn,
     l.w AS w,

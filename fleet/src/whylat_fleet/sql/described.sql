@@ -1,4 +1,4 @@
--- What people call a connection: of several rows of one, the latest.
+-- Names of connections: of several rows of one, the latest.
 SELECT l.conn AS conn, l.process AS process, l.local_port AS local_port, l.peer_address AS peer_address, l.peer_port AS peer_port
 FROM (
     SELECT

@@ -5,6 +5,6 @@ SELECT
     p.host AS host,
     p.peer AS peer,
     p.application AS application,
-    p.way AS way
+    p.route AS route
 FROM cells AS c
 JOIN places AS p ON c.conn = p.conn

@@ -1,2 +1,2 @@
--- Entries of the resources of which a connection has one.
+-- Entries of the resources that a connection has one of.
 SELECT e.${kind} + ${first} AS resource, e.cell AS cell, e.g AS g FROM ${entries} AS e WHERE e.${kind} >= 0

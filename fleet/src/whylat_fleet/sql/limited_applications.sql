@@ -1,4 +1,4 @@
--- The other half of Table 4: applications whose connections together had a problem for more than a share of their time.
+-- The other half of Table 4: applications with a problem for more than a share of their connections' time.
 SELECT
     COUNT(*) AS applications,
     SUM(CASE WHEN a.us * 100 > a.watched_us * 5 THEN 1 ELSE 0 END) AS over_50,

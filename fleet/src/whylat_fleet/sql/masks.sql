@@ -1,4 +1,4 @@
--- Which problems are left of connections that a culprit explains: k_p is 0 where it explains problem p.
+-- Problems that are left of connections that a culprit explains: k_p is 0 where it explains problem p.
 SELECT
     x.conn AS conn,
     MIN(CASE WHEN x.problem = 0 THEN 0 ELSE 1 END) AS k1,

@@ -1,4 +1,4 @@
--- Bins in which ACKs to a connection begin to be withheld: the first of each run of bins with a delayed ACK. In a run, bin
+-- Bins in which delayed ACKs to a connection begin: the first of each run of bins with a delayed ACK. In a run, bin
 -- less row number is the same.
 SELECT r.conn AS conn, r.host_no AS host_no, r.pid AS pid, MIN(r.bin) AS bin
 FROM (

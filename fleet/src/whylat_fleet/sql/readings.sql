@@ -1,4 +1,4 @@
--- Readings of connections around the moments that are looked at.
+-- Readings of connections around the chosen moments.
 SELECT
     m.conn AS conn,
     m.begin_ns AS begin_ns,

@@ -1,5 +1,5 @@
 -- Spread of each connection's vector. k_p: whether problem p is measured; v_p: squared deviations within problem p from its
--- mean m_p over the bins. With s = K*f + r, s*s/K is K*f*f + 2*f*r + r*r/K, of which only the last part is not whole:
+-- mean m_p over the bins. With s = K*f + r, s*s/K is K*f*f + 2*f*r + r*r/K. Only the last part is not whole:
 -- nothing cancels, however constant the vector is.
 SELECT
     d.conn AS conn,

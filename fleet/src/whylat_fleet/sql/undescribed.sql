@@ -1,4 +1,4 @@
--- Connections with a problem, on hosts of which files of fleet_connections are left out, that no other file tells of.
+-- Connections with a problem that no file describes, on hosts with files of fleet_connections that are left out.
 SELECT c.conn AS conn, MIN(c.host_no) AS host_no
 FROM cells AS c
 JOIN lacking_hosts AS l ON c.host_no = l.host_no

@@ -1,4 +1,4 @@
--- Which agents watched, on which kernels, at which detail.
+-- Versions of agents and kernels, and the detail.
 SELECT c.agent AS agent, c.kernel AS kernel, c.detail AS detail, COUNT(DISTINCT c.host) AS hosts
 FROM fleet_coverage AS c
 WHERE c.begin_ns >= ${begin_ns} AND c.begin_ns < ${end_ns}

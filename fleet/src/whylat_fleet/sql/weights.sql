@@ -1,4 +1,4 @@
--- What makes each vector one of length 1: w = 1/sqrt(v). Vectors that are constant (to six digits) have no correlation and
+-- Factor that gives each vector the length 1: w = 1/sqrt(v). Vectors that are constant (to six digits) have no correlation and
 -- are not here. A problem that is not measured (k_p = 0) has no part in the vector, nor in its mean. Of a vector of length
 -- 1, g_p is the sum over the bins of problem p, o the mean over what is measured, and u_p the same where p is not measured;
 -- e_p is the part of its squared length that lies within problem p, the rest (eb) lies between problems.

@@ -1,4 +1,4 @@
 -- Entries of what lies on a connection's way.
 SELECT k.resource AS resource, e.cell AS cell, e.g AS g
 FROM ${entries} AS e
-JOIN ways_${kind} AS k ON e.way = k.way
+JOIN routes_${kind} AS k ON e.route = k.route
