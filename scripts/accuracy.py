@@ -29,8 +29,8 @@ EVENTS_LOST = 3
 
 
 def faults(whylat):
-    said = subprocess.run([whylat, "lab", "list", "--json"], check=True, capture_output=True)
-    return [json.loads(line) for line in said.stdout.splitlines()]
+    output = subprocess.run([whylat, "lab", "list", "--json"], check=True, capture_output=True)
+    return [json.loads(line) for line in output.stdout.splitlines()]
 
 
 def play(whylat, fault, variant, congctl, seed, keep):
@@ -41,17 +41,17 @@ def play(whylat, fault, variant, congctl, seed, keep):
         truth = f"{scratch}/truth.json"
         run(whylat, "run", "--output", recording, "--", whylat, *words, "--seed", str(seed), "--truth", truth)
         report = f"{scratch}/report.json"
-        said = run(whylat, "report", recording, "--format", "json", also=(EVENTS_LOST,))
-        pathlib.Path(report).write_text(said)
+        output = run(whylat, "report", recording, "--format", "json", also=(EVENTS_LOST,))
+        pathlib.Path(report).write_text(output)
         score = json.loads(run(whylat, "lab", "score", truth, report))
         score = {name: {(rule, cookie) for rule, cookie in named} for name, named in score.items()}
         if keep and (score["planted"] != score["found"] or score["beside"]):
             shutil.copytree(scratch, keep / f"{fault}.{variant}.{congctl}.{seed}", dirs_exist_ok=True)
-        return json.loads(pathlib.Path(truth).read_text()), json.loads(said), score
+        return json.loads(pathlib.Path(truth).read_text()), json.loads(output), score
 
 
 def run(*words, also=()):
-    """What the command said; ends everything if it failed."""
+    """Returns the command's output; ends everything if it failed."""
     ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
     if ran.returncode not in (0, *also):
         raise SystemExit(f"error: `{' '.join(words)}` ended with {ran.returncode}:\n{ran.stderr}")
@@ -67,8 +67,8 @@ def bytes_per_s(pair, client):
 
 
 def estimated(truth, report, planted):
-    """The win that the finding of what was planted on the first pair had estimated, whether it is the
-    least, and whose of the pair's clients."""
+    """Returns the gain that the finding of the planted fault on the first pair had estimated, whether it is a
+    lower bound, and the number of the pair's client."""
     pair = truth["roles"][0]
     ends = pair["clients"] + [end for end in (pair["proxy"], pair["server"]) if end]
     of_pair = {connection["cookie"] for end in ends for connection in end["connections"]}
@@ -103,11 +103,11 @@ def instances(whylat, seeds, only):
 def wire_lost(truth):
     """Packets that did not arrive, by the wire's own account: direction and cause."""
     lost = {}
-    for way in ("a_to_b", "b_to_a"):
-        of_way = truth["wire"][way]
-        by_cause = {cause: dropped["packets"] for cause, dropped in of_way["dropped"].items()}
-        by_cause["before_wire"] = of_way["dropped_before_wire"]
-        lost[way] = {cause: packets for cause, packets in by_cause.items() if packets}
+    for direction in ("a_to_b", "b_to_a"):
+        wire = truth["wire"][direction]
+        by_cause = {cause: dropped["packets"] for cause, dropped in wire["dropped"].items()}
+        by_cause["before_wire"] = wire["dropped_before_wire"]
+        lost[direction] = {cause: packets for cause, packets in by_cause.items() if packets}
     return lost
 
 
@@ -129,13 +129,13 @@ def judged(whylat, build, keep, fault, congctl, variant, seed):
         "estimated": estimated(truth, report, planted),
         "undecided": sorted({c for u in report["undecided"] for c in u["candidates"]}),
         "lost": sum(loss["lost_total"] for loss in report["loss"]),
-        "stood_still": stood_still(truth),
+        "paused": paused(truth),
         "wire_lost": wire_lost(truth),
     }
 
 
-def stood_still(truth):
-    """The part of the play in which the CPU that stood still longest did."""
+def paused(truth):
+    """Returns the longest pause of a CPU, as a share of the play."""
     machine = truth["machine"]
     return max(cpu["paused_ns"] for cpu in machine["cpus"]) / (machine["end_ns"] - machine["start_ns"])
 
@@ -150,7 +150,7 @@ def main():
     parser.add_argument("--output", type=pathlib.Path)
     parser.add_argument("--json", type=pathlib.Path, help="each instance, as soon as it is judged; those that are there already are not played again")
     parser.add_argument("--keep", type=pathlib.Path, help="copy the recordings of wrong instances into this folder")
-    parser.add_argument("--refresh", action="store_true", help="then record those anew that tests/replay keeps, and keep what is right")
+    parser.add_argument("--refresh", action="store_true", help="then record the plays of tests/replay again, and keep those that are right")
     parser.add_argument("--build", default=commit(), help="what the whylat was built from")
     options = parser.parse_args()
     until = time.monotonic() + options.minutes * 60
@@ -162,7 +162,7 @@ def main():
         if time.monotonic() < until:
             row = judged(options.whylat, options.build, options.keep, *instance)
             rows.append(row)
-            tell(row, len(rows), len(todo) + len(played), options.json)
+            report_row(row, len(rows), len(todo) + len(played), options.json)
 
     for seed in range(1, options.seeds + 1):
         of_seed = [instance for instance in todo if instance[3] == seed]
@@ -181,7 +181,7 @@ def main():
 
 
 def refresh():
-    """Has the replayed tests make their recordings of faults anew (tests/replay/README.md)."""
+    """Lets the replayed tests record their faults again (tests/replay/README.md)."""
     words = ["cargo", "test", "--release", "--workspace", "--test", "replay", "--", "--test-threads=1", "faults::"]
     ended = subprocess.run(words, env={**os.environ, "WHYLAT_PLAYS": "refresh"})
     if ended.returncode:
@@ -189,11 +189,11 @@ def refresh():
 
 
 def commit():
-    said = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
-    return said.stdout.strip() or "unknown"
+    output = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
+    return output.stdout.strip() or "unknown"
 
 
-def tell(row, at, of, path):
+def report_row(row, at, of, path):
     wrong = " ".join(["missed " + rule for rule in row["missed"]] + ["beside " + rule for rule in row["beside"]])
     print(f"{at}/{of} {row['fault']} {row['congctl']} {row['variant']} {row['seed']} {wrong or 'right'}", flush=True)
     if path:
@@ -206,21 +206,21 @@ def ratio(part, whole):
 
 
 def page(rows):
-    """The page: the score by rule, what was said of each fault, and every miss."""
+    """Returns the page: the score by rule, the findings of each fault, and every miss."""
     hit, miss, false = Counter(), Counter(), Counter()
-    said = defaultdict(Counter)
+    output = defaultdict(Counter)
     for row in rows:
         hit.update(row["found"])
         miss.update(row["missed"])
         false.update(row["beside"])
         what = row["found"] + row["beside"] or ["nothing"]
-        said[row["fault"], row["variant"], row["congctl"]].update(what)
+        output[row["fault"], row["variant"], row["congctl"]].update(what)
     seeds = max(row["seed"] for row in rows)
     times = "once" if seeds == 1 else f"up to {seeds} times"
-    stood_still = statistics.median(row["stood_still"] for row in rows if row["stood_still"] is not None)
+    paused = statistics.median(row["paused"] for row in rows if row["paused"] is not None)
     kernel = platform.release().split("-")[0]
     builds = ", ".join(f"{build} ({n})" for build, n in Counter(row["build"] for row in rows).most_common())
-    lines = [HEAD.format(times=times, instances=len(rows), kernel=kernel, stood_still=stood_still, builds=builds)]
+    lines = [HEAD.format(times=times, instances=len(rows), kernel=kernel, paused=paused, builds=builds)]
     lines += ["| rule | planted | found | precision | recall |", "|---|---:|---:|---:|---:|"]
     for rule in sorted(set(hit) | set(miss) | set(false)):
         planted = hit[rule] + miss[rule]
@@ -233,11 +233,12 @@ def page(rows):
     planted, found = sum(hit.values()) + sum(miss.values()), sum(hit.values())
     overall = ratio(found, found + sum(false.values())), ratio(found, planted)
     lines.append(f"| **all problems** | {planted} | {found} | **{overall[0]}** | **{overall[1]}** |")
-    lines += ["", "## What was said of what", ""]
-    lines += ["| fault | form | congestion control | said (instances) |", "|---|---|---|---|"]
-    for (fault, variant, congctl), what in sorted(said.items()):
+    lines += ["", "## Findings by fault", ""]
+    lines += ["| fault | form | congestion control | findings (instances) |", "|---|---|---|---|"]
+    for (fault, variant, congctl), what in sorted(output.items()):
         words = ", ".join(f"{rule} ({n})" for rule, n in what.most_common())
-        lines.append(f"| `{fault}` | {variant} | {congctl} | {words} |")
+        form = "fixed" if variant == "mended" else variant
+        lines.append(f"| `{fault}` | {form} | {congctl} | {words} |")
     lines += ["", "## Advice", "", ADVICE]
     lines += wins(rows)
     lines += ["", "## Misses", ""]
@@ -248,21 +249,21 @@ def page(rows):
 
 def wrong_row(row):
     played = f"{row['fault']} --variant {row['variant']} --congctl {row['congctl']} --seed {row['seed']}"
-    stood_still = row["stood_still"]
-    beside = "" if stood_still is None else f"; a CPU stood still {stood_still:.1%} of the time"
+    paused = row["paused"]
+    beside = "" if paused is None else f"; a CPU paused {paused:.1%} of the time"
     lost = row.get("wire_lost", {}).items()
-    lost = [f"{n} {way} ({cause})" for way, causes in lost for cause, n in causes.items()]
+    lost = [f"{n} {direction} ({cause})" for direction, causes in lost for cause, n in causes.items()]
     beside += f"; the wire lost {', '.join(lost)}" if lost else ""
     reason = REASONS.get((row["fault"], row["congctl"], row["variant"], row["seed"]))
     return (
-        f"`whylat lab fault {played}`: missed {', '.join(row['missed']) or 'nothing'}, said beside it "
+        f"`whylat lab fault {played}`: missed {', '.join(row['missed']) or 'nothing'}, also reported "
         f"{', '.join(row['beside']) or 'nothing'}{beside}. "
-        f"{reason or 'Not looked into yet.'}"
+        f"{reason or 'Not examined yet.'}"
     )
 
 
 def wins(rows):
-    """A row for each fault that can be mended: the win that was estimated and that was measured."""
+    """Yields a row for each fault with a fix: the estimated and the measured gain."""
     by = {(row["fault"], row["congctl"], row["variant"], row["seed"]): row for row in rows}
     pairs = defaultdict(list)
     for (fault, congctl, variant, seed), row in by.items():
@@ -275,14 +276,14 @@ def wins(rows):
             pairs[fault, congctl].append((faulty["estimated"], measured))
     for (fault, congctl), wins in sorted(pairs.items()):
         measured = statistics.median(measured for _, measured in wins)
-        told = [win for win, _ in wins if win]
-        if told:
-            least = "at least " if any(at_least for _, at_least, _ in told) else ""
-            estimate = f"{least}{statistics.median(times for times, _, _ in told):.1f}×"
+        estimates = [win for win, _ in wins if win]
+        if estimates:
+            least = "at least " if any(at_least for _, at_least, _ in estimates) else ""
+            estimate = f"{least}{statistics.median(times for times, _, _ in estimates):.1f}×"
         else:
             estimate = "none"
         held = sum(agrees(win, measured) for win, measured in wins if win)
-        yield f"| `{fault}` | {congctl} | {estimate} | {measured:.1f}× | {held} of {len(told)} |"
+        yield f"| `{fault}` | {congctl} | {estimate} | {measured:.1f}× | {held} of {len(estimates)} |"
 
 
 def agrees(win, measured):
@@ -292,20 +293,20 @@ def agrees(win, measured):
 
 # Why an instance was judged wrongly, found by looking at its recording.
 REASONS = {
-    ("tiny_send_buffer", "cubic", "faulty", 4): "False, and mended since: new data began to flow a timeout after the last, but "
-    "losses had been mended meanwhile; that is no pause.",
-    ("tiny_send_buffer", "cubic", "faulty", 6): "False, and mended since: as seed 4.",
-    ("tiny_send_buffer", "cubic", "faulty", 8): "False, and mended since: as seed 4.",
+    ("tiny_send_buffer", "cubic", "faulty", 4): "False, and fixed since: new data began to flow a timeout after the last, but "
+    "losses had been recovered meanwhile; that is no pause.",
+    ("tiny_send_buffer", "cubic", "faulty", 6): "False, and fixed since: as seed 4.",
+    ("tiny_send_buffer", "cubic", "faulty", 8): "False, and fixed since: as seed 4.",
     ("delay_spikes", "bbr", "faulty", 2): "False: the last stall was a late ACK, too, but it came after the end had closed, "
     "where ACKs pass no hook.",
     ("softirq_flood", "bbr", "faulty", 2): "Beside the softirqs: the process waited for its CPU, by its own accounts.",
-    ("incast", "cubic", "faulty", 6): "True of that connection: the receiver withheld the ACK after its timeout.",
+    ("incast", "cubic", "faulty", 6): "True of that connection: the receiver delayed the ACK after its timeout.",
 }
 
 ADVICE = """The first advice of each finding, followed by the lab (`--variant mended`): how much faster the
-client's bytes went (of several, that of the client whose connection it is), beside the win that the finding had estimated. They agree within a factor of
-two; an estimate that is only the least, if the measured one is not below half of it. "None": the
-finding says that it cannot estimate. In `path_limited` and `reordering` there is nothing to mend.
+client's bytes went (of several clients, the one with the connection), and the gain that the finding had estimated. They agree within a factor of
+two; an estimate that is a lower bound agrees if the measured gain is at least half of it. "None": the
+finding says that it cannot estimate. In `path_limited` and `reordering` there is nothing to fix.
 
 | fault | congestion control | estimated, median | measured, median | agree |
 |---|---|---:|---:|---:|"""
@@ -314,8 +315,8 @@ HEAD = """# Accuracy
 
 How often the diagnosis is right, measured: every fault of `whylat lab list` is planted {times}
 under cubic and under bbr, each time with other sizes, delays and losses, and beside each its
-healthy twin, which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of two CPUs, whose
-neighbours were busy. Built from (instances): {builds}. `make accuracy` writes this page.
+healthy twin, which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of two CPUs on a
+busy host. Built from (instances): {builds}. `make accuracy` writes this page.
 
 A fault is found if a finding above `info` names its rule, of the socket on which it was planted,
 while it lasted (the finding's interval covers half of the planted one or more);
@@ -324,9 +325,9 @@ problems, at any severity: healthy twins get them, too, so they have no precisio
 sum. Any other finding above `info`, of any connection, is false, unless the machine itself was so
 busy that the program's own thread waited more than 5 % of the life for a CPU (its schedstat, which
 the lab reads): then `cpu_contention` of it is true, and so is `slow_reader` of its other end. An
-instance counts once for each rule. That a CPU stood still (a thread before all others
-on it was woken late by a jiffy or more) excuses nothing, but is told of each miss; the median of the
-instances of which it is known is {stood_still:.2%} of the time.
+instance counts once for each rule. A CPU that paused (a thread before all others
+on it was woken late by a jiffy or more) excuses nothing, but each miss names it; the median of the
+instances with this measurement is {paused:.2%} of the time.
 
 What is planted is what the lab can plant so far, by its own programs over its own wire: the score
 says nothing of faults that are not in the list.
@@ -344,7 +345,7 @@ and the finding that names it.
 | 6.2 a send buffer of zero, an odd last segment | `odd_segment` (Linux: only where one segment fills the buffer) | `delayed_ack` |
 | 6.2 the logging application | `logging_client` | `nagle_delayed_ack` |
 | 6.2 the proxy of one thread | `waiting_proxy`, `head_of_line` | `proxy_stall` |
-| 6.3 a switch port that fails | `random_loss`, `burst_loss`, `black_hole`, on one host | `fast_retransmits`, `retransmit_timeouts`; which port, no single host can tell |
+| 6.3 a switch port that fails | `random_loss`, `burst_loss`, `black_hole`, on one host | `fast_retransmits`, `retransmit_timeouts`; the port is unknown to a single host |
 | 6.3 receiver window negotiation | `window_scale_lost` | `receive_buffer_limited` |
 | 6.3 a receiver that does not read in time | `slow_reader` | `slow_reader` |
 | 6.3 latency by Nagle's algorithm | `write_write_read` | `nagle_delayed_ack` |

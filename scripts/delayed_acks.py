@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Has connections of which known shares of segments get a delayed ACK recorded at several poll
+"""Records connections with known shares of delayed ACKs at several poll
 intervals, and compares the shares that whylat reports with a capture of the same traffic.
 
 The capture is made by tcpdump and taken apart by tshark: neither knows of whylat. Writes the page
@@ -131,7 +131,7 @@ def error(percent, truth, reported):
 
 
 def run(words, limit_s):
-    """What the command said; ends everything if it failed."""
+    """Returns the command's output; ends everything if it failed."""
     ran = subprocess.run(words, capture_output=True, text=True, timeout=limit_s)
     if ran.returncode != 0:
         raise SystemExit(f"error: `{' '.join(words)}` ended with {ran.returncode}:\n{ran.stdout}{ran.stderr}")
@@ -166,17 +166,17 @@ def play(whylat, seed, seconds, directory):
             one.stdin.write("\n")
             one.stdin.flush()
         for one in roles:
-            _, said = one.communicate()
+            _, output = one.communicate()
             if one.returncode != 0:
-                raise SystemExit(f"error: a role ended with {one.returncode}: {said}")
+                raise SystemExit(f"error: a role ended with {one.returncode}: {output}")
         drain(f"{directory}/lo.pcap")
     finally:
         for one in roles:
             one.kill()
         capture.send_signal(signal.SIGINT)
-        said = capture.communicate()[1]
-    if "\n0 packets dropped by kernel" not in said:
-        raise SystemExit(f"error: the capture is not whole: {said}\nhint: run it again on a quieter machine")
+        output = capture.communicate()[1]
+    if "\n0 packets dropped by kernel" not in output:
+        raise SystemExit(f"error: the capture is not whole: {output}\nhint: run it again on a quieter machine")
     pathlib.Path(directory, "planned.json").write_text(json.dumps(planned))
 
 
@@ -284,9 +284,9 @@ def page(rows, plot_name):
     lines += ["", "## SNAP's estimator", "", ESTIMATOR, "", head, rule]
     for poll_ms in polls:
         values = [snap[poll_ms, percent] for percent in SHARES_PERCENT]
-        said = [f"{signed(statistics.mean(value))} ({signed(max(value, key=abs))})" for value in values]
-        lines.append(f"| {interval(poll_ms)} | " + " | ".join(said) + " |")
-    lines += ["", "## Against what is asked for", "", *verdicts(rows, exact, snap)]
+        output = [f"{signed(statistics.mean(value))} ({signed(max(value, key=abs))})" for value in values]
+        lines.append(f"| {interval(poll_ms)} | " + " | ".join(output) + " |")
+    lines += ["", "## Against the goals", "", *verdicts(rows, exact, snap)]
     return "\n".join(lines) + "\n"
 
 
@@ -296,7 +296,7 @@ def signed(value):
 
 def verdicts(rows, exact, snap):
     most = max((abs(row["exact_error"]) for row in rows), default=0)
-    yield f"- Exact, everywhere: {EXACT_MOST} at most; measured {most:.4f}. {said(most <= EXACT_MOST)}"
+    yield f"- Exact, everywhere: {EXACT_MOST} at most; measured {most:.4f}. {grade(most <= EXACT_MOST)}"
     for percent, (most, polls_ms) in SNAP_MOST.items():
         of = [snap[poll_ms, percent] for poll_ms in polls_ms if (poll_ms, percent) in snap]
         if not of:
@@ -309,12 +309,12 @@ def verdicts(rows, exact, snap):
             how = f"from {interval(min(polls_ms))} to {interval(max(polls_ms))}, of any connection"
         yield (
             f"- The estimator at {percent} %, {how}: SNAP has {most}; "
-            f"measured {measured:.4f}. {said(measured <= most)}"
+            f"measured {measured:.4f}. {grade(measured <= most)}"
         )
 
 
-def said(met):
-    return "Met." if met else "**Missed.**"
+def grade(is_kept):
+    return "Kept." if is_kept else "**Missed.**"
 
 
 HEAD = """# Delayed ACKs
@@ -323,23 +323,23 @@ Which share of a connection's segments did the receiver's delayed-ACK timer ackn
 says it in two ways, in `totals` of each connection:
 
 - `delayed_ack_share`, exact: the ledger counts the segments of every ACK that the timer must have sent
-  (`acks_by_timer`), whether or not anyone waited for it. It needs detail `calls`, and is not told of
-  the other end of a recorded connection (`chosen` is `peer`), which is looked at seldom.
+  (`acks_by_timer`), whether or not anyone waited for it. It needs detail `calls`. The other
+  end of a recorded connection (`chosen` is `peer`) has none: it is rarely sampled.
 - `snap_delayed_ack_share`: [SNAP](https://www.usenix.org/conference/nsdi11)'s estimate (section 4.2)
   from nothing but sums of round-trip times between polls,
   `(diff(SumRTT) − diff(SampleRTT) × MaxQueuingDelay) / DelayedACKTimeout`.
 
 Both are compared here with a capture of the same traffic, made by tcpdump and taken apart by tshark.
-The share is the same in all three: data segments whose ACK the timer sent, of all data segments. In
+The share is the same in all three: data segments with an ACK from the timer, of all data segments. In
 the capture the timer sent an ACK if it carries nothing else and came 36 ms (`TCP_DELACK_MIN` less a
 jiffy) or more after the oldest segment that it is the first to acknowledge.
 
-The traffic: requests of one segment each, over loopback, whose server has a chosen part of them
-acknowledged at once by TCP_QUICKACK and leaves the others to the timer (`whylat lab workload
+The traffic: requests of one segment each, over loopback. The server acknowledges a chosen part of them
+at once by TCP_QUICKACK and leaves the others to the timer (`whylat lab workload
 delay-acks`); {connections} connections for each share, all at once, each with another random order.
 The error is SNAP's: (true − reported) / true; at 0 %, where a busy machine still has the timer expire
 now and then, true − reported. Linux
-{kernel}, HZ=250, virtual machine of two CPUs whose neighbours were busy. `make delayed-acks` writes
+{kernel}, HZ=250, virtual machine of two CPUs on a busy host. `make delayed-acks` writes
 this page. SNAP polls, so below 40 ms, the time of the timer itself, nothing is claimed.
 
 ![Error of both methods by poll interval]({plot})
@@ -348,12 +348,12 @@ this page. SNAP polls, so below 40 ms, the time of the timer itself, nothing is 
 EXACT = """The largest error of any connection, of {segments} segments in all. The count does not depend on
 the polls, which only read it. Of {delayed} segments that the timer acknowledged it missed {missed}, and
 it counted {beside} too many. Some kernels run no program while a
-protected process is on the CPU, as this machine's does: an ACK whose softirq interrupts it passes no hook
+protected process is on the CPU, as this machine's does: an ACK with a softirq that interrupts it passes no hook
 ([what the hooks cannot see](principles.md#what-the-hooks-cannot-see)).
 
-What it costs: of every segment that meets a quiet socket, whether it carries data, by two numbers that
-TCP has just written beside it; of a bare ACK, also whether the peer has said nothing for 20 ms, by
-jiffies and a field in a cache line that TCP is about to write. Only then is the ledger looked at, with
+What it costs: of every segment that comes to a quiet socket, whether it carries data, by two numbers that
+TCP has just written beside it; of a bare ACK, also whether the peer was silent for 20 ms, by
+jiffies and a field in a cache line that TCP is about to write. Only then is the ledger read, with
 a clock: at most 50 times a second on a connection."""
 
 ESTIMATOR = """The mean error of the connections, and in brackets the largest. With the settings for Linux:
