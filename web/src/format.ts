@@ -60,7 +60,7 @@ export function counted(number: number, noun: string): string {
   return plural(`${count(number)} ${noun}(s)`, number);
 }
 
-/** A value of a contract with its unit; `null` is said to be unknown. */
+/** A value of a contract with its unit; `null` is written as unknown. */
 export function measured(value: number | null | undefined, write: (value: number) => string): string {
   return value === null || value === undefined ? "unknown" : write(value);
 }

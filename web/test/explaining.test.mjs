@@ -11,7 +11,7 @@ const START_NS = 5_000_000_000_000;
 const SERVER = { tid: 7, pid: 7 };
 const IDLE = { tid: 0, pid: 0 };
 
-/** Rows of a recording of one server, whose thread has CPU 0; CPU 1 receives. */
+/** Rows of a recording of one server: its thread has CPU 0, and CPU 1 receives. */
 class Made {
   received_messages = [];
   activity = [];

@@ -1,6 +1,6 @@
 // What is drawn of the life of a message: the canvas is asked, not the code that draws on it.
 
-/** Before a page's own script: notes what is drawn on each canvas since it was last made anew. */
+/** Before a page's own script: notes what is drawn on each canvas since it was last made. */
 export function noted() {
   const context = CanvasRenderingContext2D.prototype;
   const notes = new WeakMap();
@@ -32,7 +32,7 @@ export async function lifeOf(page) {
     if (name !== "fillRect" || top !== 0 || height !== 16) continue;
     boxes.push({ left, width, tip: null });
     const [from, to] = [Math.max(left, 8), Math.min(left + width, area.width - 8)];
-    // The pointer stands on whole pixels.
+    // The pointer is on whole pixels.
     const middle = Math.round(area.x + (from + to) / 2) - area.x;
     if (middle - 1 < from || middle + 1 > to) continue;
     await page.mouse.move(area.x + middle, area.y + 6);

@@ -42,8 +42,8 @@ const shown = async (page) =>
 const shows = (page, number) =>
   page.waitForFunction((expected) => {
     const texts = [...document.querySelectorAll("main .panel header .soft")].map((it) => it.innerText);
-    const told = texts.map((text) => text.match(/^([\d,]+) messages/)).find(Boolean);
-    return told && Number(told[1].replaceAll(",", "")) === expected;
+    const shown = texts.map((text) => text.match(/^([\d,]+) messages/)).find(Boolean);
+    return shown && Number(shown[1].replaceAll(",", "")) === expected;
   }, number);
 
 /** A place of a plot at which the pointer meets something. */
@@ -95,7 +95,7 @@ test("a clicked balloon shows its life, and the link shows it again", async () =
   await again.close();
 });
 
-test("what a message's CPUs did is drawn, and told as a table", async () => {
+test("CPU activity of a message is drawn, and shown as a table", async () => {
   const { page, faults, close } = await open(browser, messages, { hash: "#page=messages&message=1:r50256" });
   const story = JSON.parse(
     whylat("report", "--message", "1:r50256", "--format", "json", recording("golden_messages/recording")),
@@ -230,7 +230,7 @@ test("two recordings of messages say why those of the second take longer", async
   const { page, faults, close } = await open(browser, file);
   const panel = page.getByRole("region", { name: "Causes of the difference" });
   // a recording beside itself: nothing is slower
-  assert.match(await panel.innerText(), /Of no application it is known/);
+  assert.match(await panel.innerText(), /No application has ordinary messages/);
   assert.deepEqual(faults, []);
   await close();
 });
@@ -254,7 +254,7 @@ test("a wrong link, and pages without data, say so and break nothing", async () 
   await close();
 });
 
-test("counters share the threads' time axis, and a wait tells their values", async () => {
+test("counters share the threads' time axis, and a wait shows their values", async () => {
   const { page, faults, close } = await open(browser, made(recording("golden_waits/associated")), {
     hash: "#page=waits",
   });

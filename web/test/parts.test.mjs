@@ -1,4 +1,4 @@
-// The life of a message is drawn as `whylat report --message` tells it: every part, and every step.
+// The life of a message is drawn as `whylat report --message` shows it: every part, and every step.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
@@ -11,7 +11,7 @@ const MESSAGES = {
   "TCP, received by a thread that waited": "1:r4196",
   "TCP, sent": "1:s4600",
   "TCP, sent, and held": "1:s8400",
-  "TCP, sent again": "1:s13000",
+  "TCP, retransmitted": "1:s13000",
   "TCP, sent, and stamped by the network adapter": "1:s8200",
   "UDP, received without a hook at the copy": "5:r200",
   "UDP, received and copied": "5:r1600",
@@ -28,7 +28,7 @@ after(() => browser.close());
 
 const plain = (name) => name.toLowerCase().replaceAll(/[ _-]/g, "");
 
-/** A message as the command line tells it, and as the page draws it. */
+/** A message as the command line shows it, and as the page draws it. */
 async function both(id) {
   const report = JSON.parse(whylat("report", "--message", id, "--format", "json", path));
   const text = whylat("report", "--message", id, path);

@@ -57,7 +57,7 @@ export function page(path) {
   return file;
 }
 
-/** Recordings that somebody made (`make viewer-faults`); none without. */
+/** Recordings of `make viewer-faults`; none without. */
 export function live() {
   const folder = process.env["WHYLAT_RECORDINGS"];
   if (!folder) return [];

@@ -119,7 +119,7 @@ export interface Finding {
   confidence: { level: string; because: string };
 }
 
-export interface Undecided {
+export interface UndecidedProblem {
   candidates: string[];
   headline: string;
   subject: Subject;
@@ -162,7 +162,7 @@ export interface Report extends About {
   connections_not_judged?: number;
   connections_not_listed?: number;
   findings: Finding[];
-  undecided: Undecided[];
+  undecided: UndecidedProblem[];
   slow_messages: SlowMessages[] | null;
 }
 
@@ -244,7 +244,7 @@ export interface Cause {
   advice: string;
 }
 
-export interface Explained {
+export interface ExplainedMessage {
   id: string;
   since_start_ns: number;
   latency_ns: number;
@@ -268,7 +268,7 @@ export interface TailGroup {
   queue: { usual: number; median: number; most: number; deeper: number };
   queueing: { queued: string; messages: number; usual_ahead: number; ahead: Box5; deviation_ns: Box5 }[];
   cores: { cpu: number; ns: number; usual_ns: number; contexts: { name: string; ns: number; usual_ns: number }[] }[];
-  explained: Explained[];
+  explained: ExplainedMessage[];
 }
 
 export interface TailReport {

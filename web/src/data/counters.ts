@@ -1,4 +1,4 @@
-// Counters and tasks that the program told of, by name.
+// Counters and tasks that the program reported, by name.
 
 import type { Side } from "./side";
 import { wordAt } from "./table";
@@ -47,7 +47,7 @@ export function countersOf(side: Side): Counter[] {
   });
 }
 
-/** The value at a moment: that told last; `null`: none was told yet. */
+/** Returns the value at a moment: the last one reported; `null` before the first. */
 export function valueAt(counter: Counter, atNs: number): number | null {
   let [low, high] = [0, counter.times.length];
   while (low < high) {
@@ -66,7 +66,7 @@ export interface Task {
   tid: string;
 }
 
-/** Spans that the program told of, in order. */
+/** Returns the spans that the program reported, in order. */
 export function tasksOf(side: Side): Task[] {
   const table = side.table("tasks");
   const [begins, ends] = [table.numbers("begin_ns"), table.numbers("end_ns")];

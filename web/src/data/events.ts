@@ -10,12 +10,12 @@ export interface TcpEvent {
   inFlightBytes: number;
 }
 
-/** Kinds that show trouble; changes of state are not among them. */
-export const TROUBLE: Record<string, string> = {
+/** Kinds of events that are problems; changes of state are not among them. */
+export const PROBLEM_KINDS: Record<string, string> = {
   fast_retransmit: "fast retransmit",
   timeout_retransmit: "retransmission timeout",
   tail_loss_probe: "tail-loss probe",
-  syn_retransmit: "SYN sent again",
+  syn_retransmit: "SYN retransmitted",
   spurious: "spurious retransmission",
   zero_window_open: "zero window",
   zero_window_close: "window open again",
@@ -31,8 +31,8 @@ function grouped(side: Side): Map<string, number[]> {
   return byConn;
 }
 
-/** The troubles of a connection, in order of time. */
-export function troubles(side: Side, conn: string): TcpEvent[] {
+/** Returns the problems of a connection, in order of time. */
+export function problemsOf(side: Side, conn: string): TcpEvent[] {
   const table = side.table("tcp_events");
   const [times, kinds] = [table.numbers("time_ns"), table.words("kind")];
   const [segments, inFlight] = [table.numbers("segments"), table.numbers("in_flight_bytes")];
@@ -42,5 +42,5 @@ export function troubles(side: Side, conn: string): TcpEvent[] {
     segments: segments[row] ?? NaN,
     inFlightBytes: inFlight[row] ?? NaN,
   }));
-  return events.filter((event) => event.kind in TROUBLE).sort((a, b) => a.atNs - b.atNs);
+  return events.filter((event) => event.kind in PROBLEM_KINDS).sort((a, b) => a.atNs - b.atNs);
 }

@@ -1,4 +1,4 @@
-// Readings of the stage ledger → how long each stage was the brake between two of them.
+// Readings of the stage ledger → the time of each stage between two of them.
 
 import { type Side, rowsByCode } from "./side";
 

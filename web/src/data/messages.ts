@@ -1,13 +1,13 @@
 // Received and sent messages as one list, each with the largest cause of its slowness where that is known.
 
-import type { Cause, Explained, TailGroup } from "./contract";
+import type { Cause, ExplainedMessage, TailGroup } from "./contract";
 import type { Side } from "./side";
 import { type Table, wordAt } from "./table";
 import type { Facts } from "../state/filter";
 
 export interface Why {
   group: TailGroup;
-  explained: Explained;
+  explained: ExplainedMessage;
 }
 
 export interface Messages {

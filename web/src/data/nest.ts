@@ -1,4 +1,4 @@
-// Spans → the nest that they make: a node for what is met within the same things, with the time of all that is alike.
+// Spans → the nest that they make: one node for all spans of one name in the same parents, with their total time.
 
 import type { Span } from "./spans";
 
@@ -13,7 +13,7 @@ function node(title: string, kind: string): Nest {
   return { title, kind, ns: 0, children: new Map() };
 }
 
-/** What a span is called among others within the same. */
+/** Returns the name of a span within its parent. */
 function spanTitle(span: Span): string {
   return span.name ?? span.kind;
 }

@@ -61,7 +61,7 @@ export class Side {
     return table;
   }
 
-  /** Tables of which the page holds only a part. */
+  /** Returns the tables that the page holds only in part. */
   thinned(): Table[] {
     return [...this.tables.values()].filter((table) => table.rows < table.allRows);
   }

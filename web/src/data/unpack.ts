@@ -1,13 +1,13 @@
 // The data in the page → header and bytes. Format: crates/view/src/html/mod.rs.
 
 /** Header of the data, and the columns behind it. */
-export interface Unpacked {
+export interface PageData {
   header: unknown;
   columns: Uint8Array;
 }
 
 /** Decodes what the page holds. */
-export async function unpack(base64: string): Promise<Unpacked> {
+export async function unpack(base64: string): Promise<PageData> {
   const data = await inflate(bytesOf(base64));
   const view = new DataView(data.buffer, data.byteOffset, data.byteLength);
   const length = view.getUint32(0, true);

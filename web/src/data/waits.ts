@@ -23,7 +23,7 @@ export interface Waits {
   end: Float64Array;
   /** From leaving the CPU to being woken, or until running again where the waking was not seen, ns. */
   blocked: (row: number) => number;
-  /** What each was for: a number, and its name. */
+  /** Object of each wait: a number, and its name. */
   object: Uint32Array;
   objects: string[];
   word: (row: number, column: WaitWord) => string | null;
@@ -71,18 +71,18 @@ export function waitsOf(side: Side): Waits {
   };
 }
 
-/** What waits for one object add up to. */
+/** Holds the total of the waits for one object. */
 export interface Sum {
   name: string;
   kind: string;
   count: number;
   blockedNs: number;
   longestNs: number;
-  /** What the diagnosis says of all of them; absent: it is not among the worst, or not the only one of its name. */
+  /** The report's group; absent where the object is not among the worst, or another has its name. */
   group: WaitGroup | undefined;
 }
 
-/** Groups of the report by their names; those that share one are left out, for it cannot be told which is which. */
+/** Groups of the report by their names; those that share one are left out, as nothing distinguishes them. */
 function groupsByTitle(side: Side): Map<string, WaitGroup> {
   const out = new Map<string, WaitGroup>();
   const shared = new Set<string>();

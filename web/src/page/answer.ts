@@ -1,7 +1,7 @@
 // Why is it slow? Findings, worst first, each with what shows it beside it; then what could not be decided, slow
 // messages, and what the recording covers, lost and cost.
 
-import type { Fact, Finding, Severity, SlowMessages, Subject, Undecided } from "../data/contract";
+import type { Fact, Finding, Severity, SlowMessages, Subject, UndecidedProblem } from "../data/contract";
 import { button, el, prose } from "../dom";
 import { bytes, count, counted, duration, percent, plural, rate, times, words } from "../format";
 import { legend, shareBar, shareWords, stageShares } from "../plot/bar";
@@ -48,26 +48,26 @@ function isShown(site: Site, finding: Finding): boolean {
   return passes(site.state.filters, facts, 0);
 }
 
-function severityTag(severity: Severity | "cannot tell"): HTMLElement {
-  const style = severity === "cannot tell" ? "warning" : severity;
+function severityTag(severity: Severity | "undecided"): HTMLElement {
+  const style = severity === "undecided" ? "warning" : severity;
   return el("span.severity", { class: `severity ${style}` }, severity);
 }
 
 function findingPanel(site: Site, finding: Finding, open: boolean): HTMLElement {
-  // The answer above says the sentence of the worst finding already.
+  // The title has the headline of the worst finding already.
   const isAnswer = finding.headline === site.side.answer;
   const head = el(
     "summary",
     {},
     severityTag(finding.severity),
-    el("span.said", {}, isAnswer ? subjectTitle(finding.subject) : finding.headline),
+    el("span.headline", {}, isAnswer ? subjectTitle(finding.subject) : finding.headline),
     el("span.soft", {}, words(finding.rule)),
   );
   const body = el("div.body");
   const details = el("details.panel.finding", { open }, head, body);
   const draw = () => {
     if (body.childElementCount === 0) {
-      body.append(told(site, finding), drawn(site, finding));
+      body.append(advice(site, finding), drawn(site, finding));
     }
   };
   if (open) {
@@ -77,7 +77,7 @@ function findingPanel(site: Site, finding: Finding, open: boolean): HTMLElement 
   return details;
 }
 
-function told(site: Site, finding: Finding): HTMLElement {
+function advice(site: Site, finding: Finding): HTMLElement {
   const { estimated_win: win, confidence } = finding;
   const gain = win
     ? `${win.at_least ? "At least" : "About"} ${times(win.times_faster)} faster, if ${win.assumes}.`
@@ -85,7 +85,7 @@ function told(site: Site, finding: Finding): HTMLElement {
   return el(
     "div",
     {},
-    el("h3", {}, "What to do"),
+    el("h3", {}, "Fix"),
     el("div.do", {}, list(finding.advice, true), gain && el("p.soft", {}, gain)),
     el("h3", {}, "Evidence"),
     facts(finding.evidence),
@@ -107,7 +107,7 @@ function drawn(site: Site, finding: Finding): HTMLElement {
   const out = el("div.drawn");
   if (connection && Object.keys(connection.stages).length > 0) {
     const shares = stageShares(connection.stages, site.book.stages);
-    const title = finding.subject.connections > 1 ? "What held the worst of them up" : "What held it up";
+    const title = finding.subject.connections > 1 ? "Stages of the worst of them" : "Stages";
     out.append(el("div", {}, el("h3", {}, title), shareBar(shares, shareWords(shares), true), legend(shares)));
   }
   const start = report.host.started_ns;
@@ -120,15 +120,15 @@ function drawn(site: Site, finding: Finding): HTMLElement {
   });
   if (plot) {
     const title =
-      finding.severity === "info" ? "Over the recording" : "Over the recording; underlined: when it did harm";
+      finding.severity === "info" ? "Over the recording" : "Over the recording; underlined: the time of the harm";
     out.append(el("div", {}, el("h3", {}, title), plot));
   }
   if (finding.ruled_out.length > 0) {
     const ruledOut = finding.ruled_out.map((it) => `${it.cause}: ${it.because}`);
-    out.append(el("div", {}, el("h3", {}, "It is not"), list(ruledOut)));
+    out.append(el("div", {}, el("h3", {}, "Ruled out"), list(ruledOut)));
   }
   if (finding.could_not_see.length > 0) {
-    out.append(el("div", {}, el("h3", {}, "What cannot be seen"), list(finding.could_not_see)));
+    out.append(el("div", {}, el("h3", {}, "Not seen"), list(finding.could_not_see)));
   }
   return out;
 }
@@ -162,15 +162,15 @@ function factValue(fact: Fact): string {
   return Number.isInteger(value) && unit === "count" ? count(value) : value.toFixed(1);
 }
 
-function undecidedPanel(site: Site, undecided: Undecided): HTMLElement {
+function undecidedPanel(site: Site, undecided: UndecidedProblem): HTMLElement {
   return el(
     "details.panel.finding",
     {},
     el(
       "summary",
       {},
-      severityTag("cannot tell"),
-      el("span.said", {}, undecided.headline),
+      severityTag("undecided"),
+      el("span.headline", {}, undecided.headline),
       el("span.soft", {}, undecided.candidates.map(words).join(" or ")),
     ),
     el(
@@ -180,9 +180,9 @@ function undecidedPanel(site: Site, undecided: Undecided): HTMLElement {
       el(
         "div",
         {},
-        el("h3", {}, "Why the cause cannot be told"),
+        el("h3", {}, "Why the cause is undecided"),
         el("p", {}, undecided.why),
-        el("h3", {}, "What would tell"),
+        el("h3", {}, "To find out"),
         list(undecided.would_help, true),
         el("p", {}, connectionLink(site, undecided.subject)),
       ),
@@ -202,7 +202,7 @@ function slowPanel(site: Site, slow: SlowMessages): HTMLElement {
       el("td", {}, ...prose(cause.advice)),
     ),
   );
-  const heads = ["Cause", "First cause of", "Longer (median)", "What to do"];
+  const heads = ["Cause", "First cause of", "Longer (p50)", "Fix"];
   const open = () => site.store.go({ page: "messages" });
   return el(
     "section.panel",
@@ -212,14 +212,14 @@ function slowPanel(site: Site, slow: SlowMessages): HTMLElement {
       {},
       severityTag(slow.severity),
       el("h2", {}, `Slow messages ${slow.direction} by ${who}`),
-      el("span.end", {}, button("Look at the messages", open)),
+      el("span.end", {}, button("Show the messages", open)),
     ),
     el(
       "p",
       {},
       `The slowest ${counted(slow.messages, "message")} (${slow.tail}) took ${duration(slow.from_ns)} to ` +
-        `${duration(slow.until_ns)} where ${duration(slow.usual_ns)} is usual: ${duration(slow.harm_ns)} longer in all, ` +
-        `${percent(slow.share)} of the time of all its messages.`,
+        `${duration(slow.until_ns)}; ${duration(slow.usual_ns)} is usual. Total delay: ${duration(slow.harm_ns)}, ` +
+        `${percent(slow.share)} of the time of all messages.`,
     ),
     el(
       "table",

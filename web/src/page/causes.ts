@@ -12,11 +12,11 @@ export function causesPanel(site: Site, group: TailGroup): HTMLElement {
   const who = group.application ?? "an unknown process";
   const tail = site.side.tail?.tail ?? "";
   const whole = site.state.filters.length > 0 ? "Of the whole recording, whatever the filters: " : "";
-  const known = `${whole}${counted(group.tail.kept, "message")} of ${count(group.tail.messages)} in ${tail} are explained`;
+  const known = `${whole}${counted(group.tail.kept, "message")} of ${count(group.tail.messages)} in ${tail} have CPU activity`;
   const longer =
     group.deviation_ns === null
       ? ""
-      : `; they took ${duration(group.deviation_ns)} longer than the usual ${duration(group.usual_ns)}, on average`;
+      : `; on average ${duration(group.deviation_ns)} longer than the usual ${duration(group.usual_ns)}`;
   return el(
     "section.panel",
     {},
@@ -31,7 +31,7 @@ export function causesPanel(site: Site, group: TailGroup): HTMLElement {
           group.causes.length > 0 ? causeTable(site, group) : el("p.soft", {}, "No cause was found."),
           el("div.columns.part", {}, queueing(group), cores(group)),
         ]
-      : [el("p.soft", {}, "Of none of them it was kept what CPUs did, so that no cause can be told.")]),
+      : [el("p.soft", {}, "No CPU activity was recorded for these messages: the cause cannot be determined. Record with --keep p99,sample=100.")]),
   );
 }
 
@@ -53,15 +53,15 @@ function causeTable(site: Site, group: TailGroup): HTMLElement {
   fill(picked);
   const ends = group.causes.map((cause) => cause.deviation_ns);
   const [least, most] = [Math.min(...ends.map((it) => it.least)), Math.max(...ends.map((it) => it.most))];
-  const added = `Added to those hit: ${duration(least)} to ${duration(most)}, logarithmic`;
+  const added = `Delay of a message, ${duration(least)} to ${duration(most)}, logarithmic`;
   const heads: [string, boolean][] = [
     ["Cause", false],
-    ["First of", true],
-    ["Hit", true],
+    ["First cause of", true],
+    ["Messages", true],
     [added, false],
-    ["Median", true],
-    ["In all", true],
-    ["Such as", false],
+    ["p50", true],
+    ["Total", true],
+    ["Examples", false],
   ];
   const head = heads.map(([name, number]) => el(number ? "th.number" : "th", { scope: "col" }, name));
   return el(

@@ -67,14 +67,14 @@ function differencePanel(site: Site): HTMLElement[] {
         {},
         el("td", {}, key, ` ${cause.what} (${cause.role} core)`),
         el("td", {}, words(cause.rule)),
-        el("td.number", {}, `first of ${count(cause.first)}, hit ${count(cause.messages)}`),
+        el("td.number", {}, `first cause of ${count(cause.first)} of ${count(cause.messages)}`),
         el("td.number", {}, `${duration(cause.deviation_ns.median)} longer`),
       );
     });
     const took = group.deviation_ns === null ? "" : `: ${duration(group.deviation_ns)} longer on average`;
     return el("div.part", {}, el("h3", {}, `${who}${took}`), el("table.facts", {}, el("tbody", {}, ...lines)));
   });
-  const none = "Of no application it is known that ordinary messages of B take longer than those of A.";
+  const none = "No application has ordinary messages that take longer in B than in A.";
   return [
     el(
       "section.panel",
@@ -83,7 +83,7 @@ function differencePanel(site: Site): HTMLElement[] {
         "header",
         {},
         el("h2", {}, "Why B's messages take longer than A's"),
-        el("span.soft", {}, `messages in ${difference.tail} of both; what got faster: whylat diff B A`),
+        el("span.soft", {}, `messages in ${difference.tail} of both; for faster messages: whylat diff B A`),
       ),
       ...(parts.length > 0 ? parts : [el("p.soft", {}, none)]),
     ),
@@ -117,21 +117,21 @@ function numbersPanel(before: Side, after: Side): HTMLElement {
       less: true,
     },
     {
-      name: "longest life of a connection",
+      name: "longest connection",
       values: both((side) => side.report.connections.reduce((most, it) => Math.max(most, it.lifetime_ns), 0)),
       write: duration,
       less: true,
     },
     { name: "bytes sent", values: sum("bytes_sent"), write: bytes, less: null },
-    { name: "segments sent again", values: sum("retransmits"), write: count, less: true },
+    { name: "retransmitted segments", values: sum("retransmits"), write: count, less: true },
     { name: "retransmission timeouts", values: sum("timeouts"), write: count, less: true },
-    { name: "waits for withheld ACKs", values: sum("delayed_acks"), write: count, less: true },
+    { name: "waits for delayed ACKs", values: sum("delayed_acks"), write: count, less: true },
     { name: "blocked in send calls", values: sum("send_blocked_ns"), write: duration, less: true },
     { name: "blocked in receive calls", values: sum("receive_blocked_ns"), write: duration, less: true },
-    { name: "received messages, half up to", values: percentile(0, 0), write: duration, less: true },
-    { name: "received messages, 99 % up to", values: percentile(0, 2), write: duration, less: true },
-    { name: "sent messages, half up to", values: percentile(1, 0), write: duration, less: true },
-    { name: "sent messages, 99 % up to", values: percentile(1, 2), write: duration, less: true },
+    { name: "received messages, p50", values: percentile(0, 0), write: duration, less: true },
+    { name: "received messages, p99", values: percentile(0, 2), write: duration, less: true },
+    { name: "sent messages, p50", values: percentile(1, 0), write: duration, less: true },
+    { name: "sent messages, p99", values: percentile(1, 2), write: duration, less: true },
   ];
   const shown = rows.filter(({ values }) => !values.every(Number.isNaN));
   const lines = shown.map((row) =>
@@ -139,12 +139,12 @@ function numbersPanel(before: Side, after: Side): HTMLElement {
       "tr",
       {},
       el("td", {}, row.name),
-      el("td.number", {}, said(row, 0)),
-      el("td.number", {}, said(row, 1)),
+      el("td.number", {}, valueText(row, 0)),
+      el("td.number", {}, valueText(row, 1)),
       el("td.number", {}, difference(row)),
     ),
   );
-  const head = ["Of the recording", "A", "B", "B against A"].map((name, at) =>
+  const head = ["Value", "A", "B", "B against A"].map((name, at) =>
     el(at === 0 ? "th" : "th.number", { scope: "col" }, name),
   );
   return el(
@@ -157,13 +157,13 @@ function numbersPanel(before: Side, after: Side): HTMLElement {
   );
 }
 
-/** Numbers that add up connections are of those that are here. */
+/** Totals are over the connections in the page. */
 function notAll(side: Side, letter: string): HTMLElement[] {
   const text = someConnections(side);
-  return text === null ? [] : [el("p.soft", { role: "note" }, `Of ${letter}: ${text}`)];
+  return text === null ? [] : [el("p.soft", { role: "note" }, `${letter}: ${text}`)];
 }
 
-function said(row: Row, at: 0 | 1): string {
+function valueText(row: Row, at: 0 | 1): string {
   return Number.isNaN(row.values[at]) ? "unknown" : row.write(row.values[at]);
 }
 

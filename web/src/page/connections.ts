@@ -78,9 +78,9 @@ function table(site: Site, rows: Connection[], picked: Connection | undefined): 
         number: true,
         key: (it) => it.harm_ns,
         cell: (it) => (it.harm_ns > 0 ? duration(it.harm_ns) : "–"),
-        doc: "Time that threads were blocked or data was late because of what was found",
+        doc: "Time that threads were blocked or data was late because of its findings",
       },
-      { title: "Lived", number: true, key: (it) => it.lifetime_ns, cell: (it) => duration(it.lifetime_ns) },
+      { title: "Duration", number: true, key: (it) => it.lifetime_ns, cell: (it) => duration(it.lifetime_ns) },
       { title: "Sent", number: true, key: total("bytes_sent"), cell: (it) => measured(it.totals["bytes_sent"], bytes) },
       {
         title: "Received",
@@ -89,11 +89,11 @@ function table(site: Site, rows: Connection[], picked: Connection | undefined): 
         cell: (it) => measured(it.totals["bytes_received"], bytes),
       },
       {
-        title: "Resent",
+        title: "Retransmits",
         number: true,
         key: total("retransmits"),
         cell: (it) => measured(it.totals["retransmits"], count),
-        doc: "Segments sent again",
+        doc: "Retransmitted segments",
       },
       {
         title: "RTT",
@@ -141,7 +141,7 @@ function connectionPanel(site: Site, connection: Connection): HTMLElement {
     el("p.soft", {}, settings(connection)),
     shares.length > 0 && el("div.part", {}, shareBar(shares, shareWords(shares), true), legend(shares)),
     receiving(connection),
-    stages && el("div.part", {}, el("h3", {}, "What stopped the next byte; ▾ is a loss or a closed window"), stages),
+    stages && el("div.part", {}, el("h3", {}, "Stages over time; ▾ is a loss or a zero window"), stages),
     ...readings(site, id, range),
   );
 }
@@ -172,8 +172,8 @@ function elsewhere(site: Site, connection: Connection): Node[] {
 
 function settings(connection: Connection): string {
   const { tcp } = connection;
-  // What was open before has lived for longer than anybody looked.
-  const verb = connection.opened_ns === null ? "watched" : "lived";
+  // A connection that was open before the recording is older than the recorded time.
+  const verb = connection.opened_ns === null ? "watched for" : "duration";
   const parts = [`${connection.role} side`, `${verb} ${duration(connection.lifetime_ns)}`];
   if (connection.mptcp)
     parts.push(
@@ -181,7 +181,7 @@ function settings(connection: Connection): string {
     );
   if (tcp["congestion"]) parts.push(String(tcp["congestion"]));
   if (typeof tcp["nodelay"] === "boolean") parts.push(`TCP_NODELAY ${tcp["nodelay"] ? "on" : "off"}`);
-  if (typeof tcp["min_rtt_us"] === "number") parts.push(`least RTT ${duration(tcp["min_rtt_us"] * 1e3)}`);
+  if (typeof tcp["min_rtt_us"] === "number") parts.push(`min RTT ${duration(tcp["min_rtt_us"] * 1e3)}`);
   if (typeof tcp["mss_bytes"] === "number") parts.push(`MSS ${bytes(tcp["mss_bytes"])}`);
   if (typeof tcp["sndbuf_bytes"] === "number")
     parts.push(`send buffer ${bytes(tcp["sndbuf_bytes"])}${tcp["sndbuf_locked"] ? ", fixed by the program" : ""}`);
@@ -195,11 +195,11 @@ function receiving(connection: Connection): HTMLElement | null {
   if (!receive) {
     return null;
   }
-  const closed = receive.window_closed ? `, its window closed ${percent(receive.window_closed.share)}` : "";
+  const closed = receive.window_closed ? `, zero window ${percent(receive.window_closed.share)}` : "";
   return el(
     "p.part",
     {},
-    `Receiving: waited for the other end ${percent(receive.waiting_for_peer.share)} of the time, reader late ${percent(receive.reader_slow.share)}${closed}.`,
+    `Receiving: waited for the peer ${percent(receive.waiting_for_peer.share)} of the time, slow reader ${percent(receive.reader_slow.share)}${closed}.`,
   );
 }
 
@@ -221,7 +221,7 @@ function readings(site: Site, id: string, range: () => [number, number]): HTMLEl
   const table = site.side.table("tcp_samples");
   const rows = site.side.once(sampleRows).get(id) ?? [];
   if (rows.length === 0) {
-    return [el("p.soft.part", {}, "No readings of this connection: it lived between two polls.")];
+    return [el("p.soft.part", {}, "No readings of this connection: it was shorter than a poll interval.")];
   }
   const column = (name: string) => rows.map((row) => table.numbers(name)[row] ?? NaN);
   const times = column("time_ns");

@@ -17,7 +17,7 @@ export function flamePanel(side: Side, messages: Messages, rows: Uint32Array): H
     return [];
   }
   const place = el("div");
-  const title = `What CPUs did during ${rows.length === messages.rows ? "all messages" : `these ${counted(rows.length, "message")}`}`;
+  const title = `CPU activity during ${rows.length === messages.rows ? "all messages" : `these ${counted(rows.length, "message")}`}`;
   const details = el("details", {}, el("summary", {}, `${title}, as a flame graph`), place);
   details.addEventListener("toggle", () => {
     if (details.open) show(place, drawn(side, messages, rows));
@@ -32,10 +32,10 @@ function drawn(side: Side, messages: Messages, rows: Uint32Array): HTMLElement {
   const root = nested(spans, within, (cpu) => `CPU ${cpu ?? "not known"}`);
   const graph = nodeGraph(root, "what CPUs did");
   const note =
-    "Time of the CPUs that had a message, while they had it; of messages for which it was kept. Widths are shares of all that is shown.";
+    "CPU time during messages with recorded CPU activity. Widths are shares of the total.";
   return graph
     ? el("div", {}, el("p.soft", {}, note), graph)
-    : el("p.soft", {}, "Of none of them it was kept what CPUs did.");
+    : el("p.soft", {}, "No CPU activity was recorded for these messages.");
 }
 
 /** When each CPU had any of the messages. */

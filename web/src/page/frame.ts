@@ -117,7 +117,7 @@ export class Frame {
     show(this.main, ...page[2](site));
   }
 
-  /** Which recording is shown, with a choice if there are two. */
+  /** Returns the name of the recording, with a choice if there are two. */
   private drawNames(state: State, page: PageName): void {
     const { sides } = this.book;
     if (sides.length < 2) {

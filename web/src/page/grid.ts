@@ -1,4 +1,4 @@
-// A table that is sorted by its heads and searched by its words. Only so many rows are drawn as anyone reads.
+// A table that is sorted by its heads and searched by its words. It draws a limited number of rows.
 
 import { type Child, button, el, show } from "../dom";
 import { count } from "../format";
@@ -8,9 +8,9 @@ const DRAWN = 100;
 
 export interface Column<T> {
   title: string;
-  /** What is in the cell. */
+  /** Content of the cell. */
   cell: (row: T) => Child;
-  /** What it is sorted by; absent: it is not. Numbers are sorted largest first. */
+  /** Key of the order; absent: the column does not sort. Numbers are sorted largest first. */
   key?: (row: T) => number | string;
   number?: boolean;
   doc?: string;
@@ -20,7 +20,7 @@ export interface Grid<T> {
   label: string;
   rows: T[];
   columns: Column<T>[];
-  /** What the search looks at. */
+  /** Text that the search reads. */
   words?: (row: T) => string;
   pick?: (row: T) => void;
   isPicked?: (row: T) => boolean;
@@ -51,7 +51,7 @@ export function grid<T>(options: Grid<T>): HTMLElement {
       most += DRAWN * 10;
       draw();
     };
-    const none = rows.length === 0 ? (needle ? "Nothing has these words." : "Nothing to show.") : null;
+    const none = rows.length === 0 ? (needle ? "No matches." : "Nothing to show.") : null;
     show(more, none, left > 0 && `${count(left)} more. `, left > 0 && button("Show more", add, { class: "link" }));
   };
   draw();

@@ -24,11 +24,11 @@ export function helpDialog(): HTMLDialogElement {
   const dialog = el(
     "dialog",
     { "aria-label": "Help" },
-    el("h2", {}, "How to look around"),
+    el("h2", {}, "Keys and gestures"),
     el(
       "p",
       {},
-      "Drag over a plot to select a time or a band of latencies, click in a table to select a row. A selection becomes a filter, which holds on every page. The address of the page tells all of it: copy it to show somebody else the same.",
+      "Drag over a plot to select a time or a range of latencies. Click in a table to select a row. A selection can become a filter: it holds on every page. The address of the page contains all of this: copy it to share the view.",
     ),
     el("dl", {}, ...entries),
     button("Close", () => dialog.close()),

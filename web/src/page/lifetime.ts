@@ -21,7 +21,7 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
       "section.panel.empty",
       {},
       el("header", {}, el("h2", {}, `Message ${id}`), el("span.end", {}, close)),
-      "It is not in this page: only a part of the messages is, or the link is of another recording.",
+      "It is not in this page. The page holds only a part of the messages, or the link belongs to another recording.",
     );
   }
   const why = messages.why(row);
@@ -51,7 +51,7 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
         "p.soft",
         {},
         ...prose(
-          "What CPUs did meanwhile was not kept for this message. Record with `--keep p99,sample=100` to have it of slow messages and of some others.",
+          "No CPU activity was recorded for this message. Record with `--keep p99,sample=100` to have it for slow messages and some others.",
         ),
       ),
     drawn(life),
@@ -61,7 +61,7 @@ export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLE
       el(
         "h3.part",
         {},
-        `An ordinary one for comparison, ${messages.id(usual)}: ${duration(messages.latency[usual] ?? NaN)}`,
+        `An ordinary message to compare, ${messages.id(usual)}: ${duration(messages.latency[usual] ?? NaN)}`,
       ),
     reference && drawn(reference),
   );
@@ -72,7 +72,7 @@ function about(side: Side, messages: Messages, row: number, life: Life): string 
   const who = side.process(messages.word(row, "pid"));
   const when = duration(life.steps[0]?.atNs ?? NaN);
   const isKnown = !Number.isNaN(messages.latency[row] ?? NaN);
-  const gaps = isKnown ? "" : "; not every time was seen, or they are in no order";
+  const gaps = isKnown ? "" : "; timestamps are missing or out of order";
   return `${which} by ${who}, ${when} after the start${gaps}`;
 }
 
@@ -81,7 +81,7 @@ function legend(life: Life, why: Why | null): string {
   const away = (why?.explained.causes ?? []).filter(({ cause }) => !outlined.has(cause));
   const named = away.map(({ cause }) => life.cause(cause));
   return [
-    outlined.size > 0 && "Outlined: what explains why it took longer than usual.",
+    outlined.size > 0 && "Outlined: the explanation of its delay.",
     `Faint: other threads${outlined.size > 0 ? " that do not explain it" : ""}.`,
     named.length > 0 && `Not the work of a CPU, so not outlined: ${named.join(", ")}.`,
   ]
@@ -119,7 +119,7 @@ function causes(why: Why): HTMLElement {
   return el("div", {}, el("p", {}, head), rows.length > 0 && el("table.facts", {}, el("tbody", {}, ...rows)));
 }
 
-/** A message of the same application that took as long as is usual and of which it is known what its CPUs did. */
+/** Returns a message of the same application with the usual latency and recorded CPU activity. */
 function ordinary(side: Side, messages: Messages, why: Why, row: number): number | null {
   const windows = side.table("activity_windows");
   const [conns, sends, offsets] = [windows.words("conn"), windows.words("is_send"), windows.numbers("offset_end")];

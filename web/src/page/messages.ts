@@ -19,7 +19,7 @@ export const messagesPage: Page = (site) => {
   const messages = site.side.once(messagesOf);
   if (messages.rows === 0) {
     const text =
-      "This recording holds no messages. Record with `--detail messages` to see how long each took from the driver to the program; add `--keep p99,sample=100` to learn why the slow ones did.";
+      "This recording holds no messages. Record with `--detail messages` for the latency of each, from the driver to the program. Add `--keep p99,sample=100` for the causes of slow ones.";
     return [el("section.panel.empty", {}, text)];
   }
   const rows = rowsPassing(site.state.filters, messages.facts, messages.rows);
@@ -35,7 +35,7 @@ export const messagesPage: Page = (site) => {
           el(
             "section.panel.empty",
             {},
-            "Why slow messages were slow is not known: what CPUs did was not kept. Record with `--detail messages --keep p99,sample=100`.",
+            "No CPU activity was recorded: the causes of slow messages are unknown. Record with `--detail messages --keep p99,sample=100`.",
           ),
         ]
       : []),
@@ -54,7 +54,7 @@ function balloonPanel(site: Site, messages: Messages, rows: Uint32Array): HTMLEl
   const plot = balloonPlot(options);
   site.live(() => plot.redraw());
   const unknown =
-    messages.unknown > 0 ? ` ${counted(messages.unknown, "message")} without all times are not drawn.` : "";
+    messages.unknown > 0 ? ` Not drawn: ${counted(messages.unknown, "message")} with missing timestamps.` : "";
   return el(
     "section.panel",
     {},
@@ -62,7 +62,7 @@ function balloonPanel(site: Site, messages: Messages, rows: Uint32Array): HTMLEl
       "header",
       {},
       el("h2", {}, "Each message"),
-      el("span.soft", {}, `${balloonNote(options)}.${unknown} Drag to select, click for its life.`),
+      el("span.soft", {}, `${balloonNote(options)}.${unknown} Drag to select, click for one message.`),
     ),
     plot.element,
     causeLegend(messages, rows),
@@ -105,19 +105,19 @@ function distributionPanel(site: Site, messages: Messages, rows: Uint32Array): H
     const cells = percentiles(curve.sorted).map(([, ns]) => el("td.number", {}, duration(ns)));
     return el("tr", {}, el("td", {}, key, ` ${curve.label}`), ...cells);
   });
-  const head = ["Up to", ...names].map((name, at) => el(at === 0 ? "th" : "th.number", { scope: "col" }, name));
+  const head = ["Messages", ...names].map((name, at) => el(at === 0 ? "th" : "th.number", { scope: "col" }, name));
   return el(
     "section.panel",
     {},
-    el("header", {}, el("h2", {}, "How long they took"), el("span.soft", {}, "while this host had them")),
+    el("header", {}, el("h2", {}, "Latency"), el("span.soft", {}, "within this host")),
     el(
       "div.wide.nowrap",
       { tabindex: "0", role: "region", "aria-label": "percentiles" },
       el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...lines)),
     ),
-    el("h3.part", {}, "Share that is no slower"),
+    el("h3.part", {}, "Share of messages up to this latency"),
     cdfPlot({ curves, tail: false, height: 132, brushed }).element,
-    el("h3", {}, "Share that is slower"),
+    el("h3", {}, "Share of slower messages"),
     cdfPlot({ curves, tail: true, height: 150, brushed }).element,
   );
 }

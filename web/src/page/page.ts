@@ -9,7 +9,7 @@ export interface Site {
   store: Store;
   /** As the page is drawn; zoom and selection move on in `store.state`. */
   state: State;
-  /** Calls back when only zoom or selection have changed, for which pages are not drawn anew. */
+  /** Calls back when only zoom or selection have changed: pages are then not drawn again. */
   live: (changed: () => void) => void;
 }
 

@@ -1,4 +1,4 @@
-// What slow messages waited behind, and who had the CPUs while they were under way.
+// The queues of slow messages, and the activity of their CPUs.
 
 import type { TailGroup } from "../data/contract";
 import { el } from "../dom";
@@ -16,14 +16,14 @@ const QUEUED: Record<string, string> = {
 
 export function queueing(group: TailGroup): HTMLElement {
   const { queue } = group;
-  const told = `Ahead of a slow message there were ${queue.median} others in the median, ${count(queue.most)} at most; usual are ${queue.usual.toFixed(1)}.`;
+  const summary = `Messages ahead of a slow message: p50 ${queue.median}, max ${count(queue.most)}; usual ${queue.usual.toFixed(1)}.`;
   if (group.queueing.length === 0) {
     return el(
       "div",
       {},
       el("h3", {}, "Queueing"),
-      el("p", {}, told),
-      el("p.soft", {}, "No slow message waited behind more than is usual."),
+      el("p", {}, summary),
+      el("p.soft", {}, "No slow message waited behind more messages than usual."),
     );
   }
   const box = boxAxis(group.queueing.map((it) => it.deviation_ns));
@@ -39,18 +39,18 @@ export function queueing(group: TailGroup): HTMLElement {
     ),
   );
   const heads: [string, boolean][] = [
-    ["Waited behind", false],
+    ["Queue", false],
     ["Messages", true],
     ["Ahead", true],
-    ["Longer", false],
-    ["Median", true],
+    ["Delay", false],
+    ["p50", true],
   ];
   const head = heads.map(([name, number]) => el(number ? "th.number" : "th", { scope: "col" }, name));
   return el(
     "div",
     {},
     el("h3", {}, "Queueing"),
-    el("p", {}, told),
+    el("p", {}, summary),
     el("table", {}, el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...rows)),
   );
 }
@@ -67,11 +67,11 @@ export function cores(group: TailGroup): HTMLElement {
     core: TailGroup["cores"][number],
     of: (context: TailGroup["cores"][number]["contexts"][number]) => number,
   ) => {
-    const told = core.contexts
+    const summary = core.contexts
       .filter((it) => of(it) > 0)
       .map((it) => `${it.name} ${duration(of(it))}`)
       .join(", ");
-    const out = el("div.bar", { role: "img", "aria-label": told, title: told });
+    const out = el("div.bar", { role: "img", "aria-label": summary, title: summary });
     for (const context of core.contexts) {
       const piece = el("i", { title: `${context.name} ${duration(of(context))}` });
       piece.style.width = `${(of(context) / most) * 100}%`;
@@ -114,7 +114,7 @@ export function cores(group: TailGroup): HTMLElement {
   return el(
     "div",
     {},
-    el("h3", {}, "Who had the CPUs while they were under way"),
+    el("h3", {}, "CPU activity during these messages"),
     el("table.cores", {}, el("tbody", {}, ...rows)),
     el("ul.legend", {}, ...keys),
   );

@@ -47,14 +47,14 @@ function coverage(about: About): HTMLElement {
   const named = (probes: Coverage[]) => probes.map((it) => it.probe).join(", ") || "nothing";
   const on = all.filter((it) => it.state === "on" && !part(it));
   const others = all.filter((it) => !on.includes(it));
-  const told = others.map((it) => {
+  const gaps = others.map((it) => {
     const left = part(it);
     if (it.state === "on" && left) return el("div.worse", {}, `${it.probe} in part: ${left} are left out`);
-    const remedy = it.remedy ? ` To have it: ${it.remedy}.` : "";
+    const remedy = it.remedy ? ` Fix: ${it.remedy}.` : "";
     const state = it.state === "off" ? "off" : `by other means (${it.which ?? ""})`;
     return el("div.soft", {}, ...prose(`${it.probe} ${state}: ${it.why ?? ""}.${remedy}`));
   });
-  return el("div", {}, el("div", {}, `on: ${named(on)}`), ...told);
+  return el("div", {}, el("div", {}, `on: ${named(on)}`), ...gaps);
 }
 
 function loss(about: About): HTMLElement {
@@ -62,12 +62,12 @@ function loss(about: About): HTMLElement {
   const lost = sum((it) => it.lost_total);
   const odd = about.loss.filter((it) => it.lost_total > 0 || it.residual !== 0);
   const text = `${count(lost)} of ${count(sum((it) => it.produced))} records lost, ${sum((it) => it.residual)} unaccounted for`;
-  const told = odd.map((it) => {
+  const losses = odd.map((it) => {
     const causes = Object.entries(it.lost).filter(([, number]) => number > 0);
     const why = causes.map(([cause, number]) => `${count(number)} ${cause}`).join(", ");
     return el("div.worse", {}, `${it.probe}: ${count(it.lost_total)} lost (${why}), ${it.residual} unaccounted for`);
   });
-  return el("div", {}, el("div", {}, text), ...told);
+  return el("div", {}, el("div", {}, text), ...losses);
 }
 
 function cost(about: About): string {
@@ -79,7 +79,7 @@ function cost(about: About): string {
   const bpf =
     cost.bpf_cpu_share === null
       ? "BPF time not measured"
-      : `${percent(cost.bpf_cpu_share)} in BPF, seen for ${duration(cost.bpf_sampled_ns)}`;
+      : `${percent(cost.bpf_cpu_share)} in BPF, measured for ${duration(cost.bpf_sampled_ns)}`;
   return `recorder ${percent(cpu)} of one CPU and ${bytes(cost.max_rss_bytes)}; ${bpf}`;
 }
 
@@ -91,15 +91,15 @@ function leftOut(side: Side): HTMLElement | null {
 
 function inPart(table: Table): string {
   const nth = Math.ceil(table.allRows / Math.max(1, table.rows));
-  return `about one in ${nth} of ${count(table.allRows)} rows is in this page, which would be too large with all`;
+  return `about one in ${nth} of ${count(table.allRows)} rows is in this page; with all, it would be too large`;
 }
 
-/** What of the recording's connections is not here; `null`: all are. */
+/** Returns which of the recording's connections the page lacks; `null`: none. */
 export function someConnections(side: Side): string | null {
   const { connections, connections_not_judged: notJudged = 0, connections_not_listed: notListed = 0 } = side.report;
   const parts = [];
-  if (notJudged > 0) parts.push(`${counted(notJudged, "connection")} that were seen for the shortest time are not judged`);
-  if (notListed > 0) parts.push(`of those judged the ${count(connections.length)} that lost most are listed, ${count(notListed)} are not`);
+  if (notJudged > 0) parts.push(`the ${counted(notJudged, "shortest connection")} are not judged`);
+  if (notListed > 0) parts.push(`the ${count(connections.length)} with the most lost time are listed, ${count(notListed)} more are not`);
   return parts.length > 0 ? `${parts.join("; ")}.` : null;
 }
 
@@ -110,7 +110,7 @@ export function partNote(side: Side, names: string[]): HTMLElement[] {
     el(
       "p.soft",
       { role: "note" },
-      `Of ${words(table.head.name)} ${inPart(table)}: numbers below are of these rows, but for those of the report.`,
+      `${words(table.head.name)}: ${inPart(table)}. Numbers below are of these rows, except those of the report.`,
     ),
   );
 }

@@ -14,12 +14,12 @@ export function selectionBar(site: Site): HTMLElement | null {
   const filters = state.filters.map((filter, index) => {
     const text = filter.terms.map((term) => termWords(site, term)).join(" and ");
     const remove = () => store.go({ filters: state.filters.filter((_, at) => at !== index) });
-    const said = filter.out ? `without ${text}` : `only ${text}`;
+    const label = filter.out ? `without ${text}` : `only ${text}`;
     return el(
       filter.out ? "span.chip.out" : "span.chip",
-      { title: said },
-      el("span", {}, said),
-      button("×", remove, { "aria-label": `Remove the filter: ${said}` }),
+      { title: label },
+      el("span", {}, label),
+      button("×", remove, { "aria-label": `Remove the filter: ${label}` }),
     );
   });
   const selected = state.selection.map((term) => termWords(site, term)).join(" and ");

@@ -1,4 +1,4 @@
-// What threads waited for: objects, each thread over time with what the program told of itself, and one object in full.
+// What threads waited for: objects, each thread over time with what the program reported, and one object in full.
 
 import type { WaitGroup, WaitPart } from "../data/contract";
 import { type Counter, countersOf, tasksOf, valueAt } from "../data/counters";
@@ -71,7 +71,7 @@ function threadsPanel(
     store: site.store,
     whole,
     colour: (object) => colours[object] ?? colourAt(COLOURS),
-    told: (row) => told(waits, counters, row),
+    describe: (row) => describeWait(waits, counters, row),
     pick: (row) => {
       const object = waits.objects[(waits.object[row] ?? 0) - 1] ?? "";
       site.store.go({ object, selection: [{ by: "object", value: object }] });
@@ -83,7 +83,7 @@ function threadsPanel(
     key.style.background = colour(sum.name);
     return el("li", { title: sum.name }, key, short(sum.name, 46));
   });
-  const more = lanes.length > LANES ? ` The ${LANES} that waited longest, of ${count(lanes.length)}.` : "";
+  const more = lanes.length > LANES ? ` The ${LANES} with the longest waits; ${count(lanes.length - LANES)} more.` : "";
   return el(
     "section.panel",
     {},
@@ -91,7 +91,7 @@ function threadsPanel(
       "header",
       {},
       el("h2", {}, "Threads"),
-      el("span.soft", {}, `Gaps are time on a CPU.${more} Drag to select, click a wait for its object.`),
+      el("span.soft", {}, `Gaps are time on or for a CPU.${more} Drag to select, click a wait for its object.`),
     ),
     plot.element,
     el(
@@ -140,7 +140,7 @@ function blockedOf(waits: Waits, rows: Uint32Array): number {
   return rows.reduce((sum, row) => sum + waits.blocked(row), 0);
 }
 
-function told(waits: Waits, counters: Counter[], row: number): string[] {
+function describeWait(waits: Waits, counters: Counter[], row: number): string[] {
   const [begin, end, blocked] = [waits.begin[row] ?? 0, waits.end[row] ?? 0, waits.blocked(row)];
   const runq = end - begin - blocked;
   const moved = waits.word(row, "call_bytes");
@@ -162,9 +162,9 @@ function told(waits: Waits, counters: Counter[], row: number): string[] {
   return [
     `${duration(blocked)} ${short(waits.objects[(waits.object[row] ?? 0) - 1] ?? "", 90)}`,
     `${words(waits.word(row, "kind") ?? "")}, from ${duration(begin)} on`,
-    runq > 0 ? `then ${duration(runq)} until it had a CPU` : "",
+    runq > 0 ? `then ${duration(runq)} run-queue delay` : "",
     moved === null ? "" : `${bytes(Number(moved))} ${waits.word(row, "call_sends") === "true" ? "sent" : "received"} by its call`,
-    `ended by: ${by}`,
+    `woken by: ${by}`,
     ...values,
   ].filter((line) => line !== "");
 }
@@ -195,12 +195,12 @@ function countersPanel(site: Site): HTMLElement[] {
       }),
     );
   });
-  const more = counters.length > COUNTERS ? `${COUNTERS} of ${counters.length}` : "";
+  const more = counters.length > COUNTERS ? `${counters.length - COUNTERS} more` : "";
   return [
     el(
       "section.panel",
       {},
-      el("header", {}, el("h2", {}, "What the program counted"), el("span.soft", {}, more)),
+      el("header", {}, el("h2", {}, "Counters of the program"), el("span.soft", {}, more)),
       ...plots,
     ),
   ];
@@ -245,7 +245,7 @@ function objectsPanel(
       "header",
       {},
       el("h2", {}, counted(objects.length, "object")),
-      el("span.soft", {}, "that threads waited for, most time first"),
+      el("span.soft", {}, "that threads waited for, longest total first"),
     ),
     table,
   );
@@ -267,7 +267,7 @@ function objectPanel(site: Site, waits: Waits, rows: Uint32Array, picked: Sum): 
       {},
       `${counted(picked.count, "wait")}, blocked for ${duration(picked.blockedNs)}.`,
       group?.durations && isAll
-        ? ` Half up to ${duration(group.durations.p50_ns)}, 99 % up to ${duration(group.durations.p99_ns)}, all up to ${duration(group.durations.max_ns)}.`
+        ? ` p50 ${duration(group.durations.p50_ns)}, p99 ${duration(group.durations.p99_ns)}, max ${duration(group.durations.max_ns)}.`
         : "",
     ),
     populations(group),
@@ -278,10 +278,10 @@ function objectPanel(site: Site, waits: Waits, rows: Uint32Array, picked: Sum): 
     ),
     ...(group
       ? [
-          parts(site, "Who waited", group.threads, "tid"),
-          parts(site, "Who ended it", group.wakers, "tid"),
-          stacks("Where in the program", group.stacks),
-          stacks("Where in the kernel", group.kernel_stacks),
+          parts(site, "Threads", group.threads, "tid"),
+          parts(site, "Woken by", group.wakers, "tid"),
+          stacks("Stacks in the program", group.stacks),
+          stacks("Stacks in the kernel", group.kernel_stacks),
         ]
       : []),
   );
@@ -302,9 +302,9 @@ function populations(group: WaitGroup | undefined): HTMLElement | null {
     {},
     "Two populations: ",
     key(0),
-    ` ${count(fast.count)} fast (half up to ${duration(fast.p50_ns)}) and `,
+    ` ${count(fast.count)} fast (p50 ${duration(fast.p50_ns)}) and `,
     key(1),
-    ` ${count(slow.count)} slow (half up to ${duration(slow.p50_ns)}), from ${duration(boundary_ns)} on, which took ${duration(slow.blocked_ns)} together.`,
+    ` ${count(slow.count)} slow (p50 ${duration(slow.p50_ns)}, total ${duration(slow.blocked_ns)}); the boundary is ${duration(boundary_ns)}.`,
   );
 }
 

@@ -1,4 +1,4 @@
-// Whom something is about, in words.
+// Names of processes and connections.
 
 import type { Process, Subject } from "../data/contract";
 import { counted } from "../format";

@@ -1,4 +1,4 @@
-// Messages by time and latency. Many are drawn as density; few, or those of which the cause is known, as circles in
+// Messages by time and latency. Many are drawn as density; few, or those with a known cause, as circles in
 // the colour of their first cause. Clicking one shows its life; dragging selects.
 
 import type { Messages } from "../data/messages";
@@ -10,7 +10,7 @@ import { gestures } from "./gestures";
 import { type Area, Plot, axisBelow, axisLeft } from "./plot";
 import { type Scale, linear, logarithmic, timeLabel, timeLabels } from "./scale";
 
-/** Messages in sight of which each gets a circle; beyond it they are counted by cell. */
+/** Visible messages up to which each has a circle; above, they are counted by cell. */
 const CIRCLES = 6_000;
 /** Side of a cell of the density, pixels. */
 const CELL = 3;
@@ -90,16 +90,16 @@ function inWords(options: Balloons, row: number): string[] {
   const why = messages.why(row);
   const first = why?.explained.causes[0];
   const cause = first && why ? why.group.causes[first.cause] : undefined;
-  const said =
+  const reason =
     cause && first
       ? `${cause.what}: ${duration(first.ns)} of it`
       : why
-        ? "no cause told"
-        : "not explained: what CPUs did was not kept, or it is not slow";
+        ? "no cause found"
+        : "not explained: no CPU activity was recorded, or it is not slow";
   return [
     `${duration(messages.latency[row] ?? NaN)} ${messages.sent[row] ? "sent" : "received"}`,
     `${messages.id(row)}, ${bytes(messages.bytes[row] ?? NaN)}, ${options.who(row)}`,
-    said,
+    reason,
   ];
 }
 
@@ -227,7 +227,7 @@ function near(options: Balloons, x: Scale, y: Scale, px: number, py: number): nu
   return best < 0 ? null : best;
 }
 
-/** What the plot says to those who cannot see it. */
+/** Returns the plot as rows of a table, for users who cannot see it. */
 export function balloonRows(options: Balloons): (string | number)[][] {
   const slowest = Array.from(options.rows).filter((row) => (options.messages.latency[row] ?? 0) > 0);
   slowest.sort((a, b) => (options.messages.latency[b] ?? 0) - (options.messages.latency[a] ?? 0));

@@ -18,7 +18,7 @@ export function shareBar(shares: [string, number, string?][], label: string, tal
   return bar;
 }
 
-/** What a bar's colours mean, largest first; those that are next to nothing are left out. */
+/** Returns the legend of a bar, largest first, without the tiny ones. */
 export function legend(shares: [string, number, string?][], least = 0.0005): HTMLElement {
   const shown = shares.filter(([, share]) => share >= least).sort((a, b) => b[1] - a[1]);
   const items = shown.map(([name, share, doc]) => {

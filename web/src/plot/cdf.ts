@@ -34,7 +34,7 @@ export function cdfPlot(options: Cdf): Plot {
     const [bottom, top] = [options.height - 32, 12];
     return options.tail ? logarithmic(rarest, 1, bottom, top) : linear(0, 1, bottom, top);
   };
-  const label = options.tail ? "share of messages that are slower" : "share of messages that are no slower";
+  const label = options.tail ? "share of slower messages" : "share of messages up to this latency";
   const plot = new Plot(label, options.height, (context, width) => {
     const within = area(width);
     axisBelow(context, within, x(width), (ticks) => ticks.map(timeLabel));

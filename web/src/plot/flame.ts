@@ -11,7 +11,7 @@ export interface Node {
   title: string;
   ns: number;
   children: Map<string, Node>;
-  /** What it is, for its colour; absent: a function. */
+  /** Kind, for its colour; absent: a function. */
   kind?: string;
 }
 
@@ -43,7 +43,7 @@ export function nodeGraph(root: Node, label: string): HTMLElement | null {
   );
 }
 
-/** What a frame is called. */
+/** Returns the name of a frame. */
 export function frameTitle(frame: Frame): string {
   const place = frame.offset === null ? "" : `+0x${frame.offset.toString(16)}`;
   return frame.function ?? `${frame.object ?? "not known"}${place}`;

@@ -1,5 +1,5 @@
 // What pointer and keys do on a plot: drag brushes, wheel and WASD or arrows zoom and pan along the time axis, a click
-// picks, hovering tells.
+// picks, hovering shows details.
 
 import { el } from "../dom";
 import type { Area, Plot } from "./plot";
@@ -100,7 +100,7 @@ function moved(options: Gestures, next: [number, number]): void {
   const [low, high] = options.whole;
   const from = Math.max(low, next[0]);
   const to = Math.min(high, next[1]);
-  // Nothing is told apart below some nanoseconds.
+  // A few nanoseconds are the limit of the zoom.
   if (to - from > 20) {
     options.zoom?.(from <= low && to >= high ? null : [from, to]);
   }

@@ -12,7 +12,7 @@ import { type Scale, linear, timeLabels } from "./scale";
 
 export interface Life {
   label: string;
-  /** What happened to it, in order, and the parts of its way. */
+  /** Its events in order, and the parts of its latency. */
   steps: Step[];
   parts: Part[];
   spans: Span[];
@@ -80,7 +80,7 @@ export function lifetimePlot(life: Life): Plot {
       view = next;
       plot.redraw();
     },
-    hover: (px, py) => said(life, lanes, x(width()), px, py),
+    hover: (px, py) => describe(life, lanes, x(width()), px, py),
   });
   return plot;
 }
@@ -209,7 +209,7 @@ function drawName(context: CanvasRenderingContext2D, text: string, left: number,
   context.fillText(text, left, bottom);
 }
 
-function said(life: Life, lanes: Lane[], x: Scale, px: number, py: number): string[] | null {
+function describe(life: Life, lanes: Lane[], x: Scale, px: number, py: number): string[] | null {
   const at = x.value(px);
   const first = life.steps[0]?.atNs ?? 0;
   if (py < PARTS + 16) {

@@ -27,7 +27,7 @@ export interface Series {
   /** Writes a value with its unit. */
   write: (value: number) => string;
   height?: number;
-  /** What to do with a range that was brushed. */
+  /** Callback for a selected range. */
   brushed?: (from: number, to: number) => void;
 }
 

@@ -1,7 +1,7 @@
-// What was the brake, over time: for each interval between two readings of the ledger, the share of each stage, from
+// Draws the stages of a connection over time: for each interval between two readings of the ledger, the share of each stage, from
 // the worst below to "nothing to send" above; marks above it are losses and closed windows.
 
-import { type TcpEvent, TROUBLE, troubles } from "../data/events";
+import { type TcpEvent, PROBLEM_KINDS, problemsOf } from "../data/events";
 import { type Interval, intervals } from "../data/ledger";
 import type { Side } from "../data/side";
 import { el } from "../dom";
@@ -15,11 +15,11 @@ export interface StagePlot {
   side: Side;
   conn: string;
   stages: [string, string][];
-  /** What is shown, ns from the start. */
+  /** Range that is shown, ns from the start. */
   range: () => [number, number];
   /** Calls back when that has changed. */
   live?: (changed: () => void) => void;
-  /** What is marked, the time of a finding. */
+  /** Range that is marked: the time of a finding. */
   marked?: [number, number];
   height?: number;
 }
@@ -31,7 +31,7 @@ export function stagesOverTime(options: StagePlot): HTMLElement | null {
   if (parts.length === 0) {
     return null;
   }
-  const events = troubles(options.side, options.conn);
+  const events = problemsOf(options.side, options.conn);
   const height = options.height ?? 132;
   const areaOf = (width: number): Area => ({ left: 8, top: 14, width: width - 16, height: height - 38 });
   const scaleOf = (width: number) => {
@@ -39,7 +39,7 @@ export function stagesOverTime(options: StagePlot): HTMLElement | null {
     const [from, to] = options.range();
     return linear(from, to, area.left, area.left + area.width);
   };
-  const plot = new Plot("what held the connection up, over time", height, (context, width) => {
+  const plot = new Plot("stages of the connection over time", height, (context, width) => {
     const [area, scale] = [areaOf(width), scaleOf(width)];
     axisBelow(context, area, scale, timeLabels);
     context.save();
@@ -70,7 +70,7 @@ export function stagesOverTime(options: StagePlot): HTMLElement | null {
     parts.map((part) => {
       const within = events.filter((event) => event.atNs >= part.fromNs && event.atNs < part.toNs);
       const [title, ...stages] = inWords(part);
-      const kinds = within.map((event) => TROUBLE[event.kind] ?? event.kind);
+      const kinds = within.map((event) => PROBLEM_KINDS[event.kind] ?? event.kind);
       return [title?.split(" – ")[0] ?? "", title?.split(" – ")[1] ?? "", stages.join(", "), kinds.join(", ")];
     }),
   );

@@ -1,4 +1,4 @@
-// Waits over time, a lane a thread, coloured by what was waited for; what the program told of its own (tasks) below the
+// Waits over time, a lane a thread, coloured by what was waited for; tasks that the program reported below the
 // lane of its thread.
 
 import type { Task } from "../data/counters";
@@ -26,7 +26,7 @@ export interface Threads {
   /** Colour of an object by its number. */
   colour: (object: number) => string;
   /** Lines for a wait that the pointer is on. */
-  told: (row: number) => string[];
+  describe: (row: number) => string[];
   pick: (row: number) => void;
 }
 
@@ -69,7 +69,7 @@ export function threadsPlot(options: Threads): Plot {
     },
     hover: (px, py) => {
       const row = rowAt(px, py);
-      if (row !== null) return options.told(row);
+      if (row !== null) return options.describe(row);
       return taskAt(lanes[Math.floor((py - 4) / LANE)], x(width()).value(px));
     },
   });

@@ -1,4 +1,4 @@
-// What is looked at: filters that are in force, and a selection that may become one. Both are lists of terms that hold
+// The view's filters that are in force, and a selection that may become one. Both are lists of terms that hold
 // together, and both are written into the URL, so that a link shows the same.
 
 export type By = "time" | "latency" | "conn" | "pid" | "tid" | "cause" | "object";
@@ -53,7 +53,7 @@ function decoded(text: string): string {
   }
 }
 
-/** What a row is, as far as filters ask: from when to when, and values by name. */
+/** Holds the facts of a row that filters use: begin, end, and values by name. */
 export interface Facts {
   begin?: (row: number) => number;
   end?: (row: number) => number;

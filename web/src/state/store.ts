@@ -8,16 +8,16 @@ const PAGES: PageName[] = ["answer", "connections", "waits", "messages", "compar
 
 export interface State {
   page: PageName;
-  /** Which recording, of several. */
+  /** Index of the recording, of several. */
   side: number;
   filters: Filter[];
-  /** What may become a filter. */
+  /** Selection that may become a filter. */
   selection: Term[];
   /** Connection that is shown in full. */
   conn: string | null;
   /** Message that is shown in full. */
   message: string | null;
-  /** Object whose waits are shown in full. */
+  /** Object with its waits shown in full. */
   object: string | null;
   /** Part of the time axis that is zoomed to, ns from the start; `null`: all. */
   view: [number, number] | null;

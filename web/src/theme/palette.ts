@@ -1,5 +1,5 @@
 // Colours of data: one a name, the same everywhere. Hues are those of Okabe and Ito ("Color Universal Design", 2008),
-// which are told apart with any kind of colour vision; names that belong together share a hue. Greys stand for "nothing
+// which any kind of colour vision distinguishes; names that belong together share a hue. Greys stand for "nothing
 // wrong here".
 
 const ORANGE = "#e69f00";
