@@ -1,8 +1,8 @@
-# Everything a user or a developer does. `make setup` installs what building needs, `make setup-test` what the tests need
-# besides; all other targets call one of them first, and it does nothing when nothing is missing.
+# Everything a user or a developer does. `make setup` installs what building needs, `make setup-test` also what the tests need;
+# all other targets call one of them first, and it does nothing when nothing is missing.
 #
 # Every cargo command selects `--workspace`, and chooses targets by --bin, --test or --example: the features of dependencies
-# are then the same for all of them, and what one command compiled the next one uses. (`--package` would unify them anew.)
+# are then the same for all of them, and what one command compiled the next one uses. (`--package` would unify them again.)
 
 CARGO   ?= cargo
 # Cargo chooses its own number of jobs: with a share of make's, it would compile on one CPU.
@@ -82,7 +82,7 @@ web/node_modules: web/package-lock.json
 	@touch $@
 
 # Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
-# Most of an instance is waiting, so that several run at a time. Then records all other plays of tests/replay anew,
+# Most of an instance is waiting, so that several run at a time. Then records all other plays of tests/replay again,
 # one at a time. REFRESH=1 keeps the new recordings of those and of the faults.
 accuracy: setup-test build
 	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md $(if $(REFRESH),--refresh)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What watching all the time costs: SNAP's figure 8, and the agent's budgets.
+"""Measures the cost of watching all the time: SNAP's figure 8, and the agent's budgets.
 
 In: idle connections in a network namespace of their own. Out: the share of one CPU that polling and
 reading the table of sockets take by number of sockets and interval, beside `ss -tin` at the same
@@ -36,8 +36,8 @@ TABLES = ("intervals", "problems", "details", "connections", "coverage")
 def cells():
     """One row for each number of sockets and interval, as `watch_speed` prints them: µs of each poll, and of the table."""
     watch_speed = programs.example("whylat-probe", "watch_speed")
-    said = subprocess.run([watch_speed], check=True, text=True, stdout=subprocess.PIPE).stdout
-    for line in said.splitlines()[1:]:
+    output = subprocess.run([watch_speed], check=True, text=True, stdout=subprocess.PIPE).stdout
+    for line in output.splitlines()[1:]:
         sockets, interval_ms, *times_us = line.split()
         yield int(sockets), int(interval_ms), *map(float, times_us)
 
@@ -117,7 +117,7 @@ def hold(pairs, talks_s):
     sys.stdin.readline()
 
 
-class Held:
+class HeldSockets:
     """A process in a new namespace that holds connections, until it is left."""
 
     def __init__(self, sockets, talks_s):
@@ -181,7 +181,7 @@ listen = ""
 def whole_agent():
     """Share of one CPU, and peak of resident memory, of an agent of mostly idle sockets."""
     with (
-        Held(AGENT_SOCKETS, 0) as held,
+        HeldSockets(AGENT_SOCKETS, 0) as held,
         tempfile.TemporaryDirectory() as directory,
         Agent(directory, held.pid, 10) as agent,
     ):
@@ -199,7 +199,7 @@ def bytes_a_day():
     """Bytes of some minutes' files with connections that talk, merged, times the minutes of a day."""
     merge = programs.example("whylat-table", "merge_minutes")
     with (
-        Held(DAY_SOCKETS, 60 * (DAY_MINUTES + 2)) as held,
+        HeldSockets(DAY_SOCKETS, 60 * (DAY_MINUTES + 2)) as held,
         tempfile.TemporaryDirectory() as directory,
         Agent(directory, held.pid, 60) as agent,
     ):
@@ -248,7 +248,7 @@ def measure():
         ],
         rows,
     )
-    with Held(AGENT_SOCKETS, 0) as held:
+    with HeldSockets(AGENT_SOCKETS, 0) as held:
         begin_s = children_cpu_s()
         command = ["nsenter", f"--net=/proc/{held.pid}/ns/net", "ss", "-tinO"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What recording every message costs the messages: latency of redis or memcached under open-loop load.
+"""Measures the cost of recording every message: latency of redis or memcached under open-loop load.
 
 In: redis or memcached, ended by this script; requests at random times at 10 % and 60 % of what the server
 can do. Out: of alternating rounds (none, none again, `messages` of the client alone and of both ends, and of
@@ -57,11 +57,11 @@ class Bench:
             }
             words = [self.client, "workload", "open-loop"]
             words += [f"--{name}={value}" for name, value in options.items()]
-            said = subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE).stdout
-        return json.loads(said)
+            output = subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE).stdout
+        return json.loads(output)
 
     def tool(self, mode):
-        """What is at work meanwhile."""
+        """Returns the load in the background."""
         which = {ONE_END: ["--comm", "open-loop"], MESSAGES: ["--port", self.port]}
         if mode in which:
             path = self.where / "messages.whylat"

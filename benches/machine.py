@@ -1,4 +1,4 @@
-"""What every benchmark says of the machine, and how it prints its table.
+"""The description of the machine and the table of every benchmark.
 
 In: rows of figures. Out: aligned text on stdout, and the same as JSON with `--json FILE`.
 Refuses to measure while the kernel's BPF statistics are on for everybody: they add two clock
@@ -21,7 +21,7 @@ WHYLAT = TARGET / "release" / "whylat"
 
 
 class BenchError(Exception):
-    """What failed, on what, why; and after `hint:` the next command."""
+    """Reports what failed, on what, why; and after `hint:` the next command."""
 
 
 def arguments(description, add=lambda parser: None):

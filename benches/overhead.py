@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What recording costs a server under saturating request-response load on loopback.
+"""Measures the cost of recording for a server under saturating request-response load on loopback.
 
 In: redis or memcached, ended by this script. Out: throughput and latency in alternating rounds
 (none, none again, `stats`, `calls`, `waits`, `messages`, `waits` of another process, and what other tools
@@ -57,15 +57,15 @@ class Load:
         """One round. Returns requests per second, and latencies in µs."""
         if self.kind == "memcached":
             words = [self.client, f"127.0.0.1:{self.port}", CONNECTIONS, requests]
-            said = json.loads(self._output(words))
+            printed = json.loads(self._output(words))
             return {
-                "rps": said["rps"],
-                "p50_us": said["p50_ns"] / 1e3,
-                "p99_us": said["p99_ns"] / 1e3,
+                "rps": printed["rps"],
+                "p50_us": printed["p50_ns"] / 1e3,
+                "p99_us": printed["p99_ns"] / 1e3,
             }
         words = ["redis-benchmark", "-p", self.port, "-t", "get", "-c", CONNECTIONS]
-        said = self._output([*words, "-n", requests, "--csv"])
-        row = next(csv.DictReader(said.splitlines()))
+        printed = self._output([*words, "-n", requests, "--csv"])
+        row = next(csv.DictReader(printed.splitlines()))
         return {
             "rps": float(row["rps"]),
             "p50_us": float(row["p50_latency_ms"]) * 1e3,

@@ -37,12 +37,12 @@ def measure():
     )
     poll_speed = programs.example("whylat-probe", "poll_speed")
     before = machine.facts()
-    said = subprocess.run(
+    output = subprocess.run(
         [poll_speed, *map(str, options.sockets)], check=True, text=True, stdout=subprocess.PIPE
     ).stdout
-    sizes = [row for row in map(parse, said.splitlines()) if row]
+    sizes = [row for row in map(parse, output.splitlines()) if row]
     if len(sizes) != len(options.sockets):
-        raise machine.BenchError(f"poll_speed printed something else:\n{said}")
+        raise machine.BenchError(f"poll_speed printed something else:\n{output}")
     machine.head("polling: CPU µs for each socket and poll, median (least–most)", before)
     rows = [
         [

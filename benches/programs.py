@@ -59,7 +59,7 @@ def free_port():
 
 
 def answers(port):
-    """Whether somebody accepts connections on this port."""
+    """Returns whether a server accepts connections on this port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -131,11 +131,11 @@ class Recorder:
         _, status, usage = os.wait4(self.pid, 0)
         self.child.returncode = os.waitstatus_to_exitcode(status)
         self.messages.seek(0)
-        said = self.messages.read()
+        messages = self.messages.read()
         self.messages.close()
         # 3: some records were lost; the manifest says how many
-        if self.child.returncode not in (0, 3) or "error:" in said:
-            raise BenchError(f"whylat record ended with {self.child.returncode}: {said}")
+        if self.child.returncode not in (0, 3) or "error:" in messages:
+            raise BenchError(f"whylat record ended with {self.child.returncode}: {messages}")
         return usage
 
     def kill(self):
@@ -167,7 +167,7 @@ def recording(path, selection, detail="calls"):
 
 
 class Manifest:
-    """What a closed recording says of itself."""
+    """Returns the summary of a closed recording."""
 
     def __init__(self, path):
         """Reads `manifest.jsonl`; later lines replace earlier ones."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the recorder holds, loses and stores under heavy load.
+"""Measures what the recorder holds, loses and stores under heavy load.
 
 In: `count-calls` (two busy threads, as many calls as the machine can make), alone and beside ten
 thousand idle sockets, and alone with every message recorded. Out: calls and messages a second, records lost
@@ -42,7 +42,7 @@ def run(path, sends, idle, detail="calls"):
 
 
 def figures(made, truth, cpu_ns, resident, peak, path):
-    """What the recording says, beside what the workload says."""
+    """Compares the recording with the workload's own counts."""
     manifest = programs.Manifest(path)
     calls = manifest.loss["calls"]
     wall_ns = truth["calls_end_ns"] - truth["calls_start_ns"]

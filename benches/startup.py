@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long the client of `whylat lab fault vtune_startup` starts up: as it is, and with each cure.
+"""How long the client of `whylat lab fault vtune_startup` starts up: as it is, and with each fix.
 
 The recipe's own figure (docs/recipes/inefficient-tcp-synchronisation.md): more than five times
 faster. All forms are played in turn in each round, without a recorder; a round's ratios are to the
@@ -15,19 +15,19 @@ CONGCTLS = ("cubic", "bbr")
 FAULT = "vtune_startup"
 
 
-def cures():
-    said = subprocess.run([machine.WHYLAT, "lab", "list", "--json"], check=True, capture_output=True, text=True)
-    faults = map(json.loads, said.stdout.splitlines())
-    return [cure["name"] for fault in faults if fault["name"] == FAULT for cure in fault["cures"]]
+def fixes():
+    output = subprocess.run([machine.WHYLAT, "lab", "list", "--json"], check=True, capture_output=True, text=True)
+    faults = map(json.loads, output.stdout.splitlines())
+    return [fix["name"] for fault in faults if fault["name"] == FAULT for fix in fault["cures"]]
 
 
 def startup_ms(congctl, seed, words):
     """From the first command to the answer of the last."""
     command = [machine.WHYLAT, "lab", "fault", FAULT, "--congctl", congctl, "--seed", str(seed), *words]
-    said = subprocess.run(command, capture_output=True, text=True)
-    if said.returncode:
-        raise machine.BenchError(f"{' '.join(map(str, command))}: {said.stderr}")
-    return json.loads(said.stdout)["roles"][0]["clients"][0]["startup_ns"] / 1e6
+    output = subprocess.run(command, capture_output=True, text=True)
+    if output.returncode:
+        raise machine.BenchError(f"{' '.join(map(str, command))}: {output.stderr}")
+    return json.loads(output.stdout)["roles"][0]["clients"][0]["startup_ns"] / 1e6
 
 
 def rounds(congctl, forms, seeds):
@@ -49,7 +49,7 @@ def measure():
     )
     before = machine.facts()
     forms = {"faulty": [], "healthy": ["--variant", "healthy"]}
-    forms |= {cure: ["--variant", "mended", "--cure", cure] for cure in cures()}
+    forms |= {fix: ["--variant", "mended", "--cure", fix] for fix in fixes()}
     figures = {}
     for congctl in CONGCTLS:
         took_ms = rounds(congctl, forms, [options.seed] * options.rounds)

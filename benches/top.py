@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `whylat top` costs, and how soon it answers a key, beside `ss -tinO` every two seconds.
+"""Measures the cost of `whylat top`, and how soon it answers a key, beside `ss -tinO` every two seconds.
 
 In: numbers of sockets; a tenth of them send something ten times a second. Out: CPU time as a share of one core while
 it runs in a terminal of 80 × 24, the interval that it chose, memory, and from a key to the
@@ -55,15 +55,15 @@ class Screen:
             env={**os.environ, "TERM": "xterm-256color"},
         )
         os.close(terminal)
-        self.said = b""
+        self.shown = b""
 
     def read(self, seconds):
-        """What it draws within a time; returns at the first of it."""
+        """Returns what it draws within a time, at the first output."""
         ready, _, _ = select.select([self.master], [], [], max(seconds, 0))
         if not ready:
             return b""
         more = os.read(self.master, 1 << 16)
-        self.said += more
+        self.shown += more
         return more
 
     def drain(self, seconds):
@@ -74,7 +74,7 @@ class Screen:
 
     def wait_for(self, text):
         """Until it has drawn this text."""
-        programs.until(lambda: self.read(0.05) is not None and text in self.said, repr(text), self.child)
+        programs.until(lambda: self.read(0.05) is not None and text in self.shown, repr(text), self.child)
 
     def key_ms(self, key):
         """From a key to the first of the frame."""
@@ -127,7 +127,7 @@ def measure_top():
         before = cpu_s(screen.child.pid)
         keys = [screen.key_ms(b"j" if turn % 2 == 0 else b">") for turn in range(KEYS)]
         of_keys = cpu_s(screen.child.pid) - before
-        every = re.findall(rb"every ([\d.]+) s", screen.said)
+        every = re.findall(rb"every ([\d.]+) s", screen.shown)
         return {
             "cpu_percent": share * 100,
             "frame_ms": machine.spread(keys),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Markers by which a program tells whylat what it does: values, tasks and moments, each with the
+ * Markers by which a program reports its work to whylat: values, tasks and moments, each with the
  * thread and the time. For C and C++ with GCC or clang, on 64-bit Linux (x86-64, AArch64); elsewhere
  * the markers are nothing. Needs no other file and no library: copy it into your sources.
  *
@@ -16,7 +16,7 @@
  * A marker is a USDT probe of provider `whylat`: an instruction that does nothing, and a note in the
  * ELF file that says where it is and in which register the value then is. Other tracers read the
  * same notes (`readelf -n`). A name is one C identifier; the value is an integer, and evaluated whether
- * somebody listens or not. Where that costs too much, see WHYLAT_SEMAPHORE.
+ * a recorder listens or not. Where that costs too much, see WHYLAT_SEMAPHORE.
  */
 #ifndef WHYLAT_H
 #define WHYLAT_H
@@ -32,7 +32,7 @@
 #define WHYLAT_MARK(name, value) WHYLAT_MARKER_(#name, WHYLAT_KIND_MARK_, value, "0")
 
 /*
- * For values that are dear to compute: they are computed only while somebody listens. The semaphore,
+ * For values that are expensive to compute: they are computed only while a recorder listens. The semaphore,
  * which the kernel counts up for each listener, is defined once in the source file, outside of
  * functions and namespaces.
  *

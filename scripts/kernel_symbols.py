@@ -58,7 +58,7 @@ def kernel(image, whylat):
 
 def modules(folder):
     """The symbols of all modules in a folder."""
-    said = []
+    lists = []
     for path in sorted(folder.glob("**/kernel/**/*.ko*")):
         place = str(path).split("/kernel/", 1)[1]
         if not place.startswith(tuple(f"{part}/" for part in PARTS)):
@@ -66,12 +66,12 @@ def modules(folder):
         with tempfile.NamedTemporaryFile(suffix=".ko") as file:
             file.write(lzma.open(path).read() if path.suffix == ".xz" else path.read_bytes())
             file.flush()
-            said.append(nm(file.name))
-    return "".join(said)
+            lists.append(nm(file.name))
+    return "".join(lists)
 
 
 def nm(path):
-    """What nm says of the functions in a module."""
+    """Returns the functions in a module, as nm prints them."""
     done = subprocess.run(["nm", "--defined-only", path], text=True, capture_output=True, check=True)
     return "".join(line + "\n" for line in done.stdout.splitlines() if line.split()[1] in "tTwW")
 

@@ -6,7 +6,7 @@ use agent::apps::ConnectionFacts;
 
 use super::profile::{Config, Profile};
 
-/// The agent's configuration file. One that is taken is ready to be used; of one that is refused is told what to do.
+/// The agent's configuration file. An accepted one is ready to use; a refused one has a hint.
 pub fn agent_config(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -22,7 +22,7 @@ pub fn agent_config(bytes: &[u8]) {
 }
 
 /// The command line's configuration file. What a profile names is what its options take; of a file that is refused, and
-/// of a profile that is not there, is told what to do.
+/// of a missing profile, has a hint.
 pub fn profiles(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

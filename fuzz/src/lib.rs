@@ -1,4 +1,4 @@
-//! What is done with hostile input: one function a target. In: any bytes. Out: nothing; a target fails by a panic, by
+//! Targets for hostile input: one function each. In: any bytes. Out: nothing; a target fails by a panic, by
 //! an input that takes too long, or by too much memory.
 //!
 //! Each takes the way that the program takes with such input, so that a panic that the program catches is no failure.

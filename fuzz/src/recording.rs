@@ -69,8 +69,8 @@ fn tables() -> Vec<&'static str> {
     table::for_each_table!(names)
 }
 
-/// A segment's file, after a byte that says of which table and two that say how many rows the manifest promises. Its
-/// digest is right: who sends a recording to somebody else can make one.
+/// A segment's file, after a byte for the table and two for the number of rows that the manifest promises. Its
+/// digest is right: the sender of a recording can compute one.
 pub fn segment(bytes: &[u8]) {
     let Some((&[table, low, high], file)) = bytes.split_first_chunk() else {
         return;

@@ -14,7 +14,7 @@ pub const SHAPE: RingShape = RingShape {
     chunk_bytes: 8192,
 };
 
-/// What a program may write over anything in the ring.
+/// Bytes that a program may write over anything in the ring.
 pub fn itt_ring(bytes: &[u8]) {
     let scratch = scratch();
     let mut ring = Ring::create(&scratch.path().join("ring"), SHAPE).expect("a ring");

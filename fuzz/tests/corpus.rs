@@ -1,5 +1,5 @@
 //! Every committed input, and a fixed number of changes of each, through every fuzz target: no panic, no input that takes
-//! long, no more memory than 512 MB. What the long runs of `make fuzz` find is kept in the corpus, and so stays mended.
+//! long, no more memory than 512 MB. The corpus keeps what the long runs of `make fuzz` find, so that it stays fixed.
 //!
 //! Built as a test of the `whylat` package, because the fuzz crate itself is no part of the workspace.
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import page
 from agents import Agent, configure
 from dataset import Dataset
-from harness import Netns, Seen, Wrong, _tied, demand, refuse_without_root, scratch, thousands
+from harness import Netns, FaultRow, Wrong, _tied, demand, refuse_without_root, scratch, thousands
 
 FAULT = "agents killed"
 HOSTS = 3
@@ -32,7 +32,7 @@ INTERVAL_NS = 60_000_000_000
 LIFE_S = (5, 110)
 AWAY_S = (10, 150)
 THERE_S = (10, 240)
-# How long after its end an interval may be read, judged and stored: one that a kill meets in it was still open.
+# How long after its end an interval may be read, judged and stored: one with a kill within it was still open.
 STORE_NS = 2_000_000_000
 WRITE_EVERY_S = 0.025
 LONG_CONNECTIONS = 8
@@ -42,7 +42,7 @@ SPOOL = {"lock", "state.json", "pending", "sent"}
 NS_PER_S = 1_000_000_000
 
 
-def write_until_told():
+def write_until_signal():
     """Child: connections that write, and short ones in between. Says when each call began and ended."""
     listener = socket.create_server(("127.0.0.1", 0))
     accepted = []
@@ -128,7 +128,7 @@ def kill_until(host, end_s, rng, failed):
         while time.monotonic() < end_s:
             wait_s = min(rng.uniform(*LIFE_S), max(end_s - time.monotonic(), 1))
             host.live(lambda _, wait_s=wait_s: time.sleep(wait_s), signal.SIGKILL, 60)
-    except Exception as error:  # told by the main thread
+    except Exception as error:  # the main thread reports it
         failed.append(error)
 
 
@@ -154,7 +154,7 @@ def calls_between(calls, begin_ns, end_ns, inner):
 
 @dataclasses.dataclass
 class Found:
-    """What was found of one life."""
+    """Holds the counts of one agent's life."""
 
     intervals: int
     counted: int
@@ -193,7 +193,7 @@ def check_host(host, dataset):
     demand(all(lost == 0 and dropped == 0 for *_, lost, dropped in rows), f"lost or dropped: {rows}")
     coverage = [(begin_ns, length_us * 1000) for begin_ns, length_us, *_ in rows]
     for (begin, length), (following, _) in zip(coverage, coverage[1:]):
-        demand(begin + length <= following, f"{host.name}: told twice of {following}")
+        demand(begin + length <= following, f"{host.name}: two intervals at {following}")
     rows = dataset.rows("fleet_intervals", ("begin_ns", "conn_id", "writes", "length_us"), host.name)
     ids = [(begin_ns, conn_id) for begin_ns, conn_id, *_ in rows]
     demand(len(set(ids)) == len(ids), f"{host.name}: a row is there twice")
@@ -230,7 +230,7 @@ def agent_kills(minutes, place, seed):
     if failed:
         raise failed[0]
     for host in hosts:
-        # whose spool is delivered when it is told to end
+        # SIGTERM lets it deliver its spool
         host.live(lambda _: time.sleep(1), signal.SIGTERM, 60)
         host.end()
     demand_nothing_half(place)
@@ -239,7 +239,7 @@ def agent_kills(minutes, place, seed):
 
 
 def line(minutes, times, found):
-    """What is told of it."""
+    """Returns the line of the table."""
     kills = len(found) - HOSTS
     longest_s = max(life.lost_ns for life in found) / NS_PER_S
     intervals, calls = sum(life.intervals for life in found), sum(life.counted for life in found)
@@ -249,7 +249,7 @@ def line(minutes, times, found):
         f"{longest_s:.1f} s lost at a kill; {thousands(calls)} calls counted of {thousands(least)} made while watched, "
         "and the rest within the time in which a life begins or ends; 0 twice"
     )
-    return Seen(
+    return FaultRow(
         FAULT,
         f"{HOSTS} agents, SIGKILL at random; target renamed away and back",
         "at most the open minute lost, 0 counted twice",
@@ -259,7 +259,7 @@ def line(minutes, times, found):
 
 
 def main():
-    """See the module."""
+    """Reads the command line and runs the test."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--minutes", type=float, default=60)
@@ -268,7 +268,7 @@ def main():
     parser.add_argument("--output", type=Path, help="page into which the line goes")
     options = parser.parse_args()
     if options.write:
-        write_until_told()
+        write_until_signal()
         return
     refuse_without_root()
     with contextlib.ExitStack() as stack:

@@ -30,16 +30,16 @@ class Agent:
     """An agent from when everything is watched."""
 
     def __init__(self, netns, place, extra=None):
-        self.said = place / "said"
+        self.log = place / "log"
         ready = place / "ready"
         ready.unlink(missing_ok=True)
         command = [WHYLAT, "agent", "--config", place / "agent.toml", "--ready-file", ready]
-        with self.said.open("ab") as said:
+        with self.log.open("ab") as output:
             self.process = subprocess.Popen(
                 [str(word) for word in command],
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 env={**os.environ, "WHYLAT_METRICS_TOKEN": TOKEN},
                 preexec_fn=_tied(netns.fd, extra),
             )
@@ -48,8 +48,8 @@ class Agent:
     def demand_alive(self):
         """It has not ended."""
         if self.process.poll() is not None:
-            said = self.said.read_text(errors="replace")
-            raise Wrong(f"an agent ended with {self.process.returncode}: {said[-800:]}")
+            output = self.log.read_text(errors="replace")
+            raise Wrong(f"an agent ended with {self.process.returncode}: {output[-800:]}")
 
     def signal(self, number):
         """Signals it."""
@@ -68,7 +68,7 @@ class Agent:
 
 
 def scrape():
-    """What Prometheus reads of the agent in this namespace: values by series."""
+    """Returns the series of the agent in this namespace, as Prometheus reads them."""
     asking = http.client.HTTPConnection("127.0.0.1", PORT, timeout=LONGEST)
     try:
         asking.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})

@@ -1,4 +1,4 @@
-"""The consumer of the rings stands still, is asked often, or runs out of memory; and recordings that are copied."""
+"""The consumer of the rings stalls, is asked often, or runs out of memory; and recordings that are copied."""
 
 import contextlib
 import itertools
@@ -15,7 +15,7 @@ from harness import (
     WHYLAT,
     Netns,
     Recorder,
-    Seen,
+    FaultRow,
     Workload,
     Wrong,
     account,
@@ -60,7 +60,7 @@ def stopped(options):
         rate = f"{per_s / 1e6:.2f} M calls/s"
         demand(per_s >= LEAST_PER_S or options.loaded, f"only {rate}")
         seen = f"{rate}: {thousands(made)} made, {thousands(calls['lost_total'])} lost (ring full), residual 0"
-    return Seen("consumer stopped", f"SIGSTOP for {STOPPED_S} s", "≥ 1 M events/s, residual 0", seen)
+    return FaultRow("consumer stopped", f"SIGSTOP for {STOPPED_S} s", "≥ 1 M events/s, residual 0", seen)
 
 
 def _exchange(netns, pause_us=300):
@@ -92,7 +92,7 @@ def live_copies(options):
         f"{copies} copies: each says that it was not closed; the rows of its manifest are read, {thousands(rows)} in "
         f"all, but for {len(missing)} files that were sealed after their folder was copied: each is named with its rows"
     )
-    return Seen("copy of a live recording", f"{copies} plain copies", "flagged; reads to the last commit", seen)
+    return FaultRow("copy of a live recording", f"{copies} plain copies", "flagged; reads to the last commit", seen)
 
 
 def _sealed_calls(path):
@@ -114,20 +114,20 @@ def _check_copy(copy):
 # What was recorded is sealed by then, s: what CPUs hold back is collected every second and sealed after two
 # (FLUSH_EVERY_NS in crates/record/src/session/mod.rs, `segment_ns` in crates/table/src/write.rs).
 SEALED_WITHIN_S = 4
-# Connections that are too many for an agent that stands still, or has no memory: each leaves some kB, and the ring has
+# Connections that are too many for an agent that stalls, or has no memory: each leaves some kB, and the ring has
 # 4 MB (`records` in crates/probe/src/bpf/ring.h).
 LOSING_FLOWS = 12_000
 INTERVAL_S = 2
 
 
 def status_reads(options):
-    """Who has lost records is asked again and again: what was lost stays as it was, and nothing more is lost."""
+    """A recorder with lost records is read again and again: the count stays, and nothing more is lost."""
     reads = 1000 if options.whole else 60
     with scratch() as place, Netns() as netns:
         of_recorder = _recorder_is_read(place, netns, reads)
         of_agent = _agent_is_read(place, netns, reads)
     done = f"`whylat validate` of a live recording, `/metrics` of an agent, both after losses: {thousands(reads)} times"
-    return Seen("loss counters read", done, "unchanged", f"{of_recorder}; {of_agent}")
+    return FaultRow("loss counters read", done, "unchanged", f"{of_recorder}; {of_agent}")
 
 
 def _recorder_is_read(place, netns, reads):
@@ -152,8 +152,8 @@ def _recorder_is_read(place, netns, reads):
     demand(calls["produced"] == made + more, f"{calls['produced']} calls seen, {made + more} made")
     lost = calls["lost_total"]
     demand(lost == before, f"{before} calls were lost before the reads, {lost} in the end")
-    told = f"{thousands(before)} of {thousands(made)} calls lost before and after, 0 of {thousands(more)} later ones"
-    return f"recorder: {told}"
+    seen = f"{thousands(before)} of {thousands(made)} calls lost before and after, 0 of {thousands(more)} later ones"
+    return f"recorder: {seen}"
 
 
 def _calls_made(*words, **where):
@@ -178,7 +178,7 @@ def _settled(number):
 
 
 def _agent_is_read(place, netns, reads):
-    """The counters are those that Prometheus reads. They tell at an interval's end what was lost in it."""
+    """The counters are those that Prometheus reads. They have an interval's losses at its end."""
     own = place / "agent"
     (own / "dataset").mkdir(parents=True)
     configure(own, "read", own / "dataset", INTERVAL_S, f"127.0.0.1:{PORT}")
@@ -187,9 +187,9 @@ def _agent_is_read(place, netns, reads):
         with Crowd("flows", LOSING_FLOWS, 64, netns=netns) as crowd:
             crowd.ready()
             crowd.go()
-            demand(len(crowd.said()) == LOSING_FLOWS, "not all connections were made")
+            demand(len(crowd.lines()) == LOSING_FLOWS, "not all connections were made")
         agent.signal(signal.SIGCONT)
-        until("the agent's loss told", lambda: inside(netns, scrape)[LOST] > 0)
+        until("the agent's loss counted", lambda: inside(netns, scrape)[LOST] > 0)
         _next_interval(netns)
         before = losses(inside(netns, scrape))
         pages = inside(netns, lambda: [scrape() for _ in range(reads)])
@@ -198,7 +198,7 @@ def _agent_is_read(place, netns, reads):
         changed = [found for found in map(losses, pages) if found != before]
         demand(not changed, f"{before} before, then {changed[:1]}")
         agent.signal(signal.SIGTERM)
-        demand(agent.wait() == 0, f"the agent failed: {agent.said.read_text()[-800:]}")
+        demand(agent.wait() == 0, f"the agent failed: {agent.log.read_text()[-800:]}")
     return f"agent: {thousands(int(before[LOST]))} records lost before and in each of {thousands(reads)} pages"
 
 
@@ -272,8 +272,8 @@ def memory_limit(options):
         of_agent = _agent_is_killed(place, netns)
         of_recorder = _recorder_is_killed(place, netns)
     done = "own control group, limit lowered until the kernel kills: an agent, then started again; a recorder"
-    threshold = "restarts, what was shipped or sealed kept, gap told"
-    return Seen("memory limit hit", done, threshold, f"{of_agent}; {of_recorder}")
+    threshold = "restarts, what was shipped or sealed kept, gap reported"
+    return FaultRow("memory limit hit", done, threshold, f"{of_agent}; {of_recorder}")
 
 
 def _agent_is_killed(place, netns):
@@ -299,7 +299,7 @@ def _agent_is_killed(place, netns):
         with Agent(netns, own, extra=lambda: group.put(os.getpid())) as agent:
             ready_ns = time.time_ns()
             agent.signal(signal.SIGTERM)
-            demand(agent.wait() == 0, f"the second agent failed: {agent.said.read_text()[-800:]}")
+            demand(agent.wait() == 0, f"the second agent failed: {agent.log.read_text()[-800:]}")
     coverage, intervals = _shipped(own / "dataset")
     gone = [set(before) - set(after) for before, after in zip(shipped, (coverage, intervals), strict=True)]
     demand(not any(gone), f"shipped before and not there: {gone}")
@@ -311,7 +311,7 @@ def _agent_is_killed(place, netns):
 
 
 def _shipped(dataset):
-    """What a reader gets of an agent's intervals, and of what connections did in them."""
+    """Returns an agent's intervals, and the rows of connections in them."""
     coverage = dataset_rows(dataset, "fleet_coverage", "limited", ["begin_ns", "length_us", "lost", "dropped_files"])
     intervals = dataset_rows(dataset, "fleet_intervals", "limited", ["begin_ns", "conn_id", "writes", "written_bytes"])
     return coverage, intervals
@@ -333,7 +333,7 @@ def _demand_gap(coverage, killed_ns, again_ns, ready_ns):
 
 
 def _recorder_is_killed(place, netns):
-    """What it had sealed is there, and the next recording is as any other."""
+    """Its sealed rows are there, and the next recording is as any other."""
     server, client, port = _exchange(netns, pause_us=50)
     with server, client:
         with Recorder("--port", port, scratch=place) as recorder:
@@ -352,7 +352,7 @@ def _recorder_is_killed(place, netns):
         with Recorder("--port", port, scratch=place, name="again.whylat") as again:
             again.stop()
         demand(report(again.path)["closed"] == "in_order", "the second recording is not closed")
-    return f"recorder: killed by the kernel; all {thousands(sum(rows.values()))} sealed rows; told as `not closed`"
+    return f"recorder: killed by the kernel; all {thousands(sum(rows.values()))} sealed rows; reported as `not closed`"
 
 
 def _squeeze(limit):
@@ -377,4 +377,4 @@ def leftovers(options):
             recorder.process.wait()
         changed = before.symmetric_difference(_sysctls())
     demand(not changed, f"changed: {sorted(changed)[:5]}")
-    return Seen("SIGKILL: sysctls", "`sysctl -a` before and after", "unchanged", f"{len(before)} values unchanged")
+    return FaultRow("SIGKILL: sysctls", "`sysctl -a` before and after", "unchanged", f"{len(before)} values unchanged")

@@ -26,7 +26,7 @@ FREE_WITHIN_S = 60
 
 
 def cookie(sock):
-    """What the kernel calls the socket."""
+    """Returns the kernel's name of the socket."""
     return struct.unpack("Q", sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0]
 
 
@@ -105,15 +105,15 @@ def fork_as(pid):
 
 # Pids that are used again and again.
 PIDS = 8
-# Of the processes that make a connection, one in so many stays for a while: who looks every 50 ms still meets it. No
+# Of the processes that make a connection, one in this number stays for a while: a reader every 50 ms still sees it. No
 # factor is shared with PIDS, so that every pid has such lives.
 STAYING = 5
 STAYS_S = 0.1
 
 
 def forks(count, every):
-    """So many processes, one in `every` of which makes a connection. Those have few pids; every other of them has the
-    name of all such, so that nothing but its start tells it from who had its pid before.
+    """Starts processes; one in `every` makes a connection. Those have few pids; every other one has the same name, so
+    that only its start distinguishes it from the process that had its pid before.
     """
     sock, port = listener()
     reader, writer = os.pipe()
@@ -125,16 +125,16 @@ def forks(count, every):
     ready()
     pids = []
     for number in range(count):
-        tells = number % every == 0
-        pid = fork_as(pids[number // every % PIDS]) if tells and len(pids) == PIDS else os.fork()
+        connects = number % every == 0
+        pid = fork_as(pids[number // every % PIDS]) if connects and len(pids) == PIDS else os.fork()
         if pid == 0:
-            if tells:
+            if connects:
                 own = number // every % 2
-                tell_of_exchange(f"fork-{number}" if own else "fork", port, writer)
+                report_exchange(f"fork-{number}" if own else "fork", port, writer)
                 time.sleep(STAYS_S if number // every % STAYING == 0 else 0)
             os._exit(0)
         os.waitpid(pid, 0)
-        if tells:
+        if connects:
             sys.stdout.write(os.read(reader, 4096).decode())
         elif len(pids) < PIDS:
             pids.append(pid)
@@ -163,14 +163,14 @@ def started_ticks():
         return int(stat.read().rpartition(b")")[2].split()[19])
 
 
-def tell_of_exchange(name, port, writer):
-    """One connection under this name: who made it, in which of a pid's lives, and between which times."""
+def report_exchange(name, port, writer):
+    """Makes one connection under this name, and reports its process, the use of the pid, and the times around it."""
     take_name(name.encode())
     before_ns = time.monotonic_ns()
     conn, own = exchange(port)
     after_ns = time.monotonic_ns()
-    told = (os.getpid(), own, name, conn, started_ticks(), before_ns, after_ns)
-    os.write(writer, f"{' '.join(map(str, told))}\n".encode())
+    words = (os.getpid(), own, name, conn, started_ticks(), before_ns, after_ns)
+    os.write(writer, f"{' '.join(map(str, words))}\n".encode())
 
 
 def flows(count, ports):

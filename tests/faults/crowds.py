@@ -11,8 +11,8 @@ from harness import (
     HERE,
     Netns,
     Recorder,
-    Sampled,
-    Seen,
+    Sampler,
+    FaultRow,
     Workload,
     Wrong,
     account,
@@ -32,7 +32,7 @@ LONGEST_CROWD = 3900
 
 
 class Crowd:
-    """A program of `crowd.py`, in a namespace; `said` is what it knows at its end."""
+    """A program of `crowd.py`, in a namespace; `lines` is its result."""
 
     def __init__(self, *words, netns=None):
         command = [sys.executable, str(CROWD), *[str(word) for word in words]]
@@ -44,7 +44,7 @@ class Crowd:
     def ready(self):
         """Waits until it is; gives the rest of the line."""
         word, *rest = self.process.stdout.readline().split() or ["nothing, and ended"]
-        demand(word == "ready", f"a crowd said {word}")
+        demand(word == "ready", f"a crowd printed {word}")
         return rest
 
     def go(self):
@@ -52,7 +52,7 @@ class Crowd:
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
 
-    def said(self):
+    def lines(self):
         """Its lines, once it has ended."""
         out, _ = self.process.communicate(timeout=LONGEST_CROWD)
         demand(self.process.returncode == 0, f"a crowd ended with {self.process.returncode}")
@@ -87,7 +87,7 @@ class Life:
 
     @classmethod
     def of(cls, words):
-        """As the crowd tells it."""
+        """Parses a line of the crowd."""
         pid, port, name, *numbers = words
         return cls(int(pid), int(port), name, *map(int, numbers))
 
@@ -100,30 +100,30 @@ def forks(options):
         crowd.ready()
         with Recorder("-p", crowd.pid, "--detail", "waits", scratch=place) as recorder:
             crowd.go()
-            lives = [Life.of(words) for words in crowd.said()]
+            lives = [Life.of(words) for words in crowd.lines()]
             recorder.stop()
         answer = report(recorder.path)
         demand_identity(answer)
         made = len(lives)
         demand(made == -(-count // every), f"{made} of {count} processes made a connection, not one in {every}")
         right = _attributed(answer, lives)
-        started, read = _told_apart(recorder.path, place, lives)
+        started, read = _distinguished(recorder.path, place, lives)
     demand(right >= 0.99 * made, f"only {right} of {made} attributed")
     lost = _socket_records_lost(answer)
     demand(made - started <= lost, f"{made - started} of {made} processes are missing, and only {lost} records lost")
-    demand(read > 0, "/proc told of no process, so that none was looked up while it lived")
+    demand(read > 0, "/proc had no process: none was read while it ran")
     uses = made / len({life.pid for life in lives})
     seen = (
         f"{thousands(count)} forks; each pid made {uses:.0f} connections, every other under the same name: {right} right, "
-        f"0 wrong; {started} with the start of their process, {started - read} of which were gone when looked up"
+        f"0 wrong; {started} with the start of their process, {started - read} of them had ended before /proc was read"
     )
     done = f"{thousands(count)} forks; one in {every} makes a connection, with a pid used before (clone3, `set_tid`)"
-    return Seen("pid reuse", done, "0 misattributed", seen)
+    return FaultRow("pid reuse", done, "0 misattributed", seen)
 
 
 def _attributed(answer, lives):
-    """Of each connection that a life made, found by its cookie: is its process the one that made it? Gives how many are
-    right; one of which it is not said is not, and none may be wrong.
+    """Checks each connection that a life made, found by its cookie: its process must be the one that made it. Returns
+    how many are right. A connection without a process is not right; none may be wrong.
     """
     found, right, wrong = {it["id"]: it for it in answer["connections"]}, 0, []
     for life in lives:
@@ -131,18 +131,18 @@ def _attributed(answer, lives):
         process = connection and connection["process"]
         if not process or process["comm"] is None:
             continue
-        told = (process["pid"], process["comm"], connection["local"])
-        if told == (life.pid, life.name, f"127.0.0.1:{life.port}"):
+        owner = (process["pid"], process["comm"], connection["local"])
+        if owner == (life.pid, life.name, f"127.0.0.1:{life.port}"):
             right += 1
         else:
-            wrong.append((told, life))
+            wrong.append((owner, life))
     demand(not wrong, f"{len(wrong)} of {len(lives)} connections misattributed: {wrong[:3]}")
     return right
 
 
-def _told_apart(path, place, lives):
-    """Of each life: is the start that is told its own, in the tick that it read itself? Gives how many there were, and
-    of how many `/proc` told, too; of the rest no row is there.
+def _distinguished(path, place, lives):
+    """Checks the recorded start of each life, to the tick that the life read itself. Returns how many lives have a row,
+    and how many of these were read from `/proc`, too.
     """
     suspended_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)
     uses, started, read = _uses(path, place), 0, 0
@@ -161,14 +161,14 @@ def _told_apart(path, place, lives):
 
 
 def _uses(path, place):
-    """Uses of each pid, the first first: when it began; whether `/proc` told of it, too; its last name."""
+    """Uses of each pid, the first first: when it began; whether it was read from `/proc`, too; its last name."""
     rows = columns(path, "processes", ["pid", "started_ns", "time_ns", "exe", "comm"], place)
     rows = sorted((*(int(number or 0) for number in row[:3]), bool(row[3]), row[4]) for row in rows)
     uses, before = collections.defaultdict(list), (0, 0, None)
     for pid, started_ns, _, is_read, comm in rows:
         demand(started_ns, f"process {pid} ({comm}) has no start")
         same = pid == before[0] and started_ns - before[1] <= TICK_NS
-        demand(not same or comm != before[2], f"process {pid} ({comm}) of {started_ns} ns is told of twice")
+        demand(not same or comm != before[2], f"process {pid} ({comm}) of {started_ns} ns has two rows")
         if same:
             uses[pid].pop()
         uses[pid].append((started_ns, is_read, comm))
@@ -189,12 +189,12 @@ def flows(options):
         with Recorder(*targets, "--detail", "calls", scratch=place) as recorder:
             for crowd in crowds:
                 crowd.go()
-            said = [crowd.said() for crowd in crowds]
+            output = [crowd.lines() for crowd in crowds]
             recorder.stop()
         answer = report_but_connections(recorder.path)
         demand_identity(answer)
         lost = _socket_records_lost(answer)
-        truth = _truth(netnses, said)
+        truth = _truth(netnses, output)
         ends, missing = _merged(recorder.path, place, truth)
     demand(len(truth) == 3 * each, f"{len(truth)} connections were made, and {3 * each} were wanted")
     # a socket is missing when every record of it was lost
@@ -207,7 +207,7 @@ def flows(options):
         f"{thousands(len(truth))} connections: {thousands(ends)} ends recorded, 0 merged; {thousands(missing)} of the "
         f"clients' ends missing, {thousands(lost)} records of sockets lost and counted"
     )
-    return Seen("short flows", "64 client ports, 3 namespaces, 127.0.0.1 in each", "0 merged", seen)
+    return FaultRow("short flows", "64 client ports, 3 namespaces, 127.0.0.1 in each", "0 merged", seen)
 
 
 def _socket_records_lost(answer):
@@ -218,13 +218,13 @@ def _socket_records_lost(answer):
     return inventory["lost_total"] - inventory["lost"].get("peers_full", 0)
 
 
-def _truth(netnses, said):
+def _truth(netnses, output):
     """Namespace and port of every connection that programs made, by its cookie."""
     truth = {}
-    for netns, lines in zip(netnses, said, strict=True):
+    for netns, lines in zip(netnses, output, strict=True):
         for cookie, port in lines:
             truth[int(cookie)] = (netns.inode, int(port))
-    demand(len(truth) == sum(len(lines) for lines in said), "cookies of the programs are not unique")
+    demand(len(truth) == sum(len(lines) for lines in output), "cookies of the programs are not unique")
     return truth
 
 
@@ -254,12 +254,12 @@ def namespaces(options):
         with Recorder("-p", crowd.pid, "--detail", "calls", scratch=place) as recorder:
             start = time.monotonic()
             crowd.go()
-            said = crowd.said()
+            output = crowd.lines()
             took = time.monotonic() - start
             recorder.stop()
         answer = report(recorder.path)
         demand_identity(answer)
-        truth = {int(cookie): int(inode) for cookie, inode in said}
+        truth = {int(cookie): int(inode) for cookie, inode in output}
         demand(len(truth) == count, f"{len(truth)} connections were made, and {count} were wanted")
         seen = collections.defaultdict(set)
         for conn, netns in columns(recorder.path, "connections", ["conn", "netns"], place):
@@ -271,11 +271,11 @@ def namespaces(options):
     demand(wrong == 0, f"{wrong} of {len(recorded)} in another namespace")
     demand(len(recorded) >= 0.99 * count, f"only {len(recorded)} of {count} connections")
     rate = count / took * 60
-    told = (
+    seen = (
         f"{thousands(count)} at {rate:,.0f} a minute: {right} connections right, {unknown} unknown, 0 wrong, "
         f"{count - len(recorded)} not recorded"
     )
-    return Seen("namespaces", f"{thousands(count)} made and removed", "right or unknown, 0 wrong", told)
+    return FaultRow("namespaces", f"{thousands(count)} made and removed", "right or unknown, 0 wrong", seen)
 
 
 # The largest map of the kernel side that holds one entry a connection (`peer_tuples` in inventory.bpf.h).
@@ -295,7 +295,7 @@ def full_maps(options):
             port = crowd.ready()[0]
             with Recorder("--port", port, "--detail", "stats", "--poll-ms", 2000, scratch=place) as recorder:
                 crowd.go()
-                crowd.said()
+                crowd.lines()
                 gone = time.monotonic()
                 exchanges = list(_exchanges(port, netns, gone + AGAIN_S))
                 recorder.stop()
@@ -316,11 +316,12 @@ def full_maps(options):
         f"and {thousands(full)} ends for which the map had no room; right again after {took:.1f} s: addresses, process "
         f"and bytes of both ends of an exchange, and of all later ones of {len(exchanges)}"
     )
-    return Seen("more flows than a map holds", done, "counted; right again ≤ 10 s", seen)
+    return FaultRow("more flows than a map holds", done, "counted; right again ≤ 10 s", seen)
 
 
 def _demand_counted_full(answer, sockets):
-    """Each socket that met the full map is counted, and so is each that asked for no entry. Gives how many met it."""
+    """Each socket without room in the full map is counted, and so is each that asked for no entry. Returns how many had
+    no room."""
     lost = account(answer, "inventory")["lost"]
     full, unseen = lost.get("peers_full", 0), lost.get("no_memory", 0)
     unseen += account(answer, "tcp_events")["lost"].get("reentered", 0)
@@ -359,7 +360,7 @@ def _exchanges(port, netns, until_s):
 
 @dataclasses.dataclass
 class _Found:
-    """What a recording has of known sockets, and how many others it has."""
+    """Returns the recorded rows of known sockets, and the number of other sockets."""
 
     others: int
     places: dict
@@ -374,7 +375,7 @@ class _Found:
         for conn, inode, *ends, pid in columns(path, "connections", ["conn", "netns", "local", "remote", "pid"], place):
             if int(conn) in known:
                 places[int(conn)].add((int(inode) == netns.inode, *ends))
-                # of what is told again, the last holds
+                # the last of repeated rows holds
                 pids[int(conn)] = pid or pids.get(int(conn))
             elif int(inode) == netns.inode:
                 others.add(int(conn))
@@ -407,7 +408,7 @@ def _right_since(exchanges, found):
 
 # After this share of the time memory is as large as the tables of names and the rings make it.
 SETTLED = 0.4
-# The limit of the issue: a megabyte an hour, over what samples of a minute can tell.
+# The limit of the issue: a megabyte an hour, above the spread of samples of a minute.
 SLOPE_BYTES_PER_HOUR = 1 << 20
 
 
@@ -418,9 +419,9 @@ def churn(options):
         crowd.ready()
         with Recorder("-p", crowd.pid, "--detail", "waits", scratch=place) as recorder:
             before = recorder.descriptors()
-            with Sampled(lambda: (recorder.resident_bytes(), recorder.descriptors()), every_s=0.5) as sampled:
+            with Sampler(lambda: (recorder.resident_bytes(), recorder.descriptors()), every_s=0.5) as sampled:
                 crowd.go()
-                ((flows_made, execs),) = crowd.said()
+                ((flows_made, execs),) = crowd.lines()
             values = sampled.values[: len(sampled.values)]
             recorder.stop()
         demand_identity(report(recorder.path))
@@ -435,7 +436,7 @@ def churn(options):
         f"{grown / 1e6:+.1f} MB ({slope / 1e6:+.1f} MB/h), descriptors {before} → {most_descriptors} at most"
     )
     threshold = "memory and descriptors flat"
-    return Seen("churn", "connections and programs that come and go", threshold, seen, options.minutes)
+    return FaultRow("churn", "connections and programs that come and go", threshold, seen, options.minutes)
 
 
 def _demand_flat(slope, grown, seconds, resident):

@@ -11,7 +11,7 @@ import duckdb
 
 
 class Dataset:
-    """What readers see: of an hour that is merged, its file only."""
+    """Returns the files that readers see: of a merged hour, its file only."""
 
     def __init__(self, path):
         self.path = path

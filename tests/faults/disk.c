@@ -1,4 +1,4 @@
-/* A disk that fails, is slow, or is watched: loaded into whylat by LD_PRELOAD, it stands between the program and the
+/* A disk that fails, is slow, or is watched: loaded into whylat by LD_PRELOAD, it is between the program and the
  * files below one directory. In, by environment:
  *
  *   DISK_ROOT     the directory

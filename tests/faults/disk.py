@@ -1,4 +1,4 @@
-"""Disks that fail, are slow, or lose power. `disk.c` stands between whylat and its files; see there."""
+"""Disks that fail, are slow, or lose power. `disk.c` is between whylat and its files; see there."""
 
 import errno
 import re
@@ -12,8 +12,8 @@ from harness import (
     WHYLAT,
     Netns,
     Recorder,
-    Sampled,
-    Seen,
+    Sampler,
+    FaultRow,
     Workload,
     demand,
     demand_identity,
@@ -62,9 +62,9 @@ def write_errors(options):
             with Workload(*rounds, netns=netns):
                 judge = Judge(place, library, port)
                 judge.all(cases)
-    seen = f"{len(cases)} recordings: {judge.told()}; all rows that manifests promise are read, residual 0"
+    seen = f"{len(cases)} recordings: {judge.summary()}; all rows that manifests promise are read, residual 0"
     done = "EIO or ENOSPC at operation n, once, every third, or for good"
-    return Seen("write errors", done, "documented exit code, earlier data readable, gap recorded", seen)
+    return FaultRow("write errors", done, "documented exit code, earlier data readable, gap recorded", seen)
 
 
 class Judge:
@@ -75,7 +75,7 @@ class Judge:
         self.not_begun = self.counted = self.unharmed = self.open = self.untouched = 0
         self.lock, self.wrong = threading.Lock(), []
 
-    def told(self):
+    def summary(self):
         """How many there were of each kind."""
         return (
             f"{self.not_begun} could not be begun (exit 1); {self.counted} count the rows that the disk refused, "
@@ -95,7 +95,7 @@ class Judge:
                     number, case = left.pop()
                 try:
                     self.one(number, *case)
-                except Exception as error:  # told by the main thread
+                except Exception as error:  # the main thread reports it
                     self.wrong.append(f"operation {case}: {error}")
 
         threads = [threading.Thread(target=work) for _ in range(4)]
@@ -112,33 +112,33 @@ class Judge:
         words = ["--port", self.port, "-d", 2.5]
         recorder = Recorder(*words, scratch=self.place, name=name, env=env, ready=False)
         code = recorder.wait(code=(0, 1, 3))
-        said = recorder.said.read_text()
+        output = recorder.log.read_text()
         if not (recorder.path / "manifest.jsonl").exists() or not (recorder.path / "manifest.jsonl").stat().st_size:
-            demand(code == 1 and "hint:" in said, f"no recording, exit {code}: {said}")
+            demand(code == 1 and "hint:" in output, f"no recording, exit {code}: {output}")
             self.count("not_begun")
             return
-        self.readable(recorder.path, code, said)
+        self.readable(recorder.path, code, output)
         shutil.rmtree(recorder.path)
 
-    def readable(self, path, code, said):
-        """What the manifest promises is read; what is lost is told, by the account or as a recording that was not
-        closed. Where the recorder met no error, nothing is.
+    def readable(self, path, code, output):
+        """Checks that the manifest's rows are read, and that losses are reported: by the account, or as a recording that
+        was not closed. Without an error of the recorder, nothing is lost.
         """
         answer = report(path)
         rows, gone = demand_promised(path, answer)
         demand(not gone, f"promised and not there: {gone}")
-        refused = re.findall(r"^error: (.+)$", said, re.MULTILINE)
+        refused = re.findall(r"^error: (.+)$", output, re.MULTILINE)
         closed = answer["closed"] == "in_order"
         lost, refused_rows = _accounted(answer, rows) if closed else (0, 0)
         if closed and not refused:
             demand(lost == 0 and code == 0, f"exit {code}, {lost} lost without a word")
             self.count("untouched")
             return
-        demand(code in (1, 3), f"exit {code} though it says: {said}")
-        demand(refused, f"not closed, exit {code}, and not a word why: {said}")
-        demand(str(path) in refused[0] and "hint: " in said, f"it does not say what failed: {said}")
+        demand(code in (1, 3), f"exit {code} though it says: {output}")
+        demand(refused, f"not closed, exit {code}, and not a word why: {output}")
+        demand(str(path) in refused[0] and "hint: " in output, f"it does not say what failed: {output}")
         if not closed:
-            _demand_told_open(path, rows)
+            _demand_reported_open(path, rows)
         self.count("open" if not closed else "counted" if refused_rows else "unharmed")
 
     def count(self, what):
@@ -157,14 +157,14 @@ def _accounted(answer, rows):
     return lost, sum(probe["lost"].get("disk", 0) for probe in answer["loss"])
 
 
-def _demand_told_open(path, rows):
+def _demand_reported_open(path, rows):
     """A recording that was not closed says so: in the answer, by the exit code, and when `recover` closes it, by which
     no row is lost.
     """
     answer = report(path, code=(3,))
     demand(answer["closed"] == "not_closed", f"it is {answer['closed']}")
-    told = whylat("recover", path, code=(3,)).decode()
-    demand("the end may be missing" in told, f"recovered without a word of what is missing: {told}")
+    printed = whylat("recover", path, code=(3,)).decode()
+    demand("the end may be missing" in printed, f"recovered without a word of what is missing: {printed}")
     whylat("validate", path, code=(3,))
     answer = report(path)
     demand(answer["closed"] == "recovered", f"recovered, it is {answer['closed']}")
@@ -180,7 +180,7 @@ def slow_disk(options):
         with Workload("count-calls", "--sends", sends, "--empty-reads", 1, netns=netns, start_on_stdin=True) as calls:
             calls.port()
             with Recorder("-p", calls.pid, "--detail", "waits", scratch=place, env=env) as recorder:
-                with Sampled(recorder.resident_bytes) as resident:
+                with Sampler(recorder.resident_bytes) as resident:
                     calls.go()
                     truth = calls.truth()
                 recorder.stop()
@@ -193,7 +193,7 @@ def slow_disk(options):
         demand(most <= BUDGET_BYTES, f"{most >> 20} MB resident")
     lost = thousands(account["lost_total"])
     seen = f"{thousands(made)} calls, {lost} lost (ring full), residual 0; {most >> 20} MB resident"
-    return Seen(
+    return FaultRow(
         "slow disk", "every write takes its bytes at 1 MB/s", f"RSS ≤ {BUDGET_BYTES >> 20} MB, residual 0", seen
     )
 
@@ -254,7 +254,7 @@ class Crash:
             path.write_bytes(bytes_[: len(bytes_) - torn] if not strict and torn else bytes_)
 
     def acknowledged(self, manifest):
-        """Segments of which the recorder was told that they are on disk."""
+        """Returns the segments that the kernel reported to be on disk."""
         file = self.kept.get(manifest)
         return promised(self.synced[file]) if file is not None else {}
 
@@ -293,7 +293,7 @@ def power_cut(options):
         f"{len(operations)} operations, {len(syncs)} syncs: {checked} states of the disk, 0 acknowledged segments lost"
     )
     done = "operations logged; disk rebuilt after a sync, and one later: all that was written, or only what was synced"
-    return Seen("power cut", done, "0 acknowledged segments lost", seen)
+    return FaultRow("power cut", done, "0 acknowledged segments lost", seen)
 
 
 def _check_crash(crash, place, root):
@@ -304,11 +304,11 @@ def _check_crash(crash, place, root):
         crash.leave(left, strict)
         found = left / str(root).lstrip("/")
         if known:
-            said = subprocess.run([WHYLAT, "validate", found], capture_output=True, text=True, check=False)
-            demand(said.returncode in (0, 1, 3) and "panicked" not in said.stderr, f"{said.stderr[-400:]}")
+            output = subprocess.run([WHYLAT, "validate", found], capture_output=True, text=True, check=False)
+            demand(output.returncode in (0, 1, 3) and "panicked" not in output.stderr, f"{output.stderr[-400:]}")
             harmless = ("is not in the manifest", "was never sealed", "not closed", "every digest")
             bad = [
-                line for line in said.stdout.splitlines() if ".parquet" in line and not any(w in line for w in harmless)
+                line for line in output.stdout.splitlines() if ".parquet" in line and not any(w in line for w in harmless)
             ]
             demand(not bad, f"strict={strict}: {bad[:3]}")
             on_disk = promised((found / "manifest.jsonl").read_bytes())

@@ -1,4 +1,4 @@
-"""What the fault tests share: recorders, workloads in network namespaces of their own, and what must hold of an answer.
+"""Parts that the fault tests share: recorders, workloads in network namespaces of their own, and what must hold of an answer.
 
 In: the release binary. Out: processes that die with this script, files in one temporary directory. Nothing outside is
 changed: no sysctl, no route, no file of others.
@@ -38,7 +38,7 @@ class Wrong(Exception):
 
 
 @dataclasses.dataclass
-class Seen:
+class FaultRow:
     """A line of the table in docs/reliability.md; `minutes`: for how long, of faults that take as long as one likes."""
 
     fault: str
@@ -88,7 +88,7 @@ def inside(netns, function):
 
 
 def outcome(*command, code=0, env=None, netns=None, longest=LONGEST):
-    """Runs a command to its end; gives what it said. Its exit code is demanded, and that it does not panic."""
+    """Runs a command to its end; returns its output. It must end with this exit code, and not panic."""
     done = subprocess.run(
         [str(word) for word in command],
         capture_output=True,
@@ -98,10 +98,10 @@ def outcome(*command, code=0, env=None, netns=None, longest=LONGEST):
         timeout=longest,
         check=False,
     )
-    said = done.stderr.decode(errors="replace")
+    output = done.stderr.decode(errors="replace")
     allowed = code if isinstance(code, tuple) else (code,)
-    demand(done.returncode in allowed, f"{command[1:3]} ended with {done.returncode}, not {allowed}: {said[-800:]}")
-    demand("panicked" not in said, f"{command[1:3]} panicked: {said[-800:]}")
+    demand(done.returncode in allowed, f"{command[1:3]} ended with {done.returncode}, not {allowed}: {output[-800:]}")
+    demand("panicked" not in output, f"{command[1:3]} panicked: {output[-800:]}")
     return done
 
 
@@ -121,7 +121,7 @@ def report(path, code=(0, 3)):
 
 
 def report_but_connections(path, code=(0, 3)):
-    """The same without its connections, of which there may be gigabytes: read as it is written."""
+    """Returns the same without its connections: they may be gigabytes. It is read as it is written."""
     command = [WHYLAT, "report", "--format", "json", path]
     with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=_tied()) as process:
         lines, among = [], False
@@ -183,12 +183,12 @@ def demand_promised(path, answer):
         there = sum(it["rows"] for it in files.values()) - sum(missing.values())
         rows[table] = rows_read(path, table)
         demand(rows[table] == there, f"{rows[table]} rows of {table}, and {there} were promised and are there")
-        told = left_out.get(table, 0)
-        demand(told == sum(missing.values()), f"{told} rows of {table} are told to be left out, not {missing}")
+        reported = left_out.get(table, 0)
+        demand(reported == sum(missing.values()), f"{reported} rows of {table} are reported as left out, not {missing}")
         gone += missing
     for name in gone:
         demand(any(name in problem for problem in answer["problems"]), f"{name} is not there, and nothing says so")
-    demand(len(answer["problems"]) == len(gone), f"not there: {gone}; told: {answer['problems']}")
+    demand(len(answer["problems"]) == len(gone), f"not there: {gone}; reported: {answer['problems']}")
     return rows, gone
 
 
@@ -247,7 +247,7 @@ class Workload:
         self.process.stdin.flush()
 
     def truth(self):
-        """What it knows at its end."""
+        """Returns its own counts, once it has ended."""
         out, _ = self.process.communicate(timeout=3600)
         demand(self.process.returncode == 0, f"a workload ended with {self.process.returncode}")
         return json.loads(out.splitlines()[-1])
@@ -265,16 +265,16 @@ class Recorder:
 
     def __init__(self, *words, scratch, name="r.whylat", env=None, extra=None, ready=True):
         self.path = Path(scratch) / name
-        self.said = Path(scratch) / f"{name}.said"
+        self.log = Path(scratch) / f"{name}.log"
         flag = Path(scratch) / f"{name}.ready"
         command = [str(WHYLAT), "record", *[str(word) for word in words]]
         command += ["-o", str(self.path), "--ready-file", str(flag)]
-        with self.said.open("wb") as said:
+        with self.log.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=said,
+                stderr=output,
                 env={**os.environ, **(env or {})},
                 preexec_fn=_tied(extra=extra),
             )
@@ -284,7 +284,7 @@ class Recorder:
 
     def _ended(self):
         if self.process.poll() is not None:
-            raise Wrong(f"the recorder ended with {self.process.returncode}: {self.said.read_text()[-800:]}")
+            raise Wrong(f"the recorder ended with {self.process.returncode}: {self.log.read_text()[-800:]}")
 
     def signal(self, number):
         """Signals it."""
@@ -298,9 +298,9 @@ class Recorder:
     def wait(self, code=(0, 3)):
         """Waits for its end; gives its exit code."""
         ended = self.process.wait(timeout=LONGEST)
-        said = self.said.read_text(errors="replace")
-        demand(code is None or ended in code, f"the recorder ended with {ended}, not {code}: {said[-800:]}")
-        demand("panicked" not in said, f"the recorder panicked: {said[-800:]}")
+        output = self.log.read_text(errors="replace")
+        demand(code is None or ended in code, f"the recorder ended with {ended}, not {code}: {output[-800:]}")
+        demand("panicked" not in output, f"the recorder panicked: {output[-800:]}")
         return ended
 
     def resident_bytes(self):
@@ -322,7 +322,7 @@ class Recorder:
         self.process.wait()
 
 
-class Sampled:
+class Sampler:
     """Calls a function again and again in a thread, while in the `with` block, and keeps what it gave."""
 
     def __init__(self, function, every_s=0.2):

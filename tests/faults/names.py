@@ -12,7 +12,7 @@ import shutil
 import subprocess
 
 from crowds import Crowd
-from harness import WHYLAT, Netns, Recorder, Seen, Wrong, demand, outcome, promised, scratch
+from harness import WHYLAT, Netns, Recorder, FaultRow, Wrong, demand, outcome, promised, scratch
 
 # Each fits into a command name (15 bytes).
 NAMES = (
@@ -26,7 +26,7 @@ NAMES = (
     "\x9b2J\x85nel".encode(),
     b"$(id)`id`",
 )
-# Files that are not in the manifest of a recording, with both endings that are looked at.
+# Files that are not in the manifest of a recording, with both endings that whylat reads.
 FILES = (
     b"\x1b]52;c;aGk=\x07.parquet",
     b"a\nforged: every digest is right.parquet",
@@ -40,8 +40,8 @@ FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 DETAIL = ("--detail", "messages", "--keep", "sample=1")
 
 
-class Said:
-    """What commands say of one name, and how many outputs were looked at."""
+class NameChecks:
+    """Holds the outputs of commands about one name, and counts those that were checked."""
 
     def __init__(self, name):
         self.name, self.outputs = name, 0
@@ -70,7 +70,7 @@ class Said:
 
 
 def _on_terminal(*words):
-    """What a terminal is sent, with line ends as they were written."""
+    """Returns the bytes for a terminal, with line ends as they were written."""
     own, other = pty.openpty()
     command = [str(word) for word in (WHYLAT, *words)]
     environment = {**os.environ, "NO_COLOR": "1"}
@@ -133,21 +133,21 @@ CHECKS = {
 }
 
 
-def _record(place, netns, number, said):
+def _record(place, netns, number, checks):
     """A recording of a program with that name, in a directory with that name."""
-    label = os.fsdecode(said.name.replace(b"/", b"_"))
-    with Crowd("named", said.name.hex(), netns=netns) as named:
+    label = os.fsdecode(checks.name.replace(b"/", b"_"))
+    with Crowd("named", checks.name.hex(), netns=netns) as named:
         named.ready()
         with Recorder("-p", named.pid, *DETAIL, scratch=place, name=f"r{number}{label}") as recorder:
             named.go()
-            named.said()
+            named.lines()
             recorder.stop()
-    said.output("stderr of record", recorder.said.read_bytes())
+    checks.output("stderr of record", recorder.log.read_bytes())
     return recorder.path
 
 
-def _reports(said, path):
-    """What is asked of a recording, as text and as JSON."""
+def _reports(checks, path):
+    """Runs every report of a recording, as text and as JSON."""
     questions = [
         (),
         *(("--by", by) for by in ("object", "thread", "stack", "waker")),
@@ -156,34 +156,34 @@ def _reports(said, path):
         ("--tail", "p0"),
     ]
     for question in questions:
-        said.run("report", *question, path)
-        said.run("report", *question, "--format", "json", path, kind="json")
-    groups = json.loads(said.run("report", "--messages", "--format", "json", path, kind="json"))["groups"]
+        checks.run("report", *question, path)
+        checks.run("report", *question, "--format", "json", path, kind="json")
+    groups = json.loads(checks.run("report", "--messages", "--format", "json", path, kind="json"))["groups"]
     message = next(group["slowest"][0]["id"] for group in groups if group["slowest"])
-    said.run("report", "--message", message, path)
-    said.run("report", "--message", message, "--format", "json", path, kind="json")
-    said.run("diff", path, path)
-    said.run("diff", path, path, "--format", "json", kind="json")
-    said.show("report", path)
+    checks.run("report", "--message", message, path)
+    checks.run("report", "--message", message, "--format", "json", path, kind="json")
+    checks.run("diff", path, path)
+    checks.run("diff", path, path, "--format", "json", kind="json")
+    checks.show("report", path)
 
 
-def _files(said, path, place):
-    """What is written to files; tables also as they are shown."""
-    said.run("report", "--format", "html", path, kind="html", file=place / "out.html")
-    said.run("diff", path, path, "--format", "html", kind="html", file=place / "both.html")
-    said.run("view", "--no-open", path, kind="html", file=place / "view.html")
-    said.run("report", "--format", "perfetto", path, kind="perfetto", file=place / "out.pftrace")
+def _files(checks, path, place):
+    """Writes every kind of file; tables are also shown."""
+    checks.run("report", "--format", "html", path, kind="html", file=place / "out.html")
+    checks.run("diff", path, path, "--format", "html", kind="html", file=place / "both.html")
+    checks.run("view", "--no-open", path, kind="html", file=place / "view.html")
+    checks.run("report", "--format", "perfetto", path, kind="perfetto", file=place / "out.pftrace")
     for table in promised((path / "manifest.jsonl").read_bytes()):
-        said.run("report", "--format", "csv", "--table", table, path, kind="csv", file=place / "out.csv")
-        said.show("report", "--format", "csv", "--table", table, path)
+        checks.run("report", "--format", "csv", "--table", table, path, kind="csv", file=place / "out.csv")
+        checks.show("report", "--format", "csv", "--table", table, path)
 
 
-def _host(said, path, place):
-    """What is said of the host, beside a recording and one that is not there."""
-    said.run("doctor", code=(0, 1))
-    said.run("doctor", "--json", code=(0, 1), kind="json")
-    said.run("bugreport", "-o", place / "report", path / "missing", code=(1,))
-    said.run("bugreport", "-o", place / "report", path, code=(0,))
+def _host(checks, path, place):
+    """Runs the commands about the host, with a recording and with one that is not there."""
+    checks.run("doctor", code=(0, 1))
+    checks.run("doctor", "--json", code=(0, 1), kind="json")
+    checks.run("bugreport", "-o", place / "report", path / "missing", code=(1,))
+    checks.run("bugreport", "-o", place / "report", path, code=(0,))
     for part in (place / "report").glob("*.json"):
         json.loads(part.read_bytes())
     shutil.rmtree(place / "report")
@@ -200,65 +200,65 @@ def _plant(path):
     return 2 * len(FILES)
 
 
-def _strangers(said, path):
+def _strangers(checks, path):
     """Each such file is named, on one line and as text, and `recover` takes it out of the way."""
     planted = _plant(path)
-    told = said.run("validate", path, code=(1,)).decode()
-    lines = [line for line in told.splitlines() if "is not in the manifest" in line or "was never sealed" in line]
-    demand(len(lines) == planted, f"{planted} files are not in the manifest, and {len(lines)} are named: {told!r}")
-    said.run("report", path)
-    told = said.run("recover", path, code=(0,)).decode()
-    lines = [line for line in told.splitlines() if line.startswith(("removed ", "set aside "))]
-    demand(len(lines) == planted, f"{planted} files are not in the manifest, and {len(lines)} are dealt with: {told!r}")
-    said.run("validate", path, code=(0,))
+    printed = checks.run("validate", path, code=(1,)).decode()
+    lines = [line for line in printed.splitlines() if "is not in the manifest" in line or "was never sealed" in line]
+    demand(len(lines) == planted, f"{planted} files are not in the manifest, and {len(lines)} are named: {printed!r}")
+    checks.run("report", path)
+    printed = checks.run("recover", path, code=(0,)).decode()
+    lines = [line for line in printed.splitlines() if line.startswith(("removed ", "set aside "))]
+    demand(len(lines) == planted, f"{planted} files are not in the manifest, and {len(lines)} are dealt with: {printed!r}")
+    checks.run("validate", path, code=(0,))
 
 
-def _damage(said, path, place):
+def _damage(checks, path, place):
     """A file is gone, so that everything names it, by the path of its recording."""
     files = promised((path / "manifest.jsonl").read_bytes())["connections"]
     (path / next(iter(files))).unlink()
-    said.run("validate", path, code=(1,))
-    said.run("recover", path, code=(3,))
-    said.run("report", path, code=(3,))
-    said.run("report", "--format", "json", path, code=(3,), kind="json")
-    said.run("report", "--format", "html", path, code=(3,), kind="html", file=place / "out.html")
-    said.run("report", "--format", "csv", "--table", "processes", path, code=(3,), kind="csv", file=place / "out.csv")
+    checks.run("validate", path, code=(1,))
+    checks.run("recover", path, code=(3,))
+    checks.run("report", path, code=(3,))
+    checks.run("report", "--format", "json", path, code=(3,), kind="json")
+    checks.run("report", "--format", "html", path, code=(3,), kind="html", file=place / "out.html")
+    checks.run("report", "--format", "csv", "--table", "processes", path, code=(3,), kind="csv", file=place / "out.csv")
 
 
-def _refused(said, path):
+def _refused(checks, path):
     """Recordings that cannot be read, and one that is not there: the error names them."""
     shutil.rmtree(path)
     path.mkdir()
-    said.run("report", path, code=(1,))
-    header = {"format": 1_000_000, "whylat": said.name.decode(errors="replace")}
+    checks.run("report", path, code=(1,))
+    header = {"format": 1_000_000, "whylat": checks.name.decode(errors="replace")}
     (path / "manifest.jsonl").write_text(json.dumps({"header": header}) + "\n")
     for command in ("report", "validate", "recover"):
-        said.run(command, path, code=(1,))
+        checks.run(command, path, code=(1,))
     shutil.rmtree(path)
-    said.run("report", path, code=(1,))
+    checks.run("report", path, code=(1,))
 
 
 def hostile(options):
-    """Programs with such names are recorded, and every output is looked at."""
+    """Programs with such names are recorded, and every output is checked."""
     chosen = NAMES if options.whole else NAMES[:7]
     outputs = 0
     with scratch() as place, Netns() as netns:
         for number, name in enumerate(chosen):
-            said = Said(name)
-            path = _record(place, netns, number, said)
-            _reports(said, path)
-            _files(said, path, place)
+            checks = NameChecks(name)
+            path = _record(place, netns, number, checks)
+            _reports(checks, path)
+            _files(checks, path, place)
             if options.whole or number == 1:
-                _host(said, path, place)
-            _strangers(said, path)
-            _damage(said, path, place)
-            _refused(said, path)
-            outputs += said.outputs
+                _host(checks, path, place)
+            _strangers(checks, path)
+            _damage(checks, path, place)
+            _refused(checks, path)
+            outputs += checks.outputs
     seen = (
         f"{len(chosen)} names in {outputs} outputs and on stderr: 0 raw control or reordering characters, 0 lines or "
         "scripts of their own; CSV gives each name back"
     )
-    return Seen(
+    return FaultRow(
         "hostile names",
         "`</script>`, OSC 52, colour, line ends, bidi, quotes, `=cmd`, invalid UTF-8 as names of commands, recordings "
         "and files in them",

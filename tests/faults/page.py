@@ -8,7 +8,7 @@ from harness import Wrong
 
 BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 HEAD = ("| fault | what was done | threshold | seen |", "|---|---|---|---|")
-# Of a reason so much is told, characters.
+# Longest reason in a row, characters.
 REASON_MOST = 300
 
 
@@ -30,8 +30,8 @@ def reason(error):
 
 
 def put_failure(path, fault, error, minutes=None):
-    """Says of a fault that its test failed, whatever its row said before. That is no way for a short run to take the
-    place of a long one: the row says how long the next must be.
+    """Writes that a fault's test failed, whatever the row had before. A short run does not replace a long one: the row
+    says how long the next must be.
     """
     head, rows, tail = _read(path)
     before = rows.get(fault, ["", "", ""])
@@ -50,12 +50,12 @@ def _cell(text):
 
 def _minutes(cells):
     """For how long a row's run went on, or must go on; 0 when it does not say."""
-    told = re.match(r"FAILED[^:]*:|[\d.]+ min\b", cells[2]) if cells else None
-    return max((float(number) for number in re.findall(r"([\d.]+) min\b", told.group())), default=0) if told else 0
+    stated = re.match(r"FAILED[^:]*:|[\d.]+ min\b", cells[2]) if cells else None
+    return max((float(number) for number in re.findall(r"([\d.]+) min\b", stated.group())), default=0) if stated else 0
 
 
 def _read(path):
-    """What is before the table, its rows by fault, and what comes after it."""
+    """Returns the text before the table, its rows by fault, and the text after it."""
     head, _, rest = path.read_text().partition(BEGIN)
     lines, _, tail = rest.partition(END)
     rows = {}

@@ -19,14 +19,14 @@ import crowds
 import disk
 import names
 import page
-from harness import Seen, Wrong, demand, refuse_without_root
+from harness import FaultRow, Wrong, demand, refuse_without_root
 
 
 @dataclasses.dataclass
 class Test:
     """A test, and the fault of its row. `make faults-quick` plays the quick ones; long ones take `--minutes`."""
 
-    play: Callable[[argparse.Namespace], Seen]
+    play: Callable[[argparse.Namespace], FaultRow]
     fault: str
     is_quick: bool = False
     is_long: bool = False
@@ -70,7 +70,7 @@ def play(name, options):
 
 
 def main():
-    """See the module."""
+    """Reads the command line and runs the tests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tests", nargs="*", metavar="NAME", help=f"of {', '.join(TESTS)}")
     parser.add_argument("--quick", action="store_true", help="the few that take a minute")

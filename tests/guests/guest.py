@@ -2,14 +2,13 @@
 
 import io
 import lzma
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
-
-import images
 
 HERE = pathlib.Path(__file__).parent
 
@@ -33,14 +32,14 @@ UP, BOOTS_MOST = "the guest is up", 3
 
 
 def missing():
-    """What this machine lacks to run guests: (program, its package) each."""
+    """Returns the programs that this machine lacks to run guests, each with its package."""
     needed = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2"}
     return {tool: package for tool, package in needed.items() if not shutil.which(tool)}
 
 
 def run(image, adapters, binary, checks, longest_s):
     """Boots a kernel, has it run `checks` (lines of shell for `init`); gives each result's text by
-    its name, and what was said on the console. With `adapters`, a folder of what they need, the machine
+    its name, and the output of the console. With `adapters`, a folder of what they need, the machine
     has two."""
     folder, _ = image
     with tempfile.TemporaryDirectory() as scratch:
@@ -134,8 +133,8 @@ def initramfs(folder, adapters, binaries, checks):
 
 def libraries(program):
     """The shared libraries of a program, its loader among them."""
-    said = subprocess.run(["ldd", program], text=True, capture_output=True, check=True).stdout
-    return re.findall(r"(/\S+) \(0x", said)
+    output = subprocess.run(["ldd", program], text=True, capture_output=True, check=True).stdout
+    return re.findall(r"(/\S+) \(0x", output)
 
 
 def modules(folder):
@@ -172,5 +171,5 @@ def cpio(files):
         out.write(b"070701" + b"".join(b"%08x" % field for field in fields))
         for part in (name.encode() + b"\0", content):
             out.write(part)
-            out.write(bytes(-out.tell() % 4))
+            out.write(bytes(-out.seek(0, os.SEEK_CUR) % 4))
     return out.getvalue()

@@ -14,7 +14,7 @@ import subprocess
 # of network adapters.
 SMALL, WHOLE = "linux-image-cloud-amd64", "linux-image-amd64"
 
-# What kernels are called here: Debian's release, whose newest kernel changes with time, and package.
+# Names of kernels here: Debian's release (its newest kernel changes with time) and package.
 KERNELS = {
     "5.10": ("bullseye", SMALL),
     "6.1": ("bookworm", SMALL),
@@ -23,7 +23,7 @@ KERNELS = {
     "sid-igb": ("sid", WHOLE),
 }
 
-# What guests with adapters need: a qemu that has igb, since 8.0, and what tells adapters to stamp. That is run by
+# What guests with adapters need: a qemu that has igb, since 8.0, and the program that switches timestamps on. That is run by
 # the libraries of this machine, and so must be no newer than those.
 EMULATOR, STAMPING = ("trixie", "qemu-system-x86"), ("bookworm", "linuxptp")
 
@@ -110,16 +110,16 @@ class Apt:
 
     def kernel_packages(self, package):
         """The packages that make up the kernel; Debian has split it in several of late."""
-        said = run(["apt-cache", *self.options, "depends", "--recurse", "--important", package])
-        names = re.findall(r"^(linux-(?:image|binary|modules)-\d\S*)$", said, re.MULTILINE)
+        output = run(["apt-cache", *self.options, "depends", "--recurse", "--important", package])
+        names = re.findall(r"^(linux-(?:image|binary|modules)-\d\S*)$", output, re.MULTILINE)
         return sorted(set(names))
 
     def closure(self, package):
         """A package and all that it needs, down to the C library."""
         others = "conflicts breaks replaces enhances suggests recommends".split()
         without = [f"--no-{kind}" for kind in others]
-        said = run(["apt-cache", *self.options, "depends", "--recurse", *without, package])
-        return sorted(set(re.findall(r"^([a-z0-9][a-z0-9.+-]+)$", said, re.MULTILINE)))
+        output = run(["apt-cache", *self.options, "depends", "--recurse", *without, package])
+        return sorted(set(re.findall(r"^([a-z0-9][a-z0-9.+-]+)$", output, re.MULTILINE)))
 
     def download(self, packages, folder):
         """Puts the packages' files into a folder."""
@@ -136,7 +136,7 @@ def own_mirror():
 
 
 def run(command, cwd=None):
-    """What a command says; it must succeed."""
+    """Returns the output of a command; it must succeed."""
     done = subprocess.run(command, cwd=cwd, timeout=LONGEST, text=True, capture_output=True)
     if done.returncode != 0:
         raise Missing(f"what `{command[0]}` should have fetched: {done.stderr.strip()}")

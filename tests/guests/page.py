@@ -1,4 +1,4 @@
-"""The page of what works on which kernel, from what `whylat doctor` said on each."""
+"""The page of the features by kernel, from the output of `whylat doctor` on each."""
 
 HEAD = """# Kernels
 
@@ -6,18 +6,18 @@ whylat asks each kernel what it has, and loads what it lets load: a probe is on,
 way, or is off, by what is there and never by a version. `whylat doctor` says which; every recording
 says it, too.
 
-This is what it said on Debian's kernels for virtual machines. There, too, a client that stalls on
-Nagle's algorithm was recorded at every detail, a path that swallowed everything for a second, and
-loopback that did so for two. The counts had to be exact, and the causes found; of the stalls, which
-polls cannot tell, detail `stats` had to say so, and what would tell. Where programs do not load (5.10),
-every report had to name each probe that it asked for in vain, why, and what mends it; what takes
-programs had to be neither counted nor found; and of segments that were sent again on loopback, which
-the kernel counts by itself, it had to be said that a timer may have sent them, and what would tell.
+This is its output on Debian's kernels for virtual machines. There, `make kernels` also recorded, at every
+detail, a client that stalls on Nagle's algorithm, a path that drops everything for a second, and loopback
+that does so for two. The counts had to be exact, and the causes found. Polls do not show the cause of
+these stalls: detail `stats` had to say so, and what would show it. Where programs do not load (5.10),
+every report had to name each missing probe, why, and the fix. Counts that need programs had to be absent.
+The kernel counts segments that were retransmitted on loopback by itself: the report had to say that a
+timer may have sent them, and what would show it.
 
 On a path that netem makes longer, round trips had to be as long, and calls as many as a kprobe
-counted; and functions that the kernel's own tracer (function_graph) saw had to be the causes of the
+counted. Functions that the kernel's own tracer (function_graph) saw had to be the causes of the
 messages that they delayed. `make kernels` does all this in emulated guests and writes this page. In
-one more, with network adapters that stamp packets, it looks at the stamps of messages
+one more guest, with network adapters that have timestamps, it checks the timestamps of messages
 (`messages.nic`, docs/messages.md).
 
 """
@@ -28,7 +28,7 @@ WORDS = {"on": "on", "fallback": "falls back", "off": "off"}
 POLLED = "tcp_stats.without_bpf"
 
 
-class Unexplained(Exception):
+class UnexplainedError(Exception):
     """A probe is not simply on, and nothing says why."""
 
 
@@ -66,7 +66,7 @@ def state(coverage, name):
 def cell(name, probe, notes):
     """State of a probe, with the number of the note that says why."""
     if probe is None:
-        raise Unexplained(f"{name} is off, and doctor does not name it")
+        raise UnexplainedError(f"{name} is off, and doctor does not name it")
     note = reason(name, probe)
     if note is None:
         return WORDS[probe["state"]]
@@ -80,7 +80,7 @@ def reason(name, probe):
     if probe["state"] == "on":
         return None
     if not probe["why"]:
-        raise Unexplained(f"{name} is {probe['state']}, and doctor does not say why")
+        raise UnexplainedError(f"{name} is {probe['state']}, and doctor does not say why")
     if probe["state"] == "fallback":
         return f"{probe['which']}: {probe['why']}"
     return ": ".join(part for part in (probe["why"], probe["remedy"]) if part)

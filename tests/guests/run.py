@@ -27,7 +27,7 @@ LONGEST, LONGEST_TOGETHER = 1_200, 600
 # Kernels that lack what every BPF program of whylat needs.
 TOO_OLD = {"5.10"}
 
-# Kernels whose guests have network adapters that stamp packets, and what is checked there.
+# Kernels with guests that have network adapters with timestamps, and their checks.
 WITH_ADAPTERS = {"sid-igb"}
 ADAPTERS = "adapters"
 
@@ -85,7 +85,7 @@ def write(path, columns):
     """Writes the page, unless it would not say why something is off. Whether it did."""
     try:
         path.write_text(page.text(columns))
-    except page.Unexplained as why:
+    except page.UnexplainedError as why:
         print(f"{path} FAILED: {why}", flush=True)
         return False
     return True
@@ -123,14 +123,14 @@ def run(name, image, adapters, options):
         print(f"{image[1]:32} {figure}", flush=True)
     print(f"{image[1]:32} took {took_s:.0f} s", flush=True)
     if failed or options.keep:
-        print(f"{image[1]:32} everything that it said is in {keep(name, results, console)}", flush=True)
+        print(f"{image[1]:32} all its output is in {keep(name, results, console)}", flush=True)
     if "doctor.out" not in results:
         return failed, None
     return failed, (json.loads(results["doctor.out"])["kernel"], verdicts.coverage(results))
 
 
 def keep(name, results, console):
-    """Puts what a guest said into a folder for whoever wants to know more."""
+    """Puts a guest's output into a folder, for a closer look."""
     folder = pathlib.Path(tempfile.gettempdir()) / f"whylat-guest-{name}"
     folder.mkdir(exist_ok=True)
     for old in folder.iterdir():

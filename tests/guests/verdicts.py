@@ -1,4 +1,4 @@
-"""What a guest's results must say. In: each result's text, by its name. Out: for each check what is
+"""Checks of a guest's results. In: each result's text, by its name. Out: for each check what is
 wrong with it, or nothing."""
 
 import json
@@ -7,7 +7,7 @@ import re
 # Probes that may be off: what is not of the kernel's making.
 NOT_OF_THE_KERNEL = {"itt", "clock.ptp", "messages.nic"}
 
-# What whylat exits with when records were lost, which is looked at by itself.
+# Exit code of whylat when records were lost: a check of its own.
 RECORDS_LOST = 3
 
 # What the stalling client of `loopback` does; it meets a stall in all but a few of its rounds.
@@ -30,15 +30,15 @@ FINDINGS = {
     "swallowed": "retransmit_timeouts",
 }
 
-# Those of which polls cannot tell it: at detail `stats` it must be left undecided (docs/findings/nagle_delayed_ack.md).
+# Those that polls leave undecided, as detail `stats` must (docs/findings/nagle_delayed_ack.md).
 UNDECIDED = {"loopback"}
 
-# Those whose path loses what is sent for longer than a retransmission timeout.
+# Those with a path that loses data for longer than a retransmission timeout.
 LOSSY = {"black_hole", "swallowed"}
 
 # Of these, polls alone meet the connection by chance: it is in a namespace of its own, and they look for new
 # ones every 5 s (REFRESH_EVERY_NS).
-MET_BY_CHANCE = {"black_hole"}
+SEEN_BY_CHANCE = {"black_hole"}
 
 # Probes that are nothing without programs in the kernel, by the detail that begins to ask for them.
 BY_PROGRAMS = {
@@ -88,7 +88,7 @@ def judge(results, without_bpf):
     checks += [("emulated", lambda: emulated(results, without_bpf))] * ("emulated.code" in results)
     traces = [name.split(".")[1] for name in results if re.fullmatch(r"trace\.\w+\.import\.code", name)]
     checks += [(f"trace.{trace}", lambda t=trace: imported(results, t)) for trace in traces]
-    checks += [("adapters.doctor", lambda: told(results))] * ("adapters.told.code" in results)
+    checks += [("adapters.doctor", lambda: enabled(results))] * ("adapters.enabled.code" in results)
     for name, ends in (("adapters.new", 1), ("adapters.open", 2)):
         checks += [(name, lambda n=name, e=ends: stamped(results, n, e))] * (f"{name}.code" in results)
     checks += [("slow_function", lambda: slow_function(results, without_bpf))] * ("slow.run.code" in results)
@@ -118,7 +118,7 @@ def wrong(check):
 
 
 def doctor(results, without_bpf):
-    """Every probe works or falls back; or all that need BPF are off, and say what would mend it."""
+    """Every probe works or falls back; or all that need BPF are off, and say what would fix it."""
     probes = coverage(results)
     reasoned(probes.values())
     off = {name for name, probe in probes.items() if probe["state"] == "off"} - NOT_OF_THE_KERNEL
@@ -135,7 +135,7 @@ def doctor(results, without_bpf):
 
 
 def reasoned(rows):
-    """Whatever is not simply on says why, and by what means it works or what mends it."""
+    """A probe that is not simply on says why, and by what means it works or what fixes it."""
     for row in rows:
         probe, state = row["probe"], row["state"]
         if state != "on":
@@ -148,8 +148,8 @@ def recording(results, detail, scene, without_bpf):
     """A recording is whole, counts what happened, and finds the cause."""
     name = f"{detail}.{scene}"
     for step in ("record", "validate", "report"):
-        said = results[f"{name}.{step}.err"].strip().splitlines()
-        demand(int(results[f"{name}.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {said[-1:]}")
+        output = results[f"{name}.{step}.err"].strip().splitlines()
+        demand(int(results[f"{name}.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
     report = json.loads(results[f"{name}.report.out"])
     demand(not report["problems"], f"problems: {report['problems']}")
     reasoned(report["coverage"])
@@ -157,7 +157,7 @@ def recording(results, detail, scene, without_bpf):
     if without_bpf:
         missing_named(results, name, report)
         polled(report, detail, scene)
-        # it did, half of the time, which polls alone cannot tell
+        # it did, half of the time; polls alone do not show it
         demand("did not hold" not in results[f"{name}.record.out"], "a claim that nobody can make")
         return
     concluded(report, detail, scene)
@@ -172,31 +172,31 @@ def recording(results, detail, scene, without_bpf):
 
 
 def concluded(report, detail, scene):
-    """The cause is found; or, where polls cannot tell it, left undecided, with what would tell."""
+    """The cause is found; or, where polls do not show it, left undecided, with what would show it."""
     cause, found = FINDINGS[scene], rules(report)
     if detail != "stats" or scene not in UNDECIDED:
         demand(cause in found, f"found {found or 'nothing'}, not {cause}")
         return
-    demand(cause not in found, f"{cause} is found, which polls cannot tell")
+    demand(cause not in found, f"{cause} is found, but polls do not show it")
     left = doubts(report, cause)
     demand(left, f"{cause} is neither found nor left undecided")
     for doubt in left:
         demand(doubt["candidates"] == [cause], f"{cause} is one of {doubt['candidates']}")
-        would_tell(doubt, ["`--detail calls`"])
+        would_show(doubt, ["`--detail calls`"])
 
 
 def rules(report):
-    """What was found."""
+    """Returns the findings."""
     return {finding["rule"] for finding in report["findings"]}
 
 
 def doubts(report, cause):
-    """What was left undecided of which this may be the cause."""
+    """Returns the undecided problems that may have this cause."""
     return [doubt for doubt in report["undecided"] if cause in doubt["candidates"]]
 
 
-def would_tell(doubt, means):
-    """What was left undecided says why, and that each of these would tell."""
+def would_show(doubt, means):
+    """An undecided problem says why, and that each of these would decide it."""
     demand(doubt["why"], f"undecided without a reason: {doubt['candidates']}")
     for one in means:
         known = any(one in line for line in doubt["would_help"])
@@ -218,50 +218,50 @@ def missing_named(results, name, report):
         demand(row["state"] == "off" and "newer" in row["remedy"], f"coverage of {probe}: {row}")
     demand(rows["tcp_stats"]["state"] != "off", "not even statistics are polled")
     for part in ("waits", "messages"):
-        said = results[f"{name}.{part}.err"].strip()
+        output = results[f"{name}.{part}.err"].strip()
         # of what was not asked for it says how to ask
         row = rows.get(part)
         reasons = [row["why"], f"hint: {row['remedy']}"] if row else [f"--detail {part}"]
-        demand(all(reason in said for reason in reasons), f"report of {part}: {said}")
+        demand(all(reason in output for reason in reasons), f"report of {part}: {output}")
 
 
 def polled(report, detail, scene):
-    """What the kernel counts by itself is there; what takes programs is neither counted nor found."""
+    """The kernel's own counts are there; counts that need programs are not, and have no finding."""
     connections = report["connections"]
-    demand(connections or scene in MET_BY_CHANCE, "no connection was polled")
+    demand(connections or scene in SEEN_BY_CHANCE, "no connection was polled")
     for one in connections:
         totals = one["totals"]
         counted = [name for name in ("send_calls", "receive_calls", "nagle_holds") if totals[name] is not None]
         demand(not counted, f"{counted} are counted without programs: {totals}")
         if scene == "loopback" and not one["not_judged"]:
             demand(0 < totals["bytes_sent"] <= BYTES, f"{totals['bytes_sent']} bytes sent, of {BYTES}")
-    demand(FINDINGS[scene] not in rules(report), f"{FINDINGS[scene]} is found, which polls cannot tell")
-    if scene in LOSSY - MET_BY_CHANCE:
+    demand(FINDINGS[scene] not in rules(report), f"{FINDINGS[scene]} is found, but polls do not show it")
+    if scene in LOSSY - SEEN_BY_CHANCE:
         sent_again(report)
     for one in lossy(report):
         left = [doubt for doubt in doubts(report, "retransmit_timeouts") if one["id"] in doubt["subject"]["ids"]]
-        demand(left, f"{one['totals']['retransmits']} segments were sent again, and nothing is said of it")
+        demand(left, f"{one['totals']['retransmits']} segments were retransmitted, and nothing reports it")
         for doubt in left:
-            would_tell(doubt, [f"Turn on {probe}: " for probe in lacking(detail)])
+            would_show(doubt, [f"Turn on {probe}: " for probe in lacking(detail)])
 
 
 def lossy(report):
-    """Connections on which segments were sent again."""
+    """Returns the connections with retransmitted segments."""
     return [one for one in report["connections"] if one["totals"]["retransmits"]]
 
 
 def sent_again(report):
-    """Segments were sent again, some of them by a timer, where the kernel counts that."""
+    """Segments were retransmitted, some of them by a timer, where the kernel counts that."""
     timeouts = [one["totals"]["timeouts"] for one in lossy(report)]
-    demand(timeouts, "no segment was counted as sent again")
+    demand(timeouts, "no segment was counted as retransmitted")
     demand(any(count is None or count > 0 for count in timeouts), f"timeouts: {timeouts}")
 
 
 def emulated(results, without_bpf):
     """The path is as long as netem makes it, and there are as many sends as a kprobe counted."""
     for step in ("emulated", "emulated.validate", "emulated.report"):
-        said = results[f"{step}.err"].strip().splitlines()
-        demand(int(results[f"{step}.code"]) in (0, RECORDS_LOST), f"{step}: {said[-1:]}")
+        output = results[f"{step}.err"].strip().splitlines()
+        demand(int(results[f"{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
     report = json.loads(results["emulated.report.out"])
     lost = losses(report)
     demand(report["connections"], "no connection was recorded")
@@ -276,36 +276,36 @@ def emulated(results, without_bpf):
 def imported(results, trace):
     """Every line of the kernel's own trace was understood, and every call in it is a row."""
     for step in ("import", "validate"):
-        said = results[f"trace.{trace}.{step}.err"].strip()
-        demand(int(results[f"trace.{trace}.{step}.code"]) == 0, f"{step}: {said}")
-    said = results[f"trace.{trace}.import.err"] + results[f"trace.{trace}.import.out"]
-    reasons = set(re.findall(r"\d+ ([a-z ]+?)(?:;|$)", said.split("used;")[1].splitlines()[0]))
+        output = results[f"trace.{trace}.{step}.err"].strip()
+        demand(int(results[f"trace.{trace}.{step}.code"]) == 0, f"{step}: {output}")
+    output = results[f"trace.{trace}.import.err"] + results[f"trace.{trace}.import.out"]
+    reasons = set(re.findall(r"\d+ ([a-z ]+?)(?:;|$)", output.split("used;")[1].splitlines()[0]))
     demand(reasons <= NO_ACTIVITY, f"lines not used: {reasons - NO_ACTIVITY}")
-    rows, calls = int(re.search(r"imported (\d+) rows", said)[1]), int(results[f"trace.{trace}.calls"])
+    rows, calls = int(re.search(r"imported (\d+) rows", output)[1]), int(results[f"trace.{trace}.calls"])
     demand(rows >= max(calls, 1), f"{rows} rows of {calls} calls")
 
 
-def told(results):
-    """Adapters that can stamp are seen, and those that are told to are listened to, unless a daemon is."""
+def enabled(results):
+    """Adapters with timestamps are seen; enabled timestamps are read, unless a daemon reads them."""
     before, steered, after = (
         next(probe for probe in json.loads(results[f"adapters.{name}.out"])["probes"] if probe["probe"] == "messages.nic")
-        for name in ("untold", "steered", "told")
+        for name in ("disabled", "steered", "enabled")
     )
-    demand("hwstamp_ctl -i eth0 -t 1" in before.get("remedy", ""), f"before they were told: {before}")
+    demand("hwstamp_ctl -i eth0 -t 1" in before.get("remedy", ""), f"before they were enabled: {before}")
     demand("steers /dev/ptp1" in steered.get("why", ""), f"while another steers one: {steered}")
-    demand(after["state"] == "on", f"after they were told: {after}")
+    demand(after["state"] == "on", f"after they were enabled: {after}")
 
 
 def stamped(results, name, ends):
     """Nearly all messages between two adapters have a stamp, and each lies where it must: after the driver had
     the message, before it was acknowledged."""
     for step in (name, f"{name}.validate", f"{name}.report"):
-        said = results[f"{step}.err"].strip().splitlines()
-        demand(int(results[f"{step}.code"]) in (0, RECORDS_LOST), f"{step}: {said[-1:]}")
+        output = results[f"{step}.err"].strip().splitlines()
+        demand(int(results[f"{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
     report = json.loads(results[f"{name}.report.out"])
     for loss in report["loss"]:
         demand(loss["residual"] == 0, f"{loss['residual']} records of {loss['probe']} unaccounted for")
-    # of a call whose end was not seen, the next one's times are taken
+    # a call without a seen end takes the next one's times
     mixed = sum(loss["lost_total"] for loss in report["loss"] if loss["probe"] == "messages.sent")
     sent = [group for group in report["groups"] if group["direction"] == "sent"]
     demand(len(sent) == ends, f"{len(sent)} connections sent, not {ends}")
@@ -328,15 +328,15 @@ def slow_function(results, without_bpf):
         demand("does not know what its CPUs did" in results["slow.import.err"], "functions without a place")
         return
     for step in ("run", "import", "validate", "tail", "without"):
-        said = results[f"slow.{step}.err"].strip()
-        demand(int(results[f"slow.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {said}")
+        output = results[f"slow.{step}.err"].strip()
+        demand(int(results[f"slow.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output}")
     demand(first_causes(results["slow.without.out"], ["read()"]) >= RIGHT_LEAST, "without the trace: not the call")
     share = first_causes(results["slow.tail.out"], SLOW_FUNCTIONS)
     demand(share >= RIGHT_LEAST, f"first cause of {share:.1%} of the messages only")
 
 
 def first_causes(text, parts):
-    """Of the reader's slow messages, the share of which a part of the first cause is one of these."""
+    """Returns the share of the reader's slow messages with one of these as a part of the first cause."""
     groups = json.loads(text)["groups"]
     reader = [group for group in groups if (group["application"], group["direction"]) == ("slow_messages", "received")]
     demand(len(reader) == 1, f"{len(reader)} groups of the reader's messages")
@@ -350,8 +350,8 @@ def first_causes(text, parts):
 def causes(results):
     """Nearly all of the time that the kernel's functions took has a cause."""
     for step in ("causes.import", "causes"):
-        said = results[f"{step}.err"].strip()
-        demand(int(results[f"{step}.code"]) == 0, f"{step}: {said}")
+        output = results[f"{step}.err"].strip()
+        demand(int(results[f"{step}.code"]) == 0, f"{step}: {output}")
     causes = json.loads(results["causes.out"])
     demand(causes["functions_ns"] > 0, "no function took any time")
     share, worst = causes["categorised"], causes["worst"][:8]
@@ -359,7 +359,7 @@ def causes(results):
 
 
 def losses(report):
-    """Records lost, by probe; no more than must be, and each accounted for."""
+    """Records lost, by probe; at most the unavoidable ones, and each accounted for."""
     lost = {}
     for loss in report["loss"]:
         demand(loss["residual"] == 0, f"{loss['residual']} records of {loss['probe']} unaccounted for")

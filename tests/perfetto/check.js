@@ -56,7 +56,7 @@ function inThread(tid, track) {
     SELECT thread_track.id FROM thread_track JOIN thread USING (utid) WHERE tid = ${tid})`);
 }
 
-// What is said of the spans of a name.
+// Arguments of the spans of a name.
 function notes(slice) {
   const rows = processor.query(`
     SELECT key, int_value, string_value FROM slice JOIN args USING (arg_set_id)
@@ -144,7 +144,7 @@ test("waits are named by what was waited for", () => {
   ]);
 });
 
-test("tasks are nested as they were told, rows of outer ones being last", () => {
+test("tasks are nested as they were reported, rows of outer ones being last", () => {
   assert.deepEqual(inThread(4242, "net"), [
     ["request", 10_000, 30_000, 0],
     ["parse", 10_000, 10_000, 1],
@@ -160,7 +160,7 @@ test("tasks that overlap are side by side, in their process", () => {
   assert.deepEqual(overlapped, [["transfer 1", 5_000, 25_000, 0], ["transfer 2", 6_000, 29_000, 0]]);
 });
 
-test("moments, and spans whose end is not known, are moments of their thread", () => {
+test("moments, and spans without a known end, are moments of their thread", () => {
   assert.deepEqual(inThread(4242, null), [
     ["flushed", 11_000, 0, 0],
     ["never ended", 45_000, 0, 0],
@@ -241,9 +241,9 @@ test("findings are moments", () => {
   const [worst, ...others] = onTrack("Findings");
   assert.deepEqual(worst, ["nagle_delayed_ack", 5_000_019_000_000 - Number(BEGIN_NS), 0, 0]);
   assert.deepEqual(others.map((slice) => slice[0]), ["slow_reader"]);
-  const said = Object.fromEntries(notes("nagle_delayed_ack"));
-  assert.equal(said.severity, "critical");
-  assert.match(said.headline, /^Short writes waited 9 times/);
+  const shown = Object.fromEntries(notes("nagle_delayed_ack"));
+  assert.equal(shown.severity, "critical");
+  assert.match(shown.headline, /^Short writes waited 9 times/);
 });
 
 test("an existing file is not replaced unasked", () => {
