@@ -13,8 +13,9 @@ from whylat_fleet.report.html import Html, lead, page, panel, tag
 from whylat_fleet.report.text import Heading, counted, folded
 from whylat_fleet.schema import TITLES
 
-LOOK_AT = 3
+EXAMPLES = 3
 """Connections named in text; JSON has more."""
+WHEN = {"same time": "at the same time", "same problem": "at different times"}
 
 
 def as_json(prepared: PreparedWindow, verdict: Verdict, drills: list[Drill]) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def as_text(
     for number, (culprit, drill) in enumerate(zip(verdict.culprits, drills, strict=True), 1):
         lines.append(Heading(f"{number}. {_title(culprit)}"))
         lines += [line for sentence in _sentences(culprit) for line in folded(f"   {sentence}", "     ")]
-        for member in drill.members[:LOOK_AT]:
+        for member in drill.members[:EXAMPLES]:
             one = member.connection
             lines += folded(f"   example: conn {one.conn}, host {one.host}, {ends(one)}", "     ")
         # not folded, however long: it is copied
@@ -85,7 +86,7 @@ def _nobody(verdict: Verdict) -> str | None:
 
 def _title(culprit: Culprit) -> str:
     if len(culprit.evidence) == 1:
-        return f"{culprit.label}: {TITLES[culprit.first.problem]}, {culprit.first.when}"
+        return f"{culprit.label}: {TITLES[culprit.first.problem]}, {WHEN[culprit.first.when]}"
     return f"{culprit.label}: {', '.join(dict.fromkeys(TITLES[one.problem] for one in culprit.evidence))}"
 
 
@@ -104,14 +105,15 @@ def _sentences(culprit: Culprit) -> list[str]:
 def _heading(culprit: Culprit, one: Evidence) -> str:
     """Returns the name of one of several problems, and its end where the culprit is blamed as both."""
     end = " (as the peer)" if one.kind == "peer" and not culprit.label.endswith(" (as the peer)") else ""
-    return f"{TITLES[one.problem]}{end}, {one.when}: "
+    return f"{TITLES[one.problem]}{end}, {WHEN[one.when]}: "
 
 
 def _facts_of(one: Evidence, heading: str) -> list[str]:
     score = one.score
     return [
-        f"{heading}explains {counted(one.explained, 'connection')}; coefficient {score.acc:z.3f} over {score.members} "
-        f"comparable ones (same time {sum(score.same_time):z.3f}, same problem {score.same_problem:z.3f})",
+        f"{heading}explains {counted(one.explained, 'connection')}; coefficient {score.acc:z.3f} over "
+        f"{score.members:,} comparable ones (same time {sum(score.same_time):z.3f}, same problem "
+        f"{score.same_problem:z.3f})",
         f"expected by chance in the whole fleet: {one.probability:.1e}",
     ]
 

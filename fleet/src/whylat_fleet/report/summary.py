@@ -15,7 +15,7 @@ ALPHA = 0.4
 """SNAP's threshold of the coefficient (section 4.1)."""
 NAMES = TITLES | {"sender_app": "sender app limited", "congestion": "congestion"}
 WRITES = ("up to 64 B", "65 - 512 B", "513 B - 4 kB", "4 - 32 kB", "32 - 256 kB", "more")
-LIFE = ("> 0", "25%", "50%", "75%", "99.9%")
+LIFE = (">0", ">25%", ">50%", ">75%", ">99.9%")
 
 
 def as_json(prepared: PreparedWindow, found: Summary) -> dict[str, Any]:
@@ -90,14 +90,15 @@ def _table_4(found: Summary) -> Table:
     for line in found.limited:
         body.append(_limited_row(NAMES[line.problem], line.connections, line.applications, line.measured))
         if line.problem == "delayed_ack":
-            name = " - of delay-sensitive apps"
+            name = " - delay-sensitive apps"
             body.append(_limited_row(name, line.sensitive_connections, line.sensitive_applications, line.measured))
     late = f" {found.without_totals} connections are too new for totals." if found.without_totals else ""
     note = (
-        f"Share of {found.connections} connections with the problem for more than this share of their duration. Number "
-        f"of {found.applications} applications with it for more than this share of their connections' time.{late}"
+        f"Share of {found.connections:,} connections with the problem for more than this share of their duration. "
+        f"Number of {found.applications:,} applications with it for more than this share of their connections' "
+        f"time.{late}"
     )
-    return "Limited connections", ("problem", *LIFE, "apps 5%", "50%"), body, note, 1
+    return "Limited connections", ("problem", *LIFE, "apps >5%", ">50%"), body, note, 1
 
 
 def _limited_row(name: str, counts: tuple[int, ...], apps: tuple[int, ...], measured: int) -> list[str]:
