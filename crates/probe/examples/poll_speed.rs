@@ -93,7 +93,7 @@ impl Subject<'_> {
         let mut more = self.hooks.read_sockets()?;
         loop {
             while self.drainer.drain(DRAIN_MOST, || ()) > 0 {}
-            rows += self.drainer.take().samples.len() as u64;
+            rows += self.drainer.take().rows.tcp_samples.len() as u64;
             if !more {
                 return Ok(rows);
             }

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::itt::{Assembler, Rows};
+use table::RowSet;
+
+use crate::itt::Assembler;
 use crate::tcp_stats::Batch;
 
 /// Reads a `sock_diag` batch as a poll does; gives how many messages it held.
@@ -43,7 +45,7 @@ pub fn code(file: File, addresses: Range<u64>, stack: &[u8]) -> usize {
 }
 
 /// Makes rows of what a program wrote into a ring.
-pub fn itt_rows(ring: &mut itt::Ring) -> Rows {
+pub fn itt_rows(ring: &mut itt::Ring) -> RowSet {
     let mut assembler = Assembler::default();
     for _reading in 0..3 {
         ring.drain(|record| assembler.take(record));

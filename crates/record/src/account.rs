@@ -7,35 +7,50 @@ use std::collections::BTreeMap;
 use probe::hooks::Counts;
 use probe::tcp_stats::SampleCounts;
 use probe::{itt, nic, usdt};
+use table::RowSet;
 use table::manifest::Loss;
 
 use crate::keep::WindowCounts;
 
-/// Rows that user space itself added, by table.
+/// RowCounts by table.
+pub(crate) type RowCounts = BTreeMap<&'static str, u64>;
+
+/// Returns how many rows each table has.
+pub(crate) fn count_rows(rows: &RowSet) -> RowCounts {
+    let counts = rows.len_by_table().filter(|(_, rows)| *rows > 0);
+    counts.map(|(table, rows)| (table, rows as u64)).collect()
+}
+
+/// Adds counts to others.
+pub(crate) fn add_counts(to: &mut RowCounts, counts: RowCounts) {
+    for (name, count) in counts {
+        *to.entry(name).or_default() += count;
+    }
+}
+
+/// What user space itself counts.
 #[derive(Debug, Default)]
 pub(crate) struct Added {
-    /// `connections` rows beyond those that the kernel made: joined ends, polled sockets.
-    pub(crate) connections: u64,
-    /// `processes` rows.
-    pub(crate) processes: u64,
-    /// `clock_pairs` rows.
-    pub(crate) clock_pairs: u64,
-    /// `process_samples` rows.
-    pub(crate) process_samples: u64,
-    /// `cpu_samples` rows.
-    pub(crate) cpu_samples: u64,
-    /// `stacks` rows.
-    pub(crate) stack_frames: u64,
-    /// `symbols` rows.
-    pub(crate) symbols: u64,
-    /// `activity` rows.
-    pub(crate) activities: u64,
+    /// RowCounts beyond those that the kernel side made.
+    pub(crate) rows: RowCounts,
     /// Records from the kernel that could not be decoded, by probe.
     pub(crate) undecoded: BTreeMap<&'static str, u64>,
 }
 
-/// Rows by table, as the writer counts them.
-pub(crate) type Rows = BTreeMap<&'static str, u64>;
+impl Added {
+    /// Notes rows that there were not `before`.
+    pub(crate) fn add_since(&mut self, before: &RowCounts, rows: &RowSet) {
+        let mut added = count_rows(rows);
+        for (table, count) in &mut added {
+            *count -= before.get(table).copied().unwrap_or(0);
+        }
+        add_counts(&mut self.rows, added);
+    }
+
+    fn of(&self, table: &str) -> u64 {
+        self.rows.get(table).copied().unwrap_or(0)
+    }
+}
 
 /// One probe's account under construction.
 struct Account {
@@ -43,8 +58,8 @@ struct Account {
 }
 
 impl Account {
-    fn new(probe: &str, table: &str, produced: u64, stored: &Rows, discarded: &Rows) -> Self {
-        let of_table = |rows: &Rows| rows.get(table).copied().unwrap_or(0);
+    fn new(probe: &str, table: &str, produced: u64, stored: &RowCounts, discarded: &RowCounts) -> Self {
+        let of_table = |rows: &RowCounts| rows.get(table).copied().unwrap_or(0);
         let stored = of_table(stored);
         let loss = Loss {
             probe: probe.to_owned(),
@@ -56,7 +71,7 @@ impl Account {
     }
 
     /// Of a probe with several tables: the rows of this one, too.
-    fn and_of(mut self, table: &str, stored: &Rows, discarded: &Rows) -> Self {
+    fn and_of(mut self, table: &str, stored: &RowCounts, discarded: &RowCounts) -> Self {
         self.loss.stored += stored.get(table).copied().unwrap_or(0);
         self.lost("disk", discarded.get(table).copied().unwrap_or(0))
     }
@@ -74,11 +89,11 @@ impl Account {
     }
 }
 
-/// Rows of the tables that the probes of programs' own words fill together.
+/// RowCounts of the tables that the probes of programs' own words fill together.
 #[derive(Debug, Clone)]
 struct Said {
-    stored: Rows,
-    discarded: Rows,
+    stored: RowCounts,
+    discarded: RowCounts,
 }
 
 impl Said {
@@ -86,8 +101,8 @@ impl Said {
     /// taken to be this one's as far as it made any, so that both accounts add up.
     fn take(&mut self, made: [(&'static str, u64); 2]) -> Said {
         let mut own = Said {
-            stored: Rows::new(),
-            discarded: Rows::new(),
+            stored: RowCounts::new(),
+            discarded: RowCounts::new(),
         };
         for (table, made) in made {
             let discarded = self.discarded.entry(table).or_default();
@@ -107,8 +122,8 @@ impl Said {
 pub(crate) fn said_losses(
     itt: Option<&itt::Counts>,
     usdt: Option<&usdt::Counts>,
-    stored: &Rows,
-    discarded: &Rows,
+    stored: &RowCounts,
+    discarded: &RowCounts,
 ) -> Vec<Loss> {
     let mut said = Said {
         stored: stored.clone(),
@@ -146,10 +161,10 @@ fn usdt_loss(counts: &usdt::Counts, said: &Said) -> Loss {
 pub(crate) fn kept_losses(
     windows: WindowCounts,
     added: &Added,
-    stored: &Rows,
-    discarded: &Rows,
+    stored: &RowCounts,
+    discarded: &RowCounts,
 ) -> [Loss; 2] {
-    let spans = Account::new("activity", "activity", added.activities, stored, discarded);
+    let spans = Account::new("activity", "activity", added.of("activity"), stored, discarded);
     let probe = "activity.windows";
     let windows = Account::new(
         probe,
@@ -169,7 +184,7 @@ pub(crate) fn nic_loss(counts: nic::Counts) -> Loss {
         used,
         lost_ring_full,
     } = counts;
-    let none = Rows::new();
+    let none = RowCounts::new();
     let account = Account::new(nic::PROBE, "", produced, &none, &none);
     let mut loss = account.lost("ring_full", lost_ring_full).loss;
     loss.stored = used;
@@ -178,7 +193,7 @@ pub(crate) fn nic_loss(counts: nic::Counts) -> Loss {
 }
 
 /// The account of what the program said by ITT.
-fn itt_loss(counts: &itt::Counts, stored: &Rows, discarded: &Rows) -> Loss {
+fn itt_loss(counts: &itt::Counts, stored: &RowCounts, discarded: &RowCounts) -> Loss {
     let itt::Counts {
         produced,
         filtered,
@@ -206,8 +221,8 @@ pub(crate) fn losses(
     counts: &Counts,
     polled: SampleCounts,
     added: &Added,
-    stored: &Rows,
-    discarded: &Rows,
+    stored: &RowCounts,
+    discarded: &RowCounts,
 ) -> Vec<Loss> {
     const RING: &str = "ring_full";
     const REENTERED: &str = "reentered";
@@ -221,7 +236,7 @@ pub(crate) fn losses(
             "inventory",
             "connections",
             counts.connections.produced
-                + added.connections
+                + added.of("connections")
                 + counts.lost_sockets
                 + counts.lost_tasks
                 + counts.lost_peers,
@@ -292,18 +307,18 @@ pub(crate) fn losses(
         account(
             "processes",
             "processes",
-            rows("processes", added.processes) + counts.programs.lost_ring_full,
+            rows("processes", added.of("processes")) + counts.programs.lost_ring_full,
         )
         .lost(RING, counts.programs.lost_ring_full),
         account(
             "waits.stacks",
             "stacks",
-            rows("waits.stacks", added.stack_frames),
+            rows("waits.stacks", added.of("stacks")),
         ),
-        account("waits.symbols", "symbols", added.symbols),
-        account("clock", "clock_pairs", added.clock_pairs),
-        account("cpu.processes", "process_samples", added.process_samples),
-        account("cpu.cpus", "cpu_samples", added.cpu_samples),
+        account("waits.symbols", "symbols", added.of("symbols")),
+        account("clock", "clock_pairs", added.of("clock_pairs")),
+        account("cpu.processes", "process_samples", added.of("process_samples")),
+        account("cpu.cpus", "cpu_samples", added.of("cpu_samples")),
     ];
     let mut losses: Vec<Loss> = Vec::from(kernel.map(|account| {
         let records = undecoded.remove(account.loss.probe.as_str());
@@ -350,12 +365,12 @@ mod tests {
             incomplete: 1,
         };
         let added = Added {
-            processes: 3,
+            rows: RowCounts::from([("processes", 3)]),
             undecoded: BTreeMap::from([("calls", 1), ("processes", 2), ("rings", 4)]),
             ..Added::default()
         };
-        let stored = Rows::from([("calls", 87), ("tcp_samples", 13), ("processes", 3)]);
-        let discarded = Rows::from([("calls", 5)]);
+        let stored = RowCounts::from([("calls", 87), ("tcp_samples", 13), ("processes", 3)]);
+        let discarded = RowCounts::from([("calls", 5)]);
         let losses = losses(&counts, polled, &added, &stored, &discarded);
         let calls = losses
             .iter()
@@ -392,8 +407,8 @@ mod tests {
             lost_no_begin: 1,
             ..itt::Counts::default()
         };
-        let stored = Rows::from([("counters", 30), ("tasks", 20)]);
-        let discarded = Rows::from([("counters", 4), ("tasks", 2)]);
+        let stored = RowCounts::from([("counters", 30), ("tasks", 20)]);
+        let discarded = RowCounts::from([("counters", 4), ("tasks", 2)]);
         let losses = said_losses(Some(&counts), None, &stored, &discarded);
         let [loss] = &losses[..] else {
             panic!("{losses:?}");
@@ -418,8 +433,8 @@ mod tests {
             counters: 40,
             tasks: 15,
         };
-        let stored = Rows::from([("counters", 50), ("tasks", 25)]);
-        let discarded = Rows::from([("counters", 10)]);
+        let stored = RowCounts::from([("counters", 50), ("tasks", 25)]);
+        let discarded = RowCounts::from([("counters", 10)]);
         let losses = said_losses(Some(&itt), Some(&usdt), &stored, &discarded);
         for loss in &losses {
             assert_eq!(loss.residual(), 0, "{loss:?}");

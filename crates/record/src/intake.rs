@@ -3,23 +3,18 @@
 //! stores them; a watch has a shelf in place of the store.
 
 use probe::clock::Clocks;
-use probe::hooks::Drained;
-use probe::itt::Rows;
+use probe::hooks::ProbeOutput;
 use probe::processes::Seen;
 use probe::stacks::{SeenStack, Stacks};
 use table::manifest::{Coverage, Line, ProbeState};
-use table::tables::{
-    ClockPairs, Connections, CpuSamples, ProcessSamples, Processes, SentMessages, Spins,
-    StackFrames, TcpSamples, Waits,
-};
-use table::{Columns, TcpEventKind};
+use table::tables::Connections;
+use table::{Columns, RowSet, TcpEventKind};
 
-use crate::account::Added;
+use crate::account::{Added, RowCounts, add_counts, count_rows};
 use crate::cpu::CpuUse;
-use crate::keep::Moments;
 use crate::poll::Polls;
 use crate::sockets::Sockets;
-use crate::store::{Batch, Sink, Store};
+use crate::store::{Sink, Store};
 
 /// Readings of each clock pair, of which the narrowest is kept.
 const CLOCK_ATTEMPTS: u32 = 5;
@@ -53,178 +48,141 @@ impl<S: Sink> Intake<S> {
     }
 
     /// Whether something in it makes [`Intake::put`] read about processes.
-    pub(crate) fn is_new(&self, drained: &Drained) -> bool {
-        let mut owners = drained.owners.iter();
-        !drained.stacks.is_empty() || owners.any(|owner| !self.sockets.knows(owner))
+    pub(crate) fn is_new(&self, output: &ProbeOutput) -> bool {
+        let mut owners = output.owners.iter();
+        !output.stacks.is_empty() || owners.any(|owner| !self.sockets.knows(owner))
     }
 
-    /// Stores what the hooks gave. Whether the state of a socket changed.
-    pub(crate) fn put(&mut self, drained: Drained) -> bool {
-        let changed = drained.events.kind.contains(&TcpEventKind::State);
-        for (probe, records) in &drained.undecoded {
-            *self.added.undecoded.entry(probe).or_default() += records;
-        }
-        self.put_seen(&drained.programs);
-        self.put_owners(&drained.owners);
-        self.put_connections(&drained.connections);
-        self.store.put(Batch::Listeners(drained.listeners));
-        self.store.put(Batch::UdpSockets(drained.udp_sockets));
-        self.store.put(Batch::Calls(drained.calls));
-        self.put_stacks(&drained.stacks);
-        self.put_waits(drained.waits);
-        self.put_spins(drained.spins);
-        self.store.put(Batch::Received(Box::new(drained.received)));
-        self.put_sent(drained.sent);
-        self.store.put(Batch::Events(drained.events));
-        self.store.put(Batch::Samples(Box::new(drained.samples)));
-        self.store.put(Batch::Stages(Box::new(drained.stages)));
+    /// Completes what the hooks gave, and stores it. Returns whether the state of a socket changed.
+    pub(crate) fn put(&mut self, output: ProbeOutput) -> bool {
+        let ProbeOutput {
+            mut rows,
+            owners,
+            programs,
+            stacks,
+            readings: _,
+            undecoded,
+        } = output;
+        add_counts(&mut self.added.undecoded, undecoded);
+        let before = count_rows(&rows);
+        self.describe(&programs, &mut rows);
+        self.watch_cpu(owners.iter().map(|owner| owner.pid), &mut rows);
+        self.describe(&owners, &mut rows);
+        self.complete_connections(&mut rows);
+        self.describe_threads(&mut rows);
+        self.add_stacks(&stacks, &mut rows);
+        self.added.add_since(&before, &rows);
+        let changed = rows.tcp_events.kind.contains(&TcpEventKind::State);
+        self.store.put(rows);
         changed
     }
 
-    pub(crate) fn put_sent(&self, sent: SentMessages) {
-        self.store.put(Batch::Sent(Box::new(sent)));
+    /// Stores rows that this side made.
+    pub(crate) fn put_added(&mut self, rows: RowSet) {
+        self.added.add_since(&RowCounts::new(), &rows);
+        self.store.put(rows);
     }
 
-    fn put_connections(&mut self, seen: &Connections) {
-        let mut rows = Connections::default();
+    /// Puts completed rows in place of those that the kernel side made.
+    fn complete_connections(&mut self, rows: &mut RowSet) {
+        let seen = std::mem::take(&mut rows.connections);
         for index in 0..seen.len() {
-            self.sockets.update(seen.row(index), &mut rows);
+            self.sockets.update(seen.row(index), &mut rows.connections);
         }
-        self.added.connections += (rows.len() - seen.len()) as u64;
-        if !self.told_mptcp && rows.mptcp_token.iter().any(Option::is_some) {
+        let is_subflow = |rows: &Connections| rows.mptcp_token.iter().any(Option::is_some);
+        if !self.told_mptcp && is_subflow(&rows.connections) {
             self.told_mptcp = true;
             self.put_coverage(mptcp_coverage());
         }
-        self.store.put(Batch::Connections(rows));
     }
 
-    /// Owners of sockets, with their use of the CPUs from when they are first met.
-    fn put_owners(&mut self, owners: &[Seen]) {
-        self.watch_cpu(owners.iter().map(|owner| owner.pid));
-        self.put_seen(owners);
+    /// Adds processes that were not met before, or became other programs since.
+    fn describe(&mut self, seen: &[Seen], rows: &mut RowSet) {
+        self.sockets.describe(seen, &mut rows.processes);
     }
 
-    /// Processes that were not met before, or became other programs since.
-    fn put_seen(&mut self, seen: &[Seen]) {
-        let mut processes = Processes::default();
-        self.sockets.describe(seen, &mut processes);
-        self.put_processes(processes);
+    /// Adds processes that were not met before, of which only the ids are known.
+    fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut RowSet) {
+        self.sockets.describe_pids(pids, &mut rows.processes);
     }
 
-    /// Processes that were not met before, of which nothing is told but their ids.
-    fn put_pids(&mut self, pids: impl Iterator<Item = u32>) {
-        let mut processes = Processes::default();
-        self.sockets.describe_pids(pids, &mut processes);
-        self.put_processes(processes);
+    /// Adds the processes of threads that waited, or asked without waiting.
+    fn describe_threads(&mut self, rows: &mut RowSet) {
+        let waited = rows.waits.pid.chunk_by(|a, b| a == b);
+        let pids = waited.filter_map(<[u32]>::first).chain(&rows.spins.pid);
+        self.sockets
+            .describe_pids(pids.copied(), &mut rows.processes);
     }
 
-    fn put_processes(&mut self, processes: Processes) {
-        self.added.processes += processes.len() as u64;
-        self.store.put(Batch::Processes(processes));
-    }
-
-    fn watch_cpu(&mut self, pids: impl Iterator<Item = u32>) {
-        let mut samples = ProcessSamples::default();
+    /// Adds the use of CPUs of owners of sockets that are new; it is read again from now on.
+    fn watch_cpu(&mut self, pids: impl Iterator<Item = u32>, rows: &mut RowSet) {
         for pid in pids.filter(|_| self.in_proc) {
-            self.cpu.watch(pid, &mut samples);
+            self.cpu.watch(pid, &mut rows.process_samples);
         }
-        self.put_cpu(samples, CpuSamples::default());
     }
 
-    fn put_waits(&mut self, waits: Waits) {
-        let pids = waits.pid.chunk_by(|a, b| a == b);
-        self.put_pids(pids.filter_map(<[u32]>::first).copied());
-        self.store.put(Batch::Waits(Box::new(waits)));
-    }
-
-    fn put_spins(&mut self, spins: Spins) {
-        self.put_pids(spins.pid.iter().copied());
-        self.store.put(Batch::Spins(Box::new(spins)));
-    }
-
-    fn put_stacks(&mut self, stacks: &[SeenStack]) {
-        let mut rows = StackFrames::default();
+    fn add_stacks(&mut self, stacks: &[SeenStack], rows: &mut RowSet) {
         for stack in stacks {
-            self.stacks.put(stack, &mut rows);
+            self.stacks.put(stack, &mut rows.stacks);
         }
-        self.added.stack_frames += rows.len() as u64;
-        self.store.put(Batch::Stacks(Box::new(rows)));
     }
 
     /// Looks up what is at all places of all stacks: when the recording ends, as it takes time.
     pub(crate) fn put_symbols(&mut self) {
-        let rows = std::mem::take(&mut self.stacks).symbols();
-        self.added.symbols += rows.len() as u64;
-        self.store.put(Batch::Symbols(Box::new(rows)));
+        let symbols = std::mem::take(&mut self.stacks).symbols();
+        self.put_added(symbols.into());
     }
 
-    /// Moments that the flight recorder kept.
-    pub(crate) fn put_moments(
-        &mut self,
-        Moments {
-            activities,
-            windows,
-        }: Moments,
-    ) {
-        self.added.activities += activities.len() as u64;
-        self.store.put(Batch::Activities(Box::new(activities)));
-        self.store.put(Batch::Windows(Box::new(windows)));
-    }
-
-    /// What programs said by USDT probes.
-    pub(crate) fn put_usdt(&mut self, Rows { counters, tasks }: Rows) {
-        self.put_pids(counters.pid.iter().chain(&tasks.pid).copied());
-        self.store.put(Batch::Counters(Box::new(counters)));
-        self.store.put(Batch::Tasks(Box::new(tasks)));
-    }
-
-    fn put_cpu(&mut self, processes: ProcessSamples, cpus: CpuSamples) {
-        self.added.process_samples += processes.len() as u64;
-        self.added.cpu_samples += cpus.len() as u64;
-        self.store.put(Batch::ProcessSamples(processes));
-        self.store.put(Batch::Cpus(cpus));
+    /// Stores what programs said by USDT probes.
+    pub(crate) fn put_usdt(&mut self, said: RowSet) {
+        let mut processes = RowSet::default();
+        let pids = said.counters.pid.iter().chain(&said.tasks.pid);
+        self.describe_pids(pids.copied(), &mut processes);
+        self.put_added(processes);
+        self.store.put(said);
     }
 
     /// Reads who used the CPUs and who waited for one, unless the last time was too recent for what
     /// it took: see [`CpuUse::read_if_due`].
     pub(crate) fn read_cpu_if_due(&mut self, pause_factor: u64, between: impl Fn()) {
-        let (mut processes, mut cpus) = Default::default();
-        self.cpu
-            .read_if_due(pause_factor, between, &mut processes, &mut cpus);
-        self.put_cpu(processes, cpus);
+        let mut rows = RowSet::default();
+        let (processes, cpus) = (&mut rows.process_samples, &mut rows.cpu_samples);
+        self.cpu.read_if_due(pause_factor, between, processes, cpus);
+        self.put_added(rows);
     }
 
     /// The same in any case.
     pub(crate) fn read_cpu(&mut self) {
-        let (mut processes, mut cpus) = Default::default();
-        self.cpu.read_all(|| (), &mut processes, &mut cpus);
-        self.put_cpu(processes, cpus);
+        let mut rows = RowSet::default();
+        let (processes, cpus) = (&mut rows.process_samples, &mut rows.cpu_samples);
+        self.cpu.read_all(|| (), processes, cpus);
+        self.put_added(rows);
     }
 
-    /// Reads sockets without hooks.
+    /// Reads sockets without hooks. The samples are counted by who polls.
     pub(crate) fn poll(&mut self, polls: &mut Polls) {
-        let (mut samples, mut connections) = <(TcpSamples, Connections)>::default();
-        polls.poll(&mut self.sockets, &mut samples, &mut connections);
-        self.added.connections += connections.len() as u64;
-        let owners = || connections.pid.iter().copied().flatten();
-        self.watch_cpu(owners());
-        self.put_pids(owners());
-        self.store.put(Batch::Connections(connections));
-        self.store.put(Batch::Samples(Box::new(samples)));
+        let mut rows = RowSet::default();
+        let (samples, connections) = (&mut rows.tcp_samples, &mut rows.connections);
+        polls.poll(&mut self.sockets, samples, connections);
+        let owners: Vec<u32> = connections.pid.iter().copied().flatten().collect();
+        self.watch_cpu(owners.iter().copied(), &mut rows);
+        self.describe_pids(owners.into_iter(), &mut rows);
+        let samples = std::mem::take(&mut rows.tcp_samples);
+        self.put_added(rows);
+        self.store.put(samples.into());
     }
 
     /// Reads how far the clocks are apart.
     pub(crate) fn read_clocks(&mut self) {
-        let mut rows = ClockPairs::default();
+        let mut rows = RowSet::default();
         for pair in self.clocks.read(CLOCK_ATTEMPTS) {
-            rows.push(pair);
+            rows.clock_pairs.push(pair);
         }
-        self.added.clock_pairs += rows.len() as u64;
-        self.store.put(Batch::ClockPairs(rows));
+        self.put_added(rows);
     }
 
     pub(crate) fn put_coverage(&mut self, coverage: Coverage) {
-        self.store.put(Batch::Line(Line::Coverage(coverage)));
+        self.store.put_line(Line::Coverage(coverage));
     }
 }
 

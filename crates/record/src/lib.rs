@@ -36,4 +36,4 @@ pub use probe::hooks::Detail;
 pub use probe::usdt::Request as UsdtRequest;
 pub use session::{Begun, Outcome, record};
 pub use snapshot::{SnapshotError, snapshot};
-pub use watch::{Look, Rows, WatchOptions, watch};
+pub use watch::{Look, WatchOptions, watch};

@@ -4,10 +4,10 @@
 use std::ffi::OsStr;
 
 use probe::hooks::Detail;
-use probe::itt::{Counts, Listener, Refusal, Rows, User, coverage};
+use probe::itt::{Counts, Listener, Refusal, User, coverage};
 use table::manifest::Coverage;
 
-use crate::store::{Batch, Sink, Store};
+use crate::store::{Sink, Store};
 use crate::{Options, RecordError, Target, launch};
 
 /// See the module.
@@ -57,18 +57,13 @@ impl Listening {
     /// Stores what was said since the last time.
     pub(crate) fn drain(&mut self, store: &Store) {
         if let Some(listener) = &mut self.0 {
-            listener.drain(|rows| put(store, rows));
+            listener.drain(|rows| store.put(rows));
         }
     }
 
     /// Stores the rest; gives the account, if there was anybody to listen to.
     pub(crate) fn finish(&mut self, store: &Store) -> Option<Counts> {
         let listener = self.0.as_mut()?;
-        Some(listener.finish(|rows| put(store, rows)))
+        Some(listener.finish(|rows| store.put(rows)))
     }
-}
-
-fn put(store: &Store, Rows { counters, tasks }: Rows) {
-    store.put(Batch::Counters(Box::new(counters)));
-    store.put(Batch::Tasks(Box::new(tasks)));
 }

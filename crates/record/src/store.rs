@@ -7,12 +7,7 @@ use std::time::{Duration, Instant};
 
 use probe::clock::monotonic_ns;
 use table::manifest::Line;
-use table::tables::{
-    Activities, ActivityWindows, Calls, ClockPairs, Connections, Counters, CpuSamples, Listeners,
-    ProcessSamples, Processes, ReceivedMessages, SentMessages, Spins, StackFrames, Symbols, Tasks,
-    TcpEvents, TcpSamples, TcpStages, UdpSockets, Waits,
-};
-use table::{Columns, WriteError, Writer};
+use table::{RowSet, WriteError, Writer};
 
 use crate::priority::GivingWay;
 use crate::privileges::{PrivilegeError, Privileges};
@@ -25,68 +20,22 @@ const SEALS_WITHIN: Duration = Duration::from_millis(50);
 /// the memory, and whoever wants that CPU waits, a real-time thread among them.
 const GIVES_BACK_EVERY: Duration = Duration::from_secs(60);
 
-/// Batches under way to the disk; more, and the collector waits.
-const QUEUE_LEN: usize = 32;
+/// Batches under way to the disk, of at most half a megabyte each ([`DRAIN_AT_ONCE`](crate::session::DRAIN_AT_ONCE)); more, and the collector waits.
+const QUEUE_LEN: usize = 8;
 
-/// A batch for one table, or a line of the manifest.
-pub(crate) enum Batch {
-    Calls(Calls),
-    Waits(Box<Waits>),
-    Received(Box<ReceivedMessages>),
-    Sent(Box<SentMessages>),
-    Spins(Box<Spins>),
-    ClockPairs(ClockPairs),
-    Connections(Connections),
-    Listeners(Listeners),
-    UdpSockets(UdpSockets),
-    Cpus(CpuSamples),
-    Events(TcpEvents),
-    Processes(Processes),
-    ProcessSamples(ProcessSamples),
-    Samples(Box<TcpSamples>),
-    Stages(Box<TcpStages>),
-    Counters(Box<Counters>),
-    Tasks(Box<Tasks>),
-    Stacks(Box<StackFrames>),
-    Symbols(Box<Symbols>),
-    Activities(Box<Activities>),
-    Windows(Box<ActivityWindows>),
+/// What goes to the storing thread.
+enum Batch {
+    Rows(Box<RowSet>),
     Line(Line),
 }
 
-impl Batch {
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Calls(rows) => rows.is_empty(),
-            Self::Waits(rows) => rows.is_empty(),
-            Self::Received(rows) => rows.is_empty(),
-            Self::Sent(rows) => rows.is_empty(),
-            Self::Spins(rows) => rows.is_empty(),
-            Self::ClockPairs(rows) => rows.is_empty(),
-            Self::Connections(rows) => rows.is_empty(),
-            Self::Listeners(rows) => rows.is_empty(),
-            Self::UdpSockets(rows) => rows.is_empty(),
-            Self::Cpus(rows) => rows.is_empty(),
-            Self::Events(rows) => rows.is_empty(),
-            Self::Processes(rows) => rows.is_empty(),
-            Self::ProcessSamples(rows) => rows.is_empty(),
-            Self::Samples(rows) => rows.is_empty(),
-            Self::Stages(rows) => rows.is_empty(),
-            Self::Counters(rows) => rows.is_empty(),
-            Self::Tasks(rows) => rows.is_empty(),
-            Self::Stacks(rows) => rows.is_empty(),
-            Self::Symbols(rows) => rows.is_empty(),
-            Self::Activities(rows) => rows.is_empty(),
-            Self::Windows(rows) => rows.is_empty(),
-            Self::Line(_) => false,
-        }
-    }
-}
-
-/// Where batches go.
+/// Where rows go.
 pub(crate) trait Sink {
-    /// Takes a batch.
-    fn put(&self, batch: Batch);
+    /// Takes rows.
+    fn put(&self, rows: RowSet);
+
+    /// Takes a line of the manifest.
+    fn put_line(&self, line: Line);
 }
 
 /// The storing thread's handle.
@@ -141,17 +90,26 @@ impl Store {
     }
 }
 
-impl Sink for Store {
-    /// Hands a batch over; waits when the disk is behind. An empty one stays here.
-    fn put(&self, batch: Batch) {
-        if batch.is_empty() {
-            return;
-        }
+impl Store {
+    /// Hands a batch over; waits when the disk is behind.
+    fn send(&self, batch: Batch) {
         // The thread ends only after this sender is gone.
         if let Err(TrySendError::Full(batch)) = self.queue.try_send(batch) {
             self.priority.hurry();
             let _ = self.queue.send(batch);
         }
+    }
+}
+
+impl Sink for Store {
+    fn put(&self, rows: RowSet) {
+        if !rows.is_empty() {
+            self.send(Batch::Rows(Box::new(rows)));
+        }
+    }
+
+    fn put_line(&self, line: Line) {
+        self.send(Batch::Line(line));
     }
 }
 
@@ -204,27 +162,7 @@ fn give_back_free_memory() {
 
 fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
     match batch {
-        Batch::Calls(rows) => writer.append(rows),
-        Batch::Waits(rows) => writer.append(*rows),
-        Batch::Received(rows) => writer.append(*rows),
-        Batch::Sent(rows) => writer.append(*rows),
-        Batch::Spins(rows) => writer.append(*rows),
-        Batch::ClockPairs(rows) => writer.append(rows),
-        Batch::Connections(rows) => writer.append(rows),
-        Batch::Listeners(rows) => writer.append(rows),
-        Batch::UdpSockets(rows) => writer.append(rows),
-        Batch::Cpus(rows) => writer.append(rows),
-        Batch::Events(rows) => writer.append(rows),
-        Batch::Processes(rows) => writer.append(rows),
-        Batch::ProcessSamples(rows) => writer.append(rows),
-        Batch::Samples(rows) => writer.append(*rows),
-        Batch::Stages(rows) => writer.append(*rows),
-        Batch::Counters(rows) => writer.append(*rows),
-        Batch::Tasks(rows) => writer.append(*rows),
-        Batch::Stacks(rows) => writer.append(*rows),
-        Batch::Symbols(rows) => writer.append(*rows),
-        Batch::Activities(rows) => writer.append(*rows),
-        Batch::Windows(rows) => writer.append(*rows),
+        Batch::Rows(rows) => writer.append_all(*rows),
         Batch::Line(line) => writer.line(&line),
     }
 }

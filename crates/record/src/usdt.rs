@@ -11,7 +11,7 @@ use table::manifest::{Line, UsdtProbe};
 
 use crate::intake::Intake;
 use crate::plan::Plan;
-use crate::store::{Batch, Sink};
+use crate::store::Sink;
 use crate::{Command, Options, RecordError, Target, launch};
 
 /// Firings taken in one look: a thread that does nothing else fires 3 million times a second, and the
@@ -77,8 +77,7 @@ impl<'a> Usdt<'a> {
     /// Which probes are listened to, for a reader of a recording that is not closed.
     pub(crate) fn put_probes(&self, intake: &Intake) {
         for probe in self.probes.probes() {
-            let line = Line::Usdt(line(probe, None));
-            intake.store.put(Batch::Line(line));
+            intake.store.put_line(Line::Usdt(line(probe, None)));
         }
     }
 

@@ -4,7 +4,7 @@
 use crate::{Recording, Table, for_each_table};
 
 macro_rules! declare {
-    ($($root:tt :: tables :: $name:ident),+ $(,)?) => {
+    ($($field:ident: $root:tt :: tables :: $name:ident),+ $(,)?) => {
         /// A table of a recording.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum TableId {
@@ -44,7 +44,7 @@ macro_rules! declare {
         }
     };
 }
-for_each_table!(declare);
+for_each_table!(named declare);
 
 /// Takes rows of some tables.
 pub trait Consumer {

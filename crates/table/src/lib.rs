@@ -18,6 +18,7 @@ mod merge;
 mod pages;
 mod recover;
 mod reference;
+mod rows;
 mod segment;
 mod shape;
 
@@ -48,4 +49,5 @@ pub use names::{
 pub use read::Recording;
 pub use recover::{Recovered, recover};
 pub use reference::{fleet_reference, reference};
+pub use rows::RowSet;
 pub use write::{Closed, WriteOptions, Writer};

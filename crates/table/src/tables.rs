@@ -885,32 +885,43 @@ table! {
     }
 }
 
-/// Calls `$then!` with every table's row type: the one list of tables.
+/// Calls `$then!` with the row type of every table; `named $then`: each after the name of its table, which is that of
+/// its field in [`RowSet`](crate::RowSet). The one list of tables.
 #[macro_export]
 macro_rules! for_each_table {
     ($then:ident) => {
-        $then! {
-            $crate::tables::Process,
-            $crate::tables::Connection,
-            $crate::tables::Listener,
-            $crate::tables::UdpSocket,
-            $crate::tables::TcpSample,
-            $crate::tables::TcpEvent,
-            $crate::tables::Call,
-            $crate::tables::Wait,
-            $crate::tables::ReceivedMessage,
-            $crate::tables::SentMessage,
-            $crate::tables::Spin,
-            $crate::tables::TcpStage,
-            $crate::tables::ClockPair,
-            $crate::tables::ProcessSample,
-            $crate::tables::CpuSample,
-            $crate::tables::Counter,
-            $crate::tables::Task,
-            $crate::tables::StackFrame,
-            $crate::tables::Symbol,
-            $crate::tables::Activity,
-            $crate::tables::ActivityWindow,
+        $crate::for_each_table! { @list [$crate::for_each_table] @rows $then }
+    };
+    (named $then:ident) => {
+        $crate::for_each_table! { @list [$then] }
+    };
+    (@rows $then:ident $($field:ident: $root:tt :: tables :: $row:ident),+ $(,)?) => {
+        $then! { $($root::tables::$row),+ }
+    };
+    (@list [$($then:tt)*] $($before:tt)*) => {
+        $($then)*! {
+            $($before)*
+            processes: $crate::tables::Process,
+            connections: $crate::tables::Connection,
+            listeners: $crate::tables::Listener,
+            udp_sockets: $crate::tables::UdpSocket,
+            tcp_samples: $crate::tables::TcpSample,
+            tcp_events: $crate::tables::TcpEvent,
+            calls: $crate::tables::Call,
+            waits: $crate::tables::Wait,
+            received_messages: $crate::tables::ReceivedMessage,
+            sent_messages: $crate::tables::SentMessage,
+            spins: $crate::tables::Spin,
+            tcp_stages: $crate::tables::TcpStage,
+            clock_pairs: $crate::tables::ClockPair,
+            process_samples: $crate::tables::ProcessSample,
+            cpu_samples: $crate::tables::CpuSample,
+            counters: $crate::tables::Counter,
+            tasks: $crate::tables::Task,
+            stacks: $crate::tables::StackFrame,
+            symbols: $crate::tables::Symbol,
+            activity: $crate::tables::Activity,
+            activity_windows: $crate::tables::ActivityWindow,
         }
     };
 }

@@ -240,14 +240,14 @@ impl<'a> Collector<'a> {
     }
 
     fn take(&mut self) {
-        let drained = self.drainer.take();
-        self.meter.undecoded(drained.undecoded.values().sum());
+        let output = self.drainer.take();
+        self.meter.undecoded(output.undecoded.values().sum());
         let News {
             near,
             troubled,
             longest_ns,
             closed,
-        } = self.watched.take(drained, &self.span);
+        } = self.watched.take(output, &self.span);
         self.meter.reading(longest_ns);
         let told = told(self.hooks, &self.watch, &self.span);
         self.pending.put_near(&told, near);

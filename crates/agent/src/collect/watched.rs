@@ -1,7 +1,7 @@
 //! All watched connections. In: what was drained from the kernel. Out: connections that have closed, with
 //! readings near problems, and the state of those that live.
 
-use probe::hooks::Drained;
+use probe::hooks::ProbeOutput;
 use probe::tcp_stats::CookieMap;
 use probe::watch::SocketReading;
 use table::{Columns, tables};
@@ -54,13 +54,13 @@ impl Watched {
     }
 
     /// Takes what was drained: first who is there, then what was read, at last who is gone.
-    pub(super) fn take(&mut self, drained: Drained, span: &Span) -> News {
-        for owner in &drained.owners {
+    pub(super) fn take(&mut self, output: ProbeOutput, span: &Span) -> News {
+        for owner in &output.owners {
             self.owners.met(owner);
         }
         let mut gone = Vec::new();
-        for index in 0..drained.connections.len() {
-            let row = drained.connections.row(index);
+        for index in 0..output.rows.connections.len() {
+            let row = output.rows.connections.row(index);
             if row.closed_ns.is_some() {
                 gone.push(row.conn);
             }
@@ -70,7 +70,7 @@ impl Watched {
         for reading in std::mem::take(&mut self.early) {
             self.read(reading, span, &mut news);
         }
-        for reading in drained.readings {
+        for reading in output.readings {
             if self.live.contains_key(&reading.sample.conn) {
                 self.read(reading, span, &mut news);
             } else {

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use diagnose::live::{Histories, LiveReport, LiveWindow, SnapshotInfo};
-use record::{Look, RecordError, Rows, WatchOptions, watch};
+use record::{Look, RecordError, WatchOptions, watch};
+use table::RowSet;
 
 use crate::args;
 
@@ -72,27 +73,15 @@ fn judge(window: &mut LiveWindow, look: Look<'_>) -> LiveReport {
     })
 }
 
-fn add(window: &mut LiveWindow, rows: Rows) {
-    let Rows {
-        connections,
-        listeners,
-        processes,
-        process_samples,
-        cpu_samples,
-        samples,
-        stages,
-        events,
-        calls,
-        waits,
-    } = rows;
-    window.add_connections(&connections);
-    window.add_listeners(listeners);
-    window.add_processes(&processes);
-    window.add_process_samples(process_samples);
-    window.add_cpu_samples(cpu_samples);
-    window.add_samples(&samples);
-    window.add_stages(&stages);
-    window.add_events(events);
-    window.add_calls(calls);
-    window.add_waits(waits);
+fn add(window: &mut LiveWindow, rows: RowSet) {
+    window.add_connections(&rows.connections);
+    window.add_listeners(rows.listeners);
+    window.add_processes(&rows.processes);
+    window.add_process_samples(rows.process_samples);
+    window.add_cpu_samples(rows.cpu_samples);
+    window.add_samples(&rows.tcp_samples);
+    window.add_stages(&rows.tcp_stages);
+    window.add_events(rows.tcp_events);
+    window.add_calls(rows.calls);
+    window.add_waits(rows.waits);
 }

@@ -7,11 +7,7 @@ use std::rc::Rc;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use table::Columns;
-use table::tables::{
-    Calls, Connections, Listeners, ReceivedMessages, SentMessages, Spins, TcpEvents, TcpSamples,
-    TcpStages, UdpSockets, Waits,
-};
+use table::{Columns, RowSet};
 
 use super::HooksError;
 use crate::clock::monotonic_ns;
@@ -31,7 +27,7 @@ unsafe impl Wire for wire::process_seen {}
 const AT_ONCE: usize = 8;
 
 /// Takes what lies in a ring: a record or a batch.
-type Taker = fn(&mut Drained, &[u8]);
+type Taker = fn(&mut ProbeOutput, &[u8]);
 
 /// How many [`Rings`] there are.
 const RINGS: usize = 7;
@@ -54,37 +50,17 @@ pub(super) struct Rings<'a> {
     pub(super) sent: &'a dyn MapCore,
 }
 
-/// Rows taken from the rings since the last [`Drainer::take`].
+/// Holds what the hooks gave since the last [`Drainer::take`]: rows, and what is still to be made into some.
 #[derive(Debug, Default)]
-pub struct Drained {
-    /// Call log.
-    pub calls: Calls,
-    /// Blocked intervals of threads.
-    pub waits: Waits,
-    /// Received messages.
-    pub received: ReceivedMessages,
-    /// Sent messages.
-    pub sent: SentMessages,
-    /// Threads that ask what is ready without waiting for it.
-    pub spins: Spins,
-    /// Call stacks that were met for the first time.
-    pub stacks: Vec<SeenStack>,
-    /// Sockets chosen, established, owned, closed.
-    pub connections: Connections,
-    /// Listening sockets.
-    pub listeners: Listeners,
-    /// UDP sockets.
-    pub udp_sockets: UdpSockets,
-    /// Owners of these, one for each row that has one.
+pub struct ProbeOutput {
+    /// Rows as the kernel side knows them.
+    pub rows: RowSet,
+    /// Owners of sockets, one for each row of a socket that has one.
     pub owners: Vec<Seen>,
     /// Recorded processes that became other programs, which they are now.
     pub programs: Vec<Seen>,
-    /// Events.
-    pub events: TcpEvents,
-    /// Statistics of sockets.
-    pub samples: TcpSamples,
-    /// Ledgers of sockets.
-    pub stages: TcpStages,
+    /// Call stacks that came for the first time.
+    pub stacks: Vec<SeenStack>,
     /// Watched sockets, as they were read.
     pub readings: Vec<SocketReading>,
     /// Records that could not be decoded, by probe; none unless program and reader do not fit.
@@ -96,20 +72,20 @@ pub struct Drainer<'a> {
     rings: RingBuffer<'a>,
     /// Told by the programs when a ring fills (`ring_wakeup()`); not by what lies in the rings anyway.
     filling: Epoll,
-    rows: Rc<RefCell<Drained>>,
+    output: Rc<RefCell<ProbeOutput>>,
 }
 
 impl<'a> Drainer<'a> {
     pub(super) fn new(rings: Rings<'a>) -> Result<Self, HooksError> {
         let takers: [(&dyn MapCore, Taker); RINGS] = [
-            (rings.records, Drained::take_record),
-            (rings.readings, Drained::take_record),
-            (rings.calls, Drained::take_calls),
-            (rings.waits, Drained::take_waits),
-            (rings.received, Drained::take_received),
-            (rings.sent, Drained::take_sent),
+            (rings.records, ProbeOutput::take_record),
+            (rings.readings, ProbeOutput::take_record),
+            (rings.calls, ProbeOutput::take_calls),
+            (rings.waits, ProbeOutput::take_waits),
+            (rings.received, ProbeOutput::take_received),
+            (rings.sent, ProbeOutput::take_sent),
             // the last that is looked at when there is much in all: what does not fit there is asked for again
-            (rings.stacks, Drained::take_stack),
+            (rings.stacks, ProbeOutput::take_stack),
         ];
         let filling = watch(takers.map(|(ring, _)| ring)).map_err(|error| HooksError::Read {
             what: "how full the rings are",
@@ -119,12 +95,12 @@ impl<'a> Drainer<'a> {
             action: "map the ring buffers",
             error,
         };
-        let rows = Rc::new(RefCell::new(Drained::default()));
+        let output = Rc::new(RefCell::new(ProbeOutput::default()));
         let mut builder = RingBufferBuilder::new();
         for (ring, take) in takers {
-            let rows = Rc::clone(&rows);
+            let output = Rc::clone(&output);
             let take = move |bytes: &[u8]| {
-                take(&mut rows.borrow_mut(), bytes);
+                take(&mut output.borrow_mut(), bytes);
                 0
             };
             builder.add(ring, take).map_err(failed)?;
@@ -132,7 +108,7 @@ impl<'a> Drainer<'a> {
         Ok(Self {
             rings: builder.build().map_err(failed)?,
             filling,
-            rows,
+            output,
         })
     }
 
@@ -154,14 +130,14 @@ impl<'a> Drainer<'a> {
         all
     }
 
-    /// The rows drained so far.
-    pub fn take(&self) -> Drained {
-        std::mem::take(&mut self.rows.borrow_mut())
+    /// Returns what was drained since the last call.
+    pub fn take(&self) -> ProbeOutput {
+        std::mem::take(&mut self.output.borrow_mut())
     }
 }
 
 impl AsFd for Drainer<'_> {
-    /// Readable when a ring fills faster than it was drained.
+    /// Readable when a ring fills faster than it was output.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.filling.0.as_fd()
     }
@@ -176,22 +152,22 @@ fn watch(rings: [&dyn MapCore; RINGS]) -> nix::Result<Epoll> {
     Ok(epoll)
 }
 
-impl Drained {
+impl ProbeOutput {
     fn take_calls(&mut self, bytes: &[u8]) {
-        crate::calls::append(&read_all(bytes), &mut self.calls);
+        crate::calls::append(&read_all(bytes), &mut self.rows.calls);
     }
 
     fn take_waits(&mut self, bytes: &[u8]) {
-        let undecoded = crate::waits::append(&read_all(bytes), &mut self.waits);
+        let undecoded = crate::waits::append(&read_all(bytes), &mut self.rows.waits);
         self.not_decoded("waits", undecoded);
     }
 
     fn take_received(&mut self, bytes: &[u8]) {
-        crate::messages::append_received(&read_all(bytes), &mut self.received);
+        crate::messages::append_received(&read_all(bytes), &mut self.rows.received_messages);
     }
 
     fn take_sent(&mut self, bytes: &[u8]) {
-        crate::messages::append_sent(&read_all(bytes), &mut self.sent);
+        crate::messages::append_sent(&read_all(bytes), &mut self.rows.sent_messages);
     }
 
     fn take_stack(&mut self, bytes: &[u8]) {
@@ -220,34 +196,35 @@ impl Drained {
         match wire::record_kind(header.kind) {
             wire::record_kind::RECORD_SOCKET_SEEN => {
                 let seen = read(body)?;
-                self.connections.push(inventory::seen::row(&seen));
+                self.rows.connections.push(inventory::seen::row(&seen));
                 self.owners.extend(Seen::of(&seen.owner, seen.time_ns));
             }
             wire::record_kind::RECORD_LISTENER_SEEN => {
                 let seen = read(body)?;
-                self.listeners.push(inventory::listener::row(&seen));
+                self.rows.listeners.push(inventory::listener::row(&seen));
                 self.owners.extend(Seen::of(&seen.owner, seen.time_ns));
             }
             wire::record_kind::RECORD_UDP_SEEN => {
                 let seen = read(body)?;
-                self.udp_sockets.push(crate::udp::row(&seen));
+                self.rows.udp_sockets.push(crate::udp::row(&seen));
                 self.owners.extend(Seen::of(&seen.owner, seen.time_ns));
             }
             wire::record_kind::RECORD_PROGRAM_SEEN => {
                 self.programs.extend(Seen::of(&read(body)?, monotonic_ns()));
             }
             wire::record_kind::RECORD_SPIN_SEEN => {
-                self.spins.push(crate::spins::row(&read(body)?)?);
+                self.rows.spins.push(crate::spins::row(&read(body)?)?);
             }
             wire::record_kind::RECORD_TCP_EVENT => {
-                self.events.push(crate::tcp_events::row(&read(body)?)?);
+                self.rows.tcp_events.push(crate::tcp_events::row(&read(body)?)?);
             }
             wire::record_kind::RECORD_TCP_SAMPLE => {
-                self.samples
+                self.rows
+                    .tcp_samples
                     .push(crate::tcp_stats::read::sample_row(&read(body)?));
             }
             wire::record_kind::RECORD_STAGE_READING => {
-                self.stages.push(crate::tcp_stages::row(&read(body)?));
+                self.rows.tcp_stages.push(crate::tcp_stages::row(&read(body)?));
             }
             wire::record_kind::RECORD_SOCKET_READING => {
                 self.readings.push(crate::watch::reading(&read(body)?));
@@ -288,24 +265,24 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_counted_where_its_probe_will_look() {
-        let mut drained = Drained::default();
+        let mut output = ProbeOutput::default();
         // neither the kind of the event nor that of the call is one
-        drained.take_record(&record(wire::record_kind::RECORD_TCP_EVENT, 4096));
-        drained.take_record(&record(wire::record_kind::RECORD_SPIN_SEEN, 4096));
+        output.take_record(&record(wire::record_kind::RECORD_TCP_EVENT, 4096));
+        output.take_record(&record(wire::record_kind::RECORD_SPIN_SEEN, 4096));
         // too short
-        drained.take_record(&record(wire::record_kind::RECORD_SOCKET_SEEN, 0));
-        drained.take_record(&record(wire::record_kind::RECORD_SOCKET_SEEN, 7));
-        drained.take_record(&[]);
-        drained.take_record(&record(wire::record_kind::RECORD_KIND_COUNT, 4096));
+        output.take_record(&record(wire::record_kind::RECORD_SOCKET_SEEN, 0));
+        output.take_record(&record(wire::record_kind::RECORD_SOCKET_SEEN, 7));
+        output.take_record(&[]);
+        output.take_record(&record(wire::record_kind::RECORD_KIND_COUNT, 4096));
         let found = BTreeMap::from([
             ("inventory", 2),
             ("rings", 2),
             ("spins", 1),
             ("tcp_events", 1),
         ]);
-        assert_eq!(drained.undecoded, found);
+        assert_eq!(output.undecoded, found);
         assert_eq!(
-            drained.events.len() + drained.spins.len() + drained.connections.len(),
+            output.rows.tcp_events.len() + output.rows.spins.len() + output.rows.connections.len(),
             0
         );
     }

@@ -34,7 +34,7 @@ use crate::wire::types as wire;
 use attach::Attached;
 pub use count::{Counts, ProbeCount};
 use drain::Rings;
-pub use drain::{Drained, Drainer};
+pub use drain::{Drainer, ProbeOutput};
 pub use error::HooksError;
 use iterate::read_iterator;
 pub use load::Storage;

@@ -4,20 +4,20 @@
 use ::itt::{Body, Identifier, Losses, Record, SyncAction, Value};
 use serde_json::Value as Entry;
 use table::tables::{Counter, Task};
-use table::{Columns, CounterKind, TaskKind, ValueSource};
+use table::{Columns, CounterKind, RowSet, TaskKind, ValueSource};
 
 use super::names::{CounterName, Names};
 use super::notes::{self, Notes};
 use super::open::{End, Key, Named, Open, Span};
 use super::words::{direction, id_text, relation_name, scope_name, split};
-use super::{Counts, Rows};
+use super::Counts;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     names: Names,
     open: Open,
-    rows: Rows,
+    rows: RowSet,
     records: u64,
     rows_taken: u64,
 }
@@ -394,7 +394,7 @@ impl Assembler {
     }
 
     /// Takes them.
-    pub(crate) fn take_rows(&mut self) -> Rows {
+    pub(crate) fn take_rows(&mut self) -> RowSet {
         self.rows_taken += self.rows_len() as u64;
         std::mem::take(&mut self.rows)
     }

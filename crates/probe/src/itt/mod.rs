@@ -17,8 +17,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use ::itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, RingShape};
+use table::RowSet;
 use table::manifest::{Coverage, ProbeState};
-use table::tables::{Counters, Tasks};
 
 pub(crate) use assemble::Assembler;
 pub use collector::{COLLECTOR_OVERRIDE, find};
@@ -30,15 +30,6 @@ const PROBE: &str = "itt";
 
 /// Rows that are handed over together, at least.
 const BATCH_LEN: usize = 8192;
-
-/// Rows of both tables, of this probe or of `usdt`.
-#[derive(Debug, Default)]
-pub struct Rows {
-    /// Values.
-    pub counters: Counters,
-    /// Spans and moments.
-    pub tasks: Tasks,
-}
 
 /// What became of the program's calls. Each record that was read is a row, filtered (it gave a
 /// name, or ended or completed a row), or lost for want of its beginning.
@@ -131,7 +122,7 @@ impl Listener {
     }
 
     /// Hands out rows of what was said since the last time.
-    pub fn drain(&mut self, mut put: impl FnMut(Rows)) {
+    pub fn drain(&mut self, mut put: impl FnMut(RowSet)) {
         let assembler = &mut self.assembler;
         self.ring.drain(|record| {
             assembler.take(record);
@@ -144,7 +135,7 @@ impl Listener {
     }
 
     /// Tells the programs that nobody reads any more, and hands out the rest.
-    pub fn finish(&mut self, mut put: impl FnMut(Rows)) -> Counts {
+    pub fn finish(&mut self, mut put: impl FnMut(RowSet)) -> Counts {
         self.ring.close();
         self.drain(&mut put);
         self.assembler.finish();

@@ -3,10 +3,9 @@
 
 use ::itt::Value;
 use table::tables::{Counter, Task};
-use table::{Columns, CounterKind, TaskKind, ValueSource};
+use table::{Columns, CounterKind, RowSet, TaskKind, ValueSource};
 
 use super::{Argument, Fired, Firing, Marker, Meaning, Probe};
-use crate::itt::Rows;
 use crate::itt::notes::{self, Notes};
 use crate::itt::open::{End, Key, Open, Span};
 
@@ -15,7 +14,7 @@ use crate::itt::open::{End, Key, Open, Span};
 pub struct Assembler {
     probes: Vec<Probe>,
     open: Open,
-    rows: Rows,
+    rows: RowSet,
     /// Records taken, as the account counts them.
     taken: u64,
     unread: u64,
@@ -49,7 +48,7 @@ impl Assembler {
         Self {
             probes: probes.to_vec(),
             open: Open::default(),
-            rows: Rows::default(),
+            rows: RowSet::default(),
             taken: 0,
             unread: 0,
             counters: 0,
@@ -87,14 +86,14 @@ impl Assembler {
     }
 
     /// Takes the rows made so far.
-    pub fn take_rows(&mut self) -> Rows {
+    pub fn take_rows(&mut self) -> RowSet {
         self.counters += self.rows.counters.len() as u64;
         self.tasks += self.rows.tasks.len() as u64;
         std::mem::take(&mut self.rows)
     }
 
     /// Nothing more comes: gives the last rows, among them tasks that never ended.
-    pub fn finish(&mut self) -> Rows {
+    pub fn finish(&mut self) -> RowSet {
         self.open.finish(&mut self.rows.tasks);
         self.take_rows()
     }
@@ -144,7 +143,7 @@ fn typed(value: i64, is_unsigned: bool) -> Value {
     }
 }
 
-fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, rows: &mut Rows) {
+fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, rows: &mut RowSet) {
     let value = firing.values[1];
     let key = Key::Event {
         pid: firing.pid,

@@ -7,7 +7,6 @@ mod options;
 mod slow;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::time::Duration;
 
 use probe::activity::{Flight, PROBE, Storage, Window};
@@ -15,10 +14,9 @@ use probe::clock::monotonic_ns;
 use probe::hooks::HooksError;
 use table::manifest::{Coverage, ProbeState};
 use table::tables::{
-    Activities, ActivityWindow, ActivityWindows, ReceivedMessage, ReceivedMessages, SentMessage,
-    SentMessages,
+    ActivityWindow, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages,
 };
-use table::{Columns, Why};
+use table::{Columns, RowSet, Why};
 
 use kept::Kept;
 pub use options::{Keep, KeepError};
@@ -41,21 +39,14 @@ const READ_AT_ONCE: usize = 64;
 const MOST_PROCESSES: usize = 1_024;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// What is kept.
-#[derive(Debug, Default)]
-pub(crate) struct Moments {
-    pub(crate) activities: Activities,
-    pub(crate) windows: ActivityWindows,
-}
-
-impl fmt::Display for Moments {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let spans = self.activities.len();
-        let begin_ns = self.activities.begin_ns.iter().min().copied();
-        let end_ns = self.activities.end_ns.iter().max().copied();
-        let length_ns = end_ns.unwrap_or(0).saturating_sub(begin_ns.unwrap_or(0));
-        write!(f, "{spans} spans of {:.3} s", length_ns as f64 / 1e9)
-    }
+/// Says how much is kept.
+pub(crate) fn summary(moments: &RowSet) -> String {
+    let activity = &moments.activity;
+    let begin_ns = activity.begin_ns.iter().min().copied();
+    let end_ns = activity.end_ns.iter().max().copied();
+    let length_ns = end_ns.unwrap_or(0).saturating_sub(begin_ns.unwrap_or(0));
+    let (spans, length_s) = (activity.len(), length_ns as f64 / 1e9);
+    format!("{spans} spans of {length_s:.3} s")
 }
 
 /// How many windows there were.
@@ -161,7 +152,7 @@ impl<'a> Keeping<'a> {
         sent: &SentMessages,
         now_ns: u64,
         between: impl Fn(),
-    ) -> Moments {
+    ) -> RowSet {
         let received = (0..received.len()).filter_map(|row| of_received(received.row(row)));
         let sent = (0..sent.len()).filter_map(|row| of_sent(sent.row(row)));
         let wanted: Vec<(Message, Why)> = received
@@ -169,7 +160,7 @@ impl<'a> Keeping<'a> {
             .filter_map(|message| Some((self.why(&message)?, message)))
             .map(|(why, message)| (message, why))
             .collect();
-        let mut moments = Moments::default();
+        let mut moments = RowSet::default();
         if wanted.is_empty() {
             return moments;
         }
@@ -196,8 +187,8 @@ impl<'a> Keeping<'a> {
     }
 
     /// Keeps everything that is held.
-    pub(crate) fn snapshot(&mut self) -> Moments {
-        let mut moments = Moments::default();
+    pub(crate) fn snapshot(&mut self) -> RowSet {
+        let mut moments = RowSet::default();
         let mut new = Vec::new();
         self.keep_all(None, Why::Snapshot, &mut new, &mut moments);
         self.read(new, &mut moments, || ());
@@ -262,7 +253,7 @@ impl<'a> Keeping<'a> {
         message: &Message,
         why: Why,
         new: &mut Vec<Window>,
-        moments: &mut Moments,
+        moments: &mut RowSet,
     ) {
         self.counts.produced += 1;
         if self.saved_spans < 0 {
@@ -283,7 +274,7 @@ impl<'a> Keeping<'a> {
             }
         }
         let window = window_row(Some(message), why, (from_ns, until_ns), message.cpus);
-        moments.windows.push(window);
+        moments.activity_windows.push(window);
     }
 
     /// What is to be read for it goes to `new`.
@@ -292,7 +283,7 @@ impl<'a> Keeping<'a> {
         message: Option<&Message>,
         why: Why,
         new: &mut Vec<Window>,
-        moments: &mut Moments,
+        moments: &mut RowSet,
     ) {
         self.counts.produced += 1;
         let held: Vec<Window> = (0..self.flight.cpus())
@@ -326,9 +317,9 @@ impl<'a> Keeping<'a> {
     }
 
     /// Reads windows that do not overlap, those that touch as one.
-    fn read(&mut self, mut windows: Vec<Window>, moments: &mut Moments, between: impl Fn()) {
+    fn read(&mut self, mut windows: Vec<Window>, moments: &mut RowSet, between: impl Fn()) {
         windows.sort_unstable_by_key(|window| (window.cpu, window.from_ns));
-        let before = moments.activities.len();
+        let before = moments.activity.len();
         for touching in windows.chunk_by(|a, b| a.cpu == b.cpu && a.until_ns == b.from_ns) {
             between();
             let (first, last) = (touching[0], touching[touching.len() - 1]);
@@ -336,15 +327,15 @@ impl<'a> Keeping<'a> {
                 until_ns: last.until_ns,
                 ..first
             };
-            self.flight.read(whole, &mut moments.activities);
+            self.flight.read(whole, &mut moments.activity);
         }
-        self.saved_spans -= (moments.activities.len() - before) as i64;
+        self.saved_spans -= (moments.activity.len() - before) as i64;
     }
 
-    fn tidy(&mut self, moments: &mut Moments) {
+    fn tidy(&mut self, moments: &mut RowSet) {
         self.flight.forget_threads();
         for (cpu, kept) in self.kept.iter_mut().enumerate() {
-            if !moments.windows.is_empty() {
+            if !moments.activity_windows.is_empty() {
                 kept.forget_before(self.flight.held(cpu as u16).from_ns);
             }
         }

@@ -13,9 +13,10 @@ use table::manifest::{Line, Loss, SocketKind, UsdtProbe};
 
 use super::Session;
 use crate::RecordError;
-use crate::account::{Added, Rows, kept_losses, losses, nic_loss, said_losses};
+use crate::account::{Added, RowCounts, kept_losses, losses, nic_loss, said_losses};
 use crate::keep::{Keeping, WindowCounts};
 use crate::poll::Polls;
+use crate::store::Sink;
 use crate::usdt::Usdt;
 
 /// A recording that was made.
@@ -56,7 +57,7 @@ struct Totals {
 
 impl Totals {
     /// With what became of the rows.
-    fn losses(&self, added: &Added, stored: &Rows, discarded: &Rows) -> Vec<Loss> {
+    fn losses(&self, added: &Added, stored: &RowCounts, discarded: &RowCounts) -> Vec<Loss> {
         let mut all = losses(&self.hooks, self.polled, added, stored, discarded);
         let windows = self.windows.into_iter();
         all.extend(windows.flat_map(|counts| kept_losses(counts, added, stored, discarded)));
@@ -132,7 +133,7 @@ impl Session<'_> {
     /// What the probes still held, and what they counted; and the USDT probes that were listened to.
     fn end_probes(&mut self) -> Result<(Totals, Vec<UsdtProbe>), RecordError> {
         let stamps = self.stamper.take().map(|mut stamper| {
-            self.intake.put_sent(stamper.finish());
+            self.intake.store.put(stamper.finish().into());
             stamper.counts()
         });
         // after the last stamp

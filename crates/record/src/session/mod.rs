@@ -11,21 +11,21 @@ use std::process::{Child, ExitStatus};
 use nix::sys::signal::Signal;
 use nix::unistd::User;
 use probe::clock::monotonic_ns;
-use probe::hooks::{Drained, Drainer, Hooks};
+use probe::hooks::{Drainer, Hooks, ProbeOutput};
 use probe::nic;
 use probe::signals::Signals;
 use probe::tcp_stats::PollTimes;
 use table::manifest::Line;
 
 use crate::intake::Intake;
-use crate::keep::Keeping;
+use crate::keep::{self, Keeping};
 use crate::listen::Listening;
 use crate::oversee::Overseen;
 use crate::poll::Polls;
 use crate::privileges::Work;
 use crate::snapshot::Asked;
 use crate::spent::Spent;
-use crate::store::{Batch, Sink};
+use crate::store::Sink;
 use crate::usdt::Usdt;
 use crate::{Options, RecordError};
 use child::{forward, has_ended};
@@ -42,7 +42,7 @@ const BUSY_BATCHES: usize = 100;
 /// Records and batches taken in one look.
 const DRAIN_MOST: usize = 8192;
 /// Of these, taken at once and then handed over, so that a long look does not end with work during which a ring fills.
-const DRAIN_AT_ONCE: usize = 64;
+pub(crate) const DRAIN_AT_ONCE: usize = 64;
 /// Call batches that are not full are handed over this often, so that a kill loses no more than
 /// an unsealed segment anyway holds.
 const FLUSH_EVERY_NS: u64 = 1_000_000_000;
@@ -221,22 +221,23 @@ impl Session<'_> {
     }
 
     /// What was in the rings → the flight recorder and the store.
-    fn hand_over(&mut self, mut drained: Drained) {
+    fn hand_over(&mut self, mut output: ProbeOutput) {
         let overseen = self.overseen.as_ref();
         if let Some(keeping) = &mut self.keeping {
             let between = || overseen.into_iter().for_each(Overseen::give_way);
-            let (received, sent) = (&drained.received, &drained.sent);
+            let (received, sent) = (&output.rows.received_messages, &output.rows.sent_messages);
             let moments = keeping.take(received, sent, monotonic_ns(), between);
-            self.intake.put_moments(moments);
+            self.intake.put_added(moments);
         }
         if let Some(stamper) = &mut self.stamper {
-            drained.sent = stamper.pass(&drained.sent, monotonic_ns());
+            let sent = &mut output.rows.sent_messages;
+            *sent = stamper.pass(sent, monotonic_ns());
         }
-        let hurries = self.intake.is_new(&drained);
+        let hurries = self.intake.is_new(&output);
         if hurries {
             self.hurry();
         }
-        let changed = self.intake.put(drained);
+        let changed = self.intake.put(output);
         if hurries {
             self.looked(true);
         }
@@ -258,10 +259,10 @@ impl Session<'_> {
         let moments = keeping.snapshot();
         asker.answer(&format!(
             "{}, kept in {}",
-            moments,
+            keep::summary(&moments),
             self.options.output.display()
         ));
-        self.intake.put_moments(moments);
+        self.intake.put_added(moments);
     }
 
     /// Until the rings are empty.
@@ -325,7 +326,7 @@ impl Session<'_> {
 
     fn put_cost(&mut self, now_ns: u64) {
         if let Some(cost) = self.spent.cost(now_ns) {
-            self.intake.store.put(Batch::Line(Line::Cost(cost)));
+            self.intake.store.put_line(Line::Cost(cost));
         }
     }
 }

@@ -19,6 +19,7 @@ use probe::clock::{Host, monotonic_ns};
 use probe::hooks::{Detail, Drainer, Hooks, Storage};
 use probe::self_cost::Statistics;
 use probe::tcp_stats::PollTimes;
+use table::RowSet;
 use table::manifest::{Cost, Coverage, Header, Loss};
 
 use crate::account::losses;
@@ -31,7 +32,6 @@ use crate::spent::Spent;
 use crate::{RecordError, Target, launch};
 
 use pace::Pace;
-pub use shelf::Rows;
 use shelf::Shelf;
 
 /// How long the loop sleeps between looks at the rings, unless one fills faster.
@@ -70,7 +70,7 @@ pub struct Look<'a> {
     /// last row, and unchanged.
     pub polls_ns: Vec<u64>,
     /// Rows that came since the last look.
-    pub rows: Rows,
+    pub rows: RowSet,
     /// Connections that polls do not find any more, where closings are not seen otherwise.
     pub gone: Vec<u64>,
     /// State of the probes.
@@ -241,10 +241,10 @@ impl Watch<'_> {
             return 0;
         };
         let taken = drainer.drain(DRAIN_MOST, || ());
-        let mut drained = drainer.take();
+        let mut output = drainer.take();
         // nobody looks at call stacks here
-        drained.stacks.clear();
-        self.draining |= self.intake.put(drained);
+        output.stacks.clear();
+        self.draining |= self.intake.put(output);
         taken
     }
 
