@@ -24,7 +24,6 @@ use whylat_probe::tcp_stats::{Extensions, Poller, SampleFilter, Scope};
 
 const DEFAULT_SOCKETS: [u64; 3] = [1_000, 10_000, 50_000];
 const ROUNDS: usize = 9;
-const DRAIN_MOST: usize = 8192;
 /// Sockets polled in one measurement at least, so that the clock's own cost does not show.
 const VISITS: u64 = 50_000;
 
@@ -92,7 +91,7 @@ impl Subject<'_> {
         let mut rows = 0;
         let mut more = self.hooks.read_sockets()?;
         loop {
-            while self.drainer.drain(DRAIN_MOST, || ()) > 0 {}
+            while self.drainer.drain(usize::MAX, || ()) > 0 {}
             rows += self.drainer.take().rows.tcp_samples.len() as u64;
             if !more {
                 return Ok(rows);

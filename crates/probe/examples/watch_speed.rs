@@ -28,7 +28,6 @@ const INTERVALS_MS: [(u64, u32); 5] = [(50, 20), (100, 10), (500, 4), (1_000, 3)
 const TALKING_POLLS: u32 = 3;
 /// Until sockets count as idle.
 const IDLE_AFTER: Duration = Duration::from_secs(5);
-const DRAIN_MOST: usize = 8192;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -112,7 +111,7 @@ fn become_idle(poll: &impl Fn() -> Result<f64>) -> Result<()> {
 fn walk(hooks: &Hooks<'_>, drainer: &Drainer<'_>) -> Result<()> {
     let mut more = hooks.walk_watched(WalkOf::Due, 0, false)?;
     loop {
-        while drainer.drain(DRAIN_MOST, || ()) > 0 {}
+        while drainer.drain(usize::MAX, || ()) > 0 {}
         drainer.take();
         if !more {
             return Ok(());

@@ -16,6 +16,7 @@ pub mod nic;
 mod perf_event;
 pub mod privileges;
 pub mod processes;
+mod registry;
 pub mod self_cost;
 pub mod signals;
 mod skel;
@@ -29,3 +30,28 @@ pub mod usdt;
 pub mod waits;
 pub mod watch;
 mod wire;
+
+use registry::Probe;
+
+/// The probes, in the order of their accounts: the one list. What each is, it says itself.
+static PROBES: &[&dyn Probe] = &[
+    &inventory::Inventory,
+    &inventory::Listeners,
+    &udp::UdpSockets,
+    &tcp_events::TcpEvents,
+    &tcp_stats::TcpStats,
+    &tcp_stages::TcpStages,
+    &calls::Calls,
+    &waits::Waits,
+    &messages::Received,
+    &messages::Sent,
+    &spins::Spins,
+    &processes::Processes,
+    &watch::Watch,
+    // the last that is drained when there is much in all rings: what does not fit there is asked for again
+    &stacks::StackFrames,
+    &stacks::Symbols,
+    &clock::ClockPairs,
+    &cpu::ProcessSamples,
+    &cpu::CpuSamples,
+];

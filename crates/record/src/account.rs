@@ -4,15 +4,21 @@
 
 use std::collections::BTreeMap;
 
-use probe::hooks::Counts;
+use probe::hooks::{Counts, Hooks, HooksError, ProbeAccount, ProbeCount, RING_FULL, accounts};
 use probe::tcp_stats::SampleCounts;
 use probe::{itt, nic, usdt};
 use table::RowSet;
 use table::manifest::Loss;
 
 use crate::keep::WindowCounts;
+use crate::poll::Polls;
 
-/// RowCounts by table.
+/// Why records are lost: program and reader do not fit.
+const UNDECODED: &str = "undecoded";
+/// Why ends are lost: what they end was not seen to begin.
+const NO_BEGIN: &str = "no_begin";
+
+/// Rows by table.
 pub(crate) type RowCounts = BTreeMap<&'static str, u64>;
 
 /// Returns how many rows each table has.
@@ -31,7 +37,7 @@ pub(crate) fn add_counts(to: &mut RowCounts, counts: RowCounts) {
 /// What user space itself counts.
 #[derive(Debug, Default)]
 pub(crate) struct Added {
-    /// RowCounts beyond those that the kernel side made.
+    /// Rows beyond those that the kernel side made.
     pub(crate) rows: RowCounts,
     /// Records from the kernel that could not be decoded, by probe.
     pub(crate) undecoded: BTreeMap<&'static str, u64>,
@@ -52,44 +58,37 @@ impl Added {
     }
 }
 
-/// One probe's account under construction.
-struct Account {
-    loss: Loss,
-}
-
-impl Account {
-    fn new(probe: &str, table: &str, produced: u64, stored: &RowCounts, discarded: &RowCounts) -> Self {
-        let of_table = |rows: &RowCounts| rows.get(table).copied().unwrap_or(0);
-        let stored = of_table(stored);
-        let loss = Loss {
-            probe: probe.to_owned(),
-            produced,
-            stored,
-            ..Loss::default()
-        };
-        Self { loss }.lost("disk", of_table(discarded))
-    }
-
-    /// Of a probe with several tables: the rows of this one, too.
-    fn and_of(mut self, table: &str, stored: &RowCounts, discarded: &RowCounts) -> Self {
-        self.loss.stored += stored.get(table).copied().unwrap_or(0);
-        self.lost("disk", discarded.get(table).copied().unwrap_or(0))
-    }
-
-    fn filtered(mut self, records: u64) -> Self {
-        self.loss.filtered = records;
-        self
-    }
-
-    fn lost(mut self, cause: &str, records: u64) -> Self {
-        if records > 0 {
-            *self.loss.lost.entry(cause.to_owned()).or_default() += records;
-        }
-        self
+/// Returns the account of a probe whose rows these tables have.
+fn loss(
+    probe: &str,
+    tables: &[&str],
+    mut count: ProbeCount,
+    stored: &RowCounts,
+    discarded: &RowCounts,
+) -> Loss {
+    let of_tables = |rows: &RowCounts| tables.iter().filter_map(|table| rows.get(*table)).sum();
+    count.lose("disk", of_tables(discarded));
+    let ProbeCount {
+        produced,
+        filtered,
+        lost,
+    } = count;
+    Loss {
+        probe: probe.to_owned(),
+        produced,
+        stored: of_tables(stored),
+        filtered,
+        lost: lost
+            .into_iter()
+            .map(|(cause, records)| (cause.to_owned(), records))
+            .collect(),
     }
 }
 
-/// RowCounts of the tables that the probes of programs' own words fill together.
+/// Tables that the probes of programs' own words fill together.
+const SAID_TABLES: [&str; 2] = ["counters", "tasks"];
+
+/// Rows of the tables that the probes of programs' own words fill together.
 #[derive(Debug, Clone)]
 struct Said {
     stored: RowCounts,
@@ -131,13 +130,18 @@ pub(crate) fn said_losses(
     };
     let usdt = usdt.map(|counts| {
         let made = [("counters", counts.counters), ("tasks", counts.tasks)];
-        usdt_loss(counts, &said.take(made))
+        let Said { stored, discarded } = said.take(made);
+        let count = usdt_count(counts);
+        loss(usdt::PROBE, &SAID_TABLES, count, &stored, &discarded)
     });
-    let itt = itt.map(|counts| itt_loss(counts, &said.stored, &said.discarded));
+    let itt = itt.map(|counts| {
+        let Said { stored, discarded } = &said;
+        loss("itt", &SAID_TABLES, itt_count(counts), stored, discarded)
+    });
     itt.into_iter().chain(usdt).collect()
 }
 
-fn usdt_loss(counts: &usdt::Counts, said: &Said) -> Loss {
+fn usdt_count(counts: &usdt::Counts) -> ProbeCount {
     let usdt::Counts {
         produced,
         filtered,
@@ -147,53 +151,15 @@ fn usdt_loss(counts: &usdt::Counts, said: &Said) -> Loss {
         counters: _,
         tasks: _,
     } = *counts;
-    let Said { stored, discarded } = said;
-    let account = Account::new(usdt::PROBE, "counters", produced, stored, discarded)
-        .and_of("tasks", stored, discarded)
-        .filtered(filtered)
-        .lost("ring_full", lost_ring_full)
-        .lost("unread", lost_unread)
-        .lost("no_begin", lost_no_begin);
-    account.loss
+    let lost = [
+        (RING_FULL, lost_ring_full),
+        ("unread", lost_unread),
+        (NO_BEGIN, lost_no_begin),
+    ];
+    count_of(produced, filtered, lost)
 }
 
-/// The accounts of the flight recorder.
-pub(crate) fn kept_losses(
-    windows: WindowCounts,
-    added: &Added,
-    stored: &RowCounts,
-    discarded: &RowCounts,
-) -> [Loss; 2] {
-    let spans = Account::new("activity", "activity", added.of("activity"), stored, discarded);
-    let probe = "activity.windows";
-    let windows = Account::new(
-        probe,
-        "activity_windows",
-        windows.produced,
-        stored,
-        discarded,
-    )
-    .filtered(windows.filtered);
-    [spans.loss, windows.loss]
-}
-
-/// The account of adapters' stamps: stored with messages, or of packets in which none ended.
-pub(crate) fn nic_loss(counts: nic::Counts) -> Loss {
-    let nic::Counts {
-        produced,
-        used,
-        lost_ring_full,
-    } = counts;
-    let none = RowCounts::new();
-    let account = Account::new(nic::PROBE, "", produced, &none, &none);
-    let mut loss = account.lost("ring_full", lost_ring_full).loss;
-    loss.stored = used;
-    loss.filtered = produced - used - lost_ring_full;
-    loss
-}
-
-/// The account of what the program said by ITT.
-fn itt_loss(counts: &itt::Counts, stored: &RowCounts, discarded: &RowCounts) -> Loss {
+fn itt_count(counts: &itt::Counts) -> ProbeCount {
     let itt::Counts {
         produced,
         filtered,
@@ -204,174 +170,143 @@ fn itt_loss(counts: &itt::Counts, stored: &RowCounts, discarded: &RowCounts) -> 
         lost_names,
         lost_damaged,
     } = *counts;
-    let account = Account::new("itt", "counters", produced, stored, discarded)
-        .and_of("tasks", stored, discarded)
-        .filtered(filtered)
-        .lost("no_begin", lost_no_begin)
-        .lost("ring_full", lost_ring_full)
-        .lost("interrupted", lost_interrupted)
-        .lost("invalid_handle", lost_invalid)
-        .lost("names", lost_names)
-        .lost("damaged", lost_damaged);
-    account.loss
+    let lost = [
+        (NO_BEGIN, lost_no_begin),
+        (RING_FULL, lost_ring_full),
+        ("interrupted", lost_interrupted),
+        ("invalid_handle", lost_invalid),
+        ("names", lost_names),
+        ("damaged", lost_damaged),
+    ];
+    count_of(produced, filtered, lost)
 }
 
-/// The accounts of all probes that every recording has.
+fn count_of<const N: usize>(
+    produced: u64,
+    filtered: u64,
+    lost: [(&'static str, u64); N],
+) -> ProbeCount {
+    let mut count = ProbeCount {
+        produced,
+        filtered,
+        ..ProbeCount::default()
+    };
+    for (cause, records) in lost {
+        count.lose(cause, records);
+    }
+    count
+}
+
+/// The accounts of the flight recorder.
+pub(crate) fn kept_losses(
+    windows: WindowCounts,
+    added: &Added,
+    stored: &RowCounts,
+    discarded: &RowCounts,
+) -> [Loss; 2] {
+    let spans = count_of(added.of("activity"), 0, []);
+    let WindowCounts { produced, filtered } = windows;
+    let windows = count_of(produced, filtered, []);
+    [
+        ("activity", "activity", spans),
+        ("activity.windows", "activity_windows", windows),
+    ]
+    .map(|(probe, table, count)| loss(probe, &[table], count, stored, discarded))
+}
+
+/// The account of adapters' stamps: stored with messages, or of packets in which none ended.
+pub(crate) fn nic_loss(counts: nic::Counts) -> Loss {
+    let nic::Counts {
+        produced,
+        used,
+        lost_ring_full,
+    } = counts;
+    let filtered = produced - used - lost_ring_full;
+    let count = count_of(produced, filtered, [(RING_FULL, lost_ring_full)]);
+    let none = RowCounts::new();
+    Loss {
+        stored: used,
+        ..loss(nic::PROBE, &[], count, &none, &none)
+    }
+}
+
+/// Counts what was read by hooks, or without them.
+pub(crate) fn count(
+    hooks: Option<&Hooks<'_>>,
+    polls: Option<&Polls>,
+) -> Result<Counts, HooksError> {
+    let mut counts = hooks.map(Hooks::counts).transpose()?.unwrap_or_default();
+    if let Some(polls) = polls {
+        let SampleCounts {
+            produced,
+            rows: _,
+            filtered,
+            incomplete,
+        } = polls.counts();
+        let polled = count_of(produced, filtered, [("incomplete", incomplete)]);
+        counts.add("tcp_stats", polled);
+    }
+    Ok(counts)
+}
+
+/// The accounts of the probes that every recording has: those of the list of probes.
 pub(crate) fn losses(
     counts: &Counts,
-    polled: SampleCounts,
     added: &Added,
     stored: &RowCounts,
     discarded: &RowCounts,
 ) -> Vec<Loss> {
-    const RING: &str = "ring_full";
-    const REENTERED: &str = "reentered";
-    const UNDECODED: &str = "undecoded";
-    let account = |probe, table, produced| Account::new(probe, table, produced, stored, discarded);
     let mut undecoded = added.undecoded.clone();
-    // of rows that only this side counts
-    let rows = |probe, rows| rows + added.undecoded.get(probe).copied().unwrap_or(0);
-    let kernel = [
-        account(
-            "inventory",
-            "connections",
-            counts.connections.produced
-                + added.of("connections")
-                + counts.lost_sockets
-                + counts.lost_tasks
-                + counts.lost_peers,
-        )
-        .lost(RING, counts.connections.lost_ring_full)
-        .lost("no_memory", counts.lost_sockets)
-        .lost("processes_full", counts.lost_tasks)
-        .lost("peers_full", counts.lost_peers),
-        account("listeners", "listeners", counts.listeners.produced)
-            .lost(RING, counts.listeners.lost_ring_full),
-        account(
-            "messages.udp_sockets",
-            "udp_sockets",
-            counts.udp_sockets.produced,
-        )
-        .lost(RING, counts.udp_sockets.lost_ring_full),
-        account(
-            "tcp_events",
-            "tcp_events",
-            counts.tcp_events.produced + counts.events_reentered,
-        )
-        .lost(RING, counts.tcp_events.lost_ring_full)
-        .lost(REENTERED, counts.events_reentered),
-        account(
-            "tcp_stats",
-            "tcp_samples",
-            counts.close_samples.produced + counts.walked + polled.produced,
-        )
-        .filtered(counts.unchanged + polled.filtered)
-        .lost(RING, counts.close_samples.lost_ring_full)
-        .lost("incomplete", polled.incomplete),
-        account(
-            "tcp_stages",
-            "tcp_stages",
-            counts.close_stages.produced + counts.ledgers,
-        )
-        .lost(RING, counts.close_stages.lost_ring_full),
-        account(
-            "calls",
-            "calls",
-            counts.calls.produced + counts.calls_reentered,
-        )
-        .lost(RING, counts.calls.lost_ring_full)
-        .lost(REENTERED, counts.calls_reentered),
-        account(
-            "waits",
-            "waits",
-            counts.waits.produced + counts.waits_reentered,
-        )
-        .lost(RING, counts.waits.lost_ring_full)
-        .lost(REENTERED, counts.waits_reentered),
-        account(
-            "messages",
-            "received_messages",
-            counts.received.produced + counts.received_reentered,
-        )
-        .lost(RING, counts.received.lost_ring_full)
-        .lost(REENTERED, counts.received_reentered),
-        account(
-            "messages.sent",
-            "sent_messages",
-            counts.sent.produced + counts.lost_sends + counts.sent_reentered,
-        )
-        .lost(RING, counts.sent.lost_ring_full)
-        .lost("threads_waiting", counts.lost_sends)
-        .lost(REENTERED, counts.sent_reentered),
-        account("spins", "spins", counts.spins.produced).lost(RING, counts.spins.lost_ring_full),
-        account(
-            "processes",
-            "processes",
-            rows("processes", added.of("processes")) + counts.programs.lost_ring_full,
-        )
-        .lost(RING, counts.programs.lost_ring_full),
-        account(
-            "waits.stacks",
-            "stacks",
-            rows("waits.stacks", added.of("stacks")),
-        ),
-        account("waits.symbols", "symbols", added.of("symbols")),
-        account("clock", "clock_pairs", added.of("clock_pairs")),
-        account("cpu.processes", "process_samples", added.of("process_samples")),
-        account("cpu.cpus", "cpu_samples", added.of("cpu_samples")),
-    ];
-    let mut losses: Vec<Loss> = Vec::from(kernel.map(|account| {
-        let records = undecoded.remove(account.loss.probe.as_str());
-        account.lost(UNDECODED, records.unwrap_or(0)).loss
-    }));
+    let mut losses = Vec::new();
+    for account in accounts() {
+        let ProbeAccount {
+            probe,
+            table,
+            counts_rows,
+        } = account;
+        let mut count = counts.of(probe);
+        count.produced += added.of(table);
+        let records = undecoded.remove(probe).unwrap_or(0);
+        if counts_rows {
+            count.miss(UNDECODED, records);
+        } else {
+            count.lose(UNDECODED, records);
+        }
+        losses.push(loss(probe, &[table], count, stored, discarded));
+    }
     // of kinds that are no probe's
-    losses.extend(undecoded.into_iter().map(|(probe, records)| {
-        let none = account(probe, "", records);
-        none.lost(UNDECODED, records).loss
-    }));
+    for (probe, records) in undecoded {
+        let count = count_of(records, 0, [(UNDECODED, records)]);
+        losses.push(loss(probe, &[], count, stored, discarded));
+    }
     losses
 }
 
 #[cfg(test)]
 mod tests {
-    use probe::hooks::ProbeCount;
-
     use super::*;
 
     #[test]
     fn every_cause_has_its_place_in_the_identity() {
-        let counts = Counts {
-            calls: ProbeCount {
-                produced: 100,
-                lost_ring_full: 7,
-            },
-            calls_reentered: 2,
-            received_reentered: 1,
-            close_samples: ProbeCount {
-                produced: 3,
-                lost_ring_full: 1,
-            },
-            walked: 20,
-            unchanged: 13,
-            lost_sockets: 2,
-            lost_tasks: 3,
-            lost_peers: 4,
-            ..Counts::default()
-        };
-        let polled = SampleCounts {
-            produced: 10,
-            rows: 4,
-            filtered: 5,
-            incomplete: 1,
-        };
+        let mut counts = Counts::default();
+        let mut calls = count_of(100, 0, [(RING_FULL, 7)]);
+        calls.miss("reentered", 2);
+        counts.add("calls", calls);
+        counts.add("tcp_stats", count_of(23, 13, [(RING_FULL, 1)]));
+        let polled = count_of(10, 5, [("incomplete", 1)]);
+        counts.add("tcp_stats", polled);
+        let mut sockets = ProbeCount::default();
+        for (cause, records) in [("no_memory", 2), ("processes_full", 3), ("peers_full", 4)] {
+            sockets.miss(cause, records);
+        }
+        counts.add("inventory", sockets);
         let added = Added {
             rows: RowCounts::from([("processes", 3)]),
             undecoded: BTreeMap::from([("calls", 1), ("processes", 2), ("rings", 4)]),
-            ..Added::default()
         };
         let stored = RowCounts::from([("calls", 87), ("tcp_samples", 13), ("processes", 3)]);
         let discarded = RowCounts::from([("calls", 5)]);
-        let losses = losses(&counts, polled, &added, &stored, &discarded);
+        let losses = losses(&counts, &added, &stored, &discarded);
         let calls = losses
             .iter()
             .find(|loss| loss.probe == "calls")
@@ -380,7 +315,7 @@ mod tests {
         assert_eq!(calls.lost_total(), 15);
         let inventory = losses.iter().find(|loss| loss.probe == "inventory");
         assert_eq!(inventory.expect("an account").lost_total(), 9);
-        let undecoded = losses.iter().filter_map(|it| it.lost.get("undecoded"));
+        let undecoded = losses.iter().filter_map(|it| it.lost.get(UNDECODED));
         assert_eq!(undecoded.sum::<u64>(), 1 + 2 + 4);
         for loss in &losses {
             assert_eq!(loss.residual(), 0, "{loss:?}");

@@ -2,7 +2,7 @@
 //! and attached, and what does not work becomes coverage.
 
 use probe::clock::Host;
-use probe::hooks::{Detail, Hooks, HooksError, Selection, Storage};
+use probe::hooks::{Detail, Hooks, HooksError, Selection, Storage, missed_without_bpf};
 use probe::processes::{self, Cgroup, check_pid, pids_by_comm};
 use table::manifest::{Coverage, FORMAT, Header, ProbeState};
 
@@ -159,19 +159,7 @@ fn count_processes(hooks: &Hooks<'_>, plan: &Plan) -> usize {
 /// Coverage without BPF: polling alone. With `usdt`, the user asked for USDT probes.
 pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Coverage> {
     let remedy = error.remedy();
-    let mut probes = vec!["inventory", "tcp_events"];
-    if detail >= Detail::Calls {
-        probes.extend(["calls", "tcp_stages"]);
-    }
-    if detail >= Detail::Waits {
-        probes.extend(["waits", "spins"]);
-    }
-    if detail >= Detail::Messages {
-        probes.push("messages");
-    }
-    if usdt {
-        probes.push(probe::usdt::PROBE);
-    }
+    let usdt = usdt.then_some(probe::usdt::PROBE);
     let off = |probe: &str| Coverage {
         probe: probe.to_owned(),
         state: ProbeState::Off {
@@ -179,7 +167,7 @@ pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Cove
             remedy: remedy.clone(),
         },
     };
-    probes.into_iter().map(off).collect()
+    missed_without_bpf(detail).chain(usdt).map(off).collect()
 }
 
 /// Whether the ids of processes that come are those of `/proc` here. Hooks give the kernel's; what is polled without

@@ -183,7 +183,7 @@ fn attach(skel: &ActivitySkel<'_>, has: impl Fn(&str) -> bool) -> Result<Vec<Lin
     for (program, name) in all(skel) {
         let link = program.attach();
         links.push(link.map_err(|error| HooksError::Attach {
-            program: name,
+            program: name.to_owned(),
             error,
         })?);
     }
@@ -197,7 +197,7 @@ fn attach(skel: &ActivitySkel<'_>, has: impl Fn(&str) -> bool) -> Result<Vec<Lin
         for name in names.into_iter().filter(|name| has(name)) {
             let link = program.attach_raw_tracepoint(&name);
             links.push(link.map_err(|error| HooksError::Attach {
-                program: "an interrupt of the CPU's own",
+                program: "an interrupt of the CPU's own".to_owned(),
                 error,
             })?);
         }
@@ -223,7 +223,12 @@ fn attach_faults(skel: &ActivitySkel<'_>) -> Result<Vec<Link>, HooksError> {
         .map(|fd| ("page faults", program.attach_perf_event(fd.into_raw_fd())));
     let begins = faults(skel).map(|program| program.attach());
     ends.chain(PAGE_FAULTS.into_iter().zip(begins))
-        .map(|(program, link)| link.map_err(|error| HooksError::Attach { program, error }))
+        .map(|(program, link)| {
+            link.map_err(|error| HooksError::Attach {
+                program: program.to_owned(),
+                error,
+            })
+        })
         .collect()
 }
 

@@ -1,14 +1,104 @@
 //! `calls`: the socket-call log. `calls.bpf.h` makes a record where a call ends; here batches of
 //! them become rows of table `calls`.
 
-use table::Columns;
-use table::tables::Calls;
+use table::manifest::Coverage;
+use table::{Columns, TableId, tables};
 
-use crate::wire::Wire;
-use crate::wire::types::call_record;
+use crate::hooks::features::{Levels, SCHED_SWITCH, Tracepoint, tracepoint};
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
+use crate::registry::{Probe, Source, Support};
+use crate::wire::types::{call_batch, call_record};
+use crate::wire::{Wire, read_all};
 
 // SAFETY: `call_record` is `repr(C)` and made of integers.
 unsafe impl Wire for call_record {}
+// SAFETY: `call_batch` is `repr(C)` and made of integers and arrays of `Wire` records.
+unsafe impl Wire for call_batch {}
+
+/// The ledger and the call log need all of them: a ledger that does not see sends would call every
+/// wait for the application something else.
+pub(crate) static HOOKS: [Tracepoint; 4] = [
+    tracepoint("sock_send_length", "6.3"),
+    tracepoint("sock_recv_length", "6.3"),
+    tracepoint("tcp_probe", "4.16"),
+    SCHED_SWITCH,
+];
+
+/// The probe of calls.
+pub(crate) struct Calls;
+
+impl Probe for Calls {
+    fn name(&self) -> &'static str {
+        "calls"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::Call)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Calls
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.logs_calls()
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &HOOKS
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &["call_ring"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Ring(|maps| &maps.call_ring, decode)
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        let mut count = ProbeCount::default();
+        if kernel.levels.logs_calls() {
+            let batches = &kernel.maps().call_batches;
+            count = kernel.batches(batches, |it: &call_batch| it.batch)?;
+        }
+        let refused = refused_sends(kernel)? + refused_receives(kernel)?;
+        count.miss(REENTERED, refused);
+        Ok(count)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        vec![support.features.covered(self.name(), &HOOKS)]
+    }
+}
+
+/// Counts send calls that no program saw.
+pub(crate) fn refused_sends(kernel: &KernelCounts<'_>) -> Result<u64, HooksError> {
+    let programs = kernel.programs();
+    kernel.refused_runs(&[
+        &programs.handle_sock_send_length,
+        &programs.handle_tcp_sendmsg,
+    ])
+}
+
+/// Counts receive calls that no program saw.
+pub(crate) fn refused_receives(kernel: &KernelCounts<'_>) -> Result<u64, HooksError> {
+    let programs = kernel.programs();
+    kernel.refused_runs(&[
+        &programs.handle_sock_recv_length,
+        &programs.handle_tcp_recvmsg,
+        &programs.handle_tcp_recvmsg_nonblock,
+    ])
+}
+
+fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
+    append(&read_all(bytes), &mut output.rows.calls);
+    0
+}
 
 /// Bits of `call_record.bits` (`calls.h`).
 const SEND: u8 = 1;
@@ -21,11 +111,11 @@ const RESERVE_ROWS: usize = 32_768;
 
 /// Appends the rows of a batch, column by column: at half a million calls a second, a row at a time
 /// would cost the recorder more than all else it does.
-pub(crate) fn append(records: &[call_record], rows: &mut Calls) {
+fn append(records: &[call_record], rows: &mut tables::Calls) {
     if rows.is_empty() {
         rows.reserve(RESERVE_ROWS);
     }
-    let Calls {
+    let tables::Calls {
         conn,
         end_ns,
         start_ns,
@@ -100,7 +190,7 @@ mod tests {
             asked_bytes: 17,
             ..Default::default()
         };
-        let mut rows = Calls::default();
+        let mut rows = tables::Calls::default();
         append(&[unmeasured, ran, blocked], &mut rows);
         let [unmeasured, ran, blocked] = [0, 1, 2].map(|index| rows.row(index));
         assert_eq!(

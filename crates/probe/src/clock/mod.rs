@@ -14,8 +14,24 @@ pub use pairs::{Clock, Clocks, read_pair};
 pub use steering::clock_error_us;
 
 use nix::time::{ClockId, clock_getres, clock_gettime};
+use table::TableId;
+
+use crate::registry::Probe;
 
 const NS_PER_S: i64 = 1_000_000_000;
+
+/// The probe of clocks.
+pub(crate) struct ClockPairs;
+
+impl Probe for ClockPairs {
+    fn name(&self) -> &'static str {
+        "clock"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::ClockPair)
+    }
+}
 
 /// Reading of a clock, nanoseconds; `None` when the kernel lacks the clock.
 pub fn read_ns(clock: ClockId) -> Option<i64> {

@@ -5,7 +5,36 @@ mod cpus;
 mod threads;
 
 pub use cpus::Cpus;
+use table::TableId;
 pub use threads::Threads;
+
+use crate::registry::Probe;
+
+/// The probe of what processes do with the CPUs.
+pub(crate) struct ProcessSamples;
+
+impl Probe for ProcessSamples {
+    fn name(&self) -> &'static str {
+        "cpu.processes"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::ProcessSample)
+    }
+}
+
+/// The probe of what the CPUs do.
+pub(crate) struct CpuSamples;
+
+impl Probe for CpuSamples {
+    fn name(&self) -> &'static str {
+        "cpu.cpus"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::CpuSample)
+    }
+}
 
 /// A file `schedstat` of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

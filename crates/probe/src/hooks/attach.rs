@@ -2,10 +2,10 @@
 
 use std::os::fd::{IntoRawFd, OwnedFd};
 
-use libbpf_rs::{Link, MapCore, ProgramMut};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Link, MapCore, ProgramMut, ProgramType};
 
 use super::iterate::read_iterator;
-use super::select::Leaves;
 use super::{Hooks, HooksError};
 
 /// What is attached; dropped to detach.
@@ -26,44 +26,13 @@ impl Hooks<'_> {
     /// [`walk`](Self::walk).
     pub fn attach(&self) -> Result<(), HooksError> {
         let p = &self.skel.progs;
-        let hooks = [
-            (&p.handle_sched_process_fork, "sched_process_fork"),
-            (&p.handle_sched_process_exec, "sched_process_exec"),
-            (&p.handle_sched_process_exit, "sched_process_exit"),
-            (&p.handle_inet_sock_set_state, "inet_sock_set_state"),
-            (&p.handle_tcp_cong_state_set, "tcp_cong_state_set"),
-            (&p.handle_tcp_retransmit_skb, "tcp_retransmit_skb"),
-            (&p.handle_sched_switch, "sched_switch"),
-            (&p.handle_sched_waking, "sched_waking"),
-            (&p.handle_tcp_probe, "tcp_probe"),
-            (&p.handle_sock_send_length, "sock_send_length"),
-            (&p.handle_tcp_sendmsg, "tcp_sendmsg"),
-            (&p.handle_sock_recv_length, "sock_recv_length"),
-            (&p.handle_tcp_recvmsg, "tcp_recvmsg"),
-            (&p.handle_tcp_recvmsg_nonblock, "tcp_recvmsg_nonblock"),
-            (&p.handle_netif_rx_entry, "netif_rx_entry"),
-            (&p.handle_napi_gro_receive_entry, "napi_gro_receive_entry"),
-            (&p.handle_napi_gro_frags_entry, "napi_gro_frags_entry"),
-            (&p.handle_netif_receive_skb, "netif_receive_skb"),
-            (&p.handle_sk_data_ready, "sk_data_ready"),
-            (&p.handle_sock_def_readable, "sock_def_readable"),
-            (&p.handle_skb_copy_datagram_iovec, "skb_copy_datagram_iovec"),
-            (&p.handle_tcp_rcv_space_adjust, "tcp_rcv_space_adjust"),
-            (&p.handle_tcp_sendmsg_locked, "tcp_sendmsg_locked"),
-            (
-                &p.handle_tcp_sendmsg_locked_entry,
-                "tcp_sendmsg_locked_entry",
-            ),
-            (&p.handle_net_dev_queue, "net_dev_queue"),
-            (&p.handle_net_dev_start_xmit, "net_dev_start_xmit"),
-            (&p.handle_udp_fail_queue_rcv_skb, "udp_fail_queue_rcv_skb"),
-        ];
         let mut attached = self.attached.take();
-        for (program, name) in hooks {
-            if program.autoload() {
+        for program in self.skel.object().progs_mut() {
+            if let Some(hook) = hook(&program) {
+                let link = program.attach();
                 attached
                     .hooks
-                    .push(program.attach().map_err(HooksError::attach(name))?);
+                    .push(link.map_err(HooksError::attach(&hook))?);
             }
         }
         for clock in &self.clocks {
@@ -83,15 +52,15 @@ impl Hooks<'_> {
             let link = program.attach_iter(map.as_fd());
             link.map_err(HooksError::attach(name))
         };
-        attached.sockets = Some(match self.leaves {
-            Leaves::Records => over(&maps.sockets, &p.read_sockets, "read_sockets")?,
-            Leaves::Summaries => over(&maps.sockets, &p.read_watched, "read_watched")?,
+        attached.sockets = Some(match self.levels.summaries {
+            false => over(&maps.sockets, &p.read_sockets, "read_sockets")?,
+            true => over(&maps.sockets, &p.read_watched, "read_watched")?,
         });
-        if self.has_active {
+        if self.levels.active {
             let active = over(&maps.active_sockets, &p.read_active, "read_active")?;
             attached.active = Some(active);
         }
-        if self.has_calls {
+        if self.levels.calls {
             let draining = over(&maps.sockets, &p.read_draining, "read_draining")?;
             attached.draining = Some(draining);
         }
@@ -115,6 +84,13 @@ impl Hooks<'_> {
         read_iterator(attached.udp.as_ref(), "UDP sockets")?;
         read_iterator(attached.sending.as_ref(), "sent messages")
     }
+}
+
+/// Returns the hook of a loaded program that is attached to one: those that others attach, or that are run, have none.
+fn hook(program: &ProgramMut<'_>) -> Option<String> {
+    let is_at_hook = program.autoload() && program.prog_type() == ProgramType::Tracing;
+    let hook = program.name().to_str()?.strip_prefix("handle_")?;
+    is_at_hook.then(|| hook.to_owned())
 }
 
 /// Lets a clock run the program on its CPU. libbpf closes the descriptor that it is given.

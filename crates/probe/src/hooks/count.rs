@@ -1,211 +1,177 @@
 //! How many records each probe produced and lost, as counted in the kernel where it happened.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 
 use super::HooksError;
+use super::features::Levels;
+use crate::PROBES;
 use crate::self_cost::program_info;
-use crate::skel::HooksSkel;
+use crate::skel::{HooksMaps, HooksProgs, HooksSkel};
 use crate::wire::types as wire;
 use crate::wire::{Wire, read};
 
-// SAFETY: both are `repr(C)` and made of integers and arrays of `Wire` records.
+// SAFETY: `record_count` is `repr(C)` and made of integers.
 unsafe impl Wire for wire::record_count {}
-// SAFETY: see above.
-unsafe impl Wire for wire::call_batch {}
-// SAFETY: see above.
-unsafe impl Wire for wire::wait_batch {}
-// SAFETY: see above.
-unsafe impl Wire for wire::received_batch {}
-// SAFETY: `sent_batch` is `repr(C)` and made of integers.
-unsafe impl Wire for wire::sent_batch {}
 
-/// Records of one probe.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Why records are lost whose ring was full.
+pub const RING_FULL: &str = "ring_full";
+
+/// Why records are lost that no program could make: the kernel refused to run it inside itself (`recursion_misses`), or
+/// an interrupt found its batch being handed over.
+pub const REENTERED: &str = "reentered";
+
+/// Holds how many records of one probe there were.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProbeCount {
-    /// Records that the hooks set out to make.
+    /// Records that it set out to make.
     pub produced: u64,
-    /// Of these, lost because the ring was full.
-    pub lost_ring_full: u64,
+    /// Of these, without news, and so not to be stored.
+    pub filtered: u64,
+    /// Of these, lost, by cause.
+    pub lost: BTreeMap<&'static str, u64>,
 }
 
 impl ProbeCount {
-    fn add(&mut self, produced: u64, lost_ring_full: u64) {
+    /// Adds records that were lost, of those that are in `produced`.
+    pub fn lose(&mut self, cause: &'static str, records: u64) {
+        if records > 0 {
+            *self.lost.entry(cause).or_default() += records;
+        }
+    }
+
+    /// Adds records that could not be made, and so are not in `produced` yet.
+    pub fn miss(&mut self, cause: &'static str, records: u64) {
+        self.produced += records;
+        self.lose(cause, records);
+    }
+
+    /// Adds the records of another count.
+    pub fn add(&mut self, other: Self) {
+        let Self {
+            produced,
+            filtered,
+            lost,
+        } = other;
         self.produced += produced;
-        self.lost_ring_full += lost_ring_full;
+        self.filtered += filtered;
+        for (cause, records) in lost {
+            self.lose(cause, records);
+        }
     }
 }
 
-/// Records of all probes.
+/// Holds the records of all probes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Rows of `connections`.
-    pub connections: ProbeCount,
-    /// Rows of `listeners`.
-    pub listeners: ProbeCount,
-    /// Rows of `udp_sockets`.
-    pub udp_sockets: ProbeCount,
-    /// Processes that became other programs: each is a row of `processes`.
-    pub programs: ProbeCount,
-    /// Rows of `tcp_events`.
-    pub tcp_events: ProbeCount,
-    /// Rows of `tcp_samples` made when a socket closes.
-    pub close_samples: ProbeCount,
-    /// Rows of `tcp_stages` made when a socket closes.
-    pub close_stages: ProbeCount,
-    /// Last readings of watched sockets.
-    pub close_readings: ProbeCount,
-    /// Rows of `calls`.
-    pub calls: ProbeCount,
-    /// Rows of `waits`.
-    pub waits: ProbeCount,
-    /// Rows of `received_messages`.
-    pub received: ProbeCount,
-    /// Rows of `sent_messages`.
-    pub sent: ProbeCount,
-    /// Rows of `spins`.
-    pub spins: ProbeCount,
-    /// Switches between threads that were not looked at, because the kernel refused to run the program
-    /// inside itself.
-    pub waits_reentered: u64,
-    /// Calls that no record was made of, because the kernel refused to run the program inside
-    /// itself (`recursion_misses`), or an interrupt ended one while its batch was handed over.
-    pub calls_reentered: u64,
-    /// Received messages that no record was made of, for the same reason.
-    pub received_reentered: u64,
-    /// Sent messages, the same.
-    pub sent_reentered: u64,
-    /// Events that no record was made of, for the same reason.
-    pub events_reentered: u64,
-    /// Sends of which nothing is told: too many threads wait for room in one socket.
-    pub lost_sends: u64,
-    /// Sockets that could not be recorded for want of kernel memory.
-    pub lost_sockets: u64,
-    /// Processes that are not recorded, because the map of those that are is full.
-    pub lost_tasks: u64,
-    /// Connections whose other end on this host is not told, because the map of such ends is full.
-    pub lost_peers: u64,
-    /// Sockets seen by walks over the recorded ones.
-    pub walked: u64,
-    /// Of these, without a new sample.
-    pub unchanged: u64,
-    /// Ledgers read by walks.
-    pub ledgers: u64,
-}
+pub struct Counts(BTreeMap<&'static str, ProbeCount>);
 
 impl Counts {
-    /// Records of watched sockets that were made and did not arrive, and sockets and calls that none
+    /// Returns the records of one probe.
+    pub fn of(&self, probe: &str) -> ProbeCount {
+        self.0.get(probe).cloned().unwrap_or_default()
+    }
+
+    /// Returns the records of one probe that were lost for one cause.
+    pub fn lost(&self, probe: &str, cause: &str) -> u64 {
+        let count = self.0.get(probe);
+        count.map_or(0, |it| it.lost.get(cause).copied().unwrap_or(0))
+    }
+
+    /// Adds records of one probe.
+    pub fn add(&mut self, probe: &'static str, count: ProbeCount) {
+        self.0.entry(probe).or_default().add(count);
+    }
+
+    /// Returns the records of watched sockets that were made and did not arrive, and the sockets and calls that none
     /// could be made of.
     pub fn lost_to_watch(&self) -> u64 {
-        self.connections.lost_ring_full
-            + self.close_readings.lost_ring_full
-            + self.lost_sockets
-            + self.calls_reentered
-            + self.events_reentered
+        const LOSSES: [(&str, &str); 5] = [
+            ("inventory", RING_FULL),
+            ("inventory", "no_memory"),
+            ("watch", RING_FULL),
+            ("calls", REENTERED),
+            ("tcp_events", REENTERED),
+        ];
+        let lost = LOSSES.iter().map(|(probe, cause)| self.lost(probe, cause));
+        lost.sum()
     }
 }
 
-pub(super) fn read_all(
-    skel: &HooksSkel<'_>,
-    has_calls: bool,
-    has_waits: bool,
-    has_messages: bool,
-) -> Result<Counts, HooksError> {
-    let mut counts = Counts::default();
-    let kinds = [
-        (
-            wire::record_kind::RECORD_SOCKET_SEEN,
-            &mut counts.connections,
-        ),
-        (
-            wire::record_kind::RECORD_LISTENER_SEEN,
-            &mut counts.listeners,
-        ),
-        (wire::record_kind::RECORD_UDP_SEEN, &mut counts.udp_sockets),
-        (wire::record_kind::RECORD_PROGRAM_SEEN, &mut counts.programs),
-        (wire::record_kind::RECORD_SPIN_SEEN, &mut counts.spins),
-        (wire::record_kind::RECORD_TCP_EVENT, &mut counts.tcp_events),
-        (
-            wire::record_kind::RECORD_TCP_SAMPLE,
-            &mut counts.close_samples,
-        ),
-        (
-            wire::record_kind::RECORD_STAGE_READING,
-            &mut counts.close_stages,
-        ),
-        (
-            wire::record_kind::RECORD_SOCKET_READING,
-            &mut counts.close_readings,
-        ),
-    ];
-    for (kind, total) in kinds {
-        for count in per_cpu::<wire::record_count>(&skel.maps.record_counts, kind.0)? {
-            total.add(count.produced, count.lost_ring_full);
-        }
+/// Reads what the programs counted.
+pub(crate) struct KernelCounts<'a> {
+    skel: &'a HooksSkel<'a>,
+    pub(crate) levels: Levels,
+}
+
+impl<'a> KernelCounts<'a> {
+    pub(super) fn new(skel: &'a HooksSkel<'a>, levels: Levels) -> Self {
+        Self { skel, levels }
     }
-    if has_calls {
-        for which in [0, 1] {
-            for wire::call_batch { batch, .. } in per_cpu(&skel.maps.call_batches, which)? {
-                counts.calls.add(batch.produced, batch.lost_ring_full);
-                counts.calls_reentered += batch.lost_flushed;
+
+    /// Counts all probes.
+    pub(super) fn read(&self) -> Result<Counts, HooksError> {
+        let mut counts = Counts::default();
+        for probe in PROBES {
+            counts.add(probe.name(), probe.count(self)?);
+        }
+        Ok(counts)
+    }
+
+    pub(crate) fn maps(&self) -> &'a HooksMaps<'a> {
+        &self.skel.maps
+    }
+
+    pub(crate) fn programs(&self) -> &'a HooksProgs<'a> {
+        &self.skel.progs
+    }
+
+    /// Returns the counters that the programs keep in variables.
+    pub(crate) fn variables(&self) -> Option<&'a wire::bss> {
+        self.skel.maps.bss_data.as_deref()
+    }
+
+    /// Counts rare records of one kind.
+    pub(crate) fn records(&self, kind: wire::record_kind) -> Result<ProbeCount, HooksError> {
+        let mut all = ProbeCount::default();
+        for count in per_cpu::<wire::record_count>(&self.skel.maps.record_counts, kind.0)? {
+            all.produced += count.produced;
+            all.lose(RING_FULL, count.lost_ring_full);
+        }
+        Ok(all)
+    }
+
+    /// Counts the records of all batches in a map.
+    pub(crate) fn batches<T: Wire>(
+        &self,
+        map: &impl MapCore,
+        batch: impl Fn(&T) -> wire::batch,
+    ) -> Result<ProbeCount, HooksError> {
+        let mut all = ProbeCount::default();
+        for key in 0..map.max_entries() {
+            for counted in per_cpu::<T>(map, key)? {
+                let counted = batch(&counted);
+                all.produced += counted.produced;
+                all.lose(RING_FULL, counted.lost_ring_full);
+                all.miss(REENTERED, counted.lost_flushed);
             }
         }
+        Ok(all)
     }
-    let p = &skel.progs;
-    if has_waits {
-        for wire::wait_batch { batch, .. } in per_cpu(&skel.maps.wait_batches, 0)? {
-            counts.waits.add(batch.produced, batch.lost_ring_full);
-            counts.waits_reentered += batch.lost_flushed;
+
+    /// Counts the runs that the kernel refused, of those of these programs that are loaded.
+    pub(crate) fn refused_runs(&self, programs: &[&ProgramMut<'_>]) -> Result<u64, HooksError> {
+        let mut misses = 0;
+        for program in programs.iter().filter(|program| program.autoload()) {
+            let info = program_info(program.as_fd()).map_err(|error| HooksError::Read {
+                what: "program statistics",
+                error,
+            })?;
+            misses += info.recursion_misses;
         }
-        counts.waits_reentered += recursion_misses(&[&p.handle_sched_switch])?;
+        Ok(misses)
     }
-    if has_messages {
-        for by in 0..skel.maps.received_batches.max_entries() {
-            for wire::received_batch { batch, .. } in per_cpu(&skel.maps.received_batches, by)? {
-                counts.received.add(batch.produced, batch.lost_ring_full);
-                counts.received_reentered += batch.lost_flushed;
-            }
-        }
-        for by in 0..skel.maps.sent_batches.max_entries() {
-            for wire::sent_batch { batch, .. } in per_cpu(&skel.maps.sent_batches, by)? {
-                counts.sent.add(batch.produced, batch.lost_ring_full);
-                counts.sent_reentered += batch.lost_flushed;
-            }
-        }
-    }
-    let of_sends = [&p.handle_sock_send_length, &p.handle_tcp_sendmsg];
-    let of_receives = [
-        &p.handle_sock_recv_length,
-        &p.handle_tcp_recvmsg,
-        &p.handle_tcp_recvmsg_nonblock,
-    ];
-    let of_events = [
-        &p.handle_inet_sock_set_state,
-        &p.handle_tcp_cong_state_set,
-        &p.handle_tcp_retransmit_skb,
-    ];
-    let (sends, receives) = (
-        recursion_misses(&of_sends)?,
-        recursion_misses(&of_receives)?,
-    );
-    counts.calls_reentered += sends + receives;
-    if has_messages {
-        let takes = recursion_misses(&[&p.handle_tcp_rcv_space_adjust])?;
-        counts.sent_reentered += sends;
-        counts.received_reentered += receives + takes;
-    }
-    counts.events_reentered = recursion_misses(&of_events)?;
-    if let Some(bss) = skel.maps.bss_data.as_deref() {
-        counts.lost_sockets = bss.lost_socket_storage;
-        counts.lost_tasks = bss.lost_tasks;
-        counts.lost_sends = bss.lost_sends;
-        counts.lost_peers = bss.lost_peers;
-        counts.walked = bss.walked.sockets;
-        counts.unchanged = bss.walked.unchanged;
-        counts.ledgers = bss.walked.ledgers;
-    }
-    Ok(counts)
 }
 
 pub(super) fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, HooksError> {
@@ -220,16 +186,4 @@ pub(super) fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, H
         .iter()
         .filter_map(|bytes| read(bytes))
         .collect())
-}
-
-fn recursion_misses(programs: &[&ProgramMut<'_>]) -> Result<u64, HooksError> {
-    let mut misses = 0;
-    for program in programs.iter().filter(|program| program.autoload()) {
-        let info = program_info(program.as_fd()).map_err(|error| HooksError::Read {
-            what: "program statistics",
-            error,
-        })?;
-        misses += info.recursion_misses;
-    }
-    Ok(misses)
 }

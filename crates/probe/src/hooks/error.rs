@@ -23,7 +23,7 @@ pub enum HooksError {
     #[error("cannot attach BPF program {program}: {error}")]
     Attach {
         /// Name of the program.
-        program: &'static str,
+        program: String,
         /// Cause.
         error: libbpf_rs::Error,
     },
@@ -52,8 +52,11 @@ pub enum HooksError {
 }
 
 impl HooksError {
-    pub(super) fn attach(program: &'static str) -> impl Fn(libbpf_rs::Error) -> Self {
-        move |error| Self::Attach { program, error }
+    pub(super) fn attach(program: &str) -> impl Fn(libbpf_rs::Error) -> Self {
+        move |error| Self::Attach {
+            program: program.to_owned(),
+            error,
+        }
     }
 
     /// Whether it is for want of privilege.

@@ -9,10 +9,13 @@ use table::manifest::{Coverage, ProbeState};
 use super::mib::MibPlaces;
 use super::mptcp::Mptcp;
 use super::{Detail, HooksError, on};
+use crate::messages::{received, sent};
+use crate::registry::Support;
+use crate::{PROBES, calls};
 
 /// The optional hooks, as found in this kernel. The program at hook X is `handle_X`.
 #[derive(Debug, Default)]
-pub(super) struct Features {
+pub(crate) struct Features {
     tracepoints: Vec<&'static str>,
     functions: Vec<&'static Function>,
     /// Programs at hooks that this kernel has, but which it does not let load or attach.
@@ -23,12 +26,12 @@ pub(super) struct Features {
     /// `tcp_retransmit_skb` tells of retransmissions that failed, too, and which.
     pub(super) retransmit_tells_error: bool,
     /// What is known of MPTCP sockets.
-    pub(super) mptcp: Mptcp,
+    pub(crate) mptcp: Mptcp,
 }
 
 /// A tracepoint that some supported kernel lacks.
 #[derive(Debug)]
-struct Tracepoint {
+pub(crate) struct Tracepoint {
     name: &'static str,
     /// The first Linux that has it.
     since: &'static str,
@@ -43,7 +46,7 @@ struct Function {
     tracepoint: &'static str,
 }
 
-const fn tracepoint(name: &'static str, since: &'static str) -> Tracepoint {
+pub(crate) const fn tracepoint(name: &'static str, since: &'static str) -> Tracepoint {
     Tracepoint { name, since }
 }
 
@@ -80,46 +83,8 @@ const FUNCTIONS: [Function; 5] = [
     },
 ];
 
-const FOR_EVENTS: [Tracepoint; 2] = [
-    tracepoint("tcp_cong_state_set", "5.19"),
-    tracepoint("tcp_retransmit_skb", "4.15"),
-];
-
-/// The ledger and the call log need all of them: a ledger that does not see sends would call every
-/// wait for the application something else.
-const FOR_CALLS: [Tracepoint; 4] = [
-    tracepoint("sock_send_length", "6.3"),
-    tracepoint("sock_recv_length", "6.3"),
-    tracepoint("tcp_probe", "4.16"),
-    SCHED_SWITCH,
-];
-
-const SCHED_SWITCH: Tracepoint = tracepoint("sched_switch", "2.6.32");
-const SCHED_WAKING: Tracepoint = tracepoint("sched_waking", "4.3");
-
-/// What `messages` needs beside those of `calls`.
-const FOR_MESSAGES: [Tracepoint; 6] = [
-    tracepoint("netif_rx_entry", "3.14"),
-    tracepoint("napi_gro_receive_entry", "3.14"),
-    tracepoint("napi_gro_frags_entry", "3.14"),
-    tracepoint("netif_receive_skb", "2.6.37"),
-    tracepoint("sk_data_ready", "6.3"),
-    tracepoint("skb_copy_datagram_iovec", "2.6.30"),
-];
-
-/// What sent messages need beside those.
-const FOR_SENT: [Tracepoint; 3] = [
-    tracepoint("tcp_sendmsg_locked", "6.16"),
-    tracepoint("net_dev_queue", "2.6.37"),
-    tracepoint("net_dev_start_xmit", "3.14"),
-];
-
-/// What meets bytes that are taken without a receive call.
-const FOR_TAKES: [Tracepoint; 1] = [tracepoint("tcp_rcv_space_adjust", "4.15")];
-
-/// What counts the datagrams that a socket drops.
-const FOR_UDP: [Tracepoint; 1] = [tracepoint("udp_fail_queue_rcv_skb", "3.0")];
-
+/// It serves calls and waits.
+pub(crate) const SCHED_SWITCH: Tracepoint = tracepoint("sched_switch", "2.6.32");
 /// Programs that nothing can do without, which are simpler without MPTCP: an older verifier may refuse them with it.
 const NEEDED_WITH_MPTCP: [&str; 3] = [
     "handle_inet_sock_set_state",
@@ -140,30 +105,34 @@ const HELPERS: [&str; 4] = [
 
 /// What a recording keeps beside polled statistics and events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Levels {
-    pub(super) calls: bool,
-    pub(super) waits: bool,
-    pub(super) messages: bool,
+pub(crate) struct Levels {
+    pub(crate) calls: bool,
+    pub(crate) waits: bool,
+    pub(crate) messages: bool,
     /// Sent messages, too.
-    pub(super) sent: bool,
+    pub(crate) sent: bool,
     /// Calls and events are counted, not told.
-    pub(super) summaries: bool,
+    pub(crate) summaries: bool,
     /// Walks may be over active sockets: hooks see all that happens on one.
-    pub(super) active: bool,
+    pub(crate) active: bool,
 }
 
 impl Levels {
     /// Whether each call becomes a record.
-    pub(super) fn logs_calls(self) -> bool {
+    pub(crate) fn logs_calls(self) -> bool {
         self.calls && !self.summaries
     }
 }
 
-fn optional() -> impl Iterator<Item = &'static Tracepoint> {
-    let waits = [&SCHED_SWITCH, &SCHED_WAKING];
-    let all = FOR_EVENTS.iter().chain(&FOR_CALLS).chain(waits);
-    let of_messages = FOR_MESSAGES.iter().chain(&FOR_SENT);
-    all.chain(of_messages).chain(&FOR_TAKES).chain(&FOR_UDP)
+/// Returns the hooks of all probes, each once.
+fn optional() -> Vec<&'static Tracepoint> {
+    let mut all: Vec<&Tracepoint> = Vec::new();
+    for hook in PROBES.iter().flat_map(|probe| probe.hooks()) {
+        if !all.iter().any(|found| found.name == hook.name) {
+            all.push(hook);
+        }
+    }
+    all
 }
 
 impl Features {
@@ -177,7 +146,11 @@ impl Features {
                 .is_some()
         };
         Ok(Self {
-            tracepoints: optional().map(|hook| hook.name).filter(has).collect(),
+            tracepoints: optional()
+                .into_iter()
+                .map(|hook| hook.name)
+                .filter(has)
+                .collect(),
             functions: FUNCTIONS
                 .iter()
                 .filter(|function| parameters(&btf, function.name) == Some(function.parameters))
@@ -217,14 +190,15 @@ impl Features {
 
     /// What this kernel lacks to see UDP, and the first Linux that has it: functions stand in for TCP only.
     pub(super) fn lacks_for_udp(&self) -> Option<(&'static str, &'static str)> {
-        let mut calls = FOR_CALLS[..2].iter();
+        let mut calls = calls::HOOKS[..2].iter();
         let missing = calls.find(|hook| !self.tracepoints.contains(&hook.name))?;
         Some((missing.name, missing.since))
     }
 
     /// Programs at functions that stand in for missing tracepoints.
     pub(super) fn stand_ins(&self) -> impl Iterator<Item = &'static str> {
-        optional().filter_map(|hook| Some(self.stand_in(hook)?.program))
+        let hooks = optional().into_iter();
+        hooks.filter_map(|hook| Some(self.stand_in(hook)?.program))
     }
 
     fn stand_in(&self, hook: &Tracepoint) -> Option<&'static Function> {
@@ -238,25 +212,27 @@ impl Features {
     }
 
     /// The program that serves a hook in this kernel.
-    fn program(&self, hook: &Tracepoint) -> Option<&'static str> {
+    pub(crate) fn program(&self, hook: &Tracepoint) -> Option<&'static str> {
         let mut there = self.tracepoints.iter().copied();
         let tracepoint = there.find(|found| *found == hook.name);
         tracepoint.or_else(|| Some(self.stand_in(hook)?.program))
     }
 
-    fn has_all(&self, hooks: &[Tracepoint]) -> bool {
+    /// Whether some program serves each of these.
+    pub(crate) fn has_all(&self, hooks: &[Tracepoint]) -> bool {
         hooks.iter().all(|hook| self.program(hook).is_some())
     }
 
     /// What of `detail` this kernel can do.
-    pub(super) fn levels(&self, detail: Detail, summaries: bool) -> Levels {
-        let calls = detail >= Detail::Calls && self.has_all(&FOR_CALLS);
-        let messages = calls && detail >= Detail::Messages && self.has_all(&FOR_MESSAGES);
+    pub(crate) fn levels(&self, detail: Detail, summaries: bool) -> Levels {
+        let calls = detail >= Detail::Calls && self.has_all(&calls::HOOKS);
+        let messages =
+            calls && detail >= Detail::Messages && self.has_all(received::needed_hooks());
         Levels {
             calls,
             waits: detail >= Detail::Waits && self.program(&SCHED_SWITCH).is_some(),
             messages,
-            sent: messages && self.has_all(&FOR_SENT),
+            sent: messages && self.has_all(&sent::HOOKS),
             summaries,
             active: summaries && calls && self.sees_all_calls(),
         }
@@ -264,84 +240,54 @@ impl Features {
 
     /// A function that stands in does not see all that its tracepoint does: what `tcp_sendpage()` sends, until Linux 6.5.
     fn sees_all_calls(&self) -> bool {
-        let mut calls = FOR_CALLS.iter();
+        let mut calls = calls::HOOKS.iter();
         calls.all(|hook| self.tracepoints.contains(&hook.name))
             && !self.refused.contains(&READ_ACTIVE)
     }
 
-    /// Leaves out the programs of optional hooks that are not there, or not asked for.
+    /// Leaves out the programs of hooks that are not there, and of probes that are not asked for.
     pub(super) fn choose_programs(&self, object: &mut OpenObject, levels: Levels) {
-        let of = |asked: bool, hooks: &'static [Tracepoint]| {
-            let hooks = if asked { hooks } else { &[] };
-            hooks.iter().filter_map(|hook| self.program(hook))
-        };
-        // the ledger listens to events, too; how calls block is only told in the log
-        let events = levels.calls || !levels.summaries;
-        let blocking = if levels.logs_calls() { 0 } else { 1 };
-        let for_calls = &FOR_CALLS[..FOR_CALLS.len() - blocking];
-        let chosen: Vec<&str> = of(events, &FOR_EVENTS)
-            .chain(of(levels.calls, for_calls))
-            .chain(of(levels.waits, &[SCHED_SWITCH, SCHED_WAKING]))
-            .chain(of(levels.messages, &FOR_MESSAGES))
-            .chain(of(levels.sent, &FOR_SENT))
-            .chain(of(levels.messages, &FOR_TAKES))
-            .chain(of(levels.messages, &FOR_UDP))
+        let on = || PROBES.iter().filter(|probe| probe.is_on(levels));
+        let at_hooks: Vec<&str> = on()
+            .flat_map(|probe| probe.hooks())
+            .filter_map(|hook| self.program(hook))
             .collect();
-        let is_optional = |name: &str| {
-            optional().any(|hook| hook.name == name)
+        let chosen: Vec<&str> = on().flat_map(|probe| probe.programs()).copied().collect();
+        let of_probes: Vec<&str> = PROBES
+            .iter()
+            .flat_map(|it| it.programs())
+            .copied()
+            .collect();
+        let optional = optional();
+        let is_at_hook = |name: &str| {
+            optional.iter().any(|hook| hook.name == name)
                 || FUNCTIONS.iter().any(|function| function.program == name)
         };
         for mut program in object.progs_mut() {
             let name = program.name().to_str().unwrap_or_default();
-            if let Some(name) = name
-                .strip_prefix("handle_")
-                .filter(|name| is_optional(name))
-            {
+            let hook = name.strip_prefix("handle_");
+            if let Some(hook) = hook.filter(|hook| is_at_hook(hook)) {
+                program.set_autoload(at_hooks.contains(&hook));
+            } else if of_probes.contains(&name) {
                 let is_chosen = chosen.contains(&name);
                 program.set_autoload(is_chosen);
             }
         }
     }
 
+    /// Returns how well each probe works that this detail asks for.
     pub(super) fn coverage(&self, detail: Detail, has_mib: bool) -> Vec<Coverage> {
-        let [congestion_state, retransmit] = &FOR_EVENTS;
-        let mut all = vec![
-            on("inventory"),
-            on("tcp_stats"),
-            self.covered("tcp_events", std::slice::from_ref(retransmit)),
-            match self.program(congestion_state) {
-                Some(_) => on("tcp_events.congestion_state"),
-                None => self.polled("tcp_events.congestion_state", congestion_state),
-            },
-        ];
-        if !has_mib {
-            all.push(no_mib());
-        }
-        all.extend(self.mptcp.coverage(detail));
-        if detail >= Detail::Calls {
-            all.push(self.covered("calls", &FOR_CALLS));
-            all.push(self.covered("tcp_stages", &FOR_CALLS));
-        }
-        if detail >= Detail::Waits {
-            all.push(self.covered("waits", &[SCHED_SWITCH]));
-            all.extend(self.unless_on("waits.wakers", &[SCHED_WAKING]));
-        }
-        if detail >= Detail::Messages {
-            all.push(if self.has_all(&FOR_CALLS) {
-                self.covered("messages", &FOR_MESSAGES)
-            } else {
-                self.covered("messages", &FOR_CALLS)
-            });
-            if self.levels(detail, false).messages {
-                all.extend(self.unless_on("messages.sent", &FOR_SENT));
-                all.extend(self.unless_on("messages.spliced", &FOR_TAKES));
-            }
-        }
-        all
+        let support = Support {
+            features: self,
+            detail,
+            has_mib,
+        };
+        let asked = PROBES.iter().filter(|probe| probe.detail() <= detail);
+        asked.flat_map(|probe| probe.coverage(&support)).collect()
     }
 
     /// How a probe works that needs these hooks.
-    fn covered(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
+    pub(crate) fn covered(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
         if let Some(hook) = hooks.iter().find(|hook| self.program(hook).is_none()) {
             return self.off(probe, hook);
         }
@@ -361,7 +307,8 @@ impl Features {
         }
     }
 
-    fn unless_on(&self, probe: &str, hooks: &[Tracepoint]) -> Option<Coverage> {
+    /// The same, where it is worth a line.
+    pub(crate) fn unless_on(&self, probe: &str, hooks: &[Tracepoint]) -> Option<Coverage> {
         Some(self.covered(probe, hooks)).filter(|coverage| coverage.state != ProbeState::On)
     }
 
@@ -380,17 +327,8 @@ impl Features {
         }
     }
 
-    fn polled(&self, probe: &str, hook: &Tracepoint) -> Coverage {
-        Coverage {
-            probe: probe.to_owned(),
-            state: ProbeState::Fallback {
-                which: "congestion state as polled in tcp_samples".to_owned(),
-                why: self.why_not(hook),
-            },
-        }
-    }
-
-    fn why_not(&self, hook: &Tracepoint) -> String {
+    /// Why no program serves a hook.
+    pub(crate) fn why_not(&self, hook: &Tracepoint) -> String {
         let name = hook.name;
         if self.refused.contains(&name) {
             format!("this kernel refuses the program at tracepoint {name}")
@@ -435,24 +373,13 @@ fn missing_helper(btf: &Btf<'_>) -> Option<&'static str> {
     HELPERS.into_iter().find(|helper| !has(helper))
 }
 
-fn no_mib() -> Coverage {
-    Coverage {
-        probe: "inventory.listen_overflows".to_owned(),
-        state: ProbeState::Off {
-            why: "the kernel's BTF does not tell where it is, or there are too many CPUs"
-                .to_owned(),
-            remedy: "watch `nstat -az TcpExtListenOverflows`".to_owned(),
-        },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A kernel with these tracepoints missing, and with all functions but the older `tcp_recvmsg`.
     fn without(missing: &[&str]) -> Features {
-        let there = optional().map(|hook| hook.name);
+        let there = optional().into_iter().map(|hook| hook.name);
         Features {
             tracepoints: there.filter(|name| !missing.contains(name)).collect(),
             functions: FUNCTIONS.iter().filter(|f| f.parameters != 6).collect(),

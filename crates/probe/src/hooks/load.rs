@@ -5,14 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{OpenMapMut, OpenObject};
-use table::manifest::{Coverage, ProbeState};
+use libbpf_rs::{MapType, OpenObject};
 
 use super::attach::Attached;
 use super::features::{Features, Levels};
 use super::mib::MibPlaces;
 use super::select::{Leaves, What};
-use super::{Detail, Hooks, HooksError, Selection, log, on, walk};
+use super::{Detail, Hooks, HooksError, Selection, log, walk};
+use crate::PROBES;
 use crate::nic::Nics;
 use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
 
@@ -130,27 +130,9 @@ impl<'obj> Hooks<'obj> {
         walk::configure(&mut open, levels, active_for);
         let has_mib = configure_mib(&mut open, features.mib, cpus);
         features.choose_programs(open.open_object_mut(), levels);
-        open.progs.read_draining.set_autoload(levels.calls);
-        open.progs.read_sending.set_autoload(levels.sent);
-        for program in [
-            &mut open.progs.handle_sock_create,
-            &mut open.progs.handle_sock_release,
-            &mut open.progs.read_udp,
-        ] {
-            program.set_autoload(levels.messages);
-        }
-        for program in [
-            &mut open.progs.handle_sched_process_fork,
-            &mut open.progs.handle_sched_process_exec,
-            &mut open.progs.handle_sched_process_exit,
-            &mut open.progs.read_sockets,
-        ] {
-            program.set_autoload(!summaries);
-        }
         open.progs
             .walk_subflows
             .set_autoload(features.mptcp.sockets);
-        open.progs.read_watched.set_autoload(summaries);
         open.progs.read_active.set_autoload(levels.active);
         open.progs
             .flush_batches
@@ -158,7 +140,7 @@ impl<'obj> Hooks<'obj> {
         let mut coverage = features.coverage(detail, has_mib);
         let clocks = if levels.waits {
             let opened = crate::spins::open_clocks();
-            coverage.push(spins_coverage(opened.as_ref().err()));
+            coverage.push(crate::spins::coverage(opened.as_ref().err()));
             opened.unwrap_or_default()
         } else {
             Vec::new()
@@ -185,9 +167,7 @@ impl<'obj> Hooks<'obj> {
             skel,
             attached: RefCell::new(attached),
             cpus,
-            leaves,
-            has_calls: levels.calls,
-            has_active: levels.active,
+            levels,
             over_active: Cell::new(false),
             over_all: Cell::new(0),
             resting: Cell::new(0),
@@ -195,8 +175,6 @@ impl<'obj> Hooks<'obj> {
             counts_other_calls: levels.logs_calls() && features.lacks_for_udp().is_none(),
             open_sockets: Cell::default(),
             unreached: RefCell::default(),
-            has_waits: levels.waits,
-            has_messages: levels.messages,
             clocks,
             nics: levels.sent.then(|| nics.clone()),
             coverage,
@@ -232,19 +210,6 @@ fn try_stand_ins(skel: &HooksSkel<'_>, features: &Features) -> Result<(), HooksE
         }
     }
     Ok(())
-}
-
-fn spins_coverage(refused: Option<&std::io::Error>) -> Coverage {
-    let Some(error) = refused else {
-        return on("spins");
-    };
-    Coverage {
-        probe: "spins".to_owned(),
-        state: ProbeState::Off {
-            why: format!("perf_event_open: {error}"),
-            remedy: "allow performance events: CAP_PERFMON, CONFIG_PERF_EVENTS".to_owned(),
-        },
-    }
 }
 
 fn configure(
@@ -310,23 +275,17 @@ fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: 
 fn shrink_unused_maps(open: &mut OpenHooksSkel<'_>, levels: Levels) -> Result<(), HooksError> {
     // libbpf makes it whole pages
     const LEAST_RING_BYTES: u32 = 4096;
-    let maps = &mut open.maps;
-    let shrink =
-        |map: &mut OpenMapMut<'_>, entries| map.set_max_entries(entries).map_err(HooksError::Load);
-    if levels.summaries {
-        shrink(&mut maps.call_ring, LEAST_RING_BYTES)?;
-        shrink(&mut maps.tasks, 1)?;
-        shrink(&mut maps.peer_tuples, 1)?;
-    }
-    if !levels.waits {
-        shrink(&mut maps.wait_ring, LEAST_RING_BYTES)?;
-        shrink(&mut maps.stack_ring, LEAST_RING_BYTES)?;
-        shrink(&mut maps.stack_numbers, 1)?;
-    }
-    if !levels.messages {
-        shrink(&mut maps.received_ring, LEAST_RING_BYTES)?;
-        shrink(&mut maps.arrivals, 1)?;
-        shrink(&mut maps.sent_ring, LEAST_RING_BYTES)?;
+    let off = PROBES.iter().filter(|probe| !probe.is_on(levels));
+    let unused: Vec<&str> = off.flat_map(|probe| probe.maps()).copied().collect();
+    for mut map in open.open_object_mut().maps_mut() {
+        let name = map.name().to_str().unwrap_or_default();
+        if unused.contains(&name) {
+            let least = match map.map_type() {
+                MapType::RingBuf => LEAST_RING_BYTES,
+                _ => 1,
+            };
+            map.set_max_entries(least).map_err(HooksError::Load)?;
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ mod attach;
 mod count;
 mod drain;
 mod error;
-mod features;
+pub(crate) mod features;
 mod iterate;
 mod load;
 mod log;
@@ -26,19 +26,20 @@ use libbpf_rs::skel::Skel;
 use libbpf_rs::{ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
+use crate::PROBES;
 use crate::inventory::kinds::KINDS;
 use crate::nic::Nics;
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::HooksSkel;
 use crate::wire::types as wire;
 use attach::Attached;
-pub use count::{Counts, ProbeCount};
-use drain::Rings;
+pub(crate) use count::KernelCounts;
+pub use count::{Counts, ProbeCount, REENTERED, RING_FULL};
 pub use drain::{Drainer, ProbeOutput};
 pub use error::HooksError;
+use features::Levels;
 use iterate::read_iterator;
 pub use load::Storage;
-use select::Leaves;
 pub use select::{Detail, Selection};
 pub use walk::{WALK_LEVEL_MOST, WalkOf, Walked};
 
@@ -47,10 +48,8 @@ pub struct Hooks<'obj> {
     skel: HooksSkel<'obj>,
     attached: RefCell<Attached>,
     cpus: usize,
-    leaves: Leaves,
-    has_calls: bool,
-    /// Walks may be over active sockets only.
-    has_active: bool,
+    /// What is recorded.
+    levels: Levels,
     /// The present walk is.
     over_active: Cell<bool>,
     /// So many walks are not to be, though they might.
@@ -64,8 +63,6 @@ pub struct Hooks<'obj> {
     open_sockets: Cell<[u64; KINDS]>,
     /// Why a network namespace could not be entered, in which MPTCP sockets are.
     unreached: RefCell<Option<String>>,
-    has_waits: bool,
-    has_messages: bool,
     /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
     clocks: Vec<OwnedFd>,
     /// Adapters that may stamp what is sent, if that is recorded.
@@ -81,7 +78,7 @@ impl Hooks<'_> {
 
     /// Whether the ledger and the call log are kept.
     pub fn has_calls(&self) -> bool {
-        self.has_calls
+        self.levels.calls
     }
 
     /// Whether sockets of this kernel count their retransmission timeouts.
@@ -193,26 +190,12 @@ impl Hooks<'_> {
 
     /// Records produced and lost so far, by probe.
     pub fn counts(&self) -> Result<Counts, HooksError> {
-        count::read_all(
-            &self.skel,
-            self.has_calls && self.leaves == Leaves::Records,
-            self.has_waits,
-            self.has_messages,
-        )
+        KernelCounts::new(&self.skel, self.levels).read()
     }
 
     /// Reads what the programs wrote, at the caller's pace.
     pub fn drainer(&self) -> Result<Drainer<'_>, HooksError> {
-        let maps = &self.skel.maps;
-        Drainer::new(Rings {
-            records: &maps.records,
-            readings: &maps.readings,
-            calls: &maps.call_ring,
-            waits: &maps.wait_ring,
-            stacks: &maps.stack_ring,
-            received: &maps.received_ring,
-            sent: &maps.sent_ring,
-        })
+        Drainer::new(&self.skel.maps)
     }
 
     /// A sampler of the run time of every loaded program, and of that of others.
@@ -229,8 +212,36 @@ impl Hooks<'_> {
     }
 }
 
+/// A probe as accounts of loss know it.
+#[derive(Debug, Clone, Copy)]
+pub struct ProbeAccount {
+    /// Name of the probe.
+    pub probe: &'static str,
+    /// The table of its rows.
+    pub table: &'static str,
+    /// Its rows are counted where they are made, in user space.
+    pub counts_rows: bool,
+}
+
+/// Returns the probes whose rows recordings have.
+pub fn accounts() -> impl Iterator<Item = ProbeAccount> {
+    PROBES.iter().filter_map(|probe| {
+        Some(ProbeAccount {
+            probe: probe.name(),
+            table: probe.table()?.name(),
+            counts_rows: probe.counts_rows(),
+        })
+    })
+}
+
+/// Returns the probes that a user misses who asks for this detail where no BPF program can be loaded.
+pub fn missed_without_bpf(detail: Detail) -> impl Iterator<Item = &'static str> {
+    let asked = PROBES.iter().filter(move |probe| probe.detail() <= detail);
+    asked.filter(|it| it.is_missed()).map(|it| it.name())
+}
+
 /// Coverage entry of a working probe.
-fn on(probe: &str) -> Coverage {
+pub(crate) fn on(probe: &str) -> Coverage {
     Coverage {
         probe: probe.to_owned(),
         state: ProbeState::On,

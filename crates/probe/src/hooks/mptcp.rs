@@ -9,7 +9,7 @@ use super::features::has_member;
 
 /// What the kernel's BTF tells of MPTCP sockets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Mptcp {
+pub(crate) struct Mptcp {
     /// Subflows lead to their MPTCP sockets (Linux 5.7).
     pub(super) sockets: bool,
     /// These count the bytes that calls on them moved (Linux 6.5).
@@ -30,7 +30,7 @@ impl Mptcp {
     }
 
     /// How MPTCP sockets are seen, where that is not as well as TCP's.
-    pub(super) fn coverage(self, detail: Detail) -> Option<Coverage> {
+    pub(crate) fn coverage(self, detail: Detail) -> Option<Coverage> {
         let state = match self {
             Self { sockets: false, .. } => ProbeState::Off {
                 why: "this kernel does not tell of MPTCP sockets, or refuses the programs that ask".to_owned(),

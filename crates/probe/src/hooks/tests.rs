@@ -39,7 +39,10 @@ fn what_full_maps_have_no_room_for_is_counted() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let counts = hooks.counts().unwrap();
-        (counts.lost_tasks, counts.lost_peers)
+        (
+            counts.lost("inventory", "processes_full"),
+            counts.lost("inventory", "peers_full"),
+        )
     };
     assert_eq!(use_both(), (0, 0));
     fill(&hooks.skel.maps.tasks);
@@ -70,7 +73,7 @@ fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {
         hooks.walk().unwrap();
     }
     caller.join().unwrap();
-    assert_eq!(hooks.counts().unwrap().lost_sockets, 0);
+    assert_eq!(hooks.counts().unwrap().lost("inventory", "no_memory"), 0);
 }
 
 /// Puts keys into a map that the kernel makes none of, until it is full.

@@ -73,7 +73,7 @@ impl Hooks<'_> {
         default_level: u8,
         has_levels: bool,
     ) -> Result<bool, HooksError> {
-        let over_active = self.has_active && which == WalkOf::Due && !self.are_most_active();
+        let over_active = self.levels.active && which == WalkOf::Due && !self.are_most_active();
         self.over_active.set(over_active);
         let (which, over) = (which as u64, over_active.into());
         self.begin_poll([which, over, default_level.into(), has_levels.into()])?;

@@ -80,7 +80,7 @@ fn watching(active_for: Duration, test: impl FnOnce(&Watching<'_>) + Send) {
         let hooks = Hooks::load_with(&mut storage, &what, features).unwrap();
         hooks.attach().unwrap();
         let drainer = hooks.drainer().unwrap();
-        assert!(hooks.has_active, "the kernel refuses read_active");
+        assert!(hooks.levels.active, "the kernel refuses read_active");
         test(&Watching {
             hooks: &hooks,
             drainer,

@@ -1,16 +1,48 @@
 //! A listening socket as the kernel side describes it → a row of table `listeners`.
 
 use table::tables::Listener;
+use table::{Columns, TableId};
 
 use super::seen::address;
-use crate::wire::Wire;
-use crate::wire::types::{listener_mib, listener_seen};
+use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput};
+use crate::processes::Seen;
+use crate::registry::{Probe, Source};
+use crate::wire::types::{listener_mib, listener_seen, record_kind};
+use crate::wire::{Wire, read};
 
 // SAFETY: `listener_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for listener_seen {}
 
+/// The probe of listening sockets.
+pub(crate) struct Listeners;
+
+impl Probe for Listeners {
+    fn name(&self) -> &'static str {
+        "listeners"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::Listener)
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_LISTENER_SEEN, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        kernel.records(record_kind::RECORD_LISTENER_SEEN)
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    let seen = read(body)?;
+    output.rows.listeners.push(row(&seen));
+    output.owners.extend(Seen::of(&seen.owner, seen.time_ns));
+    Some(())
+}
+
 /// The row of a record.
-pub(crate) fn row(seen: &listener_seen) -> Listener {
+fn row(seen: &listener_seen) -> Listener {
     let listener_seen {
         cookie,
         time_ns,

@@ -5,3 +5,73 @@ pub(crate) mod listener;
 pub(crate) mod seen;
 
 pub use kinds::KindsByFile;
+pub(crate) use listener::Listeners;
+
+use table::manifest::{Coverage, ProbeState};
+use table::{Columns, TableId};
+
+use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
+use crate::processes::Seen;
+use crate::registry::{Probe, Source, Support};
+use crate::wire::read;
+use crate::wire::types::record_kind;
+
+/// The probe of connections.
+pub(crate) struct Inventory;
+
+impl Probe for Inventory {
+    fn name(&self) -> &'static str {
+        "inventory"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::Connection)
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_SOCKET_SEEN, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        let mut count = kernel.records(record_kind::RECORD_SOCKET_SEEN)?;
+        if let Some(variables) = kernel.variables() {
+            count.miss("no_memory", variables.lost_socket_storage);
+            count.miss("processes_full", variables.lost_tasks);
+            count.miss("peers_full", variables.lost_peers);
+        }
+        Ok(count)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        let mptcp = support.features.mptcp.coverage(support.detail);
+        let mib = (!support.has_mib).then(without_mib);
+        [on(self.name())]
+            .into_iter()
+            .chain(mib)
+            .chain(mptcp)
+            .collect()
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    let seen = read(body)?;
+    output.rows.connections.push(seen::row(&seen));
+    output.owners.extend(Seen::of(&seen.owner, seen.time_ns));
+    Some(())
+}
+
+/// Says that counters of network namespaces cannot be read.
+fn without_mib() -> Coverage {
+    Coverage {
+        probe: "inventory.listen_overflows".to_owned(),
+        state: ProbeState::Off {
+            why: "the kernel's BTF does not tell where it is, or there are too many CPUs"
+                .to_owned(),
+            remedy: "watch `nstat -az TcpExtListenOverflows`".to_owned(),
+        },
+    }
+}

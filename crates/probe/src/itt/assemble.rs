@@ -6,11 +6,11 @@ use serde_json::Value as Entry;
 use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, RowSet, TaskKind, ValueSource};
 
+use super::Counts;
 use super::names::{CounterName, Names};
 use super::notes::{self, Notes};
 use super::open::{End, Key, Named, Open, Span};
 use super::words::{direction, id_text, relation_name, scope_name, split};
-use super::Counts;
 
 /// See the module.
 #[derive(Debug, Default)]

@@ -2,11 +2,11 @@
 //! `receive.bpf.h` and `send.bpf.h` match the segments of the stream with the calls and make one record of
 //! each; here batches of them become rows of the tables `received_messages` and `sent_messages`.
 
-mod received;
-mod sent;
+pub(crate) mod received;
+pub(crate) mod sent;
 
-pub(crate) use received::append as append_received;
-pub(crate) use sent::append as append_sent;
+pub(crate) use received::Received;
+pub(crate) use sent::Sent;
 
 /// `MESSAGE_DATAGRAM` of `messages.h`.
 const DATAGRAM: u8 = 2;

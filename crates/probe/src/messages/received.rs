@@ -1,20 +1,112 @@
 //! What each receive call took.
 
-use table::Columns;
+use table::manifest::Coverage;
 use table::tables::{ReceivedMessage, ReceivedMessages};
+use table::{Columns, TableId};
 
 use super::{DATAGRAM, seen};
-use crate::wire::Wire;
-use crate::wire::types::received_record;
+use crate::calls;
+use crate::hooks::features::{Levels, Tracepoint, tracepoint};
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
+use crate::registry::{Probe, Source, Support};
+use crate::wire::types::{received_batch, received_record};
+use crate::wire::{Wire, read_all};
 
 // SAFETY: `received_record` is `repr(C)` and made of integers.
 unsafe impl Wire for received_record {}
+// SAFETY: `received_batch` is `repr(C)` and made of integers and arrays of `Wire` records.
+unsafe impl Wire for received_batch {}
+
+/// Beside those of calls. Without the last, bytes that are taken without a receive call are not seen.
+static HOOKS: [Tracepoint; 7] = [
+    tracepoint("netif_rx_entry", "3.14"),
+    tracepoint("napi_gro_receive_entry", "3.14"),
+    tracepoint("napi_gro_frags_entry", "3.14"),
+    tracepoint("netif_receive_skb", "2.6.37"),
+    tracepoint("sk_data_ready", "6.3"),
+    tracepoint("skb_copy_datagram_iovec", "2.6.30"),
+    tracepoint("tcp_rcv_space_adjust", "4.15"),
+];
+
+/// Returns the hooks that received messages cannot do without, beside those of calls.
+pub(crate) fn needed_hooks() -> &'static [Tracepoint] {
+    &HOOKS[..6]
+}
+
+/// The probe of received messages.
+pub(crate) struct Received;
+
+impl Probe for Received {
+    fn name(&self) -> &'static str {
+        "messages"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::ReceivedMessage)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Messages
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.messages
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &HOOKS
+    }
+
+    /// Datagrams that are sent go with received messages, whether sent ones of TCP are seen or not.
+    fn maps(&self) -> &'static [&'static str] {
+        &["received_ring", "arrivals", "sent_ring"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Ring(|maps| &maps.received_ring, decode)
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        if !kernel.levels.messages {
+            return Ok(ProbeCount::default());
+        }
+        let batches = &kernel.maps().received_batches;
+        let mut count = kernel.batches(batches, |it: &received_batch| it.batch)?;
+        let takes = &kernel.programs().handle_tcp_rcv_space_adjust;
+        let refused = calls::refused_receives(kernel)? + kernel.refused_runs(&[takes])?;
+        count.miss(REENTERED, refused);
+        Ok(count)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        let features = support.features;
+        let hooks: &[Tracepoint] = match features.has_all(&calls::HOOKS) {
+            true => needed_hooks(),
+            false => &calls::HOOKS,
+        };
+        let spliced = features
+            .levels(support.detail, false)
+            .messages
+            .then(|| features.unless_on("messages.spliced", &HOOKS[6..]));
+        let messages = features.covered(self.name(), hooks);
+        [messages].into_iter().chain(spliced.flatten()).collect()
+    }
+}
+
+fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
+    append(&read_all(bytes), &mut output.rows.received_messages);
+    0
+}
 
 /// Bits of `received_record.bits` (`messages.h`).
 const BACKLOG: u8 = 1;
 
 /// Appends the rows of a batch.
-pub(crate) fn append(records: &[received_record], rows: &mut ReceivedMessages) {
+fn append(records: &[received_record], rows: &mut ReceivedMessages) {
     for record in records {
         rows.push(row(record));
     }

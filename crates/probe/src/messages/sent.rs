@@ -1,17 +1,89 @@
 //! What each send call gave.
 
-use table::Columns;
+use table::manifest::Coverage;
 use table::tables::{SentMessage, SentMessages};
+use table::{Columns, TableId};
 
 use super::{DATAGRAM, seen};
-use crate::wire::Wire;
-use crate::wire::types::sent_record;
+use crate::calls;
+use crate::hooks::features::{Levels, Tracepoint, tracepoint};
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
+use crate::registry::{Probe, Source, Support};
+use crate::wire::types::{sent_batch, sent_record};
+use crate::wire::{Wire, read_all};
 
 // SAFETY: `sent_record` is `repr(C)` and made of integers.
 unsafe impl Wire for sent_record {}
+// SAFETY: `sent_batch` is `repr(C)` and made of integers.
+unsafe impl Wire for sent_batch {}
+
+/// Beside those of received messages.
+pub(crate) static HOOKS: [Tracepoint; 3] = [
+    tracepoint("tcp_sendmsg_locked", "6.16"),
+    tracepoint("net_dev_queue", "2.6.37"),
+    tracepoint("net_dev_start_xmit", "3.14"),
+];
+
+/// The probe of sent messages.
+pub(crate) struct Sent;
+
+impl Probe for Sent {
+    fn name(&self) -> &'static str {
+        "messages.sent"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::SentMessage)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Messages
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.sent
+    }
+
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &HOOKS
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["read_sending"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Ring(|maps| &maps.sent_ring, decode)
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        if !kernel.levels.messages {
+            return Ok(ProbeCount::default());
+        }
+        let batches = &kernel.maps().sent_batches;
+        let mut count = kernel.batches(batches, |it: &sent_batch| it.batch)?;
+        count.miss(REENTERED, calls::refused_sends(kernel)?);
+        // too many threads wait for room in one socket
+        let lost = kernel.variables().map_or(0, |it| it.lost_sends);
+        count.miss("threads_waiting", lost);
+        Ok(count)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        let features = support.features;
+        let has_messages = features.levels(support.detail, false).messages;
+        let sent = has_messages.then(|| features.unless_on(self.name(), &HOOKS));
+        sent.flatten().into_iter().collect()
+    }
+}
+
+fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
+    append(&read_all(bytes), &mut output.rows.sent_messages);
+    0
+}
 
 /// Appends the rows of a batch.
-pub(crate) fn append(records: &[sent_record], rows: &mut SentMessages) {
+fn append(records: &[sent_record], rows: &mut SentMessages) {
     for record in records {
         rows.push(row(record));
     }

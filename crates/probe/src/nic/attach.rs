@@ -286,9 +286,16 @@ mod tests {
         hooks.flush().unwrap();
         let drainer = hooks.drainer().unwrap();
         drainer.drain(usize::MAX, || ());
-        let rows = drainer.take();
-        assert!(rows.sent.bytes.contains(&100) && rows.received.bytes.contains(&100));
-        assert!(rows.received.nic_phc_ns.iter().all(Option::is_none));
+        let rows = drainer.take().rows;
+        assert!(
+            rows.sent_messages.bytes.contains(&100) && rows.received_messages.bytes.contains(&100)
+        );
+        assert!(
+            rows.received_messages
+                .nic_phc_ns
+                .iter()
+                .all(Option::is_none)
+        );
         assert_eq!(stamper.counts(), Counts::default());
     }
 }

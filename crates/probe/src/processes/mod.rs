@@ -21,6 +21,7 @@ pub use cgroup::{Cgroup, CgroupError};
 pub use containers::{Container, ContainerError, Members, Runtime, find_container};
 pub use facts::{ProcessReader, USER_TICK_NS};
 pub use owners::{Owners, SocketOwners};
+pub(crate) use seen::Processes;
 pub use seen::Seen;
 pub use target::{TargetError, check_pid, families, pids_by_comm, pids_of_uid};
 

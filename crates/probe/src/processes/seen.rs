@@ -1,9 +1,71 @@
 //! Processes as the kernel side meets them (`bpf/process.h`), which may be gone by the time anyone looks them up.
 
+use table::TableId;
 use table::tables::Process;
 
-use crate::wire::text;
-use crate::wire::types::process_seen;
+use crate::clock::monotonic_ns;
+use crate::hooks::features::Levels;
+use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput};
+use crate::registry::{Probe, Source};
+use crate::wire::types::{process_seen, record_kind};
+use crate::wire::{Wire, read, text};
+
+// SAFETY: `process_seen` is `repr(C)` and made of integers and an array of them.
+unsafe impl Wire for process_seen {}
+
+/// The probe of processes. The kernel side tells of those that became other programs; whose they are that own sockets,
+/// others' records say. Which of them is a row, user space knows.
+pub(crate) struct Processes;
+
+impl Probe for Processes {
+    fn name(&self) -> &'static str {
+        "processes"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::Process)
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        !levels.summaries
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &[
+            "handle_sched_process_fork",
+            "handle_sched_process_exec",
+            "handle_sched_process_exit",
+        ]
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &["tasks", "peer_tuples"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_PROGRAM_SEEN, decode)])
+    }
+
+    fn counts_rows(&self) -> bool {
+        true
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        let kernel = kernel.records(record_kind::RECORD_PROGRAM_SEEN)?;
+        let mut count = ProbeCount::default();
+        for (cause, records) in kernel.lost {
+            count.miss(cause, records);
+        }
+        Ok(count)
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    output
+        .programs
+        .extend(Seen::of(&read(body)?, monotonic_ns()));
+    Some(())
+}
 
 /// A process that was met: which one it was, and what it was called.
 #[derive(Debug, Clone, PartialEq, Eq)]

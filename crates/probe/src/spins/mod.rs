@@ -5,11 +5,16 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use table::manifest::{Coverage, ProbeState};
 use table::tables::Spin;
+use table::{Columns, TableId};
 
+use crate::hooks::features::Levels;
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
 use crate::perf_event;
-use crate::wire::Wire;
-use crate::wire::types::{spin_seen, syscall_timeout};
+use crate::registry::{Probe, Source};
+use crate::wire::types::{record_kind, spin_seen, syscall_timeout};
+use crate::wire::{Wire, read};
 
 // SAFETY: `spin_seen` is `repr(C)` and made of integers.
 unsafe impl Wire for spin_seen {}
@@ -56,8 +61,60 @@ pub(crate) fn name_timeouts(table: &mut [u8]) {
     }
 }
 
+/// The probe of threads that ask what is ready without waiting for it.
+pub(crate) struct Spins;
+
+impl Probe for Spins {
+    fn name(&self) -> &'static str {
+        "spins"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::Spin)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Waits
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.waits
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_SPIN_SEEN, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        kernel.records(record_kind::RECORD_SPIN_SEEN)
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    output.rows.spins.push(row(&read(body)?)?);
+    Some(())
+}
+
+/// Returns how it works once its clocks are opened, or why they could not be.
+pub(crate) fn coverage(refused: Option<&io::Error>) -> Coverage {
+    let Some(error) = refused else {
+        return on(Spins.name());
+    };
+    Coverage {
+        probe: Spins.name().to_owned(),
+        state: ProbeState::Off {
+            why: format!("perf_event_open: {error}"),
+            remedy: "allow performance events: CAP_PERFMON, CONFIG_PERF_EVENTS".to_owned(),
+        },
+    }
+}
+
 /// The row of a record.
-pub(crate) fn row(seen: &spin_seen) -> Option<Spin> {
+fn row(seen: &spin_seen) -> Option<Spin> {
     let spin_seen {
         time_ns,
         cookie,

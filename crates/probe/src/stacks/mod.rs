@@ -18,6 +18,11 @@ mod unwind;
 pub use frames::Stacks;
 pub(crate) use frames::unwind_through;
 
+use table::TableId;
+
+use crate::hooks::features::Levels;
+use crate::hooks::{Detail, ProbeOutput};
+use crate::registry::{Probe, Source};
 use crate::wire::types::stack_seen;
 use crate::wire::{Wire, read_padded};
 
@@ -26,6 +31,59 @@ const STACK_FRAMES: usize = 64;
 
 // SAFETY: `stack_seen` is `repr(C)` and made of integers and arrays of integers.
 unsafe impl Wire for stack_seen {}
+
+/// The probe of call stacks. A record of the kernel becomes as many rows as the stack has frames.
+pub(crate) struct StackFrames;
+
+impl Probe for StackFrames {
+    fn name(&self) -> &'static str {
+        "waits.stacks"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::StackFrame)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Waits
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.waits
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &["stack_ring", "stack_numbers"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Ring(|maps| &maps.stack_ring, decode)
+    }
+
+    fn counts_rows(&self) -> bool {
+        true
+    }
+}
+
+/// The probe of names of functions, which are looked up in user space.
+pub(crate) struct Symbols;
+
+impl Probe for Symbols {
+    fn name(&self) -> &'static str {
+        "waits.symbols"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::Symbol)
+    }
+}
+
+fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
+    let stack = seen(bytes);
+    let undecoded = u64::from(stack.is_none());
+    output.stacks.extend(stack);
+    undecoded
+}
 
 /// A stack as the kernel handed it over.
 #[derive(Debug, Clone)]
@@ -60,7 +118,7 @@ struct Registers {
 }
 
 /// Decodes a record; `None` if it is none.
-pub(crate) fn seen(bytes: &[u8]) -> Option<SeenStack> {
+fn seen(bytes: &[u8]) -> Option<SeenStack> {
     // Only what was copied of the stack is handed over.
     let record: stack_seen = read_padded(bytes, std::mem::offset_of!(stack_seen, copied))?;
     let program = Program {

@@ -1,13 +1,92 @@
 //! `tcp_events`: what happens to a connection (`tcp_events.bpf.h`) → rows of table `tcp_events`.
 
-use table::TcpEventKind;
+use table::manifest::{Coverage, ProbeState};
 use table::tables::TcpEvent;
+use table::{Columns, TableId, TcpEventKind};
 
-use crate::wire::Wire;
-use crate::wire::types::{tcp_event, tcp_event_kind};
+use crate::hooks::features::{Features, Levels, Tracepoint, tracepoint};
+use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED, on};
+use crate::registry::{Probe, Source, Support};
+use crate::wire::types::{record_kind, tcp_event, tcp_event_kind};
+use crate::wire::{Wire, read};
 
 // SAFETY: `tcp_event` is `repr(C)` and made of integers.
 unsafe impl Wire for tcp_event {}
+
+static HOOKS: [Tracepoint; 2] = [
+    tracepoint("tcp_cong_state_set", "5.19"),
+    tracepoint("tcp_retransmit_skb", "4.15"),
+];
+
+/// The probe of what happens to connections.
+pub(crate) struct TcpEvents;
+
+impl Probe for TcpEvents {
+    fn name(&self) -> &'static str {
+        "tcp_events"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::TcpEvent)
+    }
+
+    /// The ledger takes notice of events, too.
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.calls || !levels.summaries
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &HOOKS
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_TCP_EVENT, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        let programs = kernel.programs();
+        let mut count = kernel.records(record_kind::RECORD_TCP_EVENT)?;
+        let refused = kernel.refused_runs(&[
+            &programs.handle_inet_sock_set_state,
+            &programs.handle_tcp_cong_state_set,
+            &programs.handle_tcp_retransmit_skb,
+        ])?;
+        count.miss(REENTERED, refused);
+        Ok(count)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        let features = support.features;
+        vec![
+            features.covered(self.name(), &HOOKS[1..]),
+            congestion_state_coverage(features),
+        ]
+    }
+}
+
+/// Returns how changes of the congestion state are seen.
+fn congestion_state_coverage(features: &Features) -> Coverage {
+    let (probe, hook) = ("tcp_events.congestion_state", &HOOKS[0]);
+    if features.program(hook).is_some() {
+        return on(probe);
+    }
+    Coverage {
+        probe: probe.to_owned(),
+        state: ProbeState::Fallback {
+            which: "congestion state as polled in tcp_samples".to_owned(),
+            why: features.why_not(hook),
+        },
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    output.rows.tcp_events.push(row(&read(body)?)?);
+    Some(())
+}
 
 fn kind(wire: u8) -> Option<TcpEventKind> {
     Some(match tcp_event_kind(u32::from(wire)) {
@@ -25,7 +104,7 @@ fn kind(wire: u8) -> Option<TcpEventKind> {
 }
 
 /// The row of an event; `None` for a kind that this build does not know.
-pub(crate) fn row(event: &tcp_event) -> Option<TcpEvent> {
+fn row(event: &tcp_event) -> Option<TcpEvent> {
     let tcp_event {
         cookie,
         time_ns,

@@ -1,13 +1,72 @@
 //! `tcp_stages`: the stage ledger that the kernel side keeps with each socket
 //! (`tcp_stages.bpf.h`). A reading becomes a row of table `tcp_stages`.
 
+use table::manifest::Coverage;
 use table::tables::TcpStage;
+use table::{Columns, TableId};
 
-use crate::wire::Wire;
-use crate::wire::types::{stage_reading, stall_facts};
+use crate::calls;
+use crate::hooks::features::{Levels, Tracepoint};
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
+use crate::registry::{Probe, Source, Support};
+use crate::wire::types::{record_kind, stage_reading, stall_facts};
+use crate::wire::{Wire, read};
 
 // SAFETY: `stage_reading` is `repr(C)` and made of integers and an array of them.
 unsafe impl Wire for stage_reading {}
+
+/// The probe of the ledger.
+pub(crate) struct TcpStages;
+
+impl Probe for TcpStages {
+    fn name(&self) -> &'static str {
+        "tcp_stages"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::TcpStage)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Calls
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.calls
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    /// How calls block is only in the log.
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &calls::HOOKS[..3]
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["read_draining"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_STAGE_READING, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        let mut count = kernel.records(record_kind::RECORD_STAGE_READING)?;
+        count.produced += kernel.variables().map_or(0, |it| it.walked.ledgers);
+        Ok(count)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        vec![support.features.covered(self.name(), &calls::HOOKS)]
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    output.rows.tcp_stages.push(row(&read(body)?));
+    Some(())
+}
 
 /// The row of a reading. The array's order is that of `enum stage` in `tcp_stages.h`; its length
 /// is part of the type, so that a new stage does not compile until it is named here.

@@ -35,5 +35,6 @@ pub use message::{SocketMemory, SocketView, state};
 pub use peers::PeerIndex;
 pub use poll_times::{PollTimes, Random};
 pub use poller::{Listening, PollReport, Poller, PollerError, Refresh, Scope};
+pub(crate) use read::TcpStats;
 pub use rows::{ConnectionFacts, connection_row, sample_row};
 pub use selection::Selection;

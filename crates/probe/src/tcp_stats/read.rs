@@ -1,11 +1,15 @@
 //! Statistics that the kernel side read off recorded sockets (`tcp_stats.bpf.h`) → rows of table
 //! `tcp_samples`.
 
-use table::SampleKind;
+use table::manifest::Coverage;
 use table::tables::TcpSample;
+use table::{Columns, SampleKind, TableId};
 
-use crate::wire::Wire;
-use crate::wire::types::tcp_sample;
+use crate::hooks::features::Levels;
+use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
+use crate::registry::{Probe, Source, Support};
+use crate::wire::types::{record_kind, tcp_sample};
+use crate::wire::{Wire, read};
 
 // SAFETY: `tcp_sample` is `repr(C)` and made of integers.
 unsafe impl Wire for tcp_sample {}
@@ -16,6 +20,49 @@ const HAS_DSACK_DUPS: u8 = 2;
 const HAS_TOTAL_RTO: u8 = 4;
 const HAS_RCV_OOOPACK: u8 = 8;
 const HAS_MIN_RTT: u8 = 16;
+
+/// The probe of statistics.
+pub(crate) struct TcpStats;
+
+impl Probe for TcpStats {
+    fn name(&self) -> &'static str {
+        "tcp_stats"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::TcpSample)
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        !levels.summaries
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["read_sockets"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_TCP_SAMPLE, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        let mut count = kernel.records(record_kind::RECORD_TCP_SAMPLE)?;
+        if let Some(variables) = kernel.variables() {
+            count.produced += variables.walked.sockets;
+            count.filtered += variables.walked.unchanged;
+        }
+        Ok(count)
+    }
+
+    fn coverage(&self, _: &Support<'_>) -> Vec<Coverage> {
+        vec![on(self.name())]
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    output.rows.tcp_samples.push(sample_row(&read(body)?));
+    Some(())
+}
 
 /// The row of a socket's statistics.
 pub(crate) fn sample_row(sample: &tcp_sample) -> TcpSample {

@@ -7,4 +7,4 @@ mod hooks;
 mod seen;
 
 pub(crate) use hooks::{attach, coverage, off};
-pub(crate) use seen::row;
+pub(crate) use seen::UdpSockets;

@@ -1,16 +1,68 @@
 //! A recorded UDP socket as the kernel side describes it (`udp.h`) → a row of table `udp_sockets`.
 
 use table::tables::UdpSocket;
+use table::{Columns, TableId};
 
+use crate::hooks::features::{Levels, Tracepoint, tracepoint};
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
 use crate::inventory::seen::address;
-use crate::wire::Wire;
-use crate::wire::types::udp_seen;
+use crate::processes::Seen;
+use crate::registry::{Probe, Source};
+use crate::wire::types::{record_kind, udp_seen};
+use crate::wire::{Wire, read};
 
 // SAFETY: `udp_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for udp_seen {}
 
+/// Counts the datagrams that a socket drops.
+static HOOKS: [Tracepoint; 1] = [tracepoint("udp_fail_queue_rcv_skb", "3.0")];
+
+/// The probe of UDP sockets. Their messages go the way of those of TCP.
+pub(crate) struct UdpSockets;
+
+impl Probe for UdpSockets {
+    fn name(&self) -> &'static str {
+        "messages.udp_sockets"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::UdpSocket)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Messages
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.messages
+    }
+
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &HOOKS
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["handle_sock_create", "handle_sock_release", "read_udp"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_UDP_SEEN, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        kernel.records(record_kind::RECORD_UDP_SEEN)
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    let seen = read(body)?;
+    output.rows.udp_sockets.push(row(&seen));
+    output.owners.extend(Seen::of(&seen.owner, seen.time_ns));
+    Some(())
+}
+
 /// The row of a record.
-pub(crate) fn row(seen: &udp_seen) -> UdpSocket {
+fn row(seen: &udp_seen) -> UdpSocket {
     let udp_seen {
         cookie,
         time_ns,

@@ -6,16 +6,84 @@ mod look;
 
 use std::hash::{BuildHasher, RandomState};
 
-use table::tables::Waits;
-use table::{Columns, WaitObject, Waker};
+use table::manifest::Coverage;
+use table::{Columns, TableId, WaitObject, Waker, tables};
 
-use crate::wire::Wire;
-use crate::wire::types::{syscall_object, wait_object, wait_record, wait_waker};
+use crate::hooks::features::{Levels, SCHED_SWITCH, Tracepoint, tracepoint};
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
+use crate::registry::{Probe, Source, Support};
+use crate::wire::types::{syscall_object, wait_batch, wait_object, wait_record, wait_waker};
+use crate::wire::{Wire, read_all};
 
 pub use look::{Doing, Looker, MOST_THREADS, ProcessLook, ThreadLook};
 
 // SAFETY: `wait_record` is `repr(C)` and made of integers.
 unsafe impl Wire for wait_record {}
+// SAFETY: `wait_batch` is `repr(C)` and made of integers and arrays of `Wire` records.
+unsafe impl Wire for wait_batch {}
+
+/// Without the second, it is not known who ends a wait.
+static HOOKS: [Tracepoint; 2] = [SCHED_SWITCH, tracepoint("sched_waking", "4.3")];
+
+/// The probe of waits.
+pub(crate) struct Waits;
+
+impl Probe for Waits {
+    fn name(&self) -> &'static str {
+        "waits"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::Wait)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Waits
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.waits
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &HOOKS
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &["wait_ring"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Ring(|maps| &maps.wait_ring, decode)
+    }
+
+    /// Refused runs are switches between threads that were not looked at.
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        if !kernel.levels.waits {
+            return Ok(ProbeCount::default());
+        }
+        let batches = &kernel.maps().wait_batches;
+        let mut count = kernel.batches(batches, |it: &wait_batch| it.batch)?;
+        let refused = kernel.refused_runs(&[&kernel.programs().handle_sched_switch])?;
+        count.miss(REENTERED, refused);
+        Ok(count)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        let features = support.features;
+        let wakers = features.unless_on("waits.wakers", &HOOKS[1..]);
+        let waits = features.covered(self.name(), &HOOKS[..1]);
+        [waits].into_iter().chain(wakers).collect()
+    }
+}
+
+fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
+    append(&read_all(bytes), &mut output.rows.waits)
+}
 
 /// System calls that can block, and what for. Those that take a descriptor as their first argument wait
 /// for what it stands for.
@@ -168,7 +236,7 @@ const RESERVE_ROWS: usize = 4_096;
 
 /// Appends the rows of a batch, column by column, as those of `calls`; returns how many records could not
 /// be decoded.
-pub(crate) fn append(records: &[wait_record], rows: &mut Waits) -> u64 {
+fn append(records: &[wait_record], rows: &mut tables::Waits) -> u64 {
     let is_known = |record: &&wait_record| kind(record.kind).is_some();
     let known = records.iter().filter(is_known).count();
     if known == records.len() {
@@ -181,11 +249,11 @@ pub(crate) fn append(records: &[wait_record], rows: &mut Waits) -> u64 {
 }
 
 /// Appends records of known kinds.
-fn extend(records: &[wait_record], rows: &mut Waits) {
+fn extend(records: &[wait_record], rows: &mut tables::Waits) {
     if rows.is_empty() {
         rows.reserve(RESERVE_ROWS);
     }
-    let Waits {
+    let tables::Waits {
         end_ns,
         start_ns,
         woken_ns,
@@ -274,7 +342,7 @@ mod tests {
             kind: u8::MAX,
             ..seen
         };
-        let mut rows = Waits::default();
+        let mut rows = tables::Waits::default();
         assert_eq!(append(&[unseen, unknown, seen], &mut rows), 1);
         let [unseen, seen] = [0, 1].map(|index| rows.row(index));
         assert_eq!(

@@ -2,10 +2,14 @@
 //! the walks, and of sockets that close. Out: the rows that the same would be in a recording, and
 //! counts of calls.
 
+use table::TableId;
 use table::tables::{TcpSample, TcpStage};
 
-use crate::wire::Wire;
-use crate::wire::types::{call_summary, socket_reading};
+use crate::hooks::features::Levels;
+use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput};
+use crate::registry::{Probe, Source};
+use crate::wire::types::{call_summary, record_kind, socket_reading};
+use crate::wire::{Wire, read};
 
 // SAFETY: `socket_reading` is `repr(C)` and made of integers, arrays of them and structs of these.
 unsafe impl Wire for socket_reading {}
@@ -87,8 +91,42 @@ impl CallSummary {
     }
 }
 
+/// The probe of watched sockets.
+pub(crate) struct Watch;
+
+impl Probe for Watch {
+    fn name(&self) -> &'static str {
+        "watch"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        None
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.summaries
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["read_watched"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_SOCKET_READING, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        kernel.records(record_kind::RECORD_SOCKET_READING)
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    output.readings.push(reading(&read(body)?));
+    Some(())
+}
+
 /// A record's reading.
-pub(crate) fn reading(record: &socket_reading) -> SocketReading {
+fn reading(record: &socket_reading) -> SocketReading {
     let socket_reading {
         since_ns,
         sample,

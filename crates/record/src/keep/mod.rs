@@ -13,9 +13,7 @@ use probe::activity::{Flight, PROBE, Storage, Window};
 use probe::clock::monotonic_ns;
 use probe::hooks::HooksError;
 use table::manifest::{Coverage, ProbeState};
-use table::tables::{
-    ActivityWindow, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages,
-};
+use table::tables::{ActivityWindow, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
 use table::{Columns, RowSet, Why};
 
 use kept::Kept;
@@ -297,7 +295,7 @@ impl<'a> Keeping<'a> {
         }
         let times = (from_ns.unwrap_or_default(), until_ns.unwrap_or_default());
         moments
-            .windows
+            .activity_windows
             .push(window_row(message, why, times, [None; 2]));
     }
 

@@ -6,14 +6,13 @@ use std::process::ExitStatus;
 
 use probe::clock::monotonic_ns;
 use probe::hooks::{self, Hooks};
-use probe::tcp_stats::SampleCounts;
 use probe::{itt, nic, usdt};
 use table::WriteError;
 use table::manifest::{Line, Loss, SocketKind, UsdtProbe};
 
 use super::Session;
 use crate::RecordError;
-use crate::account::{Added, RowCounts, kept_losses, losses, nic_loss, said_losses};
+use crate::account::{Added, RowCounts, count, kept_losses, losses, nic_loss, said_losses};
 use crate::keep::{Keeping, WindowCounts};
 use crate::poll::Polls;
 use crate::store::Sink;
@@ -48,7 +47,6 @@ impl Outcome {
 /// What the probes counted in all.
 struct Totals {
     hooks: hooks::Counts,
-    polled: SampleCounts,
     windows: Option<WindowCounts>,
     stamps: Option<nic::Counts>,
     itt: Option<itt::Counts>,
@@ -58,7 +56,7 @@ struct Totals {
 impl Totals {
     /// With what became of the rows.
     fn losses(&self, added: &Added, stored: &RowCounts, discarded: &RowCounts) -> Vec<Loss> {
-        let mut all = losses(&self.hooks, self.polled, added, stored, discarded);
+        let mut all = losses(&self.hooks, added, stored, discarded);
         let windows = self.windows.into_iter();
         all.extend(windows.flat_map(|counts| kept_losses(counts, added, stored, discarded)));
         all.extend(self.stamps.map(nic_loss));
@@ -146,10 +144,8 @@ impl Session<'_> {
         if let Some(polls) = &self.polls {
             self.intake.put_coverage(polls.coverage());
         }
-        let hooks = self.hooks.map(Hooks::counts).transpose()?;
         let totals = Totals {
-            hooks: hooks.unwrap_or_default(),
-            polled: self.polls.as_ref().map(Polls::counts).unwrap_or_default(),
+            hooks: count(self.hooks, self.polls.as_ref())?,
             windows: self.keeping.as_ref().map(Keeping::counts),
             stamps,
             itt,

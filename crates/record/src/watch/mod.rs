@@ -22,7 +22,7 @@ use probe::tcp_stats::PollTimes;
 use table::RowSet;
 use table::manifest::{Cost, Coverage, Header, Loss};
 
-use crate::account::losses;
+use crate::account::{count, losses};
 use crate::cpu::cpu_ns;
 use crate::intake::Intake;
 use crate::plan::{Means, describe, is_in_proc, means, pids, resolve};
@@ -284,20 +284,9 @@ impl Watch<'_> {
 
     fn look(&mut self) -> Result<Look<'_>, RecordError> {
         let now_ns = monotonic_ns();
-        let counts = self
-            .hooks
-            .map(Hooks::counts)
-            .transpose()?
-            .unwrap_or_default();
-        let polled = self.polls.as_ref().map(Polls::counts).unwrap_or_default();
+        let counts = count(self.hooks, self.polls.as_ref())?;
         let kept = self.intake.store.kept();
-        let loss = losses(
-            &counts,
-            polled,
-            &self.intake.added,
-            &kept,
-            &Default::default(),
-        );
+        let loss = losses(&counts, &self.intake.added, &kept, &Default::default());
         let of_polls = self.polls.as_ref().map(Polls::coverage);
         Ok(Look {
             now_ns,

@@ -1,0 +1,100 @@
+//! What every probe says of itself: which hooks it needs, where its records lie and how they become rows, how many
+//! there were, and how well it works here. Loading, draining, counting and coverage go over [`PROBES`](crate::PROBES),
+//! the one list; who adds a probe there changes none of them.
+
+use libbpf_rs::MapCore;
+use table::TableId;
+use table::manifest::Coverage;
+
+use crate::hooks::features::{Features, Levels, Tracepoint};
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
+use crate::skel::HooksMaps;
+use crate::wire::types::record_kind;
+
+/// Makes rows of the body of a record; `None`: it does not have the shape that it should have.
+pub(crate) type DecodeRecord = fn(&mut ProbeOutput, &[u8]) -> Option<()>;
+
+/// Makes rows of what lies in a ring: a batch, or one record. Returns how many records it could not decode.
+pub(crate) type DecodeBatch = fn(&mut ProbeOutput, &[u8]) -> u64;
+
+/// Finds a map among those of the object.
+pub(crate) type FindMap = for<'a> fn(&'a HooksMaps<'a>) -> &'a dyn MapCore;
+
+/// Where the records of a probe lie.
+pub(crate) enum Source {
+    /// Nowhere: its rows are made in user space.
+    UserSpace,
+    /// In the rings of rare records, each with a header, by its kind.
+    Records(&'static [(record_kind, DecodeRecord)]),
+    /// In a ring of its own.
+    Ring(FindMap, DecodeBatch),
+}
+
+/// What coverage depends on.
+pub(crate) struct Support<'a> {
+    /// What this kernel has.
+    pub(crate) features: &'a Features,
+    /// What is asked for.
+    pub(crate) detail: Detail,
+    /// Counters of network namespaces can be read.
+    pub(crate) has_mib: bool,
+}
+
+/// A probe. It is called once for each batch at most; what it does for each record, its decoder does.
+pub(crate) trait Probe: Sync {
+    /// Returns the name in coverage and in accounts of loss.
+    fn name(&self) -> &'static str;
+
+    /// Returns the table of its rows; `None`: what it gives is no row of a recording.
+    fn table(&self) -> Option<TableId>;
+
+    /// Returns the least detail that asks for it.
+    fn detail(&self) -> Detail {
+        Detail::Stats
+    }
+
+    /// Returns whether its programs run at these levels.
+    fn is_on(&self, _: Levels) -> bool {
+        true
+    }
+
+    /// Returns whether a user misses it where no BPF program can be loaded.
+    fn is_missed(&self) -> bool {
+        false
+    }
+
+    /// Returns the hooks that it uses and some kernel lacks. The program at hook X is `handle_X`.
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &[]
+    }
+
+    /// Returns the programs that are loaded for it alone.
+    fn programs(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns the maps that it alone uses.
+    fn maps(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Returns where its records lie.
+    fn source(&self) -> Source {
+        Source::UserSpace
+    }
+
+    /// Returns whether its rows are counted where they are made, in user space.
+    fn counts_rows(&self) -> bool {
+        matches!(self.source(), Source::UserSpace)
+    }
+
+    /// Counts what it produced and lost in the kernel.
+    fn count(&self, _: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        Ok(ProbeCount::default())
+    }
+
+    /// Returns how well it works, and its parts. Asked only if the detail asks for it.
+    fn coverage(&self, _: &Support<'_>) -> Vec<Coverage> {
+        Vec::new()
+    }
+}
