@@ -17,7 +17,7 @@ use probe::signals::Signals;
 use record::privileges::{PrivilegeError, Privileges as Kept};
 
 use crate::Interval;
-use crate::collect::{Collector, Pace, Watch};
+use crate::collect::{ConnectionWatcher, Pace, Watch};
 use crate::config::{Config, ConfigError, Detail, WatchConfig, WatchedNetns};
 use crate::delivery::Delivery;
 use crate::metrics::{Endpoint, EndpointError, Metrics, Token};
@@ -104,7 +104,7 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         host: config.host.name.clone(),
         boot_id: facts.boot_id.clone(),
     };
-    let collector = Collector::begin(&hooks, watch(&config), facts, rules, statistics)?;
+    let watcher = ConnectionWatcher::begin(&hooks, watch(&config), facts, rules, statistics)?;
     // threads that are made from here on have no more
     Kept::of_watching().assume()?;
     let shipper = Shipper::start(&writer, &config.ship)?;
@@ -129,12 +129,12 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         notify: ServiceNotifier::from_environment(),
         lacking: Vec::new(),
     };
-    agent.lacks(collector.lacks());
+    agent.lacks(watcher.lacks());
     agent.notify.ready();
     if let Some(path) = &start.ready_file {
         write_ready(path)?;
     }
-    agent.watch(collector)?;
+    agent.watch(watcher)?;
     agent.notify.stopping();
     agent.shipper.stop(PATIENCE);
     Ok(())
@@ -154,25 +154,25 @@ struct RunningAgent<'a> {
 }
 
 impl RunningAgent<'_> {
-    fn watch(&mut self, mut collector: Collector<'_>) -> Result<(), AgentError> {
+    fn watch(&mut self, mut watcher: ConnectionWatcher<'_>) -> Result<(), AgentError> {
         loop {
-            let wait_ms = self.wait_ms(collector.next_ns());
-            let signal = self.signals.wait(wait_ms, Some(collector.as_fd()));
+            let wait_ms = self.wait_ms(watcher.next_ns());
+            let signal = self.signals.wait(wait_ms, Some(watcher.as_fd()));
             match signal.map_err(AgentError::Signals)? {
                 Some(Signal::SIGTERM | Signal::SIGINT) => break,
-                Some(Signal::SIGHUP) => self.reload(&mut collector),
+                Some(Signal::SIGHUP) => self.reload(&mut watcher),
                 _ => {}
             }
-            if let Some(interval) = collector.tick()? {
+            if let Some(interval) = watcher.tick()? {
                 self.put(interval);
-                self.lacks(collector.lacks());
+                self.lacks(watcher.lacks());
             }
             for (priority, text) in self.delivery.news(&self.shipping.state()) {
                 say(priority, &text);
             }
             self.notify.alive();
         }
-        self.put(collector.finish()?);
+        self.put(watcher.finish()?);
         Ok(())
     }
 
@@ -206,9 +206,9 @@ impl RunningAgent<'_> {
     }
 
     /// Takes up the configuration as it is now, if it is sound; else the old one holds.
-    fn reload(&mut self, collector: &mut Collector<'_>) {
+    fn reload(&mut self, watcher: &mut ConnectionWatcher<'_>) {
         self.notify.reloading();
-        let taken = self.take_up(collector);
+        let taken = self.take_up(watcher);
         self.metrics.reloaded(taken.is_ok());
         match taken {
             Ok(()) => say(LogPriority::Info, "the configuration was taken up"),
@@ -220,7 +220,7 @@ impl RunningAgent<'_> {
         self.notify.ready();
     }
 
-    fn take_up(&mut self, collector: &mut Collector<'_>) -> Result<(), String> {
+    fn take_up(&mut self, watcher: &mut ConnectionWatcher<'_>) -> Result<(), String> {
         let config = Config::read(&self.start.config).map_err(|error| error.to_string())?;
         let rules = config.rules().map_err(|error| error.to_string())?;
         if let Some(key) = self.config.needs_restart(&config) {
@@ -228,7 +228,7 @@ impl RunningAgent<'_> {
                 "{key} differs, which an agent cannot change while it runs\nhint: restart it"
             ));
         }
-        collector.reconfigure(rules, pace(&config.watch));
+        watcher.reconfigure(rules, pace(&config.watch));
         self.config = config;
         Ok(())
     }

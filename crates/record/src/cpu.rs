@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
-use nix::time::{ClockId, clock_gettime};
 use probe::clock::monotonic_ns;
 use probe::cpu::{Cpus, Threads};
 use table::Columns;
 use table::manifest::Coverage;
 use table::tables::{CpuSamples, ProcessSamples};
+
+use crate::collector::{WalkShare, cpu_ns};
 
 /// The processes that are read.
 #[derive(Default)]
@@ -30,11 +31,10 @@ impl CpuUse {
         }
     }
 
-    /// Reads all, unless the last time was too recent for the CPU time that it took: the pause is
-    /// `pause_factor` times that. Between any two, calls `between`.
+    /// Reads all, unless the last time was too recent for the CPU time that it took. Between any two, calls `between`.
     pub(crate) fn read_if_due(
         &mut self,
-        pause_factor: u64,
+        share: WalkShare,
         between: impl Fn(),
         processes: &mut ProcessSamples,
         cpus: &mut CpuSamples,
@@ -46,8 +46,7 @@ impl CpuUse {
         let before_ns = cpu_ns();
         self.read_all(between, processes, cpus);
         let took_ns = cpu_ns().saturating_sub(before_ns);
-        let pause_ns = took_ns.saturating_mul(pause_factor);
-        self.next_ns = monotonic_ns().saturating_add(pause_ns);
+        self.next_ns = monotonic_ns().saturating_add(share.pause_ns(took_ns));
     }
 
     /// Reads all.
@@ -75,15 +74,6 @@ impl CpuUse {
     }
 }
 
-/// CPU time of this thread, ns.
-pub(crate) fn cpu_ns() -> u64 {
-    // every kernel has this clock for the thread that asks
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(0, |time| {
-        let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
-        seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).unwrap_or(0)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,9 +84,12 @@ mod tests {
         let mut using = CpuUse::default();
         using.watch(std::process::id(), &mut processes);
         assert_eq!(processes.len(), 1);
-        using.read_if_due(u64::MAX / 2, || (), &mut processes, &mut cpus);
+        let seldom = WalkShare {
+            pause_factor: u64::MAX / 2,
+        };
+        using.read_if_due(seldom, || (), &mut processes, &mut cpus);
         assert_eq!(processes.len(), 2);
-        using.read_if_due(200, || (), &mut processes, &mut cpus);
+        using.read_if_due(seldom, || (), &mut processes, &mut cpus);
         assert_eq!(processes.len(), 2);
         using.read_all(|| (), &mut processes, &mut cpus);
         assert_eq!(processes.len(), 3);

@@ -11,6 +11,7 @@ use table::tables::Connections;
 use table::{Columns, RowSet, TcpEventKind};
 
 use crate::account::{Added, RowCounts, add_counts, count_rows};
+use crate::collector::WalkShare;
 use crate::cpu::CpuUse;
 use crate::poll::Polls;
 use crate::sockets::Sockets;
@@ -144,10 +145,10 @@ impl<S: Sink> Intake<S> {
 
     /// Reads who used the CPUs and who waited for one, unless the last time was too recent for what
     /// it took: see [`CpuUse::read_if_due`].
-    pub(crate) fn read_cpu_if_due(&mut self, pause_factor: u64, between: impl Fn()) {
+    pub(crate) fn read_cpu_if_due(&mut self, share: WalkShare, between: impl Fn()) {
         let mut rows = RowSet::default();
         let (processes, cpus) = (&mut rows.process_samples, &mut rows.cpu_samples);
-        self.cpu.read_if_due(pause_factor, between, processes, cpus);
+        self.cpu.read_if_due(share, between, processes, cpus);
         self.put_added(rows);
     }
 

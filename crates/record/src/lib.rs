@@ -6,6 +6,7 @@
 //! stays bounded and the account stays exact.
 
 mod account;
+mod collector;
 mod cpu;
 mod error;
 mod intake;
@@ -27,6 +28,7 @@ mod store;
 mod usdt;
 mod watch;
 
+pub use collector::{CaptureSink, Collector, DRAIN_MOST, WalkShare};
 pub use error::RecordError;
 pub use keep::{Keep, KeepError, flight_recorder};
 pub use launch::invoking_user;

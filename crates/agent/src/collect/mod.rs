@@ -9,6 +9,7 @@
 //! rates        own CPU time → how often who is read
 //! lacks        hooks, namespaces → what cannot be seen
 //! rows         connections → rows
+//! sink         captured records → all of these
 //! ```
 
 mod bins;
@@ -19,16 +20,18 @@ mod owners;
 mod pending;
 mod rates;
 mod rows;
+mod sink;
 mod timeline;
 mod watched;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use probe::clock::{Clock, Host, clock_error_us, monotonic_ns, read_pair};
-use probe::hooks::{Detail, Drainer, Hooks, HooksError, WalkOf};
+use probe::hooks::{Detail, Hooks, HooksError, WalkOf};
 use probe::processes;
 use probe::self_cost::Statistics;
 use probe::tcp_stats::Random;
+use record::{Collector, WalkShare};
 use table::fleet::FleetCoverage;
 
 use crate::Interval;
@@ -38,16 +41,10 @@ use meter::{IntervalCost, Meter};
 use owners::Owners;
 use pending::Pending;
 use rates::{Budget, DECIDE_EVERY_NS, Rates};
-use rows::{Told, signed};
+use rows::signed;
+use sink::AgentSink;
 use timeline::{End, Now, Span};
-use watched::{News, Watched};
-
-/// Records taken between two looks at the time.
-const DRAIN_MOST: usize = 8192;
-
-/// A walk over all open files may take this share of one CPU: its pause is so many times what it took.
-const FILES_PAUSE_FACTOR: u64 = 1_000;
-const FILES_EVERY_NS: u64 = 1_000_000_000;
+use watched::Watched;
 
 /// Attempts to read two clocks together.
 const CLOCK_ATTEMPTS: u32 = 3;
@@ -75,18 +72,12 @@ pub struct Watch {
 }
 
 /// Watches until it is dropped.
-pub struct Collector<'a> {
-    hooks: &'a Hooks<'a>,
-    drainer: Drainer<'a>,
-    watch: Watch,
+pub struct ConnectionWatcher<'a> {
+    capture: Collector<'a>,
+    sink: AgentSink,
     facts: Host,
     lacks: Lacks,
-    watched: Watched,
-    rates: Rates,
     random: Random,
-    meter: Meter,
-    span: Span,
-    pending: Pending,
     next: Due,
 }
 
@@ -95,7 +86,6 @@ pub struct Collector<'a> {
 struct Due {
     walk_ns: u64,
     decide_ns: u64,
-    files_ns: u64,
 }
 
 impl From<Pace> for Budget {
@@ -130,7 +120,7 @@ fn now() -> Now {
     )
 }
 
-impl<'a> Collector<'a> {
+impl<'a> ConnectionWatcher<'a> {
     /// Begins to watch with programs that are attached: reads what is there. `statistics` turns on those that tell what
     /// the programs cost; without, this process does so, if it may.
     ///
@@ -144,31 +134,33 @@ impl<'a> Collector<'a> {
         statistics: Option<Statistics>,
     ) -> Result<Self, HooksError> {
         let now = now();
-        let mut collector = Self {
-            hooks,
-            drainer: hooks.drainer()?,
+        let owners = Owners::new(rules, processes::sees_all());
+        let sink = AgentSink {
             rates: Rates::new(watch.pace.into(), hooks.most_levels()),
-            random: Random::new(facts.now_ns ^ u64::from(std::process::id())),
             meter: Meter::begin(hooks, statistics, now.monotonic_ns)?,
             span: Span::beginning(now, watch.interval_ns),
-            watched: Watched::new(
-                facts.boot_id.clone(),
-                Owners::new(rules, processes::sees_all()),
-            ),
+            watched: Watched::new(facts.boot_id.clone(), owners),
             pending: Pending::new(watch.interval_ns),
+            has_calls: hooks.has_calls(),
+            has_timeouts: hooks.counts_timeouts(),
+            watch,
+        };
+        let mut watcher = Self {
+            capture: Collector::new(hooks, WalkShare::AGENT)?,
+            sink,
+            random: Random::new(facts.now_ns ^ u64::from(std::process::id())),
             lacks: Lacks::of(hooks),
             next: Due::default(),
-            watch,
             facts,
         };
         hooks.walk()?;
-        collector.drain();
-        collector.walk(WalkOf::Every)?;
+        watcher.capture.drain_all(&mut watcher.sink);
+        watcher.walk(WalkOf::Every)?;
         // what it took to begin is not what it takes to go on
         let began_ns = monotonic_ns();
-        collector.meter.cpu_share(began_ns);
-        collector.next.decide_ns = began_ns + DECIDE_EVERY_NS;
-        Ok(collector)
+        watcher.sink.meter.cpu_share(began_ns);
+        watcher.next.decide_ns = began_ns + DECIDE_EVERY_NS;
+        Ok(watcher)
     }
 
     /// What it cannot see of what it is to watch: what it is, why, and after `hint:` what helps.
@@ -178,19 +170,21 @@ impl<'a> Collector<'a> {
 
     /// Takes up other rules and another pace.
     pub fn reconfigure(&mut self, rules: ApplicationRules, pace: Pace) {
-        self.watched.owners.set_rules(rules);
-        self.rates.set_budget(pace.into());
-        self.watch.pace = pace;
+        self.sink.watched.owners.set_rules(rules);
+        self.sink.rates.set_budget(pace.into());
+        self.sink.watch.pace = pace;
         self.schedule_walk(monotonic_ns());
     }
 
     /// When [`tick`](Self::tick) has something to do, `CLOCK_MONOTONIC` ns.
     pub fn next_ns(&self) -> u64 {
-        let files_ns = self.watched.is_owner_wanted.then_some(self.next.files_ns);
+        let sink = &self.sink;
+        let is_owner_wanted = sink.watched.is_owner_wanted;
+        let files_ns = is_owner_wanted.then_some(self.capture.next_walk_ns());
         [
             Some(self.next.walk_ns),
-            Some(self.span.monotonic_ns(self.span.boundary_ns)),
-            self.meter.next_ns(),
+            Some(sink.span.monotonic_ns(sink.span.boundary_ns)),
+            sink.meter.next_ns(),
             files_ns,
         ]
         .into_iter()
@@ -207,15 +201,17 @@ impl<'a> Collector<'a> {
         let now = now();
         let now_ns = now.monotonic_ns;
         let mut ended = None;
-        self.drain();
-        self.meter.tick(now_ns);
-        if let Some(end) = self.span.end(now) {
+        self.capture.drain_all(&mut self.sink);
+        self.sink.meter.tick(now_ns);
+        if let Some(end) = self.sink.span.end(now) {
             ended = Some(self.end_interval(end, now)?);
         } else if now_ns >= self.next.walk_ns {
             self.walk(WalkOf::Due)?;
         }
         self.decide_if_due(now_ns)?;
-        self.walk_files_if_due(now_ns)?;
+        let is_wanted = &mut self.sink.watched.is_owner_wanted;
+        self.capture
+            .walk_if_due(now_ns, || std::mem::take(is_wanted))?;
         Ok(ended)
     }
 
@@ -224,74 +220,32 @@ impl<'a> Collector<'a> {
     /// # Errors
     /// When a loaded program cannot be used any more.
     pub fn finish(mut self) -> Result<Interval, HooksError> {
-        self.drain();
+        self.capture.drain_all(&mut self.sink);
         let now = now();
         self.end_interval(End::Cut, now)
-    }
-
-    fn drain(&mut self) {
-        loop {
-            let taken = self.drainer.drain(DRAIN_MOST, || {});
-            self.take();
-            if taken < DRAIN_MOST {
-                return;
-            }
-        }
-    }
-
-    fn take(&mut self) {
-        let output = self.drainer.take();
-        self.meter.undecoded(output.undecoded.values().sum());
-        let News {
-            near,
-            troubled,
-            longest_ns,
-            closed,
-        } = self.watched.take(output, &self.span);
-        self.meter.reading(longest_ns);
-        let told = told(self.hooks, &self.watch, &self.span);
-        self.pending.put_near(&told, near);
-        let now_ns = monotonic_ns();
-        for (cookie, problem_ns) in troubled {
-            self.rates.note(cookie, problem_ns, now_ns);
-        }
-        self.put_closed(closed);
-    }
-
-    fn put_closed(&mut self, closed: Vec<watched::Closed>) {
-        let told = told(self.hooks, &self.watch, &self.span);
-        for watched::Closed { cookie, connection } in closed {
-            self.rates.forget(cookie);
-            self.pending
-                .put_closed(&told, connection, &self.watched.owners);
-        }
     }
 
     /// Reads sockets; what is found is taken.
     fn walk(&mut self, which: WalkOf) -> Result<(), HooksError> {
         let begin_ns = monotonic_ns();
-        let before = self.hooks.walked();
-        let (level, has_levels) = (self.rates.default_level(), self.rates.has_levels());
-        let mut more = self.hooks.walk_watched(which, level, has_levels)?;
-        self.drain();
-        while more {
-            let postponed = self.hooks.walked().postponed;
-            more = self.hooks.read_more_sockets()?;
-            self.drain();
-            // a ring that stays full for another cause is left to the next walk
-            more &= self.hooks.walked().postponed > postponed;
-        }
-        let after = self.hooks.walked();
+        let hooks = self.capture.hooks();
+        let before = hooks.walked();
+        let rates = &self.sink.rates;
+        let (level, has_levels) = (rates.default_level(), rates.has_levels());
+        self.capture.read_sockets(&mut self.sink, |hooks| {
+            hooks.walk_watched(which, level, has_levels)
+        })?;
+        let after = hooks.walked();
         // of those that rest it is known, as of those that were found so, that they are unchanged
         let read = after.sockets - before.sockets + after.resting - before.resting;
         let left_out = after.left_out - before.left_out;
-        self.meter.walked(begin_ns, read + left_out, read);
+        self.sink.meter.walked(begin_ns, read + left_out, read);
         self.schedule_walk(begin_ns);
         Ok(())
     }
 
     fn schedule_walk(&mut self, now_ns: u64) {
-        let mean_ns = self.rates.walk_mean_ns();
+        let mean_ns = self.sink.rates.walk_mean_ns();
         self.next.walk_ns = now_ns + self.random.interval_ns(mean_ns);
     }
 
@@ -299,28 +253,15 @@ impl<'a> Collector<'a> {
     fn end_interval(&mut self, end: End, now: Now) -> Result<Interval, HooksError> {
         let walk_ns = monotonic_ns();
         self.walk(WalkOf::Changed)?;
-        let length_ns = self.span.length_ns(end, now);
-        let cost = self.meter.interval(self.hooks, length_ns.cast_unsigned())?;
+        let length_ns = self.sink.span.length_ns(end, now);
+        let cost = self.sink.cost(self.capture.hooks(), length_ns)?;
         if cost.lost > 0 {
             self.walk(WalkOf::Every)?;
-            let unread = self.watched.remove_unread(walk_ns);
-            self.put_closed(unread);
+            self.sink.close_unread(walk_ns);
         }
-        self.lacks.look(self.watched.live.len());
+        self.lacks.look(self.sink.watched.live.len());
         let coverage = self.coverage(length_ns, &cost);
-        let told = told(self.hooks, &self.watch, &self.span);
-        let interval = self.pending.end(&told, &mut self.watched, coverage);
-        if end == End::Cut {
-            self.pending.cut(&mut self.watched);
-        }
-        let next = self.span.next(end, now, self.watch.interval_ns);
-        if next.begin_hour() != self.span.begin_hour() {
-            let live = self.watched.live.values_mut();
-            live.for_each(|connection| connection.is_changed = true);
-        }
-        self.watched.forget_owners();
-        self.span = next;
-        Ok(interval)
+        Ok(self.sink.end_interval(end, now, coverage))
     }
 
     fn coverage(&self, length_ns: i64, cost: &IntervalCost) -> FleetCoverage {
@@ -334,17 +275,17 @@ impl<'a> Collector<'a> {
             poll_interval_us,
             poll_gap_us,
         } = *cost;
-        let connections = signed(self.watched.live.len() as u64);
+        let connections = signed(self.sink.watched.live.len() as u64);
         let lacks = self.lacks();
         let reason = |lack: &String| lack.lines().next().unwrap_or_default().to_owned();
-        let detail = if self.hooks.has_calls() {
+        let detail = if self.sink.has_calls {
             Detail::Calls
         } else {
             Detail::Stats
         };
         FleetCoverage {
-            host: self.watch.host.clone(),
-            begin_ns: self.span.begin_ns,
+            host: self.sink.watch.host.clone(),
+            begin_ns: self.sink.span.begin_ns,
             length_us: length_ns / 1_000,
             boot_id: self.facts.boot_id.clone(),
             agent: env!("CARGO_PKG_VERSION").to_owned(),
@@ -375,40 +316,17 @@ impl<'a> Collector<'a> {
             return Ok(());
         }
         self.next.decide_ns = now_ns + DECIDE_EVERY_NS;
-        let share = self.meter.cpu_share(now_ns);
-        for (cookie, level) in self.rates.decide(share, now_ns) {
-            self.hooks.set_level(cookie, level)?;
+        let share = self.sink.meter.cpu_share(now_ns);
+        for (cookie, level) in self.sink.rates.decide(share, now_ns) {
+            self.capture.hooks().set_level(cookie, level)?;
         }
-        Ok(())
-    }
-
-    /// Looks for owners once connections came without them.
-    fn walk_files_if_due(&mut self, now_ns: u64) -> Result<(), HooksError> {
-        if !self.watched.is_owner_wanted || now_ns < self.next.files_ns {
-            return Ok(());
-        }
-        self.watched.is_owner_wanted = false;
-        let begin_ns = monotonic_ns();
-        self.hooks.walk()?;
-        let end_ns = monotonic_ns();
-        let pause_ns = (end_ns - begin_ns).saturating_mul(FILES_PAUSE_FACTOR);
-        self.next.files_ns = end_ns + pause_ns.max(FILES_EVERY_NS);
         Ok(())
     }
 }
 
-impl AsFd for Collector<'_> {
+impl AsFd for ConnectionWatcher<'_> {
     /// Readable when the kernel tells faster than it was asked.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.drainer.as_fd()
-    }
-}
-
-fn told<'a>(hooks: &Hooks<'_>, watch: &'a Watch, span: &'a Span) -> Told<'a> {
-    Told {
-        host: &watch.host,
-        span,
-        has_calls: hooks.has_calls(),
-        has_timeouts: hooks.counts_timeouts(),
+        self.capture.as_fd()
     }
 }

@@ -15,7 +15,7 @@ impl Session<'_> {
     pub(super) fn begin(&mut self) -> Result<Option<Child>, RecordError> {
         self.drain();
         self.poll()?;
-        self.read_cpu();
+        self.sink.read_cpu();
         let privileges = Privileges::of(self.work, self.user.as_ref())?;
         let mut child = match &self.options.target {
             Target::Command(command) => Some(self.start(command)?),
@@ -45,7 +45,7 @@ impl Session<'_> {
     /// Starts the command. Whoever this process forks meanwhile is recorded from its birth.
     fn start(&mut self, command: &crate::Command) -> Result<Child, RecordError> {
         let own_pid = std::process::id();
-        if let Some(hooks) = self.hooks {
+        if let Some(hooks) = self.hooks() {
             hooks.record_children_of(own_pid)?;
         }
         let mut child = launch::start(
@@ -53,7 +53,7 @@ impl Session<'_> {
             self.signals.mask_before(),
             &self.listening.environment(),
         );
-        let forgotten = self.hooks.map(|hooks| hooks.forget_process(own_pid));
+        let forgotten = self.hooks().map(|hooks| hooks.forget_process(own_pid));
         if let Some(Err(error)) = forgotten {
             child.iter_mut().for_each(end);
             return Err(error.into());
@@ -66,7 +66,7 @@ impl Session<'_> {
 
     /// A recording of nothing is not left behind.
     pub(super) fn abandon(self) {
-        if let Some((writer, _)) = self.intake.store.finish() {
+        if let Some((writer, _)) = self.sink.intake.store.finish() {
             let path = writer.path().to_owned();
             drop(writer);
             discard(&path);

@@ -74,7 +74,7 @@ impl Session<'_> {
         let sockets = self.sockets()?;
         let ended_ns = monotonic_ns();
         let cost = self.spent.cost(ended_ns);
-        let Some((mut writer, mut write_error)) = self.intake.store.finish() else {
+        let Some((mut writer, mut write_error)) = self.sink.intake.store.finish() else {
             return Err(RecordError::Stored {
                 path: self.options.output.clone(),
             });
@@ -82,7 +82,7 @@ impl Session<'_> {
         let path = writer.path().to_owned();
         // rows that could not be sealed are counted, and the end can be told all the same
         write_error = write_error.or(writer.seal().err());
-        let losses = totals.losses(&self.intake.added, writer.stored(), writer.discarded());
+        let losses = totals.losses(&self.sink.intake.added, writer.stored(), writer.discarded());
         let lost = losses.iter().map(Loss::lost_total).sum();
         let mut lines = losses
             .into_iter()
@@ -108,45 +108,47 @@ impl Session<'_> {
     fn detach(&mut self) -> Result<(), RecordError> {
         self.drain();
         self.poll()?;
-        self.intake.read_cpu();
-        if let Some(hooks) = self.hooks {
+        self.sink.intake.read_cpu();
+        if let Some(hooks) = self.hooks() {
             hooks.walk()?;
             hooks.detach()?;
             self.usdt.iter().for_each(Usdt::detach);
             hooks.flush()?;
         }
-        self.stamper.iter_mut().for_each(nic::Stamper::detach);
+        self.sink.stamper.iter_mut().for_each(nic::Stamper::detach);
         self.drain_all();
-        self.keeping.iter_mut().for_each(Keeping::detach);
+        self.sink.keeping.iter_mut().for_each(Keeping::detach);
         Ok(())
     }
 
     /// Sockets that the recorded processes had, by kind.
     fn sockets(&self) -> Result<Vec<SocketKind>, RecordError> {
-        let by_hooks = self.hooks.map(Hooks::socket_kinds).transpose()?;
+        let by_hooks = self.hooks().map(Hooks::socket_kinds).transpose()?;
         let by_polls = || self.polls.as_ref().map(Polls::sockets);
         Ok(by_hooks.or_else(by_polls).unwrap_or_default())
     }
 
     /// What the probes still held, and what they counted; and the USDT probes that were listened to.
     fn end_probes(&mut self) -> Result<(Totals, Vec<UsdtProbe>), RecordError> {
-        let stamps = self.stamper.take().map(|mut stamper| {
-            self.intake.store.put(stamper.finish().into());
+        let stamps = self.sink.stamper.take().map(|mut stamper| {
+            self.sink.intake.store.put(stamper.finish().into());
             stamper.counts()
         });
         // after the last stamp
-        self.intake.read_clocks();
-        self.intake.put_symbols();
-        let itt = self.listening.finish(&self.intake.store);
+        self.sink.intake.read_clocks();
+        self.sink.intake.put_symbols();
+        let itt = self.listening.finish(&self.sink.intake.store);
         let usdt = self.usdt.as_mut();
-        let usdt = usdt.map(|usdt| usdt.finish(&mut self.intake)).transpose()?;
+        let usdt = usdt
+            .map(|usdt| usdt.finish(&mut self.sink.intake))
+            .transpose()?;
         let (usdt, probes) = usdt.unzip();
         if let Some(polls) = &self.polls {
-            self.intake.put_coverage(polls.coverage());
+            self.sink.intake.put_coverage(polls.coverage());
         }
         let totals = Totals {
-            hooks: count(self.hooks, self.polls.as_ref())?,
-            windows: self.keeping.as_ref().map(Keeping::counts),
+            hooks: count(self.hooks(), self.polls.as_ref())?,
+            windows: self.sink.keeping.as_ref().map(Keeping::counts),
             stamps,
             itt,
             usdt,

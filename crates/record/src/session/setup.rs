@@ -13,7 +13,9 @@ use probe::{activity, nic, usdt};
 use table::manifest::ProbeState;
 use table::{WriteOptions, Writer};
 
-use super::{Due, Outcome, Session};
+use super::sink::StoreSink;
+use super::{Outcome, Session};
+use crate::collector::{Collector, WalkShare};
 use crate::intake::Intake;
 use crate::keep;
 use crate::listen::Listening;
@@ -67,7 +69,10 @@ pub fn record(options: &Options, begun: impl FnOnce(Begun)) -> Result<Outcome, R
     let mut flight_storage = activity::Storage::uninit();
     let (keeping, flight_coverage) = keep::begin(&mut flight_storage, options.keep);
     coverage.extend(flight_coverage);
-    let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
+    let capture = hooks
+        .as_ref()
+        .map(|hooks| Collector::new(hooks, WalkShare::RECORDING))
+        .transpose()?;
     let mean_ns = u64::try_from(options.poll_mean.as_nanos()).unwrap_or(u64::MAX);
     coverage.extend(polls.as_ref().map(Polls::coverage));
     coverage.extend(itt_coverage);
@@ -110,21 +115,21 @@ pub fn record(options: &Options, begun: impl FnOnce(Begun)) -> Result<Outcome, R
         work,
         user,
         signals,
-        hooks: hooks.as_ref(),
-        drainer: drainer.as_ref(),
+        capture,
         polls,
         poll_times: PollTimes::new(seed, mean_ns, host.now_ns),
-        intake,
+        asked: keeping.as_ref().and_then(|_| Asked::listen().ok()),
+        sink: StoreSink {
+            intake,
+            keeping,
+            stamper,
+            overseen: None,
+        },
         listening,
         usdt,
-        stamper,
-        asked: keeping.as_ref().and_then(|_| Asked::listen().ok()),
-        keeping,
         spent,
-        overseen: None,
         busy: false,
-        draining: false,
-        next: Due::default(),
+        next_cost_ns: 0,
     };
     session.run(|| begun(Begun { processes }))
 }

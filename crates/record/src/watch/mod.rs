@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use probe::clock::{Host, monotonic_ns};
-use probe::hooks::{Detail, Drainer, Hooks, Storage};
+use probe::hooks::{Detail, ProbeOutput, Storage};
 use probe::self_cost::Statistics;
 use probe::tcp_stats::PollTimes;
 use table::RowSet;
 use table::manifest::{Cost, Coverage, Header, Loss};
 
 use crate::account::{count, losses};
-use crate::cpu::cpu_ns;
+use crate::collector::{CaptureSink, Collector, WalkShare, cpu_ns};
 use crate::intake::Intake;
 use crate::plan::{Means, describe, is_in_proc, means, pids, resolve};
 use crate::poll::Polls;
@@ -36,11 +36,6 @@ use shelf::Shelf;
 
 /// How long the loop sleeps between looks at the rings, unless one fills faster.
 const TICK_MS: u16 = 50;
-/// Records and batches taken in one look.
-const DRAIN_MOST: usize = 8192;
-/// Pauses of walks and of readings of CPU use are this many times what they took: 0.25 % of a CPU each.
-const PAUSE_FACTOR: u64 = 400;
-const WALK_EVERY_NS: u64 = 1_000_000_000;
 /// Polls between two looks for sockets that are gone, without hooks: as many as the filter needs to be sure.
 const GONE_EVERY_POLLS: usize = 8;
 
@@ -108,7 +103,10 @@ pub fn watch(
         mut coverage,
         processes: _,
     } = means(&mut storage, &options.target, &plan, options.detail, false)?;
-    let drainer = hooks.as_ref().map(Hooks::drainer).transpose()?;
+    let capture = hooks
+        .as_ref()
+        .map(|hooks| Collector::new(hooks, WalkShare::LIVE))
+        .transpose()?;
     let intake = Intake::new(Shelf::default(), is_in_proc(hooks.as_ref()));
     coverage.push(intake.cpu.coverage());
     coverage.extend(pids());
@@ -125,8 +123,7 @@ pub fn watch(
         only_own,
         spent: Spent::begin(host.now_ns)
             .with_programs(bpf_time.map(|it| it.with_statistics(statistics))),
-        hooks: hooks.as_ref(),
-        drainer: drainer.as_ref(),
+        capture,
         polls,
         intake,
         coverage,
@@ -134,8 +131,6 @@ pub fn watch(
         polls_ns: Vec::new(),
         pace,
         started_ns: host.now_ns,
-        draining: false,
-        walk_ns: 0,
         polls_done: 0,
     };
     watch.run(stop, each)
@@ -148,8 +143,8 @@ fn nanos(time: Duration) -> u64 {
 struct Watch<'a> {
     header: Header,
     only_own: bool,
-    hooks: Option<&'a Hooks<'a>>,
-    drainer: Option<&'a Drainer<'a>>,
+    /// Takes what the hooks give; `None`: there are none.
+    capture: Option<Collector<'a>>,
     spent: Spent,
     /// How sockets are read without hooks.
     polls: Option<Polls>,
@@ -160,11 +155,15 @@ struct Watch<'a> {
     polls_ns: Vec<u64>,
     pace: Pace,
     started_ns: u64,
-    /// Some sockets may be sending their last bytes.
-    draining: bool,
-    /// When the next walk may be.
-    walk_ns: u64,
     polls_done: usize,
+}
+
+impl CaptureSink for Intake<Shelf> {
+    fn take(&mut self, mut output: ProbeOutput) -> bool {
+        // nobody looks at call stacks here
+        output.stacks.clear();
+        self.put(output)
+    }
 }
 
 impl Watch<'_> {
@@ -203,7 +202,7 @@ impl Watch<'_> {
     fn sleep(&self, next_ns: u64) -> Result<(), RecordError> {
         let left_ms = next_ns.saturating_sub(monotonic_ns()) / 1_000_000;
         let wait_ms = u16::try_from(left_ms).unwrap_or(TICK_MS).clamp(1, TICK_MS);
-        let filling = self.drainer.map(AsFd::as_fd);
+        let filling = self.capture.as_ref().map(AsFd::as_fd);
         let mut fds: Vec<_> = filling
             .into_iter()
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
@@ -220,32 +219,25 @@ impl Watch<'_> {
         let now_ns = monotonic_ns();
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
-            self.intake.read_cpu_if_due(PAUSE_FACTOR, || ());
+            self.intake.read_cpu_if_due(WalkShare::LIVE, || ());
             self.intake.sockets.forget_closed();
             let seed = now_ns ^ self.started_ns;
             self.poll_times = PollTimes::new(seed, self.pace.poll_mean_ns(), now_ns);
         }
-        if let Some(hooks) = self.hooks {
-            if self.draining {
-                self.draining = hooks.read_draining()? > 0;
-            }
-            self.walk_if_due(hooks, now_ns)?;
+        if let Some(capture) = &mut self.capture {
+            capture.read_draining_if_due(now_ns)?;
+            let sockets = &mut self.intake.sockets;
+            capture.walk_if_due(now_ns, || sockets.take_unresolved() > 0)?;
         }
         self.spent.tick(now_ns);
         Ok(())
     }
 
-    /// Moves what is in the rings to the shelf. Returns how much there was.
-    fn drain(&mut self) -> usize {
-        let Some(drainer) = self.drainer else {
-            return 0;
-        };
-        let taken = drainer.drain(DRAIN_MOST, || ());
-        let mut output = drainer.take();
-        // nobody looks at call stacks here
-        output.stacks.clear();
-        self.draining |= self.intake.put(output);
-        taken
+    /// Moves what is in the rings to the shelf.
+    fn drain(&mut self) {
+        if let Some(capture) = &mut self.capture {
+            capture.drain(&mut self.intake);
+        }
     }
 
     /// Reads the watched sockets.
@@ -253,13 +245,9 @@ impl Watch<'_> {
         let began_ns = cpu_ns();
         self.polls_ns.push(monotonic_ns());
         self.polls_done += 1;
-        if let Some(hooks) = self.hooks {
-            hooks.flush()?;
-            let mut more = hooks.read_sockets()?;
-            while self.drain() > 0 && more {
-                more = hooks.read_more_sockets()?;
-            }
-            while self.drain() > 0 {}
+        if let Some(capture) = &mut self.capture {
+            capture.hooks().flush()?;
+            capture.read_sockets(&mut self.intake, |hooks| hooks.read_sockets())?;
         }
         if let Some(polls) = &mut self.polls {
             self.intake.poll(polls);
@@ -268,23 +256,10 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Looks for owners and other ends once new sockets came without them.
-    fn walk_if_due(&mut self, hooks: &Hooks<'_>, now_ns: u64) -> Result<(), RecordError> {
-        if now_ns < self.walk_ns || self.intake.sockets.take_unresolved() == 0 {
-            return Ok(());
-        }
-        let began_ns = cpu_ns();
-        hooks.walk()?;
-        let pause_ns = cpu_ns()
-            .saturating_sub(began_ns)
-            .saturating_mul(PAUSE_FACTOR);
-        self.walk_ns = monotonic_ns() + pause_ns.max(WALK_EVERY_NS);
-        Ok(())
-    }
-
     fn look(&mut self) -> Result<Look<'_>, RecordError> {
         let now_ns = monotonic_ns();
-        let counts = count(self.hooks, self.polls.as_ref())?;
+        let hooks = self.capture.as_ref().map(Collector::hooks);
+        let counts = count(hooks, self.polls.as_ref())?;
         let kept = self.intake.store.kept();
         let loss = losses(&counts, &self.intake.added, &kept, &Default::default());
         let of_polls = self.polls.as_ref().map(Polls::coverage);

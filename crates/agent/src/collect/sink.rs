@@ -1,0 +1,102 @@
+//! What an agent makes of what is captured: the state of connections that live, and rows of the interval that is under
+//! way.
+
+use probe::clock::monotonic_ns;
+use probe::hooks::{Hooks, HooksError, ProbeOutput};
+use record::CaptureSink;
+use table::fleet::FleetCoverage;
+
+use super::Watch;
+use super::meter::{IntervalCost, Meter};
+use super::pending::Pending;
+use super::rates::Rates;
+use super::rows::Told;
+use super::timeline::{End, Now, Span};
+use super::watched::{Closed, News, Watched};
+use crate::Interval;
+
+/// Takes what an agent captures.
+pub(super) struct AgentSink {
+    pub(super) watch: Watch,
+    pub(super) watched: Watched,
+    pub(super) rates: Rates,
+    pub(super) meter: Meter,
+    pub(super) span: Span,
+    pub(super) pending: Pending,
+    pub(super) has_calls: bool,
+    pub(super) has_timeouts: bool,
+}
+
+impl CaptureSink for AgentSink {
+    fn take(&mut self, output: ProbeOutput) -> bool {
+        self.meter.undecoded(output.undecoded.values().sum());
+        let News {
+            near,
+            troubled,
+            longest_ns,
+            closed,
+        } = self.watched.take(output, &self.span);
+        self.meter.reading(longest_ns);
+        let told = told(&self.watch, &self.span, self.has_calls, self.has_timeouts);
+        self.pending.put_near(&told, near);
+        let now_ns = monotonic_ns();
+        for (cookie, problem_ns) in troubled {
+            self.rates.note(cookie, problem_ns, now_ns);
+        }
+        self.put_closed(closed);
+        // walks over watched sockets read those that send their last bytes, too
+        false
+    }
+}
+
+impl AgentSink {
+    fn put_closed(&mut self, closed: Vec<Closed>) {
+        let told = told(&self.watch, &self.span, self.has_calls, self.has_timeouts);
+        for Closed { cookie, connection } in closed {
+            self.rates.forget(cookie);
+            self.pending
+                .put_closed(&told, connection, &self.watched.owners);
+        }
+    }
+
+    /// Takes connections for closed that a walk over all, begun at `walk_ns`, did not read.
+    pub(super) fn close_unread(&mut self, walk_ns: u64) {
+        let unread = self.watched.remove_unread(walk_ns);
+        self.put_closed(unread);
+    }
+
+    /// Returns what the interval that ends now did cost.
+    pub(super) fn cost(
+        &mut self,
+        hooks: &Hooks<'_>,
+        length_ns: i64,
+    ) -> Result<IntervalCost, HooksError> {
+        self.meter.interval(hooks, length_ns.cast_unsigned())
+    }
+
+    /// Returns the rows of the interval that ends now, and begins the next one.
+    pub(super) fn end_interval(&mut self, end: End, now: Now, coverage: FleetCoverage) -> Interval {
+        let told = told(&self.watch, &self.span, self.has_calls, self.has_timeouts);
+        let interval = self.pending.end(&told, &mut self.watched, coverage);
+        if end == End::Cut {
+            self.pending.cut(&mut self.watched);
+        }
+        let next = self.span.next(end, now, self.watch.interval_ns);
+        if next.begin_hour() != self.span.begin_hour() {
+            let live = self.watched.live.values_mut();
+            live.for_each(|connection| connection.is_changed = true);
+        }
+        self.watched.forget_owners();
+        self.span = next;
+        interval
+    }
+}
+
+fn told<'a>(watch: &'a Watch, span: &'a Span, has_calls: bool, has_timeouts: bool) -> Told<'a> {
+    Told {
+        host: &watch.host,
+        span,
+        has_calls,
+        has_timeouts,
+    }
+}
