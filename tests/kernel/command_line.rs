@@ -115,7 +115,7 @@ fn output_option_writes_file() {
     let (code, _, said) = ask("run -o - -- true");
     assert_eq!(code, Some(1));
     assert!(
-        said.contains("a directory cannot go to standard output\nhint: "),
+        said.contains("cannot write a directory to standard output\nhint: "),
         "{said}"
     );
     assert!(!dir.join("-").exists());

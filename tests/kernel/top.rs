@@ -86,7 +86,7 @@ fn top_shows_planted_stalls_and_advice() {
     terminal.press(&["Enter", "H", "Enter"]);
     // one connection: history, stages, the finding with its cure
     terminal.shows(
-        &["the last 2 min", "stage", "nagle_delayed_ack", "do this"],
+        &["the last 2 min", "stage", "nagle_delayed_ack", "fix "],
         &[],
     );
     terminal.press(&["Enter"]);
@@ -123,9 +123,9 @@ fn top_shows_waits_of_selected_process() {
     for (detail, shown) in [
         (
             "stats",
-            format!("all of them (costs more): whylat record -p {pid}"),
+            format!("every wait (costs more): whylat record -p {pid}"),
         ),
-        ("waits", "all that ended in the last".to_owned()),
+        ("waits", "all waits that ended in the last".to_owned()),
     ] {
         let options = format!("--detail {detail} --interval 0.5 -p {pid}");
         let terminal = Terminal::run(&script(&options));

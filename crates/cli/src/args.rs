@@ -20,7 +20,7 @@ pub(crate) const POLL_MEAN: Duration = Duration::from_millis(500);
 pub(crate) struct RecordArgs {
     /// Record a USDT probe of the program, its libraries, or the file PATH
     ///
-    /// ARG names the probe's arguments. NAME `*` stands for all probes of the provider. The values are in the tables
+    /// ARG names the probe's arguments. NAME `*` means all probes of the provider. The values are in the tables
     /// `counters` and `tasks`. Can be repeated.
     #[arg(
         short = 'u',

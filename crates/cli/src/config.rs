@@ -20,7 +20,7 @@ use crate::profile::{Config, Profile};
 /// Below the directory for configuration.
 const FILE: &str = "whylat/config.toml";
 
-/// Which file.
+/// Option that names the configuration file.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigFile {
     /// Configuration file [default: whylat/config.toml in $XDG_CONFIG_HOME or ~/.config]
@@ -33,10 +33,10 @@ pub(crate) struct ConfigFile {
     config: Option<PathBuf>,
 }
 
-/// Whose file is read: the user's who called sudo, if somebody did.
+/// Owner of the file: the user who called sudo, else this one.
 struct Owner {
     home: PathBuf,
-    /// The file must be this user's: who may use sudo must not have root read somebody else's file by a link.
+    /// The file must belong to this user: a link must not make root read another user's file for a sudoer.
     uid: Option<u32>,
 }
 
@@ -49,7 +49,8 @@ impl Owner {
                 uid,
             });
         }
-        let home = std::env::var_os("HOME").context(
+        let home = std::env::var_os("HOME").filter(|home| !home.is_empty());
+        let home = home.context(
             "cannot find the configuration file: HOME is not set\nhint: name it with --config",
         )?;
         Ok(Self {
@@ -60,7 +61,7 @@ impl Owner {
 }
 
 impl ConfigFile {
-    /// The file that was named, or the default one; and whose it must be, if that matters.
+    /// Returns the named or the default file, and its required owner, if there is one.
     fn find(&self) -> anyhow::Result<(PathBuf, Option<u32>)> {
         if let Some(path) = &self.config {
             return Ok((path.clone(), None));

@@ -1,4 +1,4 @@
-//! What reads recordings and traces, which may come from anybody, can do no more than read and write files: a filter
+//! Commands that read untrusted recordings and traces can only read and write files: a filter
 //! of system calls (seccomp) leaves it no network, no programs, no processes, no new code in memory, and no way back.
 //!
 //! The list is of what is allowed. A call that is not on it ends the program with a message; it is a fault either of
@@ -19,7 +19,7 @@ use crate::exit;
 /// Set to `off`, it leaves the filter away.
 const VARIABLE: &str = "WHYLAT_SECCOMP";
 
-/// Confines this process from now on. What stands in the way is told, and no reason not to read.
+/// Confines this process from now on. A failure is a warning: reading goes on.
 pub(crate) fn confine() {
     if std::env::var_os(VARIABLE).is_some_and(|value| value == "off") {
         return;
@@ -35,13 +35,13 @@ fn apply() -> anyhow::Result<()> {
         let filter = SeccompFilter::new(rules, otherwise, matched, arch)?;
         Ok(seccompiler::BpfProgram::try_from(filter)?)
     };
-    // The flags of clone3(2) lie in memory, where no filter sees them: who is told that there is no such call
+    // The flags of clone3(2) lie in memory, where no filter sees them: a program that gets ENOSYS for it
     // uses clone(2).
     let none = SeccompAction::Errno(libc::ENOSYS as u32);
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let clone3 = filter(clone3, SeccompAction::Allow, none)?;
     let others = filter(allowed()?, SeccompAction::Trap, SeccompAction::Allow)?;
-    tell_of_refusals()?;
+    report_refusals()?;
     seccompiler::apply_filter_all_threads(&clone3)?;
     Ok(seccompiler::apply_filter_all_threads(&others)?)
 }
@@ -187,7 +187,7 @@ fn allowed() -> anyhow::Result<Rules> {
     Ok(rules)
 }
 
-fn tell_of_refusals() -> anyhow::Result<()> {
+fn report_refusals() -> anyhow::Result<()> {
     let action = SigAction::new(
         SigHandler::SigAction(refused),
         SaFlags::SA_SIGINFO,
@@ -237,7 +237,7 @@ mod tests {
         unsafe { libc::syscall(number, a, b, c, d) };
     }
 
-    /// What damaged or hostile files would make a reader do: name, system call, and how.
+    /// Attempts of damaged or hostile files: name, system call, and arguments.
     const ATTEMPTS: &[Attempt] = &[
         ("connect", "socket", || {
             let _ = std::net::TcpStream::connect("127.0.0.1:9");

@@ -1,4 +1,4 @@
-//! `--container NAME|ID`: whom the container's runtime would say is in it.
+//! `--container NAME|ID`: the processes of a container, as its runtime knows them.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use record::Target;
 
 use crate::out;
 
-/// Whom to record or to watch for a container, which is told.
+/// Returns the target of a container, and prints it.
 ///
 /// # Errors
 /// When there is not exactly one of that name or id, or it does not run.

@@ -107,6 +107,6 @@ impl Diff {
         let paths = [self.before.as_path(), self.after.as_path()];
         let (page, is_complete) = page::of_both(paths, &asked, difference.as_ref())?;
         to.exact(&page)?;
-        Ok(exit::of(is_complete))
+        Ok(exit::from_complete(is_complete))
     }
 }

@@ -41,9 +41,9 @@ impl ExportArgs {
         to: &Output,
     ) -> anyhow::Result<ExitCode> {
         self.refuse()?;
-        let (page, is_complete) = page::of(path, asked)?;
+        let (page, is_complete) = page::page_of_one(path, asked)?;
         to.exact(&page)?;
-        Ok(exit::of(is_complete))
+        Ok(exit::from_complete(is_complete))
     }
 
     /// Writes a trace, with the findings of the diagnosis in it.
@@ -114,5 +114,5 @@ fn code(recording: &Recording) -> ExitCode {
     for problem in &about.problems {
         eprintln!("warning: {problem}");
     }
-    exit::of(about.is_complete())
+    exit::from_complete(about.is_complete())
 }

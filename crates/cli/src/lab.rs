@@ -94,7 +94,7 @@ impl Rest {
         match declared.try_get_matches_from(&self.arguments) {
             Ok(_) => execute(self.arguments),
             Err(usage) => {
-                // Nothing is left to tell if stdout or stderr is closed.
+                // A closed stdout or stderr takes no message.
                 let _ = usage.print();
                 ExitCode::from(u8::try_from(usage.exit_code()).unwrap_or(2))
             }

@@ -121,7 +121,7 @@ mod exit {
     pub(crate) const INCOMPLETE: u8 = 3;
 
     /// Returns the code for finished work.
-    pub(crate) fn of(is_complete: bool) -> std::process::ExitCode {
+    pub(crate) fn from_complete(is_complete: bool) -> std::process::ExitCode {
         if is_complete { 0 } else { INCOMPLETE }.into()
     }
 }

@@ -34,7 +34,7 @@ impl Validate {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let dir = self.dir.map_or_else(load::newest, Ok)?;
         let to = self.to.check()?;
-        let found = Found::of(&dir)?;
+        let found = CheckResult::check(&dir)?;
         if self.json {
             to.json(&found.json())?;
         } else {
@@ -47,16 +47,16 @@ impl Validate {
     }
 }
 
-/// What a check found.
-struct Found {
+/// Result of a check.
+struct CheckResult {
     dir: PathBuf,
     problems: Vec<Problem>,
     about: About,
     is_live: bool,
 }
 
-impl Found {
-    fn of(dir: &Path) -> anyhow::Result<Self> {
+impl CheckResult {
+    fn check(dir: &Path) -> anyhow::Result<Self> {
         // Opened first: who closes it between the two is not called a crash.
         let recording = Recording::open(dir)?;
         Ok(Self {
@@ -151,7 +151,7 @@ impl Recover {
         let dir = self.dir.map_or_else(load::newest, Ok)?;
         let (message, is_complete) = recover(&dir)?;
         out::line(&message)?;
-        Ok(exit::of(is_complete))
+        Ok(exit::from_complete(is_complete))
     }
 }
 
@@ -162,7 +162,7 @@ fn recover(dir: &Path) -> anyhow::Result<(String, bool)> {
     Ok((recovery_text(dir, &recovered, &about), about.is_complete()))
 }
 
-/// What was done. What the recorder had not sealed when it died is gone, and nobody knows how much that was.
+/// Returns the result in words. Rows that the recorder had not sealed when it died are gone and not counted.
 fn recovery_text(dir: &Path, recovered: &Recovered, about: &About) -> String {
     let text = recovered.to_string();
     let (state, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
@@ -206,10 +206,10 @@ mod tests {
     fn unclosed_recording_is_reported() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = golden("slow_reader/fires", true, scratch.path());
-        let found = Found::of(&path).expect("read");
+        let found = CheckResult::check(&path).expect("read");
         assert_eq!((found.code(), found.is_left_open()), (0, false));
         open_again(&path);
-        let found = Found::of(&path).expect("read");
+        let found = CheckResult::check(&path).expect("read");
         let known = (found.code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, true));
         let text = ": not closed: the end is missing; what is there is right\n";
@@ -221,7 +221,7 @@ mod tests {
             assert!(first.ends_with(&state), "{text}");
             assert!(!is_complete, "{text}");
         }
-        let found = Found::of(&path).expect("read");
+        let found = CheckResult::check(&path).expect("read");
         let known = (found.code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, false));
         let text = ": closed after a crash: the end may be missing; what is there is right\n";
@@ -232,7 +232,7 @@ mod tests {
     fn live_recording_is_not_left_open() {
         let scratch = tempfile::tempdir().expect("a directory");
         let (path, writer) = begun(scratch.path());
-        let found = Found::of(&path).expect("read");
+        let found = CheckResult::check(&path).expect("read");
         let known = (found.code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, false));
         assert!(
@@ -255,7 +255,7 @@ mod tests {
         };
         writer.line(&Line::Loss(loss)).expect("written");
         writer.close(1).expect("closed");
-        let found = Found::of(&path).expect("read");
+        let found = CheckResult::check(&path).expect("read");
         assert_eq!(found.code(), exit::INCOMPLETE);
         assert!(
             found.text().contains(": 7 records lost"),
@@ -282,7 +282,7 @@ mod tests {
         }
         let (text, is_complete) = recover(&path).expect("closed already");
         assert!(!is_complete && text.contains("damage stays: "), "{text}");
-        let found = Found::of(&path).expect("read");
+        let found = CheckResult::check(&path).expect("read");
         assert_eq!(found.code(), exit::FAILED);
         let json = found.json();
         assert_eq!(json["problems"][0]["cause"], "missing", "{json}");

@@ -99,5 +99,5 @@ fn ends(
 }
 
 fn code(about: &About) -> ExitCode {
-    exit::of(about.is_complete())
+    exit::from_complete(about.is_complete())
 }

@@ -18,10 +18,10 @@ use view::TextOptions;
 
 use crate::progress;
 
-/// Stands for standard output.
+/// Path that means standard output.
 const STDOUT: &str = "-";
 
-/// For nobody else to read, as with recordings: an answer tells what they tell.
+/// Private, as recordings are: a report contains the same facts.
 const PRIVATE: u32 = 0o600;
 
 /// Where an answer goes, of commands that give one.
@@ -81,9 +81,9 @@ pub(crate) struct DirectoryArgs {
 }
 
 impl DirectoryArgs {
-    /// As if this path were given.
+    /// Returns the options for a path.
     #[cfg(test)]
-    pub(crate) fn of(path: &Path) -> Self {
+    pub(crate) fn from_path(path: &Path) -> Self {
         Self {
             output: Some(path.to_owned()),
             force: false,
@@ -221,8 +221,8 @@ impl Output {
         })
     }
 
-    /// A new file, in place of another or of a link to one, of which neither who may read it stays nor who has it open. A
-    /// pipe or a device is written to as it is.
+    /// Creates a file, in place of another or of a link. The new file has its own permissions, and readers of the old
+    /// one do not see it. A pipe or a device is written to as it is.
     fn create(&self, path: &Path) -> io::Result<File> {
         if self.force && path.symlink_metadata().is_ok() {
             if is_kept(path) {
@@ -290,7 +290,7 @@ pub(crate) fn print_message(message: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", clean(&message.to_string()));
 }
 
-/// A name as it stands within a message, on one line: a line end in it would begin a line that nobody wrote.
+/// Returns a name for a message, on one line: a line end in a name would forge a line.
 pub(crate) fn name(name: &(impl AsRef<OsStr> + ?Sized)) -> String {
     view::clean(&name.as_ref().to_string_lossy())
 }

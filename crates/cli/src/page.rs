@@ -49,14 +49,14 @@ impl View {
         let shown = to.file().filter(|_| !self.no_open).map(Path::to_owned);
         let opener = shown.map(Opener::start).transpose()?;
         confine();
-        let (page, is_complete) = of(&path, &PageOptions::default())?;
+        let (page, is_complete) = page_of_one(&path, &PageOptions::default())?;
         to.exact(&page)?;
         match (opener, to.file()) {
             (Some(opener), _) => opener.open()?,
             (None, Some(file)) => out::line(&out::name(file))?,
             (None, None) => {}
         }
-        Ok(exit::of(is_complete))
+        Ok(exit::from_complete(is_complete))
     }
 }
 
@@ -67,14 +67,14 @@ pub(crate) fn beside(recording: &Path) -> PathBuf {
     name.into()
 }
 
-/// Writes the page of a recording beside it, anew.
+/// Writes the page of a recording beside it, and replaces an older one.
 pub(crate) fn write(recording: &Path) -> anyhow::Result<()> {
-    let (page, _) = of(recording, &PageOptions::default())?;
+    let (page, _) = page_of_one(recording, &PageOptions::default())?;
     Output::replacing(beside(recording)).exact(&page)
 }
 
 /// The page of a recording, and whether that is complete.
-pub(crate) fn of(path: &Path, asked: &PageOptions) -> anyhow::Result<(String, bool)> {
+pub(crate) fn page_of_one(path: &Path, asked: &PageOptions) -> anyhow::Result<(String, bool)> {
     let recording = Recording::open(path)?;
     of_sides(&[side(&recording, asked)?], None)
 }
@@ -140,7 +140,7 @@ impl Opener {
 
     /// Has it open the file, which is there now.
     pub(crate) fn open(mut self) -> anyhow::Result<()> {
-        /// What a shell ends with when there is no such program.
+        /// Exit code of a shell without such a program.
         const NO_PROGRAM: i32 = 127;
         let line = self.shell.stdin.take();
         let sent = line.map_or(Ok(()), |mut line| line.write_all(b"\n"));

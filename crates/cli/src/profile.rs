@@ -30,7 +30,7 @@ pub(crate) struct Profile {
 /// Takes a key's value into a profile, or says what it should have been.
 type Take = fn(&mut Profile, &DeValue<'_>) -> Result<(), String>;
 
-/// What a profile may name: the options' own names.
+/// Keys of a profile: the names of options.
 const KEYS: [(&str, Take); 7] = [
     ("detail", |profile, value| {
         let known = || "one of stats, calls, waits, messages".to_owned();

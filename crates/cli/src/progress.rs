@@ -1,4 +1,4 @@
-//! What takes long is shown on a terminal: how much of it is done, and how long the rest will take at this rate. One
+//! Shows long work on a terminal: how much is done, and how long the rest will take at this rate. One
 //! line, so that a crate for bars, with its own of terminals, widths and threads, would be more than is needed.
 
 use std::io::{IsTerminal, Write};

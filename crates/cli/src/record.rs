@@ -168,7 +168,7 @@ impl Record {
             return Ok(ExitCode::from(exit::FAILED));
         }
         eprintln!("hint: whylat report {}", out::name(&outcome.path));
-        Ok(exit::of(outcome.lost == 0))
+        Ok(exit::from_complete(outcome.lost == 0))
     }
 }
 
@@ -203,7 +203,7 @@ fn print_outcome(outcome: &Outcome) {
     }
 }
 
-/// What to say of a recording in which nothing was seen of what it was made for.
+/// Returns a warning for a recording without any connection, socket or wait.
 fn nothing_seen(path: &Path, target: &Target) -> Option<String> {
     let recording = Recording::open(path).ok()?;
     let rows = [

@@ -134,7 +134,7 @@ impl ReportArgs {
             }
             AnswerFormat::Json => to.json(&report)?,
         }
-        Ok(exit::of(report.about.is_complete()))
+        Ok(exit::from_complete(report.about.is_complete()))
     }
 
     /// Returns whether waits, messages or slow messages were requested instead of a diagnosis.

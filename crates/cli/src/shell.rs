@@ -100,7 +100,7 @@ fn render(man: &Man, command: &Command, codes: &str, page: &mut Vec<u8>) -> io::
     page.flush()
 }
 
-/// A section whose lines stay as they are in the help, but for its indentation.
+/// Adds a section with the lines of the help, without its indentation.
 fn section(title: &str, lines: &str, page: &mut Vec<u8>) -> io::Result<()> {
     const INDENTATION: &str = "  ";
     let mut roff = Roff::new();
@@ -185,7 +185,7 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let dir = scratch.path().join("man1");
         let manual = Manual {
-            to: DirectoryArgs::of(&dir),
+            to: DirectoryArgs::from_path(&dir),
         };
         manual.execute(crate::program()).expect("written");
         let pages = std::fs::read_dir(dir).expect("pages");

@@ -142,5 +142,5 @@ pub(crate) fn print(
         }
         AnswerFormat::Json => to.json(report)?,
     }
-    Ok(exit::of(report.about.is_complete()))
+    Ok(exit::from_complete(report.about.is_complete()))
 }

@@ -94,7 +94,7 @@ impl WaitArgs {
             AnswerFormat::Text => to.exact(&view::waits_text(&report, &to.text_options()))?,
             AnswerFormat::Json => to.json(&report)?,
         }
-        Ok(Some(exit::of(report.about.is_complete())))
+        Ok(Some(exit::from_complete(report.about.is_complete())))
     }
 
     fn filter(self) -> anyhow::Result<WaitFilter> {

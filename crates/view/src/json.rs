@@ -22,14 +22,14 @@ pub fn json(answer: &impl Serialize) -> String {
 ///
 /// Errors of `out`.
 pub fn write_json(answer: &impl Serialize, out: impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(Escaped(out), answer).map_err(io::Error::from)
+    serde_json::to_writer_pretty(EscapeWriter(out), answer).map_err(io::Error::from)
 }
 
 /// Escapes the bytes that pass. Each write of `serde_json` is whole characters: a piece of a string, or
 /// the syntax between strings.
-struct Escaped<W>(W);
+struct EscapeWriter<W>(W);
 
-impl<W: Write> Write for Escaped<W> {
+impl<W: Write> Write for EscapeWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         const DEL: u8 = 0x7f;
         if bytes.is_ascii() && !bytes.contains(&DEL) {

@@ -33,7 +33,7 @@ pub(super) fn find(text: &str) -> Vec<Address> {
     found
 }
 
-/// What is between addresses.
+/// Returns the text between addresses.
 pub(super) fn around(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut from = 0;
@@ -161,7 +161,7 @@ fn is_of_word(byte: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// What is found in it, and the text without that.
+    /// Returns the addresses in a text, and the text without them.
     fn taken(text: &str) -> (Vec<String>, String) {
         let found = find(text).into_iter().map(|it| it.text).collect();
         (found, around(text).concat())

@@ -1,4 +1,4 @@
-//! What a bug report tells of the host.
+//! The facts of the host in a bug report.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -46,7 +46,7 @@ const SETTINGS: [&str; 7] = [
     "user/max_net_namespaces",
 ];
 
-/// Names of environment variables that tell nobody's secrets.
+/// Names of environment variables that are no secrets.
 const PLAIN_NAMES: [&str; 12] = [
     "HOME",
     "INTEL_LIBITTNOTIFY64",
@@ -65,7 +65,7 @@ const PLAIN_NAMES: [&str; 12] = [
 /// Lines of the agent's log.
 const LOG_LINES: &str = "200";
 
-/// What this host is. What cannot be read is null.
+/// Facts of this host; null: not readable.
 #[derive(Debug, Serialize)]
 pub(super) struct Host {
     schema: &'static str,
@@ -142,7 +142,7 @@ fn distribution() -> Option<String> {
     Some(name.trim_matches('"').to_owned())
 }
 
-/// How the kernel was built, where it or its package tells.
+/// Returns the configuration of the kernel, from itself or its package.
 fn kernel_config() -> Option<BTreeMap<String, String>> {
     let text = built_in().or_else(|| {
         let release = read("/proc/sys/kernel/osrelease")?;

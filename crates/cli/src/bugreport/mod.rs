@@ -96,7 +96,7 @@ impl Bugreport {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What recordings say of themselves. A line that is no JSON, as a kill may leave one, is left out.
+    /// Returns the manifests of recordings. A line that is no JSON, which a kill may leave, is skipped.
     fn manifests(&self) -> anyhow::Result<Vec<Part>> {
         let mut recordings = self.recordings.clone();
         if recordings.is_empty() {
@@ -126,7 +126,7 @@ fn write(to: &Output, parts: &[Part]) -> anyhow::Result<()> {
     let Some(path) = to.file() else {
         return to.bytes(|out| pack(out, parts));
     };
-    // what somebody else may have put there to read it, and a directory with whatever is in it
+    // another user's pipe, or a directory with its files
     let is_other = |it: fs::Metadata| !it.is_file() && !it.is_symlink();
     let is_taken = path.symlink_metadata().is_ok_and(is_other);
     if is_archive(path) && !is_taken {
@@ -264,7 +264,7 @@ mod tests {
         super::write(&to, &[readme(&[], true)])
     }
 
-    /// A directory with somebody's file that all may read.
+    /// Returns a directory with a file that everyone may read.
     fn taken() -> (TempDir, PathBuf) {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("report.tar.gz");

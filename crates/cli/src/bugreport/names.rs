@@ -1,17 +1,17 @@
-//! Words that stand for what is not told: equal things get equal ones, within one report.
+//! Placeholders of redacted text: equal texts get equal ones, within one report.
 
 use std::collections::HashMap;
 
-/// The stand-ins given so far.
+/// Holds the placeholders so far.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct PlaceholderTable {
     given: HashMap<String, String>,
     counts: HashMap<&'static str, usize>,
 }
 
-impl Names {
-    /// The word for `secret`, a `kind` of thing; the same as before if it is known.
-    pub(super) fn of(&mut self, kind: &'static str, secret: &str) -> String {
+impl PlaceholderTable {
+    /// Returns the placeholder of `secret`, a `kind` of thing; a known secret keeps its own.
+    pub(super) fn placeholder(&mut self, kind: &'static str, secret: &str) -> String {
         if let Some(name) = self.given.get(secret) {
             return name.clone();
         }
@@ -22,7 +22,7 @@ impl Names {
         name
     }
 
-    /// What is known, the longest first: a part of a secret must not be replaced before the whole.
+    /// Returns all, the longest first: a part of a secret must not be replaced before the whole.
     pub(super) fn longest_first(&self) -> Vec<(&str, &str)> {
         let mut all: Vec<(&str, &str)> = self
             .given

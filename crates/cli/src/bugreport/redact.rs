@@ -1,5 +1,5 @@
 //! Takes out of a report what is nobody else's business. Text is kept only under keys that are known to hold whylat's
-//! own words, and there, too, paths, addresses and all names met anywhere are replaced; every other text is replaced
+//! own words, and there, too, paths, addresses and all known names are replaced; every other text is replaced
 //! as a whole. Numbers stay.
 
 use std::collections::HashSet;
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::addresses::{self, Address};
-use super::names::Names;
+use super::names::PlaceholderTable;
 
 /// Keys of texts that whylat makes up itself, or the kernel.
 const OWN_WORDS: [&str; 29] = [
@@ -51,16 +51,16 @@ const COMMON_PATHS: [&str; 5] = [
     "/dev/ptp",
 ];
 
-/// What users' directories are in.
+/// Parents of users' directories.
 const HOMES: &str = "/home/";
 
 /// Shorter words are no secrets, but parts of others.
 const SHORTEST: usize = 3;
 
-/// What is replaced, and by what.
+/// Holds the secrets and their placeholders.
 #[derive(Debug)]
 pub(super) struct Redactor {
-    names: Names,
+    names: PlaceholderTable,
     /// Words of whylat's own command line.
     known: HashSet<String>,
 }
@@ -71,14 +71,14 @@ impl Redactor {
         let mut known = HashSet::new();
         add_words(program, &mut known);
         let mut redactor = Self {
-            names: Names::default(),
+            names: PlaceholderTable::default(),
             known,
         };
         for host in host_names() {
-            redactor.names.of("host", &host);
+            redactor.names.placeholder("host", &host);
         }
         for user in user_names() {
-            redactor.names.of("user", &user);
+            redactor.names.placeholder("user", &user);
         }
         redactor
     }
@@ -98,7 +98,7 @@ impl Redactor {
                 for (at, _) in text.match_indices(HOMES) {
                     let user = user_in(&text[at + HOMES.len()..]);
                     if !user.is_empty() && !self.known.contains(user) {
-                        self.names.of("user", user);
+                        self.names.placeholder("user", user);
                     }
                 }
             }
@@ -144,10 +144,10 @@ impl Redactor {
             "boot_id" => "boot",
             _ => "text",
         };
-        let name = self.names.of(kind, text);
+        let name = self.names.placeholder(kind, text);
         if kind == "host" {
             for part in parts_of_host(text) {
-                self.names.of(kind, part);
+                self.names.placeholder(kind, part);
             }
         }
         name
@@ -170,13 +170,13 @@ impl Redactor {
                 let parts = pieces.flat_map(|piece| piece.split(['=', ',', ':', '@']));
                 for part in parts.filter(|part| *part != text) {
                     if part.len() >= SHORTEST && !self.known.contains(part) {
-                        self.names.of("argument", part);
+                        self.names.placeholder("argument", part);
                     }
                 }
                 *text = match self.known.contains(text.as_str()) {
                     // a word of whylat's own, and so no name to look for elsewhere
                     true => "<argument>".to_owned(),
-                    false => self.names.of("argument", text),
+                    false => self.names.placeholder("argument", text),
                 };
             }
             is_own &= text != "--";
@@ -228,7 +228,7 @@ impl Redactor {
             done += &text[from..address.place.start];
             done += &match address.is_common {
                 true => address.text,
-                false => self.names.of("address", &address.text),
+                false => self.names.placeholder("address", &address.text),
             };
             from = address.place.end;
         }
@@ -246,7 +246,7 @@ impl Redactor {
         if path.len() < 2 || is_common_path(path) || is_prefix_length(bare) {
             return word.to_owned();
         }
-        format!("{before}{}{ending}", self.names.of("path", path))
+        format!("{before}{}{ending}", self.names.placeholder("path", path))
     }
 }
 
@@ -298,7 +298,7 @@ fn user_names() -> Vec<String> {
     names
 }
 
-/// The user whose directory a path below [`HOMES`] leads to.
+/// Returns the user of a path below [`HOMES`].
 fn user_in(path: &str) -> &str {
     let is_end = |letter: char| !letter.is_alphanumeric() && !"._-".contains(letter);
     let user = path.split(is_end).next().unwrap_or_default();
@@ -350,7 +350,7 @@ fn is_common_path(path: &str) -> bool {
     COMMON_PATHS.iter().any(|common| path.starts_with(common)) && !path.contains("/..")
 }
 
-/// What follows the address of a network: `/24`.
+/// Returns the prefix length after the address of a network: `/24`.
 fn is_prefix_length(word: &str) -> bool {
     let length = word.strip_prefix('/');
     length.is_some_and(|length| length.bytes().all(|byte| byte.is_ascii_digit()))

@@ -73,7 +73,7 @@ impl GroupState {
         }
     }
 
-    fn of(rows: &[&Coverage]) -> Self {
+    fn from_rows(rows: &[&Coverage]) -> Self {
         let is_off = |row: &&Coverage| matches!(row.state, ProbeState::Off { .. });
         // nobody misses what nobody can fix
         let is_fine = |row: &&Coverage| match &row.state {
@@ -120,7 +120,7 @@ fn group(name: &'static str, title: &'static str, rows: Vec<&Coverage>) -> Probe
     ProbeGroup {
         name,
         title,
-        state: GroupState::of(&rows),
+        state: GroupState::from_rows(&rows),
         probes: rows.iter().map(|row| row.probe.clone()).collect(),
     }
 }

@@ -49,7 +49,7 @@ pub(crate) struct HostReport {
     groups: Vec<ProbeGroup>,
     /// As a recording would list them.
     probes: Vec<Coverage>,
-    /// What is not a probe of a recording.
+    /// Checks beside the probes of a recording.
     checks: Vec<Coverage>,
 }
 
@@ -63,7 +63,7 @@ impl Doctor {
             None => Kept::none(None)?,
         }
         .assume()?;
-        let works = !report.rows().any(can_be_mended);
+        let works = !report.rows().any(has_remedy);
         if self.json {
             to.print(&format!("{}\n", serde_json::to_string_pretty(&report)?))?;
         } else {
@@ -101,8 +101,8 @@ pub(crate) fn examine() -> anyhow::Result<HostReport> {
     })
 }
 
-/// What this host does not have at all is no failure; nor is an adapter that is not told to stamp.
-fn can_be_mended(coverage: &Coverage) -> bool {
+/// Returns whether a remedy exists. A missing device is no failure, nor an adapter without timestamps.
+fn has_remedy(coverage: &Coverage) -> bool {
     matches!(&coverage.state, ProbeState::Off { remedy, .. } if !remedy.is_empty())
         && coverage.probe != nic::PROBE
 }

@@ -1,11 +1,11 @@
-//! What whylat may do here, for people and programs.
+//! Privileges of whylat on this host, for people and programs.
 
 use std::fmt;
 
 use probe::privileges::Capability;
 use serde::Serialize;
 
-/// Which of the capabilities that probes and names need are held.
+/// Capabilities that probes and names need: held and missing ones.
 #[derive(Debug, Serialize)]
 pub(crate) struct Privileges {
     user_id: u32,

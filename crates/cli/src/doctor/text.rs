@@ -4,7 +4,7 @@ use table::manifest::{Coverage, ProbeState};
 
 use super::HostReport;
 
-/// Columns of the word that tells whether a probe works.
+/// Columns of the word before the names of probes.
 const MARK: usize = 10;
 
 /// Columns of a line after that word.
@@ -74,7 +74,7 @@ fn lines<'a>(rows: &[&'a Coverage]) -> Vec<Line<'a>> {
 fn state(row: &Coverage) -> (&'static str, String) {
     match &row.state {
         ProbeState::On => ("ok", String::new()),
-        ProbeState::Fallback { which, why } => ("partly", format!("{which} ({why})")),
+        ProbeState::Fallback { which, why } => ("partly", format!("{which}; {why}")),
         // Nobody can fix it, so nobody misses it.
         ProbeState::Off { why, remedy } if remedy.is_empty() => ("not here", why.clone()),
         ProbeState::Off { why, .. } => ("no", why.clone()),

@@ -1,4 +1,4 @@
-//! `whylat import`: a trace that another tool made becomes a recording, or tells one more of what its CPUs did.
+//! `whylat import`: converts a trace of another tool to a recording, or adds its functions to one.
 
 mod with;
 
@@ -19,7 +19,7 @@ use crate::{args, out};
 /// Name under which a recording accounts for imported rows.
 const PROBE: &str = "activity";
 
-/// What reads a format.
+/// Reader of a format.
 type Reader = fn(&[u8]) -> Result<TraceImport, ::import::ImportError>;
 
 /// Makes a recording of a trace.
@@ -146,7 +146,7 @@ fn coverage(notes: &[String]) -> Coverage {
     let state = match notes {
         [] => ProbeState::On,
         notes => ProbeState::Fallback {
-            which: "what the file alone tells".to_owned(),
+            which: "the content of the file alone".to_owned(),
             why: notes.join("; "),
         },
     };
@@ -156,7 +156,7 @@ fn coverage(notes: &[String]) -> Coverage {
     }
 }
 
-/// What is known of the recording. A trace does not name its host, and has a clock of its own.
+/// Returns the header of the recording. A trace does not name its host, and has a clock of its own.
 fn header(started_ns: u64) -> Header {
     let unknown = || "unknown".to_owned();
     let now = SystemTime::now().duration_since(UNIX_EPOCH);

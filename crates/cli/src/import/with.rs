@@ -19,7 +19,7 @@ use crate::out;
 /// Name under which a recording accounts for the functions of a trace.
 const PROBE: &str = "activity.functions";
 
-/// Writes the recording. Returns what to tell the user.
+/// Writes the recording. Returns a message for the user.
 pub(super) fn store(
     trace: &TraceImport,
     path: &Path,
@@ -53,7 +53,7 @@ pub(super) fn store(
     Ok(message)
 }
 
-/// What the recording knows of its CPUs.
+/// Returns the CPU activity of the recording.
 fn recorded(recording: &Recording) -> anyhow::Result<Activities> {
     let path = out::name(recording.path());
     if recording.live() {

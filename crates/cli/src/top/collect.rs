@@ -42,7 +42,7 @@ pub(crate) fn once(options: &WatchOptions) -> anyhow::Result<LiveReport> {
             _ => ControlFlow::Break(()),
         }
     })?;
-    last.context("nothing was looked at")
+    last.context("no snapshot was taken")
 }
 
 fn judge(window: &mut LiveWindow, look: Look<'_>) -> LiveReport {

@@ -148,7 +148,7 @@ impl TopArgs {
         if self.once {
             let to = self.to.check()?;
             let live = collect::once(&options)?;
-            let complete = exit::of(live.about.lost_total == 0);
+            let complete = exit::from_complete(live.about.lost_total == 0);
             print(live, &order, self.limit, self.json, &to)?;
             return Ok(complete);
         }

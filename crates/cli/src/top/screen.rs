@@ -24,7 +24,7 @@ use view::top::{KeyAction, ListOrder, TopState};
 use super::collect;
 use super::threads::{ThreadWaits, Watcher};
 
-/// What the screen waits for.
+/// Event that the screen waits for.
 enum Event {
     Key(KeyEvent),
     Resized,
@@ -105,7 +105,7 @@ fn start_collector(
         let run = AssertUnwindSafe(|| collect::run(&options, &stop, each));
         let ended = match catch_unwind(run) {
             Ok(result) => result.map_err(anyhow::Error::from),
-            // the panic has told why
+            // the panic printed the cause
             Err(_) => Err(anyhow!("the watch died\nhint: whylat doctor")),
         };
         let _ = events.send(Event::Ended(ended));

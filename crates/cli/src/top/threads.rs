@@ -1,5 +1,5 @@
 //! Looks at the threads of the process that is open on the screen, while it is: at random times, by a thread of its
-//! own, and so seldom that it costs no more than its share of a CPU. Where waits are recorded, there is nothing to do.
+//! own, and so seldom that its cost stays within its share of a CPU. Where waits are recorded, there is nothing to do.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use probe::processes::sees_all;
 use probe::waits::{Doing, Looker, ThreadLook};
 use record::privileges::Privileges;
 
-/// Mean time between looks: half as long to one and a half as long, so that nothing periodic is met at its own pace.
+/// Mean time between looks: half as long to one and a half as long, so that it is not in step with periodic work.
 const MEAN_NS: u64 = 50_000_000;
 /// They are at least this many times what one takes apart: half a percent of a CPU.
 const PAUSE_FACTOR: u64 = 200;
-/// What is told first rests on so many.
+/// Samples before the first answer.
 const FIRST: usize = 10;
 /// Looks of how long count: as long as the screen's, and long enough for a hundred where that is short.
 const INTERVALS: u64 = 5;
 const LEAST_NS: u64 = 5_000_000_000;
 
-/// What is told of a process: what its threads wait for, or why that cannot be told.
+/// Waits of the threads of a process, or why they are unknown.
 pub(super) type ThreadWaits = (u32, Result<ProcessWaits, String>);
 
 /// The thread that looks; it ends when this is dropped.
@@ -83,14 +83,14 @@ fn follow(
     send: impl Fn(ThreadWaits) -> bool,
 ) -> Option<Option<u32>> {
     let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-    let mut looker = Looker::new(pid);
+    let mut sampler = Looker::new(pid);
     let mut looks = ThreadSnapshots::new(interval_ns.saturating_mul(INTERVALS).max(LEAST_NS));
     let mut random = monotonic_ns() | 1;
     let mut sent_ns = None;
     loop {
         let began_ns = monotonic_ns();
         let seen = match sees_all() {
-            true => looker.look(),
+            true => sampler.look(),
             // another process may have this id here
             false => Err(std::io::ErrorKind::Unsupported.into()),
         };
@@ -152,7 +152,7 @@ fn refused(error: &std::io::Error) -> String {
         std::io::ErrorKind::Unsupported => {
             "not shown: whylat is in a pid namespace of its own".to_owned()
         }
-        _ => format!("not shown: its threads cannot be looked at: {error}"),
+        _ => format!("not shown: cannot sample its threads: {error}"),
     }
 }
 

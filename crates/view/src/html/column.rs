@@ -74,7 +74,7 @@ pub enum ColumnCells {
 
 impl ColumnCells {
     /// Returns the cells of an Arrow array, of a type that tables have.
-    pub fn of(array: &dyn Array, keep: CellKind) -> Self {
+    pub fn from_array(array: &dyn Array, keep: CellKind) -> Self {
         let numbers = match array.data_type() {
             DataType::Utf8 => {
                 let texts = array.as_string::<i32>().iter();

@@ -87,7 +87,7 @@ struct SideHead<'a> {
 }
 
 /// Returns the page of one recording, or of two side by side. `difference`: why messages of the second take longer than
-/// those of the first, where it is known.
+/// those of the first.
 ///
 /// # Errors
 /// Errors of writing to memory.
@@ -118,8 +118,8 @@ fn filled(data: &[u8]) -> String {
 /// Returns the answer, after the warnings about the recording.
 fn answer(report: &Report) -> String {
     let before = [report.about.damage("Damaged"), report.not_judged()];
-    let told = before.into_iter().flatten().chain([sentence(report)]);
-    told.collect::<Vec<_>>().join(" ")
+    let sentences = before.into_iter().flatten().chain([sentence(report)]);
+    sentences.collect::<Vec<_>>().join(" ")
 }
 
 fn data(

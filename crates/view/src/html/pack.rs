@@ -193,7 +193,7 @@ const CONNECTIONS: ColumnChoices = &[
     ("pid", CellKind::Word),
 ];
 
-/// Tables of which a large page has every nth row: those that grow with the work. A sample
+/// Tables that a large page thins to every nth row: those that grow with the work. A sample
 /// of a ledger, of growing counters or of names would be wrong, and of windows useless.
 const THINNED: [&str; 7] = [
     "waits",
@@ -357,7 +357,11 @@ impl Packer<'_> {
             let field = T::FIELDS.iter().find(|field| field.name == *name);
             let array = batch.column_by_name(name);
             let (field, array) = field.zip(array).expect("a view picks declared columns");
-            (field, *keep, ColumnCells::of(array, *keep).select(rows))
+            (
+                field,
+                *keep,
+                ColumnCells::from_array(array, *keep).select(rows),
+            )
         });
         let columns = self.columns(picked.chain(derived));
         self.packed.heads.push(TableHead {

@@ -14,10 +14,10 @@ pub(super) fn of_programs(drawing: &mut TraceDrawing<'_>, recording: &Recording)
     let mut counters: HashMap<Key, Running> = HashMap::new();
     for rows in recording.batches::<Counter>() {
         for row in 0..rows.len() {
-            let Some(told) = told(&rows, row) else {
+            let Some(value) = value(&rows, row) else {
                 continue;
             };
-            let key = Key::of(&rows, row);
+            let key = Key::from_row(&rows, row);
             let counter = match counters.get_mut(&key) {
                 Some(counter) => counter,
                 None => {
@@ -26,7 +26,7 @@ pub(super) fn of_programs(drawing: &mut TraceDrawing<'_>, recording: &Recording)
                     counters.entry(key).or_insert(Running { track, count })
                 }
             };
-            counter.count = counter.count.after(rows.kind[row], told);
+            counter.count = counter.count.after(rows.kind[row], value);
             let (track, count) = (counter.track, counter.count);
             drawing.trace.count(track, rows.time_ns[row], count)?;
         }
@@ -34,7 +34,7 @@ pub(super) fn of_programs(drawing: &mut TraceDrawing<'_>, recording: &Recording)
     Ok(())
 }
 
-/// What tells counters apart.
+/// Identity of a counter.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     pid: u32,
@@ -49,7 +49,7 @@ struct Running {
 }
 
 impl Key {
-    fn of(rows: &Counters, row: usize) -> Self {
+    fn from_row(rows: &Counters, row: usize) -> Self {
         Self {
             pid: rows.pid[row],
             domain: rows.domain[row].clone(),
@@ -73,7 +73,7 @@ fn track(drawing: &mut TraceDrawing<'_>, rows: &Counters, row: usize) -> io::Res
     drawing.trace.track(of, Some(process), None)
 }
 
-fn told(rows: &Counters, row: usize) -> Option<CounterValue> {
+fn value(rows: &Counters, row: usize) -> Option<CounterValue> {
     let unsigned = rows.value_u64[row].map(|value| match i64::try_from(value) {
         Ok(value) => CounterValue::Whole(value),
         Err(_) => CounterValue::Real(value as f64),
@@ -84,23 +84,23 @@ fn told(rows: &Counters, row: usize) -> Option<CounterValue> {
 }
 
 impl CounterValue {
-    /// The value of the counter after it was told something. What does not fit into 64 bits goes on as a
+    /// Returns the value of the counter after a change. A value of more than 64 bits becomes a
     /// floating-point number.
-    fn after(self, kind: CounterKind, told: Self) -> Self {
+    fn after(self, kind: CounterKind, change: Self) -> Self {
         let sum = |sign: i64| {
-            let whole = match (self, told) {
+            let whole = match (self, change) {
                 (Self::Whole(value), Self::Whole(by)) => {
                     by.checked_mul(sign).and_then(|by| value.checked_add(by))
                 }
                 _ => None,
             };
             whole.map_or(
-                Self::Real(self.real() + sign as f64 * told.real()),
+                Self::Real(self.real() + sign as f64 * change.real()),
                 Self::Whole,
             )
         };
         match kind {
-            CounterKind::Set => told,
+            CounterKind::Set => change,
             CounterKind::Increment => sum(1),
             CounterKind::Decrement => sum(-1),
         }

@@ -1,4 +1,4 @@
-//! What CPUs did: one track a CPU, and for sources that tell no CPU, one within each thread.
+//! CPU activity: one track a CPU, and for sources without a CPU, one within each thread.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,7 +23,7 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
     let mut places: HashMap<Place, TrackLanes> = HashMap::new();
     for rows in recording.batches::<Activity>() {
         for row in 0..rows.len() {
-            let place = Place::of(&rows, row);
+            let place = Place::from_row(&rows, row);
             let lanes = match places.get_mut(&place) {
                 Some(lanes) => lanes,
                 None => places.entry(place).or_insert(place.lanes(drawing)?),
@@ -66,7 +66,7 @@ fn span(
 }
 
 impl Place {
-    fn of(rows: &Activities, row: usize) -> Self {
+    fn from_row(rows: &Activities, row: usize) -> Self {
         match (rows.cpu[row], rows.pid[row], rows.tid[row]) {
             (Some(cpu), ..) => Self::Cpu(cpu),
             (None, pid, Some(tid)) => Self::Thread(pid.unwrap_or(tid), tid),

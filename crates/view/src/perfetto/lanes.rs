@@ -1,6 +1,6 @@
 //! Spans that are drawn under one name. Begins and ends on a track must nest, and of those at one instant the order
 //! in the file is what counts: what does not fit goes to a further track of the same name, which Perfetto draws
-//! with the first. What ends before it begins, as only damage can tell, ends where it begins.
+//! with the first. A span that ends before it begins, as only damage can make one, ends where it begins.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -52,7 +52,7 @@ impl TrackLanes {
     }
 
     /// Adds a span that may lie within the ones before. It must not come before what is around it. `depth`: how many
-    /// that are, if it is known: one without length, at the very end of another, lies within that or behind it.
+    /// that are, if known: one without length, at the very end of another, lies within that or behind it.
     pub(super) fn nest(
         &mut self,
         trace: &mut TraceWriter<'_>,

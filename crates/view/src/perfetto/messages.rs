@@ -32,7 +32,7 @@ struct DrawnMessage {
     direction: MessageDirection,
     /// Its time in parts, or what is known of its times if these have gaps.
     breakdown: Result<LatencyBreakdown, (u64, u64)>,
-    /// What was done for it before, and after.
+    /// Work for it before, and after.
     before: TrackSpan,
     after: TrackSpan,
     bytes: u32,

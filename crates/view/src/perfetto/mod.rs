@@ -9,7 +9,7 @@
 //! findings, cpus, tasks, waits, messages, counters    what is drawn, a table each
 //! ```
 //!
-//! What is kept grows with the tracks; of spans that programs tell, a short form is kept, too.
+//! Memory grows with the tracks, and with the spans of programs, in a short form.
 
 mod counters;
 mod cpus;
@@ -53,7 +53,7 @@ pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> 
     drawing.trace.finish()
 }
 
-/// What other clocks showed, where the recording tells: without it, only `CLOCK_MONOTONIC` is known.
+/// Writes the readings of other clocks, if the recording has any.
 fn clocks(trace: &mut TraceWriter<'_>, recording: &Recording) -> io::Result<()> {
     trace.clocks(recording.header().started_ns, &[])?;
     for rows in recording.batches::<ClockPair>() {

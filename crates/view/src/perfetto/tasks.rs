@@ -1,4 +1,4 @@
-//! What programs say of themselves by ITT or USDT: spans and moments. A span's row is written when it ends, after
+//! Spans and moments of programs, by ITT or USDT. A span's row is written when it ends, after
 //! those within it: a short form of each is held until all are known, and drawn in the order of begins.
 
 use std::cmp::Reverse;
@@ -22,7 +22,7 @@ struct Place {
     is_nested: bool,
 }
 
-/// What is held of a span.
+/// Short form of a span.
 struct Span {
     begin_ns: u64,
     end_ns: u64,
@@ -35,7 +35,7 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
     let mut places: BTreeMap<Place, Vec<Span>> = BTreeMap::new();
     for rows in recording.batches::<Task>() {
         for row in 0..rows.len() {
-            match (RowShape::of(rows.kind[row]), rows.end_ns[row]) {
+            match (RowShape::from_row(rows.kind[row]), rows.end_ns[row]) {
                 (RowShape::Not, _) => {}
                 (RowShape::Name, _) => {
                     let name = rows.name[row].as_deref().unwrap_or_default();
@@ -51,8 +51,8 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
                     },
                     Some(end_ns),
                 ) => {
-                    let place = Place::of(&rows, row, on_thread, is_nested);
-                    let span = Span::of(&rows, row, end_ns);
+                    let place = Place::from_row(&rows, row, on_thread, is_nested);
+                    let span = Span::from_row(&rows, row, end_ns);
                     places.entry(place).or_default().push(span);
                 }
             }
@@ -79,7 +79,7 @@ enum RowShape {
 }
 
 impl RowShape {
-    fn of(kind: TaskKind) -> Self {
+    fn from_row(kind: TaskKind) -> Self {
         let span = |on_thread, is_nested| Self::Span {
             on_thread,
             is_nested,
@@ -98,7 +98,7 @@ impl RowShape {
     }
 }
 
-/// What it is called: without a name, as its kind is.
+/// Returns its name, or that of its kind.
 fn name(rows: &Tasks, row: usize) -> &str {
     rows.name[row].as_deref().unwrap_or(rows.kind[row].name())
 }
@@ -120,7 +120,7 @@ fn moment(drawing: &mut TraceDrawing<'_>, rows: &Tasks, row: usize) -> io::Resul
 }
 
 impl Place {
-    fn of(rows: &Tasks, row: usize, on_thread: bool, is_nested: bool) -> Self {
+    fn from_row(rows: &Tasks, row: usize, on_thread: bool, is_nested: bool) -> Self {
         let domain = rows.domain[row].as_deref().unwrap_or("(no domain)");
         let name = match rows.kind[row] {
             TaskKind::Task | TaskKind::OverlappedTask => domain.to_owned(),
@@ -141,7 +141,7 @@ impl Place {
             None => drawing.process(self.pid)?,
         };
         let mut lanes = TrackLanes::new(self.name, Some(within));
-        // Of two at one place, the one whose row came later ended later, and is around the other.
+        // Of two at one place, the one with the later row ended later, and is around the other.
         spans.reverse();
         spans.sort_by_key(|span| (span.begin_ns, Reverse(span.end_ns)));
         for span in spans {
@@ -168,7 +168,7 @@ impl Place {
 }
 
 impl Span {
-    fn of(rows: &Tasks, row: usize, end_ns: u64) -> Self {
+    fn from_row(rows: &Tasks, row: usize, end_ns: u64) -> Self {
         Self {
             begin_ns: rows.begin_ns[row],
             end_ns,

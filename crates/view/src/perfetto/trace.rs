@@ -19,7 +19,7 @@ mod packet {
     pub(super) const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub(super) const DEFAULTS: u32 = 59;
     pub(super) const TRACK_DESCRIPTOR: u32 = 60;
-    /// `SEQ_INCREMENTAL_STATE_CLEARED`: names are numbered anew from here on.
+    /// `SEQ_INCREMENTAL_STATE_CLEARED`: numbers of names start again here.
     pub(super) const STATE_CLEARED: u64 = 1;
     /// `SEQ_NEEDS_INCREMENTAL_STATE`: numbers stand for names that came before.
     pub(super) const NEEDS_STATE: u64 = 2;
@@ -103,9 +103,9 @@ const NUMBERED_MOST: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct TrackId(u64);
 
-/// What a track is of.
+/// Kind of a track.
 pub(super) enum TrackKind<'a> {
-    /// What its name says.
+    /// Only a name.
     Named(&'a str),
     /// The same, with tracks in it that stand in the order of their ranks.
     Group(&'a str),
@@ -125,7 +125,7 @@ pub(super) enum CounterUnit<'a> {
     Unknown,
 }
 
-/// What is said of an event beside its name.
+/// Value of an annotation.
 pub(super) enum NoteValue<'a> {
     Unsigned(u64),
     Is(bool),
@@ -161,7 +161,7 @@ pub(super) struct TraceWriter<'a> {
 }
 
 impl<'a> TraceWriter<'a> {
-    /// Begins a trace whose times are those of `CLOCK_MONOTONIC`.
+    /// Begins a trace with times of `CLOCK_MONOTONIC`.
     pub(super) fn begin(out: &'a mut dyn Write) -> io::Result<Self> {
         let mut trace = Self {
             out,
@@ -349,21 +349,21 @@ impl<'a> TraceWriter<'a> {
     }
 }
 
-/// The number of a name; a new one is handed to `tell`.
+/// Returns the number of a name; `define` gets a new one.
 fn number(
     numbers: &mut HashMap<&'static str, u64>,
     name: &'static str,
-    tell: impl FnOnce(u64),
+    define: impl FnOnce(u64),
 ) -> u64 {
     let next = numbers.len() as u64 + 1;
     let number = *numbers.entry(name).or_insert(next);
     if number == next {
-        tell(number);
+        define(number);
     }
     number
 }
 
-/// Says which name a number stands for.
+/// Writes the name of a number.
 fn name(new: &mut WireMessage, field: u32, number: u64, text: &str) {
     new.message(field, |it| {
         it.unsigned(interned::NUMBER, number);

@@ -95,7 +95,7 @@ impl<'a> TraceDrawing<'a> {
     }
 }
 
-/// Where a track of a CPU stands among those of all: what the CPU did, then what it did for messages.
+/// Returns the rank of a CPU's track: first its activity, then its work for messages.
 pub(super) fn rank(cpu: u16, messages: Option<MessageDirection>) -> u16 {
     let place = match messages {
         None => 0,

@@ -1,4 +1,4 @@
-//! What threads waited for, on the tracks of the threads.
+//! Waits on the tracks of their threads.
 
 use std::io;
 

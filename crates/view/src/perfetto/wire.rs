@@ -12,12 +12,12 @@ pub(super) struct WireMessage {
 }
 
 impl WireMessage {
-    /// What was written so far.
+    /// Returns the bytes so far.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Begins anew, in the same memory.
+    /// Clears it, and keeps its memory.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
     }

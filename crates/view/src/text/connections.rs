@@ -119,7 +119,7 @@ fn facts(connection: &Connection) -> String {
         )
     }));
     let rtt_us = connection.tcp.min_rtt_us.map(u64::from);
-    facts.extend(rtt_us.map(|us| format!("min\u{a0}RTT {}", duration(us * 1_000))));
+    facts.extend(rtt_us.map(|us| format!("min\u{a0}RTT\u{a0}{}", duration(us * 1_000))));
     facts.join(" · ")
 }
 

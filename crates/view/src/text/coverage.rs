@@ -1,4 +1,4 @@
-//! Which probes recorded, and why others did not: one entry a cause, with the probes that share it.
+//! The probes that recorded, and the causes of gaps: one entry a cause, with all its probes.
 
 use diagnose::report::{About, OmittedRows};
 use table::manifest::{Coverage, ProbeState};
@@ -49,7 +49,7 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
 /// Probes in the same state for the same reason.
 struct Group<'a> {
     probes: Vec<&'a str>,
-    /// What follows the names.
+    /// Text after the names.
     text: String,
     remedy: &'a str,
 }
@@ -92,7 +92,7 @@ fn working(all: &[&Coverage], left_out: &[OmittedRows]) -> String {
     }
 }
 
-/// Returns a line for each probe whose rows cannot all be read.
+/// Returns a line for each probe with unreadable rows.
 fn partial(all: &[&Coverage], left_out: &[OmittedRows]) -> Vec<String> {
     let lines = all.iter().filter_map(|coverage| {
         let parts = left_out.iter().filter(|it| it.probe == coverage.probe);

@@ -1,4 +1,4 @@
-//! What the recording covers, what it lost and what it cost: always, also when nothing is missing.
+//! The coverage, the losses and the cost of the recording: always, also when nothing is missing.
 
 use diagnose::report::{About, CloseState, ProbeLoss};
 use diagnose::units::{bytes, count, duration, percent};

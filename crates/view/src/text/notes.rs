@@ -1,4 +1,4 @@
-//! What is good to know and no problem, one entry each: findings of severity `info`, and undecided ones that cannot have
+//! Findings that are no problem, one entry each: those of severity `info`, and undecided ones that cannot have
 //! cost much.
 
 use diagnose::Report;

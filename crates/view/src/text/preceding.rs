@@ -1,4 +1,4 @@
-//! Which sends, receives and counters precede slow waits: one sentence for each association, and one where nothing is
+//! The sends, receives and counters that precede slow waits: one sentence for each association, and one where nothing is
 //! known.
 
 use diagnose::units::{bytes, count, counted, duration, percent, plural};
@@ -26,8 +26,8 @@ pub fn draw(
 /// Returns one sentence for each association. `condition`: which waits are slow.
 fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     let associated = preceding.factors.iter().filter_map(|factor| {
-        let told = factor.association.as_ref()?;
-        Some(sentence(preceding, factor, told, condition))
+        let association = factor.association.as_ref()?;
+        Some(sentence(preceding, factor, association, condition))
     });
     let mut sentences: Vec<String> = associated.collect();
     sentences.extend(unknown_sends(preceding));
@@ -43,7 +43,7 @@ fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
 fn sentence(
     preceding: &Preceding,
     factor: &FactorReport,
-    told: &FactorAssociation,
+    association: &FactorAssociation,
     condition: &str,
 ) -> String {
     let of = (factor.slow_of, factor.fast_of);
@@ -54,9 +54,9 @@ fn sentence(
     let share = |part: u64, whole: u64| percent(part as f64 / whole.max(1) as f64);
     let mut text = format!(
         "{} of {waits} {condition} {} (shorter waits: {})",
-        share(told.slow, factor.slow_known),
-        relation(&factor.what, told),
-        share(told.fast, factor.fast_known)
+        share(association.slow, factor.slow_known),
+        relation(&factor.what, association),
+        share(association.fast, factor.fast_known)
     );
     let known = (factor.slow_known, factor.fast_known);
     if known != of {
@@ -72,17 +72,23 @@ fn sentence(
 }
 
 /// Returns how waits are related to a value.
-fn relation(what: &FactorKind, told: &FactorAssociation) -> String {
-    let from_on = |value: String| match told.is_low() {
+fn relation(what: &FactorKind, association: &FactorAssociation) -> String {
+    let from_on = |value: String| match association.is_low() {
         true => format!("≤ {value}"),
         false => format!("≥ {value}"),
     };
     match what {
-        FactorKind::SendBytes => format!("follow a send of {}", from_on(bytes(told.value as u64))),
-        FactorKind::ReceiveBytes => {
-            format!("follow a receive of {}", from_on(bytes(told.value as u64)))
+        FactorKind::SendBytes => format!(
+            "follow a send of {}",
+            from_on(bytes(association.value as u64))
+        ),
+        FactorKind::ReceiveBytes => format!(
+            "follow a receive of {}",
+            from_on(bytes(association.value as u64))
+        ),
+        FactorKind::SendsSinceReceive => {
+            sends_since(association.value as u64, association.is_low())
         }
-        FactorKind::SendsSinceReceive => sends_since(told.value as u64, told.is_low()),
         FactorKind::Counter {
             name, unit, change, ..
         } => {
@@ -90,7 +96,7 @@ fn relation(what: &FactorKind, told: &FactorAssociation) -> String {
             let unit = unit
                 .as_ref()
                 .map_or(String::new(), |unit| format!(" {unit}"));
-            let value = from_on(format!("{}{unit}", told.value));
+            let value = from_on(format!("{}{unit}", association.value));
             match change {
                 false => format!("have counter `{name}` {value}"),
                 true => format!("have a last change of counter `{name}` {value}"),

@@ -21,7 +21,7 @@ const LEAST_SHARE: f64 = 0.01;
 /// Messages from which on quartiles are shown.
 const QUARTILES_OF: u64 = 4;
 
-/// Rules whose causes are named by the process alone.
+/// Rules with a cause that is only the name of a process.
 const CPU_CONTENTION: &str = "cpu_contention";
 const PROBE_OVERHEAD: &str = "probe_overhead";
 

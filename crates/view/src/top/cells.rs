@@ -183,7 +183,10 @@ pub fn connection(connection: &LiveConnection, columns: &ColumnWidths) -> Vec<St
     let number = |style, text: Option<String>| (style, text.unwrap_or_else(|| "-".to_owned()));
     row(columns, |column, width| match column {
         ListColumn::Mark => mark(connection.severity),
-        ListColumn::Process => (Style::Plain, process(connection.process.as_ref())),
+        ListColumn::Process => {
+            let process = connection.process.as_ref();
+            (Style::Plain, process_cell(process, width))
+        }
         ListColumn::Connections => (Style::Plain, String::new()),
         ListColumn::Local => (Style::Plain, connection.local.clone()),
         ListColumn::Remote => (Style::Plain, connection.remote.clone()),
@@ -208,7 +211,7 @@ pub fn of_process(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece>
     let number = |text: Option<String>| (Style::Plain, text.unwrap_or_else(|| "-".to_owned()));
     row(columns, |column, width| match column {
         ListColumn::Mark => mark(one.severity),
-        ListColumn::Process => (Style::Plain, process(one.process.as_ref())),
+        ListColumn::Process => (Style::Plain, process_cell(one.process.as_ref(), width)),
         ListColumn::Connections => number(Some(count(one.sums.connections))),
         ListColumn::Held if one.sums.active == 0 => (Style::Dim, "idle".to_owned()),
         ListColumn::Held => held(one.held, width),
@@ -283,6 +286,23 @@ pub fn mark(severity: Option<Severity>) -> StyledPiece {
 pub fn process(process: Option<&Process>) -> String {
     process.map_or_else(|| "?".to_owned(), Process::title)
 }
+
+/// Returns a process for a column: a long name is cut before its pid.
+fn process_cell(of: Option<&Process>, width: usize) -> String {
+    let title = clean(&process(of));
+    let Some(place) = title.rfind('[') else {
+        return title;
+    };
+    let (name, pid) = title.split_at(place);
+    let room = width.saturating_sub(pid.len());
+    if title.chars().count() <= width || room < LEAST_NAME {
+        return title;
+    }
+    fit(name, room, false) + pid
+}
+
+/// Columns of a name below which it says nothing.
+const LEAST_NAME: usize = 4;
 
 /// Returns the short name of a stage, which fits into a column.
 pub const fn label(by: HoldReason) -> &'static str {
@@ -395,6 +415,16 @@ mod tests {
             (80, 80)
         );
         assert_eq!(used(&of_connections(40)), 80);
+    }
+
+    #[test]
+    fn long_process_name_keeps_its_pid() {
+        let process = Process {
+            pid: Some(3813),
+            comm: Some("redis-benchmark".to_owned()),
+        };
+        assert_eq!(process_cell(Some(&process), 14), "redis-b…[3813]");
+        assert_eq!(process_cell(Some(&process), 40), "redis-benchmark[3813]");
     }
 
     #[test]

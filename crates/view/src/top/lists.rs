@@ -228,7 +228,7 @@ fn finding_row(finding: &Finding) -> Vec<StyledPiece> {
         ),
         (Style::Plain, fit(finding.rule.name(), 24, false)),
         (Style::Plain, numbers),
-        (Style::Cyan, whose(subject)),
+        (Style::Cyan, subject_text(subject)),
     ]
 }
 
@@ -244,11 +244,11 @@ fn undecided_row(undecided: &UndecidedFinding) -> Vec<StyledPiece> {
             Style::Plain,
             format!(" {:>5} {harm:>8}  ", cells::share(undecided.share)),
         ),
-        (Style::Cyan, whose(&undecided.subject)),
+        (Style::Cyan, subject_text(&undecided.subject)),
     ]
 }
 
-fn whose(subject: &diagnose::report::FindingSubject) -> String {
+fn subject_text(subject: &diagnose::report::FindingSubject) -> String {
     let process = cells::process(subject.process.as_ref());
     clean(&match subject.connections {
         1 => format!("{process} → {}", subject.remote),

@@ -2,9 +2,9 @@
 //! ([`draw`]), or the same list as text ([`text`]). Pure: the same state gives the same frame.
 //!
 //! ```text
-//! state    what is looked at, and what keys do
+//! state    the open screen, and the effect of keys
 //! order    which rows a list shows, and in which order
-//! cells    columns, and what stands in them
+//! cells    columns and their cells
 //! lists    connections, processes, findings
 //! detail   one connection
 //! waits    what the threads of one process wait for

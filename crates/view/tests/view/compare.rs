@@ -19,7 +19,7 @@ fn judge(case: &str) -> Outcome<Report> {
 
 #[test]
 fn both_sides_and_the_measured_speed_up_are_shown() -> Outcome {
-    let (stalled, mended) = (
+    let (stalled, fixed) = (
         judge("nagle_delayed_ack/fires")?,
         judge("sender_app_limited/fires")?,
     );
@@ -30,7 +30,7 @@ fn both_sides_and_the_measured_speed_up_are_shown() -> Outcome {
     };
     let after = ComparedSide {
         label: "with TCP_NODELAY",
-        report: &mended,
+        report: &fixed,
         total_ns: 4_020_000,
     };
     let text = side_by_side(&before, &after, &TextOptions::default());

@@ -1,4 +1,4 @@
-//! What is written as CSV is read back as it was, by a reader that knows nothing but RFC 4180.
+//! A reader of RFC 4180 reads written CSV back unchanged.
 
 use proptest::prelude::*;
 use serde_json::json;

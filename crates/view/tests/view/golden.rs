@@ -25,7 +25,7 @@ use whylat_view::TextOptions;
 
 use crate::fixture::{self, MOST_LINES, Outcome, abridged, document, expect, recording};
 
-/// What cases inherit.
+/// Folder that cases inherit from.
 const COMMON: &str = "common";
 
 /// Directory of the golden recordings.
@@ -77,9 +77,9 @@ fn answered() -> &'static [(String, String, Report)] {
     })
 }
 
-/// What the JSON of a case says of what the case is about: the rule's finding or doubt, and the connection with the most
+/// Returns the relevant part of a case's JSON: the rule's finding or doubt, and the connection with the most
 /// harm. One case has the whole report.
-fn told(rule: &str, case: &str, report: &Report) -> Outcome<String> {
+fn relevant_json(rule: &str, case: &str, report: &Report) -> Outcome<String> {
     let json = view::json(report);
     if (rule, case) == WHOLE {
         return Ok(fixture::lines(&serde_json::from_str(&json)?));
@@ -108,7 +108,7 @@ fn told(rule: &str, case: &str, report: &Report) -> Outcome<String> {
     abridged(&about.to_string(), usize::MAX)
 }
 
-/// The case whose report is expected whole.
+/// The case with a whole expected report.
 const WHOLE: (&str, &str) = ("listen_overflow", "together");
 
 /// Of a connection, what is expected beside the findings.
@@ -129,7 +129,7 @@ fn items_of(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// What the program says of a case.
+/// Returns the program's report of a case.
 fn judge(directory: &Path) -> Outcome<Report> {
     let (_scratch, recording) = recording(directory)?;
     Ok(diagnose::recording::report(
@@ -145,7 +145,7 @@ fn answers_match_golden_files() -> Outcome {
         let directory = root().join(rule).join(case);
         let text = view::text(report, &TextOptions::default());
         wrong.extend(expect(&directory.join("expected.txt"), &text)?);
-        let json = told(rule, case, report)?;
+        let json = relevant_json(rule, case, report)?;
         wrong.extend(expect(&directory.join("expected.json"), &json)?);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

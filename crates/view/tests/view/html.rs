@@ -36,12 +36,13 @@ fn damaged_recording_page_starts_with_warning() -> Outcome {
         recording: &recording,
         answers,
     };
-    let data = Data::of(&html(&[side], None)?)?;
+    let data = Data::from_page(&html(&[side], None)?)?;
     let answer = data.header["sides"][0]["answer"]
         .as_str()
         .unwrap_or_default();
-    let said = "This recording is damaged, so that the diagnosis may be wrong (see \"Damaged\"). ";
-    assert!(answer.starts_with(said), "{answer}");
+    let warning =
+        "This recording is damaged, so that the diagnosis may be wrong (see \"Damaged\"). ";
+    assert!(answer.starts_with(warning), "{answer}");
     Ok(())
 }
 
@@ -61,7 +62,7 @@ fn a_page_holds_reports_and_rows() -> Outcome {
         None,
     )?;
     assert!(!page.contains(&name));
-    let data = Data::of(&page)?;
+    let data = Data::from_page(&page)?;
     let side = &data.header["sides"][0];
     assert_eq!(side["name"], name.as_str());
     assert_eq!(side["waits"]["schema"], "whylat.waits/1");
@@ -115,7 +116,7 @@ fn page_answers_read_tables_once() -> Outcome {
     assert!(answers.waits.is_some() && answers.messages.is_some());
     assert_eq!(tail.groups.is_empty(), recording.rows::<Activity>() == 0);
     let slow = answers.report.slow_messages.as_ref();
-    assert!(slow.is_some(), "the main report tells of slow messages");
+    assert!(slow.is_some(), "the main report has slow messages");
     let reads = recording.reads();
     let more: Vec<_> = reads.iter().filter(|(_, times)| **times != 1).collect();
     assert!(more.is_empty(), "{more:?}");
@@ -125,7 +126,7 @@ fn page_answers_read_tables_once() -> Outcome {
     Ok(())
 }
 
-/// What has to be read again: see `diagnose/src/recording/pass.rs`.
+/// Tables that are read twice: see `diagnose/src/recording/pass.rs`.
 #[test]
 fn calls_and_waits_are_read_twice_on_demand() -> Outcome {
     let case = "golden/nagle_delayed_ack/fires";
@@ -133,7 +134,7 @@ fn calls_and_waits_are_read_twice_on_demand() -> Outcome {
     answers(&recording)?;
     let reads = recording.reads();
     let again: Vec<_> = reads.iter().filter(|(_, times)| **times > 1).collect();
-    // the calls: of all, of those whose ACKs were delayed, and beside the waits
+    // the calls: of all, of those with delayed ACKs, and beside the waits
     assert_eq!(again, [(&"calls", &3), (&"waits", &2)]);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What views make of recordings, against committed answers: one program, because each links all of the tables and analyses.
+//! Views of recordings against committed answers: one program, because each links all of the tables and analyses.
 
 mod compare;
 mod csv;

@@ -26,7 +26,7 @@ use whylat_view::html::html;
 use crate::fixture::data::Data;
 use crate::fixture::{Outcome, abridged, document, expect, recording, write_rows};
 
-/// Messages whose story is told: the end of each file's name, and the id.
+/// Messages with a golden story: the end of each file's name, and the id.
 const STORIES: [(&str, &str); 7] = [
     ("received", "1:r50256"),
     ("held", "1:s8400"),
@@ -90,7 +90,7 @@ fn client(answers: &SentMessages) -> Outcome<ReceivedMessages> {
     Ok(received)
 }
 
-/// A recording with these messages; of another host if that is said.
+/// Returns a recording with these messages, of the given host.
 fn end(
     received: &ReceivedMessages,
     sent: &SentMessages,
@@ -225,10 +225,10 @@ fn page(recording: &Recording) -> Outcome<Data> {
             &TailOptions::default(),
         )?,
     };
-    Data::of(&html(&[side], None)?)
+    Data::from_page(&html(&[side], None)?)
 }
 
-/// What a page has of a message: its id, its steps, and its parts.
+/// Returns a page's data of a message: its id, its steps, and its parts.
 type Drawn = (String, Vec<Value>, Vec<Value>);
 
 /// The messages of a table of a page. A step is its time after the first, what happened, and how; a part its name, and
@@ -276,14 +276,14 @@ fn a_page_has_the_steps_and_parts_of_the_report() -> Outcome {
             diagnose::recording::message(&recording, id.parse()?).ok_or("no such message")?;
         let story = serde_json::to_value(story)?;
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let told = list(&story["steps"]).into_iter();
-        let told = told.map(|it| json!([it["after_ns"], it["what"], it["error_ns"]]));
-        assert_eq!(steps, told.collect::<Vec<_>>(), "{id}");
-        let told = list(&story["lifetime"]["parts"]).into_iter();
+        let expected = list(&story["steps"]).into_iter();
+        let expected = expected.map(|it| json!([it["after_ns"], it["what"], it["error_ns"]]));
+        assert_eq!(steps, expected.collect::<Vec<_>>(), "{id}");
+        let expected = list(&story["lifetime"]["parts"]).into_iter();
         // what arrived at once did not arrive for any time
-        let told = told.filter(|it| it["part"] != "arriving" || it["ns"] != 0);
-        let told = told.map(|it| json!([it["part"], it["ns"]]));
-        assert_eq!(parts, told.collect::<Vec<_>>(), "{id}");
+        let expected = expected.filter(|it| it["part"] != "arriving" || it["ns"] != 0);
+        let expected = expected.map(|it| json!([it["part"], it["ns"]]));
+        assert_eq!(parts, expected.collect::<Vec<_>>(), "{id}");
     }
     Ok(())
 }

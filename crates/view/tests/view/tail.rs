@@ -1,6 +1,6 @@
 //! From recorded messages, and what CPUs did meanwhile, to the printed causes of slow ones: the recordings are made
 //! here, the answers are in `tests/golden_tail/`. Each rule fires once; none does where all messages are alike;
-//! and what cannot be judged is said not to be.
+//! and gaps are reported.
 //!
 //! After a wanted change of the answers, rewrite them and read the difference:
 //!
@@ -32,7 +32,7 @@ use crate::fixture::{Outcome, abridged, document, expect, recording, write_rows}
 const CPU: u16 = 0;
 const KERNEL_CPU: u16 = 1;
 const SERVER: u32 = 7;
-/// Another program, whose messages the kernel's core receives, too.
+/// Another program; the kernel's core receives its messages, too.
 const CROWD: u32 = 88;
 const BEGIN_NS: u64 = 1_000_000;
 
@@ -55,7 +55,7 @@ impl Made {
         }
     }
 
-    /// What a CPU did; `name` without one: it was idle.
+    /// Adds CPU activity; without a name the CPU was idle.
     fn span(&mut self, cpu: u16, depth: u16, what: (&str, Option<&str>, u32), times: (u64, u64)) {
         let (kind, name, tid) = what;
         let row = json!({
@@ -84,7 +84,7 @@ impl Made {
     }
 
     /// The kernel's part, 3 µs and what is added to its softirq; then the thread is to run.
-    fn arrives(&mut self, more_ns: u64) -> Arrived {
+    fn arrives(&mut self, more_ns: u64) -> Arrival {
         let start_ns = self.now_ns;
         let ready_ns = start_ns + 3_000 + more_ns;
         let task = ("task", Some("client"), 9);
@@ -94,11 +94,11 @@ impl Made {
         // the thread's CPU is known all the time
         self.span(CPU, 0, ("idle", None, 0), (start_ns, ready_ns));
         self.now_ns = ready_ns;
-        Arrived { start_ns, ready_ns }
+        Arrival { start_ns, ready_ns }
     }
 
     /// The thread took it.
-    fn taken(&mut self, arrived: Arrived, running_ns: Option<u64>) {
+    fn taken(&mut self, arrived: Arrival, running_ns: Option<u64>) {
         let number = self.received.len() as u64;
         let row = json!({
             "done_ns": self.now_ns, "conn": 1, "bytes": 100, "offset_end": 100 * (number + 1),
@@ -112,7 +112,7 @@ impl Made {
     }
 
     /// As [`Made::arrives`], but that the kernel is first at a message for another program.
-    fn arrives_after(&mut self, other_ns: u64) -> Arrived {
+    fn arrives_after(&mut self, other_ns: u64) -> Arrival {
         let arrived = self.arrives(other_ns);
         let (start_ns, ready_ns) = (arrived.start_ns, arrived.start_ns + 500 + other_ns);
         let other = json!({
@@ -125,14 +125,14 @@ impl Made {
         arrived
     }
 
-    /// A message that waits for nothing, of 10 µs and a little.
+    /// Adds a message without waits, of 10 µs and a little.
     fn ordinary(&mut self, little_ns: u64) {
         let arrived = self.arrives(0);
         self.delayed(arrived, little_ns, |_| ());
     }
 
     /// One that `delay` holds up before the thread runs, which then takes 7 µs and a little.
-    fn delayed(&mut self, arrived: Arrived, little_ns: u64, delay: impl FnOnce(&mut Self)) {
+    fn delayed(&mut self, arrived: Arrival, little_ns: u64, delay: impl FnOnce(&mut Self)) {
         delay(self);
         let running_ns = self.now_ns.max(arrived.ready_ns + 300);
         self.server("recvfrom", 7_000 + little_ns);
@@ -197,7 +197,7 @@ fn header() -> Outcome<Header> {
 
 /// A message that came.
 #[derive(Clone, Copy)]
-struct Arrived {
+struct Arrival {
     start_ns: u64,
     ready_ns: u64,
 }
@@ -318,7 +318,7 @@ fn every_tail_rule_fires() -> Outcome {
     Ok(())
 }
 
-/// A server whose ten slowest messages each waited 20 ms for a neighbour: half of the time of all.
+/// Makes a server with ten slow messages that waited 20 ms for a neighbour: half of the time of all.
 fn starved() -> Made {
     let mut made = Made::new();
     (0..90).for_each(|number| made.ordinary(number * 3));

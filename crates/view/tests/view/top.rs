@@ -165,7 +165,7 @@ impl Screen {
         Ok(act)
     }
 
-    /// What is on the screen.
+    /// Returns the text on the screen.
     fn text(&mut self) -> Outcome<String> {
         if let Some(conn) = self.top.wants_history() {
             let bins = view::top::bins(self.width.into());
@@ -274,7 +274,7 @@ fn keys_open_findings_and_return() -> Outcome {
     Ok(())
 }
 
-/// What the threads of a process waited for: four kinds of objects and one more.
+/// Returns waits of the threads of a process: four kinds of objects and one more.
 fn waits(measured: WaitSource) -> ProcessWaits {
     let is_recorded = measured == WaitSource::Recorded;
     let object = |object, threads, longest_ms: Option<u64>| ObjectWaits {
@@ -483,11 +483,11 @@ fn empty_screen_reports_nothing_seen() -> Outcome {
         (None, true, "you own no TCP socket here; root sees all ·"),
         (None, false, "no TCP socket here ·"),
     ];
-    for (filter, only_own, said) in cases {
+    for (filter, only_own, expected) in cases {
         let mut live = window.judge(SnapshotInfo { only_own, ..now() });
         live.about.filter = filter.map(str::to_owned);
         let text = view::top::text(&live, &ListOrder::default(), 9, &TextOptions::default());
-        assert!(text.starts_with(said), "{text}");
+        assert!(text.starts_with(expected), "{text}");
         let mut screen = Screen::new(LARGE)?;
         screen.top.update(Arc::new(live));
         assert!(!screen.text()?.contains("no problem"));

@@ -1,8 +1,8 @@
 //! From recorded waits to the printed groups: `tests/golden_waits/recording/` is a small recording as
 //! text, the files beside it are what `whylat report --by …` answers, as text and as JSON. Calls and
 //! counters that go before its waits are in directories of their own: in `associated/` slow waits go with
-//! small sends, in `quiet/` with nothing. In `spins/` a thread asks without waiting; in `quiet/` that was
-//! looked for, and elsewhere it was not.
+//! small sends, in `quiet/` with nothing. In `spins/` a thread polls without waiting; `quiet/` has a probe for that
+//! and no such thread; the others have no probe for it.
 //!
 //! After a wanted change of the answers, rewrite them and read the difference:
 //!

@@ -84,7 +84,7 @@ fn drawn(trace: &[u8]) -> BTreeMap<String, Vec<Part>> {
 }
 
 /// The parts that the report has, as far as they took time.
-fn told(recording: &Recording, id: MessageId) -> Vec<Part> {
+fn report_parts(recording: &Recording, id: MessageId) -> Vec<Part> {
     let story = diagnose::recording::message(recording, id).expect("it is there");
     let lifetime = story.lifetime.into_iter();
     let parts = lifetime.flat_map(|it| {
@@ -112,6 +112,10 @@ fn trace_parts_match_report() {
     let rows = recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>();
     assert_eq!(all.len() as u64, rows);
     for (id, parts) in all {
-        assert_eq!(parts, told(&recording, id.parse().expect("an id")), "{id}");
+        assert_eq!(
+            parts,
+            report_parts(&recording, id.parse().expect("an id")),
+            "{id}"
+        );
     }
 }
