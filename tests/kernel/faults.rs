@@ -76,11 +76,11 @@ fn unknown_cure_is_refused() {
     };
     refused("vtune_startup --variant mended --cure luck", "luck");
     refused("vtune_startup --cure writev", "--variant mended");
-    refused("black_hole --variant mended --cure writev", "no such cure");
+    refused("black_hole --variant mended --cure writev", "no such fix");
     let listed = finish(&mut whylat("lab list"));
-    for cure in ["writev", "nodelay", "quickack", "rcvbuf"] {
+    for fix in ["writev", "nodelay", "quickack", "rcvbuf"] {
         assert!(
-            listed.out.contains(&format!("--cure {cure}: ")),
+            listed.out.contains(&format!("--cure {fix}: ")),
             "{listed:?}"
         );
     }

@@ -86,7 +86,7 @@ impl Trace {
                 Some(passed.segment.source_port),
                 Some(passed.segment.destination_port),
             );
-            match passed.way {
+            match passed.direction {
                 CaptureDirection::Out => (from, to) == (local, remote),
                 CaptureDirection::In => (from, to) == (remote, local),
             }
@@ -94,19 +94,21 @@ impl Trace {
         Trace(passed.iter().filter(is).copied().collect())
     }
 
-    pub fn passed(&self, way: CaptureDirection) -> impl Iterator<Item = &CapturedSegment> {
-        self.0.iter().filter(move |passed| passed.way == way)
+    pub fn passed(&self, direction: CaptureDirection) -> impl Iterator<Item = &CapturedSegment> {
+        self.0
+            .iter()
+            .filter(move |passed| passed.direction == direction)
     }
 
     /// Segments with data.
-    pub fn data(&self, way: CaptureDirection) -> Vec<&CapturedSegment> {
+    pub fn data(&self, direction: CaptureDirection) -> Vec<&CapturedSegment> {
         let data = |passed: &&CapturedSegment| passed.segment.payload_bytes > 0;
-        self.passed(way).filter(data).collect()
+        self.passed(direction).filter(data).collect()
     }
 
-    fn syn(&self, way: CaptureDirection) -> &CapturedSegment {
+    fn syn(&self, direction: CaptureDirection) -> &CapturedSegment {
         let syn = |passed: &&CapturedSegment| passed.segment.flags & 2 != 0;
-        self.passed(way).find(syn).expect("a SYN")
+        self.passed(direction).find(syn).expect("a SYN")
     }
 
     /// The offset of a sequence number of this end's data.
@@ -130,7 +132,7 @@ impl Trace {
                 let tcp = passed.segment;
                 now.at_ns = passed.time_ns;
                 now.sent = false;
-                if passed.way == CaptureDirection::Out {
+                if passed.direction == CaptureDirection::Out {
                     let end = self.offset(tcp.seq.wrapping_add(tcp.payload_bytes));
                     now.sent = end > now.nxt;
                     now.nxt = now.nxt.max(end);

@@ -1,4 +1,4 @@
-//! Which application a connection belongs to. In: what is known of the connection's owner, and the rules of the
+//! The application of a connection. In: what is known of the connection's owner, and the rules of the
 //! configuration in order. Out: the application of the first rule that matches.
 //!
 //! All conditions of a rule must hold. What is not known of an owner fulfils no condition.
@@ -16,7 +16,7 @@ pub struct Application {
     /// Its tier, such as `web` or `storage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// Whether somebody waits for its answers: reports show such applications apart.
+    /// Whether users wait for its answers: reports show such applications apart.
     pub delay_sensitive: bool,
     /// Regular expression that is found in the command line (arguments with a blank between them).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -45,7 +45,7 @@ pub struct ConnectionFacts<'a> {
     pub command: Option<&'a str>,
     /// Command name.
     pub comm: Option<&'a str>,
-    /// Path in the cgroup v2 tree. Container and systemd unit are told from it.
+    /// Path in the cgroup v2 tree. It names container and systemd unit.
     pub cgroup: Option<&'a str>,
     /// Port on which its process listens, of an accepted connection.
     pub listening_port: Option<u16>,
@@ -60,9 +60,9 @@ pub struct RuleError {
     pub application: String,
     /// The key with the wrong value.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// The fault in it.
     pub problem: String,
-    /// What to write instead.
+    /// The text to write instead.
     pub hint: &'static str,
 }
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn cgroups_tell_units_and_containers() {
+    fn cgroups_name_units_and_containers() {
         let docker = format!("/system.slice/docker-{ID}.scope");
         let pod =
             format!("/kubepods.slice/kubepods-pod1.slice/cri-containerd-{ID}.scope/init.service/x");

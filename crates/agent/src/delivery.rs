@@ -1,4 +1,4 @@
-//! What people are told of deliveries: that they begin to fail, that they succeed again, and that the spool's disk fails.
+//! Messages about deliveries: that they begin to fail, that they succeed again, and that the spool's disk fails.
 //! In: how shipping is getting on. Out: lines for the journal, when there is news.
 
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::config::ShipConfig;
 use crate::notify::LogPriority;
 use crate::ship::ShipState;
 
-/// Holds what was last said.
+/// Holds the last messages.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     target: String,
@@ -24,7 +24,7 @@ impl Delivery {
         }
     }
 
-    /// Returns what is to be said now.
+    /// Returns the messages to be printed now.
     pub(crate) fn news(&mut self, state: &ShipState) -> Vec<(LogPriority, String)> {
         let news = [self.of_target(state), self.of_spool(state)];
         news.into_iter().flatten().collect()
@@ -41,7 +41,7 @@ impl Delivery {
         Some((LogPriority::Warning, format!("{why}\nhint: {hint}")))
     }
 
-    /// A failure is said once, until the target takes a file.
+    /// A failure is printed once, until the target takes a file.
     fn of_target(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
         let fails = state.error.is_some();
         if fails == self.fails {
@@ -73,7 +73,7 @@ impl Delivery {
     }
 }
 
-/// Returns what of the configuration holds only if the host is made ready for it: said by a check, which may run elsewhere.
+/// Returns what the host must provide for the configuration: for a check, which may run elsewhere.
 pub fn reservation(ship: &ShipConfig) -> Option<String> {
     let target = Path::new(&ship.target);
     let is_missing = target.is_absolute() && !target.is_dir();
@@ -104,18 +104,21 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_said_once_and_its_end() {
+    fn failure_and_recovery_are_printed_once() {
         let mut delivery = delivery("/srv/whylat");
         assert_eq!(delivery.of_target(&state(None)), None);
-        let (priority, said) = delivery
+        let (priority, messages) = delivery
             .of_target(&state(Some("x.parquet: Permission denied")))
             .unwrap();
         assert_eq!(priority, LogPriority::Warning);
         assert!(
-            said.starts_with("cannot deliver to /srv/whylat: x.parquet: Permission denied; "),
-            "{said}"
+            messages.starts_with("cannot deliver to /srv/whylat: x.parquet: Permission denied; "),
+            "{messages}"
         );
-        assert!(said.contains("\nhint: the directory must exist"), "{said}");
+        assert!(
+            messages.contains("\nhint: the directory must exist"),
+            "{messages}"
+        );
         assert_eq!(
             delivery.of_target(&state(Some("y.parquet: Permission denied"))),
             None
@@ -135,19 +138,22 @@ mod tests {
             spool_failure: Some(why.to_owned()),
             ..ShipState::default()
         };
-        let said = delivery.news(&spool("spool /x: full"));
-        assert_eq!(said.len(), 1);
-        assert!(said[0].1.starts_with("spool /x: full\nhint: "), "{said:?}");
+        let messages = delivery.news(&spool("spool /x: full"));
+        assert_eq!(messages.len(), 1);
+        assert!(
+            messages[0].1.starts_with("spool /x: full\nhint: "),
+            "{messages:?}"
+        );
         assert_eq!(delivery.news(&spool("spool /x: full")).len(), 0);
         assert_eq!(delivery.news(&spool("spool /x: gone")).len(), 1);
     }
 
     #[test]
     fn the_hint_is_that_of_the_target() {
-        let said = delivery("s3://bucket/x")
+        let messages = delivery("s3://bucket/x")
             .of_target(&state(Some("denied")))
             .unwrap()
             .1;
-        assert!(said.contains("credentials"), "{said}");
+        assert!(messages.contains("credentials"), "{messages}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the collecting side hands to the shipping side: all rows of one interval of one host.
+//! All rows of one interval of one host: the collecting side hands them to the shipping side.
 
 use table::fleet::{FleetConnections, FleetCoverage, FleetDetails, FleetIntervals, FleetProblems};
 

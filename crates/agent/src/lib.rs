@@ -1,7 +1,7 @@
 //! The agent: watches every connection of a host all the time, within a budget, and ships what the fleet reads.
 //!
 //! Two sides that meet in an [`Interval`]: what collects asks the kernel and judges, what ships writes files, keeps
-//! what cannot be delivered yet, and tells Prometheus.
+//! what cannot be delivered yet, and answers Prometheus.
 
 pub mod apps;
 pub mod collect;

@@ -1,4 +1,4 @@
-//! What the service manager is told (systemd's `sd_notify`), and what people are told on stderr. Without systemd the former
+//! Messages to the service manager (systemd's `sd_notify`) and to people on stderr. Without systemd the former
 //! does nothing.
 
 use std::io::Write;
@@ -29,7 +29,7 @@ pub fn say(priority: LogPriority, text: &str) {
     };
     let mut stderr = std::io::stderr().lock();
     for line in text.lines() {
-        // nobody is left to be told of an stderr that cannot be written
+        // an stderr that cannot be written cannot be reported
         let _ = writeln!(stderr, "{prefix}{line}");
     }
 }
@@ -43,7 +43,7 @@ pub struct ServiceNotifier {
 }
 
 impl ServiceNotifier {
-    /// As the environment says that the manager wants to be told.
+    /// Reads from the environment how the manager wants to be notified.
     pub fn from_environment() -> Self {
         Self {
             watchdog: sd_notify::watchdog_enabled(),
@@ -54,27 +54,27 @@ impl ServiceNotifier {
 
     /// The agent records.
     pub fn ready(&self) {
-        tell(&[NotifyState::Ready]);
+        send(&[NotifyState::Ready]);
     }
 
     /// A configuration is being read again; [`ServiceNotifier::ready`] ends it.
     pub fn reloading(&self) {
         // Type=notify-reload demands the time with it
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => tell(&[NotifyState::Reloading, now]),
-            Err(_) => tell(&[NotifyState::Reloading]),
+            Ok(now) => send(&[NotifyState::Reloading, now]),
+            Err(_) => send(&[NotifyState::Reloading]),
         }
     }
 
     /// The agent ends.
     pub fn stopping(&self) {
-        tell(&[NotifyState::Stopping]);
+        send(&[NotifyState::Stopping]);
     }
 
     /// One line for `systemctl status`, sent when it has changed.
     pub fn status(&mut self, status: &str) {
         if self.status != status {
-            tell(&[NotifyState::Status(status)]);
+            send(&[NotifyState::Status(status)]);
             status.clone_into(&mut self.status);
         }
     }
@@ -85,20 +85,20 @@ impl ServiceNotifier {
         self.watchdog.map(|limit| limit / 2)
     }
 
-    /// The agent works. To be called from the loop that collects, as it is that which must not hang; tells the manager
+    /// The agent works. To be called from the loop that collects, as that loop must not hang; notifies the manager
     /// no more often than needed.
     pub fn alive(&mut self) {
         let Some(every) = self.watchdog().map(|half| half / 2) else {
             return;
         };
         if self.petted.is_none_or(|at| at.elapsed() >= every) {
-            tell(&[NotifyState::Watchdog]);
+            send(&[NotifyState::Watchdog]);
             self.petted = Some(Instant::now());
         }
     }
 }
 
 /// A manager that does not listen is not waited for.
-fn tell(states: &[NotifyState<'_>]) {
+fn send(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

@@ -1,5 +1,5 @@
 //! The running agent: what collects and what ships, tied together until a signal ends it. In: a configuration.
-//! Out: the dataset, the page for Prometheus, and what the service manager is told.
+//! Out: the dataset, the page for Prometheus, and messages to the service manager.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -42,10 +42,10 @@ pub enum AgentError {
         #[from]
         source: HooksError,
     },
-    /// Its network namespace cannot be told.
+    /// Its network namespace cannot be read.
     #[error(transparent)]
     Netns(#[from] NetnsError),
-    /// The host cannot be told.
+    /// The host's facts cannot be read.
     #[error(transparent)]
     Host(#[from] HostError),
     /// Nothing can be shipped.
@@ -86,7 +86,7 @@ pub struct StartOptions {
 /// tried again.
 pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     let signals = Signals::block().map_err(AgentError::Signals)?;
-    withhold_from_others();
+    restrict_umask();
     let config = Config::read(&start.config)?;
     let rules = config.rules()?;
     let facts = Host::read()?;
@@ -149,7 +149,7 @@ struct RunningAgent<'a> {
     shipper: Shipper,
     metrics: Arc<Metrics>,
     notify: ServiceNotifier,
-    /// What was said to be lacking.
+    /// The gaps that were reported.
     lacking: Vec<String>,
 }
 
@@ -250,8 +250,8 @@ fn pace(config: &WatchConfig) -> Pace {
     }
 }
 
-/// What this process writes is not for all users of the host, whatever the umask; whether it is for a group is left to it.
-fn withhold_from_others() {
+/// Keeps files of this process from all other users, whatever the umask; the umask decides about the group.
+fn restrict_umask() {
     let before = umask(Mode::S_IRWXO);
     umask(before | Mode::S_IRWXO);
 }

@@ -129,7 +129,7 @@ fn unknown_keys_are_refused_with_suggestion() {
     assert!(refused.ends_with("`calls`"), "{refused}");
 }
 
-/// A wrong value, its line, and what is said of it.
+/// A wrong value, its line, and the error.
 #[test]
 fn invalid_values_are_refused_with_line() {
     let rule = "[[application]]\nname = \"a\"\ncomm = \"a\"\n[[application]]\nname = \"b\"\n";

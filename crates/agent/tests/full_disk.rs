@@ -13,7 +13,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use whylat_agent::Interval;
 
-/// Tells the child where to mount.
+/// Names the directory for the child's mount.
 const DIR: &str = "WHYLAT_AGENT_TEST_DISK";
 
 #[test]

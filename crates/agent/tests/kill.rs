@@ -17,9 +17,9 @@ use whylat_agent::Interval;
 const KILLS: u64 = 100;
 /// Most that a child stores before it waits for its end.
 const INTERVALS: i64 = 12;
-/// Tells the child where to write.
+/// Names the directory for the child's files.
 const DIR: &str = "WHYLAT_AGENT_TEST_DIR";
-/// Tells it the number of its first interval.
+/// Has the number of its first interval.
 const FIRST: &str = "WHYLAT_AGENT_TEST_FIRST";
 
 /// Half a minute each, so that minutes come in parts and hours end often.
@@ -176,7 +176,7 @@ fn kills_lose_and_duplicate_nothing() {
     assert_eq!(files(&spool).len(), 5 + 2, "{:?}", files(&spool));
 }
 
-/// What each kind of kill leaves half written, put there by hand: the next start removes all of it, and nothing of others.
+/// Files that each kind of kill leaves half written, put there by hand: the next start removes all of them, and no others.
 #[test]
 fn restart_removes_partial_files() {
     let temporary = memory_dir();

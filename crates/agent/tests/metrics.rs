@@ -1,4 +1,4 @@
-//! The endpoint for Prometheus: what it tells, to whom, and that both text formats are what a parser of them takes.
+//! The endpoint for Prometheus: its answers, who gets them, and that a parser takes both text formats.
 
 mod common;
 
@@ -49,7 +49,7 @@ fn samples(page: &str) -> BTreeMap<String, f64> {
     samples.collect()
 }
 
-/// Names of the metrics that are described, with their kinds, each of which must be described once and before its samples.
+/// Names of the metrics that are described, with their kinds: each must be described once and before its samples.
 fn described(page: &str) -> BTreeMap<String, String> {
     let mut kinds = BTreeMap::new();
     for line in page.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
@@ -365,7 +365,7 @@ fn nothing_listens_without_a_token() {
     assert!(error.to_string().contains("\nhint: "), "{error}");
 }
 
-/// Connections to an address that this host's programs have taken, as the kernel tells.
+/// Connections to an address that this host's programs have taken, as the kernel shows.
 fn accepted(address: SocketAddr) -> usize {
     let sockets = std::fs::read_to_string("/proc/self/net/tcp").expect("sockets");
     let local = format!("0100007F:{:04X}", address.port());

@@ -1,4 +1,4 @@
-//! What the service manager is told, at a real socket.
+//! Messages to the service manager, at a real socket.
 //!
 //! One test, as the socket is named in the environment: it runs as a child process of itself.
 
@@ -43,17 +43,17 @@ fn manager_is_notified() {
         String::from_utf8_lossy(&output.stdout)
     );
     socket.set_nonblocking(true).expect("socket");
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     let mut buffer = [0; 256];
     while let Ok(length) = socket.recv(&mut buffer) {
-        told.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
+        received.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
     }
-    let monotonic = told.get(3).map(String::as_str).unwrap_or_default();
+    let monotonic = received.get(3).map(String::as_str).unwrap_or_default();
     assert!(
         monotonic.starts_with("RELOADING=1\nMONOTONIC_USEC="),
-        "{told:?}"
+        "{received:?}"
     );
-    let others: Vec<&str> = told
+    let others: Vec<&str> = received
         .iter()
         .map(String::as_str)
         .filter(|one| *one != monotonic)

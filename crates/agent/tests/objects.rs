@@ -19,7 +19,7 @@ use table::fleet::{FleetDetail, FleetDetails};
 use whylat_agent::Interval;
 use whylat_agent::config::ShipConfig;
 
-/// Tells the child what to do: a directory for its spool, the target, and which intervals.
+/// Holds the child's task: a directory for its spool, the target, and the intervals.
 const DIR: &str = "WHYLAT_AGENT_TEST_SHIP_DIR";
 const TARGET: &str = "WHYLAT_AGENT_TEST_TARGET";
 const WHAT: &str = "WHYLAT_AGENT_TEST_WHAT";

@@ -66,7 +66,7 @@ fn partial_hour_keeps_minutes() {
     let shipper = start(&config);
     all[..20].iter().for_each(|one| put(&shipper, one.clone()));
     stop(shipper);
-    fs::remove_dir_all(&config.spool).expect("somebody removes the spool");
+    fs::remove_dir_all(&config.spool).expect("the spool is removed");
     let shipper = start(&config);
     all[20..].iter().for_each(|one| put(&shipper, one.clone()));
     let state = stop(shipper);
@@ -234,7 +234,7 @@ fn clock_set_back_keeps_unmerged_minutes() {
         &shipper,
         interval(HOUR_NS + 30 * MINUTE_NS + 7_000_000_000, 3),
     );
-    // a year back: begins anew
+    // a year back: begins again
     let back = interval(HOUR_NS - 365 * 24 * 60 * MINUTE_NS, 3);
     put(&shipper, back.clone());
     all.push(back);
@@ -302,9 +302,9 @@ fn coverage_lists_spool() {
     fs::create_dir(root).expect("back");
     stop(shipper);
     let coverage = rows::<table::fleet::FleetCoverages>(root);
-    let told: Vec<_> = coverage
+    let totals: Vec<_> = coverage
         .iter()
         .map(|row| (row.rows, row.spooled_files, row.dropped_files))
         .collect();
-    assert_eq!(told, [(12, 0, 0), (13, 5, 0)]);
+    assert_eq!(totals, [(12, 0, 0), (13, 5, 0)]);
 }

@@ -116,7 +116,7 @@ fn load(clients: &mut [Client], requests: usize) -> Result<Vec<u64>> {
     Ok(latencies_ns)
 }
 
-/// Which connections have something to read; waits until one has.
+/// Waits until a connection has something to read, and returns all that have.
 fn ready(clients: &[Client]) -> Result<Vec<usize>> {
     let mut waiting: Vec<PollFd> = clients
         .iter()

@@ -42,8 +42,8 @@ pub enum CaptureDirection {
 pub struct CapturedSegment {
     /// When, `CLOCK_MONOTONIC` ns.
     pub time_ns: u64,
-    /// Which way.
-    pub way: CaptureDirection,
+    /// Its direction.
+    pub direction: CaptureDirection,
     /// Its TCP fields.
     pub segment: Segment,
 }
@@ -83,11 +83,11 @@ impl Capture {
         let failed = |errno| LabError::os("read", "captured packets", errno, HINT_ROOT);
         let mut passed = Vec::new();
         let mut bytes = vec![0; PACKET_BYTES];
-        while let Some((time_ns, way, len)) = self.next(&mut bytes).map_err(failed)? {
+        while let Some((time_ns, direction, len)) = self.next(&mut bytes).map_err(failed)? {
             if let Packet::Tcp(segment) = parse(&bytes[..len]) {
                 passed.push(CapturedSegment {
                     time_ns,
-                    way,
+                    direction,
                     segment,
                 });
             }
@@ -141,14 +141,14 @@ impl Capture {
                 ControlMessageOwned::ScmTimestampns(stamp) => Some(stamp),
                 _ => None,
             });
-            let way = match message.address.map(|address| address.pkttype()) {
+            let direction = match message.address.map(|address| address.pkttype()) {
                 Some(libc::PACKET_OUTGOING) => Some(CaptureDirection::Out),
                 Some(libc::PACKET_HOST) => Some(CaptureDirection::In),
                 _ => None,
             };
-            if let (Some(way), Some(stamp)) = (way, stamp) {
+            if let (Some(direction), Some(stamp)) = (direction, stamp) {
                 let time_ns = u64::try_from(ns(stamp) - self.ahead_ns).unwrap_or(0);
-                return Ok(Some((time_ns, way, message.bytes)));
+                return Ok(Some((time_ns, direction, message.bytes)));
             }
         }
     }
@@ -215,7 +215,7 @@ mod tests {
     use crate::clock::now_ns;
 
     #[test]
-    fn each_segment_is_kept_once_each_way_with_its_time() {
+    fn each_segment_is_kept_once_in_each_direction() {
         if !nix::unistd::geteuid().is_root() {
             eprintln!("skipped: needs root");
             return;
@@ -240,9 +240,10 @@ mod tests {
             })
             .unwrap();
         let passed = capture.stop().unwrap();
-        let data = |way| -> Vec<&CapturedSegment> {
-            let of_client =
-                |p: &&CapturedSegment| p.segment.destination_port == port && p.way == way;
+        let data = |direction| -> Vec<&CapturedSegment> {
+            let of_client = |p: &&CapturedSegment| {
+                p.segment.destination_port == port && p.direction == direction
+            };
             let passed = passed.iter().filter(of_client);
             passed.filter(|p| p.segment.payload_bytes > 0).collect()
         };

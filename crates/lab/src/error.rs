@@ -1,4 +1,4 @@
-//! What can go wrong in the lab, said so that the reader can act on it.
+//! Errors of the lab, each with the next step.
 
 use std::io;
 
@@ -8,13 +8,13 @@ pub enum LabError {
     /// A system call or file access was refused.
     #[error("cannot {action} {subject}: {source}\nhint: {hint}")]
     Os {
-        /// What was tried, as a verb: `make`, `open`.
+        /// The action that failed, as a verb: `make`, `open`.
         action: &'static str,
-        /// What it was tried on.
+        /// The object of the action.
         subject: String,
         /// Why the kernel refused.
         source: io::Error,
-        /// What to do next.
+        /// The next step.
         hint: &'static str,
     },
     /// A program that configures a namespace ended with an error.
@@ -22,12 +22,12 @@ pub enum LabError {
     Command {
         /// The command line as it was run.
         command: String,
-        /// What it printed on stderr, or its exit status.
+        /// Its stderr, or its exit status.
         detail: String,
-        /// What to do next.
+        /// The next step.
         hint: &'static str,
     },
-    /// An option that cannot be met.
+    /// An option that cannot be used.
     #[error("option {option} is {value}: {why}\nhint: {hint}")]
     Option {
         /// Name of the option.
@@ -36,13 +36,13 @@ pub enum LabError {
         value: String,
         /// Why it is refused.
         why: &'static str,
-        /// What to do next.
+        /// The next step.
         hint: &'static str,
     },
     /// A name that is not in the catalogue of faults.
     #[error("there is no fault {name:?}\nhint: known are {}", .known.join(", "))]
     UnknownFault {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
         /// All names.
         known: Vec<&'static str>,

@@ -168,7 +168,7 @@ impl Netns {
         congctl: &str,
     ) -> Result<(), LabError> {
         // The kernel's own IPv6 local routes have metric 0, which no request can name (0
-        // asks for the default, 1024): the new route stands beside, and the old one goes.
+        // asks for the default, 1024): the new route is added, and the old one removed.
         let unnameable = route.contains(" metric 0");
         let wanted = route.replace(" metric 0", "");
         self.ip(&format!(

@@ -1,4 +1,4 @@
-//! What commands of the lab print: lines of JSON, help and usage errors.
+//! Prints lines of JSON, help and usage errors of the lab's commands.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use crate::error::LabError;
 
 /// Prints help to stdout or a usage error to stderr: exit 0 or 2.
 pub fn print_usage(problem: &clap::Error) -> ExitCode {
-    // Nothing is left to tell if stderr itself is closed.
+    // Nothing more can be reported if stderr itself is closed.
     let _ = problem.print();
     ExitCode::from(u8::try_from(problem.exit_code()).unwrap_or(2))
 }

@@ -1,6 +1,6 @@
 //! A lab program under way: starts it, waits for its ready line, reads its truth.
 //!
-//! In: a command whose stdout is one JSON object a line (a workload, a wire). Out: those
+//! In: a command that prints one JSON object a line (a workload, a wire). Out: those
 //! objects. No one has to sleep until a server is up, and nothing outlives the caller.
 
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -90,7 +90,7 @@ impl LabProcess {
             .as_u64()
             .and_then(|port| u16::try_from(port).ok());
         port.ok_or_else(|| {
-            let why = std::io::Error::other(format!("it said {line}"));
+            let why = std::io::Error::other(format!("it printed {line}"));
             LabError::os("read the ready line of", &self.name, why, HINT_STDERR)
         })
     }

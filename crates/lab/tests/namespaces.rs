@@ -1,4 +1,4 @@
-//! What the lab does around a wire: routes with a congestion control, the `wire`
+//! The lab around a wire: routes with a congestion control, the `wire`
 //! command, and that nothing is left when its process is killed.
 //! Needs root: it makes network namespaces.
 

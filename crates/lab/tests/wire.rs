@@ -1,4 +1,4 @@
-//! The wire does to packets what it was told, and its account is complete.
+//! The wire does to packets what its options say, and its account is complete.
 //! Needs root: it makes network namespaces.
 
 #[allow(dead_code)]
@@ -276,7 +276,10 @@ fn chosen_segments_are_lost_and_sent_again() {
         .iter()
         .filter(|row| row.verdict == Verdict::Dropped(Cause::Chosen))
     {
-        assert!(sent[&row.tcp.unwrap().seq] >= 2, "not sent again: {row:?}");
+        assert!(
+            sent[&row.tcp.unwrap().seq] >= 2,
+            "not retransmitted: {row:?}"
+        );
     }
 }
 

@@ -58,34 +58,34 @@ fn assert_ends_agree(client: &Value, server: &Value) {
 }
 
 #[test]
-fn two_small_writes_stall_on_loopback_and_the_cures_work() {
+fn two_small_writes_stall_on_loopback_and_fixes_work() {
     if !may_make_namespaces() {
         return;
     }
-    let run = |cure: &str| {
-        let client = format!("write-write-read --rounds 53 {cure}");
+    let run = |option: &str| {
+        let client = format!("write-write-read --rounds 53 {option}");
         let (client, server) = on_loopback("reply-server", &client);
         assert_ends_agree(&client, &server);
         assert_eq!(
             (number(&client, "/rounds"), number(&server, "/requests")),
             (53, 53)
         );
-        let writes = if cure == "--one-write" { 53 } else { 106 };
+        let writes = if option == "--one-write" { 53 } else { 106 };
         assert_eq!(sum(&client, "/send/calls"), writes);
         assert_eq!(sum(&client, "/recv/moved"), 53);
         assert_eq!(client["round_times_ns"].as_array().unwrap().len(), 53);
         let times = ["/stalled_rounds", "/median_ns", "/max_ns"].map(|at| number(&client, at));
-        eprintln!("{cure:12} [stalled rounds, median ns, max ns] {times:?}");
+        eprintln!("{option:12} [stalled rounds, median ns, max ns] {times:?}");
         times
     };
     let [stalled, median_ns, _] = run("");
     assert!(stalled >= 40, "only {stalled} of 53 rounds stalled");
     assert!((38_000_000..60_000_000).contains(&median_ns), "{median_ns}");
-    for cure in ["--nodelay", "--one-write"] {
-        let [_, median_ns, _] = run(cure);
+    for option in ["--nodelay", "--one-write"] {
+        let [_, median_ns, _] = run(option);
         assert!(
             median_ns < 5_000_000,
-            "{cure} leaves a median of {median_ns} ns"
+            "{option} leaves a median of {median_ns} ns"
         );
     }
 }
@@ -136,7 +136,7 @@ fn started_up(server: &str, client: &str, send_calls: u64) -> u64 {
 }
 
 #[test]
-fn commands_in_two_writes_stall_and_the_cures_work() {
+fn commands_in_two_writes_stall_and_fixes_work() {
     if !may_make_namespaces() {
         return;
     }
@@ -225,7 +225,7 @@ fn short_connections_last_as_requested() {
 }
 
 #[test]
-fn bulk_moves_exactly_the_bytes_both_ways() {
+fn bulk_moves_exactly_the_bytes_in_both_directions() {
     if !may_make_namespaces() {
         return;
     }
@@ -353,10 +353,10 @@ fn the_time_limit_ends_a_role_with_a_message() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let output = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("time limit") && said.contains("hint:"),
-        "{said}"
+        output.contains("time limit") && output.contains("hint:"),
+        "{output}"
     );
 }
 
@@ -369,20 +369,20 @@ fn bad_input_is_explained() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    let (code, said) = run(&["workload", "no-such-role"]);
-    assert_eq!(code, Some(2), "{said}");
-    let (code, said) = run(&["workload", "stream"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("--connect"), "{said}");
-    let (code, said) = run(&["workload", "receive-only", "--connect", "127.0.0.1:1"]);
-    assert_eq!(code, Some(1), "{said}");
+    let (code, output) = run(&["workload", "no-such-role"]);
+    assert_eq!(code, Some(2), "{output}");
+    let (code, output) = run(&["workload", "stream"]);
+    assert_eq!(code, Some(2), "{output}");
+    assert!(output.contains("--connect"), "{output}");
+    let (code, output) = run(&["workload", "receive-only", "--connect", "127.0.0.1:1"]);
+    assert_eq!(code, Some(1), "{output}");
     assert!(
-        said.contains("127.0.0.1:1") && said.contains("hint:"),
-        "{said}"
+        output.contains("127.0.0.1:1") && output.contains("hint:"),
+        "{output}"
     );
-    let (code, said) = run(&["nonsense"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("hint:"), "{said}");
+    let (code, output) = run(&["nonsense"]);
+    assert_eq!(code, Some(2), "{output}");
+    assert!(output.contains("hint:"), "{output}");
 }
 
 #[test]
@@ -429,10 +429,10 @@ fn records_wait_for_the_ack_timer_only_behind_an_answer() {
     if !may_make_namespaces() {
         return;
     }
-    // Eight answers: the ACK of the record after each of them is withheld.
+    // Eight answers: the ACK of the record after each of them is delayed.
     let late = late_records("--answer-every 50", "--pause-us 3000");
     assert!(late >= 8, "{late} late records");
-    // On a busy machine some are late for want of a CPU.
+    // On a busy machine some are late because they wait for a CPU.
     let unanswered = late_records("", "--pause-us 3000");
     let at_once = late_records("--answer-every 50", "");
     assert!(

@@ -74,7 +74,7 @@ impl Agent {
         let mut agent = Agent { process, scratch };
         until("the agent ready", || {
             let ended = agent.process.0.try_wait().expect("wait");
-            assert!(ended.is_none(), "the agent ended: {}", agent.said());
+            assert!(ended.is_none(), "the agent ended: {}", agent.stderr_text());
             ready.exists().then_some(())
         });
         agent
@@ -86,14 +86,14 @@ impl Agent {
     }
 
     /// Returns what it said on stderr.
-    pub fn said(&self) -> String {
+    pub fn stderr_text(&self) -> String {
         std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
     }
 
     /// Waits until it has said this.
     pub fn says(&self, text: &str) -> String {
         until(text, || {
-            Some(self.said()).filter(|said| said.contains(text))
+            Some(self.stderr_text()).filter(|stderr_text| stderr_text.contains(text))
         })
     }
 

@@ -37,7 +37,11 @@ impl Recorder {
         let mut process = ChildGuard::start(command.stdout(Stdio::null()).stderr(stderr));
         until("the recorder ready", || {
             let ended = process.0.try_wait().expect("wait");
-            assert!(ended.is_none(), "the recorder ended: {}", said(&scratch));
+            assert!(
+                ended.is_none(),
+                "the recorder ended: {}",
+                stderr_text(&scratch)
+            );
             ready.exists().then_some(())
         });
         Recorder { process, scratch }
@@ -72,7 +76,7 @@ impl Recorder {
         assert!(
             matches!(code, Some(0 | 3)),
             "the recorder ended with {status}: {}",
-            said(&self.scratch)
+            stderr_text(&self.scratch)
         );
         self.scratch
     }
@@ -85,6 +89,6 @@ impl Recorder {
     }
 }
 
-fn said(scratch: &TempDir) -> String {
+fn stderr_text(scratch: &TempDir) -> String {
     std::fs::read_to_string(scratch.path().join("stderr")).unwrap_or_default()
 }

@@ -217,9 +217,9 @@ pub fn json_report(path: &Path) -> Value {
 /// Returns what `whylat report` answers to other questions, given as options.
 pub fn ask(path: &Path, question: &str) -> Value {
     let mut report = whylat("report --format json");
-    let said = finish(report.args(question.split_whitespace()).arg(path));
-    assert!(matches!(said.code, Some(0 | 3)), "{said:?}");
-    serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {}", said.out))
+    let output = finish(report.args(question.split_whitespace()).arg(path));
+    assert!(matches!(output.code, Some(0 | 3)), "{output:?}");
+    serde_json::from_str(&output.out).unwrap_or_else(|why| panic!("{why}: {}", output.out))
 }
 
 /// Returns the groups of an answer.

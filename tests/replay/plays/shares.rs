@@ -362,7 +362,7 @@ fn read_late(outcome: &Outcome) {
 /// The wire's, there and back: the length of a wait.
 const ROUND_TRIP_NS: u64 = 40_000_000;
 
-/// The sender pauses with data under way: for its buffer, or at first for the congestion window.
+/// The sender pauses with data under direction: for its buffer, or at first for the congestion window.
 /// Which of the two its segments do not tell, but that it is mostly the buffer, and how long both
 /// took together: until an ACK gives room. What the receiver's window stops is another pause. A wait
 /// that a path which stood still made longer is no longer told from one for the path; and segments

@@ -10,7 +10,7 @@ use super::{Config, MetricsConfig, ShipConfig, WatchConfig};
 use crate::apps::ApplicationRules;
 
 /// Bounds of the mean time between readings, ms: what SNAP measured ends at 10 s (figure 8); ten milliseconds are the
-/// kernel's own timer tick on common configurations, below which a reading tells nothing new.
+/// kernel's own timer tick on common configurations, below which a reading has nothing new.
 const POLL_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
 
 /// Least that a spool must be able to hold: an hour of a host with 150 connections at 50 MB a day.

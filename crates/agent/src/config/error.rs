@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, on which line, and what to write instead.
+//! Faults of a configuration, with their line and what to write instead.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,9 +25,9 @@ pub enum ConfigError {
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// What is wrong with what.
+        /// The key, and the fault in its value.
         what: String,
-        /// What to write instead.
+        /// The text to write instead.
         hint: String,
     },
 }
@@ -67,9 +67,9 @@ fn hint_of(message: &str) -> String {
 pub(super) struct InvalidValue {
     /// Where: names of tables and keys, and the place within a list.
     place: Vec<PathStep>,
-    /// What is wrong with it.
+    /// The fault in it.
     what: String,
-    /// What to write instead.
+    /// The text to write instead.
     hint: String,
 }
 

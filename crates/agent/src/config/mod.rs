@@ -21,20 +21,20 @@ use crate::apps::{Application, ApplicationRules};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Who this host is.
+    /// The name of this host.
     pub host: HostConfig,
-    /// What is watched, how often, at what cost.
+    /// The connections that are watched, how often, at what cost.
     pub watch: WatchConfig,
     /// Where files go.
     pub ship: ShipConfig,
     /// The endpoint that Prometheus reads.
     pub metrics: MetricsConfig,
-    /// Which connections belong to which application: the first that matches names it.
+    /// Rules that name the application of a connection: the first that matches is used.
     #[serde(rename = "application")]
     pub applications: Vec<Application>,
 }
 
-/// Names who this host is.
+/// Holds the name of this host.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
@@ -73,7 +73,7 @@ impl Detail {
     }
 }
 
-/// Says whose connections are watched.
+/// The connections that are watched.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WatchedNetns {
@@ -90,7 +90,7 @@ pub enum WatchedNetns {
 pub struct WatchConfig {
     /// How much is recorded of every connection.
     pub detail: Detail,
-    /// Whose connections are watched.
+    /// The network namespaces with these connections.
     pub netns: WatchedNetns,
     /// Mean time between two readings of one connection, ms.
     pub poll_ms: u32,
@@ -143,7 +143,7 @@ impl Default for ShipConfig {
 pub struct MetricsConfig {
     /// Address and port to listen on; empty: no endpoint.
     pub listen: String,
-    /// Names under which Prometheus may ask besides addresses, `localhost` and the name of the host.
+    /// Further names under which Prometheus may ask: addresses, `localhost` and the name of the host always work.
     pub names: Vec<String>,
 }
 

@@ -20,7 +20,7 @@ impl Target {
     /// Reads a target. Whether it is there is not asked.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault in it.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Some((scheme, rest)) = text.split_once("://") else {
             let path = PathBuf::from(text);

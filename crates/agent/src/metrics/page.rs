@@ -41,7 +41,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Zeros, of an agent whose configuration has just been read.
+    /// Makes metrics of zero, for an agent that has just read its configuration.
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("whylat");
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
@@ -60,14 +60,14 @@ impl Metrics {
         Arc::new(metrics)
     }
 
-    /// Adds what an interval tells.
+    /// Adds the numbers of an interval.
     pub fn interval(&self, interval: &Interval) {
         let mut tcp = self.tcp.lock().unwrap_or_else(PoisonError::into_inner);
         tcp.interval(interval);
         self.agent.coverage(&interval.coverage);
     }
 
-    /// How shipping is getting on: to be told before each page, and whenever it is known.
+    /// Sets the state of shipping: to be called before each page, and after each change.
     pub fn shipping(&self, state: &ShipState) {
         self.shipping.set(state);
     }

@@ -48,7 +48,7 @@ pub enum EndpointError {
         /// Why not.
         source: io::Error,
     },
-    /// There is nothing by which Prometheus could be told from others.
+    /// There is no token by which Prometheus is distinguished from others.
     #[error(
         "cannot answer Prometheus on {listen}: {TOKEN_VARIABLE} is not set, and all who reach the address could read which applications run here\nhint: set it in the environment (/etc/whylat/agent.env, mode 600), as made by `openssl rand -hex 32`, and give it to Prometheus as authorization.credentials"
     )]
@@ -225,21 +225,21 @@ impl MetricsPage {
         }
     }
 
-    /// Returns what is said to who may not ask.
+    /// Returns the answer to a client that may not ask.
     fn refusal(&self, request: &Request<Incoming>) -> Option<Response<Full<Bytes>>> {
-        let told = |name: HeaderName| request.headers().get(name)?.to_str().ok();
-        let Some(host) = told(HOST).filter(|host| self.is_ours(host)) else {
+        let header = |name: HeaderName| request.headers().get(name)?.to_str().ok();
+        let Some(host) = header(HOST).filter(|host| self.is_ours(host)) else {
             let why = "this host has no such name\nhint: ask by its address, or add the name to [metrics] names\n";
             return Some(plain(StatusCode::MISDIRECTED_REQUEST, why));
         };
         // what cannot be read as text is no origin of ours
         if request.headers().contains_key(ORIGIN)
-            && told(ORIGIN).and_then(|origin| origin.strip_prefix("http://")) != Some(host)
+            && header(ORIGIN).and_then(|origin| origin.strip_prefix("http://")) != Some(host)
         {
             let why = "pages of other sites may not ask\n";
             return Some(plain(StatusCode::FORBIDDEN, why));
         }
-        if told(AUTHORIZATION).is_some_and(|shown| self.token.is_shown(shown)) {
+        if header(AUTHORIZATION).is_some_and(|shown| self.token.is_shown(shown)) {
             return None;
         }
         let why = format!(

@@ -13,7 +13,7 @@ use prometheus_client::registry::Unit;
 use super::units::unix_s;
 use crate::ship::ShipState;
 
-/// The state that was told last; none before the first.
+/// The last state; none before the first.
 #[derive(Debug, Default)]
 pub(super) struct ShippingMetrics(Mutex<Option<ShipState>>);
 

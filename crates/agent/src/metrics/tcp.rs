@@ -1,4 +1,4 @@
-//! What limits connections, by application.
+//! Limits of connections, by application.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -20,7 +20,7 @@ const OTHER: &str = "other";
 /// The label of connections that no rule names.
 const NONE: &str = "none";
 
-/// A connection of which nothing was heard for so long is gone: those that live tell of themselves once an hour.
+/// A connection without a row for so long is gone: an open one has a row every hour.
 const FORGOTTEN_AFTER_NS: i64 = 2 * 3_600_000_000_000;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -40,7 +40,7 @@ struct ApplicationLabels {
     application: String,
 }
 
-/// Numbers by application, and which connection is of which.
+/// Numbers by application, and the application of each connection.
 pub(super) struct TcpMetrics {
     limited: Family<ProblemLabels, SecondsCounter>,
     watched: Family<ApplicationLabels, SecondsCounter>,
@@ -74,7 +74,7 @@ impl TcpMetrics {
         let own = registry.sub_registry_with_prefix("tcp");
         own.register_with_unit(
             "limited",
-            "Time in which connections had a problem, as SNAP's flags tell",
+            "Time in which connections had a problem, by SNAP's flags",
             Unit::Seconds,
             tcp.limited.clone(),
         );
@@ -108,7 +108,7 @@ impl TcpMetrics {
         );
         own.register(
             "retransmitted_segments",
-            "Segments sent again",
+            "Retransmitted segments",
             tcp.retransmitted.clone(),
         );
         tcp

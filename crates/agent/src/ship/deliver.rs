@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::backoff::Backoff;
 use super::name::FileKey;
-use super::spool::{Abandoned, DeliveryTask, Spool};
+use super::spool::{AbandonedRows, DeliveryTask, Spool};
 use super::target::OpenTarget;
 
 /// Tries to remove a file that the target keeps. Then it is left, and data goes on: readers take the hour's file instead.
@@ -19,7 +19,7 @@ const REMOVALS: u32 = 3;
 pub(super) struct SharedSpool {
     inner: Mutex<DeliveryState>,
     changed: Condvar,
-    /// What others are told: they must not wait for a disk that hangs.
+    /// The state for others: they must not wait for a disk that hangs.
     published: Mutex<PublishedState>,
     /// Intervals that were not even spooled, as the spool's disk hung.
     pub refused_intervals: AtomicU64,
@@ -73,8 +73,8 @@ pub struct ShipState {
     pub error: Option<String>,
     /// Why the spool's disk last failed, if it ever did.
     pub spool_failure: Option<String>,
-    /// What was given up since the agent began.
-    pub given: Abandoned,
+    /// Files and rows that were given up since the agent began.
+    pub given: AbandonedRows,
     /// Intervals that the spool has taken since the agent began, as far as there was room.
     pub stored_intervals: u64,
     /// Intervals that were not even spooled, as the spool's disk hung.
@@ -108,7 +108,7 @@ impl SharedSpool {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is shared, tells those who look from outside, and wakes who waits for something to deliver, or the end.
+    /// Changes what is shared, publishes the state, and wakes the thread that waits for something to deliver, or the end.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut DeliveryState) -> T) -> T {
         let mut inner = self.lock();
         let result = change(&mut inner);
@@ -211,7 +211,7 @@ pub(super) fn run(shared: &SharedSpool, target: &mut OpenTarget, backoff: Backof
     }
 }
 
-/// Does one thing at the target, after so many failures in a row, and tells the spool.
+/// Does one thing at the target, after so many failures in a row, and reports it to the spool.
 fn perform(
     shared: &SharedSpool,
     target: &mut OpenTarget,
@@ -321,20 +321,20 @@ mod tests {
             perform(&self.shared, &mut self.target, &work, 0).expect("nothing to try again");
         }
 
-        fn given(&self) -> Abandoned {
+        fn given(&self) -> AbandonedRows {
             self.shared.lock().spool.given
         }
     }
 
     #[test]
-    fn a_file_whose_hour_was_merged_before_it_was_sent_is_not_lost() {
+    fn file_of_an_hour_merged_before_delivery_is_not_lost() {
         let mut world = DeliveryWorld::new(interval(BEGIN_NS));
         let late = interval(BEGIN_NS + 2 * HOUR_NS);
         world.send_after(|inner, path| {
             inner.spool.store(late);
             assert!(!path.exists());
         });
-        assert_eq!(world.given(), Abandoned::default());
+        assert_eq!(world.given(), AbandonedRows::default());
     }
 
     #[test]
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_somebody_removes_is_counted() {
+    fn file_removed_by_another_process_is_counted() {
         let mut world = DeliveryWorld::new(interval(BEGIN_NS));
         world.send_after(|_, path| std::fs::remove_file(path).expect("a file"));
         assert_eq!(world.given().failed_files, 1);
@@ -378,6 +378,6 @@ mod tests {
             inner.spool.vanished(&key, generation);
             assert!(inner.spool.pending.contains_key(&key));
         });
-        assert_eq!(world.given(), Abandoned::default());
+        assert_eq!(world.given(), AbandonedRows::default());
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct DirectoryTarget {
 }
 
 impl DirectoryTarget {
-    /// Nothing is looked at yet: the directory may come later.
+    /// Nothing is read yet: the directory may come later.
     pub(super) fn new(root: PathBuf, host: &str, boot_id: &str) -> Self {
         Self {
             root,

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Writes a file whose name nobody looks at yet.
+/// Writes a file under a name that nobody reads yet.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(bytes)?;
@@ -22,7 +22,7 @@ pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// Ending of the name of a file that nobody looks at yet.
 pub(super) const TEMPORARY: &str = "tmp";
 
-/// Removes what a kill left half written in a folder: the files with that ending of which `is_own` is true.
+/// Removes what a kill left half written in a folder: the files with that ending, if `is_own` is true for them.
 pub(super) fn remove_temporary(dir: &Path, is_own: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let path = entry?.path();

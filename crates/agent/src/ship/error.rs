@@ -1,4 +1,4 @@
-//! Why an agent cannot ship at all. What goes wrong later is told by `ShipState`, and tried again.
+//! Errors that keep an agent from shipping at all. `ShipState` reports later failures, which are tried again.
 
 use std::io;
 use std::path::PathBuf;
@@ -30,12 +30,12 @@ pub enum ShipError {
     },
     /// The target is none.
     #[error(
-        "cannot ship to {target}: {why}\nhint: [ship] target is a directory or a URL; `whylat agent --check` tells more"
+        "cannot ship to {target}: {why}\nhint: [ship] target is a directory or a URL; `whylat agent --check` shows more"
     )]
     Target {
         /// As it was given.
         target: String,
-        /// What is wrong with it.
+        /// The fault in it.
         why: String,
     },
 }

@@ -66,7 +66,7 @@ struct InterleavingWorld {
     boot: u32,
     now_ns: i64,
     target: BTreeMap<FileKey, Vec<u8>>,
-    /// What the target was asked to take, as far as the agent can know.
+    /// Files that the target may have, as far as the agent can know.
     asked: BTreeSet<FileKey>,
     stored: Vec<i64>,
 }
@@ -195,7 +195,7 @@ impl InterleavingWorld {
         path.exists().then_some(path)
     }
 
-    /// What of the spool must be so after each step.
+    /// Invariants of the spool after each step.
     fn check(&self) {
         let spool = self.spool.as_ref().expect("open");
         let unasked = spool.sent.keys().find(|key| !self.asked.contains(key));
@@ -300,7 +300,7 @@ fn a_file_given_up_while_it_was_sent_goes_with_its_hour() {
             .relieve(&mut StagedInterval::default(), begin_ns)
     );
     assert_eq!(world.spool().given.full_files, 1);
-    // its minute goes on, and is not sent again until its hour is merged
+    // its minute goes on, and is not delivered until its hour is merged
     let (soon_ns, late_ns) = (begin_ns + HOUR_NS / 120, begin_ns + 2 * HOUR_NS);
     world.spool().store(interval_of_detail(soon_ns));
     world.spool().store(interval_of_detail(late_ns));

@@ -31,7 +31,7 @@ pub use backoff::Backoff;
 pub use deliver::ShipState;
 pub use error::ShipError;
 pub use name::{FileKey, FileStem, WriterIdentity};
-pub use spool::Abandoned;
+pub use spool::AbandonedRows;
 
 use self::deliver::SharedSpool;
 use self::spool::Spool;

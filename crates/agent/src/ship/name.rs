@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_is_told_last() {
+    fn coverage_is_delivered_last() {
         let stem = FileStem::new("h", "00000000");
         let key = |table, time_ns| FileKey::of_minute(table, &stem, time_ns).expect("a table");
         let mut keys = [

@@ -1,6 +1,6 @@
-//! What is given up when the spool is full, in the order of what is missed least: merging the running hour, then details
+//! Drops files when the spool is full, the least important first: merging the running hour, then details
 //! (newest first), then what is newest. So the beginning of an outage is kept as it was, and an interval is there with its
-//! coverage or not at all: a host whose problems were dropped does not look healthy.
+//! coverage or not at all: a host does not look healthy because its problems were dropped.
 
 use table::Table;
 use table::fleet::FleetDetail;

@@ -40,7 +40,7 @@ pub(super) struct WaitingFile {
     pub generation: u64,
     /// Whether the target may have it.
     pub tried: bool,
-    /// Whether the target has it: an hour's, whose minutes are still to be removed.
+    /// Whether the target has it: an hour's file, with minutes that are still to be removed.
     pub delivered: bool,
     /// When it came.
     pub since: SystemTime,
@@ -48,7 +48,7 @@ pub(super) struct WaitingFile {
 
 /// Holds what has gone wrong in a spool since the agent began, or was given up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Abandoned {
+pub struct AbandonedRows {
     /// Files dropped because the spool, or its disk, was full.
     pub full_files: u64,
     /// Files dropped because the spool's disk failed, or a file in it was damaged.
@@ -67,7 +67,7 @@ pub(super) struct Spool {
     /// Files that are no longer here and that the target may have.
     maybe_there: BTreeSet<FileKey>,
     pub(super) memory: Option<SpoolMemory>,
-    pub(super) given: Abandoned,
+    pub(super) given: AbandonedRows,
     /// The newest failure of the spool's disk.
     pub(super) failure: Option<String>,
     pub(super) stem: FileStem,
@@ -82,14 +82,14 @@ pub(super) struct Spool {
 pub(super) enum DeliveryTask {
     /// Send a file.
     Send {
-        /// Which.
+        /// The file's key.
         key: FileKey,
         /// Where it is.
         path: PathBuf,
-        /// Which of its states.
+        /// The state of the file.
         generation: u64,
     },
-    /// Remove a file whose hour is merged.
+    /// Remove a file of an hour that is merged.
     Remove(FileKey),
 }
 
@@ -118,7 +118,7 @@ impl Spool {
             sent: BTreeMap::new(),
             maybe_there: BTreeSet::new(),
             memory: SpoolMemory::read(root),
-            given: Abandoned::default(),
+            given: AbandonedRows::default(),
             failure: None,
             stem: FileStem::new(host, boot_id),
             host: host.to_owned(),
@@ -159,7 +159,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Minutes' files whose hour is merged by now wait for their removal only.
+    /// Minutes' files of an hour that is merged by now wait for their removal only.
     fn retire_covered(&mut self) -> io::Result<()> {
         let covered = |key: &&FileKey| !key.is_hour() && self.pending.contains_key(&key.of_hour());
         let covered: Vec<FileKey> = self.pending.keys().filter(covered).cloned().collect();
@@ -190,7 +190,7 @@ impl Spool {
         }
     }
 
-    /// A spool that is new is whole from its first interval on, as is one whose clock was set far back.
+    /// A spool that is new is whole from its first interval on, as is one after the clock was set far back.
     fn remember(&mut self, begin_ns: i64) {
         let minute_ns = begin_ns - begin_ns.rem_euclid(MINUTE_NS);
         let changed = match &mut self.memory {
@@ -369,7 +369,7 @@ impl Spool {
         self.forget_file(&self.sent_path(key));
     }
 
-    /// A file that was to be sent in one of its states is not there: somebody has removed it, unless it no longer waits.
+    /// A file that was to be sent in one of its states is not there: another process has removed it, unless it no longer waits.
     /// Then its hour was merged, or it was dropped and counted, since it was chosen.
     pub(super) fn vanished(&mut self, key: &FileKey, generation: u64) {
         let waiting = self.pending.get(key);

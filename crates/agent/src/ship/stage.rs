@@ -15,7 +15,7 @@ use crate::Interval;
 /// A file that is to be in the spool.
 #[derive(Debug)]
 pub(super) struct StagedFile {
-    /// Which.
+    /// The file's key.
     pub key: FileKey,
     /// All that it is to hold.
     pub bytes: Vec<u8>,
@@ -56,7 +56,7 @@ impl StagedInterval {
         self.add(place, begin_ns, &interval.details);
     }
 
-    /// Adds the coverage, when all that it tells of is known.
+    /// Adds the coverage, when all of the interval is known.
     pub(super) fn coverage(&mut self, place: &FilePlace<'_>, interval: &Interval) {
         let mut coverage = FleetCoverages::default();
         coverage.push(interval.coverage.clone());

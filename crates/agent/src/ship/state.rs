@@ -1,4 +1,4 @@
-//! What the spool must remember of the files that it no longer has, in a file of its own.
+//! The spool's memory of the files that it no longer has, in a file of its own.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -81,7 +81,7 @@ impl SpoolMemory {
         self.whole_since_ns = self.whole_since_ns.max(minute_ns);
     }
 
-    /// The clock was set back to a time long before all that the spool has had: that begins anew.
+    /// The clock was set back to a time long before all that the spool has had: that begins again.
     pub(super) fn set_back(&mut self, minute_ns: i64) -> bool {
         let far = self.whole_since_ns.saturating_sub(HOUR_NS) > minute_ns;
         if far {

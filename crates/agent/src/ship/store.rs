@@ -313,7 +313,7 @@ mod tests {
         FileKey::of_minute("fleet_problems", &stem, 0).expect("a key")
     }
 
-    /// Returns a store in memory, whose agent keeps its spool here.
+    /// Returns a store in memory; its agent keeps its spool here.
     fn in_memory(spool: &Path, memory: &InMemory) -> ObjectStoreTarget {
         let store = ObjectStoreTarget::new("s3://bucket", spool).expect("a store");
         let shared = memory.clone();

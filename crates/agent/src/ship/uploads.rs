@@ -1,4 +1,4 @@
-//! Uploads in parts that a store has begun and not finished. A store keeps their parts, and bills them, until somebody ends
+//! Uploads in parts that a store has begun and not finished. A store keeps their parts, and bills them, until a client ends
 //! the upload, and who was killed meanwhile cannot: so their names are on disk while they last.
 
 use std::io;

@@ -47,7 +47,7 @@ pub fn config(dir: &Path) -> ShipConfig {
     }
 }
 
-/// A row of which only these fields matter.
+/// A row; only these fields matter.
 pub fn row<T: Table + serde::de::DeserializeOwned>(given: serde_json::Value) -> T {
     let mut given = given;
     let ordinary = |name: &str| match name {

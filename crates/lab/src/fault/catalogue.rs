@@ -90,7 +90,7 @@ pub const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "delay_spikes",
-        summary: "the path stands still now and then, and what is late is taken for lost",
+        summary: "the path stalls now and then, and what is late is taken for lost",
         source: "RFC 5682: spurious timeouts",
         claim: |_| sending("spurious_retransmits"),
         mendable: true,
@@ -242,7 +242,7 @@ pub const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "odd_segment",
-        summary: "a send buffer that one segment fills, whose ACK the receiver withholds",
+        summary: "a send buffer that one segment fills, and a receiver that delays its ACK",
         source: "SNAP 6.2: the send buffer set to zero",
         claim: |_| sending("delayed_ack"),
         mendable: true,

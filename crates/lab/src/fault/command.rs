@@ -30,14 +30,14 @@ Examples:
     mut_arg("output", |output| output.visible_alias("truth"))
 )]
 struct Options {
-    /// Which; `whylat lab list` shows all.
+    /// Name of the fault; `whylat lab list` shows all.
     name: String,
-    /// With the fault, its twin without it, or mended as the finding advises.
+    /// With the fault, its twin without it, or fixed as the finding advises (mended).
     #[arg(long, value_enum, default_value = "faulty")]
     variant: Variant,
-    /// With --variant mended: which of its cures, if there are several; `whylat lab list` shows them.
-    #[arg(long)]
-    cure: Option<String>,
+    /// With --variant mended: the fix, if there are several; `whylat lab list` shows them.
+    #[arg(long = "cure", value_name = "FIX")]
+    fix: Option<String>,
     /// Congestion control of both ends: cubic, bbr, reno.
     #[arg(long, default_value = "cubic")]
     congctl: String,
@@ -76,7 +76,7 @@ fn write(answer: &Value, file: Option<File>) -> Result<(), LabError> {
     }
 }
 
-/// The faults that there are.
+/// Lists all faults.
 #[derive(Debug, Parser)]
 #[command(
     name = "whylat lab list",
@@ -93,7 +93,7 @@ struct ListOptions {
 }
 
 /// Compares a report with the ground truth of a fault. Prints as JSON what was planted, what of it
-/// was found, and what was said beside it: each a rule and a socket cookie.
+/// was found, and what was reported beside it: each a rule and a socket cookie.
 #[derive(Debug, Parser)]
 #[command(
     name = "whylat lab score",
@@ -103,9 +103,9 @@ Examples:
   whylat lab score truth.json report.json"
 )]
 struct ScoreOptions {
-    /// What `whylat lab fault --truth` wrote.
+    /// The output of `whylat lab fault --truth`.
     truth: PathBuf,
-    /// What `whylat report --format json` printed of a recording of it.
+    /// The output of `whylat report --format json` for a recording of it.
     report: PathBuf,
     #[command(flatten)]
     to: OutputArgs,
@@ -150,7 +150,7 @@ fn play(options: &Options) -> Result<(), LabError> {
     let play = FaultRun {
         fault,
         variant: options.variant,
-        cure: options.cure.as_deref(),
+        fix: options.fix.as_deref(),
         congctl: &options.congctl,
         seed: options.seed,
     };
@@ -174,14 +174,14 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     for fault in FAULTS {
         let rule = (fault.claim)("cubic").map(|claim| claim.rule);
         let (name, summary, source) = (fault.name, fault.summary, fault.source);
-        let cures = (fault.scene)(Variant::Mended, &mut SeededDice::new(1)).cures;
+        let fixes = (fault.scene)(Variant::Mended, &mut SeededDice::new(1)).fixes;
         if options.json {
             let bbr = (fault.claim)("bbr").map(|claim| claim.rule);
             let rules = json!({ "cubic": rule, "bbr": bbr });
             let _ = writeln!(
                 list,
                 "{}",
-                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mendable": fault.mendable, "cures": cures })
+                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mendable": fault.mendable, "cures": fixes })
             );
         } else {
             let _ = writeln!(list, "{name:<20} {summary}");
@@ -191,8 +191,8 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
                 "",
                 rule.unwrap_or("none")
             );
-            for cure in cures {
-                let _ = writeln!(list, "{:<20} --cure {}: {}", "", cure.name, cure.summary);
+            for fix in fixes {
+                let _ = writeln!(list, "{:<20} --cure {}: {}", "", fix.name, fix.summary);
             }
         }
     }

@@ -4,7 +4,7 @@ use super::scene::{Claim, ClaimSubject, ConnectionEnd, Scene, SeededDice, Varian
 use crate::DirectionConfig;
 use crate::wire::{BurstLoss, HoldWindow, LossWindow};
 
-/// The path stands still for longer than a timeout, now and then, and loses nothing.
+/// The path stalls for longer than a timeout, now and then, and loses nothing.
 pub(super) fn delay_spikes(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(5, 40);
     let hold = HoldWindow {
@@ -40,7 +40,7 @@ pub(super) fn thin_connections(variant: Variant, dice: &mut SeededDice) -> Scene
 
 /// Large messages with pauses between them, over a queue that holds less than a window: without slow
 /// start after idle the whole window leaves at once. A message is less than what path and queue hold
-/// together, so that nothing else overflows the queue. A pause is two timeouts or more, each of which
+/// together, so that nothing else overflows the queue. A pause is two timeouts or more: each
 /// halves the window where slow start is on (tcp_cwnd_restart()); the path is long, because a timeout
 /// is 200 ms longer than it.
 pub(super) fn burst_after_idle(variant: Variant, dice: &mut SeededDice) -> Scene {

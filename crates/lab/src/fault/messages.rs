@@ -5,7 +5,7 @@ use super::scene::{ProgramPair, Scene, SeededDice, Variant, path, sending, word}
 pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let (header, body) = (dice.between(8, 40), dice.between(50, 200));
-    let cure = match variant {
+    let fix = match variant {
         Variant::Faulty => "",
         Variant::Healthy => "--one-write",
         Variant::Mended => "--nodelay",
@@ -13,7 +13,7 @@ pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene
     Scene::over(
         path(rtt_ms),
         format!("reply-server --request {}", header + body),
-        format!("write-write-read --rounds 41 --header {header} --body {body} {cure}"),
+        format!("write-write-read --rounds 41 --header {header} --body {body} {fix}"),
     )
 }
 

@@ -20,5 +20,5 @@ mod startup;
 
 pub use catalogue::{FAULTS, find};
 pub use run::FaultRun;
-pub use scene::{Claim, ConnectionEnd, Cure, Fault, Scene, Variant};
+pub use scene::{Claim, ConnectionEnd, Fault, FaultFix, Scene, Variant};
 pub use score::Score;

@@ -1,4 +1,4 @@
-//! Plays a fault and tells what happened.
+//! Plays a fault, and returns the ground truth.
 
 use std::ops::Range;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::scene::{
-    Claim, ClaimSubject, ConnectionEnd, Cure, Fault, ProgramPair, Scene, SeededDice, Variant,
+    Claim, ClaimSubject, ConnectionEnd, Fault, FaultFix, ProgramPair, Scene, SeededDice, Variant,
 };
 use crate::site::Site;
 use crate::{LabError, LabProcess, Wire, WireConfig};
@@ -15,10 +15,10 @@ use crate::{LabError, LabProcess, Wire, WireConfig};
 pub struct FaultRun<'a> {
     /// The fault.
     pub fault: &'a Fault,
-    /// Which form of it.
+    /// Its form.
     pub variant: Variant,
-    /// By which of its cures it is mended; `None`: the first.
-    pub cure: Option<&'a str>,
+    /// The fix that is applied; `None`: the first.
+    pub fix: Option<&'a str>,
     /// Congestion control of both ends.
     pub congctl: &'a str,
     /// Seed of sizes, delays and losses.
@@ -30,9 +30,9 @@ impl FaultRun<'_> {
     /// until they end, and gives the ground truth.
     ///
     /// # Errors
-    /// Without root, when the variant or the cure does not exist, or when a role fails.
+    /// Without root, when the variant or the fix does not exist, or when a role fails.
     pub fn run(&self, program: &Path) -> Result<Value, LabError> {
-        let (scene, cure) = self.scene()?;
+        let (scene, fix) = self.scene()?;
         let wire = Wire::start(WireConfig {
             a_to_b: scene.forward,
             b_to_a: scene.back,
@@ -85,7 +85,7 @@ impl FaultRun<'_> {
         Ok(json!({
             "fault": self.fault.name,
             "variant": self.variant,
-            "cure": cure.map(|cure| cure.name),
+            "cure": fix.map(|fix| fix.name),
             "congctl": self.congctl,
             "seed": self.seed,
             "expected": expected,
@@ -97,8 +97,8 @@ impl FaultRun<'_> {
         }))
     }
 
-    /// Returns the scene, with the cure that it is mended by if it has several.
-    fn scene(&self) -> Result<(Scene, Option<&'static Cure>), LabError> {
+    /// Returns the scene, with the fix that is applied if it has several.
+    fn scene(&self) -> Result<(Scene, Option<&'static FaultFix>), LabError> {
         let refused = |option, value: &str, why, hint| LabError::Option {
             option,
             value: value.to_owned(),
@@ -106,21 +106,21 @@ impl FaultRun<'_> {
             hint,
         };
         let scene = (self.fault.scene)(self.variant, &mut SeededDice::new(self.seed));
-        match (self.variant, self.cure) {
+        match (self.variant, self.fix) {
             (Variant::Mended, _) if !self.fault.mendable => Err(refused(
                 "--variant",
                 "mended",
                 "the lab cannot follow the advice for this fault",
                 "`whylat lab list --json` shows which it can",
             )),
-            (Variant::Mended, name) => Ok(match scene.cure(name)? {
-                Some(cure) => (scene.cured(cure), Some(cure)),
+            (Variant::Mended, name) => Ok(match scene.fix(name)? {
+                Some(fix) => (scene.with_fix(fix), Some(fix)),
                 None => (scene, None),
             }),
             (_, Some(name)) => Err(refused(
                 "--cure",
                 name,
-                "only a fault that is mended has a cure",
+                "only the variant mended has a fix",
                 "add --variant mended",
             )),
             (_, None) => Ok((scene, None)),
@@ -178,7 +178,7 @@ impl PairOutcome {
         json!({ "clients": self.clients, "proxy": self.proxy, "server": self.server })
     }
 
-    /// Returns which rules, of which connections, and when; none where nothing is to be said.
+    /// Returns the rules to be reported, with connections and times; none where nothing is to be reported.
     fn expected(&self, lasts_ns: Option<&Range<u64>>) -> impl Iterator<Item = Value> {
         self.claims.iter().map(move |claim| {
             let connections = self.sockets(*claim);

@@ -1,4 +1,4 @@
-//! What a fault is made of.
+//! The parts of a fault.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::random::Random;
 use crate::{DirectionConfig, LabError};
 
-/// Says which of a fault's forms is played. They differ in nothing but the fault and its cure, and have
+/// Says which of a fault's forms is played. They differ in nothing but the fault and its fix, and have
 /// the same sizes and delays for the same seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
@@ -25,11 +25,11 @@ pub enum Variant {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionEnd {
-    /// Who connected.
+    /// The end that connected.
     Client,
-    /// Who accepted.
+    /// The end that accepted.
     Server,
-    /// Who passed on between them.
+    /// The program that passed data on between them.
     Proxy,
 }
 
@@ -56,9 +56,9 @@ pub enum ClaimSubject {
 pub struct Claim {
     /// Name of the rule.
     pub rule: &'static str,
-    /// Whose socket it speaks of.
+    /// The end of the socket that it is about.
     pub end: ConnectionEnd,
-    /// Which of its sockets.
+    /// The sockets of that end.
     pub of: ClaimSubject,
 }
 
@@ -71,12 +71,12 @@ pub struct ProgramPair {
     pub proxy: Option<String>,
     /// The same of each client.
     pub clients: Vec<String>,
-    /// What is to be said of it beside what is to be said of the fault.
+    /// Claims about it beside that of the fault.
     pub claims: Vec<Claim>,
 }
 
 impl ProgramPair {
-    /// With nothing to be said of it.
+    /// Makes a pair without claims.
     pub fn new(server: impl Into<String>, client: impl Into<String>) -> Self {
         ProgramPair {
             server: server.into(),
@@ -96,7 +96,7 @@ pub struct Scene {
     pub forward: DirectionConfig,
     /// From server to client.
     pub back: DirectionConfig,
-    /// Who has the fault.
+    /// The pair with the fault.
     pub pair: ProgramPair,
     /// Others, who talk over the same path at the same time.
     pub others: Vec<ProgramPair>,
@@ -108,14 +108,14 @@ pub struct Scene {
     pub sysctls: Vec<(ConnectionEnd, &'static str, &'static str)>,
     /// Programs without connections that run meanwhile: `whylat lab workload` words.
     pub beside: Vec<String>,
-    /// Ways to mend it, each apart, if there are several. The scene of [`Variant::Mended`] is then
-    /// without any, and the first one is what it is mended by unless another is chosen.
-    pub cures: &'static [Cure],
+    /// Its fixes, each apart, if there are several. The scene of [`Variant::Mended`] is then
+    /// without any, and the first one is applied unless another is chosen.
+    pub fixes: &'static [FaultFix],
 }
 
-/// A way to mend a fault: what its roles are told besides.
+/// A fix of a fault: further words for its roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Cure {
+pub struct FaultFix {
     /// Its name on the command line.
     pub name: &'static str,
     /// One sentence: who does what.
@@ -145,33 +145,33 @@ impl Scene {
             lossless: false,
             sysctls: Vec::new(),
             beside: Vec::new(),
-            cures: &[],
+            fixes: &[],
         }
     }
 
-    /// Returns the cure of this name, or without a name the first.
+    /// Returns the fix of this name, or without a name the first.
     ///
     /// # Errors
     /// When there is none of this name.
-    pub fn cure(&self, name: Option<&str>) -> Result<Option<&'static Cure>, LabError> {
+    pub fn fix(&self, name: Option<&str>) -> Result<Option<&'static FaultFix>, LabError> {
         let Some(name) = name else {
-            return Ok(self.cures.first());
+            return Ok(self.fixes.first());
         };
-        let found = self.cures.iter().find(|cure| cure.name == name);
+        let found = self.fixes.iter().find(|fix| fix.name == name);
         found.map(Some).ok_or_else(|| LabError::Option {
             option: "--cure",
             value: name.to_owned(),
-            why: "this fault has no such cure",
-            hint: "`whylat lab list` shows the cures of each fault",
+            why: "this fault has no such fix",
+            hint: "`whylat lab list` shows the fixes of each fault",
         })
     }
 
-    /// With a cure.
+    /// Applies a fix.
     #[must_use]
-    pub fn cured(mut self, cure: &Cure) -> Self {
-        self.pair.server = format!("{} {}", self.pair.server, cure.server);
+    pub fn with_fix(mut self, fix: &FaultFix) -> Self {
+        self.pair.server = format!("{} {}", self.pair.server, fix.server);
         for client in &mut self.pair.clients {
-            *client = format!("{client} {}", cure.client);
+            *client = format!("{client} {}", fix.client);
         }
         self
     }
@@ -185,7 +185,7 @@ pub struct Fault {
     pub summary: &'static str,
     /// Where it is described.
     pub source: &'static str,
-    /// What a diagnosis has to say under this congestion control; nothing where it does no harm.
+    /// The finding that a diagnosis must report under this congestion control; none where the fault does no harm.
     pub claim: fn(congctl: &str) -> Option<Claim>,
     /// Whether the lab can follow the finding's advice: else there is no [`Variant::Mended`].
     pub mendable: bool,

@@ -1,7 +1,7 @@
 //! Compares a report with the ground truth of a fault.
 //!
-//! In: what [`super::run::FaultRun`] told, and the JSON report of a recording of it. Out: what was planted,
-//! what of it was found, and what was said beside it, each a rule and a socket. `make accuracy` and the
+//! In: the ground truth of [`super::run::FaultRun`], and the JSON report of a recording of it. Out: what was planted,
+//! what of it was found, and what was reported beside it, each a rule and a socket. `make accuracy` and the
 //! replayed tests judge by it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +18,14 @@ const WARNING_SHARE: f64 = 0.05;
 /// A rule, and the cookie of the socket that it speaks of.
 pub type NamedFinding = (String, u64);
 
-/// Holds what was planted and what was said.
+/// Holds what was planted, and what was reported.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Score {
-    /// What is to be said.
+    /// Findings that must be reported.
     pub planted: BTreeSet<NamedFinding>,
-    /// What of it was said, of the time in which it was so.
+    /// Those of them that were reported for the right time.
     pub found: BTreeSet<NamedFinding>,
-    /// What else was said above info, and was not so.
+    /// Wrong findings above info.
     pub beside: BTreeSet<NamedFinding>,
 }
 
@@ -33,9 +33,9 @@ impl Score {
     /// Compares. `answers` are the rules that are never above info: they are found at any severity, and never wrong.
     pub fn of(truth: &Value, report: &Value, answers: &[&str]) -> Self {
         let claims = claims(truth);
-        let said = said(report, answers);
+        let reported = reported(report, answers);
         let is_found = |named: &&NamedFinding| {
-            let finding = said.get(*named);
+            let finding = reported.get(*named);
             finding.is_some_and(|finding| overlap(finding, claims[*named]) >= LEAST_OVERLAP)
         };
         let found = claims.keys().filter(is_found).cloned().collect();
@@ -45,7 +45,7 @@ impl Score {
             let is_answer = answers.contains(&named.0.as_str());
             !is_answer && !planted.contains(*named) && !suffered.contains(*named)
         };
-        let beside = said.keys().filter(is_beside).cloned().collect();
+        let beside = reported.keys().filter(is_beside).cloned().collect();
         Score {
             planted,
             found,
@@ -53,7 +53,7 @@ impl Score {
         }
     }
 
-    /// Returns whether all that was planted was found, and nothing else was said.
+    /// Returns whether all that was planted was found, and nothing else was reported.
     pub fn is_right(&self) -> bool {
         self.planted == self.found && self.beside.is_empty()
     }
@@ -71,7 +71,7 @@ fn rule(value: &Value) -> String {
     value["rule"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Returns what is to be said, with the claim that wants it.
+/// Returns the findings that must be reported, with their claims.
 fn claims(truth: &Value) -> BTreeMap<NamedFinding, &Value> {
     let claims = list(truth, "expected");
     claims
@@ -83,7 +83,7 @@ fn claims(truth: &Value) -> BTreeMap<NamedFinding, &Value> {
 }
 
 /// Returns every finding that is above info, and every answer.
-fn said<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &'a Value> {
+fn reported<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &'a Value> {
     let is_claim = |finding: &&Value| {
         let is_answer = finding["rule"]
             .as_str()
@@ -120,7 +120,7 @@ fn overlap(finding: &Value, claim: &Value) -> f64 {
 }
 
 /// Returns claims that are true though nothing planted them: the machine was busy, and the role's own thread waited for a
-/// CPU, as the scheduler told it (schedstat). A reader that waits is slow.
+/// CPU, as the scheduler counts it (schedstat). A reader that waits is slow.
 fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
     let mut suffered = BTreeSet::new();
     for pair in list(truth, "roles") {

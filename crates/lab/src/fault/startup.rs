@@ -1,29 +1,29 @@
 //! The scene of VTune's recipe "Inefficient TCP/IP Synchronization": a client that starts slowly.
 
-use super::scene::{Cure, Scene, SeededDice, Variant, word};
+use super::scene::{FaultFix, Scene, SeededDice, Variant, word};
 use crate::DirectionConfig;
 
-/// What the finding and the recipe advise, each apart; the finding's first advice first.
-const CURES: &[Cure] = &[
-    Cure {
+/// The fixes of the finding and of the recipe, each apart; the finding's first one first.
+const FIXES: &[FaultFix] = &[
+    FaultFix {
         name: "writev",
         summary: "the client hands header and body to the kernel by one writev()",
         client: "--writes gathered",
         server: "",
     },
-    Cure {
+    FaultFix {
         name: "nodelay",
         summary: "the client sets TCP_NODELAY",
         client: "--nodelay",
         server: "",
     },
-    Cure {
+    FaultFix {
         name: "quickack",
         summary: "the server sets TCP_QUICKACK after each receive call",
         client: "",
         server: "--quickack",
     },
-    Cure {
+    FaultFix {
         name: "rcvbuf",
         summary: "the recipe's own: the server sets SO_RCVBUF to 4096 bytes",
         client: "",
@@ -44,6 +44,6 @@ pub(super) fn vtune_startup(variant: Variant, dice: &mut SeededDice) -> Scene {
         "command-server",
         format!("command-client --commands {commands} --seed {seed} {joined}"),
     );
-    scene.cures = CURES;
+    scene.fixes = FIXES;
     scene
 }

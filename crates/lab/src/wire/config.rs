@@ -1,4 +1,4 @@
-//! What a wire does to packets: the options, their units and their limits.
+//! Options of a wire, with their units and limits.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
@@ -43,7 +43,7 @@ pub struct LossWindow {
     pub loss_ppm: u32,
 }
 
-/// A stretch of time in which the path stands still: what enters then arrives after it, in order.
+/// An interval in which the path stalls: what enters then arrives after it, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HoldWindow {
     /// Start, in microseconds after the first packet that the wire saw.
@@ -65,7 +65,7 @@ impl HoldWindow {
     }
 }
 
-/// Losses in a row: a model of two states, in one of which everything is lost (Gilbert, 1960).
+/// Losses in a row: a model of two states; one of them loses everything (Gilbert, 1960).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BurstLoss {
     /// Chance of each packet to be the first of a burst, in parts per million.
@@ -124,7 +124,7 @@ pub struct DirectionConfig {
     pub rate_bps: Option<u64>,
     /// Bytes that may wait for the rate limit; a packet that does not fit is dropped.
     pub queue_bytes: u64,
-    /// What becomes of the window scale option of SYN segments; `None` leaves it.
+    /// The change of the window scale option of SYN segments; `None` leaves it.
     pub window_scale: Option<WindowScale>,
 }
 
@@ -190,9 +190,9 @@ impl DirectionConfig {
 /// A wire between two namespaces.
 #[derive(Debug, Clone)]
 pub struct WireConfig {
-    /// What happens to packets from `a` to `b`.
+    /// Impairments of packets from `a` to `b`.
     pub a_to_b: DirectionConfig,
-    /// What happens to packets from `b` to `a`.
+    /// Impairments of packets from `b` to `a`.
     pub b_to_a: DirectionConfig,
     /// Seed of loss and jitter; the directions draw from separate sequences of it.
     pub seed: u64,

@@ -29,7 +29,7 @@ const LARGEST_PACKET: usize = 65_536;
 /// State shared by the loop and the handle.
 #[derive(Debug)]
 pub(crate) struct WireState {
-    pub(crate) ways: [DirectionState; 2],
+    pub(crate) directions: [DirectionState; 2],
     pub(crate) log: PacketLog,
     pub(crate) failure: Option<String>,
     pub(super) first_packet_ns: Option<u64>,
@@ -94,7 +94,7 @@ impl WireState {
         let [a_to_b, b_to_a] = configs;
         WireState {
             // Distinct sequences per direction; the path mixes the seed further.
-            ways: [
+            directions: [
                 DirectionState::new(a_to_b, seed),
                 DirectionState::new(b_to_a, !seed),
             ],
@@ -112,20 +112,21 @@ impl WireState {
     /// it is due, or drops it.
     fn enter(&mut self, direction: Direction, bytes: &mut [u8], to: &File) {
         let time_ns = now_ns();
-        let way = &mut self.ways[direction.index()];
+        let direction_state = &mut self.directions[direction.index()];
         let packet_bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let tcp = match parse(bytes) {
             Packet::Tcp(segment) => Some(segment),
             Packet::Other => None,
-            Packet::Ignored => return way.stats.ignored.add(packet_bytes),
+            Packet::Ignored => return direction_state.stats.ignored.add(packet_bytes),
         };
-        if let Some(scale) = way.config.window_scale {
-            way.stats.window_scales_changed += u64::from(set_window_scale(bytes, scale));
+        if let Some(scale) = direction_state.config.window_scale {
+            direction_state.stats.window_scales_changed +=
+                u64::from(set_window_scale(bytes, scale));
         }
         let first_ns = *self.first_packet_ns.get_or_insert(time_ns);
-        let index = way.stats.entered.packets;
+        let index = direction_state.stats.entered.packets;
         let payload_bytes = tcp.map_or(0, |tcp| tcp.payload_bytes);
-        let fate = way.decide(
+        let fate = direction_state.decide(
             PacketSizes {
                 packet_bytes,
                 payload_bytes,
@@ -148,10 +149,10 @@ impl WireState {
             delivered_ns: None,
         });
         if let PacketFate::Deliver { at_ns } = fate {
-            if at_ns <= time_ns && way.travelling.is_empty() {
-                way.hand_over(&mut self.log, row, bytes, to);
+            if at_ns <= time_ns && direction_state.travelling.is_empty() {
+                direction_state.hand_over(&mut self.log, row, bytes, to);
             } else {
-                way.travelling.push(PacketInFlight {
+                direction_state.travelling.push(PacketInFlight {
                     at_ns,
                     index,
                     row,
@@ -164,30 +165,30 @@ impl WireState {
     /// Hands over all packets that are due. Returns when the next one is.
     fn deliver_due(&mut self, tuns: &[File; 2]) -> Option<u64> {
         for direction in Direction::BOTH {
-            let way = &mut self.ways[direction.index()];
+            let direction_state = &mut self.directions[direction.index()];
             let to = &tuns[1 - direction.index()];
-            while way
+            while direction_state
                 .travelling
                 .peek()
                 .is_some_and(|packet| packet.at_ns <= now_ns())
             {
-                if let Some(packet) = way.travelling.pop() {
-                    way.hand_over(&mut self.log, packet.row, &packet.bytes, to);
+                if let Some(packet) = direction_state.travelling.pop() {
+                    direction_state.hand_over(&mut self.log, packet.row, &packet.bytes, to);
                 }
             }
         }
-        self.ways
+        self.directions
             .iter()
-            .filter_map(|way| way.travelling.peek())
+            .filter_map(|direction_state| direction_state.travelling.peek())
             .map(|packet| packet.at_ns)
             .min()
     }
 
     /// Drops what is still under way, so that the final counters and log are complete.
     fn discard_rest(&mut self) {
-        for way in &mut self.ways {
-            for packet in std::mem::take(&mut way.travelling) {
-                way.settle(
+        for direction_state in &mut self.directions {
+            for packet in std::mem::take(&mut direction_state.travelling) {
+                direction_state.settle(
                     &mut self.log,
                     packet.row,
                     &packet.bytes,

@@ -25,7 +25,7 @@ pub use config::{
 };
 pub use packet::Segment;
 pub use stats::{
-    Cause, Count, DirectionStats, Dropped, PacketRecord, Verdict, WireStats, write_log,
+    Cause, Count, DirectionStats, DropCounts, PacketRecord, Verdict, WireStats, write_log,
 };
 
 use crate::clock::now_ns;
@@ -36,7 +36,7 @@ use engine::{WireState, lock};
 /// Records copied per lock, so that reading a long log does not hold up packets.
 const LOG_CHUNK: usize = 4096;
 
-/// Lets this thread run before all that is not real-time: a wire that waits for a CPU stands still.
+/// Lets this thread run before all that is not real-time: a wire that waits for a CPU moves no packets.
 /// Without the right to it stays as it is.
 fn first_in_line() {
     // SAFETY: setpriority takes no pointers; thread 0 is the calling one.
@@ -44,7 +44,7 @@ fn first_in_line() {
 }
 
 /// A running wire. Dropping it stops it and removes its devices; the namespaces live as
-/// long as somebody holds them.
+/// long as a handle exists.
 #[derive(Debug)]
 pub struct Wire {
     /// Namespace at one end.
@@ -123,8 +123,8 @@ impl Wire {
     pub fn stats(&self) -> WireStats {
         let state = lock(&self.state);
         let mut stats = WireStats {
-            a_to_b: state.ways[0].stats,
-            b_to_a: state.ways[1].stats,
+            a_to_b: state.directions[0].stats,
+            b_to_a: state.directions[1].stats,
             first_packet_ns: state.first_packet_ns,
             log_missed: state.log.missed,
             failure: state.failure.clone(),
@@ -161,11 +161,11 @@ impl Wire {
         edit: impl FnOnce(&mut DirectionConfig),
     ) -> Result<u64, LabError> {
         let mut state = lock(&self.state);
-        let way = &mut state.ways[direction.index()];
-        let mut config = way.config.clone();
+        let direction_state = &mut state.directions[direction.index()];
+        let mut config = direction_state.config.clone();
         edit(&mut config);
         config.check()?;
-        way.config = config;
+        direction_state.config = config;
         Ok(now_ns())
     }
 
@@ -173,7 +173,7 @@ impl Wire {
     /// change, `CLOCK_MONOTONIC` ns.
     pub fn blackhole(&self, direction: Direction, on: bool) -> u64 {
         let mut state = lock(&self.state);
-        state.ways[direction.index()].config.blackhole = on;
+        state.directions[direction.index()].config.blackhole = on;
         now_ns()
     }
 

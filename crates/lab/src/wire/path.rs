@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_as_frequent_and_as_long_as_told() {
+    fn bursts_have_the_rate_and_length_of_the_options() {
         let config = DirectionConfig {
             bursts: Some(BurstLoss {
                 begin_ppm: 2_000,
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_keeps_order_unless_told() {
+    fn jitter_keeps_order_by_default() {
         let mut config = DirectionConfig {
             delay_us: 100,
             jitter_us: 50,
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_stands_still_loses_nothing() {
+    fn stalled_path_loses_nothing() {
         let config = DirectionConfig {
             delay_us: 10,
             holds: vec![HoldWindow {

@@ -63,7 +63,7 @@ impl std::iter::Sum for Count {
 
 /// Dropped packets by [`Cause`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dropped {
+pub struct DropCounts {
     /// [`Cause::Random`]
     pub random: Count,
     /// [`Cause::Window`]
@@ -82,7 +82,7 @@ pub struct Dropped {
     pub discarded: Count,
 }
 
-impl Dropped {
+impl DropCounts {
     pub(crate) fn of(&mut self, cause: Cause) -> &mut Count {
         match cause {
             Cause::Random => &mut self.random,
@@ -98,7 +98,7 @@ impl Dropped {
 
     /// Returns all drops together.
     pub fn total(&self) -> Count {
-        let Dropped {
+        let DropCounts {
             random,
             window,
             burst,
@@ -126,10 +126,10 @@ pub struct DirectionStats {
     /// Packets that wait for rate or delay now.
     pub travelling: Count,
     /// Packets that will not arrive.
-    pub dropped: Dropped,
+    pub dropped: DropCounts,
     /// Multicast and non-IP packets, left out of everything else.
     pub ignored: Count,
-    /// SYN segments whose window scale option was changed.
+    /// SYN segments with a changed window scale option.
     pub window_scales_changed: u64,
     /// Packets that the sending device dropped before the wire saw them; `None` when
     /// the device is gone.
@@ -188,7 +188,7 @@ pub enum Verdict {
 pub struct PacketRecord {
     /// When the wire took it, `CLOCK_MONOTONIC`.
     pub time_ns: u64,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
     /// Its number in this direction, from 0.
     pub index: u64,
@@ -196,7 +196,7 @@ pub struct PacketRecord {
     pub packet_bytes: u32,
     /// Ports, sequence numbers, flags and length; `None` for what is not TCP.
     pub tcp: Option<Segment>,
-    /// What became of it.
+    /// Whether it arrived.
     pub verdict: Verdict,
     /// When it began to be handed over, `CLOCK_MONOTONIC`; `None` unless delivered. The receiver's kernel
     /// takes it between then and `delivered_ns`.

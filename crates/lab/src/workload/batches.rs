@@ -25,7 +25,7 @@ pub(crate) struct Batches {
     /// The server's address.
     #[arg(long)]
     connect: SocketAddr,
-    /// What is asked.
+    /// The request.
     #[arg(long, value_enum)]
     kind: BatchKind,
     /// memcached: requests that are sent at once.
@@ -113,14 +113,14 @@ fn scan(stream: &mut TcpStream) -> io::Result<()> {
     let mut cursor = String::from("0");
     loop {
         stream.write_all(format!("SCAN {cursor} MATCH none* COUNT {STEP_KEYS}\r\n").as_bytes())?;
-        let mut said = Vec::new();
+        let mut answer = Vec::new();
         let mut byte = [0];
-        while !said.ends_with(b"\r\n*0\r\n") {
+        while !answer.ends_with(b"\r\n*0\r\n") {
             stream.read_exact(&mut byte)?;
-            said.push(byte[0]);
+            answer.push(byte[0]);
         }
-        let said = String::from_utf8_lossy(&said);
-        let next = said.lines().nth(2).unwrap_or_default();
+        let answer = String::from_utf8_lossy(&answer);
+        let next = answer.lines().nth(2).unwrap_or_default();
         if next == "0" {
             return Ok(());
         }
@@ -129,11 +129,11 @@ fn scan(stream: &mut TcpStream) -> io::Result<()> {
 }
 
 fn answer(stream: &mut TcpStream, expected: &[u8]) -> io::Result<()> {
-    let mut said = vec![0; expected.len()];
-    stream.read_exact(&mut said)?;
-    if said == expected {
+    let mut answer = vec![0; expected.len()];
+    stream.read_exact(&mut answer)?;
+    if answer == expected {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&said).into_owned();
-    Err(io::Error::other(format!("it answered {said:?}")))
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    Err(io::Error::other(format!("it answered {answer:?}")))
 }

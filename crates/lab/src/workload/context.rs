@@ -1,4 +1,4 @@
-//! What all roles have in common: a time limit, a CPU, and how a role says that it is ready.
+//! Common to all roles: a time limit, a CPU, and the ready line.
 
 use std::io::{self, BufRead};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::cpu;
 use crate::error::LabError;
 use crate::output::print_json;
 
-/// Single rounds of which a role keeps the times; its totals count all.
+/// Limit of rounds with times that a role keeps; its totals count all.
 pub(super) const ROUNDS_KEPT: usize = 100_000;
 
 /// Options of every role.
@@ -31,7 +31,7 @@ pub(super) struct CommonOptions {
     ready_file: Option<PathBuf>,
 }
 
-/// Holds what a role is given besides its own options.
+/// Holds what a role is given beside its own options.
 pub(crate) struct Context {
     start_on_stdin: bool,
     ready_file: Option<PathBuf>,
@@ -66,7 +66,7 @@ impl Context {
         self.cpus.get(place).copied().unwrap_or(last)
     }
 
-    /// A server's socket listens: tells the port.
+    /// Prints the port of a server that listens.
     pub(crate) fn ready(&self, port: u16) -> Result<(), LabError> {
         let line = json!({ "ready": port, "pid": std::process::id() });
         if let Some(path) = &self.ready_file {
@@ -81,7 +81,7 @@ impl Context {
         print_json(&line)
     }
 
-    /// A client is connected: under `--start-on-stdin`, tells so and waits for a line.
+    /// Holds a connected client under `--start-on-stdin`: prints the ready line, and waits for a line.
     pub(crate) fn start(&self, port: u16) -> Result<(), LabError> {
         if !self.start_on_stdin {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::error::LabError;
 
 const HINT_AFFINITY: &str = "report this";
 
-/// Holds what a thread got of the CPUs since it began, as the scheduler tells it.
+/// Holds the CPU time and run-queue delay of a thread since it began, as the scheduler counts them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ThreadCpu {
     /// Time on a CPU.
@@ -25,7 +25,7 @@ pub struct ThreadCpu {
 }
 
 impl ThreadCpu {
-    /// Of the calling thread; `None` where the kernel does not tell.
+    /// Reads those of the calling thread; `None` where the kernel does not count.
     pub(crate) fn own() -> Option<Self> {
         Self::of("/proc/thread-self")
     }
@@ -46,7 +46,7 @@ impl ThreadCpu {
 /// Numbers of the CPUs that the calling thread may use, in order.
 ///
 /// # Errors
-/// When the kernel does not tell.
+/// When the kernel does not answer.
 pub fn allowed() -> Result<Vec<usize>, LabError> {
     let allowed = sched_getaffinity(Pid::from_raw(0))
         .map_err(|why| LabError::os("read", "the CPUs that may be used", why, HINT_AFFINITY))?;

@@ -60,7 +60,7 @@ pub(crate) struct DelayAcks {
 #[derive(Debug, Serialize)]
 pub(crate) struct DelayAcksTruth {
     requests: u64,
-    /// Requests whose ACK was left to the timer.
+    /// Requests with an ACK that was left to the timer.
     delayed: u64,
     connections: Vec<ConnectionTruth>,
     /// Each of those requests: when its first byte was there, and when it was answered;

@@ -1,5 +1,5 @@
 //! `flood`: packets that only cost the kernel time, on a CPU of choice. They go over the loopback
-//! of a network namespace of its own, whose receive packet steering (RPS) hands them to that CPU's
+//! of a network namespace of its own: its receive packet steering (RPS) hands them to that CPU's
 //! softirq. Each is a train of segments (UDP GSO) that the receiving side has to take apart, so
 //! that it works far longer than the sender.
 

@@ -86,7 +86,7 @@ impl HolderProcess {
     fn start(share: u64) -> Result<Self, LabError> {
         let hint = "raise ulimit -n or ulimit -u";
         let pipes = || Ok::<_, io::Error>((pipe()?, pipe()?));
-        let ((ready, tell), (released, release)) =
+        let ((ready, ready_pipe), (released, release)) =
             pipes().map_err(|why| LabError::os("make", "a pipe", why, hint))?;
         // SAFETY: roles start in the main thread of a process that has no other thread,
         // so the child may allocate and lock as usual.
@@ -98,7 +98,7 @@ impl HolderProcess {
             }),
             Ok(ForkResult::Child) => {
                 drop((ready, release));
-                let outcome = hold(share, tell, released);
+                let outcome = hold(share, ready_pipe, released);
                 if let Err(why) = &outcome {
                     eprintln!("error: {why}");
                 }
@@ -118,7 +118,7 @@ impl HolderProcess {
 }
 
 /// Runs in the child: opens, reports, holds, resets.
-fn hold(share: u64, mut tell: PipeWriter, mut released: PipeReader) -> Result<(), LabError> {
+fn hold(share: u64, mut ready_pipe: PipeWriter, mut released: PipeReader) -> Result<(), LabError> {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = SocketOptions::default();
     let listener = listen(any, &options)?;
@@ -136,8 +136,9 @@ fn hold(share: u64, mut tell: PipeWriter, mut released: PipeReader) -> Result<()
         }
         held.push((client, server));
     }
-    tell.write_all(&share.to_le_bytes())
-        .map_err(|why| LabError::os("tell", "the first process", why, "it has ended"))?;
+    ready_pipe
+        .write_all(&share.to_le_bytes())
+        .map_err(|why| LabError::os("write to", "the first process", why, "it has ended"))?;
     // Ends when the first process closes its end or dies.
     let _ = released.read(&mut [0]);
     Ok(())

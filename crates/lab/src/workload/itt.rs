@@ -1,4 +1,4 @@
-//! What a role says of itself by the Intel ITT API, as any instrumented program does: through
+//! Reports of a role by the Intel ITT API, as any instrumented program makes them: through
 //! Intel's own static part, which the crate `ittapi-sys` compiles. Nobody listens unless the role
 //! was started with a collector in its environment; then each call is a test of a pointer.
 //!
@@ -24,7 +24,7 @@ pub(crate) struct Domain {
 #[derive(Debug)]
 pub(crate) struct TaskName(Option<NonNull<c::__itt_string_handle>>);
 
-/// A counter whose values are bytes.
+/// A counter of bytes.
 #[derive(Debug)]
 pub(crate) struct ByteCounter(Option<NonNull<c::___itt_counter>>);
 
@@ -51,7 +51,7 @@ unsafe impl Send for ByteCounter {}
 // SAFETY: as above.
 unsafe impl Sync for ByteCounter {}
 
-/// Tells the name of the calling thread.
+/// Reports the name of the calling thread.
 pub(crate) fn name_thread(name: &CStr) {
     // SAFETY: the pointer is only written by the first call, before there is a second thread; the
     // function copies the name, a C string.
@@ -80,7 +80,7 @@ impl Domain {
     pub(crate) fn byte_counter(&self, name: &CStr) -> ByteCounter {
         let unsigned = c::__itt_metadata_type___itt_metadata_u64;
         // SAFETY: the pointers do not change any more; names and unit are C strings and `unit` is
-        // the one structure that is announced, all of which the functions copy.
+        // the one structure that is announced; the functions copy all of it.
         let handle = unsafe {
             let create = c::__itt_counter_create_typed_ptr__3_0;
             let create = create.map(|call| call(name.as_ptr(), self.name.as_ptr(), unsigned));
@@ -122,7 +122,7 @@ impl Domain {
 
     /// Returns the handle, unless the collector disabled the domain.
     fn enabled(&self) -> Option<NonNull<c::__itt_domain>> {
-        // SAFETY: the structure is never freed once a load has succeeded, see the module; the
+        // SAFETY: the structure is never freed once a load has succeeded; the
         // collector may write the flags at any time.
         let is_enabled = |handle: &NonNull<c::__itt_domain>| unsafe {
             (&raw const (*handle.as_ptr()).flags).read_volatile() != 0
@@ -156,7 +156,7 @@ impl TaskName {
 }
 
 impl ByteCounter {
-    /// Tells the counter's value.
+    /// Reports the counter's value.
     pub(crate) fn set(&self, mut bytes: u64) {
         // SAFETY: the pointer does not change any more, the handle is the one that was given, and
         // `bytes` is of the type that was announced and outlives the call.

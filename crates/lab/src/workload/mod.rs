@@ -70,7 +70,7 @@ enum Role {
     /// Client: a request in one write with TCP_NODELAY, then waits for the answer.
     RequestReply(rounds::RequestReply),
     /// Client: opens a connection, exchanges a little, closes, many times.
-    ShortLived(rounds::ShortLived),
+    ShortLived(rounds::ShortConnections),
     /// Client: sends in bulk.
     Stream(bulk::Stream),
     /// Server: receives in bulk.
@@ -83,13 +83,13 @@ enum Role {
     Proxy(relay::Proxy),
     /// Server: answers all connections in one thread, with calls that block.
     PollServer(relay::PollServer),
-    /// Client: writes short records and waits for nothing.
+    /// Client: writes short records, and waits for no answer.
     LogClient(logging::LogClient),
     /// Server: reads records, answers some or none of them.
     LogServer(logging::LogServer),
-    /// Client: starts up by many commands to its server; tells of itself by the ITT API.
+    /// Client: starts up by many commands to its server; reports its tasks by the ITT API.
     CommandClient(commands::CommandClient),
-    /// Server: carries out commands; tells of itself by the ITT API.
+    /// Server: carries out commands; reports its tasks by the ITT API.
     CommandServer(commands::CommandServer),
     /// Client: asks redis or memcached at random times, whether or not it has answered.
     OpenLoop(open_loop::OpenLoop),
@@ -103,7 +103,7 @@ enum Role {
     Burn(burn::Burn),
     /// Gives a CPU softirq work until stdin closes.
     Flood(flood::Flood),
-    /// Notes when the CPUs stood still, until stdin closes.
+    /// Notes when the CPUs were stalled, until stdin closes.
     Pauses(pauses::Pauses),
 }
 

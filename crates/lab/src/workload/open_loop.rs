@@ -26,7 +26,7 @@ use super::threads::name_thread;
 use crate::error::LabError;
 use crate::random::Random;
 
-/// Points of the curve that is told besides the quantiles.
+/// Points of the curve that is printed beside the quantiles.
 const CURVE: usize = 1_000;
 
 /// Later than this is late: a request then was not sent at its time.
@@ -37,7 +37,7 @@ const HINT_SERVER: &str = "check that the server runs and listens there";
 /// Options of `open-loop`.
 #[derive(Debug, Args)]
 pub(crate) struct OpenLoop {
-    /// What it talks to.
+    /// The server's kind.
     #[arg(long, value_enum)]
     server: ServerKind,
     /// The server's address.
@@ -73,7 +73,7 @@ enum ServerKind {
     Memcached,
 }
 
-/// Holds what is said to a server. Key and value are those of redis-benchmark's size.
+/// Holds the requests to a server. Key and value have the size of redis-benchmark's.
 struct ServerProtocol {
     store: &'static [u8],
     stored: &'static [u8],
@@ -132,7 +132,7 @@ impl OpenLoop {
         name_thread(c"open-loop");
         let protocol = self.server.protocol();
         let fails = |why| LabError::os("talk to", self.connect.to_string(), why, HINT_SERVER);
-        // the times of the requests are to be met within a microsecond, not within 50
+        // requests must be sent within a microsecond of their times, not within 50
         set_timerslack(1).map_err(|why| fails(why.into()))?;
         store(self.connect, &protocol).map_err(fails)?;
         let clients = (0..self.connections.get()).map(|_| OpenLoopClient::connect(self.connect));

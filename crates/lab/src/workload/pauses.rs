@@ -1,4 +1,4 @@
-//! When the machine itself stood still: a hypervisor that runs somebody else, or an interrupt that
+//! Times when the machine itself was stalled: a hypervisor that runs another guest, or an interrupt that
 //! takes long. A thread on each CPU, before all others in line, sleeps for a moment and looks how
 //! late it is woken, as jHiccup does.
 
@@ -26,7 +26,7 @@ const LATE_NS: u64 = 4_000_000;
 #[derive(Debug, Args)]
 pub(crate) struct Pauses {}
 
-/// Says how long a CPU stood still.
+/// Says how long a CPU was stalled.
 #[derive(Debug, Serialize)]
 pub(crate) struct CpuPauses {
     cpu: usize,

@@ -188,7 +188,7 @@ impl Peer {
         Ok(())
     }
 
-    /// The same of two parts, of which the first call offers both (writev) if neither is empty.
+    /// Sends two parts; the first call offers both (writev) if neither is empty.
     pub(crate) fn send_all_parts(&mut self, parts: [&[u8]; 2]) -> Result<(), LabError> {
         let [head, tail] = parts;
         let done = if head.is_empty() || tail.is_empty() {
@@ -240,7 +240,7 @@ impl Peer {
             .map_err(|why| self.problem("read TCP_INFO of", why))
     }
 
-    /// Tells the peer that no more is sent.
+    /// Ends the sending direction.
     pub(crate) fn end_of_stream(&mut self) -> Result<(), LabError> {
         self.stream
             .shutdown(Shutdown::Write)

@@ -39,7 +39,7 @@ pub(crate) struct WriteWriteRead {
     socket: SocketOptions,
 }
 
-/// Options of `request-reply`. Sets TCP_NODELAY unless told otherwise.
+/// Options of `request-reply`. Sets TCP_NODELAY by default.
 #[derive(Debug, Args)]
 pub(crate) struct RequestReply {
     /// Server to connect to.
@@ -88,7 +88,7 @@ struct WaitOptions {
 
 /// Options of `short-lived`.
 #[derive(Debug, Args)]
-pub(crate) struct ShortLived {
+pub(crate) struct ShortConnections {
     /// Server to connect to.
     #[arg(long)]
     connect: SocketAddr,
@@ -122,13 +122,13 @@ pub(crate) struct RoundsTruth {
     /// Each round: start, all written, answer read; `CLOCK_MONOTONIC`. By connection.
     round_times_ns: Vec<[u64; 3]>,
     /// TCP's least round trip before the first of them and after each, where that was asked for. By
-    /// connection, of which each has one more than rounds.
+    /// connection: each has one more than rounds.
     min_rtts_us: Vec<u32>,
 }
 
 /// Holds what `short-lived` did.
 #[derive(Debug, Serialize)]
-pub(crate) struct ShortLivedTruth {
+pub(crate) struct ShortConnectionsTruth {
     connections: Vec<ConnectionTruth>,
 }
 
@@ -298,13 +298,13 @@ impl RoundsTruth {
     }
 }
 
-impl ShortLived {
-    pub(crate) fn run(&self, context: &Context) -> Result<ShortLivedTruth, LabError> {
+impl ShortConnections {
+    pub(crate) fn run(&self, context: &Context) -> Result<ShortConnectionsTruth, LabError> {
         context.start(0)?;
         let connections = (0..self.count)
             .map(|_| self.live())
             .collect::<Result<_, _>>()?;
-        Ok(ShortLivedTruth { connections })
+        Ok(ShortConnectionsTruth { connections })
     }
 
     fn live(&self) -> Result<ConnectionTruth, LabError> {

@@ -34,8 +34,8 @@ pub fn gather<T>(
     threads.into_iter().map(join).collect()
 }
 
-/// What the calling thread is called from now on, so that roles that play together are told apart.
+/// Names the calling thread, so that roles that play together can be distinguished.
 pub(crate) fn name_thread(name: &CStr) {
-    // a name is no more than a courtesy
+    // a thread without a name works as well
     let _ = prctl::set_name(name);
 }

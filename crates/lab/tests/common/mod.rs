@@ -1,4 +1,4 @@
-//! What the lab's tests share: who may run them, starting roles, waiting for conditions.
+//! Shared by the lab's tests: the check for root, starting roles, waiting for conditions.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The published study's questions, answered from the results; where they do not tell, it is said what is lacking.
+//! The published study's questions, answered from the results; where these do not suffice, the answer says what is missing.
 
 mod beside;
 mod costs;
@@ -13,7 +13,7 @@ use super::csv::ResultRow;
 use super::doc::{TextBlock, table};
 use super::journal::{CopyCost, JournalEntry, StudyJournal, StudyPlan};
 
-/// Holds what is known besides the results themselves; all of it is lacking where only a file of results is read.
+/// Holds what is known beside the results themselves; all of it is lacking where only a file of results is read.
 #[derive(Debug, Default)]
 pub(super) struct AnalysisExtras {
     pub(super) study: Option<StudyPlan>,

@@ -23,7 +23,7 @@ const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 /// The two ends.
 pub(super) struct TestBed {
-    /// This program, whose `serve` and `ask` are the ends.
+    /// This program: its `serve` and `ask` are the ends.
     program: PathBuf,
     ends: EndLocation,
     server: SocketAddr,
@@ -94,7 +94,7 @@ impl TestBed {
         outcome
     }
 
-    /// The clients of a run, whose server is there.
+    /// Runs the clients; the server is there.
     pub(super) fn ask(&self, config: RunConfig, how: &RunOptions) -> Result<RunOutcome, LabError> {
         let mut client = match &self.ends {
             EndLocation::Local { client, .. } => client.command(&self.program),
@@ -105,11 +105,11 @@ impl TestBed {
         client.args(["--size", &config.size.to_string()]);
         client.args(["--threads", &config.threads.to_string()]);
         client.args(how.arguments());
-        let said = LabProcess::start(client)?.finish()?;
-        if let Some(why) = said["skipped"].as_str() {
+        let answer = LabProcess::start(client)?.finish()?;
+        if let Some(why) = answer["skipped"].as_str() {
             return Ok(RunOutcome::Skipped(why.to_owned()));
         }
-        figures(said).map(RunOutcome::Measured)
+        figures(answer).map(RunOutcome::Measured)
     }
 
     /// Starts a server for so many clients, and waits until it listens.
@@ -151,8 +151,8 @@ impl TestBed {
     }
 }
 
-fn figures(said: Value) -> Result<RunFigures, LabError> {
-    serde_json::from_value(said).map_err(|why| {
+fn figures(answer: Value) -> Result<RunFigures, LabError> {
+    serde_json::from_value(answer).map_err(|why| {
         let hint = "both ends have to be of the same version of whylat";
         LabError::os(
             "read",

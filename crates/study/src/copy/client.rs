@@ -97,7 +97,7 @@ impl ClientOptions {
         self.connect.to_string()
     }
 
-    /// A connection whose server is ready to send; or why it cannot.
+    /// Opens a connection to a server that is ready to send; or returns why it is not.
     fn connect(&self, place: usize) -> io::Result<Result<TcpStream, String>> {
         let stream = TcpStream::connect(self.connect)?;
         stream.set_read_timeout(Some(LONGEST))?;

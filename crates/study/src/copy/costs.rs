@@ -1,4 +1,4 @@
-//! What the steps of a send cost by themselves: consolidation, the kernel's copy, pinning, a completion, and what the
+//! Measures the steps of a send by themselves: consolidation, the kernel's copy, pinning, a completion, and what the
 //! study itself adds to a message. Medians of many batches, in ns: a machine without a cycle counter has no other unit.
 
 use std::fs::OpenOptions;
@@ -18,7 +18,7 @@ use super::stats::{Histogram, median, median_interval};
 use lab::LabError;
 use lab::now_ns;
 
-/// Measured batches of each cost; the median of so many is told to a few percent.
+/// Measured batches of each cost; the median of so many is exact to a few percent.
 const BATCHES: usize = 31;
 /// A batch takes about so long: long against the clock's own cost, short against a time slice.
 const BATCH_NS: f64 = 200_000.0;
@@ -48,7 +48,7 @@ fn measure_all(sizes: &[usize]) -> io::Result<Vec<CopyCost>> {
     Ok(costs)
 }
 
-/// Measures batches, ns a call, after one that warms up and tells how many calls a batch has.
+/// Measures batches, ns a call, after one that warms up and gives the number of calls of a batch.
 fn batches(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f64>> {
     let mut timed = |calls: u64| -> io::Result<f64> {
         let before_ns = now_ns();
@@ -145,9 +145,10 @@ fn completion() -> io::Result<CopyCost> {
         (&sender).read_exact(&mut [0])?;
         errqueue::wait(&sender)?;
         let before_ns = now_ns();
-        let told = errqueue::next(&sender)?;
+        let notification = errqueue::next(&sender)?;
         let ns = (now_ns() - before_ns) as f64;
-        told.map(|_| ns)
+        notification
+            .map(|_| ns)
             .ok_or_else(|| io::Error::other("no notification came"))
     };
     let mut batch = || -> io::Result<f64> {
@@ -158,7 +159,7 @@ fn completion() -> io::Result<CopyCost> {
     Ok(cost("completion", PAGE, &ns?))
 }
 
-/// Measures what the study does with a message of 64 bytes besides sending and receiving it: stamps, checks, clock, histogram.
+/// Measures what the study does with a message of 64 bytes beside sending and receiving it: stamps, checks, clock, histogram.
 fn harness() -> io::Result<CopyCost> {
     const SIZE: usize = 64;
     let (mut pool, expected) = (MessagePool::heap(SLOTS, SIZE), ExpectedMessage::new(SIZE));

@@ -1,4 +1,4 @@
-//! What a thread costs the machine: hardware counters, context switches and page faults through perf_event_open, CPU
+//! Counters of a thread: hardware counters, context switches and page faults through perf_event_open, CPU
 //! time by getrusage.
 //!
 //! A counter that the machine or the kernel does not give is absent, with the reason, and never zero. CPUs of several

@@ -71,13 +71,13 @@ pub(super) fn write(journal: &StudyJournal) -> Result<String, LabError> {
             let bounds = median_interval(&values(name)).unzip();
             cells.extend([number(bounds.0), number(bounds.1)]);
         }
-        let said = journal.diagnosis(config).cloned().unwrap_or_default();
+        let diagnosis = journal.diagnosis(config).cloned().unwrap_or_default();
         cells.extend([
-            word(said.stage.as_deref()),
-            number(said.stage_share),
-            word(said.wait.as_deref()),
-            number(said.wait_share),
-            word(said.finding.as_deref()),
+            word(diagnosis.stage.as_deref()),
+            number(diagnosis.stage_share),
+            word(diagnosis.wait.as_deref()),
+            number(diagnosis.wait_share),
+            word(diagnosis.finding.as_deref()),
             word(skipped),
         ]);
         text += &(cells.join(",") + "\n");
@@ -223,7 +223,7 @@ fn split(line: &str, separator: char) -> Vec<String> {
 pub(super) mod tests {
     use super::*;
 
-    /// The published study's section 8.3, as it stands there.
+    /// The published study's section 8.3, as it is there.
     pub(crate) const PUBLISHED: &str = "\
 Impl\tsize\tthread\tthroughput\tlatency\tcycles\tl1_misses\tllc_misses\tcs
 A1\t64\t1\t0.075719\t6.736870\t9225906310\t120104932\t121588\t739413

@@ -1,4 +1,4 @@
-//! What whylat itself says of a configuration: a run of its own is recorded.
+//! whylat's own diagnosis of a configuration: a run of its own is recorded.
 
 use std::ffi::OsStr;
 use std::io;
@@ -64,7 +64,7 @@ fn record(
 ) -> Result<(), LabError> {
     let failed = |why| LabError::os("record", format!("process {pid}"), why, HINT);
     let ready = scratch.join("ready");
-    let said = std::fs::File::create(scratch.join("said")).map_err(failed)?;
+    let diagnosis = std::fs::File::create(scratch.join("said")).map_err(failed)?;
     let mut recorder = Command::new(bed.program());
     recorder.args(["record", "--detail", "waits", "-p", &pid.to_string()]);
     recorder.arg("--output").arg(into);
@@ -72,14 +72,14 @@ fn record(
     recorder
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(said);
+        .stderr(diagnosis);
     let child = tie_to_parent(&mut recorder).spawn();
     let mut recorder = lab::process::ChildGuard(child.map_err(failed)?);
     let end = Instant::now() + BEGINS_WITHIN;
     while !ready.exists() {
         if Instant::now() > end || recorder.0.try_wait().map_err(failed)?.is_some() {
-            let said = std::fs::read_to_string(scratch.join("said")).unwrap_or_default();
-            return Err(failed(io::Error::other(said.trim().to_owned())));
+            let diagnosis = std::fs::read_to_string(scratch.join("said")).unwrap_or_default();
+            return Err(failed(io::Error::other(diagnosis.trim().to_owned())));
         }
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -101,7 +101,7 @@ fn ask(bed: &TestBed, words: &[&str], recording: &Path) -> Result<Value, LabErro
         .map_err(|why| LabError::os("read the answer of", name, io::Error::from(why), HINT))
 }
 
-/// Returns the stage, the kind of wait, and the finding that weigh most. The server's first thread, whose number is the
+/// Returns the stage, the kind of wait, and the finding that weigh most. The server's first thread, with the number of the
 /// process's, only waits for the others, and does not count.
 fn summary(report: &Value, waits: &Value, pid: u32) -> RunDiagnosis {
     let connections = report["connections"].as_array().into_iter().flatten();
@@ -155,16 +155,16 @@ mod tests {
         });
         let group = |kind: &str, threads: [(u32, u64); 2]| json!({ "kind": kind, "threads": threads.map(|(tid, ns)| json!({ "tid": tid, "blocked_ns": ns })) });
         let waits = json!({ "groups": [group("futex", [(7, 1000), (8, 1)]), group("connection", [(8, 1), (9, 2)])] });
-        let said = summary(&report, &waits, 7);
+        let diagnosis = summary(&report, &waits, 7);
         assert_eq!(
-            (said.stage.as_deref(), said.stage_share),
+            (diagnosis.stage.as_deref(), diagnosis.stage_share),
             (Some("sender_app"), Some(0.6))
         );
         assert_eq!(
-            (said.wait.as_deref(), said.wait_share),
+            (diagnosis.wait.as_deref(), diagnosis.wait_share),
             (Some("connection"), Some(0.75))
         );
-        assert_eq!(said.finding.as_deref(), Some("sender_app_limited"));
+        assert_eq!(diagnosis.finding.as_deref(), Some("sender_app_limited"));
         assert_eq!(summary(&json!({}), &json!({}), 7), RunDiagnosis::default());
     }
 }

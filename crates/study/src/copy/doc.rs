@@ -1,4 +1,4 @@
-//! What the study says, as blocks: written as Markdown, and as part of a page.
+//! The study's text, as blocks: written as Markdown, and as part of a page.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ pub(super) enum TextBlock {
         head: Vec<String>,
         rows: Vec<Vec<String>>,
     },
-    /// As it stands.
+    /// Text that is not wrapped.
     Verbatim(String),
 }
 

@@ -25,13 +25,13 @@ pub(super) struct Notification {
     pub(super) copied: bool,
 }
 
-/// Has the socket tell when sends are over.
+/// Makes the socket report when sends are over.
 ///
 /// # Errors
 /// Where the kernel has no MSG_ZEROCOPY (before 4.14).
 pub(super) fn enable(stream: &TcpStream) -> io::Result<()> {
     let on: libc::c_int = 1;
-    // SAFETY: the descriptor is open, and `on` is as large as is said.
+    // SAFETY: the descriptor is open, and `on` has the length that is passed.
     let result = unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),

@@ -15,7 +15,7 @@ pub(super) struct FigureColumn {
     pub(super) name: &'static str,
     /// Unit and meaning.
     pub(super) what: &'static str,
-    /// Whether the columns NAME_lo and NAME_hi tell its spread over repetitions.
+    /// Whether the columns NAME_lo and NAME_hi have its spread over repetitions.
     pub(super) spread: bool,
 }
 
@@ -86,13 +86,13 @@ pub(super) const FIGURES: &[FigureColumn] = &[
     figure("zc_sends", "zero-copy sends, warm-up included"),
     figure(
         "zc_completions",
-        "of them, those that the kernel told to be over",
+        "of them, those that the kernel reported as over",
     ),
     figure(
         "zc_copied_share",
         "of those, the part that the kernel copied in spite of it",
     ),
-    figure("zc_notifications", "notifications that told so"),
+    figure("zc_notifications", "notifications that reported them"),
     figure("zc_enobufs", "sends refused with ENOBUFS"),
     figure("zc_gave_up", "messages sent with a copy because of it"),
 ];

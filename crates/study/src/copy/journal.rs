@@ -1,4 +1,4 @@
-//! What was measured so far, a line of JSON each, written as soon as it is known: a study that was interrupted is
+//! The results so far, a line of JSON each, written at once: a study that was interrupted is
 //! gone on with from here.
 
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,7 @@ const NAME: &str = "runs.jsonl";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(super) enum JournalEntry {
-    /// What is studied, and on what; the first line.
+    /// The plan and the machine; the first line.
     Study(StudyPlan),
     /// One repetition of a configuration.
     Run {
@@ -44,14 +44,14 @@ pub(super) enum JournalEntry {
         config: RunConfig,
         why: String,
     },
-    /// What whylat says of a configuration.
+    /// whylat's diagnosis of a configuration.
     Diagnosis {
         #[serde(flatten)]
         config: RunConfig,
         #[serde(flatten)]
         diagnosis: RunDiagnosis,
     },
-    /// What a step takes by itself.
+    /// The duration of a step by itself.
     Cost(CopyCost),
     /// iperf3 over the same path, in turn with A1.
     Peer {
@@ -84,13 +84,13 @@ pub(super) struct StudyPlan {
     pub(super) seed: u64,
 }
 
-/// The reason of a configuration's figures, as whylat tells it.
+/// The reason of a configuration's figures, as whylat reports it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct RunDiagnosis {
-    /// What stopped the next byte of the server's sockets longest, and its part of their life.
+    /// The stage that took most time of the server's sockets, and its share of their duration.
     pub(super) stage: Option<String>,
     pub(super) stage_share: Option<f64>,
-    /// What the server's threads waited for longest, and its part of all their waiting.
+    /// The object that the server's threads waited for longest, and its share of all waiting.
     pub(super) wait: Option<String>,
     pub(super) wait_share: Option<f64>,
     /// The worst finding.

@@ -1,4 +1,4 @@
-//! What is measured: variants × sizes × threads, in an order that favours none.
+//! The matrix of runs: variants × sizes × threads, in an order that favours none.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@
 //! matrix     what is measured
 //! bed        where: namespaces, or another machine
 //! server     a thread a client; variant/ how it sends
-//! client     all clients of a run; receive: one that asks, checks, times; figures what they tell
+//! client     all clients of a run; receive: one that asks, checks, times; figures what they measure
 //! study      costs, noise, runs, diagnoses → journal
 //! csv        journal → results, one row a configuration
 //! plot       results → figures; analysis → answers; page both as one file
@@ -64,7 +64,7 @@ const QUICK_THREADS: [usize; 2] = [1, 2];
 const QUICK_SECONDS: f64 = 0.2;
 /// A run warms up for this part of its time.
 const WARM_UP: f64 = 0.1;
-/// The least number of values that tell a spread.
+/// The least number of values with a spread.
 const REPEAT: usize = 3;
 
 /// Measures what copies cost when a server sends: send, sendmsg, MSG_ZEROCOPY, io_uring and others, over message sizes
@@ -175,11 +175,11 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 fn asked(ask: &options::ClientOptions) -> Result<ExitCode, LabError> {
-    let said = match ask.run()? {
+    let answer = match ask.run()? {
         client::ClientOutcome::Figures(figures) => json!(figures),
         client::ClientOutcome::Skipped(why) => json!({ "skipped": why }),
     };
-    lab::output::print_json(&said).map(|()| ExitCode::SUCCESS)
+    lab::output::print_json(&answer).map(|()| ExitCode::SUCCESS)
 }
 
 impl CopyOptions {

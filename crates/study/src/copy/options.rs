@@ -1,4 +1,4 @@
-//! What a run asks of its clients, as options of `whylat lab copy ask`.
+//! Options of `whylat lab copy ask`.
 
 use std::net::SocketAddr;
 
@@ -46,7 +46,7 @@ pub(super) struct RunOptions {
 }
 
 impl RunOptions {
-    /// Returns the number of messages that a server sends in turn: as many as are under way, and as many again whose end is not yet known;
+    /// Returns the number of messages that a server sends in turn: as many as are under way, and as many again that may not be over;
     /// the same for all variants, so that all work on as much memory.
     pub(super) fn slots(&self) -> usize {
         2 * self.window.max(2)

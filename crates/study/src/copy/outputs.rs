@@ -1,4 +1,4 @@
-//! What a study leaves: results.csv, repetitions.parquet, study.md, study.html and a file a figure; figures and
+//! Files of a study: results.csv, repetitions.parquet, study.md, study.html and a file a figure; figures and
 //! answers are made from results.csv as it was written.
 
 use std::fs;
@@ -63,7 +63,7 @@ pub(super) fn of_journal(
 /// # Errors
 /// When the file is no such file, and when the directory is there already.
 pub(super) fn of_csv(path: &Path, directory: &Path, json: bool) -> Result<(), LabError> {
-    // a file that is none is told before anything is made
+    // a file that is none is refused before anything is made
     read(path)?;
     let hint = "name another directory with -o";
     fs::create_dir(directory)

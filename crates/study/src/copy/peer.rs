@@ -79,8 +79,8 @@ fn iperf3(bed: &TestBed, seconds: f64) -> Result<f64, LabError> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     let mut server = ChildGuard(start(&mut server).map_err(failed)?);
-    let said = server.0.stdout.take().map(BufReader::new);
-    let mut lines = said.into_iter().flat_map(BufRead::lines);
+    let answer = server.0.stdout.take().map(BufReader::new);
+    let mut lines = answer.into_iter().flat_map(BufRead::lines);
     let listens = lines.any(|line| line.is_ok_and(|line| line.contains("listening")));
     if !listens {
         return Err(failed(std::io::Error::other("its server does not listen")));
@@ -98,12 +98,12 @@ fn iperf3(bed: &TestBed, seconds: f64) -> Result<f64, LabError> {
         "-J",
     ]);
     let output = client.stdin(Stdio::null()).output().map_err(failed)?;
-    let said: Value =
+    let answer: Value =
         serde_json::from_slice(&output.stdout).map_err(|why| failed(std::io::Error::from(why)))?;
-    said["end"]["sum_received"]["bits_per_second"]
+    answer["end"]["sum_received"]["bits_per_second"]
         .as_f64()
         .map(|bps| bps / 1e9)
-        .ok_or_else(|| failed(std::io::Error::other(said["error"].to_string())))
+        .ok_or_else(|| failed(std::io::Error::other(answer["error"].to_string())))
 }
 
 fn start(command: &mut Command) -> std::io::Result<std::process::Child> {

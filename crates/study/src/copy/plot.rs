@@ -26,7 +26,7 @@ struct PlotResults<'a> {
 /// The published study's figures of one size are of 4 KB.
 const PUBLISHED_SIZE: usize = 4096;
 
-/// What a row tells of a figure.
+/// Reads the value of a row for a figure.
 type ValueReader = fn(&ResultRow) -> Option<(f64, Option<(f64, f64)>)>;
 
 macro_rules! column {
@@ -319,7 +319,7 @@ fn drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), String> {
         return Err(format!("{name}: no row has what it takes"));
     }
     if series.iter().all(|series| series.points.len() < 2) {
-        return Err(format!("{name}: no more than one {x}"));
+        return Err(format!("{name}: at most one {x}"));
     }
     Ok(())
 }

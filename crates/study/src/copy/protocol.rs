@@ -1,4 +1,4 @@
-//! What client and server say to each other besides messages: who begins says what is to be sent and how; a request
+//! The protocol beside messages: the client says what is to be sent and how; a request
 //! is a number and a phase; at the end the server says what it did.
 
 use std::io::{self, Read, Write};
@@ -57,11 +57,11 @@ pub(super) struct ServerAccount {
 pub(super) struct SendTally {
     /// Calls that asked the kernel not to copy, and that it took.
     pub(super) zerocopy_sends: u64,
-    /// Of them, those that it has told to be over.
+    /// Of them, those that it has reported as over.
     pub(super) completed: u64,
     /// Of those, the ones that it copied in spite of it.
     pub(super) copied: u64,
-    /// Notifications that said so: the kernel puts several into one.
+    /// Notifications of it: the kernel puts several into one.
     pub(super) notifications: u64,
     /// Sends refused because too much was pinned or noted down.
     pub(super) enobufs: u64,

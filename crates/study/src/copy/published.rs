@@ -1,4 +1,4 @@
-//! What the study that this one repeats has published ("PA02: Network I/O Performance Analysis", 2026: Intel i7-12700,
+//! Results of the study that this one repeats ("PA02: Network I/O Performance Analysis", 2026: Intel i7-12700,
 //! Linux 6.x, two namespaces joined by veth), to be put beside what is measured here.
 
 /// Throughput at 8 threads by size, Gbit/s: A1, A2 and A3 (sections 10.4 and 10.5).

@@ -60,7 +60,7 @@ impl ServerOptions {
                 if threads.len() == self.clients {
                     break;
                 }
-                // those of a server that never ends are only looked at by themselves
+                // those of a server that never ends are only read by themselves
                 if self.clients == 0 {
                     threads.clear();
                 }
@@ -154,7 +154,7 @@ fn answer(
 struct RequestQueue<'a> {
     stream: &'a TcpStream,
     bytes: [u8; 64 * REQUEST_BYTES],
-    /// Of the bytes, those that hold what was not looked at yet.
+    /// Of the bytes, those that were not read yet.
     from: usize,
     to: usize,
 }

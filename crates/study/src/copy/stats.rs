@@ -1,8 +1,8 @@
-//! Latencies by histogram, and what repetitions tell.
+//! Latencies by histogram, and the spread of repetitions.
 
 use lab::Random;
 
-/// Buckets of a doubling: values are told apart to 1 part in 128, at any size.
+/// Buckets of a doubling: values are distinguished to 1 part in 128, at any size.
 const SUB_BITS: u32 = 7;
 const SUB: u64 = 1 << SUB_BITS;
 
@@ -63,7 +63,7 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Returns the value that a share of all do not exceed; `None` of none, and where too few lie beyond to tell.
+    /// Returns the value that a share of all do not exceed; `None` of none, and where too few lie beyond.
     pub(super) fn quantile(&self, share: f64) -> Option<u64> {
         if (self.total as f64) * (1.0 - share) < 1.0 {
             return None;
@@ -98,7 +98,7 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
 /// Resamples of a bootstrap: bounds of 95 % are then the 50th of 2,000 from each end.
 const RESAMPLES: usize = 2_000;
 
-/// 95 % interval of the median by the percentile bootstrap (Efron); `None` of fewer than three values, which tell
+/// 95 % interval of the median by the percentile bootstrap (Efron); `None` of fewer than three values, which show
 /// nothing of their spread.
 pub(super) fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < 3 {
@@ -128,7 +128,7 @@ pub(super) fn normal(random: &mut Random) -> f64 {
     radius * angle.cos()
 }
 
-/// Returns least squares: the weights of columns that come nearest to `values`; `None` where rows do not tell them apart.
+/// Returns least squares: the weights of columns that come nearest to `values`; `None` where rows do not distinguish them.
 pub(super) fn least_squares(rows: &[Vec<f64>], values: &[f64]) -> Option<Vec<f64>> {
     let columns = rows.first()?.len();
     let mut normal = vec![vec![0.0; columns + 1]; columns];
@@ -186,8 +186,8 @@ mod tests {
         let mut histogram = Histogram::default();
         (1..=100_000).for_each(|value| histogram.record(value));
         for (share, exact) in [(0.5, 50_000.0), (0.99, 99_000.0), (0.999, 99_900.0)] {
-            let told = histogram.quantile(share).unwrap() as f64;
-            assert!((told / exact - 1.0).abs() < 0.01, "{share}: {told}");
+            let estimate = histogram.quantile(share).unwrap() as f64;
+            assert!((estimate / exact - 1.0).abs() < 0.01, "{share}: {estimate}");
         }
         assert_eq!(histogram.quantile(0.999_999), None);
         assert_eq!(histogram.mean(), Some(50_000.5));

@@ -11,12 +11,12 @@ use super::{costs, diagnosis, peer};
 use lab::LabError;
 use lab::Random;
 
-/// Runs of a pair whose difference is to show the noise, at least.
+/// Least number of pairs of equal runs: their differences show the noise.
 const NOISE_PAIRS: usize = 3;
 /// A recording that is diagnosed is of so many seconds at most.
 const RECORDED_S: f64 = 1.0;
 
-/// Holds what else is wanted besides the runs.
+/// Holds what else is wanted beside the runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExtraRuns {
     pub(super) diagnosis: bool,
@@ -147,7 +147,7 @@ fn noise(
     Ok(())
 }
 
-/// What whylat says of each configuration that was measured, of a run of its own.
+/// Diagnoses each configuration that was measured, by a run of its own.
 fn diagnose(
     journal: &mut StudyJournal,
     bed: &TestBed,

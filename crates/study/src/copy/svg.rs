@@ -17,7 +17,7 @@ pub(super) struct ChartPoint {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ChartSeries {
     pub(super) name: String,
-    /// Which colour and mark it has, the same in all figures.
+    /// Index of its colour and mark, the same in all figures.
     pub(super) style: usize,
     pub(super) points: Vec<ChartPoint>,
 }
@@ -35,16 +35,16 @@ pub(super) struct LineChart {
     pub(super) series: Vec<ChartSeries>,
 }
 
-/// Colours that there are; from then on all are grey.
+/// Number of colours; further lines are grey.
 pub(super) const STYLES: usize = 8;
 
-/// Colours of a drawing that stands by itself: those of the viewer (web/src/theme), light and dark.
+/// Colours of a drawing in a file of its own: those of the viewer (web/src/theme), light and dark.
 const STYLE: &str = "\
 svg{--ground:#fff;--ink:#1b1f24;--soft:#58616d;--line:#e1e4e8;--c0:#0072b2;--c1:#e69f00;--c2:#009e73;--c3:#cc79a7;\
 --c4:#56b4e9;--c5:#d55e00;--c6:#7d6bc4;--c7:#b5a11a;--c8:#8a929c;background:var(--ground)}\
 @media(prefers-color-scheme:dark){svg{--ground:#1a1e25;--ink:#e4e7eb;--soft:#9ba5b1;--line:#2b313a;--c0:#3a94d4;\
 --c7:#d9c32b}}";
-/// What the drawing's parts look like, on any page.
+/// Style of the drawing's parts, on any page.
 const PARTS: &str = include_str!("chart.css");
 
 const WIDTH: f64 = 680.0;
@@ -98,7 +98,7 @@ fn legend(svg: &mut String, series: &ChartSeries, place: usize) {
     );
 }
 
-/// A mark whose shape differs, too: colours are not all that tells lines apart.
+/// Draws a mark: its shape differs, too, so that lines can be distinguished without colours.
 fn mark(svg: &mut String, style: usize, x: f64, y: f64) {
     let class = style.min(STYLES);
     let points: &[(f64, f64)] = match style % 4 {

@@ -1,8 +1,8 @@
-//! `whylat lab tail`: the case study of NSight (section 7), here: a server whose slowest answers take a hundred
-//! times as long as the others is measured, recorded, mended as the diagnosis says, and measured again.
+//! `whylat lab tail`: the case study of NSight (section 7), here: a server with slowest answers that take a hundred
+//! times as long as the others is measured, recorded, fixed as the diagnosis says, and measured again.
 //!
 //! Latencies are measured without a recording, in rounds in which all steps take turns; the recordings that are
-//! diagnosed are of their own. What is planted in each step is known beforehand, and told beside what was named.
+//! diagnosed are of their own. What is planted in each step is known beforehand, and printed beside what was named.
 
 mod result;
 mod scene;
@@ -28,7 +28,7 @@ use steps::{APPS, StudiedServer, StudyStep};
 const TAIL: &str = "p99";
 const ORDINARY: &str = "p50-p90";
 
-/// Measures a server's slowest answers, records them, mends what the diagnosis names, and measures again.
+/// Measures a server's slowest answers, records them, fixes what the diagnosis names, and measures again.
 #[derive(Debug, Parser)]
 #[command(
     name = "whylat lab tail",
@@ -39,7 +39,7 @@ Examples:
   whylat lab tail --app redis --rounds 1 -o recordings"
 )]
 struct TailOptions {
-    /// Which server.
+    /// The server.
     #[arg(long, value_enum, default_value = "memcached")]
     app: ServerName,
     /// Rounds in which every step is measured.
@@ -48,7 +48,7 @@ struct TailOptions {
     /// Requests in each, 5,000 a second.
     #[arg(long, default_value_t = 40_000)]
     requests: usize,
-    /// A round in which a CPU stood still is done again so often at most.
+    /// How often at most a round is repeated because a CPU was stalled.
     #[arg(long, default_value_t = 4)]
     repeats: u64,
     /// How to print it.
@@ -100,7 +100,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Returns how long the rest of the steps takes at the rate of those that are done, to be said behind something.
+/// Returns how long the rest of the steps takes at the rate of those that are done, to be printed behind something.
 fn left(took: Duration, done: usize, all: usize) -> String {
     let each = u32::try_from(done)
         .ok()
@@ -143,12 +143,12 @@ fn study(options: &TailOptions) -> Result<StudyResult, LabError> {
         let recording = path(number);
         stage.set(app, step)?.record(options.requests, &recording)?;
         let before = (number >= app.steps.len()).then(|| path(app.steps.len() - 1));
-        let said = asked(&stage, before.as_deref(), &recording)?;
+        let cause = asked(&stage, before.as_deref(), &recording)?;
         steps.push(StepResult {
             name: step.name,
             planted: step.planted,
             measured,
-            said: NamedCause::first(&said, step.server[0]),
+            cause: NamedCause::first(&cause, step.server[0]),
         });
     }
     let mistake = steps.split_off(app.steps.len()).pop();
@@ -163,7 +163,7 @@ fn study(options: &TailOptions) -> Result<StudyResult, LabError> {
     })
 }
 
-/// Returns one round of a step; again where a CPU stood still.
+/// Runs one round of a step; again if a CPU was stalled.
 fn measure(
     stage: &StudyStage,
     app: &StudiedServer,

@@ -1,4 +1,4 @@
-//! What the study found, as figures.
+//! Results of the study, as figures.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,11 +14,11 @@ pub(super) struct RoundLatencies {
 /// One round.
 #[derive(Debug, Clone)]
 pub(super) struct MeasuredRound {
-    /// The client's latencies, as `open-loop` tells them.
+    /// The client's latencies, as `open-loop` prints them.
     pub(super) latency: Value,
-    /// Rounds before it in which a CPU stood still, and which do not count.
+    /// Rounds before it that do not count, because a CPU was stalled.
     pub(super) repeated: u64,
-    /// How often one stood still in this one nevertheless.
+    /// How often a CPU was stalled in this one nevertheless.
     pub(super) pauses: u64,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct QuantileSpread {
     pub(super) most_ns: u64,
 }
 
-/// The quantiles that are told, and the requests from which on there is one beyond.
+/// The quantiles that are printed, and the number of requests from which on one lies beyond.
 pub(super) const QUANTILES: [(&str, &str, usize); 6] = [
     ("p50", "p50_ns", 2),
     ("p90", "p90_ns", 10),
@@ -45,7 +45,7 @@ pub(super) const QUANTILES: [(&str, &str, usize); 6] = [
 pub(super) struct NamedCause {
     pub(super) rule: String,
     pub(super) what: String,
-    /// Messages of which it is the first cause, of those that were explained.
+    /// Messages that have it as the first cause, of those that were explained.
     pub(super) first: u64,
     pub(super) explained: u64,
     pub(super) advice: String,
@@ -55,10 +55,10 @@ pub(super) struct NamedCause {
 #[derive(Debug)]
 pub(super) struct StepResult {
     pub(super) name: &'static str,
-    /// What is wrong most of all, known beforehand, any of these: rule, and the beginning of what has it.
+    /// The main problem, known beforehand, any of these: rule, and the beginning of its subject.
     pub(super) planted: &'static [(&'static str, &'static str)],
     pub(super) measured: RoundLatencies,
-    pub(super) said: Option<NamedCause>,
+    pub(super) cause: Option<NamedCause>,
 }
 
 /// The whole study.
@@ -93,12 +93,12 @@ impl RoundLatencies {
         )
     }
 
-    /// Returns the quantiles that rounds of so many requests tell.
+    /// Returns the quantiles that rounds of so many requests have.
     pub(super) fn quantiles(&self) -> impl Iterator<Item = (&'static str, QuantileSpread)> {
-        let told = QUANTILES
+        let known = QUANTILES
             .iter()
             .filter(|(_, _, least)| self.requests >= *least);
-        told.filter_map(|(name, key, _)| Some((*name, self.spread(key)?)))
+        known.filter_map(|(name, key, _)| Some((*name, self.spread(key)?)))
     }
 
     /// Returns a quantile by its key; `None` of no round.
@@ -116,7 +116,7 @@ impl RoundLatencies {
         })
     }
 
-    /// The distribution of the round whose p99.9 is the median one.
+    /// The distribution of the round with the median p99.9.
     fn curve(&self) -> Option<&Value> {
         let median_ns = self.spread("p999_ns")?.median_ns;
         let mut latencies = self.rounds.iter().map(|round| &round.latency);
@@ -159,10 +159,10 @@ impl NamedCause {
 impl StepResult {
     /// Returns whether what was planted was named; `None` where nothing was.
     pub(super) fn is_named(&self) -> Option<bool> {
-        let said = self.said.as_ref();
+        let cause = self.cause.as_ref();
         let mut planted = self.planted.iter();
         let is_named = planted.any(|(rule, what)| {
-            said.is_some_and(|said| said.rule == *rule && said.what.starts_with(what))
+            cause.is_some_and(|cause| cause.rule == *rule && cause.what.starts_with(what))
         });
         (!self.planted.is_empty()).then_some(is_named)
     }
@@ -174,7 +174,7 @@ impl StepResult {
         json!({
             "name": self.name,
             "planted": planted,
-            "said": self.said,
+            "said": self.cause,
             "is_named": self.is_named(),
             "latency": self.measured.json(),
         })

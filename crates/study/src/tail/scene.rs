@@ -25,13 +25,13 @@ use lab::{LabProcess, Netns, tie_to_parent};
 const WEB_SERVERS: usize = 12;
 const WEB_CONNECTIONS: usize = 24;
 const WEB_PORT: u16 = 8080;
-/// A page, which is compressed anew for every request: milliseconds of CPU time.
+/// A page, which is compressed again for every request: milliseconds of CPU time.
 const PAGE_BYTES: usize = 200_000;
 /// Connections on which latency is measured.
 const CONNECTIONS: usize = 8;
 /// A server that does not listen by then does not come.
 const LISTENS_WITHIN: Duration = Duration::from_secs(10);
-/// What a recording says when it has begun.
+/// Text that `whylat record` prints when it has begun.
 const RECORDING: &str = "recording to ";
 /// No program of the study runs longer, s.
 const LIMIT_S: usize = 3_600;
@@ -209,7 +209,7 @@ impl StudyStage {
 }
 
 impl ServerScene<'_> {
-    /// Returns latencies of so many requests, sent at random times, and how often a CPU stood still meanwhile, whoever wanted
+    /// Returns latencies of so many requests, sent at random times, and how often a CPU was stalled meanwhile, whoever wanted
     /// it: a virtual machine's may, and then nothing here is to blame.
     pub(super) fn measure(&self, requests: usize) -> Result<(Value, u64), LabError> {
         let mut watch = Command::new(&self.stage.program);
@@ -262,7 +262,7 @@ impl ServerScene<'_> {
         let child = tie_to_parent(&mut recorder).spawn();
         let fails = |why| LabError::os("record", self.app.name, why, "run: whylat doctor");
         let mut child = ChildGuard(child.map_err(fails)?);
-        let mut said = BufReader::new(
+        let mut output = BufReader::new(
             child
                 .0
                 .stderr
@@ -272,12 +272,12 @@ impl ServerScene<'_> {
         let mut line = String::new();
         while !line.starts_with(RECORDING) {
             line.clear();
-            if said.read_line(&mut line).map_err(fails)? == 0 {
+            if output.read_line(&mut line).map_err(fails)? == 0 {
                 return Err(fails(io::ErrorKind::UnexpectedEof.into()));
             }
         }
         // what else it says is read, so that it never waits for a reader
-        let rest = thread::spawn(move || io::copy(&mut said, &mut io::sink()));
+        let rest = thread::spawn(move || io::copy(&mut output, &mut io::sink()));
         let measured = self.load(requests);
         let pid = Pid::from_raw(i32::try_from(child.0.id()).unwrap_or(i32::MAX));
         kill(pid, Signal::SIGINT).map_err(|why| fails(why.into()))?;

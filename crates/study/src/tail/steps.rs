@@ -1,12 +1,12 @@
-//! What the study does, step by step: each changes one thing, because of what the step before was told.
+//! The steps of the study: each changes one thing, because of the diagnosis of the step before.
 
-/// A server that is looked at, and what happens to it.
+/// A server, and its steps.
 #[derive(Debug)]
 pub(super) struct StudiedServer {
     pub(super) name: &'static str,
     /// Port of the server in the study's own network.
     pub(super) port: u16,
-    /// Of the requests whose latency is measured, a second.
+    /// Requests a second that are measured.
     pub(super) rate: u32,
     /// From how it was found to how it is left.
     pub(super) steps: &'static [StudyStep],
@@ -17,7 +17,7 @@ pub(super) struct StudiedServer {
 /// Says how everything is set up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StudyStep {
-    /// What was changed.
+    /// The change.
     pub(super) name: &'static str,
     /// The server and its arguments.
     pub(super) server: &'static [&'static str],
@@ -27,7 +27,7 @@ pub(super) struct StudyStep {
     pub(super) web_cpus: CpuChoice,
     /// Arguments of the client that asks for much at once.
     pub(super) batches: &'static [&'static str],
-    /// What is wrong most of all, any of these: rule, and the beginning of what has it. None: nothing is.
+    /// The main problem, any of these: rule, and the beginning of its subject. Empty: no problem.
     pub(super) planted: &'static [(&'static str, &'static str)],
 }
 
@@ -40,7 +40,7 @@ pub(super) enum CpuChoice {
 }
 
 const LARGE: &[&str] = &["--kind", "values", "--requests", "250", "--pause-ms", "40"];
-/// What the web server and its client do to whoever shares their CPUs.
+/// The problem of a program that shares CPUs with the web server and its client.
 const WEB: &[(&str, &str)] = &[("cpu_contention", "nginx"), ("cpu_contention", "wrk")];
 const CLIENTS: &[(&str, &str)] = &[
     ("cpu_contention", "nginx"),
@@ -49,8 +49,8 @@ const CLIENTS: &[(&str, &str)] = &[
 ];
 const REQUESTS_BEFORE: &[(&str, &str)] = &[("head_of_line_blocking", "other messages")];
 
-/// memcached with so many threads, each of which takes so many requests of a connection before it looks at the next.
-/// As who we are: a process that becomes somebody else outlives a parent that is killed.
+/// memcached with so many threads: each takes so many requests of a connection before the next connection.
+/// As the same user: a process that becomes another user outlives a parent that is killed.
 macro_rules! memcached {
     ($threads:literal, $requests:literal) => {
         &[
@@ -68,7 +68,7 @@ macro_rules! memcached {
 }
 
 /// As the study leaves memcached.
-const MENDED: StudyStep = StudyStep {
+const SEPARATED: StudyStep = StudyStep {
     name: "20 requests of a connection at once (-R 20)",
     server: memcached!("1", "20"),
     server_cpus: CpuChoice::First,
@@ -113,21 +113,21 @@ pub(super) const APPS: [StudiedServer; 2] = [
                 name: "nginx and memcached on CPUs of their own",
                 server: memcached!("4", "1000"),
                 planted: &[("cpu_contention", "its own other threads")],
-                ..MENDED
+                ..SEPARATED
             },
             StudyStep {
                 name: "one thread on its one CPU (-t 1)",
                 server: memcached!("1", "1000"),
                 planted: REQUESTS_BEFORE,
-                ..MENDED
+                ..SEPARATED
             },
-            MENDED,
+            SEPARATED,
         ],
         mistake: Some(StudyStep {
             name: "pinned to the CPUs that its clients use",
             server_cpus: CpuChoice::Others,
             planted: CLIENTS,
-            ..MENDED
+            ..SEPARATED
         }),
     },
     StudiedServer {
@@ -137,7 +137,7 @@ pub(super) const APPS: [StudiedServer; 2] = [
         steps: &[
             REDIS,
             StudyStep {
-                name: "keys are looked through in small steps (SCAN)",
+                name: "keys are scanned in small steps (SCAN)",
                 batches: &["--kind", "scan", "--pause-ms", "100"],
                 planted: &[],
                 ..REDIS

@@ -26,7 +26,7 @@ fn write(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
     while let Some(step) = steps.next() {
         writeln!(out, "\n{number}  {}", step.name)?;
         write_latency(out, &step.measured)?;
-        write_said(out, step, "whylat says")?;
+        write_cause(out, step, "whylat says")?;
         if let Some(next) = steps.peek() {
             writeln!(out, "   so           {}", next.name)?;
         }
@@ -42,7 +42,7 @@ fn write(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
         mistake.name
     )?;
     write_latency(out, &mistake.measured)?;
-    write_said(out, mistake, "whylat diff")
+    write_cause(out, mistake, "whylat diff")
 }
 
 fn write_latency(out: &mut impl Write, measured: &RoundLatencies) -> io::Result<()> {
@@ -59,14 +59,14 @@ fn write_latency(out: &mut impl Write, measured: &RoundLatencies) -> io::Result<
         (_, 0) => Ok(()),
         (_, rounds) => writeln!(
             out,
-            "   {:<12} in {rounds} of these rounds a CPU stood still",
+            "   {:<12} in {rounds} of these rounds a CPU was stalled",
             ""
         ),
     }
 }
 
-fn write_said(out: &mut impl Write, step: &StepResult, title: &str) -> io::Result<()> {
-    let Some(said) = &step.said else {
+fn write_cause(out: &mut impl Write, step: &StepResult, title: &str) -> io::Result<()> {
+    let Some(cause) = &step.cause else {
         return writeln!(out, "   {title:<12} nothing could be judged");
     };
     let NamedCause {
@@ -75,7 +75,7 @@ fn write_said(out: &mut impl Write, step: &StepResult, title: &str) -> io::Resul
         first,
         explained,
         ..
-    } = said;
+    } = cause;
     let wrong = match step.is_named() {
         Some(false) => "; it was not what was planted",
         _ => "",

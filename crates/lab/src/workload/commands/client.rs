@@ -86,19 +86,19 @@ pub(crate) struct CommandClientTruth {
     stalled_ns: u64,
     /// Commands of start-up, in turn.
     commands: Vec<CommandTruth>,
-    /// What was asked afterwards.
+    /// The requests after that.
     polls: Vec<CommandTruth>,
     connections: Vec<ConnectionTruth>,
 }
 
 impl CommandClient {
     pub(crate) fn run(&self, context: &Context) -> Result<CommandClientTruth, LabError> {
-        let telling = IttReporter::begin(c"command-client")?;
+        let reporter = IttReporter::begin(c"command-client")?;
         let peer = Peer::connect(self.connect, &self.socket)?;
         context.start(peer.port())?;
         let mut channel = CountedChannel {
             peer,
-            telling: &telling,
+            reporter: &reporter,
             quickack: false,
         };
         let start_ns = now_ns();
@@ -121,7 +121,7 @@ impl CommandClient {
     }
 
     fn start_up(&self, channel: &mut CountedChannel<'_>) -> Result<Vec<CommandTruth>, LabError> {
-        let _task = channel.telling.task(&channel.telling.start_up);
+        let _task = channel.reporter.task(&channel.reporter.start_up);
         let mut sizes = Random::new(self.seed);
         let body = |number: u32| {
             let is_large = number.is_multiple_of(self.large_every);
@@ -154,8 +154,8 @@ impl CommandClient {
         number: u32,
         body_bytes: u64,
     ) -> Result<CommandTruth, LabError> {
-        let telling = channel.telling;
-        let _task = telling.task(&telling.command);
+        let reporter = channel.reporter;
+        let _task = reporter.task(&reporter.command);
         let header = CommandHeader {
             number,
             body_bytes: body_bytes as u32,

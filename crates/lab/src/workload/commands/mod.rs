@@ -81,10 +81,10 @@ impl IttReporter {
     }
 }
 
-/// A connection that tells of its calls.
+/// A connection that reports its calls by ITT.
 struct CountedChannel<'a> {
     peer: Peer,
-    telling: &'a IttReporter,
+    reporter: &'a IttReporter,
     /// Sets TCP_QUICKACK after each receive call.
     quickack: bool,
 }
@@ -97,16 +97,16 @@ impl CountedChannel<'_> {
 
     /// The same of two parts by one call.
     fn send_parts(&mut self, parts: [&[u8]; 2]) -> Result<(), LabError> {
-        let _task = self.telling.task(&self.telling.send);
+        let _task = self.reporter.task(&self.reporter.send);
         self.peer.send_all_parts(parts)?;
         let sent_bytes = parts[0].len() + parts[1].len();
-        self.telling.sent.set(sent_bytes as u64);
+        self.reporter.sent.set(sent_bytes as u64);
         Ok(())
     }
 
     /// Receive calls until `bytes` is full; false at the end of the stream.
     fn receive(&mut self, bytes: &mut [u8]) -> Result<bool, LabError> {
-        let _task = self.telling.task(&self.telling.receive);
+        let _task = self.reporter.task(&self.reporter.receive);
         let mut done = 0;
         while done < bytes.len() {
             let got = self.peer.recv(&mut bytes[done..])?;
@@ -121,7 +121,7 @@ impl CountedChannel<'_> {
             }
             done += got;
         }
-        self.telling.received.set(done as u64);
+        self.reporter.received.set(done as u64);
         Ok(true)
     }
 

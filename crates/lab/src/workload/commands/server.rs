@@ -59,11 +59,11 @@ struct ServedConnection {
 
 impl CommandServer {
     pub(crate) fn run(&self, context: &Context) -> Result<CommandServerTruth, LabError> {
-        let telling = IttReporter::begin(c"command-server")?;
+        let reporter = IttReporter::begin(c"command-server")?;
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
         let served = serve_each(&listener, self.connections, |peer| {
-            self.serve(peer, &telling)
+            self.serve(peer, &reporter)
         })?;
         Ok(CommandServerTruth {
             commands: served.iter().map(|one| one.headers.len() as u64).sum(),
@@ -73,18 +73,18 @@ impl CommandServer {
         })
     }
 
-    fn serve(&self, peer: Peer, telling: &IttReporter) -> Result<ServedConnection, LabError> {
+    fn serve(&self, peer: Peer, reporter: &IttReporter) -> Result<ServedConnection, LabError> {
         name_thread(c"command channel");
         let mut channel = CountedChannel {
             peer,
-            telling,
+            reporter,
             quickack: self.quickack,
         };
         let (mut headers, mut bodies) = (Vec::new(), Vec::new());
         let mut header = [0; HEADER_BYTES];
         while let Some(received) = receive(&mut channel, &mut header)? {
             headers.push(received);
-            let _task = telling.task(&telling.command);
+            let _task = reporter.task(&reporter.command);
             let body_bytes = CommandHeader::of(header).body_bytes as usize;
             if body_bytes > 0 {
                 let mut body = vec![0; body_bytes];

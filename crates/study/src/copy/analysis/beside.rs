@@ -81,6 +81,6 @@ fn copied(rows: &[ResultRow]) -> String {
             "Open: A3's gain. Of its sends at least {:.1} % were copied here in some configuration.",
             share * 100.0
         ),
-        None => "Open: A3's gain. The results do not tell which of its sends were copied.".to_owned(),
+        None => "Open: A3's gain. The results do not show which of its sends were copied.".to_owned(),
     }
 }

@@ -17,11 +17,11 @@ fn name(cost: &str) -> &str {
     }
 }
 
-/// Returns its median and interval; a difference may be too small to tell.
-pub(super) fn told(cost: &CopyCost) -> String {
+/// Returns its median and interval; a difference may be too small to measure.
+pub(super) fn cost_text(cost: &CopyCost) -> String {
     let bounds = cost.ns_lo.zip(cost.ns_hi);
     if bounds.is_some_and(|(low, _)| low <= 0.0) {
-        return "less than the call that it is told by varies".to_owned();
+        return "less than the variation of the call that it is measured by".to_owned();
     }
     let bounds = bounds.map_or(String::new(), |(low, high)| {
         format!(" ({} to {})", digits(low), digits(high))
@@ -47,7 +47,7 @@ pub(super) fn beside_estimates(extras: &AnalysisExtras) -> Vec<TextBlock> {
         });
         [
             format!("{}, {}", name(&cost.name), bytes(cost.bytes as f64)),
-            told(cost),
+            cost_text(cost),
             estimate,
         ]
     });

@@ -1,4 +1,4 @@
-//! Who wins from where on (the published study's 10.1, 10.4 to 10.6).
+//! The fastest variant by message size (the published study's 10.1, 10.4 to 10.6).
 
 use super::super::crossover;
 use super::super::csv::ResultRow;
@@ -34,18 +34,18 @@ pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec
     }
     blocks.push(TextBlock::List(lines));
     let cost = |name: &str, size| extras.cost(name, size).map(|cost| cost.ns);
-    if let (Some(pin), Some(told), Some(copy)) = (
+    if let (Some(pin), Some(completion), Some(copy)) = (
         cost("pinning", 4096),
         cost("completion", 4096),
         cost("kernel_copy", 4096),
     ) {
-        let fixed = 8.0 * pin + told;
+        let fixed = 8.0 * pin + completion;
         blocks.push(paragraph(format!(
             "By themselves here: to pin and release eight pages {} ns, to read a notification {} ns, together {} ns; to \
              copy 4 KB {} ns. {} On top, each send is noted down, and its end is waited for before its memory can be used \
              again.",
             digits(8.0 * pin),
-            digits(told),
+            digits(completion),
             digits(fixed),
             digits(copy),
             if fixed > copy {
@@ -109,7 +109,7 @@ pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextB
         ));
         return blocks;
     };
-    let said = match (found.row.word("stage"), found.row.word("finding")) {
+    let verdict = match (found.row.word("stage"), found.row.word("finding")) {
         (Some(stage), finding) => {
             format!(
                 " whylat says of it: stage {stage}, finding {}.",
@@ -120,7 +120,7 @@ pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextB
     };
     let within = match extras.noise_at(found.row.size) {
         Some(noise) if found.ratio.max(1.0 / found.ratio) <= noise => format!(
-            " Two runs of A1 of this size that differed in nothing differed by up to {}, which is more: no cause is to be looked for.",
+            " Two runs of A1 of this size that differed in nothing differed by up to {}, which is more: the difference needs no cause.",
             change(noise)
         ),
         Some(noise) => format!(
@@ -138,7 +138,7 @@ pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextB
     blocks.push(paragraph(format!(
         "The largest departure from the trend of its way of sending (logarithm of the mean latency, quadratic in those of \
          size and clients): {} at {} with {} client(s), {} µs{interval}, {} against the trend; the usual departure there \
-         is {}.{within}{said}",
+         is {}.{within}{verdict}",
         found.row.variant,
         bytes(found.row.size as f64),
         found.row.threads,

@@ -2,7 +2,7 @@
 
 use super::super::csv::ResultRow;
 use super::super::doc::{TextBlock, bytes, digits};
-use super::costs::told;
+use super::costs::cost_text;
 use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts};
 
 /// 4.2 and 5.2.
@@ -20,7 +20,7 @@ pub(super) fn copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlo
             "{}: consolidation {} ns, the kernel's copy {}",
             bytes(size as f64),
             digits(own.ns),
-            told(kernel)
+            cost_text(kernel)
         ))
     });
     let costs: Vec<String> = costs.collect();
@@ -85,8 +85,8 @@ pub(super) fn zero_copy(rows: &[ResultRow]) -> Vec<TextBlock> {
             "sendmsg(MSG_ZEROCOPY)
   msg_zerocopy_realloc     a note of this send; counts against optmem_max (ENOBUFS)
   mm_account_pinned_pages  its pages count against RLIMIT_MEMLOCK (ENOBUFS)
-  iov_iter_get_pages2      the pages are looked up and held, not copied
-  tcp_push                 a socket buffer whose fragments are the program's own pages
+  iov_iter_get_pages2      the pages are found and held, not copied
+  tcp_push                 a socket buffer with the program's own pages as fragments
         |
         +-- network card:     DMA reads the program's pages
         |                     ACK -> skb_zcopy_clear -> error queue: done
@@ -115,13 +115,13 @@ recvmsg(MSG_ERRQUEUE)         ranges of sends that are over: only now may the fi
     let share = copied / sends * 100.0;
     blocks.push(paragraph(format!(
         "zerocopy_copied: of {sends:.0} zero-copy sends (medians of all configurations, added up) the kernel copied \
-         {share:.1} %. {notifications:.0} notifications told of them, {:.2} sends in each; {enobufs:.0} sends were refused \
+         {share:.1} %. {notifications:.0} notifications reported them, {:.2} sends in each; {enobufs:.0} sends were refused \
          with ENOBUFS first.",
         sends / notifications
     )));
     blocks.push(paragraph(if share >= 99.95 {
         "Nothing was sent without a copy here, so that these figures show what zero-copy costs, and none of what it can \
-         gain. A study between namespaces cannot show that; it takes a network card whose driver does scatter-gather \
+         gain. A study between namespaces cannot show that; it takes a network adapter with a driver that does scatter-gather \
          (`whylat lab copy --host`)."
     } else {
         "The part that was not copied shows what zero-copy gains on this path."

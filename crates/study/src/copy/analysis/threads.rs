@@ -34,7 +34,7 @@ pub(super) fn caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlo
             format!(" ({why})")
         };
         blocks.push(paragraph(format!(
-            "These results cannot tell: they have no cache misses of more than one variant{why}. Published: neither by more \
+            "These results cannot show it: they have no cache misses of more than one variant{why}. Published: neither by more \
              than 5 %."
         )));
     } else {
@@ -153,7 +153,7 @@ fn superlinear(rows: &[ResultRow]) -> Option<TextBlock> {
     (efficiency > 1.1).then(|| {
         paragraph(format!(
             "Super-linear: at {}, {threads} clients are {:.2} times as fast as {threads} times one. One client alone is \
-             slow: a message takes {} µs, of which both ends use {} µs of CPU time, against {} µs with {threads} clients. \
+             slow: a message takes {} µs; both ends use {} µs of CPU time of it, against {} µs with {threads} clients. \
              With one client each end sleeps while the other works; the difference probably goes into waking a CPU that has gone \
              idle, which on a virtual machine takes the hypervisor. With more clients no CPU goes idle.",
             bytes(size as f64),

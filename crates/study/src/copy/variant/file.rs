@@ -13,7 +13,7 @@ use nix::sys::sendfile::sendfile64;
 use super::Sender;
 use crate::copy::message::MessagePool;
 
-/// Bytes of a pipe, unless told otherwise.
+/// Bytes of a pipe by default.
 const PIPE_BYTES: usize = 65_536;
 
 /// A file in memory (memfd) with messages numbered from 0.

@@ -1,7 +1,7 @@
-//! io_uring: a ring for each connection, of which only the sends go through it, so that what differs from A2 and A3
+//! io_uring: a ring for each connection; only the sends go through it, so that what differs from A2 and A3
 //! is how messages are sent.
 //!
-//! By the crate `io-uring`: a ring is memory shared with the kernel, whose barriers are better not written again.
+//! By the crate `io-uring`: a ring is memory shared with the kernel, and its barriers are better not written again.
 
 use std::io;
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ use crate::copy::protocol::SendTally;
 const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
 const NOTIF_USAGE_ZC_COPIED: i32 = i32::MIN;
 
-/// Returns a ring whose kernel has an operation.
+/// Makes a ring; fails if the kernel lacks an operation.
 fn ring(entries: u32, code: u8) -> io::Result<IoUring> {
     let ring = IoUring::new(entries)?;
     let mut probe = Probe::new();
@@ -49,7 +49,7 @@ impl UringSender {
     /// Sends a message from a byte of it on, and waits until the kernel has taken what it takes.
     fn gather(&mut self, slot: usize, from: usize) -> io::Result<usize> {
         let mut fields: Vec<_> = self.pool.gather(slot, from).collect();
-        // SAFETY: a msghdr is numbers and pointers, for all of which zero is a value.
+        // SAFETY: a msghdr is numbers and pointers, and zero is a value of all of them.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = fields.as_mut_ptr().cast();
         header.msg_iovlen = fields.len() as _;
@@ -80,16 +80,16 @@ impl Sender for UringSender {
     }
 }
 
-/// io_uring's SEND_ZC: each field is a registered buffer, whose pages were pinned once.
+/// io_uring's SEND_ZC: each field is a registered buffer with pages that were pinned once.
 pub(super) struct UringZerocopySender {
     // goes first: the kernel needs no more of the buffers when it is gone
     ring: IoUring,
     stream: TcpStream,
     pool: MessagePool,
     turn: SlotTurn,
-    /// Sends of each slot whose memory the kernel still needs.
+    /// Sends of each slot that still need its memory.
     of_slot: Vec<u32>,
-    /// Sends of the last message whose result is not known.
+    /// Sends of the last message without a result.
     unknown: u32,
     failed: Option<io::Error>,
     tally: SendTally,
@@ -123,7 +123,7 @@ impl UringZerocopySender {
         })
     }
 
-    /// Asks for the eight sends of a message, each of which begins when the one before is over.
+    /// Asks for the eight sends of a message: each begins when the one before is over.
     fn submit(&mut self, slot: usize) -> io::Result<()> {
         let fd = types::Fd(self.stream.as_raw_fd());
         for field in 0..FIELDS {

@@ -18,11 +18,11 @@ pub(super) struct ZerocopySender {
     stream: TcpStream,
     pool: MessagePool,
     turn: SlotTurn,
-    under_way: PendingSends,
+    pending: PendingSends,
     tally: SendTally,
 }
 
-/// Sends that are not over. The kernel numbers those that it took from 0 on; one of which it took a part counts.
+/// Sends that are not over. The kernel numbers those that it took from 0 on; a partial one counts.
 #[derive(Debug, Default)]
 struct PendingSends {
     /// Number of the first that is not over.
@@ -64,7 +64,7 @@ impl PendingSends {
 impl ZerocopySender {
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         errqueue::enable(&stream)?;
-        let under_way = PendingSends {
+        let pending = PendingSends {
             of_slot: vec![0; pool.slots()],
             ..PendingSends::default()
         };
@@ -72,12 +72,12 @@ impl ZerocopySender {
             stream,
             pool,
             turn: SlotTurn::default(),
-            under_way,
+            pending,
             tally: SendTally::default(),
         })
     }
 
-    /// Takes all notifications; waits for the first where told to.
+    /// Takes all notifications; waits for the first if `wait` is set.
     fn take(&mut self, wait: bool) -> io::Result<()> {
         let mut waiting = wait;
         loop {
@@ -89,7 +89,7 @@ impl ZerocopySender {
                 continue;
             };
             waiting = false;
-            let ended = self.under_way.ended(&notification);
+            let ended = self.pending.ended(&notification);
             self.tally.notifications += 1;
             self.tally.completed += ended;
             self.tally.copied += if notification.copied { ended } else { 0 };
@@ -101,7 +101,7 @@ impl Sender for ZerocopySender {
     fn send(&mut self, number: u64) -> io::Result<()> {
         let slot = self.turn.next(self.pool.slots());
         let mut wait = false;
-        while self.under_way.of_slot[slot] > 0 {
+        while self.pending.of_slot[slot] > 0 {
             self.take(wait)?;
             wait = true;
         }
@@ -114,13 +114,13 @@ impl Sender for ZerocopySender {
                     sent += bytes;
                     if flags.contains(zerocopy) {
                         self.tally.zerocopy_sends += 1;
-                        self.under_way.begun(slot);
+                        self.pending.begun(slot);
                     }
                 }
                 // more is pinned, or noted down, than optmem_max or RLIMIT_MEMLOCK allow
                 Err(Errno::ENOBUFS) => {
                     self.tally.enobufs += 1;
-                    if self.under_way.sends.is_empty() {
+                    if self.pending.sends.is_empty() {
                         self.tally.gave_up += 1;
                         flags.remove(zerocopy);
                     } else {
@@ -134,7 +134,7 @@ impl Sender for ZerocopySender {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        while !self.under_way.sends.is_empty() {
+        while !self.pending.sends.is_empty() {
             self.take(true)?;
         }
         Ok(())
@@ -159,21 +159,21 @@ mod tests {
 
     #[test]
     fn sends_end_in_any_order_and_past_the_largest_number() {
-        let mut under_way = PendingSends {
+        let mut pending = PendingSends {
             first: u32::MAX - 1,
             of_slot: vec![0; 2],
             ..PendingSends::default()
         };
         for slot in [0, 1, 0, 1] {
-            under_way.begun(slot);
+            pending.begun(slot);
         }
         // numbers MAX-1, MAX, 0, 1
-        assert_eq!(under_way.ended(&range(u32::MAX, 0)), 2);
-        assert_eq!(under_way.of_slot, [1, 1]);
-        assert_eq!(under_way.ended(&range(u32::MAX, 0)), 0, "told twice");
-        assert_eq!(under_way.ended(&range(u32::MAX - 1, u32::MAX - 1)), 1);
-        assert_eq!((under_way.first, under_way.sends.len()), (1, 1));
-        assert_eq!(under_way.ended(&range(1, 1)), 1);
-        assert_eq!(under_way.of_slot, [0, 0]);
+        assert_eq!(pending.ended(&range(u32::MAX, 0)), 2);
+        assert_eq!(pending.of_slot, [1, 1]);
+        assert_eq!(pending.ended(&range(u32::MAX, 0)), 0, "told twice");
+        assert_eq!(pending.ended(&range(u32::MAX - 1, u32::MAX - 1)), 1);
+        assert_eq!((pending.first, pending.sends.len()), (1, 1));
+        assert_eq!(pending.ended(&range(1, 1)), 1);
+        assert_eq!(pending.of_slot, [0, 0]);
     }
 }
