@@ -1,7 +1,6 @@
 //! The flight recorder keeps the moments of slow messages, whole and exact, and little else.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use probe::clock::monotonic_ns;
 use serde_json::{Value, json};
@@ -9,7 +8,7 @@ use table::Why;
 use table::tables::{Activity, ActivityWindow, ReceivedMessage};
 
 use testbed::report::{Report, number};
-use testbed::{Recorder, finish, program, root, whylat};
+use testbed::{Recorder, finish, record_command, root, whylat, write_source};
 
 const MOMENTS: &str = include_str!("programs/moments.py");
 /// As in the program.
@@ -18,20 +17,11 @@ const MARKS: usize = 13;
 /// Runs it with `messages` messages; what it says of those that it held up, and the recording.
 fn recorded(messages: &str, keep: &[&str]) -> (Vec<Value>, Report) {
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = scratch.path().join("moments.py");
-    std::fs::write(&source, MOMENTS).expect("the source");
-    let mut run = Command::new(program());
-    run.args(["run", "--as-root", "--detail", "messages"]);
-    run.args(keep).arg("--output");
-    run.arg(scratch.path().join("r.whylat"));
-    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
-    run.arg(scratch.path().join("truth"));
-    finish(run.arg("python3").arg(&source).arg(messages)).ended(0);
-    let report = Report::of(scratch);
+    let source = write_source(scratch.path(), "moments.py", MOMENTS);
+    let options = [&["--detail", "messages"], keep].concat();
+    let (report, truth) = record_command(scratch, &options, &["python3", &source, messages]);
     report.assert_whole();
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
-    let truth = truth.lines().map(serde_json::from_str);
-    (truth.collect::<Result<_, _>>().expect("JSON"), report)
+    (truth, report)
 }
 
 /// Spans of a CPU lie within each other as deep as they say, none twice.

@@ -91,12 +91,23 @@ fn tree(kind: &str, option: &str) -> Option<PathBuf> {
 }
 
 /// Docker's own file of a container whose first process this is.
-fn tell_docker(id: &str, pid: u32) {
+fn write_docker_config(id: &str, pid: u32) {
     let dir = Path::new("/var/lib/docker/containers").join(id);
     let state = json!({ "Running": true, "Pid": pid });
     let config = json!({ "ID": id, "Name": format!("/{NAME}"), "State": state });
     fs::create_dir_all(&dir).expect("a folder");
     fs::write(dir.join("config.v2.json"), config.to_string()).expect("a file");
+}
+
+/// Records the container of a group by its name, beside a pair that is in none; returns the namespace of both.
+fn assert_recorded_by_name(group: &Group) -> Netns {
+    let netns = Netns::new().expect("a namespace");
+    let pair = group.client(&netns);
+    write_docker_config(&group.id, pair.client.pid());
+    let other = Pair::start(&netns);
+    let (report, ends, _) = record_both(&format!("--container {NAME}"), pair, other);
+    assert_client_chosen(&report, &ends);
+    netns
 }
 
 #[test]
@@ -106,17 +117,11 @@ fn container_by_name_and_id_prefix() {
     };
     without_containers(|| {
         let group = Group::below(&tree);
-        let netns = Netns::new().expect("a namespace");
-        let pair = group.client(&netns);
-        tell_docker(&group.id, pair.client.pid());
-        let other = Pair::start(&netns);
-        let words = format!("--container {NAME}");
-        let (report, ends, _) = record_both(&words, pair, other);
-        assert_client_chosen(&report, &ends);
+        let netns = assert_recorded_by_name(&group);
 
         // one that runs already, as a container has to, and one that begins later
         let first = group.client(&netns);
-        tell_docker(&group.id, first.client.pid());
+        write_docker_config(&group.id, first.client.pid());
         let recorder = Recorder::start(&format!("--container {}", &group.id[..12]));
         let mut later = group.client(&netns);
         later.go();
@@ -133,13 +138,7 @@ fn container_outside_cgroup_v2() {
         return;
     };
     without_containers(|| {
-        let group = Group::below(&tree);
-        let netns = Netns::new().expect("a namespace");
-        let pair = group.client(&netns);
-        tell_docker(&group.id, pair.client.pid());
-        let other = Pair::start(&netns);
-        let (report, ends, _) = record_both(&format!("--container {NAME}"), pair, other);
-        assert_client_chosen(&report, &ends);
+        assert_recorded_by_name(&Group::below(&tree));
     });
 }
 
@@ -153,7 +152,7 @@ fn unknown_container_lists_containers() {
         ask()
             .ended(1)
             .explains("no container has the name or id nosuch");
-        tell_docker(&"5".repeat(64), 0);
+        write_docker_config(&"5".repeat(64), 0);
         finish(&mut whylat(&format!("top --once --container {NAME}")))
             .ended(1)
             .explains("does not run");

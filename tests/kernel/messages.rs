@@ -5,15 +5,13 @@ mod odd_streams;
 mod transfers;
 mod uring;
 
-use std::process::Command;
-
 use lab::{DirectionConfig, Netns, Wire, WireConfig};
 use serde_json::Value;
 use table::tables::{Call, ReceivedMessage, SentMessage};
 use tempfile::TempDir;
 
 use testbed::report::{Report, number};
-use testbed::{finish, program, root};
+use testbed::{compile_c, record_command, root, write_source};
 
 /// Sends and reads in random sizes: see its head.
 const RANDOM_SIZES: &str = include_str!("programs/random_sizes.py");
@@ -21,40 +19,22 @@ const RANDOM_SIZES: &str = include_str!("programs/random_sizes.py");
 /// Where it does: arguments for the program.
 fn over(site: &[&str]) -> (Vec<Value>, Report) {
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = scratch.path().join("random_sizes.py");
-    std::fs::write(&source, RANDOM_SIZES).expect("the source");
-    let source = source.to_str().expect("text").to_owned();
+    let source = write_source(scratch.path(), "random_sizes.py", RANDOM_SIZES);
     record(scratch, &[&["python3", &source], site].concat())
 }
 
-/// Compiles a program of `programs`, records it, and gives its account.
+/// Compiles a program of `programs`, records it, and returns its account.
 fn compiled(name: &str, source: &str, arguments: &[&str]) -> (Vec<Value>, Report) {
     let scratch = tempfile::tempdir().expect("a directory");
-    let (file, binary) = (
-        scratch.path().join(format!("{name}.c")),
-        scratch.path().join(name),
-    );
-    std::fs::write(&file, source).expect("the source");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&binary);
-    finish(compiler.arg(&file)).ended(0);
-    let binary = binary.to_str().expect("text").to_owned();
+    let binary = compile_c(scratch.path(), name, source, &[]);
     record(scratch, &[&[binary.as_str()], arguments].concat())
 }
 
-/// Records a program that tells of its calls, a line of JSON each.
+/// Records a program that prints its calls, a line of JSON each.
 fn record(scratch: TempDir, command: &[&str]) -> (Vec<Value>, Report) {
-    let mut run = Command::new(program());
-    run.args(["run", "--as-root", "--detail", "messages", "--output"]);
-    run.arg(scratch.path().join("r.whylat"));
-    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
-    finish(run.arg(scratch.path().join("truth")).args(command)).ended(0);
-    let report = Report::of(scratch);
+    let (report, calls) = record_command(scratch, &["--detail", "messages"], command);
     report.assert_whole();
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
-    let lines = truth.lines();
-    let lines = lines.map(|line| serde_json::from_str(line).expect("JSON"));
-    (lines.collect(), report)
+    (calls, report)
 }
 
 /// The calls of one way, and their connection.

@@ -141,68 +141,61 @@ fn configure(directory: &TempDir, name: &str, text: &str, upstream: &Upstream) {
     std::fs::write(directory.path().join(name), text).expect("write");
 }
 
+/// Starts a server of several processes before an upstream, records it by one of them, and checks what is recorded.
+fn check_server(
+    start: impl Fn(&Netns, &TempDir, &Upstream) -> Server,
+    recorded: impl Fn(&Server) -> u32,
+    asked: [u64; 2],
+) {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let directory = tempfile::tempdir().expect("a directory");
+    let upstream = Upstream::start(&netns);
+    let server = start(&netns, &directory, &upstream);
+    until_serving(&netns, &server, 2);
+    let pid = recorded(&server);
+    check(&netns, &server, upstream, pid, asked);
+}
+
 fn nginx(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Server {
     configure(directory, "nginx.conf", NGINX, upstream);
     let path = directory.path().to_str().expect("a path");
     let conf = format!("{path}/nginx.conf");
-    let server = Server::start(netns, directory.path(), &["nginx", "-p", path, "-c", &conf]);
-    until_serving(netns, &server, 2);
-    server
+    Server::start(netns, directory.path(), &["nginx", "-p", path, "-c", &conf])
+}
+
+fn gunicorn(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Server {
+    configure(directory, "upstream_app.py", GUNICORN, upstream);
+    let bind = format!("127.0.0.1:{PORT}");
+    let words = ["gunicorn", "-w", "2", "-b", &bind, "upstream_app:answer"];
+    Server::start(netns, directory.path(), &words)
+}
+
+fn node_cluster(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Server {
+    configure(directory, "cluster.js", NODE, upstream);
+    Server::start(netns, directory.path(), &["node", "cluster.js"])
 }
 
 #[test]
 fn nginx_by_master_pid() {
-    if !root() {
-        return;
-    }
-    let netns = Netns::new().expect("a namespace");
-    let directory = tempfile::tempdir().expect("a directory");
-    let upstream = Upstream::start(&netns);
-    let server = nginx(&netns, &directory, &upstream);
-    check(&netns, &server, upstream, server.master, [7, 13]);
+    check_server(nginx, |server| server.master, [7, 13]);
 }
 
 #[test]
 fn nginx_by_worker_pid() {
-    if !root() {
-        return;
-    }
-    let netns = Netns::new().expect("a namespace");
-    let directory = tempfile::tempdir().expect("a directory");
-    let upstream = Upstream::start(&netns);
-    let server = nginx(&netns, &directory, &upstream);
-    let worker = children(server.master)[0];
-    check(&netns, &server, upstream, worker, [7, 13]);
+    check_server(nginx, |server| children(server.master)[0], [7, 13]);
 }
 
 #[test]
 fn gunicorn_by_master_pid() {
-    if !root() {
-        return;
-    }
-    let netns = Netns::new().expect("a namespace");
-    let directory = tempfile::tempdir().expect("a directory");
-    let upstream = Upstream::start(&netns);
-    configure(&directory, "upstream_app.py", GUNICORN, &upstream);
-    let bind = format!("127.0.0.1:{PORT}");
-    let words = ["gunicorn", "-w", "2", "-b", &bind, "upstream_app:answer"];
-    let server = Server::start(&netns, directory.path(), &words);
-    until_serving(&netns, &server, 2);
-    check(&netns, &server, upstream, server.master, [19, 1]);
+    check_server(gunicorn, |server| server.master, [19, 1]);
 }
 
 #[test]
 fn node_cluster_by_primary_pid() {
-    if !root() {
-        return;
-    }
-    let netns = Netns::new().expect("a namespace");
-    let directory = tempfile::tempdir().expect("a directory");
-    let upstream = Upstream::start(&netns);
-    configure(&directory, "cluster.js", NODE, &upstream);
-    let server = Server::start(&netns, directory.path(), &["node", "cluster.js"]);
-    until_serving(&netns, &server, 2);
-    check(&netns, &server, upstream, server.master, [19, 1]);
+    check_server(node_cluster, |server| server.master, [19, 1]);
 }
 
 /// A database in this directory, which is the server's own.

@@ -16,7 +16,7 @@ use serde_json::Value;
 use table::tables::{Call, Listener};
 
 use testbed::report::{Report, number};
-use testbed::{ChildGuard, Recorder, finish, program, root, wait};
+use testbed::{ChildGuard, Recorder, record_command, root, wait};
 
 const GO_PROGRAM: &str = include_str!("programs/sockets.go");
 const PYTHON_PROGRAM: &str = include_str!("programs/sockets.py");
@@ -224,17 +224,12 @@ fn go_server_by_command() {
 /// Records the Go program from its start; gives what was recorded, and its own counts.
 fn go_program_run(arguments: &str) -> (Report, Value) {
     let scratch = tempfile::tempdir().expect("a directory");
-    let counts = scratch.path().join("counts");
-    let mut run = Command::new(program());
-    run.args(["run", "--as-root", "--output"]);
-    run.arg(scratch.path().join("r.whylat"));
-    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
-    run.arg(&counts).arg(go_program());
-    finish(run.args(arguments.split_whitespace())).ended(0);
-    let counts = std::fs::read_to_string(counts).expect("its counts");
-    let report = Report::of(scratch);
+    let go_program = go_program().to_str().expect("text").to_owned();
+    let mut command = vec![go_program.as_str()];
+    command.extend(arguments.split_whitespace());
+    let (report, counts) = record_command(scratch, &[], &command);
     report.assert_whole();
-    (report, serde_json::from_str(&counts).expect("JSON"))
+    (report, counts.into_iter().next().expect("its counts"))
 }
 
 #[test]

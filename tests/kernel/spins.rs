@@ -7,7 +7,7 @@ use table::WaitObject;
 use table::tables::Spin;
 
 use testbed::report::{Report, number, text};
-use testbed::{finish, program, root};
+use testbed::{compile_c, finish, program, record_command, root};
 
 /// Spins in every way there is: see its head.
 const SPIN: &str = include_str!("programs/spin.c");
@@ -15,24 +15,10 @@ const SPIN: &str = include_str!("programs/spin.c");
 /// Runs it at detail `waits`; what it says of itself, and the recording.
 fn recorded() -> (Vec<Value>, Report) {
     let scratch = tempfile::tempdir().expect("a directory");
-    let (source, binary) = (scratch.path().join("spin.c"), scratch.path().join("spin"));
-    std::fs::write(&source, SPIN).expect("the source");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-g", "-o"]).arg(&binary).arg(&source);
-    finish(&mut compiler).ended(0);
-    let mut run = Command::new(program());
-    run.args(["run", "--as-root", "--detail", "waits", "--output"]);
-    run.arg(scratch.path().join("r.whylat"));
-    run.args(["--", "sh", "-c", "exec \"$0\" > \"$1\""]);
-    run.arg(&binary).arg(scratch.path().join("truth"));
-    finish(&mut run).ended(0);
-    let report = Report::of(scratch);
+    let binary = compile_c(scratch.path(), "spin", SPIN, &["-g"]);
+    let (report, truth) = record_command(scratch, &["--detail", "waits"], &[&binary]);
     report.assert_whole();
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
-    let truth = truth
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"));
-    (truth.collect(), report)
+    (truth, report)
 }
 
 /// A call of 80 ns is mostly its way into the kernel and out, where interrupts are off: a look that comes

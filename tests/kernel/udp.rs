@@ -11,7 +11,7 @@ use table::tables::{Connection, ReceivedMessage, SentMessage, UdpSocket};
 use tempfile::TempDir;
 
 use testbed::report::{Report, number};
-use testbed::{ChildGuard, Recorder, finish, program, root};
+use testbed::{ChildGuard, Recorder, compile_c, record_command, root, write_source};
 
 /// Sends and reads datagrams: see its head.
 const DATAGRAMS: &str = include_str!("programs/datagrams.py");
@@ -28,25 +28,14 @@ struct Known {
 
 fn run(arguments: &[&str]) -> Known {
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = scratch.path().join("datagrams.py");
-    std::fs::write(&source, DATAGRAMS).expect("the source");
-    let source = source.to_str().expect("text").to_owned();
+    let source = write_source(scratch.path(), "datagrams.py", DATAGRAMS);
     record(scratch, &[&["python3", &source], arguments].concat())
 }
 
 fn record(scratch: TempDir, command: &[&str]) -> Known {
-    let mut run = Command::new(program());
-    run.args(["run", "--as-root", "--detail", "messages", "--output"]);
-    run.arg(scratch.path().join("r.whylat"));
-    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
-    finish(run.arg(scratch.path().join("truth")).args(command)).ended(0);
-    let report = Report::of(scratch);
+    let (report, calls) = record_command(scratch, &["--detail", "messages"], command);
     report.assert_whole();
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
-    let calls = truth
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"));
-    Known::of(calls.collect(), report)
+    Known::of(calls, report)
 }
 
 /// The calls with their messages, of each socket and thread in the order in which they ended.
@@ -338,13 +327,8 @@ fn reader_faster_than_kernel() {
         return;
     }
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = scratch.path().join("fast_datagrams.c");
-    std::fs::write(&source, FAST_DATAGRAMS).expect("the source");
-    let binary = scratch.path().join("fast_datagrams");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&binary);
-    finish(compiler.arg(&source)).ended(0);
-    record(scratch, &[binary.to_str().expect("text")]).check_times(5);
+    let binary = compile_c(scratch.path(), "fast_datagrams", FAST_DATAGRAMS, &[]);
+    record(scratch, &[&binary]).check_times(5);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The configuration file: named profiles, each with values for options of `run` and `record`. Nothing of it is used
 //! unless `--profile` requests it, and the command line overrides it.
 //!
+//! Why it exists: a command for recording has up to a dozen options, and who repeats a recording must repeat them all.
+//!
 //! Under sudo it is that of the user who called sudo, as the recorded command runs as that user.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,8 @@
 //! Commands that read untrusted recordings and traces can only read and write files: a filter
 //! of system calls (seccomp) leaves it no network, no programs, no processes, no new code in memory, and no way back.
 //!
+//! Why it exists: users send recordings to whoever helps them, and decoders of Parquet, ELF and traces are large.
+//!
 //! The list is of what is allowed. A call that is not on it ends the program with a message; it is a fault either of
 //! what was read, which tries to make whylat do something else, or of this list.
 

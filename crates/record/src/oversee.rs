@@ -1,5 +1,7 @@
 //! The recorder's threads give way to the programs that they record; a small thread of ordinary priority sees to
 //! it that they still come in time: when a ring fills, or when one of them has not been heard of for too long.
+//!
+//! Why it exists: an idle thread (see `priority`) may wait for ever on a busy host, and the rings would lose records.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

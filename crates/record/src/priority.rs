@@ -1,6 +1,9 @@
 //! How much the recorder lets the recorded programs go first. A thread that decodes or encodes for milliseconds
 //! is what their slowest messages would wait for; so it runs when nobody else wants to (`SCHED_IDLE`), until it
 //! falls behind.
+//!
+//! Why it exists: on two CPUs, p99.9 of a redis at 60 % load was nine times as long beside an ordinary storing thread,
+//! and 1.3 times beside an idle one.
 
 use std::fs;
 use std::sync::OnceLock;

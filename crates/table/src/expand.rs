@@ -1,5 +1,5 @@
 //! How much a file says in few bytes: rows, and texts that stand for themselves many times. Asked before any is made,
-//! so that a file of some kilobytes cannot fill the memory of who reads it.
+//! so that a file of some kilobytes cannot fill the memory of who reads it: `pages` bounds a page, not their number.
 //!
 //! Every row has a time in nanoseconds, which no encoding makes much shorter than a byte: the densest file of some two
 //! hundred that were looked at had a row in four bytes. Its texts are a few times as long as the file.

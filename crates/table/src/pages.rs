@@ -1,7 +1,8 @@
 //! How large the pages of a file become when they are unpacked: asked of their headers before any page is decoded, so
 //! that a file of some kilobytes cannot fill the memory of who reads it.
 //!
-//! Headers are Thrift structs in the compact protocol. `parquet` does not give them, and unpacks what they promise.
+//! Headers are Thrift structs in the compact protocol. `parquet` does not give them, and unpacks what they promise: without
+//! this check, a file that another person sent can end the reader's host.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,6 +1,8 @@
 //! Whether the columns of a file are such as a table has: one name, one value a row, of the type that is declared. Asked
 //! before any page is decoded, as a column that nests, repeats or is of another type may become any length, which the
-//! number of rows and the lengths of texts do not tell.
+//! number of rows and the lengths of texts do not show.
+//!
+//! Why it exists: recordings come from other people and from damaged disks, and `parquet` itself trusts what a file says.
 
 use arrow_schema::{DataType, SchemaRef};
 use parquet::basic::Type;

@@ -5,12 +5,13 @@
 //! * [`report`]: what `whylat report` says of a recording;
 //! * [`agents`]: an agent and its dataset;
 //! * [`instrumented`] and [`sources`]: a program with Intel's ittnotify in it;
-//! * [`programs`]: programs that were not written for tests.
+//! * [`programs`]: programs that were not written for tests; `recorded_program`: those that were, recorded.
 
 pub mod agents;
 pub mod instrumented;
 mod process;
 pub mod programs;
+mod recorded_program;
 mod recorder;
 pub mod report;
 mod site;
@@ -19,5 +20,6 @@ pub mod sources;
 pub use process::{
     ChildGuard, CommandOutput, LONGEST, finish, program, root, signal_process, until, wait, whylat,
 };
+pub use recorded_program::{compile_c, record_command, write_source};
 pub use recorder::Recorder;
 pub use site::{Recorded, Site, role, role_as};

@@ -1,13 +1,10 @@
 /* Sends itself datagrams of one size, in bursts and alone, to a reader on another CPU that never sleeps. Prints a
  * line of JSON for each call that moved one, as datagrams.py does. */
-#define _GNU_SOURCE
+#include "testbed.h"
+
 #include <arpa/inet.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define COUNT 10007
@@ -21,31 +18,6 @@ struct moved {
 static int ends[2];
 static volatile int all_sent;
 static struct moved sent[COUNT], received[COUNT];
-
-static unsigned long long now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000000000ULL + time.tv_nsec;
-}
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
-
-static void run_on(int cpu)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	must(!sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
-}
 
 static void print(int end, const char *direction, const struct moved *moved)
 {

@@ -16,7 +16,8 @@
  * Each byte is a function of its offset, and is checked. Prints a line of JSON for each call that moved bytes: the
  * connection, which way and how, how many, where they end in the stream, when the call began and ended, and the
  * thread. */
-#define _GNU_SOURCE
+#include "testbed.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,15 +26,12 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MESSAGES 251
@@ -66,22 +64,6 @@ struct end {
 
 static struct end sender = {.direction = "sent", .random = 7};
 static struct end receiver = {.direction = "received", .random = 8};
-
-static unsigned long long now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000000000ULL + time.tv_nsec;
-}
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
 
 /* From 1 to most. */
 static unsigned random_to(struct end *end, unsigned most)

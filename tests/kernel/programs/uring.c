@@ -10,19 +10,17 @@
  * Prints a line of JSON for each completion that moved bytes: the connection, which way, how many, where they
  * end in the stream, when it was asked for and when it was there, the thread that asked, and whether it was thrown
  * away. */
-#define _GNU_SOURCE
+#include "testbed.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/io_uring.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MESSAGES 503
@@ -66,22 +64,6 @@ struct end {
 
 static struct end sender = {.direction = "sent", .random = 7};
 static struct end receiver = {.direction = "received", .random = 8};
-
-static unsigned long long now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000000000ULL + time.tv_nsec;
-}
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
 
 /* From 1 to most. */
 static unsigned random_to(struct end *end, unsigned most)

@@ -50,6 +50,15 @@ fn mptcp_already_open() {
     );
 }
 
+/// Starts a server, and a client with an MPTCP connection to this port of it.
+fn connected(netns: &Netns) -> (Talker, Talker, u16) {
+    let server = Talker::go(netns, "server :0");
+    let port = server.port();
+    let client = format!("client 127.0.0.1:{port} {REQUESTS} mptcp");
+    let client = Talker::go(netns, &client);
+    (server, client, port)
+}
+
 /// Without BPF, polls see the subflow as a TCP socket of whoever holds the MPTCP socket, and no token.
 #[test]
 fn mptcp_polled() {
@@ -57,10 +66,7 @@ fn mptcp_polled() {
         return;
     }
     let netns = Netns::new().expect("a namespace");
-    let server = Talker::go(&netns, "server :0");
-    let port = server.port();
-    let client = format!("client 127.0.0.1:{port} {REQUESTS} mptcp");
-    let mut client = Talker::go(&netns, &client);
+    let (server, mut client, port) = connected(&netns);
     let (local, pid) = (client.port(), client.pid());
     let mut lacking = netns.command("setpriv");
     lacking.args(["--inh-caps=-all", "--bounding-set=-bpf,-sys_admin"]);
@@ -165,10 +171,7 @@ fn mptcp_in_agent() {
         return;
     }
     let netns = Netns::new().expect("a namespace");
-    let server = Talker::go(&netns, "server :0");
-    let port = server.port();
-    let client = format!("client 127.0.0.1:{port} {REQUESTS} mptcp");
-    let mut client = Talker::go(&netns, &client);
+    let (server, mut client, port) = connected(&netns);
     let local = client.port();
     let agent = Agent::start(&netns);
     client.let_go();

@@ -3,19 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
-use std::path::Path;
-use std::process::Command;
 
 use diagnose::messages::ends::{self, EndRecording};
 use diagnose::report::RecordingState;
 use lab::{Direction, DirectionConfig, Netns, PacketRecord, Wire, WireConfig};
 use serde_json::{Value, json};
 use table::tables::{ReceivedMessage, SentMessage};
+use tempfile::TempDir;
 
 use crate::play::{Judge, Outcome, Play};
 use crate::shrink::MESSAGES;
 use testbed::report::{Report, ask, number};
-use testbed::{finish, program};
+use testbed::{compile_c, finish, record_command, write_source};
 
 pub fn plays() -> Vec<Play> {
     let play = |name: &str, record: fn() -> Result<Outcome, String>, judge: Judge| Play {
@@ -62,23 +61,11 @@ fn middle(mut all: Vec<u64>) -> u64 {
     all[all.len() / 2]
 }
 
-fn recorded(command: &[&str]) -> Report {
-    let scratch = tempfile::tempdir().expect("a directory");
-    let mut run = Command::new(program());
-    run.args(["run", "--as-root", "--detail", "messages", "--output"]);
-    run.arg(scratch.path().join("r.whylat"));
-    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
-    finish(run.arg(scratch.path().join("truth")).args(command)).ended(0);
-    let report = Report::of(scratch);
+/// Records a command, and returns the report with the lines that the command printed.
+fn recorded(scratch: TempDir, command: &[&str]) -> (Report, Vec<Value>) {
+    let (report, truth) = record_command(scratch, &["--detail", "messages"], command);
     report.assert_whole();
-    report
-}
-
-/// A file with the source of a program.
-fn written(source: &str, name: &str, directory: &Path) -> String {
-    let path = directory.join(name);
-    std::fs::write(&path, source).expect("the source");
-    path.to_str().expect("text").to_owned()
+    (report, truth)
 }
 
 fn taken_from_a_reader() -> Result<Outcome, String> {
@@ -127,18 +114,8 @@ fn received_by(source: &str, arguments: &[&str]) -> Result<Outcome, String> {
         return Err("it needs two CPUs".to_owned());
     }
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = written(source, "program.c", scratch.path());
-    let binary = scratch.path().join("program");
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-O2", "-pthread", "-o"])
-        .arg(&binary)
-        .arg(&source);
-    finish(&mut compiler).ended(0);
-    let report = recorded(&[&[binary.to_str().expect("text")], arguments].concat());
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
-    let truth = truth.lines().map(serde_json::from_str::<Value>);
-    let truth: Vec<Value> = truth.collect::<Result<_, _>>().expect("JSON");
+    let binary = compile_c(scratch.path(), "program", source, &[]);
+    let (report, truth) = recorded(scratch, &[&[binary.as_str()], arguments].concat());
     Ok(Outcome {
         report,
         truth: json!({ "messages": truth }),
@@ -191,10 +168,11 @@ const WHOLE_MESSAGES: &str = include_str!("../programs/whole_messages.py");
 /// Messages of `size` bytes from `a` to `b`.
 fn between(a: &Netns, b: &Netns, address: &str, numbers: [&str; 3]) -> Report {
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = written(WHOLE_MESSAGES, "whole_messages.py", scratch.path());
+    let source = write_source(scratch.path(), "whole_messages.py", WHOLE_MESSAGES);
     let (a, b) = (a.path(), b.path());
     let (a, b) = (a.to_str().expect("text"), b.to_str().expect("text"));
-    recorded(&[&["python3", &source, a, b, address], &numbers[..]].concat())
+    let command = [&["python3", &source, a, b, address], &numbers[..]].concat();
+    recorded(scratch, &command).0
 }
 
 /// Messages of the connection's end that sent whole ones, in order.

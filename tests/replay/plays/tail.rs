@@ -1,14 +1,12 @@
 //! Why slow messages are slow: what a test plants is the first cause of the messages that it hits.
 
-use std::process::Command;
-
 use serde_json::{Value, json};
 use table::tables::ReceivedMessage;
 
 use crate::play::{Judge, Outcome, Play};
 use crate::shrink::{ACTIVITY, BLOCKED, LeftOut};
-use testbed::report::{Report, ask, groups, number};
-use testbed::{finish, program};
+use testbed::report::{ask, groups, number};
+use testbed::{compile_c, record_command};
 
 pub fn plays() -> Vec<Play> {
     let plays: [(&'static str, Judge); 10] = [
@@ -89,26 +87,12 @@ fn record(kind: &str) -> Result<Outcome, String> {
         return Err("it needs two CPUs".to_owned());
     }
     let scratch = tempfile::tempdir().expect("a directory");
-    let source = scratch.path().join("slow_messages.c");
-    std::fs::write(&source, include_str!("../programs/slow_messages.c")).expect("the source");
-    let binary = scratch.path().join("slow_messages");
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-O2", "-pthread", ROUNDS, PAGES, CROWD_NS, "-o"])
-        .arg(&binary);
-    finish(compiler.arg(&source)).ended(0);
-    let mut run = Command::new(program());
-    run.args(["run", "--as-root", "--detail", "messages"]);
-    run.args(["--keep", "p75,sample=29", "--output"]);
-    run.arg(scratch.path().join("r.whylat"));
-    run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
-    run.arg(scratch.path().join("truth"));
-    finish(run.arg(&binary).arg(kind)).ended(0);
-    let report = Report::of(scratch);
+    let source = include_str!("../programs/slow_messages.c");
+    let options = [ROUNDS, PAGES, CROWD_NS];
+    let binary = compile_c(scratch.path(), "slow_messages", source, &options);
+    let options = ["--detail", "messages", "--keep", "p75,sample=29"];
+    let (report, calls) = record_command(scratch, &options, &[&binary, kind]);
     report.whole_but_for_the_kernel()?;
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
-    let calls = truth.lines().map(serde_json::from_str::<Value>);
-    let calls: Vec<Value> = calls.collect::<Result<_, _>>().expect("JSON");
     Ok(Outcome {
         report,
         truth: json!({ "slow_calls": calls }),

@@ -2,15 +2,12 @@
  * each of 20 messages, as a line of JSON (CLOCK_MONOTONIC): when the call that sent it began and ended, when the CPU
  * was given back, and when the reader had it. With an argument, the messages are datagrams of UDP, and else go over
  * TCP. */
-#define _GNU_SOURCE
+#include "testbed.h"
+
 #include <arpa/inet.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS 20
@@ -22,30 +19,11 @@ static volatile int taken, reader_tid, waits_for;
 static volatile long switches_before;
 static unsigned long long send_ns[ROUNDS], sent_ns[ROUNDS], given_back_ns[ROUNDS], had_ns[ROUNDS];
 
-static unsigned long long now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000000000ULL + time.tv_nsec;
-}
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
-
-static void run_on(int cpu, int priority)
+static void run_with_priority(int cpu, int priority)
 {
 	struct sched_param how = {.sched_priority = priority};
-	cpu_set_t one;
 
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	must(!sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
+	run_on(cpu);
 	must(!sched_setscheduler(0, priority ? SCHED_FIFO : SCHED_OTHER, &how),
 	     "sched_setscheduler");
 }
@@ -80,7 +58,7 @@ static void *reader(void *unused)
 {
 	char message[100];
 
-	run_on(1, 0);
+	run_with_priority(1, 0);
 	reader_tid = gettid();
 	for (int round = 0; round < ROUNDS; round++) {
 		struct rusage used;
@@ -99,7 +77,7 @@ static void *taker(void *unused)
 {
 	char byte;
 
-	run_on(1, 1);
+	run_with_priority(1, 1);
 	for (int round = 0; round < ROUNDS; round++) {
 		must(read(go[0], &byte, 1) == 1, "read");
 		unsigned long long until_ns = now() + TAKEN_NS;
@@ -141,7 +119,7 @@ int main(int arguments, char **unused)
 		bind_ends();
 	else
 		connect_ends();
-	run_on(0, 0);
+	run_with_priority(0, 0);
 	must(!pthread_create(&threads[0], NULL, reader, NULL) &&
 		     !pthread_create(&threads[1], NULL, taker, NULL),
 	     "pthread_create");

@@ -14,16 +14,14 @@
  * when the receive call began and ended (CLOCK_MONOTONIC), as a line of JSON, at the end; of those that were to be
  * moved, only if being without a CPU cost them much, and more than a CPU that was slower than for ordinary messages
  * (in a virtual machine, one that shares its core: there idlers keep all CPUs equally busy). */
-#define _GNU_SOURCE
+#include "testbed.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
 #include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -32,7 +30,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define CONNECTIONS 23
@@ -99,19 +96,6 @@ static unsigned long long read_clock(clockid_t clock)
 
 	clock_gettime(clock, &time);
 	return time.tv_sec * 1000000000ULL + time.tv_nsec;
-}
-
-static unsigned long long now(void)
-{
-	return read_clock(CLOCK_MONOTONIC);
-}
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
 }
 
 static void spin(unsigned long long ns)
@@ -229,7 +213,7 @@ static void flood(unsigned long long ns)
 		must(sendto(flooding, "", 1, 0, to, sizeof(everyone)) == 1, "sendto");
 }
 
-static void run_on(int cpu, int priority)
+static void run_with_priority(int cpu, int priority)
 {
 	struct sched_param how = {.sched_priority = priority};
 
@@ -268,7 +252,7 @@ static void send_all(void)
 
 	prctl(PR_SET_NAME, "neighbour");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	run_on(kind == NEIGHBOUR ? 0 : 1, PRIORITY + (kind == NEIGHBOUR));
+	run_with_priority(kind == NEIGHBOUR ? 0 : 1, PRIORITY + (kind == NEIGHBOUR));
 	for (int round = 0; round < ROUNDS; round++) {
 		int number = kind == QUEUE && is_slow(round) ? CONNECTIONS : 1;
 
@@ -304,7 +288,7 @@ static void *keeper(void *unused)
 /* Has the CPU to which the reader is moved, so that it runs there at no time: what it loses, it loses by the moves. */
 static void *holder(void *unused)
 {
-	run_on(1, PRIORITY + 1);
+	run_with_priority(1, PRIORITY + 1);
 	for (;;) {
 		sem_wait(&hold_it);
 		while (moved)
@@ -317,7 +301,7 @@ static void *mover(void *unused)
 {
 	const struct timespec pause = {.tv_nsec = MOVED_EVERY_NS};
 
-	run_on(1, PRIORITY + 2);
+	run_with_priority(1, PRIORITY + 2);
 	for (;;) {
 		sem_wait(&take_it);
 		for (int i = 0; i < MOVED_TIMES; i++) {
@@ -458,7 +442,7 @@ int main(int arguments, char **argument)
 		keep_busy(cpu);
 	if (kind == CROWD)
 		crowd();
-	run_on(0, PRIORITY);
+	run_with_priority(0, PRIORITY);
 	if (kind == FLOOD || kind == CROWD || kind == MOVES)
 		steps = steps_of_work();
 	must(!pthread_create(&thread, NULL, kind == MOVES ? mover : keeper, NULL) &&

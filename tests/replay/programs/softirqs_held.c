@@ -1,21 +1,18 @@
 /* Messages over a loopback of its own that one CPU receives while it holds softirqs back: it runs a traffic
  * classifier by hand, which the kernel does with softirqs disabled. Prints for each of 31 messages when it
  * was sent and until when they were held back (CLOCK_MONOTONIC), as a line of JSON. */
-#define _GNU_SOURCE
+#include "testbed.h"
+
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <net/if.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ROUNDS 31
@@ -29,31 +26,6 @@
 static int ends[2], holder;
 static volatile int turn, begun, held;
 static unsigned long long sent_ns[ROUNDS], until_ns[ROUNDS];
-
-static unsigned long long now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000000000ULL + time.tv_nsec;
-}
-
-static void must(int ok, const char *what)
-{
-	if (!ok) {
-		perror(what);
-		exit(1);
-	}
-}
-
-static void run_on(int cpu)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(cpu, &one);
-	must(!sched_setaffinity(0, sizeof(one), &one), "sched_setaffinity");
-}
 
 /* A network namespace whose loopback is received on the holder's CPU. */
 static void enter_namespace(void)

@@ -7,7 +7,7 @@ mod sideband;
 mod trace;
 
 #[cfg(test)]
-mod quipper;
+mod against_perf;
 
 pub(crate) use file::is_perf_data;
 

@@ -1,5 +1,6 @@
-//! A real capture against what perf itself makes of it: every branch and error, its time on perf's
-//! clock, its thread and its addresses.
+//! A real capture against the output of perf itself: every branch and error, its time on perf's
+//! clock, its thread and its addresses. perf is the only other decoder that reads such captures, so that nothing else
+//! can show that this one is right.
 
 #[path = "../../tests/data/mod.rs"]
 mod data;
