@@ -111,17 +111,17 @@ test("CPU activity of a message is drawn, and shown as a table", async () => {
   await close();
 });
 
-test("what CPUs did during the messages that are shown is a flame graph", async () => {
+test("CPU activity during the shown messages is a flame graph", async () => {
   const { page, faults, close } = await open(browser, messages, { hash: "#page=messages" });
-  await page.getByText("What CPUs did during all messages").click();
-  const graph = page.getByRole("img", { name: /what CPUs did/ });
+  await page.getByText("CPU activity during all messages").click();
+  const graph = page.getByRole("img", { name: /CPU activity/ });
   await graph.waitFor();
   const whole = await graph.locator("i").count();
   assert.ok(whole > 3, `${whole} boxes`);
   assert.match(await graph.innerText(), /CPU \d/);
   await close();
   const one = await open(browser, messages, { hash: "#page=messages&in=conn:1" });
-  await one.page.getByText(/What CPUs did during these \d+ messages?/).click();
+  await one.page.getByText(/CPU activity during these \d+ messages?/).click();
   await one.page.locator(".flame, details[open] p.soft").first().waitFor();
   assert.deepEqual([...faults, ...one.faults], []);
   await one.close();
