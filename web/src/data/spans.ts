@@ -1,4 +1,4 @@
-// What CPUs did (`activity`), found by time.
+// CPU activity (table `activity`), found by time.
 
 import type { Side } from "./side";
 import { wordAt } from "./table";

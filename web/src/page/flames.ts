@@ -1,4 +1,4 @@
-// What CPUs did during the messages that are shown, as one flame graph.
+// CPU activity during the messages that are shown, as one flame graph.
 
 import type { Messages } from "../data/messages";
 import { nested } from "../data/nest";
@@ -30,7 +30,7 @@ function drawn(side: Side, messages: Messages, rows: Uint32Array): HTMLElement {
   const within = (span: Span) => overlap(times.get(span.cpu ?? "") ?? [], span.begin, span.end);
   const spans = allSpans(side).filter((span) => within(span) > 0);
   const root = nested(spans, within, (cpu) => `CPU ${cpu ?? "not known"}`);
-  const graph = nodeGraph(root, "what CPUs did");
+  const graph = nodeGraph(root, "CPU activity");
   const note =
     "CPU time during messages with recorded CPU activity. Widths are shares of the total.";
   return graph
