@@ -141,7 +141,10 @@ fn judge(directory: &Path) -> Outcome<Report> {
 #[test]
 fn answers_match_golden_files() -> Outcome {
     let mut wrong = Vec::new();
-    for (rule, case, report) in answered() {
+    // Answers that others inherit come first: an update rewrites them before it compares the heirs.
+    let mut all: Vec<_> = answered().iter().collect();
+    all.sort_by_key(|(rule, case, _)| !root().join(rule).join(case).join("expected.txt").exists());
+    for (rule, case, report) in all {
         let directory = root().join(rule).join(case);
         let text = view::text(report, &TextOptions::default());
         wrong.extend(expect(&directory.join("expected.txt"), &text)?);
