@@ -273,7 +273,7 @@ fn kernel_without_btf_is_polled() {
 }
 
 #[test]
-fn a_full_disk() {
+fn full_disk() {
     if !root() {
         return;
     }

@@ -156,7 +156,7 @@ fn command_name_present_and_future() {
 }
 
 #[test]
-fn a_port() {
+fn port() {
     if !root() {
         return;
     }
@@ -221,7 +221,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn a_control_group() {
+fn control_group() {
     if !root() {
         return;
     }
