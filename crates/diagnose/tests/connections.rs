@@ -383,11 +383,12 @@ fn cubic_with_stalls(stalled_ns: u64) -> Report {
 fn losses_of_one_path_are_one_finding_while_timeouts_are_the_lesser_part() {
     let found = |stalled_ns| {
         let report = cubic_with_stalls(stalled_ns);
-        let told = report
+        let found = report
             .findings
             .iter()
             .filter(|it| it.rule.name() != "sender_app_limited");
-        told.map(|it| (it.rule.name(), it.harm_ns))
+        found
+            .map(|it| (it.rule.name(), it.harm_ns))
             .collect::<Vec<_>>()
     };
     assert_eq!(found(0), [("fast_retransmits", 4_000 * MS)]);

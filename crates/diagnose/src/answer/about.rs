@@ -1,4 +1,4 @@
-//! What every answer says of its recording: where it was made, what it covers, lost and cost.
+//! Shows what every answer says of its recording: where it was made, what it covers, lost and cost.
 
 use serde::Serialize;
 use table::manifest::{Close, Cost, Coverage, Header};
@@ -6,18 +6,18 @@ use table::manifest::{Close, Cost, Coverage, Header};
 use super::host::{CloseState, ProbeLoss, RecordingHost};
 use crate::units::counted;
 
-/// What the manifest says at the end of the recording, and the reader of its state.
+/// Holds what the manifest says at the end of the recording, and the reader of its state.
 #[derive(Debug, Clone, Default)]
 pub struct RecordingState {
     /// State of each probe.
     pub coverage: Vec<Coverage>,
     /// Totals of each probe.
     pub loss: Vec<table::manifest::Loss>,
-    /// What the profiler used.
+    /// Cost of the profiler.
     pub cost: Option<Cost>,
     /// How it was closed; `None`: it was not.
     pub closed: Option<Close>,
-    /// What is damaged or missing, in the reader's words.
+    /// Damaged or missing parts, as the reader names them.
     pub problems: Vec<String>,
     /// Rows that are left out for it.
     pub left_out: Vec<OmittedRows>,
@@ -74,7 +74,7 @@ pub struct About {
     pub span_ns: u64,
     /// How the recording ended.
     pub closed: CloseState,
-    /// What the reader found damaged or missing, in its words.
+    /// Damaged or missing parts, as the reader names them.
     pub problems: Vec<String>,
     /// Rows that are left out for it, by table; empty of a sound recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -83,7 +83,7 @@ pub struct About {
     pub coverage: Vec<Coverage>,
     /// Totals of each probe.
     pub loss: Vec<ProbeLoss>,
-    /// What the profiler itself used; `None` when the recording does not say.
+    /// Cost of the profiler; `None`: not recorded.
     pub cost: Option<Cost>,
 }
 
@@ -106,7 +106,7 @@ impl About {
         }
     }
 
-    /// What to know before anything that is said of a damaged recording, which is told under `title`; `None`:
+    /// Returns what to know before anything that is said of a damaged recording, which is told under `title`; `None`:
     /// it is sound.
     pub fn damage(&self, title: &str) -> Option<String> {
         if self.problems.is_empty() {

@@ -29,7 +29,7 @@ pub struct RecordingHost {
 }
 
 impl RecordingHost {
-    /// What the manifest's first line says.
+    /// Converts the manifest's first line.
     pub(crate) fn of(header: &Header) -> Self {
         Self {
             name: header.host.clone(),
@@ -59,7 +59,7 @@ pub enum CloseState {
 }
 
 impl CloseState {
-    /// What the manifest's last line says; `None`: there is no such line.
+    /// Converts the manifest's last line; `None`: it is missing.
     pub(crate) fn of(close: Option<&Close>) -> Self {
         match close {
             Some(close) if close.in_order => Self::InOrder,
@@ -77,7 +77,7 @@ pub struct ProbeLoss {
     pub totals: table::manifest::Loss,
     /// Σ of `lost`.
     pub lost_total: u64,
-    /// What the totals leave unexplained; anything but zero is a fault of the recorder.
+    /// Holds what the totals leave unexplained; anything but zero is a fault of the recorder.
     pub residual: i64,
 }
 

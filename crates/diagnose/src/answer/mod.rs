@@ -1,4 +1,4 @@
-//! What all answers share: what they say of their recording, and how they write processes and shares.
+//! Shows what all answers share: what they say of their recording, and how they write processes and shares.
 
 mod about;
 pub(crate) mod decimals;

@@ -27,10 +27,10 @@ pub use cause::Cause;
 use rules::CategoryRules;
 pub use rules::{CategoriesError, CategoryFault};
 
-/// What comes with whylat.
+/// Holds what comes with whylat.
 const BUILT_IN: &str = include_str!("categories.csv");
 
-/// Which cause has what. Made once, then asked; see [`CauseCache`] where names come again and again.
+/// Holds which cause has what. Made once, then asked; see [`CauseCache`] where names come again and again.
 #[derive(Debug, Clone)]
 pub struct Categories {
     /// The user's own, if there are any, then whylat's.

@@ -25,13 +25,13 @@ const KINDS: [ActivityKind; 5] = [
 pub struct CategoriesError {
     /// Its number, from 1.
     pub line: usize,
-    /// What it says.
+    /// Its text.
     pub text: String,
-    /// What is wrong with it.
+    /// Fault.
     pub why: CategoryFault,
 }
 
-/// What is wrong with a line.
+/// Fault of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CategoryFault {
     /// It has not two or three columns.
@@ -78,7 +78,7 @@ impl std::fmt::Display for CategoriesError {
     }
 }
 
-/// What a name meets.
+/// Holds what a name meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CategoryMatch<'a> {
     pub(super) pattern: &'a str,
@@ -198,8 +198,8 @@ impl KindRules {
             patterns.iter().find(|(pattern, ..)| pattern.matches(name))
         };
         let candidates = [of_first(name.bytes().next()), of_first(None)];
-        let met = candidates.into_iter().flatten();
-        let (pattern, cause, _) = met.min_by(|a, b| is_before(&a.0, &b.0))?;
+        let matches = candidates.into_iter().flatten();
+        let (pattern, cause, _) = matches.min_by(|a, b| is_before(&a.0, &b.0))?;
         Some(CategoryMatch {
             pattern: pattern.text(),
             cause: *cause,

@@ -166,9 +166,9 @@ fn a_wrong_line_is_named() {
     ] {
         let error = own(csv).expect_err(csv);
         assert_eq!((error.line, &error.why), (line, &why), "{csv}");
-        let said = error.to_string();
-        assert!(said.starts_with(&format!("line {line} ")), "{said}");
-        assert!(said.contains("\nhint: "), "{said}");
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("line {line} ")), "{text}");
+        assert!(text.contains("\nhint: "), "{text}");
     }
 }
 
@@ -316,10 +316,10 @@ fn by_hand<'a>(rules: &'a [(String, Cause)], name: &str) -> Option<&'a Cause> {
             stars(pattern),
         )
     };
-    let met = rules
+    let matches = rules
         .iter()
         .filter(|(pattern, _)| pattern.contains('*') && fits(pattern));
-    let first = met.min_by(|(a, _), (b, _)| key(a).cmp(&key(b)).then_with(|| a.cmp(b)));
+    let first = matches.min_by(|(a, _), (b, _)| key(a).cmp(&key(b)).then_with(|| a.cmp(b)));
     first.map(|(_, cause)| cause)
 }
 

@@ -31,9 +31,9 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
     evidence.finish();
     let context = RecordingContext::new(&evidence);
     let subjects = subjects(&evidence, &context);
-    let said = said(&evidence, &context, &subjects);
+    let outcomes = evaluate_rules(&evidence, &context, &subjects);
     let connections_not_judged = evidence.not_judged();
-    let (connections, snap_table4) = connections(&subjects, &context, said.claims);
+    let (connections, snap_table4) = connections(&subjects, &context, outcomes.claims);
     let unseen = connections.is_empty() && connections_not_judged == 0;
     let why_unseen = unseen.then(|| why_unseen(&evidence.sockets, evidence.listeners.len()));
     let recorded = RecordingState {
@@ -58,21 +58,21 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
         connections_not_judged,
         connections_not_listed: 0,
         snap_table4,
-        findings: said.findings,
-        undecided: said.undecided,
+        findings: outcomes.findings,
+        undecided: outcomes.undecided,
         slow_messages: None,
     }
 }
 
-/// What the rules said of all connections and listening sockets.
+/// Outcomes of all rules on all connections and listening sockets.
 struct RuleOutcomes {
     findings: Vec<Finding>,
     undecided: Vec<UndecidedFinding>,
     claims: HashMap<u64, ConnectionHarm>,
 }
 
-/// Asks all rules, and puts together what they said.
-fn said(
+/// Asks all rules, and puts together what they outcomes.
+fn evaluate_rules(
     evidence: &Evidence,
     context: &RecordingContext,
     subjects: &[ConnectionSubject],
@@ -98,8 +98,16 @@ fn said(
         for (rule, verdict) in verdicts {
             match verdict {
                 Verdict::Quiet => {}
-                Verdict::Fires(said) => found.push(RuleResult { rule, case, said }),
-                Verdict::CannotTell(said) => doubts.push(RuleResult { rule, case, said }),
+                Verdict::Fires(outcome) => found.push(RuleResult {
+                    rule,
+                    case,
+                    outcome,
+                }),
+                Verdict::Inconclusive(outcome) => doubts.push(RuleResult {
+                    rule,
+                    case,
+                    outcome,
+                }),
             }
         }
     }
@@ -182,7 +190,7 @@ fn peer<'a>(
     neighbours.get(own.identity()?.peer_conn?)
 }
 
-/// Asks every rule in order; each knows what the earlier ones said.
+/// Asks every rule in order; each knows what the earlier ones outcomes.
 fn ask(case: &mut Case) -> Vec<(RuleId, Verdict)> {
     let mut verdicts = Vec::new();
     for rule in RULES {
@@ -202,26 +210,26 @@ fn ask(case: &mut Case) -> Vec<(RuleId, Verdict)> {
                 case.earlier.push((rule.id(), found.harm_ns));
                 case.loss_named |= rule.names_cause_of_loss();
             }
-            Verdict::CannotTell(_) => case.doubt = true,
+            Verdict::Inconclusive(_) => case.doubt = true,
         }
         verdicts.push((rule.id(), verdict));
     }
     verdicts
 }
 
-/// What was found on one connection.
+/// Harm and rules of one connection.
 #[derive(Debug, Clone, Default)]
 struct ConnectionHarm {
     harm_ns: u64,
     rules: Vec<RuleId>,
 }
 
-/// What was found, by connection.
+/// Returns harm and rules by connection.
 fn claims(found: &[RuleResult<RuleFinding>]) -> HashMap<u64, ConnectionHarm> {
     let mut claims = HashMap::<u64, ConnectionHarm>::new();
     for member in found {
         let of_one = claims.entry(member.case.own.id).or_default();
-        of_one.harm_ns += member.said.harm_ns;
+        of_one.harm_ns += member.outcome.harm_ns;
         of_one.rules.push(member.rule);
     }
     claims

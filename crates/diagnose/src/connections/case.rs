@@ -22,7 +22,7 @@ pub struct Case<'a> {
     pub own: &'a ConnectionSubject<'a>,
     /// Its other end, when it is on this host and recorded.
     pub peer: Option<&'a ConnectionSubject<'a>>,
-    /// What the recording could see.
+    /// Coverage of the recording.
     pub context: &'a RecordingContext,
     /// Connections beside it.
     pub neighbours: &'a Neighbours<'a>,

@@ -1,4 +1,4 @@
-//! What the recording as a whole could see.
+//! Coverage of the recording as a whole.
 
 use table::manifest::ProbeState;
 
@@ -7,12 +7,12 @@ use crate::connections::gather::samples::SYN_BYTES;
 use crate::connections::snap::delayed_acks::SnapSettings;
 use crate::connections::stages::StageInputs;
 
-/// What the recording as a whole could see.
+/// Coverage of the recording as a whole.
 #[derive(Debug)]
 pub struct RecordingContext {
-    /// What stages need.
+    /// Inputs of the stages.
     pub given: StageInputs,
-    /// What SNAP's method needs.
+    /// Settings of SNAP's method.
     pub snap: SnapSettings,
     /// Detail level of the recording.
     pub detail: String,
@@ -28,7 +28,7 @@ pub struct RecordingContext {
     pub not_judged: u64,
     /// Hooks that were off, with what mends them.
     pub off: Vec<(String, String)>,
-    /// What all who send hold.
+    /// Send buffers of all senders.
     pub send_buffers: SendBufferTotals,
 }
 

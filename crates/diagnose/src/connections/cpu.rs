@@ -1,4 +1,4 @@
-//! What the CPUs have to do with one connection: how long its process waited for one, and what
+//! Shows what the CPUs have to do with one connection: how long its process waited for one, and what
 //! those did on which its calls ended.
 
 use crate::connections::gather::calls::CallDigest;

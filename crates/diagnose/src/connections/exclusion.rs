@@ -1,4 +1,4 @@
-//! What the evidence excludes, and what it could not show: in the same words for all rules.
+//! Shows what the evidence excludes, and what it could not show: in the same words for all rules.
 
 use table::Stage;
 
@@ -96,7 +96,7 @@ impl Case<'_> {
         })
     }
 
-    /// What holds for every finding: the far end unseen, records lost.
+    /// Returns what holds for every finding: the far end unseen, records lost.
     pub fn general_blind_spots(&self) -> Vec<String> {
         let mut blind = Vec::new();
         if self.peer.is_none() {
@@ -116,7 +116,7 @@ impl Case<'_> {
         blind
     }
 
-    /// What would let an undecided rule decide.
+    /// Returns what would let an undecided rule decide.
     pub fn more_detail(&self) -> Vec<String> {
         let mut help = Vec::new();
         if self.context.detail == "stats" {

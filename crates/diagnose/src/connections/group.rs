@@ -19,18 +19,18 @@ use table::Role;
 /// Most ids listed in a finding.
 const MOST_IDS: usize = 16;
 
-/// What one rule said of one connection.
+/// Outcome of one rule on one connection.
 #[derive(Debug)]
 pub struct RuleResult<'a, T> {
     /// The rule.
     pub rule: RuleId,
     /// The connection.
     pub case: &'a Case<'a>,
-    /// What was said.
-    pub said: T,
+    /// Outcome.
+    pub outcome: T,
 }
 
-/// What the connections of one finding have in common.
+/// Properties that the connections of one finding share.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct FindingKey {
     rule: RuleId,
@@ -79,14 +79,19 @@ fn gather<'a, T>(
             rule: member.rule,
             comm: member.case.own.comm.map(str::to_owned),
             endpoint: endpoint(member.case.own),
-            receiving: direction(&member.said) == DataDirection::Receiving,
+            receiving: direction(&member.outcome) == DataDirection::Receiving,
         };
         groups.entry(key).or_default().push(member);
     }
     let mut groups: Vec<_> = groups.into_values().collect();
     for group in &mut groups {
         // Worst first; the id makes the order of equals certain.
-        group.sort_by_key(|member| (std::cmp::Reverse(weight(&member.said)), member.case.own.id));
+        group.sort_by_key(|member| {
+            (
+                std::cmp::Reverse(weight(&member.outcome)),
+                member.case.own.id,
+            )
+        });
     }
     groups
 }
@@ -111,17 +116,17 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
     let rule = rules::rule(worst.rule);
     let explanation = rule.explain(worst.case);
     let winnable = |member: &RuleResult<RuleFinding>| match explanation.win {
-        WinBasis::HarmGone(_) => member.case.winnable_ns(member.said.harm_ns),
-        WinBasis::AtLeast(..) | WinBasis::Unknown => member.said.harm_ns,
+        WinBasis::HarmGone(_) => member.case.winnable_ns(member.outcome.harm_ns),
+        WinBasis::AtLeast(..) | WinBasis::Unknown => member.outcome.harm_ns,
     };
     let winnable_ns = group.iter().map(winnable).sum();
     let harms: Vec<(u64, u64)> = group
         .iter()
-        .map(|member| (member.said.harm_ns, member.case.life_ns()))
+        .map(|member| (member.outcome.harm_ns, member.case.life_ns()))
         .collect();
     let harm_ns = harms.iter().map(|(harm_ns, _)| harm_ns).sum();
     let subject = subject(group.iter().map(|member| member.case))?;
-    let concerned_ns: u64 = group.iter().map(|member| member.said.concerned_ns).sum();
+    let concerned_ns: u64 = group.iter().map(|member| member.outcome.concerned_ns).sum();
     let share = share(harm_ns, concerned_ns, subject.lifetime_ns);
     let times = group.iter().map(|member| rule.when(member.case));
     let (from_ns, until_ns) = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
@@ -131,11 +136,11 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
         rule: worst.rule,
         severity: severity(&harms),
         headline: String::new(),
-        direction: worst.said.direction,
+        direction: worst.outcome.direction,
         share,
         harm_ns,
         evidence: FactList(merge(
-            group.iter().map(|member| member.said.facts.as_slice()),
+            group.iter().map(|member| member.outcome.facts.as_slice()),
         )),
         ruled_out: explanation.ruled_out,
         could_not_see: explanation.could_not_see,
@@ -153,14 +158,14 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
     Some(finding)
 }
 
-/// What the harm takes of the life; where nothing is lost, what the stages concerned take. Harm outside of
+/// Returns what the harm takes of the life; where nothing is lost, what the stages concerned take. Harm outside of
 /// the life can be more than all of it.
 fn share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
     let ns = if harm_ns == 0 { concerned_ns } else { harm_ns };
     part(ns, life_ns).min(1.0)
 }
 
-/// What could not be decided, worst first.
+/// Returns undecided findings, worst first.
 pub fn undecided(members: Vec<RuleResult<RuleDoubt>>) -> Vec<UndecidedFinding> {
     let groups = gather(
         members,
@@ -179,24 +184,24 @@ fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
     let worst = group.first()?;
     let rule = rules::rule(worst.rule);
     let subject = subject(group.iter().map(|member| member.case))?;
-    let possible_harm_ns = group.iter().map(|member| member.said.concerned_ns).sum();
+    let possible_harm_ns = group.iter().map(|member| member.outcome.concerned_ns).sum();
     let mut would_help: Vec<String> = worst
-        .said
+        .outcome
         .would_help
         .map(str::to_owned)
         .into_iter()
         .collect();
     would_help.extend(worst.case.more_detail());
     let mut undecided = UndecidedFinding {
-        candidates: worst.said.candidates.clone(),
+        candidates: worst.outcome.candidates.clone(),
         headline: String::new(),
         direction: DataDirection::Sending,
         share: part(possible_harm_ns, subject.lifetime_ns).min(1.0),
         possible_harm_ns,
         evidence: FactList(merge(
-            group.iter().map(|member| member.said.facts.as_slice()),
+            group.iter().map(|member| member.outcome.facts.as_slice()),
         )),
-        why: worst.said.why.to_owned(),
+        why: worst.outcome.why.to_owned(),
         would_help,
         subject,
     };
@@ -204,7 +209,7 @@ fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
     Some(undecided)
 }
 
-/// Whom the group speaks of; its first is the worst.
+/// Returns the subject of a group; its first case is the worst.
 fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<FindingSubject> {
     let worst = cases.clone().next()?;
     let identity = worst.own.identity();

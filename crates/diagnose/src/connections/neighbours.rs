@@ -1,4 +1,4 @@
-//! Which connections stand beside one another: of one process, to one host. For rules that look
+//! Shows which connections stand beside one another: of one process, to one host. For rules that look
 //! beyond a single connection.
 
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use crate::connections::subject::ConnectionSubject;
 /// Namespace and address of a host: addresses mean something within a namespace only.
 type HostKey<'a> = (u32, &'a str);
 
-/// What subjects have in common with others.
+/// Holds what subjects have in common with others.
 #[derive(Debug)]
 pub struct Neighbours<'a> {
     /// In the order of their ids.
@@ -24,7 +24,7 @@ pub struct Neighbours<'a> {
     blocking: HashSet<u64>,
 }
 
-/// Who sends to one host.
+/// Senders to one host.
 #[derive(Debug)]
 struct HostSenders {
     number: usize,

@@ -18,11 +18,11 @@ pub struct ConnectionSubject<'a> {
     pub gathered: &'a ConnectionDigest,
     /// Calls; `None` when they were not logged.
     pub calls: Option<&'a CallDigest>,
-    /// What its data waited for: calls on other connections, in which its reader was blocked.
+    /// Holds what its data waited for: calls on other connections, in which its reader was blocked.
     pub behind: Option<&'a BlockedElsewhere>,
     /// Calls in which a thread was blocked; `None` without withheld ACKs.
     pub blocked: Option<&'a BlockedCalls>,
-    /// What its process and its CPUs did.
+    /// Holds what its process and its CPUs did.
     pub cpu: CpuObservation,
     /// Stages.
     pub judged: StageTimes,

@@ -1,4 +1,4 @@
-//! What connections did in the last minutes, second by second, for the one that is looked at. In: readings as they
+//! Shows what connections did in the last minutes, second by second, for the one that is looked at. In: readings as they
 //! come. Out: equal parts of time.
 
 use std::collections::{HashMap, VecDeque};
@@ -39,7 +39,7 @@ pub struct HistoryBin {
     pub cwnd: Option<u32>,
     /// Smoothed round-trip time, µs.
     pub srtt_us: Option<u32>,
-    /// What stopped its next byte for the longest part, as far as a reading tells.
+    /// Holds what stopped its next byte for the longest part, as far as a reading tells.
     pub stage: Option<Stage>,
 }
 
@@ -122,7 +122,7 @@ fn put(points: &mut VecDeque<HistoryPoint>, point: HistoryPoint) {
     }
 }
 
-/// What the points say of one part of time. A time without readings is one in which nothing happened.
+/// Returns what the points say of one part of time. A time without readings is one in which nothing happened.
 fn bin(points: &VecDeque<HistoryPoint>, from_ns: u64, to_ns: u64) -> HistoryBin {
     let Some(first) = points.front().filter(|first| first.since_ns < to_ns) else {
         return HistoryBin::default();

@@ -133,7 +133,7 @@ pub fn add_waits(connection: &mut LiveConnection, waited: &HashMap<u64, u64>) {
     );
 }
 
-/// What the threads of each process waited for, where waits are recorded; a process with none that ended has no row.
+/// Returns what the threads of each process waited for, where waits are recorded; a process with none that ended has no row.
 pub fn add_process_waits(processes: &mut [LiveProcess], mut waits: HashMap<u32, ProcessWaits>) {
     for process in processes {
         let pid = process.process.as_ref().and_then(|process| process.pid);

@@ -1,4 +1,4 @@
-//! What is kept of one connection while its last seconds are judged: its readings since the window began and the one
+//! Shows what is kept of one connection while its last seconds are judged: its readings since the window began and the one
 //! before, from which counters count.
 
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use table::tables::{Connection, TcpSample, TcpStage};
 
 use crate::connections::gather::ConnectionDigest;
 
-/// Which readings count: those since `from_ns`, a poll. `before_ns` is the poll before it, `last_ns` the latest one.
+/// Holds which readings count: those since `from_ns`, a poll. `before_ns` is the poll before it, `last_ns` the latest one.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveSpan {
     /// When the window begins.
@@ -21,7 +21,7 @@ pub struct LiveSpan {
 /// One connection.
 #[derive(Debug, Default)]
 pub struct RecentRows {
-    /// Who it is; `None` until the row comes that says it.
+    /// Identity; `None` until its row comes.
     pub identity: Option<Connection>,
     samples: VecDeque<TcpSample>,
     stages: VecDeque<TcpStage>,

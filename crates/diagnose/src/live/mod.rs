@@ -46,7 +46,7 @@ struct PollTime {
     calls: usize,
 }
 
-/// What a look says beside its rows.
+/// Holds what a look says beside its rows.
 #[derive(Debug, Clone, Default)]
 pub struct SnapshotInfo {
     /// `CLOCK_MONOTONIC` ns.
@@ -61,7 +61,7 @@ pub struct SnapshotInfo {
     pub coverage: Vec<Coverage>,
     /// Totals of the probes.
     pub loss: Vec<Loss>,
-    /// What the profiler used so far.
+    /// Cost of the profiler so far.
     pub cost: Option<Cost>,
 }
 
@@ -106,7 +106,7 @@ impl LiveWindow {
         }
     }
 
-    /// What connections did in the last minutes: a handle that may be read while rows are added.
+    /// Returns what connections did in the last minutes: a handle that may be read while rows are added.
     pub fn histories(&self) -> Histories {
         self.histories.clone()
     }
@@ -404,7 +404,7 @@ fn forget<C>(batches: &mut Batches<C>, from_ns: u64) {
     }
 }
 
-/// What a poll alone says of the thing that stops the next byte.
+/// Returns what a poll alone says of the thing that stops the next byte.
 fn seen_by_poll(kept: &RecentRows, sample: &TcpSample) -> Option<Stage> {
     let identity = kept.identity.as_ref();
     let nodelay = identity.and_then(|identity| identity.nodelay);

@@ -26,9 +26,9 @@ pub struct LiveReport {
     pub connections: Vec<LiveConnection>,
     /// Their processes.
     pub processes: Vec<LiveProcess>,
-    /// What was found, worst first.
+    /// Findings, worst first.
     pub findings: Vec<Finding>,
-    /// What holds connections up but cannot be told apart, worst first.
+    /// Holds what holds connections up but cannot be told apart, worst first.
     pub undecided: Vec<UndecidedFinding>,
 }
 
@@ -64,7 +64,7 @@ pub struct AboutLive {
     pub lost: BTreeMap<String, BTreeMap<String, u64>>,
     /// Σ of `lost`.
     pub lost_total: u64,
-    /// What the profiler itself used so far; `None`: the host does not tell.
+    /// Cost of the profiler so far; `None`: unknown.
     pub cost: Option<Cost>,
     /// Its CPU time since the look before, as a share of one CPU; `None`: the first look, or the host does not tell.
     pub cpu_share: Option<f64>,
@@ -95,10 +95,10 @@ impl LiveSums {
     }
 }
 
-/// What holds something up most, or else what it does most.
+/// Holds what holds something up most, or else what it does most.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MainHold {
-    /// Which side of the connection.
+    /// Holds which side of the connection.
     pub by: HoldReason,
     /// Share of the time looked at, 0–1.
     pub share: f64,
@@ -143,7 +143,7 @@ pub struct LiveConnection {
     pub remote: String,
     /// Owner; `None`: not known.
     pub process: Option<Process>,
-    /// Which side opened it.
+    /// Side that opened it.
     pub role: Role,
     /// The other end, when it is on this host and watched.
     pub peer: Option<u64>,
@@ -153,7 +153,7 @@ pub struct LiveConnection {
     pub idle: bool,
     /// Time that is judged, ns.
     pub judged_ns: u64,
-    /// What holds it up most; `None`: idle, or not judged.
+    /// Holds what holds it up most; `None`: idle, or not judged.
     pub held: Option<MainHold>,
     /// Share of the time in stages that somebody can mend: all but `sender_app`, `in_flight` and `unknown`; of a socket
     /// that only receives, in which bytes waited for its reader. `None`: idle, or not judged.
@@ -196,12 +196,12 @@ pub struct LiveConnection {
 /// The connections of one process.
 #[derive(Debug, Clone, Serialize)]
 pub struct LiveProcess {
-    /// Which; `None`: of connections whose owner is not known.
+    /// Holds which; `None`: of connections whose owner is not known.
     pub process: Option<Process>,
     /// Sums.
     #[serde(flatten)]
     pub sums: LiveSums,
-    /// What holds them up most: shares of the time of those that sent.
+    /// Holds what holds them up most: shares of the time of those that sent.
     pub held: Option<MainHold>,
     /// As of a connection.
     pub limited_share: Option<f64>,
@@ -215,6 +215,6 @@ pub struct LiveProcess {
     pub severity: Option<Severity>,
     /// Findings on its connections.
     pub findings: u64,
-    /// What its threads waited for; `None` below detail `waits`, or when none of its waits ended.
+    /// Holds what its threads waited for; `None` below detail `waits`, or when none of its waits ended.
     pub waits: Option<ProcessWaits>,
 }

@@ -1,4 +1,4 @@
-//! What a window says of connections whose story is known.
+//! Shows what a window says of connections whose story is known.
 
 use table::tables::{Connection, Connections, TcpSample, TcpSamples};
 use table::{Chosen, Columns, Role, Stage};

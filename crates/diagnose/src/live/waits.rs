@@ -1,4 +1,4 @@
-//! What the threads of a process wait for, in the last seconds. In: rows of table `waits`, or looks at the threads at
+//! Shows what the threads of a process wait for, in the last seconds. In: rows of table `waits`, or looks at the threads at
 //! random times, where no waits are recorded. Out: for each kind of object, how many threads wait for it on average,
 //! and for how long at most.
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use table::tables::Waits;
 use table::{Columns, WaitObject};
 
-/// What the threads of one process waited for.
+/// Holds what the threads of one process waited for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessWaits {
     /// How it is known.
@@ -101,9 +101,9 @@ fn sorted(mut objects: Vec<ObjectWaits>) -> Vec<ObjectWaits> {
 /// A thread at a look.
 #[derive(Debug, Clone, Copy)]
 pub struct ThreadSample {
-    /// Which.
+    /// Span.
     pub tid: u32,
-    /// What it waited for; `None`: it ran, or was ready to.
+    /// Holds what it waited for; `None`: it ran, or was ready to.
     pub waits_for: Option<WaitObject>,
     /// CPU time that it had used, ns: the same at two looks, it has not run in between. `None`: not known.
     pub ran_ns: Option<u64>,
@@ -208,7 +208,7 @@ impl ThreadSnapshots {
         self.looks.len()
     }
 
-    /// What they say; `None` without a thread that was seen.
+    /// Returns what they say; `None` without a thread that was seen.
     pub fn waits(&self) -> Option<ProcessWaits> {
         let seen: u64 = self.looks.iter().map(|look| look.seen).sum();
         // of threads that were seen to threads that there are

@@ -50,7 +50,7 @@ impl MessageDirection {
 /// Something that happens to a message, and the part of its time that it ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EventMark {
-    /// What.
+    /// Holds what.
     pub(super) event: MessageEvent,
     /// When; `None`: it was not seen, or did not happen.
     pub(super) ns: Option<u64>,
@@ -61,7 +61,7 @@ pub(super) struct EventMark {
     role: MarkRole,
 }
 
-/// What a mark is to the parts.
+/// Holds what a mark is to the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MarkRole {
     /// The first part begins with it.
@@ -247,7 +247,7 @@ fn time_of(marks: &[EventMark], event: MessageEvent) -> Option<u64> {
 /// The time of one message, in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatencyBreakdown {
-    /// Which way it went.
+    /// Holds which way it went.
     pub direction: MessageDirection,
     /// When it began.
     pub start_ns: u64,
@@ -387,7 +387,7 @@ impl HostTimes {
     }
 }
 
-/// What was done for a message beside its own times: begin and end of each, `None` where one was not seen.
+/// Holds what was done for a message beside its own times: begin and end of each, `None` where one was not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostWork {
     /// On the CPU of the receiving softirq, or of the driver.

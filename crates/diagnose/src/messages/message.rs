@@ -1,11 +1,11 @@
-//! What a message is: which way it goes, its row, and its id.
+//! Shows what a message is: which way it goes, its row, and its id.
 
 use std::str::FromStr;
 
 use serde::Serialize;
 use table::tables::{ReceivedMessage, SentMessage};
 
-/// Which way a message went.
+/// Holds which way a message went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageDirection {
@@ -35,13 +35,13 @@ pub enum MessageRow {
     Sent(SentMessage),
 }
 
-/// Which message: `CONN:rOFFSET` or `CONN:sOFFSET`. The offset may be of any of its bytes but the first,
+/// Holds which message: `CONN:rOFFSET` or `CONN:sOFFSET`. The offset may be of any of its bytes but the first,
 /// counted from the connection's first byte; a report names the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId {
     /// Socket cookie.
     pub conn: u64,
-    /// Which way.
+    /// Direction.
     pub direction: MessageDirection,
     /// End of one of its bytes in the stream.
     pub offset_end: u64,

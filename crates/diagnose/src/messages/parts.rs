@@ -37,7 +37,7 @@ pub enum MessagePart {
     Network,
 }
 
-/// What happens to messages.
+/// Holds what happens to messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageEvent {

@@ -42,13 +42,13 @@ pub struct ConnectionEnd {
     pub process: Option<Process>,
 }
 
-/// What went one way on a connection.
+/// Holds what went one way on a connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct MessageGroup {
     /// On which.
     #[serde(flatten)]
     pub end: ConnectionEnd,
-    /// Which way.
+    /// Direction.
     pub direction: MessageDirection,
     /// Messages: receive calls that took bytes, or send calls that gave some.
     pub count: u64,
@@ -102,7 +102,7 @@ pub struct DurationSpread {
 /// A part of the way, of all messages.
 #[derive(Debug, Clone, Serialize)]
 pub struct PartSpread {
-    /// Which.
+    /// Span.
     pub part: MessagePart,
     /// How long it took.
     #[serde(flatten)]
@@ -112,7 +112,7 @@ pub struct PartSpread {
 /// One message and its way.
 #[derive(Debug, Clone, Serialize)]
 pub struct MessageLifetime {
-    /// What `--message` takes.
+    /// Holds what `--message` takes.
     pub id: String,
     /// When its way began, ns from the recording's start; 0 if before it.
     pub since_start_ns: u64,
@@ -129,7 +129,7 @@ pub struct MessageLifetime {
 /// How long a part of one message took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PartTime {
-    /// Which.
+    /// Span.
     pub part: MessagePart,
     /// How long, ns.
     pub ns: u64,
@@ -146,13 +146,13 @@ pub struct MessageStory {
     /// On which connection.
     #[serde(flatten)]
     pub end: ConnectionEnd,
-    /// Which way.
+    /// Direction.
     pub direction: MessageDirection,
     /// Its way; `None`: a time of it was not seen, or they are in no order.
     pub lifetime: Option<MessageLifetime>,
-    /// What happened to it, in the order of time.
+    /// Holds what happened to it, in the order of time.
     pub steps: Vec<MessageStep>,
-    /// What its CPUs did meanwhile; `None`: it was not kept.
+    /// Holds what its CPUs did meanwhile; `None`: it was not kept.
     pub meanwhile: Option<Vec<CpuActivity>>,
 }
 
@@ -161,7 +161,7 @@ pub struct MessageStory {
 pub struct MessageStep {
     /// When, ns from the first one.
     pub after_ns: u64,
-    /// What.
+    /// Holds what.
     pub what: MessageEvent,
     /// On which CPU; `None`: not recorded.
     pub cpu: Option<u16>,

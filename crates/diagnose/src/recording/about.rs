@@ -1,4 +1,4 @@
-//! What a recording says of itself.
+//! Shows what a recording says of itself.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use table::{Problem, Recording};
 
 use crate::answer::{About, OmittedRows, RecordingState};
 
-/// What the recording says of itself. To be asked after all is read: damage is found by reading.
+/// Returns what the recording says of itself. To be asked after all is read: damage is found by reading.
 pub fn recorded(recording: &Recording) -> RecordingState {
     let problems = recording.problems();
     RecordingState {
@@ -20,7 +20,7 @@ pub fn recorded(recording: &Recording) -> RecordingState {
     }
 }
 
-/// What every answer says of the recording; whether it is complete is what exit codes tell.
+/// Returns what every answer says of the recording; whether it is complete is what exit codes tell.
 pub fn about(recording: &Recording) -> About {
     let latest_ns = recording.time_range_ns().map_or(0, |range| range.1);
     let span = (0, u64::MAX);

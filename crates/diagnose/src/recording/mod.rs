@@ -60,7 +60,7 @@ pub struct RecordingAnswers {
 /// None: [`Categories::built_in`].
 pub fn report(recording: &Recording, judging: DiagnosisOptions) -> Result<Report, CategoriesError> {
     let wanted = AnalysisSelection {
-        tail: tells_why(recording) && is_told_in_passing(recording),
+        tail: has_causes(recording) && is_short_enough(recording),
         ..AnalysisSelection::default()
     };
     let filled = pass::read(recording, judging, wanted);
@@ -91,7 +91,7 @@ pub fn page(
     let wanted = AnalysisSelection {
         waits: has_waits.then_some(MOST_IN_PAGE),
         messages: messages_in(recording) > 0,
-        tail: tells_why(recording),
+        tail: has_causes(recording),
     };
     let filled = pass::read(recording, judging, wanted);
     let recorded = recorded(recording);
@@ -124,7 +124,7 @@ impl RecordingAnswers {
             Some(categories) => tails.report(question, categories, recorded.clone()),
             None => tails.report(question, &Categories::built_in()?, recorded.clone()),
         };
-        if is_told_in_passing(recording) {
+        if is_short_enough(recording) {
             let is_same = question == slowest && asked.categories.is_none();
             self.report.slow_messages = Some(match is_same {
                 true => SlowMessages::of(&tail),
@@ -227,11 +227,11 @@ fn messages_in(recording: &Recording) -> u64 {
 }
 
 /// Whether it holds messages, and what CPUs did while these were under way.
-fn tells_why(recording: &Recording) -> bool {
+fn has_causes(recording: &Recording) -> bool {
     messages_in(recording) > 0 && recording.rows::<Activity>() > 0
 }
 
-fn is_told_in_passing(recording: &Recording) -> bool {
+fn is_short_enough(recording: &Recording) -> bool {
     messages_in(recording) <= MOST_IN_PASSING
 }
 

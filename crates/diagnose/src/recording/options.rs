@@ -1,4 +1,4 @@
-//! What is asked of a recording.
+//! Options of the analyses of a recording.
 
 use crate::causes::Categories;
 use crate::connections::snap::delayed_acks::SnapSettings;
@@ -25,8 +25,8 @@ impl Default for DiagnosisOptions {
 /// How slow messages are explained.
 #[derive(Debug, Default)]
 pub struct TailOptions {
-    /// Which; `None`: the slowest, as many as it is worth.
+    /// Holds which; `None`: the slowest, as many as it is worth.
     pub question: Option<TailQuery>,
-    /// What functions are; `None`: as whylat knows them.
+    /// Holds what functions are; `None`: as whylat knows them.
     pub categories: Option<Categories>,
 }

@@ -49,7 +49,7 @@ pub(super) const NAMED: &[TableId] = &[
     TableId::Activity,
 ];
 
-/// Which analyses are wanted beside that of the connections.
+/// Holds which analyses are wanted beside that of the connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AnalysisSelection {
     /// Waits by object, of which so many groups are listed.
@@ -182,7 +182,7 @@ pub(super) fn join(waits: &mut WaitTable, recording: &Recording, limit: usize) {
 mod tests {
     use super::*;
 
-    /// What no list names would never be read.
+    /// Returns what no list names would never be read.
     #[test]
     fn every_table_that_an_analysis_takes_is_read_once() {
         let header: table::manifest::Header = serde_json::from_value(serde_json::json!({

@@ -20,7 +20,7 @@ pub struct Connection {
     pub remote: String,
     /// Owner; `None` when not known.
     pub process: Option<Process>,
-    /// Which side opened it.
+    /// Side that opened it.
     pub role: Role,
     /// The other end, when it is on this host and recorded.
     pub peer: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Connection {
     /// Share of the judged time in each stage. Exclusive; the shares add up to one. A stage
     /// that the method cannot tell is not listed.
     pub stages: Stages,
-    /// What a full congestion window comes from; `None` without the ledger.
+    /// Holds what a full congestion window comes from; `None` without the ledger.
     pub congestion_window_ns: Option<CongestionCauses>,
     /// The receiving side; `None` when it was not measured or nothing was received.
     pub receive: Option<Receive>,
@@ -115,7 +115,7 @@ impl Serialize for Stages {
     }
 }
 
-/// What made the congestion window the brake.
+/// Holds what made the congestion window the brake.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct CongestionCauses {
     /// Before the window was first reduced, ns.

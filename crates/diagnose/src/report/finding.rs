@@ -33,13 +33,13 @@ impl Severity {
     }
 }
 
-/// Which direction of a connection a finding speaks of.
+/// Holds which direction of a connection a finding speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataDirection {
-    /// What the subject sends: from local to remote.
+    /// Holds what the subject sends: from local to remote.
     Sending,
-    /// What the subject receives: from remote to local.
+    /// Holds what the subject receives: from remote to local.
     Receiving,
 }
 
@@ -69,7 +69,7 @@ pub struct Finding {
     pub severity: Severity,
     /// One sentence with the numbers that matter.
     pub headline: String,
-    /// Whom it speaks of.
+    /// Affected connections.
     pub subject: FindingSubject,
     /// Direction of the data concerned.
     pub direction: DataDirection,
@@ -85,11 +85,11 @@ pub struct Finding {
     pub evidence: FactList,
     /// Other causes that the recording excludes, and why.
     pub ruled_out: Vec<RuledOut>,
-    /// What the recording cannot show.
+    /// Facts that the recording cannot show.
     pub could_not_see: Vec<String>,
-    /// What to do, best first.
+    /// Fixes, best first.
     pub advice: Vec<Advice>,
-    /// What that may bring; `None` when it cannot be estimated.
+    /// Estimated effect; `None`: no estimate.
     pub estimated_win: Option<EstimatedWin>,
     /// How sure this is.
     pub confidence: Confidence,
@@ -102,7 +102,7 @@ pub struct UndecidedFinding {
     pub candidates: Vec<RuleId>,
     /// One sentence with the numbers that matter.
     pub headline: String,
-    /// Whom it speaks of.
+    /// Affected connections.
     pub subject: FindingSubject,
     /// Direction of the data concerned.
     pub direction: DataDirection,
@@ -114,7 +114,7 @@ pub struct UndecidedFinding {
     pub evidence: FactList,
     /// Why the cause cannot be told.
     pub why: String,
-    /// What would tell.
+    /// Data that would decide it.
     pub would_help: Vec<String>,
 }
 
@@ -155,7 +155,7 @@ pub struct Fact {
     pub value: FactValue,
     /// Its unit.
     pub unit: FactUnit,
-    /// What it is, in words that follow the number.
+    /// Label that follows the number.
     pub label: &'static str,
     /// How the facts of many connections become one.
     #[serde(skip)]
@@ -221,7 +221,7 @@ pub struct RuledOut {
 #[serde(transparent)]
 pub struct Advice(pub Cow<'static, str>);
 
-/// What a mend may bring.
+/// Estimated effect of a fix.
 #[derive(Debug, Clone, Serialize)]
 pub struct EstimatedWin {
     /// How many times faster the same work may become.
@@ -229,7 +229,7 @@ pub struct EstimatedWin {
     /// Whether that is only the least: what would be left is within the bound of what was measured,
     /// or windows that nothing has let grow may grow.
     pub at_least: bool,
-    /// What the estimate assumes.
+    /// Assumption of the estimate.
     pub assumes: &'static str,
 }
 

@@ -57,9 +57,9 @@ pub struct Report {
     pub connections_not_listed: u64,
     /// SNAP's Table 4 of these connections.
     pub snap_table4: SnapTable4,
-    /// What was found, worst first.
+    /// Findings, worst first.
     pub findings: Vec<Finding>,
-    /// What holds connections up but cannot be told apart from this recording, worst first.
+    /// Holds what holds connections up but cannot be told apart from this recording, worst first.
     pub undecided: Vec<UndecidedFinding>,
     /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
     /// there are too many messages to be judged in passing.

@@ -16,15 +16,15 @@ const CAUSES: usize = 3;
 pub struct SlowMessages {
     /// Command name; `None`: not known.
     pub application: Option<String>,
-    /// Which way.
+    /// Direction.
     pub direction: MessageDirection,
     /// By the harm, as of findings: against the latencies of all of its messages instead of a life.
     pub severity: Severity,
-    /// What slow messages took longer than ordinary ones, all together, ns: of those of which it is known why.
+    /// Holds what slow messages took longer than ordinary ones, all together, ns: of those of which it is known why.
     pub harm_ns: u64,
     /// The same, of the latencies of all of its messages, 0–1.
     pub share: f64,
-    /// Which of its messages are slow: `p99.9`.
+    /// Holds which of its messages are slow: `p99.9`.
     pub tail: String,
     /// Slow messages.
     pub messages: u64,
@@ -36,7 +36,7 @@ pub struct SlowMessages {
     pub until_ns: u64,
     /// Mean latency of ordinary ones, ns.
     pub usual_ns: f64,
-    /// What the causes explain of what a slow one took longer, of the median message, 0–1.
+    /// Holds what the causes explain of what a slow one took longer, of the median message, 0–1.
     pub covered: f64,
     /// That which is first of most messages first.
     pub causes: Vec<SlowCause>,
@@ -47,7 +47,7 @@ pub struct SlowMessages {
 pub struct SlowCause {
     /// Stable name of the rule.
     pub rule: &'static str,
-    /// What it is.
+    /// Its kind and name.
     pub what: String,
     /// On which core.
     pub role: CoreRole,
@@ -55,11 +55,11 @@ pub struct SlowCause {
     pub messages: u64,
     /// Of these, those of which it is the largest cause.
     pub first: u64,
-    /// What it added to the median of these, ns.
+    /// Added time of the median of these, ns.
     pub deviation_ns: f64,
     /// Messages that it hit most.
     pub examples: Vec<String>,
-    /// What to do.
+    /// Fix.
     pub advice: &'static str,
 }
 

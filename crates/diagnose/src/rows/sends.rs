@@ -1,4 +1,4 @@
-//! What went before a wait on its connection: calls in, in the order of their ends; out, for any moment
+//! Shows what went before a wait on its connection: calls in, in the order of their ends; out, for any moment
 //! not long ago, how large the last send and the last receive were, and how many sends had followed the
 //! receive.
 
@@ -37,7 +37,7 @@ impl CallBytes {
     }
 }
 
-/// What went before.
+/// Calls before a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PrecedingCalls {
     /// Bytes of the last send; `None`: none was seen.
@@ -49,7 +49,7 @@ pub struct PrecedingCalls {
 }
 
 impl PrecedingCalls {
-    /// What goes before from this send on.
+    /// Returns what goes before from this send on.
     pub fn and_send(self, send: &CallBytes) -> Self {
         let sends = self.sends.or(send.is_first.then_some(0));
         Self {
@@ -105,7 +105,7 @@ impl<const KEPT: usize> CallHistory<KEPT> {
         places.map(|place| self.calls[place as usize % KEPT])
     }
 
-    /// What had gone before at `at_ns`: calls that ended then, or earlier. Nothing is known of a moment
+    /// Returns what had gone before at `at_ns`: calls that ended then, or earlier. Nothing is known of a moment
     /// after which `KEPT` calls or more have ended.
     pub fn at(&self, at_ns: u64) -> PrecedingCalls {
         let known = self.latest().find(|(end_ns, _)| *end_ns <= at_ns);
@@ -121,7 +121,7 @@ mod tests {
         CallBytes::of(end_ns, is_send, bytes, offset_end, 0).expect("it moves bytes")
     }
 
-    fn told(sends: &CallHistory<8>, at_ns: u64) -> (Option<u32>, Option<u32>) {
+    fn sizes(sends: &CallHistory<8>, at_ns: u64) -> (Option<u32>, Option<u32>) {
         let before = sends.at(at_ns);
         (before.sent_bytes, before.sends)
     }
@@ -133,11 +133,11 @@ mod tests {
         sends.add(&call(20, true, 120, 128));
         sends.add(&call(30, false, 64, 64));
         sends.add(&call(40, true, 9, 137));
-        assert_eq!(told(&sends, 9), (None, None));
-        assert_eq!(told(&sends, 10), (Some(8), Some(1)));
-        assert_eq!(told(&sends, 29), (Some(120), Some(2)));
-        assert_eq!(told(&sends, 30), (Some(120), Some(0)));
-        assert_eq!(told(&sends, 99), (Some(9), Some(1)));
+        assert_eq!(sizes(&sends, 9), (None, None));
+        assert_eq!(sizes(&sends, 10), (Some(8), Some(1)));
+        assert_eq!(sizes(&sends, 29), (Some(120), Some(2)));
+        assert_eq!(sizes(&sends, 30), (Some(120), Some(0)));
+        assert_eq!(sizes(&sends, 99), (Some(9), Some(1)));
         let received = [29, 30, 99].map(|at_ns| sends.at(at_ns).received_bytes);
         assert_eq!(received, [None, Some(64), Some(64)]);
     }
@@ -146,10 +146,10 @@ mod tests {
     fn of_a_connection_that_was_open_before_sends_are_not_counted_until_a_receive() {
         let mut sends = CallHistory::<8>::default();
         sends.add(&call(10, true, 8, 1_008));
-        assert_eq!(told(&sends, 10), (Some(8), None));
+        assert_eq!(sizes(&sends, 10), (Some(8), None));
         sends.add(&call(20, false, 8, 5_000));
         sends.add(&call(30, true, 8, 1_016));
-        assert_eq!(told(&sends, 30), (Some(8), Some(1)));
+        assert_eq!(sizes(&sends, 30), (Some(8), Some(1)));
     }
 
     #[test]

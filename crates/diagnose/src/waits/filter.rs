@@ -1,18 +1,18 @@
-//! Which waits are looked at, and how they are put together.
+//! Shows which waits are looked at, and how they are put together.
 
 use serde::Serialize;
 
-/// What a group of waits has in common.
+/// Property that a group of waits shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grouping {
-    /// What was waited for.
+    /// Object of the wait.
     Object,
-    /// Who waited.
+    /// Waiting thread.
     Thread,
     /// Where in the program.
     Stack,
-    /// Who ended the wait.
+    /// Waker.
     Waker,
 }
 

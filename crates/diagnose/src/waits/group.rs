@@ -58,9 +58,9 @@ pub struct SpinTime {
     pub looks: u64,
     /// Time that they stand for, ns.
     pub length_ns: u64,
-    /// Who asked.
+    /// Threads that asked.
     pub threads: Top,
-    /// What for.
+    /// Objects that they asked for.
     pub objects: Top,
     /// Where in the program.
     pub stacks: Top,

@@ -1,4 +1,4 @@
-//! What tells objects, threads and wakers apart, as small numbers: each key gets the next one when it
+//! Shows what tells objects, threads and wakers apart, as small numbers: each key gets the next one when it
 //! is first seen.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use table::WaitObject;
 use table::Waker;
 use table::tables::{Spins, Waits};
 
-/// What a row tells of its object.
+/// Holds what a row tells of its object.
 struct ObjectFields {
     kind: WaitObject,
     pid: u32,
@@ -21,7 +21,7 @@ struct ObjectFields {
 /// One object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectKey {
-    /// What it is; a listener's socket cookie is that of a connection here.
+    /// Holds what it is; a listener's socket cookie is that of a connection here.
     pub kind: WaitObject,
     /// Process that alone knows it; 0 if it is not of one process.
     pub pid: u32,
@@ -47,7 +47,7 @@ impl ObjectKey {
 
     /// The object of a wait.
     pub fn of(rows: &Waits, row: usize) -> Self {
-        Self::told(&ObjectFields {
+        Self::from_fields(&ObjectFields {
             kind: rows.kind[row],
             pid: rows.pid[row],
             conn: rows.conn[row],
@@ -57,9 +57,9 @@ impl ObjectKey {
         })
     }
 
-    /// What a thread asked for without waiting.
+    /// Returns what a thread asked for without waiting.
     pub fn of_spin(rows: &Spins, row: usize) -> Self {
-        Self::told(&ObjectFields {
+        Self::from_fields(&ObjectFields {
             kind: rows.kind[row],
             pid: rows.pid[row],
             conn: rows.conn[row],
@@ -70,12 +70,12 @@ impl ObjectKey {
     }
 
     #[inline]
-    fn told(told: &ObjectFields) -> Self {
-        if let Some(conn) = told.conn {
+    fn from_fields(fields: &ObjectFields) -> Self {
+        if let Some(conn) = fields.conn {
             return Self::conn(conn);
         }
-        let (kind, pid) = (told.kind, told.pid);
-        let id = told.object.unwrap_or(0);
+        let (kind, pid) = (fields.kind, fields.pid);
+        let id = fields.object.unwrap_or(0);
         let (pid, fd, id) = match kind {
             WaitObject::Connection
             | WaitObject::Listener
@@ -86,8 +86,8 @@ impl ObjectKey {
             | WaitObject::File
             | WaitObject::Event => (0, -1, id),
             WaitObject::Futex => (pid, -1, id),
-            WaitObject::Epoll | WaitObject::IoUring => (pid, told.fd.unwrap_or(-1), id),
-            WaitObject::Other => (pid, told.syscall.unwrap_or(-1), 0),
+            WaitObject::Epoll | WaitObject::IoUring => (pid, fields.fd.unwrap_or(-1), id),
+            WaitObject::Other => (pid, fields.syscall.unwrap_or(-1), 0),
             WaitObject::Poll
             | WaitObject::Select
             | WaitObject::Sleep
@@ -135,7 +135,7 @@ impl Hash for ThreadKey {
     }
 }
 
-/// Who ended a wait. What an interrupt interrupted has no part in it, and is not told apart.
+/// Holds who ended a wait. What an interrupt interrupted has no part in it, and is not told apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakerKey {
     /// A thread.

@@ -59,7 +59,7 @@ pub struct WaitTable {
     objects: KeyNumbers<ObjectKey>,
     threads: KeyNumbers<ThreadKey>,
     wakers: KeyNumbers<WakerKey>,
-    /// What futexes are used for, by their numbers.
+    /// Holds what futexes are used for, by their numbers.
     locks: HashMap<u32, LockKind>,
     /// Whether the filter means the object, by its number.
     wanted: Vec<bool>,
@@ -70,7 +70,7 @@ pub struct WaitTable {
     latest_ns: u64,
     /// Where slow waits begin in the groups of which that was asked already, by number.
     boundaries: HashMap<u32, Option<usize>>,
-    /// What went before, by the number of the group; empty: it was not asked.
+    /// Holds what went before, by the number of the group; empty: it was not asked.
     preceding: Vec<Option<Preceding>>,
     /// Rows of the batch that pass, and their order by group; kept for the next batch.
     passed: Vec<WaitParts>,
@@ -209,7 +209,7 @@ impl WaitTable {
         })
     }
 
-    /// What a futex is used for is told by the first stack that does.
+    /// Returns what a futex is used for is told by the first stack that does.
     fn note_lock(&mut self, object: u32, stack: Option<u32>) {
         if let Some(stack) = stack.and_then(|stack| self.names.stacks.stack(stack))
             && !self.locks.contains_key(&object)

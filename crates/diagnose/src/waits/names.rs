@@ -20,7 +20,7 @@ use crate::rows::{listeners, processes};
 /// Functions in the name of a stack.
 const TITLE_FRAMES: usize = 3;
 
-/// What can be named.
+/// Names of objects, threads and wakers.
 #[derive(Debug, Default)]
 pub struct NameTable {
     rows: Connections,
@@ -145,7 +145,7 @@ impl NameTable {
         }
     }
 
-    /// What each wait was for, as the report of waits by object names it, without what a futex is used for. Of
+    /// Returns what each wait was for, as the report of waits by object names it, without what a futex is used for. Of
     /// objects with one name, as epoll sets that had a descriptor one after another, the second is called `… (2)`.
     pub fn object_titles(&self, rows: &Waits) -> Vec<String> {
         let mut titles: HashMap<ObjectKey, String> = HashMap::new();

@@ -21,9 +21,9 @@ pub struct WaitReport {
     /// Of what recording.
     #[serde(flatten)]
     pub about: About,
-    /// What a group has in common.
+    /// Property that a group shares.
     pub by: Grouping,
-    /// Which waits are counted.
+    /// Filter of the waits.
     pub filter: WaitFilter,
     /// Largest relative error of a median or other percentile, and of a population's time.
     pub relative_error: f64,
@@ -57,7 +57,7 @@ pub struct WaitTotal {
 /// Waits that have something in common.
 #[derive(Debug, Clone, Serialize)]
 pub struct WaitGroup {
-    /// What they have in common.
+    /// Property that they share.
     #[serde(flatten)]
     pub identity: ObjectIdentity,
     /// Waits.
@@ -81,7 +81,7 @@ pub struct WaitGroup {
     pub spinning: Option<SpinReport>,
     /// Fast and slow waits; `None`: one population, or too few waits to tell.
     pub populations: Option<Populations>,
-    /// What went before slow and fast waits; `None`: none are slow, or it was not asked.
+    /// Holds what went before slow and fast waits; `None`: none are slow, or it was not asked.
     pub preceding: Option<Preceding>,
     /// Waits by duration, the empty cells left out.
     pub histogram: Vec<DurationCell>,
@@ -89,7 +89,7 @@ pub struct WaitGroup {
     pub threads: Vec<GroupPart>,
     /// The objects that were waited for most; empty in a grouping by object.
     pub objects: Vec<GroupPart>,
-    /// Who ended most of the time; empty in a grouping by waker.
+    /// Holds who ended most of the time; empty in a grouping by waker.
     pub wakers: Vec<GroupPart>,
     /// Where in the program most of the time was; empty in a grouping by stack.
     pub stacks: Vec<GroupPart>,
@@ -99,7 +99,7 @@ pub struct WaitGroup {
     pub ready: Vec<GroupPart>,
 }
 
-/// Who or what something is.
+/// Identity of an object, thread or waker.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ObjectIdentity {
     /// Name, within its process if it has one; `--object` takes it.
@@ -118,7 +118,7 @@ pub struct ObjectIdentity {
     pub tid: Option<u32>,
     /// Kind of waker; `None`: no waker.
     pub waker: Option<Waker>,
-    /// What a futex is used for, as the functions that wait for it tell; `None`: no futex, or not known.
+    /// Holds what a futex is used for, as the functions that wait for it tell; `None`: no futex, or not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockKind>,
     /// Call stack; `None`: none, or not known.
@@ -126,7 +126,7 @@ pub struct ObjectIdentity {
     pub stack: Option<WaitStack>,
 }
 
-/// What threads use a futex for.
+/// Use of a futex.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LockKind {
@@ -149,7 +149,7 @@ pub enum LockKind {
 pub struct WaitStack {
     /// The innermost first.
     pub frames: Vec<Frame>,
-    /// What is known of the caller of the outermost one.
+    /// Holds what is known of the caller of the outermost one.
     pub caller: Caller,
 }
 
@@ -215,9 +215,9 @@ pub struct SpinReport {
     pub looks: u64,
     /// Time that they stand for, ns.
     pub spun_ns: u64,
-    /// Who asked; empty in a grouping by thread.
+    /// Threads that asked; empty in a grouping by thread.
     pub threads: Vec<GroupPart>,
-    /// What for; empty in a grouping by object.
+    /// Objects that they asked for; empty in a grouping by object.
     pub objects: Vec<GroupPart>,
     /// Where in the program; empty in a grouping by stack.
     pub stacks: Vec<GroupPart>,
@@ -259,7 +259,7 @@ pub struct DurationCell {
 /// Something that took part in a group's waits.
 #[derive(Debug, Clone, Serialize)]
 pub struct GroupPart {
-    /// What it is.
+    /// Its kind and name.
     #[serde(flatten)]
     pub identity: ObjectIdentity,
     /// Waits, at least.

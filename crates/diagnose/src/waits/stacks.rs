@@ -167,7 +167,7 @@ impl LockKind {
         known.map(|(_, lock)| *lock)
     }
 
-    /// What it is called.
+    /// Returns what it is called.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",
@@ -199,7 +199,7 @@ impl WaitStack {
         }
     }
 
-    /// What a thread that waits for a futex here waits for, as the names of functions tell.
+    /// Returns what a thread that waits for a futex here waits for, as the names of functions tell.
     pub(super) fn lock(&self) -> Option<LockKind> {
         let names = self
             .frames

@@ -78,9 +78,9 @@ fn report(grouping: Grouping, filter: WaitFilter) -> WaitReport {
 }
 
 fn titles(report: &WaitReport) -> Vec<(String, u64, u64)> {
-    let told =
+    let counts =
         |group: &report::WaitGroup| (group.identity.title(), group.count, group.blocked_ns / MS);
-    report.groups.iter().map(told).collect()
+    report.groups.iter().map(counts).collect()
 }
 
 fn expected(groups: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {

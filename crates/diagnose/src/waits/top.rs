@@ -4,7 +4,7 @@
 /// Kept of each kind: an element with more than an eighth of the time is never missed.
 const KEPT: usize = 8;
 
-/// What is known of one element.
+/// Counts of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element {
     /// Its number.

@@ -17,7 +17,7 @@ const ROWS_KEPT: usize = 1 << 15;
 
 /// Calls blocked shorter, ns, are not told apart: a Linux receiver withholds an ACK for 40 ms less a
 /// jiffy, of 10 ms at most.
-const TOLD_APART_NS: u64 = 1 << 24;
+const SHORTEST_NS: u64 = 1 << 24;
 
 /// Sends since the last receive are told apart up to here.
 const SEVERAL: u32 = 2;
@@ -36,7 +36,7 @@ struct BlockedCell {
 /// Blocked calls of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct BlockedCalls {
-    /// Those blocked for [`TOLD_APART_NS`] or longer.
+    /// Those blocked for [`SHORTEST_NS`] or longer.
     long: BTreeMap<BlockedCell, u64>,
     /// The others.
     short: CallsAfter,
@@ -74,7 +74,7 @@ impl CallsAfter {
 
 impl BlockedCalls {
     fn add(&mut self, blocked_ns: u64, before: PrecedingCalls) {
-        if blocked_ns < TOLD_APART_NS {
+        if blocked_ns < SHORTEST_NS {
             return self.short.add(1, before.sends);
         }
         let cell = BlockedCell {
@@ -85,7 +85,7 @@ impl BlockedCalls {
         *self.long.entry(cell).or_default() += 1;
     }
 
-    /// What the calls followed that were blocked `least_ns` or longer (within 3 %), and what the others.
+    /// Returns what the calls followed that were blocked `least_ns` or longer (within 3 %), and what the others.
     /// A time below 17 ms is not told apart.
     pub fn after(&self, least_ns: u64) -> (CallsAfter, CallsAfter) {
         let (mut late, mut others) = (CallsAfter::default(), self.short);

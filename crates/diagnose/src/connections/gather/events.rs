@@ -25,7 +25,7 @@ pub struct EventDigest {
     /// When segments were sent again that the receiver did not report to have had already, ns; at most
     /// [`MOST_LOSSES`].
     pub losses_ns: Vec<u64>,
-    /// What was sent again, and when; at most [`MOST_LOSSES`].
+    /// Holds what was sent again, and when; at most [`MOST_LOSSES`].
     sent_again: Vec<Retransmission>,
     /// Intervals in state Loss, ns; an open one has no end.
     pub loss: Vec<(u64, Option<u64>)>,

@@ -15,7 +15,7 @@ pub struct ListenerDigest {
     pub most_waiting: u32,
     /// Dropped before that time, as far as it is known.
     pub drops_before: u32,
-    /// What it dropped in that time.
+    /// Drops in that time.
     pub drops: ListenDrops,
     /// Other listening sockets of its namespace that dropped something while it did.
     pub beside: usize,
@@ -42,7 +42,7 @@ pub struct ListenDrops {
     pub within_ns: Option<(u64, u64)>,
 }
 
-/// What a reading shows of the counters.
+/// Holds what a reading shows of the counters.
 #[derive(Debug, Clone, Copy, Default)]
 struct ListenCounters {
     time_ns: u64,
@@ -161,7 +161,7 @@ pub fn compare<'a>(sockets: impl Iterator<Item = (u32, &'a mut ListenerDigest)>)
     share(together);
 }
 
-/// What met full queues, in proportion to what each socket dropped.
+/// Returns what met full queues, in proportion to what each socket dropped.
 fn share(together: Vec<&mut ListenerDigest>) {
     let beside = together.len().saturating_sub(1);
     let all: u64 = together.iter().map(|digest| digest.drops.all).sum();

@@ -39,7 +39,7 @@ use crate::rows::hash::ConnectionMap;
 /// All that is kept of one connection, calls apart.
 #[derive(Debug, Default)]
 pub struct ConnectionDigest {
-    /// Who it is; `None` when only other tables name it.
+    /// Identity; `None` when only other tables name it.
     pub identity: Option<Connection>,
     /// Samples.
     pub samples: SampleDigest,

@@ -25,7 +25,7 @@ pub struct SampleDigest {
     pub flags: FlagTimes,
     /// Delivery rates.
     pub rates: RateDigest,
-    /// What the polls saw of the peer's window.
+    /// The peer's window, as polls saw it.
     pub window: WindowSamples,
     /// Time with bytes ready for the reader, and time that the polls stand for, ns.
     pub unread_ns: u64,
@@ -41,7 +41,7 @@ pub struct SampleDigest {
     pub moved: Vec<(u64, u64)>,
 }
 
-/// What a SYN counts for in `bytes_acked`.
+/// Holds what a SYN counts for in `bytes_acked`.
 pub const SYN_BYTES: u64 = 1;
 
 /// The peer's window in polls that found it full.
@@ -126,7 +126,7 @@ impl SampleDigest {
         self.earliest.as_deref().or(self.last.as_ref())
     }
 
-    /// What the counters stood at when the judged time began, and when that was, ns:
+    /// Returns what the counters stood at when the judged time began, and when that was, ns:
     /// nothing when the connection was opened within it, else the first sample.
     pub fn start(&self, opened_ns: Option<u64>) -> Option<(Option<&TcpSample>, u64)> {
         if let Some(base) = &self.base {

@@ -28,7 +28,7 @@ pub struct Blocker {
     pub times: u64,
 }
 
-/// What a connection's data waited for.
+/// Holds what a connection's data waited for.
 #[derive(Debug, Clone, Default)]
 pub struct BlockedElsewhere {
     /// By the connection on which the thread was blocked, in no order.
@@ -107,14 +107,14 @@ impl ThreadTable {
                 let first = self.waiting.release(None).collect();
                 self.count_all(first);
             }
-            let told = ThreadCall {
+            let call = ThreadCall {
                 conn: calls.conn[index],
                 tid: calls.tid[index],
                 start_ns: calls.start_ns[index].unwrap_or(end_ns - blocked_ns.min(end_ns)),
                 blocked_ns,
                 received: waited.then_some(ReadyTime(unread_ns)),
             };
-            self.waiting.push(end_ns, told);
+            self.waiting.push(end_ns, call);
         }
     }
 
@@ -124,19 +124,20 @@ impl ThreadTable {
         self.count_all(rest);
     }
 
-    fn count_all(&mut self, told: Vec<(u64, ThreadCall)>) {
-        told.into_iter()
-            .for_each(|(end_ns, told)| self.count(end_ns, told));
+    fn count_all(&mut self, calls: Vec<(u64, ThreadCall)>) {
+        calls
+            .into_iter()
+            .for_each(|(end_ns, call)| self.count(end_ns, call));
     }
 
-    fn count(&mut self, end_ns: u64, told: ThreadCall) {
+    fn count(&mut self, end_ns: u64, call: ThreadCall) {
         let ThreadCall {
             conn,
             tid,
             start_ns,
             blocked_ns,
             received,
-        } = told;
+        } = call;
         let position = self.threads.position(tid.into());
         let thread = self.threads.at(position);
         if let Some(ReadyTime(unread_ns)) = received.filter(|_| thread.was_elsewhere(conn)) {
@@ -159,7 +160,7 @@ impl ThreadTable {
         }
     }
 
-    /// What this connection's data waited for.
+    /// Returns what this connection's data waited for.
     pub fn get(&self, conn: u64) -> Option<&BlockedElsewhere> {
         self.behind.get(conn)
     }
@@ -259,8 +260,8 @@ mod tests {
 
     fn of(table: &ThreadTable, conn: u64) -> Vec<(u64, u64, u64)> {
         let blockers = table.get(conn).map_or(&[][..], |behind| &behind.blockers);
-        let told = |it: &Blocker| (it.conn, it.waited_ns, it.times);
-        blockers.iter().map(told).collect()
+        let counts = |it: &Blocker| (it.conn, it.waited_ns, it.times);
+        blockers.iter().map(counts).collect()
     }
 
     #[test]
@@ -302,8 +303,8 @@ mod tests {
         }
         table.finish();
         let behind = table.get(7).unwrap();
-        let told: u64 = behind.blockers.iter().map(|it| it.waited_ns).sum();
-        assert_eq!(told + behind.others_ns, (1..=20).sum::<u64>() - 3 + 900);
+        let named_ns: u64 = behind.blockers.iter().map(|it| it.waited_ns).sum();
+        assert_eq!(named_ns + behind.others_ns, (1..=20).sum::<u64>() - 3 + 900);
         assert_eq!(behind.blockers.len(), BLOCKERS_KEPT);
         assert!(behind.blockers.iter().any(|it| it.conn == 103));
     }

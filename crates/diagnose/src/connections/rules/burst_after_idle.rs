@@ -11,7 +11,7 @@ use crate::connections::exclusion::ExcludableCause;
 use crate::report::{DataDirection, Finding, RuleId, UndecidedFinding};
 use crate::units::{count, counted, duration};
 
-/// See the module.
+/// The rule `burst_after_idle`.
 pub struct BurstAfterIdle;
 
 impl Rule for BurstAfterIdle {
@@ -125,7 +125,7 @@ impl BurstAfterIdle {
         if episodes == 0 || !pauses {
             return Verdict::Quiet;
         }
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::FastRetransmits],
             concerned_ns: case.own.gathered.events.recovery_ns,
             facts: vec![sum("loss_episodes", episodes, "time(s) segments were lost")],

@@ -17,7 +17,7 @@ use crate::report::{
 };
 use crate::units::{duration, percent};
 
-/// See the module.
+/// The rule `cpu_contention`.
 pub struct CpuContention;
 
 impl Rule for CpuContention {
@@ -200,7 +200,7 @@ fn not_softirq(case: &Case) -> Option<RuledOut> {
     })
 }
 
-/// What a late reader costs its sender depends on what the buffers between them hold.
+/// Returns what a late reader costs its sender depends on what the buffers between them hold.
 fn win(case: &Case) -> WinBasis {
     match case.application_direction() {
         DataDirection::Sending => WinBasis::HarmGone("the threads run as soon as they can"),
@@ -240,7 +240,7 @@ impl CpuContention {
             return Verdict::Quiet;
         }
         let label = "bytes waited for the reader";
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: unread_ns,
             facts: vec![total_ns("reader_slow_ns", unread_ns, label)],

@@ -16,7 +16,7 @@ use crate::report::{
 };
 use crate::units::{count, percent};
 
-/// See the module.
+/// The rule `delayed_ack`.
 pub struct DelayedAck;
 
 impl Rule for DelayedAck {
@@ -142,7 +142,7 @@ impl DelayedAck {
             FactUnit::Ns,
             "smoothed round-trip time",
         );
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: unknown_ns,
             facts: [Some(srtt), min_rtt(case)].into_iter().flatten().collect(),

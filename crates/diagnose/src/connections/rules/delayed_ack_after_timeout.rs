@@ -12,7 +12,7 @@ use crate::kernel::{TCP_DELACK_MAX_NS, TCP_DELACK_MIN_NS};
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{counted, duration};
 
-/// See the module.
+/// The rule `delayed_ack_after_timeout`.
 pub struct DelayedAckAfterTimeout;
 
 impl Rule for DelayedAckAfterTimeout {
@@ -132,7 +132,7 @@ impl DelayedAckAfterTimeout {
             return Verdict::Quiet;
         }
         let label = "timeout(s) after which the ACK was late";
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: late.iter().sum(),
             facts: vec![sum("slow_recoveries", late.len() as u64, label)],

@@ -17,7 +17,7 @@ use crate::report::{
 };
 use crate::units::duration;
 
-/// See the module.
+/// The rule `fast_retransmits`.
 pub struct FastRetransmits;
 
 /// Loss below which no version of BBR sends more slowly: `LossThresh` of draft-ietf-ccwg-bbr.
@@ -288,7 +288,7 @@ fn windows(case: &Case, fall: RateFall) -> [Option<Fact>; 2] {
 
 impl FastRetransmits {
     fn which_bbr(&self, case: &Case, limited_ns: u64, retransmits: u64, fall: RateFall) -> Verdict {
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: limited_ns,
             facts: facts(case, retransmits, fall),
@@ -299,7 +299,7 @@ impl FastRetransmits {
 
     fn cannot_compare(&self, case: &Case, limited_ns: u64, retransmits: u64) -> Verdict {
         let retransmits = sum("retransmits", retransmits, "segments retransmitted");
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: limited_ns,
             facts: [Some(retransmits), min_rtt(case)]

@@ -15,7 +15,7 @@ use crate::report::severity::WARNING_SHARE;
 use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{count, duration};
 
-/// See the module.
+/// The rule `incast`.
 pub struct Incast;
 
 impl Rule for Incast {
@@ -45,7 +45,7 @@ impl Rule for Incast {
         };
         let senders = case.neighbours.to_same_host(case.own);
         let Some(ledger) = case.ledger() else {
-            return self.cannot_tell(case, senders);
+            return self.inconclusive(case, senders);
         };
         let (losses, together) = coincidence.beside(case.own);
         // Flows that never pause, and mend their losses without a timer, share a full path.
@@ -162,9 +162,9 @@ fn queueing(case: &Case) -> Option<f64> {
 }
 
 impl Incast {
-    fn cannot_tell(&self, case: &Case, senders: usize) -> Verdict {
+    fn inconclusive(&self, case: &Case, senders: usize) -> Verdict {
         let label = "other connections to that host";
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::ThinStreamTimeouts],
             concerned_ns: case.stalled_ns().max(case.ns(Stage::FastRetransmit)),
             facts: known(

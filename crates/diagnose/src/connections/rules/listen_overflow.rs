@@ -12,7 +12,7 @@ use crate::report::{
 };
 use crate::units::{count, counted, duration};
 
-/// See the module.
+/// The rule `listen_overflow`.
 pub struct ListenOverflow;
 
 /// A client sends its SYN again after this (TCP_TIMEOUT_INIT, RFC 6298).
@@ -56,7 +56,7 @@ impl Rule for ListenOverflow {
             });
         }
         if drops.untold > 0 {
-            return self.cannot_tell(
+            return self.inconclusive(
                 doubtful(listener, "drops", drops.untold),
                 "The kernel counts full queues for the network namespace (ListenOverflows), and \
                  that was not read. The drops may come from scans, resets or deferred accepts.",
@@ -65,7 +65,7 @@ impl Rule for ListenOverflow {
         }
         // One reading, and it listened already: when they were dropped is not known.
         if case.life_ns() == 0 && listener.drops_before > 0 && !listener.never_full {
-            return self.cannot_tell(
+            return self.inconclusive(
                 doubtful(listener, "drops_before", listener.drops_before.into()),
                 "The socket was read only once, and it listened before the recording.",
                 "Record for longer.",
@@ -127,13 +127,13 @@ impl Rule for ListenOverflow {
 }
 
 impl ListenOverflow {
-    fn cannot_tell(
+    fn inconclusive(
         &self,
         facts: Vec<Fact>,
         why: &'static str,
         would_help: &'static str,
     ) -> Verdict {
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: 0,
             facts,

@@ -18,7 +18,7 @@ use crate::connections::exclusion::ExcludableCause;
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{count, percent};
 
-/// See the module.
+/// The rule `nagle_delayed_ack`.
 pub struct NagleDelayedAck;
 
 /// Numbers of the holds, of the calls, of the path.
@@ -128,7 +128,7 @@ impl NagleDelayedAck {
             return Verdict::Quiet;
         }
         let polls = case.own.gathered.samples.polls;
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: held_ns,
             facts: [

@@ -14,10 +14,10 @@ use crate::report::{
 };
 use crate::units::percent;
 
-/// See the module.
+/// The rule `path_limited`.
 pub struct PathLimited;
 
-/// What stops the next byte when congestion control does.
+/// Holds what stops the next byte when congestion control does.
 const NETWORK: [Stage; 3] = [
     Stage::FastRetransmit,
     Stage::CongestionWindow,
@@ -56,7 +56,7 @@ impl Rule for PathLimited {
         }
         let unknown_ns = case.ns(Stage::Unknown);
         if unknown_ns > network_ns {
-            return self.cannot_tell(case, unknown_ns);
+            return self.inconclusive(case, unknown_ns);
         }
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
@@ -171,8 +171,8 @@ fn cures(case: &Case) -> Vec<Advice> {
 }
 
 impl PathLimited {
-    fn cannot_tell(&self, case: &Case, unknown_ns: u64) -> Verdict {
-        Verdict::CannotTell(RuleDoubt {
+    fn inconclusive(&self, case: &Case, unknown_ns: u64) -> Verdict {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::SenderAppLimited],
             concerned_ns: unknown_ns,
             facts: facts(case),

@@ -15,7 +15,7 @@ use crate::connections::subject::ConnectionSubject;
 use crate::report::{Advice, DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{duration, percent};
 
-/// See the module.
+/// The rule `proxy_stall`.
 pub struct ProxyStall;
 
 impl Rule for ProxyStall {
@@ -73,7 +73,7 @@ impl Rule for ProxyStall {
         let blockers = case.own.behind.map(|behind| blockers(case, behind));
         let worst = blockers.as_ref().and_then(|blockers| blockers.first());
         let mut advised: Vec<Advice> = worst
-            .and_then(|(other, _)| mend_first(other))
+            .and_then(|(other, _)| fix_first(other))
             .into_iter()
             .collect();
         advised.extend(advice([
@@ -138,13 +138,13 @@ fn is_path_limited(other: &ConnectionSubject) -> bool {
 }
 
 /// The other connection's own problem, which comes first.
-fn mend_first(other: &ConnectionSubject) -> Option<Advice> {
+fn fix_first(other: &ConnectionSubject) -> Option<Advice> {
     let identity = other.identity()?;
     let stages = other.judged.stages.iter();
-    let told = stages.filter(|(stage, share)| {
+    let known = stages.filter(|(stage, share)| {
         share.ns > 0 && !matches!(stage, Stage::InFlight | Stage::Unknown)
     });
-    let (stage, share) = told.max_by_key(|(_, share)| share.ns)?;
+    let (stage, share) = known.max_by_key(|(_, share)| share.ns)?;
     let (local, remote) = (&identity.local, &identity.remote);
     // TCP holds nothing up there: the thread waits for what the other end sends.
     let line = if stage == Stage::SenderApp {
@@ -169,7 +169,7 @@ impl ProxyStall {
             return Verdict::Quiet;
         }
         let label = "it was blocked in calls on others before";
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: blocked_ns,
             facts: vec![total_ns("blocked_ns", blocked_ns, label)],

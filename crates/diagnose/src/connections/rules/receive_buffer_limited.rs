@@ -15,7 +15,7 @@ use crate::report::{
 };
 use crate::units::{bytes, duration, percent};
 
-/// See the module.
+/// The rule `receive_buffer_limited`.
 pub struct ReceiveBufferLimited;
 
 impl Rule for ReceiveBufferLimited {
@@ -45,7 +45,7 @@ impl Rule for ReceiveBufferLimited {
                 harm_ns: limited_ns,
                 facts: facts(case),
             }),
-            WindowCause::Unclear => Verdict::CannotTell(RuleDoubt {
+            WindowCause::Unclear => Verdict::Inconclusive(RuleDoubt {
                 candidates: vec![self.id(), RuleId::SlowReader],
                 concerned_ns: limited_ns,
                 facts: facts(case),
@@ -177,7 +177,7 @@ fn win(case: &Case) -> WinBasis {
 /// The most that a window can be without a scale (RFC 7323 2.2).
 const UNSCALED_BYTES: u64 = 65_535;
 
-/// What changes a window between the ends of a connection.
+/// Returns what changes a window between the ends of a connection.
 fn middlebox(seen: u64, announced: u64) -> Vec<Advice> {
     let text = format!(
         "A device between the ends changes the window: {} there, {} here. Look for a firewall, \

@@ -15,7 +15,7 @@ use crate::report::{
 };
 use crate::units::count;
 
-/// See the module.
+/// The rule `retransmit_timeouts`.
 pub struct RetransmitTimeouts;
 
 impl Rule for RetransmitTimeouts {
@@ -156,7 +156,7 @@ impl RetransmitTimeouts {
         if case.ledger().is_some() || case.context.events || counted || retransmits == 0 {
             return Verdict::Quiet;
         }
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::FastRetransmits],
             concerned_ns: case.ns(Stage::Unknown),
             facts: vec![sum("retransmits", retransmits, "segments retransmitted")],

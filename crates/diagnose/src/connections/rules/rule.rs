@@ -1,4 +1,4 @@
-//! What a rule is, and what it says of a connection.
+//! The trait of rules, and their verdicts on a connection.
 
 use table::Stage;
 
@@ -7,7 +7,7 @@ use crate::report::{
     Advice, Confidence, DataDirection, Fact, Finding, RuleId, RuledOut, UndecidedFinding,
 };
 
-/// What a rule says of one connection.
+/// Verdict of a rule on one connection.
 #[derive(Debug)]
 pub enum Verdict {
     /// Not this.
@@ -15,10 +15,10 @@ pub enum Verdict {
     /// This, with so much harm.
     Fires(RuleFinding),
     /// It may be this; the recording cannot tell.
-    CannotTell(RuleDoubt),
+    Inconclusive(RuleDoubt),
 }
 
-/// What a firing rule found on one connection.
+/// Finding of a rule on one connection.
 #[derive(Debug)]
 pub struct RuleFinding {
     /// Direction of the data concerned.
@@ -32,7 +32,7 @@ pub struct RuleFinding {
     pub facts: Vec<Fact>,
 }
 
-/// What a rule that cannot tell knows of one connection.
+/// Facts of a rule without a verdict on one connection.
 #[derive(Debug)]
 pub struct RuleDoubt {
     /// All rules that may apply.
@@ -43,20 +43,20 @@ pub struct RuleDoubt {
     pub facts: Vec<Fact>,
     /// Why the cause cannot be told.
     pub why: &'static str,
-    /// What would tell, beside more detail.
+    /// Data that would decide it, beside more detail.
     pub would_help: Option<&'static str>,
 }
 
-/// What a finding says beside its numbers; asked only of its worst connection.
+/// Text of a finding beside its numbers, from its worst connection.
 #[derive(Debug)]
 pub struct FindingExplanation {
     /// Excluded causes.
     pub ruled_out: Vec<RuledOut>,
-    /// What the recording cannot show.
+    /// Facts that the recording cannot show.
     pub could_not_see: Vec<String>,
-    /// What to do, best first.
+    /// Fixes, best first.
     pub advice: Vec<Advice>,
-    /// What it may bring.
+    /// Estimated effect of the fix.
     pub win: WinBasis,
     /// How sure it is.
     pub confidence: Confidence,
@@ -78,7 +78,7 @@ pub enum WinBasis {
 pub trait Rule: Sync {
     /// Returns its name in the list of all rules.
     fn id(&self) -> RuleId;
-    /// What it finds, in one line.
+    /// Returns the finding in one line.
     fn summary(&self) -> &'static str;
     /// Whether it looks at listening sockets, instead of connections.
     fn is_of_listeners(&self) -> bool {

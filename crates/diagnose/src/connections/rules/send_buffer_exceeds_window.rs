@@ -8,10 +8,10 @@ use crate::connections::case::Case;
 use crate::report::{Advice, DataDirection, Fact, Finding, RuleId, UndecidedFinding};
 use crate::units::{bytes, duration};
 
-/// See the module.
+/// The rule `send_buffer_exceeds_window`.
 pub struct SendBufferExceedsWindow;
 
-/// What the kernel itself allows over what it may send, when it sizes the buffer: one window on its
+/// Holds what the kernel itself allows over what it may send, when it sizes the buffer: one window on its
 /// way and one to follow (`sndbuf_expand` of `tcp_sndbuf_expand()`).
 const SNDBUF_EXPAND: u64 = 2;
 
@@ -42,7 +42,7 @@ impl Rule for SendBufferExceedsWindow {
             }),
             // The kernel sized it, by the congestion window.
             Some(false) => Verdict::Quiet,
-            None => Verdict::CannotTell(RuleDoubt {
+            None => Verdict::Inconclusive(RuleDoubt {
                 candidates: vec![self.id()],
                 concerned_ns: 0,
                 facts,

@@ -21,7 +21,7 @@ use crate::report::{
 };
 use crate::units::{bytes, count, percent};
 
-/// See the module.
+/// The rule `send_buffer_limited`.
 pub struct SendBufferLimited;
 
 impl Rule for SendBufferLimited {
@@ -175,7 +175,7 @@ fn cures(case: &Case) -> Vec<Advice> {
     advice
 }
 
-/// What the buffer would be if all send buffers of this host were divided by congestion windows
+/// Returns what the buffer would be if all send buffers of this host were divided by congestion windows
 /// (SNAP 5.3), and among how many connections; only where that is more than it has.
 fn share_bytes(case: &Case) -> Option<(u64, u64)> {
     let all = &case.context.send_buffers;
@@ -243,7 +243,7 @@ impl SendBufferLimited {
             FactUnit::Bytes,
             "max queued",
         );
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: case.ns(Stage::Unknown),
             facts: [Some(flag), queue].into_iter().flatten().collect(),

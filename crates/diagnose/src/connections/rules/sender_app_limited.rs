@@ -17,7 +17,7 @@ use crate::report::{
 use crate::units::percent;
 use table::{Chosen, Method};
 
-/// See the module.
+/// The rule `sender_app_limited`.
 pub struct SenderAppLimited;
 
 impl Rule for SenderAppLimited {
@@ -161,7 +161,7 @@ impl SenderAppLimited {
     fn cannot_exclude(&self, case: &Case, unknown_ns: u64) -> Verdict {
         let unknown = FactValue::Real(case.share(Stage::Unknown));
         let label = "of the time data was outstanding for an unknown reason";
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: unknown_ns,
             facts: vec![worst("unknown", unknown, FactUnit::Share, label)],

@@ -14,7 +14,7 @@ use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{Confidence, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId};
 
-/// See the module.
+/// The rule `slow_reader`.
 pub struct SlowReader;
 
 impl Rule for SlowReader {
@@ -129,10 +129,10 @@ fn check_receiving(case: &Case) -> Verdict {
     let Some(ledger) = case.own.judged.ledger.as_ref() else {
         return Verdict::Quiet;
     };
-    let told = case
+    let is_reported = case
         .peer
         .is_some_and(|peer| peer.judged.stages.ns(Stage::ReceiverWindow) > 0);
-    if told || ledger.window_closed_ns == 0 || ledger.reader_slow_ns == 0 {
+    if is_reported || ledger.window_closed_ns == 0 || ledger.reader_slow_ns == 0 {
         return Verdict::Quiet;
     }
     let waits = u64::from(ledger.reader_slow_waits);

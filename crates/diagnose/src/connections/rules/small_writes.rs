@@ -14,7 +14,7 @@ use crate::connections::gather::calls::CallDigest;
 use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{bytes, count, duration};
 
-/// See the module.
+/// The rule `small_writes`.
 pub struct SmallWrites;
 
 /// A message and its answer need one write each; more in a row could be one.
@@ -147,7 +147,7 @@ impl SmallWrites {
             FactUnit::Bytes,
             "of data in each on average",
         );
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: 0,
             facts: [

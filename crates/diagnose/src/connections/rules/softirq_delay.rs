@@ -16,7 +16,7 @@ use crate::report::{
 };
 use crate::units::duration;
 
-/// See the module.
+/// The rule `softirq_delay`.
 pub struct SoftirqDelay;
 
 impl Rule for SoftirqDelay {
@@ -160,7 +160,7 @@ impl SoftirqDelay {
             return Verdict::Quiet;
         }
         let label = "softirq work on a CPU while the application may have waited for it";
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: possible_ns,
             facts: vec![total_ns("softirq_ns", worked_ns, label)],

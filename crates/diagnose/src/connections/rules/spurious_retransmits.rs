@@ -12,7 +12,7 @@ use crate::connections::exclusion::ExcludableCause;
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::{counted, duration};
 
-/// See the module.
+/// The rule `spurious_retransmits`.
 pub struct SpuriousRetransmits;
 
 impl Rule for SpuriousRetransmits {
@@ -125,7 +125,7 @@ impl SpuriousRetransmits {
         }
         let (retransmits, duplicates) = sent_again(case);
         let label = "segment(s) that the receiver already had";
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::RetransmitTimeouts],
             concerned_ns: case.stalled_ns(),
             facts: vec![

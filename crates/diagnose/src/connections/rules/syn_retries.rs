@@ -13,7 +13,7 @@ use crate::report::{
 };
 use crate::units::{count, duration};
 
-/// See the module.
+/// The rule `syn_retries`.
 pub struct SynRetries;
 
 /// The first timeout of a SYN (RFC 6298 section 2.1, the kernel's TCP_TIMEOUT_INIT).
@@ -117,7 +117,7 @@ fn waited_ns(identity: &Connection) -> Option<u64> {
 }
 
 impl SynRetries {
-    /// What was sent again without being data was a SYN or a FIN.
+    /// Returns what was sent again without being data was a SYN or a FIN.
     fn check_counters(&self, case: &Case) -> Verdict {
         let retries = case.retransmits().unwrap_or(0);
         let data = case.own.growth(|sample| sample.bytes_retrans);
@@ -129,7 +129,7 @@ impl SynRetries {
         if accepted || case.own.opened_ns().is_none() || retries == 0 || data != Some(0) {
             return Verdict::Quiet;
         }
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: FIRST_TIMEOUT_NS,
             facts: vec![sum(

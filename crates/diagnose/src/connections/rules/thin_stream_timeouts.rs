@@ -13,7 +13,7 @@ use crate::connections::exclusion::ExcludableCause;
 use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
 use crate::units::duration;
 
-/// See the module.
+/// The rule `thin_stream_timeouts`.
 pub struct ThinStreamTimeouts;
 
 impl Rule for ThinStreamTimeouts {
@@ -47,7 +47,7 @@ impl Rule for ThinStreamTimeouts {
             if incast::loses_together(case).is_some() {
                 return Verdict::Quiet;
             }
-            return self.cannot_tell(stalled_ns, beside);
+            return self.inconclusive(stalled_ns, beside);
         };
         let thin_ns = ledger.thin_stall_ns.min(stalled_ns);
         if thin_ns * 2 < stalled_ns {
@@ -119,9 +119,9 @@ impl Rule for ThinStreamTimeouts {
 }
 
 impl ThinStreamTimeouts {
-    fn cannot_tell(&self, stalled_ns: u64, beside: u64) -> Verdict {
+    fn inconclusive(&self, stalled_ns: u64, beside: u64) -> Verdict {
         let label = "other connection(s) of the program to that host";
-        Verdict::CannotTell(RuleDoubt {
+        Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: stalled_ns,
             facts: known("connections_beside", Some(beside), FactUnit::Count, label)

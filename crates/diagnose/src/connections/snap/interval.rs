@@ -1,4 +1,4 @@
-//! What a poll interval says of round trips: what the estimates of delayed ACKs are made of.
+//! Shows what a poll interval says of round trips: what the estimates of delayed ACKs are made of.
 
 /// Round-trip samples between two readings of the ledger.
 #[derive(Debug, Clone, Copy)]

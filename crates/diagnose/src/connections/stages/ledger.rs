@@ -7,7 +7,7 @@ use table::{Method, Stage};
 use super::bound;
 use crate::report::{StageShare, Stages};
 
-/// What the bounds need to know beside the ledger.
+/// Holds what the bounds need to know beside the ledger.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     /// Life to divide by, ns.

@@ -1,4 +1,4 @@
-//! What one end sent and the other received, joined by the range of the stream.
+//! Shows what one end sent and the other received, joined by the range of the stream.
 
 /// A sent message: times of the sender's clock.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub(super) struct Crossing {
     pub(super) done_ns: u64,
 }
 
-/// What became of the messages that one end sent.
+/// Holds what became of the messages that one end sent.
 #[derive(Debug, Default)]
 pub(super) struct JoinResult {
     pub(super) crossings: Vec<Crossing>,

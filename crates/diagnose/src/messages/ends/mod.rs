@@ -127,7 +127,7 @@ impl EndRecording {
     }
 }
 
-/// What one end sent and the other received.
+/// Holds what one end sent and the other received.
 struct EndsPath<'a> {
     from: (&'a EndRecording, u64),
     to: (&'a EndRecording, u64),

@@ -63,19 +63,19 @@ pub enum PathLeg {
 /// How long a leg took.
 #[derive(Debug, Clone, Serialize)]
 pub struct LegSpread {
-    /// Which.
+    /// Span.
     pub leg: PathLeg,
     /// How long.
     #[serde(flatten)]
     pub spread: DurationSpread,
 }
 
-/// What went from one end to the other.
+/// Holds what went from one end to the other.
 #[derive(Debug, Clone, Serialize)]
 pub struct CrossingGroup {
-    /// Who sent.
+    /// Holds who sent.
     pub from: ConnectionEnd,
-    /// Who received.
+    /// Holds who received.
     pub to: ConnectionEnd,
     /// Messages sent.
     pub count: u64,
@@ -98,7 +98,7 @@ pub struct CrossingGroup {
 /// One message.
 #[derive(Debug, Clone, Serialize)]
 pub struct SlowCrossing {
-    /// What `--message` takes, of the sender's recording.
+    /// Holds what `--message` takes, of the sender's recording.
     pub id: String,
     /// The whole, ns.
     pub whole_ns: u64,
@@ -109,7 +109,7 @@ pub struct SlowCrossing {
 /// How long a leg of one message took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LegTime {
-    /// Which.
+    /// Span.
     pub leg: PathLeg,
     /// How long, ns.
     pub ns: u64,

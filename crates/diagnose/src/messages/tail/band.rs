@@ -1,4 +1,4 @@
-//! Which messages are looked at: a part of the distribution of latencies.
+//! Shows which messages are looked at: a part of the distribution of latencies.
 
 use std::str::FromStr;
 
@@ -23,7 +23,7 @@ impl LatencyBand {
         until: 0.6,
     };
 
-    /// What is slow of so many messages: the slowest thousandth if that is ten or more, else the slowest hundredth.
+    /// Returns what is slow of so many messages: the slowest thousandth if that is ten or more, else the slowest hundredth.
     pub fn slowest(messages: u64) -> Self {
         if messages >= 10_000 {
             Self::TAIL

@@ -1,4 +1,4 @@
-//! What a message waited behind, by who was at it: NSight's queueing breakdown (section 7, figure 19). The
+//! Shows what a message waited behind, by who was at it: NSight's queueing breakdown (section 7, figure 19). The
 //! application receives, handles and answers other messages first; the kernel receives or sends them.
 
 use table::ActivityKind;
@@ -22,7 +22,7 @@ const ALL: [QueuePlace; 5] = [
 /// Of one message, by [`ALL`].
 pub(super) type QueueAhead = [QueueDepth; ALL.len()];
 
-/// What it waited behind.
+/// Holds what it waited behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct QueueDepth {
     /// Messages, or calls for them.
@@ -30,11 +30,11 @@ pub(super) struct QueueDepth {
     ns: u64,
 }
 
-/// What one message waited behind. `times`: its own.
+/// Returns what one message waited behind. `times`: its own.
 pub(super) fn ahead(
     message: &HostMessage,
     queue: ThreadQueue,
-    (side, whats): (&TailSide, &LabelTable),
+    (side, labels): (&TailSide, &LabelTable),
     tree: &PlaceTree,
     times: &mut PlaceTimes,
 ) -> QueueAhead {
@@ -50,19 +50,19 @@ pub(super) fn ahead(
     };
     let [mut receive, mut request, mut send] = [QueueDepth::default(); 3];
     let is_other = |node| tree.place(node) == TreePlace::OtherMessage;
-    for (node, met) in times.sorted() {
+    for (node, observed) in times.sorted() {
         match tree.place(node) {
-            TreePlace::OtherMessage => request.ns += met.time_ns,
+            TreePlace::OtherMessage => request.ns += observed.time_ns,
             TreePlace::Within(what) if tree.around(node).is_some_and(is_other) => {
-                let what = whats.get(what);
+                let what = labels.get(what);
                 let is_call = what.kind == ActivityKind::Syscall;
                 let at = match what.name.as_deref().filter(|_| is_call) {
                     Some(name) if receives(name) => &mut receive,
                     Some(name) if sends(name) => &mut send,
                     _ => continue,
                 };
-                at.depth += met.count;
-                at.ns += met.time_ns;
+                at.depth += observed.count;
+                at.ns += observed.time_ns;
             }
             _ => {}
         }
@@ -87,7 +87,7 @@ fn sends(call: &str) -> bool {
         .any(|it| call.starts_with(it))
 }
 
-/// What ordinary messages wait behind: sums.
+/// Holds what ordinary messages wait behind: sums.
 #[derive(Debug, Default)]
 pub(super) struct UsualQueue {
     messages: u64,

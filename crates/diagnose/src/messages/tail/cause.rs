@@ -6,13 +6,13 @@ use super::spans::{LabelId, LabelTable, SpanLabel};
 use super::tree::{CoreRole, PlaceTree, TreeNode, TreePlace};
 use crate::causes::{Categories, Cause};
 
-/// What tells causes apart.
+/// Holds what tells causes apart.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CauseKey {
     pub(super) rule: MessageRule,
     pub(super) role: CoreRole,
     pub(super) what: String,
-    /// What kind of work it is, where it is that.
+    /// Holds what kind of work it is, where it is that.
     pub(super) category: Option<Cause>,
 }
 
@@ -51,7 +51,7 @@ impl MessageRule {
         }
     }
 
-    /// What it says, in one line.
+    /// Returns what it says, in one line.
     const fn summary(self) -> &'static str {
         match self {
             Self::HeadOfLineBlocking => "Other messages of the program went first",
@@ -98,7 +98,7 @@ pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 impl CauseKey {
-    /// What to do.
+    /// Fix.
     pub(super) fn advice(&self) -> &'static str {
         match (self.rule, self.category) {
             (
@@ -141,10 +141,10 @@ impl CauseKey {
     }
 }
 
-/// What is needed to name causes.
+/// Holds what is needed to name causes.
 pub(super) struct CauseNamer<'a> {
     tree: &'a PlaceTree,
-    whats: &'a LabelTable,
+    labels: &'a LabelTable,
     /// Of each [`LabelId`].
     categories: Vec<Option<Cause>>,
     application: Option<&'a str>,
@@ -153,15 +153,15 @@ pub(super) struct CauseNamer<'a> {
 impl<'a> CauseNamer<'a> {
     pub(super) fn new(
         tree: &'a PlaceTree,
-        whats: &'a LabelTable,
+        labels: &'a LabelTable,
         categories: &Categories,
         application: Option<&'a str>,
     ) -> Self {
         let category = |what: &SpanLabel| categories.cause(what.kind, what.name.as_deref());
         Self {
             tree,
-            whats,
-            categories: whats.all().iter().map(category).collect(),
+            labels,
+            categories: labels.all().iter().map(category).collect(),
             application,
         }
     }
@@ -177,7 +177,7 @@ impl<'a> CauseNamer<'a> {
             ),
             TreePlace::Received(what) => (
                 MessageRule::ReceiveInterference,
-                format!("messages for {}", name(self.whats.get(what))),
+                format!("messages for {}", name(self.labels.get(what))),
                 None,
             ),
             TreePlace::Blocked(object) => (
@@ -207,7 +207,7 @@ impl<'a> CauseNamer<'a> {
         }
     }
 
-    /// What a place itself is called.
+    /// Returns what a place itself is called.
     pub(super) fn part(&self, node: TreeNode) -> String {
         match self.tree.place(node) {
             TreePlace::OtherMessage if self.tree.role(node) == CoreRole::Receive => {
@@ -215,19 +215,19 @@ impl<'a> CauseNamer<'a> {
             }
             TreePlace::OtherMessage => "other messages of the thread".to_owned(),
             TreePlace::Received(what) => {
-                format!("receiving for {}", name(self.whats.get(what)))
+                format!("receiving for {}", name(self.labels.get(what)))
             }
             TreePlace::Blocked(object) => waits_for(object).to_owned(),
             TreePlace::Moved => "between two CPUs".to_owned(),
             TreePlace::Own => "outside of system calls".to_owned(),
             TreePlace::Role(_) => "not recorded".to_owned(),
-            TreePlace::Other(what) | TreePlace::Within(what) => name(self.whats.get(what)),
+            TreePlace::Other(what) | TreePlace::Within(what) => name(self.labels.get(what)),
         }
     }
 
     /// Another thread, or none.
     fn context(&self, id: LabelId, role: CoreRole) -> (MessageRule, String, Option<Cause>) {
-        let what = self.whats.get(id);
+        let what = self.labels.get(id);
         let name = name(what);
         let category = self.categories[id.index()];
         match what.kind {
@@ -260,7 +260,7 @@ impl<'a> CauseNamer<'a> {
         }
     }
 
-    /// What ran within a context: what is of general use belongs to what is around it.
+    /// Returns what ran within a context: what is of general use belongs to what is around it.
     fn within(&self, node: TreeNode, id: LabelId) -> (MessageRule, String, Option<Cause>) {
         let around = self.tree.around(node);
         match (
@@ -275,7 +275,7 @@ impl<'a> CauseNamer<'a> {
     }
 
     fn named(&self, id: LabelId) -> (MessageRule, String, Option<Cause>) {
-        let what = self.whats.get(id);
+        let what = self.labels.get(id);
         let Some(category) = self.categories[id.index()] else {
             let rule = match what.kind {
                 ActivityKind::Untraced | ActivityKind::DecodeError => MessageRule::Untraced,
@@ -309,7 +309,7 @@ fn name(what: &SpanLabel) -> String {
     }
 }
 
-/// What a thread waits for.
+/// Returns what a thread waits for.
 fn waits_for(object: WaitObject) -> &'static str {
     match object {
         WaitObject::Futex => "a lock or another thread (futex)",

@@ -1,4 +1,4 @@
-//! Who had the CPUs while messages were under way: NSight's core-context summary (section 7, figure 20).
+//! Shows who had the CPUs while messages were under way: NSight's core-context summary (section 7, figure 20).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use table::ActivityKind;
 use super::report::{CpuContext, CpuShare};
 use super::spans::{LabelId, LabelTable, SpanLabel, SpanTable};
 
-/// What a CPU was in.
+/// Holds what a CPU was in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum CpuState {
     /// A thread, or the idle task, outside of interrupts.
@@ -37,14 +37,14 @@ impl ContextTimes {
         cpu: u16,
         times_ns: (u64, u64),
         spans: &SpanTable,
-        whats: &LabelTable,
+        labels: &LabelTable,
     ) {
         let (from_ns, until_ns) = times_ns;
         let mut unknown_ns = until_ns.saturating_sub(from_ns);
         let mut thread = None;
         let mut interrupted_until_ns = from_ns;
         spans.overlapping(cpu, from_ns, until_ns, |span| {
-            let kind = whats.get(span.what).kind;
+            let kind = labels.get(span.what).kind;
             let begin_ns = span.begin_ns.max(from_ns);
             let end_ns = span.end_ns.min(until_ns);
             if matches!(kind, ActivityKind::Irq | ActivityKind::Softirq) {
@@ -71,15 +71,15 @@ impl ContextTimes {
     }
 
     /// The CPUs of a set of messages, and how that is in another set.
-    pub(super) fn compared(&self, usual: &Self, whats: &LabelTable) -> Vec<CpuShare> {
+    pub(super) fn compared(&self, usual: &Self, labels: &LabelTable) -> Vec<CpuShare> {
         let mut cores: BTreeMap<u16, BTreeMap<String, (f64, f64)>> = BTreeMap::new();
         for ((cpu, context), ns) in &self.ns {
             let contexts = cores.entry(*cpu).or_default();
-            contexts.entry(name(*context, whats)).or_default().0 += self.mean(*ns);
+            contexts.entry(name(*context, labels)).or_default().0 += self.mean(*ns);
         }
         for ((cpu, context), ns) in &usual.ns {
             let contexts = cores.entry(*cpu).or_default();
-            contexts.entry(name(*context, whats)).or_default().1 += usual.mean(*ns);
+            contexts.entry(name(*context, labels)).or_default().1 += usual.mean(*ns);
         }
         cores.into_iter().map(|(cpu, it)| core(cpu, it)).collect()
     }
@@ -104,11 +104,11 @@ fn core(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> CpuShare {
     }
 }
 
-fn name(context: CpuState, whats: &LabelTable) -> String {
+fn name(context: CpuState, labels: &LabelTable) -> String {
     match context {
         CpuState::Interrupts => "interrupts".to_owned(),
         CpuState::Unknown => "not known".to_owned(),
-        CpuState::Thread(id) => match whats.get(id) {
+        CpuState::Thread(id) => match labels.get(id) {
             SpanLabel {
                 kind: ActivityKind::Idle,
                 ..

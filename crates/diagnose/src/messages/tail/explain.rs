@@ -1,4 +1,4 @@
-//! Which places explain why a message took longer than usual. A place is no cause where those within it explain
+//! Shows which places explain why a message took longer than usual. A place is no cause where those within it explain
 //! most of what it took longer (NSight, section 5.2); nothing is looked for within a context that an ordinary
 //! message does not meet, nor within another message's processing: the remedy is the same whatever it does.
 
@@ -36,7 +36,7 @@ impl Anomaly {
     }
 }
 
-/// What a place added to a message.
+/// Holds what a place added to a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Deviation {
     pub(super) node: TreeNode,
@@ -73,7 +73,7 @@ impl MessageExplanation {
         spans.filter(|(node, _)| is_cause(*node)).collect()
     }
 
-    /// What the causes explain of it, 0–1; one where nothing is to be explained.
+    /// Returns what the causes explain of it, 0–1; one where nothing is to be explained.
     pub(super) fn coverage(&self, is_known: impl Fn(&Deviation) -> bool) -> f64 {
         let known = self.causes.iter().filter(|it| is_known(it));
         let explained_ns = known.fold(0.0, |sum, it| sum + it.ns);
@@ -96,7 +96,7 @@ pub(super) fn explain(
     latency_ns: u64,
     times: &mut PlaceTimes,
     tree: &PlaceTree,
-    whats: &LabelTable,
+    labels: &LabelTable,
     reference: &ReferenceSet,
     settings: ExplainSettings,
 ) -> MessageExplanation {
@@ -112,10 +112,10 @@ pub(super) fn explain(
     let mut within: Vec<InnerCauses> = places.iter().map(|_| InnerCauses::default()).collect();
     let mut whole = InnerCauses::default();
     for index in (0..places.len()).rev() {
-        let (node, met) = places[index];
+        let (node, observed) = places[index];
         let inner = std::mem::take(&mut within[index]);
         let usual = reference.usual(node);
-        let found = judge(node, met, usual, inner, tree, whats, settings);
+        let found = judge(node, observed, usual, inner, tree, labels, settings);
         let around = tree.around(node).and_then(index_of);
         let outer = around.map_or(&mut whole, |around| &mut within[around]);
         outer.explained_ns += found.explained_ns;
@@ -130,26 +130,26 @@ pub(super) fn explain(
     }
 }
 
-/// What a place and those within it explain.
+/// Returns what a place and those within it explain.
 fn judge(
     node: TreeNode,
-    met: PlaceTime,
+    observed: PlaceTime,
     usual: UsualTime,
     inner: InnerCauses,
     tree: &PlaceTree,
-    whats: &LabelTable,
+    labels: &LabelTable,
     settings: ExplainSettings,
 ) -> InnerCauses {
-    let deviation_ns = met.time_ns as f64 - usual.time_ns;
+    let deviation_ns = observed.time_ns as f64 - usual.time_ns;
     if deviation_ns < settings.resolution_ns {
         return InnerCauses::default();
     }
     let itself = Deviation {
         node,
         ns: deviation_ns,
-        anomaly: anomaly(met, usual),
+        anomaly: anomaly(observed, usual),
     };
-    if is_opaque(tree, whats, node, usual) {
+    if is_opaque(tree, labels, node, usual) {
         return InnerCauses {
             causes: vec![itself],
             explained_ns: deviation_ns,
@@ -170,7 +170,7 @@ fn judge(
 }
 
 /// Whether what lies within is not looked at.
-fn is_opaque(tree: &PlaceTree, whats: &LabelTable, node: TreeNode, usual: UsualTime) -> bool {
+fn is_opaque(tree: &PlaceTree, labels: &LabelTable, node: TreeNode, usual: UsualTime) -> bool {
     match tree.place(node) {
         TreePlace::Role(_) | TreePlace::Own => false,
         TreePlace::OtherMessage
@@ -179,7 +179,7 @@ fn is_opaque(tree: &PlaceTree, whats: &LabelTable, node: TreeNode, usual: UsualT
         | TreePlace::Moved
         | TreePlace::Other(_) => true,
         TreePlace::Within(what) => {
-            let kind = whats.get(what).kind;
+            let kind = labels.get(what).kind;
             let is_context = matches!(
                 kind,
                 ActivityKind::Irq | ActivityKind::Softirq | ActivityKind::Task
@@ -200,13 +200,13 @@ fn capped(mut within: InnerCauses, most_ns: f64) -> InnerCauses {
     within
 }
 
-fn anomaly(met: PlaceTime, usual: UsualTime) -> Anomaly {
+fn anomaly(observed: PlaceTime, usual: UsualTime) -> Anomaly {
     // each as long as usual, there were just more of them
-    let each_ns = met.time_ns as f64 / f64::from(met.count.max(1));
+    let each_ns = observed.time_ns as f64 / f64::from(observed.count.max(1));
     let usual_each_ns = usual.time_ns / usual.count.max(1.0);
     if usual.present < MINORITY {
         Anomaly::Unexpected
-    } else if f64::from(met.count) >= usual.count + 1.0 && each_ns < 2.0 * usual_each_ns {
+    } else if f64::from(observed.count) >= usual.count + 1.0 && each_ns < 2.0 * usual_each_ns {
         Anomaly::MoreOften
     } else {
         Anomaly::Slower

@@ -10,30 +10,30 @@ use super::spans::{ActivitySpan, LabelTable, SpanLabel, SpanTable};
 use super::tree::{CoreRole, PlaceTime, PlaceTimes, PlaceTree, SpanId, TreeNode, TreePlace};
 
 /// Fills the times of a message, and adds who had its CPUs.
-pub(super) fn tell(
+pub(super) fn build_timeline(
     message: &HostMessage,
     queue: ThreadQueue,
-    (side, whats): (&TailSide, &LabelTable),
+    (side, labels): (&TailSide, &LabelTable),
     tree: &mut PlaceTree,
     times: &mut PlaceTimes,
     contexts: &mut ContextTimes,
 ) {
     times.clear();
     contexts.count();
-    let mut telling = TimelineBuilder {
+    let mut builder = TimelineBuilder {
         message,
         queue,
         side,
         spans: &side.spans,
-        whats,
+        labels,
         tree,
         times,
         contexts,
         moving: MoveState::Not,
         open: Vec::new(),
     };
-    telling.kernel();
-    telling.application(&side.threads);
+    builder.kernel();
+    builder.application(&side.threads);
 }
 
 /// A message on its way into the tree.
@@ -42,7 +42,7 @@ struct TimelineBuilder<'a> {
     queue: ThreadQueue,
     side: &'a TailSide,
     spans: &'a SpanTable,
-    whats: &'a LabelTable,
+    labels: &'a LabelTable,
     tree: &'a mut PlaceTree,
     times: &'a mut PlaceTimes,
     contexts: &'a mut ContextTimes,
@@ -78,7 +78,7 @@ struct CorePiece {
 }
 
 impl TimelineBuilder<'_> {
-    /// What the core of the kernel's part did. What runs there in threads delays it, whatever thread that is;
+    /// Returns what the core of the kernel's part did. What runs there in threads delays it, whatever thread that is;
     /// interrupts and softirqs are looked at by themselves.
     fn kernel(&mut self) {
         let message = self.message;
@@ -93,24 +93,24 @@ impl TimelineBuilder<'_> {
             from_ns,
             until_ns,
         };
-        let (spans, whats) = (self.spans, self.whats);
-        self.contexts.add(cpu, (from_ns, until_ns), spans, whats);
+        let (spans, labels) = (self.spans, self.labels);
+        self.contexts.add(cpu, (from_ns, until_ns), spans, labels);
         let mut thread = None;
         self.spans.overlapping(cpu, from_ns, until_ns, |span| {
-            let met = piece.met(span);
+            let observed = piece.overlap(span);
             close_before(&mut self.open, span);
-            if is_interrupt(self.whats.get(span.what)) || !self.open.is_empty() {
+            if is_interrupt(self.labels.get(span.what)) || !self.open.is_empty() {
                 let around = self.open.last().map_or(role, |(_, node)| *node);
                 if let Some(thread) = thread.filter(|_| around == role) {
-                    self.times.take(thread, met.time_ns);
+                    self.times.take(thread, observed.time_ns);
                 }
                 let node = self.tree.node(Some(around), TreePlace::Within(span.what));
-                self.times.add_span(node, met, piece.id(span));
+                self.times.add_span(node, observed, piece.id(span));
                 self.open.push((span.end_ns, node));
                 self.receive(role, &piece, span);
             } else if span.depth == 0 {
                 let node = self.tree.node(Some(role), TreePlace::Other(span.what));
-                self.times.add_span(node, met, piece.id(span));
+                self.times.add_span(node, observed, piece.id(span));
                 thread = Some(node);
             }
         });
@@ -161,7 +161,7 @@ impl TimelineBuilder<'_> {
     fn moving(&self, cpu: u16, at_ns: u64) -> MoveState {
         let mut moving = MoveState::Queued;
         self.spans.overlapping(cpu, at_ns, at_ns + 1, |span| {
-            if span.depth == 0 && is_stopper(self.whats.get(span.what)) {
+            if span.depth == 0 && is_stopper(self.labels.get(span.what)) {
                 moving = MoveState::Stopped;
             }
         });
@@ -182,25 +182,25 @@ impl TimelineBuilder<'_> {
         self.piece(role, piece(taken_ns, until_ns), TreePlace::Own);
     }
 
-    /// What a core of the thread's part did. `own`: what the time of the thread itself is.
+    /// Returns what a core of the thread's part did. `own`: what the time of the thread itself is.
     fn piece(&mut self, role: TreeNode, piece: CorePiece, own: TreePlace) {
         if piece.from_ns >= piece.until_ns {
             return;
         }
         self.open.clear();
         let (from_ns, until_ns) = (piece.from_ns, piece.until_ns);
-        let (spans, whats) = (self.spans, self.whats);
+        let (spans, labels) = (self.spans, self.labels);
         self.contexts
-            .add(piece.cpu, (from_ns, until_ns), spans, whats);
+            .add(piece.cpu, (from_ns, until_ns), spans, labels);
         self.spans
             .overlapping(piece.cpu, from_ns, until_ns, |span| {
-                let met = piece.met(span);
+                let observed = piece.overlap(span);
                 close_before(&mut self.open, span);
                 let around = match self.open[..] {
                     [] => None,
                     // other threads do not do it, nor is a CPU idle meanwhile: looked at by itself
                     [(_, context), ..] if self.is_apart(context, span) => {
-                        self.times.take(context, met.time_ns);
+                        self.times.take(context, observed.time_ns);
                         Some(role)
                     }
                     [.., (_, node)] => Some(node),
@@ -208,21 +208,21 @@ impl TimelineBuilder<'_> {
                 let place = match around {
                     Some(_) => TreePlace::Within(span.what),
                     None if span.tid == self.message.tid => own,
-                    None if self.moving.is_it(self.whats.get(span.what)) => TreePlace::Moved,
+                    None if self.moving.is_it(self.labels.get(span.what)) => TreePlace::Moved,
                     None => TreePlace::Other(span.what),
                 };
                 let node = self.tree.node(Some(around.unwrap_or(role)), place);
-                self.times.add_span(node, met, piece.id(span));
+                self.times.add_span(node, observed, piece.id(span));
                 self.open.push((span.end_ns, node));
                 self.receive(role, &piece, span);
             });
     }
 
-    /// What of a softirq, which was opened last, was not for this message, but for others that a CPU received
+    /// Returns what of a softirq, which was opened last, was not for this message, but for others that a CPU received
     /// then: of other programs, or on the receive core also of its own, as far as they went first. What a program's own
     /// messages take of its application core is receive processing there, whichever they are.
     fn receive(&mut self, role: TreeNode, piece: &CorePiece, softirq: &ActivitySpan) {
-        if self.whats.get(softirq.what).kind != ActivityKind::Softirq {
+        if self.labels.get(softirq.what).kind != ActivityKind::Softirq {
             return;
         }
         let is_kernel = self.tree.place(role) == TreePlace::Role(CoreRole::Receive);
@@ -237,10 +237,10 @@ impl TimelineBuilder<'_> {
                 }
                 true => continue,
             };
-            let met = time(other.begin_ns, other.end_ns);
-            self.take_from_open(met.time_ns);
+            let observed = time(other.begin_ns, other.end_ns);
+            self.take_from_open(observed.time_ns);
             let node = self.tree.node(Some(role), place);
-            self.times.add_span(node, met, piece.id(softirq));
+            self.times.add_span(node, observed, piece.id(softirq));
         }
     }
 
@@ -258,10 +258,10 @@ impl TimelineBuilder<'_> {
     /// nested ones, and not of the thread itself.
     fn is_apart(&self, context: TreeNode, span: &ActivitySpan) -> bool {
         let is_first = |node| match self.tree.place(node) {
-            TreePlace::Within(what) => !is_interrupt(self.whats.get(what)),
+            TreePlace::Within(what) => !is_interrupt(self.labels.get(what)),
             _ => true,
         };
-        is_interrupt(self.whats.get(span.what))
+        is_interrupt(self.labels.get(span.what))
             && matches!(
                 self.tree.place(context),
                 TreePlace::Other(_) | TreePlace::Moved
@@ -308,7 +308,7 @@ impl CorePiece {
         (begin_ns, span.end_ns.min(self.until_ns).max(begin_ns))
     }
 
-    /// What tells a span on its CPU from others.
+    /// Returns what tells a span on its CPU from others.
     fn id(&self, span: &ActivitySpan) -> SpanId {
         SpanId {
             cpu: self.cpu,
@@ -317,8 +317,8 @@ impl CorePiece {
         }
     }
 
-    /// What of a span lies in it.
-    fn met(&self, span: &ActivitySpan) -> PlaceTime {
+    /// Returns what of a span lies in it.
+    fn overlap(&self, span: &ActivitySpan) -> PlaceTime {
         let (begin_ns, end_ns) = self.part(span);
         PlaceTime {
             time_ns: end_ns.saturating_sub(begin_ns),

@@ -56,7 +56,7 @@ use breakdown::{QueueAhead, UsualQueue, ahead};
 use cause::CauseNamer;
 use contexts::ContextTimes;
 use explain::{MessageExplanation, explain};
-use lifetime::tell;
+use lifetime::build_timeline;
 use message::HostMessage;
 use reference::ReferenceSet;
 use report::{BandCounts, OtherRecording, SCHEMA, TailGroup, TailReport};
@@ -64,7 +64,7 @@ use side::{GroupKey, TailSide};
 use spans::LabelTable;
 use tree::{PlaceTimes, PlaceTree, TreeNode};
 
-/// What is asked.
+/// Messages to explain, and how.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TailQuery {
     /// Messages to be explained.
@@ -105,7 +105,7 @@ impl Default for TailQuery {
 /// Messages on their way to a report.
 #[derive(Debug)]
 pub struct TailTable {
-    whats: LabelTable,
+    labels: LabelTable,
     /// The recording that is looked at, and the one that it is compared with, if that is another.
     sides: (TailSide, Option<TailSide>),
 }
@@ -131,12 +131,12 @@ impl TailTable {
     /// Starts with what the manifest says, and names that are complete.
     pub fn new(header: Header, names: Rc<NameTable>) -> Self {
         Self {
-            whats: LabelTable::default(),
+            labels: LabelTable::default(),
             sides: (TailSide::new(header, names), None),
         }
     }
 
-    /// What is added from now on is of another recording, with which the first is compared.
+    /// Returns what is added from now on is of another recording, with which the first is compared.
     pub fn compare_with(&mut self, header: Header, names: Rc<NameTable>) {
         self.sides.1 = Some(TailSide::new(header, names));
     }
@@ -163,14 +163,14 @@ impl TailTable {
     /// Adds rows of table `activity`, in any order.
     pub fn add_activities(&mut self, rows: &Activities) {
         let side = self.sides.1.as_mut().unwrap_or(&mut self.sides.0);
-        side.add_activities(rows, &mut self.whats);
+        side.add_activities(rows, &mut self.labels);
     }
 
     /// Puts all rows in order, for questions.
     pub fn complete(mut self) -> TailAnalysis {
-        self.sides.0.finish(&mut self.whats);
+        self.sides.0.finish(&mut self.labels);
         if let Some(side) = &mut self.sides.1 {
-            side.finish(&mut self.whats);
+            side.finish(&mut self.labels);
         }
         TailAnalysis(self)
     }
@@ -258,11 +258,11 @@ impl QueryContext<'_> {
         let tail = self.explained(&judged, &mut tree, &body.reference);
         let application = key.0.clone();
         let settings = self.question.settings;
-        let whats = &self.table.whats;
+        let labels = &self.table.labels;
         summary::GroupSummary {
-            causes: CauseNamer::new(&tree, whats, self.categories, application.as_deref()),
+            causes: CauseNamer::new(&tree, labels, self.categories, application.as_deref()),
             queueing: body.ahead.compare(&tail.ahead, settings.resolution_ns),
-            cores: tail.contexts.compared(&body.contexts, whats),
+            cores: tail.contexts.compared(&body.contexts, labels),
             body,
             started_ns: self.table.sides.0.header.started_ns,
         }
@@ -296,7 +296,7 @@ impl QueryContext<'_> {
         };
         let is_in = |it: &&HostMessage| (from_ns..=until_ns).contains(&it.latency_ns());
         let all = messages.iter().filter(is_in);
-        let is_kept = |it: &&HostMessage| side.is_kept(it, &self.table.whats);
+        let is_kept = |it: &&HostMessage| side.is_kept(it, &self.table.labels);
         let kept: Vec<_> = all.clone().filter(is_kept).collect();
         let judged = BandCounts {
             messages: all.count() as u64,
@@ -319,10 +319,10 @@ impl QueryContext<'_> {
             judged,
             ..OrdinaryMessages::default()
         };
-        let (from, mut times) = ((side, &self.table.whats), PlaceTimes::default());
+        let (from, mut times) = ((side, &self.table.labels), PlaceTimes::default());
         for message in kept {
             let queue = side.threads.ahead(message);
-            tell(message, queue, from, tree, &mut times, &mut body.contexts);
+            build_timeline(message, queue, from, tree, &mut times, &mut body.contexts);
             body.ahead
                 .add(&ahead(message, queue, from, tree, &mut times));
             let latency_ns = message.latency_ns();
@@ -348,17 +348,17 @@ impl QueryContext<'_> {
         if reference.messages() == 0 {
             return tail;
         }
-        let (from, mut times) = ((side, &self.table.whats), PlaceTimes::default());
+        let (from, mut times) = ((side, &self.table.labels), PlaceTimes::default());
         let settings = self.question.settings;
         for message in kept {
             let queue = side.threads.ahead(message);
-            tell(message, queue, from, tree, &mut times, &mut tail.contexts);
+            build_timeline(message, queue, from, tree, &mut times, &mut tail.contexts);
             tail.ahead
                 .push(ahead(message, queue, from, tree, &mut times));
             let latency_ns = message.latency_ns();
-            let whats = &self.table.whats;
-            let explanation = explain(latency_ns, &mut times, tree, whats, reference, settings);
-            tail.told.push(ExplainedMessage {
+            let labels = &self.table.labels;
+            let explanation = explain(latency_ns, &mut times, tree, labels, reference, settings);
+            tail.slow.push(ExplainedMessage {
                 message,
                 ahead: queue.ahead,
                 spans: explanation.spans(&mut times),
@@ -382,7 +382,7 @@ struct OrdinaryMessages {
 #[derive(Default)]
 struct ExplainedMessages<'a> {
     judged: BandCounts,
-    told: Vec<ExplainedMessage<'a>>,
+    slow: Vec<ExplainedMessage<'a>>,
     contexts: ContextTimes,
     ahead: Vec<QueueAhead>,
 }

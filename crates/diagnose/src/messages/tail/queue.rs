@@ -1,4 +1,4 @@
-//! What a message waited behind: other messages of the same thread. A thread that takes a message is busy with it
+//! Shows what a message waited behind: other messages of the same thread. A thread that takes a message is busy with it
 //! until it takes the next, or waits; who is ready meanwhile waits for it (head-of-line blocking).
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub(super) struct BlockedSpan {
     pub(super) object: table::WaitObject,
 }
 
-/// What each thread took, and when it waited.
+/// Holds what each thread took, and when it waited.
 #[derive(Debug, Default)]
 pub(super) struct QueueTable {
     /// When messages were taken, by thread.
@@ -26,7 +26,7 @@ pub(super) struct QueueTable {
     blocked: HashMap<u32, Vec<BlockedSpan>>,
 }
 
-/// What a message waited behind.
+/// Holds what a message waited behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ThreadQueue {
     /// Messages that the thread was at, or took, from when this one was ready until it took it.
@@ -81,7 +81,7 @@ impl QueueTable {
             .take_while(move |it| it.start_ns < until_ns)
     }
 
-    /// What a received message waited behind.
+    /// Returns what a received message waited behind.
     pub(super) fn ahead(&self, message: &HostMessage) -> ThreadQueue {
         let Some(taken) = self.taken.get(&message.tid) else {
             return ThreadQueue::default();

@@ -1,4 +1,4 @@
-//! What an ordinary message meets: the mean over a reference set. Means add up as times do, so that what all places
+//! Shows what an ordinary message meets: the mean over a reference set. Means add up as times do, so that what all places
 //! deviate is what the whole deviates; a band of latencies bounds what any one message can do to them.
 
 use super::tree::{PlaceTime, PlaceTimes, TreeNode};
@@ -9,7 +9,7 @@ pub(super) struct ReferenceSet {
     messages: u32,
     latency_ns: u64,
     ahead: u64,
-    met: Vec<PlaceSum>,
+    observed: Vec<PlaceSum>,
 }
 
 /// Over all messages of the set.
@@ -20,7 +20,7 @@ struct PlaceSum {
     messages: u32,
 }
 
-/// What a place has of an ordinary message.
+/// Holds what a place has of an ordinary message.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct UsualTime {
     pub(super) time_ns: f64,
@@ -37,10 +37,10 @@ impl ReferenceSet {
         self.ahead += u64::from(ahead);
         for (node, PlaceTime { time_ns, count }) in times.sorted() {
             let index = node.index();
-            if index >= self.met.len() {
-                self.met.resize(index + 1, PlaceSum::default());
+            if index >= self.observed.len() {
+                self.observed.resize(index + 1, PlaceSum::default());
             }
-            let sum = &mut self.met[index];
+            let sum = &mut self.observed[index];
             sum.time_ns += time_ns;
             sum.count += u64::from(count);
             sum.messages += 1;
@@ -62,9 +62,9 @@ impl ReferenceSet {
         self.mean(self.ahead)
     }
 
-    /// What is usual at a place.
+    /// Returns what is usual at a place.
     pub(super) fn usual(&self, node: TreeNode) -> UsualTime {
-        let sum = self.met.get(node.index()).copied().unwrap_or_default();
+        let sum = self.observed.get(node.index()).copied().unwrap_or_default();
         UsualTime {
             time_ns: self.mean(sum.time_ns),
             count: self.mean(sum.count),

@@ -18,9 +18,9 @@ pub struct TailReport {
     /// Of what.
     #[serde(flatten)]
     pub about: About,
-    /// Which messages are explained.
+    /// Explained messages.
     pub tail: String,
-    /// Which they are compared with.
+    /// Messages that they are compared with.
     pub body: String,
     /// The recording that these are of, if it is another.
     pub other: Option<OtherRecording>,
@@ -46,7 +46,7 @@ pub struct OtherRecording {
 pub struct TailGroup {
     /// Command name; `None`: not known.
     pub application: Option<String>,
-    /// Which way.
+    /// Direction.
     pub direction: MessageDirection,
     /// Messages with all their times.
     pub messages: u64,
@@ -68,15 +68,15 @@ pub struct TailGroup {
     pub deviation_ns: Option<f64>,
     /// Messages of the tail that took longer than that, by what can be told: only these have causes.
     pub longer: u64,
-    /// What explained share each of these has: least and median, 0–1; `None` without any.
+    /// Holds what explained share each of these has: least and median, 0–1; `None` without any.
     pub covered: Option<CoveredShare>,
     /// Causes, that with the largest median of deviations first.
     pub causes: Vec<TailCause>,
     /// Messages ahead of each other.
     pub queue: QueueSpread,
-    /// What messages waited behind more than is usual, by who was at it.
+    /// Queues that were longer than usual, by place.
     pub queueing: Vec<Queueing>,
-    /// Who had the CPUs while messages were under way.
+    /// Contexts on the CPUs during the messages.
     pub cores: Vec<CpuShare>,
     /// Every explained message, in the order of time.
     pub explained: Vec<MessageCauses>,
@@ -118,9 +118,9 @@ pub struct CoveredShare {
 pub struct TailCause {
     /// Stable name of the rule.
     pub rule: &'static str,
-    /// What it is.
+    /// Its kind and name.
     pub what: String,
-    /// What kind of work that is (docs/causes.md); `None`: none by itself, or no rule knows it.
+    /// Holds what kind of work that is (docs/causes.md); `None`: none by itself, or no rule knows it.
     pub category: Option<&'static str>,
     /// Core role.
     pub role: CoreRole,
@@ -128,9 +128,9 @@ pub struct TailCause {
     pub messages: u64,
     /// Of these, those of which it is the largest cause.
     pub first: u64,
-    /// What it added, of the messages hit, ns.
+    /// Added time of the messages hit, ns.
     pub deviation_ns: FiveNumbers,
-    /// What it added in all, ns.
+    /// Added time in total, ns.
     pub sum_ns: f64,
     /// Whether the messages hit came one after the other, or apart.
     pub order: HitOrder,
@@ -138,7 +138,7 @@ pub struct TailCause {
     pub parts: Vec<CausePart>,
     /// Messages that it hit most.
     pub examples: Vec<String>,
-    /// What to do.
+    /// Fix.
     pub advice: &'static str,
 }
 
@@ -167,7 +167,7 @@ pub enum HitOrder {
     Spread,
 }
 
-/// What a cause is made of.
+/// Part of a cause.
 #[derive(Debug, Clone, Serialize)]
 pub struct CausePart {
     /// Its name.
@@ -176,7 +176,7 @@ pub struct CausePart {
     pub anomaly: Anomaly,
     /// Messages that it hit.
     pub messages: u64,
-    /// What it added, ns.
+    /// Added time, ns.
     pub deviation_ns: FiveNumbers,
 }
 
@@ -193,7 +193,7 @@ pub struct QueueSpread {
     pub deeper: u64,
 }
 
-/// Who was at other messages.
+/// Place where other messages were processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum QueuePlace {
@@ -209,10 +209,10 @@ pub enum QueuePlace {
     KernelSend,
 }
 
-/// What messages waited behind.
+/// Queue before messages.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Queueing {
-    /// Who was at other messages.
+    /// Place where other messages were processed.
     pub queued: QueuePlace,
     /// Explained messages that waited behind more than is usual, and for longer.
     pub messages: u64,
@@ -224,7 +224,7 @@ pub struct Queueing {
     pub deviation_ns: FiveNumbers,
 }
 
-/// Who had a CPU while messages were under way: means over all messages, of the explained ones and of the body.
+/// Holds who had a CPU while messages were under way: means over all messages, of the explained ones and of the body.
 #[derive(Debug, Clone, Serialize)]
 pub struct CpuShare {
     /// Its number.
@@ -233,11 +233,11 @@ pub struct CpuShare {
     pub ns: f64,
     /// The same of the body, ns.
     pub usual_ns: f64,
-    /// Who had it, the longest first.
+    /// Contexts on it, the longest first.
     pub contexts: Vec<CpuContext>,
 }
 
-/// Who had a CPU.
+/// Context on a CPU.
 #[derive(Debug, Clone, Serialize)]
 pub struct CpuContext {
     /// Command name; `idle`, `interrupts`, `not known`.
@@ -263,7 +263,7 @@ pub struct MessageCauses {
     pub covered: f64,
     /// Messages of the same thread ahead of it.
     pub ahead: u32,
-    /// What each cause added, the largest first.
+    /// Added time by cause, the largest first.
     pub causes: Vec<CauseTime>,
     /// Spans of its CPUs that the causes are made of, in the order of CPU and time; for the page alone.
     #[serde(skip)]
@@ -273,7 +273,7 @@ pub struct MessageCauses {
 /// A span that a cause of a message is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CauseSpan {
-    /// Which.
+    /// Span.
     pub span: SpanId,
     /// Index in [`TailGroup::causes`].
     pub cause: usize,
@@ -281,7 +281,7 @@ pub struct CauseSpan {
     pub anomaly: Anomaly,
 }
 
-/// What a cause added to a message.
+/// Added time of a cause for a message.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct CauseTime {
     /// Index in [`TailGroup::causes`].

@@ -14,7 +14,7 @@ use super::spans::{LabelId, LabelTable, SpanTable};
 use crate::messages::message::MessageDirection;
 use crate::waits::NameTable;
 
-/// What an application's messages are told by: its name, and which way they went.
+/// Holds what an application's messages are told by: its name, and which way they went.
 pub(super) type GroupKey = (Option<String>, MessageDirection);
 
 /// See the module.
@@ -69,8 +69,8 @@ impl TailSide {
         self.threads.add_waits(rows);
     }
 
-    pub(super) fn add_activities(&mut self, rows: &Activities, whats: &mut LabelTable) {
-        self.spans.add(rows, whats, &self.names);
+    pub(super) fn add_activities(&mut self, rows: &Activities, labels: &mut LabelTable) {
+        self.spans.add(rows, labels, &self.names);
     }
 
     fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
@@ -79,7 +79,7 @@ impl TailSide {
     }
 
     /// Puts all in order: to be called after the last row. The same rows in another order are the same answer.
-    pub(super) fn finish(&mut self, whats: &mut LabelTable) {
+    pub(super) fn finish(&mut self, labels: &mut LabelTable) {
         self.spans.finish();
         self.threads.finish();
         self.messages.sort_by_key(|it| {
@@ -91,7 +91,7 @@ impl TailSide {
             )
         });
         for message in &self.messages {
-            let of_program = || whats.of_program(self.names.comm(message.pid));
+            let of_program = || labels.of_program(self.names.comm(message.pid));
             let program = *self.programs.entry(message.pid).or_insert_with(of_program);
             self.receptions.add(message, program);
             let Some(cpu) = message.kernel_cpu else {
@@ -139,10 +139,12 @@ impl TailSide {
 
     /// Whether it is known what the thread's CPU did at a message's begin and its end, and the kernel's CPU at
     /// those of its part.
-    pub(super) fn is_kept(&self, message: &HostMessage, whats: &LabelTable) -> bool {
+    pub(super) fn is_kept(&self, message: &HostMessage, labels: &LabelTable) -> bool {
         let covers = |cpu, (from_ns, until_ns): (u64, u64)| {
-            self.spans.covers(cpu, from_ns, whats)
-                && self.spans.covers(cpu, until_ns.max(from_ns + 1) - 1, whats)
+            self.spans.covers(cpu, from_ns, labels)
+                && self
+                    .spans
+                    .covers(cpu, until_ns.max(from_ns + 1) - 1, labels)
         };
         let kernel_ns = message.kernel_ns();
         let kernel_cpu = message.kernel_cpu.filter(|_| kernel_ns.0 < kernel_ns.1);

@@ -1,4 +1,4 @@
-//! What CPUs and threads did, found by time: rows of `activity` in, in any order; out, the spans that overlap an
+//! Shows what CPUs and threads did, found by time: rows of `activity` in, in any order; out, the spans that overlap an
 //! interval, outermost first. A span takes 36 bytes.
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,7 +8,7 @@ use table::{ActivityKind, Columns};
 
 use crate::waits::NameTable;
 
-/// What a span is: a kind, a name, and of a thread its program. An index into [`LabelTable`].
+/// Holds what a span is: a kind, a name, and of a thread its program. An index into [`LabelTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LabelId(u32);
 
@@ -65,7 +65,7 @@ pub(super) struct ThreadMove {
     pub(super) cpu: u16,
 }
 
-/// What spans are, each once.
+/// Holds what spans are, each once.
 #[derive(Debug, Default)]
 pub(super) struct LabelTable {
     all: Vec<SpanLabel>,
@@ -117,7 +117,7 @@ impl LabelTable {
         &self.all
     }
 
-    /// What it is.
+    /// Its kind and name.
     pub(super) fn get(&self, id: LabelId) -> &SpanLabel {
         &self.all[id.index()]
     }
@@ -125,7 +125,7 @@ impl LabelTable {
 
 impl SpanTable {
     /// Adds rows; those of no CPU belong to none of the answers.
-    pub(super) fn add(&mut self, rows: &Activities, whats: &mut LabelTable, names: &NameTable) {
+    pub(super) fn add(&mut self, rows: &Activities, labels: &mut LabelTable, names: &NameTable) {
         let mut last: Option<(usize, LabelId)> = None;
         for row in 0..rows.len() {
             let Some(cpu) = rows.cpu[row] else { continue };
@@ -142,7 +142,7 @@ impl SpanTable {
             };
             let what = match last {
                 Some((before, what)) if same(before) => what,
-                _ => whats.id(rows, row, names),
+                _ => labels.id(rows, row, names),
             };
             last = Some((row, what));
             self.cores.entry(cpu).or_default().spans.push(ActivitySpan {
@@ -191,10 +191,10 @@ impl SpanTable {
     }
 
     /// Whether it is known what a CPU did at a time.
-    pub(super) fn covers(&self, cpu: u16, at_ns: u64, whats: &LabelTable) -> bool {
+    pub(super) fn covers(&self, cpu: u16, at_ns: u64, labels: &LabelTable) -> bool {
         let mut covers = false;
         self.overlapping(cpu, at_ns, at_ns + 1, |span| {
-            let kind = whats.get(span.what).kind;
+            let kind = labels.get(span.what).kind;
             covers |= !matches!(kind, ActivityKind::Untraced | ActivityKind::DecodeError);
         });
         covers

@@ -18,7 +18,7 @@ const SHARES: [f64; 14] = [
 /// Messages named as examples of a cause.
 const EXAMPLES: usize = 3;
 
-/// What is needed to put them together.
+/// Holds what is needed to put them together.
 pub(super) struct GroupSummary<'a> {
     pub(super) causes: CauseNamer<'a>,
     pub(super) body: OrdinaryMessages,
@@ -27,7 +27,7 @@ pub(super) struct GroupSummary<'a> {
     pub(super) started_ns: u64,
 }
 
-/// What one cause added, by message.
+/// Holds what one cause added, by message.
 #[derive(Default)]
 struct CauseHits {
     /// Index of the message, ns.
@@ -49,13 +49,13 @@ impl GroupSummary<'_> {
         [sorted_ns, compared_ns]: [Vec<u64>; 2],
         tail: &ExplainedMessages<'_>,
     ) -> TailGroup {
-        let told = &tail.told;
+        let slow = &tail.slow;
         let by_message: Vec<Vec<(CauseKey, f64)>> =
-            told.iter().map(|it| self.causes_of(it)).collect();
-        let mut hits = self.hits(told, &by_message);
+            slow.iter().map(|it| self.causes_of(it)).collect();
+        let mut hits = self.hits(slow, &by_message);
         let mut causes: Vec<(CauseKey, TailCause)> = std::mem::take(&mut hits)
             .into_iter()
-            .map(|(key, hits)| (key.clone(), cause_of(&key, hits, told)))
+            .map(|(key, hits)| (key.clone(), cause_of(&key, hits, slow)))
             .collect();
         causes.sort_by(|(a, one), (b, other)| {
             let by_first = other.first.cmp(&one.first);
@@ -68,7 +68,7 @@ impl GroupSummary<'_> {
             .enumerate()
             .map(|(index, (key, _))| (key.clone(), index))
             .collect();
-        let explained: Vec<MessageCauses> = told
+        let explained: Vec<MessageCauses> = slow
             .iter()
             .zip(by_message)
             .map(|(it, causes)| self.explained(it, causes, &index))
@@ -84,10 +84,10 @@ impl GroupSummary<'_> {
             tail: tail.judged,
             body: self.body.judged,
             usual_ns: self.body.reference.latency_ns(),
-            deviation_ns: mean(told.iter().map(|it| it.explanation.deviation_ns)),
-            longer: told.iter().filter(|it| it.explanation.is_longer).count() as u64,
-            covered: covered(told, &explained),
-            queue: self.queue(told),
+            deviation_ns: mean(slow.iter().map(|it| it.explanation.deviation_ns)),
+            longer: slow.iter().filter(|it| it.explanation.is_longer).count() as u64,
+            covered: covered(slow, &explained),
+            queue: self.queue(slow),
             queueing: self.queueing,
             cores: self.cores,
             causes: causes.into_iter().map(|(_, cause)| cause).collect(),
@@ -96,9 +96,9 @@ impl GroupSummary<'_> {
     }
 
     /// The causes of a message, largest first.
-    fn causes_of(&self, told: &ExplainedMessage<'_>) -> Vec<(CauseKey, f64)> {
+    fn causes_of(&self, slow: &ExplainedMessage<'_>) -> Vec<(CauseKey, f64)> {
         let mut causes: BTreeMap<CauseKey, f64> = BTreeMap::new();
-        for deviation in &told.explanation.causes {
+        for deviation in &slow.explanation.causes {
             *causes.entry(self.key(deviation)).or_default() += deviation.ns;
         }
         let mut causes: Vec<_> = causes
@@ -115,7 +115,7 @@ impl GroupSummary<'_> {
 
     fn hits(
         &self,
-        told: &[ExplainedMessage<'_>],
+        slow: &[ExplainedMessage<'_>],
         by_message: &[Vec<(CauseKey, f64)>],
     ) -> BTreeMap<CauseKey, CauseHits> {
         let mut hits: BTreeMap<CauseKey, CauseHits> = BTreeMap::new();
@@ -126,7 +126,7 @@ impl GroupSummary<'_> {
                 hits.first += u64::from(place == 0);
             }
         }
-        for deviation in told.iter().flat_map(|it| &it.explanation.causes) {
+        for deviation in slow.iter().flat_map(|it| &it.explanation.causes) {
             let Some(hits) = hits.get_mut(&self.key(deviation)) else {
                 continue;
             };
@@ -144,19 +144,19 @@ impl GroupSummary<'_> {
 
     fn explained(
         &self,
-        told: &ExplainedMessage<'_>,
+        slow: &ExplainedMessage<'_>,
         causes: Vec<(CauseKey, f64)>,
         index: &BTreeMap<CauseKey, usize>,
     ) -> MessageCauses {
         let is_known = |it: &Deviation| self.key(it).rule.explains();
-        let spans = self.spans(told, index);
+        let spans = self.spans(slow, index);
         MessageCauses {
-            id: told.message.id.to_string(),
-            since_start_ns: told.message.times.start_ns.saturating_sub(self.started_ns),
-            latency_ns: told.message.latency_ns(),
-            deviation_ns: told.explanation.deviation_ns,
-            covered: told.explanation.coverage(is_known),
-            ahead: told.ahead,
+            id: slow.message.id.to_string(),
+            since_start_ns: slow.message.times.start_ns.saturating_sub(self.started_ns),
+            latency_ns: slow.message.latency_ns(),
+            deviation_ns: slow.explanation.deviation_ns,
+            covered: slow.explanation.coverage(is_known),
+            ahead: slow.ahead,
             causes: causes
                 .into_iter()
                 .filter_map(|(key, ns)| {
@@ -172,15 +172,15 @@ impl GroupSummary<'_> {
     /// the messages that it received first.
     fn spans(
         &self,
-        told: &ExplainedMessage<'_>,
+        slow: &ExplainedMessage<'_>,
         index: &BTreeMap<CauseKey, usize>,
     ) -> Vec<CauseSpan> {
         let mut spans = Vec::new();
-        for deviation in &told.explanation.causes {
+        for deviation in &slow.explanation.causes {
             let Some(&cause) = index.get(&self.key(deviation)) else {
                 continue;
             };
-            let own = told.spans.iter();
+            let own = slow.spans.iter();
             let own = own.filter(|(node, _)| *node == deviation.node);
             spans.extend(own.map(|(_, span)| CauseSpan {
                 span: *span,
@@ -193,9 +193,9 @@ impl GroupSummary<'_> {
         spans
     }
 
-    fn queue(&self, told: &[ExplainedMessage<'_>]) -> QueueSpread {
+    fn queue(&self, slow: &[ExplainedMessage<'_>]) -> QueueSpread {
         let usual = self.body.reference.ahead();
-        let mut ahead: Vec<u32> = told.iter().map(|it| it.ahead).collect();
+        let mut ahead: Vec<u32> = slow.iter().map(|it| it.ahead).collect();
         ahead.sort_unstable();
         let deeper = ahead
             .iter()
@@ -209,13 +209,13 @@ impl GroupSummary<'_> {
     }
 }
 
-fn cause_of(key: &CauseKey, hits: CauseHits, told: &[ExplainedMessage<'_>]) -> TailCause {
+fn cause_of(key: &CauseKey, hits: CauseHits, slow: &[ExplainedMessage<'_>]) -> TailCause {
     let CauseHits {
         mut messages,
         first,
         parts,
     } = hits;
-    let order = order(&messages, told.len());
+    let order = order(&messages, slow.len());
     let deviation_ns = FiveNumbers::of(messages.iter().map(|(_, ns)| *ns).collect());
     let sum_ns = messages.iter().map(|(_, ns)| ns).sum();
     messages.sort_by(|(a, one), (b, other)| other.total_cmp(one).then(a.cmp(b)));
@@ -245,7 +245,7 @@ fn cause_of(key: &CauseKey, hits: CauseHits, told: &[ExplainedMessage<'_>]) -> T
             })
             .collect(),
         examples: examples
-            .map(|(index, _)| told[*index].message.id.to_string())
+            .map(|(index, _)| slow[*index].message.id.to_string())
             .collect(),
         advice: key.advice(),
     }
@@ -289,8 +289,8 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
-fn covered(told: &[ExplainedMessage<'_>], explained: &[MessageCauses]) -> Option<CoveredShare> {
-    let longer = told
+fn covered(slow: &[ExplainedMessage<'_>], explained: &[MessageCauses]) -> Option<CoveredShare> {
+    let longer = slow
         .iter()
         .zip(explained)
         .filter(|(it, _)| it.explanation.is_longer);

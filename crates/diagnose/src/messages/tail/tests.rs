@@ -1,5 +1,5 @@
-//! What holds for any recording: causes never explain more than there is, neither the order of the rows nor the
-//! time of day changes an answer, and what cannot be judged is said not to be.
+//! Shows what holds for any recording: causes never explain more than there is, neither the order of the rows nor the
+//! time of day changes an answer, and what cannot be judged is causes not to be.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -415,12 +415,12 @@ fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
         .as_array()
         .expect("causes")
         .iter();
-    let told = |it: &Value| {
+    let parts = |it: &Value| {
         let cause = &group["causes"][it["cause"].as_u64().expect("a cause") as usize];
         let us = (it["ns"].as_f64().expect("ns") / 1e3).round() as u64;
         (cause["rule"].clone(), cause["what"].clone(), us)
     };
-    causes.map(told).collect()
+    causes.map(parts).collect()
 }
 
 #[test]
@@ -472,17 +472,17 @@ fn what_is_received_on_the_application_core_for_others_is_interference_too() {
             ..message(600, of(20_000), of(75_000))
         });
     }
-    let said = causes_of_slowest(&rows);
+    let causes = causes_of_slowest(&rows);
     assert!(
-        said.contains(&(
+        causes.contains(&(
             json!("receive_interference"),
             json!("messages for crowd"),
             30
         )),
-        "{said:?}"
+        "{causes:?}"
     );
     assert!(
-        said.contains(&(json!("softirq_delay"), json!("receive processing"), 30)),
-        "{said:?}"
+        causes.contains(&(json!("softirq_delay"), json!("receive processing"), 30)),
+        "{causes:?}"
     );
 }

@@ -1,5 +1,5 @@
 //! Where the time of messages went, as a tree: core role, context, and what ran in it. All messages share one
-//! tree of places; each has a time and a count at those that it met.
+//! tree of places; each has a time and a count at those that it observed.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ pub enum CoreRole {
     Application,
 }
 
-/// What a place stands for.
+/// Holds what a place stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum TreePlace {
     /// All of a core's part.
@@ -50,7 +50,7 @@ pub(super) struct PlaceTree {
     nodes: HashMap<(Option<TreeNode>, TreePlace), TreeNode>,
 }
 
-/// What a message met of a place.
+/// Holds what a message observed of a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PlaceTime {
     pub(super) time_ns: u64,
@@ -58,22 +58,22 @@ pub(super) struct PlaceTime {
     pub(super) count: u32,
 }
 
-/// What one message met of all places, and in which spans.
+/// Holds what one message observed of all places, and in which spans.
 #[derive(Debug, Default)]
 pub(super) struct PlaceTimes {
-    met: Vec<PlaceTime>,
+    observed: Vec<PlaceTime>,
     touched: Vec<TreeNode>,
     spans: Vec<(TreeNode, SpanId)>,
 }
 
-/// What tells a span from all others of a recording.
+/// Holds what tells a span from all others of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpanId {
     /// CPU.
     pub cpu: u16,
     /// When it began.
     pub begin_ns: u64,
-    /// What was done around it.
+    /// Holds what was done around it.
     pub depth: u16,
 }
 
@@ -88,7 +88,7 @@ impl PlaceTree {
         node
     }
 
-    /// What it stands for.
+    /// Returns what it represents.
     pub(super) fn place(&self, node: TreeNode) -> TreePlace {
         self.places[node.index()].1
     }
@@ -123,24 +123,24 @@ impl PlaceTimes {
     /// Forgets all.
     pub(super) fn clear(&mut self) {
         for node in self.touched.drain(..) {
-            self.met[node.index()] = PlaceTime::default();
+            self.observed[node.index()] = PlaceTime::default();
         }
         self.spans.clear();
     }
 
-    /// Adds what was met of a place.
+    /// Adds what was observed of a place.
     pub(super) fn add(&mut self, node: TreeNode, more: PlaceTime) {
         let index = node.index();
-        if index >= self.met.len() {
-            self.met.resize(index + 1, PlaceTime::default());
+        if index >= self.observed.len() {
+            self.observed.resize(index + 1, PlaceTime::default());
         }
         self.touched.push(node);
-        let met = &mut self.met[index];
-        met.time_ns += more.time_ns;
-        met.count += more.count;
+        let observed = &mut self.observed[index];
+        observed.time_ns += more.time_ns;
+        observed.count += more.count;
     }
 
-    /// Adds what was met of a place in a span.
+    /// Adds what was observed of a place in a span.
     pub(super) fn add_span(&mut self, node: TreeNode, more: PlaceTime, span: SpanId) {
         self.add(node, more);
         if more.time_ns > 0 {
@@ -148,7 +148,7 @@ impl PlaceTimes {
         }
     }
 
-    /// The spans in which places were met, each once a place.
+    /// The spans in which places were observed, each once a place.
     pub(super) fn spans(&mut self) -> &[(TreeNode, SpanId)] {
         self.spans.sort_unstable();
         self.spans.dedup();
@@ -157,11 +157,11 @@ impl PlaceTimes {
 
     /// Takes time away that belongs elsewhere.
     pub(super) fn take(&mut self, node: TreeNode, time_ns: u64) {
-        let met = &mut self.met[node.index()];
-        met.time_ns = met.time_ns.saturating_sub(time_ns);
+        let observed = &mut self.observed[node.index()];
+        observed.time_ns = observed.time_ns.saturating_sub(time_ns);
     }
 
-    /// The places met, inner ones after those around them, with what was met of each.
+    /// The places observed, inner ones after those around them, with what was observed of each.
     pub(super) fn sorted(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = (TreeNode, PlaceTime)> + Clone + '_ {
@@ -169,6 +169,6 @@ impl PlaceTimes {
         self.touched.dedup();
         self.touched
             .iter()
-            .map(|node| (*node, self.met[node.index()]))
+            .map(|node| (*node, self.observed[node.index()]))
     }
 }

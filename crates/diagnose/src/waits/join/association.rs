@@ -32,10 +32,10 @@ pub enum FactorSide {
     High,
 }
 
-/// What slow waits go with.
+/// Holds what slow waits go with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Association {
-    /// Which values.
+    /// Values.
     pub side: FactorSide,
     /// The largest of the small values, or the least of the large ones.
     pub value: f64,

@@ -22,7 +22,7 @@ pub struct CallTimes {
     pub conn: u64,
     /// When it first blocked, ns; `None`: never.
     pub blocked_from_ns: Option<u64>,
-    /// What it moved; `None`: nothing.
+    /// Bytes that it moved; `None`: none.
     pub moved: Option<CallBytes>,
 }
 
@@ -85,21 +85,21 @@ impl History {
         &mut self,
         thread: u32,
         wait: WaitInterval,
-        mut tell: impl FnMut(WaitInterval, PrecedingCalls),
+        mut emit: impl FnMut(WaitInterval, PrecedingCalls),
     ) {
         let sends = wait.conn.and_then(|conn| self.conns.get(conn));
         let before = sends.map_or(PrecedingCalls::default(), |sends| sends.at(wait.start_ns));
         let held = &mut self.thread(thread).held;
         let same = held.last().is_none_or(|(last, _)| last.conn == wait.conn);
         if !(same && wait.may_be_in_call) {
-            held.drain(..).for_each(|(wait, before)| tell(wait, before));
+            held.drain(..).for_each(|(wait, before)| emit(wait, before));
         }
         if !wait.may_be_in_call {
-            return tell(wait, before);
+            return emit(wait, before);
         }
         if held.len() == HELD {
             held.drain(..)
-                .for_each(|(wait, _)| tell(wait, PrecedingCalls::default()));
+                .for_each(|(wait, _)| emit(wait, PrecedingCalls::default()));
         }
         held.push((wait, before));
     }
@@ -109,7 +109,7 @@ impl History {
         &mut self,
         thread: u32,
         call: CallTimes,
-        mut tell: impl FnMut(WaitInterval, PrecedingCalls),
+        mut emit: impl FnMut(WaitInterval, PrecedingCalls),
     ) {
         let sent = call.moved.filter(|moved| moved.is_send);
         for (wait, before) in self.thread(thread).held.drain(..) {
@@ -118,8 +118,8 @@ impl History {
                     .blocked_from_ns
                     .is_some_and(|from| from <= wait.start_ns);
             match sent.filter(|_| within) {
-                Some(send) => tell(wait, before.and_send(&send)),
-                None => tell(wait, before),
+                Some(send) => emit(wait, before.and_send(&send)),
+                None => emit(wait, before),
             }
         }
         if let Some(moved) = &call.moved {
@@ -129,12 +129,12 @@ impl History {
     }
 
     /// No more rows come: hands all waits on.
-    pub fn finish(&mut self, mut tell: impl FnMut(WaitInterval, PrecedingCalls)) {
+    pub fn finish(&mut self, mut emit: impl FnMut(WaitInterval, PrecedingCalls)) {
         for thread in &mut self.threads {
             thread
                 .held
                 .drain(..)
-                .for_each(|(wait, before)| tell(wait, before));
+                .for_each(|(wait, before)| emit(wait, before));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What went before slow waits: rows of `waits`, `calls` and `counters` in, once the groups and their
+//! Shows what went before slow waits: rows of `waits`, `calls` and `counters` in, once the groups and their
 //! populations are known; for each group out, which sizes of sends, numbers of sends since the last
 //! receive and values of counters its slow waits go with ([`report::Preceding`]).
 //!
@@ -201,7 +201,7 @@ impl<'a> Join<'a> {
         let Self { sides, history, .. } = self;
         let rest = self.waiting.finish();
         rest.for_each(|(_, (thread, row))| join(sides, history, thread, row));
-        history.finish(|wait, before| tell(sides, wait, before));
+        history.finish(|wait, before| add_wait(sides, wait, before));
     }
 }
 
@@ -209,9 +209,11 @@ impl<'a> Join<'a> {
 fn join(sides: &mut [Option<WaitSides>], history: &mut History, thread: u32, row: JoinRow) {
     match row {
         JoinRow::Value { counter, value } => history.value(thread, counter, value),
-        JoinRow::Call(call) => history.call(thread, call, |wait, before| tell(sides, wait, before)),
+        JoinRow::Call(call) => {
+            history.call(thread, call, |wait, before| add_wait(sides, wait, before))
+        }
         JoinRow::Wait(wait) => {
-            history.wait(thread, wait, |wait, before| tell(sides, wait, before));
+            history.wait(thread, wait, |wait, before| add_wait(sides, wait, before));
             if let Some(sides) = &mut sides[wait.group as usize] {
                 let values = history.values(thread);
                 sides.add(wait.is_slow, wait.conn.is_some(), values);
@@ -221,7 +223,7 @@ fn join(sides: &mut [Option<WaitSides>], history: &mut History, thread: u32, row
 }
 
 /// Adds what is known of the calls before a wait to its group.
-fn tell(sides: &mut [Option<WaitSides>], wait: WaitInterval, before: PrecedingCalls) {
+fn add_wait(sides: &mut [Option<WaitSides>], wait: WaitInterval, before: PrecedingCalls) {
     if let Some(sides) = &mut sides[wait.group as usize] {
         sides.add_calls(wait.is_slow, before);
     }

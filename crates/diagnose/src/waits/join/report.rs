@@ -1,11 +1,11 @@
-//! What went before slow and fast waits, as it is printed.
+//! Shows what went before slow and fast waits, as it is printed.
 
 use serde::{Serialize, Serializer};
 
 use super::association::{Association, FactorSide};
 use super::factor::SideCounts;
 
-/// What went before the waits of a group, the slow ones beside the fast ones.
+/// Holds what went before the waits of a group, the slow ones beside the fast ones.
 #[derive(Debug, Clone, Serialize)]
 pub struct Preceding {
     /// Waits blocked this long or longer are slow, ns.
@@ -16,14 +16,14 @@ pub struct Preceding {
     pub fast: u64,
     /// Values of counters that were not looked at, because there are too many counters.
     pub counter_values_left_out: u64,
-    /// What was looked at.
+    /// Factors that were compared.
     pub factors: Vec<FactorReport>,
 }
 
 /// One number that went before waits.
 #[derive(Debug, Clone, Serialize)]
 pub struct FactorReport {
-    /// What it is.
+    /// Its kind and name.
     #[serde(flatten)]
     pub what: FactorKind,
     /// Slow waits that can have it: on a connection, for what is of a connection.
@@ -34,11 +34,11 @@ pub struct FactorReport {
     pub slow_known: u64,
     /// Fast waits of which it is known.
     pub fast_known: u64,
-    /// Which of its values slow waits go with; `None`: with none more than chance and habit would have.
+    /// Holds which of its values slow waits go with; `None`: with none more than chance and habit would have.
     pub association: Option<FactorAssociation>,
 }
 
-/// What a number is.
+/// Holds what a number is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum FactorKind {

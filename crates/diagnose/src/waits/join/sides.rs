@@ -1,4 +1,4 @@
-//! What went before the waits of one group: one joined wait at a time in, the report of it out.
+//! Shows what went before the waits of one group: one joined wait at a time in, the report of it out.
 
 use std::collections::BTreeMap;
 
@@ -58,20 +58,28 @@ impl WaitSides {
         }
     }
 
-    /// What of all this slow waits go with.
+    /// Returns what of all this slow waits go with.
     pub fn report(&self, names: &counters::CounterNames) -> Preceding {
         let calls = [&self.sent_bytes, &self.received_bytes, &self.sends];
         let all = self.counters.values().chain(calls);
         let cuts = all.map(Factor::cut_count).sum();
-        let told = |what, of, factor: &Factor| {
+        let factor_report = |what, of, factor: &Factor| {
             FactorReport::new(what, of, factor.known(), association(factor, cuts))
         };
         let of = self.on_connection;
         let mut factors = Vec::new();
         if of != SideCounts::default() {
-            factors.push(told(FactorKind::SendBytes, of, &self.sent_bytes));
-            factors.push(told(FactorKind::ReceiveBytes, of, &self.received_bytes));
-            factors.push(told(FactorKind::SendsSinceReceive, of, &self.sends));
+            factors.push(factor_report(FactorKind::SendBytes, of, &self.sent_bytes));
+            factors.push(factor_report(
+                FactorKind::ReceiveBytes,
+                of,
+                &self.received_bytes,
+            ));
+            factors.push(factor_report(
+                FactorKind::SendsSinceReceive,
+                of,
+                &self.sends,
+            ));
         }
         for (number, factor) in &self.counters {
             let counter = names.get(*number).clone();
@@ -81,7 +89,7 @@ impl WaitSides {
                 unit: counter.unit,
                 change: counter.is_change,
             };
-            factors.push(told(what, self.waits, factor));
+            factors.push(factor_report(what, self.waits, factor));
         }
         Preceding {
             slow_from_ns: self.slow_from_ns,

@@ -1,4 +1,4 @@
-//! What ends waits of short writes for withheld ACKs, with the side effects of each cure, and which of
+//! Shows what ends waits of short writes for withheld ACKs, with the side effects of each cure, and which of
 //! them applies to a connection.
 
 use super::late_calls::LateCalls;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use crate::connections::gather::blocked::{CallsAfter, ShortSends};
 
-    fn said(several_sends: u64) -> String {
+    fn advice_of(several_sends: u64) -> String {
         let late = CallsAfter {
             calls: 9,
             sends_known: 8,
@@ -96,12 +96,20 @@ mod tests {
 
     #[test]
     fn one_call_applies_where_most_late_calls_follow_several_sends() {
-        assert!(said(5).starts_with(" It applies here"), "{}", said(5));
-        assert!(said(5).contains("5 of 8 late calls"), "{}", said(5));
         assert!(
-            said(4).starts_with(" It hardly applies here"),
+            advice_of(5).starts_with(" It applies here"),
             "{}",
-            said(4)
+            advice_of(5)
+        );
+        assert!(
+            advice_of(5).contains("5 of 8 late calls"),
+            "{}",
+            advice_of(5)
+        );
+        assert!(
+            advice_of(4).starts_with(" It hardly applies here"),
+            "{}",
+            advice_of(4)
         );
         assert_eq!(one_call(None, None).0, ONE_CALL);
     }
