@@ -1,6 +1,6 @@
 //! Numbers of the Linux kernel that findings are judged by.
 
-/// `TCP_DELACK_MIN`, HZ / 25 (`include/net/tcp.h`): the shortest time for which an ACK is withheld, ns.
+/// `TCP_DELACK_MIN`, HZ / 25 (`include/net/tcp.h`): the shortest time for which an ACK is delayed, ns.
 pub const TCP_DELACK_MIN_NS: u64 = 40_000_000;
 
 /// `TCP_DELACK_MAX`, HZ / 5: the longest, ns.

@@ -1,7 +1,7 @@
 //! From tables to findings: why networked programs are slow.
 //!
 //! Comes in: the columns of a recording, batch by batch, and what its manifest says. Goes out: reports, worst first.
-//! Pure: no I/O, no clock, no kernel; the same rows give the same answer. Only `recording/` asks somebody for rows: an
+//! Pure: no I/O, no clock, no kernel; the same rows give the same answer. Only `recording/` reads rows from elsewhere: an
 //! opened recording. A folder for each question, above what all of them share:
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Connections that are easy to judge wrongly: short ones, ones that only receive, ones whose
+//! Connections that are easy to judge wrongly: short ones, ones that only receive, ones with a
 //! end is missing, readers that never read, timeouts seen only from outside. Rows in, report
 //! out.
 
@@ -76,7 +76,7 @@ fn a_connection_of_five_milliseconds_is_judged_by_its_last_counters() {
     assert_eq!(
         connection.stages.get(Stage::DelayedAck),
         None,
-        "a poll cannot tell"
+        "a poll does not show it"
     );
     assert!(
         report
@@ -256,7 +256,7 @@ fn a_reader_that_never_reads_is_slow() {
 }
 
 #[test]
-fn a_receiver_whose_sender_is_elsewhere_speaks_for_itself() {
+fn a_receiver_without_its_sender_is_judged_alone() {
     let mut evidence = evidence("calls");
     evidence.add_connections(&columns::<Connection>(&[
         json!({"conn": 1, "opened_ns": 0, "role": "server"}),
@@ -405,7 +405,7 @@ fn losses_of_one_path_are_one_finding_while_timeouts_are_the_lesser_part() {
     );
 }
 
-/// A receiver whose bytes had waited for some time before it was looked at.
+/// A receiver with bytes that had waited before the recording.
 fn late_reader() -> Report {
     let mut evidence = evidence("calls");
     evidence.add_connections(&columns::<Connection>(&[json!({"conn": 1})]));
@@ -444,7 +444,7 @@ fn a_share_is_that_of_the_harm_and_of_the_life_that_are_printed() {
 }
 
 #[test]
-fn what_waited_before_it_was_looked_at_is_not_counted() {
+fn waits_before_the_recording_are_not_counted() {
     let report = late_reader();
     let facts = &report.findings[0].evidence.0;
     let waited = facts.iter().find(|fact| fact.name == "reader_slow_ns");
@@ -455,7 +455,7 @@ fn what_waited_before_it_was_looked_at_is_not_counted() {
     );
 }
 
-/// 36 segments sent again since the first sample, and 53 by duplicate ACKs since hooks were attached.
+/// 36 segments retransmitted since the first sample, and 53 by duplicate ACKs since hooks were attached.
 #[test]
 fn a_part_of_the_retransmissions_is_no_more_than_all() {
     let mut evidence = evidence("calls");

@@ -1,6 +1,6 @@
 //! The lists of rules in documents, schemas and scripts, made from the rules themselves.
 //!
-//! `make golden` writes them anew; without that, the test says which are not current.
+//! `make golden` writes them again; without that, the test says which are not current.
 
 use std::fmt::Write;
 use std::fs;
@@ -14,7 +14,7 @@ use whylat_diagnose::tail;
 struct ListSection {
     /// The file, from the root of the repository.
     file: String,
-    /// The text before the part; it stands once in the file.
+    /// The text before the part; it is there once.
     before: String,
     /// The text after it.
     after: &'static str,
@@ -76,7 +76,7 @@ impl ListSection {
 
 fn sections() -> Vec<ListSection> {
     let names = || RuleId::ALL.iter().map(|rule| rule.name());
-    // `untraced` stands in reports, but is no cause.
+    // `untraced` is in reports, but is no cause.
     let of_messages = tail::rules().map(|(name, _)| name).chain(["untraced"]);
     let mut sections = vec![
         index(

@@ -70,7 +70,7 @@ impl OmittedRows {
 pub struct About {
     /// Where and how the recording was made.
     pub host: RecordingHost,
-    /// Time looked at, ns.
+    /// Observed time, ns.
     pub span_ns: u64,
     /// How the recording ended.
     pub closed: CloseState,
@@ -88,16 +88,21 @@ pub struct About {
 }
 
 impl About {
-    /// Of a recording whose latest row is of `latest_ns`, where only the time from the first of `span` to the
-    /// second is looked at.
-    pub fn of(header: &Header, recorded: RecordingState, latest_ns: u64, span: (u64, u64)) -> Self {
+    /// Describes a recording with its latest row at `latest_ns`. Only the time from the first of `span` to the
+    /// second counts.
+    pub fn new(
+        header: &Header,
+        recorded: RecordingState,
+        latest_ns: u64,
+        span: (u64, u64),
+    ) -> Self {
         let closed = recorded.closed.as_ref();
         let ended_ns = closed.map_or(latest_ns, |close| close.ended_ns);
         let until_ns = ended_ns.min(span.1);
         Self {
-            host: RecordingHost::of(header),
+            host: RecordingHost::from_header(header),
             span_ns: until_ns.saturating_sub(header.started_ns.max(span.0)),
-            closed: CloseState::of(closed),
+            closed: CloseState::from_close(closed),
             problems: recorded.problems,
             left_out: recorded.left_out,
             coverage: recorded.coverage,
@@ -106,7 +111,7 @@ impl About {
         }
     }
 
-    /// Returns what to know before anything that is said of a damaged recording, which is told under `title`; `None`:
+    /// Returns the warning about a damaged recording, which `title` explains; `None`:
     /// it is sound.
     pub fn damage(&self, title: &str) -> Option<String> {
         if self.problems.is_empty() {

@@ -30,7 +30,7 @@ pub struct RecordingHost {
 
 impl RecordingHost {
     /// Converts the manifest's first line.
-    pub(crate) fn of(header: &Header) -> Self {
+    pub(crate) fn from_header(header: &Header) -> Self {
         Self {
             name: header.host.clone(),
             boot_id: header.boot_id.clone(),
@@ -60,7 +60,7 @@ pub enum CloseState {
 
 impl CloseState {
     /// Converts the manifest's last line; `None`: it is missing.
-    pub(crate) fn of(close: Option<&Close>) -> Self {
+    pub(crate) fn from_close(close: Option<&Close>) -> Self {
         match close {
             Some(close) if close.in_order => Self::InOrder,
             Some(_) => Self::Recovered,

@@ -5,7 +5,7 @@
 pub struct Process {
     /// Process id; `None` when several share a finding.
     pub pid: Option<u32>,
-    /// Command name; `None` when the process was gone before it was looked up.
+    /// Command name; `None` when the process was gone before it was resolved.
     pub comm: Option<String>,
 }
 

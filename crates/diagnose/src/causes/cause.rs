@@ -70,7 +70,7 @@ causes! {
         "Memory for packets taken and given back: skbs, their fragments, page pools.",
         "Larger messages; fewer segments (GRO, TSO, jumbo frames).";
     Routing = "routing",
-        "Routes, neighbours (ARP, NDP) and addresses looked up or kept.",
+        "Routes, neighbours (ARP, NDP) and addresses resolved or kept.",
         "Connected sockets keep their route; look for churn of routes and for ARP that times out.";
     Netfilter = "netfilter",
         "Firewall, connection tracking, NAT and load balancing in the kernel: netfilter, IPVS.",
@@ -92,7 +92,7 @@ causes! {
         "Fewer threads for a CPU, larger batches, less blocking.";
     Idle = "idle",
         "No thread had the CPU, or it went to sleep or woke up.",
-        "If a message waited meanwhile: look who should have woken whom; limit C-states (cpuidle).";
+        "If a message waited meanwhile: find the thread that should have woken it; limit C-states (cpuidle).";
     PowerManagement = "power_management",
         "Frequencies and sleep states of CPUs and devices are chosen or changed.",
         "The cpufreq governor `performance`; /dev/cpu_dma_latency at 0 while latency matters.";

@@ -65,7 +65,7 @@ impl Categories {
     pub fn cause(&self, kind: ActivityKind, name: Option<&str>) -> Option<Cause> {
         match (kind, name) {
             (ActivityKind::Idle, _) => Some(Cause::Idle),
-            // an interrupt of which only the entry is known
+            // an interrupt with only its entry known
             (ActivityKind::Irq, None) => Some(Cause::Interrupts),
             (ActivityKind::Syscall, None) => Some(Cause::SystemCalls),
             (_, name) => self

@@ -1,4 +1,4 @@
-//! Names with `*`, which stands for any characters, or none.
+//! Names with `*`, which matches any characters, or none.
 
 /// Literal parts of a pattern, between its stars.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use super::symbol;
 /// The first line, which may be left out.
 const HEADING: &str = "pattern,cause,kind";
 
-/// Names that are told apart by what they name.
+/// Names that are distinguished by what they name.
 const KINDS: [ActivityKind; 5] = [
     ActivityKind::Function,
     ActivityKind::Syscall,

@@ -40,7 +40,7 @@ fn the_most_specific_rule_decides() -> Result<(), CategoriesError> {
     assert_eq!(function(&categories, "udp_v4_rcv"), Some(Cause::Rcu));
     assert_eq!(function(&categories, "tcp_v6_rcv"), Some(Cause::Polling));
     assert_eq!(function(&categories, "tcp_ack"), Some(Cause::Qdisc));
-    // the star stands for nothing, too, but literals do not overlap
+    // the star matches nothing, too, but literals do not overlap
     assert_eq!(function(&categories, "tcp_"), Some(Cause::Qdisc));
     assert_eq!(function(&categories, "tcp_rcv"), Some(Cause::Qdisc));
     assert_eq!(function(&categories, "ip_rcv"), None);
@@ -74,7 +74,7 @@ fn names_are_those_of_the_source() -> Result<(), CategoriesError> {
 }
 
 #[test]
-fn kinds_are_told_apart() -> Result<(), CategoriesError> {
+fn kinds_are_distinguished() -> Result<(), CategoriesError> {
     let categories = Categories::built_in()?;
     let cause = |kind, name| categories.cause(kind, name);
     use ActivityKind::*;

@@ -46,7 +46,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
     };
     Report {
         schema: SCHEMA,
-        about: About::of(
+        about: About::new(
             &evidence.header,
             recorded,
             evidence.latest_ns,
@@ -78,7 +78,7 @@ fn evaluate_rules(
     subjects: &[ConnectionSubject],
 ) -> RuleOutcomes {
     let listening = listening(evidence, context);
-    let (neighbours, alone) = (Neighbours::of(subjects), Neighbours::of(&[]));
+    let (neighbours, alone) = (Neighbours::new(subjects), Neighbours::new(&[]));
     let case = |own, peer, neighbours| Case {
         own,
         peer,
@@ -126,7 +126,7 @@ fn subjects<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conne
     subjects.extend(ids.into_iter().filter_map(|id| {
         let gathered = evidence.connections.get(id)?;
         let calls = evidence.calls_of(id, context.calls);
-        // calls on an MPTCP socket are told of one of its subflows only
+        // calls on an MPTCP socket are counted to one of its subflows only
         let is_subflow = gathered
             .identity
             .as_ref()
@@ -344,7 +344,7 @@ fn connection(
 fn totals(subject: &ConnectionSubject, context: &RecordingContext) -> Totals {
     let events = &subject.gathered.events;
     let ledger = subject.judged.ledger.as_ref();
-    // Of a peer not every ACK is looked at.
+    // Not every ACK of a peer is seen.
     let is_peer = subject
         .identity()
         .is_some_and(|identity| identity.chosen == Chosen::Peer);

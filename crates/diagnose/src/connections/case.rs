@@ -28,7 +28,7 @@ pub struct Case<'a> {
     pub neighbours: &'a Neighbours<'a>,
     /// Rules that fired on it before this one, with the harm found, ns.
     pub earlier: Vec<(RuleId, u64)>,
-    /// Whether an earlier rule could not tell.
+    /// Whether an earlier rule was inconclusive.
     pub doubt: bool,
     /// Whether an earlier rule has named what caused its losses: then those that speak of loss in
     /// general have nothing to add.
@@ -46,7 +46,7 @@ impl Case<'_> {
     pub fn when(&self, stages: &[Stage]) -> (u64, u64) {
         let grew = self
             .ledger()
-            .and(self.own.gathered.ledger.growth.of(stages));
+            .and(self.own.gathered.ledger.growth.interval(stages));
         grew.unwrap_or_else(|| {
             let start_ns = self.own.start_ns();
             (start_ns, start_ns + self.life_ns())
@@ -119,8 +119,8 @@ impl Case<'_> {
     /// Whether so many bytes in flight, at the flow's own best rate, are twice what the path holds
     /// or more, and round trips are twice the path's: half of them waits in a queue on the path,
     /// which is full, and more bytes would only wait longer. (Little's law: bytes = rate × round
-    /// trip.) Below the kernel's initial window (TCP_INIT_CWND) a round trip may be long for want
-    /// of a second segment to acknowledge.
+    /// trip.) Below the kernel's initial window (TCP_INIT_CWND) a round trip may be long without
+    /// a second segment to acknowledge.
     pub fn fills_path(&self, in_flight_bytes: u64) -> bool {
         const TCP_INIT_CWND: u64 = 10;
         let mean_rtt_us = self.mean_rtt_us().unwrap_or(0);
@@ -196,15 +196,15 @@ impl Case<'_> {
         self.earlier.iter().any(held)
     }
 
-    /// Whether the receiver already had half or more of what was sent again: that had not been lost.
+    /// Whether the receiver already had half or more of what was retransmitted: that had not been lost.
     pub fn is_mostly_spurious(&self) -> bool {
         let duplicates = self.own.growth(|sample| sample.dsack_dups.map(u64::from));
         let retransmits = self.retransmits().unwrap_or(0);
         retransmits > 0 && duplicates.is_some_and(|duplicates| duplicates * 2 >= retransmits)
     }
 
-    /// Without the ledger: whether the receiver had at least half of what was sent again. Then it cannot
-    /// be told from the counters whether anything was lost.
+    /// Without the ledger: whether the receiver had at least half of what was retransmitted. Then the counters do not
+    /// show whether anything was lost.
     pub fn stalls_may_be_late_acks(&self) -> bool {
         self.ledger().is_none() && self.stalled_ns() > 0 && self.is_mostly_spurious()
     }
@@ -235,7 +235,7 @@ impl Case<'_> {
         self.own.growth(|sample| Some(sample.total_retrans.into()))
     }
 
-    /// Segments sent again in this way while [`retransmits`](Self::retransmits) were counted, by events.
+    /// Segments retransmitted in this way while [`retransmits`](Self::retransmits) were counted, by events.
     pub fn sent_again(&self, kind: TcpEventKind) -> u64 {
         let events = &self.own.gathered.events;
         match self.own.counted() {
@@ -252,7 +252,7 @@ impl Case<'_> {
         self.context.events.then_some(seen.min(most))
     }
 
-    /// Retransmissions that the receiver already had. It may also tell of some from before they were counted.
+    /// Retransmissions that the receiver already had. It may also report some from before they were counted.
     pub fn spurious(&self) -> Option<u64> {
         let duplicates = self.own.growth(|sample| sample.dsack_dups.map(u64::from))?;
         Some(duplicates.min(self.retransmits().unwrap_or(u64::MAX)))

@@ -37,11 +37,11 @@ struct SenderLosses {
 
 impl Coincidence {
     /// Of these connections; `None` if too few of them lost anything.
-    pub fn of(subjects: &[&ConnectionSubject]) -> Option<Self> {
+    pub fn from_subjects(subjects: &[&ConnectionSubject]) -> Option<Self> {
         let slot_ns = slot_ns(subjects);
         let members: Vec<SenderLosses> = subjects
             .iter()
-            .filter_map(|one| SenderLosses::of(one, slot_ns))
+            .filter_map(|one| SenderLosses::from_subject(one, slot_ns))
             .collect();
         if members.len() <= LEAST_OTHERS {
             return None;
@@ -84,7 +84,7 @@ impl Coincidence {
 }
 
 impl SenderLosses {
-    fn of(subject: &ConnectionSubject, slot_ns: u64) -> Option<Self> {
+    fn from_subject(subject: &ConnectionSubject, slot_ns: u64) -> Option<Self> {
         let losing = slots(&subject.gathered.events.losses_ns, slot_ns);
         let (first_loss, last_loss) = (*losing.first()?, *losing.last()?);
         let (start_ns, life_ns) = (subject.start_ns(), subject.judged.life_ns);

@@ -26,7 +26,7 @@ pub struct RecordingContext {
     pub lost: Vec<(String, u64)>,
     /// Connections that are not judged, because there are too many.
     pub not_judged: u64,
-    /// Hooks that were off, with what mends them.
+    /// Hooks that were off, with their remedy.
     pub off: Vec<(String, String)>,
     /// Send buffers of all senders.
     pub send_buffers: SendBufferTotals,
@@ -44,7 +44,7 @@ pub struct SendBufferTotals {
 }
 
 impl SendBufferTotals {
-    fn of(evidence: &Evidence) -> Self {
+    fn from_evidence(evidence: &Evidence) -> Self {
         let mut all = Self::default();
         for conn in evidence.connections.conns() {
             let gathered = evidence.connections.get(conn);
@@ -109,7 +109,7 @@ impl RecordingContext {
                 .collect(),
             not_judged: evidence.not_judged(),
             off: off.collect(),
-            send_buffers: SendBufferTotals::of(evidence),
+            send_buffers: SendBufferTotals::from_evidence(evidence),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::connections::gather::cpu::{CpuTimes, CpuUse, ProcessUse};
 use crate::connections::gather::{ConnectionDigest, Evidence};
 use crate::connections::stages::StageTimes;
 
-/// See the module.
+/// The CPUs of one connection: waits of its process, and use of those where its calls ended.
 #[derive(Debug, Default)]
 pub struct CpuObservation {
     /// Its process in the time in which bytes moved; `None` without two readings in its life.
@@ -59,7 +59,7 @@ fn life(evidence: &Evidence, gathered: &ConnectionDigest, judged: &StageTimes) -
 }
 
 /// The mean of the CPUs on which calls ended, weighted by their number. A part that one of them
-/// does not tell, nobody tells.
+/// does not report, is not reported.
 fn home(times: &CpuTimes, cpus: &[(u16, u64)], life: (u64, u64)) -> Option<CpuUse> {
     let all: u64 = cpus.iter().map(|(_, calls)| calls).sum();
     let mut home = CpuUse {

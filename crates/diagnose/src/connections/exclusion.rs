@@ -19,7 +19,7 @@ pub enum ExcludableCause {
     /// The send buffer was full.
     SendBuffer,
     /// The receiver held its ACK back.
-    WithheldAck,
+    DelayedAck,
     /// Lost data waited for a timer.
     LostData,
     /// Segments were lost.
@@ -42,7 +42,7 @@ impl Case<'_> {
                 self.not_stage("the receiver's window", Stage::ReceiverWindow)
             }
             ExcludableCause::SendBuffer => self.not_stage("the send buffer", Stage::SendBuffer),
-            ExcludableCause::WithheldAck => self.not_stage("a delayed ACK", Stage::DelayedAck),
+            ExcludableCause::DelayedAck => self.not_stage("a delayed ACK", Stage::DelayedAck),
             ExcludableCause::LostData => self.not_stage("lost data", Stage::RetransmitTimeout),
             ExcludableCause::Loss => self.not_loss(),
             ExcludableCause::SlowReader => self.not_peer_reader(),

@@ -1,5 +1,5 @@
 //! Puts what rules found on single connections together: one finding a rule, program, service
-//! and direction, whose numbers are added up and whose words come from its worst connection.
+//! and direction, with the sums of their numbers and the words of its worst connection.
 
 use std::collections::BTreeMap;
 
@@ -238,7 +238,7 @@ fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<Find
     })
 }
 
-/// Adds up the facts of a group whose first member is the worst.
+/// Adds up the facts of a group, with its worst member first.
 fn merge<'a>(members: impl Iterator<Item = &'a [Fact]>) -> Vec<Fact> {
     let mut merged: Vec<Fact> = Vec::new();
     for (index, facts) in members.enumerate() {
@@ -291,7 +291,7 @@ fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Est
     let (rest, bound) = (1.0 - part(harm_ns, life_ns), part(bound_ns, life_ns));
     let uncertain = bound * 2.0 >= rest;
     let rest = if uncertain { rest + bound } else { rest };
-    // Beyond a thousandfold it says no more than that.
+    // A thousandfold is the largest estimate.
     let times_faster = 1.0 / rest.clamp(0.001, 1.0);
     if times_faster.min(sure) < LEAST_WIN {
         return None;

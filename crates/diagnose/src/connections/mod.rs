@@ -8,10 +8,10 @@
 //! snap/     digest → SNAP's flags and Table 4, independent of the stages
 //! subject   a connection with its digest and stages; context, cpu, neighbours: what is around it
 //! case      all of that, as a rule sees it
-//! rules/    one file a rule: fires, quiet, or cannot tell
+//! rules/    one file a rule: fires, quiet, or inconclusive
 //! group     findings of many connections of one program → one finding
 //! assemble  all of these in order → the report
-//! verdict   the one stage that held a connection, of those that somebody can cure
+//! verdict   the one stage that held a connection, of those that have a fix
 //! ```
 
 mod assemble;

@@ -33,7 +33,7 @@ struct HostSenders {
 
 impl<'a> Neighbours<'a> {
     /// Of all connections, in the order of their ids.
-    pub fn of(all: &'a [ConnectionSubject<'a>]) -> Self {
+    pub fn new(all: &'a [ConnectionSubject<'a>]) -> Self {
         let mut to_host: HashMap<HostKey, Vec<&ConnectionSubject>> = HashMap::new();
         let mut of_process: HashMap<_, usize> = HashMap::new();
         for subject in all.iter().filter(|one| !one.judged.sent_nothing) {
@@ -48,7 +48,7 @@ impl<'a> Neighbours<'a> {
         }
         let senders = |subjects: Vec<&ConnectionSubject>| HostSenders {
             number: subjects.len(),
-            coincidence: Coincidence::of(&subjects),
+            coincidence: Coincidence::from_subjects(&subjects),
         };
         Neighbours {
             all,

@@ -20,7 +20,7 @@ pub struct ConnectionSubject<'a> {
     pub calls: Option<&'a CallDigest>,
     /// Holds what its data waited for: calls on other connections, in which its reader was blocked.
     pub behind: Option<&'a BlockedElsewhere>,
-    /// Calls in which a thread was blocked; `None` without withheld ACKs.
+    /// Calls in which a thread was blocked; `None` without delayed ACKs.
     pub blocked: Option<&'a BlockedCalls>,
     /// Holds what its process and its CPUs did.
     pub cpu: CpuObservation,

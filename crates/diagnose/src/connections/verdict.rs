@@ -1,4 +1,4 @@
-//! One word on a connection and a time: what held it most, of what is somebody's to mend. Comes in: times
+//! One word on a connection and a time: what held it most, of the stages that have a fix. Comes in: times
 //! in the stages, or under SNAP's flags. Goes out: the greatest of them, if it is harm by the same measure
 //! as in findings.
 
@@ -6,7 +6,7 @@ use table::Stage;
 
 use crate::report::severity::held_up;
 
-/// Whether somebody can mend a stage: one of the ends, or whoever loses segments. What the path gives
+/// Whether a stage has a fix: at one of the ends, or where segments are lost. What the path gives
 /// (congestion window, pacing, queues), a flight that lasts as long as the path, and an application that
 /// has nothing to send are nobody's fault.
 pub fn is_mendable(stage: Stage) -> bool {
@@ -48,7 +48,7 @@ mod tests {
     const MINUTE_NS: u64 = 60_000_000_000;
 
     #[test]
-    fn the_greatest_that_can_be_mended_is_named() {
+    fn the_greatest_that_has_a_fix_is_named() {
         let stages = [
             (Stage::SenderApp, 40_000_000_000),
             (Stage::CongestionWindow, 9_000_000_000),

@@ -1,4 +1,4 @@
-//! Shows what connections did in the last minutes, second by second, for the one that is looked at. In: readings as they
+//! Shows what connections did in the last minutes, second by second, for the selected one. In: readings as they
 //! come. Out: equal parts of time.
 
 use std::collections::{HashMap, VecDeque};
@@ -26,7 +26,7 @@ struct HistoryPoint {
     stage: Option<Stage>,
 }
 
-/// One part of the time that is looked at. `None`: not measured.
+/// One part of the observed time. `None`: not measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HistoryBin {
     /// Sent and acknowledged, bytes per second.
@@ -39,7 +39,7 @@ pub struct HistoryBin {
     pub cwnd: Option<u32>,
     /// Smoothed round-trip time, µs.
     pub srtt_us: Option<u32>,
-    /// Holds what stopped its next byte for the longest part, as far as a reading tells.
+    /// The longest limit of its next byte, as far as a reading shows.
     pub stage: Option<Stage>,
 }
 
@@ -64,7 +64,7 @@ impl Histories {
     }
 
     /// Says what stopped a connection until a reading of its ledger.
-    pub(super) fn tell(&self, conn: u64, stage: Stage) {
+    pub(super) fn note_stage(&self, conn: u64, stage: Stage) {
         self.with(|all| {
             if let Some(last) = all.get_mut(&conn).and_then(VecDeque::back_mut) {
                 last.stage = Some(stage);

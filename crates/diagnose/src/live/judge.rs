@@ -11,8 +11,8 @@ use crate::answer::Process;
 use crate::report::severity::{WARNING_SHARE, severity};
 use crate::report::{Connection, Receive, RuleId, StageShare, Stages};
 
-/// Stages that nobody has to mend.
-const fn is_brake(stage: Stage) -> bool {
+/// Whether a stage limits the rate.
+const fn is_limit(stage: Stage) -> bool {
     !matches!(stage, Stage::SenderApp | Stage::InFlight | Stage::Unknown)
 }
 
@@ -62,7 +62,7 @@ pub fn active(connection: Connection) -> LiveConnection {
     }
 }
 
-/// A connection on which nothing happened: what is known of it is what its last row said.
+/// A connection on which nothing happened: all known of it is in its last row.
 pub fn idle(identity: &Identity, last: Option<&TcpSample>, comm: Option<&str>) -> LiveConnection {
     let measured = last.map(|_| 0.0);
     let known = identity.pid.is_some() || comm.is_some();
@@ -100,7 +100,7 @@ pub fn idle(identity: &Identity, last: Option<&TcpSample>, comm: Option<&str>) -
     }
 }
 
-/// How long threads waited for each connection since `from_ns`, in calls on it or for several descriptors of which it
+/// How long threads waited for each connection since `from_ns`, in calls on it or for several descriptors when it
 /// was the one that was ready.
 pub fn waited<'a>(batches: impl Iterator<Item = &'a Waits>, from_ns: u64) -> HashMap<u64, u64> {
     let mut waited = HashMap::new();
@@ -141,7 +141,7 @@ pub fn add_process_waits(processes: &mut [LiveProcess], mut waits: HashMap<u32, 
     }
 }
 
-/// The brake with the largest share, where one has a share that matters; else what there is most of.
+/// Returns the limit with the largest share, if that matters; else the largest share.
 fn held(stages: &Stages, receive: Option<&Receive>) -> Option<MainHold> {
     let largest = |of: fn(Stage) -> bool| {
         let found = stages.iter().filter(|(stage, _)| of(*stage));
@@ -151,7 +151,7 @@ fn held(stages: &Stages, receive: Option<&Receive>) -> Option<MainHold> {
             share: share.share,
         })
     };
-    let brake = largest(is_brake).filter(|held| held.share > WARNING_SHARE);
+    let limit = largest(is_limit).filter(|held| held.share > WARNING_SHARE);
     let receiving = || {
         let receive = receive?;
         let slow = receive.reader_slow.share > WARNING_SHARE;
@@ -167,7 +167,7 @@ fn held(stages: &Stages, receive: Option<&Receive>) -> Option<MainHold> {
         })
     };
     let late = || receiving().filter(|held| held.by == HoldReason::ReaderSlow);
-    brake
+    limit
         .or_else(late)
         .or_else(|| largest(|_| true))
         .or_else(receiving)
@@ -177,8 +177,8 @@ fn limited_share(stages: &Stages, receive: Option<&Receive>) -> Option<f64> {
     if stages.is_empty() {
         return receive.map(|receive| receive.reader_slow.share);
     }
-    let brakes = stages.iter().filter(|(stage, _)| is_brake(*stage));
-    let sum: f64 = brakes.map(|(_, share)| share.share).sum();
+    let limits = stages.iter().filter(|(stage, _)| is_limit(*stage));
+    let sum: f64 = limits.map(|(_, share)| share.share).sum();
     // rounding apart
     Some(sum.min(1.0))
 }
@@ -265,7 +265,7 @@ impl<'a> ProcessGroup<'a> {
             });
         let sending = held(&self.stages, None);
         let braked =
-            sending.filter(|held| matches!(held.by, HoldReason::Stage(stage) if is_brake(stage)));
+            sending.filter(|held| matches!(held.by, HoldReason::Stage(stage) if is_limit(stage)));
         let limited = limited_share(&self.stages, None);
         LiveProcess {
             process: self.process.cloned(),

@@ -168,7 +168,7 @@ impl LiveWindow {
             }
             let kept = self.kept.entry(row.conn).or_default();
             if let Some(stage) = longest(kept.stage(), &row) {
-                self.histories.tell(row.conn, stage);
+                self.histories.note_stage(row.conn, stage);
             }
             kept.add_stage(row);
         }
@@ -265,7 +265,7 @@ impl LiveWindow {
         span
     }
 
-    /// Processes without connections are looked for now and then, not each time.
+    /// Processes without connections are searched now and then, not each time.
     fn forget_processes(&mut self) {
         const SPARE: usize = 1_000;
         if self.processes.len() <= self.kept.len() + SPARE {
@@ -409,8 +409,11 @@ fn seen_by_poll(kept: &RecentRows, sample: &TcpSample) -> Option<Stage> {
     let identity = kept.identity.as_ref();
     let nodelay = identity.and_then(|identity| identity.nodelay);
     let congestion = identity.and_then(|identity| identity.congestion.as_deref());
-    let stage =
-        crate::connections::stages::seen_by_poll(PollClass::of(sample), nodelay, congestion);
+    let stage = crate::connections::stages::seen_by_poll(
+        PollClass::from_sample(sample),
+        nodelay,
+        congestion,
+    );
     (stage != Stage::Unknown).then_some(stage)
 }
 

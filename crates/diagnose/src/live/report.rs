@@ -18,21 +18,21 @@ pub const SCHEMA: &str = "whylat.top/1";
 pub struct LiveReport {
     /// [`SCHEMA`].
     pub schema: &'static str,
-    /// How it was looked at.
+    /// How it was observed.
     pub about: AboutLive,
     /// All connections together.
     pub totals: LiveSums,
-    /// Every open connection, and those that closed within the time looked at.
+    /// Every open connection, and those that closed within the observed time.
     pub connections: Vec<LiveConnection>,
     /// Their processes.
     pub processes: Vec<LiveProcess>,
     /// Findings, worst first.
     pub findings: Vec<Finding>,
-    /// Holds what holds connections up but cannot be told apart, worst first.
+    /// Problems without a clear cause, worst first.
     pub undecided: Vec<UndecidedFinding>,
 }
 
-/// How it was looked at.
+/// How it was observed.
 #[derive(Debug, Clone, Serialize)]
 pub struct AboutLive {
     /// Host name.
@@ -47,13 +47,13 @@ pub struct AboutLive {
     pub now_ns: u64,
     /// When, `CLOCK_REALTIME` ns.
     pub realtime_ns: u64,
-    /// Time looked at, ns.
+    /// Observed time, ns.
     pub window_ns: u64,
     /// Time until the next look, ns.
     pub interval_ns: u64,
     /// Mean time between polls, ns.
     pub poll_mean_ns: u64,
-    /// Only the user's own connections, for want of privilege.
+    /// Only the user's own connections, without privileges.
     pub only_own: bool,
     /// Only those that this option chooses; `None`: all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,11 +66,11 @@ pub struct AboutLive {
     pub lost_total: u64,
     /// Cost of the profiler so far; `None`: unknown.
     pub cost: Option<Cost>,
-    /// Its CPU time since the look before, as a share of one CPU; `None`: the first look, or the host does not tell.
+    /// Its CPU time since the look before, as a share of one CPU; `None`: the first look, or unknown.
     pub cpu_share: Option<f64>,
 }
 
-/// Sums over connections, of the time looked at.
+/// Sums over connections, of the observed time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct LiveSums {
     /// Connections.
@@ -100,7 +100,7 @@ impl LiveSums {
 pub struct MainHold {
     /// Holds which side of the connection.
     pub by: HoldReason,
-    /// Share of the time looked at, 0–1.
+    /// Share of the observed time, 0–1.
     pub share: f64,
 }
 
@@ -132,7 +132,7 @@ impl Serialize for HoldReason {
     }
 }
 
-/// One socket of a TCP connection in the time looked at.
+/// One socket of a TCP connection in the observed time.
 #[derive(Debug, Clone, Serialize)]
 pub struct LiveConnection {
     /// Socket cookie, unique within the host's boot id.
@@ -155,7 +155,7 @@ pub struct LiveConnection {
     pub judged_ns: u64,
     /// Holds what holds it up most; `None`: idle, or not judged.
     pub held: Option<MainHold>,
-    /// Share of the time in stages that somebody can mend: all but `sender_app`, `in_flight` and `unknown`; of a socket
+    /// Share of the time in stages with a fix: all but `sender_app`, `in_flight` and `unknown`; of a socket
     /// that only receives, in which bytes waited for its reader. `None`: idle, or not judged.
     pub limited_share: Option<f64>,
     /// The sending side; empty when nothing was sent or it could not be judged.
@@ -196,7 +196,7 @@ pub struct LiveConnection {
 /// The connections of one process.
 #[derive(Debug, Clone, Serialize)]
 pub struct LiveProcess {
-    /// Holds which; `None`: of connections whose owner is not known.
+    /// The process; `None`: connections without a known owner.
     pub process: Option<Process>,
     /// Sums.
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! Shows what a window says of connections whose story is known.
+//! Windows over connections with a known story.
 
 use table::tables::{Connection, Connections, TcpSample, TcpSamples};
 use table::{Chosen, Columns, Role, Stage};
@@ -88,7 +88,7 @@ fn at(now_ns: u64) -> SnapshotInfo {
 }
 
 #[test]
-fn a_connection_held_by_its_receiver_is_said_to_be() {
+fn a_connection_held_by_its_receiver_is_reported() {
     let mut window = window();
     window.add_connections(&known(1, None));
     let readings: Vec<_> = (1..=5)
@@ -153,7 +153,7 @@ fn what_left_the_window_counts_no_more_and_the_connection_is_idle() {
 }
 
 #[test]
-fn closed_connections_stay_as_long_as_the_window_tells_of_them() {
+fn closed_connections_stay_as_long_as_the_window_shows_them() {
     let mut window = window();
     window.add_connections(&known(1, None));
     window.add_connections(&known(2, None));

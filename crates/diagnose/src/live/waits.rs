@@ -11,9 +11,9 @@ use table::{Columns, WaitObject};
 /// Holds what the threads of one process waited for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessWaits {
-    /// How it is known.
+    /// Source.
     pub measured: WaitSource,
-    /// Time looked at, ns.
+    /// Observed time, ns.
     pub time_ns: u64,
     /// By object, most first.
     pub objects: Vec<ObjectWaits>,
@@ -23,9 +23,9 @@ pub struct ProcessWaits {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum WaitSource {
-    /// Every wait that ended within the time looked at was recorded.
+    /// Every wait that ended within the observed time was recorded.
     Recorded,
-    /// The threads were looked at, at random times.
+    /// The threads were sampled at random times.
     Sampled {
         /// So often.
         looks: u64,
@@ -41,9 +41,9 @@ pub enum WaitSource {
 pub struct ObjectWaits {
     /// For what.
     pub object: WaitObject,
-    /// Threads that waited for it at a time, on average: time of all waits by the time looked at.
+    /// Threads that waited for it at a time, on average: time of all waits by the observed time.
     pub threads: f64,
-    /// Waits that ended; `None`: looks do not tell.
+    /// Waits that ended; `None`: samples do not show it.
     pub waits: Option<u64>,
     /// The longest, ns; by looks the longest that a thread was found in, between which it did not run: it may have
     /// begun before the first and lasted beyond the last. `None`: no thread was found twice in the same one.
@@ -109,7 +109,7 @@ pub struct ThreadSample {
     pub ran_ns: Option<u64>,
 }
 
-/// A wait that was met at a look, and lasts.
+/// A wait that a sample found, and that lasts.
 #[derive(Debug, Clone, Copy)]
 struct OngoingWait {
     object: WaitObject,
@@ -123,10 +123,10 @@ struct OngoingWait {
 #[derive(Debug, Default)]
 struct ThreadSnapshot {
     time_ns: u64,
-    /// Threads that were looked at, and those that ran.
+    /// Threads that were sampled, and those that ran.
     seen: u64,
     running: u64,
-    /// Threads in it, and the longest time since it was first met.
+    /// Threads in it, and the longest time since it was first seen.
     objects: BTreeMap<WaitObject, (u64, Option<u64>)>,
 }
 
@@ -177,7 +177,7 @@ impl ThreadSnapshots {
         self.lasting.retain(|_, it| it.seen_ns >= from_ns);
     }
 
-    /// Since when a thread is known to be in this wait; `None` when it is met for the first time.
+    /// Since when a thread is known to be in this wait; `None` when it is seen for the first time.
     fn lasted_ns(
         &mut self,
         time_ns: u64,
@@ -211,7 +211,7 @@ impl ThreadSnapshots {
     /// Returns what they say; `None` without a thread that was seen.
     pub fn waits(&self) -> Option<ProcessWaits> {
         let seen: u64 = self.looks.iter().map(|look| look.seen).sum();
-        // of threads that were seen to threads that there are
+        // of seen threads to all threads
         let threads = |found: u64| self.threads as f64 * found as f64 / seen as f64;
         let (first, last) = self.looks.front().zip(self.looks.back())?;
         let mut sums: BTreeMap<WaitObject, (u64, Option<u64>)> = BTreeMap::new();
@@ -255,13 +255,13 @@ mod tests {
         }
     }
 
-    fn of(waits: &ProcessWaits, object: WaitObject) -> ObjectWaits {
+    fn waits_for(waits: &ProcessWaits, object: WaitObject) -> ObjectWaits {
         let found = waits.objects.iter().find(|it| it.object == object);
         *found.expect("waited for")
     }
 
     #[test]
-    fn looks_tell_threads_in_each_wait_and_how_long_one_lasted() {
+    fn samples_show_threads_in_each_wait_and_how_long_one_lasted() {
         let mut looks = ThreadSnapshots::new(10 * S);
         assert_eq!(looks.waits(), None);
         for second in 1..=8 {
@@ -274,14 +274,17 @@ mod tests {
             ];
             looks.add(second * S, &threads, 3);
         }
-        let waits = looks.waits().expect("looked");
+        let waits = looks.waits().expect("sampled");
         let measured = WaitSource::Sampled {
             looks: 8,
             threads: 3,
             running: 0.5,
         };
         assert_eq!((waits.measured, waits.time_ns), (measured, 7 * S));
-        let (epoll, futex) = (of(&waits, WaitObject::Epoll), of(&waits, WaitObject::Futex));
+        let (epoll, futex) = (
+            waits_for(&waits, WaitObject::Epoll),
+            waits_for(&waits, WaitObject::Futex),
+        );
         assert_eq!((epoll.threads, epoll.longest_ns), (1.0, Some(7 * S)));
         assert_eq!((futex.threads, futex.longest_ns), (1.5, None));
         assert_eq!(waits.objects[0].object, WaitObject::Futex);
@@ -299,10 +302,10 @@ mod tests {
             let threads = [seen(1, Some(WaitObject::Epoll), 7), seen(2, Some(other), 7)];
             looks.add(second * S, &threads, 2);
         }
-        let waits = looks.waits().expect("looked");
+        let waits = looks.waits().expect("sampled");
         assert_eq!((looks.number(), waits.time_ns), (3, 2 * S));
-        assert_eq!(of(&waits, WaitObject::Epoll).longest_ns, Some(8 * S));
-        assert_eq!(of(&waits, WaitObject::Sleep).longest_ns, Some(3 * S));
+        assert_eq!(waits_for(&waits, WaitObject::Epoll).longest_ns, Some(8 * S));
+        assert_eq!(waits_for(&waits, WaitObject::Sleep).longest_ns, Some(3 * S));
         assert!(waits.objects.iter().all(|it| it.object != WaitObject::Pipe));
     }
 
@@ -322,14 +325,14 @@ mod tests {
             ],
             8,
         );
-        let waits = looks.waits().expect("looked");
-        assert_eq!(of(&waits, WaitObject::Epoll).threads, 6.0);
-        // none was met twice
-        assert_eq!(of(&waits, WaitObject::Epoll).longest_ns, None);
+        let waits = looks.waits().expect("sampled");
+        assert_eq!(waits_for(&waits, WaitObject::Epoll).threads, 6.0);
+        // none was seen twice
+        assert_eq!(waits_for(&waits, WaitObject::Epoll).longest_ns, None);
     }
 
     #[test]
-    fn rows_tell_every_wait_that_ended() {
+    fn rows_show_every_wait_that_ended() {
         let mut rows = Waits::default();
         let mut wait = |pid, kind, start_ns, end_ns| {
             let row = json!({

@@ -3,7 +3,7 @@
 //! begins, and the copying of a small one, without a hook: a sent one goes from the queue of the device to the driver,
 //! and copying counts as the program's.
 //!
-//! Which times of a row begin and end these parts, and in which order, stands here alone: text, JSON, Perfetto's trace, the
+//! Which times of a row begin and end these parts, and in which order, is written here alone: text, JSON, Perfetto's trace, the
 //! page and the analysis of slow messages take it from here.
 
 use table::tables::{ClockPairs, ReceivedMessage, SentMessage};
@@ -406,7 +406,7 @@ impl BreakdownSource {
     /// Starts with the clocks of network adapters: all rows of table `clock_pairs`.
     pub fn new(pairs: &ClockPairs) -> Self {
         Self {
-            nics: NicClocks::of(pairs),
+            nics: NicClocks::from_pairs(pairs),
         }
     }
 

@@ -52,7 +52,7 @@ pub struct MessageTable {
     header: Header,
     names: Rc<NameTable>,
     groups: HashMap<(u64, MessageDirection), MessageDigest>,
-    /// The one that is looked for, if one is.
+    /// The wanted message, if one is.
     wanted: Option<MessageId>,
     found: Option<(Result<LatencyBreakdown, BreakdownError>, MessageRow)>,
     nics: NicClocks,
@@ -152,7 +152,7 @@ impl MessageTable {
     }
 
     /// Adds rows of table `activity`, in any order, after those of the messages: what belongs to the message
-    /// that is looked for.
+    /// that is wanted.
     pub fn add_activities(&mut self, rows: &Activities) {
         if let Some((_, row)) = &self.found {
             row.meanwhile().add(rows, &mut self.doings);
@@ -211,14 +211,14 @@ impl MessageTable {
             .is_some_and(|id| id.direction == direction && id.is(conn, offset_end, bytes))
     }
 
-    /// The message that was looked for; `None`: no such row was added.
+    /// The message that was wanted; `None`: no such row was added.
     pub fn story(self, recorded: RecordingState) -> Option<MessageStory> {
         let (breakdown, row) = self.found?;
         let id = row.id();
         let breakdown = breakdown.ok();
         Some(MessageStory {
             schema: STORY_SCHEMA,
-            about: About::of(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
+            about: About::new(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
             end: end(&self.names, id.conn),
             direction: id.direction,
             steps: row.steps(breakdown.as_ref()),
@@ -240,7 +240,7 @@ impl MessageTable {
             groups: groups.collect(),
             relative_error: RELATIVE_ERROR,
             all: all.len() as u64,
-            about: About::of(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
+            about: About::new(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
         }
     }
 

@@ -48,7 +48,7 @@ pub(super) enum StampTime {
 
 impl NicClocks {
     /// From all rows of table `clock_pairs`.
-    pub(super) fn of(rows: &ClockPairs) -> Self {
+    pub(super) fn from_pairs(rows: &ClockPairs) -> Self {
         let mut clocks = Self::default();
         clocks.add(rows);
         clocks
@@ -118,7 +118,7 @@ mod tests {
             });
             pairs.push(row_of(pair).expect("a row"));
         }
-        NicClocks::of(&pairs)
+        NicClocks::from_pairs(&pairs)
     }
 
     fn stamped(driver_ns: u64, acked_ns: u64, ptp: u16) -> (NicStamps, Option<WireTime>) {

@@ -31,7 +31,7 @@ pub enum MessagePart {
     Output,
     /// Until it went to the driver.
     Qdisc,
-    /// Until the network adapter put it on the wire, where that tells.
+    /// Until the network adapter put it on the wire, where it stamps.
     Nic,
     /// Until the other end had acknowledged it: the network, and the other end.
     Network,

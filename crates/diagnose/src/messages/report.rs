@@ -56,9 +56,9 @@ pub struct MessageGroup {
     pub bytes: u64,
     /// Bytes between them that no such call moved: splice, sendfile.
     pub spliced_bytes: u64,
-    /// How many have segments that were sent again; of received ones it is not known.
+    /// Messages with retransmitted segments; `None`: received ones.
     pub resent: Option<u64>,
-    /// Of how many the arrival may have been later than is said.
+    /// Messages that may have arrived later than reported.
     pub doubtful: u64,
     /// By how much at most, ns.
     pub doubt_ns: u64,

@@ -20,11 +20,11 @@ pub fn recorded(recording: &Recording) -> RecordingState {
     }
 }
 
-/// Returns what every answer says of the recording; whether it is complete is what exit codes tell.
+/// Returns what every answer says of the recording; exit codes report whether it is complete.
 pub fn about(recording: &Recording) -> About {
     let latest_ns = recording.time_range_ns().map_or(0, |range| range.1);
     let span = (0, u64::MAX);
-    About::of(recording.header(), recorded(recording), latest_ns, span)
+    About::new(recording.header(), recorded(recording), latest_ns, span)
 }
 
 /// Rows that are left out for these problems, by table: its files lie in a directory of its name.

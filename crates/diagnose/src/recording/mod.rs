@@ -41,7 +41,7 @@ const MOST_IN_PAGE: usize = 1_000;
 /// Connections that a page lists: about as many bytes as its rows may take.
 const MOST_IN_PAGE_CONNECTIONS: usize = 10_000;
 
-/// All that a page tells of a recording.
+/// All reports on a page.
 #[derive(Debug, Serialize)]
 pub struct RecordingAnswers {
     /// Of its connections.
@@ -50,11 +50,11 @@ pub struct RecordingAnswers {
     pub waits: Option<WaitReport>,
     /// Of messages by connection; `None`: it holds none.
     pub messages: Option<MessageReport>,
-    /// Why slow ones are slow; `None`: it does not tell.
+    /// Why slow ones are slow; `None`: not recorded.
     pub tail: Option<TailReport>,
 }
 
-/// The diagnosis, with why slow messages are slow if the recording tells that and is not too long to look at in passing.
+/// Returns the diagnosis, with the causes of slow messages if the recording has them and is short enough.
 ///
 /// # Errors
 /// None: [`Categories::built_in`].
@@ -78,7 +78,7 @@ pub fn findings(recording: &Recording, judging: DiagnosisOptions) -> Report {
     judged(filled.connections, &recorded(recording))
 }
 
-/// All that a page tells, as far as the recording holds it.
+/// Returns all reports of a page, as far as the recording has their rows.
 ///
 /// # Errors
 /// None: [`Categories::built_in`].
@@ -127,7 +127,7 @@ impl RecordingAnswers {
         if is_short_enough(recording) {
             let is_same = question == slowest && asked.categories.is_none();
             self.report.slow_messages = Some(match is_same {
-                true => SlowMessages::of(&tail),
+                true => SlowMessages::from_report(&tail),
                 false => slow_messages(recording, tails, recorded)?,
             });
         }
@@ -136,7 +136,7 @@ impl RecordingAnswers {
     }
 }
 
-/// Waits in groups, of which at most `limit` are named; `None`: no thread waited for the object that the filter names.
+/// Returns waits in groups, at most `limit` of them; `None`: no thread waited for the object that the filter names.
 pub fn waits(
     recording: &Recording,
     grouping: Grouping,
@@ -155,7 +155,7 @@ pub fn waits(
     Some(waits.report(recorded(recording), limit))
 }
 
-/// Messages by connection, of which at most `limit` are named.
+/// Returns messages by connection, at most `limit` connections.
 pub fn messages(recording: &Recording, limit: usize) -> MessageReport {
     let mut messages = MessageTable::new(recording.header().clone(), names(recording));
     recording.feed(NAMED, &mut [&mut messages]);
@@ -250,5 +250,5 @@ fn slow_messages(
 ) -> Result<Vec<SlowMessages>, CategoriesError> {
     let categories = Categories::built_in()?;
     let report = tails.report(slowest(recording), &categories, recorded.clone());
-    Ok(SlowMessages::of(&report))
+    Ok(SlowMessages::from_report(&report))
 }

@@ -6,7 +6,7 @@
 //! - the connections, their samples and stages, if there are more connections than are judged: the first reading finds
 //!   the longest;
 //! - the calls, if short segments waited on a connection while its ACKs were delayed: only the calls of such connections
-//!   are looked at closely;
+//!   need a closer look;
 //! - the waits, with calls and counters beside them, if a group has slow waits: which are slow is known after the last.
 
 use std::rc::Rc;
@@ -32,7 +32,7 @@ pub(super) const NAMING: &[TableId] = &[
     TableId::Symbol,
 ];
 
-/// All other tables that an analysis takes. Clocks come before the messages whose stamps they convert, and messages before
+/// All other tables that an analysis takes. Clocks come before the messages with stamps to convert, and messages before
 /// what CPUs did while they were under way.
 pub(super) const NAMED: &[TableId] = &[
     TableId::ProcessSample,
@@ -52,7 +52,7 @@ pub(super) const NAMED: &[TableId] = &[
 /// Holds which analyses are wanted beside that of the connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AnalysisSelection {
-    /// Waits by object, of which so many groups are listed.
+    /// Waits by object, with the number of listed groups.
     pub(super) waits: Option<usize>,
     pub(super) messages: bool,
     pub(super) tail: bool,

@@ -37,7 +37,7 @@ pub struct Connection {
     /// Why the sending stages could not be judged; `None` when they were, or nothing was sent.
     pub not_judged: Option<String>,
     /// Share of the judged time in each stage. Exclusive; the shares add up to one. A stage
-    /// that the method cannot tell is not listed.
+    /// that the method does not show is not listed.
     pub stages: Stages,
     /// Holds what a full congestion window comes from; `None` without the ledger.
     pub congestion_window_ns: Option<CongestionCauses>,
@@ -49,7 +49,7 @@ pub struct Connection {
     pub totals: Totals,
     /// TCP's settings and readings.
     pub tcp: Tcp,
-    /// The MPTCP connection of which it is a subflow. Absent: it is none.
+    /// The MPTCP connection of a subflow. Absent: it is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mptcp: Option<Mptcp>,
     /// Time lost to findings, ns.
@@ -115,7 +115,7 @@ impl Serialize for Stages {
     }
 }
 
-/// Holds what made the congestion window the brake.
+/// Why the congestion window limited the rate.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct CongestionCauses {
     /// Before the window was first reduced, ns.
@@ -134,7 +134,7 @@ pub struct CongestionCauses {
 pub struct Receive {
     /// Bytes were ready and no thread was in a receive call for them.
     pub reader_slow: StageShare,
-    /// The window announced to the peer was closed; `None` when polls cannot tell.
+    /// The window announced to the peer was closed; `None`: polls do not show it.
     pub window_closed: Option<StageShare>,
     /// Nothing was there to be read.
     pub waiting_for_peer: StageShare,
@@ -169,8 +169,8 @@ pub struct Totals {
     pub nagle_holds: Option<u64>,
     /// Waits that the receiver's delayed-ACK timer ended.
     pub delayed_acks: Option<u64>,
-    /// Data segments whose ACK the receiver's delayed-ACK timer sent, whether or not anyone waited
-    /// for it; `None` also for a peer, of which not every ACK is looked at.
+    /// Data segments acknowledged by the receiver's delayed-ACK timer, whether or not anyone waited
+    /// for it; `None` also for a peer: not every ACK of it is seen.
     pub acks_by_timer: Option<u64>,
     /// The same as a share of all data segments.
     #[serde(serialize_with = "maybe_nine_decimals")]

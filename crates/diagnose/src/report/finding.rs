@@ -1,4 +1,4 @@
-//! Findings in the report: what, whose, how much it cost, how it is known, what was ruled
+//! Findings in the report: cause, connections, cost, evidence, what was ruled
 //! out, what could not be seen, and what to do.
 
 use std::borrow::Cow;
@@ -43,7 +43,7 @@ pub enum DataDirection {
     Receiving,
 }
 
-/// Whom a finding speaks of: one connection, or many alike of one program.
+/// Connections of a finding: one, or many alike of one program.
 #[derive(Debug, Clone, Serialize)]
 pub struct FindingSubject {
     /// Owner of the sockets; `None` when not known.
@@ -95,7 +95,7 @@ pub struct Finding {
     pub confidence: Confidence,
 }
 
-/// A problem that is there but whose cause the recording cannot tell.
+/// A problem with a cause that the recording does not show.
 #[derive(Debug, Clone, Serialize)]
 pub struct UndecidedFinding {
     /// Rules that may apply.
@@ -112,7 +112,7 @@ pub struct UndecidedFinding {
     pub possible_harm_ns: u64,
     /// Numbers that show it.
     pub evidence: FactList,
-    /// Why the cause cannot be told.
+    /// Reason why the cause is unknown.
     pub why: String,
     /// Data that would decide it.
     pub would_help: Vec<String>,

@@ -59,7 +59,7 @@ pub struct Report {
     pub snap_table4: SnapTable4,
     /// Findings, worst first.
     pub findings: Vec<Finding>,
-    /// Holds what holds connections up but cannot be told apart from this recording, worst first.
+    /// Problems with a cause that the recording does not show, worst first.
     pub undecided: Vec<UndecidedFinding>,
     /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
     /// there are too many messages to be judged in passing.

@@ -1,4 +1,4 @@
-//! The names of all rules. The list stands here alone: the rules themselves, the index of their pages, the schemas and the
+//! The names of all rules. The list is written here alone: the rules themselves, the index of their pages, the schemas and the
 //! scripts are made from it.
 
 use std::fmt;

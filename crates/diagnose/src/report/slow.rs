@@ -1,4 +1,4 @@
-//! The slow messages of a recording, in short: what `whylat report --tail` tells in full.
+//! The slow messages of a recording, in short: `whylat report --tail` has all.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::messages::tail::CoreRole;
 use crate::messages::tail::report::{TailCause, TailGroup, TailReport};
 use crate::report::severity::severity;
 
-/// Causes that are told of each application.
+/// Listed causes of each application.
 const CAUSES: usize = 3;
 
 /// Slow messages of one application, one way, against its ordinary ones.
@@ -20,7 +20,7 @@ pub struct SlowMessages {
     pub direction: MessageDirection,
     /// By the harm, as of findings: against the latencies of all of its messages instead of a life.
     pub severity: Severity,
-    /// Holds what slow messages took longer than ordinary ones, all together, ns: of those of which it is known why.
+    /// Extra time of slow messages over ordinary ones in total, ns: of those with a known cause.
     pub harm_ns: u64,
     /// The same, of the latencies of all of its messages, 0–1.
     pub share: f64,
@@ -28,7 +28,7 @@ pub struct SlowMessages {
     pub tail: String,
     /// Slow messages.
     pub messages: u64,
-    /// Of these, those of which it is known what their CPUs did.
+    /// Those of them with recorded CPU activity.
     pub judged: u64,
     /// The quickest and the slowest of them, ns.
     pub from_ns: u64,
@@ -53,7 +53,7 @@ pub struct SlowCause {
     pub role: CoreRole,
     /// Messages that it hit.
     pub messages: u64,
-    /// Of these, those of which it is the largest cause.
+    /// Those of them with this as the largest cause.
     pub first: u64,
     /// Added time of the median of these, ns.
     pub deviation_ns: f64,
@@ -64,8 +64,8 @@ pub struct SlowCause {
 }
 
 impl SlowMessages {
-    /// Of each application whose slow messages have a cause.
-    pub fn of(report: &TailReport) -> Vec<Self> {
+    /// Returns those of each application with causes.
+    pub fn from_report(report: &TailReport) -> Vec<Self> {
         let groups = report.groups.iter();
         groups
             .filter_map(|group| Self::of_group(report.tail.clone(), group))
@@ -74,7 +74,7 @@ impl SlowMessages {
 
     fn of_group(tail: String, group: &TailGroup) -> Option<Self> {
         let causes = group.causes.iter().filter(|it| it.first > 0);
-        let causes: Vec<SlowCause> = causes.take(CAUSES).map(SlowCause::of).collect();
+        let causes: Vec<SlowCause> = causes.take(CAUSES).map(SlowCause::from_cause).collect();
         let deviations_ns = group.explained.iter().map(|it| it.deviation_ns.max(0.0));
         let harm_ns = deviations_ns.sum::<f64>() as u64;
         (!causes.is_empty()).then_some(Self {
@@ -96,7 +96,7 @@ impl SlowMessages {
 }
 
 impl SlowCause {
-    fn of(cause: &TailCause) -> Self {
+    fn from_cause(cause: &TailCause) -> Self {
         Self {
             rule: cause.rule,
             what: cause.what.clone(),

@@ -10,7 +10,7 @@ pub struct FlagShares {
     pub sender_app_limited: Option<f64>,
     /// The send queue was at its largest.
     pub send_buffer_limited: Option<f64>,
-    /// Segments were sent again without a timeout.
+    /// Segments were retransmitted without a timeout.
     pub fast_retransmission: Option<f64>,
     /// The retransmission timer expired.
     pub timeout: Option<f64>,

@@ -4,7 +4,7 @@ use table::manifest::SocketKind;
 
 use crate::units::{bytes, count, counted};
 
-/// Says why no connection was seen, as far as the sockets of the recorded processes tell; `None`: nobody counted them.
+/// Says why no connection was seen, as far as the sockets of the recorded processes show; `None`: nobody counted them.
 /// `listening` says how many sockets were waiting for connections.
 pub fn why_unseen(sockets: &[SocketKind], listening: usize) -> Option<String> {
     if sockets.is_empty() {
@@ -81,7 +81,7 @@ fn of_open(open: &[&SocketKind], are_counted: bool) -> String {
         .collect();
     match (&facts[..], are_counted) {
         ([], true) => "No byte moved over any socket of the recorded processes.".to_owned(),
-        ([], false) => "The recorded processes had no socket open when whylat looked. \
+        ([], false) => "The recorded processes had no socket open when whylat checked. \
                         hint: run as root with --detail calls to see short ones."
             .to_owned(),
         (facts, true) => format!(
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_over_which_nothing_moved_are_told_apart_from_none() {
+    fn idle_sockets_are_distinguished_from_none() {
         let counted = line("unix", 0, Some(0));
         let text = why(&[line("tcp", 0, None), counted.clone()]);
         assert_eq!(

@@ -17,7 +17,7 @@ impl Processes {
     }
 
     /// Command name of the process that used `pid` until `until_ns`: the last that had
-    /// started by then. One that was gone before it was looked up had started when it was met.
+    /// started by then. One that was gone at once had started when it was seen.
     pub fn comm(&self, pid: u32, until_ns: u64) -> Option<&str> {
         let uses = self.by_pid.get(&pid)?;
         let since_ns = |process: &Process| process.started_ns.unwrap_or(process.time_ns);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_were_gone_before_they_were_looked_up_are_told_apart_by_when_they_were_met() {
+    fn processes_that_were_gone_at_once_are_distinguished_by_when_they_were_seen() {
         let gone = |time_ns, comm| Process {
             time_ns,
             started_ns: None,
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(processes.comm(7, 500), Some("first"));
         assert_eq!(processes.comm(7, 1_000), Some("lasting"));
         assert_eq!(processes.comm(7, 2_001), Some("last"));
-        // written later than it was met, as the first versions did
+        // written later than it was seen, as the first versions did
         assert_eq!(processes.comm(7, 400), Some("first"));
     }
 }

@@ -20,7 +20,7 @@ pub struct CallBytes {
 
 impl CallBytes {
     /// Of a row's fields; `None` if the call moved nothing.
-    pub fn of(
+    pub fn new(
         end_ns: u64,
         is_send: bool,
         result: i32,
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn call(end_ns: u64, is_send: bool, bytes: i32, offset_end: u64) -> CallBytes {
-        CallBytes::of(end_ns, is_send, bytes, offset_end, 0).expect("it moves bytes")
+        CallBytes::new(end_ns, is_send, bytes, offset_end, 0).expect("it moves bytes")
     }
 
     fn sizes(sends: &CallHistory<8>, at_ns: u64) -> (Option<u32>, Option<u32>) {
@@ -154,9 +154,9 @@ mod tests {
 
     #[test]
     fn what_moves_nothing_is_no_call() {
-        assert_eq!(CallBytes::of(1, true, -11, 0, 0), None);
-        assert_eq!(CallBytes::of(1, false, 0, 0, 0), None);
-        assert_eq!(CallBytes::of(1, false, 8, 8, MSG_PEEK), None);
+        assert_eq!(CallBytes::new(1, true, -11, 0, 0), None);
+        assert_eq!(CallBytes::new(1, false, 0, 0, 0), None);
+        assert_eq!(CallBytes::new(1, false, 8, 8, MSG_PEEK), None);
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl WaitTable {
         WaitReport {
             schema: SCHEMA,
             groups: groups.collect(),
-            about: About::of(&self.header, recorded, self.latest_ns, span),
+            about: About::new(&self.header, recorded, self.latest_ns, span),
             by: self.grouping,
             relative_error: RELATIVE_ERROR,
             total,

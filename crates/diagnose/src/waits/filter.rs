@@ -1,4 +1,4 @@
-//! Shows which waits are looked at, and how they are put together.
+//! The selection of waits, and their groups.
 
 use serde::Serialize;
 

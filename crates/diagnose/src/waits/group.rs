@@ -39,7 +39,7 @@ pub struct WaitTimes {
 
 impl WaitTimes {
     /// Of a row.
-    pub fn of(rows: &Waits, row: usize) -> Self {
+    pub fn from_row(rows: &Waits, row: usize) -> Self {
         let (start_ns, end_ns) = (rows.start_ns[row], rows.end_ns[row]);
         let woken_ns = rows.woken_ns[row];
         Self {
@@ -51,7 +51,7 @@ impl WaitTimes {
     }
 }
 
-/// Looks at a CPU that met a thread which asked what is ready, and did not wait.
+/// Samples of a CPU that found a thread which asked what is ready, and did not wait.
 #[derive(Debug, Clone, Default)]
 pub struct SpinTime {
     /// How many.
@@ -73,7 +73,7 @@ pub struct WaitSums {
     pub blocked_ns: u64,
     /// Time runnable, ns.
     pub runq_ns: u64,
-    /// Waits whose waking was not seen.
+    /// Waits without a seen waking.
     pub unseen: u64,
     /// Asking without waiting; `None`: there was none.
     pub spun: Option<Box<SpinTime>>,

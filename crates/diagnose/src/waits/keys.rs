@@ -1,4 +1,4 @@
-//! Shows what tells objects, threads and wakers apart, as small numbers: each key gets the next one when it
+//! Keys of objects, threads and wakers, as small numbers: each key gets the next one when it
 //! is first seen.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use table::WaitObject;
 use table::Waker;
 use table::tables::{Spins, Waits};
 
-/// Holds what a row tells of its object.
+/// Fields of a row that describe its object.
 struct ObjectFields {
     kind: WaitObject,
     pid: u32,
@@ -46,7 +46,7 @@ impl ObjectKey {
     }
 
     /// The object of a wait.
-    pub fn of(rows: &Waits, row: usize) -> Self {
+    pub fn from_wait(rows: &Waits, row: usize) -> Self {
         Self::from_fields(&ObjectFields {
             kind: rows.kind[row],
             pid: rows.pid[row],
@@ -135,7 +135,7 @@ impl Hash for ThreadKey {
     }
 }
 
-/// Holds who ended a wait. What an interrupt interrupted has no part in it, and is not told apart.
+/// Waker of a wait. What an interrupt interrupted has no part in it, and is not distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WakerKey {
     /// A thread.
@@ -148,7 +148,7 @@ pub enum WakerKey {
 
 impl WakerKey {
     /// The waker of a row.
-    pub fn of(rows: &Waits, index: usize) -> Self {
+    pub fn from_wait(rows: &Waits, index: usize) -> Self {
         match (
             rows.waker[index],
             rows.waker_pid[index],

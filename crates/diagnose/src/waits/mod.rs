@@ -6,7 +6,7 @@
 //! filter       which waits, and what a group has in common
 //! keys         row → object, thread and waker, as small numbers
 //! names        what people call them
-//! stacks       call stacks, of which the same has several numbers
+//! stacks       call stacks; the same has several numbers
 //! group        the sums of a group
 //! spins        the same for threads that ask without waiting
 //! top          who takes part most, in bounded memory
@@ -44,7 +44,7 @@ use group::{WaitParts, WaitSums, WaitTimes};
 use join::report::Preceding;
 use keys::{KeyNumbers, ObjectKey, ThreadKey, WakerKey};
 
-/// Groups whose sums, of about 1 kB each in use, fit into the second-level cache of a CPU: half the
+/// Groups that fit, with sums of about 1 kB each in use, into the second-level cache of a CPU: half the
 /// time a row, measured with 10,000 groups (example `waits_speed`).
 const CACHED: usize = 1_024;
 
@@ -68,7 +68,7 @@ pub struct WaitTable {
     /// Rows that do not pass the filter.
     filtered: u64,
     latest_ns: u64,
-    /// Where slow waits begin in the groups of which that was asked already, by number.
+    /// Where slow waits begin in the groups that were asked already, by number.
     boundaries: HashMap<u32, Option<usize>>,
     /// Holds what went before, by the number of the group; empty: it was not asked.
     preceding: Vec<Option<Preceding>>,
@@ -182,10 +182,10 @@ impl WaitTable {
         row: usize,
         longer_than_ns: Option<u64>,
     ) -> Option<WaitParts> {
-        let object = self.objects.number(ObjectKey::of(rows, row));
+        let object = self.objects.number(ObjectKey::from_wait(rows, row));
         let filter = &self.filter;
         let (pid, tid) = (rows.pid[row], rows.tid[row]);
-        let times = WaitTimes::of(rows, row);
+        let times = WaitTimes::from_row(rows, row);
         let passes = (self.span.0..=self.span.1).contains(&times.end_ns)
             && filter.pid.is_none_or(|wanted| wanted == pid)
             && filter.tid.is_none_or(|wanted| wanted == tid)
@@ -202,14 +202,14 @@ impl WaitTable {
             times,
             object,
             thread: self.threads.number(ThreadKey { pid, tid }),
-            waker: self.wakers.number(WakerKey::of(rows, row)),
+            waker: self.wakers.number(WakerKey::from_wait(rows, row)),
             stack,
             kernel_stack: self.names.stacks.number(rows.kernel_stack[row]),
             ready: ready.map(|ready| self.objects.number(ready)),
         })
     }
 
-    /// Returns what a futex is used for is told by the first stack that does.
+    /// Notes the use of a futex by the first stack that shows it.
     fn note_lock(&mut self, object: u32, stack: Option<u32>) {
         if let Some(stack) = stack.and_then(|stack| self.names.stacks.stack(stack))
             && !self.locks.contains_key(&object)

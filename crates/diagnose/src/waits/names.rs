@@ -1,6 +1,6 @@
 //! Names for people: rows of `connections`, `listeners`, `udp_sockets` and `processes` in, a name for every object,
 //! thread and waker out; of waits also rows of `stacks` and `symbols`. Every answer takes its names from here, and here
-//! alone it is said from which tables.
+//! alone it is written from which tables.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -129,7 +129,7 @@ impl NameTable {
 
     /// Names what a row of table `waits` waited for.
     pub fn object_of(&self, rows: &Waits, row: usize) -> ObjectIdentity {
-        self.object(ObjectKey::of(rows, row))
+        self.object(ObjectKey::from_wait(rows, row))
     }
 
     /// Command name of a process.
@@ -150,7 +150,7 @@ impl NameTable {
     pub fn object_titles(&self, rows: &Waits) -> Vec<String> {
         let mut titles: HashMap<ObjectKey, String> = HashMap::new();
         let mut namesakes: HashMap<String, u32> = HashMap::new();
-        let keys = (0..rows.len()).map(|row| ObjectKey::of(rows, row));
+        let keys = (0..rows.len()).map(|row| ObjectKey::from_wait(rows, row));
         let titled = keys.map(|key| {
             let title = titles.entry(key).or_insert_with(|| {
                 let title = self.object(key).title();

@@ -6,7 +6,7 @@
 //! has one mode, then B is on average at least as dense as A (mode above B), or as C (mode below B), or
 //! as one of them (mode within B); Dümbgen and Walther, "Multiscale inference about a density", Annals
 //! of Statistics 36 (2008), build on the same comparison of neighbours. Each of the two comparisons is a
-//! test of a binomial share: of the waits in A and B, no more than `|A| / (|A| + |B|)` fall into A. Its
+//! test of a binomial share: of the waits in A and B, at most `|A| / (|A| + |B|)` fall into A. Its
 //! error is bounded by Hoeffding ("Probability inequalities for sums of bounded random variables",
 //! JASA 58 (1963), Theorem 1), which is exact for an empty B. One mode is refused only where both
 //! comparisons refuse it (intersection-union: Berger, Technometrics 24 (1982)), and each is held to
@@ -46,11 +46,11 @@ const ERROR: f64 = 0.001;
 const VALLEY: f64 = 0.1;
 
 /// Holds who gives his CPU away is seldom back sooner: two context switches take 1 µs and more (Li, Ding and
-/// Shen, "Quantifying the cost of context switch", 2007). What is shorter is not told apart.
+/// Shen, "Quantifying the cost of context switch", 2007). What is shorter is not distinguished.
 const SHORTEST_NS: u64 = 1 << 10;
 /// No wait is longer: 19.5 hours.
 const LONGEST_NS: u64 = 1 << 46;
-/// Cells of the comparison: four a doubling, whose edges are edges of buckets.
+/// Cells of the comparison: four a doubling, with edges of buckets.
 pub const BUCKETS_A_CELL: usize = 8;
 const FIRST: usize = bucket(SHORTEST_NS) / BUCKETS_A_CELL;
 const CELLS: usize = bucket(LONGEST_NS) / BUCKETS_A_CELL - FIRST;
@@ -69,9 +69,9 @@ const fn edge(cell: usize) -> u64 {
 }
 
 /// Where fast waits end: the bucket of the histogram with which slow ones begin. `None`: one population,
-/// or too few waits to tell. `jiffy_ns`: the kernel's.
+/// or too few waits to decide. `jiffy_ns`: the kernel's.
 pub fn boundary(histogram: &Histogram, jiffy_ns: u64) -> Option<usize> {
-    let cells = DurationCells::of(histogram, jiffy_ns);
+    let cells = DurationCells::from_histogram(histogram, jiffy_ns);
     let (low, high) = cells.widest_gap()?;
     let middle = ((EDGES[low] + EDGES[high]) / 2.0).exp();
     Some(bucket(middle as u64))
@@ -85,7 +85,7 @@ struct DurationCells {
 }
 
 impl DurationCells {
-    fn of(histogram: &Histogram, jiffy_ns: u64) -> Self {
+    fn from_histogram(histogram: &Histogram, jiffy_ns: u64) -> Self {
         let mut below = [0; CELLS + 1];
         for (bucket, count) in histogram.buckets() {
             let cell = (bucket / BUCKETS_A_CELL).saturating_sub(FIRST);

@@ -47,10 +47,10 @@ pub struct WaitTotal {
     pub blocked_ns: u64,
     /// Time runnable, waiting for a CPU, ns; `None` when no waking was seen.
     pub runq_ns: Option<u64>,
-    /// Waits whose waking was not seen.
+    /// Waits without a seen waking.
     pub waking_unseen: u64,
-    /// Time spent on a CPU with asking what is ready, in calls that were told not to wait; ns. `None`: not
-    /// looked for, or the filter is of durations or the grouping of wakers, which these do not have.
+    /// Time spent on a CPU with asking what is ready, in calls with a timeout of zero; ns. `None`: not
+    /// recorded, or the filter is of durations or the grouping of wakers, which these do not have.
     pub spun_ns: Option<u64>,
 }
 
@@ -69,7 +69,7 @@ pub struct WaitGroup {
     pub share: f64,
     /// Time runnable, waiting for a CPU, ns; `None` when no waking was seen.
     pub runq_ns: Option<u64>,
-    /// Waits whose waking was not seen.
+    /// Waits without a seen waking.
     pub waking_unseen: u64,
     /// When the first of them, or of the spins, began, ns from the recording's start; 0 if before it.
     pub first_ns: u64,
@@ -77,9 +77,9 @@ pub struct WaitGroup {
     pub last_ns: u64,
     /// How long they were; `None`: there was none.
     pub durations: Option<Durations>,
-    /// Threads that asked and did not wait; `None`: none was met.
+    /// Threads that asked and did not wait; `None`: none was seen.
     pub spinning: Option<SpinReport>,
-    /// Fast and slow waits; `None`: one population, or too few waits to tell.
+    /// Fast and slow waits; `None`: one population, or too few waits to decide.
     pub populations: Option<Populations>,
     /// Holds what went before slow and fast waits; `None`: none are slow, or it was not asked.
     pub preceding: Option<Preceding>,
@@ -118,7 +118,7 @@ pub struct ObjectIdentity {
     pub tid: Option<u32>,
     /// Kind of waker; `None`: no waker.
     pub waker: Option<Waker>,
-    /// Holds what a futex is used for, as the functions that wait for it tell; `None`: no futex, or not known.
+    /// Holds what a futex is used for, as the functions that wait for it show; `None`: no futex, or not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockKind>,
     /// Call stack; `None`: none, or not known.
@@ -207,11 +207,11 @@ pub struct Durations {
     pub max_ns: u64,
 }
 
-/// Threads that kept a CPU busy with asking what is ready: calls of epoll, poll or select that were told not
+/// Threads that kept a CPU busy with asking what is ready: calls of epoll, poll or select that were asked not
 /// to wait.
 #[derive(Debug, Clone, Serialize)]
 pub struct SpinReport {
-    /// Looks at a CPU that met one in such a call; about 99 a second and CPU.
+    /// Samples of a CPU that found one in such a call; about 99 a second and CPU.
     pub looks: u64,
     /// Time that they stand for, ns.
     pub spun_ns: u64,

@@ -1,4 +1,4 @@
-//! Rows of table `spins` in the groups of the waits: looks at a CPU that met a thread which asked what is
+//! Rows of table `spins` in the groups of the waits: samples of a CPU that found a thread which asked what is
 //! ready, and did not wait.
 
 use table::Columns;

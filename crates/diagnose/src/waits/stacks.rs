@@ -15,7 +15,7 @@ use super::report::{Frame, LockKind, WaitStack};
 /// its callers, kernel/sched/core.c).
 const SCHEDULER: [&str; 4] = ["__schedule", "schedule", "__schedule_loop", "schedule_idle"];
 
-/// Frames in which the function of a lock is looked for: deeper ones wait for something else.
+/// Frames in which the function of a lock is searched: deeper ones wait for something else.
 const LOCK_FRAMES: usize = 8;
 
 /// Parts of the names of functions that wait for each: of glibc, musl, and Rust's standard library.
@@ -34,7 +34,7 @@ const LOCK_FUNCTIONS: [(&str, LockKind); 9] = [
 /// Place in code.
 type CodePlace = (String, Option<String>, u64);
 
-/// See the module.
+/// All call stacks, folded.
 #[derive(Debug, Default)]
 pub struct Stacks {
     frames: HashMap<u32, Vec<StackFrame>>,
@@ -149,7 +149,7 @@ impl Frame {
         }
     }
 
-    /// `file.c:12`, if it is known.
+    /// `file.c:12`, if known.
     pub fn line(&self) -> Option<String> {
         let source = file_name(self.source.as_deref()?);
         Some(match self.line {
@@ -199,7 +199,7 @@ impl WaitStack {
         }
     }
 
-    /// Returns what a thread that waits for a futex here waits for, as the names of functions tell.
+    /// Returns the use of a futex that a thread waits for here, as the names of functions show.
     pub(super) fn lock(&self) -> Option<LockKind> {
         let names = self
             .frames
@@ -228,7 +228,7 @@ impl WaitStack {
 const PATH_PARTS: usize = 2;
 
 /// The name of a function of C++ or Rust without its types (parameters, arguments of templates, what it
-/// returns) and with no more of its path than tells functions apart.
+/// returns) and with only the part of its path that distinguishes functions.
 fn brief(function: &str) -> String {
     if function.contains("operator") {
         return function.to_owned();

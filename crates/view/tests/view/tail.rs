@@ -339,7 +339,7 @@ fn costly_slow_messages_are_in_report() -> Outcome {
     for (name, made) in [("starved", starved()), ("calm", every_rule())] {
         let evidence = Evidence::new(header()?, Vec::new(), Vec::new(), None, None, Vec::new());
         let mut report = diagnose::diagnose(evidence);
-        report.slow_messages = Some(SlowMessages::of(&made.answer()?));
+        report.slow_messages = Some(SlowMessages::from_report(&made.answer()?));
         let text = view::text(&report, &TextOptions::default());
         wrong.extend(expect(&root().join(format!("{name}.report.txt")), &text)?);
         let faults = crate::schema::validate(&schema, &serde_json::from_str(&view::json(&report))?);

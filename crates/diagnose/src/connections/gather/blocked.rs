@@ -1,5 +1,5 @@
 //! Calls in which a thread was blocked, by how long and by the sends before them on their connection, for
-//! the connections of which this is wanted. Calls come in batches; what is kept of a connection is a count
+//! the wanted connections. Calls come in batches; what is kept of a connection is a count
 //! for each combination that occurred.
 
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use crate::rows::sends::{CallBytes, CallHistory, PrecedingCalls};
 /// buffers.
 const ROWS_KEPT: usize = 1 << 15;
 
-/// Calls blocked shorter, ns, are not told apart: a Linux receiver withholds an ACK for 40 ms less a
+/// Calls blocked shorter, ns, are not distinguished: a Linux receiver delays an ACK for 40 ms less a
 /// jiffy, of 10 ms at most.
 const SHORTEST_NS: u64 = 1 << 24;
 
-/// Sends since the last receive are told apart up to here.
+/// Sends since the last receive are distinguished up to here.
 const SEVERAL: u32 = 2;
 
 /// Calls that were blocked about as long, after sends of about one size, within 3 %.
@@ -47,7 +47,7 @@ pub struct BlockedCalls {
 pub struct CallsAfter {
     /// All.
     pub calls: u64,
-    /// Those of which it is known how many sends had followed the last receive.
+    /// Those with a known number of sends since the last receive.
     pub sends_known: u64,
     /// Of these, those after two or more.
     pub several_sends: u64,
@@ -86,7 +86,7 @@ impl BlockedCalls {
     }
 
     /// Returns what the calls followed that were blocked `least_ns` or longer (within 3 %), and what the others.
-    /// A time below 17 ms is not told apart.
+    /// A time below 17 ms is not distinguished.
     pub fn after(&self, least_ns: u64) -> (CallsAfter, CallsAfter) {
         let (mut late, mut others) = (CallsAfter::default(), self.short);
         for (cell, calls) in &self.long {
@@ -164,7 +164,7 @@ impl BlockedTable {
         self.connections.is_empty()
     }
 
-    /// Adds a batch of calls whose end lies within `span` (ns, both ends included).
+    /// Adds a batch of calls that ended within `span` (ns, both ends included).
     pub fn add(&mut self, calls: &Calls, span: (u64, u64)) {
         for index in 0..calls.conn.len() {
             if self.connections.get(calls.conn[index]).is_none() {
@@ -172,7 +172,7 @@ impl BlockedTable {
             }
             let (end_ns, is_send) = (calls.end_ns[index], calls.is_send[index]);
             let (result, flags) = (calls.result[index], calls.flags[index]);
-            let moved = CallBytes::of(end_ns, is_send, result, calls.offset_end[index], flags);
+            let moved = CallBytes::new(end_ns, is_send, result, calls.offset_end[index], flags);
             let Some(moved) = moved.filter(|_| (span.0..=span.1).contains(&end_ns)) else {
                 continue;
             };

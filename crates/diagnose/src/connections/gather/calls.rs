@@ -27,7 +27,7 @@ pub struct CallSums {
     pub blocked_ns: u64,
     /// Longest time blocked in one call, ns.
     pub longest_blocked_ns: u64,
-    /// Calls whose blocking could not be measured.
+    /// Calls without measured blocking.
     pub unmeasured: u64,
     /// Time that threads waited for a CPU in calls where it was more than a wake-up takes, ns.
     pub runq_ns: u64,
@@ -79,7 +79,7 @@ pub struct CallDigest {
     last_send_ns: u64,
     /// On which CPUs calls ended, and how many.
     pub cpus: Vec<(u16, u64)>,
-    /// Where the last one stands in `cpus`.
+    /// Position of the last one in `cpus`.
     cpu_at: usize,
 }
 
@@ -152,7 +152,7 @@ impl CallDigest {
 pub struct CallTable(ConnectionMap<CallDigest>);
 
 impl CallTable {
-    /// Adds a batch of calls whose end lies within `span` (ns, both ends included).
+    /// Adds a batch of calls that ended within `span` (ns, both ends included).
     pub fn add(&mut self, calls: &Calls, span: (u64, u64), judges: impl Fn(u64) -> bool) {
         let mut last: Option<(u64, usize)> = None;
         let rows = calls.conn.iter().zip(&calls.end_ns);

@@ -71,8 +71,8 @@ pub struct ProcessUse {
     pub covered_ns: u64,
     /// In so much of that bytes moved, ns.
     pub moved_ns: u64,
-    /// A thread that ran waited so long for a CPU beyond what wake-ups take, on average, ns: no
-    /// more than it did.
+    /// A thread that ran waited so long for a CPU beyond what wake-ups take, on average, ns: at
+    /// most as long as it waited.
     pub waited_ns: u64,
     /// CPU time of all threads, ns.
     pub cpu_ns: u64,
@@ -114,7 +114,7 @@ impl ProcessSeries {
         }
         let length_ns = sample.time_ns - last.time_ns;
         let threads = u64::from(sample.threads_ran);
-        // A pid that is used again begins anew; what passed in between is not known.
+        // A pid that is used again begins again; what passed in between is not known.
         let grown = |of: fn(&ProcessSample) -> u64| of(sample).saturating_sub(of(last));
         let wakes_ns = grown(|of| of.runs).saturating_mul(WAKE_NS);
         let waited_ns = grown(|of| of.runq_ns).saturating_sub(wakes_ns) / threads.max(1);

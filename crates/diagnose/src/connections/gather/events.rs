@@ -6,11 +6,11 @@ use table::tables::TcpEvent;
 
 use crate::kernel::{TCP_CA_LOSS, TCP_CA_RECOVERY};
 
-/// Retransmissions of one connection whose time is kept: those of its first minutes, where there
+/// Retransmissions of one connection with a kept time: those of its first minutes, where there
 /// are more.
 const MOST_LOSSES: usize = 4096;
 
-/// Segments that were sent again at once.
+/// Segments that were retransmitted at once.
 #[derive(Debug, Clone, Copy)]
 struct Retransmission {
     time_ns: u64,
@@ -22,19 +22,19 @@ struct Retransmission {
 #[derive(Debug, Clone, Default)]
 pub struct EventDigest {
     counts: [u64; TcpEventKind::ALL.len()],
-    /// When segments were sent again that the receiver did not report to have had already, ns; at most
+    /// When segments were retransmitted that the receiver did not report to have had already, ns; at most
     /// [`MOST_LOSSES`].
     pub losses_ns: Vec<u64>,
-    /// Holds what was sent again, and when; at most [`MOST_LOSSES`].
+    /// Retransmissions and their times; at most [`MOST_LOSSES`].
     sent_again: Vec<Retransmission>,
     /// Intervals in state Loss, ns; an open one has no end.
     pub loss: Vec<(u64, Option<u64>)>,
     /// Times that fast recovery began.
     pub recoveries: u64,
-    /// Time in fast recovery, of recoveries whose end was seen, ns.
+    /// Time in fast recovery, of recoveries with a seen end, ns.
     pub recovery_ns: u64,
     recovery_since: Option<u64>,
-    /// Time with a zero window, of openings whose end was seen, ns.
+    /// Time with a zero window, of openings with a seen end, ns.
     pub zero_window_ns: u64,
     zero_window_since: Option<u64>,
 }
@@ -82,7 +82,7 @@ impl EventDigest {
         }
     }
 
-    /// The receiver had what was last sent again already.
+    /// The receiver already had the last retransmission.
     fn take_back(&mut self, segments: u32) {
         if self.losses_ns.len() < MOST_LOSSES {
             let left = self.losses_ns.len().saturating_sub(segments as usize);
@@ -116,8 +116,8 @@ impl EventDigest {
         self.counts[kind as usize]
     }
 
-    /// How many segments were sent again, in this way, within `span` (ns, both ends included). Those of which
-    /// the time is not kept came last, and count.
+    /// How many segments were retransmitted, in this way, within `span` (ns, both ends included). Those without
+    /// a kept time came last, and count.
     pub fn sent_again_within(&self, kind: TcpEventKind, span: (u64, u64)) -> u64 {
         let outside = self
             .sent_again

@@ -25,7 +25,7 @@ impl StageGrowth {
     }
 
     /// From the first to the last growth of any of these stages.
-    pub fn of(&self, stages: &[Stage]) -> Option<(u64, u64)> {
+    pub fn interval(&self, stages: &[Stage]) -> Option<(u64, u64)> {
         let grew = Stage::ALL.iter().zip(&self.0);
         let times = grew.filter(|(stage, _)| stages.contains(stage));
         let times = times.filter_map(|(_, grew)| *grew);

@@ -1,4 +1,4 @@
-//! Readings of listening sockets: what each dropped, and how much of it met a full queue.
+//! Readings of listening sockets: what each dropped, and how much of it found a full queue.
 
 use table::tables::Listener;
 
@@ -13,7 +13,7 @@ pub struct ListenerDigest {
     pub waiting_max: u32,
     /// Most that any reading found waiting.
     pub most_waiting: u32,
-    /// Dropped before that time, as far as it is known.
+    /// Dropped before that time, as far as known.
     pub drops_before: u32,
     /// Drops in that time.
     pub drops: ListenDrops,
@@ -30,11 +30,11 @@ pub struct ListenerDigest {
 pub struct ListenDrops {
     /// All.
     pub all: u64,
-    /// Packets that met a full queue: as many as both the socket and its namespace allow.
+    /// Packets that found a full queue: as many as both the socket and its namespace allow.
     pub refused: u64,
     /// SYNs among them, at least, if no other socket of the namespace had part in it.
     pub refused_syns: u64,
-    /// Packets that met a full queue of any socket of the namespace in that time.
+    /// Packets that found a full queue of any socket of the namespace in that time.
     overflows: u64,
     /// Drops while it was not known how often queues were full.
     pub untold: u64,
@@ -52,7 +52,7 @@ struct ListenCounters {
 }
 
 impl ListenCounters {
-    fn of(reading: &Listener) -> Self {
+    fn from_reading(reading: &Listener) -> Self {
         Self {
             time_ns: reading.time_ns,
             drops: reading.drops,
@@ -98,7 +98,7 @@ impl ListenDrops {
         self.refused_syns += (2 * refused).saturating_sub(drops).saturating_sub(cookies);
     }
 
-    /// Those that no full queue caused, at least: a packet that met one counts twice at most.
+    /// Those that no full queue caused, at least: a packet that found one counts twice at most.
     pub fn others(&self) -> u64 {
         self.all
             .saturating_sub(self.untold)
@@ -113,7 +113,7 @@ impl ListenerDigest {
         if reading.time_ns > span.1 {
             return;
         }
-        let now = ListenCounters::of(reading);
+        let now = ListenCounters::from_reading(reading);
         let began = reading.listen_ns.filter(|ns| *ns >= span.0);
         if reading.time_ns < span.0 || (self.readings == 0 && began.is_none()) {
             self.drops_before = reading.drops;
@@ -139,8 +139,8 @@ impl ListenerDigest {
     }
 }
 
-/// Tells each socket how many others of its namespace, given with it, dropped something while it did,
-/// and shares what met full queues among them: which of them it met, nothing tells.
+/// Gives each socket how many others of its namespace, given with it, dropped something while it did,
+/// and divides the packets that found full queues among them: nothing shows which queue was full.
 pub fn compare<'a>(sockets: impl Iterator<Item = (u32, &'a mut ListenerDigest)>) {
     let dropped = |(netns, digest): (u32, &'a mut ListenerDigest)| {
         let within_ns = digest.drops.within_ns?;
@@ -161,7 +161,7 @@ pub fn compare<'a>(sockets: impl Iterator<Item = (u32, &'a mut ListenerDigest)>)
     share(together);
 }
 
-/// Returns what met full queues, in proportion to what each socket dropped.
+/// Returns what found full queues, in proportion to what each socket dropped.
 fn share(together: Vec<&mut ListenerDigest>) {
     let beside = together.len().saturating_sub(1);
     let all: u64 = together.iter().map(|digest| digest.drops.all).sum();
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_that_drop_at_the_same_time_share_what_met_full_queues() {
+    fn sockets_that_drop_at_the_same_time_share_the_packets_of_full_queues() {
         let mut one = digest(&[(1, 0, Some((0, 0))), (5, 14, Some((10, 0)))]);
         let mut two = digest(&[(4, 0, Some((0, 0))), (9, 6, Some((10, 0)))]);
         let mut later = digest(&[(20, 0, Some((10, 0))), (29, 6, Some((12, 0)))]);

@@ -65,7 +65,7 @@ impl Lifespans {
     /// Adds rows of table `connections`.
     pub fn add_connections(&mut self, rows: &Connections) {
         for (index, conn) in rows.conn.iter().enumerate() {
-            let life = self.of(*conn);
+            let life = self.entry(*conn);
             let ends = [
                 rows.connect_ns[index],
                 rows.opened_ns[index],
@@ -80,16 +80,16 @@ impl Lifespans {
     /// Adds rows of table `tcp_samples`.
     pub fn add_samples(&mut self, rows: &TcpSamples) {
         let rows = rows.conn.iter().zip(&rows.time_ns);
-        rows.for_each(|(conn, at)| self.of(*conn).see(*at));
+        rows.for_each(|(conn, at)| self.entry(*conn).see(*at));
     }
 
     /// Adds rows of table `tcp_stages`.
     pub fn add_stages(&mut self, rows: &TcpStages) {
         let rows = rows.conn.iter().zip(&rows.time_ns);
-        rows.for_each(|(conn, at)| self.of(*conn).see(*at));
+        rows.for_each(|(conn, at)| self.entry(*conn).see(*at));
     }
 
-    fn of(&mut self, conn: u64) -> &mut Lifespan {
+    fn entry(&mut self, conn: u64) -> &mut Lifespan {
         let place = self.0.position(conn);
         self.0.at(place)
     }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(judged(&lives, 2), [1, 4]);
         assert_eq!(judged(&lives, 3), [1, 3, 4]);
         assert_eq!(judged(&lives, 4), [1, 2, 3, 4]);
-        // samples tell of it for longer
+        // samples show it for longer
         let sample = crate::connections::gather::samples::tests::sample(5_000);
         let mut rows = TcpSamples::default();
         rows.push(table::tables::TcpSample { conn: 2, ..sample });

@@ -1,5 +1,5 @@
 //! Rows come in batch by batch and in any order of tables; one small digest a connection is
-//! kept. This is the only part whose cost grows with the recording.
+//! kept. Only the cost of this part grows with the recording.
 
 pub mod blocked;
 pub mod calls;
@@ -289,7 +289,7 @@ impl Evidence {
     }
 
     /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
-    /// connections on which short segments waited and ACKs were withheld. To be asked after the last row.
+    /// connections on which short segments waited and ACKs were delayed. To be asked after the last row.
     pub fn wants_calls_again(&mut self) -> bool {
         for conn in self.connections.conns() {
             let gathered = self.connections.get(conn);
@@ -301,8 +301,8 @@ impl Evidence {
         !self.blocked.is_empty()
     }
 
-    /// Adds the same rows of table `calls` as [`Self::add_calls`], for the few connections whose calls
-    /// are looked at more closely: of all others, it would cost as much as the rest of a row.
+    /// Adds the same rows of table `calls` as [`Self::add_calls`], for the few connections with calls that
+    /// need a closer look: of all others, it would cost as much as the rest of a row.
     pub fn add_calls_again(&mut self, rows: &Calls) {
         self.blocked.add(rows, self.span);
     }

@@ -9,12 +9,12 @@ use table::tables::TcpSample;
 
 use crate::kernel::{TCP_CA_LOSS, TCP_CA_RECOVERY};
 
-/// State of a sending socket as far as one poll can tell.
+/// State of a sending socket as far as one poll shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PollClass {
     /// Nothing in the send queue.
     Idle,
-    /// A retransmission timeout is being mended.
+    /// Recovery from a retransmission timeout.
     TimeoutRecovery,
     /// Unsent data, and the announced window is full.
     WindowFull,
@@ -28,7 +28,7 @@ pub enum PollClass {
     HeldSegments,
     /// All sent, both windows open, and the send buffer has no room for a writer.
     BufferFull,
-    /// All sent and not all acknowledged: on its way, or its ACK is withheld.
+    /// All sent and not all acknowledged: on its way, or its ACK is delayed.
     AllSent,
 }
 
@@ -37,7 +37,7 @@ impl PollClass {
     pub const COUNT: usize = 9;
 
     /// Classifies one poll.
-    pub fn of(sample: &TcpSample) -> Self {
+    pub fn from_sample(sample: &TcpSample) -> Self {
         if sample.send_queue_bytes == 0 {
             return Self::Idle;
         }
@@ -115,7 +115,7 @@ pub struct PollWeights {
 }
 
 impl PollWeights {
-    /// Adds a poll that stands for `length_ns`.
+    /// Adds a poll that represents `length_ns`.
     pub fn add(&mut self, class: PollClass, length_ns: u64) {
         let weight = length_ns as f64;
         self.weight_ns[class as usize] += weight;
@@ -147,51 +147,51 @@ mod tests {
     use crate::connections::gather::samples::tests::sample;
 
     #[test]
-    fn a_poll_names_the_brake_it_sees() {
+    fn a_poll_names_the_limit_that_it_sees() {
         let base = sample(1_000);
-        assert_eq!(PollClass::of(&base), PollClass::Idle);
+        assert_eq!(PollClass::from_sample(&base), PollClass::Idle);
         let sent = TcpSample {
             send_queue_bytes: 500,
             unacked: 1,
             ..base.clone()
         };
-        assert_eq!(PollClass::of(&sent), PollClass::AllSent);
+        assert_eq!(PollClass::from_sample(&sent), PollClass::AllSent);
         let tail = TcpSample {
             notsent_bytes: Some(100),
             ..sent.clone()
         };
-        assert_eq!(PollClass::of(&tail), PollClass::ShortTail);
+        assert_eq!(PollClass::from_sample(&tail), PollClass::ShortTail);
         let window = TcpSample {
             snd_wnd_bytes: Some(1_000),
             ..tail.clone()
         };
-        assert_eq!(PollClass::of(&window), PollClass::WindowFull);
+        assert_eq!(PollClass::from_sample(&window), PollClass::WindowFull);
         let cwnd = TcpSample {
             unacked: 10,
             ..tail.clone()
         };
-        assert_eq!(PollClass::of(&cwnd), PollClass::CwndFull);
+        assert_eq!(PollClass::from_sample(&cwnd), PollClass::CwndFull);
         let recovery = TcpSample {
             ca_state: TCP_CA_RECOVERY,
             ..cwnd
         };
-        assert_eq!(PollClass::of(&recovery), PollClass::RecoveryFull);
+        assert_eq!(PollClass::from_sample(&recovery), PollClass::RecoveryFull);
         let loss = TcpSample {
             ca_state: TCP_CA_LOSS,
             ..tail.clone()
         };
-        assert_eq!(PollClass::of(&loss), PollClass::TimeoutRecovery);
+        assert_eq!(PollClass::from_sample(&loss), PollClass::TimeoutRecovery);
         let full = TcpSample {
             wmem_queued_bytes: Some(4_500),
             sndbuf_bytes: Some(4_608),
             ..sent
         };
-        assert_eq!(PollClass::of(&full), PollClass::BufferFull);
+        assert_eq!(PollClass::from_sample(&full), PollClass::BufferFull);
         let held = TcpSample {
             notsent_bytes: Some(9_000),
             ..tail
         };
-        assert_eq!(PollClass::of(&held), PollClass::HeldSegments);
+        assert_eq!(PollClass::from_sample(&held), PollClass::HeldSegments);
     }
 
     #[test]

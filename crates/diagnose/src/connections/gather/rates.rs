@@ -51,7 +51,7 @@ pub struct RateFall {
     pub cwnd_bytes: f64,
     /// Part of the best rate that was missing in that time, 0–1.
     pub share: f64,
-    /// Sent again, as part of all that was sent in that time, 0–1.
+    /// Retransmitted, as part of all that was sent in that time, 0–1.
     pub loss_share: f64,
 }
 
@@ -64,10 +64,10 @@ impl RateFall {
             retrans_bytes: ledger.loss_limited_retrans_bytes,
             cwnd_weight: ledger.loss_limited_cwnd_byte_ms as f64 * 1e6,
         };
-        Some(Self::of(limited, ledger.best_rate_bytes_per_s? as f64))
+        Some(Self::new(limited, ledger.best_rate_bytes_per_s? as f64))
     }
 
-    fn of(limited: RateInterval, best_bytes_per_s: f64) -> Self {
+    fn new(limited: RateInterval, best_bytes_per_s: f64) -> Self {
         let length_ns = limited.length_ns.max(1);
         let under_loss_bytes_per_s = per_second(limited.bytes, length_ns);
         RateFall {
@@ -126,7 +126,7 @@ impl RateDigest {
     /// The fall against the best that came before. `None` if nothing could be compared.
     pub fn fall(&self) -> Option<RateFall> {
         self.compared
-            .then(|| RateFall::of(self.limited, self.best_bytes_per_s))
+            .then(|| RateFall::new(self.limited, self.best_bytes_per_s))
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Intervals of a second: bytes, segments sent again, timeouts.
+    /// Intervals of a second: bytes, segments retransmitted, timeouts.
     fn flow(min_rtt_us: u32, rates: &[(u64, u32, u16)]) -> RateDigest {
         let mut digest = RateDigest::default();
         let mut earlier = sample(0);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_would_carry_most_of_the_best_rate_is_no_brake() {
+    fn a_window_for_most_of_the_best_rate_is_no_limit() {
         let limited_ns = |best: u64| {
             let fall = flow(PATH_US, &[(best, 0, 0), (50_000, 3, 0)]).fall();
             fall.map(|fall| fall.limited_ns)
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_earlier_best_samples_cannot_tell() {
+    fn samples_without_an_earlier_best_show_no_fall() {
         assert_eq!(flow(PATH_US, &[(100_000, 3, 0)]).fall(), None);
         // shorter than ten round trips: no rate
         let bursts = [(400_000, 0, 0), (100_000, 3, 0)];
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_tells_the_fall() {
+    fn the_ledger_shows_the_fall() {
         let fall = |best: Option<u64>, limited_ns: u64| {
             let ledger = row_of(json!({
                 "loss_limited_ns": limited_ns, "loss_limited_bytes": 4_000_000, "loss_limited_retrans_bytes": 1_000_000,

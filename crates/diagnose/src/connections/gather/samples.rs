@@ -73,7 +73,7 @@ impl SampleDigest {
         self.see_moved(&sample);
         if let Some(earlier) = self.last.as_ref().or(self.base.as_deref()) {
             let length_ns = sample.time_ns.saturating_sub(earlier.time_ns);
-            self.weights.add(PollClass::of(earlier), length_ns);
+            self.weights.add(PollClass::from_sample(earlier), length_ns);
             self.polled_ns += length_ns;
             if earlier.receive_queue_bytes > 0 {
                 self.unread_ns += length_ns;
@@ -112,7 +112,7 @@ impl SampleDigest {
             if sample.bytes_acked > SYN_BYTES {
                 window.largest_bytes = window.largest_bytes.max(window_bytes);
             }
-            if PollClass::of(sample) == PollClass::WindowFull {
+            if PollClass::from_sample(sample) == PollClass::WindowFull {
                 window.full += 1;
                 if u64::from(window_bytes) * 2 < u64::from(window.largest_bytes) {
                     window.shrunk += 1;
@@ -126,7 +126,7 @@ impl SampleDigest {
         self.earliest.as_deref().or(self.last.as_ref())
     }
 
-    /// Returns what the counters stood at when the judged time began, and when that was, ns:
+    /// Returns the counters when the judged time began, and when that was, ns:
     /// nothing when the connection was opened within it, else the first sample.
     pub fn start(&self, opened_ns: Option<u64>) -> Option<(Option<&TcpSample>, u64)> {
         if let Some(base) = &self.base {
@@ -140,7 +140,7 @@ impl SampleDigest {
     }
 
     /// Delivery rates over the judged time: for a connection opened within it, also those
-    /// until the first sample, when all counters stood at zero.
+    /// until the first sample, when all counters were zero.
     pub fn rates_since(&self, opened_ns: Option<u64>) -> RateDigest {
         let mut rates = self.rates.clone();
         if let (Some((None, start_ns)), Some(first)) = (self.start(opened_ns), self.first()) {
@@ -174,7 +174,7 @@ impl SampleDigest {
     }
 }
 
-/// The smaller of two values of which either may be unknown.
+/// The smaller of two values; either may be unknown.
 fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

@@ -11,7 +11,7 @@ use crate::rows::in_order::InOrder;
 
 /// Blocked calls that are remembered of a thread: what it received waited behind these, at least.
 const BLOCKS_KEPT: usize = 16;
-/// Blockers that are told apart for a connection; the time of those that blocked it least is summed.
+/// Blockers that are distinguished for a connection; the time of those that blocked it least is summed.
 const BLOCKERS_KEPT: usize = 8;
 /// Rows that are held back to be put in order: more than come between two drains of the kernel's
 /// buffers.
@@ -35,8 +35,8 @@ pub struct BlockedElsewhere {
     pub blockers: Vec<Blocker>,
     /// Waited behind connections that are not among them, ns.
     pub others_ns: u64,
-    /// Time that the thread was blocked elsewhere right before it received bytes of which it is not
-    /// known how long they had been ready, ns.
+    /// Time that the thread was blocked elsewhere right before it received bytes that had been
+    /// ready for an unknown time, ns.
     pub unknown_ns: u64,
     /// Waiting until then is counted, ns.
     counted_ns: u64,
@@ -90,7 +90,7 @@ impl Default for ThreadTable {
 }
 
 impl ThreadTable {
-    /// Adds a batch of calls whose end lies within `span` (ns, both ends included).
+    /// Adds a batch of calls that ended within `span` (ns, both ends included).
     /// Of those that `judges` refuses it counts what others waited for, and not what they did.
     pub fn add(&mut self, calls: &Calls, span: (u64, u64), judges: impl Fn(u64) -> bool) {
         for index in 0..calls.conn.len() {
@@ -258,7 +258,7 @@ mod tests {
         columns
     }
 
-    fn of(table: &ThreadTable, conn: u64) -> Vec<(u64, u64, u64)> {
+    fn blockers_of(table: &ThreadTable, conn: u64) -> Vec<(u64, u64, u64)> {
         let blockers = table.get(conn).map_or(&[][..], |behind| &behind.blockers);
         let counts = |it: &Blocker| (it.conn, it.waited_ns, it.times);
         blockers.iter().map(counts).collect()
@@ -287,13 +287,13 @@ mod tests {
         table.add(&rows(&receives), (0, 10_000), |_| true);
         table.add(&rows(&sends), (0, 10_000), |_| true);
         table.finish();
-        assert_eq!(of(&table, 1), [(2, 400, 1), (3, 300, 1)]);
-        assert_eq!(of(&table, 4), [(3, 100, 1)]);
-        assert_eq!(of(&table, 2), []);
+        assert_eq!(blockers_of(&table, 1), [(2, 400, 1), (3, 300, 1)]);
+        assert_eq!(blockers_of(&table, 4), [(3, 100, 1)]);
+        assert_eq!(blockers_of(&table, 2), []);
     }
 
     #[test]
-    fn of_many_blockers_the_worst_are_told_apart() {
+    fn of_many_blockers_the_worst_are_distinguished() {
         let mut table = ThreadTable::default();
         for other in 1..=20_u64 {
             let at = other * 10_000;

@@ -1,4 +1,4 @@
-//! A writer waits for an ACK that the receiver withholds, and Nagle's algorithm has no part in
+//! A writer waits for an ACK that the receiver delays, and Nagle's algorithm has no part in
 //! it: the send buffer holds less than the application wants to write, or a single segment is
 //! in flight (after a timeout, or with a congestion window of one).
 
@@ -116,7 +116,7 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     facts
 }
 
-/// A withheld ACK harms only while a writer waits: blocked in a call, or turned away by
+/// A delayed ACK harms only while a writer waits: blocked in a call, or turned away by
 /// `EAGAIN` and waiting elsewhere.
 fn harm_ns(case: &Case, waited_ns: u64) -> u64 {
     match case.calls_with_blocking() {

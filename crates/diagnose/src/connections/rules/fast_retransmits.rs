@@ -1,5 +1,5 @@
-//! Loss that duplicate ACKs mend, and that makes the flow slower than it was: the congestion
-//! window shrinks and is the brake. A retransmission is no harm in itself, nor is the state
+//! Loss that duplicate ACKs repair, and that makes the flow slower than it was: the congestion
+//! window shrinks and limits the rate. A retransmission is no harm in itself, nor is the state
 //! Recovery: the flow's own earlier best rate is the measure. Losses of the same path that only a timer
 //! noticed count here as long as they cost less.
 
@@ -31,7 +31,7 @@ const BBR1_LEAST_LOSS: f64 = 50.0 / 256.0;
 fn least_fall(case: &Case) -> f64 {
     match congestion_control(case) {
         // Paces at three quarters of its rate in one of eight round trips (bbr_pacing_gain), and at
-        // a hundredth less than it could (bbr_pacing_margin_percent): a sample may have met that.
+        // a hundredth less than it could (bbr_pacing_margin_percent): a sample may have caught that.
         Some(name) if name.starts_with("bbr") => 1.0 - 3.0 / 4.0 * 0.99,
         // Halves its window (tcp_reno_ssthresh).
         Some("reno") => 0.5,
@@ -136,7 +136,7 @@ impl Rule for FastRetransmits {
 }
 
 /// Time in which retransmissions kept the flow far below its own best rate, and what that cost, ns;
-/// `None` where they did not, or where that cannot be told.
+/// `None` where they did not, or where that is unknown.
 pub(super) fn slowed_ns(case: &Case) -> Option<(u64, u64)> {
     let fall = fall(case)?;
     let limited_ns = limited_ns(case, fall);
@@ -162,7 +162,7 @@ pub(super) fn names_stalls(case: &Case) -> bool {
 }
 
 /// Whether congestion control follows a model of the path: BBR sends at its estimate through
-/// Recovery, so that this state alone is no brake.
+/// Recovery, so this state alone limits no rate.
 fn by_model(case: &Case) -> bool {
     congestion_control(case).is_some_and(|name| name.starts_with("bbr"))
 }
@@ -184,7 +184,7 @@ fn fall(case: &Case) -> Option<RateFall> {
     }
 }
 
-/// Time in which loss may have been the brake. Polls cannot tell a window that loss made small from
+/// Time in which loss may have limited the rate. Polls do not distinguish a window that loss made small from
 /// one that was never larger, nor see that loss is what BBR's pacing answers to.
 fn suspected_ns(case: &Case) -> u64 {
     let recovery_ns = case.ns(Stage::FastRetransmit);
@@ -196,7 +196,7 @@ fn suspected_ns(case: &Case) -> u64 {
     }
 }
 
-/// Time in which it was. Polls cannot tell loss that duplicate ACKs found from timeouts: recovery is
+/// Time in which it was. Polls do not distinguish loss that duplicate ACKs found from timeouts: recovery is
 /// theirs alone, of the rest their part of the retransmissions. And they cover less than the life:
 /// the fall that they show holds for all of the stage.
 fn limited_ns(case: &Case, fall: RateFall) -> u64 {
@@ -208,7 +208,7 @@ fn limited_ns(case: &Case, fall: RateFall) -> u64 {
     recovery_ns + ((limited_ns - recovery_ns) as f64 * by_duplicate_acks(case)) as u64
 }
 
-/// Part of the retransmissions that duplicate ACKs started; all when events cannot tell.
+/// Part of the retransmissions that duplicate ACKs started; all without events.
 fn by_duplicate_acks(case: &Case) -> f64 {
     let fast = case.sent_again(TcpEventKind::FastRetransmit);
     let timeout = case.sent_again(TcpEventKind::TimeoutRetransmit);
@@ -219,7 +219,7 @@ fn by_duplicate_acks(case: &Case) -> f64 {
     }
 }
 
-/// Segments sent again, by counters or by events.
+/// Segments retransmitted, by counters or by events.
 fn retransmits(case: &Case) -> u64 {
     let seen = case.sent_again(TcpEventKind::FastRetransmit);
     case.retransmits().unwrap_or(0).max(seen)

@@ -48,7 +48,7 @@ impl Rule for Incast {
             return self.inconclusive(case, senders);
         };
         let (losses, together) = coincidence.beside(case.own);
-        // Flows that never pause, and mend their losses without a timer, share a full path.
+        // Flows that never pause, and repair their losses without a timer, share a full path.
         if case.stalled_ns() < ledger.fast_retransmit_ns
             && case.share(Stage::SenderApp) <= WARNING_SHARE
         {

@@ -153,7 +153,7 @@ fn waited_ns(listener: &ListenerDigest) -> u64 {
 
 fn facts(listener: &ListenerDigest) -> Vec<Fact> {
     let drops = &listener.drops;
-    let label = "connection packet(s) that met a full accept queue";
+    let label = "connection packet(s) that found a full accept queue";
     let mut facts = vec![sum("refused", drops.refused, label)];
     if drops.refused_syns > 0 {
         let label = "or more SYN(s) among them: each is retransmitted after 1 s";
@@ -199,7 +199,7 @@ fn unseen(listener: &ListenerDigest) -> Vec<String> {
     });
     if listener.drops.untold > 0 {
         unseen.push(format!(
-            "Whether {} met a full queue, too: the count of the namespace was not read then.",
+            "Whether {} found a full queue, too: the count of the namespace was not read then.",
             counted(listener.drops.untold, "further drop")
         ));
     }

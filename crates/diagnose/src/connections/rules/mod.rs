@@ -1,5 +1,5 @@
 //! The rules: one file each, listed in `report/rule_id.rs`. A rule looks at one connection and says that
-//! it fires, that it is quiet, or that the recording cannot tell; findings of many connections
+//! it fires, that it is quiet, or that the recording does not show it; findings of many connections
 //! are put together afterwards.
 //!
 //! A rule fires on harm, and names what it excluded. Its page is `docs/findings/NAME.md`.

@@ -1,5 +1,5 @@
 //! Nagle's algorithm holds a short segment until earlier data is acknowledged, while the
-//! receiver withholds that ACK in the hope of an answer to carry it. Each waits for the other
+//! receiver delays that ACK in the hope of an answer to carry it. Each waits for the other
 //! until the receiver's timer expires: 40 ms on Linux, 200 ms elsewhere.
 
 use table::tables::TcpStage;
@@ -11,7 +11,7 @@ use super::shared::facts::{
     known, known_bytes, longest_ns, min_rtt, pattern, sum, total_ns, whole,
 };
 use super::shared::late_calls;
-use super::shared::nagle_cures::cures;
+use super::shared::nagle_fixes::fixes;
 use super::shared::sentences::{measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
@@ -91,7 +91,7 @@ impl Rule for NagleDelayedAck {
                 ExcludableCause::Loss,
             ]),
             could_not_see: blind,
-            advice: cures(case),
+            advice: fixes(case),
             win: WinBasis::HarmGone("each message leaves at once"),
             confidence: measured(case, "every hold was measured in the kernel"),
         }

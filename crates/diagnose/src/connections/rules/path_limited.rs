@@ -82,7 +82,7 @@ impl Rule for PathLimited {
                 ExcludableCause::Loss,
             ]),
             could_not_see: case.general_blind_spots(),
-            advice: cures(case),
+            advice: fixes(case),
             win: WinBasis::Unknown,
             confidence,
         }
@@ -123,13 +123,13 @@ fn network_ns(case: &Case) -> u64 {
     network.map(|(_, share)| share.ns).sum()
 }
 
-/// Whether data was sent again after a timeout: then the window begins anew at one segment.
+/// Whether data was retransmitted after a timeout: then the window begins again at one segment.
 fn fell(case: &Case) -> bool {
     let timeouts = case.own.growth(|sample| sample.total_rto.map(u64::from));
     timeouts.is_some_and(|timeouts| timeouts > 0)
 }
 
-/// Time in slow start without a loss yet, where the ledger tells.
+/// Time in slow start without a loss yet, as the ledger shows.
 fn startup(case: &Case) -> Option<f64> {
     let startup_ns = case.ledger()?.cwnd_startup_ns;
     Some(startup_ns as f64 / case.life_ns().max(1) as f64)
@@ -155,7 +155,7 @@ fn facts(case: &Case) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
-fn cures(case: &Case) -> Vec<Advice> {
+fn fixes(case: &Case) -> Vec<Advice> {
     if startup(case)
         .is_some_and(|share| share * case.life_ns() as f64 * 2.0 > network_ns(case) as f64)
     {

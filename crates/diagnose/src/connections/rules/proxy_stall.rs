@@ -1,6 +1,6 @@
 //! A thread that serves several connections was blocked in a call on one of them while another had
 //! data for it: a proxy that waits until the far side has taken what it passes on (SNAP, figure 7), or
-//! a server whose one slow client holds up the others.
+//! a server with one slow client that blocks the others.
 
 use std::cmp::Reverse;
 
@@ -33,7 +33,7 @@ impl Rule for ProxyStall {
         };
         let blockers = blockers(case, behind);
         let waited_ns: u64 = blockers.iter().map(|(_, blocker)| blocker.waited_ns).sum();
-        // The first bytes may have been ready since before it was looked at.
+        // The first bytes may have been ready since before the recording.
         let harm_ns = waited_ns.min(case.life_ns());
         let Some((worst, _)) = blockers.first() else {
             return self.check_unknown(case, behind.unknown_ns);
@@ -151,7 +151,7 @@ fn fix_first(other: &ConnectionSubject) -> Option<Advice> {
         format!("Look at {local} → {remote}: the thread waits for data from there.")
     } else {
         format!(
-            "First cure {local} → {remote}, which blocked the thread: its stage `{}` took {} of its life.",
+            "First fix {local} → {remote}, which blocked the thread: its stage `{}` took {} of its life.",
             stage.name(),
             percent(share.share)
         )

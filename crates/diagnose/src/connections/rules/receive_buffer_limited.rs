@@ -71,7 +71,7 @@ impl Rule for ReceiveBufferLimited {
                 ExcludableCause::Loss,
             ]),
             could_not_see: blind_spots(case),
-            advice: cures(case),
+            advice: fixes(case),
             win: win(case),
             confidence,
         }
@@ -152,7 +152,7 @@ pub fn facts(case: &Case) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
-/// Times that the peer's window went to zero, where events can tell.
+/// Times that the peer's window went to zero, where events show it.
 fn zero_windows(case: &Case) -> Option<u64> {
     let seen = case
         .own
@@ -195,7 +195,7 @@ fn middlebox(seen: u64, announced: u64) -> Vec<Advice> {
     advice
 }
 
-fn cures(case: &Case) -> Vec<Advice> {
+fn fixes(case: &Case) -> Vec<Advice> {
     if let Some((seen, announced)) = case.window_changed_on_path() {
         return middlebox(seen, announced);
     }

@@ -1,4 +1,4 @@
-//! Lost data was mended only by a timer: the retransmission timeout (200 ms or more on Linux)
+//! Lost data was repaired only by a timer: the retransmission timeout (200 ms or more on Linux)
 //! or the tail-loss probe. Until then nothing was acknowledged. Where the same losses cost more by a
 //! small window, that is the finding (`fast_retransmits`), and the stalls are its evidence.
 
@@ -121,7 +121,7 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     facts
 }
 
-/// Stalls by what mended them; without the ledger only those by timeouts are known.
+/// Stalls by what ended them; without the ledger only those by timeouts are known.
 fn stalls(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let by_timeout = |number| {
         let label = "stall(s) ended by a retransmission timeout";
@@ -145,7 +145,7 @@ fn stalls(case: &Case, stalled_ns: u64) -> Vec<Fact> {
 }
 
 impl RetransmitTimeouts {
-    /// Segments were sent again, and nothing says how: kernels before 6.7 count no timeouts in
+    /// Segments were retransmitted, and nothing says how: kernels before 6.7 count no timeouts in
     /// `tcp_info`, and without events the congestion state is seen only by luck.
     fn check_counters(&self, case: &Case) -> Verdict {
         let counted = case

@@ -14,7 +14,7 @@ pub enum Verdict {
     Quiet,
     /// This, with so much harm.
     Fires(RuleFinding),
-    /// It may be this; the recording cannot tell.
+    /// It may be this; the recording does not show it.
     Inconclusive(RuleDoubt),
 }
 
@@ -41,7 +41,7 @@ pub struct RuleDoubt {
     pub concerned_ns: u64,
     /// The numbers that show it.
     pub facts: Vec<Fact>,
-    /// Why the cause cannot be told.
+    /// Reason why the cause is unknown.
     pub why: &'static str,
     /// Data that would decide it, beside more detail.
     pub would_help: Option<&'static str>,
@@ -67,7 +67,7 @@ pub struct FindingExplanation {
 pub enum WinBasis {
     /// All of the harm goes away.
     HarmGone(&'static str),
-    /// At least as the harm promises, and no more than so many times is sure: what grew in spite of it
+    /// At least as the harm promises; at most so many times is sure: what grew in spite of it
     /// may grow further.
     AtLeast(f64, &'static str),
     /// It cannot be estimated.
@@ -92,7 +92,7 @@ pub trait Rule: Sync {
     fn names_cause_of_loss(&self) -> bool {
         false
     }
-    /// The stages in which its harm lies: they tell when. None if it lies in no stage.
+    /// The stages in which its harm lies: they show when. None if it lies in no stage.
     fn stages(&self) -> &'static [Stage] {
         &[]
     }
@@ -106,7 +106,7 @@ pub trait Rule: Sync {
     fn explain(&self, case: &Case) -> FindingExplanation;
     /// One sentence for the finding.
     fn headline(&self, finding: &Finding) -> String;
-    /// One sentence for what it cannot tell.
+    /// One sentence for an inconclusive verdict.
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Up to {} may be lost; the recording does not show the cause.",

@@ -61,7 +61,7 @@ impl Rule for SendBufferExceedsWindow {
         FindingExplanation {
             ruled_out: Vec::new(),
             could_not_see: blind,
-            advice: beyond(case).map_or_else(Vec::new, |(_, window)| cures(window)),
+            advice: beyond(case).map_or_else(Vec::new, |(_, window)| fixes(window)),
             win: WinBasis::Unknown,
             confidence: measured(case, "queue and window are the kernel's own numbers"),
         }
@@ -125,7 +125,7 @@ fn facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
-fn cures(window: u64) -> Vec<Advice> {
+fn fixes(window: u64) -> Vec<Advice> {
     // The kernel doubles the value for its own book-keeping (sock_setsockopt), which leaves room for
     // a window on its way and one to follow.
     let text = format!(

@@ -42,9 +42,9 @@ impl Rule for SendBufferLimited {
         if limited_ns == 0 {
             return self.check_queue(case);
         }
-        let withheld = case.has_fired(RuleId::DelayedAck);
-        let withheld_ns = if withheld { round_trips_ns(case) } else { 0 };
-        let limited_ns = limited_ns - withheld_ns;
+        let is_delayed = case.has_fired(RuleId::DelayedAck);
+        let delayed_ns = if is_delayed { round_trips_ns(case) } else { 0 };
+        let limited_ns = limited_ns - delayed_ns;
         if limited_ns == 0 || case.send_buffer_fills_path() {
             return Verdict::Quiet;
         }
@@ -65,11 +65,11 @@ impl Rule for SendBufferLimited {
             ruled_out: case.rule_out(&[
                 ExcludableCause::ReceiverWindow,
                 ExcludableCause::CongestionWindow,
-                ExcludableCause::WithheldAck,
+                ExcludableCause::DelayedAck,
                 ExcludableCause::Loss,
             ]),
             could_not_see: blind,
-            advice: cures(case),
+            advice: fixes(case),
             win: win(case),
             confidence: confidence(case),
         }
@@ -143,7 +143,7 @@ fn win(case: &Case) -> WinBasis {
     }
 }
 
-fn cures(case: &Case) -> Vec<Advice> {
+fn fixes(case: &Case) -> Vec<Advice> {
     let locked = case
         .own
         .identity()
@@ -212,7 +212,7 @@ fn confidence(case: &Case) -> Confidence {
 }
 
 impl SendBufferLimited {
-    /// SNAP's sign (the queue is at its largest) without the means to tell: the kernel reports
+    /// SNAP's sign (the queue is at its largest) without proof: the kernel reports
     /// neither the buffer's limit nor its use.
     fn check_queue(&self, case: &Case) -> Verdict {
         let samples = &case.own.gathered.samples;

@@ -69,14 +69,14 @@ impl Rule for SenderAppLimited {
         };
         FindingExplanation {
             ruled_out: case.rule_out(&[
-                ExcludableCause::WithheldAck,
+                ExcludableCause::DelayedAck,
                 ExcludableCause::ReceiverWindow,
                 ExcludableCause::CongestionWindow,
                 ExcludableCause::SendBuffer,
                 ExcludableCause::Loss,
             ]),
             could_not_see: case.general_blind_spots(),
-            advice: cures(case),
+            advice: fixes(case),
             win: WinBasis::Unknown,
             confidence,
         }
@@ -106,7 +106,7 @@ impl Rule for SenderAppLimited {
 }
 
 /// Whether plain round trips can explain the unknown time: as many as segments were sent. Not
-/// when ACKs come so late that they may be withheld.
+/// when ACKs come so late that they may be is_delayed.
 fn in_flight_explains(case: &Case, unknown_ns: u64) -> bool {
     let segments = case
         .own
@@ -120,7 +120,7 @@ fn in_flight_explains(case: &Case, unknown_ns: u64) -> bool {
     segments.saturating_mul(u64::from(last.srtt_us) * 1_000) >= unknown_ns
 }
 
-fn cures(case: &Case) -> Vec<Advice> {
+fn fixes(case: &Case) -> Vec<Advice> {
     if case.ns(Stage::InFlight) > case.ns(Stage::SenderApp) {
         return advice([
             "If this is too slow, make fewer round trips: send more in one request, or several \

@@ -55,7 +55,7 @@ impl Rule for SlowReader {
     }
 
     fn headline(&self, finding: &Finding) -> String {
-        let whose = match finding.direction {
+        let cause = match finding.direction {
             DataDirection::Sending => {
                 "The receiver read too slowly, and its full window stopped the sender"
             }
@@ -63,7 +63,7 @@ impl Rule for SlowReader {
                 "The program read too slowly, and its closed window stopped the sender"
             }
         };
-        format!("{whose} — cost {}.", of_life(finding))
+        format!("{cause} — cost {}.", of_life(finding))
     }
 }
 
@@ -124,7 +124,7 @@ fn check_held(case: &Case) -> Option<RuleFinding> {
 }
 
 /// The receiving socket's own view. Bytes that merely wait for a busy reader are no harm in
-/// themselves: only a closed window stops the sender. A recorded sender tells it better.
+/// themselves: only a closed window stops the sender. A recorded sender shows it better.
 fn check_receiving(case: &Case) -> Verdict {
     let Some(ledger) = case.own.judged.ledger.as_ref() else {
         return Verdict::Quiet;

@@ -1,4 +1,4 @@
-//! Several short writes within a round trip, each of which became a segment of its own
+//! Several short writes within a round trip; each became a segment of its own
 //! although two of them would fit into one. It costs CPU on both hosts; where Nagle's algorithm
 //! holds them for a round trip while a thread waits, it costs time.
 
@@ -59,7 +59,7 @@ impl Rule for SmallWrites {
         let mean_bytes = send.mean_bytes().unwrap_or(segment_bytes);
         let short = mean_bytes * 2.0 <= segment_bytes;
         let own_segments = segments * 2 >= send.calls;
-        // Waits for withheld ACKs have a rule of their own.
+        // Waits for delayed ACKs have a rule of their own.
         let other = case.has_fired(RuleId::NagleDelayedAck);
         if !(in_sequence(case, calls) && short && own_segments) || send.calls < 2 || other {
             return Verdict::Quiet;
@@ -89,7 +89,7 @@ impl Rule for SmallWrites {
         blind.push("The CPU time that the extra segments cost.".into());
         FindingExplanation {
             ruled_out: case.rule_out(&[
-                ExcludableCause::WithheldAck,
+                ExcludableCause::DelayedAck,
                 ExcludableCause::ReceiverWindow,
                 ExcludableCause::Loss,
             ]),

@@ -1,7 +1,7 @@
 //! Softirq work on the application's CPU took it from the application. What comes again while it is
 //! done, and lasts longer than 2 ms (`MAX_SOFTIRQ_TIME`, in jiffies), comes ten times
 //! (`MAX_SOFTIRQ_RESTART`), or keeps a thread waiting (`need_resched()`), the kernel hands to
-//! `ksoftirqd` (`handle_softirqs()`, kernel/softirq.c), whose CPU time is exact.
+//! `ksoftirqd` (`handle_softirqs()`, kernel/softirq.c). Its CPU time is exact.
 
 use table::Chosen;
 
@@ -83,7 +83,7 @@ fn confidence(case: &Case) -> Confidence {
     match case.own.calls.map_or(0, |calls| calls.cpus.len()) {
         0 | 1 => measured(
             case,
-            "all calls ended on one CPU, whose ksoftirqd was measured",
+            "all calls ended on one CPU, and its ksoftirqd was measured",
         ),
         cpus => Confidence {
             level: ConfidenceLevel::Medium,

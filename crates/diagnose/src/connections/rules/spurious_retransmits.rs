@@ -1,5 +1,5 @@
-//! The path stood still for longer than TCP's timer, or let packets overtake each other for longer than
-//! TCP had learnt to wait, and what was late was sent again though nothing had been lost. The kernel
+//! The path stalled for longer than TCP's timer, or let packets overtake each other for longer than
+//! TCP had learnt to wait, and what was late was retransmitted though nothing had been lost. The kernel
 //! finds that out afterwards and takes its reduction back (F-RTO, RFC 5682; Eifel, RFC 3522): what was
 //! lost is the time.
 
@@ -111,7 +111,7 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
     .collect()
 }
 
-/// Segments sent again, and those that the receiver reported as duplicates.
+/// Segments retransmitted, and those that the receiver reported as duplicates.
 fn sent_again(case: &Case) -> (u64, u64) {
     let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     (case.retransmits().unwrap_or(0), duplicates.unwrap_or(0))

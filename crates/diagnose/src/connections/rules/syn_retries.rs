@@ -117,7 +117,7 @@ fn waited_ns(identity: &Connection) -> Option<u64> {
 }
 
 impl SynRetries {
-    /// Returns what was sent again without being data was a SYN or a FIN.
+    /// Judges by counters: a retransmission without data was a SYN or a FIN.
     fn check_counters(&self, case: &Case) -> Verdict {
         let retries = case.retransmits().unwrap_or(0);
         let data = case.own.growth(|sample| sample.bytes_retrans);

@@ -1,5 +1,5 @@
 //! SNAP's estimate of how many segments had a delayed ACK (section 4.2), from the sums that polls
-//! give: a segment whose ACK was delayed has a round trip of the timer's time, any other of the most
+//! give: a segment with a delayed ACK has a round trip of the timer's time, any other of the most
 //! that path and queues take.
 //!
 //! `(diff(SumRTT) − diff(SampleRTT) × MaxQueuingDelay) / DelayedACKTimeout`, for each poll interval
@@ -19,8 +19,8 @@ pub struct SnapSettings {
 
 impl Default for SnapSettings {
     /// Linux holds an ACK back for TCP_DELACK_MIN, and up to TCP_DELACK_MAX only on paths as long as
-    /// that. SNAP has 10 ms and 180 ms for a timer of 200 ms: the same proportions, of which the
-    /// second allows for a timer that is early.
+    /// that. SNAP has 10 ms and 180 ms for a timer of 200 ms: the same proportions; the
+    /// second one allows for a timer that is early.
     fn default() -> Self {
         const TCP_DELACK_MIN_US: u64 = TCP_DELACK_MIN_NS / 1_000;
         Self {

@@ -15,7 +15,7 @@ use table::tables::TcpSample;
 use super::interval::RttInterval;
 use crate::report;
 
-/// SNAP's MaxQueuingDelay (section 4.2): the most that queues on the path may add. Also on Linux, whose
+/// SNAP's MaxQueuingDelay (section 4.2): the most that queues on the path may add. Also on Linux, where the
 /// timer takes four times as long; the estimate of shares, a difference of sums, needs a nearer one
 /// ([`super::delayed_acks::SnapSettings`]).
 const MAX_QUEUING_DELAY_US: u64 = 10_000;
@@ -31,13 +31,13 @@ pub struct IntervalFlags {
     pub timeout: Option<bool>,
     /// Receiver window limited.
     pub receiver_window: Option<bool>,
-    /// Something was sent again, for either cause.
+    /// Something was retransmitted, for either cause.
     retransmitted: bool,
 }
 
 impl IntervalFlags {
     /// The flags of the interval that ends with `later`; without an earlier sample, the counters
-    /// stood at zero when it began.
+    /// were zero when it began.
     pub fn between(earlier: Option<&TcpSample>, later: &TcpSample) -> Self {
         let retransmitted = later.total_retrans > earlier.map_or(0, |e| e.total_retrans);
         let timeout = grew(earlier, later, |sample| sample.total_rto.map(u64::from));
@@ -114,7 +114,7 @@ pub struct FlagTimes {
 
 impl FlagTimes {
     /// Adds the interval that ends with `later`; without an earlier sample, the counters
-    /// stood at zero when it began.
+    /// were zero when it began.
     pub fn add(&mut self, earlier: Option<&TcpSample>, later: &TcpSample, length_ns: u64) {
         let flags = IntervalFlags::between(earlier, later);
         self.send_buffer.add(Some(flags.send_buffer), length_ns);

@@ -6,7 +6,7 @@
 //!   off by 1.96·√(n/6) jiffies; never less than one jiffy is claimed.
 //! * **Ledger**: an interval begins and ends at a hook that runs a little after the kernel's own
 //!   decision; that part has one sign and grows with the number of intervals. Where the end
-//!   of a wait tells by a timer whose wait it was (delayed ACK, retransmission timeout), the
+//!   of a wait shows by a timer which wait it was (delayed ACK, retransmission timeout), the
 //!   timer's jiffy adds ±1 jiffy a wait, of either sign, so it grows with the square root.
 
 /// Two-sided 95 % quantile of the normal distribution.
@@ -36,7 +36,7 @@ pub fn chronograph_ns(periods: u64, jiffy_ns: u64) -> f64 {
     jiffy_ns as f64 * (Z95 * (periods as f64 / 6.0).sqrt()).max(1.0)
 }
 
-/// Bound of a ledger time of `intervals`, of which `timed` were told apart by a timer, ns.
+/// Bound of a ledger time of `intervals`, with `timed` of them distinguished by a timer, ns.
 pub fn ledger_ns(intervals: u64, timed: u64, jiffy_ns: u64) -> f64 {
     // A uniform error of ±1 jiffy has variance 1/3 jiffy².
     let timer_ns = Z95 * (timed as f64 / 3.0).sqrt() * jiffy_ns as f64;

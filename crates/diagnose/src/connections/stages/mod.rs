@@ -101,7 +101,7 @@ fn receive(
 }
 
 /// Life with a ledger: from open to close as far as they lie in the judged span. A ledger that
-/// began late, or whose last reading was lost, leaves a rest that is `unknown`.
+/// began late, or that lost its last reading, leaves a rest that is `unknown`.
 fn ledger_life_ns(ledger: &TcpStage, gathered: &ConnectionDigest, given: StageInputs) -> u64 {
     let identity = gathered.identity.as_ref();
     let within = |at: &u64| (given.span.0..=given.span.1).contains(at);
@@ -120,7 +120,7 @@ fn ledger_life_ns(ledger: &TcpStage, gathered: &ConnectionDigest, given: StageIn
     end_ns.saturating_sub(start_ns).max(counted_ns)
 }
 
-/// Life as far as table `connections` tells it.
+/// Life as far as table `connections` shows it.
 fn known_life_ns(gathered: &ConnectionDigest) -> u64 {
     let identity = gathered.identity.as_ref();
     let ends = identity.and_then(|identity| Some((identity.opened_ns?, identity.closed_ns?)));

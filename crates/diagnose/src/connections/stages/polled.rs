@@ -1,7 +1,7 @@
 //! Stages without the ledger. The kernel's own clocks say how long data was outstanding
 //! (`busy`) and how long the receiver's window was the limit; the rest of the busy time is
-//! split by what random polls saw. What a poll cannot tell stays `unknown`, and a stage that
-//! neither can show (Nagle under a cork, queues below TCP, withheld ACKs, lost tails) is not
+//! split by what random polls saw. What a poll does not show stays `unknown`, and a stage that
+//! neither can show (Nagle under a cork, queues below TCP, delayed ACKs, lost tails) is not
 //! listed at all.
 
 use table::tables::TcpSample;
@@ -35,7 +35,7 @@ const SPLIT_STAGES: [Stage; 5] = [
 pub struct PollStages {
     /// Judged time, ns.
     pub life_ns: u64,
-    /// Shares of the stages that can be told.
+    /// Shares of the stages that polls show.
     pub stages: Stages,
 }
 
@@ -111,7 +111,7 @@ fn clocks(
     })
 }
 
-/// Time stalled until a retransmission timeout mended it. The kernel enters Loss only when
+/// Time stalled until a retransmission timeout ended it. The kernel enters Loss only when
 /// the timer expires, so the stall began one timeout earlier, less the round trip that an
 /// answer may take. Without events, the kernel's own time in recovery is a lower bound.
 fn timeout_ns(gathered: &ConnectionDigest, opened_ns: Option<u64>, life: (u64, u64)) -> u64 {
@@ -158,7 +158,7 @@ fn stage_of(class: PollClass, nodelay: Option<bool>, paced: bool) -> Stage {
         PollClass::BufferFull => Stage::SendBuffer,
         PollClass::ShortTail if nodelay == Some(false) => Stage::Nagle,
         PollClass::HeldSegments if paced => Stage::Pacing,
-        // A withheld ACK, a lost tail and a plain round trip look alike to a poll.
+        // A delayed ACK, a lost tail and a plain round trip look alike to a poll.
         _ => Stage::Unknown,
     }
 }

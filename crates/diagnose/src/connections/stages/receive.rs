@@ -1,4 +1,4 @@
-//! The receiving side of a socket: was the reader late, was its window closed, or was there
+//! The receiving side of a socket: was the reader slow, was its window closed, or was there
 //! nothing to read?
 
 use table::Method;

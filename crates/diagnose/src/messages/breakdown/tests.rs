@@ -73,7 +73,7 @@ fn what_is_sent_within_the_call_is_not_held() {
 }
 
 #[test]
-fn an_adapter_that_tells_parts_the_driver_from_the_network() {
+fn a_stamp_of_the_adapter_divides_driver_and_network() {
     let row = json!({
         "call_ns": 100, "tcp_ns": 110, "queue_ns": 112, "driver_ns": 113, "acked_ns": 130, "done_ns": 120,
     });
@@ -118,7 +118,7 @@ fn a_datagram_goes_through_udp_and_is_not_acknowledged() {
 }
 
 #[test]
-fn what_was_not_seen_or_cannot_be_is_told_apart() {
+fn missing_times_and_disorder_are_distinguished() {
     assert_eq!(
         received(json!({"done_ns": 1})),
         Err(BreakdownError::MissingTimestamp)

@@ -164,12 +164,12 @@ pub fn report(
         relative_error: RELATIVE_ERROR,
         all,
         groups,
-        about: About::of(&first.header, recorded, first.latest_ns, (0, u64::MAX)),
+        about: About::new(&first.header, recorded, first.latest_ns, (0, u64::MAX)),
     }
 }
 
-/// Connections of the first recording with their other ends in the second: told by the kernel if it is one
-/// host, or by the addresses, of which there may be only one at a time.
+/// Connections of the first recording with their other ends in the second: known from the kernel if it is one
+/// host, or from the addresses, which only one may have at a time.
 fn pairs(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64)> {
     let same_host = first.header.boot_id == other.header.boot_id;
     let mut by_address: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
@@ -198,7 +198,7 @@ fn pairs(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64)> {
     pairs
 }
 
-/// Whether two sockets lived at the same time, within the second in which clocks of hosts usually agree.
+/// Whether two sockets existed at the same time, within the second in which clocks of hosts usually agree.
 fn overlap(first: &EndRecording, here: usize, other: &EndRecording, there: usize) -> bool {
     const ABOUT_NS: i128 = 1_000_000_000;
     let span = |side: &EndRecording, row: usize| {

@@ -3,7 +3,7 @@
 //! `arrived − driven = way + θ ≥ θ`, and every one back shows `way − θ ≥ −θ`. So θ lies between the negative
 //! of the least difference one way and the least difference the other way (Duda, Harrus, Haddad and Bernard,
 //! "Estimating global time in distributed systems", ICDCS 1987). Half of what lies between is the error: half
-//! of the quickest round trip, of which the other end's own time is no part.
+//! of the quickest round trip, without the other end's own time.
 //!
 //! Clocks do not run alike for long. An interval over which no single θ is possible is cut in two.
 
@@ -14,7 +14,7 @@ use serde::Serialize;
 pub(super) struct OffsetPair {
     /// When it happened, by the first clock.
     pub(super) at_ns: u64,
-    /// Second clock less first, ns: no less than θ if `forth`, no more than θ otherwise.
+    /// Second clock less first, ns: at least θ if `forth`, at most θ otherwise.
     pub(super) difference_ns: i64,
     /// From the first clock's host to the second's.
     pub(super) forth: bool,
@@ -74,13 +74,13 @@ mod tests {
 
     use super::*;
 
-    fn messages(offset_ns: i64, ways_ns: &[(u64, bool)]) -> Vec<OffsetPair> {
-        let pairs = ways_ns.iter().zip(0..);
-        let pairs = pairs.map(|((way_ns, forth), at)| OffsetPair {
+    fn messages(offset_ns: i64, delays_ns: &[(u64, bool)]) -> Vec<OffsetPair> {
+        let pairs = delays_ns.iter().zip(0..);
+        let pairs = pairs.map(|((delay_ns, forth), at)| OffsetPair {
             at_ns: at * 1_000_000,
             difference_ns: match forth {
-                true => offset_ns + way_ns.cast_signed(),
-                false => offset_ns - way_ns.cast_signed(),
+                true => offset_ns + delay_ns.cast_signed(),
+                false => offset_ns - delay_ns.cast_signed(),
             },
             forth: *forth,
         });
@@ -91,15 +91,15 @@ mod tests {
         #[test]
         fn the_true_offset_is_within_the_error(
             offset_ns in -1_000_000_000_000_i64..1_000_000_000_000,
-            ways_ns in prop::collection::vec((0_u64..50_000_000, any::<bool>()), 0..200),
+            delays_ns in prop::collection::vec((0_u64..50_000_000, any::<bool>()), 0..200),
         ) {
-            let pairs = messages(offset_ns, &ways_ns);
+            let pairs = messages(offset_ns, &delays_ns);
             let found = offsets(&pairs);
-            let both = ways_ns.iter().any(|way| way.1) && ways_ns.iter().any(|way| !way.1);
+            let both = delays_ns.iter().any(|delay| delay.1) && delays_ns.iter().any(|delay| !delay.1);
             prop_assert_eq!(found.len(), usize::from(both));
             for offset in found {
                 prop_assert!(offset.offset_ns.abs_diff(offset_ns) <= offset.error_ns);
-                let quickest = |forth| ways_ns.iter().filter(|way| way.1 == forth).map(|way| way.0).min();
+                let quickest = |forth| delays_ns.iter().filter(|delay| delay.1 == forth).map(|delay| delay.0).min();
                 let round_trip_ns = quickest(true).unwrap_or(0) + quickest(false).unwrap_or(0);
                 prop_assert!(offset.error_ns <= round_trip_ns.div_ceil(2));
             }
@@ -108,9 +108,9 @@ mod tests {
         /// One ahead by 50 µs a second more: where no one offset is possible there are several, and none
         /// is further from the truth than its error and what the clocks moved meanwhile.
         #[test]
-        fn a_clock_that_runs_faster_has_several(ways_ns in prop::collection::vec(20_000_u64..90_000, 400)) {
+        fn a_clock_that_runs_faster_has_several(delays_ns in prop::collection::vec(20_000_u64..90_000, 400)) {
             let drift_ns = |at_ns: u64| (at_ns / 20_000).cast_signed();
-            let alternating: Vec<_> = ways_ns.iter().zip(0..).map(|(way, at)| (*way, at % 2 == 0)).collect();
+            let alternating: Vec<_> = delays_ns.iter().zip(0..).map(|(delay, at)| (*delay, at % 2 == 0)).collect();
             let mut pairs = messages(0, &alternating);
             for pair in &mut pairs {
                 pair.at_ns *= 100;
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_one_way_tell_nothing() {
+    fn messages_in_one_direction_show_nothing() {
         assert_eq!(offsets(&messages(5, &[(10, true), (20, true)])), []);
         assert_eq!(at(&[], 0), None);
     }

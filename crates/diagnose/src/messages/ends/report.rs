@@ -40,7 +40,7 @@ pub enum ClockRelation {
         /// In order of time; of several the clocks did not run alike.
         offsets: Vec<ClockOffset>,
     },
-    /// Messages went one way only: what passed between the hosts cannot be told.
+    /// Messages went in one direction only: the time between the hosts is unknown.
     Unknown,
 }
 
@@ -87,7 +87,7 @@ pub struct CrossingGroup {
     pub unmatched: u64,
     /// How far the wire of each may be off, ns, at most; 0 for one clock.
     pub error_ns: u64,
-    /// From the begin of the send call to the end of the receive call; `None`: of none it is known.
+    /// From the begin of the send call to the end of the receive call; `None`: no message has both.
     pub whole: Option<DurationSpread>,
     /// Its legs, in their order; the first comes before the whole begins.
     pub legs: Vec<LegSpread>,

@@ -1,4 +1,4 @@
-//! Shows which messages are looked at: a part of the distribution of latencies.
+//! Bands of messages: a part of the distribution of latencies.
 
 use std::str::FromStr;
 

@@ -104,7 +104,7 @@ impl UsualQueue {
         }
     }
 
-    /// Where messages waited behind more than is usual, for longer by what can be told.
+    /// Where messages waited behind more than is usual, for clearly longer.
     pub(super) fn compare(&self, all: &[QueueAhead], resolution_ns: f64) -> Vec<Queueing> {
         let mean = |sum: u64| sum as f64 / self.messages.max(1) as f64;
         let of = |(index, queued): (usize, &QueuePlace)| {
@@ -120,8 +120,8 @@ impl UsualQueue {
                 queued: *queued,
                 messages: hit.len() as u64,
                 usual_ahead: usual_depth,
-                ahead: FiveNumbers::of(hit.iter().map(|it| it.0).collect()),
-                deviation_ns: FiveNumbers::of(hit.iter().map(|it| it.1).collect()),
+                ahead: FiveNumbers::from_values(hit.iter().map(|it| it.0).collect()),
+                deviation_ns: FiveNumbers::from_values(hit.iter().map(|it| it.1).collect()),
             })
         };
         ALL.iter().enumerate().filter_map(of).collect()

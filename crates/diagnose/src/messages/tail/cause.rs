@@ -6,7 +6,7 @@ use super::spans::{LabelId, LabelTable, SpanLabel};
 use super::tree::{CoreRole, PlaceTree, TreeNode, TreePlace};
 use crate::causes::{Categories, Cause};
 
-/// Holds what tells causes apart.
+/// Identity of a cause.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct CauseKey {
     pub(super) rule: MessageRule,
@@ -67,9 +67,7 @@ impl MessageRule {
             Self::SlowFunction => {
                 "Calls and functions took longer than usual, or the program itself computed"
             }
-            Self::UnknownFunction => {
-                "A function took longer of which no category says what it is for"
-            }
+            Self::UnknownFunction => "A function without a known category took longer",
             Self::Untraced => "It was not recorded what a CPU did",
         }
     }
@@ -167,7 +165,7 @@ impl<'a> CauseNamer<'a> {
     }
 
     /// The cause that a place is.
-    pub(super) fn of(&self, node: TreeNode) -> CauseKey {
+    pub(super) fn cause_key(&self, node: TreeNode) -> CauseKey {
         let role = self.tree.role(node);
         let (rule, what, category) = match self.tree.place(node) {
             TreePlace::OtherMessage => (
@@ -288,7 +286,7 @@ impl<'a> CauseNamer<'a> {
             (ActivityKind::Irq | ActivityKind::Softirq, _) => MessageRule::SoftirqDelay,
             _ => MessageRule::SlowFunction,
         };
-        // what a call without a cause of its own does, its name tells best
+        // what a call without a cause of its own does, its name shows best
         let category = Some(category).filter(|it| *it != Cause::SystemCalls);
         let called = category.map(|it| it.name().replace('_', " "));
         (rule, called.unwrap_or_else(|| name(what)), category)

@@ -1,5 +1,5 @@
 //! Shows which places explain why a message took longer than usual. A place is no cause where those within it explain
-//! most of what it took longer (NSight, section 5.2); nothing is looked for within a context that an ordinary
+//! most of what it took longer (NSight, section 5.2); nothing is searched within a context that an ordinary
 //! message does not meet, nor within another message's processing: the remedy is the same whatever it does.
 
 use serde::Serialize;
@@ -45,12 +45,12 @@ pub(super) struct Deviation {
     pub(super) anomaly: Anomaly,
 }
 
-/// How anomalies are told.
+/// Limits of anomalies.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ExplainSettings {
     /// Share of what a place took longer that those within it must explain for it to be none, 0–1.
     pub explained: f64,
-    /// Differences below this are none, ns: what the source cannot tell.
+    /// Differences below this are none, ns: the resolution of the source.
     pub resolution_ns: f64,
 }
 
@@ -59,9 +59,9 @@ pub struct ExplainSettings {
 pub(super) struct MessageExplanation {
     /// Longer than usual, ns.
     pub(super) deviation_ns: f64,
-    /// By more than nothing, as far as can be told: else there are no causes.
+    /// Whether that exceeds the resolution: else there are no causes.
     pub(super) is_longer: bool,
-    /// Places, largest first; together no more than that.
+    /// Places, largest first; together at most that.
     pub(super) causes: Vec<Deviation>,
 }
 
@@ -169,7 +169,7 @@ fn judge(
     inner
 }
 
-/// Whether what lies within is not looked at.
+/// Whether inner places are not searched.
 fn is_opaque(tree: &PlaceTree, labels: &LabelTable, node: TreeNode, usual: UsualTime) -> bool {
     match tree.place(node) {
         TreePlace::Role(_) | TreePlace::Own => false,

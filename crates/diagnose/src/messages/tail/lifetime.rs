@@ -79,7 +79,7 @@ struct CorePiece {
 
 impl TimelineBuilder<'_> {
     /// Returns what the core of the kernel's part did. What runs there in threads delays it, whatever thread that is;
-    /// interrupts and softirqs are looked at by themselves.
+    /// interrupts and softirqs are separate.
     fn kernel(&mut self) {
         let message = self.message;
         let (from_ns, until_ns) = message.kernel_ns();
@@ -198,7 +198,7 @@ impl TimelineBuilder<'_> {
                 close_before(&mut self.open, span);
                 let around = match self.open[..] {
                     [] => None,
-                    // other threads do not do it, nor is a CPU idle meanwhile: looked at by itself
+                    // other threads do not do it, nor is a CPU idle meanwhile: a separate place
                     [(_, context), ..] if self.is_apart(context, span) => {
                         self.times.take(context, observed.time_ns);
                         Some(role)
@@ -308,7 +308,7 @@ impl CorePiece {
         (begin_ns, span.end_ns.min(self.until_ns).max(begin_ns))
     }
 
-    /// Returns what tells a span on its CPU from others.
+    /// Returns the id of a span on its CPU.
     fn id(&self, span: &ActivitySpan) -> SpanId {
         SpanId {
             cpu: self.cpu,

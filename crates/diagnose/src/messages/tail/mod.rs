@@ -8,7 +8,7 @@
 //! message    one message, as far as the host had it
 //! spans      what CPUs did, found by time
 //! queue      what else its thread was at
-//! receptions whose messages the kernel received meanwhile
+//! receptions other messages that the kernel received meanwhile
 //! lifetime   a message → times in the tree of places
 //! tree       core role, context, and what ran within
 //! contexts   who had the CPUs meanwhile
@@ -106,7 +106,7 @@ impl Default for TailQuery {
 #[derive(Debug)]
 pub struct TailTable {
     labels: LabelTable,
-    /// The recording that is looked at, and the one that it is compared with, if that is another.
+    /// The recording itself, and the one that it is compared with, if that is another.
     sides: (TailSide, Option<TailSide>),
 }
 
@@ -176,12 +176,12 @@ impl TailTable {
     }
 }
 
-/// All messages of a recording, of which may be asked more than once.
+/// All messages of a recording, for any number of queries.
 #[derive(Debug)]
 pub struct TailAnalysis(TailTable);
 
 impl TailAnalysis {
-    /// Answers a question. `categories`: what kinds of work there are; `recorded`: of the recording that is looked at.
+    /// Answers a question. `categories`: what kinds of work there are; `recorded`: the state of the recording.
     pub fn report(
         &self,
         question: TailQuery,
@@ -237,7 +237,7 @@ impl QueryContext<'_> {
             explained: self.question.settings.explained,
             resolution_ns: self.question.settings.resolution_ns,
             groups,
-            about: About::of(&side.header, recorded, side.latest_ns, (0, u64::MAX)),
+            about: About::new(&side.header, recorded, side.latest_ns, (0, u64::MAX)),
         }
     }
 
@@ -284,7 +284,7 @@ impl QueryContext<'_> {
         }
     }
 
-    /// The messages of a band of which it is known what their CPUs did, and how many there are.
+    /// Returns the messages of a band with known CPU activity, and how many there are.
     fn in_band<'a>(
         &self,
         side: &TailSide,

@@ -1,4 +1,4 @@
-//! Whose messages the kernel received on which CPU, and when: a message that came in has its CPU from its arrival, or
+//! Messages that the kernel received, by CPU and time, with their programs: a message that came in has its CPU from its arrival, or
 //! from when the message before it was handed to its socket, until it is itself. What it overlaps waited for it
 //! (NSight, section 5.2: overlap with other messages is verified, not guessed).
 
@@ -15,7 +15,7 @@ struct Reception {
     handed_ns: u64,
     /// When all of it had arrived.
     start_ns: u64,
-    /// Program whose it is.
+    /// Its program.
     program: LabelId,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct ReceptionSpan {
     pub(super) end_ns: u64,
 }
 
-/// See the module.
+/// Receptions by CPU.
 #[derive(Debug, Default)]
 pub(super) struct ReceptionTable {
     cpus: HashMap<u16, Vec<Reception>>,

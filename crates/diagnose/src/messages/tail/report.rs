@@ -10,7 +10,7 @@ use crate::messages::message::MessageDirection;
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.tail/1";
 
-/// See the module.
+/// Why slow messages are slow, by application and direction.
 #[derive(Debug, Clone, Serialize)]
 pub struct TailReport {
     /// [`SCHEMA`].
@@ -66,7 +66,7 @@ pub struct TailGroup {
     pub usual_ns: f64,
     /// How much longer than that the explained messages took on average, ns; `None` without any.
     pub deviation_ns: Option<f64>,
-    /// Messages of the tail that took longer than that, by what can be told: only these have causes.
+    /// Messages of the tail that took clearly longer than that: only these have causes.
     pub longer: u64,
     /// Holds what explained share each of these has: least and median, 0–1; `None` without any.
     pub covered: Option<CoveredShare>,
@@ -91,12 +91,12 @@ pub struct LatencyQuantile {
     pub ns: u64,
 }
 
-/// How many messages of a band could be looked at.
+/// How many messages of a band could be explained.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct BandCounts {
     /// Messages in the band.
     pub messages: u64,
-    /// Of these, those of which it was kept what their CPUs did.
+    /// Those of them with recorded CPU activity.
     pub kept: u64,
     /// Shortest and longest latency in it, ns.
     pub from_ns: u64,
@@ -126,7 +126,7 @@ pub struct TailCause {
     pub role: CoreRole,
     /// Messages that it hit.
     pub messages: u64,
-    /// Of these, those of which it is the largest cause.
+    /// Those of them with this as the largest cause.
     pub first: u64,
     /// Added time of the messages hit, ns.
     pub deviation_ns: FiveNumbers,

@@ -14,10 +14,10 @@ use super::spans::{LabelId, LabelTable, SpanTable};
 use crate::messages::message::MessageDirection;
 use crate::waits::NameTable;
 
-/// Holds what an application's messages are told by: its name, and which way they went.
+/// Identity of a group of messages: application and direction.
 pub(super) type GroupKey = (Option<String>, MessageDirection);
 
-/// See the module.
+/// One recording: its messages, spans and waits.
 #[derive(Debug)]
 pub(super) struct TailSide {
     pub(super) header: Header,
@@ -104,7 +104,7 @@ impl TailSide {
         self.receptions.finish();
     }
 
-    /// The program whose a message is.
+    /// Returns the program of a message.
     pub(super) fn program(&self, message: &HostMessage) -> Option<LabelId> {
         self.programs.get(&message.pid).copied()
     }
@@ -137,7 +137,7 @@ impl TailSide {
         groups
     }
 
-    /// Whether it is known what the thread's CPU did at a message's begin and its end, and the kernel's CPU at
+    /// Whether the activity of the thread's CPU is known at a message's begin and its end, and the kernel's CPU at
     /// those of its part.
     pub(super) fn is_kept(&self, message: &HostMessage, labels: &LabelTable) -> bool {
         let covers = |cpu, (from_ns, until_ns): (u64, u64)| {

@@ -72,7 +72,7 @@ pub(super) struct LabelTable {
     ids: HashMap<SpanLabel, LabelId>,
 }
 
-/// The spans of a recording: see the module.
+/// The spans of a recording, by CPU and thread.
 #[derive(Debug, Default)]
 pub(super) struct SpanTable {
     cores: BTreeMap<u16, CpuSpans>,
@@ -86,7 +86,7 @@ impl LabelTable {
         let kind = rows.kind[row];
         let pid = rows.pid[row].filter(|_| kind == ActivityKind::Task);
         let application = pid.and_then(|pid| names.comm(pid));
-        self.of(SpanLabel {
+        self.intern(SpanLabel {
             kind,
             name: rows.name[row].clone(),
             application: application.map(str::to_owned),
@@ -95,14 +95,14 @@ impl LabelTable {
 
     /// The messages of a program.
     pub(super) fn of_program(&mut self, name: Option<&str>) -> LabelId {
-        self.of(SpanLabel {
+        self.intern(SpanLabel {
             kind: ActivityKind::Task,
             name: name.map(str::to_owned),
             application: name.map(str::to_owned),
         })
     }
 
-    fn of(&mut self, what: SpanLabel) -> LabelId {
+    fn intern(&mut self, what: SpanLabel) -> LabelId {
         if let Some(id) = self.ids.get(&what) {
             return *id;
         }
@@ -190,7 +190,7 @@ impl SpanTable {
         moves.get(first).copied().filter(|it| it.at_ns < until_ns)
     }
 
-    /// Whether it is known what a CPU did at a time.
+    /// Whether the activity of a CPU is known at a time.
     pub(super) fn covers(&self, cpu: u16, at_ns: u64, labels: &LabelTable) -> bool {
         let mut covers = false;
         self.overlapping(cpu, at_ns, at_ns + 1, |span| {

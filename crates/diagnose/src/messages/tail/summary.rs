@@ -110,7 +110,7 @@ impl GroupSummary<'_> {
     }
 
     fn key(&self, deviation: &Deviation) -> CauseKey {
-        self.causes.of(deviation.node)
+        self.causes.cause_key(deviation.node)
     }
 
     fn hits(
@@ -216,7 +216,7 @@ fn cause_of(key: &CauseKey, hits: CauseHits, slow: &[ExplainedMessage<'_>]) -> T
         parts,
     } = hits;
     let order = order(&messages, slow.len());
-    let deviation_ns = FiveNumbers::of(messages.iter().map(|(_, ns)| *ns).collect());
+    let deviation_ns = FiveNumbers::from_values(messages.iter().map(|(_, ns)| *ns).collect());
     let sum_ns = messages.iter().map(|(_, ns)| ns).sum();
     messages.sort_by(|(a, one), (b, other)| other.total_cmp(one).then(a.cmp(b)));
     let examples = messages.iter().take(EXAMPLES);
@@ -241,7 +241,7 @@ fn cause_of(key: &CauseKey, hits: CauseHits, slow: &[ExplainedMessage<'_>]) -> T
                 name,
                 anomaly: hits.anomaly,
                 messages: hits.ns.len() as u64,
-                deviation_ns: FiveNumbers::of(hits.ns),
+                deviation_ns: FiveNumbers::from_values(hits.ns),
             })
             .collect(),
         examples: examples
@@ -304,7 +304,7 @@ fn covered(slow: &[ExplainedMessage<'_>], explained: &[MessageCauses]) -> Option
 
 impl FiveNumbers {
     /// Of at least one value.
-    pub(super) fn of(mut values: Vec<f64>) -> Self {
+    pub(super) fn from_values(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |share: f64| {
             let rank = (share * values.len() as f64) as usize;

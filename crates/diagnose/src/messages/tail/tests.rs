@@ -287,7 +287,7 @@ fn a_function_that_no_rule_knows_is_named_but_explains_nothing() {
 }
 
 /// The slow message of [`one_slow`] loses CPU 0 after 1 µs, to the kernel's thread or to a neighbour, and runs on CPU 1
-/// from 51 µs on; at 5 µs it was moved there. CPU 1 was idle until 31 µs, then a neighbour had it, whose call a softirq
+/// from 51 µs on; at 5 µs it was moved there. CPU 1 was idle until 31 µs, then a neighbour had it, until a softirq
 /// interrupted.
 fn moved(to: (&str, u32)) -> Rows {
     let mut rows = one_slow(&[(0, 1_000, Vec::new()), (0, 54_000, Vec::new())]);

@@ -18,7 +18,7 @@ pub enum CoreRole {
     Application,
 }
 
-/// Holds what a place stands for.
+/// A place where time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum TreePlace {
     /// All of a core's part.
@@ -43,7 +43,7 @@ pub(super) enum TreePlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct TreeNode(u32);
 
-/// See the module.
+/// All places, as a tree.
 #[derive(Debug, Default)]
 pub(super) struct PlaceTree {
     places: Vec<(Option<TreeNode>, TreePlace)>,
@@ -66,7 +66,7 @@ pub(super) struct PlaceTimes {
     spans: Vec<(TreeNode, SpanId)>,
 }
 
-/// Holds what tells a span from all others of a recording.
+/// Identity of a span in a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpanId {
     /// CPU.

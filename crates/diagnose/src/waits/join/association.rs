@@ -6,10 +6,10 @@
 //! (1950)). The best of many cuts looks better than it is (Miller and Siegmund, "Maximally selected chi
 //! square statistics", Biometrics 38 (1982)). Therefore the chance of so uneven shares, by Fisher's
 //! exact test, on either side (twice that of one), is multiplied by the number of all cuts that were
-//! looked at in the group, of all numbers together (Bonferroni), and has to be at most [`ERROR`].
+//! tested in the group, of all numbers together (Bonferroni), and has to be at most [`ERROR`].
 //!
 //! Among a million waits every trifle passes that test. Only what Cohen calls a large difference of two
-//! shares is told: h of 0.8 or more ("Statistical power analysis for the behavioral sciences", 2nd
+//! shares is reported: h of 0.8 or more ("Statistical power analysis for the behavioral sciences", 2nd
 //! edition, 1988, 6.2), as between 93 % and 60 %, or 16 % and 0 %.
 //!
 //! Waits that follow each other are not independent: what goes together here need not be cause and
@@ -17,7 +17,7 @@
 
 use super::factor::{Factor, FactorCut, SideCounts};
 
-/// Chance to tell of an association in a group that has none; as for populations.
+/// Chance to report an association in a group that has none; as for populations.
 const ERROR: f64 = 0.001;
 
 /// A large difference of two shares.
@@ -41,7 +41,7 @@ pub struct Association {
     pub value: f64,
     /// Waits with such a value.
     pub with: SideCounts,
-    /// At most so likely by chance, with all cuts looked at counted in.
+    /// At most so likely by chance, with all tested cuts counted in.
     pub chance: f64,
 }
 
@@ -110,7 +110,7 @@ fn ln_choose(all: u64, some: u64) -> f64 {
     ln_factorial(all) - ln_factorial(some) - ln_factorial(all - some)
 }
 
-/// By Stirling's series, whose error is below 1e-10 from ten on (Abramowitz and Stegun, 6.1.41).
+/// By Stirling's series, with an error below 1e-10 from ten on (Abramowitz and Stegun, 6.1.41).
 fn ln_factorial(number: u64) -> f64 {
     if number < 10 {
         return (2..=number).map(|factor| (factor as f64).ln()).sum();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_waits_that_go_with_small_values_are_told_with_the_cut_between() {
+    fn slow_waits_that_go_with_small_values_are_reported_with_the_cut_between() {
         // 47 of 50 slow ones after 64, 3 of 100 fast ones; the others after 1,400
         let slow = (0..50).map(|number| (if number < 47 { 64.0 } else { 1_400.0 }, true));
         let fast = (0..100).map(|number| (if number < 3 { 60.0 } else { 1_400.0 }, false));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_waits_that_go_with_large_values_are_told_too() {
+    fn slow_waits_that_go_with_large_values_are_reported_too() {
         let values = (0..60).map(|number| (f64::from(number), number >= 40));
         let found = association(&factor(values), 59).expect("an association");
         assert_eq!((found.side, found.value), (FactorSide::High, 40.0));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_may_do_is_not_told() {
+    fn what_chance_may_do_is_not_reported() {
         let five = |value, is_slow| (0..5).map(move |_| (value, is_slow));
         // 1 of 252 ways: with two sides and one cut 0.8 %
         assert_eq!(
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_that_is_sure_but_small_is_not_told() {
+    fn a_difference_that_is_sure_but_small_is_not_reported() {
         // 55 % of the slow ones and 45 % of the fast ones, of 100,000 each
         let waits = |is_slow: bool, small: u32| {
             (0..100_000).map(move |number| (if number < small { 1.0 } else { 9.0 }, is_slow))
@@ -210,9 +210,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) })]
 
-        /// Values that have nothing to do with how long a wait was: four of 4,000 may be told by chance.
+        /// Values that have nothing to do with how long a wait was: four of 4,000 may be reported by chance.
         #[test]
-        fn labels_at_random_are_not_told(
+        fn labels_at_random_are_not_reported(
             values in prop::collection::vec((0.0_f64..1e4, 0_u8..100), 20..400),
             slow in 5_u8..95,
         ) {

@@ -1,9 +1,9 @@
-//! Counters that programs keep by the ITT API, told apart by what people call them.
+//! Counters that programs keep by the ITT API, distinguished by what people call them.
 
 use table::CounterKind;
 use table::tables::Counters;
 
-/// Counters that are looked at: each wait is compared with all of its thread's.
+/// Counters that are compared: each wait is compared with all of its thread's.
 const MOST: usize = 64;
 
 /// One counter.
@@ -13,7 +13,7 @@ pub struct CounterName {
     pub domain: Option<String>,
     /// Its name; `None`: lost.
     pub name: Option<String>,
-    /// Tells those apart whose names were lost.
+    /// Distinguishes those with lost names.
     id: Option<u32>,
     /// Unit of its values.
     pub unit: Option<String>,

@@ -2,11 +2,11 @@
 //! value at a time in; out, how many of each lie on either side of every cut between two values.
 //!
 //! Values are counted in cells, 32 to a doubling, of either sign; of each cell the least and the
-//! largest value are kept, so that a cut is told by values that occurred.
+//! largest value are kept, so that a cut names values that occurred.
 
 use std::collections::BTreeMap;
 
-/// Bits of a double below those that tell its cell: 12 of sign and exponent and 5 of the fraction remain.
+/// Bits of a double below those that select its cell: 12 of sign and exponent and 5 of the fraction remain.
 const CELL_SHIFT: u32 = 64 - 12 - 5;
 
 /// Numbers of waits: slow ones, fast ones.
@@ -87,7 +87,7 @@ impl Factor {
         cell.most = cell.most.max(value);
     }
 
-    /// Waits whose value is known.
+    /// Waits with a known value.
     pub fn known(&self) -> SideCounts {
         self.known
     }

@@ -1,4 +1,4 @@
-//! Of which groups it is asked what went before: those that are listed and have slow waits.
+//! The groups with preceding calls: those that are listed and have slow waits.
 
 use super::Join;
 use crate::histogram::lower_edge;

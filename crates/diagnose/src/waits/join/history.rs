@@ -1,15 +1,15 @@
 //! The join itself: calls, counter values and waits in, in the order of time; out, for each wait, what
 //! went before it on its connection and in its thread.
 //!
-//! A wait is looked at when it ends. The sends before it are those that had ended when it began; a wait
-//! within a send call belongs to that call, whose row comes after it, so that waits on a connection are
+//! A wait is joined when it ends. The sends before it are those that had ended when it began; a wait
+//! within a send call belongs to that call. The row of the call comes after it, so that waits on a connection are
 //! held until the next call of their thread has come.
 
 use crate::rows::hash::ConnectionMap;
 use crate::rows::sends::{CallBytes, CallHistory, PrecedingCalls};
 
 /// Calls of a connection that are remembered. Only those that other threads make while one waits have to be
-/// looked behind: what went before a wait in which there were more is not known.
+/// searched: what went before a wait in which there were more is not known.
 pub const CALLS_KEPT: usize = 16;
 /// Waits of one call that are held. Of a call with more (a send of some 100 MB) what went before the
 /// first ones is not known.
@@ -41,7 +41,7 @@ pub struct WaitInterval {
     pub is_slow: bool,
 }
 
-/// One thread: its counters, and its waits whose call has not come.
+/// One thread: its counters, and its waits without their call.
 #[derive(Debug, Default)]
 struct Thread {
     values: Vec<(u16, f64)>,
@@ -80,7 +80,7 @@ impl History {
             .map_or(&[], |thread| &thread.values)
     }
 
-    /// A wait ended. Hands those on whose sends are known now, with them.
+    /// A wait ended. Passes on those with known sends, with these.
     pub fn wait(
         &mut self,
         thread: u32,

@@ -76,7 +76,7 @@ pub struct Join<'a> {
 }
 
 impl<'a> Join<'a> {
-    /// For the groups of a table whose slow waits are as long as said here, by the groups' numbers, or
+    /// For the groups of a table with slow waits as long as given here, by the groups' numbers, or
     /// longer.
     pub(super) fn new(table: &'a mut WaitTable, slow_from_ns: Vec<Option<u64>>) -> Self {
         let sides = slow_from_ns.into_iter().map(|ns| ns.map(WaitSides::new));
@@ -98,7 +98,7 @@ impl<'a> Join<'a> {
         self
     }
 
-    /// The table whose rows are to come next; `None`: all have come.
+    /// The table of the next rows; `None`: all have come.
     pub fn lacks(&self) -> Option<JoinSource> {
         let reached = SOURCES.into_iter().zip(self.reached_ns);
         let behind = reached.filter_map(|(source, ns)| Some((ns?, source)));
@@ -161,7 +161,7 @@ impl<'a> Join<'a> {
             let call = CallTimes {
                 conn: rows.conn[row],
                 blocked_from_ns: rows.start_ns[row],
-                moved: CallBytes::of(end_ns, is_send, result, offset_end, rows.flags[row]),
+                moved: CallBytes::new(end_ns, is_send, result, offset_end, rows.flags[row]),
             };
             let thread = self.thread(rows.pid[row], rows.tid[row]);
             self.waiting

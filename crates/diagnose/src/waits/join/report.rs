@@ -14,7 +14,7 @@ pub struct Preceding {
     pub slow: u64,
     /// Fast waits, or with `longer_than_ns` those that only it leaves out.
     pub fast: u64,
-    /// Values of counters that were not looked at, because there are too many counters.
+    /// Values of counters that were not compared, because there are too many counters.
     pub counter_values_left_out: u64,
     /// Factors that were compared.
     pub factors: Vec<FactorReport>,
@@ -30,9 +30,9 @@ pub struct FactorReport {
     pub slow_of: u64,
     /// Fast waits that can have it.
     pub fast_of: u64,
-    /// Slow waits of which it is known.
+    /// Slow waits with a known value.
     pub slow_known: u64,
-    /// Fast waits of which it is known.
+    /// Fast waits with a known value.
     pub fast_known: u64,
     /// Holds which of its values slow waits go with; `None`: with none more than chance and habit would have.
     pub association: Option<FactorAssociation>,

@@ -14,7 +14,7 @@ pub struct WaitSides {
     /// Waits blocked this long or longer are slow, ns.
     pub slow_from_ns: u64,
     waits: SideCounts,
-    /// Waits on a connection, or for several of which one was ready.
+    /// Waits on a connection, or for several when one was ready.
     on_connection: SideCounts,
     sent_bytes: Factor,
     received_bytes: Factor,
@@ -23,7 +23,7 @@ pub struct WaitSides {
 }
 
 impl WaitSides {
-    /// Of a group whose slow waits are this long or longer.
+    /// Starts a group with slow waits of this length or longer.
     pub fn new(slow_from_ns: u64) -> Self {
         Self {
             slow_from_ns,

@@ -112,7 +112,7 @@ impl Rows {
         }
     }
 
-    fn of(threads: &[Vec<(Act, u64)>]) -> Self {
+    fn new(threads: &[Vec<(Act, u64)>]) -> Self {
         let mut rows = Self::default();
         for (tid, acts) in (0..).zip(threads) {
             let mut thread = Thread {
@@ -251,7 +251,7 @@ proptest! {
         stir in 0..64_u64,
         slow_from_ns in 1..100_u64,
     ) {
-        let rows = Rows::of(&threads);
+        let rows = Rows::new(&threads);
         let mut expected = WaitSides::new(slow_from_ns);
         for wait in &rows.waits {
             let is_slow = wait.end_ns - wait.start_ns >= slow_from_ns;

@@ -39,7 +39,7 @@ enum Population {
     Pareto(f64),
     /// Shape k.
     Weibull(f64),
-    /// Uniform over the logarithm, over so many decades: the hardest to tell from two modes.
+    /// Uniform over the logarithm, over so many decades: the hardest to distinguish from two modes.
     LogUniform(f64),
 }
 
@@ -207,7 +207,7 @@ fn humps_that_run_into_each_other_are_one_population() {
     assert_eq!(boundary(&histogram, 4_000_000).map(lower_edge), None);
 }
 
-/// Of three populations, the one that lies farthest from the others is told apart.
+/// Of three populations, the one that lies farthest from the others is distinguished.
 #[test]
 fn the_widest_gap_is_the_boundary() {
     let mut histogram = Histogram::default();

@@ -6,7 +6,7 @@ use table::tables::TcpStage;
 use crate::connections::case::Case;
 use crate::kernel::TCP_DELACK_MIN_NS;
 
-/// Whether the waits for withheld ACKs are Nagle's: holds go with at least half of them.
+/// Whether the waits for delayed ACKs are Nagle's: holds go with at least half of them.
 pub(in crate::connections::rules) fn held_by_nagle(ledger: &TcpStage) -> bool {
     ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
 }
@@ -32,7 +32,7 @@ pub(in crate::connections::rules) fn nagle_harm_ns(case: &Case) -> u64 {
 }
 
 /// The path's round trip in each of these waits. It, too, was waited for with a full send buffer: the
-/// same waits, with the same cure.
+/// same waits, with the same fix.
 pub(in crate::connections::rules) fn round_trips_ns(case: &Case) -> u64 {
     let (Some(ledger), Some(rtt_us)) = (case.ledger(), case.own.gathered.samples.min_rtt_us) else {
         return 0;
@@ -41,13 +41,13 @@ pub(in crate::connections::rules) fn round_trips_ns(case: &Case) -> u64 {
     waits_ns.min(case.ns(Stage::SendBuffer))
 }
 
-/// How much later than the path's round trip a withheld ACK comes at least, but for a jiffy, ns.
+/// How much later than the path's round trip a delayed ACK comes at least, but for a jiffy, ns.
 pub(in crate::connections::rules) fn delack_min_ns(case: &Case) -> u64 {
     let jiffy_ns = case.context.given.jiffy_ns;
     TCP_DELACK_MIN_NS.saturating_sub(jiffy_ns)
 }
 
-/// Whether ACKs come later than the path needs by as much as a receiver may withhold them.
+/// Whether ACKs come later than the path needs by as much as a receiver may delay them.
 pub(in crate::connections::rules) fn acks_late(case: &Case) -> bool {
     let samples = &case.own.gathered.samples;
     let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {

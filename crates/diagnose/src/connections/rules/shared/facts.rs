@@ -34,7 +34,7 @@ pub(in crate::connections::rules) fn total_ns(
     }
 }
 
-/// A duration of which the longest is kept.
+/// The longest duration over connections.
 pub(in crate::connections::rules) fn longest_ns(
     name: &'static str,
     value_ns: u64,
@@ -65,7 +65,7 @@ pub(in crate::connections::rules) fn worst(
     }
 }
 
-/// Whole number of the worst connection, where it is known.
+/// Whole number of the worst connection, if known.
 pub(in crate::connections::rules) fn known(
     name: &'static str,
     value: Option<u64>,
@@ -84,7 +84,7 @@ pub(in crate::connections::rules) fn known_bytes(
     known(name, value, FactUnit::Bytes, label)
 }
 
-/// Yes or no for the worst connection, where it is known.
+/// Yes or no for the worst connection, if known.
 pub(in crate::connections::rules) fn known_flag(
     name: &'static str,
     value: Option<bool>,
@@ -93,7 +93,7 @@ pub(in crate::connections::rules) fn known_flag(
     value.map(|value| worst(name, FactValue::Is(value), FactUnit::Flag, label))
 }
 
-/// Share or rate of the worst connection, where it is known.
+/// Share or rate of the worst connection, if known.
 pub(in crate::connections::rules) fn known_real(
     name: &'static str,
     value: Option<f64>,
@@ -103,7 +103,7 @@ pub(in crate::connections::rules) fn known_real(
     value.map(|value| worst(name, FactValue::Real(value), unit, label))
 }
 
-/// Least round-trip time of the path, where it is known.
+/// Least round-trip time of the path, if known.
 pub(in crate::connections::rules) fn min_rtt(case: &Case) -> Option<Fact> {
     let rtt_ns = case
         .own

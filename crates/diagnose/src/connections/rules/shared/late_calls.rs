@@ -1,4 +1,4 @@
-//! Calls that were blocked as long as a withheld ACK takes, or longer, and what they followed: whether
+//! Calls that were blocked as long as a delayed ACK takes, or longer, and what they followed: whether
 //! short sends, or several of them, made the wait.
 
 use super::delayed_acks::delack_min_ns;
@@ -10,7 +10,7 @@ use crate::report::{Fact, FactUnit};
 /// The late calls of a connection, and its other blocked calls.
 #[derive(Debug, Clone, Copy)]
 pub struct LateCalls {
-    /// Blocked for the path's round trip and the least time of a withheld ACK, or longer.
+    /// Blocked for the path's round trip and the least time of a delayed ACK, or longer.
     pub late: CallsAfter,
     /// The others that were blocked.
     pub others: CallsAfter,
@@ -21,7 +21,7 @@ pub struct LateCalls {
 impl LateCalls {
     /// Of a connection; `None` without late calls, or where blocking, the path's round trip or the
     /// segment size is not known.
-    pub fn of(case: &Case) -> Option<Self> {
+    pub fn from_case(case: &Case) -> Option<Self> {
         case.calls_with_blocking()?;
         let rtt_us = case.own.gathered.samples.min_rtt_us?;
         let segment_bytes = case.own.identity()?.mss_bytes?;
@@ -53,7 +53,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 
 /// Their number, and what they followed beside what the others did.
 pub fn facts(case: &Case) -> Vec<Fact> {
-    let Some(calls) = LateCalls::of(case) else {
+    let Some(calls) = LateCalls::from_case(case) else {
         return Vec::new();
     };
     let LateCalls {

@@ -4,6 +4,6 @@
 pub mod delayed_acks;
 pub mod facts;
 pub mod late_calls;
-pub mod nagle_cures;
+pub mod nagle_fixes;
 pub mod sentences;
 pub mod window_cause;

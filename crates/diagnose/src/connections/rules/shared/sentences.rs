@@ -8,7 +8,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
     let subject = &finding.subject;
     let life_ns = subject.lifetime_ns;
     let life = crate::units::duration(life_ns);
-    let whose = match subject.connections {
+    let lifetime = match subject.connections {
         0 | 1 => life,
         number => format!(
             "the {life} of {} connections together",
@@ -16,7 +16,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
         ),
     };
     format!(
-        "{} of {whose} ({})",
+        "{} of {lifetime} ({})",
         crate::units::duration(finding.harm_ns),
         crate::units::percent(crate::units::part(finding.harm_ns, life_ns))
     )

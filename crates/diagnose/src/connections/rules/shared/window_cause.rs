@@ -15,11 +15,11 @@ pub enum WindowCause {
     Reader(Confidence),
     /// Its buffer is smaller than the path needs; the reader kept up.
     Buffer(Confidence),
-    /// The recording cannot tell.
+    /// The recording does not show it.
     Unclear,
 }
 
-/// Tells the cause, best evidence first: the other end's own reader, then the time that the
+/// Returns the cause, best evidence first: the other end's own reader, then the time that the
 /// window was zero, then the size of the window in polls that found it full. What explains the
 /// greater part of the time decides.
 pub fn window_cause(case: &Case) -> WindowCause {

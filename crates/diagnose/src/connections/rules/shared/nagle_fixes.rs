@@ -1,4 +1,4 @@
-//! Shows what ends waits of short writes for withheld ACKs, with the side effects of each cure, and which of
+//! Fixes for waits of short writes for delayed ACKs, with the side effects of each, and which of
 //! them applies to a connection.
 
 use super::late_calls::LateCalls;
@@ -12,9 +12,9 @@ const ONE_CALL: &str = "Send each message with one call: build it in one buffer,
                         last, or TCP_CORK around them. Side effect: a cork that is left on delays \
                         the tail by 200 ms.";
 
-/// Cures, the one that applies first.
-pub fn cures(case: &Case) -> Vec<Advice> {
-    let late = LateCalls::of(case);
+/// Returns fixes, the one that applies first.
+pub fn fixes(case: &Case) -> Vec<Advice> {
+    let late = LateCalls::from_case(case);
     let several = late.as_ref().and_then(LateCalls::follow_several);
     let one_call = one_call(late.as_ref(), several);
     let nodelay = no_delay(case, several != Some(false));
@@ -25,7 +25,7 @@ pub fn cures(case: &Case) -> Vec<Advice> {
     };
     let receiver = "If only the receiver can change: set TCP_QUICKACK after each receive (Linux \
                     resets it), or answer at once. Side effect: a separate ACK for each segment.";
-    let buffers = "Not a cure on Linux: another SO_RCVBUF or SO_SNDBUF. Neither changes when a short \
+    let buffers = "Not a fix on Linux: another SO_RCVBUF or SO_SNDBUF. Neither changes when a short \
          segment or an ACK leaves.";
     vec![
         first,
@@ -87,11 +87,7 @@ mod tests {
             short_sends: ShortSends::default(),
         };
         let advice = one_call(Some(&calls), calls.follow_several());
-        advice
-            .0
-            .strip_prefix(ONE_CALL)
-            .expect("the cure")
-            .to_owned()
+        advice.0.strip_prefix(ONE_CALL).expect("the fix").to_owned()
     }
 
     #[test]
