@@ -1,4 +1,4 @@
-//! The lists of rules in documents, schemas and scripts, made from the rules themselves.
+//! The lists of rules and causes in documents, schemas and scripts, made from the code.
 //!
 //! `make golden` writes them again; without that, the test says which are not current.
 
@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use whylat_diagnose::causes::Cause;
 use whylat_diagnose::report::RuleId;
 use whylat_diagnose::rules::{ANSWERS, RULES};
 use whylat_diagnose::tail;
@@ -87,6 +88,7 @@ fn sections() -> Vec<ListSection> {
         schema("report", names()),
         schema("top", names()),
         schema("tail", of_messages),
+        causes(),
         ListSection {
             file: "scripts/accuracy.py".into(),
             before: "\nANSWERS = (".into(),
@@ -110,6 +112,18 @@ fn index(column: &str, rules: impl Iterator<Item = (&'static str, &'static str)>
         before: format!("| {column} | what it says |\n|---|---|\n"),
         after: "\n##",
         text,
+    }
+}
+
+/// Returns the table of `docs/causes.md`.
+fn causes() -> ListSection {
+    let row = |cause: &Cause| format!("| `{cause}` | {} | {} |", cause.meaning(), cause.remedy());
+    let rows: Vec<_> = Cause::ALL.iter().map(row).collect();
+    ListSection {
+        file: "docs/causes.md".into(),
+        before: "| cause | what the CPU did | what you can do |\n|---|---|---|\n".into(),
+        after: "\n\n",
+        text: rows.join("\n"),
     }
 }
 
