@@ -12,7 +12,7 @@ import pytest
 from fleet_files import BEGIN, BEGIN_NS, HOSTILE, Row
 
 from whylat_fleet.cli import main
-from whylat_fleet.drill import parse, quoted
+from whylat_fleet.drill import parse, quote_culprit
 from whylat_fleet.schema import BIN_NS, PROBLEMS
 
 Few = tuple[Path, dict[str, list[Row]]]
@@ -98,7 +98,7 @@ def test_what_a_report_says_can_be_drilled_and_nothing_else(few: Few, capsys: py
 )
 def test_what_a_shell_makes_of_a_quoted_culprit_is_the_culprit(kind: str, name: str) -> None:
     shell = subprocess.run(
-        ["sh", "-c", f"printf '%s\\0' {quoted(kind, name)}"], capture_output=True, text=True, check=True
+        ["sh", "-c", f"printf '%s\\0' {quote_culprit(kind, name)}"], capture_output=True, text=True, check=True
     )
     words = shell.stdout.split("\0")[:-1]
     assert parse(words) == (kind, name)
@@ -128,7 +128,7 @@ def test_hints_for_names_can_be_copied(racks: Path, capsys: pytest.CaptureFixtur
     assert "hint: that link is judged as host 'h00065 (as the peer)'\n" in errors("link", "tor-001>h00065")
     assert "hint: that link is judged as host h00065\n" in errors("link", "h00065>tor-001")
     # what is left of it where the shell took the rest for a file
-    assert re.search(r"hint: did you mean link 'tor-000>agg-01'; quoted, as", errors("link", "tor-000"))
+    assert re.search(r"hint: did you mean link 'tor-000>agg-01'; quote_culprit, as", errors("link", "tor-000"))
     assert "there is no host h99999 (as the peer) in this window\n" in errors("host", "h99999 (as the peer)")
     assert "hint: did you mean host 'h00065 (as the peer)'" in errors("host", "h0065 (as the peer)")
 

@@ -70,10 +70,10 @@ def _quantiles(counted: list[tuple[int, int]]) -> list[int]:
         return [1000] * len(QUANTILES)
     counted.sort()
     total = sum(cells for _, cells in counted)
-    values, passed, index = [], counted[0][1], 0
+    values, switches_and_links, index = [], counted[0][1], 0
     for quantile in QUANTILES:
-        while passed < quantile * total:
+        while switches_and_links < quantile * total:
             index += 1
-            passed += counted[index][1]
+            switches_and_links += counted[index][1]
         values.append(max(counted[index][0], 1) * 1000)
     return values

@@ -162,13 +162,13 @@ class _Search:
         # what lies beyond the draws' 95th percentile may become no chance when others are taken out
         live = [score for score in judged if null and null.beyond(score)]
         while chance and rounds < MAX_ROUNDS:
-            found = self._found(live, chance, rounds + 1)
+            found = self._unlikely(live, chance, rounds + 1)
             if not found:
                 break
             rounds += 1
             if not self._round(found[:ROUND], chance, _level(rounds)):
                 break
-            live = self._again(live)
+            live = self._rescore(live)
             chance = self._chance(most, rounds)
         return Verdict(_culprits(self.blamed), first, null, self.judged, rounds)
 
@@ -190,7 +190,7 @@ class _Search:
         part = self.prepared.coverage.counted > PANEL
         return draw(engine, self.prepared.grid, PANEL_LEFT.weights, LEAST_MEMBERS, most, seed, PANEL_LEFT, part)
 
-    def _found(self, live: list[Score], null: Chance, number: int) -> list[Score]:
+    def _unlikely(self, live: list[Score], null: Chance, number: int) -> list[Score]:
         """Returns those that are no chance, the most in common first. Equal ones are in order of their numbers, as
         engines may round their sums differently."""
         found = (s for s in live if self._no_chance(s, null, number))
@@ -215,7 +215,7 @@ class _Search:
         take(engine, self.prepared.grid, LIVE, "conns_live")
         engine.create("members_live_all", _WEIGHED)
 
-    def _again(self, live: list[Score]) -> list[Score]:
+    def _rescore(self, live: list[Score]) -> list[Score]:
         """Scores after problems were taken out: those of sets that lost some are computed again."""
         parts = [_TOUCHED.format(kind=kind) for kind in KINDS]
         self.engine.create("touched", f"SELECT DISTINCT t.resource AS resource FROM ({' UNION ALL '.join(parts)}) AS t")
@@ -260,7 +260,7 @@ class _Search:
                 removed.append((score.resource, problem))
                 chance = max(null.probability(score) * self.judged, elsewhere)
                 self._take(score, problem, chance, null.shared(score), own)
-            elif self._alike(score, rival, both, null):
+            elif self._is_alike(score, rival, both, null):
                 self._tie(score, rival)
             else:
                 self._rule_out(score, rival)
@@ -284,7 +284,7 @@ class _Search:
         engine.create("removed", "SELECT x.* FROM removed_all AS x")
         weigh_left(engine, self.prepared.grid)
 
-    def _alike(self, score: Score, rival: Score, both: dict[tuple[int, int], int], null: Chance) -> bool:
+    def _is_alike(self, score: Score, rival: Score, both: dict[tuple[int, int], int], null: Chance) -> bool:
         shared = both.get((score.resource, rival.resource), 0)
         union = both[score.resource, score.resource] + both[rival.resource, rival.resource] - shared
         return shared >= SAME * union and null.shared(score) >= SAME * null.shared(rival)

@@ -18,7 +18,7 @@ from whylat_fleet.dataset import HOUR_NS, SECOND_NS, Dataset, whole_hour
 from whylat_fleet.engine import connect
 from whylat_fleet.errors import FleetError, UnwatchedError, UsageError
 from whylat_fleet.prepare import Coverage, PreparedWindow, ask
-from whylat_fleet.report.text import clean, coloured, written
+from whylat_fleet.report.text import clean, is_coloured, render
 from whylat_fleet.schema import CORRELATED, TABLES
 
 
@@ -109,21 +109,21 @@ class _Report:
     coverage: Coverage
 
 
-def _asked(
+def _answer(
     arguments: argparse.Namespace,
     question: Callable[[PreparedWindow], _Report],
     tables: Sequence[str] = CORRELATED,
     totals: bool = False,
 ) -> int:
     """Asks a question of the dataset and writes the report."""
-    _writable(arguments)
+    _check_output(arguments)
     dataset = Dataset(arguments.dataset)
     window = dataset.window(arguments.begin, arguments.hours)
     engine = connect(arguments.engine, arguments.memory)
 
     def report(prepared: PreparedWindow) -> tuple[str, int]:
         made = question(prepared)
-        return _formatted(arguments, made), _code(made.coverage)
+        return _formatted(arguments, made), _exit_code(made.coverage)
 
     clocks, place = arguments.trust_clocks, arguments.topology
     try:
@@ -134,12 +134,12 @@ def _asked(
     return code
 
 
-def _code(coverage: Coverage) -> int:
+def _exit_code(coverage: Coverage) -> int:
     """3 where something is missing."""
     return 3 if coverage.left_out_files or coverage.left_out_hosts or coverage.absent or coverage.lost_records else 0
 
 
-def _writable(arguments: argparse.Namespace) -> None:
+def _check_output(arguments: argparse.Namespace) -> None:
     """Refuses, before anything is computed, an output that could not be written afterwards."""
     path: Path | None = arguments.output
     if path is None:
@@ -176,7 +176,7 @@ def _formatted(arguments: argparse.Namespace, report: _Report) -> str:
         return json.dumps(report.as_json(), indent=1) + "\n"
     if arguments.format == "html":
         return report.as_html()
-    return written(report.as_text(), arguments.output is None and coloured(sys.stdout))
+    return render(report.as_text(), arguments.output is None and is_coloured(sys.stdout))
 
 
 def _write_private(path: Path, shown: str) -> None:
@@ -199,7 +199,7 @@ def _write(arguments: argparse.Namespace, shown: str) -> None:
 
 def _correlate(arguments: argparse.Namespace) -> int:
     from whylat_fleet.blame import blame  # noqa: PLC0415
-    from whylat_fleet.drill import look, quoted  # noqa: PLC0415
+    from whylat_fleet.drill import examine, quote_culprit  # noqa: PLC0415
     from whylat_fleet.report import culprits  # noqa: PLC0415
     from whylat_fleet.resources import build  # noqa: PLC0415
 
@@ -208,13 +208,13 @@ def _correlate(arguments: argparse.Namespace) -> int:
     dataset, options = shlex.quote(str(arguments.dataset)), _same_question(arguments)
 
     def command(kind: str, name: str) -> str:
-        return f"whylat-fleet drill {dataset} {quoted(kind, name)}{options}"
+        return f"whylat-fleet drill {dataset} {quote_culprit(kind, name)}{options}"
 
     def question(prepared: PreparedWindow) -> _Report:
         resources = build(prepared)
         verdict = blame(prepared, resources, arguments.alpha)
         numbers = [culprit.first.resource for culprit in verdict.culprits]
-        drills = look(prepared, resources, numbers, 10, 2 if html else 0) if numbers else []
+        drills = examine(prepared, resources, numbers, 10, 2 if html else 0) if numbers else []
         return _Report(
             lambda: culprits.as_text(prepared, verdict, drills, command),
             lambda: culprits.as_json(prepared, verdict, drills),
@@ -222,7 +222,7 @@ def _correlate(arguments: argparse.Namespace) -> int:
             prepared.coverage,
         )
 
-    return _asked(arguments, question, tuple(TABLES) if html else CORRELATED)
+    return _answer(arguments, question, tuple(TABLES) if html else CORRELATED)
 
 
 def _same_question(arguments: argparse.Namespace) -> str:
@@ -252,7 +252,7 @@ def _summary(arguments: argparse.Namespace) -> int:
             prepared.coverage,
         )
 
-    return _asked(arguments, question, totals=True)
+    return _answer(arguments, question, totals=True)
 
 
 def _drill(arguments: argparse.Namespace) -> int:
@@ -274,7 +274,7 @@ def _drill(arguments: argparse.Namespace) -> int:
             prepared.coverage,
         )
 
-    return _asked(arguments, question, tuple(TABLES))
+    return _answer(arguments, question, tuple(TABLES))
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -283,7 +283,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
     if arguments.other is None and not (arguments.before and arguments.after):
         raise UsageError("one dataset needs two windows to compare", "give --before TIME --after TIME, or AFTER")
-    _writable(arguments)
+    _check_output(arguments)
     sides = []
     for root, begin, option in (
         (arguments.dataset, arguments.before, "--before"),
@@ -308,19 +308,19 @@ def _compare(arguments: argparse.Namespace) -> int:
         before.coverage,
     )
     _write(arguments, _formatted(arguments, made))
-    return max(_code(before.coverage), _code(after.coverage))
+    return max(_exit_code(before.coverage), _exit_code(after.coverage))
 
 
 def _background(arguments: argparse.Namespace) -> int:
     from whylat_fleet.background import background  # noqa: PLC0415
 
-    _writable(arguments)
+    _check_output(arguments)
     dataset = Dataset(arguments.dataset)
     window = dataset.window(arguments.begin, arguments.hours)
     engine = connect(arguments.engine, arguments.memory)
 
     def question(prepared: PreparedWindow) -> tuple[dict[str, Any], int]:
-        return background(prepared), _code(prepared.coverage)
+        return background(prepared), _exit_code(prepared.coverage)
 
     clocks, place = arguments.trust_clocks, arguments.topology
     try:

@@ -110,7 +110,7 @@ def side(prepared: PreparedWindow) -> Side:
 
 def compare(before: Side, after: Side) -> Comparison:
     """Tests every problem of the fleet and of each application that both windows have."""
-    whole = [_added(one.sums.values()) for one in (before, after)]
+    whole = [_add_applications(one.sums.values()) for one in (before, after)]
     stats = before.without_delayed_ack | after.without_delayed_ack
     changes = _changes(None, whole[0], whole[1], stats)
     for app in sorted(set(before.sums) & set(after.sums) - {""}):
@@ -132,7 +132,7 @@ def _identity(one: Evidence) -> tuple[str, str, str]:
     return one.kind, one.name, one.problem
 
 
-def _added(parts: Iterable[dict[str, Sums]]) -> dict[str, Sums]:
+def _add_applications(parts: Iterable[dict[str, Sums]]) -> dict[str, Sums]:
     """All applications of each host together."""
     total: dict[str, Sums] = {}
     for part in parts:

@@ -135,7 +135,7 @@ class Dataset:
             files = _without_superseded(self._list(table, window, part), part)
             named = len(part.left_out)
             try:
-                kept = _believed(table, _without_copies(files, part), part)
+                kept = _consistent(table, _without_copies(files, part), part)
             except (duckdb.Error, OSError):
                 if all(file.path.exists() for file in files):
                     raise
@@ -261,7 +261,7 @@ class _Footer:
     """Names and physical types."""
 
 
-def _believed(table: str, files: Sequence[_File], selection: Selection) -> list[str]:
+def _consistent(table: str, files: Sequence[_File], selection: Selection) -> list[str]:
     by_path = {str(file.path): file for file in files}
     connection = duckdb.connect()
     try:

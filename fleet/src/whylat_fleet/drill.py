@@ -114,7 +114,7 @@ def parse(words: list[str]) -> tuple[str, str]:
     return kind, name
 
 
-def quoted(kind: str, name: str) -> str:
+def quote_culprit(kind: str, name: str) -> str:
     """Returns a culprit as a shell's word: `parse` reads it back."""
     kind, _, name = label(kind, name).partition(" ")
     # a leading dash would make it an option
@@ -129,10 +129,12 @@ def drill(prepared: PreparedWindow, resources: Resources, kind: str, name: str, 
     if name not in resources.names.get(kind, []):
         raise _unknown(prepared, resources, kind, name)
     number = KINDS.index(kind) * KIND_SIZE + resources.names[kind].index(name)
-    return look(prepared, resources, [number], shown, moments)[0]
+    return examine(prepared, resources, [number], shown, moments)[0]
 
 
-def look(prepared: PreparedWindow, resources: Resources, numbers: list[int], shown: int, moments: int) -> list[Drill]:
+def examine(
+    prepared: PreparedWindow, resources: Resources, numbers: list[int], shown: int, moments: int
+) -> list[Drill]:
     """Examines several resources at once, for the cost of one. Without `moments`, only their connections."""
     engine, grid = prepared.engine, prepared.grid
     found = {number: Drill(*resources.name(number)) for number in numbers}
@@ -197,20 +199,20 @@ def _unknown(prepared: PreparedWindow, resources: Resources, kind: str, name: st
     message = f"there is no {label(kind, name)} in this window"
     if kind == "link" and (end := _end(prepared, name)):
         unwatched = "" if end[1] in prepared.host_names else ", which was not watched"
-        return FleetError(message, f"that link is judged as {quoted(*end)}{unwatched}")
+        return FleetError(message, f"that link is judged as {quote_culprit(*end)}{unwatched}")
     cut = ""
     near = difflib.get_close_matches(name, names, 3)
     if kind == "link" and (begun := [link for link in names if link.startswith(f"{name}>")]):
-        near, cut = begun[:3], "; quoted, as a shell writes to a file after a bare >"
+        near, cut = begun[:3], "; quote_culprit, as a shell writes to a file after a bare >"
     if near:
-        return FleetError(message, f"did you mean {' or '.join(quoted(kind, one) for one in near)}{cut}?")
+        return FleetError(message, f"did you mean {' or '.join(quote_culprit(kind, one) for one in near)}{cut}?")
     if not names:
         needs = "agents take them from their mapping (docs/fleet/agent.md)"
         return FleetError(
             f"no {kind} is known in this window",
             needs if kind == "application" else "switches and links need a topology.json",
         )
-    return FleetError(message, f"as {quoted(kind, names[0])}; `correlate` names the culprits")
+    return FleetError(message, f"as {quote_culprit(kind, names[0])}; `correlate` names the culprits")
 
 
 def _end(prepared: PreparedWindow, link: str) -> tuple[str, str] | None:

@@ -73,12 +73,12 @@ def _routes(prepared: PreparedWindow, resources: Resources) -> None:
     numbers = [int(row[0]) for row in engine.rows("SELECT DISTINCT e.route FROM ends AS e WHERE e.route >= 0")]
     found: dict[str, list[tuple[int, str]]] = {"switch": [], "link": []}
     for route in numbers:
-        switches, links = prepared.topology.passed(tors[route // len(tors)], tors[route % len(tors)])
+        switches, links = prepared.topology.switches_and_links(tors[route // len(tors)], tors[route % len(tors)])
         found["switch"] += [(route, name) for name in switches]
         found["link"] += [(route, name) for name in links]
-    for kind, passed in found.items():
-        names = sorted({name for _, name in passed})
+    for kind, switches_and_links in found.items():
+        names = sorted({name for _, name in switches_and_links})
         number = {name: index + KIND_SIZE * KINDS.index(kind) for index, name in enumerate(names)}
         columns = {"route": "INTEGER", "resource": "BIGINT"}
-        engine.put(f"routes_{kind}", columns, [(route, number[name]) for route, name in passed])
+        engine.put(f"routes_{kind}", columns, [(route, number[name]) for route, name in switches_and_links])
         resources.names[kind] = names

@@ -31,7 +31,7 @@ class Topology:
     uplinks: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Of each switch, the switches above it."""
     routes: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
-    """Between two top-of-rack switches: what is passed in between, in order."""
+    """Between two top-of-rack switches: what is switches_and_links in between, in order."""
 
     def shortest_paths(self, source: str, target: str) -> list[tuple[str, ...]]:
         """Ways from one top-of-rack switch to another, both included, all those of least cost. Empty: none is known."""
@@ -48,7 +48,7 @@ class Topology:
                 return paths
         return []
 
-    def passed(self, source: str, target: str) -> tuple[set[str], set[str]]:
+    def switches_and_links(self, source: str, target: str) -> tuple[set[str], set[str]]:
         """Switches and links of the path between two top-of-rack switches. A link is `from>to`.
 
         Of paths of equal cost, what all have in common, and for each step the set of alternatives as `a|b`.

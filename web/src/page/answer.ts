@@ -1,5 +1,5 @@
-// Why is it slow? Findings, worst first, each with what shows it beside it; then what could not be decided, slow
-// messages, and what the recording covers, lost and cost.
+// Why is it slow? Warnings, worst first, each with its evidence; slow messages; undecided problems; information, closed;
+// coverage, loss and cost of the recording.
 
 import type { Fact, Finding, Severity, SlowMessages, Subject, UndecidedProblem } from "../data/contract";
 import { button, el, prose } from "../dom";
@@ -11,23 +11,41 @@ import { recordingPanel } from "./recording";
 import type { Page, Site } from "./page";
 import { subjectTitle } from "./who";
 
-/** Findings that are drawn open. */
-const OPEN = 1;
+/** Panels of one kind that are listed at once. */
+const LISTED = 20;
 
 export const answerPage: Page = (site) => {
   const { report } = site.side;
   const shown = report.findings.filter((finding) => isShown(site, finding));
   const hidden = report.findings.length - shown.length;
-  const findings = shown.map((finding, index) => findingPanel(site, finding, index < OPEN));
+  const slow = report.slow_messages ?? [];
+  const isInfo = (it: { severity: Severity }) => it.severity === "info";
+  const warnings = shown.filter((finding) => !isInfo(finding));
+  const info = shown.filter(isInfo);
+  // The title is the headline of the first panel.
   return [
     el("header.lead", {}, el("h1", {}, site.side.answer), el("p.soft", {}, about(site))),
-    ...findings,
+    ...listed(warnings, (finding, index) => findingPanel(site, finding, index === 0)),
+    ...slow.filter((it) => !isInfo(it)).map((it) => slowPanel(site, it)),
+    ...listed(report.undecided, (it) => undecidedPanel(site, it)),
+    ...listed(info, (finding) => findingPanel(site, finding, false)),
+    ...slow.filter(isInfo).map((it) => slowPanel(site, it)),
     ...(hidden > 0 ? [el("p.soft", {}, `${counted(hidden, "finding")} left out by the selection.`)] : []),
-    ...report.undecided.map((it) => undecidedPanel(site, it)),
-    ...(report.slow_messages ?? []).map((slow) => slowPanel(site, slow)),
     recordingPanel(site.side),
   ];
 };
+
+/** Returns the panels of the first entries, and one that opens the others. */
+function listed<T>(entries: T[], panel: (entry: T, index: number) => HTMLElement): HTMLElement[] {
+  const first = entries.slice(0, LISTED).map(panel);
+  const rest = entries.slice(LISTED);
+  if (rest.length === 0) {
+    return first;
+  }
+  const more = el("details", {}, el("summary.soft", {}, `${count(rest.length)} more`));
+  more.addEventListener("toggle", () => more.append(...rest.splice(0).map((entry, at) => panel(entry, LISTED + at))));
+  return [...first, more];
+}
 
 function about(site: Site): string {
   const { host, span_ns } = site.side.report;
@@ -67,7 +85,7 @@ function findingPanel(site: Site, finding: Finding, open: boolean): HTMLElement 
   const details = el("details.panel.finding", { open }, head, body);
   const draw = () => {
     if (body.childElementCount === 0) {
-      body.append(advice(site, finding), drawn(site, finding));
+      body.append(advice(site, finding), charts(site, finding));
     }
   };
   if (open) {
@@ -100,7 +118,7 @@ function connectionLink(site: Site, subject: Subject): HTMLElement {
   return button(subjectTitle(subject), open, { class: "link" });
 }
 
-function drawn(site: Site, finding: Finding): HTMLElement {
+function charts(site: Site, finding: Finding): HTMLElement {
   const { report } = site.side;
   const id = finding.subject.ids[0];
   const connection = report.connections.find((connection) => connection.id === id);
@@ -204,16 +222,15 @@ function slowPanel(site: Site, slow: SlowMessages): HTMLElement {
   );
   const heads = ["Cause", "First cause of", "Longer (p50)", "Fix"];
   const open = () => site.store.go({ page: "messages" });
+  const title = `Slow messages ${slow.direction} by ${who}`;
+  const link = el("span.end", {}, button("Show the messages", open));
+  const isInfo = slow.severity === "info";
   return el(
-    "section.panel",
+    isInfo ? "details.panel.finding" : "section.panel",
     {},
-    el(
-      "header",
-      {},
-      severityTag(slow.severity),
-      el("h2", {}, `Slow messages ${slow.direction} by ${who}`),
-      el("span.end", {}, button("Show the messages", open)),
-    ),
+    isInfo
+      ? el("summary", {}, severityTag(slow.severity), el("span.headline", {}, title))
+      : el("header", {}, severityTag(slow.severity), el("h2", {}, title), link),
     el(
       "p",
       {},

@@ -12,7 +12,7 @@ export function causesPanel(site: Site, group: TailGroup): HTMLElement {
   const who = group.application ?? "an unknown process";
   const tail = site.side.tail?.tail ?? "";
   const whole = site.state.filters.length > 0 ? "Of the whole recording, whatever the filters: " : "";
-  const known = `${whole}${counted(group.tail.kept, "message")} of ${count(group.tail.messages)} in ${tail} have CPU activity`;
+  const known = `${whole}CPU activity recorded for ${count(group.tail.kept)} of ${counted(group.tail.messages, "message")} in ${tail}`;
   const longer =
     group.deviation_ns === null
       ? ""
@@ -26,12 +26,8 @@ export function causesPanel(site: Site, group: TailGroup): HTMLElement {
       el("h2", {}, `Why messages ${group.direction} by ${who} were slow`),
       el("span.soft", {}, `${known}${longer}`),
     ),
-    ...(group.tail.kept > 0
-      ? [
-          group.causes.length > 0 ? causeTable(site, group) : el("p.soft", {}, "No cause was found."),
-          el("div.columns.part", {}, queueing(group), cores(group)),
-        ]
-      : [el("p.soft", {}, "No CPU activity was recorded for these messages: the cause cannot be determined. Record with --keep p99,sample=100.")]),
+    group.causes.length > 0 ? causeTable(site, group) : el("p.soft", {}, "No cause was found."),
+    el("div.columns.part", {}, queueing(group), cores(group)),
   );
 }
 

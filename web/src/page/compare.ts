@@ -71,8 +71,10 @@ function differencePanel(site: Site): HTMLElement[] {
         el("td.number", {}, `${duration(cause.deviation_ns.median)} longer`),
       );
     });
+    const left = group.causes.length - lines.length;
+    const more = left > 0 ? el("p.soft", {}, `${count(left)} more`) : null;
     const took = group.deviation_ns === null ? "" : `: ${duration(group.deviation_ns)} longer on average`;
-    return el("div.part", {}, el("h3", {}, `${who}${took}`), el("table.facts", {}, el("tbody", {}, ...lines)));
+    return el("div.part", {}, el("h3", {}, `${who}${took}`), el("table.facts", {}, el("tbody", {}, ...lines)), more);
   });
   const none = "No application has ordinary messages that take longer in B than in A.";
   return [

@@ -239,7 +239,7 @@ function readings(site: Site, id: string, range: () => [number, number]): HTMLEl
         write: duration,
         lines: [
           { label: "smoothed", colour: colourAt(0), values: scaled("srtt_us", 1e3) },
-          { label: "least", colour: colourAt(2), values: scaled("min_rtt_us", 1e3), dash: [4, 3] },
+          { label: "min", colour: colourAt(2), values: scaled("min_rtt_us", 1e3), dash: [4, 3] },
         ],
       }),
     ],
@@ -252,19 +252,19 @@ function readings(site: Site, id: string, range: () => [number, number]): HTMLEl
         lines: [
           { label: "congestion window", colour: colourOf("congestion_window"), values: inBytes("cwnd"), steps: true },
           { label: "in flight", colour: colourAt(2), values: inBytes("unacked") },
-          { label: "believed lost", colour: colourOf("retransmit_timeout"), values: inBytes("lost") },
+          { label: "lost", colour: colourOf("retransmit_timeout"), values: inBytes("lost") },
         ],
       }),
     ],
     [
-      "Windows that the readers announce",
+      "Receive windows",
       series({
         ...common,
-        label: "announced windows",
+        label: "receive windows",
         write: bytes,
         lines: [
-          { label: "the peer's", colour: colourOf("receiver_window"), values: column("snd_wnd_bytes"), steps: true },
-          { label: "its own", colour: colourAt(4), values: column("rcv_wnd_bytes"), steps: true },
+          { label: "peer's", colour: colourOf("receiver_window"), values: column("snd_wnd_bytes"), steps: true },
+          { label: "own", colour: colourAt(4), values: column("rcv_wnd_bytes"), steps: true },
         ],
       }),
     ],
@@ -287,7 +287,7 @@ function readings(site: Site, id: string, range: () => [number, number]): HTMLEl
         ...common,
         label: "delivery rate",
         write: rate,
-        lines: [{ label: "as last measured", colour: colourAt(0), values: column("delivery_rate_bytes_per_s") }],
+        lines: [{ label: "last measured", colour: colourAt(0), values: column("delivery_rate_bytes_per_s") }],
       }),
     ],
   ];

@@ -1,7 +1,8 @@
 // How long messages took: their distribution, and each by itself; then why the slow ones did.
 
 import { type Messages, messagesOf } from "../data/messages";
-import { el } from "../dom";
+import type { TailGroup } from "../data/contract";
+import { el, prose } from "../dom";
 import { count, counted, duration } from "../format";
 import { type Balloons, balloonNote, balloonPlot, balloonRows } from "../plot/balloon";
 import { type Curve, cdfPlot, percentiles } from "../plot/cdf";
@@ -14,6 +15,9 @@ import { flamePanel } from "./flames";
 import { lifetimePanel } from "./lifetime";
 import type { Page, Site } from "./page";
 import { partNote } from "./recording";
+
+/** Causes in the legend: the most frequent ones. */
+const LEGEND = 8;
 
 export const messagesPage: Page = (site) => {
   const messages = site.side.once(messagesOf);
@@ -29,7 +33,8 @@ export const messagesPage: Page = (site) => {
     el("div.wider", {}, balloonPanel(site, messages, rows), distributionPanel(site, messages, rows)),
     ...(site.state.message ? [lifetimePanel(site, messages, site.state.message)] : []),
     ...flamePanel(site.side, messages, rows),
-    ...groups.map((group) => causesPanel(site, group)),
+    ...groups.filter((group) => group.tail.kept > 0).map((group) => causesPanel(site, group)),
+    ...withoutActivity(groups),
     ...(groups.length === 0
       ? [
           el(
@@ -41,6 +46,18 @@ export const messagesPage: Page = (site) => {
       : []),
   ];
 };
+
+/** Returns one panel for all groups of slow messages without recorded CPU activity. */
+function withoutActivity(groups: TailGroup[]): HTMLElement[] {
+  const names = groups
+    .filter((group) => group.tail.kept === 0)
+    .map((group) => `${group.direction} by ${group.application ?? "an unknown process"}`);
+  if (names.length === 0) {
+    return [];
+  }
+  const text = `Slow messages without recorded CPU activity: ${names.join(", ")}. Their causes cannot be determined. Record with \`--keep p99,sample=100\`.`;
+  return [el("section.panel.empty", {}, ...prose(text))];
+}
 
 function balloonPanel(site: Site, messages: Messages, rows: Uint32Array): HTMLElement {
   const options: Balloons = {
@@ -77,10 +94,9 @@ function causeLegend(messages: Messages, rows: Uint32Array): HTMLElement | null 
     numbers[cause] = (numbers[cause] ?? 0) + 1;
   }
   const items = messages.causes.map((cause, index) => ({ cause, number: numbers[index + 1] ?? 0 }));
-  const shown = items
-    .filter((item) => item.number > 0)
-    .sort((a, b) => b.number - a.number)
-    .slice(0, 8);
+  const found = items.filter((item) => item.number > 0).sort((a, b) => b.number - a.number);
+  const shown = found.slice(0, LEGEND);
+  const more = found.length - shown.length;
   if (shown.length === 0) {
     return null;
   }
@@ -92,6 +108,7 @@ function causeLegend(messages: Messages, rows: Uint32Array): HTMLElement | null 
       key.style.background = colourOf(cause.rule);
       return el("li", {}, key, `${cause.what} (${count(number)})`);
     }),
+    more > 0 ? el("li.soft", {}, `${count(more)} more`) : null,
   );
 }
 

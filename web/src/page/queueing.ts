@@ -55,8 +55,11 @@ export function queueing(group: TailGroup): HTMLElement {
   );
 }
 
-export function cores(group: TailGroup): HTMLElement {
+export function cores(group: TailGroup): HTMLElement | null {
   const names = [...new Set(group.cores.flatMap((core) => core.contexts.map((context) => context.name)))];
+  if (names.length === 0) {
+    return null;
+  }
   const colour = (name: string) =>
     name === "idle" ? colourOf("idle") : name === "interrupts" ? colourOf("irq") : colourAt(others.indexOf(name));
   // The sixth colour is that of interrupts.

@@ -47,14 +47,18 @@ function coverage(about: About): HTMLElement {
   const named = (probes: Coverage[]) => probes.map((it) => it.probe).join(", ") || "nothing";
   const on = all.filter((it) => it.state === "on" && !part(it));
   const others = all.filter((it) => !on.includes(it));
-  const gaps = others.map((it) => {
-    const left = part(it);
-    if (it.state === "on" && left) return el("div.worse", {}, `${it.probe} in part: ${left} are left out`);
+  const partly = others.filter((it) => it.state === "on");
+  const gaps = partly.map((it) => el("div.worse", {}, `${it.probe} in part: ${part(it)} are left out`));
+  // Probes with the same cause share a line.
+  const byCause = new Map<string, Coverage[]>();
+  for (const it of others.filter((it) => it.state !== "on")) {
     const remedy = it.remedy ? ` Fix: ${it.remedy}.` : "";
     const state = it.state === "off" ? "off" : `by other means (${it.which ?? ""})`;
-    return el("div.soft", {}, ...prose(`${it.probe} ${state}: ${it.why ?? ""}.${remedy}`));
-  });
-  return el("div", {}, el("div", {}, `on: ${named(on)}`), ...gaps);
+    const cause = `${state}: ${it.why ?? ""}.${remedy}`;
+    byCause.set(cause, [...(byCause.get(cause) ?? []), it]);
+  }
+  const lines = [...byCause].map(([cause, probes]) => el("div.soft", {}, ...prose(`${named(probes)} ${cause}`)));
+  return el("div", {}, el("div", {}, `on: ${named(on)}`), ...gaps, ...lines);
 }
 
 function loss(about: About): HTMLElement {

@@ -324,7 +324,12 @@ function parts(site: Site, title: string, all: WaitPart[], by: "tid"): HTMLEleme
       el("td.number", {}, `${at}${duration(part.blocked_ns)}`),
     );
   });
-  return el("div.part", {}, el("h3", {}, title), el("table", {}, el("tbody", {}, ...rows)));
+  return el("div.part", {}, el("h3", {}, title), el("table", {}, el("tbody", {}, ...rows)), others(all, rows.length));
+}
+
+/** Returns how many more there are than shown; `null`: none. */
+function others(all: WaitPart[], shown: number): HTMLElement | null {
+  return all.length > shown ? el("p.soft", {}, `${count(all.length - shown)} more`) : null;
 }
 
 function stacks(title: string, all: WaitPart[]): HTMLElement | null {
@@ -353,5 +358,5 @@ function stacks(title: string, all: WaitPart[]): HTMLElement | null {
       el("ol.stack", {}, ...lines),
     );
   });
-  return el("div.part", {}, el("h3", {}, title), all.length > 1 && flameGraph(all, title), ...shown);
+  return el("div.part", {}, el("h3", {}, title), all.length > 1 && flameGraph(all, title), ...shown, others(all, shown.length));
 }

@@ -100,11 +100,11 @@ export function shareUpTo(sorted: Float64Array, value: number): number {
 /** Percentiles of sorted values, by the nearest rank. */
 export function percentiles(sorted: Float64Array): [string, number][] {
   const shares: [string, number][] = [
-    ["half", 0.5],
-    ["90 %", 0.9],
-    ["99 %", 0.99],
-    ["99.9 %", 0.999],
-    ["all", 1],
+    ["p50", 0.5],
+    ["p90", 0.9],
+    ["p99", 0.99],
+    ["p99.9", 0.999],
+    ["max", 1],
   ];
   return shares.map(([name, share]) => [name, sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? NaN]);
 }

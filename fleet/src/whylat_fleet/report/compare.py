@@ -7,7 +7,7 @@ from whylat_fleet.blame import Evidence, label
 from whylat_fleet.compare import Change, Comparison, Side
 from whylat_fleet.report import coverage
 from whylat_fleet.report.html import page, panel, rows, tag
-from whylat_fleet.report.text import Heading, counted, folded, percent, table
+from whylat_fleet.report.text import Heading, counted, fold, percent, table
 from whylat_fleet.schema import TITLES
 
 SHOWN = 20
@@ -67,12 +67,12 @@ def _culprit_json(one: Evidence) -> dict[str, Any]:
 
 def as_text(before: Side, after: Side, found: Comparison) -> list[str]:
     """The report for people."""
-    lines = [*_side("before: ", before), *_side("after:  ", after), *_unpaired(found)]
+    lines = [*_side("before: ", before), *_side("after:  ", after), *_unpaired_hosts(found)]
     fleet, apps, quiet = _parts(found)
     lines += ["", Heading("Share of the connections' time"), *table(_HEADINGS, [_row(one) for one in fleet])]
     lines += ["", Heading("Applications")]
     lines += table(("application", *_HEADINGS), [_row(one) for one in apps], 2) if apps else []
-    lines += folded(f"  {quiet}", "  ")
+    lines += fold(f"  {quiet}", "  ")
     lines += ["", Heading("Culprits"), *(f"  {line}" for line in _culprits(found))]
     return lines
 
@@ -82,7 +82,7 @@ def _side(name: str, side: Side) -> list[str]:
     return [f"{name}{first}", *(f"{' ' * len(name)}{line}" for line in others)]
 
 
-def _unpaired(found: Comparison) -> list[str]:
+def _unpaired_hosts(found: Comparison) -> list[str]:
     unpaired = [(len(found.only_before), "before"), (len(found.only_after), "after")]
     return [
         f"not compared: {counted(count, 'host')} that only the window {which} has" for count, which in unpaired if count
@@ -142,11 +142,11 @@ def as_html(before: Side, after: Side, found: Comparison) -> str:
         for line in _side(name, side)
     ]
     body = [
-        tag("section", *sides, *(tag("p", line, class_="soft") for line in _unpaired(found)), class_="lead"),
-        panel("Share of the connections' time", rows(_HEADINGS, [_marked(one) for one in fleet])),
+        tag("section", *sides, *(tag("p", line, class_="soft") for line in _unpaired_hosts(found)), class_="lead"),
+        panel("Share of the connections' time", rows(_HEADINGS, [_mark_cells(one) for one in fleet])),
         panel(
             "Applications",
-            *([rows(("application", *_HEADINGS), [_marked(one) for one in apps], 2)] if apps else []),
+            *([rows(("application", *_HEADINGS), [_mark_cells(one) for one in apps], 2)] if apps else []),
             tag("p", quiet, class_="note"),
         ),
         panel("Culprits", tag("ul", *(tag("li", line) for line in _culprits(found)), class_="facts")),
@@ -154,7 +154,7 @@ def as_html(before: Side, after: Side, found: Comparison) -> str:
     return page("Comparison", f"{coverage.when(before.coverage)} and {coverage.when(after.coverage)}", body)
 
 
-def _marked(change: Change) -> list[str]:
+def _mark_cells(change: Change) -> list[str]:
     *cells, verdict = _row(change)
     mark = change.verdict if change.verdict in ("better", "worse") else "soft"
     return [*cells, tag("span", verdict, class_=mark)]

@@ -5,7 +5,7 @@ from typing import Any
 
 from whylat_fleet import __version__
 from whylat_fleet.prepare import Coverage, PreparedWindow
-from whylat_fleet.report.text import counted, folded
+from whylat_fleet.report.text import counted, fold
 
 SCHEMA = "whylat.fleet-report/1"
 SHOWN = 5
@@ -62,7 +62,7 @@ def lines(coverage: Coverage) -> list[str]:
     return [
         f"{when(coverage)}, {counted(coverage.hosts, 'host')}",
         f"{totals(coverage)}",
-        *(part for line in gaps(coverage) for part in folded(line, "  ")),
+        *(part for line in gaps(coverage) for part in fold(line, "  ")),
     ]
 
 

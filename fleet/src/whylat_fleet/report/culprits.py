@@ -10,7 +10,7 @@ from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.report import chains, coverage
 from whylat_fleet.report.drill import ends, member_json, score_json, section
 from whylat_fleet.report.html import Html, lead, page, panel, tag
-from whylat_fleet.report.text import Heading, counted, folded
+from whylat_fleet.report.text import Heading, counted, fold
 from whylat_fleet.schema import TITLES
 
 EXAMPLES = 3
@@ -59,24 +59,24 @@ def as_text(
 ) -> list[str]:
     """The report for people. `command` returns the command that drills into a culprit of this kind and name."""
     lines = [*coverage.lines(prepared.coverage), ""]
-    if reason := _nobody(verdict):
+    if reason := _without_culprit(verdict):
         lines.append(reason)
     for number, (culprit, drill) in enumerate(zip(verdict.culprits, drills, strict=True), 1):
         lines.append(Heading(f"{number}. {_title(culprit)}"))
-        lines += [line for sentence in _sentences(culprit) for line in folded(f"   {sentence}", "     ")]
+        lines += [line for sentence in _sentences(culprit) for line in fold(f"   {sentence}", "     ")]
         for member in drill.members[:EXAMPLES]:
             one = member.connection
-            lines += folded(f"   example: conn {one.conn}, host {one.host}, {ends(one)}", "     ")
-        # not folded, however long: it is copied
+            lines += fold(f"   example: conn {one.conn}, host {one.host}, {ends(one)}", "     ")
+        # one line, however long, so that it can be copied
         lines.append(f"   drill: {command(culprit.first.kind, culprit.first.name)}")
     for pipeline in verdict.pipelines:
         title, *sentences = chains.as_lines(pipeline)
         lines.append(Heading(title))
-        lines += [line for sentence in sentences for line in folded(f"   {sentence}", "     ")]
+        lines += [line for sentence in sentences for line in fold(f"   {sentence}", "     ")]
     return lines
 
 
-def _nobody(verdict: Verdict) -> str | None:
+def _without_culprit(verdict: Verdict) -> str | None:
     if verdict.null is None:
         return "undecided: too few connections had a problem to exclude chance"
     if not verdict.culprits:
@@ -121,7 +121,7 @@ def _facts_of(one: Evidence, heading: str) -> list[str]:
 def as_html(prepared: PreparedWindow, verdict: Verdict, drills: list[Drill]) -> str:
     """One page: the culprits, then a section with the connections of each."""
     parts = [lead(prepared.coverage)]
-    if reason := _nobody(verdict):
+    if reason := _without_culprit(verdict):
         parts.append(panel("Culprits", tag("p", reason)))
     else:
         items = [

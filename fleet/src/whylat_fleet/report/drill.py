@@ -10,7 +10,7 @@ from whylat_fleet.drill import Connection, Drill, Member, Moment, Reading
 from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.report import coverage, svg
 from whylat_fleet.report.html import Html, key, lead, page, panel, rows, shares, tag
-from whylat_fleet.report.text import Heading, folded, number, percent, table
+from whylat_fleet.report.text import Heading, fold, number, percent, table
 from whylat_fleet.schema import PROBLEMS, TITLES
 
 STEPS = 120
@@ -79,14 +79,14 @@ def title(found: Drill) -> str:
 def as_text(prepared: PreparedWindow, found: Drill) -> list[str]:
     """The report for people."""
     window_us = prepared.coverage.window.seconds * 1_000_000
-    lines = [*coverage.lines(prepared.coverage), "", Heading(title(found)), *folded(f"  {_sentence(found)}", "  ")]
-    lines += [line for sentence in _evidence(found) for line in folded(f"  {sentence}", "  ")]
+    lines = [*coverage.lines(prepared.coverage), "", Heading(title(found)), *fold(f"  {_sentence(found)}", "  ")]
+    lines += [line for sentence in _evidence(found) for line in fold(f"  {sentence}", "  ")]
     if found.members or not found.total:
         lines += ["", Heading("Connections"), *_connections(found.members, window_us)]
     for moment in found.moments:
-        lines += ["", *(Heading(line) for line in folded(_moment_title(moment), "  ")), *_readings(moment)]
+        lines += ["", *(Heading(line) for line in fold(_moment_title(moment), "  ")), *_readings(moment)]
     if any(moment.readings for moment in found.moments):
-        lines += ["", *folded(UNITS, "  ")]
+        lines += ["", *fold(UNITS, "  ")]
     return lines
 
 
@@ -135,7 +135,7 @@ def _connections(members: Sequence[Member], window_us: int) -> list[str]:
         one = member.connection
         with_ = "" if member.coefficient is None else f"  {member.coefficient:z.3f}"
         lines.append(f"  conn {one.conn}{with_}  {worst(member, window_us)}")
-        lines += folded(f"    {one.host}  {ends(one)}  {_owner(one)}", "      ")
+        lines += fold(f"    {one.host}  {ends(one)}  {_owner(one)}", "      ")
     return lines or ["  no comparable connection"]
 
 

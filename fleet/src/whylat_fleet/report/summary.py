@@ -6,7 +6,7 @@ from typing import Any
 from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.report import coverage, svg
 from whylat_fleet.report.html import Html, lead, page, panel, rows, tag
-from whylat_fleet.report.text import Heading, bytes_, counted, folded, number, percent, table
+from whylat_fleet.report.text import Heading, bytes_, counted, fold, number, percent, table
 from whylat_fleet.schema import SIZES, TITLES
 from whylat_fleet.summary import HISTOGRAM, SHARES, LimitedShare, Summary, quantiles
 
@@ -63,7 +63,7 @@ def as_text(prepared: PreparedWindow, found: Summary) -> list[str]:
             "",
             Heading(title),
             *(table(headings, body, left) if body else []),
-            *(folded(f"  {note}", "  ") if note else []),
+            *(fold(f"  {note}", "  ") if note else []),
         ]
     return lines
 
@@ -169,16 +169,16 @@ def _coefficients(found: Summary) -> Table:
     if values:
         picks = quantiles([(index, 1) for index in range(len(values))], QUANTILES)
         body = [[f"{values[index]:.3f}" for index in picks]]
-    return "Correlation of the connections of a host", _heads(), body, note, 0
+    return "Correlation of the connections of a host", _quantile_names(), body, note, 0
 
 
-def _heads() -> tuple[str, ...]:
+def _quantile_names() -> tuple[str, ...]:
     return ("min", *(f"p{100 * share:.0f}" for share in QUANTILES[1:-1]), "max")
 
 
 def _host_sizes(found: Summary) -> Table:
     body = [[number(size) for size in quantiles(found.host_sizes, QUANTILES)]] if found.host_sizes else []
-    return "Connections of a host", _heads(), body, "", 0
+    return "Connections of a host", _quantile_names(), body, "", 0
 
 
 def _writes(found: Summary) -> Table:

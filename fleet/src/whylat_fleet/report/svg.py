@@ -33,18 +33,18 @@ def ticks(most: float) -> list[float]:
     return [number * step for number in range(math.ceil(most / step - 1e-9) + 1)]
 
 
-def _say(value: float) -> str:
+def _format_value(value: float) -> str:
     for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{sign}"
     return f"{value:g}"
 
 
-def _across(index: float, count: int) -> float:
+def _to_x(index: float, count: int) -> float:
     return LEFT + (WIDTH - LEFT - RIGHT) * index / max(count, 1)
 
 
-def _up(value: float, most: float) -> float:
+def _to_y(value: float, most: float) -> float:
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / most
 
 
@@ -52,16 +52,16 @@ def _frame(most: float, labels: Sequence[tuple[float, str]], percent: bool = Fal
     """Lines across with their numbers, and labels below at their places."""
     parts = []
     for value in ticks(most):
-        y = f"{_up(value, ticks(most)[-1]):.1f}"
+        y = f"{_to_y(value, ticks(most)[-1]):.1f}"
         parts.append(tag("line", class_="grid", x1=str(LEFT), x2=str(WIDTH - RIGHT), y1=y, y2=y))
-        words = f"{value:.0%}" if percent else _say(value)
+        words = f"{value:.0%}" if percent else _format_value(value)
         parts.append(tag("text", words, class_="axis end", x=str(LEFT - 6), y=f"{float(y) + 4:.1f}"))
     for x, label in labels:
         parts.append(tag("text", label, class_="axis middle", x=f"{x:.1f}", y=str(HEIGHT - 8)))
     return parts
 
 
-def _thinned(names: Sequence[str]) -> list[int]:
+def _thin_labels(names: Sequence[str]) -> list[int]:
     step = max(1, math.ceil(len(names) / LABELS))
     return list(range(0, len(names), step))
 
@@ -80,14 +80,14 @@ def bars(title: str, names: Sequence[str], series: Sequence[Series], stacked: bo
     top = ticks(most)[-1]
     gap = 0.0 if count > 60 else 0.25
     width = min((WIDTH - LEFT - RIGHT) / max(count, 1) * (1 - gap) / lanes, WIDEST)
-    parts = _frame(most, [(_across(index + 0.5, count), names[index]) for index in _thinned(names)])
+    parts = _frame(most, [(_to_x(index + 0.5, count), names[index]) for index in _thin_labels(names)])
     for index, name in enumerate(names):
         below = 0.0
         for lane, (one, values) in enumerate(zip(series, heights, strict=True)):
             value = values[index]
             if value > 0:
-                x = _across(index + 0.5, count) + (-0.5 if stacked else lane - lanes / 2) * width
-                y, foot = _up(below + value, top), _up(below, top)
+                x = _to_x(index + 0.5, count) + (-0.5 if stacked else lane - lanes / 2) * width
+                y, foot = _to_y(below + value, top), _to_y(below, top)
                 shape = {"x": f"{x:.2f}", "y": f"{y:.2f}", "width": f"{width:.2f}", "height": f"{foot - y:.2f}"}
                 parts.append(
                     tag("rect", tag("title", f"{name}: {one.name} {value:,.10g}"), class_=f"f-{one.colour}", **shape)
@@ -101,7 +101,7 @@ def lines(title: str, names: Sequence[str], series: Sequence[Series]) -> Html:
     count = len(names)
     most = max((value for one in series for value in one.values if value is not None), default=0.0)
     top = ticks(most)[-1]
-    parts = _frame(most, [(_across(index + 0.5, count), names[index]) for index in _thinned(names)])
+    parts = _frame(most, [(_to_x(index + 0.5, count), names[index]) for index in _thin_labels(names)])
     for one in series:
         path, command = [], "M"
         for index, value in enumerate(one.values):
@@ -109,8 +109,8 @@ def lines(title: str, names: Sequence[str], series: Sequence[Series]) -> Html:
                 command = "M"
                 continue
             # a step: the value holds for the whole of it, also where its neighbours are not measured
-            y = f"{_up(value, top):.1f}"
-            path.append(f"{command}{_across(index, count):.1f} {y}H{_across(index + 1, count):.1f}")
+            y = f"{_to_y(value, top):.1f}"
+            path.append(f"{command}{_to_x(index, count):.1f} {y}H{_to_x(index + 1, count):.1f}")
             command = "L"
         parts.append(tag("path", class_=f"line s-{one.colour}", d="".join(path)))
     return _figure(title, parts, series)
@@ -121,11 +121,11 @@ def distribution(title: str, points: Sequence[tuple[float, float]]) -> Html:
     if not points:
         return Html("")
     most = max(1.0, math.ceil(math.log10(max(points[-1][0], 1.0))))
-    parts = _frame(1.0, [(_across(power, int(most)), _say(10.0**power)) for power in range(int(most) + 1)], True)
-    path, at = [f"M{_across(0, 1):.1f} {_up(0, 1):.1f}"], 0.0
+    parts = _frame(1.0, [(_to_x(power, int(most)), _format_value(10.0**power)) for power in range(int(most) + 1)], True)
+    path, at = [f"M{_to_x(0, 1):.1f} {_to_y(0, 1):.1f}"], 0.0
     for value, share in points:
-        at = _across(math.log10(max(value, 1.0)) / most, 1)
-        path.append(f"H{at:.1f}V{_up(share, 1):.1f}")
-    path.append(f"H{_across(1, 1):.1f}")
+        at = _to_x(math.log10(max(value, 1.0)) / most, 1)
+        path.append(f"H{at:.1f}V{_to_y(share, 1):.1f}")
+    path.append(f"H{_to_x(1, 1):.1f}")
     parts.append(tag("path", class_="line s-hosts", d="".join(path)))
     return _figure(title, parts, [])

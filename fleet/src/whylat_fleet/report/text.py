@@ -24,12 +24,12 @@ def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def coloured(stream: TextIO) -> bool:
+def is_coloured(stream: TextIO) -> bool:
     """Whether bold may be written: to a terminal, unless NO_COLOR is set (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def written(lines: Iterable[str], colour: bool) -> str:
+def render(lines: Iterable[str], colour: bool) -> str:
     """The report, every line cleaned."""
     out = []
     for line in lines:
@@ -38,7 +38,7 @@ def written(lines: Iterable[str], colour: bool) -> str:
     return "\n".join(out) + "\n"
 
 
-def folded(line: str, indent: str = "   ") -> list[str]:
+def fold(line: str, indent: str = "   ") -> list[str]:
     """A sentence in lines of 80 columns at most, the others indented."""
     return textwrap.wrap(
         clean(line), WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
@@ -59,7 +59,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1,
         (
             indent
             + "  ".join(
-                _cut(cell, width).ljust(width) if column < left else cell.rjust(width)
+                _truncate(cell, width).ljust(width) if column < left else cell.rjust(width)
                 for column, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
         ).rstrip()
@@ -67,7 +67,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1,
     ]
 
 
-def _cut(word: str, width: int) -> str:
+def _truncate(word: str, width: int) -> str:
     return word if len(word) <= width else word[: width - 1] + "…"
 
 

@@ -47,7 +47,7 @@ def _cells(sockets: Ints, bins: Ints, problem: int, us: Ints) -> Cells:
 
 
 def _together(center: Center, sockets: Ints, times: Ints, chance: float, problem: int, us: tuple[int, int]) -> Cells:
-    """Each of `sockets` suffers at each of `times` with this chance."""
+    """Returns cells: each of `sockets` has the problem at each of `times` with this chance."""
     hit = center.random.random((len(sockets), len(times))) < chance
     index, time = np.nonzero(hit)
     return _cells(sockets[index], times[time], problem, center.random.integers(*us, len(index)))
