@@ -36,7 +36,7 @@ fn count_calls(arguments: &str, open_before: bool) -> (Report, Value) {
     finish(&mut command).ended(0);
     let truth = std::fs::read_to_string(&truth).expect("truth");
     (
-        Report::of(scratch),
+        Report::from_scratch(scratch),
         serde_json::from_str(&truth).expect("JSON"),
     )
 }

@@ -119,7 +119,7 @@ fn pid_namespace_names_no_process() {
     let children = fs::read_to_string(children).expect("children");
     let first = children.split_whitespace().next().expect("the recorder");
     signal_process(first.parse().expect("a pid"), Signal::SIGINT);
-    let report = Report::of(recorder.stop_by(Signal::SIGINT));
+    let report = Report::from_scratch(recorder.stop_by(Signal::SIGINT));
     let rows = report.rows::<Process>();
     let found = rows.iter().find(|it| it.pid == pid);
     let found = found.unwrap_or_else(|| panic!("no process {pid}: {rows:?}"));

@@ -47,7 +47,7 @@ fn recorded_without(capabilities: &str) -> (Report, u64) {
     said.ended(0);
     let truth = std::fs::read_to_string(&truth).expect("truth");
     let truth: Value = serde_json::from_str(&truth).expect("JSON");
-    (Report::of(scratch), number(&truth, "/send_calls"))
+    (Report::from_scratch(scratch), number(&truth, "/send_calls"))
 }
 
 /// What is off, with its remedy.

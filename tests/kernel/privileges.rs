@@ -278,7 +278,7 @@ fn reduced_capabilities_lose_no_rows() {
     run.args(["--connect", &format!("127.0.0.1:{port}"), "--rounds", "31"]);
     finish(&mut run).ended(0);
     server.finish().expect("the server's truth");
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     report.assert_whole();
     let name = own.path().join("client").display().to_string();
     let client = report

@@ -425,7 +425,7 @@ fn command_and_orphaned_children() {
     let [_, pid, waits] = said[..] else {
         panic!("{said:?}");
     };
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     report.assert_whole();
     let sleeps = report.rows::<Wait>().into_iter();
     let sleeps = sleeps.filter(|wait| wait.pid as usize == pid && wait.kind == WaitObject::Sleep);

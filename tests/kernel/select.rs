@@ -301,7 +301,7 @@ fn children_of_the_command() {
             number(&truth, "/connections/0/cookie")
         })
         .into();
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     report.assert_whole();
     assert_eq!(chosen(&report, "target"), cookies);
     let peers = [0, 1].map(|n| number(&servers, &format!("/connections/{n}/cookie")));

@@ -26,7 +26,7 @@ fn recorded(server: &str) -> Report {
         .arg("--")
         .arg("python3");
     finish(run.arg(&source).arg(server).arg(directory)).ended(0);
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     report.assert_whole();
     report
 }

@@ -21,7 +21,7 @@ use table::{Recording, TcpEventKind, WaitObject};
 
 use testbed::instrumented::ToolRun;
 use testbed::report::{Report, number};
-use testbed::{Recorded, Site, finish, program, root};
+use testbed::{RecordedExchange, Site, finish, program, root};
 
 /// Requests, and answers.
 const ROUNDS: u64 = 101;
@@ -74,14 +74,14 @@ fn assert_looks_like(report: &Report, play: &str) {
 }
 
 /// Requests and answers over a loopback of their own.
-fn exchange(detail: &str) -> Recorded {
+fn exchange(detail: &str) -> RecordedExchange {
     let client = format!("request-reply --rounds {ROUNDS}");
     let detail = format!("--detail {detail}");
     Site::loopback("cubic").record_with(&detail, "reply-server", &client, || ())
 }
 
 /// The ends' own counts of what they did, added up.
-fn counted(recorded: &Recorded, what: &str) -> u64 {
+fn counted(recorded: &RecordedExchange, what: &str) -> u64 {
     let ends = [&recorded.client, &recorded.server];
     let counts = ends.map(|end| number(end, &format!("/connections/0/{what}")));
     counts.iter().sum()
@@ -175,7 +175,7 @@ fn run_python(options: &str, source: &str) -> Report {
     run.arg(scratch.path().join("r.whylat"));
     run.args(options.split_whitespace());
     finish(run.args(["--", "python3", "-c", source])).ended(0);
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     report.assert_whole();
     report
 }
@@ -269,7 +269,7 @@ fn counters_and_tasks() {
     told.said.ended(0);
     let commands = &told.truths()[0]["roles"][0]["server"]["commands"];
     let commands = commands.as_u64().expect("a number") as usize;
-    let report = Report::of(told.scratch);
+    let report = Report::from_scratch(told.scratch);
     assert_looks_like(&report, "startup/cubic/is_named");
     let named = |name: Option<&str>, wanted: &str| name == Some(wanted);
     let tasks = report.rows::<Task>();

@@ -37,7 +37,7 @@ fn recorded(scratch: TempDir, depth: usize) -> Vec<Value> {
     let said = finish(view.arg(scratch.path().join("r.whylat")));
     said.ended(0);
     let report: Value = serde_json::from_str(&said.out).expect("JSON");
-    Report::of(scratch).assert_whole();
+    Report::from_scratch(scratch).assert_whole();
     report["groups"].as_array().expect("groups").clone()
 }
 

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::kept;
 use crate::shrink::{self, Calls, LeftOut};
-use testbed::Recorded;
+use testbed::RecordedExchange;
 use testbed::report::{Report, number};
 
 /// Where the recordings come from.
@@ -56,8 +56,8 @@ pub struct Outcome {
     pub truth: Value,
 }
 
-impl From<Recorded> for Outcome {
-    fn from(recorded: Recorded) -> Self {
+impl From<RecordedExchange> for Outcome {
+    fn from(recorded: RecordedExchange) -> Self {
         Outcome {
             report: recorded.report,
             truth: json!({ "client": recorded.client, "server": recorded.server }),

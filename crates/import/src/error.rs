@@ -33,7 +33,7 @@ pub enum ImportError {
     /// perf.data with a header that makes no sense.
     #[error("it is damaged: {what}\nhint: `perf report -D -i FILE` shows how perf reads it")]
     Damaged {
-        /// What is wrong.
+        /// The fault in it.
         what: &'static str,
     },
     /// perf.data without traces or context switches.

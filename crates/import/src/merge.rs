@@ -65,7 +65,7 @@ pub fn merge(
     convert: impl Fn(u64) -> Option<(u64, u64)>,
 ) -> MergedFunctions {
     let mut merged = MergedFunctions::default();
-    let windows = TraceWindows::of(recorded);
+    let windows = TraceWindows::from_recording(recorded);
     let mut cpus = recorded_spans(recorded);
     let mut functions: BTreeMap<u16, Vec<MergedSpan>> = BTreeMap::new();
     let left_out_ns = left_out_ns(trace);
@@ -161,7 +161,7 @@ struct TraceWindows {
 }
 
 impl TraceWindows {
-    fn of(recorded: &Activities) -> Self {
+    fn from_recording(recorded: &Activities) -> Self {
         let mut windows = Self {
             by_cpu: BTreeMap::new(),
             by_thread: BTreeMap::new(),

@@ -93,14 +93,14 @@ fn definition(head: RecordHead, fields: &mut Fields) -> Option<Body> {
             id,
             domain: Some(fields.text()?).filter(|domain| !domain.is_empty()),
             name: fields.text()?,
-            value_type: ValueType::of(head.detail.into()),
+            value_type: ValueType::from_number(head.detail.into()),
         },
         RecordCode::Histogram => Body::Histogram {
             id,
             domain: fields.reference()?,
-            x_type: ValueType::of(fields.word()?),
+            x_type: ValueType::from_number(fields.word()?),
             name: fields.text()?,
-            y_type: ValueType::of(head.detail.into()),
+            y_type: ValueType::from_number(head.detail.into()),
         },
         RecordCode::Event => Body::Event {
             id,
@@ -178,7 +178,7 @@ fn counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     Some(match head.code {
         RecordCode::CounterValue => Body::CounterValue {
             counter: head.id,
-            value: ValueType::of(head.detail.into())?.value(fields.word()?),
+            value: ValueType::from_number(head.detail.into())?.value(fields.word()?),
         },
         RecordCode::CounterDelta => Body::CounterDelta {
             counter: head.id,
@@ -193,14 +193,14 @@ fn counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
         },
         RecordCode::CounterDestroyed => Body::CounterDestroyed { counter: head.id },
         RecordCode::HistogramBatch => {
-            let y_type = ValueType::of(fields.word()?)?;
+            let y_type = ValueType::from_number(fields.word()?)?;
             let first = fields.word()?;
             let count = usize::try_from(fields.word()?).ok()?;
             Body::HistogramBatch {
                 histogram: head.id,
                 first,
                 y: fields.values(y_type, count)?,
-                x: match ValueType::of(head.detail.into()) {
+                x: match ValueType::from_number(head.detail.into()) {
                     Some(x_type) => fields.values(x_type, count)?,
                     None => Vec::new(),
                 },
@@ -281,7 +281,7 @@ fn attached(head: RecordHead, fields: &mut Fields) -> Option<Body> {
             key: fields.optional()?,
             id: fields.identifier()?,
             count: fields.word()?,
-            values: fields.values(ValueType::of(head.detail.into())?, fields.0.len())?,
+            values: fields.values(ValueType::from_number(head.detail.into())?, fields.0.len())?,
         },
         RecordCode::MetadataText => Body::MetadataText {
             domain,

@@ -225,7 +225,7 @@ pub enum Body {
     },
     /// Something happened to a synchronisation object.
     Sync {
-        /// What.
+        /// The action.
         action: SyncAction,
         /// The object's address in the program.
         address: u64,

@@ -58,14 +58,14 @@ impl ValueType {
     ];
 
     /// Makes the type of an ITT number; none for `__itt_metadata_unknown` and what is not known here.
-    pub(crate) fn of(number: u64) -> Option<Self> {
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         Self::ALL.get(index).copied()
     }
 
     /// Returns the number of a type that a program names, as a byte: 0 (unknown) if ITT has no such type.
     pub(crate) fn byte_of(number: c_int) -> u8 {
-        let known = u64::try_from(number).ok().and_then(Self::of);
+        let known = u64::try_from(number).ok().and_then(Self::from_number);
         known.map_or(0, |known| known as u8)
     }
 
@@ -134,10 +134,10 @@ mod tests {
     fn numbers_are_those_of_itt() {
         for (index, value_type) in ValueType::ALL.into_iter().enumerate() {
             assert_eq!(value_type as usize, index + 1);
-            assert_eq!(ValueType::of(index as u64 + 1), Some(value_type));
+            assert_eq!(ValueType::from_number(index as u64 + 1), Some(value_type));
         }
-        assert_eq!(ValueType::of(0), None);
-        assert_eq!(ValueType::of(9), None);
+        assert_eq!(ValueType::from_number(0), None);
+        assert_eq!(ValueType::from_number(9), None);
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl RecordCode {
     const LAST: u8 = RecordCode::ThreadIgnored as u8;
 
     /// Makes the code of a head's number.
-    pub(crate) fn of(number: u8) -> Option<Self> {
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
         if number == 0 || number > Self::LAST {
             return None;
         }
@@ -133,7 +133,7 @@ impl RecordHead {
     pub(crate) fn unpack(word: u64) -> Option<(Self, usize, bool)> {
         let number = word as u8;
         let head = RecordHead {
-            code: RecordCode::of(number & !GIVEN_TICKS)?,
+            code: RecordCode::from_number(number & !GIVEN_TICKS)?,
             detail: (word >> 8) as u8,
             id: (word >> 32) as u32,
         };
@@ -190,14 +190,14 @@ mod tests {
     #[test]
     fn a_head_comes_back() {
         for number in 1..=RecordCode::LAST {
-            let code = RecordCode::of(number).expect("a code");
+            let code = RecordCode::from_number(number).expect("a code");
             let head = RecordHead::with(code, 7, u32::MAX - 1);
             assert_eq!(
                 RecordHead::unpack(head.pack(520, true)),
                 Some((head, 520, true))
             );
         }
-        assert_eq!(RecordCode::of(RecordCode::LAST + 1), None);
+        assert_eq!(RecordCode::from_number(RecordCode::LAST + 1), None);
     }
 
     #[test]

@@ -85,12 +85,12 @@ impl Agent {
         self.scratch.path()
     }
 
-    /// Returns what it said on stderr.
+    /// Returns its stderr.
     pub fn stderr_text(&self) -> String {
         std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap_or_default()
     }
 
-    /// Waits until it has said this.
+    /// Waits until its stderr has this.
     pub fn says(&self, text: &str) -> String {
         until(text, || {
             Some(self.stderr_text()).filter(|stderr_text| stderr_text.contains(text))

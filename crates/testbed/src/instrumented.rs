@@ -123,7 +123,7 @@ pub struct LiveRun {
     /// `whylat run`.
     pub process: ChildGuard,
     stdin: ChildStdin,
-    /// What the command prints.
+    /// The stdout of the command.
     pub stdout: BufReader<ChildStdout>,
     /// The directory with its files.
     pub scratch: TempDir,
@@ -145,7 +145,7 @@ impl LiveRun {
 
 /// A run that ended.
 pub struct RunOutcome {
-    /// What it printed, and how it ended.
+    /// Its output, and how it ended.
     pub said: CommandOutput,
     /// The directory with its files.
     pub scratch: TempDir,
@@ -157,7 +157,7 @@ impl RunOutcome {
         Recording::open(self.scratch.path().join("r.whylat")).expect("it opens")
     }
 
-    /// Returns what the programs said on stdout.
+    /// Returns the lines that the programs printed.
     pub fn truths(&self) -> Vec<Value> {
         let lines = self.said.out.lines();
         lines
@@ -187,7 +187,7 @@ impl RunOutcome {
             .clone()
     }
 
-    /// Returns the account of what the program said by ITT alone.
+    /// Returns the account of ITT alone.
     #[track_caller]
     pub fn account(&self) -> Loss {
         account(&self.recording(), "itt")
@@ -210,7 +210,7 @@ impl RunOutcome {
     }
 }
 
-/// Returns the account of the one way in which programs told values, which adds up; all others do, too.
+/// Returns the account of a probe, which adds up; all others do, too.
 #[track_caller]
 pub fn account(recording: &Recording, probe: &str) -> Loss {
     for loss in recording.loss() {

@@ -1,4 +1,4 @@
-//! What the tests of several crates share. Nothing of it is in the program.
+//! Shared by the tests of several crates. Nothing of it is in the program.
 //!
 //! * `process`: the program under test, processes that end with the test, and waiting for a condition;
 //! * `recorder` and `site`: `whylat record`, and roles of the lab that it records;
@@ -22,4 +22,4 @@ pub use process::{
 };
 pub use recorded_program::{compile_c, record_command, write_source};
 pub use recorder::Recorder;
-pub use site::{Recorded, Site, role, role_as};
+pub use site::{RecordedExchange, Site, role, role_as};

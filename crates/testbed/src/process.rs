@@ -109,7 +109,7 @@ pub fn signal_process(pid: u32, signal: Signal) {
     kill(pid, signal).unwrap_or_else(|why| panic!("signal {signal} to {pid}: {why}"));
 }
 
-/// Runs a command to its end and gives what it said; the end is bounded.
+/// Runs a command to its end and returns its output; the end is bounded.
 pub fn finish(command: &mut Command) -> CommandOutput {
     let child = tie_to_parent(command)
         .stdin(Stdio::null())
@@ -127,24 +127,24 @@ pub fn finish(command: &mut Command) -> CommandOutput {
     let output = child.wait_with_output().expect("output");
     drop(ended);
     watch.join().expect("watch");
-    CommandOutput::of(output)
+    CommandOutput::new(output)
 }
 
-/// Holds what a command said and how it ended.
+/// The output of a command, and how it ended.
 #[derive(Debug, Default)]
 pub struct CommandOutput {
     /// Its exit code, unless a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// What it printed on stdout.
+    /// Its stdout.
     pub out: String,
-    /// What it printed on stderr.
+    /// Its stderr.
     pub err: String,
 }
 
 impl CommandOutput {
-    fn of(output: Output) -> Self {
+    fn new(output: Output) -> Self {
         CommandOutput {
             code: output.status.code(),
             signal: output.status.signal(),

@@ -42,7 +42,7 @@ pub fn record_command(
     run.arg(scratch.path().join("r.whylat"));
     run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
     finish(run.arg(scratch.path().join("truth")).args(command)).ended(0);
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     let printed = std::fs::read_to_string(report.beside("truth")).expect("its lines");
     let lines = printed.lines().map(serde_json::from_str);
     (report, lines.collect::<Result<_, _>>().expect("JSON"))

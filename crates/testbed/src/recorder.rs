@@ -64,7 +64,7 @@ impl Recorder {
 
     /// Ends it as Ctrl-C does, and reads the report.
     pub fn stop(self) -> Report {
-        Report::of(self.stop_by(Signal::SIGINT))
+        Report::from_scratch(self.stop_by(Signal::SIGINT))
     }
 
     /// Ends it by a signal on which it closes the recording; gives the directory.

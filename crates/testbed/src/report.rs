@@ -1,4 +1,4 @@
-//! What a recording says: its JSON report, with the connections and findings found by socket.
+//! The JSON report of a recording, with the connections and findings found by socket.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub struct Report {
 
 impl Report {
     /// Of the recording `r.whylat` in a temporary directory.
-    pub fn of(scratch: TempDir) -> Self {
+    pub fn from_scratch(scratch: TempDir) -> Self {
         let path = scratch.path().join("r.whylat");
         Report {
             _scratch: Some(scratch),
@@ -87,7 +87,7 @@ impl Report {
             .collect()
     }
 
-    /// Findings whose subject is this socket.
+    /// Returns the findings with this socket as their subject.
     pub fn findings(&self, cookie: u64) -> Vec<&Value> {
         let all = self.json["findings"].as_array().expect("findings").iter();
         let own = self.connections().iter().find(|c| c["id"] == cookie);
@@ -136,7 +136,7 @@ impl Report {
         );
     }
 
-    /// Returns what was said, short enough for a failure's message.
+    /// Returns a summary, short enough for a failure's message.
     pub fn brief(&self) -> String {
         let mut lines = Vec::new();
         for c in self.connections() {

@@ -61,7 +61,7 @@ impl Site {
 
     /// Records a server and a client by the server's port, from before the client starts
     /// until both have ended.
-    pub fn record(&self, server: &str, client: &str) -> Recorded {
+    pub fn record(&self, server: &str, client: &str) -> RecordedExchange {
         self.record_with("", server, client, || ())
     }
 
@@ -73,14 +73,14 @@ impl Site {
         server: &str,
         client: &str,
         meanwhile: impl FnOnce(),
-    ) -> Recorded {
+    ) -> RecordedExchange {
         let (server, port) = self.serve(server);
         let recorder = Recorder::start(&format!("--port {port} {options}"));
         let client = self.connect(client, port);
         meanwhile();
         let client = client.finish().expect("the client's truth");
         let server = server.finish().expect("the server's truth");
-        Recorded {
+        RecordedExchange {
             report: recorder.stop(),
             client,
             server,
@@ -90,11 +90,11 @@ impl Site {
 
 /// A recorded exchange and what the two programs know of it.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedExchange {
     /// The report of the recording.
     pub report: Report,
-    /// What the client knows.
+    /// The client's truth.
     pub client: Value,
-    /// What the server knows.
+    /// The server's truth.
     pub server: Value,
 }

@@ -1,5 +1,5 @@
 //! The ittnotify sources are those that the crate `ittapi-sys` ships; `cargo metadata` says where
-//! they are. A C and a C++ compiler are all that is needed besides (`CC` and `CXX` name others).
+//! they are. A C and a C++ compiler are also needed (`CC` and `CXX` name others).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

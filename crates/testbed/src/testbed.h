@@ -1,4 +1,4 @@
-/* What the C programs of tests share. */
+/* Shared by the C programs of tests. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

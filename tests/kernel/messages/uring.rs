@@ -11,7 +11,7 @@ use testbed::root;
 
 const URING: &str = include_str!("../programs/uring.c");
 
-struct Recorded {
+struct RecordedExchange {
     truth: Vec<Value>,
     report: Report,
     /// Of so many messages it is known when the thread was woken.
@@ -19,14 +19,14 @@ struct Recorded {
 }
 
 /// Records the program and checks every byte; `how` it moves them, see its head.
-fn check(how: &str) -> Option<Recorded> {
+fn check(how: &str) -> Option<RecordedExchange> {
     if !root() {
         return None;
     }
     let (truth, report) = compiled("uring", URING, &[how]);
     let woken = check_received(&truth, &report);
     check_sent(&truth, &report);
-    let recorded = Recorded {
+    let recorded = RecordedExchange {
         truth,
         report,
         woken,
@@ -35,7 +35,7 @@ fn check(how: &str) -> Option<Recorded> {
     Some(recorded)
 }
 
-impl Recorded {
+impl RecordedExchange {
     fn ends(&self) -> [(Vec<Value>, u64); 2] {
         ["received", "sent"].map(|direction| calls(&self.truth, direction))
     }

@@ -15,7 +15,7 @@ fn without_connection(role: &str, detail: &str) -> (Report, String) {
     run.args(["run", "--as-root", "--detail", detail, "--output"]);
     run.arg(scratch.path().join("r.whylat"));
     finish(run.args(["--", "python3", "-c", PYTHON_PROGRAM, role])).ended(0);
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     report.assert_whole();
     assert_eq!(report.connections().len(), 0, "{}", report.brief());
     let told = finish(whylat("report").arg(report.path())).out;

@@ -48,7 +48,7 @@ fn record(fault: &Fault, variant: &str, congctl: &str) -> Result<Outcome, String
     let truth = std::fs::read_to_string(truth).expect("the truth");
     let truth = serde_json::from_str(&truth).expect("JSON");
     came_about(fault, &truth)?;
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     let truth = scored_part(truth);
     Ok(Outcome { report, truth })
 }
@@ -140,7 +140,7 @@ fn came_about(fault: &Fault, truth: &Value) -> Result<(), String> {
     }
     let congctl = truth["congctl"].as_str().expect("a name");
     let wanted = truth["variant"] == "faulty" && (fault.claim)(congctl).is_some();
-    let score = Score::of(truth, &Value::Null, &[]);
+    let score = Score::new(truth, &Value::Null, &[]);
     match wanted && score.planted.is_empty() {
         true => Err("no connection has the fault".to_owned()),
         false => Ok(()),
@@ -159,7 +159,7 @@ fn stood_still(truth: &Value) -> f64 {
 /// By the rule of `make accuracy`.
 fn is_right(outcome: &Outcome) {
     let Outcome { report, truth } = outcome;
-    let score = Score::of(
+    let score = Score::new(
         truth,
         &report.json,
         &diagnose::rules::ANSWERS.map(diagnose::report::RuleId::name),

@@ -12,7 +12,7 @@ use crate::play::{Outcome, Play, under_both};
 use crate::shrink::CONNECTIONS;
 use crate::truth::{Gap, Known, Moment, Trace, gaps, smoothed_ns};
 use testbed::report::{number, share, stage_ns};
-use testbed::{Recorded, Site};
+use testbed::{RecordedExchange, Site};
 
 pub fn plays() -> Vec<Play> {
     let play = |name, record, judge| under_both("shares", name, CONNECTIONS, record, judge);
@@ -101,7 +101,7 @@ fn is_near(connection: &Value, what: &str, (measured_ns, bound_ns): (u64, f64), 
 }
 
 /// Records a server and a client, and captures what passes at the client's end.
-fn captured(site: &Site, server: &str, client: &str) -> (Recorded, Vec<CapturedSegment>) {
+fn captured(site: &Site, server: &str, client: &str) -> (RecordedExchange, Vec<CapturedSegment>) {
     captured_with(site, server, client, || ())
 }
 
@@ -110,7 +110,7 @@ fn captured_with(
     server: &str,
     client: &str,
     meanwhile: impl FnOnce(),
-) -> (Recorded, Vec<CapturedSegment>) {
+) -> (RecordedExchange, Vec<CapturedSegment>) {
     let capture = Capture::start(&site.client).expect("a capture");
     let recorded = site.record_with("", server, client, meanwhile);
     (recorded, capture.stop().expect("all segments"))

@@ -66,7 +66,7 @@ fn record(words: &str) -> Outcome {
     assert_eq!(account.lost_total(), 0, "{account:?}");
     Outcome {
         truth: told.truths().remove(0),
-        report: Report::of(told.scratch),
+        report: Report::from_scratch(told.scratch),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::paths::{hole, link, start, wire};
 use crate::play::{Outcome, Play, under, under_both};
 use crate::shrink::CONNECTIONS;
 use testbed::report::{number, share};
-use testbed::{Recorded, Site};
+use testbed::{RecordedExchange, Site};
 
 const TOPIC: &str = "verdicts";
 
@@ -131,7 +131,7 @@ fn tiny_receive_buffer(congctl: &str) -> Result<Outcome, String> {
 
 /// Bulk data over [`link`] with random loss, and how it fared.
 struct Bulk {
-    recorded: Recorded,
+    recorded: RecordedExchange,
     /// Bits a second, until the last byte was acknowledged.
     rate: f64,
     /// How long the wire delivered no data for two round trips or more, as a share of the transfer:

@@ -53,7 +53,7 @@ fn record(scratch: TempDir, command: &str) -> Outcome {
         .current_dir(scratch.path());
     run.args(["--", "sh", "-c", &format!("exec {command} > truth")]);
     finish(&mut run).ended(0);
-    let report = Report::of(scratch);
+    let report = Report::from_scratch(scratch);
     report.assert_whole();
     let account = std::fs::read_to_string(report.beside("truth")).expect("the program's account");
     let waits: Vec<Value> = account

@@ -99,7 +99,7 @@ fn record(detail: &str) -> Outcome {
     let truth = std::fs::read_to_string(truth).expect("the program's truth");
     Outcome {
         truth: serde_json::from_str(&truth).expect("JSON"),
-        report: Report::of(scratch),
+        report: Report::from_scratch(scratch),
     }
 }
 
@@ -210,7 +210,7 @@ fn asking() -> Outcome {
     command.args(["--", "python3", "-c", ASKING]);
     finish(&mut command).ended(0);
     Outcome {
-        report: Report::of(scratch),
+        report: Report::from_scratch(scratch),
         truth: json!({}),
     }
 }

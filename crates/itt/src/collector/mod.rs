@@ -38,7 +38,7 @@ use crate::region::Region;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __itt_api_init(global: *mut abi::Global, _init_groups: c_int) {
     // SAFETY: the caller promises null or an `__itt_global`.
-    let Some(part) = (unsafe { slots::StaticPart::of(global) }) else {
+    let Some(part) = (unsafe { slots::StaticPart::from_global(global) }) else {
         return;
     };
     let Some(collector) = collector().or_else(start) else {

@@ -47,7 +47,7 @@ impl StaticPart {
     /// # Safety
     ///
     /// The pointer is null or of an `__itt_global`.
-    pub(crate) unsafe fn of(global: *mut Global) -> Option<Self> {
+    pub(crate) unsafe fn from_global(global: *mut Global) -> Option<Self> {
         if global.is_null() {
             return None;
         }

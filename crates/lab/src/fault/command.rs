@@ -230,7 +230,7 @@ pub fn score(args: impl IntoIterator<Item = OsString>, answers: &[&str]) -> Exit
 fn compare(options: &ScoreOptions, answers: &[&str]) -> Result<(), LabError> {
     let file = options.to.open()?;
     let (truth, report) = (read_json(&options.truth)?, read_json(&options.report)?);
-    write(&json!(Score::of(&truth, &report, answers)), file)
+    write(&json!(Score::new(&truth, &report, answers)), file)
 }
 
 fn read_json(path: &Path) -> Result<Value, LabError> {

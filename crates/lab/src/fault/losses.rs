@@ -67,8 +67,8 @@ pub(super) fn burst_after_idle(variant: Variant, dice: &mut SeededDice) -> Scene
     scene
 }
 
-/// Whole requests are lost, with the probe that follows them. After the timeout one segment is sent
-/// again, and its receiver, who is about to answer, holds its ACK back.
+/// Whole requests are lost, with the probe that follows them. After the timeout one segment is
+/// retransmitted, and its receiver, which is about to answer, delays its ACK.
 pub(super) fn delayed_ack_after_timeout(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(2, 10);
     let request = dice.between(4_000, 12_000);

@@ -77,7 +77,7 @@ pub(super) fn deferred_accepts(variant: Variant, dice: &mut SeededDice) -> Scene
     )
 }
 
-/// A proxy of one thread, whose calls wait until the far side has acknowledged most of what it passes
+/// A proxy of one thread: its calls wait until the far side has acknowledged most of what it passes
 /// on: what its client sends waits meanwhile.
 pub(super) fn waiting_proxy(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(30, 50);

@@ -31,7 +31,7 @@ pub struct Score {
 
 impl Score {
     /// Compares. `answers` are the rules that are never above info: they are found at any severity, and never wrong.
-    pub fn of(truth: &Value, report: &Value, answers: &[&str]) -> Self {
+    pub fn new(truth: &Value, report: &Value, answers: &[&str]) -> Self {
         let claims = claims(truth);
         let reported = reported(report, answers);
         let is_found = |named: &&NamedFinding| {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn score(report: &Value) -> (usize, usize) {
-        let score = Score::of(&truth(), report, &["path_limited"]);
+        let score = Score::new(&truth(), report, &["path_limited"]);
         assert_eq!(score.planted.len(), 1);
         (score.found.len(), score.beside.len())
     }

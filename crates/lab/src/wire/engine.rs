@@ -218,7 +218,7 @@ impl DirectionState {
             .admit(&self.config, packet, now_ns, now_ns - first_ns, held_bytes);
         match fate {
             PacketFate::Deliver { .. } => self.stats.travelling.add(packet.packet_bytes),
-            PacketFate::Drop(cause) => self.stats.dropped.of(cause).add(packet.packet_bytes),
+            PacketFate::Drop(cause) => self.stats.dropped.counter(cause).add(packet.packet_bytes),
         }
         fate
     }
@@ -247,7 +247,7 @@ impl DirectionState {
         let record = row.and_then(|row| log.records.get_mut(row));
         match end {
             Err(cause) => {
-                self.stats.dropped.of(cause).add(packet_bytes);
+                self.stats.dropped.counter(cause).add(packet_bytes);
                 if let Some(record) = record {
                     record.verdict = Verdict::Dropped(cause);
                 }

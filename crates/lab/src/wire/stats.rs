@@ -83,7 +83,7 @@ pub struct DropCounts {
 }
 
 impl DropCounts {
-    pub(crate) fn of(&mut self, cause: Cause) -> &mut Count {
+    pub(crate) fn counter(&mut self, cause: Cause) -> &mut Count {
         match cause {
             Cause::Random => &mut self.random,
             Cause::Window => &mut self.window,

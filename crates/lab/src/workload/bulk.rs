@@ -165,7 +165,7 @@ impl ReadOptions {
 }
 
 impl SendTruth {
-    fn of(sent: Vec<(TransferTruth, ConnectionTruth)>) -> Self {
+    fn from_transfers(sent: Vec<(TransferTruth, ConnectionTruth)>) -> Self {
         let (transfers, connections) = sent.into_iter().unzip();
         SendTruth {
             transfers,
@@ -183,14 +183,16 @@ impl Stream {
         // A single connection runs in the main thread, as a plain sender would.
         if peers.len() == 1 {
             let sent = peers.into_iter().map(|peer| self.sending.run(peer));
-            return sent.collect::<Result<_, _>>().map(SendTruth::of);
+            return sent
+                .collect::<Result<_, _>>()
+                .map(SendTruth::from_transfers);
         }
         thread::scope(|scope| {
             let threads = peers
                 .into_iter()
                 .map(|peer| start(scope, move || self.sending.run(peer)))
                 .collect::<Result<_, _>>()?;
-            gather(threads).map(SendTruth::of)
+            gather(threads).map(SendTruth::from_transfers)
         })
     }
 }
@@ -208,7 +210,8 @@ impl PushServer {
     pub(crate) fn run(&self, context: &Context) -> Result<SendTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
-        serve_each(&listener, self.connections, |peer| self.sending.run(peer)).map(SendTruth::of)
+        serve_each(&listener, self.connections, |peer| self.sending.run(peer))
+            .map(SendTruth::from_transfers)
     }
 }
 

@@ -73,7 +73,11 @@ impl CountCalls {
             gather(threads)
         })?;
         let calls_end_ns = now_ns();
-        Ok(CallsTruth::of(ends.concat(), calls_start_ns, calls_end_ns))
+        Ok(CallsTruth::from_connections(
+            ends.concat(),
+            calls_start_ns,
+            calls_end_ns,
+        ))
     }
 
     fn exchange(
@@ -136,7 +140,11 @@ fn problem(action: &'static str, stream: &TcpStream, why: io::Error) -> LabError
 }
 
 impl CallsTruth {
-    fn of(connections: Vec<ConnectionTruth>, calls_start_ns: u64, calls_end_ns: u64) -> Self {
+    fn from_connections(
+        connections: Vec<ConnectionTruth>,
+        calls_start_ns: u64,
+        calls_end_ns: u64,
+    ) -> Self {
         let send_calls = connections.iter().map(|end| end.send.calls).sum();
         let recv_calls = connections.iter().map(|end| end.recv.calls).sum();
         let took_ns = u128::from(calls_end_ns - calls_start_ns).max(1);

@@ -27,11 +27,11 @@ pub struct ThreadCpu {
 impl ThreadCpu {
     /// Reads those of the calling thread; `None` where the kernel does not count.
     pub(crate) fn own() -> Option<Self> {
-        Self::of("/proc/thread-self")
+        Self::from_directory("/proc/thread-self")
     }
 
     /// Of the thread with this directory in `/proc`.
-    pub(crate) fn of(directory: &str) -> Option<Self> {
+    pub(crate) fn from_directory(directory: &str) -> Option<Self> {
         let text = std::fs::read_to_string(format!("{directory}/schedstat")).ok()?;
         let mut fields = text.split_ascii_whitespace().map(str::parse);
         let mut next = || fields.next()?.ok();

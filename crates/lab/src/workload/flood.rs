@@ -96,7 +96,7 @@ impl Flood {
         let train = vec![0x66; SEGMENTS * usize::from(SEGMENT_BYTES)];
         let mut readings = Vec::new();
         while readings.len() < self.bursts && !ended.load(Ordering::Relaxed) {
-            let worked = ksoftirqd.and_then(ThreadCpu::of);
+            let worked = ksoftirqd.and_then(ThreadCpu::from_directory);
             readings.push([now_ns(), worked.map_or(0, |thread| thread.cpu_ns)]);
             for _ in 0..self.burst {
                 sender.send(&train).map_err(problem)?;

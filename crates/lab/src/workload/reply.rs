@@ -72,7 +72,7 @@ struct ServedConnection {
 impl ReplyServer {
     pub(crate) fn run(&self, context: &Context) -> Result<ReplyTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
-        let mut truth = ListenerTruth::of(&listener)?;
+        let mut truth = ListenerTruth::from_listener(&listener)?;
         context.ready(port_of(&listener)?)?;
         let serve = |peer| self.serve(peer);
         let served = serve_each_paced(&listener, self.connections, self.accept_delay_us, serve)?;

@@ -167,7 +167,7 @@ impl WriteWriteRead {
             min_rtts: false,
             barrier: None,
         };
-        Ok(RoundsTruth::of(
+        Ok(RoundsTruth::from_runs(
             vec![plan.run(peer)?],
             self.waiting.stall_ms,
         ))
@@ -200,7 +200,7 @@ impl RequestReply {
         } else {
             run_all(&plan, peers)?
         };
-        Ok(RoundsTruth::of(runs, self.waiting.stall_ms))
+        Ok(RoundsTruth::from_runs(runs, self.waiting.stall_ms))
     }
 }
 
@@ -259,7 +259,7 @@ impl RoundPlan<'_> {
 }
 
 impl RoundsTruth {
-    fn of(runs: Vec<ConnectionRun>, stall_ms: u64) -> Self {
+    fn from_runs(runs: Vec<ConnectionRun>, stall_ms: u64) -> Self {
         let (mut connections, mut round_times_ns, mut min_rtts_us) = (vec![], vec![], vec![]);
         for run in runs {
             connections.push(run.connection);
@@ -346,13 +346,13 @@ mod tests {
             min_rtts_us: Vec::new(),
         };
         let runs = vec![run(&times[..2]), run(&times[2..])];
-        let truth = RoundsTruth::of(runs, 25);
+        let truth = RoundsTruth::from_runs(runs, 25);
         assert_eq!((truth.rounds, truth.stalled_rounds), (5, 2));
         assert_eq!(truth.stalled_ns, 81_000_000);
         assert_eq!(
             (truth.min_ns, truth.median_ns, truth.max_ns),
             (1_000_000, 3_000_000, 41_000_000)
         );
-        assert_eq!(RoundsTruth::of(Vec::new(), 25).max_ns, 0);
+        assert_eq!(RoundsTruth::from_runs(Vec::new(), 25).max_ns, 0);
     }
 }

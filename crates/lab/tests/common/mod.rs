@@ -29,7 +29,7 @@ pub fn role(netns: &Netns, arguments: &str) -> LabProcess {
 }
 
 /// Starts a server, then a client that connects to it; returns what the client and the
-/// server said at the end.
+/// server printed at the end.
 pub fn exchange(server_side: (&Netns, &str, &str), client_side: (&Netns, &str)) -> (Value, Value) {
     let (server_netns, address, arguments) = server_side;
     let host = address.contains(':').then(|| format!("[{address}]"));

@@ -28,7 +28,7 @@ pub(super) struct AnalysisExtras {
 
 impl AnalysisExtras {
     /// Of a journal.
-    pub(super) fn of(journal: &StudyJournal) -> Self {
+    pub(super) fn from_journal(journal: &StudyJournal) -> Self {
         let mut extras = Self::default();
         let mut firsts = BTreeMap::new();
         for entry in &journal.entries {

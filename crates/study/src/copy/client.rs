@@ -192,7 +192,7 @@ impl ClientOptions {
         }
         let served = clients.iter().filter_map(|client| client.served.as_ref());
         let missing = clients.first().map(|client| client.missing.clone());
-        RunFigures::of(
+        RunFigures::new(
             self.size,
             messages,
             seconds,

@@ -26,7 +26,7 @@ const HINT: &str = "run: whylat doctor; or leave it out: --no-diagnosis";
 ///
 /// # Errors
 /// When it cannot be recorded.
-pub(super) fn of(
+pub(super) fn diagnose(
     bed: &TestBed,
     config: RunConfig,
     how: &RunOptions,
@@ -64,7 +64,7 @@ fn record(
 ) -> Result<(), LabError> {
     let failed = |why| LabError::os("record", format!("process {pid}"), why, HINT);
     let ready = scratch.join("ready");
-    let diagnosis = std::fs::File::create(scratch.join("said")).map_err(failed)?;
+    let diagnosis = std::fs::File::create(scratch.join("stderr")).map_err(failed)?;
     let mut recorder = Command::new(bed.program());
     recorder.args(["record", "--detail", "waits", "-p", &pid.to_string()]);
     recorder.arg("--output").arg(into);
@@ -78,7 +78,7 @@ fn record(
     let end = Instant::now() + BEGINS_WITHIN;
     while !ready.exists() {
         if Instant::now() > end || recorder.0.try_wait().map_err(failed)?.is_some() {
-            let diagnosis = std::fs::read_to_string(scratch.join("said")).unwrap_or_default();
+            let diagnosis = std::fs::read_to_string(scratch.join("stderr")).unwrap_or_default();
             return Err(failed(io::Error::other(diagnosis.trim().to_owned())));
         }
         std::thread::sleep(Duration::from_millis(2));

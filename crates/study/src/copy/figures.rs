@@ -112,7 +112,7 @@ impl RunFigures {
         clippy::too_many_arguments,
         reason = "each is one thing that was measured"
     )]
-    pub(super) fn of(
+    pub(super) fn new(
         size: usize,
         messages: u64,
         seconds: f64,
@@ -208,7 +208,7 @@ mod tests {
         ];
         let counts: CounterValues = names.map(|name| (name.to_owned(), Some(2.0))).into();
         let none = BTreeMap::new();
-        let made = RunFigures::of(
+        let made = RunFigures::new(
             64,
             10,
             1.0,

@@ -276,6 +276,6 @@ impl CopyOptions {
         };
         configs
             .iter()
-            .try_for_each(|config| options::ClientOptions::of(*config, &how).check())
+            .try_for_each(|config| options::ClientOptions::new(*config, &how).check())
     }
 }

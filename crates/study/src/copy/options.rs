@@ -70,7 +70,7 @@ impl RunOptions {
 
 impl ClientOptions {
     /// To be checked, and not to be run: it has no server.
-    pub(super) fn of(config: RunConfig, how: &RunOptions) -> Self {
+    pub(super) fn new(config: RunConfig, how: &RunOptions) -> Self {
         Self {
             connect: SocketAddr::from(([0, 0, 0, 0], 0)),
             variant: config.variant,

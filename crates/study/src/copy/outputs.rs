@@ -55,7 +55,12 @@ pub(super) fn of_journal(
     let path = directory.join("results.csv");
     write(&path, &csv::write(journal)?)?;
     parquet::write(journal, &directory.join("repetitions.parquet"))?;
-    all(&path, directory, &AnalysisExtras::of(journal), json)
+    all(
+        &path,
+        directory,
+        &AnalysisExtras::from_journal(journal),
+        json,
+    )
 }
 
 /// Draws and answers what a file of results allows, in a directory that is made.

@@ -319,7 +319,7 @@ fn drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), String> {
         return Err(format!("{name}: no row has what it takes"));
     }
     if series.iter().all(|series| series.points.len() < 2) {
-        return Err(format!("{name}: at most one {x}"));
+        return Err(format!("{name}: there is no second {x}"));
     }
     Ok(())
 }

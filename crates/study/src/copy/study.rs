@@ -168,7 +168,7 @@ fn diagnose(
             config.size,
             config.threads
         );
-        let diagnosis = diagnosis::of(bed, config, &how)?;
+        let diagnosis = diagnosis::diagnose(bed, config, &how)?;
         journal.add(JournalEntry::Diagnosis { config, diagnosis })?;
     }
     Ok(())

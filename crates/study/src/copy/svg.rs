@@ -65,7 +65,7 @@ pub(super) fn file(chart: &LineChart) -> String {
 }
 
 fn element(chart: &LineChart, style: &str) -> String {
-    let axes = ChartAxes::of(chart);
+    let axes = ChartAxes::new(chart);
     let title = escaped(&chart.title);
     let mut svg = format!(
         "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
@@ -128,7 +128,7 @@ struct ChartAxes {
 }
 
 impl ChartAxes {
-    fn of(chart: &LineChart) -> Self {
+    fn new(chart: &LineChart) -> Self {
         let points = || chart.series.iter().flat_map(|series| &series.points);
         let ends = |values: &mut dyn Iterator<Item = f64>| {
             values.fold((f64::MAX, f64::MIN), |(low, high), value| {
@@ -329,7 +329,7 @@ mod tests {
             let svg = file(&chart);
             assert!(svg.contains("a &lt; b") && svg.contains("A&amp;1") && !svg.contains("NaN"));
             assert_eq!(svg.matches("class=\"bar").count(), 6);
-            let axes = ChartAxes::of(&chart);
+            let axes = ChartAxes::new(&chart);
             for point in &chart.series[0].points {
                 assert!((LEFT..=WIDTH - RIGHT).contains(&axes.x(point.x)));
                 for y in [point.y, point.y * 0.9, point.y * 1.2] {

@@ -121,7 +121,7 @@ fn study(options: &TailOptions) -> Result<StudyResult, LabError> {
             .map_err(|why| directory_failed(&keep.display().to_string(), why))?;
     }
     let all: Vec<&StudyStep> = app.steps.iter().chain(&app.mistake).collect();
-    let mut measured = vec![RoundLatencies::of(options.requests); all.len()];
+    let mut measured = vec![RoundLatencies::new(options.requests); all.len()];
     let begun = Instant::now();
     for round in 0..options.rounds {
         for (number, (step, measured)) in all.iter().zip(&mut measured).enumerate() {

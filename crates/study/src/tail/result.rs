@@ -75,7 +75,7 @@ pub(super) struct StudyResult {
 
 impl RoundLatencies {
     /// Makes no round yet.
-    pub(super) fn of(requests: usize) -> Self {
+    pub(super) fn new(requests: usize) -> Self {
         let rounds = Vec::new();
         Self { requests, rounds }
     }

@@ -28,7 +28,7 @@ pub(super) unsafe extern "C" fn metadata_add(
         let Some(known) = writer.known(domain, HandleKind::Domain) else {
             return;
         };
-        let value_type = ValueType::of(ValueType::byte_of(value_type).into());
+        let value_type = ValueType::from_number(ValueType::byte_of(value_type).into());
         let (Some(value_type), false) = (value_type, data.is_null()) else {
             return writer.lost(LossCause::Invalid);
         };

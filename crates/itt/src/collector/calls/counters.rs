@@ -58,7 +58,7 @@ unsafe fn set(writer: &RecordWriter, counter: Counter, stamp: RecordTime, value:
     let Some(known) = writer.known(counter, HandleKind::Counter) else {
         return;
     };
-    let value_type = ValueType::of(known.types()[0].into());
+    let value_type = ValueType::from_number(known.types()[0].into());
     let (Some(value_type), false) = (value_type, value.is_null()) else {
         return writer.lost(LossCause::Invalid);
     };
@@ -158,7 +158,7 @@ pub(super) unsafe extern "C" fn histogram_submit(
             return;
         };
         // SAFETY: the API demands arrays of that length, or null.
-        let Some(points) = (unsafe { HistogramPoints::of(known, x, y) }) else {
+        let Some(points) = (unsafe { HistogramPoints::new(known, x, y) }) else {
             return writer.lost(LossCause::Invalid);
         };
         for first in (0..length).step_by(POINTS_MAX) {
@@ -178,8 +178,10 @@ impl HistogramPoints {
     /// # Safety
     ///
     /// The arrays are null or of the histogram's types.
-    unsafe fn of(histogram: HandleEntry, x: *const c_void, y: *const c_void) -> Option<Self> {
-        let [y_type, x_type] = histogram.types().map(|number| ValueType::of(number.into()));
+    unsafe fn new(histogram: HandleEntry, x: *const c_void, y: *const c_void) -> Option<Self> {
+        let [y_type, x_type] = histogram
+            .types()
+            .map(|number| ValueType::from_number(number.into()));
         let x = x_type
             .filter(|_| !x.is_null())
             .map(|found| (found, x.cast()));

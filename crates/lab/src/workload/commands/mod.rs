@@ -39,7 +39,7 @@ impl CommandHeader {
         bytes
     }
 
-    fn of(bytes: [u8; HEADER_BYTES]) -> Self {
+    fn from_bytes(bytes: [u8; HEADER_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h] = bytes;
         CommandHeader {
             number: u32::from_le_bytes([a, b, c, d]),
@@ -142,6 +142,6 @@ mod tests {
         };
         let bytes = header.to_bytes();
         assert_eq!(bytes[..5], [4, 3, 2, 1, 0x71]);
-        assert_eq!(CommandHeader::of(bytes), header);
+        assert_eq!(CommandHeader::from_bytes(bytes), header);
     }
 }

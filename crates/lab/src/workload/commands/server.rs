@@ -85,7 +85,7 @@ impl CommandServer {
         while let Some(received) = receive(&mut channel, &mut header)? {
             headers.push(received);
             let _task = reporter.task(&reporter.command);
-            let body_bytes = CommandHeader::of(header).body_bytes as usize;
+            let body_bytes = CommandHeader::from_bytes(header).body_bytes as usize;
             if body_bytes > 0 {
                 let mut body = vec![0; body_bytes];
                 let received = receive(&mut channel, &mut body)?;

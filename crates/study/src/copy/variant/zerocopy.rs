@@ -170,7 +170,7 @@ mod tests {
         // numbers MAX-1, MAX, 0, 1
         assert_eq!(pending.ended(&range(u32::MAX, 0)), 2);
         assert_eq!(pending.of_slot, [1, 1]);
-        assert_eq!(pending.ended(&range(u32::MAX, 0)), 0, "told twice");
+        assert_eq!(pending.ended(&range(u32::MAX, 0)), 0, "reported twice");
         assert_eq!(pending.ended(&range(u32::MAX - 1, u32::MAX - 1)), 1);
         assert_eq!((pending.first, pending.sends.len()), (1, 1));
         assert_eq!(pending.ended(&range(1, 1)), 1);
