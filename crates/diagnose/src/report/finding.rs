@@ -7,31 +7,8 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::RuleId;
-use super::severity::WARNING_SHARE;
+use super::severity::{Severity, WARNING_SHARE};
 use crate::answer::Process;
-
-/// How much a finding matters, by harm.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Nothing is lost, or too little to act on.
-    Info,
-    /// More than a twentieth of the life of a connection is lost.
-    Warning,
-    /// More than half of it is lost.
-    Critical,
-}
-
-impl Severity {
-    /// The name in the report.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
-        }
-    }
-}
 
 /// Holds which direction of a connection a finding speaks of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -116,6 +93,13 @@ pub struct UndecidedFinding {
     pub why: String,
     /// Data that would decide it.
     pub would_help: Vec<String>,
+}
+
+impl Finding {
+    /// Returns whether it is no problem.
+    pub fn is_note(&self) -> bool {
+        self.severity == Severity::Info
+    }
 }
 
 impl UndecidedFinding {

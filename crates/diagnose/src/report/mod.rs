@@ -21,10 +21,11 @@ pub use crate::answer::{
 pub use connection::{Connection, Receive, StageShare, Stages};
 pub use finding::{
     Advice, Confidence, ConfidenceLevel, DataDirection, EstimatedWin, Fact, FactMerge, FactUnit,
-    FactValue, Finding, FindingSubject, RuledOut, Severity, UndecidedFinding,
+    FactValue, Finding, FindingSubject, RuledOut, UndecidedFinding,
 };
 pub use rule_id::RuleId;
 pub(crate) use rule_id::for_each_rule;
+pub use severity::Severity;
 pub use slow::{SlowCause, SlowMessages};
 pub use snap::{FlagShares, SnapTable4, Table4Row};
 pub use unseen::why_unseen;

@@ -2,8 +2,32 @@
 //! life of the connection. The bands are those by which SNAP counts applications in its Table 4:
 //! a problem for more than 5 % and for more than 50 % of the time.
 
+use serde::Serialize;
+
 use crate::kernel::TCP_DELACK_MIN_NS;
-use crate::report::Severity;
+
+/// How much a finding matters, by harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Nothing is lost, or too little to act on.
+    Info,
+    /// More than a twentieth of the life of a connection is lost.
+    Warning,
+    /// More than half of it is lost.
+    Critical,
+}
+
+impl Severity {
+    /// The name in the report.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
 
 /// Harm above this share of a life is a warning.
 pub const WARNING_SHARE: f64 = 0.05;

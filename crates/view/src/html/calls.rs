@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use table::tables::{Call, Waits};
 use table::{Columns, Field, Recording};
 
-use super::column::{CellKind, ColumnCells};
-use super::pack::DerivedColumn;
+use super::column::{CellKind, ColumnCells, DerivedColumn};
 
 const CALL_BYTES: Field = Field {
     name: "call_bytes",

@@ -8,8 +8,7 @@ use diagnose::tail::report::TailReport;
 use table::Field;
 use table::tables::Activities;
 
-use super::column::{CellKind, ColumnCells};
-use super::pack::DerivedColumn;
+use super::column::{CellKind, ColumnCells, DerivedColumn};
 
 /// Name of the table, and description of a row.
 pub const NAME: &str = "cause_spans";

@@ -13,9 +13,13 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrowPrimitiveType, PrimitiveArray};
 use arrow_schema::DataType;
 use serde::Serialize;
+use table::Field;
 
 /// Largest whole number that a browser holds exactly (`Number.MAX_SAFE_INTEGER`).
 const SAFE: i64 = (1 << 53) - 1;
+
+/// Column that no table has, with a cell for each row of the page.
+pub type DerivedColumn = (&'static Field, CellKind, ColumnCells);
 
 /// Base of the differences of whole numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

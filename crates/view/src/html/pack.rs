@@ -15,7 +15,7 @@ use table::{Columns, Field, Recording, Table};
 use diagnose::messages::breakdown::BreakdownSource;
 use diagnose::tail::report::TailReport;
 
-use super::column::{self, CellKind, ColumnCells, ColumnHead, DeltaBase};
+use super::column::{self, CellKind, ColumnCells, ColumnHead, DeltaBase, DerivedColumn};
 use super::life::{LIFE_FIELDS, MessageLife};
 use super::steps::{self, StepHead, StepLists};
 use super::thin::Thinning;
@@ -227,9 +227,6 @@ pub struct PackedTables {
     pub step_lists: Vec<Vec<StepHead>>,
     pub bytes: Vec<u8>,
 }
-
-/// Column that no table has, with a cell for each row of the page.
-pub type DerivedColumn = (&'static Field, CellKind, ColumnCells);
 
 /// Packs the rows of the long tables that `thinning` keeps, and all others. `tail`: the explanation of slow messages,
 /// if there is one.

@@ -11,8 +11,7 @@ use diagnose::messages::report::MessageStep;
 use serde::Serialize;
 use table::Field;
 
-use super::column::{CellKind, ColumnCells, DeltaBase};
-use super::pack::DerivedColumn;
+use super::column::{CellKind, ColumnCells, DeltaBase, DerivedColumn};
 
 /// Steps of a message, at most.
 const MOST: usize = 8;

@@ -7,7 +7,7 @@ use diagnose::units::{bytes, count, counted, duration, percent};
 use table::Method;
 
 use super::bar;
-use super::{more, process};
+use super::parts::{more, process};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
 
@@ -42,10 +42,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
 
 /// Returns whether a warning or an undecided problem that may cost as much is about a connection.
 fn has_problem(report: &Report, connection: &Connection) -> bool {
-    let warnings = report
-        .findings
-        .iter()
-        .filter(|it| !super::notes::is_note(it));
+    let warnings = report.findings.iter().filter(|it| !it.is_note());
     let mut undecided = report.undecided.iter().filter(|it| !it.is_minor());
     warnings
         .map(|it| it.rule)

@@ -3,7 +3,7 @@
 use diagnose::report::{About, OmittedRows};
 use table::manifest::{Coverage, ProbeState};
 
-use super::LABEL;
+use super::parts::LABEL;
 use crate::layout::TextLayout;
 
 /// Prefix of the coverage of clocks, which have a line of their own.

@@ -5,8 +5,10 @@ use diagnose::messages::ends::report::{
 };
 use diagnose::units::{bytes, count, counted, duration};
 
-use super::messages::{LABEL, hidden_groups, spreads};
-use super::{footer, head};
+use super::footer;
+use super::messages::{hidden_groups, spreads};
+use super::parts::LABEL;
+use super::parts::head;
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
 

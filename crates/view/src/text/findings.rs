@@ -6,7 +6,7 @@ use diagnose::report::{
 };
 use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
 
-use super::{LABEL, more, notes, subject};
+use super::parts::{LABEL, more, subject};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout, columns};
 
@@ -19,7 +19,7 @@ const NUMBERS: usize = 11;
 /// Draws warnings, then undecided problems that may cost as much.
 pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let limit = options.limit.unwrap_or(SHOWN);
-    let findings = report.findings.iter().filter(|it| !notes::is_note(it));
+    let findings = report.findings.iter().filter(|it| !it.is_note());
     let findings: Vec<&Finding> = findings.collect();
     for (index, finding) in findings.iter().take(limit).enumerate() {
         // The worst finding's sentence is the answer at the top already.
@@ -95,7 +95,7 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
 /// Returns when a problem began and ended, where it lasted for less than half of the recording.
 fn when(report: &Report, finding: &Finding) -> Option<String> {
     let length_ns = finding.until_ns.saturating_sub(finding.from_ns);
-    if notes::is_note(finding) || length_ns * 2 >= report.about.span_ns {
+    if finding.is_note() || length_ns * 2 >= report.about.span_ns {
         return None;
     }
     let since_start = |ns: u64| duration(ns.saturating_sub(report.about.host.started_ns));

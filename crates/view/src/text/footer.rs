@@ -4,7 +4,8 @@ use diagnose::report::{About, CloseState, ProbeLoss};
 use diagnose::units::{bytes, count, duration, percent};
 use table::manifest::Cost;
 
-use super::{LABEL, coverage};
+use super::coverage;
+use super::parts::LABEL;
 use crate::layout::{Style, TextLayout};
 
 /// Draws the section.

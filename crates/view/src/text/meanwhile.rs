@@ -4,7 +4,7 @@ use diagnose::messages::doing::CpuActivity;
 use diagnose::messages::report::MessageStory;
 use diagnose::units::{count, duration};
 
-use super::messages::CELL;
+use super::parts::CELL;
 use crate::doing;
 use crate::layout::{Style, TextLayout};
 

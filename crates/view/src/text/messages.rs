@@ -8,15 +8,10 @@ use diagnose::messages::report::{
 use diagnose::units::{bytes, count, counted, duration, percent};
 use table::tables::{ReceivedMessage, SentMessage};
 
-use super::{footer, head, meanwhile, more};
+use super::parts::{CELL, LABEL, head, more};
+use super::{footer, meanwhile};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
-
-/// Column in which labelled text begins, after the indent.
-pub(super) const LABEL: usize = 12;
-
-/// Width of a duration in a table.
-pub(super) const CELL: usize = 11;
 
 /// Width of the CPU beside a step, and of the step.
 const PLACE: usize = 9;

@@ -2,10 +2,11 @@
 //! cost much.
 
 use diagnose::Report;
-use diagnose::report::{Finding, FindingSubject, Severity, UndecidedFinding};
+use diagnose::report::{Finding, FindingSubject, UndecidedFinding};
 use diagnose::units::count;
 
-use super::{findings, more, process, slow};
+use super::parts::{more, process};
+use super::{findings, slow};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
 
@@ -14,7 +15,7 @@ const SHOWN: usize = 6;
 
 /// Draws the section, if there is anything to know; with `--full` each entry with its evidence.
 pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
-    let known = report.findings.iter().filter(|it| is_note(it));
+    let known = report.findings.iter().filter(|it| it.is_note());
     let open = report.undecided.iter().filter(|it| it.is_minor());
     if options.is_full {
         known.for_each(|it| findings::one(layout, it));
@@ -42,11 +43,6 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
         layout.paragraph(2, Style::Dim, "--full shows the evidence.");
     }
     layout.blank();
-}
-
-/// Returns whether a finding is no problem.
-pub fn is_note(finding: &Finding) -> bool {
-    finding.severity == Severity::Info
 }
 
 fn finding(finding: &Finding) -> (String, String) {

@@ -4,7 +4,7 @@ use diagnose::Report;
 use diagnose::report::{Severity, SlowCause, SlowMessages};
 use diagnose::units::{count, counted, duration, percent};
 
-use super::LABEL;
+use super::parts::LABEL;
 use super::tail::{cause_title, range};
 use crate::layout::{Style, TextLayout};
 

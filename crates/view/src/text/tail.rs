@@ -6,8 +6,9 @@ use diagnose::tail::report::{
 };
 use diagnose::units::{count, counted, duration, percent};
 
-use super::messages::LABEL;
-use super::{footer, head, more};
+use super::footer;
+use super::parts::LABEL;
+use super::parts::{head, more};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout};
 

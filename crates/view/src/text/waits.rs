@@ -9,12 +9,10 @@ use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 use table::Caller;
 
 use super::messages::hidden_groups;
-use super::{footer, head, preceding};
+use super::parts::{LABEL, head};
+use super::{footer, preceding};
 use crate::TextOptions;
 use crate::layout::{Style, TextLayout, columns};
-
-/// Column in which labelled text begins, after the indent.
-const LABEL: usize = 12;
 
 /// Columns of a histogram, at most.
 const COLUMNS: usize = 44;

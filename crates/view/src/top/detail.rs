@@ -14,6 +14,9 @@ use crate::clean::clean;
 use crate::layout::{Style, TextLayout};
 use crate::text::{bar, findings};
 
+/// Columns of the history of a connection, at most.
+pub const MOST_BINS: usize = 120;
+
 /// Width of text, at most.
 const TEXT_WIDTH: usize = 80;
 
@@ -30,7 +33,7 @@ const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█
 pub fn bins(width: usize) -> usize {
     width
         .saturating_sub(LABEL + 2 * (NUMBER + 1))
-        .clamp(1, super::MOST_BINS)
+        .clamp(1, MOST_BINS)
 }
 
 /// Returns the screen of a connection.

@@ -264,11 +264,11 @@ fn time(ns: u64) -> String {
 pub fn text(live: &LiveReport, order: &ListOrder, limit: usize, options: &TextOptions) -> String {
     let columns = cells::of_connections(options.width);
     let places = order.connections(live, None);
-    let sums: String = super::sums(live, options.width)
+    let sums: String = super::totals::sums(live, options.width)
         .into_iter()
         .map(|(_, text)| text)
         .collect();
-    let head = [sums, super::own(live).1, String::new()];
+    let head = [sums, super::totals::own(live).1, String::new()];
     let mut out = head.join("\n");
     let titles = cells::headings(&columns, Some(order.sort.column()), order.reversed);
     out.push_str(&format!("{}\n", titles.trim_end()));

@@ -8,6 +8,7 @@
 //! lists    connections, processes, findings
 //! detail   one connection
 //! waits    what the threads of one process wait for
+//! totals   the lines above every list
 //! paint    pieces of text to a frame, with and without colour
 //! ```
 
@@ -18,29 +19,27 @@ mod lists;
 mod order;
 mod paint;
 mod state;
+mod totals;
 mod waits;
 
 use diagnose::live::LiveReport;
-use diagnose::report::Severity;
-use diagnose::units::{count, counted, duration, percent};
+use diagnose::units::duration;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-pub use detail::bins;
+pub use detail::{MOST_BINS, bins};
 pub use order::{ListOrder, SortKey};
 pub use state::{KeyAction, ScreenPage, TopState};
 
 use crate::clean::clean;
 use crate::layout::Style;
-use cells::{StyledPiece, fit};
+use cells::fit;
 use paint::StyleMapper;
+use totals::{own, round, sums};
 
 /// Lines above a list or a text: title, totals, the profiler's own cost.
 const HEAD: usize = 3;
-
-/// Columns of the history of a connection, at most.
-pub const MOST_BINS: usize = 120;
 
 /// Draws the screen.
 pub fn draw(frame: &mut Frame<'_>, top: &mut TopState, colour: bool) {
@@ -91,89 +90,6 @@ fn head(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> 
         paint.line(sums(live, width)),
         paint.line(vec![(own_style, fit(&own, width, false))]),
     ]
-}
-
-/// Returns the findings and the totals that fit, the most important first.
-fn sums(live: &LiveReport, width: usize) -> Vec<StyledPiece> {
-    let totals = &live.totals;
-    let parts = [
-        format!(
-            "{} of {} active",
-            count(totals.active),
-            counted(totals.connections, "socket")
-        ),
-        format!(
-            "out {}, in {} bit/s",
-            cells::bits(totals.out_bytes_per_s),
-            cells::bits(totals.in_bytes_per_s)
-        ),
-        counted(totals.retransmits, "retransmit"),
-    ];
-    let mut pieces = vec![found(live)];
-    let mut used = pieces[0].1.chars().count();
-    for part in parts {
-        let piece = format!(" · {part}");
-        used += piece.chars().count();
-        if used > width {
-            break;
-        }
-        pieces.push((Style::Plain, piece));
-    }
-    pieces
-}
-
-fn found(live: &LiveReport) -> StyledPiece {
-    let number = |of| live.findings.iter().filter(|it| it.severity == of).count() as u64;
-    let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));
-    match (critical, warnings) {
-        (0, 0) if live.totals.connections == 0 => (Style::Plain, nobody(live)),
-        (0, 0) => (Style::Green, "no problem found".to_owned()),
-        (0, _) => (Style::Yellow, counted(warnings, "warning")),
-        (_, 0) => (Style::Red, format!("{critical} critical")),
-        _ => (
-            Style::Red,
-            format!("{critical} critical, {}", counted(warnings, "warning")),
-        ),
-    }
-}
-
-/// Returns why there is no connection.
-fn nobody(live: &LiveReport) -> String {
-    match &live.about.filter {
-        Some(filter) => format!("no socket matches {}", clean(filter)),
-        None if live.about.only_own => "you own no TCP socket here; root sees all".to_owned(),
-        None => "no TCP socket here".to_owned(),
-    }
-}
-
-/// Returns the profiler's loss, gaps and cost, the most important first.
-fn own(live: &LiveReport) -> StyledPiece {
-    let about = &live.about;
-    let mut parts = Vec::new();
-    if about.lost_total > 0 {
-        parts.push(format!("LOST {}", counted(about.lost_total, "record")));
-    }
-    if about.only_own {
-        parts.push("only your sockets: sudo shows all".to_owned());
-    }
-    if let Some(share) = about.cpu_share {
-        let bpf = about.cost.as_ref().and_then(|cost| cost.bpf_cpu_share);
-        let bpf = bpf.map_or(String::new(), |share| format!(" + BPF {}", percent(share)));
-        parts.push(format!("cost {} of a CPU{bpf}", percent(share)));
-    }
-    if about.lost_total == 0 {
-        parts.push("lost 0".to_owned());
-    }
-    parts.push(format!("polls {}", duration(round(about.poll_mean_ns))));
-    if !about.only_own && about.detail == "stats" {
-        parts.push("more: --detail calls".to_owned());
-    }
-    let style = if about.lost_total > 0 {
-        Style::Yellow
-    } else {
-        Style::Dim
-    };
-    (style, parts.join(" · "))
 }
 
 fn body(top: &mut TopState, width: usize, height: usize, paint: StyleMapper) -> Vec<Line<'static>> {
@@ -268,15 +184,6 @@ fn foot(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
         );
     }
     paint.line(pieces)
-}
-
-/// Rounds to a tenth of a second.
-fn round(ns: u64) -> u64 {
-    const TENTH_NS: u64 = 100_000_000;
-    if ns < TENTH_NS {
-        return ns;
-    }
-    (ns + TENTH_NS / 2) / TENTH_NS * TENTH_NS
 }
 
 /// Returns the time of day, UTC.

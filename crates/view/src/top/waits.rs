@@ -73,7 +73,7 @@ fn shown(
     most: usize,
     line: impl Fn(&str, &str) -> Line<'static>,
 ) -> Vec<Line<'static>> {
-    let time = duration(super::round(waits.time_ns));
+    let time = duration(super::totals::round(waits.time_ns));
     let title = match waits.measured {
         WaitSource::Recorded => {
             format!("all waits that ended in the last {time}; mean number of threads")
@@ -99,7 +99,7 @@ fn object(object: &ObjectWaits, measured: WaitSource) -> String {
         WaitSource::Recorded => "",
         WaitSource::Sampled { .. } => "≥",
     };
-    let longest = object.longest_ns.map(super::round);
+    let longest = object.longest_ns.map(super::totals::round);
     let longest = longest.map_or("longest -".to_owned(), |ns| {
         format!("longest {at_least}{}", duration(ns))
     });

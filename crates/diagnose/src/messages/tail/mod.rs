@@ -12,25 +12,27 @@
 //! lifetime   a message → times in the tree of places
 //! tree       core role, context, and what ran within
 //! contexts   who had the CPUs meanwhile
-//! breakdown  what it waited behind, by who was at it
+//! queueing   what it waited behind, by who was at it
 //! reference  what is usual at each place
 //! explain    which places explain what it took longer
 //! cause      places → causes, by rule
+//! sets       ordinary messages, and slow ones with their explanations
 //! summary    causes of all slow messages together
 //! report     the contract `whylat.tail/1`
 //! ```
 
 mod band;
-mod breakdown;
 mod cause;
 mod contexts;
 mod explain;
 mod lifetime;
 mod message;
 mod queue;
+mod queueing;
 mod receptions;
 mod reference;
 pub mod report;
+mod sets;
 mod side;
 mod spans;
 mod summary;
@@ -52,17 +54,17 @@ use table::{Consumer, Rows, TableId};
 use crate::answer::{About, RecordingState};
 use crate::causes::Categories;
 use crate::waits::NameTable;
-use breakdown::{QueueAhead, UsualQueue, ahead};
 use cause::CauseNamer;
-use contexts::ContextTimes;
-use explain::{MessageExplanation, explain};
+use explain::explain;
 use lifetime::build_timeline;
 use message::HostMessage;
+use queueing::ahead;
 use reference::ReferenceSet;
 use report::{BandCounts, OtherRecording, SCHEMA, TailGroup, TailReport};
+use sets::{ExplainedMessage, ExplainedMessages, OrdinaryMessages};
 use side::{GroupKey, TailSide};
 use spans::LabelTable;
-use tree::{PlaceTimes, PlaceTree, TreeNode};
+use tree::{PlaceTimes, PlaceTree};
 
 /// Messages to explain, and how.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -369,35 +371,8 @@ impl QueryContext<'_> {
     }
 }
 
-/// Messages that others are compared with.
-#[derive(Default)]
-struct OrdinaryMessages {
-    judged: BandCounts,
-    reference: ReferenceSet,
-    contexts: ContextTimes,
-    ahead: UsualQueue,
-}
-
-/// Messages that are explained.
-#[derive(Default)]
-struct ExplainedMessages<'a> {
-    judged: BandCounts,
-    slow: Vec<ExplainedMessage<'a>>,
-    contexts: ContextTimes,
-    ahead: Vec<QueueAhead>,
-}
-
 fn sorted_ns(messages: &[HostMessage]) -> Vec<u64> {
     let mut sorted_ns: Vec<u64> = messages.iter().map(HostMessage::latency_ns).collect();
     sorted_ns.sort_unstable();
     sorted_ns
-}
-
-/// A message that was explained.
-struct ExplainedMessage<'a> {
-    message: &'a HostMessage,
-    ahead: u32,
-    explanation: MessageExplanation,
-    /// The spans at the places that are its causes.
-    spans: Vec<(TreeNode, SpanId)>,
 }

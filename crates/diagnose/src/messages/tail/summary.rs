@@ -8,8 +8,8 @@ use super::report::{
     CausePart, CauseSpan, CauseTime, CoveredShare, CpuShare, FiveNumbers, HitOrder,
     LatencyQuantile, MessageCauses, QueueSpread, Queueing, TailCause, TailGroup,
 };
+use super::sets::{ExplainedMessage, ExplainedMessages, OrdinaryMessages};
 use super::side::GroupKey;
-use super::{ExplainedMessage, ExplainedMessages, OrdinaryMessages};
 
 /// Ranks of the latencies that are given: more of the tail than of the body.
 const SHARES: [f64; 14] = [

@@ -1,0 +1,72 @@
+//! Parts that several reports draw alike: the head, labels, lists that are cut, and the names of processes and connections.
+
+use diagnose::report::{About, DataDirection, FindingSubject, Process};
+use diagnose::units::{count, duration};
+
+use crate::layout::{Style, TextLayout};
+
+/// Column in which labelled text begins, after the indent.
+pub(super) const LABEL: usize = 12;
+
+/// Width of a cell of numbers.
+pub(super) const CELL: usize = 11;
+
+/// Draws which recording this is, and its damage.
+pub(super) fn head(layout: &mut TextLayout, about: &About) {
+    let host = &about.host;
+    let text = format!(
+        "whylat · {} · Linux {} · detail {} · {} recorded",
+        host.name,
+        release(&host.kernel),
+        host.detail,
+        duration(about.span_ns)
+    );
+    layout.paragraph(0, Style::Dim, &text);
+    layout.blank();
+    if let Some(damage) = about.damage("problem") {
+        layout.paragraph(0, Style::Bold, &damage);
+        layout.blank();
+    }
+}
+
+/// Returns the kernel's release, without its build.
+fn release(kernel: &str) -> &str {
+    kernel.split(' ').next().unwrap_or(kernel)
+}
+
+/// Draws how many entries of a list are hidden, and the option that shows them.
+pub(super) fn more(layout: &mut TextLayout, shown: usize, all: usize) {
+    if all > shown {
+        let hidden = count((all - shown) as u64);
+        let text = format!("{hidden} more: --limit {all} shows them.");
+        layout.paragraph(2, Style::Dim, &text);
+    }
+}
+
+/// Returns the process, the connection and the direction that a finding is about.
+pub(super) fn subject(subject: &FindingSubject, direction: DataDirection) -> String {
+    let process = process(subject.process.as_ref());
+    let (arrow, verb) = match direction {
+        DataDirection::Sending => ("→", "sending"),
+        DataDirection::Receiving => ("←", "receiving"),
+    };
+    let (local, remote) = (&subject.local, &subject.remote);
+    if subject.connections == 1 {
+        format!("{process} {local} {arrow} {remote}, {verb}")
+    } else {
+        let number = count(subject.connections);
+        format!("{process}, {number} connections, {verb}; worst: {local} {arrow} {remote}")
+    }
+}
+
+/// Returns a process as `comm[pid]`.
+pub(super) fn process(process: Option<&Process>) -> String {
+    let Some(process) = process else {
+        return "unknown process".to_owned();
+    };
+    let comm = process.comm.as_deref().unwrap_or("?");
+    match process.pid {
+        Some(pid) => format!("{comm}[{pid}]"),
+        None => comm.to_owned(),
+    }
+}
