@@ -37,7 +37,7 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Tables of vectors: their cells, and what makes them vectors of length 1."""
+    """Names of tables of vectors: the cells, and the factors that give each vector the length 1."""
 
     cells: str = "cells"
     weights: str = "weights"

@@ -33,7 +33,7 @@ LEVEL: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Of a host, or of one application on it."""
+    """Holds the totals of a host, or of one application on it."""
 
     connections: int
     us: float

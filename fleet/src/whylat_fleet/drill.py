@@ -167,7 +167,7 @@ def _members(prepared: PreparedWindow, numbers: list[int]) -> None:
 
 
 def _choose(prepared: PreparedWindow, found: dict[int, Drill], shown: int, moments: int) -> None:
-    """Of each set, the connections that go with the others most; of these, the longest sufferers first."""
+    """Chooses the connections of each set with the highest coefficients, the ones with the longest problems first."""
     chosen: dict[int, list[Any]] = {number: [] for number in found}
     for row in prepared.engine.rows(text("member_problems", bins=prepared.grid.bins, members=MEMBERS)):
         chosen[row[0]].append(row[1:])

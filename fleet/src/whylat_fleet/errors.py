@@ -10,7 +10,7 @@ class FleetError(Exception):
 
 
 class UnwatchedError(FleetError):
-    """A window in which nothing was seen: another may do."""
+    """A window that no agent watched: another window may work."""
 
 
 class UsageError(FleetError):

@@ -2,7 +2,7 @@
 
 import { type Side, rowsByCode } from "./side";
 
-/** Columns of `tcp_stages` that one stage is the sum of. */
+/** Columns of `tcp_stages` that sum up to one stage. */
 const COLUMNS: Record<string, string[]> = {
   congestion_window: ["cwnd_startup_ns", "cwnd_loss_ns", "cwnd_cwr_ns", "cwnd_probing_ns"],
 };

@@ -90,7 +90,7 @@ export class Side {
     return comm === null ? (pid === null ? "process not known" : `process ${pid}`) : `${comm}[${pid}]`;
   }
 
-  /** Something made of this side once, and kept. */
+  /** Returns a value that is computed once from this side, and cached. */
   once<T>(make: (side: Side) => T): T {
     if (!this.derived.has(make)) {
       this.derived.set(make, make(this));
@@ -119,7 +119,7 @@ export async function read(base64: string): Promise<Book> {
   return { whylat: head.whylat, stages: head.stages, sides, difference: head.difference };
 }
 
-/** Rows of each code of a column of words. */
+/** Returns the rows of each word of a column. */
 export function rowsByCode(cells: Words, rows: number): Map<number, number[]> {
   const groups = new Map<number, number[]>();
   for (let row = 0; row < rows; row++) {

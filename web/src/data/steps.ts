@@ -7,7 +7,7 @@ import type { Side } from "./side";
 export interface StepHead {
   what: string;
   text: string;
-  /** The part that ends with it, and the place in the list of the step with which that begins; `null`: none ends. */
+  /** Part that ends with this step, and the index of the step with which it begins; `null`: no part ends. */
   ends: { part: string; name: string; from: number } | null;
 }
 

@@ -21,7 +21,7 @@ export interface Waits {
   rows: number;
   begin: Float64Array;
   end: Float64Array;
-  /** From leaving the CPU to being woken, or until running again where the waking was not seen, ns. */
+  /** Time from leaving the CPU to the wake-up, ns; to running again if the wake-up was not seen. */
   blocked: (row: number) => number;
   /** Object of each wait: a number, and its name. */
   object: Uint32Array;

@@ -8,7 +8,7 @@ import { el, show } from "../dom";
 import { counted } from "../format";
 import { nodeGraph } from "../plot/flame";
 
-/** Times that do not touch, in order. */
+/** Returns the intervals, merged where they overlap, in order. */
 type Times = [number, number][];
 
 /** A panel that is drawn when it is opened: it looks at every span. */

@@ -106,7 +106,7 @@ function threadsPanel(
   );
 }
 
-/** All of the time axis: that of the threads, which what they counted shares. */
+/** Returns the whole time axis. Threads and counters share it. */
 function wholeOf(site: Site, waits: Waits): [number, number] {
   return extent(waits.begin, waits.end, site.side.report.span_ns);
 }

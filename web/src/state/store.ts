@@ -49,7 +49,7 @@ export class Store {
     this.become(next);
   }
 
-  /** A change too small for Back: a brush on the move, a zoom. */
+  /** Applies a small change without an entry for Back: a brush that moves, a zoom. */
   adjust(change: Partial<State>): void {
     const next = { ...this.now, ...change };
     history.replaceState(null, "", `#${write(next)}`);

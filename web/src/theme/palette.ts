@@ -111,7 +111,7 @@ export function colourOf(name: string): string {
   return shade(COLOURS[name] ?? MUTE);
 }
 
-/** Ink that is read on a colour: of black and white what differs more from it. */
+/** Returns black or white, the one with more contrast to a colour. */
 export function inkOn(colour: string): string {
   const linear = (part: number) => (part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
   const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => linear(parseInt(colour.slice(at, at + 2), 16) / 255));
@@ -119,7 +119,7 @@ export function inkOn(colour: string): string {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.194 ? "#14181d" : "#ffffff";
 }
 
-/** Colour of the nth of several things alike; from the ninth on they are grey. */
+/** Returns the colour of the nth series; from the ninth on it is grey. */
 export function colourAt(index: number): string {
   return shade(SERIES[index] ?? MUTE);
 }

@@ -47,7 +47,7 @@ class Center:
 
     @property
     def peer(self) -> Ints:
-        """Of each socket, the host at the other end."""
+        """Returns the host at the other end of each socket."""
         return self.host.reshape(-1, 2)[:, ::-1].reshape(-1)
 
     @property

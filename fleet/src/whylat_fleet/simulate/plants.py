@@ -54,7 +54,7 @@ def _together(center: Center, sockets: Ints, times: Ints, chance: float, problem
 
 
 def receive_window(center: Center, bins: int) -> PlantTruth:
-    """SNAP 4.1: ten hosts send to a server that announces a window of a few bytes; fast on no connection."""
+    """SNAP 4.1: ten hosts send to a server that announces a window of a few bytes: no connection is fast."""
     server, *clients = (int(host) for host in center.random.choice(center.hosts, 11, replace=False))
     app = int(center.random.integers(center.apps))
     client = np.repeat(np.array(clients), 3)

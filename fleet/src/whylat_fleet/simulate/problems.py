@@ -26,7 +26,7 @@ class Cells:
 
     @staticmethod
     def join(parts: list["Cells"]) -> "Cells":
-        """All of them."""
+        """Concatenates cells."""
         return Cells(
             np.concatenate([part.socket for part in parts]),
             np.concatenate([part.bin for part in parts]),
