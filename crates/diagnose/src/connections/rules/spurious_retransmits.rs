@@ -72,8 +72,8 @@ impl Rule for SpuriousRetransmits {
         }
         format!(
             "{} after late ACKs, although no data was lost — ACKs were late by {} in total.",
-            duration(finding.harm_ns),
-            counted(timeouts, "timeout")
+            counted(timeouts, "spurious timeout"),
+            duration(finding.harm_ns)
         )
     }
 

@@ -98,8 +98,8 @@ impl Rule for SynRetries {
         let retries = whole(&finding.evidence.0, "syn_retries").unwrap_or(0);
         format!(
             "SYNs were not answered ({} retransmitted) — connecting took {} longer.",
-            duration(finding.harm_ns),
-            count(retries)
+            count(retries),
+            duration(finding.harm_ns)
         )
     }
 
