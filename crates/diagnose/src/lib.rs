@@ -8,6 +8,7 @@
 //! recording/   one pass over an opened recording → every answer that is wanted of it
 //! live/        the last seconds, judged again and again: the contract `whylat.top/1`
 //! connections/ which stage limits each TCP connection, and why: findings
+//! requests/    where the time of requests went: `whylat.requests/1`
 //! messages/    where the time of messages went: `whylat.messages/1`; tail/: why slow ones are slow, `whylat.tail/1`
 //! waits/       what threads waited for, by object, thread or waker: `whylat.waits/1`
 //! answer/      what all answers share
@@ -28,6 +29,7 @@ pub mod live;
 pub mod messages;
 pub mod recording;
 pub mod report;
+pub mod requests;
 mod rows;
 pub mod units;
 pub mod waits;

@@ -61,6 +61,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
         findings: outcomes.findings,
         undecided: outcomes.undecided,
         slow_messages: None,
+        requests: None,
     }
 }
 

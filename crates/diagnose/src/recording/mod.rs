@@ -5,17 +5,19 @@
 //! options  what is asked
 //! pass     one pass over the tables for all analyses that are wanted
 //! about    what the recording says of itself
+//! requests the tables of requests, side by side
 //! ```
 
 mod about;
 mod options;
 mod pass;
+mod requests;
 
 use std::rc::Rc;
 
 use serde::Serialize;
 use table::Recording;
-use table::tables::{Activity, ReceivedMessage, SentMessage, Spin, Wait};
+use table::tables::{Activity, Call, ReceivedMessage, SentMessage, Spin, Wait};
 
 use crate::causes::{Categories, CategoriesError};
 use crate::connections::gather::Evidence;
@@ -27,10 +29,12 @@ use crate::messages::report::{MessageReport, MessageStory};
 use crate::messages::tail::report::TailReport;
 use crate::messages::tail::{LatencyBand, TailAnalysis, TailQuery, TailTable};
 use crate::report::{RecordingState, Report, SlowMessages};
+use crate::requests::RequestFilter;
 use crate::waits::{Grouping, NameTable, WaitFilter, WaitReport, WaitTable};
 pub use about::{about, recorded};
 pub use options::{DiagnosisOptions, TailOptions};
 use pass::{AnalysisSelection, NAMED, NAMING};
+pub use requests::{for_each_request, requests};
 
 /// Messages of a recording that the main report looks at, which takes about 100 MB per million.
 const MOST_IN_PASSING: u64 = 2_000_000;
@@ -68,6 +72,9 @@ pub fn report(recording: &Recording, judging: DiagnosisOptions) -> Result<Report
     let mut report = judged(filled.connections, &recorded);
     if let Some(tails) = filled.tail.map(TailTable::complete) {
         report.slow_messages = Some(slow_messages(recording, &tails, &recorded)?);
+    }
+    if recording.rows::<Call>() > 0 {
+        report.requests = Some(requests(recording, RequestFilter::default(), 0));
     }
     Ok(report)
 }

@@ -13,6 +13,7 @@ mod unseen;
 use serde::Serialize;
 use table::manifest::SocketKind;
 
+use crate::requests::RequestReport;
 use crate::units::count;
 
 pub use crate::answer::{
@@ -65,6 +66,9 @@ pub struct Report {
     /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
     /// there are too many messages to be judged in passing.
     pub slow_messages: Option<Vec<SlowMessages>>,
+    /// Requests, without a list of them: the contract `whylat.requests/1` has these. `None`: nobody looked for them.
+    #[serde(skip)]
+    pub requests: Option<RequestReport>,
 }
 
 impl Report {

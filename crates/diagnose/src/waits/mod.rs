@@ -38,7 +38,7 @@ pub use filter::{Grouping, WaitFilter};
 pub use names::NameTable;
 use report::LockKind;
 pub use report::WaitReport;
-pub use stacks::Stacks;
+pub use stacks::{StackPurpose, Stacks};
 
 use group::{WaitParts, WaitSums, WaitTimes};
 use join::report::Preceding;

@@ -12,8 +12,8 @@ use table::tables::{
 use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
-use super::report::ObjectIdentity;
-use super::stacks::Stacks;
+use super::report::{ObjectIdentity, Stack};
+use super::stacks::{StackPurpose, Stacks};
 use crate::answer::Process;
 use crate::rows::{listeners, processes};
 
@@ -137,7 +137,37 @@ impl NameTable {
         self.processes.comm(pid, u64::MAX)
     }
 
-    fn process(&self, pid: u32) -> Process {
+    /// Returns every TCP connection, in no order.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.sockets.values()
+    }
+
+    /// Returns whether a user who writes `wanted` means this connection.
+    pub(crate) fn is_connection(&self, wanted: &str, conn: u64) -> bool {
+        self.means(wanted, ObjectKey::conn(conn))
+    }
+
+    /// Returns the local address of every listening socket.
+    pub(crate) fn listening(&self) -> impl Iterator<Item = &str> {
+        self.listeners.values().map(|it| it.local.as_str())
+    }
+
+    /// Returns what a wait was for, as its stack says; of names with stacks.
+    pub(crate) fn purpose(&self, stack: u32) -> StackPurpose {
+        let stack = self.stacks.number(Some(stack));
+        let stack = stack.and_then(|stack| self.stacks.stack(stack));
+        stack.map_or(StackPurpose::Unknown, Stack::purpose)
+    }
+
+    /// Returns the name of a stack; of names with stacks.
+    pub(crate) fn stack_title(&self, stack: u32) -> Option<String> {
+        let stack = self.stacks.number(Some(stack))?;
+        let stack = self.stacks.stack(stack)?;
+        Some(stack.title(TITLE_FRAMES))
+    }
+
+    /// Names a process.
+    pub(crate) fn process(&self, pid: u32) -> Process {
         let comm = self.comm(pid);
         Process {
             pid: Some(pid),

@@ -31,6 +31,33 @@ const LOCK_FUNCTIONS: [(&str, LockKind); 9] = [
     ("join", LockKind::Thread),
 ];
 
+/// Parts of the names of functions that wait for an answer of a resolver: of glibc and musl.
+const RESOLVER_FUNCTIONS: [&str; 4] = ["getaddrinfo", "send_dg", "res_nsend", "gethostby"];
+
+/// Parts of the names of functions in which the ends of a TLS connection agree on its keys: of OpenSSL, GnuTLS and NSS.
+const HANDSHAKE_FUNCTIONS: [&str; 4] = [
+    "SSL_do_handshake",
+    "SSL_connect",
+    "SSL_accept",
+    "do_handshake",
+];
+
+/// Functions that wait for the lock of an interpreter, as names of locks do not say: of CPython.
+const INTERPRETER_FUNCTIONS: [&str; 2] = ["take_gil", "PyEval_RestoreThread"];
+
+/// What a thread waits for, where only its stack says that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StackPurpose {
+    /// The stack does not say.
+    Unknown,
+    /// Nobody else may be in some code at the same time: a mutex, a read-write lock, the lock of an interpreter.
+    Mutex,
+    /// The answer of a resolver.
+    Resolver,
+    /// The other end's part of a TLS handshake.
+    Handshake,
+}
+
 /// Place in code.
 type CodePlace = (String, Option<String>, u64);
 
@@ -206,6 +233,26 @@ impl WaitStack {
             .iter()
             .filter_map(|frame| frame.function.as_deref());
         names.take(LOCK_FRAMES).find_map(LockKind::of_function)
+    }
+
+    /// Returns what a thread waits for here, as the names of functions say.
+    pub(super) fn purpose(&self) -> StackPurpose {
+        let names = || self.frames.iter().filter_map(|it| it.function.as_deref());
+        let is_any = |name: &str, of: &[&str]| of.iter().any(|part| name.contains(part));
+        if names().any(|name| is_any(name, &RESOLVER_FUNCTIONS)) {
+            return StackPurpose::Resolver;
+        }
+        if names().any(|name| is_any(name, &HANDSHAKE_FUNCTIONS)) {
+            return StackPurpose::Handshake;
+        }
+        let mut inner = names().take(LOCK_FRAMES);
+        if inner.any(|name| is_any(name, &INTERPRETER_FUNCTIONS)) {
+            return StackPurpose::Mutex;
+        }
+        match self.lock() {
+            Some(Lock::Mutex | Lock::ReadWrite) => StackPurpose::Mutex,
+            _ => StackPurpose::Unknown,
+        }
     }
 
     /// The innermost functions in one line, and where the program's own code waits.

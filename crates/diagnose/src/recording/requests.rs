@@ -1,0 +1,55 @@
+//! Requests of an opened recording: reads `calls` and `waits` side by side, so that neither runs ahead of the other.
+
+use table::Recording;
+use table::tables::{Call, TcpSample, TcpStage, Wait};
+
+use super::{NAMING, recorded};
+use crate::requests::report::RequestRow;
+use crate::requests::{RequestFilter, RequestReport, RequestTable, Source};
+use crate::waits::Names;
+
+/// Returns where the time of the wanted requests went, and lists the slowest `limit` of them.
+pub fn requests(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestReport {
+    let mut table = begin(recording, filter, limit);
+    feed(recording, &mut table, |_| {});
+    table.finish();
+    table.report(recorded(recording))
+}
+
+/// Hands every wanted request to `take`, in about the order in which they ended.
+pub fn for_each_request(
+    recording: &Recording,
+    filter: RequestFilter,
+    mut take: impl FnMut(RequestRow),
+) {
+    let mut table = begin(recording, filter, 0).keeping_all();
+    feed(recording, &mut table, |table| {
+        table.take_over().into_iter().for_each(&mut take);
+    });
+    table.finish();
+    table.take_over().into_iter().for_each(&mut take);
+}
+
+fn begin(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestTable {
+    let mut names = Names::default().with_stacks();
+    recording.feed(NAMING, &mut [&mut names]);
+    let manifest = (recording.coverage(), recording.loss());
+    let header = recording.header().clone();
+    RequestTable::new(header, names.complete(), manifest, (filter, limit))
+}
+
+/// Feeds all rows; `after` each batch the requests that are over may be taken.
+fn feed(recording: &Recording, table: &mut RequestTable, mut after: impl FnMut(&mut RequestTable)) {
+    recording.scan::<TcpSample>(|rows| table.add_samples(&rows));
+    recording.scan::<TcpStage>(|rows| table.add_stages(&rows));
+    table.begin_rows();
+    let mut waits = recording.batches::<Wait>();
+    let mut calls = recording.batches::<Call>();
+    while let Some(source) = table.lacks() {
+        match source {
+            Source::Waits => table.add_waits(waits.next().as_ref()),
+            Source::Calls => table.add_calls(calls.next().as_ref()),
+        }
+        after(table);
+    }
+}

@@ -1,0 +1,211 @@
+//! An exchange, each time that bytes of its response move, to the steps of its time since the last time. Its own end is
+//! accounted: of a client, from its call to the arrival of the response and on to the call that takes it; of a server,
+//! from the arrival of the request to the call that sends.
+
+use super::endpoint::{Endpoint, EndpointId};
+use super::history::{History, ThreadId};
+use super::part::RequestPart;
+use super::path::{PathContext, PathFinder};
+use super::service::Side;
+use super::trail::{StepSubject, Trail};
+use super::turns::{Exchange, MovingCall};
+
+/// A connection was opened for a request that was sent so soon after, or within the time that the handshake took.
+const OPENED_FOR_NS: u64 = 1_000_000;
+
+/// A thread that was done with its resolver connected so soon after.
+const RESOLVED_FOR_NS: u64 = 10_000_000;
+
+/// An exchange began on a connection that may have been opened for it: then it began with that, and with the look-up of
+/// the other end's name before.
+pub fn join_connecting(history: &History, endpoint: &Endpoint, exchange: &mut Exchange) {
+    let (Some(connect_ns), Some(opened_ns)) = (endpoint.connect_ns, endpoint.opened_ns) else {
+        return;
+    };
+    let took_ns = opened_ns.saturating_sub(connect_ns);
+    let is_first = exchange.request.first == 0 && endpoint.side == Side::Client;
+    let follows = connect_ns <= opened_ns && opened_ns <= exchange.begin_ns;
+    if is_first && follows && is_soon(opened_ns, exchange.begin_ns, took_ns) {
+        let thread = history.get(exchange.first_thread);
+        let resolving_ns = thread.resolving_since(connect_ns, RESOLVED_FOR_NS);
+        exchange.begin_ns = resolving_ns.unwrap_or(connect_ns);
+        exchange.accounted_ns = exchange.begin_ns;
+    }
+}
+
+/// An exchange began on a connection, and the exchange before was its TLS handshake: if that was for it, it is part of it.
+pub fn join_opening(exchange: &mut Exchange, opening: Exchange) {
+    let took_ns = opening.answered_ns.saturating_sub(opening.begin_ns);
+    let gap = (opening.answered_ns, exchange.begin_ns);
+    if gap.0 <= gap.1 && is_soon(gap.0, gap.1, took_ns) {
+        exchange.begin_ns = opening.begin_ns;
+        exchange.accounted_ns = gap.1;
+        exchange.calls += opening.calls;
+        exchange
+            .budget
+            .take_over(opening.budget, RequestPart::Connect, gap);
+    }
+}
+
+fn is_soon(opened_ns: u64, begin_ns: u64, took_ns: u64) -> bool {
+    begin_ns.saturating_sub(opened_ns) <= took_ns.max(OPENED_FOR_NS)
+}
+
+/// Accounts the time of exchanges.
+#[derive(Debug, Default)]
+pub struct Accountant {
+    trail: Trail,
+}
+
+impl Accountant {
+    /// Bytes of the response move with this call: accounts the time until then. `peer`: the same exchange at the other
+    /// end.
+    pub fn account(
+        &mut self,
+        finder: &PathFinder<'_>,
+        own: EndpointId,
+        exchange: &mut Exchange,
+        (call, peer): (&MovingCall, Option<&Exchange>),
+    ) {
+        let endpoint = finder.endpoints.get(own);
+        let context = PathContext {
+            own,
+            peer: endpoint.peer,
+            side: endpoint.side,
+            begin_ns: exchange.begin_ns,
+            home: (exchange.request_thread, exchange.requested_ns),
+        };
+        let is_first = exchange.response.is_none();
+        let since_ns = match is_first {
+            true => exchange.requested_ns.max(exchange.accounted_ns),
+            false => exchange.accounted_ns,
+        };
+        let end_ns = call.end_ns.max(since_ns);
+        self.trail.restart(end_ns);
+        match endpoint.side {
+            Side::Client => {
+                let peer = peer.filter(|_| is_first);
+                self.receive(finder, &context, (call, peer), since_ns);
+            }
+            Side::Server => finder.walk(&context, call.thread, since_ns, &mut self.trail),
+        }
+        if is_first {
+            self.ask(finder, &context, exchange);
+        }
+        self.trail.append_to(&mut exchange.budget);
+        exchange.accounted_ns = end_ns;
+    }
+
+    /// A client takes bytes of the response: since they arrived its own thread had them; before, the path and the server.
+    fn receive(
+        &mut self,
+        finder: &PathFinder<'_>,
+        context: &PathContext,
+        (call, peer): (&MovingCall, Option<&Exchange>),
+        since_ns: u64,
+    ) {
+        let arrived_ns = call.begin_ns.max(since_ns).min(self.trail.at_ns());
+        let taking = PathContext {
+            home: (call.thread, arrived_ns),
+            ..*context
+        };
+        finder.walk(&taking, call.thread, arrived_ns, &mut self.trail);
+        let woken = finder.endpoints.get(context.own).woken;
+        let woken = woken.filter(|(ns, _)| *ns >= since_ns && *ns <= call.end_ns);
+        let waker = woken.and_then(|(_, waker)| waker);
+        if let Some(peer) = peer {
+            self.serve(finder, context, (peer, waker), since_ns);
+        }
+        finder.wait_own(context, since_ns, waker, &mut self.trail, 0);
+    }
+
+    /// The other end is recorded: accounts its time with the request, and the time in between.
+    fn serve(
+        &mut self,
+        finder: &PathFinder<'_>,
+        context: &PathContext,
+        (peer, waker): (&Exchange, Option<ThreadId>),
+        since_ns: u64,
+    ) {
+        let Some(other) = context.peer else {
+            return;
+        };
+        let serving = PathContext {
+            own: other,
+            peer: Some(context.own),
+            side: Side::Server,
+            begin_ns: peer.begin_ns.max(since_ns),
+            home: (peer.request_thread, peer.requested_ns),
+        };
+        let about = StepSubject {
+            endpoint: Some(other),
+            ..StepSubject::default()
+        };
+        let is_done = peer.response.is_some() && peer.answered_ns > since_ns;
+        if is_done {
+            self.trail
+                .add(peer.answered_ns, RequestPart::Network, None, about);
+        }
+        let waker = waker.filter(|waker| finder.is_of_peer(context, *waker));
+        let thread = waker.unwrap_or(peer.request_thread);
+        let taken_ns = peer.requested_ns.max(since_ns);
+        finder.walk(&serving, thread, taken_ns, &mut self.trail);
+        let first_ns = peer.first_call_ns.max(serving.begin_ns);
+        finder.walk(&serving, peer.request_thread, first_ns, &mut self.trail);
+        self.unread(finder, &serving, peer.first_thread);
+        self.trail.add(since_ns, RequestPart::Network, None, about);
+    }
+
+    /// Accounts the time until the request was given away, or taken.
+    fn ask(&mut self, finder: &PathFinder<'_>, context: &PathContext, exchange: &Exchange) {
+        let begin_ns = exchange.accounted_ns;
+        let asking = PathContext {
+            begin_ns,
+            home: (exchange.first_thread, begin_ns),
+            ..*context
+        };
+        let first_ns = exchange.first_call_ns.max(begin_ns);
+        finder.walk(&asking, exchange.request_thread, first_ns, &mut self.trail);
+        let thread = exchange.first_thread;
+        if context.side == Side::Server {
+            return self.unread(finder, &asking, thread);
+        }
+        let endpoint = finder.endpoints.get(context.own);
+        let opened = endpoint.connect_ns.zip(endpoint.opened_ns);
+        if let Some((connect_ns, opened_ns)) = opened
+            && connect_ns >= begin_ns
+            && opened_ns <= first_ns
+        {
+            finder.walk(&asking, thread, opened_ns, &mut self.trail);
+            let about = StepSubject {
+                endpoint: Some(context.own),
+                ..StepSubject::default()
+            };
+            self.trail
+                .add(connect_ns, RequestPart::Connect, Some(thread), about);
+        }
+        finder.walk(&asking, thread, begin_ns, &mut self.trail);
+    }
+
+    /// A request lay unread: behind others, as long as its thread had to do with these; then with what the thread did.
+    fn unread(&mut self, finder: &PathFinder<'_>, context: &PathContext, thread: ThreadId) {
+        let begin_ns = context.begin_ns;
+        let history = finder.history.get(thread);
+        let others = history.others(context.own, begin_ns, self.trail.at_ns());
+        if let Some((behind, last_ns)) = others {
+            finder.walk(context, thread, last_ns, &mut self.trail);
+            let about = StepSubject {
+                behind,
+                ..StepSubject::default()
+            };
+            self.trail
+                .add(begin_ns, RequestPart::Queued, Some(thread), about);
+        }
+        if !finder.has_waits {
+            let none = StepSubject::default();
+            self.trail
+                .add(begin_ns, RequestPart::Unread, Some(thread), none);
+        }
+        finder.walk(context, thread, begin_ns, &mut self.trail);
+    }
+}

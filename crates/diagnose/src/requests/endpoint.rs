@@ -1,0 +1,175 @@
+//! The connections of a recording, as requests see them: which end serves, which service it belongs to, and which other
+//! recorded connection is its other end.
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use table::Role;
+use table::tables::{Connection, TcpSamples};
+
+use super::history::ThreadId;
+use super::service::{ServiceId, ServiceKey, ServiceTable, Side};
+use crate::rows::hash::CookieHasher;
+use crate::waits::Names;
+
+/// Number of a connection in an [`EndpointTable`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EndpointId(u32);
+
+impl EndpointId {
+    /// Returns it as a position.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One recorded end of a connection.
+#[derive(Debug, Clone)]
+pub struct Endpoint {
+    /// Socket cookie.
+    pub conn: u64,
+    /// Says which side this end is on.
+    pub side: Side,
+    /// The service that its requests belong to.
+    pub service: ServiceId,
+    /// The other end, if it is recorded.
+    pub peer: Option<EndpointId>,
+    /// Process that has it; 0: not known.
+    pub pid: u32,
+    /// When connect() was called.
+    pub connect_ns: Option<u64>,
+    /// When it was established.
+    pub opened_ns: Option<u64>,
+    /// When it was closed.
+    pub closed_ns: Option<u64>,
+    /// Smallest round-trip time of any sample, ns; `None`: no sample has one.
+    pub min_rtt_ns: Option<u64>,
+    /// Whether the filter means it.
+    pub is_wanted: bool,
+    /// When a thread last waited for the other end's part of a TLS handshake; 0: never.
+    pub handshake_ns: u64,
+    /// When a thread was last woken by it, and the thread that ran then.
+    pub woken: Option<(u64, Option<ThreadId>)>,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub struct EndpointTable {
+    numbers: HashMap<u64, EndpointId, BuildHasherDefault<CookieHasher>>,
+    endpoints: Vec<Endpoint>,
+    /// The connection of the last look-up.
+    latest: Option<(u64, Option<EndpointId>)>,
+}
+
+impl EndpointTable {
+    /// Makes the table of all connections that have names. `wanted`: what the user calls those that matter.
+    pub fn new(names: &Names, wanted: Option<&str>, services: &mut ServiceTable) -> Self {
+        let mut rows: Vec<&Connection> = names.connections().collect();
+        rows.sort_unstable_by_key(|row| row.conn);
+        let mut table = Self::default();
+        for (number, row) in (0..).zip(&rows) {
+            table.numbers.insert(row.conn, EndpointId(number));
+        }
+        for row in rows {
+            let peer = row.peer_conn.and_then(|peer| table.numbers.get(&peer));
+            let side = side(row, names);
+            let endpoint = Endpoint {
+                conn: row.conn,
+                side,
+                service: services.number(ServiceKey::new(row, side, names)),
+                peer: peer.copied(),
+                pid: row.pid.unwrap_or(0),
+                connect_ns: row.connect_ns,
+                opened_ns: row.opened_ns,
+                closed_ns: row.closed_ns,
+                min_rtt_ns: None,
+                handshake_ns: 0,
+                is_wanted: wanted.is_none_or(|wanted| names.is_connection(wanted, row.conn)),
+                woken: None,
+            };
+            table.endpoints.push(endpoint);
+        }
+        table
+    }
+
+    /// Adds rows of table `tcp_samples`.
+    pub fn add_samples(&mut self, rows: &TcpSamples) {
+        for (conn, min_rtt_us) in rows.conn.iter().zip(&rows.min_rtt_us) {
+            if let (Some(us), Some(id)) = (min_rtt_us.filter(|us| *us > 0), self.find(*conn)) {
+                let known = &mut self.get_mut(id).min_rtt_ns;
+                let ns = u64::from(us) * 1_000;
+                *known = Some(known.map_or(ns, |known| known.min(ns)));
+            }
+        }
+    }
+
+    /// Returns the connection with this cookie; `None`: it has no row.
+    pub fn find(&mut self, conn: u64) -> Option<EndpointId> {
+        if let Some((latest, id)) = self.latest
+            && latest == conn
+        {
+            return id;
+        }
+        let id = self.numbers.get(&conn).copied();
+        self.latest = Some((conn, id));
+        id
+    }
+
+    /// Returns what is known of a connection.
+    pub fn get(&self, id: EndpointId) -> &Endpoint {
+        &self.endpoints[id.index()]
+    }
+
+    /// The same, to change it.
+    pub fn get_mut(&mut self, id: EndpointId) -> &mut Endpoint {
+        &mut self.endpoints[id.index()]
+    }
+
+    /// Returns the connection at a position.
+    pub fn at(&self, index: usize) -> &Endpoint {
+        &self.endpoints[index]
+    }
+
+    /// Returns the numbers of all connections.
+    pub fn ids(&self) -> impl Iterator<Item = EndpointId> + use<> {
+        (0..self.endpoints.len() as u32).map(EndpointId)
+    }
+
+    /// Returns the number of connections.
+    pub fn len(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    /// Returns the connections that were closed, in the order of time.
+    pub fn closings(&self) -> Vec<(u64, EndpointId)> {
+        let all = (0..).map(EndpointId).zip(&self.endpoints);
+        let mut closed: Vec<_> = all
+            .filter_map(|(id, endpoint)| Some((endpoint.closed_ns?, id)))
+            .collect();
+        closed.sort_unstable();
+        closed
+    }
+}
+
+/// Returns the side of a connection. Of one that was open before the recording: the end at a port that a recorded process
+/// listens at serves; else the end with the lower port, as ports of clients are chosen from the upper range
+/// (`ip_local_port_range`).
+fn side(row: &Connection, names: &Names) -> Side {
+    match row.role {
+        Role::Client => Side::Client,
+        Role::Server => Side::Server,
+        Role::Unknown => {
+            let (local, remote) = (port(&row.local), port(&row.remote));
+            let listens = names.listening().any(|it| port(it) == local);
+            match listens || local < remote {
+                true => Side::Server,
+                false => Side::Client,
+            }
+        }
+    }
+}
+
+/// Returns the port of an address.
+pub fn port(address: &str) -> Option<u16> {
+    address.rsplit(':').next()?.parse().ok()
+}

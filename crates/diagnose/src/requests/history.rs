@@ -1,0 +1,252 @@
+//! Keeps what each thread did lately: its waits and its calls, in the order of time. What no open request needs any longer is
+//! dropped.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
+
+use table::{WaitObject, Waker};
+
+use super::endpoint::EndpointId;
+use crate::rows::hash::CookieHasher;
+use crate::waits::StackPurpose;
+
+/// Events that are kept of a thread, however old: a request may turn out to have begun before any that was open.
+const KEPT_LEAST: usize = 1_024;
+
+/// Events that are kept of a thread at most: 6 MB. What a longer request did before is unknown.
+const KEPT_MOST: usize = 1 << 16;
+
+/// Number of a thread in a [`History`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId(u32);
+
+/// Says what a thread waited for, as far as requests are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// No socket.
+    None,
+    /// A recorded connection; of a wait for several descriptors, the one that was ready.
+    Connection(EndpointId),
+    /// A listening socket, or a socket that is not recorded.
+    Socket,
+}
+
+/// A wait of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadWait {
+    /// When it left the CPU.
+    pub start_ns: u64,
+    /// When it was runnable again.
+    pub woken_ns: u64,
+    /// Says what it waited for.
+    pub object: WaitObject,
+    /// The socket among it.
+    pub target: Target,
+    /// Says who ended it.
+    pub waker: Waker,
+    /// The thread that did, or that ran where the interrupt came.
+    pub waker_thread: Option<ThreadId>,
+    /// Whether a descriptor was ready.
+    pub is_ready: bool,
+    /// No signal could end it.
+    pub uninterruptible: bool,
+    /// Says what the program's stack says that it was for.
+    pub purpose: StackPurpose,
+    /// Number of that stack.
+    pub stack: Option<u32>,
+}
+
+/// A call of a thread on a recorded connection that moved bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadCall {
+    /// The connection.
+    pub endpoint: EndpointId,
+    /// Begin of the request that this call received the response to; `None`: no such call.
+    pub asked_ns: Option<u64>,
+    /// Whether this process serves on the connection.
+    pub is_served: bool,
+}
+
+/// Says what a thread did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThreadEventKind {
+    /// It waited until then.
+    Wait(ThreadWait),
+    /// It ended a call then.
+    Call(ThreadCall),
+}
+
+/// Says what a thread did until a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadEvent {
+    /// When it ran again, or the call ended.
+    pub end_ns: u64,
+    /// Its kind.
+    pub kind: ThreadEventKind,
+    /// Requests that the thread had begun to serve by then.
+    pub served: u64,
+}
+
+/// A thread and what it did.
+#[derive(Debug)]
+pub struct ThreadHistory {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Whether its waits are recorded.
+    pub has_waits: bool,
+    /// Requests that it has begun to serve.
+    served: u64,
+    /// Events until then are not known any more, or were never.
+    known_from_ns: u64,
+    events: VecDeque<ThreadEvent>,
+}
+
+impl ThreadHistory {
+    /// Returns the number of events that ended until then.
+    pub fn until(&self, ns: u64) -> usize {
+        // Nearly always the last ones are meant.
+        let late = self.events.iter().rev().take(4);
+        let late = late.take_while(|event| event.end_ns > ns).count();
+        if late < 4 {
+            return self.events.len() - late;
+        }
+        self.events.partition_point(|event| event.end_ns <= ns)
+    }
+
+    /// Returns an event by its number.
+    pub fn event(&self, number: usize) -> Option<&ThreadEvent> {
+        self.events.get(number)
+    }
+
+    /// Returns since when it asked a resolver before `until_ns`, one question after another; `None`: it did not.
+    pub fn resolving_since(&self, until_ns: u64, pause_ns: u64) -> Option<u64> {
+        let mut since_ns = None;
+        for number in (0..self.until(until_ns)).rev() {
+            let event = self.event(number)?;
+            let ThreadEventKind::Wait(wait) = event.kind else {
+                break;
+            };
+            let at_ns = since_ns.unwrap_or(until_ns);
+            if wait.purpose != StackPurpose::Resolver || event.end_ns + pause_ns < at_ns {
+                break;
+            }
+            since_ns = Some(wait.start_ns);
+        }
+        since_ns
+    }
+
+    /// Returns whether all that it did since then is known.
+    pub fn is_known_since(&self, ns: u64) -> bool {
+        self.known_from_ns <= ns
+    }
+
+    /// Returns how many requests of others it began to serve between two times, and when it last had to do with one.
+    pub fn others(&self, own: EndpointId, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
+        let (first, last) = (self.until(from_ns), self.until(to_ns));
+        let is_other = |event: &ThreadEvent| match event.kind {
+            ThreadEventKind::Call(call) => call.is_served && call.endpoint != own,
+            ThreadEventKind::Wait(_) => false,
+        };
+        let at = (first..last).rev().take(KEPT_LEAST);
+        let last = at.filter_map(|at| self.event(at)).find(|it| is_other(it))?;
+        let before = first.checked_sub(1).and_then(|at| self.event(at));
+        let before = before.map_or(0, |event| event.served);
+        Some(((last.served - before).max(1), last.end_ns))
+    }
+
+    fn push(&mut self, end_ns: u64, kind: ThreadEventKind) {
+        self.events.push_back(ThreadEvent {
+            end_ns,
+            kind,
+            served: self.served,
+        });
+    }
+
+    /// Drops what is older than `horizon_ns`, but for the last events.
+    fn prune(&mut self, horizon_ns: u64) {
+        let excess = self.events.len().saturating_sub(KEPT_MOST);
+        let spare = self.events.len().saturating_sub(KEPT_LEAST);
+        let old = self.events.partition_point(|it| it.end_ns < horizon_ns);
+        let gone = old.min(spare).max(excess);
+        if let Some(last) = gone.checked_sub(1).and_then(|at| self.events.get(at)) {
+            self.known_from_ns = self.known_from_ns.max(last.end_ns);
+        }
+        self.events.drain(..gone);
+    }
+}
+
+/// All threads, and what they did lately.
+#[derive(Debug, Default)]
+pub struct History {
+    numbers: HashMap<u64, ThreadId, BuildHasherDefault<CookieHasher>>,
+    threads: Vec<ThreadHistory>,
+    /// The thread of the last look-up.
+    latest: Option<(u64, ThreadId)>,
+}
+
+impl History {
+    /// Returns the thread with these ids, which is made if it is new.
+    pub fn thread(&mut self, pid: u32, tid: u32) -> ThreadId {
+        let key = u64::from(pid) << 32 | u64::from(tid);
+        if let Some((latest, thread)) = self.latest
+            && latest == key
+        {
+            return thread;
+        }
+        let next = ThreadId(self.threads.len() as u32);
+        let thread = *self.numbers.entry(key).or_insert(next);
+        if thread == next {
+            self.threads.push(ThreadHistory {
+                pid,
+                tid,
+                has_waits: false,
+                served: 0,
+                known_from_ns: 0,
+                events: VecDeque::new(),
+            });
+        }
+        self.latest = Some((key, thread));
+        thread
+    }
+
+    /// Returns what a thread did.
+    pub fn get(&self, thread: ThreadId) -> &ThreadHistory {
+        &self.threads[thread.0 as usize]
+    }
+
+    fn get_mut(&mut self, thread: ThreadId) -> &mut ThreadHistory {
+        &mut self.threads[thread.0 as usize]
+    }
+
+    /// Returns when a thread last did anything; 0: nothing is known.
+    pub fn last_ns(&self, thread: ThreadId) -> u64 {
+        self.get(thread)
+            .events
+            .back()
+            .map_or(0, |event| event.end_ns)
+    }
+
+    /// Notes that a thread began to serve another request.
+    pub fn begin_serving(&mut self, thread: ThreadId) {
+        self.get_mut(thread).served += 1;
+    }
+
+    /// Adds what a thread did. `horizon_ns`: nothing older is needed.
+    pub fn add(&mut self, thread: ThreadId, end_ns: u64, kind: ThreadEventKind, horizon_ns: u64) {
+        let history = self.get_mut(thread);
+        if history.events.is_empty() && history.known_from_ns == 0 {
+            history.known_from_ns = match kind {
+                ThreadEventKind::Wait(wait) => wait.start_ns,
+                ThreadEventKind::Call(_) => end_ns,
+            };
+        }
+        history.has_waits |= matches!(kind, ThreadEventKind::Wait(_));
+        history.push(end_ns, kind);
+        let most = history.events.capacity().max(2 * KEPT_LEAST);
+        if history.events.len() == most || history.events.len() > KEPT_MOST + KEPT_LEAST {
+            history.prune(horizon_ns);
+        }
+    }
+}

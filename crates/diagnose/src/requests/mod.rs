@@ -1,0 +1,579 @@
+//! Requests: rows of the tables `calls` and `waits` in, side by side in the order of time; out, where each request's time
+//! went ([`RequestReport`]). What is kept grows with the connections, the services and the longest request, not with the
+//! rows.
+//!
+//! ```text
+//! endpoint  connections: which end serves, which is the other end
+//! turns     calls of a connection → exchanges, by turn-taking
+//! history   what threads did lately
+//! path      backward over waits and wakers: the critical path
+//! trail     steps without gap or overlap, and their sums
+//! budget    an exchange → its steps
+//! stages    what TCP held back meanwhile
+//! part      the parts that a request's time is made of
+//! service   requests of one process and address
+//! listing   the slowest requests, or one of them
+//! report    the contract `whylat.requests/1`
+//! ```
+
+mod budget;
+mod endpoint;
+mod history;
+mod listing;
+mod part;
+mod path;
+pub mod report;
+mod service;
+mod stages;
+mod trail;
+mod turns;
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use table::manifest::{Coverage, Header, Loss, ProbeState};
+use table::tables::{Calls, TcpSamples, TcpStages, Waits};
+use table::{Columns, WaitObject};
+
+use crate::answer::Recorded;
+use crate::rows::in_order::InOrder;
+use crate::waits::{Names, StackPurpose};
+use budget::Accountant;
+use endpoint::{EndpointId, EndpointTable};
+use history::{History, Target, ThreadCall, ThreadEventKind, ThreadId, ThreadWait};
+use listing::Listing;
+pub use listing::{Request, RequestFilter, RequestId};
+pub use part::{PartShares, PartTimes, RequestPart};
+pub use report::RequestReport;
+use service::ServiceTable;
+pub use service::Side;
+use stages::StageTable;
+use turns::StreamRange;
+use turns::{ConnectionClass, Exchange, JUDGED_AFTER, MovingCall, TurnChange, TurnTracker};
+
+/// Rows that are held back to be put in order: more than come from both tables between two drains of the kernel's buffers.
+const ROWS_KEPT: usize = 1 << 16;
+
+/// A receive call that takes nothing away (`MSG_PEEK`), or takes what is no data (`MSG_ERRQUEUE`).
+const NOT_TAKING: u32 = 0x2 | 0x2000;
+
+/// A table that takes part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// `waits`.
+    Waits,
+    /// `calls`.
+    Calls,
+}
+
+const SOURCES: [Source; 2] = [Source::Waits, Source::Calls];
+
+/// A row, as far as it matters.
+#[derive(Debug)]
+enum Row {
+    Wait {
+        thread: ThreadId,
+        wait: ThreadWait,
+    },
+    Call {
+        endpoint: EndpointId,
+        thread: ThreadId,
+        is_send: bool,
+        start_ns: Option<u64>,
+        unread_ns: Option<u64>,
+        bytes: u64,
+        offset_end: u64,
+    },
+}
+
+/// Time, and what decides between equal times: of these, waits come before calls that they may be within.
+type Key = (u64, u64);
+
+/// One connection's turns, and its exchanges until it is judged.
+#[derive(Debug)]
+struct Turns {
+    tracker: TurnTracker,
+    held: Vec<Exchange>,
+    /// Until then stages are shared by those that are held.
+    shared_until_ns: u64,
+}
+
+impl Turns {
+    fn new(tracker: TurnTracker) -> Self {
+        Self {
+            tracker,
+            held: Vec::new(),
+            shared_until_ns: 0,
+        }
+    }
+}
+
+/// Requests on their way to a report.
+#[derive(Debug)]
+pub struct RequestTable {
+    header: Header,
+    names: Rc<Names>,
+    has_waits: bool,
+    is_lossless: bool,
+    services: ServiceTable,
+    endpoints: EndpointTable,
+    stages: StageTable,
+    history: History,
+    turns: Vec<Option<Box<Turns>>>,
+    classes: HashMap<(service::ServiceId, ConnectionClass), u64>,
+    broken: u64,
+    unanswered: u64,
+    /// Requests that wait for a response, by their beginnings, and some that do not any more.
+    waiting: VecDeque<(u64, EndpointId)>,
+    closings: Vec<(u64, EndpointId)>,
+    closed: usize,
+    purposes: HashMap<u32, StackPurpose>,
+    rows: InOrder<Key, Row>,
+    reached_ns: [Option<u64>; SOURCES.len()],
+    latest_ns: u64,
+    accountant: Accountant,
+    listing: Listing,
+}
+
+impl RequestTable {
+    /// Starts with what the manifest says, and names that are complete. `limit`: so many requests are listed.
+    pub fn new(
+        header: Header,
+        names: Rc<Names>,
+        (coverage, loss): (&[Coverage], &[Loss]),
+        (filter, limit): (RequestFilter, usize),
+    ) -> Self {
+        let mut services = ServiceTable::default();
+        let endpoints = EndpointTable::new(&names, filter.object.as_deref(), &mut services);
+        let of_waits = coverage.iter().find(|it| it.probe == "waits");
+        let is_off = |it: &Coverage| matches!(it.state, ProbeState::Off { .. });
+        let lost = loss.iter().find(|it| it.probe == "calls");
+        Self {
+            latest_ns: header.started_ns,
+            listing: Listing::new(filter, limit, header.started_ns),
+            header,
+            has_waits: of_waits.is_some_and(|it| !is_off(it)),
+            is_lossless: lost.is_none_or(|it| it.lost_total() == 0),
+            names,
+            services,
+            turns: (0..endpoints.len()).map(|_| None).collect(),
+            closings: endpoints.closings(),
+            endpoints,
+            stages: StageTable::default(),
+            history: History::default(),
+            classes: HashMap::new(),
+            broken: 0,
+            unanswered: 0,
+            waiting: VecDeque::new(),
+            closed: 0,
+            purposes: HashMap::new(),
+            rows: InOrder::new(ROWS_KEPT),
+            reached_ns: [Some(0); SOURCES.len()],
+            accountant: Accountant::default(),
+        }
+    }
+
+    /// Keeps every request for [`RequestTable::take_over`].
+    #[must_use]
+    pub fn keeping_all(mut self) -> Self {
+        self.listing.keep_all();
+        self
+    }
+
+    /// Takes the requests that are over since the last time, in about the order in which they ended.
+    pub fn take_over(&mut self) -> Vec<report::RequestRow> {
+        let over = self.listing.take_over();
+        let rows = over.iter().map(|it| report::row(self, it));
+        rows.collect()
+    }
+
+    /// Adds rows of table `tcp_samples`, before all others.
+    pub fn add_samples(&mut self, rows: &TcpSamples) {
+        self.endpoints.add_samples(rows);
+    }
+
+    /// Adds rows of table `tcp_stages`, before those of `calls` and `waits`.
+    pub fn add_stages(&mut self, rows: &TcpStages) {
+        self.stages.add(rows, &mut self.endpoints);
+    }
+
+    /// Ends what comes before `calls` and `waits`.
+    pub fn begin_rows(&mut self) {
+        self.stages.finish();
+    }
+
+    /// Returns the table that lacks rows; `None`: all have come.
+    pub fn lacks(&self) -> Option<Source> {
+        let reached = SOURCES.into_iter().zip(self.reached_ns);
+        let behind = reached.filter_map(|(source, ns)| Some((ns?, source)));
+        behind.min_by_key(|(ns, _)| *ns).map(|(_, source)| source)
+    }
+
+    /// Takes the next rows of table `waits`; `None`: there are no more.
+    pub fn add_waits(&mut self, rows: Option<&Waits>) {
+        let Some(rows) = rows else {
+            return self.reach(Source::Waits, None);
+        };
+        self.has_waits |= !rows.is_empty();
+        for row in 0..rows.len() {
+            let thread = self.history.thread(rows.pid[row], rows.tid[row]);
+            let wait = self.wait(rows, row);
+            let tie = tie(0, u64::from(rows.tid[row]), rows.start_ns[row]);
+            let key = (rows.end_ns[row], tie);
+            self.rows.push(key, Row::Wait { thread, wait });
+        }
+        self.reach(Source::Waits, Some(rows.time_range_ns()));
+    }
+
+    fn wait(&mut self, rows: &Waits, row: usize) -> ThreadWait {
+        let (start_ns, end_ns) = (rows.start_ns[row].min(rows.end_ns[row]), rows.end_ns[row]);
+        let conn = rows.conn[row].or(rows.ready_conn[row]);
+        let object = rows.kind[row];
+        let waker = rows.waker_pid[row].zip(rows.waker_tid[row]);
+        ThreadWait {
+            start_ns,
+            woken_ns: rows.woken_ns[row].map_or(end_ns, |ns| ns.clamp(start_ns, end_ns)),
+            object,
+            target: match conn.map(|conn| self.endpoints.find(conn)) {
+                Some(Some(endpoint)) => Target::Connection(endpoint),
+                Some(None) => Target::Socket,
+                None => Target::None,
+            },
+            waker: rows.waker[row],
+            waker_thread: waker.map(|(pid, tid)| self.history.thread(pid, tid)),
+            is_ready: rows.ready_fd[row].is_some(),
+            uninterruptible: rows.uninterruptible[row],
+            purpose: self.purpose(object, rows.stack[row]),
+            stack: rows.stack[row],
+        }
+    }
+
+    /// Says what a wait was for, where only its stack says that.
+    fn purpose(&mut self, object: WaitObject, stack: Option<u32>) -> StackPurpose {
+        let has_purpose = matches!(
+            object,
+            WaitObject::Futex | WaitObject::Datagram | WaitObject::Poll | WaitObject::Connection
+        );
+        match stack.filter(|_| has_purpose) {
+            None => StackPurpose::Unknown,
+            Some(stack) => {
+                let known = self.purposes.entry(stack);
+                *known.or_insert_with(|| self.names.purpose(stack))
+            }
+        }
+    }
+
+    /// Takes the next rows of table `calls`; `None`: there are no more.
+    pub fn add_calls(&mut self, rows: Option<&Calls>) {
+        let Some(rows) = rows else {
+            return self.reach(Source::Calls, None);
+        };
+        for row in 0..rows.len() {
+            let is_send = rows.is_send[row];
+            let takes = is_send || rows.flags[row] & NOT_TAKING == 0;
+            let Some(endpoint) = self.endpoints.find(rows.conn[row]).filter(|_| takes) else {
+                continue;
+            };
+            let Ok(bytes) = u64::try_from(rows.result[row]) else {
+                continue;
+            };
+            let thread = self.history.thread(rows.pid[row], rows.tid[row]);
+            let call = Row::Call {
+                endpoint,
+                thread,
+                is_send,
+                start_ns: rows.start_ns[row],
+                unread_ns: rows.unread_ns[row],
+                bytes,
+                offset_end: rows.offset_end[row],
+            };
+            let place = rows.conn[row] << 1 | u64::from(is_send);
+            let key = (rows.end_ns[row], tie(1, place, rows.offset_end[row]));
+            self.rows.push(key, call);
+        }
+        self.reach(Source::Calls, Some(rows.time_range_ns()));
+    }
+
+    /// Rows of a source have come, of this range of times if there were any; `None`: all have.
+    fn reach(&mut self, source: Source, range: Option<Option<(u64, u64)>>) {
+        let reached = &mut self.reached_ns[source as usize];
+        let until_ns = reached.unwrap_or(0);
+        *reached = range.map(|range| range.map_or(until_ns, |(_, last_ns)| last_ns.max(until_ns)));
+        if self.rows.is_full() {
+            let least_ns = self.reached_ns.into_iter().flatten().min();
+            let mut rows = std::mem::replace(&mut self.rows, InOrder::new(ROWS_KEPT));
+            rows.release(least_ns.map(|ns| (ns, 0)))
+                .for_each(|(key, row)| self.pass(key.0, row));
+            self.rows = rows;
+        }
+    }
+
+    /// Takes a row in its order.
+    fn pass(&mut self, end_ns: u64, row: Row) {
+        self.latest_ns = self.latest_ns.max(end_ns);
+        self.close_until(end_ns);
+        match row {
+            Row::Wait { thread, wait } => {
+                if let Target::Connection(endpoint) = wait.target {
+                    let endpoint = self.endpoints.get_mut(endpoint);
+                    endpoint.woken = Some((wait.woken_ns, wait.waker_thread));
+                    if wait.purpose == StackPurpose::Handshake {
+                        endpoint.handshake_ns = wait.woken_ns;
+                    }
+                }
+                let horizon_ns = self.horizon_ns(end_ns);
+                let event = ThreadEventKind::Wait(wait);
+                self.history.add(thread, end_ns, event, horizon_ns);
+            }
+            Row::Call { .. } => self.call(end_ns, row),
+        }
+    }
+
+    /// Ends the exchanges of connections that were closed by then.
+    fn close_until(&mut self, now_ns: u64) {
+        while let Some((closed_ns, endpoint)) = self.closings.get(self.closed).copied()
+            && closed_ns < now_ns
+        {
+            self.closed += 1;
+            self.finish_connection(endpoint);
+        }
+    }
+
+    /// When the oldest request began that waits for a response: nothing before that is needed any more.
+    fn horizon_ns(&mut self, now_ns: u64) -> u64 {
+        while let Some((begin_ns, endpoint)) = self.waiting.front() {
+            let turns = self.turns[endpoint.index()].as_ref();
+            let since = turns.and_then(|turns| turns.tracker.waits_since());
+            if since == Some(*begin_ns) {
+                return *begin_ns;
+            }
+            self.waiting.pop_front();
+        }
+        now_ns
+    }
+
+    fn call(&mut self, end_ns: u64, row: Row) {
+        let Row::Call {
+            endpoint: id,
+            thread,
+            is_send,
+            start_ns,
+            unread_ns,
+            bytes,
+            offset_end,
+        } = row
+        else {
+            return;
+        };
+        if bytes == 0 {
+            if !is_send && self.is_answered(id) {
+                self.finish_connection(id);
+            }
+            return;
+        }
+        let endpoint = self.endpoints.get(id);
+        let began_after_ns = start_ns.unwrap_or_else(|| self.history.last_ns(thread));
+        let begin_ns = match is_send {
+            true => start_ns.unwrap_or(end_ns),
+            false => arrival_ns(end_ns, unread_ns, start_ns, endpoint.woken),
+        };
+        let moving = MovingCall {
+            is_request: is_send == (endpoint.side == Side::Client),
+            begin_ns,
+            end_ns,
+            began_after_ns,
+            range: StreamRange {
+                first: offset_end.saturating_sub(bytes),
+                end: offset_end,
+            },
+            thread,
+        };
+        let is_served = endpoint.side == Side::Server;
+        let asked_ns = self.take_turn(id, &moving);
+        let call = ThreadEventKind::Call(ThreadCall {
+            endpoint: id,
+            asked_ns: asked_ns.filter(|_| !is_served && !is_send),
+            is_served,
+        });
+        let horizon_ns = self.horizon_ns(end_ns);
+        self.history.add(thread, end_ns, call, horizon_ns);
+    }
+
+    fn is_answered(&mut self, id: EndpointId) -> bool {
+        let turns = self.turns[id.index()].as_mut();
+        let open = turns.and_then(|turns| turns.tracker.open());
+        open.is_some_and(|open| open.response.is_some())
+    }
+
+    /// Adds a call to its connection's turns. Returns when the open request began.
+    fn take_turn(&mut self, id: EndpointId, call: &MovingCall) -> Option<u64> {
+        let mut turns = self.turns[id.index()].take().unwrap_or_else(|| {
+            let side = self.endpoints.get(id).side;
+            Box::new(Turns::new(TurnTracker::new(side, self.is_lossless)))
+        });
+        match turns.tracker.add(call) {
+            TurnChange::None => {}
+            TurnChange::Begun(over) => self.begin(id, &mut turns, over, call.thread),
+            TurnChange::Answered => self.answer(id, &mut turns, call),
+        }
+        let begin_ns = turns.tracker.open().map(|open| open.begin_ns);
+        self.turns[id.index()] = Some(turns);
+        begin_ns
+    }
+
+    /// A request began, and the one before is over.
+    fn begin(
+        &mut self,
+        id: EndpointId,
+        turns: &mut Turns,
+        over: Option<Box<Exchange>>,
+        thread: ThreadId,
+    ) {
+        let endpoint = self.endpoints.get(id);
+        if endpoint.side == Side::Server {
+            self.history.begin_serving(thread);
+        }
+        let opening = over.and_then(|over| self.hold(id, turns, *over));
+        if let Some(open) = turns.tracker.open() {
+            match opening {
+                Some(opening) => budget::join_opening(open, opening),
+                None => budget::join_connecting(&self.history, self.endpoints.get(id), open),
+            }
+            self.waiting.push_back((open.begin_ns, id));
+        }
+    }
+
+    /// Bytes of a response moved.
+    fn answer(&mut self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
+        if let Some(open) = turns.tracker.open() {
+            let finder = path::PathFinder {
+                history: &self.history,
+                endpoints: &self.endpoints,
+                has_waits: self.has_waits,
+            };
+            let peer = self.endpoints.get(id).peer;
+            let peer = peer.and_then(|peer| self.turns[peer.index()].as_deref());
+            let peer = peer.and_then(|peer| peer.tracker.peer_of(open));
+            self.accountant.account(&finder, id, open, (call, peer));
+            open.add_response(call);
+        }
+        if let Some(before) = turns.tracker.take_before() {
+            self.hold(id, turns, *before);
+        }
+    }
+
+    /// An exchange is over. It is a request once its connection is judged; that of a TLS handshake is returned.
+    fn hold(&mut self, id: EndpointId, turns: &mut Turns, exchange: Exchange) -> Option<Exchange> {
+        if exchange.response.is_none() || exchange.has_gap {
+            return None;
+        }
+        let handshake_ns = self.endpoints.get(id).handshake_ns;
+        if (exchange.asked_ns..=exchange.answered_ns).contains(&handshake_ns) {
+            return Some(exchange);
+        }
+        let is_judged = turns.tracker.counts.exchanges >= JUDGED_AFTER;
+        if is_judged && exchange.answered_ns > turns.shared_until_ns {
+            self.release(id, turns);
+            let endpoint = self.endpoints.get(id);
+            let shared = self.stages.shared_until(endpoint, id, exchange.answered_ns);
+            turns.shared_until_ns = shared.unwrap_or(0);
+        }
+        turns.held.push(exchange);
+        if is_judged && turns.shared_until_ns == 0 {
+            self.release(id, turns);
+        }
+        None
+    }
+
+    /// Makes the exchanges that are held requests, or drops them.
+    fn release(&mut self, id: EndpointId, turns: &mut Turns) {
+        let is_turn_taking = turns.tracker.counts.class() == ConnectionClass::TurnTaking;
+        let mut held = std::mem::take(&mut turns.held);
+        if !is_turn_taking {
+            return;
+        }
+        let endpoint = self.endpoints.get(id);
+        self.stages.share(endpoint, id, &mut held);
+        for exchange in held {
+            let request = Request::new(endpoint, id, exchange);
+            if self.listing.passes(&request, endpoint, &self.history) {
+                let digest = self.services.digest_mut(endpoint.service);
+                let budget = &request.budget;
+                digest.add(request.duration_ns(), &budget.parts, budget.queue_most);
+                self.listing.add(request);
+            }
+        }
+    }
+
+    /// The connection ended, or the recording did.
+    fn finish_connection(&mut self, id: EndpointId) {
+        let Some(mut turns) = self.turns[id.index()].take() else {
+            return;
+        };
+        let before = turns.tracker.take_before();
+        let last = turns.tracker.finish();
+        for exchange in before.into_iter().chain(last) {
+            self.hold(id, &mut turns, *exchange);
+        }
+        self.release(id, &mut turns);
+        self.turns[id.index()] = Some(turns);
+    }
+
+    fn count_classes(&mut self) {
+        for index in 0..self.turns.len() {
+            let Some(turns) = self.turns[index].take() else {
+                continue;
+            };
+            let counts = &turns.tracker.counts;
+            if counts.class() != ConnectionClass::OneSided {
+                self.broken += counts.broken;
+                self.unanswered += counts.unanswered;
+            }
+            let service = self.endpoints.at(index).service;
+            *self.classes.entry((service, counts.class())).or_default() += 1;
+        }
+    }
+
+    /// Ends what is open: no more rows come.
+    pub fn finish(&mut self) {
+        let mut rows = std::mem::replace(&mut self.rows, InOrder::new(ROWS_KEPT));
+        rows.finish().for_each(|(key, row)| self.pass(key.0, row));
+        for id in self.endpoints.ids() {
+            self.finish_connection(id);
+        }
+        self.count_classes();
+    }
+
+    /// Returns the report of all rows added, after [`RequestTable::finish`].
+    pub fn report(self, recorded: Recorded) -> RequestReport {
+        report::assemble(self, recorded)
+    }
+}
+
+/// Decides between rows of one time: of an order, then by what they are of.
+fn tie(order: u64, of: u64, place: u64) -> u64 {
+    let mixed = (of.rotate_left(32) ^ place).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    order << 63 | mixed >> 1
+}
+
+/// When the first byte that a receive call took was there: how long it had been unread, else when the thread was woken for
+/// it.
+fn arrival_ns(
+    end_ns: u64,
+    unread_ns: Option<u64>,
+    start_ns: Option<u64>,
+    woken: Option<(u64, Option<ThreadId>)>,
+) -> u64 {
+    const STEP_NS: u64 = 1_000;
+    let unread_ns = unread_ns.unwrap_or(0).min(end_ns);
+    let least_ns = start_ns
+        .unwrap_or(end_ns - unread_ns)
+        .saturating_sub(2 * STEP_NS);
+    match woken {
+        Some((woken_ns, _)) if (least_ns..=end_ns).contains(&woken_ns) => woken_ns,
+        _ => end_ns - unread_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! The contract `whylat.requests/1`: what `whylat report --requests` and `--request` say. A part that is absent took no
+//! time; the parts of a request add up to its duration.
+
+use serde::Serialize;
+
+use super::RequestTable;
+use super::listing::Request;
+use super::part::{PartShares, PartTimes, RequestPart};
+use super::service::{ServiceDigest, ServiceKey, Side};
+use super::trail::{RequestStep, StepSubject};
+use super::turns::{ConnectionClass, StreamRange};
+use crate::answer::{About, Process, Recorded};
+use crate::histogram::RELATIVE_ERROR;
+
+/// Name and version of the contract.
+pub const SCHEMA: &str = "whylat.requests/1";
+
+/// Requests of a recording.
+#[derive(Debug, Clone, Serialize)]
+pub struct RequestReport {
+    /// [`SCHEMA`].
+    pub schema: &'static str,
+    /// Of what recording.
+    #[serde(flatten)]
+    pub about: About,
+    /// Largest relative error of p50, p90 and p99.
+    pub relative_error: f64,
+    /// The services, those with the most time first.
+    pub services: Vec<Service>,
+    /// The slowest requests, slowest first.
+    pub requests: Vec<RequestRow>,
+    /// Connections without requests, and why.
+    pub not_requests: Vec<NotRequests>,
+    /// Requests that are not judged, because rows of their calls were lost.
+    pub broken: u64,
+    /// Requests that no response was seen of.
+    pub unanswered: u64,
+}
+
+/// Requests of one process, one address and one side.
+#[derive(Debug, Clone, Serialize)]
+pub struct Service {
+    /// Command name of the process.
+    pub name: String,
+    /// Says which side it is on.
+    pub role: Side,
+    /// Address at which it listens, or that it asks.
+    pub address: String,
+    /// How many requests.
+    pub requests: u64,
+    /// How long they took.
+    pub duration_ns: DurationSpread,
+    /// Says what their time went to.
+    pub parts: ServiceParts,
+    /// Share of the time of all of them that is unknown.
+    pub unknown: f64,
+    /// Most requests that one waited behind; 0: none was seen to wait.
+    pub queue_most: u64,
+}
+
+/// How long requests took, ns.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct DurationSpread {
+    /// Half were no longer.
+    pub p50: u64,
+    /// 90 % were no longer.
+    pub p90: u64,
+    /// 99 % were no longer.
+    pub p99: u64,
+    /// The longest; exact.
+    pub max: u64,
+}
+
+/// Parts of requests as shares of their time.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ServiceParts {
+    /// Of all.
+    pub all: PartShares,
+    /// Of the slowest hundredth.
+    pub slowest: PartShares,
+}
+
+/// One request.
+#[derive(Debug, Clone, Serialize)]
+pub struct RequestRow {
+    /// Says what `--request` takes.
+    pub id: String,
+    /// Its service: process, direction and address.
+    pub service: String,
+    /// When its first byte was there, `CLOCK_MONOTONIC` ns.
+    pub begin_ns: u64,
+    /// How long until the last byte of its response, ns.
+    pub duration_ns: u64,
+    /// Says what the time went to, ns.
+    pub parts: PartTimes,
+    /// The same in the order of time.
+    pub path: Vec<PathStep>,
+    /// Whether steps are missing in `path`, because there are too many.
+    pub path_is_cut: bool,
+    /// Bytes of the request: offset of the first, and after the last.
+    pub request: (u64, u64),
+    /// Bytes of the response.
+    pub response: (u64, u64),
+    /// Send and receive calls.
+    pub calls: u64,
+}
+
+/// A step of a request.
+#[derive(Debug, Clone, Serialize)]
+pub struct PathStep {
+    /// When it began, ns after the request.
+    pub after_ns: u64,
+    /// How long it took, ns.
+    pub ns: u64,
+    /// Says what took the time.
+    pub part: RequestPart,
+    /// The process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+    /// The thread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tid: Option<u32>,
+    /// The connection that it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
+    /// Requests that it waited behind.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub behind: Option<u64>,
+    /// Says who ended the wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub woken_by: Option<Waker>,
+    /// Where in the program it waited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<String>,
+}
+
+/// A thread that ended a wait.
+#[derive(Debug, Clone, Serialize)]
+pub struct Waker {
+    /// Its process.
+    pub process: Process,
+    /// Its id.
+    pub tid: u32,
+}
+
+/// Connections of a service that have no requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotRequests {
+    /// Address at which the service listens, or that it asks.
+    pub address: String,
+    /// Why.
+    pub why: &'static str,
+    /// Command name of the process.
+    pub name: String,
+    /// How many connections.
+    pub connections: u64,
+}
+
+impl ConnectionClass {
+    /// Returns why such a connection has no requests; `None`: it has.
+    const fn why(self) -> Option<&'static str> {
+        match self {
+            Self::TurnTaking => None,
+            Self::OneSided => Some("one_way: only one end sent"),
+            Self::Interleaved => Some(
+                "interleaved: both ends sent at once, as with pipelined or multiplexed requests",
+            ),
+            Self::Unanswered => Some("unanswered: no response was seen"),
+        }
+    }
+}
+
+impl NotRequests {
+    /// Returns whether requests may go there, which nothing separates.
+    pub fn may_have_requests(&self) -> bool {
+        ConnectionClass::Interleaved.why() == Some(self.why)
+    }
+}
+
+impl RequestReport {
+    /// Returns how many requests there are.
+    pub fn count(&self) -> u64 {
+        self.services.iter().map(|it| it.requests).sum()
+    }
+}
+
+/// Returns the report of a table that has all rows.
+pub(super) fn assemble(mut table: RequestTable, recorded: Recorded) -> RequestReport {
+    let slowest = table.listing.take_slowest();
+    let requests = slowest.iter().map(|it| row(&table, it)).collect();
+    let services = table.services.ranked();
+    let services = services
+        .into_iter()
+        .filter_map(|(key, digest)| service(key, digest));
+    RequestReport {
+        schema: SCHEMA,
+        relative_error: RELATIVE_ERROR,
+        services: services.collect(),
+        requests,
+        not_requests: not_requests(&table),
+        broken: table.broken,
+        unanswered: table.unanswered,
+        about: About::of(&table.header, recorded, table.latest_ns, (0, u64::MAX)),
+    }
+}
+
+fn service(key: &ServiceKey, digest: &ServiceDigest) -> Option<Service> {
+    let durations = digest.durations();
+    let quantile = |share| durations.quantile_ns(share);
+    let all = digest.all();
+    Some(Service {
+        name: key.name.clone(),
+        role: key.side,
+        address: key.address.clone(),
+        requests: digest.requests(),
+        duration_ns: DurationSpread {
+            p50: quantile(0.5)?,
+            p90: quantile(0.9)?,
+            p99: quantile(0.99)?,
+            max: durations.range_ns()?.1,
+        },
+        unknown: all.share(RequestPart::Unknown),
+        parts: ServiceParts {
+            all,
+            slowest: digest.slowest(),
+        },
+        queue_most: digest.queue_most,
+    })
+}
+
+/// Returns a request as it is shown.
+pub(super) fn row(table: &RequestTable, request: &Request) -> RequestRow {
+    let endpoint = table.endpoints.get(request.endpoint);
+    let range = |range: StreamRange| (range.first, range.end);
+    let steps = request.budget.steps.iter();
+    RequestRow {
+        id: request.id.to_string(),
+        service: title(table.services.key(endpoint.service)),
+        begin_ns: request.begin_ns,
+        duration_ns: request.duration_ns(),
+        parts: request.budget.parts,
+        path: steps.map(|step| path_step(table, request, step)).collect(),
+        path_is_cut: request.budget.is_cut,
+        request: range(request.request),
+        response: range(request.response),
+        calls: request.calls,
+    }
+}
+
+/// Returns what a service is called: `client → address`, `server ← its own address`.
+fn title(key: &ServiceKey) -> String {
+    let arrow = match key.side {
+        Side::Client => "→",
+        Side::Server => "at",
+    };
+    format!("{} {arrow} {}", key.name, key.address)
+}
+
+fn path_step(table: &RequestTable, request: &Request, step: &RequestStep) -> PathStep {
+    let thread = step.thread.map(|thread| table.history.get(thread));
+    let StepSubject {
+        endpoint,
+        behind,
+        waker,
+        stack,
+    } = step.subject;
+    let connection = endpoint.map(|it| table.endpoints.get(it).conn);
+    let waker = waker.map(|waker| table.history.get(waker));
+    PathStep {
+        after_ns: step.begin_ns.saturating_sub(request.begin_ns),
+        ns: step.end_ns - step.begin_ns,
+        part: step.part,
+        process: thread.map(|thread| table.names.process(thread.pid)),
+        tid: thread.map(|thread| thread.tid),
+        connection: connection.map(|conn| table.names.connection(conn).name),
+        behind: (behind > 0).then_some(behind),
+        woken_by: waker.map(|waker| Waker {
+            process: table.names.process(waker.pid),
+            tid: waker.tid,
+        }),
+        stack: stack.and_then(|stack| table.names.stack_title(stack)),
+    }
+}
+
+fn not_requests(table: &RequestTable) -> Vec<NotRequests> {
+    let classes = table.classes.iter();
+    let mut all: Vec<_> = classes
+        .filter_map(|((service, class), connections)| {
+            let key = table.services.key(*service);
+            Some(NotRequests {
+                address: key.address.clone(),
+                why: class.why()?,
+                name: key.name.clone(),
+                connections: *connections,
+            })
+        })
+        .collect();
+    all.sort_by(|a, b| {
+        let key = |it: &NotRequests| (it.address.clone(), it.name.clone(), it.why, it.connections);
+        key(a).cmp(&key(b))
+    });
+    all
+}

@@ -1,0 +1,169 @@
+//! Finds what TCP held back, by request. The ledger of a connection says how long each stage lasted between two readings; the
+//! requests that waited for the connection meanwhile share it. A request that waited longer than others has more of it: by
+//! the square of its time, as a stall of 200 ms belongs to the request that took 201 ms, not to those of 1 ms beside it.
+
+use std::collections::HashMap;
+
+use table::Columns;
+use table::tables::TcpStages;
+
+use super::endpoint::{Endpoint, EndpointId, EndpointTable};
+use super::part::RequestPart;
+use super::trail::{Budget, RequestStep, STEPS_MOST};
+use super::turns::Exchange;
+
+/// A stage that lasted between two readings of a ledger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct HeldStage {
+    endpoint: EndpointId,
+    /// The later reading.
+    until_ns: u64,
+    /// The reading before.
+    from_ns: u64,
+    part: RequestPart,
+    ns: u64,
+}
+
+/// The stages of all connections in which data was held.
+#[derive(Debug, Default)]
+pub struct StageTable {
+    held: Vec<HeldStage>,
+    latest: HashMap<EndpointId, (u64, Vec<u64>)>,
+}
+
+impl StageTable {
+    /// Adds rows of table `tcp_stages`, in the order of time for each connection.
+    pub fn add(&mut self, rows: &TcpStages, endpoints: &mut EndpointTable) {
+        for index in 0..rows.len() {
+            let Some(endpoint) = endpoints.find(rows.conn[index]) else {
+                continue;
+            };
+            let row = rows.row(index);
+            let now: Vec<_> = row.stages_ns().into_iter().collect();
+            let latest = self.latest.entry(endpoint);
+            let (from_ns, before) = latest.or_insert_with(|| (row.since_ns, vec![0; now.len()]));
+            if row.time_ns < *from_ns {
+                continue;
+            }
+            for ((stage, ns), before) in now.iter().zip(before.iter_mut()) {
+                let grew_ns = ns.saturating_sub(*before);
+                *before = *ns;
+                if let Some(part) = RequestPart::of_stage(*stage).filter(|_| grew_ns > 0) {
+                    self.held.push(HeldStage {
+                        endpoint,
+                        until_ns: row.time_ns,
+                        from_ns: *from_ns,
+                        part,
+                        ns: grew_ns,
+                    });
+                }
+            }
+            *from_ns = row.time_ns;
+        }
+    }
+
+    /// Puts the rows in order: no more come.
+    pub fn finish(&mut self) {
+        self.latest = HashMap::default();
+        self.held.sort_unstable();
+    }
+
+    /// The stages of a connection in readings that overlap a time.
+    fn overlapping(&self, endpoint: EndpointId, time: (u64, u64)) -> &[HeldStage] {
+        let first = self
+            .held
+            .partition_point(|it| (it.endpoint, it.until_ns) < (endpoint, time.0));
+        let rest = &self.held[first..];
+        let is_in = |it: &HeldStage| it.endpoint == endpoint && it.from_ns < time.1;
+        let end = rest.iter().take_while(|it| is_in(it)).count();
+        &rest[..end]
+    }
+
+    /// Returns the reading after which no stage is shared any more with what ended then; `None`: none is shared.
+    pub fn shared_until(&self, endpoint: &Endpoint, id: EndpointId, end_ns: u64) -> Option<u64> {
+        let ends = [Some(id), endpoint.peer].into_iter().flatten();
+        let of = |id| self.overlapping(id, (end_ns, end_ns.saturating_add(1)));
+        ends.flat_map(of).map(|it| it.until_ns).max()
+    }
+
+    /// Shares what was held on a connection among its exchanges.
+    pub fn share(&self, endpoint: &Endpoint, id: EndpointId, exchanges: &mut [Exchange]) {
+        let begin_ns = exchanges.iter().map(|it| it.begin_ns).min();
+        let end_ns = exchanges.iter().map(|it| it.answered_ns).max();
+        let Some(time) = begin_ns.zip(end_ns) else {
+            return;
+        };
+        for end in [Some(id), endpoint.peer].into_iter().flatten() {
+            for held in self.overlapping(end, time) {
+                held.share(endpoint, exchanges);
+            }
+        }
+    }
+}
+
+impl HeldStage {
+    /// Gives each exchange its part, of at most the time that it waited.
+    fn share(&self, endpoint: &Endpoint, exchanges: &mut [Exchange]) {
+        let path_ns = endpoint.min_rtt_ns.unwrap_or(0);
+        let waited = |it: &Exchange| -> u64 {
+            let overlaps = it.begin_ns < self.until_ns && self.from_ns < it.answered_ns;
+            let ns = elsewhere_ns(&it.budget).saturating_sub(path_ns);
+            if overlaps { ns } else { 0 }
+        };
+        let weight = |ns: u64| (ns as f64) * (ns as f64);
+        let sum: f64 = exchanges.iter().map(|it| weight(waited(it))).sum();
+        if sum == 0.0 {
+            return;
+        }
+        for exchange in exchanges {
+            let waited_ns = waited(exchange);
+            let share = weight(waited_ns) / sum;
+            let ns = ((self.ns as f64 * share) as u64).min(waited_ns);
+            move_steps(&mut exchange.budget, self.part, ns);
+        }
+    }
+}
+
+/// Time in which a request was with the network or the other end, and no stage is known yet.
+fn elsewhere_ns(budget: &Budget) -> u64 {
+    budget.parts.get(RequestPart::Network) + budget.parts.get(RequestPart::Remote)
+}
+
+/// Gives time of the other end, then of the network, to a stage: the longest steps first.
+fn move_steps(budget: &mut Budget, part: RequestPart, ns: u64) {
+    let mut left_ns = ns;
+    for from in [RequestPart::Remote, RequestPart::Network] {
+        let moved_ns = left_ns.min(budget.parts.get(from));
+        budget.parts.shift(from, part, moved_ns);
+        left_ns -= moved_ns;
+        split_steps(budget, (from, part), moved_ns);
+    }
+}
+
+fn split_steps(budget: &mut Budget, (from, part): (RequestPart, RequestPart), mut ns: u64) {
+    while ns > 0 {
+        let steps = budget.steps.iter().enumerate();
+        let of_part = steps.filter(|(_, step)| step.part == from);
+        let Some((at, step)) = of_part.max_by_key(|(_, step)| step.end_ns - step.begin_ns) else {
+            return;
+        };
+        let step = *step;
+        let taken_ns = ns.min(step.end_ns - step.begin_ns);
+        ns -= taken_ns;
+        let begin_ns = step.end_ns - taken_ns;
+        if begin_ns == step.begin_ns || budget.steps.len() == STEPS_MOST {
+            budget.is_cut |= begin_ns != step.begin_ns;
+            budget.steps[at].part = part;
+            continue;
+        }
+        budget.steps[at].end_ns = begin_ns;
+        budget.steps.insert(
+            at + 1,
+            RequestStep {
+                begin_ns,
+                part,
+                ..step
+            },
+        );
+    }
+}

@@ -1,0 +1,539 @@
+//! Tests of requests on made-up recordings, and properties that hold of any rows.
+
+use std::rc::Rc;
+
+use proptest::prelude::*;
+use table::manifest::Header;
+use table::tables::{Call, Calls, Connection, Connections, Process, Processes, Wait, Waits};
+use table::{Chosen, Columns, Role, WaitObject, Waker};
+
+use super::report::{RequestReport, RequestRow};
+use super::{RequestFilter, RequestPart, RequestTable};
+use crate::answer::Recorded;
+use crate::waits::Names;
+
+const MS: u64 = 1_000_000;
+const SERVER: u32 = 70;
+const CLIENT: u32 = 80;
+
+/// Rows of a recording.
+#[derive(Debug, Clone, Default)]
+struct Rows {
+    connections: Vec<Connection>,
+    calls: Vec<Call>,
+    waits: Vec<Wait>,
+}
+
+fn connection(conn: u64, role: Role, pid: u32) -> Connection {
+    let (local, remote) = match role {
+        Role::Client => ("10.0.0.2:50000", "10.0.0.1:80"),
+        _ => ("10.0.0.1:80", "10.0.0.2:50000"),
+    };
+    Connection {
+        conn,
+        time_ns: 0,
+        netns: 1,
+        local: local.to_owned(),
+        remote: remote.to_owned(),
+        role,
+        chosen: Chosen::Target,
+        connect_ns: None,
+        syn_retries: None,
+        opened_ns: None,
+        closed_ns: None,
+        pid: Some(pid),
+        peer_conn: None,
+        nodelay: None,
+        congestion: None,
+        mss_bytes: None,
+        sndbuf_bytes: None,
+        sndbuf_locked: None,
+        rcvbuf_bytes: None,
+        rcvbuf_locked: None,
+        ulp: None,
+        mptcp_token: None,
+    }
+}
+
+fn call(conn: u64, end_ns: u64, is_send: bool, bytes: i32, tid: u32) -> Call {
+    Call {
+        conn,
+        end_ns,
+        start_ns: None,
+        blocked_ns: Some(0),
+        runq_ns: Some(0),
+        unread_ns: (!is_send).then_some(0),
+        is_send,
+        asked_bytes: None,
+        result: bytes,
+        offset_end: 0,
+        flags: 0,
+        tid,
+        pid: tid / 10 * 10,
+        cpu: 0,
+    }
+}
+
+fn wait(tid: u32, times: (u64, u64, u64), kind: WaitObject, conn: Option<u64>) -> Wait {
+    let (start_ns, woken_ns, end_ns) = times;
+    Wait {
+        end_ns,
+        start_ns,
+        woken_ns: Some(woken_ns),
+        tid,
+        pid: tid / 10 * 10,
+        kind,
+        object: None,
+        conn: conn.filter(|_| kind == WaitObject::Connection),
+        fd: None,
+        syscall: None,
+        waker: Waker::Interrupt,
+        waker_tid: None,
+        waker_pid: None,
+        ready_fd: conn.filter(|_| kind != WaitObject::Connection).map(|_| 5),
+        ready_conn: conn.filter(|_| kind != WaitObject::Connection),
+        uninterruptible: false,
+        stack: None,
+        kernel_stack: None,
+        cpu: 0,
+    }
+}
+
+fn woken_by(mut wait: Wait, tid: u32) -> Wait {
+    wait.waker = Waker::Thread;
+    wait.waker_tid = Some(tid);
+    wait.waker_pid = Some(tid / 10 * 10);
+    wait
+}
+
+fn header() -> Header {
+    serde_json::from_value(serde_json::json!({
+        "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 1,
+        "clocksource": "", "detail": "", "arguments": [], "started_ns": 0,
+        "started_realtime_ns": 0, "jiffy_ns": null,
+    }))
+    .expect("a header")
+}
+
+impl Rows {
+    /// One connection of a server with the threads 70 to 79.
+    fn server() -> Self {
+        Self {
+            connections: vec![connection(1, Role::Server, SERVER)],
+            ..Self::default()
+        }
+    }
+
+    /// The same of a client: 80 to 89.
+    fn client() -> Self {
+        Self {
+            connections: vec![connection(1, Role::Client, CLIENT)],
+            ..Self::default()
+        }
+    }
+
+    /// Gives calls that have none the offsets of a stream without gaps.
+    fn with_offsets(mut self) -> Self {
+        let mut ends = std::collections::HashMap::<(u64, bool), u64>::new();
+        self.calls.sort_by_key(|call| call.end_ns);
+        for call in &mut self.calls {
+            let end = ends.entry((call.conn, call.is_send)).or_default();
+            *end += u64::try_from(call.result).unwrap_or(0);
+            call.offset_end = *end;
+        }
+        self
+    }
+
+    fn names(&self) -> Rc<Names> {
+        let mut names = Names::default().with_stacks();
+        let mut columns = Connections::default();
+        self.connections
+            .iter()
+            .for_each(|row| columns.push(row.clone()));
+        names.add_connections(&columns);
+        let mut processes = Processes::default();
+        for (pid, comm) in [(SERVER, "server"), (CLIENT, "client")] {
+            processes.push(Process {
+                pid,
+                time_ns: 0,
+                started_ns: Some(0),
+                comm: comm.to_owned(),
+                exe: None,
+                cgroup: None,
+                uid: None,
+            });
+        }
+        names.add_processes(&processes);
+        names.complete()
+    }
+
+    fn report(&self) -> RequestReport {
+        self.report_in(usize::MAX)
+    }
+
+    /// Batches of so many rows.
+    fn report_in(&self, batch: usize) -> RequestReport {
+        let filter = (RequestFilter::default(), usize::MAX);
+        let manifest = (&[][..], &[][..]);
+        let mut table = RequestTable::new(header(), self.names(), manifest, filter);
+        table.begin_rows();
+        let batch = batch.clamp(1, self.calls.len().max(self.waits.len()).max(1));
+        for rows in self.waits.chunks(batch) {
+            let mut columns = Waits::default();
+            rows.iter().for_each(|row| columns.push(row.clone()));
+            table.add_waits(Some(&columns));
+        }
+        for rows in self.calls.chunks(batch) {
+            let mut columns = Calls::default();
+            rows.iter().for_each(|row| columns.push(row.clone()));
+            table.add_calls(Some(&columns));
+        }
+        table.add_waits(None);
+        table.add_calls(None);
+        table.finish();
+        table.report(Recorded::default())
+    }
+
+    /// The requests in the order of time.
+    fn requests(&self) -> Vec<RequestRow> {
+        let mut requests = self.report().requests;
+        requests.sort_by_key(|row| row.begin_ns);
+        requests
+    }
+}
+
+fn parts(row: &RequestRow) -> Vec<(RequestPart, u64)> {
+    row.parts.iter().collect()
+}
+
+/// Says what holds of every request.
+fn check(row: &RequestRow) {
+    assert_eq!(row.parts.total_ns(), row.duration_ns, "{row:?}");
+    let mut at_ns = 0;
+    for step in &row.path {
+        assert!(step.after_ns == at_ns || row.path_is_cut, "{row:?}");
+        at_ns = step.after_ns + step.ns;
+    }
+    assert!(at_ns == row.duration_ns || row.path_is_cut, "{row:?}");
+}
+
+#[test]
+fn turns_are_requests() {
+    let mut rows = Rows::server();
+    for turn in 1..=20 {
+        let at = turn * 10 * MS;
+        rows.waits.push(wait(
+            70,
+            (at - 5 * MS, at, at + 1_000),
+            WaitObject::Epoll,
+            Some(1),
+        ));
+        let taken = Call {
+            unread_ns: Some(1_000),
+            ..call(1, at + 2_000, false, 100, 70)
+        };
+        rows.calls.push(taken);
+        // a response of two calls is one turn
+        rows.calls.push(call(1, at + 500_000, true, 1_000, 70));
+        rows.calls.push(call(1, at + MS, true, 1_000, 70));
+    }
+    let rows = rows.with_offsets();
+    let report = rows.report();
+    let [service] = report.services.as_slice() else {
+        panic!("{:?}", report.services)
+    };
+    assert_eq!(
+        (service.requests, service.address.as_str()),
+        (20, "10.0.0.1:80")
+    );
+    assert_eq!(service.name, "server");
+    let requests = rows.requests();
+    requests.iter().for_each(check);
+    let first = &requests[0];
+    assert_eq!((first.request, first.response), ((0, 100), (0, 2_000)));
+    assert_eq!(first.begin_ns, 10 * MS);
+    assert_eq!(
+        parts(first),
+        [
+            (RequestPart::Cpu, MS - 1_000),
+            (RequestPart::RunQueue, 1_000)
+        ]
+    );
+}
+
+#[test]
+fn bytes_that_cross_are_no_requests() {
+    let mut rows = Rows::server();
+    for turn in 1..=20 {
+        let at = turn * 10 * MS;
+        // the next request came 4 ms before the response to the one before was sent
+        let taken = Call {
+            unread_ns: Some(4 * MS),
+            ..call(1, at, false, 100, 70)
+        };
+        rows.calls.push(taken);
+        rows.calls.push(call(1, at + 9 * MS, true, 1_000, 70));
+    }
+    let rows = rows.with_offsets();
+    let report = rows.report();
+    assert_eq!(report.count(), 0);
+    let why: Vec<_> = report.not_requests.iter().map(|it| it.why).collect();
+    assert!(
+        matches!(why.as_slice(), [why] if why.starts_with("interleaved")),
+        "{why:?}"
+    );
+}
+
+#[test]
+fn one_direction_is_no_request() {
+    let mut rows = Rows::client();
+    for turn in 1..=20 {
+        rows.calls.push(call(1, turn * MS, true, 1_000, 80));
+    }
+    let report = rows.with_offsets().report();
+    assert_eq!(report.count(), 0);
+    assert!(report.not_requests[0].why.starts_with("one_way"));
+}
+
+#[test]
+fn a_window_update_does_not_end_a_turn() {
+    let mut rows = Rows::server();
+    rows.calls.push(call(1, MS, false, 100, 70));
+    for chunk in 1..=10 {
+        let at = MS + chunk * MS;
+        rows.calls.push(call(1, at, true, 32_768, 70));
+        // it came while the server still sent
+        let update = Call {
+            unread_ns: Some(500_000),
+            ..call(1, at + 10_000, false, 13, 70)
+        };
+        rows.calls.push(update);
+    }
+    let requests = rows.with_offsets().requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].response, (0, 327_680));
+    assert_eq!(requests[0].duration_ns, 10 * MS);
+}
+
+#[test]
+fn responses_to_requests_from_before_the_recording_are_none() {
+    let mut rows = Rows::server();
+    rows.calls.push(call(1, MS, true, 500, 70));
+    rows.calls.push(call(1, 2 * MS, false, 100, 70));
+    rows.calls.push(call(1, 3 * MS, true, 500, 70));
+    // and this one is not answered any more
+    rows.calls.push(call(1, 4 * MS, false, 100, 70));
+    let report = rows.with_offsets().report();
+    assert_eq!((report.count(), report.unanswered), (1, 1));
+}
+
+#[test]
+fn a_request_waits_behind_others_of_its_thread() {
+    let mut rows = Rows::server();
+    rows.connections.push(connection(2, Role::Server, SERVER));
+    rows.waits
+        .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(2)));
+    rows.calls.push(call(2, 10 * MS, false, 10, 70));
+    rows.calls.push(call(2, 18 * MS, true, 10, 70));
+    let taken = Call {
+        unread_ns: Some(6 * MS),
+        ..call(1, 19 * MS, false, 10, 70)
+    };
+    rows.calls.push(taken);
+    rows.calls.push(call(1, 20 * MS, true, 10, 70));
+    let requests = rows.with_offsets().requests();
+    let queued = requests.iter().find(|row| row.id == "1:q0").expect("it");
+    check(queued);
+    assert_eq!(
+        parts(queued),
+        [(RequestPart::Queued, 5 * MS), (RequestPart::Cpu, 2 * MS)]
+    );
+    assert_eq!(queued.path[0].behind, Some(1));
+}
+
+#[test]
+fn a_lock_takes_the_time_of_its_wait_and_a_handover_does_not() {
+    let mut rows = Rows::server();
+    // Thread 70 takes the request, and waits for a lock that 71 has.
+    rows.waits
+        .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
+    rows.waits
+        .push(wait(71, (0, MS, MS), WaitObject::Sleep, None));
+    rows.calls.push(call(1, 10 * MS, false, 10, 70));
+    let lock = wait(70, (11 * MS, 14 * MS, 14 * MS), WaitObject::Futex, None);
+    rows.waits.push(woken_by(lock, 71));
+    // Then 72, which had nothing to do, gets it from 70, and answers.
+    let idle = wait(72, (MS, 15 * MS, 16 * MS), WaitObject::Futex, None);
+    rows.waits.push(woken_by(idle, 70));
+    rows.calls.push(call(1, 18 * MS, true, 10, 72));
+    let requests = rows.with_offsets().requests();
+    check(&requests[0]);
+    assert_eq!(
+        parts(&requests[0]),
+        [
+            (RequestPart::Cpu, 4 * MS),
+            (RequestPart::RunQueue, MS),
+            (RequestPart::Lock, 3 * MS)
+        ]
+    );
+}
+
+#[test]
+fn a_request_that_a_request_makes_is_upstream() {
+    let mut rows = Rows::server();
+    rows.connections.push(connection(2, Role::Client, SERVER));
+    rows.waits
+        .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
+    rows.calls.push(call(1, 10 * MS, false, 10, 70));
+    rows.calls.push(call(2, 11 * MS, true, 10, 70));
+    // meanwhile the thread serves others
+    rows.waits.push(wait(
+        70,
+        (12 * MS, 13 * MS, 13 * MS),
+        WaitObject::Epoll,
+        None,
+    ));
+    rows.waits.push(wait(
+        70,
+        (14 * MS, 20 * MS, 20 * MS),
+        WaitObject::Epoll,
+        Some(2),
+    ));
+    rows.calls.push(call(2, 21 * MS, false, 10, 70));
+    rows.calls.push(call(1, 22 * MS, true, 10, 70));
+    let requests = rows.with_offsets().requests();
+    let served = requests.iter().find(|row| row.id == "1:q0").expect("it");
+    check(served);
+    assert_eq!(
+        parts(served),
+        [(RequestPart::Cpu, 2 * MS), (RequestPart::Upstream, 10 * MS)]
+    );
+}
+
+#[test]
+fn a_client_shares_the_time_of_a_server_that_is_recorded() {
+    let mut rows = Rows::client();
+    let mut server = connection(2, Role::Server, SERVER);
+    server.peer_conn = Some(1);
+    rows.connections[0].peer_conn = Some(2);
+    rows.connections.push(server);
+    rows.waits
+        .push(wait(80, (0, MS, MS), WaitObject::Sleep, None));
+    rows.waits
+        .push(wait(70, (0, 11 * MS, 12 * MS), WaitObject::Epoll, Some(2)));
+    rows.calls.push(call(1, 10 * MS, true, 10, 80));
+    rows.calls.push(Call {
+        unread_ns: Some(MS),
+        ..call(2, 12 * MS, false, 10, 70)
+    });
+    let disk = wait(70, (13 * MS, 17 * MS, 17 * MS), WaitObject::File, None);
+    rows.waits.push(disk);
+    rows.calls.push(call(2, 18 * MS, true, 10, 70));
+    let woken = wait(
+        80,
+        (10 * MS, 19 * MS, 19 * MS),
+        WaitObject::Connection,
+        Some(1),
+    );
+    rows.waits.push(woken);
+    rows.calls.push(Call {
+        start_ns: Some(10 * MS),
+        ..call(1, 20 * MS, false, 10, 80)
+    });
+    let requests = rows.with_offsets().requests();
+    requests.iter().for_each(check);
+    let asked = requests.iter().find(|row| row.id == "1:q0").expect("it");
+    assert_eq!(
+        parts(asked),
+        [
+            (RequestPart::Network, 2 * MS),
+            (RequestPart::Cpu, 3 * MS),
+            (RequestPart::RunQueue, MS),
+            (RequestPart::Disk, 4 * MS)
+        ]
+    );
+}
+
+/// A call or a wait of any thread at any time.
+fn any_rows() -> impl Strategy<Value = Rows> {
+    let conn = 1..5_u64;
+    let tid = prop_oneof![70..73_u32, 80..83_u32];
+    let calls = (
+        conn.clone(),
+        0..10 * MS,
+        any::<bool>(),
+        -1..5_000_i32,
+        tid.clone(),
+        0..MS,
+    );
+    let kinds = prop::sample::select(WaitObject::ALL);
+    let wakers = prop::sample::select(Waker::ALL);
+    let waits = (
+        (0..10 * MS, 0..MS, 0..MS),
+        tid.clone(),
+        kinds,
+        prop::option::of(conn),
+        (wakers, tid),
+    );
+    let calls = prop::collection::vec(calls, 0..80);
+    let waits = prop::collection::vec(waits, 0..80);
+    (calls, waits).prop_map(|(calls, waits)| {
+        let roles = [Role::Server, Role::Client, Role::Server, Role::Unknown];
+        let mut rows = Rows {
+            connections: (1..)
+                .zip(roles)
+                .map(|(conn, role)| connection(conn, role, 70))
+                .collect(),
+            ..Rows::default()
+        };
+        rows.connections[0].peer_conn = Some(2);
+        rows.connections[1].peer_conn = Some(1);
+        for (conn, end_ns, is_send, bytes, tid, unread_ns) in calls {
+            rows.calls.push(Call {
+                unread_ns: (!is_send).then_some(unread_ns),
+                start_ns: (unread_ns % 3 == 0).then(|| end_ns.saturating_sub(unread_ns)),
+                ..call(conn, end_ns, is_send, bytes, tid)
+            });
+        }
+        for ((start_ns, blocked_ns, runq_ns), tid, kind, conn, (waker, other)) in waits {
+            let woken_ns = start_ns + blocked_ns;
+            let row = wait(tid, (start_ns, woken_ns, woken_ns + runq_ns), kind, conn);
+            let row = woken_by(row, other);
+            rows.waits.push(Wait { waker, ..row });
+        }
+        rows.with_offsets()
+    })
+}
+
+fn json(report: &RequestReport) -> String {
+    serde_json::to_string(report).expect("a report is made of plain values")
+}
+
+proptest! {
+    #[test]
+    fn parts_of_a_request_add_up_to_its_duration(rows in any_rows()) {
+        rows.requests().iter().for_each(check);
+    }
+
+    #[test]
+    fn the_order_of_rows_does_not_matter(
+        rows in any_rows(),
+        seed in any::<u64>(),
+        batch in 1..90_usize,
+    ) {
+        let mut shuffled = rows.clone();
+        let mixed = |number: u64| (number ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        shuffled.calls.sort_by_key(|row| mixed(row.end_ns));
+        shuffled.waits.sort_by_key(|row| mixed(row.end_ns));
+        prop_assert_eq!(json(&shuffled.report_in(batch)), json(&rows.report()));
+    }
+
+    #[test]
+    fn a_recording_may_begin_and_end_anywhere(rows in any_rows(), cut in (0..10 * MS, 0..10 * MS)) {
+        let mut part = rows;
+        let times = cut.0.min(cut.1)..cut.0.max(cut.1);
+        part.calls.retain(|row| times.contains(&row.end_ns));
+        part.waits.retain(|row| times.contains(&row.end_ns));
+        part.requests().iter().for_each(check);
+    }
+}

@@ -1,0 +1,177 @@
+//! The steps of a request's time, from the last to the first: without gap or overlap, so that their parts add up.
+
+use super::endpoint::EndpointId;
+use super::history::ThreadId;
+use super::part::{PartTimes, RequestPart};
+
+/// Steps that are kept of a request: more than anyone reads. The sums have all.
+pub const STEPS_MOST: usize = 64;
+
+/// Says what a step is about, beside its thread.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepSubject {
+    /// Connection that was waited for.
+    pub endpoint: Option<EndpointId>,
+    /// Requests that it waited behind.
+    pub behind: u64,
+    /// Thread that ended the wait.
+    pub waker: Option<ThreadId>,
+    /// Number of the program's stack in it.
+    pub stack: Option<u32>,
+}
+
+/// An interval of a request in which one thing took the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestStep {
+    /// When it began.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// Says what took the time.
+    pub part: RequestPart,
+    /// In which thread; `None`: in none.
+    pub thread: Option<ThreadId>,
+    /// Says what it is about.
+    pub subject: StepSubject,
+}
+
+/// Steps that are found backward in time, and their sums.
+#[derive(Debug)]
+pub struct Trail {
+    /// Until where the time is accounted, from its end.
+    at_ns: u64,
+    parts: PartTimes,
+    /// The last one first.
+    steps: Vec<RequestStep>,
+    is_cut: bool,
+    queue_most: u64,
+}
+
+impl Default for Trail {
+    fn default() -> Self {
+        Self {
+            at_ns: 0,
+            parts: PartTimes::default(),
+            steps: Vec::with_capacity(STEPS_MOST),
+            is_cut: false,
+            queue_most: 0,
+        }
+    }
+}
+
+impl Trail {
+    /// Starts again, at an end.
+    pub fn restart(&mut self, end_ns: u64) {
+        self.at_ns = end_ns;
+        self.parts = PartTimes::default();
+        self.steps.clear();
+        self.is_cut = false;
+        self.queue_most = 0;
+    }
+
+    /// Returns until where the time is accounted.
+    pub fn at_ns(&self) -> u64 {
+        self.at_ns
+    }
+
+    /// Accounts the time back to `begin_ns`; nothing if it is accounted already.
+    pub fn add(
+        &mut self,
+        begin_ns: u64,
+        part: RequestPart,
+        thread: Option<ThreadId>,
+        about: StepSubject,
+    ) {
+        if begin_ns >= self.at_ns {
+            return;
+        }
+        let end_ns = std::mem::replace(&mut self.at_ns, begin_ns);
+        self.parts.add(part, end_ns - begin_ns);
+        self.queue_most = self.queue_most.max(about.behind);
+        if let Some(last) = self.steps.last_mut()
+            && last.part == part
+            && last.thread == thread
+            && last.subject == about
+        {
+            last.begin_ns = begin_ns;
+            return;
+        }
+        if self.steps.len() == STEPS_MOST {
+            self.is_cut = true;
+            return;
+        }
+        self.steps.push(RequestStep {
+            begin_ns,
+            end_ns,
+            part,
+            thread,
+            subject: about,
+        });
+    }
+
+    /// Adds what was found to a request.
+    pub fn append_to(&self, budget: &mut Budget) {
+        budget.parts.add_all(&self.parts);
+        budget.queue_most = budget.queue_most.max(self.queue_most);
+        let room = STEPS_MOST - budget.steps.len();
+        budget.is_cut |= self.is_cut || self.steps.len() > room;
+        for step in self.steps.iter().rev().take(room) {
+            budget.push(*step);
+        }
+    }
+}
+
+/// Says what the time of a request went to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Time of each part.
+    pub parts: PartTimes,
+    /// The steps in the order of time.
+    pub steps: Vec<RequestStep>,
+    /// Steps are missing, because there were too many.
+    pub is_cut: bool,
+    /// Most requests that it waited behind at a time.
+    pub queue_most: u64,
+}
+
+impl Budget {
+    /// Accounts all time of another as one part, and the time after it until `end_ns`.
+    pub fn take_over(
+        &mut self,
+        other: Self,
+        part: RequestPart,
+        (gap_begin_ns, end_ns): (u64, u64),
+    ) {
+        self.parts
+            .add(part, other.parts.total_ns() + end_ns - gap_begin_ns);
+        self.is_cut |= other.is_cut;
+        let gap = RequestStep {
+            begin_ns: gap_begin_ns,
+            end_ns,
+            part,
+            thread: None,
+            subject: StepSubject::default(),
+        };
+        let steps = other
+            .steps
+            .into_iter()
+            .map(|step| RequestStep { part, ..step });
+        let steps = steps.chain((gap_begin_ns < end_ns).then_some(gap));
+        for step in steps.take(STEPS_MOST) {
+            self.push(step);
+        }
+    }
+
+    fn push(&mut self, step: RequestStep) {
+        if let Some(last) = self.steps.last_mut()
+            && last.part == step.part
+            && last.thread == step.thread
+            && last.subject == step.subject
+            && last.end_ns == step.begin_ns
+        {
+            last.end_ns = step.end_ns;
+            return;
+        }
+        self.steps.push(step);
+    }
+}
