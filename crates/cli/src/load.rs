@@ -8,10 +8,11 @@ use diagnose::messages::ends::report::EndsReport;
 use diagnose::messages::message::MessageId;
 use diagnose::messages::report::{MessageReport, MessageStory};
 use diagnose::recording::{self, DiagnosisOptions, TailOptions};
+use diagnose::requests::{RequestFilter, RequestId, RequestReport};
 use diagnose::tail::report::TailReport;
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 use table::manifest::ProbeState;
-use table::tables::{Activity, ReceivedMessage, SentMessage, Wait};
+use table::tables::{Activity, Call, ReceivedMessage, SentMessage, Wait};
 use table::{Recording, Table};
 
 use crate::out;
@@ -76,6 +77,39 @@ pub(crate) fn message(path: &Path, id: MessageId) -> anyhow::Result<MessageStory
             out::name(path)
         )
     })
+}
+
+/// Reads the requests of a recording; at most `limit` are listed.
+pub(crate) fn requests(
+    path: &Path,
+    filter: RequestFilter,
+    limit: usize,
+) -> anyhow::Result<RequestReport> {
+    let recording = Recording::open(path)?;
+    require_calls(&recording)?;
+    Ok(recording::requests(&recording, filter, limit))
+}
+
+/// Finds one request.
+pub(crate) fn request(path: &Path, id: RequestId) -> anyhow::Result<RequestReport> {
+    let filter = RequestFilter {
+        id: Some(id),
+        ..RequestFilter::default()
+    };
+    let report = requests(path, filter, 1)?;
+    if report.requests.is_empty() {
+        bail!(
+            "there is no request {id} in {}\n\
+             hint: `whylat report --requests` lists the slowest, with --format csv all",
+            out::name(path)
+        );
+    }
+    Ok(report)
+}
+
+/// Says why a recording holds no calls, if it holds none.
+pub(crate) fn require_calls(recording: &Recording) -> anyhow::Result<()> {
+    require::<Call>(recording, "calls")
 }
 
 /// Explains the slow messages of a recording. `before`: by what they took longer than those of this one.

@@ -34,6 +34,7 @@ mod profile;
 mod progress;
 mod record;
 mod report;
+mod requests;
 mod shell;
 mod tail;
 mod top;

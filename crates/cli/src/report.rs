@@ -14,6 +14,7 @@ use crate::format::AnswerFormat;
 use crate::messages::MessageArgs;
 use crate::out::OutputArgs;
 use crate::page::PageOptions;
+use crate::requests::RequestArgs;
 use crate::tail::TailArgs;
 use crate::waits::WaitArgs;
 use crate::{exit, load};
@@ -26,6 +27,8 @@ Examples:
   whylat report --full --limit 20
   whylat report r.whylat --format json -o r.json
   whylat report --by object --longer-than 1ms
+  whylat report --requests --longer-than 10ms
+  whylat report --request 4711:q51790
   whylat report --messages
   whylat report --message 4711:r51790
   whylat report --tail p99.9
@@ -54,6 +57,8 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     export: ExportArgs,
     #[command(flatten)]
+    requests: RequestArgs,
+    #[command(flatten)]
     messages: MessageArgs,
     #[command(flatten)]
     tail: TailArgs,
@@ -65,14 +70,14 @@ pub(crate) struct ReportArgs {
 enum ReportFormat {
     /// Text of at most 80 columns.
     Text,
-    /// JSON by a schema: whylat.report/1; whylat.waits/1 with --by, whylat.messages/1 with --messages,
-    /// whylat.tail/1 with --tail.
+    /// JSON by a schema: whylat.report/1; whylat.waits/1 with --by, whylat.requests/1 with --requests,
+    /// whylat.messages/1 with --messages, whylat.tail/1 with --tail.
     Json,
     /// One file for a browser.
     Html,
     /// A binary trace for ui.perfetto.dev.
     Perfetto,
-    /// One table of the recording; needs --table.
+    /// One table of the recording; needs --table or --requests.
     Csv,
 }
 
@@ -91,10 +96,16 @@ impl ReportArgs {
         let format = match self.format {
             ReportFormat::Text => AnswerFormat::Text,
             ReportFormat::Json => AnswerFormat::Json,
-            ReportFormat::Html if self.waits.is_asked() || self.messages.is_asked() => bail!(
-                "--format html does not go with --by, --messages and --message: a page contains all of these\n\
-                 hint: leave these options out"
-            ),
+            ReportFormat::Html
+                if self.waits.is_asked()
+                    || self.messages.is_asked()
+                    || self.requests.is_asked() =>
+            {
+                bail!(
+                    "--format html does not go with --by, --messages, --message, --requests and --request\n\
+                     hint: leave these options out"
+                )
+            }
             ReportFormat::Html => {
                 let asked = PageOptions {
                     judging,
@@ -102,8 +113,12 @@ impl ReportArgs {
                 };
                 return self.export.html(&path, &asked, &to);
             }
+            ReportFormat::Csv if self.requests.is_list() => {
+                self.export.refuse()?;
+                return self.requests.csv(&path, self.waits.requests()?, &to);
+            }
             ReportFormat::Perfetto | ReportFormat::Csv if part_asked => bail!(
-                "an export does not go with --by, --messages, --message and --tail: it contains everything\n\
+                "an export does not go with --by, --messages, --message, --tail and --request: it contains everything\n\
                  hint: leave these options out"
             ),
             ReportFormat::Perfetto => return self.export.perfetto(&path, judging, &to),
@@ -111,6 +126,10 @@ impl ReportArgs {
         };
         self.export.refuse()?;
         let limit = self.waits.limit;
+        let wanted = (self.waits.requests()?, limit);
+        if let Some(code) = self.requests.execute(&path, wanted, format, &to)? {
+            return Ok(code);
+        }
         if let Some(code) = self.messages.execute(&path, format, limit, &to)? {
             return Ok(code);
         }
@@ -139,6 +158,9 @@ impl ReportArgs {
 
     /// Returns whether waits, messages or slow messages were requested instead of a diagnosis.
     fn is_part_asked(&self) -> bool {
-        self.waits.is_asked() || self.messages.is_asked() || self.tail.is_asked()
+        self.waits.is_asked()
+            || self.messages.is_asked()
+            || self.tail.is_asked()
+            || self.requests.is_asked()
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+use diagnose::requests::RequestFilter;
 use diagnose::waits::{Grouping, WaitFilter};
 
 use crate::format::AnswerFormat;
@@ -19,25 +20,25 @@ const SHOWN: usize = 10;
 #[command(next_help_heading = "Waits")]
 pub(crate) struct WaitArgs {
     /// Show the waits of threads, grouped
-    #[arg(long, value_enum, group = "filtered")]
+    #[arg(long, value_enum, groups = ["filtered", "selected"])]
     by: Option<By>,
-    /// Only waits that ended at TIME after the start, or later (such as 1.5s)
+    /// Only waits or requests that ended at TIME after the start, or later (such as 1.5s)
     #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "filtered")]
     from: Option<u64>,
-    /// Only waits that ended before TIME after the start
+    /// Only waits or requests that ended before TIME after the start
     #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "filtered")]
     to: Option<u64>,
-    /// Only waits of this process
-    #[arg(long, value_name = "PID", requires = "by")]
+    /// Only waits or requests of this process
+    #[arg(long, value_name = "PID", requires = "selected")]
     pid: Option<u32>,
-    /// Only waits of this thread
-    #[arg(long, value_name = "TID", requires = "by")]
+    /// Only waits or requests of this thread
+    #[arg(long, value_name = "TID", requires = "selected")]
     thread: Option<u32>,
-    /// Only waits for this object: a connection id, an address, or a name as printed
-    #[arg(long, value_name = "OBJECT", requires = "by")]
+    /// Only waits for this object, or requests on it: a connection id, an address, or a name as printed
+    #[arg(long, value_name = "OBJECT", requires = "selected")]
     object: Option<String>,
-    /// Only waits longer than TIME (such as 200us)
-    #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "by")]
+    /// Only waits or requests longer than TIME (such as 200us)
+    #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "selected")]
     longer_than: Option<u64>,
     /// Show N entries of each list [default: the worst as text, all as JSON]
     #[arg(long, value_name = "N", value_parser = args::positive)]
@@ -97,7 +98,24 @@ impl WaitArgs {
         Ok(Some(exit::from_complete(report.about.is_complete())))
     }
 
-    fn filter(self) -> anyhow::Result<WaitFilter> {
+    /// Returns the filter of requests.
+    ///
+    /// # Errors
+    /// When there can be none.
+    pub(crate) fn requests(&self) -> anyhow::Result<RequestFilter> {
+        self.check_times()?;
+        Ok(RequestFilter {
+            from_ns: self.from,
+            to_ns: self.to,
+            pid: self.pid,
+            tid: self.thread,
+            object: self.object.clone(),
+            longer_than_ns: self.longer_than,
+            id: None,
+        })
+    }
+
+    fn check_times(&self) -> anyhow::Result<()> {
         if let (Some(from), Some(to)) = (self.from, self.to)
             && from >= to
         {
@@ -109,6 +127,11 @@ impl WaitArgs {
                 words(to)
             );
         }
+        Ok(())
+    }
+
+    fn filter(self) -> anyhow::Result<WaitFilter> {
+        self.check_times()?;
         Ok(WaitFilter {
             from_ns: self.from,
             to_ns: self.to,

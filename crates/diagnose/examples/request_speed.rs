@@ -13,9 +13,9 @@ use serde_json::json;
 use table::manifest::Header;
 use table::tables::{Call, Calls, Connection, Connections, Wait, Waits};
 use table::{Chosen, Columns, Role, WaitObject, Waker};
-use whylat_diagnose::report::Recorded;
+use whylat_diagnose::report::RecordingState;
 use whylat_diagnose::requests::{RequestFilter, RequestTable, Source};
-use whylat_diagnose::waits::Names;
+use whylat_diagnose::waits::NameTable;
 
 const REQUESTS: u64 = 1_000_000;
 const BATCH: usize = 65_536;
@@ -63,11 +63,11 @@ fn connection(conn: u64, role: Role) -> Connection {
     }
 }
 
-fn names() -> Rc<Names> {
+fn names() -> Rc<NameTable> {
     let mut rows = Connections::default();
     (0..CONNECTIONS).for_each(|conn| rows.push(connection(conn, Role::Server)));
     (0..THREADS).for_each(|thread| rows.push(connection(UPSTREAM + thread, Role::Client)));
-    let mut names = Names::default();
+    let mut names = NameTable::default();
     names.add_connections(&rows);
     names.complete()
 }
@@ -200,7 +200,7 @@ fn main() {
     }
     let since = cpu_time();
     table.finish();
-    let report = table.report(Recorded::default());
+    let report = table.report(RecordingState::default());
     spent += cpu_time() - since;
     let found = report.count();
     println!("requests      {found}");

@@ -66,18 +66,18 @@ fn rows<T: Table>(recording: &Recording, text: CsvText, out: &mut dyn Write) -> 
 }
 
 /// Holds the line that is being written; all lines share its buffer.
-struct Line {
+pub(crate) struct Line {
     text: CsvText,
     buffer: Vec<u8>,
 }
 
 impl Line {
-    fn new(text: CsvText) -> Self {
+    pub(crate) fn new(text: CsvText) -> Self {
         let buffer = Vec::new();
         Self { text, buffer }
     }
 
-    fn add(&mut self, value: Value<'_>) {
+    pub(crate) fn add(&mut self, value: Value<'_>) {
         let written = match value {
             Value::Absent => Ok(()),
             Value::Unsigned(number) => write!(self.buffer, "{number}"),
@@ -97,7 +97,7 @@ impl Line {
         self.buffer.push(b',');
     }
 
-    fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
         if let Some(last) = self.buffer.last_mut() {
             *last = b'\n';
         }

@@ -12,6 +12,7 @@ pub mod html;
 mod json;
 mod layout;
 mod perfetto;
+mod request_csv;
 mod text;
 pub mod top;
 
@@ -21,9 +22,10 @@ pub use csv::{CsvText, csv, knows_table};
 pub use json::{json, write_json};
 pub use layout::{MOST_COLUMNS, wrap};
 pub use perfetto::perfetto;
+pub use request_csv::RequestCsv;
 pub use text::{
-    ends as ends_text, message as message_text, messages as messages_text, tail as tail_text, text,
-    waits as waits_text,
+    ends as ends_text, message as message_text, messages as messages_text, request as request_text,
+    requests as requests_text, tail as tail_text, text, waits as waits_text,
 };
 
 /// Holds how text is drawn.

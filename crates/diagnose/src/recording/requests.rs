@@ -6,7 +6,7 @@ use table::tables::{Call, TcpSample, TcpStage, Wait};
 use super::{NAMING, recorded};
 use crate::requests::report::RequestRow;
 use crate::requests::{RequestFilter, RequestReport, RequestTable, Source};
-use crate::waits::Names;
+use crate::waits::NameTable;
 
 /// Returns where the time of the wanted requests went, and lists the slowest `limit` of them.
 pub fn requests(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestReport {
@@ -31,7 +31,7 @@ pub fn for_each_request(
 }
 
 fn begin(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestTable {
-    let mut names = Names::default().with_stacks();
+    let mut names = NameTable::default().with_stacks();
     recording.feed(NAMING, &mut [&mut names]);
     let manifest = (recording.coverage(), recording.loss());
     let header = recording.header().clone();

@@ -66,7 +66,7 @@ pub struct Report {
     /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
     /// there are too many messages to be judged in passing.
     pub slow_messages: Option<Vec<SlowMessages>>,
-    /// Requests, without a list of them: the contract `whylat.requests/1` has these. `None`: nobody looked for them.
+    /// Requests, without a list of them: the contract `whylat.requests/1` has these. `None`: they were not searched for.
     #[serde(skip)]
     pub requests: Option<RequestReport>,
 }

@@ -10,7 +10,7 @@ use table::tables::{Connection, TcpSamples};
 use super::history::ThreadId;
 use super::service::{ServiceId, ServiceKey, ServiceTable, Side};
 use crate::rows::hash::CookieHasher;
-use crate::waits::Names;
+use crate::waits::NameTable;
 
 /// Number of a connection in an [`EndpointTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -63,7 +63,7 @@ pub struct EndpointTable {
 
 impl EndpointTable {
     /// Makes the table of all connections that have names. `wanted`: what the user calls those that matter.
-    pub fn new(names: &Names, wanted: Option<&str>, services: &mut ServiceTable) -> Self {
+    pub fn new(names: &NameTable, wanted: Option<&str>, services: &mut ServiceTable) -> Self {
         let mut rows: Vec<&Connection> = names.connections().collect();
         rows.sort_unstable_by_key(|row| row.conn);
         let mut table = Self::default();
@@ -154,7 +154,7 @@ impl EndpointTable {
 /// Returns the side of a connection. Of one that was open before the recording: the end at a port that a recorded process
 /// listens at serves; else the end with the lower port, as ports of clients are chosen from the upper range
 /// (`ip_local_port_range`).
-fn side(row: &Connection, names: &Names) -> Side {
+fn side(row: &Connection, names: &NameTable) -> Side {
     match row.role {
         Role::Client => Side::Client,
         Role::Server => Side::Server,

@@ -10,7 +10,7 @@ use super::history::{History, ThreadId};
 use super::trail::Budget;
 use super::turns::{Exchange, StreamRange};
 
-/// Names a request: its connection, and the offset of its first byte in the stream to the server.
+/// NameTable a request: its connection, and the offset of its first byte in the stream to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId {
     /// Socket cookie.

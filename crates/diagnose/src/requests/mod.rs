@@ -35,9 +35,9 @@ use table::manifest::{Coverage, Header, Loss, ProbeState};
 use table::tables::{Calls, TcpSamples, TcpStages, Waits};
 use table::{Columns, WaitObject};
 
-use crate::answer::Recorded;
+use crate::answer::RecordingState;
 use crate::rows::in_order::InOrder;
-use crate::waits::{Names, StackPurpose};
+use crate::waits::{NameTable, StackPurpose};
 use budget::Accountant;
 use endpoint::{EndpointId, EndpointTable};
 use history::{History, Target, ThreadCall, ThreadEventKind, ThreadId, ThreadWait};
@@ -112,7 +112,7 @@ impl Turns {
 #[derive(Debug)]
 pub struct RequestTable {
     header: Header,
-    names: Rc<Names>,
+    names: Rc<NameTable>,
     has_waits: bool,
     is_lossless: bool,
     services: ServiceTable,
@@ -139,7 +139,7 @@ impl RequestTable {
     /// Starts with what the manifest says, and names that are complete. `limit`: so many requests are listed.
     pub fn new(
         header: Header,
-        names: Rc<Names>,
+        names: Rc<NameTable>,
         (coverage, loss): (&[Coverage], &[Loss]),
         (filter, limit): (RequestFilter, usize),
     ) -> Self {
@@ -545,7 +545,7 @@ impl RequestTable {
     }
 
     /// Returns the report of all rows added, after [`RequestTable::finish`].
-    pub fn report(self, recorded: Recorded) -> RequestReport {
+    pub fn report(self, recorded: RecordingState) -> RequestReport {
         report::assemble(self, recorded)
     }
 }

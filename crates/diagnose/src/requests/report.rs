@@ -9,7 +9,7 @@ use super::part::{PartShares, PartTimes, RequestPart};
 use super::service::{ServiceDigest, ServiceKey, Side};
 use super::trail::{RequestStep, StepSubject};
 use super::turns::{ConnectionClass, StreamRange};
-use crate::answer::{About, Process, Recorded};
+use crate::answer::{About, Process, RecordingState};
 use crate::histogram::RELATIVE_ERROR;
 
 /// Name and version of the contract.
@@ -185,7 +185,7 @@ impl RequestReport {
 }
 
 /// Returns the report of a table that has all rows.
-pub(super) fn assemble(mut table: RequestTable, recorded: Recorded) -> RequestReport {
+pub(super) fn assemble(mut table: RequestTable, recorded: RecordingState) -> RequestReport {
     let slowest = table.listing.take_slowest();
     let requests = slowest.iter().map(|it| row(&table, it)).collect();
     let services = table.services.ranked();
@@ -200,7 +200,7 @@ pub(super) fn assemble(mut table: RequestTable, recorded: Recorded) -> RequestRe
         not_requests: not_requests(&table),
         broken: table.broken,
         unanswered: table.unanswered,
-        about: About::of(&table.header, recorded, table.latest_ns, (0, u64::MAX)),
+        about: About::new(&table.header, recorded, table.latest_ns, (0, u64::MAX)),
     }
 }
 

@@ -8,7 +8,7 @@ use table::tables::Connection;
 
 use super::part::{PartShares, PartTimes};
 use crate::histogram::{Histogram, bucket};
-use crate::waits::Names;
+use crate::waits::NameTable;
 
 /// The slowest of so many are judged by themselves.
 const SLOWEST_OF: u64 = 100;
@@ -46,7 +46,7 @@ pub struct ServiceKey {
 
 impl ServiceKey {
     /// Returns the service of a connection.
-    pub fn new(row: &Connection, side: Side, names: &Names) -> Self {
+    pub fn new(row: &Connection, side: Side, names: &NameTable) -> Self {
         let comm = row.pid.and_then(|pid| names.comm(pid));
         let address = match side {
             Side::Server => &row.local,

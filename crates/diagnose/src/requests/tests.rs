@@ -9,8 +9,8 @@ use table::{Chosen, Columns, Role, WaitObject, Waker};
 
 use super::report::{RequestReport, RequestRow};
 use super::{RequestFilter, RequestPart, RequestTable};
-use crate::answer::Recorded;
-use crate::waits::Names;
+use crate::answer::RecordingState;
+use crate::waits::NameTable;
 
 const MS: u64 = 1_000_000;
 const SERVER: u32 = 70;
@@ -144,8 +144,8 @@ impl Rows {
         self
     }
 
-    fn names(&self) -> Rc<Names> {
-        let mut names = Names::default().with_stacks();
+    fn names(&self) -> Rc<NameTable> {
+        let mut names = NameTable::default().with_stacks();
         let mut columns = Connections::default();
         self.connections
             .iter()
@@ -191,7 +191,7 @@ impl Rows {
         table.add_waits(None);
         table.add_calls(None);
         table.finish();
-        table.report(Recorded::default())
+        table.report(RecordingState::default())
     }
 
     /// The requests in the order of time.

@@ -12,7 +12,7 @@ use table::tables::{
 use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
-use super::report::{ObjectIdentity, Stack};
+use super::report::{ObjectIdentity, WaitStack};
 use super::stacks::{StackPurpose, Stacks};
 use crate::answer::Process;
 use crate::rows::{listeners, processes};
@@ -156,7 +156,7 @@ impl NameTable {
     pub(crate) fn purpose(&self, stack: u32) -> StackPurpose {
         let stack = self.stacks.number(Some(stack));
         let stack = stack.and_then(|stack| self.stacks.stack(stack));
-        stack.map_or(StackPurpose::Unknown, Stack::purpose)
+        stack.map_or(StackPurpose::Unknown, WaitStack::purpose)
     }
 
     /// Returns the name of a stack; of names with stacks.

@@ -45,7 +45,7 @@ const HANDSHAKE_FUNCTIONS: [&str; 4] = [
 /// Functions that wait for the lock of an interpreter, as names of locks do not say: of CPython.
 const INTERPRETER_FUNCTIONS: [&str; 2] = ["take_gil", "PyEval_RestoreThread"];
 
-/// What a thread waits for, where only its stack says that.
+/// Purpose of a wait, where only its stack says that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackPurpose {
     /// The stack does not say.
@@ -250,7 +250,7 @@ impl WaitStack {
             return StackPurpose::Mutex;
         }
         match self.lock() {
-            Some(Lock::Mutex | Lock::ReadWrite) => StackPurpose::Mutex,
+            Some(LockKind::Mutex | LockKind::ReadWrite) => StackPurpose::Mutex,
             _ => StackPurpose::Unknown,
         }
     }

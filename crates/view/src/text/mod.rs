@@ -13,6 +13,7 @@ mod messages;
 mod notes;
 mod parts;
 mod preceding;
+mod requests;
 mod slow;
 mod tail;
 mod waits;
@@ -25,6 +26,7 @@ use crate::layout::{Style, TextLayout};
 pub use answer::sentence;
 pub use ends::text as ends;
 pub use messages::{story_text as message, text as messages};
+pub use requests::{one as request, text as requests};
 pub use tail::text as tail;
 pub use waits::text as waits;
 
@@ -37,6 +39,9 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
         layout.blank();
     }
     answer::draw(&mut layout, report);
+    if let Some(requests) = &report.requests {
+        requests::section(&mut layout, requests);
+    }
     findings::draw(&mut layout, report, options);
     slow::draw(&mut layout, report);
     notes::draw(&mut layout, report, options);

@@ -6,6 +6,7 @@ mod fixture;
 mod golden;
 mod html;
 mod messages;
+mod requests;
 mod schema;
 mod tail;
 mod top;

@@ -1,0 +1,369 @@
+//! Requests: how long they took and what their time went to, by service; the slowest; and one request by itself.
+
+use diagnose::requests::report::{DurationSpread, PathStep, RequestRow, Service};
+use diagnose::requests::{PartShares, RequestPart, RequestReport, Side};
+use diagnose::units::{bytes, count, counted, duration, percent};
+use table::manifest::ProbeState;
+
+use super::footer;
+use super::parts::{LABEL, head, process};
+use crate::TextOptions;
+use crate::layout::{Style, TextLayout};
+
+/// Parts of a sentence or a line: the largest, of at least the share below.
+const PARTS: usize = 3;
+const PART_LEAST: f64 = 0.01;
+
+/// Width of a service's name, of a part's, of a number and of a duration in a table.
+const NAME: usize = 38;
+const PART: usize = 25;
+const NUMBER: usize = 9;
+const CELL: usize = 10;
+
+/// Columns of the table of services; a narrower page has a paragraph for each.
+const TABLE: usize = 2 + NAME + NUMBER + 3 * CELL;
+
+/// Services of the section in the main report.
+const SERVICES: usize = 6;
+
+/// Steps of one request that are drawn: the longest.
+const STEPS: usize = 24;
+
+/// Columns of the bar of a step.
+const BAR: usize = 16;
+
+/// Draws the whole report.
+pub fn text(report: &RequestReport, options: &TextOptions) -> String {
+    let mut layout = TextLayout::new(options);
+    head(&mut layout, &report.about);
+    layout.paragraph(0, Style::Bold, &headline(report));
+    layout.blank();
+    table(&mut layout, report, usize::MAX);
+    no_waits(&mut layout, report);
+    for service in &report.services {
+        draw(&mut layout, service);
+    }
+    slowest(&mut layout, &report.requests);
+    others(&mut layout, report);
+    footer::draw(&mut layout, &report.about);
+    layout.finish()
+}
+
+/// Draws the section of the main report; nothing if there are no requests, and no connection that may hide some.
+pub fn section(layout: &mut TextLayout, report: &RequestReport) {
+    let is_hidden = report.not_requests.iter().any(|it| it.may_have_requests());
+    if report.services.is_empty() && !is_hidden {
+        return;
+    }
+    layout.title(&[(Style::Bold, "requests")]);
+    layout.paragraph(2, Style::Plain, &headline(report));
+    if !report.services.is_empty() {
+        layout.blank();
+        table(layout, report, SERVICES);
+        no_waits(layout, report);
+    }
+    layout.blank();
+}
+
+/// Says why much is unknown.
+fn no_waits(layout: &mut TextLayout, report: &RequestReport) {
+    let is_off = |state: &ProbeState| matches!(state, ProbeState::Off { .. });
+    let waits = report.about.coverage.iter().find(|it| it.probe == "waits");
+    if waits.is_none_or(|it| is_off(&it.state)) {
+        let text = "What threads did meanwhile was not recorded: --detail waits does that.";
+        layout.paragraph(2, Style::Dim, text);
+    }
+}
+
+/// Returns the answer in two sentences: of the service with the most time.
+pub fn headline(report: &RequestReport) -> String {
+    let Some(service) = report.services.first() else {
+        let first = report.not_requests.iter();
+        return match first.max_by_key(|it| it.may_have_requests()) {
+            None => "No request was seen.".to_owned(),
+            Some(it) => format!("No request was seen: {} is {}.", it.address, it.why),
+        };
+    };
+    let ends = match service.role {
+        Side::Server => format!("to {} at {}", service.name, service.address),
+        Side::Client => format!("from {} to {}", service.name, service.address),
+    };
+    let DurationSpread { p50, p99, max, .. } = service.duration_ns;
+    let times = match service.requests {
+        1 => duration(max),
+        _ => format!(
+            "p50 {}, p99 {}, max {}",
+            duration(p50),
+            duration(p99),
+            duration(max)
+        ),
+    };
+    format!(
+        "{} {ends}: {times}. Their time: {}.",
+        counted(service.requests, "request"),
+        shares(&service.parts.all)
+    )
+}
+
+/// The largest parts, with their shares.
+fn shares(parts: &PartShares) -> String {
+    let largest = parts.largest().take(PARTS);
+    let words = largest
+        .filter(|(_, share)| *share >= PART_LEAST)
+        .map(|(part, share)| format!("{} {}", part.text(), whole_percent(share)));
+    let words: Vec<_> = words.collect();
+    match words.is_empty() {
+        true => "none".to_owned(),
+        false => words.join(", "),
+    }
+}
+
+fn whole_percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+fn table(layout: &mut TextLayout, report: &RequestReport, most: usize) {
+    if report.services.is_empty() {
+        return;
+    }
+    let line = |name: &str, number: &str, times: [&str; 3]| {
+        let name: String = name.chars().take(NAME).collect();
+        let times: String = times.iter().map(|it| format!("{it:>CELL$}")).collect();
+        format!("{name:NAME$}{number:>NUMBER$}{times}")
+    };
+    let is_wide = layout.width() >= TABLE;
+    if is_wide {
+        let head = line("service", "requests", ["p50", "p99", "max"]);
+        layout.line(2, &[(Style::Dim, &head)]);
+    }
+    for service in report.services.iter().take(most) {
+        let DurationSpread { p50, p99, max, .. } = service.duration_ns;
+        let times = [duration(p50), duration(p99), duration(max)];
+        let [p50, p99, max] = &times;
+        let number = count(service.requests);
+        if is_wide {
+            let left = line(&name(service), &number, [p50, p99, max]);
+            layout.line(2, &[(Style::Plain, &left)]);
+        } else {
+            let name = name(service);
+            let text = format!("{name}: {number} requests, p50 {p50}, p99 {p99}, max {max}");
+            layout.paragraph(2, Style::Plain, &text);
+        }
+        let parts = format!("all: {}", shares(&service.parts.all));
+        layout.paragraph(4, Style::Plain, &parts);
+        if service.requests > 1 {
+            let parts = format!("slowest 1 %: {}", shares(&service.parts.slowest));
+            layout.paragraph(4, Style::Plain, &parts);
+        }
+    }
+    let more = report.services.len().saturating_sub(most);
+    if more > 0 {
+        let text = format!("{} more: whylat report --requests", count(more as u64));
+        layout.paragraph(2, Style::Dim, &text);
+    }
+}
+
+fn name(service: &Service) -> String {
+    match service.role {
+        Side::Server => format!("{} {}", service.name, service.address),
+        Side::Client => format!("{} → {}", service.name, service.address),
+    }
+}
+
+/// All parts of a service.
+fn draw(layout: &mut TextLayout, service: &Service) {
+    layout.blank();
+    layout.title(&[
+        (Style::Bold, &name(service)),
+        (Style::Dim, &format!(", {}", service.role.name())),
+    ]);
+    let line =
+        |part: &str, all: &str, slowest: &str| format!("{part:PART$}{all:>CELL$}{slowest:>14}");
+    layout.line(2, &[(Style::Dim, &line("part", "all", "slowest 1 %"))]);
+    for (part, share) in service.parts.all.largest() {
+        let slow = percent(service.parts.slowest.share(part));
+        let text = line(part.text(), &percent(share), &slow);
+        layout.line(2, &[(Style::Plain, &text)]);
+    }
+    if service.queue_most > 0 {
+        let text = format!(
+            "at most {} at a time",
+            counted(service.queue_most, "request")
+        );
+        layout.labelled(2, "queue", LABEL, &text);
+    }
+}
+
+fn slowest(layout: &mut TextLayout, requests: &[RequestRow]) {
+    if requests.is_empty() {
+        return;
+    }
+    layout.blank();
+    layout.title(&[(Style::Bold, "slowest requests")]);
+    for request in requests {
+        let mut parts: Vec<_> = request.parts.largest();
+        parts.truncate(PARTS);
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|(part, ns)| format!("{} {}", part.text(), duration(*ns)))
+            .collect();
+        let text = format!("{}: {}", duration(request.duration_ns), parts.join(", "));
+        layout.labelled(2, &request.id, PART, &text);
+    }
+    layout.paragraph(
+        2,
+        Style::Dim,
+        "whylat report --request ID shows one step by step.",
+    );
+}
+
+/// Says what is no request.
+fn others(layout: &mut TextLayout, report: &RequestReport) {
+    layout.blank();
+    for it in &report.not_requests {
+        let text = format!(
+            "{} of {} at {}: {}.",
+            counted(it.connections, "connection"),
+            it.name,
+            it.address,
+            it.why
+        );
+        layout.paragraph(2, Style::Plain, &text);
+    }
+    if report.unanswered > 0 {
+        let text = format!(
+            "{} without a response.",
+            counted(report.unanswered, "request")
+        );
+        layout.paragraph(2, Style::Plain, &text);
+    }
+    if report.broken > 0 {
+        let text = format!(
+            "{} not judged: rows of their calls were lost.",
+            counted(report.broken, "request")
+        );
+        layout.paragraph(2, Style::Plain, &text);
+    }
+    let notes = [
+        "Parts are measured at the recorded end. Computing includes preemption: this version counts it there.",
+    ];
+    for note in notes {
+        layout.paragraph(2, Style::Dim, note);
+    }
+    layout.blank();
+}
+
+/// Draws one request.
+pub fn one(report: &RequestReport, request: &RequestRow, options: &TextOptions) -> String {
+    let mut layout = TextLayout::new(options);
+    head(&mut layout, &report.about);
+    let largest = request.parts.largest();
+    let first = largest
+        .first()
+        .map_or(RequestPart::Unknown, |(part, _)| *part);
+    let text = format!(
+        "This request took {}: {} {}.",
+        duration(request.duration_ns),
+        first.text(),
+        duration(request.parts.get(first))
+    );
+    layout.paragraph(0, Style::Bold, &text);
+    layout.blank();
+    layout.title(&[
+        (Style::Bold, &request.id),
+        (Style::Dim, &format!(", {}", request.service)),
+    ]);
+    let range = |range: (u64, u64)| {
+        let size = bytes(range.1.saturating_sub(range.0));
+        format!("{size}, bytes {} to {}", count(range.0), count(range.1))
+    };
+    layout.labelled(2, "request", LABEL, &range(request.request));
+    layout.labelled(2, "response", LABEL, &range(request.response));
+    layout.labelled(2, "calls", LABEL, &count(request.calls));
+    layout.blank();
+    waterfall(&mut layout, request);
+    layout.blank();
+    for (part, ns) in largest {
+        let share = percent(diagnose::units::part(ns, request.duration_ns));
+        let text = format!("{:PART$}{:>CELL$}{share:>CELL$}", part.text(), duration(ns));
+        layout.line(2, &[(Style::Plain, &text)]);
+    }
+    let text = format!("{:PART$}{:>CELL$}", "total", duration(request.duration_ns));
+    layout.line(2, &[(Style::Bold, &text)]);
+    layout.blank();
+    footer::draw(&mut layout, &report.about);
+    layout.finish()
+}
+
+/// A line for each of the longest steps, in the order of time.
+fn waterfall(layout: &mut TextLayout, request: &RequestRow) {
+    let mut by_length: Vec<u64> = request.path.iter().map(|step| step.ns).collect();
+    by_length.sort_unstable_by(|a, b| b.cmp(a));
+    let least_ns = by_length.get(STEPS).map_or(0, |ns| ns + 1);
+    let mut left = (0_u64, 0_u64);
+    for step in &request.path {
+        if step.ns < least_ns {
+            left = (left.0 + 1, left.1 + step.ns);
+            continue;
+        }
+        let bar = bar(step, request.duration_ns);
+        let what = format!(
+            "{:>CELL$} {bar} {:>CELL$}  {:20}",
+            duration(step.after_ns),
+            duration(step.ns),
+            step.part.text()
+        );
+        layout.line(2, &[(Style::Plain, &what)]);
+        let about = about(step);
+        if !about.is_empty() {
+            layout.paragraph(12, Style::Dim, &about);
+        }
+    }
+    if left.0 > 0 {
+        let text = format!(
+            "{} more, {} in all",
+            counted(left.0, "step"),
+            duration(left.1)
+        );
+        layout.paragraph(2, Style::Dim, &text);
+    }
+    if request.path_is_cut {
+        let text = "More steps than are kept: the sums below have all of them.";
+        layout.paragraph(2, Style::Dim, text);
+    }
+}
+
+/// Where a step lies in its request.
+fn bar(step: &PathStep, duration_ns: u64) -> String {
+    let column = |ns: u64| {
+        let share = diagnose::units::part(ns, duration_ns);
+        ((share * BAR as f64).round() as usize).min(BAR)
+    };
+    let begin = column(step.after_ns).min(BAR - 1);
+    let end = column(step.after_ns + step.ns).clamp(begin + 1, BAR);
+    format!(
+        "{}{}{}",
+        "·".repeat(begin),
+        "█".repeat(end - begin),
+        "·".repeat(BAR - end)
+    )
+}
+
+/// Names the thread, its connection, and the requests before it.
+fn about(step: &PathStep) -> String {
+    let mut words = Vec::new();
+    if let Some(tid) = step.tid {
+        let title = process(step.process.as_ref());
+        words.push(format!("{title} thread {tid}"));
+    }
+    words.extend(step.connection.clone());
+    if let Some(behind) = step.behind {
+        words.push(format!("behind {}", counted(behind, "request")));
+    }
+    if let Some(waker) = &step.woken_by {
+        let title = process(Some(&waker.process));
+        words.push(format!("ended by {title} thread {}", waker.tid));
+    }
+    words.extend(step.stack.clone());
+    words.join(", ")
+}
