@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn all_conditions_must_hold_and_the_unknown_holds_none() {
+    fn rule_needs_all_conditions_and_known_facts() {
         let rules = rules(&[Application {
             comm: Some("nginx".to_owned()),
             ports: vec![443],

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_fails_is_no_target_that_does() {
+    fn disk_failure_is_not_a_target_failure() {
         let mut delivery = delivery("/srv/whylat");
         let spool = |why: &str| ShipState {
             spool_failure: Some(why.to_owned()),

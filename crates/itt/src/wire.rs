@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_comes_back() {
+    fn record_head_round_trips() {
         for number in 1..=RecordCode::LAST {
             let code = RecordCode::from_number(number).expect("a code");
             let head = RecordHead::with(code, 7, u32::MAX - 1);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_comes_back() {
+    fn chunk_owner_round_trips() {
         let owner = ChunkOwner {
             pid: 4_194_303,
             tid: 17,

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn routes_are_given_back_without_what_ip_refuses() {
+    fn restored_routes_omit_refused_attributes() {
         let line = "10.77.0.0/30 dev wire0 proto kernel scope link src 10.77.0.1 congctl cubic";
         assert_eq!(
             replaceable_route(line).as_deref(),

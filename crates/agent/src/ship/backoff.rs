@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_and_differ() {
+    fn backoff_grows_and_varies() {
         let backoff = Backoff::default();
         for (failures, longest_s) in [(1, 1), (2, 2), (6, 32), (7, 60), (1000, 60)] {
             let longest = Duration::from_secs(longest_s);

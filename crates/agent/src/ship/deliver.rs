@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_has_changed_is_still_to_be_sent() {
+    fn changed_file_is_delivered_again() {
         let world = DeliveryWorld::new(interval(BEGIN_NS));
         let Some(DeliveryTask::Send {
             key, generation, ..

@@ -274,7 +274,7 @@ pub(super) fn interval_of_detail(begin_ns: i64) -> Interval {
 }
 
 #[test]
-fn an_hour_in_which_the_target_is_away_is_held_once() {
+fn hour_without_target_is_spooled_once() {
     let mut world = InterleavingWorld::new();
     // to the begin of an hour, through it, and past its end
     for length_s in [3600].into_iter().chain([60; 57]).chain([300]) {
@@ -289,7 +289,7 @@ fn an_hour_in_which_the_target_is_away_is_held_once() {
 }
 
 #[test]
-fn a_file_given_up_while_it_was_sent_goes_with_its_hour() {
+fn file_dropped_during_delivery_goes_with_its_hour() {
     let mut world = InterleavingWorld::new();
     let begin_ns = BEGIN_NS;
     world.spool().store(interval_of_detail(begin_ns));
@@ -325,7 +325,7 @@ fn a_merge_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn what_a_kill_left_of_a_merge_is_removed() {
+fn half_merge_of_a_kill_is_removed() {
     let mut world = InterleavingWorld::new();
     let begun = world.dir.path().join("merging.tmp");
     std::fs::write(&begun, "half an hour").expect("write");

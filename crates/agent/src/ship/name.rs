@@ -237,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn other_names_are_none(name in "\\PC{0,60}") {
+        fn foreign_names_are_no_keys(name in "\\PC{0,60}") {
             prop_assert_eq!(FileKey::parse(&name), None);
         }
     }

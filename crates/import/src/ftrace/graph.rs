@@ -92,7 +92,7 @@ mod tests {
     use super::{GraphEvent, parse};
 
     #[test]
-    fn drawings() {
+    fn function_graph_lines_parse() {
         let known = [
             (
                 "  0.123 us    |    kfree();",

@@ -204,7 +204,7 @@ mod tests {
     use super::{TimeConversion, nearest};
 
     #[test]
-    fn the_kernels_formula_wraps() {
+    fn time_conversion_wraps_as_in_the_kernel() {
         let conv = TimeConversion {
             shift: 31,
             mult: 1_789_569_706,

@@ -85,7 +85,7 @@ fn functions_lie_in_calls_and_around_interrupts() {
 }
 
 #[test]
-fn a_function_is_cut_where_it_crosses() {
+fn function_is_split_at_a_crossing() {
     // it begins before the interrupt and ends within it; the other begins within the call and outlasts it
     let merged = merged(&[
         (FUNCTION, "irq_enter", Some(0), Some(7), 135, 145, 0),
@@ -181,7 +181,7 @@ fn nested(depth_most: u16, from_ns: u64) -> impl Strategy<Value = Vec<(u64, u64,
 
 proptest! {
     #[test]
-    fn all_is_nested_and_no_time_is_lost(calls in nested(3, 1000), functions in nested(5, 995)) {
+    fn spans_are_nested_and_cover_all_time(calls in nested(3, 1000), functions in nested(5, 995)) {
         let last = calls.iter().chain(&functions).map(|(_, end, _)| *end).max().unwrap_or(0);
         let mut known: Vec<Row<'_>> = vec![(TASK, "t", Some(0), Some(1), 1000, last + 10, 0)];
         known.extend(calls.iter().map(|(b, e, d)| (CALL, "c", Some(0), Some(1), *b, *e, d + 1)));

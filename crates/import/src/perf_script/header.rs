@@ -114,7 +114,7 @@ mod tests {
     use super::EventHeader;
 
     #[test]
-    fn heads_of_several_field_lists() {
+    fn headers_of_several_field_lists_parse() {
         let line =
             "364691/364691 62709.735347701:      1   branches:uH:   jmp  40bb19 f+0x1 (a.so)";
         let header = EventHeader::parse(line).unwrap();

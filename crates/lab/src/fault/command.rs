@@ -174,7 +174,7 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     for fault in FAULTS {
         let rule = (fault.claim)("cubic").map(|claim| claim.rule);
         let (name, summary, source) = (fault.name, fault.summary, fault.source);
-        let fixes = (fault.scene)(Variant::Mended, &mut SeededDice::new(1)).fixes;
+        let fixes = (fault.scene)(Variant::Fixed, &mut SeededDice::new(1)).fixes;
         if options.json {
             let bbr = (fault.claim)("bbr").map(|claim| claim.rule);
             let rules = json!({ "cubic": rule, "bbr": bbr });

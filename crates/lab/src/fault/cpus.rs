@@ -44,7 +44,7 @@ pub(super) fn softirq_flood(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = computing_server(dice);
     let at_cpu = match variant {
         Variant::Faulty => 1,
-        Variant::Mended => 0,
+        Variant::Fixed => 0,
         Variant::Healthy => return scene,
     };
     scene.beside = vec![format!("flood --cpu 0 --at-cpu {at_cpu}")];

@@ -8,7 +8,7 @@ pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene
     let fix = match variant {
         Variant::Faulty => "",
         Variant::Healthy => "--one-write",
-        Variant::Mended => "--nodelay",
+        Variant::Fixed => "--nodelay",
     };
     Scene::over(
         path(rtt_ms),
@@ -24,7 +24,7 @@ pub(super) fn logging_client(variant: Variant, dice: &mut SeededDice) -> Scene {
     let pause_us = dice.between(3_000, 6_000);
     let seed = dice.between(1, 1_000);
     let answered = word(variant != Variant::Healthy, "--answer-every 50");
-    let nodelay = word(variant == Variant::Mended, "--nodelay");
+    let nodelay = word(variant == Variant::Fixed, "--nodelay");
     Scene::over(
         path(rtt_ms),
         format!("log-server {answered}"),

@@ -107,13 +107,13 @@ impl FaultRun<'_> {
         };
         let scene = (self.fault.scene)(self.variant, &mut SeededDice::new(self.seed));
         match (self.variant, self.fix) {
-            (Variant::Mended, _) if !self.fault.mendable => Err(refused(
+            (Variant::Fixed, _) if !self.fault.mendable => Err(refused(
                 "--variant",
                 "mended",
                 "the lab cannot follow the advice for this fault",
                 "`whylat lab list --json` shows which it can",
             )),
-            (Variant::Mended, name) => Ok(match scene.fix(name)? {
+            (Variant::Fixed, name) => Ok(match scene.fix(name)? {
                 Some(fix) => (scene.with_fix(fix), Some(fix)),
                 None => (scene, None),
             }),

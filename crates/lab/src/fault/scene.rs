@@ -18,7 +18,9 @@ pub enum Variant {
     /// Its twin without it.
     Healthy,
     /// With the fault's cause, and the first advice of its finding followed.
-    Mended,
+    #[value(name = "mended")]
+    #[serde(rename = "mended")]
+    Fixed,
 }
 
 /// One end of a connection.
@@ -108,7 +110,7 @@ pub struct Scene {
     pub sysctls: Vec<(ConnectionEnd, &'static str, &'static str)>,
     /// Programs without connections that run meanwhile: `whylat lab workload` words.
     pub beside: Vec<String>,
-    /// Its fixes, each apart, if there are several. The scene of [`Variant::Mended`] is then
+    /// Its fixes, each apart, if there are several. The scene of [`Variant::Fixed`] is then
     /// without any, and the first one is applied unless another is chosen.
     pub fixes: &'static [FaultFix],
 }
@@ -187,7 +189,7 @@ pub struct Fault {
     pub source: &'static str,
     /// The finding that a diagnosis must report under this congestion control; none where the fault does no harm.
     pub claim: fn(congctl: &str) -> Option<Claim>,
-    /// Whether the lab can follow the finding's advice: else there is no [`Variant::Mended`].
+    /// Whether the lab can follow the finding's advice: else there is no [`Variant::Fixed`].
     pub mendable: bool,
     /// Sets the scene.
     pub scene: fn(Variant, &mut SeededDice) -> Scene,

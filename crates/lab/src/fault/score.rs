@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_planted_is_found_while_it_lasted() {
+    fn planted_fault_is_found_in_its_interval() {
         assert_eq!(score(&report("slow_reader", "warning", 1, 150)), (1, 0));
         assert_eq!(score(&report("slow_reader", "warning", 1, 149)), (0, 0));
         assert_eq!(score(&report("slow_reader", "info", 1, 200)), (0, 0));
     }
 
     #[test]
-    fn what_the_machine_did_and_answers_are_not_beside() {
+    fn machine_noise_and_answers_are_no_wrong_findings() {
         assert_eq!(score(&report("small_writes", "warning", 1, 200)), (0, 1));
         assert_eq!(score(&report("path_limited", "info", 1, 200)), (0, 0));
         // its thread waited for a CPU for a tenth of its life

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_over_ipv4_and_ipv6_reads_the_same() {
+    fn ipv4_and_ipv6_segments_parse_alike() {
         let options = [1, 1, 5, 10, 0, 0, 0, 3, 0, 0, 0, 5];
         let segment = tcp(&options, 11);
         let mut v6 = vec![
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_window_scale_keeps_the_checksum_right_at_odd_and_even_places() {
+    fn changed_window_scale_keeps_the_checksum() {
         for options in [[3, 3, 7, 0, 2, 4, 5, 0xb4], [2, 4, 5, 0xb4, 1, 3, 3, 7]] {
             for scale in [
                 WindowScale::Remove,

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_stays_where_it_is_pinned() {
+    fn pinned_thread_stays_on_its_cpu() {
         let last = *allowed().unwrap().last().unwrap();
         let pinned = std::thread::spawn(move || pin(last).and_then(|()| allowed()));
         assert_eq!(pinned.join().unwrap().unwrap(), [last]);

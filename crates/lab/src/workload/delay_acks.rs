@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_are_chosen_as_asked_for_and_others_with_another_seed() {
+    fn choice_has_the_asked_size_and_follows_the_seed() {
         let choose = |seed, chosen_left| -> Vec<bool> {
             let random = Random::new(seed);
             let mut choice = RandomChoice {

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_has_a_reason_and_no_count() {
+    fn missing_counter_has_a_reason_and_no_value() {
         let mut counters = ThreadCounters::open();
         let missing = counters.missing();
         let before = counters.read();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_lacks_what_one_lacks() {
+    fn sum_is_absent_if_one_part_is() {
         let counts = |cs| CounterValues::from([("cs".to_owned(), cs), ("x".to_owned(), Some(1.0))]);
         let all = sum([counts(Some(2.0)), counts(Some(3.0))]);
         assert_eq!((all["cs"], all["x"]), (Some(5.0), Some(2.0)));

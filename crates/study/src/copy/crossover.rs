@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn it_lies_between_the_sizes_where_it_turns() {
+    fn crossover_lies_between_two_sizes() {
         let exact = find(&rows([0.5, 0.5, 2.0], 1e-6), "A1", "A2", 1).unwrap();
         // halfway between the logarithms of 256 and 1024
         let CrossoverPoint::At(size) = exact.place else {

@@ -255,7 +255,7 @@ A1\t512\t1\t0.584929\t6.977514\t9122796173\t139747364\t108843\t714019
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn csv_errors_name_the_line() {
         for (text, line, what) in [
             ("", 1, "empty"),
             ("a,b\n", 1, "begins with"),

@@ -147,7 +147,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_weighs_most_of_all_sockets_counts() {
+    fn summary_names_the_longest_stage() {
         let stage = |app: u64, flight: u64| json!({ "role": "server", "stages": { "sender_app": { "ns": app }, "in_flight": { "ns": flight } } });
         let report = json!({
             "connections": [stage(10, 20), stage(50, 20), { "role": "client", "stages": { "nagle": { "ns": 1000 } } }],

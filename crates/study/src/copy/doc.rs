@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_become_both() {
+    fn blocks_become_markdown_and_html() {
         let blocks = [
             TextBlock::Heading("A & B".into()),
             TextBlock::List(vec!["one".into()]),

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_where_it_was_cut_off() {
+    fn cut_journal_resumes() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("study");
         let config = study().configs[1];

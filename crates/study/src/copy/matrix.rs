@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shuffle_loses_nothing() {
+    fn shuffle_keeps_every_run() {
         let mut configs = configs(&ALL, &[64, 512], &[1, 2, 4]);
         let before = configs.clone();
         shuffle(&mut configs, &mut Random::new(7));

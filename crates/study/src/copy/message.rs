@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gathered_from_anywhere_is_the_rest() {
+    fn gathered_fields_are_the_rest_of_a_message() {
         let pool = MessagePool::heap(3, 512);
         let mut whole = vec![0; 512];
         pool.consolidate(2, &mut whole);

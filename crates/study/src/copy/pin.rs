@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_share_no_cpu_where_there_are_two() {
+    fn ends_have_cpus_of_their_own() {
         let places =
             |allowed: &[usize], is_client| [0, 1, 2].map(|place| cpu(allowed, place, is_client));
         assert_eq!(places(&[3, 5], false), [3, 3, 3]);

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_without_its_column_says_so() {
+    fn figure_without_its_column_has_a_reason() {
         let rows = csv::read(
             "f",
             "Impl,size,thread,throughput\nA1,64,1,0.5\nA2,64,1,0.6\n",

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plane_is_found_again() {
+    fn least_squares_finds_a_plane() {
         let rows: Vec<Vec<f64>> = (0..20)
             .map(|i| vec![1.0, f64::from(i), f64::from(i * i % 7)])
             .collect();

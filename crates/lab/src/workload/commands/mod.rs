@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_comes_back_as_it_was() {
+    fn header_round_trips() {
         let header = CommandHeader {
             number: 0x0102_0304,
             body_bytes: 70_001,

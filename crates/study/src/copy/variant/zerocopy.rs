@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn sends_end_in_any_order_and_past_the_largest_number() {
+    fn sends_end_in_any_order_and_numbers_wrap() {
         let mut pending = PendingSends {
             first: u32::MAX - 1,
             of_slot: vec![0; 2],
