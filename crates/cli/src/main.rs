@@ -21,6 +21,7 @@ mod container;
 mod demo;
 mod diff;
 mod doctor;
+mod exit;
 mod export;
 mod format;
 mod import;
@@ -112,19 +113,6 @@ enum Command {
     Manual(shell::Manual),
     /// Plant known faults, and emulate networks.
     Lab(lab::Lab),
-}
-
-/// Exit codes of every command but `run`.
-mod exit {
-    /// Failed.
-    pub(crate) const FAILED: u8 = 1;
-    /// Done, but the data is partial: events were lost, or the recording is damaged or was not closed in order.
-    pub(crate) const INCOMPLETE: u8 = 3;
-
-    /// Returns the code for finished work.
-    pub(crate) fn from_complete(is_complete: bool) -> std::process::ExitCode {
-        if is_complete { 0 } else { INCOMPLETE }.into()
-    }
 }
 
 /// Returns the whole command line, with the options of the lab.

@@ -5,9 +5,8 @@ use diagnose::report::{Connection, Finding, Severity};
 use diagnose::units::{bytes, count, duration, percent, times};
 use table::Stage;
 
-use crate::TextOptions;
 use crate::clean::clean;
-use crate::layout::{Style, TextLayout, columns};
+use crate::layout::{Style, TextLayout, TextOptions, columns};
 use crate::text::findings::estimate;
 
 /// One side of the comparison.

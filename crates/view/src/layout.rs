@@ -1,7 +1,6 @@
 //! Lines of styled text within a fixed width. All that is printed goes through [`TextLayout`], so
 //! that every string is cleaned and no line is too long.
 
-use crate::TextOptions;
 use crate::clean::clean;
 
 /// Longest line.
@@ -9,6 +8,30 @@ pub const MOST_COLUMNS: usize = 80;
 
 /// Narrowest text that is laid out; narrower terminals wrap by themselves.
 const LEAST_COLUMNS: usize = 40;
+
+/// Holds how text is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TextOptions {
+    /// Use ANSI colours: for a terminal, and without NO_COLOR.
+    pub colour: bool,
+    /// Columns available; lines are never longer than 80.
+    pub width: usize,
+    /// Entries of each list that are drawn; `None`: as many as a person reads.
+    pub limit: Option<usize>,
+    /// Whether what is no problem is drawn with its evidence, too.
+    pub is_full: bool,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        Self {
+            colour: false,
+            width: MOST_COLUMNS,
+            limit: None,
+            is_full: false,
+        }
+    }
+}
 
 /// Look of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

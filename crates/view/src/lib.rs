@@ -20,34 +20,10 @@ pub use clean::clean;
 pub use compare::{ComparedSide, side_by_side};
 pub use csv::{CsvText, csv, knows_table};
 pub use json::{json, write_json};
-pub use layout::{MOST_COLUMNS, wrap};
+pub use layout::{MOST_COLUMNS, TextOptions, wrap};
 pub use perfetto::perfetto;
 pub use request_csv::RequestCsv;
 pub use text::{
     ends as ends_text, message as message_text, messages as messages_text, request as request_text,
     requests as requests_text, tail as tail_text, text, waits as waits_text,
 };
-
-/// Holds how text is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TextOptions {
-    /// Use ANSI colours: for a terminal, and without NO_COLOR.
-    pub colour: bool,
-    /// Columns available; lines are never longer than 80.
-    pub width: usize,
-    /// Entries of each list that are drawn; `None`: as many as a person reads.
-    pub limit: Option<usize>,
-    /// Whether what is no problem is drawn with its evidence, too.
-    pub is_full: bool,
-}
-
-impl Default for TextOptions {
-    fn default() -> Self {
-        Self {
-            colour: false,
-            width: layout::MOST_COLUMNS,
-            limit: None,
-            is_full: false,
-        }
-    }
-}

@@ -8,8 +8,7 @@ use table::Method;
 
 use super::bar;
 use super::parts::{more, process};
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout};
+use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Connections drawn unless the user asks for more, if one of them has a problem, and if none has.
 const SHOWN: usize = 5;

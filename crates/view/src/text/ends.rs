@@ -6,11 +6,11 @@ use diagnose::messages::ends::report::{
 use diagnose::units::{bytes, count, counted, duration};
 
 use super::footer;
-use super::messages::{hidden_groups, spreads};
 use super::parts::LABEL;
 use super::parts::head;
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout};
+use super::parts::hidden_groups;
+use super::spread::spreads;
+use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Legs of a slow message that are shown.
 const LEGS: usize = 2;

@@ -7,8 +7,7 @@ use diagnose::report::{
 use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
 
 use super::parts::{LABEL, more, subject};
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout, columns};
+use crate::layout::{Style, TextLayout, TextOptions, columns};
 
 /// Findings drawn unless the user asks for more.
 const SHOWN: usize = 6;

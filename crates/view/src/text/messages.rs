@@ -3,15 +3,15 @@
 use diagnose::messages::message::MessageRow;
 use diagnose::messages::parts::MessageEvent;
 use diagnose::messages::report::{
-    DurationSpread, MessageGroup, MessageLifetime, MessageReport, MessageStory, PartTime,
+    MessageGroup, MessageLifetime, MessageReport, MessageStory, PartTime,
 };
-use diagnose::units::{bytes, count, counted, duration, percent};
+use diagnose::units::{bytes, count, counted, duration};
 use table::tables::{ReceivedMessage, SentMessage};
 
-use super::parts::{CELL, LABEL, head, more};
+use super::parts::{CELL, LABEL, head, hidden_groups};
+use super::spread::spreads;
 use super::{footer, meanwhile};
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout};
+use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Width of the CPU beside a step, and of the step.
 const PLACE: usize = 9;
@@ -31,15 +31,6 @@ pub fn text(report: &MessageReport, options: &TextOptions) -> String {
     hidden_groups(&mut layout, report.groups.len(), report.all);
     footer::draw(&mut layout, &report.about);
     layout.finish()
-}
-
-/// Draws how many groups are hidden, and the option that shows them.
-pub(super) fn hidden_groups(layout: &mut TextLayout, shown: usize, all: u64) {
-    let all = usize::try_from(all).unwrap_or(usize::MAX);
-    if all > shown {
-        more(layout, shown, all);
-        layout.blank();
-    }
 }
 
 fn answer(layout: &mut TextLayout, report: &MessageReport) {
@@ -146,41 +137,6 @@ fn irregular(group: &MessageGroup) -> [(u64, String); 6] {
             words("with an unusable NIC timestamp"),
         ),
     ]
-}
-
-/// Draws a line for each part, the total last. A part outside of the total has no share of it.
-pub(super) fn spreads<'a>(
-    layout: &mut TextLayout,
-    whole: &DurationSpread,
-    parts: impl Iterator<Item = (&'a str, &'a DurationSpread, bool)>,
-) {
-    let titles = ["p50", "p90", "p99", "p99.9", "max", "share"];
-    let line = |name: &str, cells: &[String]| {
-        let cells: String = cells.iter().map(|cell| format!("{cell:>CELL$}")).collect();
-        format!("{name:LABEL$}{cells}")
-    };
-    let head = line("", &titles.map(str::to_owned));
-    layout.line(2, &[(Style::Dim, &head)]);
-    let cells = |spread: &DurationSpread, is_of_whole: bool| {
-        let times = [
-            spread.p50_ns,
-            spread.p90_ns,
-            spread.p99_ns,
-            spread.p999_ns,
-            spread.max_ns,
-        ];
-        let share = spread.sum_ns as f64 / whole.sum_ns.max(1) as f64;
-        let times = times.into_iter().map(duration);
-        let share = is_of_whole.then(|| percent(share));
-        times.chain(share).collect::<Vec<_>>()
-    };
-    for (name, spread, is_of_whole) in parts {
-        layout.line(
-            2,
-            &[(Style::Plain, &line(name, &cells(spread, is_of_whole)))],
-        );
-    }
-    layout.line(2, &[(Style::Bold, &line("total", &cells(whole, true)))]);
 }
 
 /// Returns the parts that took longest.

@@ -15,13 +15,13 @@ mod parts;
 mod preceding;
 mod requests;
 mod slow;
+mod spread;
 mod tail;
 mod waits;
 
 use diagnose::Report;
 
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout};
+use crate::layout::{Style, TextLayout, TextOptions};
 
 pub use answer::sentence;
 pub use ends::text as ends;

@@ -7,8 +7,7 @@ use diagnose::units::count;
 
 use super::parts::{more, process};
 use super::{findings, slow};
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout};
+use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Entries drawn unless the user asks for more.
 const SHOWN: usize = 6;

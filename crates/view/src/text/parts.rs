@@ -70,3 +70,12 @@ pub(super) fn process(process: Option<&Process>) -> String {
         None => comm.to_owned(),
     }
 }
+
+/// Draws how many groups are hidden, and the option that shows them.
+pub(super) fn hidden_groups(layout: &mut TextLayout, shown: usize, all: u64) {
+    let all = usize::try_from(all).unwrap_or(usize::MAX);
+    if all > shown {
+        more(layout, shown, all);
+        layout.blank();
+    }
+}

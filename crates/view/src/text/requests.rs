@@ -7,8 +7,7 @@ use table::manifest::ProbeState;
 
 use super::footer;
 use super::parts::{LABEL, head, process};
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout};
+use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Parts of a sentence or a line: the largest, of at least the share below.
 const PARTS: usize = 3;

@@ -9,8 +9,7 @@ use diagnose::units::{count, counted, duration, percent};
 use super::footer;
 use super::parts::LABEL;
 use super::parts::{head, more};
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout};
+use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Parts of a cause that are shown.
 const PARTS: usize = 3;

@@ -8,11 +8,10 @@ use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
 use table::Caller;
 
-use super::messages::hidden_groups;
+use super::parts::hidden_groups;
 use super::parts::{LABEL, head};
 use super::{footer, preceding};
-use crate::TextOptions;
-use crate::layout::{Style, TextLayout, columns};
+use crate::layout::{Style, TextLayout, TextOptions, columns};
 
 /// Columns of a histogram, at most.
 const COLUMNS: usize = 44;

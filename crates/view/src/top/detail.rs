@@ -9,9 +9,8 @@ use table::Role;
 use super::cells::{self, StyledPiece};
 use super::paint::StyleMapper;
 use super::state::{FindingId, TopState, place_of_finding};
-use crate::TextOptions;
 use crate::clean::clean;
-use crate::layout::{Style, TextLayout};
+use crate::layout::{Style, TextLayout, TextOptions};
 use crate::text::{bar, findings};
 
 /// Columns of the history of a connection, at most.

@@ -9,9 +9,9 @@ use super::cells::{self, ColumnWidths, StyledPiece, fit};
 use super::order::ListOrder;
 use super::paint::StyleMapper;
 use super::state::TopState;
-use crate::TextOptions;
 use crate::clean::clean;
 use crate::layout::Style;
+use crate::layout::TextOptions;
 
 /// Columns and lines of the screen.
 type ScreenSize = (usize, usize);

@@ -198,7 +198,7 @@ pub fn text(
     live: &LiveReport,
     order: &ListOrder,
     limit: usize,
-    options: &crate::TextOptions,
+    options: &crate::layout::TextOptions,
 ) -> String {
     lists::text(live, order, limit, options)
 }
