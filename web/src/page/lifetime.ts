@@ -6,11 +6,14 @@ import type { Side } from "../data/side";
 import { spansWithin } from "../data/spans";
 import { type Step, stepsOf } from "../data/steps";
 import { button, prose, el } from "../dom";
-import { bytes, duration, percent, words } from "../format";
+import { bytes, counted, duration, percent, words } from "../format";
 import { type Life, lifeRows, lifetimePlot } from "../plot/lifetime";
 import { asTable } from "../plot/plot";
 import { colourOf } from "../theme/palette";
 import type { Site } from "./page";
+
+/** Causes of one message in its panel: the largest ones. */
+const CAUSES = 6;
 
 /** The panel; `null`: there is no such message in the page. */
 export function lifetimePanel(site: Site, messages: Messages, id: string): HTMLElement {
@@ -101,7 +104,7 @@ function drawn(life: Life): HTMLElement {
 
 function causes(why: Why): HTMLElement {
   const { explained, group } = why;
-  const rows = explained.causes.map(({ cause, ns }) => {
+  const rows = explained.causes.slice(0, CAUSES).map(({ cause, ns }) => {
     const named = group.causes[cause];
     const key = el("span.key");
     key.style.background = colourOf(named?.rule ?? "unknown");
@@ -115,8 +118,15 @@ function causes(why: Why): HTMLElement {
       el("td.number", {}, share),
     );
   });
-  const head = `${duration(explained.deviation_ns)} longer than usual, ${percent(explained.covered)} of it explained; ${explained.ahead} ahead of it.`;
-  return el("div", {}, el("p", {}, head), rows.length > 0 && el("table.facts", {}, el("tbody", {}, ...rows)));
+  const head = `${duration(explained.deviation_ns)} longer than usual, ${percent(explained.covered)} of it explained; ${counted(explained.ahead, "message")} ahead of it.`;
+  const left = explained.causes.length - rows.length;
+  return el(
+    "div",
+    {},
+    el("p", {}, head),
+    rows.length > 0 && el("table.facts", {}, el("tbody", {}, ...rows)),
+    left > 0 && el("p.soft", {}, `${left} more`),
+  );
 }
 
 /** Returns a message of the same application with the usual latency and recorded CPU activity. */
