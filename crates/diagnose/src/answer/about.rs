@@ -1,4 +1,4 @@
-//! Shows what every answer says of its recording: where it was made, what it covers, lost and cost.
+//! The head of every answer: where the recording was made, its coverage, losses and cost.
 
 use serde::Serialize;
 use table::manifest::{Close, Cost, Coverage, Header};
@@ -6,7 +6,7 @@ use table::manifest::{Close, Cost, Coverage, Header};
 use super::host::{CloseState, ProbeLoss, RecordingHost};
 use crate::units::counted;
 
-/// Holds what the manifest says at the end of the recording, and the reader of its state.
+/// The end of the manifest, and the state of the recording as its reader found it.
 #[derive(Debug, Clone, Default)]
 pub struct RecordingState {
     /// State of each probe.

@@ -77,7 +77,7 @@ pub struct ProbeLoss {
     pub totals: table::manifest::Loss,
     /// Σ of `lost`.
     pub lost_total: u64,
-    /// Holds what the totals leave unexplained; anything but zero is a fault of the recorder.
+    /// Records that the totals leave unexplained; anything but zero is a fault of the recorder.
     pub residual: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Shows what all answers share: what they say of their recording, and how they write processes and shares.
+//! Parts that all answers share: the state of their recording, processes, and shares as numbers.
 
 mod about;
 pub(crate) mod decimals;

@@ -27,14 +27,14 @@ macro_rules! causes {
                 }
             }
 
-            /// Returns what the CPU did, in one sentence.
+            /// Returns its meaning in one sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$value => $meaning),+
                 }
             }
 
-            /// Returns what a user can do about it, in one sentence.
+            /// Returns its remedy in one sentence.
             pub const fn remedy(self) -> &'static str {
                 match self {
                     $(Self::$value => $remedy),+

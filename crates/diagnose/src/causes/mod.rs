@@ -27,10 +27,10 @@ pub use cause::Cause;
 use rules::CategoryRules;
 pub use rules::{CategoriesError, CategoryFault};
 
-/// Holds what comes with whylat.
+/// The categories of whylat itself.
 const BUILT_IN: &str = include_str!("categories.csv");
 
-/// Holds which cause has what. Made once, then asked; see [`CauseCache`] where names come again and again.
+/// The cause of each name. Made once, then asked; see [`CauseCache`] where names come again and again.
 #[derive(Debug, Clone)]
 pub struct Categories {
     /// The user's own, if there are any, then whylat's.

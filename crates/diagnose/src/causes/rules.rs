@@ -78,7 +78,7 @@ impl std::fmt::Display for CategoriesError {
     }
 }
 
-/// Holds what a name meets.
+/// The rule that matches a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CategoryMatch<'a> {
     pub(super) pattern: &'a str,

@@ -1,6 +1,6 @@
 //! Names of functions in the kernel's symbol table, and what they were in its source.
 
-/// Holds what compilers put behind the name of a function that they cloned, split or renamed, each maybe
+/// Suffixes that compilers put behind the name of a function that they cloned, split or renamed, each maybe
 /// with a number.
 const SUFFIXES: [&str; 7] = [
     "isra",
@@ -12,7 +12,7 @@ const SUFFIXES: [&str; 7] = [
     "resolver",
 ];
 
-/// Holds what the macros of `include/linux/syscalls.h` and of the architectures put before a system call's
+/// Prefixes that the macros of `include/linux/syscalls.h` and of the architectures put before a system call's
 /// name.
 const SYSCALLS: [&str; 8] = [
     "__x64_sys_",

@@ -1,4 +1,4 @@
-//! Shows what the CPUs have to do with one connection: how long its process waited for one, and what
+//! The CPUs of one connection: how long its process waited for one, and what
 //! those did on which its calls ended.
 
 use crate::connections::gather::calls::CallDigest;

@@ -1,4 +1,4 @@
-//! Shows what the evidence excludes, and what it could not show: in the same words for all rules.
+//! Causes that the evidence excludes, and gaps of the evidence: in the same words for all rules.
 
 use table::Stage;
 
@@ -96,7 +96,7 @@ impl Case<'_> {
         })
     }
 
-    /// Returns what holds for every finding: the far end unseen, records lost.
+    /// Returns the gaps that every finding has: the far end unseen, records lost.
     pub fn general_blind_spots(&self) -> Vec<String> {
         let mut blind = Vec::new();
         if self.peer.is_none() {
@@ -116,7 +116,7 @@ impl Case<'_> {
         blind
     }
 
-    /// Returns what would let an undecided rule decide.
+    /// Returns the remedies that would make an inconclusive rule conclusive.
     pub fn more_detail(&self) -> Vec<String> {
         let mut help = Vec::new();
         if self.context.detail == "stats" {

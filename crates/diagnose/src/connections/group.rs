@@ -158,7 +158,7 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
     Some(finding)
 }
 
-/// Returns what the harm takes of the life; where nothing is lost, what the stages concerned take. Harm outside of
+/// Returns the harm as a share of the life; without harm, the share of the stages concerned. Harm outside of
 /// the life can be more than all of it.
 fn share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
     let ns = if harm_ns == 0 { concerned_ns } else { harm_ns };

@@ -1,4 +1,4 @@
-//! Shows which stage limits each TCP connection, and why.
+//! The stage that limits each TCP connection, and why.
 //!
 //! Comes in: rows, batch by batch ([`Evidence`]), and what the manifest says. Goes out: one [`Report`](crate::Report).
 //!

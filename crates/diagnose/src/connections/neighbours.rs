@@ -1,4 +1,4 @@
-//! Shows which connections stand beside one another: of one process, to one host. For rules that look
+//! Connections beside one another: of one process, to one host. For rules that look
 //! beyond a single connection.
 
 use std::collections::{HashMap, HashSet};
@@ -11,7 +11,7 @@ use crate::connections::subject::ConnectionSubject;
 /// Namespace and address of a host: addresses mean something within a namespace only.
 type HostKey<'a> = (u32, &'a str);
 
-/// Holds what subjects have in common with others.
+/// Connections by host and process.
 #[derive(Debug)]
 pub struct Neighbours<'a> {
     /// In the order of their ids.

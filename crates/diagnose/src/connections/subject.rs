@@ -18,11 +18,11 @@ pub struct ConnectionSubject<'a> {
     pub gathered: &'a ConnectionDigest,
     /// Calls; `None` when they were not logged.
     pub calls: Option<&'a CallDigest>,
-    /// Holds what its data waited for: calls on other connections, in which its reader was blocked.
+    /// Calls on other connections in which its reader was blocked while its data waited.
     pub behind: Option<&'a BlockedElsewhere>,
     /// Calls in which a thread was blocked; `None` without delayed ACKs.
     pub blocked: Option<&'a BlockedCalls>,
-    /// Holds what its process and its CPUs did.
+    /// Activity of its process and its CPUs.
     pub cpu: CpuObservation,
     /// Stages.
     pub judged: StageTimes,

@@ -1,4 +1,4 @@
-//! Shows what connections did in the last minutes, second by second, for the selected one. In: readings as they
+//! The last minutes of connections, second by second, for the selected one. In: readings as they
 //! come. Out: equal parts of time.
 
 use std::collections::{HashMap, VecDeque};
@@ -122,7 +122,7 @@ fn put(points: &mut VecDeque<HistoryPoint>, point: HistoryPoint) {
     }
 }
 
-/// Returns what the points say of one part of time. A time without readings is one in which nothing happened.
+/// Sums the points of one part of time. In a time without readings nothing happened.
 fn bin(points: &VecDeque<HistoryPoint>, from_ns: u64, to_ns: u64) -> HistoryBin {
     let Some(first) = points.front().filter(|first| first.since_ns < to_ns) else {
         return HistoryBin::default();

@@ -133,7 +133,7 @@ pub fn add_waits(connection: &mut LiveConnection, waited: &HashMap<u64, u64>) {
     );
 }
 
-/// Returns what the threads of each process waited for, where waits are recorded; a process with none that ended has no row.
+/// Adds the waits of each process, where waits are recorded; a process without an ended wait has no row.
 pub fn add_process_waits(processes: &mut [LiveProcess], mut waits: HashMap<u32, ProcessWaits>) {
     for process in processes {
         let pid = process.process.as_ref().and_then(|process| process.pid);

@@ -1,4 +1,4 @@
-//! Shows what is kept of one connection while its last seconds are judged: its readings since the window began and the one
+//! Rows of one connection that are kept while its last seconds are judged: its readings since the window began and the one
 //! before, from which counters count.
 
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use table::tables::{Connection, TcpSample, TcpStage};
 
 use crate::connections::gather::ConnectionDigest;
 
-/// Holds which readings count: those since `from_ns`, a poll. `before_ns` is the poll before it, `last_ns` the latest one.
+/// The readings that count: those since `from_ns`, a poll. `before_ns` is the poll before it, `last_ns` the latest one.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveSpan {
     /// When the window begins.

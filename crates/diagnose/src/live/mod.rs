@@ -46,7 +46,7 @@ struct PollTime {
     calls: usize,
 }
 
-/// Holds what a look says beside its rows.
+/// Facts of a snapshot beside its rows.
 #[derive(Debug, Clone, Default)]
 pub struct SnapshotInfo {
     /// `CLOCK_MONOTONIC` ns.
@@ -106,7 +106,7 @@ impl LiveWindow {
         }
     }
 
-    /// Returns what connections did in the last minutes: a handle that may be read while rows are added.
+    /// Returns the histories of connections: a handle that may be read while rows are added.
     pub fn histories(&self) -> Histories {
         self.histories.clone()
     }
@@ -404,7 +404,7 @@ fn forget<C>(batches: &mut Batches<C>, from_ns: u64) {
     }
 }
 
-/// Returns what a poll alone says of the thing that stops the next byte.
+/// Returns the stage that a poll alone shows.
 fn seen_by_poll(kept: &RecentRows, sample: &TcpSample) -> Option<Stage> {
     let identity = kept.identity.as_ref();
     let nodelay = identity.and_then(|identity| identity.nodelay);

@@ -95,10 +95,10 @@ impl LiveSums {
     }
 }
 
-/// Holds what holds something up most, or else what it does most.
+/// The largest limit of a connection, or else its most frequent stage.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MainHold {
-    /// Holds which side of the connection.
+    /// Side and stage.
     pub by: HoldReason,
     /// Share of the observed time, 0–1.
     pub share: f64,
@@ -153,7 +153,7 @@ pub struct LiveConnection {
     pub idle: bool,
     /// Time that is judged, ns.
     pub judged_ns: u64,
-    /// Holds what holds it up most; `None`: idle, or not judged.
+    /// Largest limit; `None`: idle, or not judged.
     pub held: Option<MainHold>,
     /// Share of the time in stages with a fix: all but `sender_app`, `in_flight` and `unknown`; of a socket
     /// that only receives, in which bytes waited for its reader. `None`: idle, or not judged.
@@ -201,7 +201,7 @@ pub struct LiveProcess {
     /// Sums.
     #[serde(flatten)]
     pub sums: LiveSums,
-    /// Holds what holds them up most: shares of the time of those that sent.
+    /// Largest limit: shares of the time of those that sent.
     pub held: Option<MainHold>,
     /// As of a connection.
     pub limited_share: Option<f64>,
@@ -215,6 +215,6 @@ pub struct LiveProcess {
     pub severity: Option<Severity>,
     /// Findings on its connections.
     pub findings: u64,
-    /// Holds what its threads waited for; `None` below detail `waits`, or when none of its waits ended.
+    /// Waits of its threads; `None` below detail `waits`, or when none of its waits ended.
     pub waits: Option<ProcessWaits>,
 }

@@ -1,4 +1,4 @@
-//! Shows what the threads of a process wait for, in the last seconds. In: rows of table `waits`, or looks at the threads at
+//! Waits of the threads of a process in the last seconds. In: rows of table `waits`, or looks at the threads at
 //! random times, where no waits are recorded. Out: for each kind of object, how many threads wait for it on average,
 //! and for how long at most.
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 use table::tables::Waits;
 use table::{Columns, WaitObject};
 
-/// Holds what the threads of one process waited for.
+/// Waits of the threads of one process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessWaits {
     /// Source.
@@ -103,7 +103,7 @@ fn sorted(mut objects: Vec<ObjectWaits>) -> Vec<ObjectWaits> {
 pub struct ThreadSample {
     /// Span.
     pub tid: u32,
-    /// Holds what it waited for; `None`: it ran, or was ready to.
+    /// Object of its wait; `None`: it ran, or was ready to.
     pub waits_for: Option<WaitObject>,
     /// CPU time that it had used, ns: the same at two looks, it has not run in between. `None`: not known.
     pub ran_ns: Option<u64>,
@@ -208,7 +208,7 @@ impl ThreadSnapshots {
         self.looks.len()
     }
 
-    /// Returns what they say; `None` without a thread that was seen.
+    /// Returns the waits; `None` without a seen thread.
     pub fn waits(&self) -> Option<ProcessWaits> {
         let seen: u64 = self.looks.iter().map(|look| look.seen).sum();
         // of seen threads to all threads

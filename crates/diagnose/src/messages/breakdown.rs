@@ -50,7 +50,7 @@ impl MessageDirection {
 /// Something that happens to a message, and the part of its time that it ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EventMark {
-    /// Holds what.
+    /// The event.
     pub(super) event: MessageEvent,
     /// When; `None`: it was not seen, or did not happen.
     pub(super) ns: Option<u64>,
@@ -61,7 +61,7 @@ pub(super) struct EventMark {
     role: MarkRole,
 }
 
-/// Holds what a mark is to the parts.
+/// The role of a mark among the parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MarkRole {
     /// The first part begins with it.
@@ -104,7 +104,7 @@ impl EventMark {
 }
 
 impl MessageRow {
-    /// Returns what happens to such a message, in its order. `on_wire`: when the network adapter put it there, if that is
+    /// Returns the events of such a message, in their order. `on_wire`: when the network adapter put it there, if that is
     /// known.
     pub(super) fn marks(&self, on_wire: Option<WireTime>) -> Vec<EventMark> {
         match self {
@@ -247,7 +247,7 @@ fn time_of(marks: &[EventMark], event: MessageEvent) -> Option<u64> {
 /// The time of one message, in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatencyBreakdown {
-    /// Holds which way it went.
+    /// Direction.
     pub direction: MessageDirection,
     /// When it began.
     pub start_ns: u64,
@@ -387,7 +387,7 @@ impl HostTimes {
     }
 }
 
-/// Holds what was done for a message beside its own times: begin and end of each, `None` where one was not seen.
+/// Work for a message beside its own times: begin and end of each, `None` where one was not seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostWork {
     /// On the CPU of the receiving softirq, or of the driver.
@@ -421,7 +421,7 @@ impl BreakdownSource {
         }
     }
 
-    /// Returns what its CPU at the driver's side and its thread did for a message.
+    /// Returns the work of the CPU at the driver's side and of the thread for a message.
     pub fn host_work(&self, row: &MessageRow) -> HostWork {
         match row {
             MessageRow::Received(row) => with_received(row, |marks| {

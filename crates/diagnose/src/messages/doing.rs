@@ -1,4 +1,4 @@
-//! Shows what the CPUs of a message did while it was on its way: rows of `activity`, as far as they were kept.
+//! CPU activity during a message: rows of `activity`, as far as they were kept.
 
 use serde::Serialize;
 use table::tables::{Activities, Activity};
@@ -13,9 +13,9 @@ pub struct CpuActivity {
     pub after_ns: i64,
     /// How long it took, ns, as far as it was kept.
     pub length_ns: u64,
-    /// Holds what was done around it.
+    /// Number of activities around it.
     pub depth: u16,
-    /// Holds what.
+    /// Kind.
     pub kind: ActivityKind,
     /// Name of the thread, system call, interrupt, softirq or function; `None`: not known.
     pub name: Option<String>,
@@ -61,7 +61,7 @@ impl MessageWindow {
         })
     }
 
-    /// Returns what its CPUs did, and those on which its thread ran meanwhile, in the order of CPU and time; `None` if
+    /// Returns the activity of its CPUs, and of those on which its thread ran meanwhile, in the order of CPU and time; `None` if
     /// nothing was kept.
     pub(super) fn select(mut self, mut all: Vec<CpuActivity>) -> Option<Vec<CpuActivity>> {
         let own = all.iter().filter(|doing| doing.tid == Some(self.tid));

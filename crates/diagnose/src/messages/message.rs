@@ -1,11 +1,11 @@
-//! Shows what a message is: which way it goes, its row, and its id.
+//! A message: its direction, its row and its id.
 
 use std::str::FromStr;
 
 use serde::Serialize;
 use table::tables::{ReceivedMessage, SentMessage};
 
-/// Holds which way a message went.
+/// Direction of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageDirection {
@@ -35,7 +35,7 @@ pub enum MessageRow {
     Sent(SentMessage),
 }
 
-/// Holds which message: `CONN:rOFFSET` or `CONN:sOFFSET`. The offset may be of any of its bytes but the first,
+/// Id of a message: `CONN:rOFFSET` or `CONN:sOFFSET`. The offset may be of any of its bytes but the first,
 /// counted from the connection's first byte; a report names the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MessageId {
@@ -88,7 +88,7 @@ impl MessageId {
 }
 
 impl MessageRow {
-    /// Returns what reports call it.
+    /// Returns its id.
     pub fn id(&self) -> MessageId {
         match self {
             Self::Received(row) => MessageId {

@@ -39,7 +39,7 @@ pub struct NicStamps {
     pub error_ns: u64,
 }
 
-/// Holds what a stamp says.
+/// Meaning of a stamp.
 pub(super) enum StampTime {
     At(WireTime),
     Unplaced,
@@ -67,7 +67,7 @@ impl NicClocks {
         self.maps = maps.map(|(number, pairs)| (*number, map(pairs))).collect();
     }
 
-    /// Returns what a row's stamp says; `None`: it has none.
+    /// Returns the time of a row's stamp; `None`: it has none.
     pub(super) fn place(&self, row: &SentMessage) -> Option<StampTime> {
         let (phc_ns, number) = (row.nic_phc_ns?, row.nic_ptp?);
         let map = self.maps.get(&number);

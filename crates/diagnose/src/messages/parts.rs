@@ -37,7 +37,7 @@ pub enum MessagePart {
     Network,
 }
 
-/// Holds what happens to messages.
+/// Event in the life of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageEvent {

@@ -42,7 +42,7 @@ pub struct ConnectionEnd {
     pub process: Option<Process>,
 }
 
-/// Holds what went one way on a connection.
+/// Messages of one direction of a connection.
 #[derive(Debug, Clone, Serialize)]
 pub struct MessageGroup {
     /// On which.
@@ -112,7 +112,7 @@ pub struct PartSpread {
 /// One message and its way.
 #[derive(Debug, Clone, Serialize)]
 pub struct MessageLifetime {
-    /// Holds what `--message` takes.
+    /// Argument of `--message`.
     pub id: String,
     /// When its way began, ns from the recording's start; 0 if before it.
     pub since_start_ns: u64,
@@ -150,9 +150,9 @@ pub struct MessageStory {
     pub direction: MessageDirection,
     /// Its way; `None`: a time of it was not seen, or they are in no order.
     pub lifetime: Option<MessageLifetime>,
-    /// Holds what happened to it, in the order of time.
+    /// Its events, in the order of time.
     pub steps: Vec<MessageStep>,
-    /// Holds what its CPUs did meanwhile; `None`: it was not kept.
+    /// CPU activity meanwhile; `None`: not kept.
     pub meanwhile: Option<Vec<CpuActivity>>,
 }
 
@@ -161,7 +161,7 @@ pub struct MessageStory {
 pub struct MessageStep {
     /// When, ns from the first one.
     pub after_ns: u64,
-    /// Holds what.
+    /// Event.
     pub what: MessageEvent,
     /// On which CPU; `None`: not recorded.
     pub cpu: Option<u16>,

@@ -32,7 +32,7 @@ impl MessageRow {
         }
     }
 
-    /// Returns what is known to have happened to it, in the order of time. `breakdown`: its own, if it has one.
+    /// Returns its known events, in the order of time. `breakdown`: its own, if it has one.
     pub(super) fn steps(&self, breakdown: Option<&LatencyBreakdown>) -> Vec<MessageStep> {
         let on_wire = breakdown.and_then(|breakdown| breakdown.on_wire);
         let marks = self.marks(on_wire).into_iter();
@@ -64,7 +64,7 @@ impl MessageRow {
 }
 
 impl BreakdownSource {
-    /// Returns what is known to have happened to a message, in the order of time, each with the part that ends with it.
+    /// Returns the known events of a message, in the order of time, each with the part that ends with it.
     pub fn steps(&self, row: &MessageRow) -> Vec<MessageStep> {
         row.steps(self.breakdown(row).ok().as_ref())
     }

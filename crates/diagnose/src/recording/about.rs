@@ -1,4 +1,4 @@
-//! Shows what a recording says of itself.
+//! The state of a recording.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use table::{Problem, Recording};
 
 use crate::answer::{About, OmittedRows, RecordingState};
 
-/// Returns what the recording says of itself. To be asked after all is read: damage is found by reading.
+/// Returns the state of a recording. To be asked after all is read: damage is found by reading.
 pub fn recorded(recording: &Recording) -> RecordingState {
     let problems = recording.problems();
     RecordingState {
@@ -20,7 +20,7 @@ pub fn recorded(recording: &Recording) -> RecordingState {
     }
 }
 
-/// Returns what every answer says of the recording; exit codes report whether it is complete.
+/// Returns the head of every answer; exit codes report whether it is complete.
 pub fn about(recording: &Recording) -> About {
     let latest_ns = recording.time_range_ns().map_or(0, |range| range.1);
     let span = (0, u64::MAX);

@@ -25,8 +25,8 @@ impl Default for DiagnosisOptions {
 /// How slow messages are explained.
 #[derive(Debug, Default)]
 pub struct TailOptions {
-    /// Holds which; `None`: the slowest, as many as it is worth.
+    /// The query; `None`: the slowest, as many as it is worth.
     pub question: Option<TailQuery>,
-    /// Holds what functions are; `None`: as whylat knows them.
+    /// Categories of functions; `None`: those of whylat.
     pub categories: Option<Categories>,
 }

@@ -49,7 +49,7 @@ pub(super) const NAMED: &[TableId] = &[
     TableId::Activity,
 ];
 
-/// Holds which analyses are wanted beside that of the connections.
+/// Wanted analyses beside that of the connections.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct AnalysisSelection {
     /// Waits by object, with the number of listed groups.
@@ -182,7 +182,7 @@ pub(super) fn join(waits: &mut WaitTable, recording: &Recording, limit: usize) {
 mod tests {
     use super::*;
 
-    /// Returns what no list names would never be read.
+    /// A table in no list would never be read.
     #[test]
     fn every_table_that_an_analysis_takes_is_read_once() {
         let header: table::manifest::Header = serde_json::from_value(serde_json::json!({

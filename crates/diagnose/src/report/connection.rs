@@ -39,7 +39,7 @@ pub struct Connection {
     /// Share of the judged time in each stage. Exclusive; the shares add up to one. A stage
     /// that the method does not show is not listed.
     pub stages: Stages,
-    /// Holds what a full congestion window comes from; `None` without the ledger.
+    /// Causes of a full congestion window; `None` without the ledger.
     pub congestion_window_ns: Option<CongestionCauses>,
     /// The receiving side; `None` when it was not measured or nothing was received.
     pub receive: Option<Receive>,

@@ -10,13 +10,13 @@ use super::RuleId;
 use super::severity::{Severity, WARNING_SHARE};
 use crate::answer::Process;
 
-/// Holds which direction of a connection a finding speaks of.
+/// Direction of the data in a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataDirection {
-    /// Holds what the subject sends: from local to remote.
+    /// The subject sends: from local to remote.
     Sending,
-    /// Holds what the subject receives: from remote to local.
+    /// The subject receives: from remote to local.
     Receiving,
 }
 

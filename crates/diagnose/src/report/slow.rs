@@ -24,7 +24,7 @@ pub struct SlowMessages {
     pub harm_ns: u64,
     /// The same, of the latencies of all of its messages, 0–1.
     pub share: f64,
-    /// Holds which of its messages are slow: `p99.9`.
+    /// Band of the slow messages: `p99.9`.
     pub tail: String,
     /// Slow messages.
     pub messages: u64,
@@ -36,7 +36,7 @@ pub struct SlowMessages {
     pub until_ns: u64,
     /// Mean latency of ordinary ones, ns.
     pub usual_ns: f64,
-    /// Holds what the causes explain of what a slow one took longer, of the median message, 0–1.
+    /// Explained share of the extra time, of the median message, 0–1.
     pub covered: f64,
     /// That which is first of most messages first.
     pub causes: Vec<SlowCause>,

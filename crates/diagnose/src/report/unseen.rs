@@ -95,7 +95,7 @@ fn of_open(open: &[&SocketKind], are_counted: bool) -> String {
     }
 }
 
-/// Returns what a kind of sockets is called before the word "socket".
+/// Returns the name of a kind of sockets, before the word "socket".
 fn title(kind: &str) -> &'static str {
     match kind {
         "tcp" => "TCP",

@@ -1,4 +1,4 @@
-//! Shows what several analyses keep of rows: by connection, in the order of time, by process, and what went before a row.
+//! Rows as several analyses keep them: by connection, in the order of time, by process, and with the calls before.
 
 pub mod hash;
 pub mod in_order;

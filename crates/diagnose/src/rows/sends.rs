@@ -1,4 +1,4 @@
-//! Shows what went before a wait on its connection: calls in, in the order of their ends; out, for any moment
+//! Calls before a wait on its connection: calls in, in the order of their ends; out, for any moment
 //! not long ago, how large the last send and the last receive were, and how many sends had followed the
 //! receive.
 
@@ -49,7 +49,7 @@ pub struct PrecedingCalls {
 }
 
 impl PrecedingCalls {
-    /// Returns what goes before from this send on.
+    /// Returns the preceding calls after this send.
     pub fn and_send(self, send: &CallBytes) -> Self {
         let sends = self.sends.or(send.is_first.then_some(0));
         Self {
@@ -105,7 +105,7 @@ impl<const KEPT: usize> CallHistory<KEPT> {
         places.map(|place| self.calls[place as usize % KEPT])
     }
 
-    /// Returns what had gone before at `at_ns`: calls that ended then, or earlier. Nothing is known of a moment
+    /// Returns the calls before `at_ns`: calls that ended then, or earlier. Nothing is known of a moment
     /// after which `KEPT` calls or more have ended.
     pub fn at(&self, at_ns: u64) -> PrecedingCalls {
         let known = self.latest().find(|(end_ns, _)| *end_ns <= at_ns);

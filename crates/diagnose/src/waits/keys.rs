@@ -21,7 +21,7 @@ struct ObjectFields {
 /// One object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectKey {
-    /// Holds what it is; a listener's socket cookie is that of a connection here.
+    /// Kind; a listener's socket cookie is that of a connection here.
     pub kind: WaitObject,
     /// Process that alone knows it; 0 if it is not of one process.
     pub pid: u32,
@@ -57,7 +57,7 @@ impl ObjectKey {
         })
     }
 
-    /// Returns what a thread asked for without waiting.
+    /// Returns the object that a thread polled without waiting.
     pub fn of_spin(rows: &Spins, row: usize) -> Self {
         Self::from_fields(&ObjectFields {
             kind: rows.kind[row],

@@ -59,7 +59,7 @@ pub struct WaitTable {
     objects: KeyNumbers<ObjectKey>,
     threads: KeyNumbers<ThreadKey>,
     wakers: KeyNumbers<WakerKey>,
-    /// Holds what futexes are used for, by their numbers.
+    /// Uses of futexes, by their numbers.
     locks: HashMap<u32, LockKind>,
     /// Whether the filter means the object, by its number.
     wanted: Vec<bool>,
@@ -70,7 +70,7 @@ pub struct WaitTable {
     latest_ns: u64,
     /// Where slow waits begin in the groups that were asked already, by number.
     boundaries: HashMap<u32, Option<usize>>,
-    /// Holds what went before, by the number of the group; empty: it was not asked.
+    /// Preceding calls by the number of the group; empty: not asked.
     preceding: Vec<Option<Preceding>>,
     /// Rows of the batch that pass, and their order by group; kept for the next batch.
     passed: Vec<WaitParts>,

@@ -175,7 +175,7 @@ impl NameTable {
         }
     }
 
-    /// Returns what each wait was for, as the report of waits by object names it, without what a futex is used for. Of
+    /// Returns the object of each wait, as the report of waits by object names it, without the use of a futex. Of
     /// objects with one name, as epoll sets that had a descriptor one after another, the second is called `… (2)`.
     pub fn object_titles(&self, rows: &Waits) -> Vec<String> {
         let mut titles: HashMap<ObjectKey, String> = HashMap::new();

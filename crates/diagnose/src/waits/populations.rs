@@ -45,7 +45,7 @@ const ERROR: f64 = 0.001;
 /// The 10 per cent valley definition.
 const VALLEY: f64 = 0.1;
 
-/// Holds who gives his CPU away is seldom back sooner: two context switches take 1 µs and more (Li, Ding and
+/// A thread that yields its CPU is seldom back sooner: two context switches take 1 µs and more (Li, Ding and
 /// Shen, "Quantifying the cost of context switch", 2007). What is shorter is not distinguished.
 const SHORTEST_NS: u64 = 1 << 10;
 /// No wait is longer: 19.5 hours.

@@ -81,7 +81,7 @@ pub struct WaitGroup {
     pub spinning: Option<SpinReport>,
     /// Fast and slow waits; `None`: one population, or too few waits to decide.
     pub populations: Option<Populations>,
-    /// Holds what went before slow and fast waits; `None`: none are slow, or it was not asked.
+    /// Calls before slow and fast waits; `None`: none are slow, or not asked.
     pub preceding: Option<Preceding>,
     /// Waits by duration, the empty cells left out.
     pub histogram: Vec<DurationCell>,
@@ -89,7 +89,7 @@ pub struct WaitGroup {
     pub threads: Vec<GroupPart>,
     /// The objects that were waited for most; empty in a grouping by object.
     pub objects: Vec<GroupPart>,
-    /// Holds who ended most of the time; empty in a grouping by waker.
+    /// Wakers of most of the time; empty in a grouping by waker.
     pub wakers: Vec<GroupPart>,
     /// Where in the program most of the time was; empty in a grouping by stack.
     pub stacks: Vec<GroupPart>,
@@ -118,7 +118,7 @@ pub struct ObjectIdentity {
     pub tid: Option<u32>,
     /// Kind of waker; `None`: no waker.
     pub waker: Option<Waker>,
-    /// Holds what a futex is used for, as the functions that wait for it show; `None`: no futex, or not known.
+    /// Use of a futex, as the functions that wait for it show; `None`: no futex, or not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lock: Option<LockKind>,
     /// Call stack; `None`: none, or not known.
@@ -149,7 +149,7 @@ pub enum LockKind {
 pub struct WaitStack {
     /// The innermost first.
     pub frames: Vec<Frame>,
-    /// Holds what is known of the caller of the outermost one.
+    /// Caller of the outermost one.
     pub caller: Caller,
 }
 

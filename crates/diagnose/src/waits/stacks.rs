@@ -194,7 +194,7 @@ impl LockKind {
         known.map(|(_, lock)| *lock)
     }
 
-    /// Returns what it is called.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",

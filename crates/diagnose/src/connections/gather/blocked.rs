@@ -85,7 +85,7 @@ impl BlockedCalls {
         *self.long.entry(cell).or_default() += 1;
     }
 
-    /// Returns what the calls followed that were blocked `least_ns` or longer (within 3 %), and what the others.
+    /// Returns the sends before calls that were blocked `least_ns` or longer (within 3 %), and before the others.
     /// A time below 17 ms is not distinguished.
     pub fn after(&self, least_ns: u64) -> (CallsAfter, CallsAfter) {
         let (mut late, mut others) = (CallsAfter::default(), self.short);

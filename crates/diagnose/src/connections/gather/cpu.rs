@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use table::tables::{CpuSample, ProcessSample};
 
-/// Holds what a thread may wait for a CPU each time without anybody's fault: as late as the kernel itself
+/// The run-queue delay of an ordinary wake-up, ns: as late as the kernel itself
 /// lets every ordinary thread be when it sleeps (`timer_slack_ns` of `init_task`).
 pub const WAKE_NS: u64 = 50_000;
 
@@ -64,7 +64,7 @@ struct ProcessSeries {
     sums: CounterSeries<3>,
 }
 
-/// Holds what the threads of a process did in some time.
+/// CPU use of a process in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessUse {
     /// The readings cover so much of it, ns.
@@ -80,7 +80,7 @@ pub struct ProcessUse {
     pub threads_ns: u64,
 }
 
-/// Holds what a CPU did in some time.
+/// Use of a CPU in an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CpuUse {
     /// The readings cover so much of it, ns.
@@ -148,7 +148,7 @@ impl CpuTimes {
         }
     }
 
-    /// Returns what a process did in those parts of an interval in which bytes moved on a connection of
+    /// Returns the CPU use of a process in those parts of an interval in which bytes moved on a connection of
     /// its. A part that began long before goes back no further than the last reading.
     pub fn process(&self, pid: u32, life: (u64, u64), moved: &[(u64, u64)]) -> Option<ProcessUse> {
         let sums = &self.processes.get(&pid)?.sums;
@@ -172,7 +172,7 @@ impl CpuTimes {
         Some(used)
     }
 
-    /// Returns what a CPU did in an interval.
+    /// Returns the use of a CPU in an interval.
     pub fn cpu(&self, cpu: u16, life: (u64, u64)) -> Option<CpuUse> {
         let (ticks, ksoftirqd) = self.cpus.get(&cpu)?;
         let (from_ns, to_ns) = ticks.covered(life.0, life.1)?;

@@ -44,7 +44,7 @@ pub struct LedgerDigest {
     pub growth: StageGrowth,
     /// Round-trip samples between readings.
     pub rtt: Vec<RttInterval>,
-    /// Holds what bytes had waited for the reader before the ledger began, ns.
+    /// Time that bytes had waited for the reader before the ledger began, ns.
     unread_before_ns: u64,
 }
 

@@ -42,7 +42,7 @@ pub struct ListenDrops {
     pub within_ns: Option<(u64, u64)>,
 }
 
-/// Holds what a reading shows of the counters.
+/// Counters of one reading.
 #[derive(Debug, Clone, Copy, Default)]
 struct ListenCounters {
     time_ns: u64,
@@ -161,7 +161,7 @@ pub fn compare<'a>(sockets: impl Iterator<Item = (u32, &'a mut ListenerDigest)>)
     share(together);
 }
 
-/// Returns what found full queues, in proportion to what each socket dropped.
+/// Divides the packets that found full queues, in proportion to the drops of each socket.
 fn share(together: Vec<&mut ListenerDigest>) {
     let beside = together.len().saturating_sub(1);
     let all: u64 = together.iter().map(|digest| digest.drops.all).sum();

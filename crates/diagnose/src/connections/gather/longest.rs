@@ -1,4 +1,4 @@
-//! Shows which connections are judged where there are more than memory holds: those that were seen for longest. What a
+//! The choice of judged connections where memory does not hold all: those that were seen for longest. What a
 //! connection can lose lies within that time, but for the SYNs that it began with, so that those left out have the
 //! least to lose, one by one. Both ends of a connection are judged, or neither.
 

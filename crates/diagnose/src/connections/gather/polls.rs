@@ -1,4 +1,4 @@
-//! Shows what one poll of `tcp_info` can say about the thing that stops the next byte, and no more.
+//! The stage that one poll of `tcp_info` shows, and its doubt.
 //!
 //! Polls come at random times, so the share of them that finds a socket in a state
 //! is the share of time spent there. A poll that finds nothing changed is not stored: the

@@ -41,7 +41,7 @@ pub struct SampleDigest {
     pub moved: Vec<(u64, u64)>,
 }
 
-/// Holds what a SYN counts for in `bytes_acked`.
+/// The share of a SYN in `bytes_acked`.
 pub const SYN_BYTES: u64 = 1;
 
 /// The peer's window in polls that found it full.

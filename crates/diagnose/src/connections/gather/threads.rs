@@ -28,7 +28,7 @@ pub struct Blocker {
     pub times: u64,
 }
 
-/// Holds what a connection's data waited for.
+/// Connections on which the reader was blocked while data waited on this one.
 #[derive(Debug, Clone, Default)]
 pub struct BlockedElsewhere {
     /// By the connection on which the thread was blocked, in no order.
@@ -160,7 +160,7 @@ impl ThreadTable {
         }
     }
 
-    /// Returns what this connection's data waited for.
+    /// Returns the connections that delayed the data of this one.
     pub fn get(&self, conn: u64) -> Option<&BlockedElsewhere> {
         self.behind.get(conn)
     }

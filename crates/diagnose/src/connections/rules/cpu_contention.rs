@@ -200,7 +200,7 @@ fn not_softirq(case: &Case) -> Option<RuledOut> {
     })
 }
 
-/// Returns what a late reader costs its sender depends on what the buffers between them hold.
+/// Estimates the effect of a fix. The cost of a slow reader for its sender depends on the buffers between them.
 fn win(case: &Case) -> WinBasis {
     match case.application_direction() {
         DataDirection::Sending => WinBasis::HarmGone("the threads run as soon as they can"),

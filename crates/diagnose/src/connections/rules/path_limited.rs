@@ -17,7 +17,7 @@ use crate::units::percent;
 /// The rule `path_limited`.
 pub struct PathLimited;
 
-/// Holds what stops the next byte when congestion control does.
+/// Stages in which congestion control stops the next byte.
 const NETWORK: [Stage; 3] = [
     Stage::FastRetransmit,
     Stage::CongestionWindow,

@@ -177,7 +177,7 @@ fn win(case: &Case) -> WinBasis {
 /// The most that a window can be without a scale (RFC 7323 2.2).
 const UNSCALED_BYTES: u64 = 65_535;
 
-/// Returns what changes a window between the ends of a connection.
+/// Returns the fixes for a window that changes between the ends.
 fn middlebox(seen: u64, announced: u64) -> Vec<Advice> {
     let text = format!(
         "A device between the ends changes the window: {} there, {} here. Look for a firewall, \

@@ -11,7 +11,7 @@ use crate::units::{bytes, duration};
 /// The rule `send_buffer_exceeds_window`.
 pub struct SendBufferExceedsWindow;
 
-/// Holds what the kernel itself allows over what it may send, when it sizes the buffer: one window on its
+/// The factor that the kernel itself allows over the window, when it sizes the buffer: one window on its
 /// way and one to follow (`sndbuf_expand` of `tcp_sndbuf_expand()`).
 const SNDBUF_EXPAND: u64 = 2;
 

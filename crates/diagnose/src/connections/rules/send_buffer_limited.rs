@@ -175,7 +175,7 @@ fn fixes(case: &Case) -> Vec<Advice> {
     advice
 }
 
-/// Returns what the buffer would be if all send buffers of this host were divided by congestion windows
+/// Returns the buffer size if all send buffers of this host were divided by congestion windows
 /// (SNAP 5.3), and among how many connections; only where that is more than it has.
 fn share_bytes(case: &Case) -> Option<(u64, u64)> {
     let all = &case.context.send_buffers;

@@ -8,7 +8,7 @@
 use super::interval::RttInterval;
 use crate::kernel::TCP_DELACK_MIN_NS;
 
-/// Holds what SNAP's operators measure in advance.
+/// Constants that SNAP's operators measure in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapSettings {
     /// MaxQueuingDelay: the most that queues on the path may add, µs.

@@ -1,4 +1,4 @@
-//! Shows what a poll interval says of round trips: what the estimates of delayed ACKs are made of.
+//! Round trips of a poll interval, from which delayed ACKs are estimated.
 
 /// Round-trip samples between two readings of the ledger.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use table::{Method, Stage};
 use super::bound;
 use crate::report::{StageShare, Stages};
 
-/// Holds what the bounds need to know beside the ledger.
+/// Inputs of the bounds beside the ledger.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     /// Life to divide by, ns.

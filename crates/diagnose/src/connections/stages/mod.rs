@@ -13,7 +13,7 @@ use crate::connections::gather::calls::CallDigest;
 use crate::report::{Receive, Stages};
 pub use polled::seen_by_poll;
 
-/// Holds what the recording as a whole offers.
+/// Inputs from the recording as a whole.
 #[derive(Debug, Clone, Copy)]
 pub struct StageInputs {
     /// Length of a jiffy, ns.

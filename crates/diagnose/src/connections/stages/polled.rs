@@ -135,7 +135,7 @@ fn timeout_ns(gathered: &ConnectionDigest, opened_ns: Option<u64>, life: (u64, u
     recovery_ms.unwrap_or(0) * 1_000_000
 }
 
-/// Returns what one poll says, where that is one thing.
+/// Returns the stage of one poll, if it shows exactly one.
 pub fn seen_by_poll(class: PollClass, nodelay: Option<bool>, congestion: Option<&str>) -> Stage {
     match class {
         PollClass::Idle => Stage::SenderApp,

@@ -1,4 +1,4 @@
-//! Shows what one end sent and the other received, joined by the range of the stream.
+//! Messages that one end sent and the other received, joined by the range of the stream.
 
 /// A sent message: times of the sender's clock.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ pub(super) struct Crossing {
     pub(super) done_ns: u64,
 }
 
-/// Holds what became of the messages that one end sent.
+/// The messages that one end sent, by outcome.
 #[derive(Debug, Default)]
 pub(super) struct JoinResult {
     pub(super) crossings: Vec<Crossing>,

@@ -127,7 +127,7 @@ impl EndRecording {
     }
 }
 
-/// Holds what one end sent and the other received.
+/// One direction of a connection: its sender and its receiver.
 struct EndsPath<'a> {
     from: (&'a EndRecording, u64),
     to: (&'a EndRecording, u64),

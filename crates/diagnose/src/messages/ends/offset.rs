@@ -62,7 +62,7 @@ fn add(pairs: &[OffsetPair], found: &mut Vec<ClockOffset>) {
     add(later, found);
 }
 
-/// Returns what holds at a time.
+/// Returns the offset at a time.
 pub(super) fn at(offsets: &[ClockOffset], at_ns: u64) -> Option<ClockOffset> {
     let next = offsets.partition_point(|offset| offset.until_ns < at_ns);
     offsets.get(next).copied()

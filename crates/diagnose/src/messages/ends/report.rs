@@ -70,12 +70,12 @@ pub struct LegSpread {
     pub spread: DurationSpread,
 }
 
-/// Holds what went from one end to the other.
+/// Messages from one end to the other.
 #[derive(Debug, Clone, Serialize)]
 pub struct CrossingGroup {
-    /// Holds who sent.
+    /// Sender.
     pub from: ConnectionEnd,
-    /// Holds who received.
+    /// Receiver.
     pub to: ConnectionEnd,
     /// Messages sent.
     pub count: u64,
@@ -98,7 +98,7 @@ pub struct CrossingGroup {
 /// One message.
 #[derive(Debug, Clone, Serialize)]
 pub struct SlowCrossing {
-    /// Holds what `--message` takes, of the sender's recording.
+    /// Argument of `--message`, for the sender's recording.
     pub id: String,
     /// The whole, ns.
     pub whole_ns: u64,

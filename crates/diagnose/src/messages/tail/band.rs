@@ -23,7 +23,7 @@ impl LatencyBand {
         until: 0.6,
     };
 
-    /// Returns what is slow of so many messages: the slowest thousandth if that is ten or more, else the slowest hundredth.
+    /// Returns the slow band of so many messages: the slowest thousandth if that is ten or more, else the slowest hundredth.
     pub fn slowest(messages: u64) -> Self {
         if messages >= 10_000 {
             Self::TAIL

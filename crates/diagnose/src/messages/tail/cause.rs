@@ -12,7 +12,7 @@ pub(super) struct CauseKey {
     pub(super) rule: MessageRule,
     pub(super) role: CoreRole,
     pub(super) what: String,
-    /// Holds what kind of work it is, where it is that.
+    /// Kind of work, if it is work.
     pub(super) category: Option<Cause>,
 }
 
@@ -51,7 +51,7 @@ impl MessageRule {
         }
     }
 
-    /// Returns what it says, in one line.
+    /// Returns its meaning in one line.
     const fn summary(self) -> &'static str {
         match self {
             Self::HeadOfLineBlocking => "Other messages of the program went first",
@@ -139,7 +139,7 @@ impl CauseKey {
     }
 }
 
-/// Holds what is needed to name causes.
+/// Names causes by place.
 pub(super) struct CauseNamer<'a> {
     tree: &'a PlaceTree,
     labels: &'a LabelTable,
@@ -205,7 +205,7 @@ impl<'a> CauseNamer<'a> {
         }
     }
 
-    /// Returns what a place itself is called.
+    /// Returns the name of a place itself.
     pub(super) fn part(&self, node: TreeNode) -> String {
         match self.tree.place(node) {
             TreePlace::OtherMessage if self.tree.role(node) == CoreRole::Receive => {
@@ -258,7 +258,7 @@ impl<'a> CauseNamer<'a> {
         }
     }
 
-    /// Returns what ran within a context: what is of general use belongs to what is around it.
+    /// Returns the cause within a context: functions of general use belong to the one around them.
     fn within(&self, node: TreeNode, id: LabelId) -> (MessageRule, String, Option<Cause>) {
         let around = self.tree.around(node);
         match (
@@ -307,7 +307,7 @@ fn name(what: &SpanLabel) -> String {
     }
 }
 
-/// Returns what a thread waits for.
+/// Returns the name of a wait's object.
 fn waits_for(object: WaitObject) -> &'static str {
     match object {
         WaitObject::Futex => "a lock or another thread (futex)",

@@ -1,4 +1,4 @@
-//! Shows who had the CPUs while messages were under way: NSight's core-context summary (section 7, figure 20).
+//! Contexts on the CPUs during messages: NSight's core-context summary (section 7, figure 20).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use table::ActivityKind;
 use super::report::{CpuContext, CpuShare};
 use super::spans::{LabelId, LabelTable, SpanLabel, SpanTable};
 
-/// Holds what a CPU was in.
+/// Context of a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum CpuState {
     /// A thread, or the idle task, outside of interrupts.

@@ -1,4 +1,4 @@
-//! Shows which places explain why a message took longer than usual. A place is no cause where those within it explain
+//! The places that explain why a message took longer than usual. A place is no cause where those within it explain
 //! most of what it took longer (NSight, section 5.2); nothing is searched within a context that an ordinary
 //! message does not meet, nor within another message's processing: the remedy is the same whatever it does.
 
@@ -36,7 +36,7 @@ impl Anomaly {
     }
 }
 
-/// Holds what a place added to a message.
+/// Time that a place added to a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Deviation {
     pub(super) node: TreeNode,
@@ -73,7 +73,7 @@ impl MessageExplanation {
         spans.filter(|(node, _)| is_cause(*node)).collect()
     }
 
-    /// Returns what the causes explain of it, 0–1; one where nothing is to be explained.
+    /// Returns the share of it that the causes explain, 0–1; one without anything to explain.
     pub(super) fn coverage(&self, is_known: impl Fn(&Deviation) -> bool) -> f64 {
         let known = self.causes.iter().filter(|it| is_known(it));
         let explained_ns = known.fold(0.0, |sum, it| sum + it.ns);
@@ -130,7 +130,7 @@ pub(super) fn explain(
     }
 }
 
-/// Returns what a place and those within it explain.
+/// Returns the causes at a place and within it.
 fn judge(
     node: TreeNode,
     observed: PlaceTime,

@@ -78,7 +78,7 @@ struct CorePiece {
 }
 
 impl TimelineBuilder<'_> {
-    /// Returns what the core of the kernel's part did. What runs there in threads delays it, whatever thread that is;
+    /// Adds the activity of the kernel's core. Whatever runs there in threads delays it, whatever thread that is;
     /// interrupts and softirqs are separate.
     fn kernel(&mut self) {
         let message = self.message;
@@ -182,7 +182,7 @@ impl TimelineBuilder<'_> {
         self.piece(role, piece(taken_ns, until_ns), TreePlace::Own);
     }
 
-    /// Returns what a core of the thread's part did. `own`: what the time of the thread itself is.
+    /// Adds the activity of the thread's core. `own`: the place of the thread's own time.
     fn piece(&mut self, role: TreeNode, piece: CorePiece, own: TreePlace) {
         if piece.from_ns >= piece.until_ns {
             return;
@@ -218,7 +218,7 @@ impl TimelineBuilder<'_> {
             });
     }
 
-    /// Returns what of a softirq, which was opened last, was not for this message, but for others that a CPU received
+    /// Adds the part of the last softirq that was not for this message, but for others that a CPU received
     /// then: of other programs, or on the receive core also of its own, as far as they went first. What a program's own
     /// messages take of its application core is receive processing there, whichever they are.
     fn receive(&mut self, role: TreeNode, piece: &CorePiece, softirq: &ActivitySpan) {
@@ -317,7 +317,7 @@ impl CorePiece {
         }
     }
 
-    /// Returns what of a span lies in it.
+    /// Returns the part of a span that lies in it.
     fn overlap(&self, span: &ActivitySpan) -> PlaceTime {
         let (begin_ns, end_ns) = self.part(span);
         PlaceTime {

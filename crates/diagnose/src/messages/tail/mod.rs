@@ -138,7 +138,7 @@ impl TailTable {
         }
     }
 
-    /// Returns what is added from now on is of another recording, with which the first is compared.
+    /// Starts a second recording for comparison: rows that follow belong to it.
     pub fn compare_with(&mut self, header: Header, names: Rc<NameTable>) {
         self.sides.1 = Some(TailSide::new(header, names));
     }

@@ -1,4 +1,4 @@
-//! Shows what a message waited behind: other messages of the same thread. A thread that takes a message is busy with it
+//! The queue before a message: other messages of the same thread. A thread that takes a message is busy with it
 //! until it takes the next, or waits; who is ready meanwhile waits for it (head-of-line blocking).
 
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub(super) struct BlockedSpan {
     pub(super) object: table::WaitObject,
 }
 
-/// Holds what each thread took, and when it waited.
+/// Messages that each thread took, and its waits.
 #[derive(Debug, Default)]
 pub(super) struct QueueTable {
     /// When messages were taken, by thread.
@@ -26,7 +26,7 @@ pub(super) struct QueueTable {
     blocked: HashMap<u32, Vec<BlockedSpan>>,
 }
 
-/// Holds what a message waited behind.
+/// The queue before a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct ThreadQueue {
     /// Messages that the thread was at, or took, from when this one was ready until it took it.
@@ -81,7 +81,7 @@ impl QueueTable {
             .take_while(move |it| it.start_ns < until_ns)
     }
 
-    /// Returns what a received message waited behind.
+    /// Returns the queue before a received message.
     pub(super) fn ahead(&self, message: &HostMessage) -> ThreadQueue {
         let Some(taken) = self.taken.get(&message.tid) else {
             return ThreadQueue::default();

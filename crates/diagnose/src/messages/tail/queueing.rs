@@ -1,4 +1,4 @@
-//! Shows what a message waited behind, by who was at it: NSight's queueing breakdown (section 7, figure 19). The
+//! Queues before a message by place: NSight's queueing breakdown (section 7, figure 19). The
 //! application receives, handles and answers other messages first; the kernel receives or sends them.
 
 use table::ActivityKind;
@@ -22,7 +22,7 @@ const ALL: [QueuePlace; 5] = [
 /// Of one message, by [`ALL`].
 pub(super) type QueueAhead = [QueueDepth; ALL.len()];
 
-/// Holds what it waited behind.
+/// Depth and time of one queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct QueueDepth {
     /// Messages, or calls for them.
@@ -30,7 +30,7 @@ pub(super) struct QueueDepth {
     ns: u64,
 }
 
-/// Returns what one message waited behind. `times`: its own.
+/// Returns the queues before one message. `times`: its own.
 pub(super) fn ahead(
     message: &HostMessage,
     queue: ThreadQueue,
@@ -87,7 +87,7 @@ fn sends(call: &str) -> bool {
         .any(|it| call.starts_with(it))
 }
 
-/// Holds what ordinary messages wait behind: sums.
+/// Queues before ordinary messages: sums.
 #[derive(Debug, Default)]
 pub(super) struct UsualQueue {
     messages: u64,

@@ -51,7 +51,7 @@ impl ReceptionTable {
         self.cpus.values_mut().for_each(|it| it.sort_unstable());
     }
 
-    /// Returns what a CPU received within a time, in order; nothing is counted twice.
+    /// Returns the receptions of a CPU within a time, in order; nothing is counted twice.
     pub(super) fn within(
         &self,
         cpu: u16,

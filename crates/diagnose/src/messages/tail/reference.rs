@@ -1,4 +1,4 @@
-//! Shows what an ordinary message meets: the mean over a reference set. Means add up as times do, so that what all places
+//! Times of an ordinary message: the mean over a reference set. Means add up as times do, so that what all places
 //! deviate is what the whole deviates; a band of latencies bounds what any one message can do to them.
 
 use super::tree::{PlaceTime, PlaceTimes, TreeNode};
@@ -20,7 +20,7 @@ struct PlaceSum {
     messages: u32,
 }
 
-/// Holds what a place has of an ordinary message.
+/// Time of an ordinary message at a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct UsualTime {
     pub(super) time_ns: f64,
@@ -62,7 +62,7 @@ impl ReferenceSet {
         self.mean(self.ahead)
     }
 
-    /// Returns what is usual at a place.
+    /// Returns the usual time at a place.
     pub(super) fn usual(&self, node: TreeNode) -> UsualTime {
         let sum = self.observed.get(node.index()).copied().unwrap_or_default();
         UsualTime {

@@ -68,7 +68,7 @@ pub struct TailGroup {
     pub deviation_ns: Option<f64>,
     /// Messages of the tail that took clearly longer than that: only these have causes.
     pub longer: u64,
-    /// Holds what explained share each of these has: least and median, 0–1; `None` without any.
+    /// Explained share of these: least and median, 0–1; `None` without any.
     pub covered: Option<CoveredShare>,
     /// Causes, that with the largest median of deviations first.
     pub causes: Vec<TailCause>,
@@ -120,7 +120,7 @@ pub struct TailCause {
     pub rule: &'static str,
     /// Its kind and name.
     pub what: String,
-    /// Holds what kind of work that is (docs/causes.md); `None`: none by itself, or no rule knows it.
+    /// Kind of work (docs/causes.md); `None`: none by itself, or no rule knows it.
     pub category: Option<&'static str>,
     /// Core role.
     pub role: CoreRole,
@@ -224,7 +224,7 @@ pub struct Queueing {
     pub deviation_ns: FiveNumbers,
 }
 
-/// Holds who had a CPU while messages were under way: means over all messages, of the explained ones and of the body.
+/// Contexts on a CPU during messages: means over all messages, of the explained ones and of the body.
 #[derive(Debug, Clone, Serialize)]
 pub struct CpuShare {
     /// Its number.

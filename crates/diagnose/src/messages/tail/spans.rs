@@ -1,4 +1,4 @@
-//! Shows what CPUs and threads did, found by time: rows of `activity` in, in any order; out, the spans that overlap an
+//! Activity of CPUs and threads, found by time: rows of `activity` in, in any order; out, the spans that overlap an
 //! interval, outermost first. A span takes 36 bytes.
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,7 +8,7 @@ use table::{ActivityKind, Columns};
 
 use crate::waits::NameTable;
 
-/// Holds what a span is: a kind, a name, and of a thread its program. An index into [`LabelTable`].
+/// Label of a span: a kind, a name, and of a thread its program. An index into [`LabelTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LabelId(u32);
 
@@ -65,7 +65,7 @@ pub(super) struct ThreadMove {
     pub(super) cpu: u16,
 }
 
-/// Holds what spans are, each once.
+/// Labels of spans, each once.
 #[derive(Debug, Default)]
 pub(super) struct LabelTable {
     all: Vec<SpanLabel>,

@@ -18,7 +18,7 @@ const SHARES: [f64; 14] = [
 /// Messages named as examples of a cause.
 const EXAMPLES: usize = 3;
 
-/// Holds what is needed to put them together.
+/// Inputs of a group's summary.
 pub(super) struct GroupSummary<'a> {
     pub(super) causes: CauseNamer<'a>,
     pub(super) body: OrdinaryMessages,
@@ -27,7 +27,7 @@ pub(super) struct GroupSummary<'a> {
     pub(super) started_ns: u64,
 }
 
-/// Holds what one cause added, by message.
+/// Time that one cause added, by message.
 #[derive(Default)]
 struct CauseHits {
     /// Index of the message, ns.

@@ -1,4 +1,4 @@
-//! Shows what holds for any recording: causes never explain more than there is, neither the order of the rows nor the
+//! Properties of any recording: causes never explain more than there is, neither the order of the rows nor the
 //! time of day changes an answer, and what cannot be judged is causes not to be.
 
 use proptest::prelude::*;

@@ -50,7 +50,7 @@ pub(super) struct PlaceTree {
     nodes: HashMap<(Option<TreeNode>, TreePlace), TreeNode>,
 }
 
-/// Holds what a message observed of a place.
+/// Time of a message at a place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PlaceTime {
     pub(super) time_ns: u64,
@@ -58,7 +58,7 @@ pub(super) struct PlaceTime {
     pub(super) count: u32,
 }
 
-/// Holds what one message observed of all places, and in which spans.
+/// Times of one message at all places, and their spans.
 #[derive(Debug, Default)]
 pub(super) struct PlaceTimes {
     observed: Vec<PlaceTime>,
@@ -73,7 +73,7 @@ pub struct SpanId {
     pub cpu: u16,
     /// When it began.
     pub begin_ns: u64,
-    /// Holds what was done around it.
+    /// Number of spans around it.
     pub depth: u16,
 }
 
@@ -88,7 +88,7 @@ impl PlaceTree {
         node
     }
 
-    /// Returns what it represents.
+    /// Returns its place.
     pub(super) fn place(&self, node: TreeNode) -> TreePlace {
         self.places[node.index()].1
     }

@@ -32,7 +32,7 @@ pub enum FactorSide {
     High,
 }
 
-/// Holds what slow waits go with.
+/// Values that slow waits go with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Association {
     /// Values.

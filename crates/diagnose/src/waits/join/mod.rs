@@ -1,4 +1,4 @@
-//! Shows what went before slow waits: rows of `waits`, `calls` and `counters` in, once the groups and their
+//! Calls and counters before slow waits: rows of `waits`, `calls` and `counters` in, once the groups and their
 //! populations are known; for each group out, which sizes of sends, numbers of sends since the last
 //! receive and values of counters its slow waits go with ([`report::Preceding`]).
 //!

@@ -1,11 +1,11 @@
-//! Shows what went before slow and fast waits, as it is printed.
+//! Calls and counters before slow and fast waits, as reports print them.
 
 use serde::{Serialize, Serializer};
 
 use super::association::{Association, FactorSide};
 use super::factor::SideCounts;
 
-/// Holds what went before the waits of a group, the slow ones beside the fast ones.
+/// Calls and counters before the waits of a group, slow ones beside fast ones.
 #[derive(Debug, Clone, Serialize)]
 pub struct Preceding {
     /// Waits blocked this long or longer are slow, ns.
@@ -34,11 +34,11 @@ pub struct FactorReport {
     pub slow_known: u64,
     /// Fast waits with a known value.
     pub fast_known: u64,
-    /// Holds which of its values slow waits go with; `None`: with none more than chance and habit would have.
+    /// Its values that slow waits go with; `None`: none beyond chance.
     pub association: Option<FactorAssociation>,
 }
 
-/// Holds what a number is.
+/// Kind of a number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum FactorKind {

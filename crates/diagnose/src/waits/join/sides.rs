@@ -1,4 +1,4 @@
-//! Shows what went before the waits of one group: one joined wait at a time in, the report of it out.
+//! Calls before the waits of one group: one joined wait at a time in, the report of it out.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl WaitSides {
         }
     }
 
-    /// Returns what of all this slow waits go with.
+    /// Returns the associations of slow waits.
     pub fn report(&self, names: &counters::CounterNames) -> Preceding {
         let calls = [&self.sent_bytes, &self.received_bytes, &self.sends];
         let all = self.counters.values().chain(calls);

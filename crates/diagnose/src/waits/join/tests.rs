@@ -15,7 +15,7 @@ use crate::waits::{Grouping, WaitFilter, WaitTable};
 
 const CONNS: u64 = 3;
 
-/// Holds what a thread does next, and for how long.
+/// Next act of a thread, and its duration.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     /// A call on a connection that blocks so many times, and moves so many bytes (or fails).
@@ -137,7 +137,7 @@ impl Rows {
             .collect()
     }
 
-    /// Returns what went before a wait, by a search through all calls.
+    /// Returns the calls before a wait, by a search through all calls.
     fn before(&self, wait: &Wait) -> PrecedingCalls {
         let Some(conn) = wait.conn.or(wait.ready_conn) else {
             return PrecedingCalls::default();

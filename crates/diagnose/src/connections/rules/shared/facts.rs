@@ -136,7 +136,7 @@ pub(in crate::connections::rules) fn real(facts: &[Fact], name: &str) -> Option<
         })
 }
 
-/// Returns what the calls look like: size of writes, writes per read.
+/// Returns the pattern of the calls: size of writes, writes per read.
 pub(in crate::connections::rules) fn pattern(case: &Case) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(mean_bytes) = case.mean_send_bytes() {

@@ -1,4 +1,4 @@
-//! Shows what several rules share: evidence and sentences, calls that waited for a delayed ACK, how to end such waits, and why a
+//! Parts that several rules share: evidence and sentences, calls that waited for a delayed ACK, how to end such waits, and why a
 //! receiver's window was full.
 
 pub mod delayed_acks;

@@ -3,7 +3,7 @@
 use crate::connections::case::Case;
 use crate::report::{Advice, Confidence, ConfidenceLevel, Finding, UndecidedFinding};
 
-/// Returns what the harm takes of the life: `390 ms of 784 ms (49.7 %)`. The share is that of these two numbers.
+/// Returns the harm as a part of the life: `390 ms of 784 ms (49.7 %)`. The share is that of these two numbers.
 pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
     let subject = &finding.subject;
     let life_ns = subject.lifetime_ns;
