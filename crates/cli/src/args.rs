@@ -38,7 +38,7 @@ pub(crate) struct RecordArgs {
     /// `p99`: messages slower than 99 % of the process's. `sample=1000`: one message of 1,000. Needs `--detail
     /// messages`.
     #[arg(long, value_name = "p99,sample=1000")]
-    pub(crate) keep: Option<::record::Keep>,
+    pub(crate) keep: Option<::record::RetentionPolicy>,
     /// Keep the activity of all CPUs when a message takes longer than TIME
     ///
     /// Keeps the last second or so, at most once in ten seconds. Example: `latency>1ms`. Needs `--detail messages`.
@@ -89,7 +89,7 @@ impl RecordArgs {
         Ok(::record::Options {
             target,
             detail: detail.into(),
-            keep: ::record::Keep {
+            keep: ::record::RetentionPolicy {
                 trigger_ns,
                 ..keep.unwrap_or_default()
             },

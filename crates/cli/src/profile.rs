@@ -19,7 +19,7 @@ const ALIKE: f64 = 0.7;
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
     pub(crate) detail: Option<Detail>,
-    pub(crate) keep: Option<::record::Keep>,
+    pub(crate) keep: Option<::record::RetentionPolicy>,
     pub(crate) trigger_ns: Option<u64>,
     pub(crate) nic_stamps: bool,
     pub(crate) poll_ms: Option<u64>,
@@ -39,7 +39,7 @@ const KEYS: [(&str, Take); 7] = [
         Ok(())
     }),
     ("keep", |profile, value| {
-        let keep = text(value)?.parse::<::record::Keep>();
+        let keep = text(value)?.parse::<::record::RetentionPolicy>();
         profile.keep = Some(keep.map_err(|error| error.to_string())?);
         Ok(())
     }),

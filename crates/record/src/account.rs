@@ -10,7 +10,7 @@ use probe::{itt, nic, usdt};
 use table::RowSet;
 use table::manifest::Loss;
 
-use crate::keep::WindowCounts;
+use crate::flight_recorder::WindowCounts;
 use crate::poll::Polls;
 
 /// Why records are lost: program and reader do not fit.
@@ -36,14 +36,14 @@ pub(crate) fn add_counts(to: &mut RowCounts, counts: RowCounts) {
 
 /// What user space itself counts.
 #[derive(Debug, Default)]
-pub(crate) struct Added {
+pub(crate) struct UserSpaceCounts {
     /// Rows beyond those that the kernel side made.
     pub(crate) rows: RowCounts,
     /// Records from the kernel that could not be decoded, by probe.
     pub(crate) undecoded: BTreeMap<&'static str, u64>,
 }
 
-impl Added {
+impl UserSpaceCounts {
     /// Notes rows that there were not `before`.
     pub(crate) fn add_since(&mut self, before: &RowCounts, rows: &RowSet) {
         let mut added = count_rows(rows);
@@ -86,20 +86,20 @@ fn loss(
 }
 
 /// Tables that the probes of programs' own words fill together.
-const SAID_TABLES: [&str; 2] = ["counters", "tasks"];
+const PROGRAM_TABLES: [&str; 2] = ["counters", "tasks"];
 
 /// Rows of the tables that the probes of programs' own words fill together.
 #[derive(Debug, Clone)]
-struct Said {
+struct SharedTables {
     stored: RowCounts,
     discarded: RowCounts,
 }
 
-impl Said {
+impl SharedTables {
     /// Takes out what one of the probes made. Whose rows the disk refused, nobody knows: they are
     /// taken to be this one's as far as it made any, so that both accounts add up.
-    fn take(&mut self, made: [(&'static str, u64); 2]) -> Said {
-        let mut own = Said {
+    fn take(&mut self, made: [(&'static str, u64); 2]) -> SharedTables {
+        let mut own = SharedTables {
             stored: RowCounts::new(),
             discarded: RowCounts::new(),
         };
@@ -118,25 +118,25 @@ impl Said {
 }
 
 /// The accounts of what programs said, by ITT and by USDT probes.
-pub(crate) fn said_losses(
+pub(crate) fn program_losses(
     itt: Option<&itt::Counts>,
     usdt: Option<&usdt::Counts>,
     stored: &RowCounts,
     discarded: &RowCounts,
 ) -> Vec<Loss> {
-    let mut said = Said {
+    let mut said = SharedTables {
         stored: stored.clone(),
         discarded: discarded.clone(),
     };
     let usdt = usdt.map(|counts| {
         let made = [("counters", counts.counters), ("tasks", counts.tasks)];
-        let Said { stored, discarded } = said.take(made);
+        let SharedTables { stored, discarded } = said.take(made);
         let count = usdt_count(counts);
-        loss(usdt::PROBE, &SAID_TABLES, count, &stored, &discarded)
+        loss(usdt::PROBE, &PROGRAM_TABLES, count, &stored, &discarded)
     });
     let itt = itt.map(|counts| {
-        let Said { stored, discarded } = &said;
-        loss("itt", &SAID_TABLES, itt_count(counts), stored, discarded)
+        let SharedTables { stored, discarded } = &said;
+        loss("itt", &PROGRAM_TABLES, itt_count(counts), stored, discarded)
     });
     itt.into_iter().chain(usdt).collect()
 }
@@ -198,9 +198,9 @@ fn count_of<const N: usize>(
 }
 
 /// The accounts of the flight recorder.
-pub(crate) fn kept_losses(
+pub(crate) fn flight_recorder_losses(
     windows: WindowCounts,
-    added: &Added,
+    added: &UserSpaceCounts,
     stored: &RowCounts,
     discarded: &RowCounts,
 ) -> [Loss; 2] {
@@ -252,7 +252,7 @@ pub(crate) fn count(
 /// The accounts of the probes that every recording has: those of the list of probes.
 pub(crate) fn losses(
     counts: &Counts,
-    added: &Added,
+    added: &UserSpaceCounts,
     stored: &RowCounts,
     discarded: &RowCounts,
 ) -> Vec<Loss> {
@@ -300,7 +300,7 @@ mod tests {
             sockets.miss(cause, records);
         }
         counts.add("inventory", sockets);
-        let added = Added {
+        let added = UserSpaceCounts {
             rows: RowCounts::from([("processes", 3)]),
             undecoded: BTreeMap::from([("calls", 1), ("processes", 2), ("rings", 4)]),
         };
@@ -344,7 +344,7 @@ mod tests {
         };
         let stored = RowCounts::from([("counters", 30), ("tasks", 20)]);
         let discarded = RowCounts::from([("counters", 4), ("tasks", 2)]);
-        let losses = said_losses(Some(&counts), None, &stored, &discarded);
+        let losses = program_losses(Some(&counts), None, &stored, &discarded);
         let [loss] = &losses[..] else {
             panic!("{losses:?}");
         };
@@ -370,7 +370,7 @@ mod tests {
         };
         let stored = RowCounts::from([("counters", 50), ("tasks", 25)]);
         let discarded = RowCounts::from([("counters", 10)]);
-        let losses = said_losses(Some(&itt), Some(&usdt), &stored, &discarded);
+        let losses = program_losses(Some(&itt), Some(&usdt), &stored, &discarded);
         for loss in &losses {
             assert_eq!(loss.residual(), 0, "{loss:?}");
         }

@@ -49,7 +49,7 @@ pub trait CaptureSink {
     fn take(&mut self, output: ProbeOutput) -> bool;
 
     /// Lets others have the CPU, between pieces of work of some dozen microseconds.
-    fn give_way(&self) {}
+    fn yield_cpu(&self) {}
 }
 
 /// Captures what loaded programs give.
@@ -94,7 +94,7 @@ impl<'a> Collector<'a> {
     pub fn drain(&mut self, sink: &mut impl CaptureSink) -> usize {
         let mut all = 0;
         while all < DRAIN_MOST {
-            let taken = self.drainer.drain(DRAIN_AT_ONCE, || sink.give_way());
+            let taken = self.drainer.drain(DRAIN_AT_ONCE, || sink.yield_cpu());
             self.is_draining |= sink.take(self.drainer.take());
             all += taken;
             if taken < DRAIN_AT_ONCE {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use probe::hooks::Detail;
 use probe::usdt::Request;
 
-use crate::keep::Keep;
+use crate::flight_recorder::RetentionPolicy;
 
 /// A command to start and record.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ pub struct Options {
     /// How much.
     pub detail: Detail,
     /// What the flight recorder keeps; it runs if anything is asked for, and needs detail `messages`.
-    pub keep: Keep,
+    pub keep: RetentionPolicy,
     /// Ask network adapters for stamps even if a daemon that steers their clocks may miss some for it.
     pub nic_stamps: bool,
     /// USDT probes to listen to.

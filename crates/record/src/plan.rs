@@ -11,12 +11,12 @@ use crate::{Options, RecordError, Target};
 
 /// What the user asked for, found on this host.
 #[derive(Default)]
-pub(crate) struct Plan {
+pub(crate) struct ResolvedTarget {
     selection: Selection,
     pids: Vec<u32>,
 }
 
-impl Plan {
+impl ResolvedTarget {
     /// Processes that run now.
     pub(crate) fn pids(&self) -> &[u32] {
         &self.pids
@@ -28,8 +28,8 @@ impl Plan {
     }
 }
 
-pub(crate) fn resolve(target: &Target) -> Result<Plan, RecordError> {
-    let mut plan = Plan::default();
+pub(crate) fn resolve_target(target: &Target) -> Result<ResolvedTarget, RecordError> {
+    let mut plan = ResolvedTarget::default();
     match target {
         Target::Command(_) => {}
         Target::Pids(pids) => {
@@ -68,7 +68,7 @@ fn check_readable(pid: u32) -> Result<(), RecordError> {
 }
 
 /// How sockets are read: by hooks, or without them by polls; and what can be told so.
-pub(crate) struct Means<'a> {
+pub(crate) struct DataSources<'a> {
     pub(crate) hooks: Option<Hooks<'a>>,
     pub(crate) polls: Option<Polls>,
     pub(crate) coverage: Vec<Coverage>,
@@ -84,12 +84,12 @@ pub(crate) struct Means<'a> {
 pub(crate) fn means<'a>(
     storage: &'a mut Storage,
     target: &Target,
-    plan: &Plan,
+    plan: &ResolvedTarget,
     detail: Detail,
     usdt: bool,
-) -> Result<Means<'a>, RecordError> {
-    let means = match attach(storage, plan, detail) {
-        Ok(hooks) => Means {
+) -> Result<DataSources<'a>, RecordError> {
+    let sources = match attach(storage, plan, detail) {
+        Ok(hooks) => DataSources {
             coverage: hooks
                 .coverage()
                 .iter()
@@ -100,20 +100,20 @@ pub(crate) fn means<'a>(
             hooks: Some(hooks),
             polls: None,
         },
-        Err(error) => Means {
+        Err(error) => DataSources {
             hooks: None,
             processes: None,
             polls: Some(Polls::open(target)?),
             coverage: without_hooks(&error, detail, usdt),
         },
     };
-    Ok(means)
+    Ok(sources)
 }
 
 /// Loads and attaches the probes for a plan.
 fn attach<'a>(
     storage: &'a mut Storage,
-    plan: &Plan,
+    plan: &ResolvedTarget,
     detail: Detail,
 ) -> Result<Hooks<'a>, HooksError> {
     let selection = &plan.selection;
@@ -143,7 +143,7 @@ fn record_processes(hooks: &Hooks<'_>, pids: &[u32]) -> Result<(), HooksError> {
 }
 
 /// How many processes are recorded from the start.
-fn count_processes(hooks: &Hooks<'_>, plan: &Plan) -> usize {
+fn count_processes(hooks: &Hooks<'_>, plan: &ResolvedTarget) -> usize {
     let of_others = |pids: &[u32]| {
         let own = processes::families([std::process::id()]);
         let others = pids.iter().filter(|pid| !own.contains(pid));
@@ -177,7 +177,7 @@ pub(crate) fn is_in_proc(hooks: Option<&Hooks<'_>>) -> bool {
 }
 
 /// What is to be said of process ids, where they are not those of the host.
-pub(crate) fn pids() -> Option<Coverage> {
+pub(crate) fn pid_coverage() -> Option<Coverage> {
     Some(processes::coverage()).filter(|it| it.state != ProbeState::On)
 }
 

@@ -19,22 +19,22 @@ const CAP_SYS_NICE: u32 = 23;
 
 /// A thread that gives way to others.
 #[derive(Debug, Default)]
-pub(crate) struct GivingWay {
+pub(crate) struct IdlePriority {
     /// Zero until the thread has begun, and where it may not give way.
     tid: AtomicI32,
-    hurries: AtomicBool,
+    is_raised: AtomicBool,
     /// Until then it does not give way, though it has caught up: `CLOCK_MONOTONIC`, ns.
-    hurries_until_ns: AtomicU64,
+    raised_until_ns: AtomicU64,
     /// Counts its signs of life.
-    heard: AtomicU64,
+    alive_count: AtomicU64,
     /// Who is told when it has caught up.
-    overseer: OnceLock<Thread>,
+    watcher: OnceLock<Thread>,
 }
 
-impl GivingWay {
+impl IdlePriority {
     /// Called by the thread itself. Without `CAP_SYS_NICE` there is no way back, and nothing is changed.
     pub(crate) fn begin(&self) {
-        if may_come_back() {
+        if can_restore_priority() {
             self.tid
                 .store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
             self.set(libc::SCHED_IDLE);
@@ -42,57 +42,57 @@ impl GivingWay {
     }
 
     /// It is behind: as fast as others. Said again, it is made so again: it may just have relaxed.
-    pub(crate) fn hurry(&self) {
-        self.hurries.store(true, Ordering::Relaxed);
+    pub(crate) fn raise_priority(&self) {
+        self.is_raised.store(true, Ordering::Relaxed);
         self.set(libc::SCHED_OTHER);
     }
 
     /// It falls behind again and again: as fast as others for so long at least.
-    pub(crate) fn hurry_for(&self, length: Duration) {
+    pub(crate) fn raise_for(&self, length: Duration) {
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = monotonic_ns().saturating_add(length_ns);
-        self.hurries_until_ns.store(until_ns, Ordering::Relaxed);
-        self.hurry();
+        self.raised_until_ns.store(until_ns, Ordering::Relaxed);
+        self.raise_priority();
     }
 
     /// Called by the thread itself between small pieces of work: who has waited meanwhile goes first. The weight
     /// of `SCHED_IDLE` alone would let it have a CPU for a whole tick now and then, however many others want it
     /// (`kernel/sched/fair.c`, `pick_eevdf()`).
-    pub(crate) fn give_way(&self) {
-        if self.tid.load(Ordering::Relaxed) != 0 && !self.hurries() {
+    pub(crate) fn yield_cpu(&self) {
+        if self.tid.load(Ordering::Relaxed) != 0 && !self.is_raised() {
             std::thread::yield_now();
         }
     }
 
     /// It has caught up, if it was behind.
-    pub(crate) fn relax(&self) {
-        if monotonic_ns() >= self.hurries_until_ns.load(Ordering::Relaxed)
-            && self.hurries.swap(false, Ordering::Relaxed)
+    pub(crate) fn lower_priority(&self) {
+        if monotonic_ns() >= self.raised_until_ns.load(Ordering::Relaxed)
+            && self.is_raised.swap(false, Ordering::Relaxed)
         {
             self.set(libc::SCHED_IDLE);
-            self.overseer.get().map(Thread::unpark);
+            self.watcher.get().map(Thread::unpark);
         }
     }
 
     /// A sign of life by the thread itself.
-    pub(crate) fn is_heard(&self) {
-        self.heard.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn note_alive(&self) {
+        self.alive_count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Its signs of life so far.
-    pub(crate) fn heard(&self) -> u64 {
-        self.heard.load(Ordering::Relaxed)
+    pub(crate) fn alive_count(&self) -> u64 {
+        self.alive_count.load(Ordering::Relaxed)
     }
 
     /// The calling thread is told from now on (`unpark`) when this one has caught up.
-    pub(crate) fn tell_when_caught_up(&self) {
+    pub(crate) fn unpark_when_caught_up(&self) {
         // one overseer, which does not change
-        let _ = self.overseer.set(std::thread::current());
+        let _ = self.watcher.set(std::thread::current());
     }
 
     /// Whether it is as fast as others, until it has caught up.
-    pub(crate) fn hurries(&self) -> bool {
-        self.hurries.load(Ordering::Relaxed)
+    pub(crate) fn is_raised(&self) -> bool {
+        self.is_raised.load(Ordering::Relaxed)
     }
 
     /// A thread whose policy cannot be set goes on with the one that it has.
@@ -108,7 +108,7 @@ impl GivingWay {
 }
 
 /// Whether a thread of `SCHED_IDLE` may become an ordinary one again (`sched(7)`).
-fn may_come_back() -> bool {
+fn can_restore_priority() -> bool {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     capabilities

@@ -23,7 +23,7 @@ pub struct PrivilegeError(io::Error);
 
 /// What is still to be done when everything is attached.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Work {
+pub struct RecordingTasks {
     /// What the hooks record.
     pub detail: Option<Detail>,
     /// Sockets of other network namespaces are polled: there are no hooks.
@@ -51,11 +51,11 @@ struct Identity {
 
 impl Privileges {
     /// Of a thread that does this work, for this user instead of the own one.
-    pub fn of(work: Work, user: Option<&User>) -> Result<Self, PrivilegeError> {
+    pub fn of(tasks: RecordingTasks, user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::of_storing(user)?;
         // whoever it records may be somebody else's: its executable, cgroup, namespaces
         kept.capabilities.insert(Capability::CAP_SYS_PTRACE);
-        if work.detail >= Some(Detail::Waits) {
+        if tasks.detail >= Some(Detail::Waits) {
             kept.capabilities.extend([
                 // the files that code is mapped from (/proc/PID/map_files), whoever may read them
                 Capability::CAP_CHECKPOINT_RESTORE,
@@ -64,13 +64,13 @@ impl Privileges {
                 Capability::CAP_SYSLOG,
             ]);
         }
-        if work.polls {
+        if tasks.polls {
             kept.capabilities.extend(OF_POLLS);
         }
-        if work.stamps {
+        if tasks.stamps {
             kept.capabilities.insert(Capability::CAP_SYS_ADMIN);
         }
-        if work.command {
+        if tasks.command {
             kept.capabilities.insert(Capability::CAP_KILL);
         }
         Ok(kept)

@@ -86,9 +86,9 @@ fn address(pid: u32) -> io::Result<SocketAddr> {
 
 /// Where a recorder is asked.
 #[derive(Debug)]
-pub(crate) struct Asked(UnixListener);
+pub(crate) struct SnapshotListener(UnixListener);
 
-impl Asked {
+impl SnapshotListener {
     pub(crate) fn listen() -> io::Result<Self> {
         let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
         listener.set_nonblocking(true)?;
@@ -96,10 +96,10 @@ impl Asked {
     }
 
     /// Who asks now, if somebody does who may.
-    pub(crate) fn next(&self) -> Option<Asker> {
+    pub(crate) fn next(&self) -> Option<SnapshotRequest> {
         let (stream, _) = self.0.accept().ok()?;
         let uid = getsockopt(&stream, PeerCredentials).ok()?.uid();
-        is_trusted(uid).then_some(Asker(stream))
+        is_trusted(uid).then_some(SnapshotRequest(stream))
     }
 }
 
@@ -110,9 +110,9 @@ fn is_trusted(uid: u32) -> bool {
 
 /// Who asked.
 #[derive(Debug)]
-pub(crate) struct Asker(UnixStream);
+pub(crate) struct SnapshotRequest(UnixStream);
 
-impl Asker {
+impl SnapshotRequest {
     /// Answers. Who has gone away misses nothing.
     pub(crate) fn answer(mut self, text: &str) {
         let _ = self.0.set_nonblocking(true);

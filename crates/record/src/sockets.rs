@@ -9,7 +9,7 @@ use probe::tcp_stats::{CookieMap, PeerIndex};
 use table::Columns;
 use table::tables::{Connection, Connections, Processes};
 
-use crate::met::{Known, Met};
+use crate::process_cache::{CachedProcess, ProcessCache};
 
 /// The recorded sockets that are open.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Sockets {
     peers: PeerIndex,
     /// `None` where `/proc` tells of other processes under the same ids.
     reader: Option<ProcessReader>,
-    met: Met,
+    processes: ProcessCache,
     unresolved: usize,
 }
 
@@ -70,7 +70,9 @@ impl Sockets {
 
     /// Whether a process was met before, as this program or as what it became since.
     pub(crate) fn knows(&self, seen: &Seen) -> bool {
-        self.met.get(seen.pid).is_some_and(|known| known.is(seen))
+        self.processes
+            .get(seen.pid)
+            .is_some_and(|known| known.is(seen))
     }
 
     /// Forgets closed sockets' addresses; called now and then.
@@ -97,30 +99,30 @@ impl Sockets {
     pub(crate) fn describe(&mut self, seen: &[Seen], rows: &mut Processes) {
         for seen in seen {
             if self.knows(seen) {
-                self.met.meet_again(seen.pid);
+                self.processes.touch(seen.pid);
                 continue;
             }
             let read = self.reader.as_ref().and_then(|reader| reader.read_as(seen));
             let row = read.unwrap_or_else(|| seen.row());
-            let known = Known::of(&row, Some(seen.execs));
-            let before = self.met.get(seen.pid);
-            if !before.is_some_and(|before| before.tells(&known)) {
+            let known = CachedProcess::of(&row, Some(seen.execs));
+            let before = self.processes.get(seen.pid);
+            if !before.is_some_and(|before| before.is_unchanged(&known)) {
                 rows.push(row);
             }
-            self.met.meet(seen.pid, known);
+            self.processes.insert(seen.pid, known);
         }
     }
 
     /// The same of those of which nothing is told but their ids.
     pub(crate) fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut Processes) {
         for pid in pids {
-            if self.met.get(pid).is_some() {
-                self.met.meet_again(pid);
+            if self.processes.get(pid).is_some() {
+                self.processes.touch(pid);
                 continue;
             }
             let read = self.reader.as_ref().and_then(|reader| reader.read(pid));
-            let known = read.as_ref().map(|row| Known::of(row, None));
-            self.met.meet(pid, known.unwrap_or_default());
+            let known = read.as_ref().map(|row| CachedProcess::of(row, None));
+            self.processes.insert(pid, known.unwrap_or_default());
             read.into_iter().for_each(|row| rows.push(row));
         }
     }

@@ -9,7 +9,7 @@ use probe::clock::monotonic_ns;
 use table::manifest::Line;
 use table::{RowSet, WriteError, Writer};
 
-use crate::priority::GivingWay;
+use crate::priority::IdlePriority;
 use crate::privileges::{PrivilegeError, Privileges};
 
 /// How late rows are sealed when no more come.
@@ -30,7 +30,7 @@ enum Batch {
 }
 
 /// Where rows go.
-pub(crate) trait Sink {
+pub(crate) trait RowSink {
     /// Takes rows.
     fn put(&self, rows: RowSet);
 
@@ -42,7 +42,7 @@ pub(crate) trait Sink {
 pub(crate) struct Store {
     queue: SyncSender<Batch>,
     thread: JoinHandle<(Writer, Option<WriteError>)>,
-    priority: Arc<GivingWay>,
+    priority: Arc<IdlePriority>,
 }
 
 impl Store {
@@ -52,10 +52,10 @@ impl Store {
         privileges: Privileges,
     ) -> Result<Self, PrivilegeError> {
         let (queue, batches) = sync_channel(QUEUE_LEN);
-        let priority = Arc::new(GivingWay::default());
+        let priority = Arc::new(IdlePriority::default());
         let of_thread = Arc::clone(&priority);
         let of_writer = Arc::clone(&priority);
-        writer.set_between(Arc::new(move || of_writer.give_way()));
+        writer.set_between(Arc::new(move || of_writer.yield_cpu()));
         let (tell, told) = sync_channel(1);
         let thread = std::thread::spawn(move || {
             // who asked waits for it
@@ -78,13 +78,13 @@ impl Store {
     }
 
     /// How the thread gives way to others.
-    pub(crate) fn priority(&self) -> &Arc<GivingWay> {
+    pub(crate) fn priority(&self) -> &Arc<IdlePriority> {
         &self.priority
     }
 
     /// Ends the thread; gives the writer back, with the first error that it met.
     pub(crate) fn finish(self) -> Option<(Writer, Option<WriteError>)> {
-        self.priority.hurry();
+        self.priority.raise_priority();
         drop(self.queue);
         self.thread.join().ok()
     }
@@ -95,13 +95,13 @@ impl Store {
     fn send(&self, batch: Batch) {
         // The thread ends only after this sender is gone.
         if let Err(TrySendError::Full(batch)) = self.queue.try_send(batch) {
-            self.priority.hurry();
+            self.priority.raise_priority();
             let _ = self.queue.send(batch);
         }
     }
 }
 
-impl Sink for Store {
+impl RowSink for Store {
     fn put(&self, rows: RowSet) {
         if !rows.is_empty() {
             self.send(Batch::Rows(Box::new(rows)));
@@ -118,14 +118,14 @@ impl Sink for Store {
 fn store_all(
     mut writer: Writer,
     batches: &Receiver<Batch>,
-    priority: &GivingWay,
+    priority: &IdlePriority,
 ) -> (Writer, Option<WriteError>) {
     let mut first_error = None;
     let mut given_back = Instant::now();
     loop {
-        priority.is_heard();
+        priority.note_alive();
         let batch = batches.try_recv().or_else(|_| {
-            priority.relax();
+            priority.lower_priority();
             batches.recv_timeout(SEALS_WITHIN)
         });
         let stored = match batch {
@@ -137,7 +137,7 @@ fn store_all(
         match sealed {
             Ok(true) if given_back.elapsed() >= GIVES_BACK_EVERY => {
                 // the collector waits for the locks that it takes, and so must not wait for a turn
-                priority.hurry();
+                priority.raise_priority();
                 give_back_free_memory();
                 given_back = Instant::now();
             }

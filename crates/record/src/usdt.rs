@@ -9,9 +9,9 @@ use probe::itt::User;
 use probe::usdt::{Assembler, Counts, Files, Probe, Probes, Storage, find};
 use table::manifest::{Line, UsdtProbe};
 
-use crate::intake::Intake;
-use crate::plan::Plan;
-use crate::store::Sink;
+use crate::pipeline::RowPipeline;
+use crate::plan::ResolvedTarget;
+use crate::store::RowSink;
 use crate::{Command, Options, RecordError, Target, launch};
 
 /// Firings taken in one look: a thread that does nothing else fires 3 million times a second, and the
@@ -22,7 +22,10 @@ const DRAIN_MOST: usize = 65_536;
 const FIRINGS_A_BATCH: usize = 64;
 
 /// Finds the probes in the files that the user named, else in those of the target.
-pub(crate) fn find_probes(options: &Options, plan: &Plan) -> Result<Vec<Probe>, RecordError> {
+pub(crate) fn find_probes(
+    options: &Options,
+    plan: &ResolvedTarget,
+) -> Result<Vec<Probe>, RecordError> {
     let is_named = |request: &probe::usdt::Request| request.path.is_some();
     let files = match &options.target {
         _ if options.usdt.iter().all(is_named) => Files::default(),
@@ -48,7 +51,7 @@ fn files_of(command: &Command) -> Result<Files, RecordError> {
 pub(crate) fn attach_usdt<'a>(
     storage: &'a mut Storage,
     hooks: Option<&Hooks<'_>>,
-    plan: &Plan,
+    plan: &ResolvedTarget,
     found: Vec<Probe>,
 ) -> Result<Option<Probes<'a>>, RecordError> {
     match hooks {
@@ -75,19 +78,19 @@ impl<'a> Usdt<'a> {
     }
 
     /// Which probes are listened to, for a reader of a recording that is not closed.
-    pub(crate) fn put_probes(&self, intake: &Intake) {
+    pub(crate) fn put_probes(&self, pipeline: &RowPipeline) {
         for probe in self.probes.probes() {
-            intake.store.put_line(Line::Usdt(line(probe, None)));
+            pipeline.store.put_line(Line::Usdt(line(probe, None)));
         }
     }
 
     /// Stores what is in the ring. Returns how much there was, in batches.
-    pub(crate) fn drain(&mut self, intake: &mut Intake) -> usize {
+    pub(crate) fn drain(&mut self, pipeline: &mut RowPipeline) -> usize {
         let firings = self.probes.drain(DRAIN_MOST);
         for firing in &firings {
             self.assembler.take(firing);
         }
-        intake.put_usdt(self.assembler.take_rows());
+        pipeline.put_usdt(self.assembler.take_rows());
         firings.len().div_ceil(FIRINGS_A_BATCH)
     }
 
@@ -104,9 +107,9 @@ impl<'a> Usdt<'a> {
     /// Stores the rest; gives the account, and how often each probe fired. The ring must be empty.
     pub(crate) fn finish(
         &mut self,
-        intake: &mut Intake,
+        pipeline: &mut RowPipeline,
     ) -> Result<(Counts, Vec<UsdtProbe>), RecordError> {
-        intake.put_usdt(self.assembler.finish());
+        pipeline.put_usdt(self.assembler.finish());
         let fired = self.probes.counts()?;
         let probes = self.probes.probes().iter().zip(&fired);
         let lines = probes.map(|(probe, count)| line(probe, Some(count.fired)));

@@ -84,7 +84,7 @@ pub(crate) fn examine() -> anyhow::Result<HostReport> {
     let host = Host::read()?;
     let mut probes = polling();
     probes.extend(hooks());
-    probes.push(record::flight_recorder());
+    probes.push(record::flight_recorder_coverage());
     probes.push(probe::cpu::Cpus::new().coverage());
     probes.push(probe::itt::coverage(probe::itt::find()));
     probes.extend_from_slice(Clocks::open().coverage());

@@ -7,7 +7,7 @@ use std::thread;
 
 use probe::privileges::{Capability, Privileges};
 use record::Detail;
-use record::privileges::{Privileges as Kept, Work};
+use record::privileges::{Privileges as Kept, RecordingTasks};
 use table::manifest::ProbeState;
 
 /// Returns the remedy for a missing capability; `None`: this process has it for the whole kernel.
@@ -126,12 +126,12 @@ fn private_files() -> ProbeState {
 fn as_recorder<T: Send + 'static>(
     look: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let work = Work {
+    let tasks = RecordingTasks {
         detail: Some(Detail::Waits),
-        ..Work::default()
+        ..RecordingTasks::default()
     };
     let attempt = move || {
-        let kept = Kept::of(work, None).and_then(|kept| kept.assume());
+        let kept = Kept::of(tasks, None).and_then(|kept| kept.assume());
         kept.map_err(io::Error::other)?;
         look()
     };

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 use diagnose::live::{Histories, LiveReport, LiveWindow, SnapshotInfo};
-use record::{Look, RecordError, WatchOptions, watch};
+use record::{LiveSnapshot, RecordError, WatchOptions, watch};
 use table::RowSet;
 
 use crate::args;
@@ -45,8 +45,8 @@ pub(crate) fn once(options: &WatchOptions) -> anyhow::Result<LiveReport> {
     last.context("no snapshot was taken")
 }
 
-fn judge(window: &mut LiveWindow, look: Look<'_>) -> LiveReport {
-    let Look {
+fn judge(window: &mut LiveWindow, look: LiveSnapshot<'_>) -> LiveReport {
+    let LiveSnapshot {
         header: _,
         now_ns,
         polls_ns,

@@ -16,12 +16,12 @@ impl Session<'_> {
         self.drain();
         self.poll()?;
         self.sink.read_cpu();
-        let privileges = Privileges::of(self.work, self.user.as_ref())?;
+        let privileges = Privileges::of(self.tasks, self.user.as_ref())?;
         let mut child = match &self.options.target {
             Target::Command(command) => Some(self.start(command)?),
             _ => None,
         };
-        let begun = self.tell_ready();
+        let begun = self.write_ready_file();
         // after the command was started, which has what it would have without whylat
         let begun = begun.and_then(|()| Ok(privileges.assume()?));
         if begun.is_err() {
@@ -31,7 +31,7 @@ impl Session<'_> {
     }
 
     /// Writes the file that says "recording", if one is asked for.
-    fn tell_ready(&self) -> Result<(), RecordError> {
+    fn write_ready_file(&self) -> Result<(), RecordError> {
         let Some(path) = &self.options.ready_file else {
             return Ok(());
         };
@@ -51,7 +51,7 @@ impl Session<'_> {
         let mut child = launch::start(
             command,
             self.signals.mask_before(),
-            &self.listening.environment(),
+            &self.itt_listener.environment(),
         );
         let forgotten = self.hooks().map(|hooks| hooks.forget_process(own_pid));
         if let Some(Err(error)) = forgotten {
@@ -66,7 +66,7 @@ impl Session<'_> {
 
     /// A recording of nothing is not left behind.
     pub(super) fn abandon(self) {
-        if let Some((writer, _)) = self.sink.intake.store.finish() {
+        if let Some((writer, _)) = self.sink.pipeline.store.finish() {
             let path = writer.path().to_owned();
             drop(writer);
             discard(&path);

@@ -12,10 +12,12 @@ use table::manifest::{Line, Loss, SocketKind, UsdtProbe};
 
 use super::Session;
 use crate::RecordError;
-use crate::account::{Added, RowCounts, count, kept_losses, losses, nic_loss, said_losses};
-use crate::keep::{Keeping, WindowCounts};
+use crate::account::{
+    RowCounts, UserSpaceCounts, count, flight_recorder_losses, losses, nic_loss, program_losses,
+};
+use crate::flight_recorder::{FlightRecorder, WindowCounts};
 use crate::poll::Polls;
-use crate::store::Sink;
+use crate::store::RowSink;
 use crate::usdt::Usdt;
 
 /// A recording that was made.
@@ -55,13 +57,20 @@ struct Totals {
 
 impl Totals {
     /// With what became of the rows.
-    fn losses(&self, added: &Added, stored: &RowCounts, discarded: &RowCounts) -> Vec<Loss> {
+    fn losses(
+        &self,
+        added: &UserSpaceCounts,
+        stored: &RowCounts,
+        discarded: &RowCounts,
+    ) -> Vec<Loss> {
         let mut all = losses(&self.hooks, added, stored, discarded);
         let windows = self.windows.into_iter();
-        all.extend(windows.flat_map(|counts| kept_losses(counts, added, stored, discarded)));
+        all.extend(
+            windows.flat_map(|counts| flight_recorder_losses(counts, added, stored, discarded)),
+        );
         all.extend(self.stamps.map(nic_loss));
         let (itt, usdt) = (self.itt.as_ref(), self.usdt.as_ref());
-        all.extend(said_losses(itt, usdt, stored, discarded));
+        all.extend(program_losses(itt, usdt, stored, discarded));
         all
     }
 }
@@ -73,8 +82,8 @@ impl Session<'_> {
         let (totals, usdt) = self.end_probes()?;
         let sockets = self.sockets()?;
         let ended_ns = monotonic_ns();
-        let cost = self.spent.cost(ended_ns);
-        let Some((mut writer, mut write_error)) = self.sink.intake.store.finish() else {
+        let cost = self.overhead.cost(ended_ns);
+        let Some((mut writer, mut write_error)) = self.sink.pipeline.store.finish() else {
             return Err(RecordError::Stored {
                 path: self.options.output.clone(),
             });
@@ -82,7 +91,11 @@ impl Session<'_> {
         let path = writer.path().to_owned();
         // rows that could not be sealed are counted, and the end can be told all the same
         write_error = write_error.or(writer.seal().err());
-        let losses = totals.losses(&self.sink.intake.added, writer.stored(), writer.discarded());
+        let losses = totals.losses(
+            &self.sink.pipeline.added,
+            writer.stored(),
+            writer.discarded(),
+        );
         let lost = losses.iter().map(Loss::lost_total).sum();
         let mut lines = losses
             .into_iter()
@@ -108,7 +121,7 @@ impl Session<'_> {
     fn detach(&mut self) -> Result<(), RecordError> {
         self.drain();
         self.poll()?;
-        self.sink.intake.read_cpu();
+        self.sink.pipeline.read_cpu();
         if let Some(hooks) = self.hooks() {
             hooks.walk()?;
             hooks.detach()?;
@@ -117,7 +130,10 @@ impl Session<'_> {
         }
         self.sink.stamper.iter_mut().for_each(nic::Stamper::detach);
         self.drain_all();
-        self.sink.keeping.iter_mut().for_each(Keeping::detach);
+        self.sink
+            .flight_recorder
+            .iter_mut()
+            .for_each(FlightRecorder::detach);
         Ok(())
     }
 
@@ -131,24 +147,28 @@ impl Session<'_> {
     /// What the probes still held, and what they counted; and the USDT probes that were listened to.
     fn end_probes(&mut self) -> Result<(Totals, Vec<UsdtProbe>), RecordError> {
         let stamps = self.sink.stamper.take().map(|mut stamper| {
-            self.sink.intake.store.put(stamper.finish().into());
+            self.sink.pipeline.store.put(stamper.finish().into());
             stamper.counts()
         });
         // after the last stamp
-        self.sink.intake.read_clocks();
-        self.sink.intake.put_symbols();
-        let itt = self.listening.finish(&self.sink.intake.store);
+        self.sink.pipeline.read_clocks();
+        self.sink.pipeline.put_symbols();
+        let itt = self.itt_listener.finish(&self.sink.pipeline.store);
         let usdt = self.usdt.as_mut();
         let usdt = usdt
-            .map(|usdt| usdt.finish(&mut self.sink.intake))
+            .map(|usdt| usdt.finish(&mut self.sink.pipeline))
             .transpose()?;
         let (usdt, probes) = usdt.unzip();
         if let Some(polls) = &self.polls {
-            self.sink.intake.put_coverage(polls.coverage());
+            self.sink.pipeline.put_coverage(polls.coverage());
         }
         let totals = Totals {
             hooks: count(self.hooks(), self.polls.as_ref())?,
-            windows: self.sink.keeping.as_ref().map(Keeping::counts),
+            windows: self
+                .sink
+                .flight_recorder
+                .as_ref()
+                .map(FlightRecorder::counts),
             stamps,
             itt,
             usdt,

@@ -18,19 +18,19 @@ use probe::tcp_stats::PollTimes;
 use table::manifest::Line;
 
 use crate::collector::{CaptureSink, Collector, DRAIN_MOST};
-use crate::keep;
-use crate::listen::Listening;
-use crate::oversee::Overseen;
+use crate::flight_recorder;
+use crate::itt_listener::IttListener;
+use crate::overhead::OverheadMeter;
 use crate::poll::Polls;
-use crate::privileges::Work;
-use crate::snapshot::Asked;
-use crate::spent::Spent;
-use crate::store::Sink;
+use crate::privileges::RecordingTasks;
+use crate::snapshot::SnapshotListener;
+use crate::store::RowSink;
 use crate::usdt::Usdt;
+use crate::watchdog::Watchdog;
 use crate::{Options, RecordError};
 use child::{forward, has_ended};
 pub use finish::Outcome;
-pub use setup::{Begun, record};
+pub use setup::{RecordingStart, record};
 use sink::StoreSink;
 
 /// How long the loop sleeps between looks at the rings, unless one fills faster: 8 MiB of ring hold what
@@ -45,7 +45,7 @@ const COST_EVERY_NS: u64 = 10_000_000_000;
 struct Session<'a> {
     options: &'a Options,
     /// What is to be done once everything is set up, and for whom: no more than that needs is kept.
-    work: Work,
+    tasks: RecordingTasks,
     user: Option<User>,
     signals: Signals,
     /// Takes what the hooks give; `None`: there are none.
@@ -55,12 +55,12 @@ struct Session<'a> {
     polls: Option<Polls>,
     poll_times: PollTimes,
     /// What the command says of itself.
-    listening: Listening,
+    itt_listener: IttListener,
     /// What programs say by USDT probes.
     usdt: Option<Usdt<'a>>,
     /// Where others ask for a snapshot of it.
-    asked: Option<Asked>,
-    spent: Spent,
+    snapshots: Option<SnapshotListener>,
+    overhead: OverheadMeter,
     /// The last look found much in the rings.
     busy: bool,
     /// When it is said next what this costs, `CLOCK_MONOTONIC` ns.
@@ -79,10 +79,10 @@ impl Session<'_> {
         begun();
         // after the command was started, which is not to give way
         let filling = self.capture.as_ref().map(AsFd::as_fd);
-        let store = self.sink.intake.store.priority();
-        self.sink.overseen = filling.and_then(|filling| Overseen::begin(filling, store).ok());
+        let store = self.sink.pipeline.store.priority();
+        self.sink.watchdog = filling.and_then(|filling| Watchdog::begin(filling, store).ok());
         let status = self.collect(&mut child)?;
-        self.sink.overseen = None;
+        self.sink.watchdog = None;
         self.finish(status)
     }
 
@@ -126,27 +126,27 @@ impl Session<'_> {
         }
         let taken = self.drain();
         self.busy = taken > BUSY_BATCHES;
-        self.listening.drain(&self.sink.intake.store);
-        self.answer_asker();
+        self.itt_listener.drain(&self.sink.pipeline.store);
+        self.answer_snapshot();
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
-            self.sink.give_way();
+            self.sink.yield_cpu();
             self.sink.read_cpu();
-            self.sink.intake.read_clocks();
-            self.sink.give_way();
-            self.sink.intake.sockets.forget_closed();
+            self.sink.pipeline.read_clocks();
+            self.sink.yield_cpu();
+            self.sink.pipeline.sockets.forget_closed();
         }
         if let Some(capture) = &mut self.capture {
             capture.read_draining_if_due(now_ns)?;
-            let sockets = &mut self.sink.intake.sockets;
+            let sockets = &mut self.sink.pipeline.sockets;
             capture.walk_if_due(now_ns, || sockets.take_unresolved() > 0)?;
         }
-        self.spent.tick(now_ns);
+        self.overhead.tick(now_ns);
         if now_ns >= self.next_cost_ns {
             self.put_cost(now_ns);
             self.next_cost_ns = now_ns + COST_EVERY_NS;
         }
-        self.sink.looked(taken < DRAIN_MOST);
+        self.sink.note_drained(taken < DRAIN_MOST);
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl Session<'_> {
         let capture = self.capture.as_mut();
         let taken = capture.map_or(0, |capture| capture.drain(&mut self.sink));
         let usdt = self.usdt.as_mut();
-        taken + usdt.map_or(0, |usdt| usdt.drain(&mut self.sink.intake))
+        taken + usdt.map_or(0, |usdt| usdt.drain(&mut self.sink.pipeline))
     }
 
     /// Until the rings are empty.
@@ -164,37 +164,37 @@ impl Session<'_> {
     }
 
     /// Keeps what the flight recorder holds, if somebody asks for it.
-    fn answer_asker(&mut self) {
-        let Some(asker) = self.asked.as_ref().and_then(Asked::next) else {
+    fn answer_snapshot(&mut self) {
+        let Some(request) = self.snapshots.as_ref().and_then(SnapshotListener::next) else {
             return;
         };
-        let Some(keeping) = &mut self.sink.keeping else {
+        let Some(flight_recorder) = &mut self.sink.flight_recorder else {
             return;
         };
-        let moments = keeping.snapshot();
-        asker.answer(&format!(
+        let windows = flight_recorder.snapshot();
+        request.answer(&format!(
             "{}, kept in {}",
-            keep::summary(&moments),
+            flight_recorder::summary(&windows),
             self.options.output.display()
         ));
-        self.sink.intake.put_added(moments);
+        self.sink.pipeline.put_added(windows);
     }
 
     /// Reads the recorded sockets.
     fn poll(&mut self) -> Result<(), RecordError> {
         if let Some(capture) = &mut self.capture {
-            self.sink.give_way();
+            self.sink.yield_cpu();
             capture.read_sockets(&mut self.sink, |hooks| hooks.read_sockets())?;
         }
         if let Some(polls) = &mut self.polls {
-            self.sink.intake.poll(polls);
+            self.sink.pipeline.poll(polls);
         }
         Ok(())
     }
 
     fn put_cost(&mut self, now_ns: u64) {
-        if let Some(cost) = self.spent.cost(now_ns) {
-            self.sink.intake.store.put_line(Line::Cost(cost));
+        if let Some(cost) = self.overhead.cost(now_ns) {
+            self.sink.pipeline.store.put_line(Line::Cost(cost));
         }
     }
 

@@ -16,21 +16,21 @@ use table::{WriteOptions, Writer};
 use super::sink::StoreSink;
 use super::{Outcome, Session};
 use crate::collector::{Collector, WalkShare};
-use crate::intake::Intake;
-use crate::keep;
-use crate::listen::Listening;
-use crate::plan::{Means, header, is_in_proc, means, pids, resolve};
+use crate::flight_recorder;
+use crate::itt_listener::IttListener;
+use crate::overhead::OverheadMeter;
+use crate::pipeline::RowPipeline;
+use crate::plan::{DataSources, header, is_in_proc, open_sources, pid_coverage, resolve_target};
 use crate::poll::Polls;
-use crate::privileges::{Privileges, Work};
-use crate::snapshot::Asked;
-use crate::spent::Spent;
+use crate::privileges::{Privileges, RecordingTasks};
+use crate::snapshot::SnapshotListener;
 use crate::store::Store;
 use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 
 /// What is recorded as a recording begins.
 #[derive(Debug, Clone, Copy)]
-pub struct Begun {
+pub struct RecordingStart {
     /// Processes; of a command none has started. `None`: without hooks only their sockets are known.
     pub processes: Option<usize>,
 }
@@ -41,22 +41,25 @@ pub struct Begun {
 /// # Errors
 /// When the target does not exist, nothing can be recorded, or the directory cannot be made.
 /// Probes that this host does not allow are no error but coverage.
-pub fn record(options: &Options, begun: impl FnOnce(Begun)) -> Result<Outcome, RecordError> {
+pub fn record(
+    options: &Options,
+    begun: impl FnOnce(RecordingStart),
+) -> Result<Outcome, RecordError> {
     let signals = Signals::block().map_err(RecordError::Signals)?;
-    let plan = resolve(&options.target)?;
+    let plan = resolve_target(&options.target)?;
     let found = find_probes(options, &plan)?;
     let is_usdt = !found.is_empty();
-    let (listening, itt_coverage) = Listening::begin(options)?;
+    let (itt_listener, itt_coverage) = IttListener::begin(options)?;
     // without it the cost of BPF programs is not known, which is no reason not to record
     let statistics = Statistics::begin().ok();
     let host = Host::read()?;
     let mut storage = Storage::uninit();
-    let Means {
+    let DataSources {
         hooks,
         polls,
         mut coverage,
         processes,
-    } = means(
+    } = open_sources(
         &mut storage,
         &options.target,
         &plan,
@@ -67,7 +70,8 @@ pub fn record(options: &Options, begun: impl FnOnce(Begun)) -> Result<Outcome, R
     let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
     coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
     let mut flight_storage = activity::Storage::uninit();
-    let (keeping, flight_coverage) = keep::begin(&mut flight_storage, options.keep);
+    let (flight_recorder, flight_coverage) =
+        flight_recorder::begin(&mut flight_storage, options.keep);
     coverage.extend(flight_coverage);
     let capture = hooks
         .as_ref()
@@ -80,70 +84,74 @@ pub fn record(options: &Options, begun: impl FnOnce(Begun)) -> Result<Outcome, R
     // one who has no name any more gets nothing
     let user = launch::invoking_user().ok().flatten();
     let store = begin_store(options, &host, user.as_ref())?;
-    let mut intake = Intake::new(store, is_in_proc(hooks.as_ref()));
+    let mut pipeline = RowPipeline::new(store, is_in_proc(hooks.as_ref()));
     // before the first stamp
-    intake.read_clocks();
+    pipeline.read_clocks();
     let mut nic_storage = nic::Storage::uninit();
     let stamper = hooks
         .as_ref()
         .map(|hooks| nic::Stamper::begin(&mut nic_storage, hooks, options.nic_stamps));
     let (stamper, nic_coverage) = stamper.unwrap_or_default();
     coverage.extend(nic_coverage);
-    coverage.push(intake.cpu.coverage());
-    coverage.extend(pids());
-    coverage.extend_from_slice(intake.clocks.coverage());
-    let work = Work {
+    coverage.push(pipeline.cpu.coverage());
+    coverage.extend(pid_coverage());
+    coverage.extend_from_slice(pipeline.clocks.coverage());
+    let tasks = RecordingTasks {
         detail: hooks.as_ref().map(|_| options.detail),
         polls: polls.is_some(),
         stamps: stamper.is_some(),
         command: matches!(options.target, Target::Command(_)),
     };
     for entry in coverage {
-        intake.put_coverage(entry);
+        pipeline.put_coverage(entry);
     }
     let usdt = probes.as_ref().map(Usdt::new);
     if let Some(usdt) = &usdt {
-        usdt.put_probes(&intake);
+        usdt.put_probes(&pipeline);
     }
-    let flight = keeping.as_ref().map(|keeping| keeping.flight().programs());
+    let flight = flight_recorder
+        .as_ref()
+        .map(|flight_recorder| flight_recorder.flight().programs());
     let others = usdt.as_ref().map(Usdt::program).into_iter();
     let others = others.chain(stamper.as_ref().map(nic::Stamper::program));
     let others = others.chain(flight.into_iter().flatten());
-    let spent = spent(hooks.as_ref(), others, statistics);
+    let overhead = overhead(hooks.as_ref(), others, statistics);
     let session = Session {
         options,
-        work,
+        tasks,
         user,
         signals,
         capture,
         polls,
         poll_times: PollTimes::new(seed, mean_ns, host.now_ns),
-        asked: keeping.as_ref().and_then(|_| Asked::listen().ok()),
+        snapshots: flight_recorder
+            .as_ref()
+            .and_then(|_| SnapshotListener::listen().ok()),
         sink: StoreSink {
-            intake,
-            keeping,
+            pipeline,
+            flight_recorder,
             stamper,
-            overseen: None,
+            watchdog: None,
         },
-        listening,
+        itt_listener,
         usdt,
-        spent,
+        overhead,
         busy: false,
         next_cost_ns: 0,
     };
-    session.run(|| begun(Begun { processes }))
+    session.run(|| begun(RecordingStart { processes }))
 }
 
 /// What whylat uses from now on, `others` being programs beside those of the hooks.
-fn spent<'a>(
+fn overhead<'a>(
     hooks: Option<&'a Hooks<'_>>,
     others: impl Iterator<Item = BorrowedFd<'a>>,
     statistics: Option<Statistics>,
-) -> Spent {
+) -> OverheadMeter {
     let started_ns = monotonic_ns();
-    let spent = Spent::begin(started_ns);
+    let overhead = OverheadMeter::begin(started_ns);
     let bpf_time = hooks.and_then(|hooks| hooks.run_time(started_ns, others).ok());
-    spent.with_programs(bpf_time.map(|it| it.with_statistics(statistics)))
+    overhead.with_programs(bpf_time.map(|it| it.with_statistics(statistics)))
 }
 
 /// The store of a new recording. When it cannot begin, nothing of the recording is left behind.

@@ -6,41 +6,41 @@ use probe::hooks::ProbeOutput;
 use probe::nic;
 
 use crate::collector::{CaptureSink, WalkShare};
-use crate::intake::Intake;
-use crate::keep::Keeping;
-use crate::oversee::Overseen;
+use crate::flight_recorder::FlightRecorder;
+use crate::pipeline::RowPipeline;
+use crate::watchdog::Watchdog;
 
 /// Takes what a recording captures.
 pub(super) struct StoreSink<'a> {
-    pub(super) intake: Intake,
+    pub(super) pipeline: RowPipeline,
     /// The flight recorder.
-    pub(super) keeping: Option<Keeping<'a>>,
+    pub(super) flight_recorder: Option<FlightRecorder<'a>>,
     /// Adapters that stamp what is sent.
     pub(super) stamper: Option<nic::Stamper<'a>>,
     /// The collecting thread's place behind the recorded programs.
-    pub(super) overseen: Option<Overseen>,
+    pub(super) watchdog: Option<Watchdog>,
 }
 
 impl CaptureSink for StoreSink<'_> {
     fn take(&mut self, mut output: ProbeOutput) -> bool {
-        let overseen = self.overseen.as_ref();
-        if let Some(keeping) = &mut self.keeping {
-            let between = || overseen.into_iter().for_each(Overseen::give_way);
+        let watchdog = self.watchdog.as_ref();
+        if let Some(flight_recorder) = &mut self.flight_recorder {
+            let between = || watchdog.into_iter().for_each(Watchdog::yield_cpu);
             let (received, sent) = (&output.rows.received_messages, &output.rows.sent_messages);
-            let moments = keeping.take(received, sent, monotonic_ns(), between);
-            self.intake.put_added(moments);
+            let windows = flight_recorder.take(received, sent, monotonic_ns(), between);
+            self.pipeline.put_added(windows);
         }
         if let Some(stamper) = &mut self.stamper {
             let sent = &mut output.rows.sent_messages;
             *sent = stamper.pass(sent, monotonic_ns());
         }
-        let hurries = self.intake.is_new(&output);
-        if hurries {
-            self.hurry();
+        let is_raised = self.pipeline.is_new(&output);
+        if is_raised {
+            self.raise_priority();
         }
-        let changed = self.intake.put(output);
-        if hurries {
-            self.looked(true);
+        let changed = self.pipeline.put(output);
+        if is_raised {
+            self.note_drained(true);
         }
         if changed {
             // who had a connection that ends may end with it
@@ -49,31 +49,31 @@ impl CaptureSink for StoreSink<'_> {
         changed
     }
 
-    fn give_way(&self) {
-        self.overseen.iter().for_each(Overseen::give_way);
+    fn yield_cpu(&self) {
+        self.watchdog.iter().for_each(Watchdog::yield_cpu);
     }
 }
 
 impl StoreSink<'_> {
     /// This thread has looked at the rings; in time, if it has caught up.
     pub(super) fn looked(&self, caught_up: bool) {
-        if let Some(overseen) = &self.overseen {
-            overseen.looked(caught_up);
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.note_drained(caught_up);
         }
     }
 
     /// Reads who used the CPUs, if that is due.
     pub(super) fn read_cpu(&mut self) {
-        let overseen = self.overseen.as_ref();
-        let between = || overseen.into_iter().for_each(Overseen::give_way);
-        self.intake.read_cpu_if_due(WalkShare::RECORDING, between);
+        let watchdog = self.watchdog.as_ref();
+        let between = || watchdog.into_iter().for_each(Watchdog::yield_cpu);
+        self.pipeline.read_cpu_if_due(WalkShare::RECORDING, between);
     }
 
     /// What comes next reads `/proc/PID/maps` and the like, under a lock (`mmap_lock`) that the program itself may
     /// need: no time to give way. What else is read takes no lock that lets the CPU go.
-    fn hurry(&self) {
-        if let Some(overseen) = &self.overseen {
-            overseen.hurry();
+    fn raise_priority(&self) {
+        if let Some(watchdog) = &self.watchdog {
+            watchdog.raise_priority();
         }
     }
 }

@@ -6,8 +6,8 @@
 //!
 //! It polls and looks more seldom than asked where that would take more than its share of a CPU ([`pace`]).
 
+mod buffer;
 mod pace;
-mod shelf;
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -24,15 +24,15 @@ use table::manifest::{Cost, Coverage, Header, Loss};
 
 use crate::account::{count, losses};
 use crate::collector::{CaptureSink, Collector, WalkShare, cpu_ns};
-use crate::intake::Intake;
-use crate::plan::{Means, describe, is_in_proc, means, pids, resolve};
+use crate::overhead::OverheadMeter;
+use crate::pipeline::RowPipeline;
+use crate::plan::{DataSources, describe, is_in_proc, open_sources, pid_coverage, resolve_target};
 use crate::poll::Polls;
 use crate::privileges::Privileges;
-use crate::spent::Spent;
 use crate::{RecordError, Target, launch};
 
+use buffer::LiveBuffer;
 use pace::Pace;
-use shelf::Shelf;
 
 /// How long the loop sleeps between looks at the rings, unless one fills faster.
 const TICK_MS: u16 = 50;
@@ -56,7 +56,7 @@ pub struct WatchOptions {
 
 /// What a look gives.
 #[derive(Debug)]
-pub struct Look<'a> {
+pub struct LiveSnapshot<'a> {
     /// Where it was made.
     pub header: &'a Header,
     /// When, `CLOCK_MONOTONIC` ns.
@@ -90,26 +90,26 @@ pub struct Look<'a> {
 pub fn watch(
     options: &WatchOptions,
     stop: &AtomicBool,
-    each: impl FnMut(Look<'_>) -> ControlFlow<()>,
+    each: impl FnMut(LiveSnapshot<'_>) -> ControlFlow<()>,
 ) -> Result<(), RecordError> {
-    let plan = resolve(&options.target)?;
+    let plan = resolve_target(&options.target)?;
     // without it the cost of BPF programs is not known, which is no reason not to watch
     let statistics = Statistics::begin().ok();
     let host = Host::read()?;
     let mut storage = Storage::uninit();
-    let Means {
+    let DataSources {
         hooks,
         polls,
         mut coverage,
         processes: _,
-    } = means(&mut storage, &options.target, &plan, options.detail, false)?;
+    } = open_sources(&mut storage, &options.target, &plan, options.detail, false)?;
     let capture = hooks
         .as_ref()
         .map(|hooks| Collector::new(hooks, WalkShare::LIVE))
         .transpose()?;
-    let intake = Intake::new(Shelf::default(), is_in_proc(hooks.as_ref()));
-    coverage.push(intake.cpu.coverage());
-    coverage.extend(pids());
+    let pipeline = RowPipeline::new(LiveBuffer::default(), is_in_proc(hooks.as_ref()));
+    coverage.push(pipeline.cpu.coverage());
+    coverage.extend(pid_coverage());
     let pace = Pace::new(nanos(options.interval), nanos(options.poll_mean));
     let seed = host.now_ns ^ u64::from(std::process::id());
     let only_own = hooks.is_none() && !nix::unistd::geteuid().is_root();
@@ -121,11 +121,11 @@ pub fn watch(
     let watch = Watch {
         header: describe(&host, options.detail, &options.arguments),
         only_own,
-        spent: Spent::begin(host.now_ns)
+        overhead: OverheadMeter::begin(host.now_ns)
             .with_programs(bpf_time.map(|it| it.with_statistics(statistics))),
         capture,
         polls,
-        intake,
+        pipeline,
         coverage,
         poll_times: PollTimes::new(seed, pace.poll_mean_ns(), host.now_ns),
         polls_ns: Vec::new(),
@@ -145,10 +145,10 @@ struct Watch<'a> {
     only_own: bool,
     /// Takes what the hooks give; `None`: there are none.
     capture: Option<Collector<'a>>,
-    spent: Spent,
+    overhead: OverheadMeter,
     /// How sockets are read without hooks.
     polls: Option<Polls>,
-    intake: Intake<Shelf>,
+    pipeline: RowPipeline<LiveBuffer>,
     coverage: Vec<Coverage>,
     poll_times: PollTimes,
     /// Since the last look.
@@ -158,7 +158,7 @@ struct Watch<'a> {
     polls_done: usize,
 }
 
-impl CaptureSink for Intake<Shelf> {
+impl CaptureSink for RowPipeline<LiveBuffer> {
     fn take(&mut self, mut output: ProbeOutput) -> bool {
         // nobody looks at call stacks here
         output.stacks.clear();
@@ -170,7 +170,7 @@ impl Watch<'_> {
     fn run(
         mut self,
         stop: &AtomicBool,
-        mut each: impl FnMut(Look<'_>) -> ControlFlow<()>,
+        mut each: impl FnMut(LiveSnapshot<'_>) -> ControlFlow<()>,
     ) -> Result<(), RecordError> {
         self.drain();
         self.poll()?;
@@ -219,24 +219,24 @@ impl Watch<'_> {
         let now_ns = monotonic_ns();
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
-            self.intake.read_cpu_if_due(WalkShare::LIVE, || ());
-            self.intake.sockets.forget_closed();
+            self.pipeline.read_cpu_if_due(WalkShare::LIVE, || ());
+            self.pipeline.sockets.forget_closed();
             let seed = now_ns ^ self.started_ns;
             self.poll_times = PollTimes::new(seed, self.pace.poll_mean_ns(), now_ns);
         }
         if let Some(capture) = &mut self.capture {
             capture.read_draining_if_due(now_ns)?;
-            let sockets = &mut self.intake.sockets;
+            let sockets = &mut self.pipeline.sockets;
             capture.walk_if_due(now_ns, || sockets.take_unresolved() > 0)?;
         }
-        self.spent.tick(now_ns);
+        self.overhead.tick(now_ns);
         Ok(())
     }
 
     /// Moves what is in the rings to the shelf.
     fn drain(&mut self) {
         if let Some(capture) = &mut self.capture {
-            capture.drain(&mut self.intake);
+            capture.drain(&mut self.pipeline);
         }
     }
 
@@ -247,30 +247,30 @@ impl Watch<'_> {
         self.polls_done += 1;
         if let Some(capture) = &mut self.capture {
             capture.hooks().flush()?;
-            capture.read_sockets(&mut self.intake, |hooks| hooks.read_sockets())?;
+            capture.read_sockets(&mut self.pipeline, |hooks| hooks.read_sockets())?;
         }
         if let Some(polls) = &mut self.polls {
-            self.intake.poll(polls);
+            self.pipeline.poll(polls);
         }
         self.pace.polled(cpu_ns().saturating_sub(began_ns));
         Ok(())
     }
 
-    fn look(&mut self) -> Result<Look<'_>, RecordError> {
+    fn look(&mut self) -> Result<LiveSnapshot<'_>, RecordError> {
         let now_ns = monotonic_ns();
         let hooks = self.capture.as_ref().map(Collector::hooks);
         let counts = count(hooks, self.polls.as_ref())?;
-        let kept = self.intake.store.kept();
-        let loss = losses(&counts, &self.intake.added, &kept, &Default::default());
+        let kept = self.pipeline.store.kept();
+        let loss = losses(&counts, &self.pipeline.added, &kept, &Default::default());
         let of_polls = self.polls.as_ref().map(Polls::coverage);
-        Ok(Look {
+        Ok(LiveSnapshot {
             now_ns,
             polls_ns: std::mem::take(&mut self.polls_ns),
-            rows: self.intake.store.take(),
+            rows: self.pipeline.store.take(),
             gone: self.gone(),
             coverage: self.coverage.iter().cloned().chain(of_polls).collect(),
             loss,
-            cost: self.spent.cost(now_ns),
+            cost: self.overhead.cost(now_ns),
             interval_ns: self.pace.interval_ns(),
             poll_mean_ns: self.pace.poll_mean_ns(),
             only_own: self.only_own,
@@ -282,7 +282,9 @@ impl Watch<'_> {
         match &self.polls {
             Some(polls) if self.polls_done >= GONE_EVERY_POLLS => {
                 self.polls_done = 0;
-                self.intake.sockets.forget_unless(|conn| polls.knows(conn))
+                self.pipeline
+                    .sockets
+                    .forget_unless(|conn| polls.knows(conn))
             }
             _ => Vec::new(),
         }

@@ -4,7 +4,7 @@ use probe::self_cost::{BpfTimeSampler, Usage};
 use table::manifest::Cost;
 
 /// See the module.
-pub(crate) struct Spent {
+pub(crate) struct OverheadMeter {
     started_ns: u64,
     /// CPU time that was used before that: to set up.
     start_cpu_ns: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Spent {
     bpf_time: Option<BpfTimeSampler>,
 }
 
-impl Spent {
+impl OverheadMeter {
     pub(crate) fn begin(started_ns: u64) -> Self {
         Self {
             started_ns,

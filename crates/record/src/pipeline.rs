@@ -10,30 +10,30 @@ use table::manifest::{Coverage, Line, ProbeState};
 use table::tables::Connections;
 use table::{Columns, RowSet, TcpEventKind};
 
-use crate::account::{Added, RowCounts, add_counts, count_rows};
+use crate::account::{RowCounts, UserSpaceCounts, add_counts, count_rows};
 use crate::collector::WalkShare;
 use crate::cpu::CpuUse;
 use crate::poll::Polls;
 use crate::sockets::Sockets;
-use crate::store::{Sink, Store};
+use crate::store::{RowSink, Store};
 
 /// Readings of each clock pair, of which the narrowest is kept.
 const CLOCK_ATTEMPTS: u32 = 5;
 
 /// See the module.
-pub(crate) struct Intake<S = Store> {
+pub(crate) struct RowPipeline<S = Store> {
     pub(crate) sockets: Sockets,
     in_proc: bool,
     pub(crate) cpu: CpuUse,
     pub(crate) clocks: Clocks,
     stacks: Stacks,
-    pub(crate) added: Added,
+    pub(crate) added: UserSpaceCounts,
     /// Coverage says how MPTCP connections are seen.
-    told_mptcp: bool,
+    has_mptcp_coverage: bool,
     pub(crate) store: S,
 }
 
-impl<S: Sink> Intake<S> {
+impl<S: RowSink> RowPipeline<S> {
     /// `in_proc`: the ids of processes that come are those of `/proc` here.
     pub(crate) fn new(store: S, in_proc: bool) -> Self {
         Self {
@@ -42,13 +42,13 @@ impl<S: Sink> Intake<S> {
             cpu: CpuUse::default(),
             clocks: Clocks::open(),
             stacks: Stacks::default(),
-            added: Added::default(),
-            told_mptcp: false,
+            added: UserSpaceCounts::default(),
+            has_mptcp_coverage: false,
             store,
         }
     }
 
-    /// Whether something in it makes [`Intake::put`] read about processes.
+    /// Whether something in it makes [`RowPipeline::put`] read about processes.
     pub(crate) fn is_new(&self, output: &ProbeOutput) -> bool {
         let mut owners = output.owners.iter();
         !output.stacks.is_empty() || owners.any(|owner| !self.sockets.knows(owner))
@@ -91,8 +91,8 @@ impl<S: Sink> Intake<S> {
             self.sockets.update(seen.row(index), &mut rows.connections);
         }
         let is_subflow = |rows: &Connections| rows.mptcp_token.iter().any(Option::is_some);
-        if !self.told_mptcp && is_subflow(&rows.connections) {
-            self.told_mptcp = true;
+        if !self.has_mptcp_coverage && is_subflow(&rows.connections) {
+            self.has_mptcp_coverage = true;
             self.put_coverage(mptcp_coverage());
         }
     }

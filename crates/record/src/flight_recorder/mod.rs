@@ -2,7 +2,7 @@
 //! holds when a trigger or the user says so. In: messages as they come. Out: rows of `activity` and
 //! `activity_windows`.
 
-mod kept;
+mod captured;
 mod options;
 mod slow;
 
@@ -16,8 +16,8 @@ use table::manifest::{Coverage, ProbeState};
 use table::tables::{ActivityWindow, ReceivedMessage, ReceivedMessages, SentMessage, SentMessages};
 use table::{Columns, RowSet, Why};
 
-use kept::Kept;
-pub use options::{Keep, KeepError};
+use captured::CapturedIntervals;
+pub use options::{RetentionError, RetentionPolicy};
 use slow::Durations;
 
 /// Kept before a message's first time and after its last: what is under way then began before.
@@ -38,8 +38,8 @@ const MOST_PROCESSES: usize = 1_024;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Says how much is kept.
-pub(crate) fn summary(moments: &RowSet) -> String {
-    let activity = &moments.activity;
+pub(crate) fn summary(windows: &RowSet) -> String {
+    let activity = &windows.activity;
     let begin_ns = activity.begin_ns.iter().min().copied();
     let end_ns = activity.end_ns.iter().max().copied();
     let length_ns = end_ns.unwrap_or(0).saturating_sub(begin_ns.unwrap_or(0));
@@ -71,11 +71,11 @@ struct Message {
 }
 
 /// See the module.
-pub(crate) struct Keeping<'a> {
+pub(crate) struct FlightRecorder<'a> {
     flight: Flight<'a>,
-    keep: Keep,
+    keep: RetentionPolicy,
     durations: HashMap<(u32, bool), Durations>,
-    kept: Vec<Kept>,
+    kept: Vec<CapturedIntervals>,
     random: u64,
     /// Spans that may be kept now; below zero: too many were.
     saved_spans: i64,
@@ -85,7 +85,10 @@ pub(crate) struct Keeping<'a> {
 }
 
 /// Begins the flight recorder where it is asked for. Without it the recording goes on, and says why.
-pub(crate) fn begin(storage: &mut Storage, keep: Keep) -> (Option<Keeping<'_>>, Option<Coverage>) {
+pub(crate) fn begin(
+    storage: &mut Storage,
+    keep: RetentionPolicy,
+) -> (Option<FlightRecorder<'_>>, Option<Coverage>) {
     if !keep.is_asked() {
         return (None, None);
     }
@@ -96,12 +99,14 @@ pub(crate) fn begin(storage: &mut Storage, keep: Keep) -> (Option<Keeping<'_>>, 
         state,
     };
     let now_ns = monotonic_ns();
-    let keeping = flight.ok().map(|flight| Keeping::new(flight, keep, now_ns));
-    (keeping, Some(coverage))
+    let flight_recorder = flight
+        .ok()
+        .map(|flight| FlightRecorder::new(flight, keep, now_ns));
+    (flight_recorder, Some(coverage))
 }
 
 /// Whether this host lets the flight recorder run.
-pub fn flight_recorder() -> Coverage {
+pub fn flight_recorder_coverage() -> Coverage {
     let mut storage = Storage::uninit();
     let state = match Flight::begin(&mut storage) {
         Ok(_) => ProbeState::On,
@@ -120,10 +125,10 @@ fn off(error: &HooksError) -> ProbeState {
     }
 }
 
-impl<'a> Keeping<'a> {
-    fn new(flight: Flight<'a>, keep: Keep, now_ns: u64) -> Self {
+impl<'a> FlightRecorder<'a> {
+    fn new(flight: Flight<'a>, keep: RetentionPolicy, now_ns: u64) -> Self {
         Self {
-            kept: vec![Kept::default(); flight.cpus().into()],
+            kept: vec![CapturedIntervals::default(); flight.cpus().into()],
             flight,
             keep,
             durations: HashMap::new(),
@@ -158,9 +163,9 @@ impl<'a> Keeping<'a> {
             .filter_map(|message| Some((self.why(&message)?, message)))
             .map(|(why, message)| (message, why))
             .collect();
-        let mut moments = RowSet::default();
+        let mut windows = RowSet::default();
         if wanted.is_empty() {
-            return moments;
+            return windows;
         }
         self.save_up(now_ns);
         let last_ns = wanted.iter().map(|(message, _)| message.until_ns).max();
@@ -173,25 +178,25 @@ impl<'a> Keeping<'a> {
                     && self.full_ns.is_none_or(|at| now_ns >= at + FULL_EVERY_NS)
                 {
                     self.full_ns = Some(now_ns);
-                    self.keep_all(Some(message), *why, &mut new, &mut moments);
+                    self.keep_all(Some(message), *why, &mut new, &mut windows);
                 } else {
-                    self.keep_moment(message, *why, &mut new, &mut moments);
+                    self.keep_moment(message, *why, &mut new, &mut windows);
                 }
             }
-            self.read(new, &mut moments, &between);
+            self.read(new, &mut windows, &between);
         }
-        self.tidy(&mut moments);
-        moments
+        self.tidy(&mut windows);
+        windows
     }
 
     /// Keeps everything that is held.
     pub(crate) fn snapshot(&mut self) -> RowSet {
-        let mut moments = RowSet::default();
+        let mut windows = RowSet::default();
         let mut new = Vec::new();
-        self.keep_all(None, Why::Snapshot, &mut new, &mut moments);
-        self.read(new, &mut moments, || ());
-        self.tidy(&mut moments);
-        moments
+        self.keep_all(None, Why::Snapshot, &mut new, &mut windows);
+        self.read(new, &mut windows, || ());
+        self.tidy(&mut windows);
+        windows
     }
 
     /// What is under way when the recording ends is over.
@@ -251,7 +256,7 @@ impl<'a> Keeping<'a> {
         message: &Message,
         why: Why,
         new: &mut Vec<Window>,
-        moments: &mut RowSet,
+        windows: &mut RowSet,
     ) {
         self.counts.produced += 1;
         if self.saved_spans < 0 {
@@ -272,7 +277,7 @@ impl<'a> Keeping<'a> {
             }
         }
         let window = window_row(Some(message), why, (from_ns, until_ns), message.cpus);
-        moments.activity_windows.push(window);
+        windows.activity_windows.push(window);
     }
 
     /// What is to be read for it goes to `new`.
@@ -281,7 +286,7 @@ impl<'a> Keeping<'a> {
         message: Option<&Message>,
         why: Why,
         new: &mut Vec<Window>,
-        moments: &mut RowSet,
+        windows: &mut RowSet,
     ) {
         self.counts.produced += 1;
         let held: Vec<Window> = (0..self.flight.cpus())
@@ -294,7 +299,7 @@ impl<'a> Keeping<'a> {
             self.keep_window(window, new);
         }
         let times = (from_ns.unwrap_or_default(), until_ns.unwrap_or_default());
-        moments
+        windows
             .activity_windows
             .push(window_row(message, why, times, [None; 2]));
     }
@@ -315,9 +320,9 @@ impl<'a> Keeping<'a> {
     }
 
     /// Reads windows that do not overlap, those that touch as one.
-    fn read(&mut self, mut windows: Vec<Window>, moments: &mut RowSet, between: impl Fn()) {
+    fn read(&mut self, mut wanted: Vec<Window>, windows: &mut RowSet, between: impl Fn()) {
         windows.sort_unstable_by_key(|window| (window.cpu, window.from_ns));
-        let before = moments.activity.len();
+        let before = windows.activity.len();
         for touching in windows.chunk_by(|a, b| a.cpu == b.cpu && a.until_ns == b.from_ns) {
             between();
             let (first, last) = (touching[0], touching[touching.len() - 1]);
@@ -325,15 +330,15 @@ impl<'a> Keeping<'a> {
                 until_ns: last.until_ns,
                 ..first
             };
-            self.flight.read(whole, &mut moments.activity);
+            self.flight.read(whole, &mut windows.activity);
         }
-        self.saved_spans -= (moments.activity.len() - before) as i64;
+        self.saved_spans -= (windows.activity.len() - before) as i64;
     }
 
-    fn tidy(&mut self, moments: &mut RowSet) {
+    fn tidy(&mut self, windows: &mut RowSet) {
         self.flight.forget_threads();
         for (cpu, kept) in self.kept.iter_mut().enumerate() {
-            if !moments.activity_windows.is_empty() {
+            if !windows.activity_windows.is_empty() {
                 kept.forget_before(self.flight.held(cpu as u16).from_ns);
             }
         }

@@ -13,97 +13,97 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
-use crate::priority::GivingWay;
+use crate::priority::IdlePriority;
 
 /// A thread that was not heard of for this long is not let wait any longer: twice the pauses that the threads make
 /// by themselves, and a twentieth of the time in which rows are to be sealed.
-const HEARD_WITHIN: Duration = Duration::from_millis(100);
+const ALIVE_WITHIN: Duration = Duration::from_millis(100);
 
 /// A ring that filled once fills again: the collecting thread is an ordinary one for so long. Between two of its
 /// looks as one that gives way, everybody else may have had the CPUs for longer than a ring lasts.
 const AFTER_FILLING: Duration = Duration::from_secs(1);
 
 /// The collecting thread's place behind the others, and who watches over it and the storing thread.
-pub(crate) struct Overseen {
-    collector: Arc<GivingWay>,
+pub(crate) struct Watchdog {
+    collector: Arc<IdlePriority>,
     ends: Arc<EventFd>,
-    overseer: Option<JoinHandle<()>>,
+    watcher: Option<JoinHandle<()>>,
 }
 
-impl Overseen {
+impl Watchdog {
     /// The calling thread, which collects, gives way from now on. `filling` is readable when a ring fills.
-    pub(crate) fn begin(filling: BorrowedFd<'_>, store: &Arc<GivingWay>) -> io::Result<Self> {
+    pub(crate) fn begin(filling: BorrowedFd<'_>, store: &Arc<IdlePriority>) -> io::Result<Self> {
         let filling = filling.try_clone_to_owned()?;
         let ends = Arc::new(EventFd::new()?);
-        let collector = Arc::<GivingWay>::default();
-        let overseer = Overseer {
+        let collector = Arc::<IdlePriority>::default();
+        let watcher = WatchdogThread {
             collector: Arc::clone(&collector),
             store: Arc::clone(store),
             ends: Arc::clone(&ends),
         };
-        let overseer = std::thread::spawn(move || overseer.run(filling.as_fd()));
+        let watcher = std::thread::spawn(move || watcher.run(filling.as_fd()));
         // only now: a new thread has the policy of the one that made it
         collector.begin();
         Ok(Self {
             collector,
             ends,
-            overseer: Some(overseer),
+            watcher: Some(watcher),
         })
     }
 
     /// Between small pieces of work: who has waited meanwhile goes first, unless this thread is behind.
-    pub(crate) fn give_way(&self) {
-        self.collector.give_way();
+    pub(crate) fn yield_cpu(&self) {
+        self.collector.yield_cpu();
     }
 
     /// It has looked at the rings, and has caught up or not.
     pub(crate) fn looked(&self, caught_up: bool) {
-        self.collector.is_heard();
+        self.collector.note_alive();
         if caught_up {
-            self.collector.relax();
+            self.collector.lower_priority();
         }
     }
 
     /// Until it has looked again: what it does now is not to be interrupted for long.
-    pub(crate) fn hurry(&self) {
-        self.collector.hurry();
+    pub(crate) fn raise_priority(&self) {
+        self.collector.raise_priority();
     }
 }
 
-impl Drop for Overseen {
+impl Drop for Watchdog {
     /// The thread is as fast as others again.
     fn drop(&mut self) {
-        self.collector.hurry();
+        self.collector.raise_priority();
         // An event counter of zero takes one, and the thread ends with it.
         let _ = self.ends.write(1);
-        if let Some(overseer) = self.overseer.take() {
-            overseer.thread().unpark();
-            let _ = overseer.join();
+        if let Some(watcher) = self.watcher.take() {
+            watcher.thread().unpark();
+            let _ = watcher.join();
         }
     }
 }
 
-struct Overseer {
-    collector: Arc<GivingWay>,
-    store: Arc<GivingWay>,
+struct WatchdogThread {
+    collector: Arc<IdlePriority>,
+    store: Arc<IdlePriority>,
     ends: Arc<EventFd>,
 }
 
-impl Overseer {
+impl WatchdogThread {
     fn run(&self, filling: BorrowedFd<'_>) {
-        self.collector.tell_when_caught_up();
+        self.collector.unpark_when_caught_up();
         let threads = [&self.collector, &self.store];
         loop {
-            let heard = threads.map(|thread| thread.heard());
-            let until = Instant::now() + HEARD_WITHIN;
+            let alive_count = threads.map(|thread| thread.alive_count());
+            let until = Instant::now() + ALIVE_WITHIN;
             while let Some(left) = until.checked_duration_since(Instant::now()) {
                 if !self.wait(filling, left) {
                     return;
                 }
             }
-            for (thread, before) in threads.into_iter().zip(heard) {
-                if thread.heard() == before {
-                    thread.hurry();
+            for (thread, before) in threads.into_iter().zip(alive_count) {
+                if thread.alive_count() == before {
+                    thread.raise_priority();
                 }
             }
         }
@@ -113,19 +113,19 @@ impl Overseer {
     fn wait(&self, filling: BorrowedFd<'_>, left: Duration) -> bool {
         let Some([ended, fills]) = readable([self.ends.as_fd(), filling], left) else {
             // without a watch they are better not left behind
-            self.collector.hurry();
-            self.store.hurry();
+            self.collector.raise_priority();
+            self.store.raise_priority();
             return false;
         };
         if !fills || ended {
             return !ended;
         }
-        self.collector.hurry_for(AFTER_FILLING);
-        while self.collector.hurries() {
-            std::thread::park_timeout(HEARD_WITHIN);
+        self.collector.raise_for(AFTER_FILLING);
+        while self.collector.is_raised() {
+            std::thread::park_timeout(ALIVE_WITHIN);
             match readable([self.ends.as_fd(), filling], Duration::ZERO) {
                 Some([false, false]) => {}
-                Some([false, true]) => self.collector.hurry_for(AFTER_FILLING),
+                Some([false, true]) => self.collector.raise_for(AFTER_FILLING),
                 _ => return false,
             }
         }

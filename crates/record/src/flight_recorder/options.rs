@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 /// Which messages' moments are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Keep {
+pub struct RetentionPolicy {
     /// Those slower than this share of the process's other messages of that direction, 0 to 1.
     pub slower_than: Option<f64>,
     /// One of so many of the others, at random.
@@ -19,22 +19,22 @@ pub struct Keep {
     "{0:?} says neither which slow messages nor how many others\n\
      hint: p99, sample=1000 (one of 1,000), or both: p99,sample=1000"
 )]
-pub struct KeepError(String);
+pub struct RetentionError(String);
 
-impl Keep {
+impl RetentionPolicy {
     /// Whether it asks for anything.
     pub fn is_asked(&self) -> bool {
         *self != Self::default()
     }
 }
 
-impl FromStr for Keep {
-    type Err = KeepError;
+impl FromStr for RetentionPolicy {
+    type Err = RetentionError;
 
-    fn from_str(text: &str) -> Result<Self, KeepError> {
+    fn from_str(text: &str) -> Result<Self, RetentionError> {
         let mut keep = Self::default();
         for word in text.split(',') {
-            let refused = || KeepError(word.to_owned());
+            let refused = || RetentionError(word.to_owned());
             if let Some(number) = word.strip_prefix("sample=") {
                 let one_of = number.parse().ok().filter(|one_of| *one_of > 0);
                 keep.one_of = Some(one_of.ok_or_else(refused)?);
@@ -57,15 +57,15 @@ mod tests {
 
     #[test]
     fn requests_are_understood_or_refused() {
-        let keep: Keep = "p99.9,sample=1000".parse().unwrap();
+        let keep: RetentionPolicy = "p99.9,sample=1000".parse().unwrap();
         let slower_than = keep.slower_than.unwrap();
         assert!((slower_than - 0.999).abs() < 1e-9 && keep.one_of == Some(1000));
-        let keep: Keep = "p50".parse().unwrap();
+        let keep: RetentionPolicy = "p50".parse().unwrap();
         assert_eq!((keep.slower_than, keep.one_of), (Some(0.5), None));
         for text in [
             "", "p100", "p-1", "pNaN", "sample=0", "sample=x", "99", "p99;p98",
         ] {
-            let error = Keep::from_str(text).unwrap_err();
+            let error = RetentionPolicy::from_str(text).unwrap_err();
             assert!(error.to_string().contains("hint: "), "{text}");
         }
     }

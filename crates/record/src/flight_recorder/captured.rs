@@ -2,9 +2,9 @@
 
 /// Times that do not touch, in order.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Kept(Vec<(u64, u64)>);
+pub(super) struct CapturedIntervals(Vec<(u64, u64)>);
 
-impl Kept {
+impl CapturedIntervals {
     /// Adds a time. Returns the parts of it that are new, in order.
     pub(super) fn add(&mut self, from_ns: u64, until_ns: u64) -> Vec<(u64, u64)> {
         let (mut new, mut at_ns) = (Vec::new(), from_ns);
@@ -44,7 +44,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_instant_is_new_once(times in prop::collection::vec((0u64..200, 0u64..40), 1..30)) {
-            let mut kept = Kept::default();
+            let mut kept = CapturedIntervals::default();
             let mut covered = [false; 256];
             for (from, length) in times {
                 let until = from + length;

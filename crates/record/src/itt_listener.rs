@@ -7,14 +7,14 @@ use probe::hooks::Detail;
 use probe::itt::{Counts, Listener, Refusal, User, coverage};
 use table::manifest::Coverage;
 
-use crate::store::{Sink, Store};
+use crate::store::{RowSink, Store};
 use crate::{Options, RecordError, Target, launch};
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Listening(Option<Listener>);
+pub(crate) struct IttListener(Option<Listener>);
 
-impl Listening {
+impl IttListener {
     /// Begins before anything else is set up, as a process is forked. Gives the line of coverage,
     /// if the user may expect one.
     pub(crate) fn begin(options: &Options) -> Result<(Self, Option<Coverage>), RecordError> {

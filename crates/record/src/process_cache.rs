@@ -11,7 +11,7 @@ const GENERATION: usize = 4096;
 
 /// A process that was met.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known {
+pub(crate) struct CachedProcess {
     pub(crate) started_ns: Option<u64>,
     /// Which program it was; `None`: only `/proc` told of it, which has the start by the tick, too.
     pub(crate) execs: Option<u32>,
@@ -20,7 +20,7 @@ pub(crate) struct Known {
     pub(crate) exe: Option<String>,
 }
 
-impl Known {
+impl CachedProcess {
     pub(crate) fn of(row: &Process, execs: Option<u32>) -> Self {
         Self {
             started_ns: row.started_ns,
@@ -37,7 +37,7 @@ impl Known {
     }
 
     /// Whether the row of `later`, of the same pid, would say nothing new.
-    pub(crate) fn tells(&self, later: &Self) -> bool {
+    pub(crate) fn is_unchanged(&self, later: &Self) -> bool {
         let is_same = match (self.started_ns, later.started_ns) {
             (Some(by_tick_ns), Some(at_ns)) if self.execs.is_none() => {
                 by_tick_ns.abs_diff(at_ns) <= USER_TICK_NS
@@ -50,25 +50,25 @@ impl Known {
 
 /// Processes by pid.
 #[derive(Debug, Default)]
-pub(crate) struct Met {
-    young: HashMap<u32, Known>,
-    old: HashMap<u32, Known>,
+pub(crate) struct ProcessCache {
+    young: HashMap<u32, CachedProcess>,
+    old: HashMap<u32, CachedProcess>,
 }
 
-impl Met {
-    pub(crate) fn get(&self, pid: u32) -> Option<&Known> {
+impl ProcessCache {
+    pub(crate) fn get(&self, pid: u32) -> Option<&CachedProcess> {
         self.young.get(&pid).or_else(|| self.old.get(&pid))
     }
 
     /// A process that is known was met again: it is young from now on.
-    pub(crate) fn meet_again(&mut self, pid: u32) {
+    pub(crate) fn touch(&mut self, pid: u32) {
         if let Some(known) = self.old.remove(&pid) {
-            self.meet(pid, known);
+            self.insert(pid, known);
         }
     }
 
     /// A process was met: whatever was known of others with its id is of the past.
-    pub(crate) fn meet(&mut self, pid: u32, known: Known) {
+    pub(crate) fn insert(&mut self, pid: u32, known: CachedProcess) {
         self.forget(pid);
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
@@ -88,12 +88,12 @@ mod tests {
 
     #[test]
     fn of_many_processes_those_met_lately_are_known() {
-        let (mut met, often, most) = (Met::default(), 1, 10 * GENERATION as u32);
-        met.meet(often, Known::default());
+        let (mut met, often, most) = (ProcessCache::default(), 1, 10 * GENERATION as u32);
+        met.insert(often, CachedProcess::default());
         for pid in 2..most {
             assert!(met.get(pid).is_none());
-            met.meet(pid, Known::default());
-            met.meet_again(often);
+            met.insert(pid, CachedProcess::default());
+            met.touch(often);
             assert!(met.get(often).is_some());
         }
         let known = (0..most).filter(|pid| met.get(*pid).is_some()).count();

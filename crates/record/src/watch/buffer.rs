@@ -7,16 +7,16 @@ use table::RowSet;
 use table::manifest::Line;
 
 use crate::account::{RowCounts, add_counts, count_rows};
-use crate::store::Sink;
+use crate::store::RowSink;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Shelf {
+pub(crate) struct LiveBuffer {
     rows: RefCell<RowSet>,
     taken: RefCell<RowCounts>,
 }
 
-impl Shelf {
+impl LiveBuffer {
     /// The rows since the last call.
     pub(crate) fn take(&self) -> RowSet {
         self.rows.take()
@@ -28,7 +28,7 @@ impl Shelf {
     }
 }
 
-impl Sink for Shelf {
+impl RowSink for LiveBuffer {
     fn put(&self, rows: RowSet) {
         add_counts(&mut self.taken.borrow_mut(), count_rows(&rows));
         self.rows.borrow_mut().append(rows);
