@@ -34,7 +34,7 @@ pub(crate) fn add_counts(to: &mut RowCounts, counts: RowCounts) {
     }
 }
 
-/// What user space itself counts.
+/// Counts of user space itself.
 #[derive(Debug, Default)]
 pub(crate) struct UserSpaceCounts {
     /// Rows beyond those that the kernel side made.
@@ -53,12 +53,12 @@ impl UserSpaceCounts {
         add_counts(&mut self.rows, added);
     }
 
-    fn of(&self, table: &str) -> u64 {
+    fn rows_of(&self, table: &str) -> u64 {
         self.rows.get(table).copied().unwrap_or(0)
     }
 }
 
-/// Returns the account of a probe whose rows these tables have.
+/// Returns the account of a probe with rows in these tables.
 fn loss(
     probe: &str,
     tables: &[&str],
@@ -85,10 +85,10 @@ fn loss(
     }
 }
 
-/// Tables that the probes of programs' own words fill together.
+/// Tables that ITT and USDT probes fill together.
 const PROGRAM_TABLES: [&str; 2] = ["counters", "tasks"];
 
-/// Rows of the tables that the probes of programs' own words fill together.
+/// Rows of the tables that ITT and USDT probes fill together.
 #[derive(Debug, Clone)]
 struct SharedTables {
     stored: RowCounts,
@@ -96,8 +96,8 @@ struct SharedTables {
 }
 
 impl SharedTables {
-    /// Takes out what one of the probes made. Whose rows the disk refused, nobody knows: they are
-    /// taken to be this one's as far as it made any, so that both accounts add up.
+    /// Takes out what one of the probes made. The disk does not say from which of them the rows are that it refused: they
+    /// are taken to be this one's as far as it made any, so that both accounts add up.
     fn take(&mut self, made: [(&'static str, u64); 2]) -> SharedTables {
         let mut own = SharedTables {
             stored: RowCounts::new(),
@@ -117,25 +117,25 @@ impl SharedTables {
     }
 }
 
-/// The accounts of what programs said, by ITT and by USDT probes.
+/// The accounts of what programs report, by ITT and by USDT probes.
 pub(crate) fn program_losses(
     itt: Option<&itt::Counts>,
     usdt: Option<&usdt::Counts>,
     stored: &RowCounts,
     discarded: &RowCounts,
 ) -> Vec<Loss> {
-    let mut said = SharedTables {
+    let mut shared = SharedTables {
         stored: stored.clone(),
         discarded: discarded.clone(),
     };
     let usdt = usdt.map(|counts| {
         let made = [("counters", counts.counters), ("tasks", counts.tasks)];
-        let SharedTables { stored, discarded } = said.take(made);
+        let SharedTables { stored, discarded } = shared.take(made);
         let count = usdt_count(counts);
         loss(usdt::PROBE, &PROGRAM_TABLES, count, &stored, &discarded)
     });
     let itt = itt.map(|counts| {
-        let SharedTables { stored, discarded } = &said;
+        let SharedTables { stored, discarded } = &shared;
         loss("itt", &PROGRAM_TABLES, itt_count(counts), stored, discarded)
     });
     itt.into_iter().chain(usdt).collect()
@@ -204,7 +204,7 @@ pub(crate) fn flight_recorder_losses(
     stored: &RowCounts,
     discarded: &RowCounts,
 ) -> [Loss; 2] {
-    let spans = count_of(added.of("activity"), 0, []);
+    let spans = count_of(added.rows_of("activity"), 0, []);
     let WindowCounts { produced, filtered } = windows;
     let windows = count_of(produced, filtered, []);
     [
@@ -265,7 +265,7 @@ pub(crate) fn losses(
             counts_rows,
         } = account;
         let mut count = counts.of(probe);
-        count.produced += added.of(table);
+        count.produced += added.rows_of(table);
         let records = undecoded.remove(probe).unwrap_or(0);
         if counts_rows {
             count.miss(UNDECODED, records);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn both_tables_of_the_programs_own_words_are_in_one_account() {
+    fn both_tables_of_programs_are_in_one_account() {
         let counts = itt::Counts {
             produced: 100,
             filtered: 40,

@@ -14,8 +14,8 @@ use probe::hooks::{Drainer, Hooks, HooksError, ProbeOutput};
 pub const DRAIN_MOST: usize = 8192;
 /// Of these, taken at once and then handed over, so that a long look does not end with work during which a ring fills.
 pub(crate) const DRAIN_AT_ONCE: usize = 64;
-/// Batches that are not full are handed over this often, so that a kill loses no more than an unsealed segment anyway
-/// holds.
+/// Batches that are not full are handed over this often, so that a kill loses at most what an unsealed segment holds
+/// anyway.
 const FLUSH_EVERY_NS: u64 = 1_000_000_000;
 /// Walks over all open files are no closer than this.
 const WALK_EVERY_NS: u64 = 1_000_000_000;

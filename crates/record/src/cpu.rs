@@ -19,7 +19,7 @@ pub(crate) struct CpuUse {
 }
 
 impl CpuUse {
-    /// What can be read here.
+    /// Returns how well CPUs can be read here.
     pub(crate) fn coverage(&self) -> Coverage {
         self.cpus.coverage()
     }

@@ -12,13 +12,13 @@ use table::WriteError;
 
 use crate::privileges::PrivilegeError;
 
-/// What ends a recording, or keeps it from starting.
+/// A reason that ends a recording, or keeps it from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The process or command to record does not exist.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The process belongs to somebody else.
+    /// The process belongs to another user.
     #[error(
         "process {pid} is not yours: without root, only your own sockets can be recorded\n\
          hint: sudo whylat record -p {pid}"
@@ -52,7 +52,7 @@ pub enum RecordError {
         command: String,
         /// Cause.
         source: io::Error,
-        /// What to do.
+        /// The next command.
         hint: &'static str,
     },
     /// The user that whylat was started for does not exist.
@@ -69,11 +69,11 @@ pub enum RecordError {
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
     /// Signals could not be set up.
-    #[error("cannot receive signals: {0}\nhint: `whylat doctor` tells what this host allows")]
+    #[error("cannot receive signals: {0}\nhint: `whylat doctor` shows what this host allows")]
     Signals(io::Error),
     /// It could not be waited for what is recorded.
     #[error(
-        "cannot wait for what the programs record: {0}\nhint: `whylat doctor` tells what this host allows"
+        "cannot wait for what the programs record: {0}\nhint: `whylat doctor` shows what this host allows"
     )]
     Wait(io::Error),
     /// The thread that stores is no more. What it had sealed is there.

@@ -1,4 +1,4 @@
-//! Listens to what the command says of itself by the Intel ITT API, if it is to be started and the
+//! Listens to what the command reports by the Intel ITT API, if it is to be started and the
 //! detail asks for it. Rows go to the store; what is in the way becomes coverage.
 
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use table::manifest::Coverage;
 use crate::store::{RowSink, Store};
 use crate::{Options, RecordError, Target, launch};
 
-/// See the module.
+/// Listens to one command.
 #[derive(Default)]
 pub(crate) struct IttListener(Option<Listener>);
 
@@ -49,12 +49,12 @@ impl IttListener {
         }
     }
 
-    /// What the command finds in its environment.
+    /// Returns variables for the environment of the command.
     pub(crate) fn environment(&self) -> Vec<(&str, &OsStr)> {
         self.0.iter().flat_map(Listener::environment).collect()
     }
 
-    /// Stores what was said since the last time.
+    /// Stores what was reported since the last call.
     pub(crate) fn drain(&mut self, store: &Store) {
         if let Some(listener) = &mut self.0 {
             listener.drain(|rows| store.put(rows));

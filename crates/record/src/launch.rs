@@ -34,7 +34,7 @@ pub(crate) fn start(
             .env("USER", &user.name)
             .env("LOGNAME", &user.name);
     }
-    let identity = user.map(Identity::of).transpose()?;
+    let identity = user.map(Identity::from_user).transpose()?;
     // SAFETY: the closure runs between fork and exec and only makes system calls; what it needs
     // was allocated before.
     unsafe {
@@ -61,7 +61,7 @@ pub(crate) fn cannot_start(program: &OsStr, source: io::Error) -> RecordError {
     }
 }
 
-/// As whom the command is started, if not as the user of whylat itself.
+/// The user for the command, if that is not the user of whylat itself.
 pub(crate) fn user_of(command: &Command) -> Result<Option<User>, RecordError> {
     if command.as_root {
         return Ok(None);
@@ -76,7 +76,7 @@ struct Identity {
 }
 
 impl Identity {
-    fn of(user: User) -> Result<Self, RecordError> {
+    fn from_user(user: User) -> Result<Self, RecordError> {
         let uid = user.uid.as_raw();
         let name = CString::new(user.name).map_err(|error| RecordError::User {
             uid,

@@ -1,4 +1,4 @@
-//! What to record, in how much detail, for how long, and where to.
+//! The options of a recording: target, detail, duration, output.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ use crate::flight_recorder::RetentionPolicy;
 pub struct Command {
     /// Program and arguments.
     pub argv: Vec<OsString>,
-    /// Run it as root even when sudo started whylat for somebody else.
+    /// Run it as root even when sudo started whylat for another user.
     pub as_root: bool,
 }
 
-/// Whose connections are recorded.
+/// The owners of the recorded connections.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// A command, started now, with its children.
@@ -38,11 +38,11 @@ pub enum Target {
 /// A recording to be made.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whose connections.
+    /// The owners of the recorded connections.
     pub target: Target,
     /// How much.
     pub detail: Detail,
-    /// What the flight recorder keeps; it runs if anything is asked for, and needs detail `messages`.
+    /// The choice of windows of the flight recorder; it runs if anything is asked for, and needs detail `messages`.
     pub keep: RetentionPolicy,
     /// Ask network adapters for stamps even if a daemon that steers their clocks may miss some for it.
     pub nic_stamps: bool,

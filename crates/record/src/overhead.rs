@@ -1,14 +1,14 @@
-//! What whylat itself uses, from its beginning on.
+//! The cost of whylat itself, from its beginning on.
 
 use probe::self_cost::{BpfTimeSampler, Usage};
 use table::manifest::Cost;
 
-/// See the module.
+/// Measures what whylat uses.
 pub(crate) struct OverheadMeter {
     started_ns: u64,
     /// CPU time that was used before that: to set up.
     start_cpu_ns: u64,
-    /// `None`: there are no BPF programs, or the kernel does not tell of them.
+    /// `None`: there are no BPF programs, or the kernel does not count their time.
     bpf_time: Option<BpfTimeSampler>,
 }
 
@@ -34,7 +34,7 @@ impl OverheadMeter {
         }
     }
 
-    /// So far; `None`: the host does not tell.
+    /// Returns the cost so far; `None`: the host does not count it.
     pub(crate) fn cost(&self, now_ns: u64) -> Option<Cost> {
         let usage = Usage::read().ok()?;
         let bpf = self.bpf_time.as_ref().map(BpfTimeSampler::cost);

@@ -1,6 +1,6 @@
-//! What probes give → the store, completed by what only user space knows: the other end of a
+//! The rows of the probes → the store, completed by what only user space knows: the other end of a
 //! connection, who its owner is, and what the owner does with the CPUs. Counts the rows that it adds. A recording
-//! stores them; a watch has a shelf in place of the store.
+//! stores them; a live view buffers them.
 
 use probe::clock::Clocks;
 use probe::hooks::ProbeOutput;
@@ -17,10 +17,10 @@ use crate::poll::Polls;
 use crate::sockets::Sockets;
 use crate::store::{RowSink, Store};
 
-/// Readings of each clock pair, of which the narrowest is kept.
+/// Readings of each clock pair; the narrowest is kept.
 const CLOCK_ATTEMPTS: u32 = 5;
 
-/// See the module.
+/// Completes rows, and hands them to where they are kept.
 pub(crate) struct RowPipeline<S = Store> {
     pub(crate) sockets: Sockets,
     in_proc: bool,
@@ -97,12 +97,12 @@ impl<S: RowSink> RowPipeline<S> {
         }
     }
 
-    /// Adds processes that were not met before, or became other programs since.
+    /// Adds processes that are new, or became other programs.
     fn describe(&mut self, seen: &[Seen], rows: &mut RowSet) {
         self.sockets.describe(seen, &mut rows.processes);
     }
 
-    /// Adds processes that were not met before, of which only the ids are known.
+    /// Adds processes that are new, from their ids alone.
     fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut RowSet) {
         self.sockets.describe_pids(pids, &mut rows.processes);
     }
@@ -134,13 +134,13 @@ impl<S: RowSink> RowPipeline<S> {
         self.put_added(symbols.into());
     }
 
-    /// Stores what programs said by USDT probes.
-    pub(crate) fn put_usdt(&mut self, said: RowSet) {
+    /// Stores what programs report by USDT probes.
+    pub(crate) fn put_usdt(&mut self, reported: RowSet) {
         let mut processes = RowSet::default();
-        let pids = said.counters.pid.iter().chain(&said.tasks.pid);
+        let pids = reported.counters.pid.iter().chain(&reported.tasks.pid);
         self.describe_pids(pids.copied(), &mut processes);
         self.put_added(processes);
-        self.store.put(said);
+        self.store.put(reported);
     }
 
     /// Reads who used the CPUs and who waited for one, unless the last time was too recent for what

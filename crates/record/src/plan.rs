@@ -9,7 +9,7 @@ use table::manifest::{Coverage, FORMAT, Header, ProbeState};
 use crate::poll::Polls;
 use crate::{Options, RecordError, Target};
 
-/// What the user asked for, found on this host.
+/// Holds the target of the user, as found on this host.
 #[derive(Default)]
 pub(crate) struct ResolvedTarget {
     selection: Selection,
@@ -22,7 +22,7 @@ impl ResolvedTarget {
         &self.pids
     }
 
-    /// What else is recorded.
+    /// Connections that are recorded beside those of these processes.
     pub(crate) fn selection(&self) -> &Selection {
         &self.selection
     }
@@ -56,7 +56,7 @@ pub(crate) fn resolve_target(target: &Target) -> Result<ResolvedTarget, RecordEr
     Ok(plan)
 }
 
-/// Whose files may not be read, his sockets cannot be told.
+/// Refuses a process with files that may not be read: its sockets cannot be found.
 fn check_readable(pid: u32) -> Result<(), RecordError> {
     match std::fs::read_dir(format!("/proc/{pid}/fd")) {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
@@ -67,7 +67,7 @@ fn check_readable(pid: u32) -> Result<(), RecordError> {
     }
 }
 
-/// How sockets are read: by hooks, or without them by polls; and what can be told so.
+/// Holds how sockets are read: by hooks, or without them by polls; and how well.
 pub(crate) struct DataSources<'a> {
     pub(crate) hooks: Option<Hooks<'a>>,
     pub(crate) polls: Option<Polls>,
@@ -81,7 +81,7 @@ pub(crate) struct DataSources<'a> {
 ///
 /// # Errors
 /// Where sockets cannot be polled either.
-pub(crate) fn means<'a>(
+pub(crate) fn open_sources<'a>(
     storage: &'a mut Storage,
     target: &Target,
     plan: &ResolvedTarget,
@@ -131,7 +131,7 @@ fn attach<'a>(
     if selection.sharers {
         hooks.find_families()?;
     } else {
-        // twice: the first walk learns the connections whose other ends the second one finds
+        // twice: the first walk learns the connections, the second one finds their other ends
         hooks.walk()?;
         hooks.walk()?;
     }
@@ -171,12 +171,12 @@ pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Cove
 }
 
 /// Whether the ids of processes that come are those of `/proc` here. Hooks give the kernel's; what is polled without
-/// them is looked for in `/proc`.
+/// them is searched in `/proc`.
 pub(crate) fn is_in_proc(hooks: Option<&Hooks<'_>>) -> bool {
     hooks.is_none() || processes::sees_all()
 }
 
-/// What is to be said of process ids, where they are not those of the host.
+/// Returns the coverage of process ids, where they are not those of the host.
 pub(crate) fn pid_coverage() -> Option<Coverage> {
     Some(processes::coverage()).filter(|it| it.state != ProbeState::On)
 }
@@ -186,7 +186,7 @@ pub(crate) fn header(host: &Host, options: &Options) -> Header {
     describe(host, options.detail, &options.arguments)
 }
 
-/// What is said of this host and of how it is looked at.
+/// Returns a header with what is known of this host, and how it is recorded.
 pub(crate) fn describe(host: &Host, detail: Detail, arguments: &[String]) -> Header {
     let Host {
         host,

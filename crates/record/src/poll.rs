@@ -26,7 +26,7 @@ pub(crate) struct Polls {
     failures: u64,
 }
 
-/// Which sockets are recorded.
+/// Chooses the sockets that are recorded.
 struct Choice {
     selection: Selection,
     owners: SocketOwners,
@@ -72,8 +72,8 @@ impl Polls {
         self.choice.command_pid = Some(pid);
     }
 
-    /// Visits every socket once; samples of the recorded ones go to `samples`, sockets met for the
-    /// first time to `connections`.
+    /// Visits every socket once; samples of the recorded ones go to `samples`, new
+    /// sockets to `connections`.
     pub(crate) fn poll(
         &mut self,
         sockets: &mut Sockets,

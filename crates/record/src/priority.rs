@@ -1,4 +1,4 @@
-//! How much the recorder lets the recorded programs go first. A thread that decodes or encodes for milliseconds
+//! The recorder lets the recorded programs run first. A thread that decodes or encodes for milliseconds
 //! is what their slowest messages would wait for; so it runs when nobody else wants to (`SCHED_IDLE`), until it
 //! falls behind.
 //!
@@ -17,17 +17,17 @@ use probe::clock::monotonic_ns;
 /// `include/uapi/linux/capability.h`.
 const CAP_SYS_NICE: u32 = 23;
 
-/// A thread that gives way to others.
+/// Holds the priority of a thread that runs behind others.
 #[derive(Debug, Default)]
 pub(crate) struct IdlePriority {
-    /// Zero until the thread has begun, and where it may not give way.
+    /// Zero until the thread has begun, and where it may not lower its priority.
     tid: AtomicI32,
     is_raised: AtomicBool,
-    /// Until then it does not give way, though it has caught up: `CLOCK_MONOTONIC`, ns.
+    /// Until then it has ordinary priority, though it has caught up: `CLOCK_MONOTONIC`, ns.
     raised_until_ns: AtomicU64,
     /// Counts its signs of life.
     alive_count: AtomicU64,
-    /// Who is told when it has caught up.
+    /// The thread that waits until it has caught up.
     watcher: OnceLock<Thread>,
 }
 
@@ -41,13 +41,13 @@ impl IdlePriority {
         }
     }
 
-    /// It is behind: as fast as others. Said again, it is made so again: it may just have relaxed.
+    /// Gives it ordinary priority, as it is behind. A second call does so again: it may just have lowered it.
     pub(crate) fn raise_priority(&self) {
         self.is_raised.store(true, Ordering::Relaxed);
         self.set(libc::SCHED_OTHER);
     }
 
-    /// It falls behind again and again: as fast as others for so long at least.
+    /// Gives it ordinary priority for so long at least, as it falls behind again and again.
     pub(crate) fn raise_for(&self, length: Duration) {
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let until_ns = monotonic_ns().saturating_add(length_ns);
@@ -55,7 +55,7 @@ impl IdlePriority {
         self.raise_priority();
     }
 
-    /// Called by the thread itself between small pieces of work: who has waited meanwhile goes first. The weight
+    /// Lets those run first that wait for this CPU. Called by the thread itself between small pieces of work. The weight
     /// of `SCHED_IDLE` alone would let it have a CPU for a whole tick now and then, however many others want it
     /// (`kernel/sched/fair.c`, `pick_eevdf()`).
     pub(crate) fn yield_cpu(&self) {
@@ -84,9 +84,9 @@ impl IdlePriority {
         self.alive_count.load(Ordering::Relaxed)
     }
 
-    /// The calling thread is told from now on (`unpark`) when this one has caught up.
+    /// Unparks the calling thread from now on when this one has caught up.
     pub(crate) fn unpark_when_caught_up(&self) {
-        // one overseer, which does not change
+        // one watchdog, which does not change
         let _ = self.watcher.set(std::thread::current());
     }
 
@@ -95,7 +95,7 @@ impl IdlePriority {
         self.is_raised.load(Ordering::Relaxed)
     }
 
-    /// A thread whose policy cannot be set goes on with the one that it has.
+    /// If the policy cannot be set, the thread goes on with the one that it has.
     fn set(&self, policy: libc::c_int) {
         let tid = self.tid.load(Ordering::Relaxed);
         if tid == 0 {

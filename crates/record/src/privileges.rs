@@ -1,5 +1,6 @@
-//! What a recorder may still do once everything is attached and its command has started, and a watch once it is
-//! attached: what its work from then on needs, and nothing else. Under sudo it goes on as the user who called sudo, whose the recording then is.
+//! The privileges of a recorder once everything is attached and its command has started, and a watch once it is
+//! attached: what its work from then on needs, and nothing else. Under sudo it goes on as the user who called sudo. The
+//! recording belongs to that user.
 //!
 //! Identity and capabilities are each thread's own; a thread that is made later has those of its maker. So every
 //! thread that was made before calls [`Privileges::assume`] itself, the last one before anything is recorded.
@@ -13,7 +14,7 @@ use nix::libc;
 use nix::unistd::{User, getgrouplist};
 use probe::hooks::Detail;
 
-/// What polls of other network namespaces need: setns(2), and /proc/PID/fd.
+/// Capabilities for polls of other network namespaces: setns(2), and /proc/PID/fd.
 const OF_POLLS: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_DAC_READ_SEARCH];
 
 /// A capability could not be dropped, or the user could not be changed.
@@ -21,27 +22,27 @@ const OF_POLLS: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_DA
 #[error("cannot drop the privileges that are not needed any more: {0}")]
 pub struct PrivilegeError(io::Error);
 
-/// What is still to be done when everything is attached.
+/// Says what a recorder still does when everything is attached.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecordingTasks {
-    /// What the hooks record.
+    /// The detail of what the hooks record.
     pub detail: Option<Detail>,
     /// Sockets of other network namespaces are polled: there are no hooks.
     pub polls: bool,
-    /// Sockets are told in the end that network adapters stamp no more.
+    /// In the end, sockets must be set so that network adapters stamp them no more.
     pub stamps: bool,
     /// A command was started, to which signals are passed on.
     pub command: bool,
 }
 
-/// What a thread keeps.
+/// Holds the privileges that a thread keeps.
 #[derive(Debug, Clone, Default)]
 pub struct Privileges {
     capabilities: CapsHashSet,
     user: Option<Identity>,
 }
 
-/// As whom a thread goes on.
+/// The user as which a thread goes on.
 #[derive(Debug, Clone)]
 struct Identity {
     uid: libc::uid_t,
@@ -51,9 +52,9 @@ struct Identity {
 
 impl Privileges {
     /// Of a thread that does this work, for this user instead of the own one.
-    pub fn of(tasks: RecordingTasks, user: Option<&User>) -> Result<Self, PrivilegeError> {
+    pub fn for_tasks(tasks: RecordingTasks, user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::of_storing(user)?;
-        // whoever it records may be somebody else's: its executable, cgroup, namespaces
+        // the recorded process may belong to another user: its executable, cgroup, namespaces
         kept.capabilities.insert(Capability::CAP_SYS_PTRACE);
         if tasks.detail >= Some(Detail::Waits) {
             kept.capabilities.extend([
@@ -76,7 +77,7 @@ impl Privileges {
         Ok(kept)
     }
 
-    /// Of a thread that looks and stores nothing: at whose sockets they are, and, where there are no hooks, at those
+    /// Of a thread that reads and stores nothing: the owners of sockets, and, where there are no hooks, those
     /// of other network namespaces.
     pub fn of_looking(polls: bool, user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::none(user)?;
@@ -90,12 +91,12 @@ impl Privileges {
     /// Of a thread that looks at what threads of any process wait for.
     pub fn of_looking_at_threads(user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::of_looking(false, user)?;
-        // what a descriptor stands for: /proc/PID/fd is its owner's
+        // the file of a descriptor: /proc/PID/fd is its owner's
         kept.capabilities.insert(Capability::CAP_DAC_READ_SEARCH);
         Ok(kept)
     }
 
-    /// Of a thread that writes a file wherever it is told to, and does nothing else.
+    /// Of a thread that writes a file anywhere, and does nothing else.
     pub fn of_writing() -> Self {
         Self {
             capabilities: CapsHashSet::from([Capability::CAP_DAC_OVERRIDE]),
@@ -107,7 +108,7 @@ impl Privileges {
     pub fn none(user: Option<&User>) -> Result<Self, PrivilegeError> {
         Ok(Self {
             capabilities: CapsHashSet::new(),
-            user: user.map(Identity::of).transpose()?,
+            user: user.map(Identity::from_user).transpose()?,
         })
     }
 
@@ -129,7 +130,7 @@ impl Privileges {
         }
         Ok(Self {
             capabilities,
-            user: user.map(Identity::of).transpose()?,
+            user: user.map(Identity::from_user).transpose()?,
         })
     }
 
@@ -163,7 +164,7 @@ impl Privileges {
 }
 
 impl Identity {
-    fn of(user: &User) -> Result<Self, PrivilegeError> {
+    fn from_user(user: &User) -> Result<Self, PrivilegeError> {
         let name =
             CString::new(user.name.as_str()).map_err(|error| PrivilegeError(error.into()))?;
         let groups = getgrouplist(&name, user.gid).map_err(|errno| PrivilegeError(errno.into()))?;
@@ -175,11 +176,11 @@ impl Identity {
     }
 
     /// Permitted capabilities stay, effective ones do not. The kernel's own calls: those of the C library change
-    /// every thread, and would take from the others what they have not said that they keep.
+    /// every thread, and would take privileges from the others that they need.
     fn assume(&self) -> io::Result<()> {
         let Self { uid, gid, groups } = self;
         prctl(libc::PR_SET_KEEPCAPS, 1)?;
-        // SAFETY: the list lives through the call, which reads as many entries as it is told.
+        // SAFETY: the list lives through the call, which reads this many entries.
         let code = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
         done(code)?;
         // SAFETY: plain numbers.

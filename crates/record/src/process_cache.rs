@@ -1,5 +1,5 @@
-//! The processes that were met lately, so that each is described once. Hosts start programs for years: of
-//! many, those that were met longest ago are forgotten, and described again should they be met again.
+//! A cache of processes, so that each is described once. Hosts start programs for years: the least recently used
+//! are forgotten, and described again when they are seen again.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use table::tables::Process;
 /// Processes in a generation. Two are kept: some megabytes.
 const GENERATION: usize = 4096;
 
-/// A process that was met.
+/// Holds what is known of a process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CachedProcess {
     pub(crate) started_ns: Option<u64>,
-    /// Which program it was; `None`: only `/proc` told of it, which has the start by the tick, too.
+    /// Number of the program that it was; `None`: only `/proc` showed it, which has the start by the tick, too.
     pub(crate) execs: Option<u32>,
     /// As the last row has them.
     pub(crate) comm: String,
@@ -21,7 +21,7 @@ pub(crate) struct CachedProcess {
 }
 
 impl CachedProcess {
-    pub(crate) fn of(row: &Process, execs: Option<u32>) -> Self {
+    pub(crate) fn from_row(row: &Process, execs: Option<u32>) -> Self {
         Self {
             started_ns: row.started_ns,
             execs,
@@ -36,7 +36,7 @@ impl CachedProcess {
         is_it && self.execs.is_some_and(|execs| execs >= seen.execs)
     }
 
-    /// Whether the row of `later`, of the same pid, would say nothing new.
+    /// Whether the row of `later`, of the same pid, has nothing new.
     pub(crate) fn is_unchanged(&self, later: &Self) -> bool {
         let is_same = match (self.started_ns, later.started_ns) {
             (Some(by_tick_ns), Some(at_ns)) if self.execs.is_none() => {
@@ -60,14 +60,14 @@ impl ProcessCache {
         self.young.get(&pid).or_else(|| self.old.get(&pid))
     }
 
-    /// A process that is known was met again: it is young from now on.
+    /// Makes a known process young again.
     pub(crate) fn touch(&mut self, pid: u32) {
         if let Some(known) = self.old.remove(&pid) {
             self.insert(pid, known);
         }
     }
 
-    /// A process was met: whatever was known of others with its id is of the past.
+    /// Adds a process, in place of others that had its id before.
     pub(crate) fn insert(&mut self, pid: u32, known: CachedProcess) {
         self.forget(pid);
         if self.young.len() >= GENERATION {
@@ -87,19 +87,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_many_processes_those_met_lately_are_known() {
-        let (mut met, often, most) = (ProcessCache::default(), 1, 10 * GENERATION as u32);
-        met.insert(often, CachedProcess::default());
+    fn least_recently_used_are_forgotten() {
+        let (mut cache, often, most) = (ProcessCache::default(), 1, 10 * GENERATION as u32);
+        cache.insert(often, CachedProcess::default());
         for pid in 2..most {
-            assert!(met.get(pid).is_none());
-            met.insert(pid, CachedProcess::default());
-            met.touch(often);
-            assert!(met.get(often).is_some());
+            assert!(cache.get(pid).is_none());
+            cache.insert(pid, CachedProcess::default());
+            cache.touch(often);
+            assert!(cache.get(often).is_some());
         }
-        let known = (0..most).filter(|pid| met.get(*pid).is_some()).count();
+        let known = (0..most).filter(|pid| cache.get(*pid).is_some()).count();
         assert!((GENERATION..=2 * GENERATION).contains(&known), "{known}");
-        assert!(met.get(most - 1).is_some() && met.get(2).is_none());
-        met.forget(1);
-        assert!(met.get(1).is_none());
+        assert!(cache.get(most - 1).is_some() && cache.get(2).is_none());
+        cache.forget(1);
+        assert!(cache.get(1).is_none());
     }
 }

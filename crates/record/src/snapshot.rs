@@ -1,5 +1,5 @@
-//! `whylat snapshot`: another process asks a running recorder to keep what its flight recorder holds. They meet
-//! at a socket without a file, whose name tells the recorder's pid; it is gone with the recorder.
+//! `whylat snapshot`: another process asks a running recorder to keep what its flight recorder holds. The
+//! recorder has a socket without a file, with its pid in the name; it ends with the recorder.
 
 use std::io::{self, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -84,7 +84,7 @@ fn address(pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("{NAME}{pid}"))
 }
 
-/// Where a recorder is asked.
+/// Waits for requests of other processes.
 #[derive(Debug)]
 pub(crate) struct SnapshotListener(UnixListener);
 
@@ -95,7 +95,7 @@ impl SnapshotListener {
         Ok(Self(listener))
     }
 
-    /// Who asks now, if somebody does who may.
+    /// Returns the next request, if there is one by a user that may ask.
     pub(crate) fn next(&self) -> Option<SnapshotRequest> {
         let (stream, _) = self.0.accept().ok()?;
         let uid = getsockopt(&stream, PeerCredentials).ok()?.uid();
@@ -108,12 +108,12 @@ fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }
 
-/// Who asked.
+/// A request for a snapshot.
 #[derive(Debug)]
 pub(crate) struct SnapshotRequest(UnixStream);
 
 impl SnapshotRequest {
-    /// Answers. Who has gone away misses nothing.
+    /// Answers. A process that has gone away misses nothing.
     pub(crate) fn answer(mut self, text: &str) {
         let _ = self.0.set_nonblocking(true);
         let _ = self.0.write_all(text.as_bytes());

@@ -1,6 +1,6 @@
-//! What is known of each recorded socket: joins the two ends of connections within this host,
+//! The recorded sockets and what is known of each: joins the two ends of connections within this host,
 //! and notes which processes own them. In: rows as the kernel side gives them. Out: the same rows
-//! completed, and rows of processes met for the first time.
+//! completed, and rows of processes that are new.
 
 use std::net::SocketAddr;
 
@@ -16,14 +16,14 @@ use crate::process_cache::{CachedProcess, ProcessCache};
 pub(crate) struct Sockets {
     open: CookieMap<Connection>,
     peers: PeerIndex,
-    /// `None` where `/proc` tells of other processes under the same ids.
+    /// `None` where `/proc` has other processes under the same ids.
     reader: Option<ProcessReader>,
     processes: ProcessCache,
     unresolved: usize,
 }
 
 impl Sockets {
-    /// `in_proc`: the ids of processes that it meets are those of `/proc` here.
+    /// `in_proc`: the ids of the processes are those of `/proc` here.
     pub(crate) fn new(in_proc: bool) -> Self {
         Self {
             reader: in_proc.then(ProcessReader::new),
@@ -36,7 +36,7 @@ impl Sockets {
         self.open.contains_key(&conn)
     }
 
-    /// Open sockets met since the last call whose owner or other end was not known then.
+    /// Returns how many open sockets have come since the last call without their owner or their other end.
     pub(crate) fn take_unresolved(&mut self) -> usize {
         std::mem::take(&mut self.unresolved)
     }
@@ -68,7 +68,7 @@ impl Sockets {
         rows.push(row);
     }
 
-    /// Whether a process was met before, as this program or as what it became since.
+    /// Whether a process is known, as this program or as what it became since.
     pub(crate) fn knows(&self, seen: &Seen) -> bool {
         self.processes
             .get(seen.pid)
@@ -95,7 +95,7 @@ impl Sockets {
         gone
     }
 
-    /// Adds rows for those processes that were not met before, or became other programs since.
+    /// Adds rows for those processes that are new, or became other programs.
     pub(crate) fn describe(&mut self, seen: &[Seen], rows: &mut Processes) {
         for seen in seen {
             if self.knows(seen) {
@@ -104,7 +104,7 @@ impl Sockets {
             }
             let read = self.reader.as_ref().and_then(|reader| reader.read_as(seen));
             let row = read.unwrap_or_else(|| seen.row());
-            let known = CachedProcess::of(&row, Some(seen.execs));
+            let known = CachedProcess::from_row(&row, Some(seen.execs));
             let before = self.processes.get(seen.pid);
             if !before.is_some_and(|before| before.is_unchanged(&known)) {
                 rows.push(row);
@@ -113,7 +113,7 @@ impl Sockets {
         }
     }
 
-    /// The same of those of which nothing is told but their ids.
+    /// The same of processes with nothing known but their ids.
     pub(crate) fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut Processes) {
         for pid in pids {
             if self.processes.get(pid).is_some() {
@@ -121,7 +121,7 @@ impl Sockets {
                 continue;
             }
             let read = self.reader.as_ref().and_then(|reader| reader.read(pid));
-            let known = read.as_ref().map(|row| CachedProcess::of(row, None));
+            let known = read.as_ref().map(|row| CachedProcess::from_row(row, None));
             self.processes.insert(pid, known.unwrap_or_default());
             read.into_iter().for_each(|row| rows.push(row));
         }
@@ -149,8 +149,8 @@ mod tests {
         }
     }
 
-    /// Command names and starts of the rows that come of it.
-    fn met(sockets: &mut Sockets, seen: Seen) -> Vec<(String, Option<u64>)> {
+    /// Returns command names and starts of the rows that come of it.
+    fn describe(sockets: &mut Sockets, seen: Seen) -> Vec<(String, Option<u64>)> {
         let mut rows = Processes::default();
         sockets.describe(&[seen], &mut rows);
         rows.comm.into_iter().zip(rows.started_ns).collect()
@@ -160,22 +160,25 @@ mod tests {
     fn a_pid_that_is_used_again_is_another_process() {
         let mut sockets = Sockets::new(true);
         let first = || seen(GONE, 10, 1, "same");
-        assert_eq!(met(&mut sockets, first()), [("same".to_owned(), Some(10))]);
-        assert_eq!(met(&mut sockets, first()), []);
-        let second = met(&mut sockets, seen(GONE, 30, 1, "same"));
+        assert_eq!(
+            describe(&mut sockets, first()),
+            [("same".to_owned(), Some(10))]
+        );
+        assert_eq!(describe(&mut sockets, first()), []);
+        let second = describe(&mut sockets, seen(GONE, 30, 1, "same"));
         assert_eq!(second, [("same".to_owned(), Some(30))]);
     }
 
     #[test]
     fn a_process_is_described_again_when_it_becomes_another_program() {
         let mut sockets = Sockets::new(true);
-        assert_eq!(met(&mut sockets, seen(GONE, 30, 1, "sh")).len(), 1);
-        let second = met(&mut sockets, seen(GONE, 30, 2, "client"));
+        assert_eq!(describe(&mut sockets, seen(GONE, 30, 1, "sh")).len(), 1);
+        let second = describe(&mut sockets, seen(GONE, 30, 2, "client"));
         assert_eq!(second, [("client".to_owned(), Some(30))]);
         // what sockets of before still say of it; a name that it took since; a program that looks the same
-        assert_eq!(met(&mut sockets, seen(GONE, 30, 1, "sh")), []);
-        assert_eq!(met(&mut sockets, seen(GONE, 30, 2, "worker 1")), []);
-        assert_eq!(met(&mut sockets, seen(GONE, 30, 3, "client")), []);
+        assert_eq!(describe(&mut sockets, seen(GONE, 30, 1, "sh")), []);
+        assert_eq!(describe(&mut sockets, seen(GONE, 30, 2, "worker 1")), []);
+        assert_eq!(describe(&mut sockets, seen(GONE, 30, 3, "client")), []);
     }
 
     #[test]
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn of_which_only_the_id_was_told_before_is_the_same_process() {
+    fn process_known_by_id_is_the_same_process() {
         let mut sockets = Sockets::new(true);
         let own = std::process::id();
         let mut rows = Processes::default();
@@ -204,7 +207,7 @@ mod tests {
         // the kernel's start, which is not cut to the tick
         let exact_ns = rows.started_ns[0].expect("its start") + 1_234_567;
         let seen = seen(own, exact_ns, 1, &rows.comm[0]);
-        assert_eq!(met(&mut sockets, seen.clone()), []);
+        assert_eq!(describe(&mut sockets, seen.clone()), []);
         assert!(sockets.knows(&seen));
     }
 
@@ -213,7 +216,7 @@ mod tests {
         let mut sockets = Sockets::new(false);
         let now_ns = probe::clock::monotonic_ns();
         let own = std::process::id();
-        let named = met(&mut sockets, seen(own, now_ns, 1, "kernels"));
+        let named = describe(&mut sockets, seen(own, now_ns, 1, "kernels"));
         assert_eq!(named, [("kernels".to_owned(), Some(now_ns))]);
         let mut rows = Processes::default();
         sockets.describe_pids([own + 1].into_iter(), &mut rows);

@@ -16,20 +16,20 @@ use crate::privileges::{PrivilegeError, Privileges};
 const SEALS_WITHIN: Duration = Duration::from_millis(50);
 
 /// How often free memory goes back. It is needed again soon: given back at every seal, a recorder of redis-benchmark
-/// (8 clients) took 3,150 page faults a second instead of 820. One takes up to 0.4 ms in a guest whose host has to find
-/// the memory, and whoever wants that CPU waits, a real-time thread among them.
+/// (8 clients) took 3,150 page faults a second instead of 820. One takes up to 0.4 ms in a guest if the host has to find
+/// the memory, and every thread that wants that CPU waits, a real-time thread among them.
 const GIVES_BACK_EVERY: Duration = Duration::from_secs(60);
 
 /// Batches under way to the disk, of at most half a megabyte each ([`DRAIN_AT_ONCE`](crate::collector::DRAIN_AT_ONCE)); more, and the collector waits.
 const QUEUE_LEN: usize = 8;
 
-/// What goes to the storing thread.
+/// An item of the queue to the storing thread.
 enum Batch {
     Rows(Box<RowSet>),
     Line(Line),
 }
 
-/// Where rows go.
+/// Takes rows.
 pub(crate) trait RowSink {
     /// Takes rows.
     fn put(&self, rows: RowSet);
@@ -56,17 +56,17 @@ impl Store {
         let of_thread = Arc::clone(&priority);
         let of_writer = Arc::clone(&priority);
         writer.set_between(Arc::new(move || of_writer.yield_cpu()));
-        let (tell, told) = sync_channel(1);
+        let (answer, answered) = sync_channel(1);
         let thread = std::thread::spawn(move || {
             // who asked waits for it
-            let _ = tell.send(privileges.assume());
+            let _ = answer.send(privileges.assume());
             of_thread.begin();
             store_all(writer, &batches, &of_thread)
         });
-        // a thread that died before is met by who finishes it
-        if let Err(error) = told.recv().unwrap_or(Ok(())) {
+        // a thread that died before is found when it is finished
+        if let Err(error) = answered.recv().unwrap_or(Ok(())) {
             drop(queue);
-            // who removes what was begun is not to meet a thread that still writes
+            // what was begun is removed next, and this thread must not write any more
             let _ = thread.join();
             return Err(error);
         }
@@ -77,12 +77,12 @@ impl Store {
         })
     }
 
-    /// How the thread gives way to others.
+    /// The idle priority of the thread.
     pub(crate) fn priority(&self) -> &Arc<IdlePriority> {
         &self.priority
     }
 
-    /// Ends the thread; gives the writer back, with the first error that it met.
+    /// Ends the thread; gives the writer back, with its first error.
     pub(crate) fn finish(self) -> Option<(Writer, Option<WriteError>)> {
         self.priority.raise_priority();
         drop(self.queue);
@@ -149,7 +149,7 @@ fn store_all(
     }
 }
 
-/// What the rows of segments took that are gone goes back to the system. By itself glibc keeps free pages below
+/// Gives back to the system what rows of sealed segments took. By itself glibc keeps free pages below
 /// anything that lives longer, and what a recorder holds creeps up to the sum of all peaks.
 fn give_back_free_memory() {
     #[cfg(target_env = "gnu")]

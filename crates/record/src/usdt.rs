@@ -63,7 +63,7 @@ pub(crate) fn attach_usdt<'a>(
     }
 }
 
-/// See the module.
+/// Listens to the probes that were found.
 pub(crate) struct Usdt<'a> {
     probes: &'a Probes<'a>,
     assembler: Assembler,
@@ -77,7 +77,7 @@ impl<'a> Usdt<'a> {
         }
     }
 
-    /// Which probes are listened to, for a reader of a recording that is not closed.
+    /// Stores which probes are listened to, for a reader of a recording that is not closed.
     pub(crate) fn put_probes(&self, pipeline: &RowPipeline) {
         for probe in self.probes.probes() {
             pipeline.store.put_line(Line::Usdt(line(probe, None)));

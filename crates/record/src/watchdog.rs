@@ -1,7 +1,5 @@
-//! The recorder's threads give way to the programs that they record; a small thread of ordinary priority sees to
-//! it that they still come in time: when a ring fills, or when one of them has not been heard of for too long.
-//!
-//! Why it exists: an idle thread (see `priority`) may wait for ever on a busy host, and the rings would lose records.
+//! The recorder's threads run at idle priority, behind the programs that they record. A small thread of ordinary
+//! priority raises theirs when a ring fills, or when one of them shows no sign of life for too long.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,15 +13,15 @@ use nix::sys::eventfd::EventFd;
 
 use crate::priority::IdlePriority;
 
-/// A thread that was not heard of for this long is not let wait any longer: twice the pauses that the threads make
+/// A thread without a sign of life for this long gets ordinary priority: twice the pauses that the threads make
 /// by themselves, and a twentieth of the time in which rows are to be sealed.
 const ALIVE_WITHIN: Duration = Duration::from_millis(100);
 
-/// A ring that filled once fills again: the collecting thread is an ordinary one for so long. Between two of its
-/// looks as one that gives way, everybody else may have had the CPUs for longer than a ring lasts.
+/// A ring that filled once fills again: the collecting thread is an ordinary one for so long. At idle
+/// priority, others may have had the CPUs between two of its runs for longer than a ring lasts.
 const AFTER_FILLING: Duration = Duration::from_secs(1);
 
-/// The collecting thread's place behind the others, and who watches over it and the storing thread.
+/// Holds the idle priority of the collecting thread, and the thread that watches it and the storing thread.
 pub(crate) struct Watchdog {
     collector: Arc<IdlePriority>,
     ends: Arc<EventFd>,
@@ -31,7 +29,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// The calling thread, which collects, gives way from now on. `filling` is readable when a ring fills.
+    /// The calling thread, which collects, has idle priority from now on. `filling` is readable when a ring fills.
     pub(crate) fn begin(filling: BorrowedFd<'_>, store: &Arc<IdlePriority>) -> io::Result<Self> {
         let filling = filling.try_clone_to_owned()?;
         let ends = Arc::new(EventFd::new()?);
@@ -51,20 +49,20 @@ impl Watchdog {
         })
     }
 
-    /// Between small pieces of work: who has waited meanwhile goes first, unless this thread is behind.
+    /// Yields the CPU between small pieces of work, unless this thread is behind.
     pub(crate) fn yield_cpu(&self) {
         self.collector.yield_cpu();
     }
 
-    /// It has looked at the rings, and has caught up or not.
-    pub(crate) fn looked(&self, caught_up: bool) {
+    /// Notes that it has emptied the rings, or could not.
+    pub(crate) fn note_drained(&self, caught_up: bool) {
         self.collector.note_alive();
         if caught_up {
             self.collector.lower_priority();
         }
     }
 
-    /// Until it has looked again: what it does now is not to be interrupted for long.
+    /// Raises its priority until the rings are empty again: what it does now must not be interrupted for long.
     pub(crate) fn raise_priority(&self) {
         self.collector.raise_priority();
     }
@@ -133,7 +131,7 @@ impl WatchdogThread {
     }
 }
 
-/// Which of these are readable; `None` when that cannot be told.
+/// Returns which of these are readable; `None`: that is not known.
 fn readable<const N: usize>(fds: [BorrowedFd<'_>; N], within: Duration) -> Option<[bool; N]> {
     let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     // rounded up: zero would not wait at all

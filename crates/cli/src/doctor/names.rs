@@ -131,7 +131,7 @@ fn as_recorder<T: Send + 'static>(
         ..RecordingTasks::default()
     };
     let attempt = move || {
-        let kept = Kept::of(tasks, None).and_then(|kept| kept.assume());
+        let kept = Kept::for_tasks(tasks, None).and_then(|kept| kept.assume());
         kept.map_err(io::Error::other)?;
         look()
     };

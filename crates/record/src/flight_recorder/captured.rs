@@ -1,4 +1,4 @@
-//! Which times of a CPU were kept already: nothing is kept twice.
+//! The times of a CPU that were kept already: nothing is kept twice.
 
 /// Times that do not touch, in order.
 #[derive(Debug, Clone, Default)]

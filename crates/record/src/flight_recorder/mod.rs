@@ -1,5 +1,5 @@
-//! Chooses what the flight recorder keeps: the moments of slow messages and of some others, and all that it
-//! holds when a trigger or the user says so. In: messages as they come. Out: rows of `activity` and
+//! Chooses what the flight recorder keeps: the windows of slow messages and of some others, and all that it
+//! holds when a trigger or the user asks for it. In: messages as they come. Out: rows of `activity` and
 //! `activity_windows`.
 
 mod captured;
@@ -26,14 +26,14 @@ const MARGIN_NS: u64 = 100_000;
 const LONGEST_WAIT_NS: u64 = 2 * MARGIN_NS;
 /// Spans that may be kept in a second, on average, so that hours of recording stay some gigabytes.
 const SPANS_PER_S: u64 = 20_000;
-/// What was not used of that is saved up for so long.
+/// The unused part of that is saved up for so long.
 const SAVED_S: u64 = 10;
 /// The trigger keeps everything this often at most; between, it keeps the slow message's moment.
 const FULL_EVERY_NS: u64 = 10_000_000_000;
-/// Messages whose moments are read at once, where they touch: what a CPU did is replayed from the last switch between
-/// threads on, for each read anew.
+/// Messages with windows that are read at once, where they touch: each read replays what a CPU did from the last
+/// switch between threads on.
 const READ_AT_ONCE: usize = 64;
-/// Processes whose messages are told apart.
+/// Processes with thresholds of their own.
 const MOST_PROCESSES: usize = 1_024;
 const NS_PER_S: u64 = 1_000_000_000;
 
@@ -70,7 +70,7 @@ struct Message {
     cpus: [Option<u16>; 2],
 }
 
-/// See the module.
+/// Keeps windows of what every CPU did.
 pub(crate) struct FlightRecorder<'a> {
     flight: Flight<'a>,
     keep: RetentionPolicy,
@@ -148,7 +148,7 @@ impl<'a> FlightRecorder<'a> {
         self.counts
     }
 
-    /// Keeps what is worth it of the moments of messages that have just come. Between any two, calls `between`.
+    /// Keeps the windows of those messages that are worth it, of those that have just come. Between any two, calls `between`.
     pub(crate) fn take(
         &mut self,
         received: &ReceivedMessages,
@@ -199,7 +199,7 @@ impl<'a> FlightRecorder<'a> {
         windows
     }
 
-    /// What is under way when the recording ends is over.
+    /// Ends the spans that are under way when the recording ends.
     pub(crate) fn detach(&mut self) {
         self.flight.detach();
     }
@@ -250,7 +250,7 @@ impl<'a> FlightRecorder<'a> {
         self.saved_until_ns = now_ns;
     }
 
-    /// What is to be read for it goes to `new`.
+    /// Adds to `new` the windows to read for it.
     fn keep_moment(
         &mut self,
         message: &Message,
@@ -280,7 +280,7 @@ impl<'a> FlightRecorder<'a> {
         windows.activity_windows.push(window);
     }
 
-    /// What is to be read for it goes to `new`.
+    /// Adds to `new` the windows to read for it.
     fn keep_all(
         &mut self,
         message: Option<&Message>,
@@ -321,9 +321,9 @@ impl<'a> FlightRecorder<'a> {
 
     /// Reads windows that do not overlap, those that touch as one.
     fn read(&mut self, mut wanted: Vec<Window>, windows: &mut RowSet, between: impl Fn()) {
-        windows.sort_unstable_by_key(|window| (window.cpu, window.from_ns));
+        wanted.sort_unstable_by_key(|window| (window.cpu, window.from_ns));
         let before = windows.activity.len();
-        for touching in windows.chunk_by(|a, b| a.cpu == b.cpu && a.until_ns == b.from_ns) {
+        for touching in wanted.chunk_by(|a, b| a.cpu == b.cpu && a.until_ns == b.from_ns) {
             between();
             let (first, last) = (touching[0], touching[touching.len() - 1]);
             let whole = Window {
@@ -345,7 +345,7 @@ impl<'a> FlightRecorder<'a> {
     }
 }
 
-/// What is just over is read a moment later: the margin after the last message, too. Times of messages
+/// Waits a moment before the last message is read: the margin after the last message, too. Times of messages
 /// are past, so that this is short.
 fn wait_until_readable(until_ns: u64) {
     let left_ns = until_ns.saturating_sub(Flight::readable_until_ns());

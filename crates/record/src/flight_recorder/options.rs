@@ -1,8 +1,8 @@
-//! Which moments of the flight recorder are kept: what the user says.
+//! The choice of windows that the flight recorder keeps, as the user gives it.
 
 use std::str::FromStr;
 
-/// Which messages' moments are kept.
+/// Chooses the messages that get windows.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RetentionPolicy {
     /// Those slower than this share of the process's other messages of that direction, 0 to 1.
@@ -13,7 +13,7 @@ pub struct RetentionPolicy {
     pub trigger_ns: Option<u64>,
 }
 
-/// What is not understood of a request.
+/// The part of a request that is not understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} says neither which slow messages nor how many others\n\

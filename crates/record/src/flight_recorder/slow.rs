@@ -1,4 +1,4 @@
-//! Which messages are slow: those above a quantile of the recent ones, found without keeping any of them.
+//! Finds slow messages: those above a quantile of the recent ones, found without keeping any of them.
 
 /// Buckets of a power of two: a bucket is at most 0.8 % wide.
 const PARTS: u64 = 128;
@@ -6,7 +6,7 @@ const PARTS: u64 = 128;
 const BUCKETS: usize = 40 * PARTS as usize;
 /// When there are so many, each counts half from now on: what is slow changes with the load.
 const RECENT: u32 = 65_536;
-/// How often the quantile is looked up again.
+/// Durations between two computations of the quantile.
 const LOOK_EVERY: u32 = 64;
 
 /// Durations, counted.
@@ -15,7 +15,7 @@ pub(super) struct Durations {
     quantile: f64,
     counts: Vec<u32>,
     total: u32,
-    /// First bucket above the quantile; `None`: there are not enough durations to tell.
+    /// First bucket above the quantile; `None`: there are not enough durations.
     slow_from: Option<usize>,
     until_look: u32,
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn few_messages_do_not_tell_what_is_slow() {
+    fn few_messages_make_none_slow() {
         let mut durations = Durations::new(0.99);
         assert!((0..100).all(|number| !durations.is_slow(number * 1_000_000)));
     }

@@ -1,4 +1,4 @@
-//! From where everything is attached to where the command runs: takes what is there, gives up privileges, and tells that
+//! From where everything is attached to where the command runs: takes what is there, gives up privileges, and writes that
 //! all is recorded.
 
 use std::process::Child;
@@ -10,13 +10,13 @@ use crate::privileges::Privileges;
 use crate::{RecordError, Target, launch};
 
 impl Session<'_> {
-    /// Takes what is there, starts the command, if there is one, and tells that all is recorded. A command does not go
+    /// Takes what is there, starts the command, if there is one, and writes that all is recorded. A command does not go
     /// on if that fails.
     pub(super) fn begin(&mut self) -> Result<Option<Child>, RecordError> {
         self.drain();
         self.poll()?;
         self.sink.read_cpu();
-        let privileges = Privileges::of(self.tasks, self.user.as_ref())?;
+        let privileges = Privileges::for_tasks(self.tasks, self.user.as_ref())?;
         let mut child = match &self.options.target {
             Target::Command(command) => Some(self.start(command)?),
             _ => None,

@@ -31,7 +31,7 @@ pub struct Outcome {
     pub lost: u64,
     /// The USDT probes that were listened to.
     pub usdt: Vec<UsdtProbe>,
-    /// What the disk refused, if anything; the rest is stored.
+    /// The first error of the disk, if there was one; the rest is stored.
     pub write_error: Option<WriteError>,
 }
 
@@ -46,7 +46,7 @@ impl Outcome {
     }
 }
 
-/// What the probes counted in all.
+/// Holds what the probes counted in all.
 struct Totals {
     hooks: hooks::Counts,
     windows: Option<WindowCounts>,
@@ -89,7 +89,7 @@ impl Session<'_> {
             });
         };
         let path = writer.path().to_owned();
-        // rows that could not be sealed are counted, and the end can be told all the same
+        // rows that could not be sealed are counted, and the end can be written all the same
         write_error = write_error.or(writer.seal().err());
         let losses = totals.losses(
             &self.sink.pipeline.added,
@@ -103,8 +103,8 @@ impl Session<'_> {
             .chain(usdt.iter().cloned().map(Line::Usdt))
             .chain(sockets.into_iter().map(Line::Sockets))
             .chain(cost.map(Line::Cost));
-        let told = lines.try_for_each(|line| writer.line(&line));
-        match told.and_then(|()| writer.close(ended_ns)) {
+        let written = lines.try_for_each(|line| writer.line(&line));
+        match written.and_then(|()| writer.close(ended_ns)) {
             Ok(closed) => write_error = write_error.or(closed.failures.into_iter().next()),
             Err(error) => write_error = Some(write_error.unwrap_or(error)),
         }
@@ -144,7 +144,7 @@ impl Session<'_> {
         Ok(by_hooks.or_else(by_polls).unwrap_or_default())
     }
 
-    /// What the probes still held, and what they counted; and the USDT probes that were listened to.
+    /// Stores the last rows of the probes. Returns what they counted, and the USDT probes that were listened to.
     fn end_probes(&mut self) -> Result<(Totals, Vec<UsdtProbe>), RecordError> {
         let stamps = self.sink.stamper.take().map(|mut stamper| {
             self.sink.pipeline.store.put(stamper.finish().into());

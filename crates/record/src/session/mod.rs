@@ -44,7 +44,7 @@ const COST_EVERY_NS: u64 = 10_000_000_000;
 
 struct Session<'a> {
     options: &'a Options,
-    /// What is to be done once everything is set up, and for whom: no more than that needs is kept.
+    /// The tasks once everything is set up, and the user: only the privileges that these need are kept.
     tasks: RecordingTasks,
     user: Option<User>,
     signals: Signals,
@@ -54,16 +54,16 @@ struct Session<'a> {
     /// How sockets are read without hooks.
     polls: Option<Polls>,
     poll_times: PollTimes,
-    /// What the command says of itself.
+    /// Receives what the command reports of itself.
     itt_listener: IttListener,
-    /// What programs say by USDT probes.
+    /// Receives what programs report by USDT probes.
     usdt: Option<Usdt<'a>>,
     /// Where others ask for a snapshot of it.
     snapshots: Option<SnapshotListener>,
     overhead: OverheadMeter,
     /// The last look found much in the rings.
     busy: bool,
-    /// When it is said next what this costs, `CLOCK_MONOTONIC` ns.
+    /// When the cost is written next, `CLOCK_MONOTONIC` ns.
     next_cost_ns: u64,
 }
 
@@ -77,7 +77,7 @@ impl Session<'_> {
             }
         };
         begun();
-        // after the command was started, which is not to give way
+        // after the command was started, which keeps ordinary priority
         let filling = self.capture.as_ref().map(AsFd::as_fd);
         let store = self.sink.pipeline.store.priority();
         self.sink.watchdog = filling.and_then(|filling| Watchdog::begin(filling, store).ok());
@@ -101,7 +101,7 @@ impl Session<'_> {
             if let Some(child) = child
                 && has_ended(child)
             {
-                // while /proc still tells of it
+                // while /proc still has it
                 self.drain();
                 return Ok(child.wait().ok());
             }
@@ -163,7 +163,7 @@ impl Session<'_> {
         while self.drain() > 0 {}
     }
 
-    /// Keeps what the flight recorder holds, if somebody asks for it.
+    /// Keeps what the flight recorder holds, if another process asks for it.
     fn answer_snapshot(&mut self) {
         let Some(request) = self.snapshots.as_ref().and_then(SnapshotListener::next) else {
             return;

@@ -28,7 +28,7 @@ use crate::store::Store;
 use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 
-/// What is recorded as a recording begins.
+/// Holds what is recorded as a recording begins.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordingStart {
     /// Processes; of a command none has started. `None`: without hooks only their sockets are known.
@@ -142,7 +142,7 @@ pub fn record(
     session.run(|| begun(RecordingStart { processes }))
 }
 
-/// What whylat uses from now on, `others` being programs beside those of the hooks.
+/// Begins to measure what whylat uses from now on, `others` being programs beside those of the hooks.
 fn overhead<'a>(
     hooks: Option<&'a Hooks<'_>>,
     others: impl Iterator<Item = BorrowedFd<'a>>,
@@ -171,6 +171,6 @@ fn begin_store(options: &Options, host: &Host, user: Option<&User>) -> Result<St
 
 /// Removes a recording that was created a moment ago and holds nothing but its manifest's first lines.
 pub(super) fn discard(path: &Path) {
-    // the error that led here is the one to be told
+    // the error that led here is the one to report
     let _ = std::fs::remove_dir_all(path);
 }

@@ -1,4 +1,4 @@
-//! What a recording makes of what is captured: the flight recorder looks at messages, adapters' stamps are added, rows
+//! From captured records to a recording: the flight recorder looks at messages, adapters' stamps are added, rows
 //! are completed, and all is stored.
 
 use probe::clock::monotonic_ns;
@@ -17,7 +17,7 @@ pub(super) struct StoreSink<'a> {
     pub(super) flight_recorder: Option<FlightRecorder<'a>>,
     /// Adapters that stamp what is sent.
     pub(super) stamper: Option<nic::Stamper<'a>>,
-    /// The collecting thread's place behind the recorded programs.
+    /// The idle priority of the collecting thread.
     pub(super) watchdog: Option<Watchdog>,
 }
 
@@ -55,8 +55,8 @@ impl CaptureSink for StoreSink<'_> {
 }
 
 impl StoreSink<'_> {
-    /// This thread has looked at the rings; in time, if it has caught up.
-    pub(super) fn looked(&self, caught_up: bool) {
+    /// Notes that this thread has emptied the rings, or could not.
+    pub(super) fn note_drained(&self, caught_up: bool) {
         if let Some(watchdog) = &self.watchdog {
             watchdog.note_drained(caught_up);
         }
@@ -69,8 +69,8 @@ impl StoreSink<'_> {
         self.pipeline.read_cpu_if_due(WalkShare::RECORDING, between);
     }
 
-    /// What comes next reads `/proc/PID/maps` and the like, under a lock (`mmap_lock`) that the program itself may
-    /// need: no time to give way. What else is read takes no lock that lets the CPU go.
+    /// Raises the priority before `/proc/PID/maps` and the like are read, under a lock (`mmap_lock`) that the program
+    /// itself may need: no time to yield the CPU. What else is read takes no lock that lets the CPU go.
     fn raise_priority(&self) {
         if let Some(watchdog) = &self.watchdog {
             watchdog.raise_priority();

@@ -1,5 +1,5 @@
-//! What a watch keeps of the rows that come, until it is next looked at. In: the rows that a recording would store. Out:
-//! all that came since the last look.
+//! The rows between two snapshots of a live view. In: the rows that a recording would store. Out: all that came since
+//! the last snapshot.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use table::manifest::Line;
 use crate::account::{RowCounts, add_counts, count_rows};
 use crate::store::RowSink;
 
-/// See the module.
+/// Buffers rows between two snapshots.
 #[derive(Default)]
 pub(crate) struct LiveBuffer {
     rows: RefCell<RowSet>,

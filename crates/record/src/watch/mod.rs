@@ -1,5 +1,5 @@
-//! A watch: the same probes as a recording, and nothing is written. In: whose connections, in how much detail, how
-//! often. Out: at every look the rows that came since the last one, with what was lost and what it cost.
+//! A watch: the same probes as a recording, and nothing is written. In: the owners of the connections, the detail, the
+//! interval. Out: snapshots with the rows that came since the last one, with what was lost and what it cost.
 //!
 //! Once everything is attached, its thread keeps no privilege but what it needs to go on, and the threads that were
 //! started before keep what they do themselves.
@@ -39,14 +39,14 @@ const TICK_MS: u16 = 50;
 /// Polls between two looks for sockets that are gone, without hooks: as many as the filter needs to be sure.
 const GONE_EVERY_POLLS: usize = 8;
 
-/// What to watch.
+/// The choice of what to watch.
 #[derive(Debug, Clone)]
 pub struct WatchOptions {
-    /// Whose connections; no command.
+    /// The owners of the connections; no command.
     pub target: Target,
     /// How much.
     pub detail: Detail,
-    /// How often it is looked at.
+    /// Time between two snapshots.
     pub interval: Duration,
     /// Longest mean interval of the polls, which come at random times.
     pub poll_mean: Duration,
@@ -54,15 +54,15 @@ pub struct WatchOptions {
     pub arguments: Vec<String>,
 }
 
-/// What a look gives.
+/// Holds what came since the snapshot before, and the state of the probes.
 #[derive(Debug)]
 pub struct LiveSnapshot<'a> {
     /// Where it was made.
     pub header: &'a Header,
     /// When, `CLOCK_MONOTONIC` ns.
     pub now_ns: u64,
-    /// When the polls since the last look began, ns. A connection of which one brought no row had been idle since its
-    /// last row, and unchanged.
+    /// When the polls since the last snapshot began, ns. A connection without a row of a poll was idle and unchanged since
+    /// its last row.
     pub polls_ns: Vec<u64>,
     /// Rows that came since the last look.
     pub rows: RowSet,
@@ -72,13 +72,13 @@ pub struct LiveSnapshot<'a> {
     pub coverage: Vec<Coverage>,
     /// Totals of the probes; what is under way in the rings is not stored yet.
     pub loss: Vec<Loss>,
-    /// What the watch cost so far; `None`: the host does not tell.
+    /// The cost so far; `None`: the host does not count it.
     pub cost: Option<Cost>,
     /// Time until the next look, ns.
     pub interval_ns: u64,
     /// Mean time until the next poll, ns.
     pub poll_mean_ns: u64,
-    /// Only the user's own sockets are watched, for want of privilege.
+    /// Only the user's own sockets are watched, as privileges are missing.
     pub only_own: bool,
 }
 
@@ -160,7 +160,7 @@ struct Watch<'a> {
 
 impl CaptureSink for RowPipeline<LiveBuffer> {
     fn take(&mut self, mut output: ProbeOutput) -> bool {
-        // nobody looks at call stacks here
+        // call stacks are not shown
         output.stacks.clear();
         self.put(output)
     }
@@ -186,7 +186,7 @@ impl Watch<'_> {
                 if each(self.look()?).is_break() {
                     return Ok(());
                 }
-                self.pace.looked(cpu_ns().saturating_sub(began_ns));
+                self.pace.note_snapshot(cpu_ns().saturating_sub(began_ns));
                 next_look_ns = monotonic_ns() + self.pace.interval_ns();
             }
             let next_ns = next_look_ns.min(self.poll_times.next_ns());
@@ -233,7 +233,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Moves what is in the rings to the shelf.
+    /// Moves what is in the rings to the buffer.
     fn drain(&mut self) {
         if let Some(capture) = &mut self.capture {
             capture.drain(&mut self.pipeline);

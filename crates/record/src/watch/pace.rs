@@ -1,16 +1,16 @@
-//! How often a watch polls and is looked at: as asked for, and more seldom where that would cost more than its share
+//! The intervals of polls and snapshots: as asked for, and longer where that would cost more than its share
 //! of a CPU. In: CPU time that polls and looks took. Out: intervals.
 
 /// Share of one CPU that polls may take: with looks and walks it stays below 3 %.
 const POLLS_SHARE: f64 = 0.008;
 /// The same of looks: judging and handing over.
 const LOOKS_SHARE: f64 = 0.012;
-/// Polls between two looks, where nothing is in the way: enough to tell stages apart without the ledger.
+/// Polls between two snapshots, where nothing is in the way: enough to distinguish stages without the ledger.
 const POLLS_A_LOOK: u64 = 4;
 /// Polls are never closer than this: shorter intervals are below what the kernel's clocks (jiffies) resolve.
 const LEAST_POLL_NS: u64 = 20_000_000;
 
-/// See the module.
+/// Adapts the intervals to what polls and snapshots cost.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     asked_ns: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Looks every `asked_ns`, polls at least every `most_poll_ns`, until it is known what they cost.
+    /// Starts with `asked_ns` between snapshots and at most `most_poll_ns` between polls, until their cost is measured.
     pub(crate) fn new(asked_ns: u64, most_poll_ns: u64) -> Self {
         Self {
             asked_ns: asked_ns.max(LEAST_POLL_NS),
@@ -35,8 +35,8 @@ impl Pace {
         follow(&mut self.poll_cost_ns, cpu_ns);
     }
 
-    /// A look took so much CPU time.
-    pub(crate) fn looked(&mut self, cpu_ns: u64) {
+    /// A snapshot took so much CPU time.
+    pub(crate) fn note_snapshot(&mut self, cpu_ns: u64) {
         follow(&mut self.look_cost_ns, cpu_ns);
     }
 
@@ -69,7 +69,7 @@ mod tests {
     fn what_is_cheap_comes_as_asked() {
         let mut pace = Pace::new(2 * S, S / 2);
         pace.polled(100_000);
-        pace.looked(1_000_000);
+        pace.note_snapshot(1_000_000);
         assert_eq!((pace.poll_mean_ns(), pace.interval_ns()), (S / 2, 2 * S));
         assert_eq!(Pace::new(S / 10, S / 2).poll_mean_ns(), S / 40);
     }
@@ -78,10 +78,10 @@ mod tests {
     fn what_is_dear_comes_as_seldom_as_its_share_allows() {
         let mut pace = Pace::new(2 * S, S / 2);
         pace.polled(8_000_000);
-        pace.looked(60_000_000);
+        pace.note_snapshot(60_000_000);
         assert_eq!((pace.poll_mean_ns(), pace.interval_ns()), (S, 5 * S));
         // one cheap look does not make up for it at once
-        pace.looked(0);
+        pace.note_snapshot(0);
         assert!(pace.interval_ns() > 3 * S);
     }
 }
