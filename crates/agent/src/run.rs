@@ -106,7 +106,7 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     };
     let watcher = ConnectionWatcher::begin(&hooks, watch(&config), facts, rules, statistics)?;
     // threads that are made from here on have no more
-    Kept::of_watching().assume()?;
+    Privileges::of_watching().assume()?;
     let shipper = Shipper::start(&writer, &config.ship)?;
     let metrics = Metrics::new();
     let shipping = shipper.watch();
@@ -127,9 +127,9 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         shipper,
         metrics,
         notify: ServiceNotifier::from_environment(),
-        lacking: Vec::new(),
+        known_gaps: Vec::new(),
     };
-    agent.lacks(watcher.lacks());
+    agent.report_gaps(watcher.gaps());
     agent.notify.ready();
     if let Some(path) = &start.ready_file {
         write_ready(path)?;
@@ -150,7 +150,7 @@ struct RunningAgent<'a> {
     metrics: Arc<Metrics>,
     notify: ServiceNotifier,
     /// The gaps that were reported.
-    lacking: Vec<String>,
+    known_gaps: Vec<String>,
 }
 
 impl RunningAgent<'_> {
@@ -165,7 +165,7 @@ impl RunningAgent<'_> {
             }
             if let Some(interval) = watcher.tick()? {
                 self.put(interval);
-                self.lacks(watcher.lacks());
+                self.report_gaps(watcher.gaps());
             }
             for (priority, text) in self.delivery.news(&self.shipping.state()) {
                 say(priority, &text);
@@ -198,11 +198,11 @@ impl RunningAgent<'_> {
     }
 
     /// Says what cannot be seen, when that is something new.
-    fn lacks(&mut self, lacking: &[String]) {
-        let new = lacking.iter().filter(|lack| !self.lacking.contains(lack));
+    fn report_gaps(&mut self, gaps: &[String]) {
+        let new = gaps.iter().filter(|gap| !self.known_gaps.contains(gap));
         new.for_each(|lack| say(LogPriority::Warning, &format!("cannot see {lack}")));
-        self.metrics.lacks(lacking.len());
-        self.lacking = lacking.to_vec();
+        self.metrics.lacks(gaps.len());
+        self.known_gaps = gaps.to_vec();
     }
 
     /// Takes up the configuration as it is now, if it is sound; else the old one holds.

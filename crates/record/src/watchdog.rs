@@ -1,5 +1,7 @@
 //! The recorder's threads run at idle priority, behind the programs that they record. A small thread of ordinary
 //! priority raises theirs when a ring fills, or when one of them shows no sign of life for too long.
+//!
+//! Why it exists: an idle thread (see `priority`) may wait for ever on a busy host, and the rings would lose records.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

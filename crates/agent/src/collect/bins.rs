@@ -19,9 +19,9 @@ pub(super) const PROBLEMS: usize = 5;
 
 /// Raised flags, one bit a [`Problem`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Raised(u8);
+pub(super) struct ProblemFlags(u8);
 
-impl Raised {
+impl ProblemFlags {
     pub(super) fn raise(&mut self, problem: Problem, raised: bool) {
         self.0 |= u8::from(raised) << problem as usize;
     }
@@ -37,13 +37,13 @@ impl Raised {
 
 /// A time between two readings, and what was wrong in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct PollInterval {
     /// From here, `CLOCK_REALTIME`.
     pub(super) begin_ns: i64,
     /// Up to here.
     pub(super) end_ns: i64,
     /// Problems, for all of it.
-    pub(super) raised: Raised,
+    pub(super) raised: ProblemFlags,
     /// Of it, the time in which the application had given nothing to send.
     pub(super) sender_app_ns: u64,
 }
@@ -65,7 +65,7 @@ pub(super) struct Bin {
 
 impl Bin {
     /// Whether something was wrong.
-    pub(super) fn is_troubled(&self) -> bool {
+    pub(super) fn has_problem(&self) -> bool {
         self.problem_ns.iter().any(|ns| *ns > 0)
     }
 
@@ -80,13 +80,13 @@ pub(super) fn bin_of(time_ns: i64) -> i64 {
 }
 
 /// The bins that a stretch reaches into, with its time in each; the application's time in proportion.
-fn split(stretch: &Stretch) -> impl Iterator<Item = (i64, u64, u64)> {
-    let Stretch {
+fn split(interval: &PollInterval) -> impl Iterator<Item = (i64, u64, u64)> {
+    let PollInterval {
         begin_ns,
         end_ns,
         sender_app_ns,
         ..
-    } = *stretch;
+    } = *interval;
     let length_ns = (end_ns - begin_ns).max(0).cast_unsigned();
     // up to a moment of the stretch: differences of this add up to the whole
     let given_ns = move |at_ns: i64| {
@@ -111,8 +111,8 @@ pub(super) struct Bins(Vec<Bin>);
 
 impl Bins {
     /// Adds a stretch; stretches come in order.
-    pub(super) fn add(&mut self, stretch: &Stretch) {
-        for (begin_ns, time_ns, sender_app_ns) in split(stretch) {
+    pub(super) fn add(&mut self, interval: &PollInterval) {
+        for (begin_ns, time_ns, sender_app_ns) in split(interval) {
             if self.0.last().is_none_or(|bin| bin.begin_ns != begin_ns) {
                 self.0.push(Bin {
                     begin_ns,
@@ -125,7 +125,7 @@ impl Bins {
             bin.covered_ns += time_ns;
             bin.sender_app_ns += sender_app_ns;
             for (index, sum_ns) in bin.problem_ns.iter_mut().enumerate() {
-                if stretch.raised.0 & 1 << index != 0 {
+                if interval.raised.0 & 1 << index != 0 {
                     *sum_ns += time_ns;
                 }
             }
@@ -142,8 +142,8 @@ impl Bins {
     }
 
     /// Whether something was wrong in one of them.
-    pub(super) fn is_troubled(&self) -> bool {
-        self.0.iter().any(Bin::is_troubled)
+    pub(super) fn has_problem(&self) -> bool {
+        self.0.iter().any(Bin::has_problem)
     }
 
     /// Bins that begin before this.
@@ -179,11 +179,11 @@ mod tests {
 
     const S: i64 = 1_000_000_000;
 
-    fn stretch(begin_ns: i64, length_ns: i64, raised: u8, sender_app_ns: u64) -> Stretch {
-        Stretch {
+    fn interval(begin_ns: i64, length_ns: i64, raised: u8, sender_app_ns: u64) -> PollInterval {
+        PollInterval {
             begin_ns,
             end_ns: begin_ns + length_ns,
-            raised: Raised(raised),
+            raised: ProblemFlags(raised),
             sender_app_ns,
         }
     }
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_reaches_over_an_edge_is_split_there() {
         let mut bins = Bins::default();
-        bins.add(&stretch(
+        bins.add(&interval(
             3 * S,
             4 * S,
             1 << Problem::Timeout as u8,
@@ -222,7 +222,7 @@ mod tests {
             let (mut whole, mut given, mut wrong) = (0, 0, [0; PROBLEMS]);
             for (gap_ns, length_ns, raised, percent) in parts {
                 let length = length_ns.cast_unsigned();
-                let part = stretch(at_ns + gap_ns, length_ns, raised, length * percent / 100);
+                let part = interval(at_ns + gap_ns, length_ns, raised, length * percent / 100);
                 bins.add(&part);
                 whole += length;
                 given += part.sender_app_ns;

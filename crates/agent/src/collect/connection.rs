@@ -9,8 +9,8 @@ use table::Stage;
 use table::fleet::BIN_NS;
 use table::tables::{self, TcpSample, TcpStage};
 
-use super::bins::{Bins, PROBLEMS, Problem, Raised, Stretch, bin_of};
-use super::timeline::Span;
+use super::bins::{Bins, PROBLEMS, PollInterval, Problem, ProblemFlags, bin_of};
+use super::timeline::IntervalSpan;
 
 /// Times in the stages, in the order of [`Stage::ALL`].
 pub(super) type StageTimes = [u64; Stage::ALL.len()];
@@ -27,19 +27,19 @@ pub(super) struct Connection {
     pub(super) is_changed: bool,
     pub(super) totals: Totals,
     /// What it did in the present interval; `None`: nothing.
-    pub(super) part: Option<Box<Part>>,
+    pub(super) part: Option<Box<IntervalPart>>,
     pub(super) bins: Bins,
-    last: Option<Box<Last>>,
+    last: Option<Box<LastReading>>,
     /// Calls that are counted already.
     calls: CallSummary,
-    recent: VecDeque<Near>,
+    recent: VecDeque<ContextSample>,
     /// Readings up to this bin are near a problem.
     near_until_ns: i64,
 }
 
 /// The reading before.
 #[derive(Debug)]
-struct Last {
+struct LastReading {
     sample: TcpSample,
     stages: Option<TcpStage>,
 }
@@ -50,26 +50,26 @@ pub(super) struct Totals {
     pub(super) problem_ns: [u64; PROBLEMS],
     pub(super) congestion_ns: u64,
     pub(super) any_flag_ns: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: CounterGrowth,
 }
 
 /// Growth of counters.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Counts {
+pub(super) struct CounterGrowth {
     pub(super) acked_bytes: u64,
     pub(super) received_bytes: u64,
     pub(super) segs_out: u64,
     pub(super) retrans: u64,
-    /// None where the kernel does not count them: see [`Told::has_timeouts`](super::rows::Told).
+    /// None where the kernel does not count them: see [`RowContext::has_timeouts`](super::rows::Told).
     pub(super) timeouts: u64,
 }
 
 /// Sums of one interval.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Part {
+pub(super) struct IntervalPart {
     pub(super) problem_ns: [u64; PROBLEMS],
     pub(super) any_flag_ns: u64,
-    pub(super) counts: Counts,
+    pub(super) counts: CounterGrowth,
     pub(super) stages: StageTimes,
     pub(super) writes: CallCounts,
     pub(super) reads: CallCounts,
@@ -92,25 +92,25 @@ pub(super) struct Gauges {
 
 /// One reading that may turn out to be near a problem.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Near {
+pub(super) struct ContextSample {
     /// When the socket was read, `CLOCK_REALTIME`.
     pub(super) time_ns: i64,
     pub(super) length_ns: u64,
     pub(super) stage: Option<Stage>,
     pub(super) calls: [(u64, u64); 2],
-    pub(super) counts: Counts,
+    pub(super) counts: CounterGrowth,
     pub(super) gauges: Gauges,
 }
 
 /// What a reading showed.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct ReadingResult {
     /// Time with a problem.
     pub(super) problem_ns: u64,
     /// Time since the reading before.
     pub(super) length_ns: u64,
     /// Readings that are near a problem, this one or those before.
-    pub(super) near: Vec<Near>,
+    pub(super) near: Vec<ContextSample>,
 }
 
 impl Connection {
@@ -147,7 +147,7 @@ impl Connection {
     }
 
     /// Takes a reading. The first of a connection that was open before tells only where its counters stand.
-    pub(super) fn take(&mut self, reading: SocketReading, span: &Span) -> Shown {
+    pub(super) fn take(&mut self, reading: SocketReading, span: &IntervalSpan) -> ReadingResult {
         let SocketReading {
             since_ns,
             sample,
@@ -156,7 +156,7 @@ impl Connection {
         } = reading;
         // A socket that closes during a walk is read by two CPUs, and the last word may come first.
         if self.last_read_ns() > sample.time_ns && self.last.is_some() {
-            return Shown::default();
+            return ReadingResult::default();
         }
         let opened_ns = self.identity.as_ref().and_then(|row| row.opened_ns);
         let before_ns = match &self.last {
@@ -166,32 +166,32 @@ impl Connection {
         let last = self.last.take();
         let shown = match before_ns {
             Some(before_ns) => {
-                let since = Since {
+                let since = ReadingStart {
                     begin_ns: before_ns.max(since_ns).min(sample.time_ns),
                     before_ns,
                     earlier: last.as_deref(),
                 };
                 let calls = self.calls.advance(&calls);
-                let step = Step::between(&since, &sample, stages.as_ref(), calls, span);
+                let step = ReadingStep::between(&since, &sample, stages.as_ref(), calls, span);
                 self.add(&step)
             }
-            None => Shown::default(),
+            None => ReadingResult::default(),
         };
         let stages = stages.or_else(|| last.and_then(|last| last.stages));
-        self.last = Some(Box::new(Last { sample, stages }));
+        self.last = Some(Box::new(LastReading { sample, stages }));
         shown
     }
 
-    fn add(&mut self, step: &Step) -> Shown {
-        if !step.has_news() {
-            return Shown::default();
+    fn add(&mut self, step: &ReadingStep) -> ReadingResult {
+        if !step.has_activity() {
+            return ReadingResult::default();
         }
         self.totals.add(step);
         self.part.get_or_insert_default().add(step);
-        self.bins.add(&step.stretch);
+        self.bins.add(&step.interval);
         let near = self.near(step);
-        Shown {
-            problem_ns: if step.stretch.raised.any() {
+        ReadingResult {
+            problem_ns: if step.interval.raised.any() {
                 step.length_ns
             } else {
                 0
@@ -203,10 +203,10 @@ impl Connection {
 
     /// Readings of a bin with a problem and of its neighbours; those of the bin before are known only when
     /// the problem shows.
-    fn near(&mut self, step: &Step) -> Vec<Near> {
+    fn near(&mut self, step: &ReadingStep) -> Vec<ContextSample> {
         let (first_ns, last_ns) = step.bins();
         self.recent.push_back(step.near());
-        if step.stretch.raised.any() {
+        if step.interval.raised.any() {
             self.near_until_ns = last_ns + BIN_NS;
         } else if first_ns > self.near_until_ns {
             let oldest_ns = last_ns - BIN_NS;
@@ -224,20 +224,20 @@ impl Connection {
 }
 
 /// Since when a reading tells.
-struct Since<'a> {
+struct ReadingStart<'a> {
     /// Something has happened since this moment.
     begin_ns: u64,
     /// The reading before.
     before_ns: u64,
-    earlier: Option<&'a Last>,
+    earlier: Option<&'a LastReading>,
 }
 
 /// From one reading to the next.
-struct Step {
+struct ReadingStep {
     length_ns: u64,
-    stretch: Stretch,
+    interval: PollInterval,
     has_congestion: bool,
-    counts: Counts,
+    counts: CounterGrowth,
     /// `None` without a ledger.
     stages: Option<StageTimes>,
     writes: CallCounts,
@@ -245,20 +245,20 @@ struct Step {
     gauges: Gauges,
 }
 
-impl Step {
+impl ReadingStep {
     fn between(
-        since: &Since<'_>,
+        since: &ReadingStart<'_>,
         sample: &TcpSample,
         stages: Option<&TcpStage>,
         [writes, reads]: [CallCounts; 2],
-        span: &Span,
+        span: &IntervalSpan,
     ) -> Self {
         let earlier = since.earlier.map(|last| &last.sample);
         let ledger = since.earlier.and_then(|last| last.stages.as_ref());
         let length_ns = sample.time_ns - since.begin_ns;
         let flags = IntervalFlags::between(earlier, sample);
         let rtt = stages.map(|stages| rtt_since(ledger, stages));
-        let mut raised = Raised::default();
+        let mut raised = ProblemFlags::default();
         raised.raise(Problem::SendBuffer, flags.send_buffer);
         raised.raise(
             Problem::FastRetransmit,
@@ -278,49 +278,49 @@ impl Step {
         });
         Self {
             length_ns,
-            stretch: Stretch {
+            interval: PollInterval {
                 begin_ns: span.wall_ns(since.begin_ns),
                 end_ns: span.wall_ns(sample.time_ns),
                 raised,
                 sender_app_ns,
             },
             has_congestion: flags.congestion() == Some(true),
-            counts: Counts::between(earlier, sample),
+            counts: CounterGrowth::between(earlier, sample),
             stages,
             writes,
             reads,
-            gauges: Gauges::of(sample, at_hooks_bytes),
+            gauges: Gauges::from_sample(sample, at_hooks_bytes),
         }
     }
 
     /// Whether anything was sent, received or wrong.
-    fn has_news(&self) -> bool {
-        let Counts {
+    fn has_activity(&self) -> bool {
+        let CounterGrowth {
             acked_bytes,
             received_bytes,
             segs_out,
             retrans,
             timeouts: _,
         } = self.counts;
-        self.stretch.raised.any()
+        self.interval.raised.any()
             || acked_bytes + received_bytes + segs_out + retrans > 0
             || self.writes.calls() + self.reads.calls() > 0
     }
 
     /// First and last bin that it reaches into.
     fn bins(&self) -> (i64, i64) {
-        let last_ns = (self.stretch.end_ns - 1).max(self.stretch.begin_ns);
-        (bin_of(self.stretch.begin_ns), bin_of(last_ns))
+        let last_ns = (self.interval.end_ns - 1).max(self.interval.begin_ns);
+        (bin_of(self.interval.begin_ns), bin_of(last_ns))
     }
 
-    fn near(&self) -> Near {
+    fn near(&self) -> ContextSample {
         let times = self
             .stages
             .iter()
             .flat_map(|times| Stage::ALL.iter().zip(times));
         let most = times.max_by_key(|(_, ns)| **ns);
-        Near {
-            time_ns: self.stretch.end_ns,
+        ContextSample {
+            time_ns: self.interval.end_ns,
             length_ns: self.length_ns,
             stage: most.map(|(stage, _)| *stage),
             calls: [&self.writes, &self.reads].map(|calls| (calls.calls(), calls.bytes)),
@@ -360,7 +360,7 @@ fn rtt_since(earlier: Option<&TcpStage>, later: &TcpStage) -> RttInterval {
     }
 }
 
-impl Counts {
+impl CounterGrowth {
     fn between(earlier: Option<&TcpSample>, later: &TcpSample) -> Self {
         let grown =
             |of: &dyn Fn(&TcpSample) -> u64| of(later).saturating_sub(earlier.map_or(0, of));
@@ -391,7 +391,7 @@ impl Counts {
 
 impl Gauges {
     /// The largest send queue is known from polls, and from the ledger's hooks where there is one.
-    fn of(sample: &TcpSample, at_hooks_bytes: u32) -> Self {
+    fn from_sample(sample: &TcpSample, at_hooks_bytes: u32) -> Self {
         Self {
             srtt_us: sample.srtt_us,
             min_rtt_us: sample.min_rtt_us,
@@ -404,7 +404,7 @@ impl Gauges {
     }
 }
 
-fn add_problems(sums_ns: &mut [u64; PROBLEMS], any_ns: &mut u64, step: &Step) {
+fn add_problems(sums_ns: &mut [u64; PROBLEMS], any_ns: &mut u64, step: &ReadingStep) {
     let all = [
         Problem::SendBuffer,
         Problem::FastRetransmit,
@@ -413,17 +413,17 @@ fn add_problems(sums_ns: &mut [u64; PROBLEMS], any_ns: &mut u64, step: &Step) {
         Problem::ReceiverWindow,
     ];
     for problem in all {
-        if step.stretch.raised.has(problem) {
+        if step.interval.raised.has(problem) {
             sums_ns[problem as usize] += step.length_ns;
         }
     }
-    if step.stretch.raised.any() {
+    if step.interval.raised.any() {
         *any_ns += step.length_ns;
     }
 }
 
 impl Totals {
-    fn add(&mut self, step: &Step) {
+    fn add(&mut self, step: &ReadingStep) {
         add_problems(&mut self.problem_ns, &mut self.any_flag_ns, step);
         if step.has_congestion {
             self.congestion_ns += step.length_ns;
@@ -432,8 +432,8 @@ impl Totals {
     }
 }
 
-impl Part {
-    fn add(&mut self, step: &Step) {
+impl IntervalPart {
+    fn add(&mut self, step: &ReadingStep) {
         add_problems(&mut self.problem_ns, &mut self.any_flag_ns, step);
         self.counts.add(&step.counts);
         for (sum_ns, ns) in self.stages.iter_mut().zip(step.stages.iter().flatten()) {

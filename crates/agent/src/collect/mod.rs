@@ -14,7 +14,8 @@
 
 mod bins;
 mod connection;
-mod lacks;
+mod gaps;
+mod live;
 mod meter;
 mod owners;
 mod pending;
@@ -22,7 +23,6 @@ mod rates;
 mod rows;
 mod sink;
 mod timeline;
-mod watched;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -36,15 +36,15 @@ use table::fleet::FleetCoverage;
 
 use crate::Interval;
 use crate::apps::ApplicationRules;
-use lacks::Lacks;
+use gaps::CoverageGaps;
+use live::LiveConnections;
 use meter::{IntervalCost, Meter};
 use owners::Owners;
 use pending::Pending;
 use rates::{Budget, DECIDE_EVERY_NS, Rates};
 use rows::signed;
 use sink::AgentSink;
-use timeline::{End, Now, Span};
-use watched::Watched;
+use timeline::{ClockReading, End, IntervalSpan};
 
 /// Attempts to read two clocks together.
 const CLOCK_ATTEMPTS: u32 = 3;
@@ -76,7 +76,7 @@ pub struct ConnectionWatcher<'a> {
     capture: Collector<'a>,
     sink: AgentSink,
     facts: Host,
-    lacks: Lacks,
+    gaps: CoverageGaps,
     random: Random,
     next: Due,
 }
@@ -104,15 +104,15 @@ impl From<Pace> for Budget {
 }
 
 /// The two clocks now.
-fn now() -> Now {
+fn now() -> ClockReading {
     let pair = read_pair(Clock::Realtime, CLOCK_ATTEMPTS);
     // CLOCK_REALTIME exists on every Linux
     pair.map_or_else(
-        || Now {
+        || ClockReading {
             monotonic_ns: monotonic_ns(),
-            ..Now::default()
+            ..ClockReading::default()
         },
-        |pair| Now {
+        |pair| ClockReading {
             monotonic_ns: pair.monotonic_ns,
             realtime_ns: pair.other_ns,
             error_ns: pair.error_ns,
@@ -138,8 +138,8 @@ impl<'a> ConnectionWatcher<'a> {
         let sink = AgentSink {
             rates: Rates::new(watch.pace.into(), hooks.most_levels()),
             meter: Meter::begin(hooks, statistics, now.monotonic_ns)?,
-            span: Span::beginning(now, watch.interval_ns),
-            watched: Watched::new(facts.boot_id.clone(), owners),
+            span: IntervalSpan::beginning(now, watch.interval_ns),
+            watched: LiveConnections::new(facts.boot_id.clone(), owners),
             pending: Pending::new(watch.interval_ns),
             has_calls: hooks.has_calls(),
             has_timeouts: hooks.counts_timeouts(),
@@ -149,7 +149,7 @@ impl<'a> ConnectionWatcher<'a> {
             capture: Collector::new(hooks, WalkShare::AGENT)?,
             sink,
             random: Random::new(facts.now_ns ^ u64::from(std::process::id())),
-            lacks: Lacks::of(hooks),
+            gaps: CoverageGaps::from_hooks(hooks),
             next: Due::default(),
             facts,
         };
@@ -164,8 +164,8 @@ impl<'a> ConnectionWatcher<'a> {
     }
 
     /// What it cannot see of what it is to watch: what it is, why, and after `hint:` what helps.
-    pub fn lacks(&self) -> &[String] {
-        self.lacks.now()
+    pub fn gaps(&self) -> &[String] {
+        self.gaps.now()
     }
 
     /// Takes up other rules and another pace.
@@ -250,7 +250,7 @@ impl<'a> ConnectionWatcher<'a> {
     }
 
     /// The interval has ended: its last readings, and rows of all that it holds.
-    fn end_interval(&mut self, end: End, now: Now) -> Result<Interval, HooksError> {
+    fn end_interval(&mut self, end: End, now: ClockReading) -> Result<Interval, HooksError> {
         let walk_ns = monotonic_ns();
         self.walk(WalkOf::Changed)?;
         let length_ns = self.sink.span.length_ns(end, now);
@@ -259,7 +259,7 @@ impl<'a> ConnectionWatcher<'a> {
             self.walk(WalkOf::Every)?;
             self.sink.close_unread(walk_ns);
         }
-        self.lacks.look(self.sink.watched.live.len());
+        self.gaps.look(self.sink.watched.live.len());
         let coverage = self.coverage(length_ns, &cost);
         Ok(self.sink.end_interval(end, now, coverage))
     }
@@ -276,8 +276,8 @@ impl<'a> ConnectionWatcher<'a> {
             poll_gap_us,
         } = *cost;
         let connections = signed(self.sink.watched.live.len() as u64);
-        let lacks = self.lacks();
-        let reason = |lack: &String| lack.lines().next().unwrap_or_default().to_owned();
+        let gaps = self.gaps();
+        let reason = |gap: &String| gap.lines().next().unwrap_or_default().to_owned();
         let detail = if self.sink.has_calls {
             Detail::Calls
         } else {
@@ -306,8 +306,8 @@ impl<'a> ConnectionWatcher<'a> {
             details_left_out: None,
             connections_left_out: None,
             clock_error_us: clock_error_us(),
-            lacks: (!lacks.is_empty())
-                .then(|| lacks.iter().map(reason).collect::<Vec<_>>().join("; ")),
+            lacks: (!gaps.is_empty())
+                .then(|| gaps.iter().map(reason).collect::<Vec<_>>().join("; ")),
         }
     }
 

@@ -42,7 +42,7 @@ impl Owners {
     }
 
     /// A process was seen to own a connection: now it can still be asked.
-    pub(super) fn met(&mut self, seen: &Seen) {
+    pub(super) fn note(&mut self, seen: &Seen) {
         if let Some(owner) = self.known.get_mut(&seen.pid)
             && owner.seen.started_ns == seen.started_ns
             && owner.seen.execs >= seen.execs
@@ -140,7 +140,7 @@ mod tests {
             true,
         );
         assert!(owners.application(Some(own), None).is_none(), "not yet met");
-        owners.met(&seen(own, "whatever"));
+        owners.note(&seen(own, "whatever"));
         let found = owners.application(Some(own), None).expect("named");
         assert_eq!(found.name, "tests");
         owners.forget(|_| false);
@@ -153,14 +153,14 @@ mod tests {
     fn a_process_of_another_namespace_is_not_asked_for() {
         let own = std::process::id();
         let mut owners = Owners::new(ApplicationRules::default(), false);
-        owners.met(&seen(own, "other"));
+        owners.note(&seen(own, "other"));
         assert_eq!(owners.comm(own), Some("other"));
     }
 
     #[test]
     fn of_a_process_that_is_gone_the_name_remains() {
         let mut owners = Owners::new(ApplicationRules::default(), true);
-        owners.met(&seen(u32::MAX, "curl"));
+        owners.note(&seen(u32::MAX, "curl"));
         assert_eq!(owners.comm(u32::MAX), Some("curl"));
     }
 
@@ -172,9 +172,9 @@ mod tests {
             started_ns: 1,
             ..seen(own, "before")
         };
-        owners.met(&before);
+        owners.note(&before);
         assert_eq!(owners.comm(own), Some("before"));
-        owners.met(&seen(own, "now"));
+        owners.note(&seen(own, "now"));
         assert_ne!(owners.comm(own), Some("before"));
     }
 }

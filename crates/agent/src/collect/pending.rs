@@ -10,10 +10,10 @@ use table::fleet::{
 };
 
 use super::bins::Bins;
-use super::connection::{Connection, Near};
+use super::connection::{Connection, ContextSample};
+use super::live::LiveConnections;
 use super::owners::Owners;
-use super::rows::{NearProblems, Told};
-use super::watched::Watched;
+use super::rows::{NearProblems, RowContext};
 use crate::Interval;
 
 /// Most connections that are kept of those that close in an interval: each takes some 3 kB of memory until its end.
@@ -37,7 +37,7 @@ pub(super) struct Pending {
     of_one: HashMap<i64, u32>,
     intervals: FleetIntervals,
     connections: FleetConnections,
-    gone: Vec<Gone>,
+    gone: Vec<ClosedBins>,
     /// Closed connections of which everything is kept.
     closed: i64,
     left_out: LeftOut,
@@ -52,11 +52,11 @@ struct LeftOut {
 
 /// What is still to be told of a connection that has closed.
 #[derive(Debug)]
-struct Gone {
+struct ClosedBins {
     conn_id: i64,
     pid: Option<u32>,
     /// When it was there, `CLOCK_REALTIME`.
-    lived: (i64, i64),
+    lifetime: (i64, i64),
     bins: Bins,
 }
 
@@ -76,14 +76,14 @@ impl Pending {
     }
 
     /// Readings near problems.
-    pub(super) fn put_near(&mut self, told: &Told<'_>, near: Vec<(i64, Near)>) {
+    pub(super) fn put_near(&mut self, context: &RowContext<'_>, near: Vec<(i64, ContextSample)>) {
         let most = DETAILS_A_MINUTE * self.interval_ns / MINUTE_NS;
         let most = most.max(DETAILS_OF_ONE.into());
         for (conn_id, near) in near {
             let of_one = self.of_one.entry(conn_id).or_default();
             if *of_one < DETAILS_OF_ONE && (self.details.len() as i64) < most {
                 *of_one += 1;
-                self.details.push(told.detail(conn_id, &near));
+                self.details.push(context.detail(conn_id, &near));
             } else {
                 self.left_out.details += 1;
             }
@@ -91,27 +91,33 @@ impl Pending {
     }
 
     /// The last of a connection.
-    pub(super) fn put_closed(&mut self, told: &Told<'_>, mut closed: Connection, owners: &Owners) {
+    pub(super) fn put_closed(
+        &mut self,
+        context: &RowContext<'_>,
+        mut closed: Connection,
+        owners: &Owners,
+    ) {
         let until_ns = closed.closed_ns().unwrap_or(closed.last_read_ns());
-        let elapsed_ns = told.span.wall_ns(until_ns) - told.span.begin_ns;
-        if !self.has_room(elapsed_ns, closed.bins.is_troubled()) {
+        let elapsed_ns = context.span.wall_ns(until_ns) - context.span.begin_ns;
+        if !self.has_room(elapsed_ns, closed.bins.has_problem()) {
             self.left_out.connections += 1;
             return;
         }
         self.closed += 1;
         if let Some(part) = closed.part.take() {
-            let until_ns = told.span.wall_ns(until_ns);
-            self.intervals.push(told.interval(&closed, &part, until_ns));
+            let until_ns = context.span.wall_ns(until_ns);
+            self.intervals
+                .push(context.interval(&closed, &part, until_ns));
         }
-        let row = told.connection(&closed, owners, until_ns);
+        let row = context.connection(&closed, owners, until_ns);
         row.into_iter().for_each(|row| self.connections.push(row));
         if !closed.bins.is_empty() {
-            self.gone.push(Gone {
+            self.gone.push(ClosedBins {
                 conn_id: closed.conn_id,
                 pid: closed.pid(),
-                lived: (
-                    told.span.wall_ns(closed.first_ns),
-                    told.span.wall_ns(until_ns),
+                lifetime: (
+                    context.span.wall_ns(closed.first_ns),
+                    context.span.wall_ns(until_ns),
                 ),
                 bins: closed.bins,
             });
@@ -120,18 +126,18 @@ impl Pending {
 
     /// Whether there is room for one more connection that has closed, so long after the interval's begin. The room of those
     /// without problems grows with time, so that what is kept is not all of the interval's begin.
-    fn has_room(&self, elapsed_ns: i64, is_troubled: bool) -> bool {
+    fn has_room(&self, elapsed_ns: i64, has_problem: bool) -> bool {
         // a tenth may come at once
         let passed_ns = elapsed_ns.clamp(0, self.interval_ns) + self.interval_ns / 10;
         let by_now = CLOSED_MOST * passed_ns.min(self.interval_ns) / self.interval_ns;
-        self.closed < if is_troubled { CLOSED_MOST } else { by_now }
+        self.closed < if has_problem { CLOSED_MOST } else { by_now }
     }
 
     /// The interval that `coverage` tells of has ended. Bins that may yet be near a problem stay.
     pub(super) fn end(
         &mut self,
-        told: &Told<'_>,
-        watched: &mut Watched,
+        context: &RowContext<'_>,
+        watched: &mut LiveConnections,
         coverage: FleetCoverage,
     ) -> Interval {
         let end_ns = coverage.begin_ns + coverage.length_us * 1_000;
@@ -160,22 +166,27 @@ impl Pending {
         }
     }
 
-    fn put_live(&mut self, told: &Told<'_>, watched: &mut Watched, end_ns: i64) {
+    fn put_live(&mut self, context: &RowContext<'_>, watched: &mut LiveConnections, end_ns: i64) {
         for connection in watched.live.values_mut() {
             if let Some(part) = connection.part.take() {
-                let row = told.interval(connection, &part, end_ns);
+                let row = context.interval(connection, &part, end_ns);
                 self.intervals.push(row);
             }
             if std::mem::take(&mut connection.is_changed) {
-                let until_ns = told.span.monotonic_ns(end_ns - 1);
-                let row = told.connection(connection, &watched.owners, until_ns);
+                let until_ns = context.span.monotonic_ns(end_ns - 1);
+                let row = context.connection(connection, &watched.owners, until_ns);
                 row.into_iter().for_each(|row| self.connections.push(row));
             }
         }
     }
 
     /// Rows of bins that begin before `end_ns` and are not written yet.
-    fn problems(&mut self, told: &Told<'_>, watched: &mut Watched, end_ns: i64) -> FleetProblems {
+    fn problems(
+        &mut self,
+        context: &RowContext<'_>,
+        watched: &mut LiveConnections,
+        end_ns: i64,
+    ) -> FleetProblems {
         let mut near = NearProblems::default();
         for connection in watched.live.values() {
             near.note(connection.pid(), &connection.bins, end_ns);
@@ -185,22 +196,22 @@ impl Pending {
         }
         let mut rows = FleetProblems::default();
         for connection in watched.live.values_mut() {
-            let lived = (told.span.wall_ns(connection.first_ns), end_ns);
+            let lifetime = (context.span.wall_ns(connection.first_ns), end_ns);
             let (conn_id, pid) = (connection.conn_id, connection.pid());
             for bin in near.take(pid, &mut connection.bins, end_ns) {
-                rows.push(told.problem(conn_id, lived, &bin));
+                rows.push(context.problem(conn_id, lifetime, &bin));
             }
         }
         for gone in &mut self.gone {
             for bin in near.take(gone.pid, &mut gone.bins, end_ns) {
-                rows.push(told.problem(gone.conn_id, gone.lived, &bin));
+                rows.push(context.problem(gone.conn_id, gone.lifetime, &bin));
             }
         }
         rows
     }
 
     /// The clock was set: what comes now is of another time.
-    pub(super) fn cut(&mut self, watched: &mut Watched) {
+    pub(super) fn cut(&mut self, watched: &mut LiveConnections) {
         self.gone.clear();
         for connection in watched.live.values_mut() {
             connection.bins.forget_before(i64::MAX);
@@ -210,13 +221,13 @@ impl Pending {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::{Now, Span};
+    use super::super::timeline::{ClockReading, IntervalSpan};
     use super::*;
 
     const CROWD: u64 = 100_000;
 
-    fn told(span: &Span) -> Told<'_> {
-        Told {
+    fn context(span: &IntervalSpan) -> RowContext<'_> {
+        RowContext {
             host: "web-1",
             span,
             has_calls: true,
@@ -241,18 +252,19 @@ mod tests {
 
     #[test]
     fn a_crowd_of_short_connections_is_kept_in_part_over_the_whole_interval() {
-        let span = Span::beginning(Now::default(), MINUTE_NS);
-        let told = told(&span);
-        let mut watched = Watched::new(String::new(), Owners::new(Default::default(), false));
+        let span = IntervalSpan::beginning(ClockReading::default(), MINUTE_NS);
+        let context = context(&span);
+        let mut watched =
+            LiveConnections::new(String::new(), Owners::new(Default::default(), false));
         let mut pending = Pending::new(MINUTE_NS);
         for _ in 0..2 {
             for number in 0..CROWD {
                 let at_ns = number * MINUTE_NS.cast_unsigned() / CROWD;
                 let mut closed = Connection::new(number.cast_signed(), at_ns);
                 closed.part = Some(Box::default());
-                pending.put_closed(&told, closed, &watched.owners);
+                pending.put_closed(&context, closed, &watched.owners);
             }
-            let interval = pending.end(&told, &mut watched, coverage());
+            let interval = pending.end(&context, &mut watched, coverage());
             let kept = interval.intervals.len() as i64;
             assert!((CLOSED_MOST - 10..=CLOSED_MOST).contains(&kept), "{kept}");
             let left_out = interval.coverage.connections_left_out;
@@ -268,20 +280,21 @@ mod tests {
 
     #[test]
     fn readings_near_problems_are_few_of_each_connection_and_of_all() {
-        let span = Span::beginning(Now::default(), MINUTE_NS);
-        let told = told(&span);
-        let mut watched = Watched::new(String::new(), Owners::new(Default::default(), false));
+        let span = IntervalSpan::beginning(ClockReading::default(), MINUTE_NS);
+        let context = context(&span);
+        let mut watched =
+            LiveConnections::new(String::new(), Owners::new(Default::default(), false));
         let mut pending = Pending::new(MINUTE_NS);
-        let near = |conn_id: i64| (conn_id, Near::default());
-        pending.put_near(&told, (0..100).map(|_| near(1)).collect());
-        let interval = pending.end(&told, &mut watched, coverage());
+        let near = |conn_id: i64| (conn_id, ContextSample::default());
+        pending.put_near(&context, (0..100).map(|_| near(1)).collect());
+        let interval = pending.end(&context, &mut watched, coverage());
         assert_eq!(interval.details.len() as u32, DETAILS_OF_ONE);
         assert_eq!(
             interval.coverage.details_left_out,
             Some(100 - i64::from(DETAILS_OF_ONE))
         );
-        pending.put_near(&told, (0..1_000).map(near).collect());
-        let interval = pending.end(&told, &mut watched, coverage());
+        pending.put_near(&context, (0..1_000).map(near).collect());
+        let interval = pending.end(&context, &mut watched, coverage());
         assert_eq!(interval.details.len() as i64, DETAILS_A_MINUTE);
         assert_eq!(
             interval.coverage.details_left_out,

@@ -46,15 +46,15 @@ pub(super) struct Rates {
     /// Exponent of connections without problems.
     healthy: i8,
     /// Exponents of those that had one.
-    troubled: HashMap<u64, i8>,
+    boosted: HashMap<u64, i8>,
     /// Time with problems lately.
-    trouble: HashMap<u64, Trouble>,
+    recent: HashMap<u64, RecentProblems>,
     /// What the kernel knows.
-    told: HashMap<u64, u8>,
+    kernel_levels: HashMap<u64, u8>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Trouble {
+struct RecentProblems {
     problem_ns: u64,
     last_ns: u64,
 }
@@ -65,17 +65,17 @@ impl Rates {
             budget,
             most_levels,
             healthy: 0,
-            troubled: HashMap::new(),
-            trouble: HashMap::new(),
-            told: HashMap::new(),
+            boosted: HashMap::new(),
+            recent: HashMap::new(),
+            kernel_levels: HashMap::new(),
         }
     }
 
     /// Other bounds from now on: who would be read too seldom by them is not.
     pub(super) fn set_budget(&mut self, budget: Budget) {
         self.budget = budget;
-        let slowest = self.slowest_troubled();
-        let exponents = self.troubled.values_mut();
+        let slowest = self.slowest_boosted();
+        let exponents = self.boosted.values_mut();
         exponents.for_each(|exponent| *exponent = slowest.min(*exponent));
         // after those, which say how often walks come
         self.healthy = self.healthy.min(self.slowest_healthy());
@@ -83,15 +83,15 @@ impl Rates {
 
     /// A connection had problems for so long, up to `now_ns`.
     pub(super) fn note(&mut self, cookie: u64, problem_ns: u64, now_ns: u64) {
-        let trouble = self.trouble.entry(cookie).or_default();
-        trouble.problem_ns += problem_ns;
-        trouble.last_ns = now_ns;
+        let recent = self.recent.entry(cookie).or_default();
+        recent.problem_ns += problem_ns;
+        recent.last_ns = now_ns;
     }
 
     /// Connections that are gone.
     pub(super) fn forget(&mut self, cookie: u64) {
-        self.trouble.remove(&cookie);
-        self.troubled.remove(&cookie);
+        self.recent.remove(&cookie);
+        self.boosted.remove(&cookie);
     }
 
     /// Mean time between two walks.
@@ -112,13 +112,13 @@ impl Rates {
 
     /// Whether some have.
     pub(super) fn has_levels(&self) -> bool {
-        !self.told.is_empty()
+        !self.kernel_levels.is_empty()
     }
 
     /// One step up or down, after so much of one CPU was used since the last. Returns what the kernel must
     /// be told.
     pub(super) fn decide(&mut self, cpu_share: f64, now_ns: u64) -> Vec<Change> {
-        self.forget_old_trouble(now_ns);
+        self.forget_old_problems(now_ns);
         if cpu_share > self.budget.cpu_high {
             self.slow_down();
         } else if cpu_share < self.budget.cpu_low {
@@ -127,30 +127,29 @@ impl Rates {
         self.changes()
     }
 
-    fn forget_old_trouble(&mut self, now_ns: u64) {
-        self.trouble
-            .retain(|_, trouble| now_ns.saturating_sub(trouble.last_ns) < HISTORY_NS);
-        let trouble = &self.trouble;
-        self.troubled
-            .retain(|cookie, _| trouble.contains_key(cookie));
-        let slowest = self.slowest_troubled();
-        for cookie in self.trouble.keys() {
+    fn forget_old_problems(&mut self, now_ns: u64) {
+        self.recent
+            .retain(|_, recent| now_ns.saturating_sub(recent.last_ns) < HISTORY_NS);
+        let recent = &self.recent;
+        self.boosted.retain(|cookie, _| recent.contains_key(cookie));
+        let slowest = self.slowest_boosted();
+        for cookie in self.recent.keys() {
             let from = self.healthy.min(slowest);
-            self.troubled.entry(*cookie).or_insert(from);
+            self.boosted.entry(*cookie).or_insert(from);
         }
     }
 
     /// Best first: those without problems, then the better half of the others.
     fn slow_down(&mut self) {
-        let slowest = self.slowest_troubled();
-        let faster_than_configured = self.troubled.values().any(|exponent| *exponent < 0);
+        let slowest = self.slowest_boosted();
+        let faster_than_configured = self.boosted.values().any(|exponent| *exponent < 0);
         if !faster_than_configured && self.healthy < self.slowest_healthy() {
             self.healthy += 1;
             return;
         }
         let slowable = |exponent: i8| exponent < slowest;
         for cookie in self.worst_first(slowable).into_iter().rev().half() {
-            self.troubled
+            self.boosted
                 .entry(cookie)
                 .and_modify(|exponent| *exponent += 1);
         }
@@ -159,21 +158,21 @@ impl Rates {
     /// Worst first: the worse half of those with problems, and when all of them have all, the others.
     fn speed_up(&mut self) {
         let worst = self.worst_first(|exponent| exponent > OFTENEST);
-        if worst.is_empty() || self.healthy > 0 && self.troubled.values().all(|e| *e <= 0) {
+        if worst.is_empty() || self.healthy > 0 && self.boosted.values().all(|e| *e <= 0) {
             self.healthy = (self.healthy - 1).max(0);
             return;
         }
         for cookie in worst.into_iter().half() {
-            self.troubled
+            self.boosted
                 .entry(cookie)
                 .and_modify(|exponent| *exponent -= 1);
         }
     }
 
     fn worst_first(&self, which: impl Fn(i8) -> bool) -> Vec<u64> {
-        let of = |cookie: &u64| self.trouble.get(cookie).map_or(0, |found| found.problem_ns);
+        let of = |cookie: &u64| self.recent.get(cookie).map_or(0, |found| found.problem_ns);
         let chosen = self
-            .troubled
+            .boosted
             .iter()
             .filter(|(_, exponent)| which(**exponent));
         let mut cookies: Vec<u64> = chosen.map(|(cookie, _)| *cookie).collect();
@@ -182,7 +181,7 @@ impl Rates {
     }
 
     /// Never more seldom than the bin length for connections with problems.
-    fn slowest_troubled(&self) -> i8 {
+    fn slowest_boosted(&self) -> i8 {
         greatest_exponent(self.budget.mean_ns, BIN_NS.cast_unsigned())
     }
 
@@ -194,8 +193,8 @@ impl Rates {
 
     /// Exponent of the walks.
     fn walk(&self) -> i8 {
-        let troubled = self.troubled.values().copied().min();
-        troubled.map_or(self.healthy, |least| least.min(self.healthy))
+        let boosted = self.boosted.values().copied().min();
+        boosted.map_or(self.healthy, |least| least.min(self.healthy))
     }
 
     fn level(&self, exponent: i8) -> u8 {
@@ -210,19 +209,21 @@ impl Rates {
         let others = self.worst_first(|exponent| exponent != self.healthy);
         let others = others.into_iter().take(self.most_levels);
         others
-            .filter_map(|cookie| Some((cookie, self.level(*self.troubled.get(&cookie)?))))
+            .filter_map(|cookie| Some((cookie, self.level(*self.boosted.get(&cookie)?))))
             .collect()
     }
 
     /// What the kernel must be told: first what it is to forget, which makes room.
     fn changes(&mut self) -> Vec<Change> {
         let wanted = self.levels();
-        let gone: HashSet<u64> = self.told.keys().copied().collect();
+        let gone: HashSet<u64> = self.kernel_levels.keys().copied().collect();
         let gone = gone.into_iter().filter(|c| !wanted.contains_key(c));
-        let new = wanted.iter().filter(|(c, l)| self.told.get(c) != Some(l));
+        let new = wanted
+            .iter()
+            .filter(|(c, l)| self.kernel_levels.get(c) != Some(l));
         let new = new.map(|(cookie, level)| (*cookie, Some(*level)));
         let changes = gone.map(|cookie| (cookie, None)).chain(new).collect();
-        self.told = wanted;
+        self.kernel_levels = wanted;
         changes
     }
 }
@@ -307,7 +308,9 @@ mod tests {
         assert_eq!(rates.walk_mean_ns(), MEAN_NS / 2);
         assert_eq!(rates.healthy_mean_ns(), MEAN_NS);
         assert_eq!(rates.default_level(), 1);
-        let fast: Vec<u64> = (0..8).filter(|c| rates.told.get(c) == Some(&0)).collect();
+        let fast: Vec<u64> = (0..8)
+            .filter(|c| rates.kernel_levels.get(c) == Some(&0))
+            .collect();
         assert_eq!(fast, [4, 5, 6, 7]);
         for step in 0..20 {
             rates.decide(0.001, step);
@@ -317,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn old_trouble_is_forgotten_and_so_are_its_levels() {
+    fn old_problems_and_their_levels_are_forgotten() {
         let mut rates = rates();
         rates.note(7, 1_000, 1);
         rates.decide(0.001, 2);
@@ -347,9 +350,9 @@ mod tests {
         }
         // the others are read more seldom: all of these differ from them
         let changes = rates.decide(0.5, 2);
-        let mut told: Vec<u64> = changes.iter().map(|(cookie, _)| *cookie).collect();
-        told.sort_unstable();
-        assert_eq!(told, [3, 4, 5, 6, 7]);
+        let mut kernel_levels: Vec<u64> = changes.iter().map(|(cookie, _)| *cookie).collect();
+        kernel_levels.sort_unstable();
+        assert_eq!(kernel_levels, [3, 4, 5, 6, 7]);
         assert_eq!(rates.default_level(), 1);
         // what a connection is told is taken back before a worse one is told
         rates.note(0, 1_000_000, 3);
@@ -375,19 +378,19 @@ mod tests {
     }
 
     #[derive(Debug, Clone, Copy)]
-    enum Step {
+    enum ReadingStep {
         Note(u64, u64),
         Forget(u64),
         Decide(f64),
         Mean(u64),
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = ReadingStep> {
         prop_oneof![
-            8 => (0_u64..20, 1_u64..1_000).prop_map(|(cookie, ns)| Step::Note(cookie, ns)),
-            2 => (0_u64..20).prop_map(Step::Forget),
-            6 => proptest::sample::select([0.001, 0.01, 0.5].as_slice()).prop_map(Step::Decide),
-            1 => (10_000_000..=SLOWEST_NS).prop_map(Step::Mean),
+            8 => (0_u64..20, 1_u64..1_000).prop_map(|(cookie, ns)| ReadingStep::Note(cookie, ns)),
+            2 => (0_u64..20).prop_map(ReadingStep::Forget),
+            6 => proptest::sample::select([0.001, 0.01, 0.5].as_slice()).prop_map(ReadingStep::Decide),
+            1 => (10_000_000..=SLOWEST_NS).prop_map(ReadingStep::Mean),
         ]
     }
 
@@ -410,19 +413,19 @@ mod tests {
             let mut levels = HashMap::new();
             for (now_ns, step) in (1..).zip(steps) {
                 match step {
-                    Step::Note(cookie, problem_ns) => rates.note(cookie, problem_ns, now_ns),
-                    Step::Forget(cookie) => rates.forget(cookie),
-                    Step::Decide(cpu_share) => {
+                    ReadingStep::Note(cookie, problem_ns) => rates.note(cookie, problem_ns, now_ns),
+                    ReadingStep::Forget(cookie) => rates.forget(cookie),
+                    ReadingStep::Decide(cpu_share) => {
                         let changes = rates.decide(cpu_share, now_ns);
                         changes.into_iter().for_each(|change| follow(&mut levels, most, change));
-                        prop_assert_eq!(&levels, &rates.told);
+                        prop_assert_eq!(&levels, &rates.kernel_levels);
                     }
-                    Step::Mean(mean_ns) => rates.set_budget(budget(mean_ns)),
+                    ReadingStep::Mean(mean_ns) => rates.set_budget(budget(mean_ns)),
                 }
                 let mean_ns = rates.budget.mean_ns;
                 let longest_ns = |exponents: Option<i8>| exponents.map_or(0, |e| scaled_ns(mean_ns, e));
-                let troubled_ns = longest_ns(rates.troubled.values().copied().max());
-                prop_assert!(troubled_ns <= mean_ns.max(BIN_NS.cast_unsigned()));
+                let boosted_ns = longest_ns(rates.boosted.values().copied().max());
+                prop_assert!(boosted_ns <= mean_ns.max(BIN_NS.cast_unsigned()));
                 prop_assert!(rates.healthy_mean_ns() <= mean_ns.max(SLOWEST_NS));
             }
         }

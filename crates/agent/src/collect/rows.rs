@@ -9,14 +9,14 @@ use table::fleet::{BIN_NS, FleetConnection, FleetDetail, FleetInterval, FleetPro
 use table::{Role, Stage, tables};
 
 use super::bins::{Bin, Bins, Problem};
-use super::connection::{Connection, Counts, Near, Part};
+use super::connection::{Connection, ContextSample, CounterGrowth, IntervalPart};
 use super::owners::Owners;
-use super::timeline::Span;
+use super::timeline::IntervalSpan;
 
 /// What is known beside the connection itself.
-pub(super) struct Told<'a> {
+pub(super) struct RowContext<'a> {
     pub(super) host: &'a str,
-    pub(super) span: &'a Span,
+    pub(super) span: &'a IntervalSpan,
     /// Whether calls were counted and the ledger kept.
     pub(super) has_calls: bool,
     /// Whether this kernel counts retransmission timeouts: without, they cannot be told from fast retransmissions.
@@ -48,16 +48,21 @@ fn small(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
 
-impl Told<'_> {
+impl RowContext<'_> {
     /// The row of a connection's part in the interval that ends at `until_ns` (`CLOCK_REALTIME`).
-    pub(super) fn interval(&self, of: &Connection, part: &Part, until_ns: i64) -> FleetInterval {
+    pub(super) fn interval(
+        &self,
+        of: &Connection,
+        part: &IntervalPart,
+        until_ns: i64,
+    ) -> FleetInterval {
         let begin_ns = self.span.wall_ns(of.first_ns).max(self.span.begin_ns);
         let until_ns = match of.closed_ns() {
             Some(closed_ns) => self.span.wall_ns(closed_ns),
             None => until_ns,
         };
         let length_ns = (until_ns - begin_ns).max(0).cast_unsigned();
-        let calls = |calls: &CallCounts| self.has_calls.then(|| CallCells::of(calls));
+        let calls = |calls: &CallCounts| self.has_calls.then(|| CallCells::from_counts(calls));
         let (writes, reads) = (calls(&part.writes), calls(&part.reads));
         let retransmitted = |problem| self.has_timeouts.then(|| us(part.time_ns(problem)));
         let class =
@@ -107,11 +112,11 @@ impl Told<'_> {
         }
     }
 
-    fn timeouts(&self, counts: &Counts) -> Option<i64> {
+    fn timeouts(&self, counts: &CounterGrowth) -> Option<i64> {
         self.has_timeouts.then(|| signed(counts.timeouts))
     }
 
-    fn verdict(&self, part: &Part, length_ns: u64) -> Option<String> {
+    fn verdict(&self, part: &IntervalPart, length_ns: u64) -> Option<String> {
         let name = if self.has_calls {
             let stages: Vec<(Stage, u64)> = part.stages().collect();
             verdict::of_stages(&stages, length_ns).map(Stage::name)
@@ -180,7 +185,7 @@ impl Told<'_> {
     }
 
     /// A bin of a connection that was there from and until these times (`CLOCK_REALTIME`).
-    pub(super) fn problem(&self, conn_id: i64, lived: (i64, i64), bin: &Bin) -> FleetProblem {
+    pub(super) fn problem(&self, conn_id: i64, lifetime: (i64, i64), bin: &Bin) -> FleetProblem {
         let time = |problem: Problem| small(us(bin.time_ns(problem).min(BIN_NS.cast_unsigned())));
         FleetProblem {
             host: self.host.to_owned(),
@@ -191,12 +196,12 @@ impl Told<'_> {
             timeout_us: self.has_timeouts.then(|| time(Problem::Timeout)),
             delayed_ack_us: self.has_calls.then(|| time(Problem::DelayedAck)),
             receiver_window_us: time(Problem::ReceiverWindow),
-            sender_app_us: self.has_calls.then(|| sender_app_us(lived, bin)),
+            sender_app_us: self.has_calls.then(|| sender_app_us(lifetime, bin)),
         }
     }
 
     /// A reading near a problem.
-    pub(super) fn detail(&self, conn_id: i64, near: &Near) -> FleetDetail {
+    pub(super) fn detail(&self, conn_id: i64, near: &ContextSample) -> FleetDetail {
         let [writes, reads] = near.calls;
         let call = |number| self.has_calls.then(|| signed(number));
         FleetDetail {
@@ -235,7 +240,7 @@ struct CallCells {
 }
 
 impl CallCells {
-    fn of(counts: &CallCounts) -> Self {
+    fn from_counts(counts: &CallCounts) -> Self {
         Self {
             calls: signed(counts.calls()),
             bytes: signed(counts.bytes),
@@ -252,7 +257,7 @@ impl NearProblems {
     /// Notes the problems of a connection of this process, in bins that begin before `end_ns`.
     pub(super) fn note(&mut self, pid: Option<u32>, bins: &Bins, end_ns: i64) {
         let Some(pid) = pid else { return };
-        for bin in bins.before(end_ns).filter(|bin| bin.is_troubled()) {
+        for bin in bins.before(end_ns).filter(|bin| bin.has_problem()) {
             let beside = [-BIN_NS, 0, BIN_NS].map(|by| bin.begin_ns + by);
             self.0.entry(pid).or_default().extend(beside);
         }
@@ -263,7 +268,7 @@ impl NearProblems {
     pub(super) fn take(&self, pid: Option<u32>, bins: &mut Bins, end_ns: i64) -> Vec<Bin> {
         let near = pid.and_then(|pid| self.0.get(&pid));
         let is_near = |bin: &Bin| near.is_some_and(|near| near.contains(&bin.begin_ns));
-        bins.write(end_ns, |bin| bin.is_troubled() || is_near(bin))
+        bins.write(end_ns, |bin| bin.has_problem() || is_near(bin))
     }
 }
 
@@ -271,37 +276,37 @@ impl NearProblems {
 fn sender_app_us((first_ns, last_ns): (i64, i64), bin: &Bin) -> i32 {
     let from_ns = first_ns.max(bin.begin_ns);
     let until_ns = last_ns.min(bin.begin_ns + BIN_NS);
-    let lived_ns = (until_ns - from_ns).max(0).cast_unsigned();
-    let idle_ns = lived_ns.saturating_sub(bin.covered_ns);
+    let lifetime_ns = (until_ns - from_ns).max(0).cast_unsigned();
+    let idle_ns = lifetime_ns.saturating_sub(bin.covered_ns);
     small(us(idle_ns + bin.sender_app_ns))
 }
 
 /// Whether a row says something that is not yet told, or at once.
-pub(super) fn is_news(before: Option<&tables::Connection>, now: &tables::Connection) -> bool {
+pub(super) fn is_change(before: Option<&tables::Connection>, now: &tables::Connection) -> bool {
     before.is_none_or(|before| before.pid != now.pid || before.role != now.role)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::Now;
+    use super::super::timeline::ClockReading;
     use super::*;
 
     #[test]
     fn what_the_kernel_does_not_count_is_null() {
-        let span = Span::beginning(Now::default(), 60_000_000_000);
+        let span = IntervalSpan::beginning(ClockReading::default(), 60_000_000_000);
         for has_timeouts in [false, true] {
-            let told = Told {
+            let context = RowContext {
                 host: "web-1",
                 span: &span,
                 has_calls: false,
                 has_timeouts,
             };
             let zero = has_timeouts.then_some(0);
-            let row = told.interval(&Connection::new(1, 0), &Part::default(), 1_000);
+            let row = context.interval(&Connection::new(1, 0), &IntervalPart::default(), 1_000);
             assert_eq!((row.fast_retransmit_us, row.timeout_us), (zero, zero));
             assert_eq!((row.timeouts, row.delayed_ack_us), (zero, None));
             let zero = has_timeouts.then_some(0);
-            let row = told.problem(1, (0, 1_000), &Bin::default());
+            let row = context.problem(1, (0, 1_000), &Bin::default());
             assert_eq!((row.fast_retransmit_us, row.timeout_us), (zero, zero));
             assert_eq!((row.delayed_ack_us, row.sender_app_us), (None, None));
         }

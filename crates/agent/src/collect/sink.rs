@@ -7,21 +7,21 @@ use record::CaptureSink;
 use table::fleet::FleetCoverage;
 
 use super::Watch;
+use super::live::{Changes, ClosedConnection, LiveConnections};
 use super::meter::{IntervalCost, Meter};
 use super::pending::Pending;
 use super::rates::Rates;
-use super::rows::Told;
-use super::timeline::{End, Now, Span};
-use super::watched::{Closed, News, Watched};
+use super::rows::RowContext;
+use super::timeline::{ClockReading, End, IntervalSpan};
 use crate::Interval;
 
 /// Takes what an agent captures.
 pub(super) struct AgentSink {
     pub(super) watch: Watch,
-    pub(super) watched: Watched,
+    pub(super) watched: LiveConnections,
     pub(super) rates: Rates,
     pub(super) meter: Meter,
-    pub(super) span: Span,
+    pub(super) span: IntervalSpan,
     pub(super) pending: Pending,
     pub(super) has_calls: bool,
     pub(super) has_timeouts: bool,
@@ -30,17 +30,17 @@ pub(super) struct AgentSink {
 impl CaptureSink for AgentSink {
     fn take(&mut self, output: ProbeOutput) -> bool {
         self.meter.undecoded(output.undecoded.values().sum());
-        let News {
+        let Changes {
             near,
-            troubled,
+            problems,
             longest_ns,
             closed,
         } = self.watched.take(output, &self.span);
         self.meter.reading(longest_ns);
-        let told = told(&self.watch, &self.span, self.has_calls, self.has_timeouts);
-        self.pending.put_near(&told, near);
+        let context = context(&self.watch, &self.span, self.has_calls, self.has_timeouts);
+        self.pending.put_near(&context, near);
         let now_ns = monotonic_ns();
-        for (cookie, problem_ns) in troubled {
+        for (cookie, problem_ns) in problems {
             self.rates.note(cookie, problem_ns, now_ns);
         }
         self.put_closed(closed);
@@ -50,12 +50,12 @@ impl CaptureSink for AgentSink {
 }
 
 impl AgentSink {
-    fn put_closed(&mut self, closed: Vec<Closed>) {
-        let told = told(&self.watch, &self.span, self.has_calls, self.has_timeouts);
-        for Closed { cookie, connection } in closed {
+    fn put_closed(&mut self, closed: Vec<ClosedConnection>) {
+        let context = context(&self.watch, &self.span, self.has_calls, self.has_timeouts);
+        for ClosedConnection { cookie, connection } in closed {
             self.rates.forget(cookie);
             self.pending
-                .put_closed(&told, connection, &self.watched.owners);
+                .put_closed(&context, connection, &self.watched.owners);
         }
     }
 
@@ -75,9 +75,14 @@ impl AgentSink {
     }
 
     /// Returns the rows of the interval that ends now, and begins the next one.
-    pub(super) fn end_interval(&mut self, end: End, now: Now, coverage: FleetCoverage) -> Interval {
-        let told = told(&self.watch, &self.span, self.has_calls, self.has_timeouts);
-        let interval = self.pending.end(&told, &mut self.watched, coverage);
+    pub(super) fn end_interval(
+        &mut self,
+        end: End,
+        now: ClockReading,
+        coverage: FleetCoverage,
+    ) -> Interval {
+        let context = context(&self.watch, &self.span, self.has_calls, self.has_timeouts);
+        let interval = self.pending.end(&context, &mut self.watched, coverage);
         if end == End::Cut {
             self.pending.cut(&mut self.watched);
         }
@@ -92,8 +97,13 @@ impl AgentSink {
     }
 }
 
-fn told<'a>(watch: &'a Watch, span: &'a Span, has_calls: bool, has_timeouts: bool) -> Told<'a> {
-    Told {
+fn told<'a>(
+    watch: &'a Watch,
+    span: &'a IntervalSpan,
+    has_calls: bool,
+    has_timeouts: bool,
+) -> RowContext<'a> {
+    RowContext {
         host: &watch.host,
         span,
         has_calls,

@@ -12,7 +12,7 @@ const STEP_NS: u64 = BIN_NS.cast_unsigned() / 1_000;
 
 /// One interval of the day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct IntervalSpan {
     /// Its begin, `CLOCK_REALTIME`.
     pub(super) begin_ns: i64,
     /// The next whole one begins here.
@@ -32,7 +32,7 @@ pub(super) enum End {
 
 /// Readings of both clocks at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Now {
+pub(super) struct ClockReading {
     /// `CLOCK_MONOTONIC`.
     pub(super) monotonic_ns: u64,
     /// `CLOCK_REALTIME`.
@@ -41,21 +41,21 @@ pub(super) struct Now {
     pub(super) error_ns: u64,
 }
 
-impl Now {
+impl ClockReading {
     fn offset_ns(self) -> i64 {
         self.realtime_ns - self.monotonic_ns.cast_signed()
     }
 }
 
-impl Span {
+impl IntervalSpan {
     /// The interval that begins now, and ends with a whole one of `interval_ns`. Lengths are told in microseconds, so
     /// that it begins with one.
-    pub(super) fn beginning(now: Now, interval_ns: i64) -> Self {
+    pub(super) fn beginning(now: ClockReading, interval_ns: i64) -> Self {
         let begin_ns = now.realtime_ns.div_euclid(1_000) * 1_000;
         Self::at(begin_ns, now, interval_ns)
     }
 
-    fn at(begin_ns: i64, now: Now, interval_ns: i64) -> Self {
+    fn at(begin_ns: i64, now: ClockReading, interval_ns: i64) -> Self {
         Self {
             begin_ns,
             boundary_ns: (begin_ns.div_euclid(interval_ns) + 1) * interval_ns,
@@ -64,7 +64,7 @@ impl Span {
     }
 
     /// The interval after this one.
-    pub(super) fn next(&self, end: End, now: Now, interval_ns: i64) -> Self {
+    pub(super) fn next(&self, end: End, now: ClockReading, interval_ns: i64) -> Self {
         match end {
             End::Whole => Self::at(self.boundary_ns, now, interval_ns),
             End::Cut => Self::beginning(now, interval_ns),
@@ -87,7 +87,7 @@ impl Span {
     }
 
     /// How it has ended, if it has.
-    pub(super) fn end(&self, now: Now) -> Option<End> {
+    pub(super) fn end(&self, now: ClockReading) -> Option<End> {
         let moved_ns = (now.offset_ns() - self.offset_ns).unsigned_abs();
         let is_set = moved_ns > STEP_NS + now.error_ns;
         let late_ns = self.wall_ns(now.monotonic_ns) - self.boundary_ns;
@@ -100,7 +100,7 @@ impl Span {
     }
 
     /// How long it was when it has ended so.
-    pub(super) fn length_ns(&self, end: End, now: Now) -> i64 {
+    pub(super) fn length_ns(&self, end: End, now: ClockReading) -> i64 {
         let until_ns = match end {
             End::Whole => self.boundary_ns,
             End::Cut => self.wall_ns(now.monotonic_ns),
@@ -117,8 +117,8 @@ mod tests {
     const MINUTE_NS: i64 = 60_000_000_000;
     const OFFSET_NS: i64 = 1_790_000_000_000_000_000;
 
-    fn at(monotonic_ns: i64, set_ns: i64) -> Now {
-        Now {
+    fn at(monotonic_ns: i64, set_ns: i64) -> ClockReading {
+        ClockReading {
             monotonic_ns: monotonic_ns.cast_unsigned(),
             realtime_ns: monotonic_ns + OFFSET_NS + set_ns,
             error_ns: 1_000,
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn whole_minutes_follow_each_other() {
         let mut now = at(5_000_000_000, 0);
-        let mut span = Span::beginning(now, MINUTE_NS);
+        let mut span = IntervalSpan::beginning(now, MINUTE_NS);
         assert_eq!(span.begin_ns, now.realtime_ns);
         for _ in 0..5 {
             assert_eq!(span.end(now), None);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_is_nothing_beside_a_bin_is_no_step() {
-        let span = Span::beginning(at(0, 0), MINUTE_NS);
+        let span = IntervalSpan::beginning(at(0, 0), MINUTE_NS);
         assert_eq!(span.end(at(20_000_000_000, 1_900_000)), None);
         assert_eq!(span.end(at(20_000_000_000, -1_900_000)), None);
         assert_eq!(span.end(at(20_000_000_000, 2_100_000)), Some(End::Cut));
@@ -166,7 +166,7 @@ mod tests {
             set_ns in -7_200_000_000_000_i64..7_200_000_000_000,
         ) {
             let begin = at(1_000_000_000_000, 0);
-            let span = Span::beginning(begin, MINUTE_NS);
+            let span = IntervalSpan::beginning(begin, MINUTE_NS);
             let now = at(1_000_000_000_000 + elapsed_ns, set_ns);
             if let Some(end) = span.end(now) {
                 let length_ns = span.length_ns(end, now);

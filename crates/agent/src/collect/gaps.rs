@@ -16,7 +16,7 @@ const ESTABLISHED: &str = "01";
 
 /// What is lacking, as text: what it is, why, and after `hint:` what helps.
 #[derive(Debug, Default)]
-pub(super) struct Lacks {
+pub(super) struct CoverageGaps {
     /// For as long as the agent runs.
     lasting: Vec<String>,
     now: Vec<String>,
@@ -24,19 +24,19 @@ pub(super) struct Lacks {
     listed: HashSet<String>,
 }
 
-impl Lacks {
-    pub(super) fn of(hooks: &Hooks<'_>) -> Self {
-        let mut lacks = off(hooks.coverage());
+impl CoverageGaps {
+    pub(super) fn from_hooks(hooks: &Hooks<'_>) -> Self {
+        let mut gaps = off(hooks.coverage());
         if !processes::sees_all() {
-            lacks.push(
+            gaps.push(
                 "who owns a connection, beyond a name: the agent runs in a pid namespace of its own\n\
                 hint: run it in that of the host, as with --pid=host"
                     .to_owned(),
             );
         }
         Self {
-            now: lacks.clone(),
-            lasting: lacks,
+            now: gaps.clone(),
+            lasting: gaps,
             listed: established(),
         }
     }
@@ -107,7 +107,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let _stream = TcpStream::connect(address).expect("a connection");
-        let mut lacks = Lacks::default();
+        let mut gaps = CoverageGaps::default();
         lacks.look(0);
         assert_eq!(lacks.now(), [""; 0], "it may have come just now");
         lacks.look(0);

@@ -6,33 +6,33 @@ use probe::tcp_stats::CookieMap;
 use probe::watch::SocketReading;
 use table::{Columns, tables};
 
-use super::connection::{Connection, Near};
+use super::connection::{Connection, ContextSample};
 use super::owners::Owners;
 use super::rows::{self, conn_id};
-use super::timeline::Span;
+use super::timeline::IntervalSpan;
 
 /// A connection that has closed.
 #[derive(Debug)]
-pub(super) struct Closed {
+pub(super) struct ClosedConnection {
     pub(super) cookie: u64,
     pub(super) connection: Connection,
 }
 
 /// What the drained records showed.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct Changes {
     /// Readings near problems, by `conn_id`.
-    pub(super) near: Vec<(i64, Near)>,
+    pub(super) near: Vec<(i64, ContextSample)>,
     /// Time with a problem, by cookie.
-    pub(super) troubled: Vec<(u64, u64)>,
+    pub(super) problems: Vec<(u64, u64)>,
     /// Longest time that one reading covers.
     pub(super) longest_ns: u64,
-    pub(super) closed: Vec<Closed>,
+    pub(super) closed: Vec<ClosedConnection>,
 }
 
 /// The connections that live.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct LiveConnections {
     boot_id: String,
     pub(super) live: CookieMap<Connection>,
     pub(super) owners: Owners,
@@ -42,7 +42,7 @@ pub(super) struct Watched {
     pub(super) is_owner_wanted: bool,
 }
 
-impl Watched {
+impl LiveConnections {
     pub(super) fn new(boot_id: String, owners: Owners) -> Self {
         Self {
             boot_id,
@@ -54,9 +54,9 @@ impl Watched {
     }
 
     /// Takes what was drained: first who is there, then what was read, at last who is gone.
-    pub(super) fn take(&mut self, output: ProbeOutput, span: &Span) -> News {
+    pub(super) fn take(&mut self, output: ProbeOutput, span: &IntervalSpan) -> Changes {
         for owner in &output.owners {
-            self.owners.met(owner);
+            self.owners.note(owner);
         }
         let mut gone = Vec::new();
         for index in 0..output.rows.connections.len() {
@@ -66,7 +66,7 @@ impl Watched {
             }
             self.update(row);
         }
-        let mut news = News::default();
+        let mut changes = Changes::default();
         for reading in std::mem::take(&mut self.early) {
             self.read(reading, span, &mut news);
         }
@@ -77,7 +77,7 @@ impl Watched {
                 self.early.push(reading);
             }
         }
-        news.closed = self.remove(gone);
+        changes.closed = self.remove(gone);
         news
     }
 
@@ -87,13 +87,13 @@ impl Watched {
             let first_ns = row.opened_ns.unwrap_or(row.time_ns);
             Connection::new(conn_id(boot_id, row.conn, row.netns), first_ns)
         });
-        connection.is_changed |= rows::is_news(connection.identity.as_ref(), &row);
+        connection.is_changed |= rows::is_change(connection.identity.as_ref(), &row);
         self.is_owner_wanted |= row.pid.is_none() && row.closed_ns.is_none();
         connection.identity = Some(row);
     }
 
     /// A socket that the kernel told of and whose record was lost is watched all the same.
-    fn read(&mut self, reading: SocketReading, span: &Span, news: &mut News) {
+    fn read(&mut self, reading: SocketReading, span: &IntervalSpan, changes: &mut Changes) {
         let cookie = reading.sample.conn;
         let boot_id = &self.boot_id;
         let connection = self.live.entry(cookie).or_insert_with(|| {
@@ -101,25 +101,26 @@ impl Watched {
         });
         let shown = connection.take(reading, span);
         let conn_id = connection.conn_id;
-        news.near
+        changes
+            .near
             .extend(shown.near.into_iter().map(|near| (conn_id, near)));
-        news.longest_ns = news.longest_ns.max(shown.length_ns);
+        changes.longest_ns = changes.longest_ns.max(shown.length_ns);
         if shown.problem_ns > 0 {
-            news.troubled.push((cookie, shown.problem_ns));
+            changes.problems.push((cookie, shown.problem_ns));
         }
     }
 
-    fn remove(&mut self, gone: Vec<u64>) -> Vec<Closed> {
+    fn remove(&mut self, gone: Vec<u64>) -> Vec<ClosedConnection> {
         let remove = |cookie| {
             let connection = self.live.remove(&cookie)?;
-            Some(Closed { cookie, connection })
+            Some(ClosedConnection { cookie, connection })
         };
         gone.into_iter().filter_map(remove).collect()
     }
 
     /// After every socket was read from `walk_ns` on (`CLOCK_MONOTONIC`): those that were not have closed, and
     /// the record that says so was lost.
-    pub(super) fn remove_unread(&mut self, walk_ns: u64) -> Vec<Closed> {
+    pub(super) fn remove_unread(&mut self, walk_ns: u64) -> Vec<ClosedConnection> {
         let unread = self
             .live
             .iter_mut()
