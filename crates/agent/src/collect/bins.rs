@@ -1,5 +1,5 @@
-//! Time with each problem, by bins of the day's clock. In: intervals between two readings, with what was
-//! wrong in them. Out: bins; the time of an interval that reaches into several is split.
+//! Time with each problem, by bins of the day's clock. In: intervals between two readings, with their
+//! problems. Out: bins; the time of an interval that reaches into several is split.
 
 use table::fleet::BIN_NS;
 
@@ -35,7 +35,7 @@ impl ProblemFlags {
     }
 }
 
-/// A time between two readings, and what was wrong in it.
+/// The time between two readings, with its problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PollInterval {
     /// From here, `CLOCK_REALTIME`.
@@ -48,7 +48,7 @@ pub(super) struct PollInterval {
     pub(super) sender_app_ns: u64,
 }
 
-/// What a connection did in one bin.
+/// Holds one bin of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bin {
     /// Its begin, a multiple of [`BIN_NS`].
@@ -64,7 +64,7 @@ pub(super) struct Bin {
 }
 
 impl Bin {
-    /// Whether something was wrong.
+    /// Returns whether there was a problem.
     pub(super) fn has_problem(&self) -> bool {
         self.problem_ns.iter().any(|ns| *ns > 0)
     }

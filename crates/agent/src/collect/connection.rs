@@ -19,14 +19,14 @@ pub(super) type StageTimes = [u64; Stage::ALL.len()];
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) conn_id: i64,
-    /// As the kernel told of it last; `None` if that was lost.
+    /// The last record of the kernel; `None` if it was lost.
     pub(super) identity: Option<tables::Connection>,
     /// When the agent first saw it, `CLOCK_MONOTONIC`.
     pub(super) first_ns: u64,
-    /// There is something new to tell of it.
+    /// Something is new that its row must have.
     pub(super) is_changed: bool,
     pub(super) totals: Totals,
-    /// What it did in the present interval; `None`: nothing.
+    /// Its part in the present interval; `None`: it did nothing.
     pub(super) part: Option<Box<IntervalPart>>,
     pub(super) bins: Bins,
     last: Option<Box<LastReading>>,
@@ -60,7 +60,7 @@ pub(super) struct CounterGrowth {
     pub(super) received_bytes: u64,
     pub(super) segs_out: u64,
     pub(super) retrans: u64,
-    /// None where the kernel does not count them: see [`RowContext::has_timeouts`](super::rows::Told).
+    /// None where the kernel does not count them: see [`RowContext::has_timeouts`](super::rows::RowContext).
     pub(super) timeouts: u64,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct IntervalPart {
     pub(super) gauges: Gauges,
 }
 
-/// What the socket showed at a reading.
+/// Holds gauges of one reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gauges {
     pub(super) srtt_us: u32,
@@ -102,7 +102,7 @@ pub(super) struct ContextSample {
     pub(super) gauges: Gauges,
 }
 
-/// What a reading showed.
+/// Returned for each reading.
 #[derive(Debug, Default)]
 pub(super) struct ReadingResult {
     /// Time with a problem.
@@ -135,7 +135,7 @@ impl Connection {
         self.identity.as_ref()?.closed_ns
     }
 
-    /// Who owns it.
+    /// Returns its owner.
     pub(super) fn pid(&self) -> Option<u32> {
         self.identity.as_ref()?.pid
     }
@@ -146,7 +146,7 @@ impl Connection {
         last.map_or(self.first_ns, |last| last.sample.time_ns)
     }
 
-    /// Takes a reading. The first of a connection that was open before tells only where its counters stand.
+    /// Takes a reading. The first of a connection that was open before gives only the state of its counters.
     pub(super) fn take(&mut self, reading: SocketReading, span: &IntervalSpan) -> ReadingResult {
         let SocketReading {
             since_ns,
@@ -223,7 +223,7 @@ impl Connection {
     }
 }
 
-/// Since when a reading tells.
+/// The begin of what a reading covers.
 struct ReadingStart<'a> {
     /// Something has happened since this moment.
     begin_ns: u64,

@@ -1,4 +1,4 @@
-//! What an agent cannot see of what it is to watch, so that an empty table is not taken for a healthy host. In: hooks
+//! The gaps of what an agent sees, so that an empty table is not taken for a healthy host. In: hooks
 //! that are off, the agent's pid namespace, and the kernel's own list of sockets. Out: text.
 
 use std::collections::HashSet;
@@ -14,13 +14,13 @@ const PROBES: [&str; 4] = ["tcp_stats", "tcp_events", "calls", "tcp_stages"];
 /// `TCP_ESTABLISHED` in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 
-/// What is lacking, as text: what it is, why, and after `hint:` what helps.
+/// Holds gaps as text: what is missing, why, and after `hint:` the fix.
 #[derive(Debug, Default)]
 pub(super) struct CoverageGaps {
     /// For as long as the agent runs.
     lasting: Vec<String>,
     now: Vec<String>,
-    /// Connections that the kernel listed when it was looked last, by the inode of their sockets.
+    /// Connections that the kernel listed at the last check, by the inode of their sockets.
     listed: HashSet<String>,
 }
 
@@ -41,12 +41,12 @@ impl CoverageGaps {
         }
     }
 
-    /// As of the last look.
+    /// Returns the gaps as of the last check.
     pub(super) fn now(&self) -> &[String] {
         &self.now
     }
 
-    /// Looks again, while so many connections are watched. One that the kernel listed at the last look and still
+    /// Checks again, while so many connections are watched. One that the kernel listed at the last check and still
     /// does should be among them.
     pub(super) fn look(&mut self, watched: usize) {
         self.now.clone_from(&self.lasting);

@@ -18,7 +18,7 @@ pub(super) struct ClosedConnection {
     pub(super) connection: Connection,
 }
 
-/// What the drained records showed.
+/// Holds what the drained records changed.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Readings near problems, by `conn_id`.
@@ -36,9 +36,9 @@ pub(super) struct LiveConnections {
     boot_id: String,
     pub(super) live: CookieMap<Connection>,
     pub(super) owners: Owners,
-    /// Readings of sockets that the kernel has not told of yet, in another ring.
+    /// Readings of sockets that have no record yet, as that is in another ring.
     early: Vec<SocketReading>,
-    /// Connections of which no owner is known were met.
+    /// Some connections have no owner yet.
     pub(super) is_owner_wanted: bool,
 }
 
@@ -92,7 +92,7 @@ impl LiveConnections {
         connection.identity = Some(row);
     }
 
-    /// A socket that the kernel told of and whose record was lost is watched all the same.
+    /// Takes a reading. A socket is watched even if its record was lost.
     fn read(&mut self, reading: SocketReading, span: &IntervalSpan, changes: &mut Changes) {
         let cookie = reading.sample.conn;
         let boot_id = &self.boot_id;

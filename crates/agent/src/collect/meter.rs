@@ -1,5 +1,5 @@
-//! What the agent itself costs, and what it missed. In: counters of the process and of the BPF programs. Out:
-//! the part of a row of `fleet_coverage` that tells of them.
+//! The cost of the agent itself, and its losses. In: counters of the process and of the BPF programs. Out:
+//! that part of a row of `fleet_coverage`.
 
 use probe::hooks::{Counts, Hooks, HooksError};
 use probe::self_cost::{BpfCost, BpfTimeSampler, Statistics, Usage};
@@ -59,7 +59,7 @@ impl Meter {
     ) -> Result<Self, HooksError> {
         let bpf_time = hooks.run_time(now_ns, []);
         let mut meter = Self {
-            // Without it the cost of the programs is not told; that is no reason not to watch.
+            // Without it the cost of the programs is not known; that is no reason not to watch.
             bpf_time: bpf_time.ok().map(|it| it.with_statistics(statistics)),
             before: Reading::default(),
             decided: (0, now_ns),
@@ -88,7 +88,7 @@ impl Meter {
         self.undecoded += records;
     }
 
-    /// A walk visited so many sockets, of which it read some or found them unchanged.
+    /// Notes a walk: how many sockets it visited, and how many of these it read or found unchanged.
     pub(super) fn walked(&mut self, begin_ns: u64, visited: u64, read: u64) {
         let walks = &mut self.walks;
         if walks.last_ns > 0 {
@@ -116,7 +116,7 @@ impl Meter {
         cpu_ns.saturating_sub(before_ns) as f64 / wall_ns as f64
     }
 
-    /// What the interval that ends now did cost, and whether the kernel lost records in it.
+    /// Returns the cost of the interval that ends now, and the records that the kernel lost in it.
     pub(super) fn interval(
         &mut self,
         hooks: &Hooks<'_>,

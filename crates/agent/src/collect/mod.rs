@@ -1,13 +1,13 @@
 //! The collecting side: watches every connection, or those of one network namespace. In: walks over the sockets
-//! at random times, and what the kernel tells of sockets that open and close. Out: an [`Interval`] after each.
+//! at random times, and records of sockets that open and close. Out: an [`Interval`] after each.
 //!
 //! ```text
-//! watched      records → connections that live or have closed
-//! connection   readings → what was wrong since the one before: sums, bins, readings near problems
+//! live         records → connections that live or have closed
+//! connection   readings → problems since the one before: sums, bins, readings near problems
 //! bins         time between readings → bins of two seconds
 //! timeline     the day's clock, and where intervals end
 //! rates        own CPU time → how often who is read
-//! lacks        hooks, namespaces → what cannot be seen
+//! gaps         hooks, namespaces → what cannot be seen
 //! rows         connections → rows
 //! sink         captured records → all of these
 //! ```
@@ -49,7 +49,7 @@ use timeline::{ClockReading, End, IntervalSpan};
 /// Attempts to read two clocks together.
 const CLOCK_ATTEMPTS: u32 = 3;
 
-/// What can be changed while an agent runs.
+/// Options that can change while an agent runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
     /// Mean time between two readings of one connection, ns.
@@ -60,10 +60,10 @@ pub struct Pace {
     pub cpu_high: f64,
 }
 
-/// What an agent watches.
+/// The choice of what an agent watches.
 #[derive(Debug, Clone)]
 pub struct Watch {
-    /// Name of the host, as it stands in every row.
+    /// Name of the host, as every row has it.
     pub host: String,
     /// Length of an interval, ns: a whole number of bins.
     pub interval_ns: i64,
@@ -121,8 +121,8 @@ fn now() -> ClockReading {
 }
 
 impl<'a> ConnectionWatcher<'a> {
-    /// Begins to watch with programs that are attached: reads what is there. `statistics` turns on those that tell what
-    /// the programs cost; without, this process does so, if it may.
+    /// Begins to watch with programs that are attached: reads what is there. `statistics` turns on those of the cost
+    /// of the programs; without, this process does so, if it may.
     ///
     /// # Errors
     /// When a loaded program cannot be used.
@@ -163,7 +163,7 @@ impl<'a> ConnectionWatcher<'a> {
         Ok(watcher)
     }
 
-    /// What it cannot see of what it is to watch: what it is, why, and after `hint:` what helps.
+    /// Returns what it cannot see, each with why, and after `hint:` the fix.
     pub fn gaps(&self) -> &[String] {
         self.gaps.now()
     }
@@ -236,7 +236,7 @@ impl<'a> ConnectionWatcher<'a> {
             hooks.walk_watched(which, level, has_levels)
         })?;
         let after = hooks.walked();
-        // of those that rest it is known, as of those that were found so, that they are unchanged
+        // those that rest are unchanged, as those that were found so
         let read = after.sockets - before.sockets + after.resting - before.resting;
         let left_out = after.left_out - before.left_out;
         self.sink.meter.walked(begin_ns, read + left_out, read);
@@ -325,7 +325,7 @@ impl<'a> ConnectionWatcher<'a> {
 }
 
 impl AsFd for ConnectionWatcher<'_> {
-    /// Readable when the kernel tells faster than it was asked.
+    /// Readable when a ring fills faster than it was drained.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.capture.as_fd()
     }

@@ -1,4 +1,4 @@
-//! Who owns a connection, and which application that is. In: process ids as the kernel side attributes them on
+//! The owners of connections, and their applications. In: process ids as the kernel side attributes them on
 //! this host. Out: names, by the rules of the configuration.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ struct Owner {
     comm: String,
     command: Option<String>,
     cgroup: Option<String>,
-    /// As the kernel side met it.
+    /// As the kernel side saw it.
     seen: Seen,
     is_used: bool,
 }
@@ -22,7 +22,7 @@ struct Owner {
 #[derive(Debug)]
 pub(super) struct Owners {
     rules: ApplicationRules,
-    /// `None` where `/proc` tells of other processes than the kernel side does.
+    /// `None` where `/proc` has other processes than the kernel side.
     reader: Option<ProcessReader>,
     known: HashMap<u32, Owner>,
 }
@@ -74,7 +74,7 @@ impl Owners {
         })
     }
 
-    /// Forgets those that own none of `pids` and were not met since the last time.
+    /// Forgets those that are not among `pids` and were not seen since the last call.
     pub(super) fn forget(&mut self, is_owner: impl Fn(u32) -> bool) {
         self.known
             .retain(|pid, owner| std::mem::take(&mut owner.is_used) || is_owner(*pid));
@@ -139,12 +139,15 @@ mod tests {
             }),
             true,
         );
-        assert!(owners.application(Some(own), None).is_none(), "not yet met");
+        assert!(
+            owners.application(Some(own), None).is_none(),
+            "not yet seen"
+        );
         owners.note(&seen(own, "whatever"));
         let found = owners.application(Some(own), None).expect("named");
         assert_eq!(found.name, "tests");
         owners.forget(|_| false);
-        assert!(owners.comm(own).is_some(), "met a moment ago");
+        assert!(owners.comm(own).is_some(), "seen a moment ago");
         owners.forget(|_| false);
         assert!(owners.comm(own).is_none());
     }

@@ -1,6 +1,6 @@
 //! Rows of the interval that is under way. What is known of it at its end is complete but for one thing: a problem in
-//! the bin after it makes readings and bins at its end worth keeping. Those are written with the next interval, whose
-//! files hold rows of earlier times for that.
+//! the bin after it makes readings and bins at its end worth keeping. Those are written with the next interval, with
+//! rows of earlier times in its files for that.
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ const DETAILS_OF_ONE: u32 = 12;
 const DETAILS_A_MINUTE: i64 = 400;
 const MINUTE_NS: i64 = 60_000_000_000;
 
-/// What has come together since the last interval ended.
+/// Holds the rows since the last interval ended.
 #[derive(Debug)]
 pub(super) struct Pending {
     /// How long intervals are to be.
@@ -38,19 +38,19 @@ pub(super) struct Pending {
     intervals: FleetIntervals,
     connections: FleetConnections,
     gone: Vec<ClosedBins>,
-    /// Closed connections of which everything is kept.
+    /// Closed connections that are kept whole.
     closed: i64,
     left_out: LeftOut,
 }
 
-/// What is not kept, as there was too much of it.
+/// Counts rows that are not kept, as there were too many.
 #[derive(Debug, Default)]
 struct LeftOut {
     details: i64,
     connections: i64,
 }
 
-/// What is still to be told of a connection that has closed.
+/// Holds bins of a closed connection that are not written yet.
 #[derive(Debug)]
 struct ClosedBins {
     conn_id: i64,
@@ -133,7 +133,7 @@ impl Pending {
         self.closed < if has_problem { CLOSED_MOST } else { by_now }
     }
 
-    /// The interval that `coverage` tells of has ended. Bins that may yet be near a problem stay.
+    /// Ends the interval of `coverage`. Bins that may yet be near a problem stay.
     pub(super) fn end(
         &mut self,
         context: &RowContext<'_>,
@@ -141,8 +141,8 @@ impl Pending {
         coverage: FleetCoverage,
     ) -> Interval {
         let end_ns = coverage.begin_ns + coverage.length_us * 1_000;
-        self.put_live(told, watched, end_ns);
-        let problems = self.problems(told, watched, end_ns);
+        self.put_live(context, watched, end_ns);
+        let problems = self.problems(context, watched, end_ns);
         self.gone.retain_mut(|gone| {
             gone.bins.forget_before(end_ns - BIN_NS);
             !gone.bins.is_empty()

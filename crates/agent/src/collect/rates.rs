@@ -23,7 +23,7 @@ const OFTENEST: i8 = -2;
 /// The longest time between polls that SNAP measured (figure 8).
 const SLOWEST_NS: u64 = 10_000_000_000;
 
-/// What is allowed.
+/// Limits of the cost.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
     /// Configured mean time between two readings.
@@ -41,15 +41,15 @@ pub(super) type Change = (u64, Option<u8>);
 #[derive(Debug)]
 pub(super) struct Rates {
     budget: Budget,
-    /// Of so many connections the kernel can be told a level.
+    /// The kernel can hold levels of so many connections.
     most_levels: usize,
     /// Exponent of connections without problems.
     healthy: i8,
     /// Exponents of those that had one.
     boosted: HashMap<u64, i8>,
-    /// Time with problems lately.
+    /// Time with problems in the last minutes.
     recent: HashMap<u64, RecentProblems>,
-    /// What the kernel knows.
+    /// The levels that the kernel has.
     kernel_levels: HashMap<u64, u8>,
 }
 
@@ -110,13 +110,13 @@ impl Rates {
         self.level(self.healthy)
     }
 
-    /// Whether some have.
+    /// Returns whether some connections have levels of their own.
     pub(super) fn has_levels(&self) -> bool {
         !self.kernel_levels.is_empty()
     }
 
-    /// One step up or down, after so much of one CPU was used since the last. Returns what the kernel must
-    /// be told.
+    /// One step up or down, after this share of one CPU was used since the last. Returns changes of levels for the
+    /// kernel.
     pub(super) fn decide(&mut self, cpu_share: f64, now_ns: u64) -> Vec<Change> {
         self.forget_old_problems(now_ns);
         if cpu_share > self.budget.cpu_high {
@@ -213,7 +213,7 @@ impl Rates {
             .collect()
     }
 
-    /// What the kernel must be told: first what it is to forget, which makes room.
+    /// Returns changes of levels for the kernel: first those to remove, which makes room.
     fn changes(&mut self) -> Vec<Change> {
         let wanted = self.levels();
         let gone: HashSet<u64> = self.kernel_levels.keys().copied().collect();
@@ -354,7 +354,7 @@ mod tests {
         kernel_levels.sort_unstable();
         assert_eq!(kernel_levels, [3, 4, 5, 6, 7]);
         assert_eq!(rates.default_level(), 1);
-        // what a connection is told is taken back before a worse one is told
+        // a level is removed before that of a worse connection is set
         rates.note(0, 1_000_000, 3);
         assert_eq!(rates.decide(0.01, 4), [(3, None), (0, Some(0))]);
         rates.forget(7);

@@ -13,13 +13,13 @@ use super::connection::{Connection, ContextSample, CounterGrowth, IntervalPart};
 use super::owners::Owners;
 use super::timeline::IntervalSpan;
 
-/// What is known beside the connection itself.
+/// Holds what rows need beside the connection itself.
 pub(super) struct RowContext<'a> {
     pub(super) host: &'a str,
     pub(super) span: &'a IntervalSpan,
     /// Whether calls were counted and the ledger kept.
     pub(super) has_calls: bool,
-    /// Whether this kernel counts retransmission timeouts: without, they cannot be told from fast retransmissions.
+    /// Whether this kernel counts retransmission timeouts: without, they look like fast retransmissions.
     pub(super) has_timeouts: bool,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn us(ns: u64) -> i64 {
     signed(ns / 1_000)
 }
 
-/// What no counter of this kernel reaches is written as the most that fits.
+/// A value that no counter of this kernel reaches is written as the largest that fits.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -133,7 +133,7 @@ impl RowContext<'_> {
         name.map(str::to_owned)
     }
 
-    /// What is known of a connection at `until_ns` (`CLOCK_MONOTONIC`); `None` if its ends are not.
+    /// Returns the row of a connection at `until_ns` (`CLOCK_MONOTONIC`); `None` if its ends are not.
     pub(super) fn connection(
         &self,
         of: &Connection,
@@ -249,7 +249,7 @@ impl CallCells {
     }
 }
 
-/// Which bins of which processes are near a problem: those with one and those beside them.
+/// Finds bins of processes near a problem: those with one and those beside them.
 #[derive(Debug, Default)]
 pub(super) struct NearProblems(HashMap<u32, HashSet<i64>>);
 
@@ -281,7 +281,7 @@ fn sender_app_us((first_ns, last_ns): (i64, i64), bin: &Bin) -> i32 {
     small(us(idle_ns + bin.sender_app_ns))
 }
 
-/// Whether a row says something that is not yet told, or at once.
+/// Returns whether a row has something new.
 pub(super) fn is_change(before: Option<&tables::Connection>, now: &tables::Connection) -> bool {
     before.is_none_or(|before| before.pid != now.pid || before.role != now.role)
 }

@@ -1,4 +1,4 @@
-//! What an agent makes of what is captured: the state of connections that live, and rows of the interval that is under
+//! From captured records to an agent's answers: the state of connections that live, and rows of the interval that is under
 //! way.
 
 use probe::clock::monotonic_ns;
@@ -97,7 +97,7 @@ impl AgentSink {
     }
 }
 
-fn told<'a>(
+fn context<'a>(
     watch: &'a Watch,
     span: &'a IntervalSpan,
     has_calls: bool,

@@ -2,12 +2,12 @@
 //! where an interval ends.
 //!
 //! What a time daemon slews, it slews in both clocks alike, so that their distance only changes when the clock
-//! of the day is set. Then the interval ends at once: the next begins where that clock says, and both tell how
-//! long they were.
+//! of the day is set. Then the interval ends at once: the next begins where that clock says, and both have their
+//! lengths.
 
 use table::fleet::BIN_NS;
 
-/// A clock that is set by less than this is not told of: a thousandth of a bin, as nothing is finer than bins.
+/// A clock that is set by less than this is ignored: a thousandth of a bin, as nothing is finer than bins.
 const STEP_NS: u64 = BIN_NS.cast_unsigned() / 1_000;
 
 /// One interval of the day.
@@ -26,7 +26,7 @@ pub(super) struct IntervalSpan {
 pub(super) enum End {
     /// At its boundary.
     Whole,
-    /// Earlier or later: the clock was set, or nobody looked for longer than an interval.
+    /// Earlier or later: the clock was set, or the agent did not run for longer than an interval.
     Cut,
 }
 
@@ -48,7 +48,7 @@ impl ClockReading {
 }
 
 impl IntervalSpan {
-    /// The interval that begins now, and ends with a whole one of `interval_ns`. Lengths are told in microseconds, so
+    /// The interval that begins now, and ends with a whole one of `interval_ns`. Lengths are in microseconds, so
     /// that it begins with one.
     pub(super) fn beginning(now: ClockReading, interval_ns: i64) -> Self {
         let begin_ns = now.realtime_ns.div_euclid(1_000) * 1_000;
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(
             span.end(late),
             Some(End::Cut),
-            "nobody looked for two minutes"
+            "the agent did not run for two minutes"
         );
     }
 
