@@ -14,7 +14,7 @@ use probe::netns::{Netns as Namespace, NetnsError};
 use probe::privileges::{Capability, Privileges};
 use probe::self_cost::Statistics;
 use probe::signals::Signals;
-use record::privileges::{PrivilegeError, Privileges as Kept};
+use record::privileges::{PrivilegeError, Privileges as RecorderPrivileges};
 
 use crate::Interval;
 use crate::collect::{ConnectionWatcher, Pace, Watch};
@@ -106,7 +106,7 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     };
     let watcher = ConnectionWatcher::begin(&hooks, watch(&config), facts, rules, statistics)?;
     // threads that are made from here on have no more
-    Privileges::of_watching().assume()?;
+    RecorderPrivileges::of_watching().assume()?;
     let shipper = Shipper::start(&writer, &config.ship)?;
     let metrics = Metrics::new();
     let shipping = shipper.watch();

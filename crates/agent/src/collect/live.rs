@@ -68,17 +68,17 @@ impl LiveConnections {
         }
         let mut changes = Changes::default();
         for reading in std::mem::take(&mut self.early) {
-            self.read(reading, span, &mut news);
+            self.read(reading, span, &mut changes);
         }
         for reading in output.readings {
             if self.live.contains_key(&reading.sample.conn) {
-                self.read(reading, span, &mut news);
+                self.read(reading, span, &mut changes);
             } else {
                 self.early.push(reading);
             }
         }
         changes.closed = self.remove(gone);
-        news
+        changes
     }
 
     fn update(&mut self, row: tables::Connection) {
