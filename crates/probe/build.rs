@@ -64,7 +64,7 @@ fn main() {
         "src/inventory",
         "src/messages",
         "src/nic",
-        "src/spins",
+        "src/busy_poll",
         "src/stacks",
         "src/tcp_events",
         "src/tcp_stages",

@@ -1,6 +1,7 @@
 //! Kernel to records: the probes of whylat. `itt` has another source: what programs say.
 
 pub mod activity;
+mod busy_poll;
 mod calls;
 pub mod clock;
 pub mod cpu;
@@ -20,7 +21,6 @@ mod registry;
 pub mod self_cost;
 pub mod signals;
 mod skel;
-mod spins;
 pub mod stacks;
 mod tcp_events;
 mod tcp_stages;
@@ -43,9 +43,9 @@ static PROBES: &[&dyn Probe] = &[
     &tcp_stages::TcpStages,
     &calls::Calls,
     &waits::Waits,
-    &messages::Received,
-    &messages::Sent,
-    &spins::Spins,
+    &messages::ReceivedProbe,
+    &messages::SentProbe,
+    &busy_poll::BusyPolls,
     &processes::Processes,
     &watch::Watch,
     // the last that is drained when there is much in all rings: what does not fit there is asked for again

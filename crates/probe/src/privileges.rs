@@ -202,14 +202,14 @@ mod tests {
 
     #[test]
     fn every_lack_has_a_remedy_of_its_own() {
-        let mut told = Vec::new();
+        let mut remedies = Vec::new();
         for (lacking, lacks) in Capability::ALL.iter().enumerate() {
             let mut held = Capability::ALL.to_vec();
             held.remove(lacking);
             held.retain(|it| *it != Capability::SysAdmin);
             let remedy = with(0, &held).remedy(&[*lacks]);
             assert!(remedy.contains(lacks.name()), "{remedy}");
-            told.push(remedy);
+            remedies.push(remedy);
             let remedy = with(1000, &held).remedy(&[*lacks]);
             assert!(remedy.starts_with("run as root: sudo whylat …"), "{remedy}");
             // what is given is what was named
@@ -223,15 +223,15 @@ mod tests {
             change(&mut privileges);
             privileges.remedy(&Capability::ALL)
         };
-        told.push(changed(|it| it.is_in_user_namespace = true));
-        told.push(changed(|it| {
+        remedies.push(changed(|it| it.is_in_user_namespace = true));
+        remedies.push(changed(|it| {
             it.lockdown = chosen("none integrity [confidentiality]\n")
         }));
-        told.push(changed(|it| it.is_filtered = true));
-        told.push(changed(|_| {}));
-        let count = told.len();
-        told.sort();
-        told.dedup();
-        assert_eq!(told.len(), count, "{told:#?}");
+        remedies.push(changed(|it| it.is_filtered = true));
+        remedies.push(changed(|_| {}));
+        let count = remedies.len();
+        remedies.sort();
+        remedies.dedup();
+        assert_eq!(remedies.len(), count, "{remedies:#?}");
     }
 }

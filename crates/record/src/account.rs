@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use probe::hooks::{Counts, Hooks, HooksError, ProbeAccount, ProbeCount, RING_FULL, accounts};
+use probe::hooks::{Hooks, HooksError, ProbeAccount, ProbeCount, ProbeCounts, RING_FULL, accounts};
 use probe::tcp_stats::SampleCounts;
 use probe::{itt, nic, usdt};
 use table::RowSet;
@@ -119,8 +119,8 @@ impl SharedTables {
 
 /// The accounts of what programs report, by ITT and by USDT probes.
 pub(crate) fn program_losses(
-    itt: Option<&itt::Counts>,
-    usdt: Option<&usdt::Counts>,
+    itt: Option<&itt::IttCounts>,
+    usdt: Option<&usdt::UsdtCounts>,
     stored: &RowCounts,
     discarded: &RowCounts,
 ) -> Vec<Loss> {
@@ -141,8 +141,8 @@ pub(crate) fn program_losses(
     itt.into_iter().chain(usdt).collect()
 }
 
-fn usdt_count(counts: &usdt::Counts) -> ProbeCount {
-    let usdt::Counts {
+fn usdt_count(counts: &usdt::UsdtCounts) -> ProbeCount {
+    let usdt::UsdtCounts {
         produced,
         filtered,
         lost_ring_full,
@@ -159,8 +159,8 @@ fn usdt_count(counts: &usdt::Counts) -> ProbeCount {
     count_of(produced, filtered, lost)
 }
 
-fn itt_count(counts: &itt::Counts) -> ProbeCount {
-    let itt::Counts {
+fn itt_count(counts: &itt::IttCounts) -> ProbeCount {
+    let itt::IttCounts {
         produced,
         filtered,
         lost_no_begin,
@@ -215,8 +215,8 @@ pub(crate) fn flight_recorder_losses(
 }
 
 /// The account of adapters' stamps: stored with messages, or of packets in which none ended.
-pub(crate) fn nic_loss(counts: nic::Counts) -> Loss {
-    let nic::Counts {
+pub(crate) fn nic_loss(counts: nic::NicCounts) -> Loss {
+    let nic::NicCounts {
         produced,
         used,
         lost_ring_full,
@@ -234,7 +234,7 @@ pub(crate) fn nic_loss(counts: nic::Counts) -> Loss {
 pub(crate) fn count(
     hooks: Option<&Hooks<'_>>,
     polls: Option<&Polls>,
-) -> Result<Counts, HooksError> {
+) -> Result<ProbeCounts, HooksError> {
     let mut counts = hooks.map(Hooks::counts).transpose()?.unwrap_or_default();
     if let Some(polls) = polls {
         let SampleCounts {
@@ -251,7 +251,7 @@ pub(crate) fn count(
 
 /// The accounts of the probes that every recording has: those of the list of probes.
 pub(crate) fn losses(
-    counts: &Counts,
+    counts: &ProbeCounts,
     added: &UserSpaceCounts,
     stored: &RowCounts,
     discarded: &RowCounts,
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn every_cause_has_its_place_in_the_identity() {
-        let mut counts = Counts::default();
+        let mut counts = ProbeCounts::default();
         let mut calls = count_of(100, 0, [(RING_FULL, 7)]);
         calls.miss("reentered", 2);
         counts.add("calls", calls);
@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn stamps_that_no_message_has_are_filtered() {
-        let loss = nic_loss(nic::Counts {
+        let loss = nic_loss(nic::NicCounts {
             produced: 10,
             used: 6,
             lost_ring_full: 3,
@@ -335,12 +335,12 @@ mod tests {
 
     #[test]
     fn both_tables_of_programs_are_in_one_account() {
-        let counts = itt::Counts {
+        let counts = itt::IttCounts {
             produced: 100,
             filtered: 40,
             lost_ring_full: 3,
             lost_no_begin: 1,
-            ..itt::Counts::default()
+            ..itt::IttCounts::default()
         };
         let stored = RowCounts::from([("counters", 30), ("tasks", 20)]);
         let discarded = RowCounts::from([("counters", 4), ("tasks", 2)]);
@@ -354,12 +354,12 @@ mod tests {
 
     #[test]
     fn probes_that_fill_the_same_tables_have_accounts_of_their_own() {
-        let itt = itt::Counts {
+        let itt = itt::IttCounts {
             produced: 31,
             filtered: 1,
-            ..itt::Counts::default()
+            ..itt::IttCounts::default()
         };
-        let usdt = usdt::Counts {
+        let usdt = usdt::UsdtCounts {
             produced: 70,
             filtered: 5,
             lost_ring_full: 7,

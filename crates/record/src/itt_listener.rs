@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 
 use probe::hooks::Detail;
-use probe::itt::{Counts, Listener, Refusal, User, coverage};
+use probe::itt::{IttCounts, Listener, Refusal, User, coverage};
 use table::manifest::Coverage;
 
 use crate::store::{RowSink, Store};
@@ -62,7 +62,7 @@ impl IttListener {
     }
 
     /// Stores the rest; gives the account, if there was anybody to listen to.
-    pub(crate) fn finish(&mut self, store: &Store) -> Option<Counts> {
+    pub(crate) fn finish(&mut self, store: &Store) -> Option<IttCounts> {
         let listener = self.0.as_mut()?;
         Some(listener.finish(|rows| store.put(rows)))
     }

@@ -4,7 +4,7 @@
 
 use probe::clock::Clocks;
 use probe::hooks::ProbeOutput;
-use probe::processes::Seen;
+use probe::processes::ObservedProcess;
 use probe::stacks::{SeenStack, Stacks};
 use table::manifest::{Coverage, Line, ProbeState};
 use table::tables::Connections;
@@ -98,7 +98,7 @@ impl<S: RowSink> RowPipeline<S> {
     }
 
     /// Adds processes that are new, or became other programs.
-    fn describe(&mut self, seen: &[Seen], rows: &mut RowSet) {
+    fn describe(&mut self, seen: &[ObservedProcess], rows: &mut RowSet) {
         self.sockets.describe(seen, &mut rows.processes);
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use probe::processes::{Seen, USER_TICK_NS};
+use probe::processes::{ObservedProcess, USER_TICK_NS};
 use table::tables::Process;
 
 /// Processes in a generation. Two are kept: some megabytes.
@@ -31,7 +31,7 @@ impl CachedProcess {
     }
 
     /// Whether it is this process, and this program or a later one.
-    pub(crate) fn is(&self, seen: &Seen) -> bool {
+    pub(crate) fn is(&self, seen: &ObservedProcess) -> bool {
         let is_it = self.started_ns == Some(seen.started_ns);
         is_it && self.execs.is_some_and(|execs| execs >= seen.execs)
     }

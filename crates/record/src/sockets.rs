@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use probe::processes::{ProcessReader, Seen};
+use probe::processes::{ObservedProcess, ProcessReader};
 use probe::tcp_stats::{CookieMap, PeerIndex};
 use table::Columns;
 use table::tables::{Connection, Connections, Processes};
@@ -69,7 +69,7 @@ impl Sockets {
     }
 
     /// Whether a process is known, as this program or as what it became since.
-    pub(crate) fn knows(&self, seen: &Seen) -> bool {
+    pub(crate) fn knows(&self, seen: &ObservedProcess) -> bool {
         self.processes
             .get(seen.pid)
             .is_some_and(|known| known.is(seen))
@@ -96,7 +96,7 @@ impl Sockets {
     }
 
     /// Adds rows for those processes that are new, or became other programs.
-    pub(crate) fn describe(&mut self, seen: &[Seen], rows: &mut Processes) {
+    pub(crate) fn describe(&mut self, seen: &[ObservedProcess], rows: &mut Processes) {
         for seen in seen {
             if self.knows(seen) {
                 self.processes.touch(seen.pid);
@@ -139,8 +139,8 @@ mod tests {
     /// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304): a process that is gone.
     const GONE: u32 = 4_194_305;
 
-    fn seen(pid: u32, started_ns: u64, execs: u32, comm: &str) -> Seen {
-        Seen {
+    fn seen(pid: u32, started_ns: u64, execs: u32, comm: &str) -> ObservedProcess {
+        ObservedProcess {
             time_ns: started_ns + 5,
             pid,
             started_ns,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     /// Returns command names and starts of the rows that come of it.
-    fn describe(sockets: &mut Sockets, seen: Seen) -> Vec<(String, Option<u64>)> {
+    fn describe(sockets: &mut Sockets, seen: ObservedProcess) -> Vec<(String, Option<u64>)> {
         let mut rows = Processes::default();
         sockets.describe(&[seen], &mut rows);
         rows.comm.into_iter().zip(rows.started_ns).collect()

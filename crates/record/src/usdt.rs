@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use probe::hooks::Hooks;
 use probe::itt::User;
-use probe::usdt::{Assembler, Counts, Files, Probe, Probes, Storage, find};
+use probe::usdt::{Assembler, Files, Probe, Probes, Storage, UsdtCounts, find};
 use table::manifest::{Line, UsdtProbe};
 
 use crate::pipeline::RowPipeline;
@@ -108,7 +108,7 @@ impl<'a> Usdt<'a> {
     pub(crate) fn finish(
         &mut self,
         pipeline: &mut RowPipeline,
-    ) -> Result<(Counts, Vec<UsdtProbe>), RecordError> {
+    ) -> Result<(UsdtCounts, Vec<UsdtProbe>), RecordError> {
         pipeline.put_usdt(self.assembler.finish());
         let fired = self.probes.counts()?;
         let probes = self.probes.probes().iter().zip(&fired);

@@ -48,7 +48,7 @@ impl CoverageGaps {
 
     /// Checks again, while so many connections are watched. One that the kernel listed at the last check and still
     /// does should be among them.
-    pub(super) fn look(&mut self, watched: usize) {
+    pub(super) fn check(&mut self, watched: usize) {
         self.now.clone_from(&self.lasting);
         let listed = if watched == 0 {
             established()
@@ -108,12 +108,12 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let _stream = TcpStream::connect(address).expect("a connection");
         let mut gaps = CoverageGaps::default();
-        lacks.look(0);
-        assert_eq!(lacks.now(), [""; 0], "it may have come just now");
-        lacks.look(0);
-        assert!(lacks.now()[0].contains("/proc/net/tcp"), "{lacks:?}");
-        lacks.look(1);
-        assert_eq!(lacks.now(), [""; 0]);
+        gaps.check(0);
+        assert_eq!(gaps.now(), [""; 0], "it may have come just now");
+        gaps.check(0);
+        assert!(gaps.now()[0].contains("/proc/net/tcp"), "{gaps:?}");
+        gaps.check(1);
+        assert_eq!(gaps.now(), [""; 0]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The cost of the agent itself, and its losses. In: counters of the process and of the BPF programs. Out:
 //! that part of a row of `fleet_coverage`.
 
-use probe::hooks::{Counts, Hooks, HooksError};
+use probe::hooks::{Hooks, HooksError, ProbeCounts};
 use probe::self_cost::{BpfCost, BpfTimeSampler, Statistics, Usage};
 
 use super::rows::{signed, us};
@@ -11,7 +11,7 @@ use super::rows::{signed, us};
 struct Reading {
     cpu_ns: u64,
     bpf: BpfCost,
-    counts: Counts,
+    counts: ProbeCounts,
 }
 
 /// One interval's cost.

@@ -259,7 +259,7 @@ impl<'a> ConnectionWatcher<'a> {
             self.walk(WalkOf::Every)?;
             self.sink.close_unread(walk_ns);
         }
-        self.gaps.look(self.sink.watched.live.len());
+        self.gaps.check(self.sink.watched.live.len());
         let coverage = self.coverage(length_ns, &cost);
         Ok(self.sink.end_interval(end, now, coverage))
     }

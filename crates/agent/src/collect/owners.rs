@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use probe::processes::{ProcessReader, Seen};
+use probe::processes::{ObservedProcess, ProcessReader};
 
 use crate::apps::{Application, ApplicationRules, ConnectionFacts};
 
@@ -14,7 +14,7 @@ struct Owner {
     command: Option<String>,
     cgroup: Option<String>,
     /// As the kernel side saw it.
-    seen: Seen,
+    seen: ObservedProcess,
     is_used: bool,
 }
 
@@ -42,7 +42,7 @@ impl Owners {
     }
 
     /// A process was seen to own a connection: now it can still be asked.
-    pub(super) fn note(&mut self, seen: &Seen) {
+    pub(super) fn note(&mut self, seen: &ObservedProcess) {
         if let Some(owner) = self.known.get_mut(&seen.pid)
             && owner.seen.started_ns == seen.started_ns
             && owner.seen.execs >= seen.execs
@@ -81,7 +81,7 @@ impl Owners {
     }
 
     /// Of a process that is gone, or cannot be seen, only the name is known that the kernel saw.
-    fn read(&self, seen: &Seen) -> Owner {
+    fn read(&self, seen: &ObservedProcess) -> Owner {
         let reader = self.reader.as_ref();
         let process = reader.and_then(|reader| reader.read_as(seen));
         let (comm, command, cgroup) = match process {
@@ -113,9 +113,9 @@ fn command_line(pid: u32) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn seen(pid: u32, comm: &str) -> Seen {
+    fn seen(pid: u32, comm: &str) -> ObservedProcess {
         let now_ns = probe::clock::monotonic_ns();
-        Seen {
+        ObservedProcess {
             time_ns: now_ns,
             pid,
             started_ns: now_ns,
@@ -171,7 +171,7 @@ mod tests {
     fn who_uses_an_id_again_is_not_who_used_it_before() {
         let mut owners = Owners::new(ApplicationRules::default(), true);
         let own = std::process::id();
-        let before = Seen {
+        let before = ObservedProcess {
             started_ns: 1,
             ..seen(own, "before")
         };

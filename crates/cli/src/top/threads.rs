@@ -7,7 +7,7 @@ use std::time::Duration;
 use diagnose::live::{ProcessWaits, ThreadSample, ThreadSnapshots};
 use probe::clock::monotonic_ns;
 use probe::processes::sees_all;
-use probe::waits::{Doing, Looker, ThreadLook};
+use probe::waits::{ThreadSampler, ThreadSnapshot, ThreadState};
 use record::privileges::Privileges;
 
 /// Mean time between looks: half as long to one and a half as long, so that it is not in step with periodic work.
@@ -83,14 +83,14 @@ fn follow(
     send: impl Fn(ThreadWaits) -> bool,
 ) -> Option<Option<u32>> {
     let interval_ns = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-    let mut sampler = Looker::new(pid);
+    let mut sampler = ThreadSampler::new(pid);
     let mut looks = ThreadSnapshots::new(interval_ns.saturating_mul(INTERVALS).max(LEAST_NS));
     let mut random = monotonic_ns() | 1;
     let mut sent_ns = None;
     loop {
         let began_ns = monotonic_ns();
         let seen = match sees_all() {
-            true => sampler.look(),
+            true => sampler.sample(),
             // another process may have this id here
             false => Err(std::io::ErrorKind::Unsupported.into()),
         };
@@ -132,12 +132,12 @@ fn pause_ns(random: &mut u64) -> u64 {
     MEAN_NS / 2 + *random % MEAN_NS
 }
 
-fn seen_of(look: &ThreadLook) -> ThreadSample {
+fn seen_of(look: &ThreadSnapshot) -> ThreadSample {
     ThreadSample {
         tid: look.tid,
         waits_for: match look.doing {
-            Doing::Runs => None,
-            Doing::Waits(object) => Some(object),
+            ThreadState::Runs => None,
+            ThreadState::Waits(object) => Some(object),
         },
         ran_ns: look.ran_ns,
     }

@@ -4,8 +4,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use crate::busy_poll::online_cpus;
 use crate::perf_event;
-use crate::spins::online_cpus;
 
 /// `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `PERF_COUNT_SW_PAGE_FAULTS_MAJ` (include/uapi/linux/perf_event.h).
 const DONE: [u64; 2] = [5, 6];

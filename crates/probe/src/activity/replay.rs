@@ -12,7 +12,7 @@ use table::{ActivityKind, ActivitySource, Columns};
 
 use super::memory::{Event, Memory};
 use super::names::{Ended, Names};
-use super::skel::types::{activity_event_kind as told, activity_function};
+use super::skel::types::{activity_event_kind as event_kind, activity_function};
 
 const SOURCE: ActivitySource = ActivitySource::Tracepoints;
 /// Why there is nothing of a time.
@@ -77,7 +77,7 @@ pub(super) fn had_thread(memory: &Memory, window: Window, tid: u32) -> bool {
 fn last_switch(memory: &Memory, cpu: u16, range: std::ops::Range<u64>) -> u64 {
     let least = range.end.saturating_sub(MOST_BEFORE).max(range.start);
     let mut numbers = (least..range.end).rev();
-    let is_switch = |number: &u64| memory.event(cpu, *number).kind == told::ACTIVITY_SWITCH;
+    let is_switch = |number: &u64| memory.event(cpu, *number).kind == event_kind::ACTIVITY_SWITCH;
     numbers.find(is_switch).unwrap_or(least)
 }
 
@@ -91,7 +91,7 @@ fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) 
     let mut seen = HashSet::new();
     for event in events {
         let runner = names.thread(event.tid, ended);
-        if event.kind == told::ACTIVITY_MIGRATE {
+        if event.kind == event_kind::ACTIVITY_MIGRATE {
             // what it has open when it comes back is told then
             suspended.remove(&event.tid);
             seen.remove(&event.tid);
@@ -99,7 +99,7 @@ fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) 
             core.mark(event.time_ns, moved(window.cpu, &runner));
             continue;
         }
-        if event.kind == told::ACTIVITY_SWITCH {
+        if event.kind == event_kind::ACTIVITY_SWITCH {
             core.advance(event.time_ns, None, SOURCE, &mut suspended);
             // a thread that ran here before has open what it had then
             if !seen.contains(&event.tid) {
@@ -147,15 +147,17 @@ fn put(
     use ActivityKind::{Function, Irq, Softirq, Syscall};
     let number = event.number;
     let (begins, activity) = match event.kind {
-        told::ACTIVITY_SYSCALL_BEGIN => (true, activity(Syscall, names.syscall(number))),
-        told::ACTIVITY_SYSCALL_END => (false, activity(Syscall, None)),
-        told::ACTIVITY_IRQ_BEGIN => (true, activity(Irq, names.line(number))),
-        told::ACTIVITY_VECTOR_BEGIN => (true, activity(Irq, names.vector(number))),
-        told::ACTIVITY_IRQ_END | told::ACTIVITY_VECTOR_END => (false, activity(Irq, None)),
-        told::ACTIVITY_SOFTIRQ_BEGIN => (true, activity(Softirq, names.softirq(number))),
-        told::ACTIVITY_SOFTIRQ_END => (false, activity(Softirq, names.softirq(number))),
-        told::ACTIVITY_FUNCTION_BEGIN => (true, activity(Function, names.function(number))),
-        told::ACTIVITY_FUNCTION_END => (false, activity(Function, names.function(number))),
+        event_kind::ACTIVITY_SYSCALL_BEGIN => (true, activity(Syscall, names.syscall(number))),
+        event_kind::ACTIVITY_SYSCALL_END => (false, activity(Syscall, None)),
+        event_kind::ACTIVITY_IRQ_BEGIN => (true, activity(Irq, names.line(number))),
+        event_kind::ACTIVITY_VECTOR_BEGIN => (true, activity(Irq, names.vector(number))),
+        event_kind::ACTIVITY_IRQ_END | event_kind::ACTIVITY_VECTOR_END => {
+            (false, activity(Irq, None))
+        }
+        event_kind::ACTIVITY_SOFTIRQ_BEGIN => (true, activity(Softirq, names.softirq(number))),
+        event_kind::ACTIVITY_SOFTIRQ_END => (false, activity(Softirq, names.softirq(number))),
+        event_kind::ACTIVITY_FUNCTION_BEGIN => (true, activity(Function, names.function(number))),
+        event_kind::ACTIVITY_FUNCTION_END => (false, activity(Function, names.function(number))),
         // a slot that nobody has written yet
         _ => return,
     };
@@ -218,7 +220,7 @@ mod tests {
     /// No thread has this number: the kernel gives none above 4,194,304.
     const TID: u32 = 5_000_000;
 
-    fn event(time_ns: u64, kind: told, tid: u32, number: i64) -> Event {
+    fn event(time_ns: u64, kind: event_kind, tid: u32, number: i64) -> Event {
         Event {
             time_ns,
             tid,
@@ -239,7 +241,7 @@ mod tests {
         (0..rows.len()).map(|row| rows.row(row)).collect()
     }
 
-    fn told_of(row: &Row) -> (u64, u64, u16, ActivityKind, Option<&str>, bool, bool) {
+    fn columns_of(row: &Row) -> (u64, u64, u16, ActivityKind, Option<&str>, bool, bool) {
         let name = row.name.as_deref();
         let (begin_seen, end_seen) = (row.begin_seen, row.end_seen);
         (
@@ -258,15 +260,15 @@ mod tests {
         let mut written = Written::new(slots);
         let read = libc::SYS_read;
         for event in [
-            event(100, told::ACTIVITY_SWITCH, 0, -1),
-            event(200, told::ACTIVITY_SWITCH, TID, read),
-            event(210, told::ACTIVITY_SYSCALL_END, TID, -1),
-            event(220, told::ACTIVITY_SYSCALL_BEGIN, TID, read),
-            event(230, told::ACTIVITY_SOFTIRQ_BEGIN, TID, 3),
-            event(250, told::ACTIVITY_SOFTIRQ_END, TID, 3),
-            event(260, told::ACTIVITY_SWITCH, 0, -1),
-            event(300, told::ACTIVITY_SWITCH, TID, read),
-            event(310, told::ACTIVITY_SYSCALL_END, TID, -1),
+            event(100, event_kind::ACTIVITY_SWITCH, 0, -1),
+            event(200, event_kind::ACTIVITY_SWITCH, TID, read),
+            event(210, event_kind::ACTIVITY_SYSCALL_END, TID, -1),
+            event(220, event_kind::ACTIVITY_SYSCALL_BEGIN, TID, read),
+            event(230, event_kind::ACTIVITY_SOFTIRQ_BEGIN, TID, 3),
+            event(250, event_kind::ACTIVITY_SOFTIRQ_END, TID, 3),
+            event(260, event_kind::ACTIVITY_SWITCH, 0, -1),
+            event(300, event_kind::ACTIVITY_SWITCH, TID, read),
+            event(310, event_kind::ACTIVITY_SYSCALL_END, TID, -1),
         ] {
             written.write(event);
         }
@@ -286,7 +288,7 @@ mod tests {
             (300, 305, 0, Task, None, true, false),
             (300, 305, 1, Syscall, Some("read"), false, false),
         ];
-        let rows: Vec<_> = rows.iter().map(told_of).collect();
+        let rows: Vec<_> = rows.iter().map(columns_of).collect();
         assert_eq!(rows, expected);
     }
 
@@ -297,7 +299,7 @@ mod tests {
             let time_ns = 1_000 + 10 * number;
             written.write(event(
                 time_ns,
-                told::ACTIVITY_SWITCH,
+                event_kind::ACTIVITY_SWITCH,
                 TID * (number as u32 % 2),
                 -1,
             ));
@@ -329,15 +331,15 @@ mod tests {
         let mut written = Written::new(1 << 10);
         let fault = i64::from(PAGE_FAULT);
         for event in [
-            event(100, told::ACTIVITY_SWITCH, TID, -1),
-            event(110, told::ACTIVITY_FUNCTION_BEGIN, TID, fault),
-            event(120, told::ACTIVITY_FUNCTION_END, TID, fault),
-            event(130, told::ACTIVITY_FUNCTION_BEGIN, TID, fault),
-            event(150, told::ACTIVITY_SYSCALL_BEGIN, TID, libc::SYS_read),
-            event(160, told::ACTIVITY_FUNCTION_BEGIN, TID, fault),
-            event(170, told::ACTIVITY_FUNCTION_END, TID, fault),
-            event(175, told::ACTIVITY_FUNCTION_END, TID, fault),
-            event(180, told::ACTIVITY_SYSCALL_END, TID, -1),
+            event(100, event_kind::ACTIVITY_SWITCH, TID, -1),
+            event(110, event_kind::ACTIVITY_FUNCTION_BEGIN, TID, fault),
+            event(120, event_kind::ACTIVITY_FUNCTION_END, TID, fault),
+            event(130, event_kind::ACTIVITY_FUNCTION_BEGIN, TID, fault),
+            event(150, event_kind::ACTIVITY_SYSCALL_BEGIN, TID, libc::SYS_read),
+            event(160, event_kind::ACTIVITY_FUNCTION_BEGIN, TID, fault),
+            event(170, event_kind::ACTIVITY_FUNCTION_END, TID, fault),
+            event(175, event_kind::ACTIVITY_FUNCTION_END, TID, fault),
+            event(180, event_kind::ACTIVITY_SYSCALL_END, TID, -1),
         ] {
             written.write(event);
         }
@@ -349,7 +351,7 @@ mod tests {
             (150, 180, 1, Syscall, Some("read"), true, true),
             (160, 170, 2, Function, Some("page_fault"), true, true),
         ];
-        let rows: Vec<_> = rows.iter().map(told_of).collect();
+        let rows: Vec<_> = rows.iter().map(columns_of).collect();
         assert_eq!(rows, expected);
     }
 
@@ -358,10 +360,10 @@ mod tests {
         use ActivityKind::{Migration, Task};
         let mut written = Written::new(1 << 10);
         for event in [
-            event(100, told::ACTIVITY_SWITCH, TID, libc::SYS_read),
-            event(110, told::ACTIVITY_SWITCH, TID + 1, -1),
-            event(120, told::ACTIVITY_MIGRATE, TID, 3),
-            event(130, told::ACTIVITY_SWITCH, TID, -1),
+            event(100, event_kind::ACTIVITY_SWITCH, TID, libc::SYS_read),
+            event(110, event_kind::ACTIVITY_SWITCH, TID + 1, -1),
+            event(120, event_kind::ACTIVITY_MIGRATE, TID, 3),
+            event(130, event_kind::ACTIVITY_SWITCH, TID, -1),
         ] {
             written.write(event);
         }

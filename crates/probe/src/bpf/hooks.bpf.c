@@ -29,7 +29,7 @@
 #include "../calls/calls.bpf.h"
 #include "../stacks/stacks.bpf.h"
 #include "../waits/waits.bpf.h"
-#include "../spins/spins.bpf.h"
+#include "../busy_poll/busy_poll.bpf.h"
 #include "../messages/receive.bpf.h"
 #include "../messages/send.bpf.h"
 #include "../udp/receive.bpf.h"

@@ -35,7 +35,7 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	bool bare, late;
 	u64 now_ns = 0;
 
-	if (!must_look(sk))
+	if (!is_watched(sk))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
@@ -135,7 +135,7 @@ static __always_inline int on_other_call(struct sock *sk, bool is_send, int resu
 static __always_inline bool is_unasked_call(const struct sock *sk, const struct tcp_sock *tp,
 					    bool is_send)
 {
-	return !select_all && !must_look(sk) &&
+	return !select_all && !is_watched(sk) &&
 	       (is_send ? sender_is_quiet(sk, tp) : reader_is_quiet(tp)) && !is_closed(sk) &&
 	       !is_target_current();
 }

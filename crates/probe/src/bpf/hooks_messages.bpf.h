@@ -194,7 +194,7 @@ int handle_sock_release(struct bpf_sock *ctx)
 
 /* A clock's look at the CPU: in an interrupt, the thread that it interrupted is the current one. */
 SEC("perf_event")
-int look_at_cpu(struct bpf_perf_event_data *ctx)
+int sample_cpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct thread_state *thread;

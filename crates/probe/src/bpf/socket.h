@@ -217,7 +217,7 @@ static __always_inline bool may_be_watched(const struct sock *sk)
 	return READ_ONCE(watched_by_number[connection_number(sk)]);
 }
 
-static __always_inline bool must_look(const struct sock *sk)
+static __always_inline bool is_watched(const struct sock *sk)
 {
 	return READ_ONCE(*targets_of(sk)) || may_be_watched(sk);
 }

@@ -10,7 +10,7 @@ use super::{Hooks, HooksError};
 
 /// What is attached; dropped to detach.
 #[derive(Default)]
-pub(super) struct Attached {
+pub(super) struct AttachedLinks {
     pub(super) hooks: Vec<Link>,
     pub(super) walk: Option<Link>,
     pub(super) subflows: Option<Link>,
@@ -36,7 +36,7 @@ impl Hooks<'_> {
             }
         }
         for clock in &self.clocks {
-            attached.hooks.push(start_clock(&p.look_at_cpu, clock)?);
+            attached.hooks.push(start_clock(&p.sample_cpu, clock)?);
         }
         let walk = p
             .walk_task_files
@@ -95,7 +95,7 @@ fn hook(program: &ProgramMut<'_>) -> Option<String> {
 
 /// Lets a clock run the program on its CPU. libbpf closes the descriptor that it is given.
 fn start_clock(program: &ProgramMut<'_>, clock: &OwnedFd) -> Result<Link, HooksError> {
-    let failed = HooksError::attach("look_at_cpu");
+    let failed = HooksError::attach("sample_cpu");
     let own = clock.try_clone().map_err(|error| failed(error.into()))?;
     let link = program.attach_perf_event(own.into_raw_fd());
     link.map_err(failed)

@@ -65,9 +65,9 @@ impl ProbeCount {
 
 /// Holds the records of all probes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts(BTreeMap<&'static str, ProbeCount>);
+pub struct ProbeCounts(BTreeMap<&'static str, ProbeCount>);
 
-impl Counts {
+impl ProbeCounts {
     /// Returns the records of one probe.
     pub fn of(&self, probe: &str) -> ProbeCount {
         self.0.get(probe).cloned().unwrap_or_default()
@@ -111,8 +111,8 @@ impl<'a> KernelCounts<'a> {
     }
 
     /// Counts all probes.
-    pub(super) fn read(&self) -> Result<Counts, HooksError> {
-        let mut counts = Counts::default();
+    pub(super) fn read(&self) -> Result<ProbeCounts, HooksError> {
+        let mut counts = ProbeCounts::default();
         for probe in PROBES {
             counts.add(probe.name(), probe.count(self)?);
         }

@@ -12,7 +12,7 @@ use table::RowSet;
 
 use super::HooksError;
 use crate::PROBES;
-use crate::processes::Seen;
+use crate::processes::ObservedProcess;
 use crate::registry::{DecodeBatch, DecodeRecord, Source};
 use crate::skel::HooksMaps;
 use crate::stacks::SeenStack;
@@ -38,9 +38,9 @@ pub struct ProbeOutput {
     /// Rows as the kernel side knows them.
     pub rows: RowSet,
     /// Owners of sockets, one for each row of a socket that has one.
-    pub owners: Vec<Seen>,
+    pub owners: Vec<ObservedProcess>,
     /// Recorded processes that became other programs, which they are now.
-    pub programs: Vec<Seen>,
+    pub programs: Vec<ObservedProcess>,
     /// Call stacks that came for the first time.
     pub stacks: Vec<SeenStack>,
     /// Watched sockets, as they were read.

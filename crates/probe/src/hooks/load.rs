@@ -7,10 +7,10 @@ use std::mem::MaybeUninit;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapType, OpenObject};
 
-use super::attach::Attached;
+use super::attach::AttachedLinks;
 use super::features::{Features, Levels};
 use super::mib::MibPlaces;
-use super::select::{Leaves, What};
+use super::select::{LoadOptions, OutputMode};
 use super::{Detail, Hooks, HooksError, Selection, log, walk};
 use crate::PROBES;
 use crate::nic::Nics;
@@ -59,10 +59,10 @@ impl<'obj> Hooks<'obj> {
         nics: &Nics,
     ) -> Result<Self, HooksError> {
         log::listen();
-        let what = What {
+        let what = LoadOptions {
             selection,
             detail,
-            leaves: Leaves::Records,
+            output: OutputMode::Records,
             nics,
             active_for: walk::ACTIVE_FOR,
         };
@@ -83,10 +83,10 @@ impl<'obj> Hooks<'obj> {
             netns,
             ..Selection::default()
         };
-        let what = What {
+        let what = LoadOptions {
             selection: &selection,
             detail: detail.min(Detail::Calls),
-            leaves: Leaves::Summaries,
+            output: OutputMode::Summaries,
             nics: &Nics::default(),
             active_for: walk::ACTIVE_FOR,
         };
@@ -95,7 +95,7 @@ impl<'obj> Hooks<'obj> {
 
     pub(super) fn load_with(
         storage: &'obj mut Storage,
-        what: &What<'_>,
+        what: &LoadOptions<'_>,
         mut features: Features,
     ) -> Result<Self, HooksError> {
         let Storage { tries, last } = storage;
@@ -110,17 +110,17 @@ impl<'obj> Hooks<'obj> {
 
     fn load_chosen(
         storage: &'obj mut MaybeUninit<OpenObject>,
-        what: &What<'_>,
+        what: &LoadOptions<'_>,
         features: &Features,
     ) -> Result<Self, HooksError> {
-        let What {
+        let LoadOptions {
             selection,
             detail,
-            leaves,
+            output,
             nics,
             active_for,
         } = *what;
-        let summaries = leaves == Leaves::Summaries;
+        let summaries = output == OutputMode::Summaries;
         let mut open = HooksSkelBuilder::default()
             .open(storage)
             .map_err(HooksError::Load)?;
@@ -139,13 +139,13 @@ impl<'obj> Hooks<'obj> {
             .set_autoload(levels.logs_calls() || levels.waits);
         let mut coverage = features.coverage(detail, has_mib);
         let clocks = if levels.waits {
-            let opened = crate::spins::open_clocks();
-            coverage.push(crate::spins::coverage(opened.as_ref().err()));
+            let opened = crate::busy_poll::open_clocks();
+            coverage.push(crate::busy_poll::coverage(opened.as_ref().err()));
             opened.unwrap_or_default()
         } else {
             Vec::new()
         };
-        open.progs.look_at_cpu.set_autoload(!clocks.is_empty());
+        open.progs.sample_cpu.set_autoload(!clocks.is_empty());
         shrink_unused_maps(&mut open, levels)?;
         if !features.mptcp.sockets {
             let connections = &mut open.maps.mptcp_connections;
@@ -153,7 +153,7 @@ impl<'obj> Hooks<'obj> {
         }
         let mut skel = open.load().map_err(refused)?;
         try_stand_ins(&skel, features)?;
-        let mut attached = Attached::default();
+        let mut attached = AttachedLinks::default();
         match features.lacks_for_udp() {
             _ if !levels.messages => {}
             Some((hook, since)) => coverage.push(crate::udp::off(hook, since)),
@@ -238,7 +238,7 @@ fn configure(
         rodata.kernel_hz = u32::try_from((NS_PER_S + jiffy_ns / 2) / jiffy_ns).unwrap_or(100);
     }
     crate::waits::name_syscalls(&mut rodata.syscall_objects);
-    crate::spins::name_timeouts(&mut rodata.syscall_timeouts);
+    crate::busy_poll::name_timeouts(&mut rodata.syscall_timeouts);
     rodata.select_all = selection.all;
     rodata.select_sharers = selection.sharers;
     rodata.select_port = selection.port.unwrap_or(0);

@@ -32,21 +32,21 @@ use crate::nic::Nics;
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::HooksSkel;
 use crate::wire::types as wire;
-use attach::Attached;
+use attach::AttachedLinks;
 pub(crate) use count::KernelCounts;
-pub use count::{Counts, ProbeCount, REENTERED, RING_FULL};
+pub use count::{ProbeCount, ProbeCounts, REENTERED, RING_FULL};
 pub use drain::{Drainer, ProbeOutput};
 pub use error::HooksError;
 use features::Levels;
 use iterate::read_iterator;
 pub use load::Storage;
 pub use select::{Detail, Selection};
-pub use walk::{WALK_LEVEL_MOST, WalkOf, Walked};
+pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
 
 /// The running programs. Dropping it detaches them all; so does the kernel after a kill.
 pub struct Hooks<'obj> {
     skel: HooksSkel<'obj>,
-    attached: RefCell<Attached>,
+    attached: RefCell<AttachedLinks>,
     cpus: usize,
     /// What is recorded.
     levels: Levels,
@@ -189,7 +189,7 @@ impl Hooks<'_> {
     }
 
     /// Records produced and lost so far, by probe.
-    pub fn counts(&self) -> Result<Counts, HooksError> {
+    pub fn counts(&self) -> Result<ProbeCounts, HooksError> {
         KernelCounts::new(&self.skel, self.levels).read()
     }
 

@@ -31,7 +31,7 @@ impl Detail {
 
 /// What leaves the kernel of the connections that are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Leaves {
+pub(super) enum OutputMode {
     /// Each call and each event.
     Records,
     /// Counts of them, with the socket's statistics: for watching without an end.
@@ -56,10 +56,10 @@ pub struct Selection {
 }
 
 /// What is to be loaded.
-pub(super) struct What<'a> {
+pub(super) struct LoadOptions<'a> {
     pub(super) selection: &'a Selection,
     pub(super) detail: Detail,
-    pub(super) leaves: Leaves,
+    pub(super) output: OutputMode,
     pub(super) nics: &'a Nics,
     /// How long a socket stays active after its last data.
     pub(super) active_for: Duration,

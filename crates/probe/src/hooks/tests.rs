@@ -4,7 +4,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use table::manifest::ProbeState;
 
 use super::features::Features;
-use super::select::{Leaves, What};
+use super::select::{LoadOptions, OutputMode};
 use super::{Detail, Hooks, Selection, Storage, log, walk};
 use crate::nic::Nics;
 
@@ -98,10 +98,10 @@ fn without_a_tracepoint_the_rest_works() {
     features.refuse("handle_sock_send_length");
     log::listen();
     let mut storage = Storage::uninit();
-    let what = What {
+    let what = LoadOptions {
         selection: &Selection::default(),
         detail: Detail::Waits,
-        leaves: Leaves::Records,
+        output: OutputMode::Records,
         nics: &Nics::default(),
         active_for: walk::ACTIVE_FOR,
     };

@@ -31,7 +31,7 @@ pub enum WalkOf {
 
 /// What walks over watched sockets did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Walked {
+pub struct WalkCounts {
     /// Sockets that were read, or found unchanged.
     pub sockets: u64,
     /// Sockets with news whose turn it was not.
@@ -107,9 +107,9 @@ impl Hooks<'_> {
     }
 
     /// What all walks over watched sockets did so far.
-    pub fn walked(&self) -> Walked {
+    pub fn walked(&self) -> WalkCounts {
         let counts = self.walk_counts();
-        Walked {
+        WalkCounts {
             sockets: counts.sockets,
             left_out: counts.left_out,
             postponed: counts.postponed,

@@ -13,7 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 use super::*;
 use crate::clock::monotonic_ns;
 use crate::hooks::features::Features;
-use crate::hooks::select::{Leaves, What};
+use crate::hooks::select::{LoadOptions, OutputMode};
 use crate::hooks::tests::root;
 use crate::hooks::{Detail, Drainer, Nics, Selection, Storage};
 use crate::netns::Netns;
@@ -69,10 +69,10 @@ fn watching(active_for: Duration, test: impl FnOnce(&Watching<'_>) + Send) {
             netns: Some(Netns::current().unwrap().inode()),
             ..Selection::default()
         };
-        let what = What {
+        let what = LoadOptions {
             selection: &selection,
             detail: Detail::Calls,
-            leaves: Leaves::Summaries,
+            output: OutputMode::Summaries,
             nics: &Nics::default(),
             active_for,
         };
@@ -96,7 +96,7 @@ struct Watching<'a> {
 
 impl Watching<'_> {
     /// One poll; what it did, and read.
-    fn walk(&self, which: WalkOf) -> (Walked, Vec<SocketReading>) {
+    fn walk(&self, which: WalkOf) -> (WalkCounts, Vec<SocketReading>) {
         let before = self.hooks.walked();
         let mut more = self.hooks.walk_watched(which, 0, false).unwrap();
         loop {
@@ -109,7 +109,7 @@ impl Watching<'_> {
         let drained = self.drainer.take();
         assert!(drained.undecoded.is_empty(), "{:?}", drained.undecoded);
         let after = self.hooks.walked();
-        let walked = Walked {
+        let walked = WalkCounts {
             sockets: after.sockets - before.sockets,
             left_out: after.left_out - before.left_out,
             postponed: after.postponed - before.postponed,

@@ -5,7 +5,7 @@ use table::{Columns, TableId};
 
 use super::seen::address;
 use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput};
-use crate::processes::Seen;
+use crate::processes::ObservedProcess;
 use crate::registry::{Probe, Source};
 use crate::wire::types::{listener_mib, listener_seen, record_kind};
 use crate::wire::{Wire, read};
@@ -37,7 +37,9 @@ impl Probe for Listeners {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.listeners.push(row(&seen));
-    output.owners.extend(Seen::of(&seen.owner, seen.time_ns));
+    output
+        .owners
+        .extend(ObservedProcess::of(&seen.owner, seen.time_ns));
     Some(())
 }
 

@@ -11,7 +11,7 @@ use table::manifest::{Coverage, ProbeState};
 use table::{Columns, TableId};
 
 use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
-use crate::processes::Seen;
+use crate::processes::ObservedProcess;
 use crate::registry::{Probe, Source, Support};
 use crate::wire::read;
 use crate::wire::types::record_kind;
@@ -60,7 +60,9 @@ impl Probe for Inventory {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.connections.push(seen::row(&seen));
-    output.owners.extend(Seen::of(&seen.owner, seen.time_ns));
+    output
+        .owners
+        .extend(ObservedProcess::of(&seen.owner, seen.time_ns));
     Some(())
 }
 

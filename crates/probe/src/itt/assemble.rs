@@ -6,7 +6,7 @@ use serde_json::Value as Entry;
 use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, RowSet, TaskKind, ValueSource};
 
-use super::Counts;
+use super::IttCounts;
 use super::names::{CounterName, Names};
 use super::notes::{self, Notes};
 use super::open::{End, Key, Named, Open, Span};
@@ -410,7 +410,7 @@ impl Assembler {
     }
 
     /// The account, once all rows were taken.
-    pub(crate) fn counts(&self, losses: Losses) -> Counts {
+    pub(crate) fn counts(&self, losses: Losses) -> IttCounts {
         let Losses {
             full,
             interrupted,
@@ -419,7 +419,7 @@ impl Assembler {
             damaged_chunks,
         } = losses;
         let lost = full + interrupted + invalid + missing_definitions + damaged_chunks;
-        Counts {
+        IttCounts {
             produced: self.records + lost,
             filtered: self.records - self.rows_taken - self.open.unpaired,
             lost_no_begin: self.open.unpaired,

@@ -43,7 +43,7 @@ fn end(id: Option<Identifier>) -> Body {
 }
 
 /// Ends the recording; the identity must hold.
-fn finish(mut assembler: Assembler) -> (Tasks, Counts) {
+fn finish(mut assembler: Assembler) -> (Tasks, IttCounts) {
     assembler.finish();
     let rows = assembler.take_rows();
     let counts = assembler.counts(Losses::default());

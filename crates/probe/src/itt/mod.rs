@@ -34,7 +34,7 @@ const BATCH_LEN: usize = 8192;
 /// What became of the program's calls. Each record that was read is a row, filtered (it gave a
 /// name, or ended or completed a row), or lost for want of its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct IttCounts {
     /// Records read and lost.
     pub produced: u64,
     /// Records that only added to other rows.
@@ -135,7 +135,7 @@ impl Listener {
     }
 
     /// Tells the programs that nobody reads any more, and hands out the rest.
-    pub fn finish(&mut self, mut put: impl FnMut(RowSet)) -> Counts {
+    pub fn finish(&mut self, mut put: impl FnMut(RowSet)) -> IttCounts {
         self.ring.close();
         self.drain(&mut put);
         self.assembler.finish();

@@ -19,7 +19,7 @@ struct arrival {
 	u64 arrived_ns;
 	u32 ifindex; /* of the device that handed it over and has not seen it taken; 0: taken */
 	/* of what is not TCP's: */
-	u32 untold_cpu; /* which took it, and one more; 0: its socket was told of it */
+	u32 unseen_cpu; /* which took it, and one more; 0: its socket was told of it */
 	u64 taken_ns;	/* when the stack took it; before arrived_ns: of another packet */
 	u64 head;	/* of its data: a clone that has its address by now has others */
 };

@@ -5,8 +5,8 @@
 pub(crate) mod received;
 pub(crate) mod sent;
 
-pub(crate) use received::Received;
-pub(crate) use sent::Sent;
+pub(crate) use received::ReceivedProbe;
+pub(crate) use sent::SentProbe;
 
 /// `MESSAGE_DATAGRAM` of `messages.h`.
 const DATAGRAM: u8 = 2;

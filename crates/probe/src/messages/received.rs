@@ -34,9 +34,9 @@ pub(crate) fn needed_hooks() -> &'static [Tracepoint] {
 }
 
 /// The probe of received messages.
-pub(crate) struct Received;
+pub(crate) struct ReceivedProbe;
 
-impl Probe for Received {
+impl Probe for ReceivedProbe {
     fn name(&self) -> &'static str {
         "messages"
     }

@@ -25,9 +25,9 @@ pub(crate) static HOOKS: [Tracepoint; 3] = [
 ];
 
 /// The probe of sent messages.
-pub(crate) struct Sent;
+pub(crate) struct SentProbe;
 
-impl Probe for Sent {
+impl Probe for SentProbe {
     fn name(&self) -> &'static str {
         "messages.sent"
     }

@@ -38,7 +38,7 @@ pub type Storage = MaybeUninit<OpenObject>;
 
 /// Stamps of the adapters, and how many of them a message has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct NicCounts {
     /// Stamps of packets of recorded connections.
     pub produced: u64,
     /// Of these, those that a message has.
@@ -174,9 +174,9 @@ impl<'obj> Stamper<'obj> {
     }
 
     /// How many stamps there were.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> NicCounts {
         let bss = self.skel.maps.bss_data.as_deref();
-        Counts {
+        NicCounts {
             produced: bss.map_or(0, |bss| bss.stamps_produced),
             used: self.matcher.used,
             lost_ring_full: bss.map_or(0, |bss| bss.stamps_lost_ring_full),
@@ -296,6 +296,6 @@ mod tests {
                 .iter()
                 .all(Option::is_none)
         );
-        assert_eq!(stamper.counts(), Counts::default());
+        assert_eq!(stamper.counts(), NicCounts::default());
     }
 }

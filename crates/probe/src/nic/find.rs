@@ -89,20 +89,21 @@ fn read(socket: RawFd, name: &str) -> Option<Interface> {
     if info.so_timestamping & libc::SOF_TIMESTAMPING_TX_HARDWARE == 0 {
         return None;
     }
-    let told = told(socket, name);
+    let config = stamp_config(socket, name);
     Some(Interface {
         netns: 0,
         ifindex: 0,
         name: name.to_owned(),
         ptp: info.phc_index.try_into().ok()?,
-        stamps_sent: told.is_some_and(|told| told.tx_type == libc::HWTSTAMP_TX_ON.cast_signed()),
-        stamps_received: told
-            .is_some_and(|told| told.rx_filter != libc::HWTSTAMP_FILTER_NONE.cast_signed()),
+        stamps_sent: config
+            .is_some_and(|config| config.tx_type == libc::HWTSTAMP_TX_ON.cast_signed()),
+        stamps_received: config
+            .is_some_and(|config| config.rx_filter != libc::HWTSTAMP_FILTER_NONE.cast_signed()),
     })
 }
 
 /// `None`: the driver does not say.
-fn told(socket: RawFd, name: &str) -> Option<libc::hwtstamp_config> {
+fn stamp_config(socket: RawFd, name: &str) -> Option<libc::hwtstamp_config> {
     let mut config = libc::hwtstamp_config {
         flags: 0,
         tx_type: 0,

@@ -12,7 +12,7 @@ mod skel;
 
 use table::manifest::{Coverage, ProbeState};
 
-pub use attach::{Counts, Stamper, Storage};
+pub use attach::{NicCounts, Stamper, Storage};
 use find::Interface;
 use skel::types::nic_place;
 

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use table::tables::Process;
 
-use super::Seen;
+use super::ObservedProcess;
 use crate::clock::{Clock, monotonic_ns, read_pair};
 
 /// Boot time and monotonic time are taken to be apart by the same amount until it changes by
@@ -55,7 +55,7 @@ impl ProcessReader {
 
     /// The row of a process that the kernel side met, with its start as that has it; `None` when it is gone, whoever
     /// uses its id by now.
-    pub fn read_as(&self, seen: &Seen) -> Option<Process> {
+    pub fn read_as(&self, seen: &ObservedProcess) -> Option<Process> {
         // who uses the id again started later
         let latest_ns = seen.started_ns.saturating_add(USER_TICK_NS);
         let is_it = |read: &Process| read.started_ns.is_none_or(|at_ns| at_ns <= latest_ns);
@@ -172,8 +172,8 @@ mod tests {
         assert_eq!(reader.read(pid), None);
     }
 
-    fn seen(pid: u32, started_ns: u64) -> Seen {
-        Seen {
+    fn seen(pid: u32, started_ns: u64) -> ObservedProcess {
+        ObservedProcess {
             time_ns: monotonic_ns(),
             pid,
             started_ns,

@@ -1,5 +1,5 @@
 //! Processes from `/proc`. In: pids, command names, cgroup paths, as the user gives them. Out:
-//! rows of `processes` ([`ProcessReader`]; what the kernel side tells is [`Seen`]), the owner of a socket file
+//! rows of `processes` ([`ProcessReader`]; what the kernel side tells is [`ObservedProcess`]), the owner of a socket file
 //! ([`SocketOwners`]), and
 //! the pids or cgroups that a target means ([`pids_by_comm`], [`check_pid`], [`families`],
 //! [`Cgroup`], [`find_container`]).
@@ -21,8 +21,8 @@ pub use cgroup::{Cgroup, CgroupError};
 pub use containers::{Container, ContainerError, Members, Runtime, find_container};
 pub use facts::{ProcessReader, USER_TICK_NS};
 pub use owners::{Owners, SocketOwners};
+pub use seen::ObservedProcess;
 pub(crate) use seen::Processes;
-pub use seen::Seen;
 pub use target::{TargetError, check_pid, families, pids_by_comm, pids_of_uid};
 
 use table::manifest::{Coverage, ProbeState};

@@ -63,13 +63,13 @@ impl Probe for Processes {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output
         .programs
-        .extend(Seen::of(&read(body)?, monotonic_ns()));
+        .extend(ObservedProcess::of(&read(body)?, monotonic_ns()));
     Some(())
 }
 
 /// A process that was met: which one it was, and what it was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedProcess {
     /// When, `CLOCK_MONOTONIC` nanoseconds; of one that became another program, when that was read.
     pub time_ns: u64,
     /// Its id, which the kernel uses again.
@@ -82,7 +82,7 @@ pub struct Seen {
     pub comm: String,
 }
 
-impl Seen {
+impl ObservedProcess {
     /// `None`: the kernel side does not know which.
     pub(crate) fn of(seen: &process_seen, time_ns: u64) -> Option<Self> {
         let process_seen {

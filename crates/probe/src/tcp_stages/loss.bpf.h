@@ -6,7 +6,7 @@
 #ifndef WHYLAT_LOSS_BPF_H
 #define WHYLAT_LOSS_BPF_H
 
-#include "brake.bpf.h"
+#include "send_limit.bpf.h"
 
 /*
  * The best rate that lasted for ten round trips of the path: as long as BBR keeps a sample

@@ -130,7 +130,7 @@ static __always_inline void account_unacknowledged(struct stage_ledger *led, str
 		account_sent(led, sk, tp, now_ns);
 	if (is_overdue(led, tp, now_ns))
 		find_due(led, sk, tp);
-	stage = brake(led, sk, tp);
+	stage = send_limit(led, sk, tp);
 	track_hold(led, stage, led->accounted_ns);
 	advance(led, tp, stage, now_ns);
 }
@@ -254,7 +254,7 @@ __noinline int begin_unseen(struct stage_ledger *led, u32 stage, u32 rwnd_jiffie
 static __always_inline void account_unseen(struct stage_ledger *led, struct sock *sk,
 					   const struct tcp_sock *tp, bool stall_ended, u64 now_ns)
 {
-	u32 jiffies = rwnd_limited_jiffies(tp), stage = brake(led, sk, tp);
+	u32 jiffies = rwnd_limited_jiffies(tp), stage = send_limit(led, sk, tp);
 	s32 limited = seq_diff(jiffies, led->rwnd_jiffies);
 	u64 until_ns, last_ns;
 	bool unsure;
@@ -281,7 +281,7 @@ static __always_inline u32 stage_before_send(const struct stage_ledger *led, str
 		return led->stage;
 	/* bytes of earlier calls are unsent even now: what stops them stopped them then */
 	if (seq_diff(led->write_seq, tp->snd_nxt) > 0)
-		return brake(led, sk, tp);
+		return send_limit(led, sk, tp);
 	return STAGE_IN_FLIGHT;
 }
 
@@ -326,7 +326,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0)
 		note_sent(led, tp, now_ns);
 	if (!led->unseen) /* or account_unseen() has noted it */
-		led->stage = brake(led, sk, tp);
+		led->stage = send_limit(led, sk, tp);
 	led->stage_known = 1;
 	track_hold(led, led->stage, now_ns);
 	remember(st, tp);
@@ -464,7 +464,7 @@ static __always_inline void stages_on_closing(struct socket_state *st, struct so
 		led->ended = 1;
 	}
 	if (!led->unseen)
-		begin_unseen(led, brake(led, sk, tp), rwnd_limited_jiffies(tp));
+		begin_unseen(led, send_limit(led, sk, tp), rwnd_limited_jiffies(tp));
 	/* tcp_close_state() comes before tcp_send_fin() */
 	if (is_fin_sent(state) && !led->fin_sent && tp->write_seq == tp->snd_nxt) {
 		led->stage = STAGE_IN_FLIGHT;

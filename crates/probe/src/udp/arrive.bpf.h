@@ -190,7 +190,7 @@ static __always_inline bool udp_is_clone(const void *skb)
 }
 
 /* The oldest packets at the end of a socket's queue of which it is not told yet; 0: there is none. */
-struct udp_untold {
+struct udp_unseen {
 	u64 oldest_here; /* that this CPU took */
 	u64 oldest;
 };
@@ -206,7 +206,7 @@ static __always_inline bool udp_has_head(const void *skb, const struct arrival *
  * Behind a packet of this CPU others' may lie of which the socket is told already. Before the oldest packet is the
  * queue itself, of which nothing is known.
  */
-__noinline int udp_look_untold(struct udp_untold *to, u64 newest, u64 input)
+__noinline int udp_find_unseen(struct udp_unseen *to, u64 newest, u64 input)
 {
 	u32 here = bpf_get_smp_processor_id() + 1;
 	void *at = (void *)newest;
@@ -220,7 +220,7 @@ __noinline int udp_look_untold(struct udp_untold *to, u64 newest, u64 input)
 
 		if (!arrival || !udp_has_head(at, arrival, input))
 			break;
-		cpu = READ_ONCE(arrival->untold_cpu);
+		cpu = READ_ONCE(arrival->unseen_cpu);
 		if (!cpu && to->oldest_here)
 			break;
 		if (cpu)
@@ -235,13 +235,13 @@ __noinline int udp_look_untold(struct udp_untold *to, u64 newest, u64 input)
 /* Which CPU took it, and one more, if it is for us to note it; 0: its socket was told of it by another CPU. */
 static __always_inline u32 arrival_tell(struct arrival *arrival)
 {
-	u32 cpu = READ_ONCE(arrival->untold_cpu);
+	u32 cpu = READ_ONCE(arrival->unseen_cpu);
 
-	return cpu && __sync_val_compare_and_swap(&arrival->untold_cpu, cpu, 0) == cpu ? cpu : 0;
+	return cpu && __sync_val_compare_and_swap(&arrival->unseen_cpu, cpu, 0) == cpu ? cpu : 0;
 }
 
 /* Another CPU's input is noted: no call is to look for it there. */
-static __always_inline void input_of_other_told(u32 cpu, u64 skb)
+static __always_inline void input_of_other_seen(u32 cpu, u64 skb)
 {
 	struct udp_input *in;
 	u32 key = 0;
@@ -257,7 +257,7 @@ static __always_inline void input_of_other_told(u32 cpu, u64 skb)
 }
 
 /* A packet of the queue, unless its socket was told of it meanwhile. */
-static __always_inline bool datagram_untold(struct datagram *to, u64 skb, u64 now_ns)
+static __always_inline bool datagram_unseen(struct datagram *to, u64 skb, u64 now_ns)
 {
 	struct arrival *arrival = arrival_known((void *)skb);
 	u32 cpu;
@@ -270,13 +270,13 @@ static __always_inline bool datagram_untold(struct datagram *to, u64 skb, u64 no
 	datagram_of_queued(to, skb, arrival->arrived_ns, arrival->taken_ns, now_ns);
 	if (to->cpu != cpu - 1) {
 		to->cpu = cpu - 1;
-		input_of_other_told(to->cpu, skb);
+		input_of_other_seen(to->cpu, skb);
 	}
 	return true;
 }
 
 /* The input, by what is known of it alone. */
-static __always_inline bool input_untold(struct datagram *to, const struct udp_input *in,
+static __always_inline bool input_unseen(struct datagram *to, const struct udp_input *in,
 					 u64 now_ns)
 {
 	struct arrival *arrival = arrival_known((void *)in->skb);
@@ -322,10 +322,10 @@ __noinline int udp_is_noted(struct udp_queue *queue, const struct udp_input *in)
 	return 0;
 }
 
-enum told {
-	TOLD_NOTHING, /* it is noted, or cannot be told */
-	TOLD_INPUT,
-	TOLD_OTHER,
+enum datagram_seen {
+	SEEN_NOTHING, /* it is noted, or cannot be told */
+	SEEN_INPUT,
+	SEEN_OTHER,
 };
 
 /*
@@ -333,65 +333,66 @@ enum told {
  * lie by now; or if none of them is in the queue, of the input, which a reader has already. Some kernels queue what
  * other CPUs took, too, and then tell the socket as often: so then of one of them.
  */
-static __always_inline enum told datagram_of_one(struct datagram *to, const struct udp_input *in,
-						 u64 newest, u64 clone, u64 now_ns)
+static __always_inline enum datagram_seen
+datagram_of_one(struct datagram *to, const struct udp_input *in, u64 newest, u64 clone, u64 now_ns)
 {
-	struct udp_untold untold;
+	struct udp_unseen unseen;
 
 	for (u32 i = 0; i < TELLS_MOST; i++) {
 		u64 skb;
 
-		udp_look_untold(&untold, newest, in->skb);
-		if (!untold.oldest_here && in->state != INPUT_NOTED && !in->is_not_one &&
-		    input_untold(to, in, now_ns))
-			return TOLD_INPUT;
-		if (!untold.oldest_here && clone) {
+		udp_find_unseen(&unseen, newest, in->skb);
+		if (!unseen.oldest_here && in->state != INPUT_NOTED && !in->is_not_one &&
+		    input_unseen(to, in, now_ns))
+			return SEEN_INPUT;
+		if (!unseen.oldest_here && clone) {
 			datagram_of_cloned(to, in, clone, now_ns);
-			return TOLD_INPUT;
+			return SEEN_INPUT;
 		}
-		skb = untold.oldest_here ? untold.oldest_here : untold.oldest;
+		skb = unseen.oldest_here ? unseen.oldest_here : unseen.oldest;
 		if (!skb)
 			break;
-		if (datagram_untold(to, skb, now_ns))
-			return skb == in->skb ? TOLD_INPUT : TOLD_OTHER;
+		if (datagram_unseen(to, skb, now_ns))
+			return skb == in->skb ? SEEN_INPUT : SEEN_OTHER;
 		/* another CPU was told of it meanwhile */
 	}
 	if (!newest || udp_is_clone((void *)newest) || arrival_known((void *)newest))
-		return TOLD_NOTHING;
+		return SEEN_NOTHING;
 	datagram_of_queued(to, newest, 0, 0, now_ns);
-	return TOLD_OTHER;
+	return SEEN_OTHER;
 }
 
 /* The same of any. What each of several sockets gets of an input, each is told of once. */
-static __always_inline enum told datagram_arrived(struct datagram *to, struct udp_queue *queue,
-						  const struct udp_input *in, u64 newest, u64 clone,
-						  u64 now_ns)
+static __always_inline enum datagram_seen datagram_arrived(struct datagram *to,
+							   struct udp_queue *queue,
+							   const struct udp_input *in, u64 newest,
+							   u64 clone, u64 now_ns)
 {
 	bool cloned = in->is_cloned && !in->is_not_one;
 
 	if (cloned && in->segments > 1) {
 		datagram_of_cloned(to, in, newest, now_ns);
-		return TOLD_INPUT;
+		return SEEN_INPUT;
 	}
 	if ((cloned || clone) && udp_is_noted(queue, in)) {
 		if (cloned)
-			return TOLD_NOTHING;
+			return SEEN_NOTHING;
 		clone = 0;
 	}
 	if (cloned || (clone && clone != in->skb)) {
 		datagram_of_cloned(to, in, clone, now_ns);
-		return TOLD_INPUT;
+		return SEEN_INPUT;
 	}
 	return datagram_of_one(to, in, newest, clone, now_ns);
 }
 
 /* Its socket was told of the input, or none is recorded. */
-static __always_inline void input_told(struct udp_input *in)
+static __always_inline void input_seen(struct udp_input *in)
 {
 	struct arrival *arrival = arrival_known((void *)in->skb);
 
 	if (arrival)
-		arrival->untold_cpu = 0;
+		arrival->unseen_cpu = 0;
 	in->state = INPUT_NOTED;
 }
 
@@ -400,12 +401,12 @@ static __always_inline bool input_was_taken(struct udp_input *in)
 {
 	u64 was = __sync_val_compare_and_swap(&in->state, in->taken_ns, INPUT_NOTED);
 
-	input_told(in);
+	input_seen(in);
 	return was == INPUT_TAKEN;
 }
 
 static __always_inline void datagram_note(struct udp_queue *queue, const struct datagram *from,
-					  enum told told, struct udp_input *in,
+					  enum datagram_seen seen, struct udp_input *in,
 					  const struct sock *sk)
 {
 	u32 number = __sync_fetch_and_add(&queue->tail, 1);
@@ -414,7 +415,7 @@ static __always_inline void datagram_note(struct udp_queue *queue, const struct 
 	*at = *from;
 	/* whose call has not seen it here owes it, and looks again: see udp_take_early() */
 	__sync_lock_test_and_set(&at->number, number + 1);
-	if (told == TOLD_INPUT && input_was_taken(in))
+	if (seen == SEEN_INPUT && input_was_taken(in))
 		at->claimed = number + 1;
 	else if (udp_was_owed(queue, sk, at->skb, at->arrived_ns))
 		__sync_lock_test_and_set(&at->claimed, number + 1);
@@ -439,22 +440,22 @@ static __always_inline void udp_queue_on_ready(struct udp_queue *queue, struct u
 {
 	struct datagram datagram = {};
 	u64 newest = (u64)udp_newest(sk), clone = udp_clone_of(in, newest);
-	enum told told;
+	enum datagram_seen seen;
 
 	if (in->state == INPUT_TAKEN) {
 		if (!udp_lies(sk, in->skb, in->arrived_ns) && !clone) {
-			input_told(in);
+			input_seen(in);
 			return;
 		}
 		/* it is still there: the call took another */
 		in->state = in->taken_ns;
 	}
 	datagram.cpu = bpf_get_smp_processor_id();
-	told = datagram_arrived(&datagram, queue, in, newest, clone, bpf_ktime_get_ns());
-	if (told == TOLD_NOTHING)
+	seen = datagram_arrived(&datagram, queue, in, newest, clone, bpf_ktime_get_ns());
+	if (seen == SEEN_NOTHING)
 		udp_was_owed(queue, sk, 0, 0);
 	else
-		datagram_note(queue, &datagram, told, in, sk);
+		datagram_note(queue, &datagram, seen, in, sk);
 }
 
 /* sk_data_ready: a datagram has come into the socket's queue. */
@@ -477,7 +478,7 @@ static __always_inline void udp_on_ready(struct sock *sk)
 	if (queue && udp_queue_opens(queue, sk))
 		udp_queue_on_ready(queue, in, sk);
 	else if (!in->is_not_one || (u64)udp_newest(sk) == in->skb)
-		input_told(in);
+		input_seen(in);
 }
 
 #endif

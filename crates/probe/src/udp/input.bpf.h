@@ -118,7 +118,7 @@ static __always_inline void udp_on_input(const struct sk_buff *skb)
 	if (in->arrived_ns) {
 		arrival->taken_ns = in->taken_ns;
 		arrival->head = in->head;
-		arrival->untold_cpu = bpf_get_smp_processor_id() + 1;
+		arrival->unseen_cpu = bpf_get_smp_processor_id() + 1;
 	}
 	barrier();
 	in->state = in->taken_ns;

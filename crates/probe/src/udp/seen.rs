@@ -6,7 +6,7 @@ use table::{Columns, TableId};
 use crate::hooks::features::{Levels, Tracepoint, tracepoint};
 use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
 use crate::inventory::seen::address;
-use crate::processes::Seen;
+use crate::processes::ObservedProcess;
 use crate::registry::{Probe, Source};
 use crate::wire::types::{record_kind, udp_seen};
 use crate::wire::{Wire, read};
@@ -57,7 +57,9 @@ impl Probe for UdpSockets {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.udp_sockets.push(row(&seen));
-    output.owners.extend(Seen::of(&seen.owner, seen.time_ns));
+    output
+        .owners
+        .extend(ObservedProcess::of(&seen.owner, seen.time_ns));
     Some(())
 }
 

@@ -373,7 +373,7 @@ static __always_inline void udp_on_close(struct bpf_sock *ctx)
 	if (sender)
 		udp_send_end_all(sender, SENT_BY_CLOSE);
 	udp->seen.closed_ns = bpf_ktime_get_ns();
-	if (udp->told)
+	if (udp->has_row)
 		udp_emit(udp, udp->seen.closed_ns);
 }
 
@@ -385,7 +385,7 @@ static __always_inline void udp_on_end(struct sock *sk)
 
 	if (sender)
 		udp_send_end_all(sender, SENT_BY_STATE);
-	if (udp && udp->told && !udp->seen.closed_ns)
+	if (udp && udp->has_row && !udp->seen.closed_ns)
 		udp_emit(udp, bpf_ktime_get_ns());
 }
 

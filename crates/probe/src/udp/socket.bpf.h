@@ -23,8 +23,8 @@ struct udp_socket {
 	u64 place; /* its addresses, in short */
 	u64 received_bytes;
 	u64 sent_bytes;
-	u32 owners; /* changes of owner so far, at most OWNERS_MOST */
-	u32 told;   /* a row is written */
+	u32 owners;  /* changes of owner so far, at most OWNERS_MOST */
+	u32 has_row; /* a row is written */
 };
 
 struct {
@@ -43,7 +43,7 @@ static __always_inline void udp_emit(struct udp_socket *udp, u64 now_ns)
 {
 	struct udp_seen_record *record = record_reserve(RECORD_UDP_SEEN, sizeof(*record));
 
-	udp->told = 1;
+	udp->has_row = 1;
 	udp->seen.time_ns = now_ns;
 	if (!record)
 		return;
@@ -125,7 +125,7 @@ static __always_inline void udp_on_walk(struct task_struct *task, struct sock *s
 {
 	struct udp_socket *udp = udp_choose(sk);
 
-	if (udp && !udp->told && !udp->seen.owner.pid)
+	if (udp && !udp->has_row && !udp->seen.owner.pid)
 		process_fill(&udp->seen.owner, task);
 }
 
@@ -160,7 +160,7 @@ static __always_inline void udp_on_message(struct udp_socket *udp, struct sock *
 	u64 place = udp_place(sk);
 	bool changed = udp_owner_changed(udp);
 
-	if (udp->told && !changed && place == udp->place)
+	if (udp->has_row && !changed && place == udp->place)
 		return;
 	udp->place = place;
 	udp->seen.netns = sk->__sk_common.skc_net.net->ns.inum;

@@ -25,7 +25,7 @@ pub struct Assembler {
 /// What became of the firings. A value is a record, and a firing without values is one. Each is a
 /// row, filtered (it ended the row of another), or lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct UsdtCounts {
     /// Records, as the kernel counted them.
     pub produced: u64,
     /// Ends of tasks, which completed the rows of their beginnings.
@@ -99,7 +99,7 @@ impl Assembler {
     }
 
     /// The account, after [`finish`](Self::finish).
-    pub fn counts(&self, fired: &[Fired]) -> Counts {
+    pub fn counts(&self, fired: &[Fired]) -> UsdtCounts {
         let of_all = |count: fn(&Fired) -> u64| {
             let probes = self.probes.iter().zip(fired);
             probes
@@ -107,7 +107,7 @@ impl Assembler {
                 .sum()
         };
         let rows = self.counters + self.tasks;
-        Counts {
+        UsdtCounts {
             produced: of_all(|fired| fired.fired),
             filtered: self.taken - rows - self.unread - self.open.unpaired,
             lost_ring_full: of_all(|fired| fired.lost_ring_full),

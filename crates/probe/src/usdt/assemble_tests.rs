@@ -50,7 +50,7 @@ fn firing(time_ns: u64, probe: usize, first: &[i64]) -> Firing {
 }
 
 /// All rows of these firings, of which the kernel counted so many for each probe, and three lost.
-fn assembled(firings: &[Firing], fired: [u64; 3]) -> (RowSet, Counts) {
+fn assembled(firings: &[Firing], fired: [u64; 3]) -> (RowSet, UsdtCounts) {
     let mut assembler = assembler();
     firings.iter().for_each(|firing| assembler.take(firing));
     let rows = assembler.finish();

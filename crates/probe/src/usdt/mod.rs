@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use table::manifest::{Coverage, ProbeState};
 
-pub use assemble::{Assembler, Counts};
+pub use assemble::{Assembler, UsdtCounts};
 pub use attach::{Fired, Firing, Probes, Storage};
 pub use error::UsdtError;
 pub use files::Files;

@@ -2,7 +2,7 @@
 //! again; here batches of them become rows of table `waits`, and the kernel side is told what each
 //! system call waits for.
 
-mod look;
+mod sampler;
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -15,7 +15,7 @@ use crate::registry::{Probe, Source, Support};
 use crate::wire::types::{syscall_object, wait_batch, wait_object, wait_record, wait_waker};
 use crate::wire::{Wire, read_all};
 
-pub use look::{Doing, Looker, MOST_THREADS, ProcessLook, ThreadLook};
+pub use sampler::{MOST_THREADS, ProcessSnapshot, ThreadSampler, ThreadSnapshot, ThreadState};
 
 // SAFETY: `wait_record` is `repr(C)` and made of integers.
 unsafe impl Wire for wait_record {}

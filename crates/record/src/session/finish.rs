@@ -48,11 +48,11 @@ impl Outcome {
 
 /// Holds what the probes counted in all.
 struct Totals {
-    hooks: hooks::Counts,
+    hooks: hooks::ProbeCounts,
     windows: Option<WindowCounts>,
-    stamps: Option<nic::Counts>,
-    itt: Option<itt::Counts>,
-    usdt: Option<usdt::Counts>,
+    stamps: Option<nic::NicCounts>,
+    itt: Option<itt::IttCounts>,
+    usdt: Option<usdt::UsdtCounts>,
 }
 
 impl Totals {

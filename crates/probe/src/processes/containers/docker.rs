@@ -10,11 +10,12 @@ const DATA: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docke
 const SETTINGS: &str = "etc/docker/daemon.json";
 
 pub(super) fn list(root: &Path) -> Vec<Container> {
-    let told = json(&root.join(SETTINGS));
-    let told = told.and_then(|settings| settings.get("data-root")?.as_str().map(str::to_owned));
-    let told = told.map(|path| root.join(path.trim_start_matches('/')));
+    let setting = json(&root.join(SETTINGS));
+    let setting =
+        setting.and_then(|settings| settings.get("data-root")?.as_str().map(str::to_owned));
+    let setting = setting.map(|path| root.join(path.trim_start_matches('/')));
     let places = DATA.iter().flat_map(|data| folders(root, data));
-    let places: Vec<PathBuf> = places.chain(told).collect();
+    let places: Vec<PathBuf> = places.chain(setting).collect();
     let containers = places
         .iter()
         .flat_map(|data| entries(&data.join("containers")));

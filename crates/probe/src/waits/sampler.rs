@@ -18,7 +18,7 @@ pub const MOST_THREADS: usize = 256;
 
 /// What a thread was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doing {
+pub enum ThreadState {
     /// It was on a CPU, or could have been.
     Runs,
     /// It waited for this.
@@ -27,11 +27,11 @@ pub enum Doing {
 
 /// A thread at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadLook {
+pub struct ThreadSnapshot {
     /// Which.
     pub tid: u32,
     /// What it was doing.
-    pub doing: Doing,
+    pub doing: ThreadState,
     /// CPU time that it had used by then, ns: as long as that is the same, so is the wait. `None`: the kernel does
     /// not tell.
     pub ran_ns: Option<u64>,
@@ -39,22 +39,22 @@ pub struct ThreadLook {
 
 /// A process at a moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ProcessLook {
+pub struct ProcessSnapshot {
     /// Its threads, or [`MOST_THREADS`] of them.
-    pub threads: Vec<ThreadLook>,
+    pub threads: Vec<ThreadSnapshot>,
     /// How many it has.
     pub number: usize,
 }
 
 /// Looks at the threads of one process.
 #[derive(Debug)]
-pub struct Looker {
+pub struct ThreadSampler {
     pid: u32,
     /// The thread after which the next look begins.
     last: u32,
 }
 
-impl Looker {
+impl ThreadSampler {
     /// At the threads of this process.
     pub fn new(pid: u32) -> Self {
         Self { pid, last: 0 }
@@ -64,7 +64,7 @@ impl Looker {
     ///
     /// # Errors
     /// When the process is gone, or another user's and the privilege is missing.
-    pub fn look(&mut self) -> io::Result<ProcessLook> {
+    pub fn sample(&mut self) -> io::Result<ProcessSnapshot> {
         let tids = self.tids()?;
         let first = tids.partition_point(|tid| *tid <= self.last);
         let (before, after) = tids.split_at(first);
@@ -78,7 +78,7 @@ impl Looker {
             }
             self.last = *tid;
         }
-        Ok(ProcessLook {
+        Ok(ProcessSnapshot {
             threads,
             number: tids.len(),
         })
@@ -94,14 +94,16 @@ impl Looker {
         Ok(tids)
     }
 
-    fn thread(&self, tid: u32) -> io::Result<ThreadLook> {
+    fn thread(&self, tid: u32) -> io::Result<ThreadSnapshot> {
         let at = format!("/proc/{}/task/{tid}", self.pid);
         let call = fs::read_to_string(format!("{at}/syscall"))?;
         let ran = fs::read_to_string(format!("{at}/schedstat")).ok();
         let ran_ns = ran.and_then(|text| text.split(' ').next()?.parse().ok());
-        Ok(ThreadLook {
+        Ok(ThreadSnapshot {
             tid,
-            doing: parse(&call).map_or(Doing::Runs, |call| Doing::Waits(self.object(call))),
+            doing: parse(&call).map_or(ThreadState::Runs, |call| {
+                ThreadState::Waits(self.object(call))
+            }),
             ran_ns,
         })
     }
@@ -210,14 +212,14 @@ mod tests {
     /// What a thread does once it waits, and for `wanted`.
     #[track_caller]
     fn until_it_waits_for(tid: u32, wanted: WaitObject) {
-        let mut looker = Looker::new(std::process::id());
+        let mut sampler = ThreadSampler::new(std::process::id());
         let started = std::time::Instant::now();
         loop {
-            let look = looker.look().expect("own threads");
+            let look = sampler.sample().expect("own threads");
             assert!(look.number >= 2);
             let thread = look.threads.iter().find(|it| it.tid == tid);
             let thread = thread.expect("it waits until it is let go");
-            if thread.doing == Doing::Waits(wanted) {
+            if thread.doing == ThreadState::Waits(wanted) {
                 assert!(thread.ran_ns.is_some_and(|ns| ns > 0));
                 return;
             }
@@ -267,6 +269,6 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().expect("true");
         let pid = child.id();
         child.wait().expect("ended");
-        assert!(Looker::new(pid).look().is_err());
+        assert!(ThreadSampler::new(pid).sample().is_err());
     }
 }

@@ -4,14 +4,14 @@
  * (epoll, poll, select with a timeout of zero). Such a thread is never blocked, so that no switch tells
  * of it; a clock that looks at each CPU a hundred times a second does.
  */
-#ifndef WHYLAT_SPINS_BPF_H
-#define WHYLAT_SPINS_BPF_H
+#ifndef WHYLAT_BUSY_POLL_BPF_H
+#define WHYLAT_BUSY_POLL_BPF_H
 
 #include "../bpf/ring.h"
 #include "../bpf/syscall.h"
 #include "../bpf/thread.h"
 #include "../waits/waits.bpf.h"
-#include "spins.h"
+#include "busy_poll.h"
 
 const volatile u8 syscall_timeouts[SYSCALLS] = {}; /* enum syscall_timeout, by number */
 

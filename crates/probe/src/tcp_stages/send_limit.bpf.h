@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* What stops the next byte of a socket, read off its present state. Nothing is written here. */
-#ifndef WHYLAT_BRAKE_BPF_H
-#define WHYLAT_BRAKE_BPF_H
+#ifndef WHYLAT_SEND_LIMIT_BPF_H
+#define WHYLAT_SEND_LIMIT_BPF_H
 
 #include "../bpf/kernel.h"
 #include "../bpf/socket.h"
@@ -96,8 +96,8 @@ static __always_inline u32 cwnd_stage(const struct stage_ledger *led, const stru
 }
 
 /* What stops the next byte while some are unsent; the order of tcp_write_xmit()'s tests. */
-static __always_inline u32 brake_on_unsent(const struct stage_ledger *led, struct sock *sk,
-					   const struct tcp_sock *tp, u32 unsent)
+static __always_inline u32 send_limit_on_unsent(const struct stage_ledger *led, struct sock *sk,
+						const struct tcp_sock *tp, u32 unsent)
 {
 	bool tail = unsent < tp->mss_cache;
 	u8 nonagle;
@@ -144,13 +144,13 @@ static __always_inline bool writer_waits(struct sock *sk)
  * all sent and a writer waiting it is the send buffer, unless a byte more in it could not leave
  * either.
  */
-static __always_inline u32 brake(const struct stage_ledger *led, struct sock *sk,
-				 const struct tcp_sock *tp)
+static __always_inline u32 send_limit(const struct stage_ledger *led, struct sock *sk,
+				      const struct tcp_sock *tp)
 {
 	s32 unsent = seq_diff(tp->write_seq, tp->snd_nxt);
 
 	if (unsent > 0)
-		return brake_on_unsent(led, sk, tp, unsent);
+		return send_limit_on_unsent(led, sk, tp, unsent);
 	if (tp->write_seq == tp->snd_una)
 		return STAGE_SENDER_APP;
 	if (!writer_waits(sk))

@@ -1,5 +1,5 @@
 //! `spins`: threads that ask what is ready without waiting for it. A clock on every CPU runs a BPF
-//! program (`spins.bpf.h`); here are the clocks, what tells the kernel side which call can be told not to
+//! program (`busy_poll.bpf.h`); here are the clocks, what tells the kernel side which call can be told not to
 //! wait, and its records as rows of table `spins`.
 
 use std::io;
@@ -62,9 +62,9 @@ pub(crate) fn name_timeouts(table: &mut [u8]) {
 }
 
 /// The probe of threads that ask what is ready without waiting for it.
-pub(crate) struct Spins;
+pub(crate) struct BusyPolls;
 
-impl Probe for Spins {
+impl Probe for BusyPolls {
     fn name(&self) -> &'static str {
         "spins"
     }
@@ -102,10 +102,10 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
 /// Returns how it works once its clocks are opened, or why they could not be.
 pub(crate) fn coverage(refused: Option<&io::Error>) -> Coverage {
     let Some(error) = refused else {
-        return on(Spins.name());
+        return on(BusyPolls.name());
     };
     Coverage {
-        probe: Spins.name().to_owned(),
+        probe: BusyPolls.name().to_owned(),
         state: ProbeState::Off {
             why: format!("perf_event_open: {error}"),
             remedy: "allow performance events: CAP_PERFMON, CONFIG_PERF_EVENTS".to_owned(),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* A look at a CPU that met a thread asking whether something is ready, without waiting for it. */
-#ifndef WHYLAT_SPINS_H
-#define WHYLAT_SPINS_H
+#ifndef WHYLAT_BUSY_POLL_H
+#define WHYLAT_BUSY_POLL_H
 
 #include <linux/types.h>
 
