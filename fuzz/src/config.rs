@@ -5,6 +5,7 @@ use std::path::Path;
 use agent::apps::ConnectionFacts;
 
 use super::profile::{Config, Profile};
+use super::values::ProfileOptions;
 
 /// The agent's configuration file. An accepted one is ready to use; a refused one has a hint.
 pub fn agent_config(bytes: &[u8]) {
@@ -35,15 +36,18 @@ pub fn profiles(bytes: &[u8]) {
 
 fn check(profile: Profile) {
     let Profile {
-        detail,
-        keep,
-        trigger_ns,
-        nic_stamps,
-        poll_ms,
-        usdt,
+        options,
         output_dir,
     } = profile;
-    let _taken = (trigger_ns, nic_stamps, usdt, output_dir);
+    let ProfileOptions {
+        usdt,
+        detail,
+        keep,
+        trigger,
+        nic_stamps,
+        poll_ms,
+    } = options.or(ProfileOptions::default());
+    let _taken = (trigger, nic_stamps, usdt, output_dir);
     let _detail = detail.map(record::Detail::from);
     assert_ne!(poll_ms, Some(0));
     let share = keep.and_then(|keep| keep.slower_than);

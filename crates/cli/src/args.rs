@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use crate::config::ConfigFile;
 use crate::out::DirectoryArgs;
 use crate::profile::Profile;
-use crate::values::{Detail, latency_ns};
+use crate::values::{Detail, ProfileOptions};
 
 /// Mean interval between polls: SNAP's own (section 3.2), long enough to stay below 1 % of a CPU
 /// at 10,000 sockets.
@@ -18,40 +18,10 @@ pub(crate) const POLL_MEAN: Duration = Duration::from_millis(500);
 /// Holds the options of every command that records.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
-    /// Record a USDT probe of the program, its libraries, or the file PATH
-    ///
-    /// ARG names the probe's arguments. NAME `*` means all probes of the provider. The values are in the tables
-    /// `counters` and `tasks`. Can be repeated.
-    #[arg(
-        short = 'u',
-        long = "usdt",
-        value_name = "[PATH:]PROVIDER:NAME[:ARG,…]"
-    )]
-    pub(crate) usdt: Vec<::record::UsdtRequest>,
+    #[command(flatten)]
+    pub(crate) chosen: ProfileOptions,
     #[command(flatten)]
     to: DirectoryArgs,
-    /// How much to record; each level includes the ones before [default: waits]
-    #[arg(long, value_enum)]
-    pub(crate) detail: Option<Detail>,
-    /// Keep the CPU activity around slow messages and around a sample of all
-    ///
-    /// `p99`: messages slower than 99 % of the process's. `sample=1000`: one message of 1,000. Needs `--detail
-    /// messages`.
-    #[arg(long, value_name = "p99,sample=1000")]
-    pub(crate) keep: Option<::record::RetentionPolicy>,
-    /// Keep the activity of all CPUs when a message takes longer than TIME
-    ///
-    /// Keeps the last second or so, at most once in ten seconds. Example: `latency>1ms`. Needs `--detail messages`.
-    #[arg(long, value_name = "latency>TIME", value_parser = latency_ns)]
-    pub(crate) trigger: Option<u64>,
-    /// Enable NIC transmit timestamps even if a PTP daemon uses them
-    ///
-    /// On NICs with one timestamp slot the daemon may lose some. Needs `--detail messages`.
-    #[arg(long)]
-    pub(crate) nic_stamps: bool,
-    /// Mean time between polls in ms; polls are at random times [default: 500]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) poll_ms: Option<u64>,
     /// Use this profile of the configuration file for options that are not given
     #[arg(long, value_name = "NAME")]
     pub(crate) profile: Option<String>,
@@ -72,11 +42,17 @@ impl RecordArgs {
     ) -> anyhow::Result<::record::Options> {
         let named = self.profile.as_deref();
         let profile = named.map_or_else(|| Ok(Profile::default()), |it| self.config.profile(it))?;
-        let detail = self.detail.or(profile.detail).unwrap_or(Detail::Waits);
-        let keep = self.keep.or(profile.keep);
-        let trigger_ns = self.trigger.or(profile.trigger_ns);
+        let ProfileOptions {
+            usdt,
+            detail,
+            keep,
+            trigger,
+            nic_stamps,
+            poll_ms,
+        } = self.chosen.or(profile.options);
+        let detail = detail.unwrap_or(Detail::Waits);
         let has_messages = matches!(detail, Detail::Messages);
-        if !has_messages && (keep.is_some() || trigger_ns.is_some()) {
+        if !has_messages && (keep.is_some() || trigger.is_some()) {
             let text = "--keep and --trigger need messages, and this detail does not record them\n\
                         hint: add --detail messages\n";
             clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
@@ -85,20 +61,15 @@ impl RecordArgs {
             || default_output(&profile.output_dir.unwrap_or_default()),
             Path::to_owned,
         );
-        let poll_ms = self.poll_ms.or(profile.poll_ms);
         Ok(::record::Options {
             target,
             detail: detail.into(),
             keep: ::record::RetentionPolicy {
-                trigger_ns,
+                trigger_ns: trigger,
                 ..keep.unwrap_or_default()
             },
-            nic_stamps: self.nic_stamps || profile.nic_stamps,
-            usdt: if self.usdt.is_empty() {
-                profile.usdt
-            } else {
-                self.usdt
-            },
+            nic_stamps,
+            usdt,
             force: self.to.force,
             output,
             duration,

@@ -6,74 +6,69 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
-use clap::ValueEnum;
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, ArgAction, CommandFactory, Parser};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::values::{self, Detail};
+use super::values::ProfileOptions;
 
 /// Similarity from which a name is taken for another one, misspelt: what clap uses for options.
 const ALIKE: f64 = 0.7;
 
-/// Values for options of `run` and `record`; what a profile does not name is `None` or empty.
-#[derive(Debug, Default)]
+/// Holds options of `run` and `record`; those that a profile does not name are `None` or empty. What a profile may name
+/// follows from this definition: the long names of options, with `_` for `-`.
+#[derive(Debug, Default, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
 pub(crate) struct Profile {
-    pub(crate) detail: Option<Detail>,
-    pub(crate) keep: Option<::record::RetentionPolicy>,
-    pub(crate) trigger_ns: Option<u64>,
-    pub(crate) nic_stamps: bool,
-    pub(crate) poll_ms: Option<u64>,
-    pub(crate) usdt: Vec<::record::UsdtRequest>,
+    #[command(flatten)]
+    pub(crate) options: ProfileOptions,
+    /// Directory of recordings that have no other
+    #[arg(long)]
     pub(crate) output_dir: Option<PathBuf>,
 }
 
-/// Takes a key's value into a profile, or says what it should have been.
-type Take = fn(&mut Profile, &DeValue<'_>) -> Result<(), String>;
+/// Returns the key of an option.
+fn key(option: &Arg) -> String {
+    option.get_long().unwrap_or_default().replace('-', "_")
+}
 
-/// Keys of a profile: the names of options.
-const KEYS: [(&str, Take); 7] = [
-    ("detail", |profile, value| {
-        let known = || "one of stats, calls, waits, messages".to_owned();
-        let detail = Detail::from_str(text(value)?, false).map_err(|_| known())?;
-        profile.detail = Some(detail);
-        Ok(())
-    }),
-    ("keep", |profile, value| {
-        let keep = text(value)?.parse::<::record::RetentionPolicy>();
-        profile.keep = Some(keep.map_err(|error| error.to_string())?);
-        Ok(())
-    }),
-    ("trigger", |profile, value| {
-        profile.trigger_ns = Some(values::latency_ns(text(value)?)?);
-        Ok(())
-    }),
-    ("nic_stamps", |profile, value| {
-        profile.nic_stamps = value.as_bool().ok_or("true or false")?;
-        Ok(())
-    }),
-    ("poll_ms", |profile, value| {
-        let number = value.as_integer();
-        let number = number.and_then(|it| u64::from_str_radix(it.as_str(), it.radix()).ok());
-        let ms = number.filter(|ms| *ms > 0).ok_or("a number from 1 on")?;
-        profile.poll_ms = Some(ms);
-        Ok(())
-    }),
-    ("usdt", |profile, value| {
-        let probes = value.as_array().ok_or("a list of texts")?;
-        for probe in probes {
-            let probe = text(probe.get_ref())?.parse::<::record::UsdtRequest>();
-            profile.usdt.push(probe.map_err(|error| error.to_string())?);
+/// Returns the arguments that give an option this value, or what the value should be.
+fn arguments(option: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    let name = option.get_long().unwrap_or_default();
+    let given = |value: &str| format!("--{name}={value}");
+    match option.get_action() {
+        ArgAction::SetTrue => {
+            let is_set = value.as_bool().ok_or("true or false")?;
+            Ok(is_set.then(|| format!("--{name}")).into_iter().collect())
         }
-        Ok(())
-    }),
-    ("output_dir", |profile, value| {
-        profile.output_dir = Some(text(value)?.into());
-        Ok(())
-    }),
-];
+        ArgAction::Append => {
+            let values = value.as_array().ok_or("a list of texts")?;
+            let texts = values.iter().map(|it| text(it.get_ref()).map(given));
+            texts.collect()
+        }
+        _ => match value.as_integer() {
+            Some(number) => {
+                let number = i128::from_str_radix(number.as_str(), number.radix());
+                let number = number.map_err(|_| "a number that is not so large")?;
+                Ok(vec![given(&number.to_string())])
+            }
+            None => Ok(vec![given(text(value)?)]),
+        },
+    }
+}
 
 fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, String> {
     value.as_str().ok_or_else(|| "a text in quotes".to_owned())
+}
+
+/// Returns why an option refuses a value, without its name.
+fn refusal(error: &clap::Error) -> String {
+    if let Some(ContextValue::Strings(valid)) = error.get(ContextKind::ValidValue) {
+        return format!("one of {}", valid.join(", "));
+    }
+    let why = std::error::Error::source(error).map(ToString::to_string);
+    why.unwrap_or_else(|| error.kind().to_string())
 }
 
 /// A configuration file that is in order.
@@ -164,13 +159,17 @@ impl Place<'_> {
     }
 
     fn profile(self, keys: &DeTable<'_>) -> anyhow::Result<Profile> {
-        let mut profile = Profile::default();
-        for (key, value) in keys {
-            let name: &str = key.get_ref();
-            let Some((_, take)) = KEYS.iter().find(|(known, _)| *known == name) else {
-                return Err(self.unknown(key.span(), name, &KEYS.map(|(known, _)| known)));
+        let command = Profile::command();
+        let mut all = Vec::new();
+        for (name, value) in keys {
+            let name_span = name.span();
+            let name: &str = name.get_ref();
+            let Some(option) = command.get_arguments().find(|option| key(option) == name) else {
+                let known: Vec<String> = command.get_arguments().map(key).collect();
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                return Err(self.unknown(name_span, name, &known));
             };
-            take(&mut profile, value.get_ref()).map_err(|wanted| {
+            let refused = |wanted: String| {
                 let (why, hint) = wanted.split_once("\nhint: ").unwrap_or((&wanted, ""));
                 let hint = if hint.is_empty() {
                     "see docs/install.md"
@@ -178,15 +177,20 @@ impl Place<'_> {
                     hint
                 };
                 self.wrong(Some(value.span()), &format!("{name}: {why}"), hint)
-            })?;
+            };
+            let given = arguments(option, value.get_ref()).map_err(refused)?;
+            // each by itself, so that it is known which line is wrong
+            Profile::try_parse_from(&given).map_err(|error| refused(refusal(&error)))?;
+            all.extend(given);
         }
-        Ok(profile)
+        Ok(Profile::try_parse_from(all)?)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use super::super::values::Detail;
 
     fn parse(source: &str) -> anyhow::Result<Config> {
         Config::parse(Path::new("c.toml"), source)
@@ -203,11 +207,12 @@ mod tests {
              nic_stamps = true\npoll_ms = 250\nusdt = [\"app:*\"]\noutput_dir = \"/r\"\n[profile.none]\n",
         );
         let profile = config.expect("right").take("deep").expect("there");
-        assert!(matches!(profile.detail, Some(Detail::Messages)));
-        assert!(profile.keep.is_some() && profile.nic_stamps);
-        assert_eq!(profile.trigger_ns, Some(1_000_000));
-        assert_eq!(profile.poll_ms, Some(250));
-        assert_eq!(profile.usdt.len(), 1);
+        let options = profile.options;
+        assert!(matches!(options.detail, Some(Detail::Messages)));
+        assert!(options.keep.is_some() && options.nic_stamps);
+        assert_eq!(options.trigger, Some(1_000_000));
+        assert_eq!(options.poll_ms, Some(250));
+        assert_eq!(options.usdt.len(), 1);
         assert_eq!(profile.output_dir.as_deref(), Some(Path::new("/r")));
     }
 
@@ -224,7 +229,7 @@ mod tests {
             ),
             (
                 "[profile.a]\n\nxyz = 1\n",
-                "c.toml:3: unknown key xyz\nhint: known here: detail, keep",
+                "c.toml:3: unknown key xyz\nhint: known here: usdt, detail, keep",
             ),
             (
                 "[profile.a]\ndetail = \"all\"\n",
@@ -232,14 +237,14 @@ mod tests {
             ),
             (
                 "[profile.a]\npoll_ms = 0\n",
-                "c.toml:2: poll_ms: a number from 1 on",
+                "c.toml:2: poll_ms: 0 is not in 1..",
             ),
             (
                 "[profile.a]\ntrigger = \"1ms\"\n",
                 "c.toml:2: trigger: not a condition\nhint: latency>1ms",
             ),
             (
-                "[profile.a]\nkeep = 1\n",
+                "[profile.a]\nkeep = true\n",
                 "c.toml:2: keep: a text in quotes",
             ),
             ("profile = 3\n", "c.toml:1: not a table"),

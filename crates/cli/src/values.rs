@@ -1,7 +1,66 @@
 //! Values of options that profiles may name, too. Uses no other module, as the fuzz target of profiles is built
 //! without the rest.
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
+
+/// Options of commands that record, which profiles may give, too.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ProfileOptions {
+    /// Record a USDT probe of the program, its libraries, or the file PATH
+    ///
+    /// ARG names the probe's arguments. NAME `*` means all probes of the provider. The values are in the tables
+    /// `counters` and `tasks`. Can be repeated.
+    #[arg(
+        short = 'u',
+        long = "usdt",
+        value_name = "[PATH:]PROVIDER:NAME[:ARG,…]"
+    )]
+    pub(crate) usdt: Vec<::record::UsdtRequest>,
+    /// How much to record; each level includes the ones before [default: waits]
+    #[arg(long, value_enum)]
+    pub(crate) detail: Option<Detail>,
+    /// Keep the CPU activity around slow messages and around a sample of all
+    ///
+    /// `p99`: messages slower than 99 % of the process's. `sample=1000`: one message of 1,000. Needs `--detail
+    /// messages`.
+    #[arg(long, value_name = "p99,sample=1000")]
+    pub(crate) keep: Option<::record::RetentionPolicy>,
+    /// Keep the activity of all CPUs when a message takes longer than TIME
+    ///
+    /// Keeps the last second or so, at most once in ten seconds. Example: `latency>1ms`. Needs `--detail messages`.
+    #[arg(long, value_name = "latency>TIME", value_parser = latency_ns)]
+    pub(crate) trigger: Option<u64>,
+    /// Enable NIC transmit timestamps even if a PTP daemon uses them
+    ///
+    /// On NICs with one timestamp slot the daemon may lose some. Needs `--detail messages`.
+    #[arg(long)]
+    pub(crate) nic_stamps: bool,
+    /// Mean time between polls in ms; polls are at random times [default: 500]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) poll_ms: Option<u64>,
+}
+
+impl ProfileOptions {
+    /// Takes from `profile` the options that are not given here.
+    pub(crate) fn or(self, profile: Self) -> Self {
+        let Self {
+            usdt,
+            detail,
+            keep,
+            trigger,
+            nic_stamps,
+            poll_ms,
+        } = self;
+        Self {
+            usdt: if usdt.is_empty() { profile.usdt } else { usdt },
+            detail: detail.or(profile.detail),
+            keep: keep.or(profile.keep),
+            trigger: trigger.or(profile.trigger),
+            nic_stamps: nic_stamps || profile.nic_stamps,
+            poll_ms: poll_ms.or(profile.poll_ms),
+        }
+    }
+}
 
 /// Detail of a recording.
 #[derive(Debug, Clone, Copy, ValueEnum)]
