@@ -57,31 +57,12 @@ fn main() {
             .build_and_generate(out.join(skeleton))
             .unwrap_or_else(|error| panic!("{source}: {error:#}"));
     }
-    for folder in [
-        "src/activity",
-        "src/bpf",
-        "src/calls",
-        "src/inventory",
-        "src/messages",
-        "src/nic",
-        "src/busy_poll",
-        "src/stacks",
-        "src/tcp_events",
-        "src/tcp_stages",
-        "src/tcp_stats",
-        "src/udp",
-        "src/usdt",
-        "src/waits",
-        "src/watch",
-    ] {
-        for entry in fs::read_dir(folder)
-            .expect("folder of this crate")
-            .flatten()
-        {
-            let path = entry.path();
-            if path.extension().is_some_and(|ext| ext == "h" || ext == "c") {
-                println!("cargo:rerun-if-changed={}", path.display());
-            }
+    let folders = fs::read_dir("src").expect("folder of this crate").flatten();
+    let files = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten());
+    for file in files.flatten() {
+        let path = file.path();
+        if path.extension().is_some_and(|ext| ext == "h" || ext == "c") {
+            println!("cargo:rerun-if-changed={}", path.display());
         }
     }
     println!("cargo:rerun-if-changed=build.rs");

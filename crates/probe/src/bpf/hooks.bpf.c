@@ -12,6 +12,8 @@
  *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit,
  *                    tcp_rcv_space_adjust, udp_fail_queue_rcv_skb, and the creation and end of sockets (control group)
  *
+ * What leaves the kernel, each probe's header puts into the object's BTF (`wire_*`), from which Rust takes it.
+ *
  * For tracepoints that some kernels lack there is a second program, at a function: hooks/features.rs
  * chooses.
  */
@@ -42,36 +44,6 @@ const volatile bool detail_messages = false;
 
 /* Sent ones, too, for which some kernels lack hooks. */
 const volatile bool detail_sent = false;
-
-/* Puts the wire types into the object's BTF, from which Rust takes them. */
-const struct socket_seen wire_socket_seen = {};
-const struct listener_seen wire_listener_seen = {};
-const struct tcp_event wire_tcp_event = {};
-const struct tcp_sample wire_tcp_sample = {};
-const struct stage_reading wire_stage_reading = {};
-const struct socket_reading wire_socket_reading = {};
-const struct call_record wire_call_record = {};
-const struct call_batch wire_call_batch = {};
-const struct record_header wire_record_header = {};
-const enum record_kind wire_record_kind = 0;
-const enum tcp_event_kind wire_tcp_event_kind = 0;
-const enum stage wire_stage = 0;
-const struct wait_record wire_wait_record = {};
-const struct process_seen wire_process_seen = {};
-const struct spin_seen wire_spin_seen = {};
-const struct received_record wire_received_record = {};
-const struct received_batch wire_received_batch = {};
-const struct sent_record wire_sent_record = {};
-const struct sent_batch wire_sent_batch = {};
-const struct udp_seen wire_udp_seen = {};
-const struct wait_batch wire_wait_batch = {};
-const struct stack_seen wire_stack_seen = {};
-const enum wait_object wire_wait_object = 0;
-const enum wait_waker wire_wait_waker = 0;
-const enum syscall_object wire_syscall_object = 0;
-const enum syscall_timeout wire_syscall_timeout = 0;
-const enum socket_kind wire_socket_kind = 0;
-const struct kind_calls wire_kind_calls = {};
 
 /* ---- processes: who is recorded ---- */
 

@@ -102,4 +102,8 @@ static __always_inline void record_submit(void *record)
 	bpf_ringbuf_submit(record, ring_wakeup(&records));
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct record_header wire_record_header = {};
+const enum record_kind wire_record_kind = 0;
+
 #endif

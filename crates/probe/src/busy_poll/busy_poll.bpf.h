@@ -74,4 +74,8 @@ static __always_inline void spin_emit(struct thread_state *thread, struct task_s
 	record_submit(record);
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct spin_seen wire_spin_seen = {};
+const enum syscall_timeout wire_syscall_timeout = 0;
+
 #endif

@@ -258,4 +258,8 @@ static __always_inline void mptcp_call_ended(struct mptcp_connection *known, str
 		end.wait->start_ns = 0;
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct call_record wire_call_record = {};
+const struct call_batch wire_call_batch = {};
+
 #endif

@@ -421,4 +421,9 @@ static __always_inline void socket_on_established(struct sock *sk, const struct 
 	socket_emit(st, sk, tp, 0, now_ns);
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct socket_seen wire_socket_seen = {};
+const struct listener_seen wire_listener_seen = {};
+const struct process_seen wire_process_seen = {};
+
 #endif

@@ -101,4 +101,8 @@ static __always_inline void kinds_on_call(const struct sock *sk, bool is_send, i
 	}
 }
 
+/* For Rust, by way of the object's BTF. */
+const enum socket_kind wire_socket_kind = 0;
+const struct kind_calls wire_kind_calls = {};
+
 #endif

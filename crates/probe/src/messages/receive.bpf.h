@@ -462,4 +462,8 @@ static __always_inline void receive_on_take(struct sock *sk, const struct tcp_so
 	stream->taken_by = bpf_get_current_pid_tgid();
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct received_record wire_received_record = {};
+const struct received_batch wire_received_batch = {};
+
 #endif

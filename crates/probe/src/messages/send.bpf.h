@@ -550,4 +550,8 @@ static __always_inline void send_on_close(struct sock *sk)
 	}
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct sent_record wire_sent_record = {};
+const struct sent_batch wire_sent_batch = {};
+
 #endif

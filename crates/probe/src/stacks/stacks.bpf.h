@@ -208,4 +208,7 @@ static __always_inline u32 stack_of_kernel(struct task_struct *task, struct thre
 	return last->kernel_number;
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct stack_seen wire_stack_seen = {};
+
 #endif

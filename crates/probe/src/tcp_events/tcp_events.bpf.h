@@ -102,4 +102,8 @@ static __always_inline void events_on_close(struct socket_state *st, struct sock
 	record_submit(stages);
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct tcp_event wire_tcp_event = {};
+const enum tcp_event_kind wire_tcp_event_kind = 0;
+
 #endif

@@ -530,4 +530,8 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	__builtin_memset(out->pad, 0, sizeof(out->pad));
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct stage_reading wire_stage_reading = {};
+const enum stage wire_stage = 0;
+
 #endif

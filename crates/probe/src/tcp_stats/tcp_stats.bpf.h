@@ -161,4 +161,7 @@ static __always_inline void sample_fill(struct tcp_sample *out, struct socket_st
 	out->delivered_ce = tp->delivered_ce;
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct tcp_sample wire_tcp_sample = {};
+
 #endif

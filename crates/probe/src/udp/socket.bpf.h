@@ -180,4 +180,7 @@ static __always_inline void udp_on_drop(struct sock *sk)
 		__sync_fetch_and_add(&udp->seen.dropped, 1);
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct udp_seen wire_udp_seen = {};
+
 #endif

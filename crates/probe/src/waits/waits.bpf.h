@@ -340,4 +340,11 @@ static __always_inline void wait_end(struct thread_wait *wait, const struct task
 	wait->start_ns = 0;
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct wait_record wire_wait_record = {};
+const struct wait_batch wire_wait_batch = {};
+const enum wait_object wire_wait_object = 0;
+const enum wait_waker wire_wait_waker = 0;
+const enum syscall_object wire_syscall_object = 0;
+
 #endif

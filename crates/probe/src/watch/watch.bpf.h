@@ -266,4 +266,7 @@ static __always_inline void watch_visit_active(struct sock *sk)
 		socket_rests(st, sk);
 }
 
+/* For Rust, by way of the object's BTF. */
+const struct socket_reading wire_socket_reading = {};
+
 #endif
