@@ -9,7 +9,7 @@ use diagnose::recording;
 use diagnose::report::{About, CloseState};
 use diagnose::units::counted;
 use serde_json::{Value, json};
-use table::{Problem, Recording, Recovered};
+use table::{Problem, Recording, RecoveryResult};
 
 use crate::out::OutputArgs;
 use crate::{exit, load, out};
@@ -163,7 +163,7 @@ fn recover(dir: &Path) -> anyhow::Result<(String, bool)> {
 }
 
 /// Returns the result in words. Rows that the recorder had not sealed when it died are gone and not counted.
-fn recovery_text(dir: &Path, recovered: &Recovered, about: &About) -> String {
+fn recovery_text(dir: &Path, recovered: &RecoveryResult, about: &About) -> String {
     let text = recovered.to_string();
     let (state, rest) = text.split_at(text.find('\n').unwrap_or(text.len()));
     let end = match about.closed {

@@ -189,8 +189,8 @@ impl Place<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use super::super::values::Detail;
+    use super::*;
 
     fn parse(source: &str) -> anyhow::Result<Config> {
         Config::parse(Path::new("c.toml"), source)

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use record::privileges::Privileges;
-use table::progress::Step;
+use table::progress::ProgressStep;
 
 /// Nothing is shown of what takes less: whoever waits so long begins to wonder.
 const QUIET: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ pub(crate) fn watch() {
     }
 }
 
-fn show(step: &Step) {
+fn show(step: &ProgressStep) {
     // who holds it may be held by the terminal
     let Ok(mut line) = LINE.try_lock() else {
         return;
@@ -102,7 +102,7 @@ fn run(what: &str, of: Duration, ended: &AtomicBool) {
     let begun = Instant::now();
     let count_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     while begun.elapsed() < of && !ended.load(Ordering::Relaxed) && is_shown(what) {
-        show(&Step {
+        show(&ProgressStep {
             what: what.to_owned(),
             done: count_ms(begun.elapsed()),
             of: count_ms(of),
@@ -126,7 +126,7 @@ pub(crate) fn clear() {
 }
 
 /// `reading calls: 45 %, 3 s left`.
-fn step_text(step: &Step, took: Duration) -> String {
+fn step_text(step: &ProgressStep, took: Duration) -> String {
     let percent = step.done * 100 / step.of.max(1);
     let mut words = format!("{}: {percent} %", step.what);
     if step.done > 0 {
@@ -147,7 +147,10 @@ mod tests {
     fn remaining_time_follows_progress() {
         let text = |done, of, seconds| {
             let what = "merging".to_owned();
-            step_text(&Step { what, done, of }, Duration::from_secs(seconds))
+            step_text(
+                &ProgressStep { what, done, of },
+                Duration::from_secs(seconds),
+            )
         };
         assert_eq!(text(0, 11, 5), "merging: 0 %");
         assert_eq!(text(25, 100, 5), "merging: 25 %, 15 s left");

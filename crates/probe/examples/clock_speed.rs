@@ -1,4 +1,4 @@
-//! What reading all clocks costs, and how narrow the pairs and the conversions between them are, at
+//! Describes what reading all clocks costs, and how narrow the pairs and the conversions between them are, at
 //! the recorder's pace.
 //!
 //! `cargo run --release -p whylat-probe --example clock_speed`

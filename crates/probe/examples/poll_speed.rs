@@ -59,7 +59,7 @@ fn thread_cpu_ns() -> i64 {
     read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
-/// What is polled and measured.
+/// Holds what is polled and measured.
 struct Subject<'a> {
     hooks: &'a Hooks<'a>,
     drainer: Drainer<'a>,

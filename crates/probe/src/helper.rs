@@ -1,4 +1,4 @@
-//! What forked processes that help a recorder do first. They must not allocate: other threads of the recorder may
+//! Describes what forked processes that help a recorder do first. They must not allocate: other threads of the recorder may
 //! have held the allocator's lock.
 
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) fn keep_capabilities(bits: u64) -> io::Result<()> {
     }
 }
 
-/// What the recorder has open must not live longer than it. Linux before 5.9 has no
+/// Returns what the recorder has open must not live longer than it. Linux before 5.9 has no
 /// `close_range`: the first 1,024 descriptors, the usual limit, are closed one by one.
 pub(crate) fn close_all_but(one: RawFd, other: RawFd) {
     let (low, high) = (one.min(other), one.max(other));

@@ -1,4 +1,4 @@
-//! What this process may do, as far as probes need it, and what to do about what it may not: each capability has a
+//! Describes what this process may do, as far as probes need it, and what to do about what it may not: each capability has a
 //! remedy of its own. In: `/proc/self`, `/sys/kernel/security`. Out: text for coverage.
 
 use std::fs;
@@ -40,7 +40,7 @@ impl Capability {
         Self::CheckpointRestore,
     ];
 
-    /// What setcap gives a program of an ordinary user: what probes need. Not what is as good as root in the hands of
+    /// Holds what setcap gives a program of an ordinary user: what probes need. Not what is as good as root in the hands of
     /// whoever may run the program.
     const GIVEN: [Self; 4] = [Self::Bpf, Self::Perfmon, Self::NetAdmin, Self::SysPtrace];
 
@@ -78,7 +78,7 @@ impl Capability {
     }
 }
 
-/// What this process may do.
+/// Holds what this process may do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Privileges {
     /// Effective user id.
@@ -127,7 +127,7 @@ impl Privileges {
         has(capability) || capability.is_in_sys_admin() && has(Capability::SysAdmin)
     }
 
-    /// What to do when the kernel does not permit what needs all of `needs`.
+    /// Returns what to do when the kernel does not permit what needs all of `needs`.
     pub fn remedy(&self, needs: &[Capability]) -> String {
         let lacks = needs.iter().copied().find(|it| !self.holds(*it));
         match lacks {

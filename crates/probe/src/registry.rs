@@ -1,4 +1,4 @@
-//! What every probe says of itself: which hooks it needs, where its records lie and how they become rows, how many
+//! Describes what every probe says of itself: which hooks it needs, where its records lie and how they become rows, how many
 //! there were, and how well it works here. Loading, draining, counting and coverage go over [`PROBES`](crate::PROBES),
 //! the one list; who adds a probe there changes none of them.
 
@@ -30,11 +30,11 @@ pub(crate) enum Source {
     Ring(FindMap, DecodeBatch),
 }
 
-/// What coverage depends on.
+/// Holds what coverage depends on.
 pub(crate) struct Support<'a> {
-    /// What this kernel has.
+    /// Holds what this kernel has.
     pub(crate) features: &'a Features,
-    /// What is asked for.
+    /// Holds what is asked for.
     pub(crate) detail: Detail,
     /// Counters of network namespaces can be read.
     pub(crate) has_mib: bool,

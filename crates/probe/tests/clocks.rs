@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use table::clock::{ClockMap, Nature, Orders, Span, Stamp};
+use table::clock::{BoundedSpan, ClockMap, Nature, Orders, Stamp};
 use table::tables::ClockPair;
 use whylat_probe::clock::{Clock, Clocks, monotonic_ns};
 
@@ -18,7 +18,7 @@ const BURSTS: usize = 20;
 const BURST: usize = 5_000;
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// What was read in this order.
+/// Holds what was read in this order.
 #[derive(Clone, Copy)]
 struct Reading {
     before_ns: u64,
@@ -27,7 +27,7 @@ struct Reading {
     after_ns: u64,
 }
 
-/// What came out of the conversion of one clock.
+/// Holds what came out of the conversion of one clock.
 #[derive(Default)]
 struct Outcome {
     orders: Orders,
@@ -50,9 +50,9 @@ impl Outcome {
                 continue;
             };
             self.orders
-                .count(Span::between(exact(reading.before_ns), stamp));
+                .count(BoundedSpan::between(exact(reading.before_ns), stamp));
             self.orders
-                .count(Span::between(stamp, exact(reading.after_ns)));
+                .count(BoundedSpan::between(stamp, exact(reading.after_ns)));
             if index % 1_009 == 0 {
                 self.bounds_ns.push(stamp.error_ns);
             }

@@ -1,4 +1,4 @@
-//! What a user without privileges gets: the statistics of one's own sockets and no others.
+//! Describes what a user without privileges gets: the statistics of one's own sockets and no others.
 //! Needs root, to become somebody else.
 
 use std::net::{TcpListener, TcpStream};

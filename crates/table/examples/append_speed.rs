@@ -1,4 +1,4 @@
-//! What storing socket calls costs: nanoseconds a row to append and seal, bytes a row before
+//! The cost of storing socket calls: nanoseconds a row to append and seal, bytes a row before
 //! and after the merge at close, milliseconds to scan a million rows.
 //!
 //! `cargo run --release -p whylat-table --example append_speed [DIR]`
@@ -84,7 +84,7 @@ fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens the recording anew, so that comparing digests is part of the time.
+/// Opens the recording again, so that comparing digests is part of the time.
 fn scan<T: whylat_table::Table>(dir: &Path, what: &str, rows: usize) -> Result<(), Box<dyn Error>> {
     let mut cost = Cost::default();
     let read = cost.add(|| Recording::open(dir).map(|recording| recording.scan::<T>(drop)))?;
@@ -147,7 +147,7 @@ fn header() -> Header {
     }
 }
 
-/// Calls of 100 connections of a few threads, half of which block, at random (xorshift) but
+/// Calls of 100 connections of a few threads, half of them blocking, at random (xorshift) but
 /// repeatable times and sizes.
 struct Source {
     state: u64,

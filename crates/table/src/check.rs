@@ -16,7 +16,7 @@ use crate::{Columns, Table, for_each_table, progress};
 
 /// Checks a whole recording: manifest lines, lengths, digests, row counts, schemas, times, the
 /// loss identity of every probe, and files that do not belong. Empty: all is well. That a
-/// recording was not closed is no damage; [`Recording::closed`] tells.
+/// recording was not closed is no damage; [`Recording::closed`] says so.
 ///
 /// # Errors
 /// As [`Recording::open`].
@@ -95,7 +95,7 @@ fn check_rows<T: Table>(path: &Path, segment: &Segment) -> Result<(), String> {
     ))
 }
 
-/// A table of another version: that it decodes and has its rows is all that can be said.
+/// A table of another version: only that it decodes and has its rows can be checked.
 fn check_unknown(path: &Path, segment: &Segment) -> Result<(), String> {
     let rows = count(Batches::open(path, segment, None)?, |_| Ok(()))?;
     if rows == segment.rows {

@@ -1,7 +1,7 @@
 //! Files of a fleet's dataset (`docs/fleet/dataset.md`): rows in, the bytes of a Parquet file out, and back; and the
 //! files of an hour's minutes merged into one, with at most two of them in memory.
 //!
-//! The same rows always make the same bytes, so that a file that is sent again is the same file.
+//! The same rows always make the same bytes, so that a file that is sent twice is the same file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -151,7 +151,7 @@ fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The same of a file whose rows are read, of its columns those of the table: it is asked first how much they become.
+/// The same of a file with rows to read, in the columns of the table: it is checked first how much they become.
 fn open_rows<C: Columns>(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
     let builder = open(path)?;
     let pages = File::open(path).map_err(|error| error.to_string())?;
@@ -160,24 +160,24 @@ fn open_rows<C: Columns>(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<
     Ok(builder.with_projection(mask))
 }
 
-/// What a file says of itself under a key.
-fn said<'a>(builder: &'a ParquetRecordBatchReaderBuilder<File>, key: &str) -> Option<&'a str> {
+/// Returns the metadata of a file under a key.
+fn metadata<'a>(builder: &'a ParquetRecordBatchReaderBuilder<File>, key: &str) -> Option<&'a str> {
     let metadata = builder.metadata().file_metadata();
     let mut pairs = metadata.key_value_metadata()?.iter();
     pairs.find(|pair| pair.key == key)?.value.as_deref()
 }
 
 fn check_metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<(), String> {
-    let schema = said(builder, FLEET_SCHEMA_KEY).unwrap_or("not said");
+    let schema = metadata(builder, FLEET_SCHEMA_KEY).unwrap_or("not given");
     if schema != FLEET_SCHEMA {
         return Err(format!("its schema is {schema}, not {FLEET_SCHEMA}"));
     }
     let rows = builder.metadata().file_metadata().num_rows().to_string();
-    match said(builder, ROWS_KEY) {
-        Some(said) if said == rows => Ok(()),
-        said => Err(format!(
+    match metadata(builder, ROWS_KEY) {
+        Some(given) if given == rows => Ok(()),
+        given => Err(format!(
             "holds {rows} rows and says {}",
-            said.unwrap_or("nothing")
+            given.unwrap_or("nothing")
         )),
     }
 }
@@ -221,7 +221,7 @@ impl From<io::Error> for MergeError {
     }
 }
 
-/// Writes the rows of several files, each of them sorted, as one sorted file. Of files whose times do not overlap only
+/// Writes the rows of several files, each of them sorted, as one sorted file. Of files with times that do not overlap only
 /// two are in memory at a time.
 ///
 /// # Errors
@@ -246,7 +246,11 @@ fn host_of(files: &[PathBuf]) -> Result<String, MergeError> {
     let Some(path) = files.first() else {
         return Ok(String::new());
     };
-    let host = guarded(|| Ok(said(&open(path)?, HOST_KEY).unwrap_or_default().to_owned()));
+    let host = guarded(|| {
+        Ok(metadata(&open(path)?, HOST_KEY)
+            .unwrap_or_default()
+            .to_owned())
+    });
     host.map_err(|cause| MergeError::Damaged(Problem::of_file(path, None, cause)))
 }
 

@@ -22,24 +22,24 @@ pub use parquet::basic::Encoding;
 #[doc(hidden)]
 pub use parquet::errors::ParquetError;
 
-use crate::encode::Fixed;
+use crate::encode::FixedWidth;
 #[doc(hidden)]
 pub use crate::encode::{PageBody, RowGroup};
 
-/// What the reference page says of one field.
+/// Describes one field for the reference page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     /// Column name, the same in Rust, Arrow and Parquet.
     pub name: &'static str,
-    /// What the value means.
+    /// Meaning of the value.
     pub doc: &'static str,
     /// Unit of the value, or `-` for names and identifiers.
     pub unit: &'static str,
-    /// What an absent value means; empty for a column that is never null.
+    /// Meaning of an absent value; empty for a column that is never null.
     pub null: &'static str,
 }
 
-/// What a cell holds, for formats that have no types of their own.
+/// Holds the value of a cell, for formats that have no types of their own.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// Null.
@@ -62,7 +62,7 @@ pub enum ShapeError {
     /// A column that may not be null is not in the batch at all.
     #[error("table {table}: column {column} is missing")]
     Missing {
-        /// Table whose declaration was broken.
+        /// The table with the broken declaration.
         table: &'static str,
         /// The absent column.
         column: &'static str,
@@ -70,13 +70,13 @@ pub enum ShapeError {
     /// A column has another type, or nulls where none may be.
     #[error("table {table}: column {column} is {found}, expected {expected}")]
     Type {
-        /// Table whose declaration was broken.
+        /// The table with the broken declaration.
         table: &'static str,
         /// The offending column.
         column: &'static str,
-        /// What the batch holds.
+        /// The type in the batch.
         found: String,
-        /// What the declaration says.
+        /// The type of the declaration.
         expected: String,
     },
 }
@@ -85,7 +85,7 @@ pub enum ShapeError {
 pub trait Table: Sized + Clone {
     /// Name of the table, of its directory in a recording and of its reference section.
     const NAME: &'static str;
-    /// What a row is.
+    /// Meaning of a row.
     const DOC: &'static str;
     /// The columns in order.
     const FIELDS: &'static [Field];
@@ -167,7 +167,7 @@ pub trait Cell: Sized + Clone {
     const NULLABLE: bool;
     /// How an open segment encodes these cells.
     const ENCODING: Encoding;
-    /// What the cell holds.
+    /// Returns the value of the cell.
     fn value(&self) -> Value<'_>;
     /// Makes these cells the body of a data page.
     fn encode(cells: &[Self], page: &mut PageBody);
@@ -189,12 +189,12 @@ macro_rules! primitive_cell {
                 <$arrow as arrow_array::types::ArrowPrimitiveType>::DATA_TYPE
             }
             const NULLABLE: bool = false;
-            const ENCODING: Encoding = <$native as Fixed>::ENCODING;
+            const ENCODING: Encoding = <$native as FixedWidth>::ENCODING;
             fn value(&self) -> Value<'_> {
                 Value::$value((*self).into())
             }
             fn encode(cells: &[Self], page: &mut PageBody) {
-                <$native as Fixed>::encode(cells, page);
+                <$native as FixedWidth>::encode(cells, page);
             }
             fn to_array(cells: Vec<Self>) -> ArrayRef {
                 Arc::new(PrimitiveArray::<$arrow>::new(cells.into(), None))
@@ -209,12 +209,12 @@ macro_rules! primitive_cell {
                 <$native as Cell>::data_type()
             }
             const NULLABLE: bool = true;
-            const ENCODING: Encoding = <$native as Fixed>::ENCODING;
+            const ENCODING: Encoding = <$native as FixedWidth>::ENCODING;
             fn value(&self) -> Value<'_> {
                 self.as_ref().map_or(Value::Absent, Cell::value)
             }
             fn encode(cells: &[Self], page: &mut PageBody) {
-                <$native as Fixed>::encode_optional(cells, page);
+                <$native as FixedWidth>::encode_optional(cells, page);
             }
             fn to_array(cells: Vec<Self>) -> ArrayRef {
                 Arc::new(PrimitiveArray::<$arrow>::from(cells))

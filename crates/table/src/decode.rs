@@ -115,7 +115,7 @@ impl Iterator for Batches {
 }
 
 thread_local! {
-    /// A decoder runs, whose panic is a cause and no news.
+    /// A decoder runs: its panic is a cause of a problem, and is not printed.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -123,10 +123,10 @@ thread_local! {
 pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
-        let told = std::panic::take_hook();
+        let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             if !GUARDED.get() {
-                told(panic);
+                hook(panic);
             }
         }));
     });

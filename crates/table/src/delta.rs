@@ -172,10 +172,10 @@ fn pack(values: &[u64; MINIBLOCK], width: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// The sum of encoded 32-bit numbers, of which there are `most` or fewer, as a reader understands them; `None`: they
+/// The sum of encoded 32-bit numbers, `most` or fewer, as a reader understands them; `None`: they
 /// are cut, more, or one is negative.
 pub(crate) fn sum(bytes: &[u8], most: u64) -> Option<u64> {
-    let mut left = Encoded(bytes);
+    let mut left = EncodedValues(bytes);
     let block = left.varint()?;
     let miniblocks = left.varint()?;
     let mut count = left.varint()?;
@@ -223,10 +223,10 @@ fn unpack(packed: &[u8], index: u64, width: u64) -> Option<i32> {
     Some((word >> (bit % 8) & mask) as i32)
 }
 
-/// What is left to read.
-struct Encoded<'a>(&'a [u8]);
+/// The bytes left to read.
+struct EncodedValues<'a>(&'a [u8]);
 
-impl<'a> Encoded<'a> {
+impl<'a> EncodedValues<'a> {
     fn take(&mut self, bytes: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
         self.0 = rest;

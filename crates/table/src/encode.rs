@@ -19,7 +19,7 @@ use parquet::schema::types::SchemaDescriptor;
 use crate::delta;
 
 /// A cell of fixed width.
-pub trait Fixed: Copy + Default {
+pub trait FixedWidth: Copy + Default {
     /// How pages hold it.
     const ENCODING: Encoding;
     /// Appends the encoded values to the page.
@@ -30,7 +30,7 @@ pub trait Fixed: Copy + Default {
 
 macro_rules! integers {
     ($($native:ty, $physical:ty, $scratch:ident;)+) => {$(
-        impl Fixed for $native {
+        impl FixedWidth for $native {
             const ENCODING: Encoding = Encoding::DELTA_BINARY_PACKED;
             fn encode(cells: &[Self], page: &mut PageBody) {
                 page.$scratch.clear();
@@ -63,7 +63,7 @@ integers! {
     i64, i64, integers64;
 }
 
-impl Fixed for f64 {
+impl FixedWidth for f64 {
     const ENCODING: Encoding = Encoding::PLAIN;
     fn encode(cells: &[Self], page: &mut PageBody) {
         page.bytes
@@ -86,7 +86,7 @@ pub struct PageBody {
 }
 
 impl PageBody {
-    /// Definition levels of cells of which `present` are there: one bit a cell, as one run of
+    /// Definition levels of cells, `present` of them filled: one bit a cell, as one run of
     /// the RLE and bit-packing hybrid, with its length in front as version 1 of the data page
     /// wants.
     fn levels<T>(&mut self, cells: &[Option<T>], present: usize) {
@@ -198,7 +198,7 @@ impl RowGroup {
         }
     }
 
-    /// What is called between pieces of work.
+    /// Returns the function to call between pieces of work.
     pub(crate) fn between(&self) -> Between {
         Arc::clone(&self.between)
     }
@@ -253,7 +253,7 @@ impl RowGroup {
         Ok(())
     }
 
-    /// Moves everything into a row group of the file and starts afresh.
+    /// Moves everything into a row group of the file and starts again.
     pub(crate) fn flush_into<W: std::io::Write + Send>(
         &mut self,
         mut group: SerializedRowGroupWriter<'_, W>,

@@ -1,4 +1,4 @@
-//! What can go wrong with a recording directory: errors that end an operation, and problems
+//! Problems of a recording directory: errors that end an operation, and problems
 //! that a reader reports and works around.
 
 use std::ffi::OsStr;
@@ -35,7 +35,7 @@ pub enum WriteError {
         /// The path asked for.
         path: PathBuf,
     },
-    /// Told to replace something that is not a recording.
+    /// The path to replace is not a recording.
     #[error(
         "will not replace {}: it is not a recording\nhint: name another path with -o",
         shown(path)
@@ -59,7 +59,7 @@ pub enum WriteError {
         shown(path)
     )]
     Full {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// On what.
         path: PathBuf,
@@ -72,7 +72,7 @@ pub enum WriteError {
         shown(path)
     )]
     Denied {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// On what.
         path: PathBuf,
@@ -85,7 +85,7 @@ pub enum WriteError {
         shown(path)
     )]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
         /// On what.
         path: PathBuf,
@@ -122,7 +122,7 @@ pub enum WriteError {
     Damaged {
         /// Their table.
         table: String,
-        /// What is wrong with which file.
+        /// The problem and the file.
         problem: Problem,
     },
     /// A recording that is to be changed cannot be opened.
@@ -216,7 +216,7 @@ pub enum ReadError {
     Header {
         /// The manifest.
         path: PathBuf,
-        /// What is wrong with the line.
+        /// The problem of the line.
         cause: String,
     },
     /// Made by a later version.
@@ -255,7 +255,7 @@ pub struct Problem {
     pub offset: Option<u64>,
     /// Rows that cannot be read for it, when that is known.
     pub rows: Option<u64>,
-    /// What is wrong.
+    /// The problem.
     pub cause: String,
 }
 

@@ -2,7 +2,7 @@
 //! so that a file of some kilobytes cannot fill the memory of who reads it: `pages` bounds a page, not their number.
 //!
 //! Every row has a time in nanoseconds, which no encoding makes much shorter than a byte: the densest file of some two
-//! hundred that were looked at had a row in four bytes. Its texts are a few times as long as the file.
+//! hundred that were examined had a row in four bytes. Its texts are a few times as long as the file.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const SPARE_ROWS: u64 = 16 << 10;
 const TEXT_A_BYTE: u64 = 1024;
 const SPARE_TEXT: u64 = 16 << 20;
 
-/// Bytes of a number in a page that tells how long something is.
+/// Bytes of a length in a page.
 const LENGTH: usize = 4;
 
 /// Refuses a file with more rows than any has of its length.
@@ -37,7 +37,7 @@ pub(crate) fn check_rows(file: &File, metadata: &ParquetMetaData) -> Result<(), 
     }
 }
 
-/// Refuses a file whose texts become longer than any has of its length; looks at those of its columns that are given.
+/// Refuses a file with texts that become longer than any has of its length; it reads the given columns.
 pub(crate) fn check_text(
     file: &File,
     metadata: &ParquetMetaData,
@@ -90,7 +90,7 @@ fn of_chunk(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<u64, 
     Ok(total)
 }
 
-/// The same of one page. With a dictionary, whose longest text this is, each may be that one. `None`: it is cut.
+/// The same of one page. Each may be the longest text of the dictionary, if there is one. `None`: it is cut.
 fn of_page(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
     let values = u64::from(page.num_values());
     match page.encoding() {
@@ -106,7 +106,7 @@ fn of_page(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
     }
 }
 
-/// What follows the levels: version 1 of the page has the length of the definition levels in front of them.
+/// Returns the bytes after the levels: version 1 of the page has the length of the definition levels in front of them.
 fn body(page: &Page, is_optional: bool) -> Option<&[u8]> {
     let levels = match page {
         Page::DataPageV2 {
@@ -201,7 +201,7 @@ mod tests {
     ];
 
     #[test]
-    fn one_text_that_stands_for_many_is_refused() {
+    fn one_text_for_many_rows_is_refused() {
         for (dictionary, version, optional) in HOWS {
             let how = How {
                 dictionary,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn more_rows_than_bytes_can_tell_apart_are_refused() {
+    fn more_rows_than_bytes_can_hold_are_refused() {
         let how = How {
             dictionary: true,
             version: WriterVersion::PARQUET_1_0,

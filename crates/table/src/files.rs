@@ -21,8 +21,8 @@ pub(crate) const SEALED: &str = "parquet";
 /// Bytes that are digested and written at once: enough for BLAKE3 to use wide registers.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// Permissions of what a recording consists of, which nobody else is to read: it tells of addresses, command lines
-/// and who talks to whom.
+/// Permissions of what a recording consists of, which no other user may read: it holds addresses, command lines
+/// and who talks to which host.
 pub(crate) const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -119,12 +119,12 @@ impl Drop for Temporary {
 }
 
 /// A file that is complete and on disk, but not yet renamed.
-pub(crate) struct Finished {
+pub(crate) struct FinishedFile {
     temporary: Temporary,
     segment: Segment,
 }
 
-impl Finished {
+impl FinishedFile {
     /// A synced file and the manifest line that it will have.
     pub(crate) fn new(temporary: Temporary, segment: Segment) -> Self {
         Self { temporary, segment }
@@ -145,7 +145,7 @@ pub(crate) struct DigestingFile {
     file: File,
     hasher: Hasher,
     buffer: Vec<u8>,
-    /// What the file system said first. Kept, because Parquet writers turn errors to text.
+    /// The first error of the file system. Kept, because Parquet writers turn errors to text.
     failure: Option<io::Error>,
 }
 

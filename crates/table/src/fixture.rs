@@ -22,7 +22,7 @@ use crate::manifest::{Close, Cost, Coverage, Header, Line, Loss};
 use crate::write::{WriteOptions, Writer};
 use crate::{Columns, Table, for_each_table};
 
-/// A row of which only the fields that matter are given: every other one that may not be null is
+/// A row from the fields that matter: every other one that may not be null is
 /// zero, no, or an ordinary name.
 ///
 /// # Errors

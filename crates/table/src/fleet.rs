@@ -2,7 +2,7 @@
 //! of a recording: their clock is that of the day (`CLOCK_REALTIME`), as rows of many hosts must meet, and all whole
 //! numbers are signed or at most 32 bits wide, as not every SQL engine has wider unsigned ones.
 //!
-//! Problems are SNAP's five (section 2.3, footnote 4), told by its flags (Table 2): the time of those intervals between
+//! Problems are SNAP's five (section 2.3, footnote 4), found by its flags (Table 2): the time of those intervals between
 //! two readings in which the flag was raised.
 
 use crate::{Role, table};
@@ -54,7 +54,7 @@ table! {
         begin_ns: i64, "ns";
         /// Its length; less than the agent's interval where the connection opened or closed.
         length_us: i64, "us";
-        /// The stage or finding that held the connection most, of those that are somebody's to mend.
+        /// The stage or finding that held the connection most, of those that can be fixed.
         verdict: Option<String>, "-", null = "nothing held it";
         /// Time with the flag "send buffer limited".
         send_buffer_us: i64, "us";
@@ -74,7 +74,7 @@ table! {
         received_bytes: i64, "bytes";
         /// Segments sent, retransmissions included.
         segs_out: i64, "segments";
-        /// Segments sent again.
+        /// Retransmitted segments.
         retrans: i64, "segments";
         /// Retransmissions that a timeout began.
         timeouts: Option<i64>, "-", null = "not readable on this kernel";
@@ -90,7 +90,7 @@ table! {
         max_send_queue_bytes: i64, "bytes";
         /// Readings that this row is made of: those that found something new.
         polls: i32, "-";
-        /// Longest time that one of them tells of: since the socket was looked at before.
+        /// Longest time that one of them covers: since the reading of the socket before.
         poll_gap_us: i64, "us";
         /// Send calls that gave bytes.
         writes: Option<i64>, "-", null = "calls were not counted";
@@ -128,7 +128,7 @@ table! {
 }
 
 table! {
-    /// What is known of a connection's socket: written when it is first seen, when its owner becomes known or changes, at
+    /// A connection's socket: written when it is first seen, when its owner becomes known or changes, at
     /// the begin of each hour that it lives to see, and when it closes. Times are totals since the agent first saw it;
     /// of several rows of one `conn_id`, the latest holds.
     row FleetConnection, columns FleetConnections, name "fleet_connections", time time_ns {
@@ -148,7 +148,7 @@ table! {
         peer_address: String, "-";
         /// Port of the peer.
         peer_port: i32, "-";
-        /// Which side opened it.
+        /// The side that opened it.
         role: Role, "-";
         /// Command name of the process that owns it.
         process: Option<String>, "-", null = "owner not known";
@@ -190,7 +190,7 @@ table! {
         acked_bytes: i64, "bytes";
         /// Bytes that came in.
         received_bytes: i64, "bytes";
-        /// Segments sent again.
+        /// Retransmitted segments.
         retrans: i64, "segments";
         /// Retransmissions that a timeout began.
         timeouts: Option<i64>, "-", null = "not readable on this kernel";
@@ -199,7 +199,7 @@ table! {
 
 table! {
     /// A host was watched: one row for each interval of an agent, also when nothing happened. Where a host has no row, it
-    /// was not watched, and nothing can be said of it.
+    /// was not watched, and nothing is known of it.
     row FleetCoverage, columns FleetCoverages, name "fleet_coverage", time begin_ns {
         /// Name of the host.
         host: String, "-";
@@ -213,11 +213,11 @@ table! {
         agent: String, "-";
         /// Release of the kernel.
         kernel: String, "-";
-        /// What was recorded of every connection: `stats` or `calls`.
+        /// The detail of every connection: `stats` or `calls`.
         detail: String, "-";
         /// Connections open at the end of the interval.
         connections: i64, "-";
-        /// Of them, those of which readings were taken within it.
+        /// Of them, those with readings within it.
         polled: i64, "-";
         /// Readings taken, those that found nothing new among them.
         polls: i64, "-";
@@ -239,9 +239,9 @@ table! {
         spooled_files: i64, "-";
         /// Files that were dropped since the agent began, as the spool was full.
         dropped_files: i64, "-";
-        /// Largest error of the host's clock, as its time daemon tells the kernel (`adjtimex` `maxerror`).
+        /// Largest error of the host's clock, as its time daemon sets it in the kernel (`adjtimex` `maxerror`).
         clock_error_us: Option<i64>, "us", null = "the clock is not synchronised";
-        /// What the agent could not see of what it was to watch, and why.
+        /// Gaps: connections that the agent could not see, and why.
         lacks: Option<String>, "-", null = "nothing";
         /// Readings near problems that are not in `fleet_details`, as there were too many.
         details_left_out: Option<i64>, "-", null = "not counted by this version";
@@ -277,7 +277,7 @@ table! {
         acked_bytes: i64, "bytes";
         /// Bytes that came in.
         received_bytes: i64, "bytes";
-        /// Segments sent again.
+        /// Retransmitted segments.
         retrans: i64, "segments";
         /// Retransmissions that a timeout began.
         timeouts: Option<i64>, "-", null = "not readable on this kernel";

@@ -1,4 +1,4 @@
-//! What is known of each connection in the end: rows of `connections` in, one a connection out.
+//! The final state of each connection: rows of `connections` in, one a connection out.
 
 use std::collections::HashMap;
 

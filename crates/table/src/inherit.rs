@@ -1,4 +1,4 @@
-//! Which files a recording as text is made of: its own, and those that `inherits.txt` in its folder names.
+//! Finds the files of a recording as text: its own, and those that `inherits.txt` in its folder names.
 //!
 //! A line of that file is the path of a file or of a folder, from where it is written, or `- NAME` for a file that this
 //! recording does not have; `#` begins a comment. What is found first counts: own files, then those of the lines in their

@@ -1,4 +1,4 @@
-//! The file `manifest.jsonl` itself: lines out, lines in, and the lock that tells whether a
+//! The file `manifest.jsonl` itself: lines out, lines in, and the lock that shows whether a
 //! recorder is still at work.
 //!
 //! Every line carries a digest of its own text as a last member, `"check"`, because a flipped
@@ -21,7 +21,7 @@ use crate::manifest::{FORMAT, Header, Line, Segment};
 
 /// Longest line that is read: far above any that is written.
 const LINE_BYTES: u64 = 1 << 20;
-/// Disk space kept for coming lines, so that loss and end can be told on a full disk.
+/// Disk space kept for coming lines, so that loss and end can be written on a full disk.
 const RESERVE_BYTES: u64 = 64 << 10;
 /// Hexadecimal digits of a line's digest.
 const CHECK_DIGITS: usize = 16;
@@ -83,7 +83,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Makes the manifest somebody else's.
+    /// Gives the manifest to another user.
     pub(crate) fn give_to(&self, uid: u32, gid: u32) -> Result<(), WriteError> {
         fchown(&self.file, Some(uid), Some(gid))
             .map_err(|source| WriteError::io("change the owner of", &self.path, source))
@@ -199,7 +199,7 @@ pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
 
-/// What a manifest says.
+/// Holds the lines of a manifest.
 #[derive(Debug)]
 pub(crate) struct Contents {
     /// First line.

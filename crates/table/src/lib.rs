@@ -47,7 +47,7 @@ pub use names::{
     TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
 };
 pub use read::Recording;
-pub use recover::{Recovered, recover};
+pub use recover::{RecoveryResult, recover};
 pub use reference::{fleet_reference, reference};
 pub use rows::RowSet;
-pub use write::{Closed, WriteOptions, Writer};
+pub use write::{ClosedRecording, WriteOptions, Writer};

@@ -27,13 +27,13 @@ pub enum Line {
     Usdt(UsdtProbe),
     /// Sockets of one kind that recorded processes had; a later line for the same kind replaces an earlier one.
     Sockets(SocketKind),
-    /// What the profiler used so far; a later line replaces an earlier one.
+    /// The cost so far; a later line replaces an earlier one.
     Cost(Cost),
     /// Last line of a recording that was closed in order, or by `recover`.
     Close(Close),
 }
 
-/// What and where a recording is.
+/// Describes a recording and its host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// Format version; see [`FORMAT`].
@@ -81,7 +81,7 @@ pub struct Segment {
     pub blake3: String,
 }
 
-/// What a probe could do on this host, decided from what loaded.
+/// States of a probe on this host, decided from what loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Coverage {
     /// Name of the probe, or `probe.part` for one of its hooks.
@@ -108,7 +108,7 @@ pub enum ProbeState {
     Off {
         /// Why.
         why: String,
-        /// What the user can do about it; empty when nothing.
+        /// The fix; empty when there is none.
         remedy: String,
     },
 }
@@ -134,7 +134,7 @@ impl Loss {
         self.lost.values().sum()
     }
 
-    /// What the identity leaves unexplained: zero, or the accounting is wrong.
+    /// Returns the unexplained rest of the identity: zero, or the accounting is wrong.
     pub fn residual(&self) -> i128 {
         i128::from(self.produced)
             - i128::from(self.stored)
@@ -177,7 +177,7 @@ pub struct SocketKind {
 }
 
 impl SocketKind {
-    /// Whether none was met.
+    /// Whether none was seen.
     pub fn is_empty(&self) -> bool {
         self.open == 0 && self.calls() == 0
     }
@@ -188,7 +188,7 @@ impl SocketKind {
     }
 }
 
-/// What the profiler itself used.
+/// Holds the cost of the profiler itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Recorded time.

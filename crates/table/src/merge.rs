@@ -104,7 +104,7 @@ fn damaged(dir: &Path, table: &str, segment: &Segment, cause: String) -> WriteEr
     }
 }
 
-/// What the manifest will say of the merged file, but for its length and digest.
+/// Returns the line of the merged file for the manifest, without its length and digest.
 fn summary(table: &str, file: String, segments: &[Segment]) -> Segment {
     Segment {
         table: table.to_owned(),

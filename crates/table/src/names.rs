@@ -1,7 +1,7 @@
 //! Closed sets of names that columns hold as text, so that a query reads
 //! `kind = 'fast_retransmit'` and not `kind = 3`.
 
-/// Declares an enum whose values are stored as text in a column.
+/// Declares an enum with values that are stored as text in a column.
 macro_rules! names {
     (
         $(#[doc = $doc:literal])+
@@ -33,7 +33,7 @@ macro_rules! names {
                 }
             }
 
-            /// What the value means.
+            /// Returns the meaning of the value.
             pub const fn doc(self) -> &'static str {
                 match self {
                     $(Self::$value => concat!($($value_doc, "\n"),+)),+
@@ -78,7 +78,7 @@ macro_rules! names {
 }
 
 names! {
-    /// Which side opened a connection.
+    /// Sides that may open a connection.
     pub enum Role {
         /// This socket called connect.
         Client = "client",
@@ -111,20 +111,20 @@ names! {
 }
 
 names! {
-    /// What happened to a connection.
+    /// Events of a connection.
     pub enum TcpEventKind {
         /// TCP state change; `old` and `new` are kernel states (`TCP_ESTABLISHED` = 1, …).
         State = "state",
         /// Congestion state change; `old` and `new` are `TCP_CA_*` (Open 0, Disorder 1, CWR 2,
         /// Recovery 3, Loss 4). Loss again means a further retransmission timeout.
         CongestionState = "congestion_state",
-        /// A segment sent again because duplicate ACKs or SACK showed it lost.
+        /// A segment retransmitted because duplicate ACKs or SACK showed it lost.
         FastRetransmit = "fast_retransmit",
-        /// A segment sent again because the retransmission timer expired.
+        /// A segment retransmitted because the retransmission timer expired.
         TimeoutRetransmit = "timeout_retransmit",
-        /// A segment sent again to probe for a lost tail (TLP).
+        /// A segment retransmitted to probe for a lost tail (TLP).
         TailLossProbe = "tail_loss_probe",
-        /// A SYN or SYN-ACK sent again.
+        /// A retransmitted SYN or SYN-ACK.
         SynRetransmit = "syn_retransmit",
         /// The receiver reported a segment that it already had (DSACK): a retransmission was
         /// not needed.
@@ -137,7 +137,7 @@ names! {
 }
 
 impl TcpEventKind {
-    /// Whether data was sent again.
+    /// Whether data was retransmitted.
     pub fn is_retransmission(self) -> bool {
         matches!(
             self,
@@ -147,15 +147,15 @@ impl TcpEventKind {
 }
 
 names! {
-    /// What stops the next byte of a sending socket, in order of decision.
+    /// The stages that stop the next byte of a sending socket, in order of decision.
     pub enum Stage {
-        /// Nothing is acknowledged until a retransmission timeout mends it.
+        /// Nothing is acknowledged until a retransmission timeout ends it.
         RetransmitTimeout = "retransmit_timeout",
-        /// Nothing is acknowledged until a tail-loss probe mends it.
+        /// Nothing is acknowledged until a tail-loss probe ends it.
         TailLoss = "tail_loss",
         /// The receiver's announced window is full.
         ReceiverWindow = "receiver_window",
-        /// Fast recovery, while the congestion window is the brake.
+        /// Fast recovery, while the congestion window is the limit.
         FastRetransmit = "fast_retransmit",
         /// The congestion window is full.
         CongestionWindow = "congestion_window",
@@ -167,7 +167,7 @@ names! {
         Cork = "cork",
         /// Nagle's algorithm holds a short segment.
         Nagle = "nagle",
-        /// The receiver withholds its ACK until its timer expires, and the sender waits for it.
+        /// The receiver delays its ACK until its timer expires, and the sender waits for it.
         DelayedAck = "delayed_ack",
         /// The send buffer is full although path and receiver would take more.
         SendBuffer = "send_buffer",
@@ -193,7 +193,7 @@ names! {
 }
 
 names! {
-    /// What a thread waited for.
+    /// Kinds of objects that threads wait for.
     pub enum WaitObject {
         /// A TCP connection: `conn` names it.
         Connection = "connection",
@@ -235,12 +235,12 @@ names! {
 }
 
 names! {
-    /// Who ended a wait.
+    /// Kinds of wakers.
     pub enum Waker {
         /// The thread `waker_tid`.
         Thread = "thread",
         /// An interrupt or softirq: a packet, a timer, a disk. `waker_tid` is the thread that it
-        /// interrupted, or in whose call the softirq ran.
+        /// interrupted, or the thread with the call in which the softirq ran.
         Interrupt = "interrupt",
         /// Not seen.
         Unseen = "unseen",
@@ -248,7 +248,7 @@ names! {
 }
 
 names! {
-    /// How the program told it.
+    /// How the program reported it.
     pub enum ValueSource {
         /// By the Intel ITT API.
         Itt = "itt",
@@ -258,7 +258,7 @@ names! {
 }
 
 names! {
-    /// What a value does to a counter of the program.
+    /// Effects of a value on a counter of the program.
     pub enum CounterKind {
         /// It is the counter's new value.
         Set = "set",
@@ -270,7 +270,7 @@ names! {
 }
 
 names! {
-    /// What the program said. Spans have an end; of an event, it may be left out.
+    /// Kinds of spans that programs report. Spans have an end; an event may have none.
     pub enum TaskKind {
         /// A span of a thread; those of a thread and domain are nested.
         Task = "task",
@@ -312,13 +312,13 @@ names! {
 }
 
 names! {
-    /// What is known of the caller of a function on a stack.
+    /// How well the caller of a function on a stack is known.
     pub enum Caller {
         /// It is the next frame.
         Known = "known",
         /// There is none: this is the first function of its thread, or where the kernel was entered.
         None = "none",
-        /// Neither unwind tables nor frame pointers tell it: the stack is cut here.
+        /// Neither unwind tables nor frame pointers show it: the stack is cut here.
         Unknown = "unknown",
         /// It is left out: the stack has more frames than are kept.
         LeftOut = "left_out",
@@ -326,7 +326,7 @@ names! {
 }
 
 names! {
-    /// What a core or a thread did.
+    /// Kinds of activity of a core or a thread.
     pub enum ActivityKind {
         /// A thread had the CPU.
         Task = "task",
@@ -342,7 +342,7 @@ names! {
         Function = "function",
         /// A thread that wanted this CPU was moved to another; it takes no time, and the name is the thread's.
         Migration = "migration",
-        /// The source was not tracing; the name says why, if it is known.
+        /// The source was not tracing; the name says why, if that is known.
         Untraced = "untraced",
         /// The source lost or could not decode what was done; the name is its own error message.
         DecodeError = "decode_error",
@@ -365,7 +365,7 @@ names! {
 }
 
 names! {
-    /// Who saw an activity.
+    /// Sources of activity.
     pub enum ActivitySource {
         /// Intel PT: every branch.
         IntelPt = "intel_pt",

@@ -50,7 +50,7 @@ fn check_chunk(file: &File, chunk: &ColumnChunkMetaData) -> Result<(), String> {
     Ok(())
 }
 
-/// What a page's header says.
+/// Holds the header of a page.
 #[derive(Debug, PartialEq, Eq)]
 struct Header {
     own_bytes: u64,
@@ -98,7 +98,7 @@ fn parse(bytes: &[u8]) -> Option<Header> {
     })
 }
 
-/// What is left to read.
+/// The bytes left to read.
 struct Thrift<'a>(&'a [u8]);
 
 impl Thrift<'_> {

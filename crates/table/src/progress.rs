@@ -1,11 +1,11 @@
-//! How far work is that reads many rows: reading a table, merging, checking. Told a batch at a time to whoever has a
+//! How far work is that reads many rows: reading a table, merging, checking. Reported a batch at a time to whoever has a
 //! terminal to show it on, and to nobody otherwise.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A piece of work, and how much of it is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct ProgressStep {
     /// In words: `reading calls`.
     pub what: String,
     /// Rows so far.
@@ -14,21 +14,21 @@ pub struct Step {
     pub of: u64,
 }
 
-/// Who is told, once for the process.
-static OBSERVER: OnceLock<fn(&Step)> = OnceLock::new();
+/// The observer, once for the process.
+static OBSERVER: OnceLock<fn(&ProgressStep)> = OnceLock::new();
 
-/// What is being done.
-static CURRENT: Mutex<Option<Step>> = Mutex::new(None);
+/// The kind of work.
+static CURRENT: Mutex<Option<ProgressStep>> = Mutex::new(None);
 
-/// Has `observer` told of every batch from now on, by the thread that reads it. The first one stays.
-pub fn observe(observer: fn(&Step)) {
+/// Reports every batch to `observer` from now on, by the thread that reads it. The first one stays.
+pub fn observe(observer: fn(&ProgressStep)) {
     OBSERVER.get_or_init(|| observer);
 }
 
-/// Work on so many rows begins; it takes the place of what was told of before.
+/// Work on so many rows begins; it takes the place of what was reported before.
 pub(crate) fn begin(what: impl FnOnce() -> String, of: u64) {
     if OBSERVER.get().is_some() {
-        let step = Step {
+        let step = ProgressStep {
             what: what(),
             done: 0,
             of,
@@ -55,14 +55,14 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    static TOLD: AtomicU64 = AtomicU64::new(0);
+    static REPORTED: AtomicU64 = AtomicU64::new(0);
 
     #[test]
-    fn work_is_told_of_up_to_its_end() {
+    fn work_is_reported_up_to_its_end() {
         observe(|step| {
             if step.what == "counting" {
                 assert_eq!(step.of, 11);
-                TOLD.fetch_max(step.done, Ordering::Relaxed);
+                REPORTED.fetch_max(step.done, Ordering::Relaxed);
             }
         });
         // other tests read tables meanwhile, in threads of their own
@@ -71,6 +71,6 @@ mod tests {
             advance(7);
             advance(7);
         }
-        assert_eq!(TOLD.load(Ordering::Relaxed), 11);
+        assert_eq!(REPORTED.load(Ordering::Relaxed), 11);
     }
 }

@@ -34,12 +34,12 @@ pub struct Recording {
     live: bool,
     torn: bool,
     holdings: BTreeMap<String, Holding>,
-    /// Damage known so far, and the files whose digests were compared.
-    checked: Mutex<Checked>,
+    /// Damage known so far, and the files with compared digests.
+    checked: Mutex<CheckedFiles>,
 }
 
 #[derive(Debug, Default)]
-struct Checked {
+struct CheckedFiles {
     problems: Vec<Problem>,
     sound: HashSet<String>,
     damaged: HashSet<String>,
@@ -125,7 +125,7 @@ impl Recording {
         }
     }
 
-    /// What and where the recording is.
+    /// Returns the header: the recording and its host.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -155,7 +155,7 @@ impl Recording {
         &self.sockets
     }
 
-    /// What the profiler used; `None` when no line of it was written.
+    /// Returns the cost of the profiler; `None` when no line of it was written.
     pub fn cost(&self) -> Option<&Cost> {
         self.cost.as_ref()
     }
@@ -315,7 +315,7 @@ impl Recording {
         }
     }
 
-    fn checked(&self) -> std::sync::MutexGuard<'_, Checked> {
+    fn checked(&self) -> std::sync::MutexGuard<'_, CheckedFiles> {
         self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -328,7 +328,7 @@ fn replace<L, K: PartialEq>(lines: &mut Vec<L>, new: L, key: impl Fn(&L) -> K) {
     }
 }
 
-/// Tells a recording from what else a path may name.
+/// Distinguishes a recording from other things that a path may name.
 fn look_at(dir: &Path) -> Result<(), ReadError> {
     let path = dir.to_owned();
     match fs::metadata(dir) {

@@ -15,9 +15,9 @@ use crate::manifest::{Close, Line};
 use crate::merge;
 use crate::read::Recording;
 
-/// What recovery found and did.
+/// Holds the results of a recovery.
 #[derive(Debug, Default)]
-pub struct Recovered {
+pub struct RecoveryResult {
     /// The recording had been closed before; nothing but left-over files was touched.
     pub was_closed: bool,
     /// Where the manifest ended in the middle of a line, which was dropped.
@@ -32,7 +32,7 @@ pub struct Recovered {
     pub unmerged: Vec<WriteError>,
 }
 
-impl fmt::Display for Recovered {
+impl fmt::Display for RecoveryResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.was_closed {
             "was closed already"
@@ -70,15 +70,15 @@ impl fmt::Display for Recovered {
 /// # Errors
 /// [`WriteError::Busy`] while a recorder writes it, [`WriteError::Read`] when it cannot be
 /// opened, otherwise what the file system says.
-pub fn recover(path: impl AsRef<Path>) -> Result<Recovered, WriteError> {
+pub fn recover(path: impl AsRef<Path>) -> Result<RecoveryResult, WriteError> {
     let dir = path.as_ref();
     let was_closed = Recording::open(dir)?.closed().is_some();
     let mut journal = Journal::reopen(dir)?;
     // Read again under the lock: the recorder may have gone on until now.
     let contents = journal::read(dir)?;
-    let mut recovered = Recovered {
+    let mut recovered = RecoveryResult {
         was_closed,
-        ..Recovered::default()
+        ..RecoveryResult::default()
     };
     journal.cut(contents.whole_bytes)?;
     if contents.torn {
@@ -112,7 +112,7 @@ fn ended_ns(contents: &Contents) -> u64 {
 fn clear_files(
     dir: &Path,
     contents: &Contents,
-    recovered: &mut Recovered,
+    recovered: &mut RecoveryResult,
 ) -> Result<(), WriteError> {
     let (holdings, _) = contents.holdings(dir);
     let files = |segments: fn(&journal::Holding) -> &Vec<crate::manifest::Segment>| {

@@ -16,7 +16,7 @@ use parquet::file::writer::SerializedFileWriter;
 
 use crate::encode::{Between, RowGroup};
 use crate::error::WriteError;
-use crate::files::{DigestingFile, Finished, Temporary, segment_name};
+use crate::files::{DigestingFile, FinishedFile, Temporary, segment_name};
 use crate::manifest::Segment;
 use crate::{Columns, Table};
 
@@ -25,7 +25,7 @@ const PAGE_ROWS: usize = 8192;
 /// Encoded bytes in a row group.
 const GROUP_BYTES: usize = 2 << 20;
 
-/// An open segment whose columns' type is forgotten, so that one list holds every table.
+/// An open segment without the type of its columns, so that one list holds every table.
 pub(crate) trait OpenTable: Send {
     /// Table name.
     fn table(&self) -> &'static str;
@@ -35,8 +35,8 @@ pub(crate) trait OpenTable: Send {
     fn bytes(&self) -> u64;
     /// Writes what is left and syncs the file, which still has its temporary name. The rows
     /// still count until `reset`.
-    fn finish(&mut self) -> Result<Option<Finished>, WriteError>;
-    /// Starts afresh: forgets the rows, sealed by now or given up, and says how many there
+    fn finish(&mut self) -> Result<Option<FinishedFile>, WriteError>;
+    /// Starts again: forgets the rows, sealed by now or given up, and says how many there
     /// were. A file that is not finished is removed.
     fn reset(&mut self) -> u64;
     /// For the way back to the typed columns.
@@ -137,7 +137,7 @@ impl<C: Columns> OpenTable for OpenSegment<C> {
         filed + (self.group.bytes() + waiting) as u64
     }
 
-    fn finish(&mut self) -> Result<Option<Finished>, WriteError> {
+    fn finish(&mut self) -> Result<Option<FinishedFile>, WriteError> {
         self.encode_waiting()?;
         self.flush_group()?;
         let (Some(file), Some((first_ns, last_ns))) = (self.file.take(), self.range_ns) else {
@@ -208,7 +208,12 @@ impl SegmentFile {
         result.map_err(|source| self.failed(source))
     }
 
-    fn finish(mut self, rows: u64, first_ns: u64, last_ns: u64) -> Result<Finished, WriteError> {
+    fn finish(
+        mut self,
+        rows: u64,
+        first_ns: u64,
+        last_ns: u64,
+    ) -> Result<FinishedFile, WriteError> {
         self.writer.finish().map_err(|source| self.failed(source))?;
         let (bytes, blake3) = (self.writer.inner_mut().finish())
             .map_err(|source| WriteError::io("write", self.temporary.path(), source))?;
@@ -221,7 +226,7 @@ impl SegmentFile {
             bytes,
             blake3,
         };
-        Ok(Finished::new(self.temporary, segment))
+        Ok(FinishedFile::new(self.temporary, segment))
     }
 
     /// The error of the disk if there was one, else that of the encoder.

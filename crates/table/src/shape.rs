@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_not_looked_at() {
+    fn columns_that_are_not_read_are_not_examined() {
         let file = descriptor(
             "required binary host; required group x { required binary host; } repeated int64 y;
              required fixed_len_byte_array(1048576) z;",

@@ -12,10 +12,10 @@ table! {
     row Process, columns Processes, name "processes", time time_ns {
         /// Process id in the initial pid namespace.
         pid: u32, "-";
-        /// When the row was written; of a process that was gone by then, when it was met.
+        /// When the row was written; of a process that was gone by then, when a hook saw it.
         time_ns: u64, "ns";
-        /// When the process started; tells two uses of one pid apart.
-        started_ns: Option<u64>, "ns", null = "the process was gone before it was looked up, and no hook met it";
+        /// When the process started: distinguishes two uses of one pid.
+        started_ns: Option<u64>, "ns", null = "the process was gone before it was read, and no hook saw it";
         /// Command name (`/proc/PID/comm`), at most 15 bytes.
         comm: String, "-";
         /// Path of the executable.
@@ -28,7 +28,7 @@ table! {
 }
 
 table! {
-    /// What is known of a TCP connection: one socket, so a connection within this host has two.
+    /// A TCP connection: one socket, so a connection within this host has two.
     /// A row is written when something about it becomes known; later values win.
     row Connection, columns Connections, name "connections", time time_ns {
         /// Socket cookie, unique on this host until reboot.
@@ -41,13 +41,13 @@ table! {
         local: String, "-";
         /// Remote address and port.
         remote: String, "-";
-        /// Which side opened it.
+        /// The side that opened it.
         role: Role, "-";
         /// Why it is recorded.
         chosen: Chosen, "-";
         /// When connect() was called.
         connect_ns: Option<u64>, "ns", null = "accepted, a peer's, open before the recording, or no BPF";
-        /// SYNs sent again before it was established.
+        /// SYNs retransmitted before it was established.
         syn_retries: Option<u32>, "segments", null = "as connect_ns";
         /// When it was established.
         opened_ns: Option<u64>, "ns", null = "open before the recording";
@@ -73,7 +73,7 @@ table! {
         rcvbuf_locked: Option<bool>, "-", null = "not readable without BPF";
         /// Protocol above TCP in the kernel (`icsk_ulp_ops`): `mptcp`, `tls`, …; empty: none.
         ulp: Option<String>, "-", null = "not readable without BPF";
-        /// Token of the MPTCP connection of which this is a subflow, as `ss -M` shows it at this end.
+        /// Token of the MPTCP connection with this subflow, as `ss -M` shows it at this end.
         mptcp_token: Option<u32>, "-", null = "no MPTCP: never asked for, or the other end did not speak it; or no BPF";
     }
 }
@@ -103,7 +103,7 @@ table! {
         /// Drops of what was to become a connection (`sk_drops`), for any reason; a packet may count
         /// twice; counter over the socket's life.
         drops: u32, "segments";
-        /// Packets that met a full accept queue, of any listening socket of the namespace
+        /// Packets that found a full accept queue, of any listening socket of the namespace
         /// (`LINUX_MIB_LISTENOVERFLOWS`); counter over the namespace's life, read with `drops`.
         netns_listen_overflows: Option<u64>, "segments", null = "not readable on this kernel";
         /// Packets with a valid SYN cookie, of any listening socket of the namespace
@@ -113,7 +113,7 @@ table! {
 }
 
 table! {
-    /// What is known of a UDP socket of a recorded process that received or sent something. A row is
+    /// A UDP socket of a recorded process that received or sent something. A row is
     /// written at its first message, when its owner or its addresses have changed, when it closes, and when
     /// the recording ends.
     row UdpSocket, columns UdpSockets, name "udp_sockets", time time_ns {
@@ -262,7 +262,7 @@ table! {
         conn: u64, "-";
         /// When it happened.
         time_ns: u64, "ns";
-        /// What happened.
+        /// The event.
         kind: TcpEventKind, "-";
         /// State before, for state changes.
         old: Option<u8>, "-", null = "not a state change";
@@ -322,9 +322,9 @@ table! {
         tid: u32, "-";
         /// Its process.
         pid: u32, "-";
-        /// What it waited for.
+        /// The kind of object that it waited for.
         kind: WaitObject, "-";
-        /// Tells objects of a kind apart: the inode number of a socket, pipe or file
+        /// Distinguishes objects of a kind: the inode number of a socket, pipe or file
         /// (`socket:[N]` of /proc/PID/fd), the address of a futex, or a number of no other meaning.
         object: Option<u64>, "-", null = "no single object";
         /// Socket cookie of the connection or listener.
@@ -333,7 +333,7 @@ table! {
         fd: Option<i32>, "-", null = "none";
         /// Number of the system call.
         syscall: Option<i32>, "-", null = "in none: a page fault, or a thread of io_uring";
-        /// Who ended it.
+        /// The waker.
         waker: Waker, "-";
         /// Thread that ended it, or ran where the interrupt came.
         waker_tid: Option<u32>, "-", null = "the waking was not seen";
@@ -406,12 +406,12 @@ table! {
         nagle_holds: u32, "-";
         /// Waits that ended because the receiver's delayed-ACK timer expired; counter.
         delayed_acks: u32, "-";
-        /// Data segments whose ACK the receiver's delayed-ACK timer sent, whether or not anyone
-        /// waited for it: a bare ACK of no more than a full-sized segment that came a delayed-ACK
+        /// Data segments with an ACK that the receiver's delayed-ACK timer sent, whether or not anyone
+        /// waited for it: a bare ACK of at most a full-sized segment that came a delayed-ACK
         /// timeout after the path would have brought it; counter. Of a peer (the other end of a
-        /// recorded connection), only those that came while it was looked at.
+        /// recorded connection), only those that came while it was watched.
         acks_by_timer: u32, "-";
-        /// Data segments sent, those sent again included (`tcpi_data_segs_out`); counter.
+        /// Data segments sent, retransmitted ones included (`tcpi_data_segs_out`); counter.
         data_segs_out: u32, "-";
         /// Longest single Nagle hold, delayed ACK included.
         longest_hold_ns: u64, "ns";
@@ -419,7 +419,7 @@ table! {
         timeout_stalls: u32, "-";
         /// Stalls ended by a tail-loss probe; counter.
         tail_loss_stalls: u32, "-";
-        /// Sum of round-trip time samples: SNAP's SumRTT; counter. Samples of segments that met a
+        /// Sum of round-trip time samples: SNAP's SumRTT; counter. Samples of segments that found a
         /// quiet socket between two looks at it count as one of srtt.
         rtt_sum_us: u64, "us";
         /// Number of round-trip time samples: SNAP's SampleRTT; counter.
@@ -428,7 +428,7 @@ table! {
         reader_slow_ns: u64, "ns";
         /// Times that bytes waited for the reader; counter.
         reader_slow_waits: u32, "-";
-        /// Of these, those whose beginning is known to a jiffy only; counter.
+        /// Of these, those with a begin that is known to a jiffy only; counter.
         reader_slow_by_jiffy: u32, "-";
         /// Receiving: the window announced to the peer was closed.
         window_closed_ns: u64, "ns";
@@ -436,20 +436,20 @@ table! {
         /// something was held.
         best_rate_bytes_per_s: Option<u64>, "bytes/s", null = "nothing was held for that long";
         /// Time after either end closed in which the stage changed between two looks, or one of them
-        /// did not tell it: ACKs pass no hook then, so that it may belong to any stage.
+        /// did not show it: ACKs pass no hook then, so that it may belong to any stage.
         unseen_ns: u64, "ns";
         /// Of a peer (the other end of a recorded connection): time in which nothing held either
-        /// end, so that it was looked at seldom. In flight for a round trip a segment at most, else
+        /// end, so that it was sampled seldom. In flight for a round trip a segment at most, else
         /// the application's.
         asleep_ns: u64, "ns";
         /// Time in which loss kept the sender far below its best rate so far: the network was the
         /// limit (`fast_retransmit`, `congestion_window`, `pacing`), the congestion window had not
-        /// regained its value before a loss that duplicate ACKs told, and it (under BBR the pacing
+        /// regained its value before a loss that duplicate ACKs showed, and it (under BBR the pacing
         /// rate) was less than seven tenths of what that rate needs on the unloaded path.
         loss_limited_ns: u64, "ns";
         /// Delivered in that time: segments times the present segment size.
         loss_limited_bytes: u64, "bytes";
-        /// Sent again in that time: segments times the present segment size.
+        /// Retransmitted in that time: segments times the present segment size.
         loss_limited_retrans_bytes: u64, "bytes";
         /// The congestion window, summed over that time.
         loss_limited_cwnd_byte_ms: u64, "bytes*ms";
@@ -464,7 +464,7 @@ table! {
         /// ACKs were late for so long. Counts in the stage that was seen meanwhile.
         spurious_timeout_ns: u64, "ns";
         /// Stalls that lasted longer because the receiver's timer held back the ACK of what was
-        /// sent again; counter.
+        /// retransmitted; counter.
         timeout_acks_delayed: u32, "-";
         /// They lasted longer by that: part of `retransmit_timeout_ns`.
         timeout_ack_delayed_ns: u64, "ns";
@@ -524,7 +524,7 @@ table! {
         error_ns: u64, "ns";
         /// Whether the clock was set since the pair before, as the kernel says.
         set: Option<bool>, "-", null = "the kernel does not say it of this clock";
-        /// How much faster than this clock the reference runs, as far as the kernel was told: by
+        /// How much faster than this clock the reference runs, as far as the kernel was set: by
         /// `adjtimex` (frequency and tick), and a network adapter's clock by `clock_adjtime`, too.
         steer_ppb: Option<i64>, "ppb", null = "not known, or the clock runs as the reference does";
         /// At most this much faster or slower while a correction of the reference's phase is under
@@ -559,7 +559,7 @@ table! {
 table! {
     /// One reading of what a CPU did. All times are counters since boot. Those of `/proc/stat` are
     /// counted in its unit, `USER_HZ`: steps of 10 ms; without `CONFIG_IRQ_TIME_ACCOUNTING` or
-    /// `CONFIG_VIRT_CPU_ACCOUNTING` they are what the timer tick met.
+    /// `CONFIG_VIRT_CPU_ACCOUNTING` they are what the timer tick saw.
     row CpuSample, columns CpuSamples, name "cpu_samples", time time_ns {
         /// Number of the CPU.
         cpu: u16, "-";
@@ -582,12 +582,12 @@ table! {
 }
 
 table! {
-    /// One value that the recorded program told, by the Intel ITT API or by a USDT probe. Exactly one
+    /// One value that the recorded program reported, by the Intel ITT API or by a USDT probe. Exactly one
     /// of the three values is there; those of 16 and 32 bits are kept in the wider column, exactly.
     row Counter, columns Counters, name "counters", time time_ns {
-        /// When the program told it: when it made the call, or the time that it gave.
+        /// When the program reported it: when it made the call, or the time that it gave.
         time_ns: u64, "ns";
-        /// How the program told it.
+        /// How the program reported it.
         source: ValueSource, "-";
         /// Process. Of source `itt` as it knows itself: in a pid namespace, not the host's.
         pid: u32, "-";
@@ -598,9 +598,9 @@ table! {
         /// Name of the counter; of source `usdt` that of the marker, or of probe and argument:
         /// `request.bytes`.
         name: Option<String>, "-", null = "the name was lost";
-        /// Tells counters apart whose names were lost, or are the same; of this recording.
+        /// Distinguishes counters with names that were lost, or are the same; of this recording.
         counter: Option<u32>, "-", null = "the program has no handle for it, only domain and name";
-        /// What the value does.
+        /// The effect of the value.
         kind: CounterKind, "-";
         /// An unsigned value.
         value_u64: Option<u64>, "-", null = "not unsigned";
@@ -616,16 +616,16 @@ table! {
 }
 
 table! {
-    /// A span or a moment that the recorded program tells, by the Intel ITT API or by a USDT probe.
+    /// A span or a moment that the recorded program reports, by the Intel ITT API or by a USDT probe.
     /// A span's row is written when it ends, or with the recording.
     row Task, columns Tasks, name "tasks", time begin_ns {
         /// When it began, or happened: when the program made the call, or the time that it gave.
         begin_ns: u64, "ns";
         /// When it ended.
         end_ns: Option<u64>, "ns", null = "a moment; or its end is not in the recording, or more than 65,536 were open, or the end given was before the beginning";
-        /// How the program told it.
+        /// How the program reported it.
         source: ValueSource, "-";
-        /// What it is.
+        /// The kind of span.
         kind: TaskKind, "-";
         /// Its domain; of a synchronisation object its type, in the program's words; of source `usdt`
         /// the provider.
@@ -644,20 +644,20 @@ table! {
         parent: Option<String>, "-", null = "none given";
         /// Address of the synchronisation object in the program.
         object: Option<u64>, "-", null = "not of a synchronisation object";
-        /// For whom a marker matters.
-        scope: Option<String>, "-", null = "not a marker, or not said";
+        /// The scope of a marker.
+        scope: Option<String>, "-", null = "not a marker, or not given";
         /// Timestamp that the program gave for the beginning, of a clock that is not known here.
         given_begin_ticks: Option<u64>, "-", null = "none given, or it is `begin_ns`";
         /// The same for the end.
         given_end_ticks: Option<u64>, "-", null = "none given, or it is `end_ns`";
-        /// What was attached: a JSON list of `{"key", "values"}` or `{"key", "text"}`, with `count`
+        /// Attached data: a JSON list of `{"key", "values"}` or `{"key", "text"}`, with `count`
         /// or `length_bytes` where some of it was cut; of a histogram `{"first", "x", "y"}`.
         metadata: Option<String>, "-", null = "nothing";
     }
 }
 
 table! {
-    /// What one receive call, or one step of a splice(), took of a connection, and when its bytes passed each place on their way to it; or
+    /// The bytes that one receive call, or one step of a splice(), took of a connection, and when they passed each place before it; or
     /// of a UDP socket: a datagram, or several that the kernel joined (UDP_GRO).
     row ReceivedMessage, columns ReceivedMessages, name "received_messages", time done_ns {
         /// When the call ended.
@@ -669,7 +669,7 @@ table! {
         /// Where they end in the stream, counted from the connection's first byte; of a UDP socket, from the
         /// first recorded message's.
         offset_end: u64, "bytes";
-        /// Bytes between the message before and this one that nobody took who was met: the kernel itself, or splice
+        /// Bytes between the message before and this one that no hook saw taken: the kernel itself, or splice
         /// where `messages.spliced` is off.
         spliced_bytes: u32, "bytes";
         /// When the first of its segments arrived: the driver handed it over, or the other end on this host
@@ -714,7 +714,7 @@ table! {
 }
 
 table! {
-    /// What one send call gave to a connection, and when its last byte passed each place on its way out; or to a
+    /// The bytes that one send call gave to a connection, and when the last of them passed each place after it; or to a
     /// UDP socket: a datagram, a part of one that is corked, or several at a time (UDP_SEGMENT).
     row SentMessage, columns SentMessages, name "sent_messages", time done_ns {
         /// When the call ended.
@@ -731,19 +731,19 @@ table! {
         /// When TCP began with the call, having the socket's lock (`tcp_sendmsg_locked`).
         call_ns: Option<u64>, "ns", null = "not seen; of a UDP socket always";
         /// When TCP began to send the last byte (`tcp_write_xmit`): before that it lay in the send queue.
-        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed; not followed, as 32 calls before it were not acknowledged yet; or the kernel did not tell of its packet; of a UDP socket always";
+        tcp_ns: Option<u64>, "ns", null = "not sent before the socket closed; not followed, as 32 calls before it were not acknowledged yet; or the kernel did not show its packet; of a UDP socket always";
         /// When that came to the queue of the device (`net_dev_queue`); of a datagram, its last packet.
         queue_ns: Option<u64>, "ns", null = "as `tcp_ns`; a datagram: not sent, or not followed: it was corked or held up, and 16 calls came after it";
         /// When it went to the driver (`net_dev_start_xmit`); of devices on top of each other, to the lowest.
         driver_ns: Option<u64>, "ns", null = "as `queue_ns`, or the queue dropped it";
-        /// When the network adapter put it on the wire, by the adapter's own clock: `clock_pairs` tell when that
+        /// When the network adapter put it on the wire, by the adapter's own clock: `clock_pairs` show when that
         /// was.
         nic_phc_ns: Option<i64>, "ns", null = "the adapter gave no stamp for it, or was not asked; of a UDP socket always";
-        /// Which clock that is: N of `ptpN` in `clock_pairs`.
+        /// The number of that clock: N of `ptpN` in `clock_pairs`.
         nic_ptp: Option<u16>, "-", null = "as `nic_phc_ns`";
         /// When the other end had acknowledged all of it.
         acked_ns: Option<u64>, "ns", null = "not before the socket closed, or not followed; of a UDP socket always";
-        /// Segments with bytes of it that were sent again.
+        /// Segments with bytes of it that were retransmitted.
         resent_segments: u32, "segments";
         /// CPU on which the call ended.
         cpu: u16, "-";
@@ -759,20 +759,20 @@ table! {
 }
 
 table! {
-    /// A look at a CPU that met a recorded thread in epoll, poll or select with a timeout of zero: it asks
-    /// whether something is ready, and does not wait. Each CPU is looked at about 99 times a second.
+    /// A sample of a CPU with a recorded thread in epoll, poll or select with a timeout of zero: it asks
+    /// whether something is ready, and does not wait. Each CPU is sampled about 99 times a second.
     row Spin, columns Spins, name "spins", time time_ns {
         /// When.
         time_ns: u64, "ns";
-        /// Time between two looks, which this one stands for.
+        /// Time between two samples, which this one represents.
         length_ns: u64, "ns";
         /// Thread.
         tid: u32, "-";
         /// Its process.
         pid: u32, "-";
-        /// What it asks for; the other columns are as in `waits`.
+        /// The kind of object that it asks for; the other columns are as in `waits`.
         kind: WaitObject, "-";
-        /// What tells objects of a kind apart.
+        /// Distinguishes objects of a kind.
         object: Option<u64>, "-", null = "no single object";
         /// Socket cookie of the connection or listener.
         conn: Option<u64>, "-", null = "as in `waits`";
@@ -788,9 +788,9 @@ table! {
 }
 
 table! {
-    /// One frame of a call stack with which threads waited: written when the stack is first met.
+    /// One frame of a call stack with which threads waited: written when the stack is first seen.
     row StackFrame, columns StackFrames, name "stacks", time time_ns {
-        /// When the stack was first met.
+        /// When the stack was first seen.
         time_ns: u64, "ns";
         /// Number of the stack. The same stack of several threads may have several numbers.
         stack: u32, "-";
@@ -805,16 +805,16 @@ table! {
         /// Where in that file the code is; of the kernel, after `_stext`. Of a caller it is the
         /// last byte of its call.
         offset: Option<u64>, "bytes", null = "not known, or not from a file";
-        /// Who called this function.
+        /// The caller of this function.
         caller: Caller, "-";
     }
 }
 
 table! {
-    /// What is at one place in the code: rows are written when the recording ends, for the places
+    /// One place in the code: rows are written when the recording ends, for the places
     /// in `stacks`. Of code that the compiler inlined there is a row for each function.
     row Symbol, columns Symbols, name "symbols", time time_ns {
-        /// When it was looked up.
+        /// When it was resolved.
         time_ns: u64, "ns";
         /// As in `stacks`.
         object: String, "-";
@@ -835,7 +835,7 @@ table! {
 
 table! {
     /// One span of what a core, or a thread on its cores, did. Spans of one CPU are nested; where the source
-    /// tells no CPU, those of one thread. Tasks that perf.data tells are a nest of their own beside its trace.
+    /// gives no CPU, those of one thread. Tasks that perf.data gives are a nest of their own beside its trace.
     row Activity, columns Activities, name "activity", time begin_ns {
         /// When it began.
         begin_ns: u64, "ns";
@@ -843,17 +843,17 @@ table! {
         end_ns: u64, "ns";
         /// Spans around it.
         depth: u16, "-";
-        /// What was done.
+        /// The kind of activity.
         kind: ActivityKind, "-";
         /// Name of the function, interrupt, softirq vector, system call or thread, or a message.
-        name: Option<String>, "-", null = "the source does not tell";
+        name: Option<String>, "-", null = "the source does not say";
         /// Process.
-        pid: Option<u32>, "-", null = "the source does not tell, or it was no process's";
+        pid: Option<u32>, "-", null = "the source does not say, or it was no process's";
         /// Thread.
         tid: Option<u32>, "-", null = "as `pid`";
         /// CPU.
-        cpu: Option<u16>, "-", null = "the source does not tell: spans are then nested by thread";
-        /// Who saw it.
+        cpu: Option<u16>, "-", null = "the source does not say: spans are then nested by thread";
+        /// The source.
         source: ActivitySource, "-";
         /// Whether the source shows the begin. If not, it began at `begin_ns` or before.
         begin_seen: bool, "-";
@@ -863,7 +863,7 @@ table! {
 }
 
 table! {
-    /// A time of which `activity` was kept, and why. There is nothing of other times. Of a message, the CPUs
+    /// A time with kept `activity`, and why it was kept. Nothing is kept of other times. Of a message, the CPUs
     /// named here are kept, and those on which its thread ran meanwhile.
     row ActivityWindow, columns ActivityWindows, name "activity_windows", time begin_ns {
         /// From when.

@@ -42,9 +42,9 @@ impl Default for WriteOptions {
     }
 }
 
-/// What a closed recording holds.
+/// Holds the rows of a closed recording.
 #[derive(Debug)]
-pub struct Closed {
+pub struct ClosedRecording {
     /// Sealed rows of each table.
     pub stored: BTreeMap<&'static str, u64>,
     /// Rows of each table that could not be written.
@@ -104,7 +104,7 @@ impl Writer {
         })
     }
 
-    /// Makes the recording, in which there is only its manifest yet, somebody else's.
+    /// Gives the recording, which has only its manifest yet, to another user.
     ///
     /// # Errors
     /// What the file system says.
@@ -114,7 +114,7 @@ impl Writer {
             .map_err(|source| WriteError::io("change the owner of", &self.dir, source))
     }
 
-    /// What is called between small pieces of work from now on, in tables that have no rows yet.
+    /// Sets the function to call between small pieces of work from now on, in tables that have no rows yet.
     pub fn set_between(&mut self, between: Between) {
         self.between = between;
     }
@@ -266,8 +266,8 @@ impl Writer {
     ///
     /// # Errors
     /// When the last line could not be written: the recording then counts as not closed. A
-    /// failed seal or merge is told in [`Closed`] instead.
-    pub fn close(mut self, ended_ns: u64) -> Result<Closed, WriteError> {
+    /// failed seal or merge is in [`ClosedRecording`] instead.
+    pub fn close(mut self, ended_ns: u64) -> Result<ClosedRecording, WriteError> {
         let mut failures: Vec<WriteError> = self.seal().err().into_iter().collect();
         match merge::all(&self.dir, &mut self.journal) {
             Ok(unmerged) => failures.extend(unmerged),
@@ -278,7 +278,7 @@ impl Writer {
             in_order: true,
         })])?;
         self.journal.release();
-        Ok(Closed {
+        Ok(ClosedRecording {
             stored: self.stored,
             discarded: self.discarded,
             failures,

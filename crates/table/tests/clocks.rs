@@ -1,4 +1,4 @@
-//! The map of a clock against a simulated kernel, whose true time is known: frequencies, slews and
+//! The map of a clock against a simulated kernel with a known true time: frequencies, slews and
 //! steps within the kernel's limits, read in windows of any width and asymmetry. Every stamp's true
 //! time lies within its bound.
 
@@ -10,7 +10,7 @@ use whylat_table::clock::{ClockMap, Nature, Stamp};
 use whylat_table::tables::ClockPair;
 
 const PPB: i128 = 1_000_000_000;
-/// What the kernel was told may be this far from what it does: see `ROUNDING_PPB`.
+/// The setting of the kernel may be this far from what it does: see `ROUNDING_PPB`.
 const DITHER_PPB: u64 = 477;
 const MAX_PPB: u64 = 500_000;
 
@@ -19,7 +19,7 @@ struct Kernel {
     /// Where the rate changes: counter, reference in 10^-9 ns, rate from there.
     corners: Vec<(i64, i128, i64)>,
     /// Settings: from when, and whether a correction of the phase is under way.
-    told_ppb: i64,
+    set_ppb: i64,
     slew_until_ns: i64,
     /// Steps of `CLOCK_REALTIME`: when, and by how much.
     steps: Vec<(i64, i64)>,
@@ -78,7 +78,7 @@ impl Kernel {
             },
             error_ns: width_ns.div_ceil(2),
             set,
-            steer_ppb: (!realtime).then_some(self.told_ppb),
+            steer_ppb: (!realtime).then_some(self.set_ppb),
             slew_ppb: (!realtime).then_some(slew_ppb),
         }
     }
@@ -99,16 +99,16 @@ fn times(count: u64, interval: (i64, i64), random: &mut Random) -> Vec<i64> {
     times
 }
 
-/// What happens to the rate between two readings.
+/// Returns changes of the rate between two readings.
 fn steer(kernel: &mut Kernel, interval: (i64, i64), random: &mut Random) {
     let dither = |random: &mut Random| signed(DITHER_PPB, random);
     if kernel.slew_until_ns < interval.0 {
         // a slew that was under way ended with the reading
-        let rate_ppb = kernel.told_ppb + dither(random);
+        let rate_ppb = kernel.set_ppb + dither(random);
         kernel.turn(interval.0 - 20_000, rate_ppb);
     }
     match random.below(4) {
-        // the multiplier moves; nobody told it anything
+        // the multiplier moves without a new setting
         0 => {
             for at_ns in times(3, interval, random) {
                 let slew = if at_ns < kernel.slew_until_ns {
@@ -116,17 +116,17 @@ fn steer(kernel: &mut Kernel, interval: (i64, i64), random: &mut Random) {
                 } else {
                     0
                 };
-                kernel.turn(at_ns, kernel.told_ppb + dither(random) + slew);
+                kernel.turn(at_ns, kernel.set_ppb + dither(random) + slew);
             }
         }
-        // a daemon, or several, tells the frequency many times; slews go on or not
+        // a daemon, or several, sets the frequency many times; slews go on or not
         1 => {
             let count = 1 + random.below(40);
             for at_ns in times(count, interval, random) {
-                kernel.told_ppb = signed(MAX_PPB, random);
+                kernel.set_ppb = signed(MAX_PPB, random);
                 kernel.turn(
                     at_ns,
-                    kernel.told_ppb + dither(random) + signed(MAX_PPB, random),
+                    kernel.set_ppb + dither(random) + signed(MAX_PPB, random),
                 );
             }
             kernel.slew_until_ns = interval.1 + random.below(2_000_000_000) as i64;
@@ -135,10 +135,10 @@ fn steer(kernel: &mut Kernel, interval: (i64, i64), random: &mut Random) {
         2 if kernel.slew_until_ns < interval.0 => {
             let at = times(2, interval, random);
             let slew_ppb = signed(MAX_PPB, random);
-            kernel.turn(at[0], kernel.told_ppb + dither(random) + slew_ppb);
-            kernel.turn(at[1], kernel.told_ppb + dither(random));
+            kernel.turn(at[0], kernel.set_ppb + dither(random) + slew_ppb);
+            kernel.turn(at[1], kernel.set_ppb + dither(random));
         }
-        _ => kernel.turn(interval.0, kernel.told_ppb + dither(random)),
+        _ => kernel.turn(interval.0, kernel.set_ppb + dither(random)),
     }
 }
 
@@ -147,7 +147,7 @@ fn simulate(random: &mut Random) -> (Kernel, Vec<ClockPair>, Vec<ClockPair>, Vec
     let start_ns = 1_000_000_000 + random.below(1 << 50) as i64;
     let mut kernel = Kernel {
         corners: vec![(0, 0, signed(DITHER_PPB, random))],
-        told_ppb: 0,
+        set_ppb: 0,
         slew_until_ns: 0,
         steps: Vec::new(),
     };
@@ -161,7 +161,7 @@ fn simulate(random: &mut Random) -> (Kernel, Vec<ClockPair>, Vec<ClockPair>, Vec
         steer(&mut kernel, interval, random);
         let steps = random.below(3).saturating_sub(1);
         for at_ns in times(steps, interval, random) {
-            // where the kernel does not say it, only steps beyond the windows can be told
+            // where the kernel does not say it, only steps beyond the windows can be found
             let by_ns = if knows {
                 signed(1 << random.below(40), random)
             } else {

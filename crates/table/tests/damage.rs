@@ -71,7 +71,7 @@ fn sample(close: bool) -> Sample {
     }
 }
 
-/// What may be seen of a recording whose `damaged` file is not as it was written.
+/// Returns what may be seen of a recording with a `damaged` file.
 fn check(sample: &Sample, damaged: &Path, what: &str) {
     let recording = match Recording::open(&sample.dir) {
         Ok(recording) => recording,
@@ -224,7 +224,7 @@ fn recovery_keeps_damage_visible() {
     assert_eq!(recording.read_all::<Connection>(), sample.connections);
 }
 
-/// What a crash can leave besides whole segments.
+/// Returns what a crash can leave beside whole segments.
 #[test]
 fn recovery_clears_what_a_crash_leaves() {
     let sample = sample(false);

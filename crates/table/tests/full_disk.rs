@@ -1,4 +1,4 @@
-//! A full disk: a clear error, the sealed rows stay readable, and the end can still be told.
+//! A full disk: a clear error, the sealed rows stay readable, and the end can still be written.
 //! The disk is a small tmpfs in a mount namespace of a child process, so root is needed.
 
 mod common;
@@ -16,7 +16,7 @@ use whylat_table::manifest::{Line, Loss};
 use whylat_table::tables::{Call, Calls, TcpEvent};
 use whylat_table::{Columns, Recording, WriteError, WriteOptions, Writer, validate};
 
-/// Tells the child where to mount.
+/// Gives the child the place to mount.
 const CHILD_DIR: &str = "WHYLAT_TABLE_TEST_DISK";
 
 #[test]

@@ -14,7 +14,7 @@ use whylat_table::{Columns, Recording, WriteOptions, Writer, recover, validate};
 
 /// Rounds of writing and killing.
 const KILLS: u64 = 200;
-/// Tells the child where to write; without it [`child_writes_until_killed`] does nothing.
+/// Gives the child the place to write; without it [`child_writes_until_killed`] does nothing.
 const CHILD_DIR: &str = "WHYLAT_TABLE_TEST_CHILD";
 
 /// The call with this number: `offset_end` counts, the rest follows from it.
@@ -43,7 +43,7 @@ fn calls(from: u64, count: u64) -> Calls {
     calls
 }
 
-/// Run as a child process: writes and seals a few times, closes, and waits for the kill. Tells
+/// Run as a child process: writes and seals a few times, closes, and waits for the kill. Prints
 /// the number of sealed rows, and that it has closed.
 #[test]
 fn child_writes_until_killed() {
@@ -61,17 +61,17 @@ fn child_writes_until_killed() {
             number += count;
         }
         writer.seal().expect("seal");
-        tell(&format!("sealed {number}"));
+        print_line(&format!("sealed {number}"));
     }
     let closed = writer.close(number * 1_000).expect("close");
     assert!(closed.failures.is_empty());
-    tell("closed");
+    print_line("closed");
     loop {
         std::thread::park();
     }
 }
 
-fn tell(line: &str) {
+fn print_line(line: &str) {
     println!("{line}");
     std::io::stdout().flush().expect("flush");
 }
@@ -91,15 +91,15 @@ fn start(dir: &Path) -> Child {
         .expect("start child")
 }
 
-/// What the child said before it was killed.
+/// Holds what the child printed before it was killed.
 #[derive(Default)]
-struct Told {
+struct ChildReport {
     seals: u64,
     sealed_rows: u64,
     closed: bool,
 }
 
-impl Told {
+impl ChildReport {
     /// Takes in a line; false at the end of the output. The harness prints lines of its own,
     /// and the last one may be cut.
     fn listen(&mut self, output: &mut impl BufRead) -> bool {
@@ -120,12 +120,12 @@ impl Told {
 }
 
 /// Kills the child a random moment after a random number of seals.
-fn kill_at_random(mut child: Child, random: &mut Random) -> Told {
+fn kill_at_random(mut child: Child, random: &mut Random) -> ChildReport {
     let mut output = BufReader::new(child.stdout.take().expect("piped"));
     let seals = 1 + random.below(6);
-    let mut told = Told::default();
-    while told.seals < seals && !told.closed {
-        assert!(told.listen(&mut output), "the child waits to be killed");
+    let mut report = ChildReport::default();
+    while report.seals < seals && !report.closed {
+        assert!(report.listen(&mut output), "the child waits to be killed");
     }
     let moment = Duration::from_micros(random.below(9_000));
     let since = Instant::now();
@@ -134,8 +134,8 @@ fn kill_at_random(mut child: Child, random: &mut Random) -> Told {
     }
     child.kill().expect("kill");
     child.wait().expect("wait");
-    while told.listen(&mut output) {}
-    told
+    while report.listen(&mut output) {}
+    report
 }
 
 #[test]
@@ -145,18 +145,18 @@ fn a_kill_at_any_moment_loses_no_sealed_row() {
     for round in 0..KILLS {
         let temporary = tempfile::tempdir().expect("temporary directory");
         let dir = temporary.path().join("r.whylat");
-        let told = kill_at_random(start(&dir), &mut random);
+        let report = kill_at_random(start(&dir), &mut random);
 
         let recording = Recording::open(&dir).expect("a killed recording opens");
         assert!(!recording.live(), "round {round}");
         assert_eq!(recording.problems(), [], "round {round}");
         let in_order = recording.closed().is_some();
-        assert!(in_order || !told.closed, "round {round}");
+        assert!(in_order || !report.closed, "round {round}");
         let rows = recording.rows::<Call>();
         assert!(
-            rows >= told.sealed_rows,
+            rows >= report.sealed_rows,
             "round {round}: {rows} of {} rows",
-            told.sealed_rows
+            report.sealed_rows
         );
         let found = recording.read_all::<Call>();
         assert!(found == calls(0, rows), "round {round}: rows differ");

@@ -90,7 +90,7 @@ fn many_rows_of_every_table() {
     for_each_table!(every);
 }
 
-/// A column whose values jump over the whole range, so that differences wrap around.
+/// A column with values that jump over the whole range, so that differences wrap around.
 #[test]
 fn differences_wrap_around() {
     use whylat_table::tables::{ClockPair, ClockPairs};

@@ -11,7 +11,7 @@ use ::import::TraceImport;
 use anyhow::anyhow;
 use clap::{Args, Subcommand, ValueEnum};
 use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
-use table::{Closed, Columns, WriteOptions, Writer};
+use table::{ClosedRecording, Columns, WriteOptions, Writer};
 
 use crate::out::DirectoryArgs;
 use crate::{args, out};
@@ -133,7 +133,7 @@ fn store(imported: TraceImport, output: &Path, force: bool) -> anyhow::Result<u6
         lost: BTreeMap::new(),
     }))?;
     let closed = writer.close(last_ns)?;
-    let Closed {
+    let ClosedRecording {
         stored, failures, ..
     } = closed;
     if let Some(error) = failures.into_iter().next() {

@@ -9,7 +9,7 @@ use table::clock::{ClockMap, Nature};
 use table::manifest::{Coverage, Line, Loss, ProbeState};
 use table::tables::{Activities, Activity, ClockPair, ClockPairs};
 use table::{
-    ActivityKind, ActivitySource, Closed, Columns, Recording, Table, WriteOptions, Writer,
+    ActivityKind, ActivitySource, ClosedRecording, Columns, Recording, Table, WriteOptions, Writer,
     for_each_table,
 };
 
@@ -152,7 +152,7 @@ fn write(
     let ended_ns = recording.closed().map(|closed| closed.ended_ns);
     let last_ns = recording.time_range_ns().map(|(_, last_ns)| last_ns);
     let closed = writer.close(ended_ns.or(last_ns).unwrap_or_default())?;
-    let Closed { failures, .. } = closed;
+    let ClosedRecording { failures, .. } = closed;
     match failures.into_iter().next() {
         Some(error) => Err(error.into()),
         None => Ok(()),

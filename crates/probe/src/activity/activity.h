@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What the flight recorder holds of each CPU. */
+/* Describes what the flight recorder holds of each CPU. */
 #ifndef WHYLAT_ACTIVITY_H
 #define WHYLAT_ACTIVITY_H
 

@@ -30,7 +30,7 @@ const PAGE_FAULTS: [&str; 2] = ["page_fault_user", "page_fault_kernel"];
 /// Events younger than this may still be on their way into the memory.
 const YOUNG_NS: u64 = 20_000;
 
-/// What every CPU did lately. Dropping it detaches its programs; so does the kernel after a kill.
+/// Holds what every CPU did lately. Dropping it detaches its programs; so does the kernel after a kill.
 pub struct Flight<'obj> {
     links: Vec<Link>,
     memory: Memory,

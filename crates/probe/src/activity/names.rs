@@ -1,4 +1,4 @@
-//! What the numbers in events mean: threads, interrupt lines, vectors, softirqs, system calls, functions.
+//! Describes what the numbers in events mean: threads, interrupt lines, vectors, softirqs, system calls, functions.
 
 use std::collections::HashMap;
 use std::fs;
@@ -52,7 +52,7 @@ impl Names {
         self.threads.clear();
     }
 
-    /// Who a thread is, or was.
+    /// Returns who a thread is, or was.
     pub(super) fn thread(&mut self, tid: u32, ended: Ended<'_>) -> RunningThread {
         let find = || running(tid).or_else(|| ended(tid));
         let unknown = || RunningThread {

@@ -72,7 +72,7 @@ int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 	return 0;
 }
 
-/* What the kernel itself reads, or decodes first (TLS), is not the program's. */
+/* Returns what the kernel itself reads, or decodes first (TLS), is not the program's. */
 static __always_inline void on_take(struct sock *sk, struct task_struct *task, bool maps)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);

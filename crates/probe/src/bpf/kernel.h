@@ -26,7 +26,7 @@ typedef __s64 s64;
 #define NULL ((void *)0)
 #endif
 
-/* What another CPU may write meanwhile: read here, once. */
+/* Holds what another CPU may write meanwhile: read here, once. */
 #define READ_ONCE(place) (*(const volatile typeof(place) *)&(place))
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

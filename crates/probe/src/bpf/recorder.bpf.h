@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What the recorder itself runs: attached to nothing. A part of hooks.bpf.c. */
+/* Describes what the recorder itself runs: attached to nothing. A part of hooks.bpf.c. */
 #ifndef WHYLAT_RECORDER_BPF_H
 #define WHYLAT_RECORDER_BPF_H
 

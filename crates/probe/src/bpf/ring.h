@@ -15,7 +15,7 @@ const volatile bool detail_calls = false;
 /* Calls are counted and not logged, and events are not told: watch.bpf.h. */
 const volatile bool only_summaries = false;
 
-/* What a record in `records` is; its first four bytes. */
+/* Holds what a record in `records` is; its first four bytes. */
 enum record_kind {
 	RECORD_SOCKET_SEEN,
 	RECORD_TCP_EVENT,

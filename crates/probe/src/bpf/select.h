@@ -150,7 +150,7 @@ static __always_inline void process_fill(struct process_seen *process, struct ta
 	bpf_probe_read_kernel(process->comm, sizeof(process->comm), first->comm);
 }
 
-/* Who is asked for is more than a peer. */
+/* Returns who is asked for is more than a peer. */
 static __always_inline void select_task(u32 tgid, u8 why)
 {
 	u8 *before = bpf_map_lookup_elem(&tasks, &tgid);

@@ -110,7 +110,7 @@ struct stage_ledger {
 	u8 burst;		 /* burst_end holds */
 };
 
-/* What the last sample of the socket's statistics saw: see tcp_stats.bpf.h. */
+/* Holds what the last sample of the socket's statistics saw: see tcp_stats.bpf.h. */
 struct sample_memory {
 	u32 segs_in;
 	u32 segs_out;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What is kept of a thread that has been blocked: one storage for all probes, because finding it is
+/* Describes what is kept of a thread that has been blocked: one storage for all probes, because finding it is
  * what costs. */
 #ifndef WHYLAT_THREAD_H
 #define WHYLAT_THREAD_H
@@ -76,7 +76,7 @@ struct {
 	__type(value, struct thread_state);
 } threads SEC(".maps");
 
-/* What is kept of a thread; NULL: nothing. Most threads have no storage of any kind. */
+/* Returns what is kept of a thread; NULL: nothing. Most threads have no storage of any kind. */
 static __always_inline struct thread_state *thread_known(struct task_struct *task)
 {
 	return task->bpf_storage ? bpf_task_storage_get(&threads, task, NULL, 0) : NULL;

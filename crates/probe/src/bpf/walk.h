@@ -5,7 +5,7 @@
 
 #include "kernel.h"
 
-/* What they did. */
+/* Holds what they did. */
 struct walk_counts {
 	u64 sockets;
 	u64 unchanged; /* had no new sample */
@@ -19,7 +19,7 @@ struct walk_counts {
 
 struct walk_counts walked = {};
 
-/* Which sockets `read_watched` reads. */
+/* Says which sockets `read_watched` reads. */
 #define WALK_DUE 0     /* those with news whose turn it is */
 #define WALK_CHANGED 1 /* those with news */
 #define WALK_EVERY 2
@@ -56,7 +56,7 @@ static __always_inline void walk_count_unchanged(void)
 	walked.unchanged++;
 }
 
-/* What had no room in the ring is read by a further walk of the same poll. */
+/* Returns what had no room in the ring is read by a further walk of the same poll. */
 static __always_inline void walk_end(void)
 {
 	walk_is_further = 1;

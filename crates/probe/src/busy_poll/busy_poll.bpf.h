@@ -50,7 +50,7 @@ static __always_inline bool asks_without_waiting(struct task_struct *task,
 	return false;
 }
 
-/* What it asks for is found as if it waited: a thread that runs waits for nothing. */
+/* Returns what it asks for is found as if it waited: a thread that runs waits for nothing. */
 static __always_inline void spin_emit(struct thread_state *thread, struct task_struct *task,
 				      const struct syscall_args *args, u32 stack)
 {

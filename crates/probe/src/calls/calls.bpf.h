@@ -117,14 +117,14 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 	return wait->number == args.number ? wait : NULL;
 }
 
-/* What a call is a call on. */
+/* Holds what a call is a call on. */
 struct call_subject {
 	u64 cookie;	     /* of the connection */
 	u64 offset_end;	     /* where in the stream it has come to */
 	bool owner_measured; /* the blocking of its owner's threads is measured */
 };
 
-/* What a thread of io_uring blocks in is not known. */
+/* Returns what a thread of io_uring blocks in is not known. */
 static __always_inline bool blocking_is_seen(const struct call_subject *subject,
 					     const struct task_struct *task)
 {

@@ -1,4 +1,4 @@
-//! What a recording's header says of the host. In: `/proc` and `/sys`. Out: [`Host`].
+//! Describes what a recording's header says of the host. In: `/proc` and `/sys`. Out: [`Host`].
 
 use std::io;
 

@@ -132,7 +132,7 @@ impl Clocks {
         }
     }
 
-    /// Which clocks are read and how, and which are not and why.
+    /// Returns which clocks are read and how, and which are not and why.
     pub fn coverage(&self) -> &[Coverage] {
         &self.coverage
     }

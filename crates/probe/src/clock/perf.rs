@@ -104,7 +104,7 @@ impl PerfClock {
         i64::try_from(self.conversion()?.ns(ticks)).ok()
     }
 
-    /// What the page says, read again while the kernel changes it.
+    /// Returns what the page says, read again while the kernel changes it.
     fn conversion(&self) -> Option<Conversion> {
         let page = self.0.as_ptr().cast::<Page>();
         loop {

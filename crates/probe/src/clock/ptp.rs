@@ -138,7 +138,7 @@ impl PtpClock {
         read(&self.file, self.way)
     }
 
-    /// What its frequency was told to be, ppb; `None` where the driver does not say.
+    /// Returns what its frequency was told to be, ppb; `None` where the driver does not say.
     pub(super) fn frequency_ppb(&self) -> Option<i64> {
         // FD_TO_CLOCKID (include/linux/posix-timers.h): dynamic clocks are descriptors
         let clock = (!self.file.as_raw_fd() << 3) | 3;

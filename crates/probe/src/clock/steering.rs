@@ -1,4 +1,4 @@
-//! What the kernel was told to do with the rate of the reference. In: `adjtimex`, which changes
+//! Describes what the kernel was told to do with the rate of the reference. In: `adjtimex`, which changes
 //! nothing here. Out: [`Steering`]. Source: kernel/time/ntp.c.
 
 use nix::unistd::{SysconfVar, sysconf};

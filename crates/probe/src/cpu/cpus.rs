@@ -1,4 +1,4 @@
-//! What the CPUs did: `/proc/stat`, and the CPU time of each `ksoftirqd`.
+//! Describes what the CPUs did: `/proc/stat`, and the CPU time of each `ksoftirqd`.
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ impl Cpus {
         }
     }
 
-    /// What of the CPUs' use, and of who waits for them, can be read here.
+    /// Returns what of the CPUs' use, and of who waits for them, can be read here.
     pub fn coverage(&self) -> Coverage {
         let state = if Schedstat::read("/proc/thread-self/schedstat").is_none() {
             ProbeState::Off {

@@ -1,4 +1,4 @@
-//! Who used the CPUs, and who waited for one. In: pids. Out: rows of `process_samples`
+//! Finds who used the CPUs, and who waited for one. In: pids. Out: rows of `process_samples`
 //! ([`Threads`]) and of `cpu_samples` ([`Cpus`]). Needs no BPF, and no root for own processes.
 
 mod cpus;

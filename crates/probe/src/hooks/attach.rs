@@ -8,7 +8,7 @@ use libbpf_rs::{Link, MapCore, ProgramMut, ProgramType};
 use super::iterate::read_iterator;
 use super::{Hooks, HooksError};
 
-/// What is attached; dropped to detach.
+/// Holds what is attached; dropped to detach.
 #[derive(Default)]
 pub(super) struct AttachedLinks {
     pub(super) hooks: Vec<Link>,

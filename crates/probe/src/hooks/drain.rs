@@ -158,7 +158,7 @@ fn watch(rings: &[Ring<'_>]) -> nix::Result<Epoll> {
 /// How many kinds of rare records there are.
 const KINDS: usize = wire::record_kind::RECORD_KIND_COUNT.0 as usize;
 
-/// Who decodes the records of each kind, and how.
+/// Says who decodes the records of each kind, and how.
 static DECODERS: LazyLock<[Option<(&'static str, DecodeRecord)>; KINDS]> = LazyLock::new(|| {
     let mut decoders = [None; KINDS];
     for probe in PROBES {

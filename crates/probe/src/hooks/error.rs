@@ -1,4 +1,4 @@
-//! What can go wrong between the object file and running programs, and what mends it.
+//! Describes what can go wrong between the object file and running programs, and what mends it.
 
 use libbpf_rs::{ErrorKind, ProgramType};
 
@@ -30,7 +30,7 @@ pub enum HooksError {
     /// A loaded program or map could not be used.
     #[error("cannot {action}: {error}")]
     Use {
-        /// What was tried.
+        /// Holds what was tried.
         action: &'static str,
         /// Cause.
         error: libbpf_rs::Error,
@@ -38,7 +38,7 @@ pub enum HooksError {
     /// An iterator could not be read.
     #[error("cannot read {what} from the kernel: {error}")]
     Read {
-        /// What was read.
+        /// Holds what was read.
         what: &'static str,
         /// Cause.
         error: std::io::Error,
@@ -69,7 +69,7 @@ impl HooksError {
         )
     }
 
-    /// What mends it.
+    /// Returns what mends it.
     pub fn remedy(&self) -> String {
         let needs = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
         match self {
@@ -92,10 +92,10 @@ impl HooksError {
     }
 }
 
-/// What is left to do where the kernel has all that is known to be needed.
+/// Holds what is left to do where the kernel has all that is known to be needed.
 const REPORT: &str = "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says";
 
-/// What mends a refusal that is not for want of privilege: the kernel is asked what it has, as it does not say why.
+/// Returns what mends a refusal that is not for want of privilege: the kernel is asked what it has, as it does not say why.
 fn mended(refused: ErrorKind) -> String {
     if refused == ErrorKind::OutOfMemory {
         return "free memory, or raise the memory limit of this container or service".to_owned();

@@ -1,4 +1,4 @@
-//! Which hooks this kernel has: told by the types in its BTF and by what it lets load, never by its
+//! Decides which hooks this kernel has: told by the types in its BTF and by what it lets load, never by its
 //! version. Where a tracepoint is missing, a function may do, at which the same is seen.
 
 use libbpf_rs::OpenObject;
@@ -25,7 +25,7 @@ pub(crate) struct Features {
     pub(super) counts_timeouts: bool,
     /// `tcp_retransmit_skb` tells of retransmissions that failed, too, and which.
     pub(super) retransmit_tells_error: bool,
-    /// What is known of MPTCP sockets.
+    /// Holds what is known of MPTCP sockets.
     pub(crate) mptcp: Mptcp,
 }
 
@@ -95,7 +95,7 @@ const NEEDED_WITH_MPTCP: [&str; 3] = [
 /// Walks over active sockets; those over all of them do for it.
 const READ_ACTIVE: &str = "read_active";
 
-/// What the programs cannot do without; those that came last.
+/// Holds what the programs cannot do without; those that came last.
 const HELPERS: [&str; 4] = [
     "sock_from_file",
     "task_storage_get",
@@ -103,7 +103,7 @@ const HELPERS: [&str; 4] = [
     "task_pt_regs",
 ];
 
-/// What a recording keeps beside polled statistics and events.
+/// Holds what a recording keeps beside polled statistics and events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Levels {
     pub(crate) calls: bool,
@@ -188,7 +188,7 @@ impl Features {
         there.is_some()
     }
 
-    /// What this kernel lacks to see UDP, and the first Linux that has it: functions stand in for TCP only.
+    /// Returns what this kernel lacks to see UDP, and the first Linux that has it: functions stand in for TCP only.
     pub(super) fn lacks_for_udp(&self) -> Option<(&'static str, &'static str)> {
         let mut calls = calls::HOOKS[..2].iter();
         let missing = calls.find(|hook| !self.tracepoints.contains(&hook.name))?;
@@ -223,7 +223,7 @@ impl Features {
         hooks.iter().all(|hook| self.program(hook).is_some())
     }
 
-    /// What of `detail` this kernel can do.
+    /// Returns what of `detail` this kernel can do.
     pub(crate) fn levels(&self, detail: Detail, summaries: bool) -> Levels {
         let calls = detail >= Detail::Calls && self.has_all(&calls::HOOKS);
         let messages =

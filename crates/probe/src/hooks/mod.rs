@@ -48,13 +48,13 @@ pub struct Hooks<'obj> {
     skel: HooksSkel<'obj>,
     attached: RefCell<AttachedLinks>,
     cpus: usize,
-    /// What is recorded.
+    /// Holds what is recorded.
     levels: Levels,
     /// The present walk is.
     over_active: Cell<bool>,
     /// So many walks are not to be, though they might.
     over_all: Cell<u8>,
-    /// What walks over active sockets had no need to look at, so far.
+    /// Holds what walks over active sockets had no need to look at, so far.
     resting: Cell<u64>,
     counts_timeouts: bool,
     /// Calls on sockets that are no TCP sockets are counted.
@@ -71,7 +71,7 @@ pub struct Hooks<'obj> {
 }
 
 impl Hooks<'_> {
-    /// What works, and why the rest does not.
+    /// Returns what works, and why the rest does not.
     pub fn coverage(&self) -> &[Coverage] {
         &self.coverage
     }

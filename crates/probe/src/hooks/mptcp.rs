@@ -1,4 +1,4 @@
-//! What this kernel lets be seen of MPTCP sockets: told by the types in its BTF. In: BTF. Out: coverage, and what the
+//! Describes what this kernel lets be seen of MPTCP sockets: told by the types in its BTF. In: BTF. Out: coverage, and what the
 //! programs are told before they run.
 
 use libbpf_rs::btf::Btf;
@@ -7,7 +7,7 @@ use table::manifest::{Coverage, ProbeState};
 use super::Detail;
 use super::features::has_member;
 
-/// What the kernel's BTF tells of MPTCP sockets.
+/// Holds what the kernel's BTF tells of MPTCP sockets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mptcp {
     /// Subflows lead to their MPTCP sockets (Linux 5.7).

@@ -1,4 +1,4 @@
-//! What is to be recorded.
+//! Describes what is to be recorded.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Detail {
     }
 }
 
-/// What leaves the kernel of the connections that are recorded.
+/// Holds what leaves the kernel of the connections that are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputMode {
     /// Each call and each event.
@@ -38,7 +38,7 @@ pub(super) enum OutputMode {
     Summaries,
 }
 
-/// Which connections are recorded. Processes come on top, by [`Hooks::record_process`](super::Hooks::record_process).
+/// Says which connections are recorded. Processes come on top, by [`Hooks::record_process`](super::Hooks::record_process).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Every connection on the host.
@@ -55,7 +55,7 @@ pub struct Selection {
     pub netns: Option<u32>,
 }
 
-/// What is to be loaded.
+/// Holds what is to be loaded.
 pub(super) struct LoadOptions<'a> {
     pub(super) selection: &'a Selection,
     pub(super) detail: Detail,

@@ -1,4 +1,4 @@
-//! Which processes are recorded. In: pids, and what the programs find out themselves: who owns a socket of the port, who
+//! Decides which processes are recorded. In: pids, and what the programs find out themselves: who owns a socket of the port, who
 //! shares a listening socket, who is forked. Out: entries of the map `tasks`, which the programs keep from then on.
 
 use std::collections::BTreeSet;

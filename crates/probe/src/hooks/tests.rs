@@ -25,7 +25,7 @@ fn recording_this(storage: &mut Storage) -> Hooks<'_> {
     hooks
 }
 
-/// What a full map has no room for is counted, and what is there already is no loss.
+/// Returns what a full map has no room for is counted, and what is there already is no loss.
 #[test]
 fn what_full_maps_have_no_room_for_is_counted() {
     if !root() {

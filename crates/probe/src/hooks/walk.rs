@@ -16,7 +16,7 @@ use crate::wire::types as wire;
 /// delayed-ACK timer.
 pub(super) const ACTIVE_FOR: Duration = Duration::from_secs(4);
 
-/// Which sockets a walk reads ([`Hooks::walk_watched`]).
+/// Says which sockets a walk reads ([`Hooks::walk_watched`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WalkOf {
@@ -29,7 +29,7 @@ pub enum WalkOf {
     Every = 2,
 }
 
-/// What walks over watched sockets did.
+/// Holds what walks over watched sockets did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WalkCounts {
     /// Sockets that were read, or found unchanged.
@@ -106,7 +106,7 @@ impl Hooks<'_> {
         left > 0
     }
 
-    /// What all walks over watched sockets did so far.
+    /// Returns what all walks over watched sockets did so far.
     pub fn walked(&self) -> WalkCounts {
         let counts = self.walk_counts();
         WalkCounts {

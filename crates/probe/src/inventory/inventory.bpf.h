@@ -32,7 +32,7 @@ struct tuple {
 	u16 remote_port;
 };
 
-/* What the other end of each chosen connection would see: how a peer on this host is told. */
+/* Holds what the other end of each chosen connection would see: how a peer on this host is told. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 131072);
@@ -159,7 +159,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	record_submit(record);
 }
 
-/* What the calls on an MPTCP socket have shown since, or its handshake: its subflow's own hooks do not see that. */
+/* Returns what the calls on an MPTCP socket have shown since, or its handshake: its subflow's own hooks do not see that. */
 static __always_inline bool mptcp_has_news(struct socket_state *st, const struct tcp_sock *tp)
 {
 	return has_mptcp && st->mptcp &&

@@ -43,7 +43,7 @@ struct socket_seen {
 	__u8 pad[6];
 };
 
-/* What its network namespace has counted so far. */
+/* Holds what its network namespace has counted so far. */
 struct listener_mib {
 	__u64 listen_overflows;
 	__u64 syncookies_received;

@@ -1,4 +1,4 @@
-//! Which kinds of sockets recorded processes have, and what moves over those that are no TCP sockets. In: counts of
+//! Decides which kinds of sockets recorded processes have, and what moves over those that are no TCP sockets. In: counts of
 //! the kernel side (`kinds.bpf.h`), or, without it, files in `/proc/PID/fd`. Out: lines of the manifest.
 
 use std::collections::HashMap;
@@ -81,7 +81,7 @@ impl KindsByFile {
         }
     }
 
-    /// What was met, as lines of the manifest.
+    /// Returns what was met, as lines of the manifest.
     pub fn lines(&self) -> Vec<SocketKind> {
         lines(&self.open, None)
     }

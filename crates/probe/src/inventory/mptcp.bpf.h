@@ -22,7 +22,7 @@ const volatile bool has_mptcp = false;
 /* It counts the bytes that programs have taken and had acknowledged (Linux 6.5): calls have their place. */
 const volatile bool has_mptcp_calls = false;
 
-/* Who holds an MPTCP socket, as the walk over open files found it. */
+/* Says who holds an MPTCP socket, as the walk over open files found it. */
 struct mptcp_holder {
 	struct process_seen process;
 	u8 is_target;
@@ -156,7 +156,7 @@ __noinline u32 mptcp_take_owner(u64 key, struct process_seen *process)
 	return 1;
 }
 
-/* What a TCP socket has beside it that is a subflow, as a number; 0: it is none. */
+/* Returns what a TCP socket has beside it that is a subflow, as a number; 0: it is none. */
 static __always_inline u64 subflow_context(const struct tcp_sock *tp)
 {
 	/* by a call: a plain read is a pointer to newer verifiers */
@@ -168,7 +168,7 @@ static __always_inline u32 subflow_token(const struct tcp_sock *tp)
 	return has_mptcp ? mptcp_token_of_context(subflow_context(tp)) : 0;
 }
 
-/* What is known of the MPTCP socket of a subflow, NULL if none of its subflows is recorded. */
+/* Returns what is known of the MPTCP socket of a subflow, NULL if none of its subflows is recorded. */
 static __always_inline struct mptcp_connection *mptcp_of_subflow(const struct tcp_sock *tp)
 {
 	u64 key = has_mptcp ? mptcp_of_context(subflow_context(tp)) : 0;

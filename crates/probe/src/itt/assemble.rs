@@ -22,7 +22,7 @@ pub(crate) struct Assembler {
     rows_taken: u64,
 }
 
-/// Who made a call, and when.
+/// Says who made a call, and when.
 #[derive(Debug, Clone, Copy)]
 struct At {
     time_ns: u64,
@@ -169,7 +169,7 @@ impl Assembler {
         });
     }
 
-    /// What begins.
+    /// Returns what begins.
     fn span(&self, at: At, body: &Body) -> Option<Span> {
         let (kind, key) = begins(at, body)?;
         let (domain, name, id, parent) = match *body {
@@ -285,7 +285,7 @@ impl Assembler {
         }
     }
 
-    /// What an id means; without one, the current task of the thread.
+    /// Returns what an id means; without one, the current task of the thread.
     fn subject(&mut self, at: At, domain: u32, id: Option<Identifier>) -> Option<&mut Span> {
         let At { pid, tid, .. } = at;
         match id {
@@ -294,7 +294,7 @@ impl Assembler {
         }
     }
 
-    /// What has no end, or brings it along.
+    /// Returns what has no end, or brings it along.
     fn moment(&mut self, at: At, body: Body) -> Option<Task> {
         Some(match body {
             Body::FrameSubmitted {
@@ -340,7 +340,7 @@ impl Assembler {
         span.row.id.clone()
     }
 
-    /// What is of no domain, or tells it by its own name.
+    /// Returns what is of no domain, or tells it by its own name.
     fn bare_moment(&self, at: At, body: Body) -> Option<Task> {
         Some(match body {
             Body::HistogramBatch {
@@ -432,7 +432,7 @@ impl Assembler {
     }
 }
 
-/// What kind of span begins, and what its end will be known by.
+/// Returns what kind of span begins, and what its end will be known by.
 fn begins(at: At, body: &Body) -> Option<(TaskKind, Key)> {
     let At { pid, tid, .. } = at;
     Some(match *body {

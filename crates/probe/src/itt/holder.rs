@@ -29,7 +29,7 @@ pub struct User {
     pub gid: Gid,
 }
 
-/// What the holder tries before it holds.
+/// Holds what the holder tries before it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Step {
@@ -48,7 +48,7 @@ pub(super) struct Holder {
     ring_path: PathBuf,
 }
 
-/// What the process works with; allocated before it is forked.
+/// Holds what the process works with; allocated before it is forked.
 struct Held {
     ring: RawFd,
     line: RawFd,

@@ -31,7 +31,7 @@ const PROBE: &str = "itt";
 /// Rows that are handed over together, at least.
 const BATCH_LEN: usize = 8192;
 
-/// What became of the program's calls. Each record that was read is a row, filtered (it gave a
+/// Holds what became of the program's calls. Each record that was read is a row, filtered (it gave a
 /// name, or ended or completed a row), or lost for want of its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IttCounts {
@@ -58,7 +58,7 @@ pub struct IttCounts {
 pub struct Refusal {
     /// Why.
     pub why: String,
-    /// What helps.
+    /// Holds what helps.
     pub remedy: String,
 }
 
@@ -112,7 +112,7 @@ impl Listener {
         })
     }
 
-    /// What the program finds in its environment.
+    /// Returns what the program finds in its environment.
     pub fn environment(&self) -> [(&'static str, &OsStr); 2] {
         let ring: &Path = self.holder.ring_path();
         [

@@ -66,7 +66,7 @@ impl Names {
         }
     }
 
-    /// What is said of a counter or an object.
+    /// Returns what is said of a counter or an object.
     fn describe(&mut self, pid: u32, time_ns: u64, body: Body) {
         match body {
             Body::CounterContext {
@@ -137,7 +137,7 @@ impl Names {
         Some((self.text(*domain), name.clone()))
     }
 
-    /// What a synchronisation object was called at a time.
+    /// Returns what a synchronisation object was called at a time.
     pub(super) fn object(&self, pid: u32, address: u64, time_ns: u64) -> Option<&SyncName> {
         let names = self.objects.get(&(pid, address))?;
         names.iter().rev().find(|name| name.since_ns <= time_ns)

@@ -1,4 +1,4 @@
-//! What is attached to a span, as JSON text.
+//! Describes what is attached to a span, as JSON text.
 
 use ::itt::Value;
 use serde_json::{Number, json};

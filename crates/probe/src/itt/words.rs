@@ -3,7 +3,7 @@
 use ::itt::{Identifier, Scope, Value};
 use table::CounterKind;
 
-/// Which way a counter went.
+/// Returns which way a counter went.
 pub(crate) fn direction(is_decrement: bool) -> CounterKind {
     if is_decrement {
         CounterKind::Decrement

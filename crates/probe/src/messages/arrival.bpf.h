@@ -39,7 +39,7 @@ static __always_inline struct arrival *arrival_of(const struct sk_buff *skb)
 	return bpf_map_lookup_elem(&arrivals, &key);
 }
 
-/* What is known of the packet; NULL: nothing. */
+/* Returns what is known of the packet; NULL: nothing. */
 static __always_inline struct arrival *arrival_known(const void *skb)
 {
 	struct arrival *arrival = skb ? arrival_of(skb) : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Which bytes of its stream a packet carries. */
+/* Decides which bytes of its stream a packet carries. */
 #ifndef WHYLAT_PACKET_BPF_H
 #define WHYLAT_PACKET_BPF_H
 

@@ -73,7 +73,7 @@ struct {
 	__uint(max_entries, 8 * 1024 * 1024);
 } received_ring SEC(".maps");
 
-/* Who hands messages over: one batch a CPU for each program. */
+/* Says who hands messages over: one batch a CPU for each program. */
 enum received_by {
 	RECEIVED_BY_CALL, /* sock_recv_length */
 	RECEIVED_BY_TAKE, /* tcp_rcv_space_adjust */

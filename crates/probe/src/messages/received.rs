@@ -1,4 +1,4 @@
-//! What each receive call took.
+//! Describes what each receive call took.
 
 use table::manifest::Coverage;
 use table::tables::{ReceivedMessage, ReceivedMessages};

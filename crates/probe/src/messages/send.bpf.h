@@ -456,7 +456,7 @@ static __always_inline void send_on_retransmit(struct sock *sk, u32 seq, u32 end
 	}
 }
 
-/* What passed while the call was under way. */
+/* Returns what passed while the call was under way. */
 static __always_inline void send_catch_up(struct send_stream *stream, struct send_call *call)
 {
 	const struct send_front *front = &stream->front;

@@ -1,4 +1,4 @@
-//! What each send call gave.
+//! Describes what each send call gave.
 
 use table::manifest::Coverage;
 use table::tables::{SentMessage, SentMessages};

@@ -1,4 +1,4 @@
-//! Who else wants stamps: a daemon (ptp4l, phc2sys, chronyd) that has an adapter's clock open for writing, to
+//! Finds who else wants stamps: a daemon (ptp4l, phc2sys, chronyd) that has an adapter's clock open for writing, to
 //! steer it. Many adapters stamp one packet at a time. If that is a message, the daemon's own packet goes without,
 //! which ptp4l takes for a fault.
 
@@ -24,7 +24,7 @@ pub(super) fn of(clocks: &[u16]) -> Option<String> {
     })
 }
 
-/// Which of the devices a process has open for writing: the link in `/proc/PID/fd` has that mode.
+/// Returns which of the devices a process has open for writing: the link in `/proc/PID/fd` has that mode.
 fn steered_by(process: &Path, devices: &[PathBuf]) -> Option<PathBuf> {
     const OWNER_WRITES: u32 = 0o200;
     let files = std::fs::read_dir(process.join("fd")).ok()?.flatten();

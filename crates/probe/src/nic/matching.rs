@@ -23,7 +23,7 @@ const FORGET_NS: u64 = 60_000_000_000;
 pub(super) struct Stamp {
     /// By its own clock.
     pub(super) phc_ns: i64,
-    /// Which clock.
+    /// Says which clock.
     pub(super) ptp: u16,
     /// The bytes of the stream in it, modulo 2³².
     pub(super) offset: u32,

@@ -1,4 +1,4 @@
-//! Which process owns a socket, from `/proc/PID/fd`. In: pids. Out: socket inode → pid. The
+//! Decides which process owns a socket, from `/proc/PID/fd`. In: pids. Out: socket inode → pid. The
 //! fallback when BPF does not tell: a read of one link for each open file.
 
 use std::collections::HashMap;
@@ -7,7 +7,7 @@ use std::io;
 /// Socket inode → owning process.
 pub type Owners = HashMap<u32, u32>;
 
-/// What a scan of `/proc/PID/fd` found.
+/// Holds what a scan of `/proc/PID/fd` found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SocketOwners {
     /// Owner by socket inode; of several owners, the lowest pid (most often the parent).

@@ -1,4 +1,4 @@
-//! What the user asked for → pids. In: `-p PID`, `--comm NAME`. Out: the pids that it means
+//! Describes what the user asked for → pids. In: `-p PID`, `--comm NAME`. Out: the pids that it means
 //! now, or an error that says what to look up next.
 
 use std::collections::HashMap;

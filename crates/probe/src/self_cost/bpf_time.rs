@@ -43,7 +43,7 @@ struct Counters {
     recursion_misses: u64,
 }
 
-/// What the windows showed so far.
+/// Holds what the windows showed so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct BpfCost {
     /// Time of all windows together, nanoseconds.
@@ -162,7 +162,7 @@ impl BpfTimeSampler {
         Ok(())
     }
 
-    /// What the windows showed so far.
+    /// Returns what the windows showed so far.
     pub fn cost(&self) -> BpfCost {
         self.cost
     }

@@ -1,4 +1,4 @@
-//! What the profiler itself costs. In: this process's resource usage and the kernel's run-time
+//! Describes what the profiler itself costs. In: this process's resource usage and the kernel's run-time
 //! statistics of our own BPF programs. Out: the numbers of the manifest's cost line.
 
 mod bpf_time;

@@ -1,4 +1,4 @@
-//! Who turns the kernel's run-time statistics on: `BPF_ENABLE_STATS` needs `CAP_SYS_ADMIN`, which a recorder has
+//! Finds who turns the kernel's run-time statistics on: `BPF_ENABLE_STATS` needs `CAP_SYS_ADMIN`, which a recorder has
 //! no other use for once its programs are attached. So a process that has nothing else, and is told nothing but
 //! when, keeps it: each time it sends a descriptor that holds the statistics open. It ends with the recorder.
 

@@ -7,7 +7,7 @@ use nix::sys::time::TimeValLike;
 
 const STATUS: &str = "/proc/self/status";
 
-/// What this process used so far.
+/// Holds what this process used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time of all its threads, user and system, nanoseconds.

@@ -28,7 +28,7 @@ pub struct Stacks {
     places: BTreeSet<Place>,
 }
 
-/// What is mapped in a program.
+/// Holds what is mapped in a program.
 #[derive(Default)]
 struct Mapped {
     mappings: Vec<Mapping>,

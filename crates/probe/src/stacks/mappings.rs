@@ -1,4 +1,4 @@
-//! What lies where in a process: `/proc/PID/maps`.
+//! Describes what lies where in a process: `/proc/PID/maps`.
 
 use std::ops::Range;
 

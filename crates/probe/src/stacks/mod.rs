@@ -97,7 +97,7 @@ pub struct SeenStack {
     /// Return addresses that the frame pointers tell, innermost first.
     addresses: Vec<u64>,
     registers: Registers,
-    /// What lay on the stack, from the stack pointer on.
+    /// Holds what lay on the stack, from the stack pointer on.
     copied: Vec<u8>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Object {
     pub(super) tables: Option<UnwindTables>,
 }
 
-/// What unwinding needs of a file.
+/// Holds what unwinding needs of a file.
 #[derive(Debug)]
 pub(super) struct UnwindTables {
     /// File offsets with the addresses that they are linked for.
@@ -83,7 +83,7 @@ impl Object {
         }
     }
 
-    /// What unwinding needs of an opened file.
+    /// Returns what unwinding needs of an opened file.
     pub(super) fn of(name: &str, file: File) -> Self {
         let mut opened = Self::named(name);
         // SAFETY: the mapping is only read. Should another process cut the file short meanwhile, reading

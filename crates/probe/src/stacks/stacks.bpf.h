@@ -75,7 +75,7 @@ __noinline u64 stack_hash(const struct stack_seen *seen)
 /* The innermost words of a stack that are looked at for addresses of code. */
 #define STACK_WORDS 32
 
-/* What is left there of earlier calls only makes more numbers of one stack. */
+/* Returns what is left there of earlier calls only makes more numbers of one stack. */
 __noinline u64 stack_words_hash(const struct stack_seen *seen, u64 start, u64 end)
 {
 	u64 hash = 0;

@@ -52,7 +52,7 @@ static __always_inline u8 retransmit_kind(const struct sock *sk, const struct tc
 	return ca_state == TCP_CA_Loss ? TCP_EVENT_TIMEOUT_RETRANSMIT : TCP_EVENT_FAST_RETRANSMIT;
 }
 
-/* What the segments before have shown: DSACK and the peer's window. */
+/* Returns what the segments before have shown: DSACK and the peer's window. */
 static __always_inline void events_on_segment(struct socket_state *st, const struct tcp_sock *tp,
 					      u64 now_ns)
 {

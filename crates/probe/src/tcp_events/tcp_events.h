@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What happens to a TCP connection, as it leaves the kernel. */
+/* Describes what happens to a TCP connection, as it leaves the kernel. */
 #ifndef WHYLAT_TCP_EVENTS_H
 #define WHYLAT_TCP_EVENTS_H
 

@@ -261,7 +261,7 @@ static __always_inline void note_sequence(struct stage_ledger *led, const struct
 	led->changed = 1;
 }
 
-/* What the next hook has to know, and whether it must see the next segment. */
+/* Returns what the next hook has to know, and whether it must see the next segment. */
 static __always_inline void remember(struct socket_state *st, const struct tcp_sock *tp)
 {
 	struct stage_ledger *led = &st->ledger;
@@ -334,7 +334,7 @@ static __always_inline u64 flight_began_ns(const struct stage_ledger *led,
 	return now_ns;
 }
 
-/* What was sent is acknowledged, and the application gave nothing until the present flight. */
+/* Returns what was sent is acknowledged, and the application gave nothing until the present flight. */
 static __always_inline void account_idle(struct stage_ledger *led, const struct tcp_sock *tp,
 					 u64 now_ns)
 {

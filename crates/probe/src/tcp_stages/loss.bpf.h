@@ -43,7 +43,7 @@ static __always_inline u64 best_rate_bytes_per_s(const struct stage_ledger *led,
 	       (led->best_ns / NSEC_PER_USEC);
 }
 
-/* What led->had_loss says: what found the loss. */
+/* Holds what led->had_loss says: what found the loss. */
 #define LOSS_BY_DUP_ACKS 1
 #define LOSS_BY_TIMEOUT 2
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What stops the next byte of a socket, read off its present state. Nothing is written here. */
+/* Describes what stops the next byte of a socket, read off its present state. Nothing is written here. */
 #ifndef WHYLAT_SEND_LIMIT_BPF_H
 #define WHYLAT_SEND_LIMIT_BPF_H
 
@@ -95,7 +95,7 @@ static __always_inline u32 cwnd_stage(const struct stage_ledger *led, const stru
 	return tcp_ca_state(tp) == TCP_CA_Recovery ? STAGE_FAST_RETRANSMIT : cwnd_cause(led, tp);
 }
 
-/* What stops the next byte while some are unsent; the order of tcp_write_xmit()'s tests. */
+/* Returns what stops the next byte while some are unsent; the order of tcp_write_xmit()'s tests. */
 static __always_inline u32 send_limit_on_unsent(const struct stage_ledger *led, struct sock *sk,
 						const struct tcp_sock *tp, u32 unsent)
 {

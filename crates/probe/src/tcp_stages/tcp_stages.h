@@ -35,7 +35,7 @@ enum stage {
 	STAGE_NETWORK_LAST = STAGE_PACING,
 };
 
-/* What is known of stalls and losses beside how long they took. */
+/* Holds what is known of stalls and losses beside how long they took. */
 struct stall_facts {
 	__u64 thin_stall_ns;	      /* stalls with too few segments out for duplicate ACKs */
 	__u64 spurious_timeout_ns;    /* waits that were taken for a loss, and were none */

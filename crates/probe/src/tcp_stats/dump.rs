@@ -29,7 +29,7 @@ pub(super) const BUFFER_LEN: usize = 32 * 1024;
 /// A dump that stops answering is broken off after this long.
 const TIMEOUT_S: i64 = 5;
 
-/// What each reply carries besides addresses, queues and `tcp_info`; each costs time.
+/// Holds what each reply carries besides addresses, queues and `tcp_info`; each costs time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions {
     /// Memory and buffer limits.
@@ -48,7 +48,7 @@ impl Extensions {
     }
 }
 
-/// Which sockets a dump visits.
+/// Says which sockets a dump visits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum States {
     /// Connections that have TCP statistics. TIME_WAIT has none, and may be most of the table;
@@ -107,7 +107,7 @@ pub enum DumpError {
     },
 }
 
-/// What one dump visited.
+/// Holds what one dump visited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DumpCounts {
     /// Sockets handed to the visitor.

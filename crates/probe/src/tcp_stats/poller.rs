@@ -14,7 +14,7 @@ use crate::netns::{self, Netns, NetnsError};
 /// How often namespaces are looked for again: a scan of `/proc` costs about 2 µs a process.
 const REFRESH_EVERY_NS: u64 = 5_000_000_000;
 
-/// Which namespaces are polled.
+/// Says which namespaces are polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// All that can be found and entered.
@@ -23,7 +23,7 @@ pub enum Scope {
     Own,
 }
 
-/// What changed in the set of namespaces.
+/// Holds what changed in the set of namespaces.
 #[derive(Debug, Default)]
 pub struct Refresh {
     /// Namespaces polled from now on.
@@ -36,7 +36,7 @@ pub struct Refresh {
     pub denied_processes: u32,
 }
 
-/// What one poll did.
+/// Holds what one poll did.
 #[derive(Debug, Default)]
 pub struct PollReport {
     /// Sums over the namespaces.

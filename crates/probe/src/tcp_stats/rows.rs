@@ -67,10 +67,10 @@ pub fn sample_row(view: &SocketView, max_send_queue_bytes: u32) -> Option<TcpSam
     })
 }
 
-/// What is known of a connection from elsewhere than its own socket.
+/// Holds what is known of a connection from elsewhere than its own socket.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionFacts {
-    /// Which side opened it.
+    /// Says which side opened it.
     pub role: Role,
     /// Why it is recorded.
     pub chosen: Chosen,

@@ -1,4 +1,4 @@
-//! Which sockets are recorded, when BPF does not decide it. In: what the user asked for,
+//! Decides which sockets are recorded, when BPF does not decide it. In: what the user asked for,
 //! resolved to ports or socket files. Out: yes or no for each polled socket.
 //!
 //! Asked once for each new socket: [`super::SampleFilter`] remembers what was chosen. So a

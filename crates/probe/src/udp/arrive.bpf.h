@@ -152,7 +152,7 @@ static __always_inline void datagram_times(struct datagram *to, u64 arrived_ns, 
 	to->until_ready_ns = arrived_ns ? ready_ns - arrived_ns : 0;
 }
 
-/* What its input tells of a packet that is out of the socket's queue already. */
+/* Returns what its input tells of a packet that is out of the socket's queue already. */
 static __always_inline void datagram_of_input(struct datagram *to, const struct udp_input *in,
 					      u64 ready_ns)
 {
@@ -232,7 +232,7 @@ __noinline int udp_find_unseen(struct udp_unseen *to, u64 newest, u64 input)
 	return 0;
 }
 
-/* Which CPU took it, and one more, if it is for us to note it; 0: its socket was told of it by another CPU. */
+/* Returns which CPU took it, and one more, if it is for us to note it; 0: its socket was told of it by another CPU. */
 static __always_inline u32 arrival_tell(struct arrival *arrival)
 {
 	u32 cpu = READ_ONCE(arrival->unseen_cpu);

@@ -37,7 +37,7 @@ fn links(skel: &HooksSkel<'_>) -> Result<Vec<Link>, String> {
     .collect()
 }
 
-/// What is seen of UDP.
+/// Returns what is seen of UDP.
 pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
     let state = match refused {
         None => ProbeState::On,

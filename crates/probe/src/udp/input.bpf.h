@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* What may be a datagram, when the stack takes it: which packet this CPU is about to hand to a socket. */
+/* Describes what may be a datagram, when the stack takes it: which packet this CPU is about to hand to a socket. */
 #ifndef WHYLAT_UDP_INPUT_BPF_H
 #define WHYLAT_UDP_INPUT_BPF_H
 

@@ -127,7 +127,7 @@ static __always_inline struct udp_send *udp_send_at(struct udp_sender *sender, u
 	return &sender->sends[at & (UDP_SENDS - 1)];
 }
 
-/* What is looked for: by its packet, else by thread, else the oldest of a state. */
+/* Holds what is looked for: by its packet, else by thread, else the oldest of a state. */
 struct udp_wanted {
 	u64 skb;
 	u32 tid;      /* whose call is under way; 0: nobody's */
@@ -179,7 +179,7 @@ __noinline int udp_send_find(struct udp_sender *sender, struct udp_wanted *wante
 	return 0;
 }
 
-/* What was corked goes out with this packet. */
+/* Returns what was corked goes out with this packet. */
 __noinline int udp_uncork(struct udp_sender *sender, const struct udp_wanted *wanted, u64 now_ns)
 {
 	u64 skb;

@@ -11,7 +11,7 @@
 
 #include "arrive.bpf.h"
 
-/* What was passed by is forgotten when so many after it are taken: another thread may take its time. */
+/* Holds what was passed by is forgotten when so many after it are taken: another thread may take its time. */
 #define PASSED_BY 8
 
 /* More CPUs than a host has. */
@@ -95,7 +95,7 @@ static __always_inline void udp_not_left(struct udp_queue *queue, u32 next_place
 	}
 }
 
-/* What of the ring is looked at, in order. */
+/* Holds what of the ring is looked at, in order. */
 struct udp_search {
 	struct udp_queue *queue;
 	struct udp_taking *taking;
@@ -312,7 +312,7 @@ __noinline int udp_release(struct udp_queue *queue, u32 found)
 	return 0;
 }
 
-/* What the socket still has. */
+/* Returns what the socket still has. */
 static __always_inline void udp_next(struct udp_taking *taking, const struct sock *sk)
 {
 	void *next = udp_oldest(sk);
@@ -323,7 +323,7 @@ static __always_inline void udp_next(struct udp_taking *taking, const struct soc
 	taking->next_arrived_ns = arrival ? arrival->arrived_ns : 0;
 }
 
-/* What the call has taken of what is noted; NULL: it is not. */
+/* Returns what the call has taken of what is noted; NULL: it is not. */
 static __always_inline struct datagram *udp_take_noted(struct sock *sk, struct udp_queue *queue,
 						       struct udp_taking *taking)
 {

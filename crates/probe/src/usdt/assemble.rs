@@ -22,7 +22,7 @@ pub struct Assembler {
     tasks: u64,
 }
 
-/// What became of the firings. A value is a record, and a firing without values is one. Each is a
+/// Holds what became of the firings. A value is a record, and a firing without values is one. Each is a
 /// row, filtered (it ended the row of another), or lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsdtCounts {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What keeps the probes that the user asked for from being attached.
+/// Holds what keeps the probes that the user asked for from being attached.
 #[derive(Debug, thiserror::Error)]
 pub enum UsdtError {
     /// No file has it.
@@ -12,7 +12,7 @@ pub enum UsdtError {
         probe: String,
         /// Where it was looked for.
         searched: String,
-        /// Which probes there are, or where else to look.
+        /// Says which probes there are, or where else to look.
         hint: String,
     },
     /// Nothing tells in which file to look.
@@ -87,7 +87,7 @@ pub enum UsdtError {
     /// A loaded program or map could not be used.
     #[error("cannot {action}: {error}\nhint: whylat doctor")]
     Use {
-        /// What was tried.
+        /// Holds what was tried.
         action: &'static str,
         /// Cause.
         error: libbpf_rs::Error,

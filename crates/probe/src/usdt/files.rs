@@ -49,7 +49,7 @@ pub struct Files {
     pub(super) files: Vec<Binary>,
     /// The command, where the first file is what interprets it.
     pub(super) script: Option<PathBuf>,
-    /// What could not be looked into, and why.
+    /// Holds what could not be looked into, and why.
     pub(super) gaps: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ impl Files {
         Ok(all)
     }
 
-    /// What these processes have mapped to execute.
+    /// Returns what these processes have mapped to execute.
     pub fn of_processes(pids: &[u32]) -> Self {
         let mut all = Self::default();
         for pid in pids {
@@ -152,7 +152,7 @@ fn find_program(program: &OsStr) -> io::Result<PathBuf> {
         .ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
-/// What runs a script; `env NAME` runs that.
+/// Returns what runs a script; `env NAME` runs that.
 fn interpreter_of_script(path: &Path) -> Option<OsString> {
     let mut start = Vec::new();
     let file = File::open(path).ok()?;

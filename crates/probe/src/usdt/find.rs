@@ -156,7 +156,7 @@ impl Search<'_> {
         text
     }
 
-    /// What could not be looked into.
+    /// Returns what could not be looked into.
     fn gaps(&self, request: &Request, searched: &[Binary]) -> Vec<String> {
         let mut gaps = Vec::new();
         if request.path.is_none() {

@@ -55,7 +55,7 @@ pub struct Probe {
     meaning: Meaning,
 }
 
-/// What a firing says.
+/// Holds what a firing says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Meaning {
     /// Its first argument says.
@@ -76,7 +76,7 @@ struct Argument {
     is_signed: bool,
 }
 
-/// What a marker of `include/whylat.h` says.
+/// Holds what a marker of `include/whylat.h` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Marker {
     Counter { is_unsigned: bool },

@@ -1,4 +1,4 @@
-//! What the user asks for: `[PATH:]PROVIDER:NAME[:ARGUMENT,…]`. Nothing in it needs to be quoted in a
+//! Describes what the user asks for: `[PATH:]PROVIDER:NAME[:ARGUMENT,…]`. Nothing in it needs to be quoted in a
 //! shell but the `*` that stands for all names of a provider.
 
 use std::fmt;
@@ -21,7 +21,7 @@ pub struct Request {
     pub arguments: Vec<Option<String>>,
 }
 
-/// What is wrong with a request.
+/// Holds what is wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what}\n\
@@ -81,7 +81,7 @@ fn split_path(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// What notes hold is any text; what is read here has no colon, comma or white space.
+/// Returns what notes hold is any text; what is read here has no colon, comma or white space.
 fn is_name(text: &str) -> bool {
     let is_odd = |c: char| c == ':' || c == ',' || c == '*' || c.is_whitespace() || c.is_control();
     !text.is_empty() && !text.contains(is_odd)

@@ -190,7 +190,7 @@ pub(crate) fn name_syscalls(waits_for: &mut [u8]) {
     }
 }
 
-/// What a system call waits for.
+/// Returns what a system call waits for.
 fn waits_for(number: libc::c_long) -> syscall_object {
     let found = SYSCALLS
         .iter()

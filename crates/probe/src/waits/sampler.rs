@@ -1,4 +1,4 @@
-//! What the threads of a process are doing at a moment, without BPF. In: `/proc/PID/task`, which tells of each thread
+//! Describes what the threads of a process are doing at a moment, without BPF. In: `/proc/PID/task`, which tells of each thread
 //! that is off its CPU the system call and its arguments. Out: what it waits for, by the list that `waits` uses.
 //!
 //! One look at a thread reads two small files, and one link where it waits for a descriptor.
@@ -16,7 +16,7 @@ use crate::wire::types::syscall_object;
 /// Most threads that one look takes: of a process with more, each look takes the next ones.
 pub const MOST_THREADS: usize = 256;
 
-/// What a thread was doing.
+/// Holds what a thread was doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadState {
     /// It was on a CPU, or could have been.
@@ -28,9 +28,9 @@ pub enum ThreadState {
 /// A thread at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSnapshot {
-    /// Which.
+    /// Says which.
     pub tid: u32,
-    /// What it was doing.
+    /// Holds what it was doing.
     pub doing: ThreadState,
     /// CPU time that it had used by then, ns: as long as that is the same, so is the wait. `None`: the kernel does
     /// not tell.
@@ -123,7 +123,7 @@ impl ThreadSampler {
         }
     }
 
-    /// What the descriptor stands for that is the call's first argument.
+    /// Returns what the descriptor stands for that is the call's first argument.
     fn file(&self, call: Call) -> WaitObject {
         let path = format!("/proc/{}/fd/{}", self.pid, call.first as u32);
         let Ok(target) = fs::read_link(&path) else {
@@ -209,7 +209,7 @@ mod tests {
         u32::try_from(from.recv().expect("its id").as_raw()).expect("an id")
     }
 
-    /// What a thread does once it waits, and for `wanted`.
+    /// Returns what a thread does once it waits, and for `wanted`.
     #[track_caller]
     fn until_it_waits_for(tid: u32, wanted: WaitObject) {
         let mut sampler = ThreadSampler::new(std::process::id());

@@ -19,7 +19,7 @@
 
 /* Every blocked interval is recorded: detail `waits` and above. */
 const volatile bool detail_waits = false;
-/* What is mixed into kernel addresses that tell objects apart, so that none leaves the kernel. */
+/* Holds what is mixed into kernel addresses that tell objects apart, so that none leaves the kernel. */
 const volatile u64 address_salt = 0;
 
 #define SYSCALLS 512				  /* a power of two above every number */
@@ -157,7 +157,7 @@ static __always_inline void wait_for_polled(struct thread_wait *wait, struct tas
 		wait_for_descriptor(wait, task, alone);
 }
 
-/* What a thread that leaves the CPU waits for. */
+/* Returns what a thread that leaves the CPU waits for. */
 static __always_inline void wait_for(struct thread_wait *wait, struct task_struct *task,
 				     const struct syscall_args *args)
 {

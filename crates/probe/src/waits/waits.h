@@ -28,7 +28,7 @@ enum wait_object {
 	WAIT_PAGE_FAULT,
 };
 
-/* What a system call waits for. */
+/* Holds what a system call waits for. */
 enum syscall_object {
 	SYSCALL_OTHER,
 	SYSCALL_FILE, /* what its first argument, a descriptor, stands for */

@@ -36,7 +36,7 @@ u64 watched_sockets = 0;
 
 u32 active_barrier_at = 0;
 
-/* What is written before is seen before what is read after is read. */
+/* Returns what is written before is seen before what is read after is read. */
 static __always_inline void active_barrier(void)
 {
 	__sync_lock_test_and_set(&active_barrier_at, 1);

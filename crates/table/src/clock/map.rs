@@ -2,9 +2,9 @@
 //!
 //! Each pair says in which window of reference time the clock was read. From there, the range of the
 //! clock's rate says in which window any other stamp was taken; the pair before and the pair after
-//! each give one. Where the kernel was told nothing new between the two pairs, the instant lies in the
+//! each give one. Where the kernel was set to nothing new between the two pairs, the instant lies in the
 //! hull of both windows: so it does even if the rate left its range for a while, to one side, unseen.
-//! Where it was told something, or the ends do not agree, the range is as wide as the kernel allows,
+//! Where it was set, or the ends do not agree, the range is as wide as the kernel allows,
 //! and the instant lies where both windows overlap; of a clock that may be set, in their hull, as a
 //! small step looks like a fast slew. Where even that cannot join the ends, the clock was set: a gap.
 
@@ -23,7 +23,7 @@ pub struct Stamp {
     pub error_ns: u64,
 }
 
-/// See the module.
+/// Converts times of one clock to the reference.
 #[derive(Debug, Clone)]
 pub struct ClockMap {
     nature: Nature,
@@ -44,7 +44,7 @@ struct Reading {
 /// From one reading to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
-    /// The clock ran as the kernel was told.
+    /// The clock ran as the kernel was set.
     Steady(Rates),
     /// It ran somehow within the kernel's limits.
     Limited(Rates),
@@ -98,8 +98,8 @@ impl ClockMap {
         self.runs.len().saturating_sub(1)
     }
 
-    /// Pieces between two readings in which the clock did not run as the kernel was told at both: it
-    /// was told something else meanwhile.
+    /// Pieces between two readings in which the clock did not run as the kernel was set at both: it
+    /// was set to another rate meanwhile.
     pub fn unsteady(&self) -> usize {
         let limited = |piece: &&Piece| matches!(piece, Piece::Limited(_));
         self.pieces.iter().filter(limited).count()
@@ -118,7 +118,7 @@ impl ClockMap {
     }
 
     /// The same for a stamp that was certainly taken in this time of the reference: between two looks at
-    /// a ring, for example. Tells apart two times that the clock showed the same.
+    /// a ring, for example. Distinguishes two times that the clock showed the same.
     pub fn convert_within(&self, other_ns: i64, taken_ns: RangeInclusive<u64>) -> Option<Stamp> {
         let other_ns = i128::from(other_ns);
         let taken = Window {
@@ -233,7 +233,7 @@ fn judge(nature: Nature, from: &ClockPair, to: &ClockPair) -> Piece {
 }
 
 impl Reading {
-    fn of(pair: &ClockPair) -> Self {
+    fn from_pair(pair: &ClockPair) -> Self {
         let (middle_ns, error_ns) = (i128::from(pair.monotonic_ns), i128::from(pair.error_ns));
         Self {
             other_ns: i128::from(pair.other_ns),

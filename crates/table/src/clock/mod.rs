@@ -1,6 +1,6 @@
 //! From the stamps of any clock to `CLOCK_MONOTONIC`, the time base of a recording. In: rows of
 //! `clock_pairs`. Out: a [`ClockMap`] that converts a stamp with the bound of its error, and what may
-//! be said of two stamps that have such bounds ([`Span`], [`Orders`]). Method: `docs/clocks.md`.
+//! be known of two stamps that have such bounds ([`BoundedSpan`], [`Orders`]). Method: `docs/clocks.md`.
 //!
 //! It is here, beside the table that it interprets, because who records and who diagnoses both convert
 //! stamps, and this crate is all that they share. It reads no clock, and it calculates in integers: a
@@ -12,4 +12,4 @@ mod span;
 
 pub use map::{ClockMap, Stamp};
 pub use rates::Nature;
-pub use span::{Order, Orders, Span};
+pub use span::{BoundedSpan, Order, Orders};

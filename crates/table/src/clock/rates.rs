@@ -1,5 +1,5 @@
 //! How fast a clock can run: the range of its rate between two readings, from what the kernel was
-//! told to do with the reference, and the kernel's own limits where that says too little.
+//! set to do with the reference, and the kernel's own limits where that says too little.
 //!
 //! A rate is the reference's per the clock's, less one, in parts per billion: as the reference
 //! advances `δ`, the clock advances `Δ`, and `δ = Δ · (1 + rate)`.
@@ -29,7 +29,7 @@ const ROUNDING_PPB: i128 = 477;
 /// Accuracy that a network adapter's oscillator must have: IEEE 802.3, ±100 ppm (e.g. 22.2.2.1).
 const OSCILLATOR_PPB: i128 = 100_000;
 
-/// What kind of clock it is, which says how it can depart from the reference.
+/// Kinds of clocks, which say how it can depart from the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Nature {
     /// Made of the reference by adding a number, which changes when the clock is set: the kernel
@@ -47,7 +47,7 @@ pub enum Nature {
 
 impl Nature {
     /// The nature of a clock by its name in `clock_pairs.clock`; `None`: not a known clock.
-    pub fn of(clock: &str) -> Option<Self> {
+    pub fn from_name(clock: &str) -> Option<Self> {
         match clock {
             "realtime" | "boottime" => Some(Self::Offset),
             "monotonic_raw" => Some(Self::Counter),
@@ -57,7 +57,7 @@ impl Nature {
         }
     }
 
-    /// Whether somebody can set it.
+    /// Whether it can be set.
     pub(super) fn can_step(self) -> bool {
         matches!(self, Self::Offset | Self::Oscillator)
     }
@@ -73,31 +73,31 @@ impl Nature {
         }
     }
 
-    /// The rate between two readings if nobody changed what the kernel was told; `None` when it was
-    /// told something else meanwhile, or is not known.
+    /// The rate between two readings if nobody changed the setting of the kernel; `None` when it was
+    /// changed meanwhile, or is not known.
     pub(super) fn steady(self, from: &ClockPair, to: &ClockPair) -> Option<Rates> {
         if self == Self::Offset {
             return Some(Rates::around(0, 0));
         }
-        let told_ppb = from.steer_ppb.filter(|told| to.steer_ppb == Some(*told))?;
+        let set_ppb = from.steer_ppb.filter(|set| to.steer_ppb == Some(*set))?;
         let slew_ppb = from.slew_ppb?.max(to.slew_ppb?);
-        // one more: what was told is rounded to whole ppb
+        // one more: the setting is rounded to whole ppb
         let apart_ppb = i128::from(slew_ppb) + self.own_ppb() + 1;
-        Some(Rates::around(i128::from(told_ppb), apart_ppb)).filter(|rates| rates.possible())
+        Some(Rates::around(i128::from(set_ppb), apart_ppb)).filter(|rates| rates.possible())
     }
 
-    /// The rate whatever a time daemon told the kernel meanwhile, the tick left alone.
+    /// The rate, whatever a time daemon set meanwhile, the tick left alone.
     pub(super) fn steered(self, from: &ClockPair, to: &ClockPair) -> Option<Rates> {
         if self == Self::Offset {
             return None;
         }
-        let told = [from.steer_ppb?, to.steer_ppb?].map(i128::from);
+        let set = [from.steer_ppb?, to.steer_ppb?].map(i128::from);
         let slew_ppb = from.slew_ppb?.max(to.slew_ppb?);
         // from one limit of the frequency to the other is twice the limit
         let apart_ppb =
             2 * MAX_FREQUENCY_PPB + MAX_ADJTIME_PPB + i128::from(slew_ppb) + self.own_ppb() + 1;
-        let least_ppb = told[0].min(told[1]) - apart_ppb;
-        let most_ppb = told[0].max(told[1]) + apart_ppb;
+        let least_ppb = set[0].min(set[1]) - apart_ppb;
+        let most_ppb = set[0].max(set[1]) + apart_ppb;
         Some(Rates {
             least_ppb,
             most_ppb,

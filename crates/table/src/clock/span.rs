@@ -1,18 +1,18 @@
 //! The time between two stamps that have bounds, and the order that it proves. A length below its own
-//! bound is kept as it came out, negative ones too; an impossible order is counted, not mended.
+//! bound is kept as it came out, negative ones too; an impossible order is counted, not corrected.
 
 use super::Stamp;
 
 /// The time from one stamp to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct BoundedSpan {
     /// Length, nanoseconds; below zero when the second stamp came out earlier.
     pub length_ns: i64,
     /// Bound of the length's error, nanoseconds.
     pub error_ns: u64,
 }
 
-/// What a span says of the order of its ends.
+/// Possible orders of the ends of a span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     /// The first came first, whatever the errors.
@@ -23,7 +23,7 @@ pub enum Order {
     Reversed,
 }
 
-impl Span {
+impl BoundedSpan {
     /// From `first` to `second`.
     pub fn between(first: Stamp, second: Stamp) -> Self {
         let length_ns = i128::from(second.monotonic_ns) - i128::from(first.monotonic_ns);
@@ -35,7 +35,7 @@ impl Span {
         }
     }
 
-    /// What it proves.
+    /// Returns the order that it proves.
     pub fn order(self) -> Order {
         if self.length_ns.unsigned_abs() <= self.error_ns {
             Order::Open
@@ -60,7 +60,7 @@ pub struct Orders {
 
 impl Orders {
     /// Counts one.
-    pub fn count(&mut self, span: Span) {
+    pub fn count(&mut self, span: BoundedSpan) {
         match span.order() {
             Order::Proved => self.proved += 1,
             Order::Open => self.open += 1,
@@ -89,7 +89,7 @@ mod tests {
             (970, -30, Order::Open),
             (969, -31, Order::Reversed),
         ] {
-            let span = Span::between(stamp(1_000, 10), stamp(second_ns, 20));
+            let span = BoundedSpan::between(stamp(1_000, 10), stamp(second_ns, 20));
             assert_eq!((span.length_ns, span.error_ns), (length_ns, 30));
             assert_eq!(span.order(), order);
             orders.count(span);
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_ends_of_time_do_not_overflow() {
-        let span = Span::between(stamp(u64::MAX, u64::MAX), stamp(0, u64::MAX));
+        let span = BoundedSpan::between(stamp(u64::MAX, u64::MAX), stamp(0, u64::MAX));
         assert_eq!((span.length_ns, span.error_ns), (i64::MIN, u64::MAX));
     }
 }

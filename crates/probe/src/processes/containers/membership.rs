@@ -1,4 +1,4 @@
-//! Which processes are a container's, by `/proc/PID/cgroup`: control groups have the container's id in their name, whichever
+//! Decides which processes are a container's, by `/proc/PID/cgroup`: control groups have the container's id in their name, whichever
 //! driver made them.
 //!
 //! ```text
@@ -16,10 +16,10 @@ const MONITORS: [&str; 2] = ["conmon-", "-conmon"];
 /// Digits of the ids that all runtimes but bare containerd give.
 const ID_DIGITS: usize = 64;
 
-/// Who is recorded for a container.
+/// Says who is recorded for a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Members {
-    /// Who is in this control group of the v2 tree, now or later.
+    /// Says who is in this control group of the v2 tree, now or later.
     Cgroup(String),
     /// These processes, and what they start: the container has no control group of its own in the v2 tree, so that what
     /// its runtime starts in it later (`docker exec`) is not known as its own.

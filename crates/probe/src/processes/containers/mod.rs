@@ -17,7 +17,7 @@ pub use membership::Members;
 /// Digits of an id that are enough to tell containers apart, as `docker ps` shows it.
 const SHORT_ID: usize = 12;
 
-/// What runs a container.
+/// Holds what runs a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Runtime {
     /// Docker.
@@ -48,7 +48,7 @@ impl Runtime {
 /// A container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
-    /// What runs it.
+    /// Holds what runs it.
     pub runtime: Runtime,
     /// Its whole id.
     pub id: String,
@@ -189,7 +189,7 @@ fn folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
     found
 }
 
-/// What is in a folder; nothing where it cannot be read.
+/// Returns what is in a folder; nothing where it cannot be read.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()

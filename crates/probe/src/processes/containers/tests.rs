@@ -252,7 +252,7 @@ fn what_is_not_one_container_lists_those_that_run() {
     ));
 }
 
-/// What has taken the place of a container's process is not its.
+/// Returns what has taken the place of a container's process is not its.
 #[test]
 fn a_process_that_has_gone_is_no_container() {
     for group in [None, Some("0::/system.slice/cron.service\n4:pids:/\n")] {
