@@ -54,7 +54,7 @@ fn main() {
 
 /// Bounds of stamps spread evenly over the pairs.
 fn bounds(clock: &str, pairs: &[ClockPair]) -> Vec<u64> {
-    let (Some(nature), [first, .., last]) = (Nature::of(clock), pairs) else {
+    let (Some(nature), [first, .., last]) = (Nature::from_name(clock), pairs) else {
         return Vec::new();
     };
     let map = ClockMap::new(nature, pairs);

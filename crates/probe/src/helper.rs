@@ -1,4 +1,4 @@
-//! Describes what forked processes that help a recorder do first. They must not allocate: other threads of the recorder may
+//! The first steps of forked processes that help a recorder. They must not allocate: other threads of the recorder may
 //! have held the allocator's lock.
 
 use std::io;
@@ -29,7 +29,7 @@ pub(crate) fn keep_capabilities(bits: u64) -> io::Result<()> {
     }
 }
 
-/// Returns what the recorder has open must not live longer than it. Linux before 5.9 has no
+/// Closes what the recorder has open: it must not live longer than the recorder. Linux before 5.9 has no
 /// `close_range`: the first 1,024 descriptors, the usual limit, are closed one by one.
 pub(crate) fn close_all_but(one: RawFd, other: RawFd) {
     let (low, high) = (one.min(other), one.max(other));

@@ -132,7 +132,7 @@ impl Netns {
 pub struct Found {
     /// A file that leads to each, by inode number.
     pub paths: HashMap<u32, PathBuf>,
-    /// Processes whose namespace may not be read.
+    /// Processes with namespaces that may not be read.
     pub denied: u32,
 }
 

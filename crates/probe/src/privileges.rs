@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::processes;
 
-/// A capability that a probe needs, or the names of what it found. `CAP_SYS_ADMIN` stands for each of the first
+/// A capability that a probe needs, or the names of what it found. `CAP_SYS_ADMIN` means each of the first
 /// three, too; not for those of names, as recorders do not keep it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
@@ -91,7 +91,7 @@ pub struct Privileges {
     pub is_in_pid_namespace: bool,
     /// A seccomp filter is in force.
     pub is_filtered: bool,
-    /// The kernel's lockdown mode; `None`: it has none, or does not tell.
+    /// The kernel's lockdown mode; `None`: it has none, or does not say.
     pub lockdown: Option<String>,
 }
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn sys_admin_stands_for_those_that_were_split_from_it() {
+    fn sys_admin_includes_those_that_were_split_from_it() {
         let root = with(0, &[Capability::SysAdmin]);
         let held = Capability::ALL.map(|it| root.holds(it));
         assert_eq!(held, [true, true, true, false, true, false, false, false]);

@@ -1,5 +1,4 @@
-//! Describes what every probe says of itself: which hooks it needs, where its records lie and how they become rows, how many
-//! there were, and how well it works here. Loading, draining, counting and coverage go over [`PROBES`](crate::PROBES),
+//! The interface of a probe: its hooks, its records and their decoder, their counts, and its coverage. Loading, draining, counting and coverage go over [`PROBES`](crate::PROBES),
 //! the one list; who adds a probe there changes none of them.
 
 use libbpf_rs::MapCore;
@@ -30,11 +29,11 @@ pub(crate) enum Source {
     Ring(FindMap, DecodeBatch),
 }
 
-/// Holds what coverage depends on.
+/// Holds the inputs of coverage.
 pub(crate) struct Support<'a> {
-    /// Holds what this kernel has.
+    /// Features of this kernel.
     pub(crate) features: &'a Features,
-    /// Holds what is asked for.
+    /// The detail that is asked for.
     pub(crate) detail: Detail,
     /// Counters of network namespaces can be read.
     pub(crate) has_mib: bool,

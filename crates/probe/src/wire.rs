@@ -1,4 +1,4 @@
-//! Bytes from the kernel → the record structs of the BPF programs, whose Rust form comes from the
+//! Bytes from the kernel → the record structs of the BPF programs. Their Rust form comes from the
 //! object's BTF.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(crate) fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// The record of which `bytes` holds the beginning, at least `least` bytes of it; the rest is zero.
+/// The record that begins in `bytes`, at least `least` bytes of it; the rest is zero.
 pub(crate) fn read_padded<T: Wire>(bytes: &[u8], least: usize) -> Option<T> {
     if bytes.len() < least || bytes.len() > size_of::<T>() {
         return None;

@@ -98,7 +98,7 @@ fn burst(readings: &mut Vec<Reading>) {
     }
 }
 
-fn of(clock: Clock, pairs: &[ClockPair]) -> Option<ClockPair> {
+fn pair_of(clock: Clock, pairs: &[ClockPair]) -> Option<ClockPair> {
     pairs
         .iter()
         .find(|pair| pair.clock == clock.name())
@@ -125,7 +125,7 @@ fn prove(most: usize) -> [Outcome; 2] {
         let after = clocks.read(5);
         for ((clock, nature), outcome) in kinds.into_iter().zip(&mut outcomes) {
             // while a clock is being set there may be no pair
-            let (Some(from), Some(to)) = (of(clock, &before), of(clock, &after)) else {
+            let (Some(from), Some(to)) = (pair_of(clock, &before), pair_of(clock, &after)) else {
                 continue;
             };
             let map = ClockMap::new(nature, [&from, &to]);
@@ -183,7 +183,7 @@ fn ten_million_readings_convert_in_order() {
     assert_proved(outcomes, 10_000_000, may_set);
 }
 
-/// Tells the kernel something new of the clock, every 2 ms, until it shall stop: frequencies, slews and
+/// Shows the kernel something new of the clock, every 2 ms, until it shall stop: frequencies, slews and
 /// phases within the kernel's limits, and steps of up to 50 µs.
 fn disturb(stop: &AtomicBool, changes: &AtomicU64) {
     let mut random = 0x9e37_79b9_7f4a_7c15u64;

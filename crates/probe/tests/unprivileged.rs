@@ -1,5 +1,5 @@
 //! Describes what a user without privileges gets: the statistics of one's own sockets and no others.
-//! Needs root, to become somebody else.
+//! Needs root, to become another user.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;

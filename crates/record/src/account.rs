@@ -264,7 +264,7 @@ pub(crate) fn losses(
             table,
             counts_rows,
         } = account;
-        let mut count = counts.of(probe);
+        let mut count = counts.count(probe);
         count.produced += added.rows_of(table);
         let records = undecoded.remove(probe).unwrap_or(0);
         if counts_rows {

@@ -89,7 +89,7 @@ impl Holder {
         self.answers.read_line(&mut line)?;
         match line.trim_end() == answer {
             true => Ok(()),
-            false => Err(format!("a child said {line:?} instead of {answer}").into()),
+            false => Err(format!("a child wrote {line:?} instead of {answer}").into()),
         }
     }
 

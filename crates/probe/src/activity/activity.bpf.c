@@ -42,7 +42,7 @@ struct {
 	__type(value, struct activity_head);
 } activity_heads SEC(".maps");
 
-/* tid -> who it was; /proc does not tell it any more */
+/* tid -> who it was; /proc does not say it any more */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -161,7 +161,7 @@ FUNCTION(hrtimer_expire_exit, ACTIVITY_FUNCTION_END, ACTIVITY_HRTIMER)
 FUNCTION(timer_expire_entry, ACTIVITY_FUNCTION_BEGIN, ACTIVITY_TIMER)
 FUNCTION(timer_expire_exit, ACTIVITY_FUNCTION_END, ACTIVITY_TIMER)
 
-/* The CPU's own interrupts: one program is attached to the tracepoints of all, each tells its vector. */
+/* The CPU's own interrupts: one program is attached to the tracepoints of all, each shows its vector. */
 SEC("raw_tp")
 int note_vector_entry(struct bpf_raw_tracepoint_args *ctx)
 {

@@ -21,7 +21,7 @@ enum activity_event_kind {
 	ACTIVITY_MIGRATE, /* `tid` wanted this CPU, and is moved to CPU `number` */
 };
 
-/* Functions whose begins and ends have hooks. */
+/* Functions with hooks at begin and end. */
 enum activity_function {
 	ACTIVITY_NETIF_RECEIVE_SKB,
 	ACTIVITY_HRTIMER,

@@ -12,7 +12,7 @@ use table::tables::Activities;
 
 use super::faults::open_ends;
 use super::memory::Memory;
-use super::names::{Names, VECTORS, ended};
+use super::names::{ActivityNames, VECTORS, ended};
 use super::replay::{Window, had_thread, replay};
 use super::skel::{ActivitySkel, ActivitySkelBuilder, OpenActivitySkel};
 use crate::clock::monotonic_ns;
@@ -34,7 +34,7 @@ const YOUNG_NS: u64 = 20_000;
 pub struct Flight<'obj> {
     links: Vec<Link>,
     memory: Memory,
-    names: RefCell<Names>,
+    names: RefCell<ActivityNames>,
     skel: ActivitySkel<'obj>,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Event {
     pub(super) time_ns: u64,
     /// Thread that has the CPU, or gets it, or is moved; zero: nobody.
     pub(super) tid: u32,
-    /// Holds what it means depends on the kind.
+    /// A number: the kind gives its meaning.
     pub(super) number: i16,
     pub(super) kind: activity_event_kind,
 }

@@ -34,26 +34,26 @@ pub(super) const VECTORS: [(&str, i16); 9] = [
     ("spurious_apic", 0xff),
 ];
 
-/// Tells threads that have ended.
-pub(super) type Ended<'a> = &'a dyn Fn(u32) -> Option<RunningThread>;
+/// Shows threads that have ended.
+pub(super) type EndedThreads<'a> = &'a dyn Fn(u32) -> Option<RunningThread>;
 
-/// Names that were looked up. Threads change theirs, and their numbers are used again: what is known of
+/// ActivityNames that were resolved. Threads change theirs, and their numbers are used again: what is known of
 /// them is forgotten after each use.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct ActivityNames {
     threads: HashMap<u32, RunningThread>,
     lines: HashMap<i16, Rc<str>>,
     known: HashMap<(&'static str, i16), Option<Rc<str>>>,
 }
 
-impl Names {
+impl ActivityNames {
     /// Forgets threads.
     pub(super) fn forget_threads(&mut self) {
         self.threads.clear();
     }
 
     /// Returns who a thread is, or was.
-    pub(super) fn thread(&mut self, tid: u32, ended: Ended<'_>) -> RunningThread {
+    pub(super) fn thread(&mut self, tid: u32, ended: EndedThreads<'_>) -> RunningThread {
         let find = || running(tid).or_else(|| ended(tid));
         let unknown = || RunningThread {
             tid,
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn numbers_have_names() {
-        let mut names = Names::default();
+        let mut names = ActivityNames::default();
         assert_eq!(names.softirq(3).as_deref(), Some("NET_RX"));
         assert_eq!(names.softirq(77), None);
         assert_eq!(names.vector(0xec).as_deref(), Some("local_timer"));

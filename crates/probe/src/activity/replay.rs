@@ -11,7 +11,7 @@ use table::tables::{Activities, Activity as Row};
 use table::{ActivityKind, ActivitySource, Columns};
 
 use super::memory::{Event, Memory};
-use super::names::{Ended, Names};
+use super::names::{ActivityNames, EndedThreads};
 use super::skel::types::{activity_event_kind as event_kind, activity_function};
 
 const SOURCE: ActivitySource = ActivitySource::Tracepoints;
@@ -19,7 +19,7 @@ const SOURCE: ActivitySource = ActivitySource::Tracepoints;
 const OVERWRITTEN: &str = "overwritten before it was kept";
 /// Number of page faults among the functions.
 const PAGE_FAULT: i16 = activity_function::ACTIVITY_PAGE_FAULT.0 as i16;
-/// Events before a window in which the last switch is looked for.
+/// Events before a window in which the last switch is searched for.
 const MOST_BEFORE: u64 = 16_384;
 
 /// A time on a CPU, `CLOCK_MONOTONIC` ns.
@@ -36,8 +36,8 @@ pub struct Window {
 /// Appends the spans of a window, cut where they reach beyond it.
 pub(super) fn replay(
     memory: &Memory,
-    names: &mut Names,
-    ended: Ended<'_>,
+    names: &mut ActivityNames,
+    ended: EndedThreads<'_>,
     window: Window,
     into: &mut Activities,
 ) {
@@ -81,7 +81,12 @@ fn last_switch(memory: &Memory, cpu: u16, range: std::ops::Range<u64>) -> u64 {
     numbers.find(is_switch).unwrap_or(least)
 }
 
-fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) -> Activities {
+fn spans(
+    window: Window,
+    events: &[Event],
+    names: &mut ActivityNames,
+    ended: EndedThreads<'_>,
+) -> Activities {
     let mut rows = Activities::default();
     let Some(first) = events.first() else {
         return rows;
@@ -92,7 +97,7 @@ fn spans(window: Window, events: &[Event], names: &mut Names, ended: Ended<'_>) 
     for event in events {
         let runner = names.thread(event.tid, ended);
         if event.kind == event_kind::ACTIVITY_MIGRATE {
-            // what it has open when it comes back is told then
+            // what it has open when it comes back is reported then
             suspended.remove(&event.tid);
             seen.remove(&event.tid);
             core.advance(event.time_ns, None, SOURCE, &mut suspended);
@@ -132,7 +137,7 @@ fn moved(cpu: u16, thread: &RunningThread) -> SpanSubject {
 }
 
 /// The system call in which a thread gets a CPU.
-fn within_call(event: &Event, names: &mut Names) -> Option<(u32, Vec<OpenActivity>)> {
+fn within_call(event: &Event, names: &mut ActivityNames) -> Option<(u32, Vec<OpenActivity>)> {
     let name = names.syscall(event.number)?;
     Some((event.tid, vec![activity(ActivityKind::Syscall, Some(name))]))
 }
@@ -141,7 +146,7 @@ fn put(
     core: &mut CpuTimeline,
     event: &Event,
     runner: &RunningThread,
-    names: &mut Names,
+    names: &mut ActivityNames,
     suspended: &mut SuspendedActivities,
 ) {
     use ActivityKind::{Function, Irq, Softirq, Syscall};
@@ -236,7 +241,7 @@ mod tests {
             until_ns,
         };
         let mut rows = Activities::default();
-        let mut names = Names::default();
+        let mut names = ActivityNames::default();
         replay(&written.memory, &mut names, &|_| None, window, &mut rows);
         (0..rows.len()).map(|row| rows.row(row)).collect()
     }
@@ -293,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_overwritten_is_said() {
+    fn overwritten_events_are_reported() {
         let mut written = scene(1 << 7);
         for number in 0..200 {
             let time_ns = 1_000 + 10 * number;
@@ -356,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_is_told_where_the_thread_was() {
+    fn a_migration_is_reported_on_the_old_cpu() {
         use ActivityKind::{Migration, Task};
         let mut written = Written::new(1 << 10);
         for event in [

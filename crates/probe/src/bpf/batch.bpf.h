@@ -57,7 +57,7 @@ static __always_inline void batch_end(struct batch *batch)
 }
 
 /*
- * `flush_batches`, on the batch's own CPU: by an interrupt, or by the recorder, whom a softirq may interrupt. False:
+ * `flush_batches`, on the batch's own CPU: by an interrupt, or by the recorder. A softirq may interrupt that. False:
  * a program has the batch.
  */
 static __always_inline bool batch_flush_begin(struct batch *batch)

@@ -95,7 +95,7 @@ int BPF_PROG(handle_sched_process_exit, struct task_struct *task)
 #define SKB_CB(skb, type, field)                                                                   \
 	(*(type *)((char *)(skb)->cb + bpf_core_field_offset(struct tcp_skb_cb, field)))
 
-/* ---- connections: birth, death, trouble ---- */
+/* ---- connections: birth, death, problems ---- */
 
 static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp, int old_state,
 				     int new_state)
@@ -191,8 +191,8 @@ int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
 	return 0;
 }
 
-/* The tracepoint tells of retransmissions that failed, too (__tcp_retransmit_skb()), and has a third argument for it. */
-const volatile bool retransmit_tells_error = false;
+/* The tracepoint reports retransmissions that failed, too (__tcp_retransmit_skb()), and has a third argument for it. */
+const volatile bool retransmit_has_error = false;
 
 SEC("tp_btf/tcp_retransmit_skb")
 int handle_tcp_retransmit_skb(u64 *ctx)
@@ -205,7 +205,7 @@ int handle_tcp_retransmit_skb(u64 *ctx)
 	u64 now_ns;
 	u8 kind;
 
-	if (!st || !tp || (retransmit_tells_error && (int)ctx[2]))
+	if (!st || !tp || (retransmit_has_error && (int)ctx[2]))
 		return 0;
 	socket_has_news(st, sk);
 	now_ns = bpf_ktime_get_ns();

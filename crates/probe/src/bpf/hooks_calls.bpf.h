@@ -59,10 +59,10 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 }
 
 /*
- * A socket that nothing else told of is met at its first call: with --all one that was open before, else one that
- * another process has passed to a recorded one. A call that fails for want of a stream does not begin it.
+ * A socket that no other hook saw is found at its first call: with --all one that was open before, else one that
+ * another process has passed to a recorded one. A call that fails without a stream does not begin it.
  */
-static __always_inline struct socket_state *socket_met(struct sock *sk)
+static __always_inline struct socket_state *socket_at_call(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 	struct socket_state *st;
@@ -77,7 +77,7 @@ static __always_inline struct socket_state *socket_met(struct sock *sk)
 		return st;
 	now_ns = bpf_ktime_get_ns();
 	socket_begin(st, sk, tp, 0, now_ns);
-	/* that of a process is told with its owner */
+	/* that of a process is reported with its owner */
 	if (bpf_get_current_task_btf()->flags & PF_KTHREAD)
 		socket_emit(st, sk, tp, 0, now_ns);
 	return st;
@@ -85,7 +85,7 @@ static __always_inline struct socket_state *socket_met(struct sock *sk)
 
 /*
  * The recorded socket of a call, or NULL; only TCP sockets are ever recorded. `late`: its connection has closed; what
- * came before may still be taken, and what went wrong is told. One that the program has disconnected itself has other
+ * came before may still be taken, and what went wrong is reported. One that the program has disconnected itself has other
  * numbers by now.
  */
 static __always_inline struct socket_state *socket_at_call(struct sock *sk, bool *late)
@@ -96,10 +96,10 @@ static __always_inline struct socket_state *socket_at_call(struct sock *sk, bool
 	if (st && st->cookie)
 		return st;
 	*late = st && st->ended_cookie && remote_port(sk);
-	return *late ? st : socket_met(sk);
+	return *late ? st : socket_at_call(sk);
 }
 
-/* A call on a socket that is closed is looked at, whatever else is: there are few. */
+/* A call on a socket that is closed is examined, whatever else is: there are few. */
 static __always_inline bool is_closed(const struct sock *sk)
 {
 	return sk->__sk_common.skc_state == TCP_CLOSE;
@@ -131,7 +131,7 @@ static __always_inline int on_other_call(struct sock *sk, bool is_send, int resu
 	return 0;
 }
 
-/* Nothing is to be said of a call: its socket is not recorded, and nobody asked for its process. */
+/* Nothing is to be reported of a call: its socket is not recorded, and nobody asked for its process. */
 static __always_inline bool is_unasked_call(const struct sock *sk, const struct tcp_sock *tp,
 					    bool is_send)
 {
@@ -179,7 +179,7 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 {
-	udp_owner_met(sk);
+	udp_owner_found(sk);
 	if (detail_sent && udp_is(sk))
 		udp_on_send_call(sk, result);
 	return on_send_call(sk, result, flags);
@@ -231,7 +231,7 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 {
-	udp_owner_met(sk);
+	udp_owner_found(sk);
 	if (detail_messages && udp_is(sk))
 		udp_on_receive_call(sk, result, flags);
 	return on_receive_call(sk, result, flags);
@@ -259,7 +259,7 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 	struct thread_state *thread;
 	struct syscall_args args;
 	struct sock *sk;
-	bool tells;
+	bool is_recorded;
 
 	syscall_read(task, &args);
 	if (!detail_waits && !is_socket_call(args.number))
@@ -267,15 +267,15 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 	thread = thread_measured(task);
 	if (!thread)
 		return 0;
-	tells = detail_waits && !thread->only_calls;
+	is_recorded = detail_waits && !thread->only_calls;
 	sk = call_socket(task, &args);
-	if (!tells && !sk)
+	if (!is_recorded && !sk)
 		return 0;
 	thread->out_ns = bpf_ktime_get_ns();
 	thread->in_call = sk != NULL;
 	if (sk)
 		call_on_block(&thread->call, task, sk, args.number, thread->out_ns);
-	if (tells) {
+	if (is_recorded) {
 		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
 		thread->wait.stack = stack_of_program(ctx, task, &thread->stacks);
 	}

@@ -72,7 +72,7 @@ int BPF_PROG(handle_skb_copy_datagram_iovec, const struct sk_buff *skb, int len)
 	return 0;
 }
 
-/* Returns what the kernel itself reads, or decodes first (TLS), is not the program's. */
+/* Bytes that the kernel itself reads, or decodes first (TLS), are not the program's. */
 static __always_inline void on_take(struct sock *sk, struct task_struct *task, bool maps)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -89,7 +89,7 @@ static __always_inline void on_take(struct sock *sk, struct task_struct *task, b
 	receive_on_take(sk, tp, st, maps, bpf_ktime_get_ns());
 }
 
-/* A receive call passes here, too, and tells of itself when it ends. */
+/* A receive call passes here, too, and reports itself when it ends. */
 SEC("tp_btf/tcp_rcv_space_adjust")
 int BPF_PROG(handle_tcp_rcv_space_adjust, struct sock *sk)
 {
@@ -130,14 +130,14 @@ int BPF_PROG(handle_tcp_sendmsg_locked_entry, struct sock *sk)
 	return on_sendmsg(sk);
 }
 
-/* Whose packet goes out, if it may be a target's: a TCP socket that has storage, unlike a request. */
+/* Returns the sender of a packet, if it may be a target: a TCP socket that has storage, unlike a request. */
 static __always_inline bool is_sender(const struct sock *sk)
 {
 	return READ_ONCE(*targets_of(sk)) && sk->__sk_common.skc_state != TCP_NEW_SYN_RECV &&
 	       sk->__sk_common.skc_state != TCP_TIME_WAIT && sk->sk_protocol == IPPROTO_TCP;
 }
 
-/* The same of UDP; sk_protocol is no field of what stands for a TCP socket in these states. */
+/* The same of UDP; sk_protocol is no field of what represents a TCP socket in these states. */
 static __always_inline bool is_udp_sender(const struct sock *sk)
 {
 	return READ_ONCE(udp_recorded) && sk->__sk_common.skc_state != TCP_NEW_SYN_RECV &&

@@ -26,7 +26,7 @@ typedef __s64 s64;
 #define NULL ((void *)0)
 #endif
 
-/* Holds what another CPU may write meanwhile: read here, once. */
+/* Reads once a value that another CPU may write meanwhile. */
 #define READ_ONCE(place) (*(const volatile typeof(place) *)&(place))
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -466,7 +466,7 @@ struct bpf_iter__tcp {
 	struct sock_common *sk_common;
 };
 
-/* include/linux/filter.h: what struct bpf_sock_ops stands for */
+/* include/linux/filter.h: the kernel's side of struct bpf_sock_ops */
 struct bpf_sock_ops_kern {
 	struct sk_buff *skb;
 };
@@ -574,7 +574,7 @@ static __always_inline s32 seq_diff(u32 a, u32 b)
 extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
 
 /*
- * A field of what an untrusted pointer leads to; zero if it leads nowhere. Where the kernel can tell
+ * A field of what an untrusted pointer leads to; zero if it leads nowhere. Where the kernel can show
  * the pointer's type to its verifier this is one load, and else a call.
  */
 #define KERNEL_READ(type, pointer, field)                                                          \

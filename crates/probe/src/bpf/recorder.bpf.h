@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Describes what the recorder itself runs: attached to nothing. A part of hooks.bpf.c. */
+/* Programs that the recorder itself runs, attached to nothing. A part of hooks.bpf.c. */
 #ifndef WHYLAT_RECORDER_BPF_H
 #define WHYLAT_RECORDER_BPF_H
 
@@ -234,7 +234,7 @@ int read_udp(struct bpf_iter__bpf_sk_storage_map *ctx)
 }
 
 /*
- * Advances the ledgers of sockets of which an end has closed: no hook sees their ACKs. Their
+ * Advances the ledgers of sockets with an end that has closed: no hook sees their ACKs. Their
  * statistics are not read, which is done at random times only.
  */
 SEC("iter/bpf_sk_storage_map")

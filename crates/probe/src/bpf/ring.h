@@ -12,7 +12,7 @@
 /* The ledger and the call log are kept: detail `calls` and above. */
 const volatile bool detail_calls = false;
 
-/* Calls are counted and not logged, and events are not told: watch.bpf.h. */
+/* Calls are counted and not logged, and events are not reported: watch.bpf.h. */
 const volatile bool only_summaries = false;
 
 /* Holds what a record in `records` is; its first four bytes. */

@@ -25,7 +25,7 @@ const volatile u32 select_netns =
 #define TASK_RECORDED 1 /* a process that the user asked for, or its descendant */
 #define TASK_PARENT 2	/* only its children are recorded: whylat itself, as it starts a command */
 #define TASK_PEER                                                                                  \
-	3 /* holds the other end of a recorded connection: its blocking is measured, not told */
+	3 /* holds the other end of a recorded connection: its blocking is measured, not reported */
 #define TASK_OWNER                                                                                 \
 	4 /* owns, or owned, a socket of the port: it is recorded, its other sockets are not */
 #define TASK_OWN 5 /* whylat itself, and what helps it: never recorded */
@@ -80,7 +80,7 @@ static __always_inline u8 task_why(u32 tgid)
 	return why ? *why : 0;
 }
 
-/* Did the user ask for the running process, of which `tasks` says this? Then its waits are recorded. */
+/* Did the user ask for the running process, with this entry in `tasks`? Then its waits are recorded. */
 static __always_inline bool is_asked_why(u8 why)
 {
 	if (select_all || in_selected_cgroup())
@@ -150,7 +150,7 @@ static __always_inline void process_fill(struct process_seen *process, struct ta
 	bpf_probe_read_kernel(process->comm, sizeof(process->comm), first->comm);
 }
 
-/* Returns who is asked for is more than a peer. */
+/* A process that is asked for is more than a peer. */
 static __always_inline void select_task(u32 tgid, u8 why)
 {
 	u8 *before = bpf_map_lookup_elem(&tasks, &tgid);

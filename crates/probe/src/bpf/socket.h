@@ -4,7 +4,7 @@
  * storage is not recorded: every hook leaves after one look-up.
  *
  * A listening socket's storage is copied to the sockets it accepts (BPF_F_CLONE), which is how
- * an accepted socket is chosen before anyone has called accept. A copy is told by its cookie.
+ * an accepted socket is chosen before anyone has called accept. A copy is known by its cookie.
  */
 #ifndef WHYLAT_SOCKET_H
 #define WHYLAT_SOCKET_H
@@ -59,7 +59,7 @@ struct stage_ledger {
 	u64 probed_ns; /* time moved to tail_loss by the last stall, should it prove spurious */
 	u64 window_closed_ns;
 	u64 longest_hold_ns;
-	u64 asleep_ns; /* of a peer: accounted without a look, for nothing held it */
+	u64 asleep_ns; /* of a peer: accounted without a look, as nothing held it */
 	u64 unseen_ns; /* accounted while unseen, and the stage changed between two hooks */
 	u32 dsack_dups;
 	u32 probed_retrans; /* total_retrans when that stall ended */
@@ -79,14 +79,14 @@ struct stage_ledger {
 	u32 best_delivered;	  /* segments in it */
 	u8 reader_late;		  /* a peer: bytes waited for its reader, two jiffies or more */
 	u8 fin_sent;
-	u8 unsure;	     /* while unseen: the last look did not tell what stops the next byte */
+	u8 unsure;	     /* while unseen: the last look did not say what stops the next byte */
 	u8 timer_acked;	     /* the ACK taken last was sent by the delayed-ACK timer */
 	u32 ready_end;	     /* rcv_nxt when ready_ns was noted */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */
-	u32 newly_retrans;   /* the same of those sent again */
+	u32 newly_retrans;   /* the same of those retransmitted */
 	u32 total_retrans;   /* as of the last hook with had_loss */
-	u32 loss_limited_retrans;   /* segments sent again in the time below */
+	u32 loss_limited_retrans;   /* segments retransmitted in the time below */
 	u64 loss_limited_delivered; /* segments in it */
 	struct loss_limited loss_limited;
 	/* after due_ns: added to loss_limited when it proves to be no stall */
@@ -95,7 +95,7 @@ struct stage_ledger {
 	u64 late_ns[STAGE_COUNT];
 	struct stall_facts stalls;
 	u64 timeout_ns;		 /* of the last retransmission timeout */
-	u64 mending_ns;		 /* of the last segment taken in recovery or loss */
+	u64 recovery_ns;	 /* of the last segment taken in recovery or loss */
 	u64 unproven_ns;	 /* moved to retransmit_timeout since state Loss began */
 	u64 unproven_thin_ns;	 /* of it in thin_stall_ns */
 	u64 ack_held_ns;	 /* of timeout_ack_delayed_ns, since then */
@@ -157,7 +157,7 @@ struct socket_state {
 	u64 mptcp;	    /* the MPTCP socket above it: a key of mptcp_connections; 0: none */
 	u32 mptcp_token;    /* its token, as last written out; 0: none */
 	u32 max_send_queue; /* of all samples so far */
-	u32 syn_retries;    /* SYNs sent again */
+	u32 syn_retries;    /* SYNs retransmitted */
 };
 
 /* A receive call has taken bytes of the stream: not copied them only, nor read what is beside it. */
@@ -181,7 +181,7 @@ struct {
 
 /*
  * When a call was blocked: from its first time to its last. since_ns may be that of an earlier call,
- * which was not looked at; 0: it was not blocked.
+ * which was not examined; 0: it was not blocked.
  */
 struct call_blocked {
 	u64 since_ns;
@@ -189,9 +189,9 @@ struct call_blocked {
 };
 
 /*
- * Who must be looked at, before its storage is: how many targets fall on the number of a socket, and
+ * Chooses sockets before their storage is read: how many targets fall on the number of a socket, and
  * how many watched sockets on that of a connection, which is the same at both its ends. So a peer
- * of which nothing is to be said costs no look-up, and is looked at as soon as either end has
+ * with nothing to report costs no look-up, and is examined as soon as either end has
  * something to say.
  */
 #define NUMBERS 4096

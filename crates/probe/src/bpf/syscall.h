@@ -148,7 +148,7 @@ static __always_inline void syscall_registers(struct task_struct *task, u64 *ip,
 #error "syscall.h: add the registers and numbers of this architecture"
 #endif
 
-/* The registers of a thread of io_uring are a copy: they tell of the call in which it was made. */
+/* The registers of a thread of io_uring are a copy: they report the call in which it was made. */
 static __always_inline void syscall_read(struct task_struct *task, struct syscall_args *args)
 {
 	syscall_saved(task, args);
@@ -180,7 +180,7 @@ static __always_inline bool is_socket_call(s64 number)
 	return is_plain_call(number) || is_vector_call(number) || is_copying_call(number);
 }
 
-/* The file that a thread's descriptor stands for, NULL if it is none. */
+/* The file of a thread's descriptor, NULL if it is none. */
 static __always_inline struct file *task_file(struct task_struct *task, u64 fd)
 {
 	struct fdtable *fdt = task->files->fdt;
@@ -219,7 +219,7 @@ static __always_inline struct sock *file_socket(const struct file *file)
 	return socket_of(file);
 }
 
-/* Does somebody wait for room in the send buffer (sk_stream_wait_memory())? */
+/* Does a thread wait for room in the send buffer (sk_stream_wait_memory())? */
 static __always_inline bool has_no_space(const struct sock *sk)
 {
 	struct socket *socket = KERNEL_READ(struct sock, (void *)sk, sk_socket);

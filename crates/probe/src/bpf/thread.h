@@ -18,7 +18,7 @@ struct call_wait {
 	s64 number; /* of the system call */
 };
 
-/* Descriptors of a poll() or select() that are looked at. */
+/* Descriptors of a poll() or select() that are examined. */
 #define POLLED 16
 
 struct polled {
@@ -94,7 +94,7 @@ static __always_inline struct thread_state *thread_measured(struct task_struct *
 
 	if (thread && !thread->only_calls && !select_cgroup_id)
 		return thread;
-	/* of most threads of a host nothing is kept: they come here at each block, and are looked up once */
+	/* of most threads of a host nothing is kept: they come here at each block, and are resolved once */
 	why = task_why(task->tgid);
 	asked = is_asked_why(why);
 	if (!asked && why != TASK_PEER)
@@ -122,7 +122,7 @@ static __always_inline void task_forget(struct task_struct *task)
  * Does an interrupt or a softirq run, and not the current thread? These have stacks of their own
  * (irq_exit_rcu(), do_softirq_own_stack()), unless they came while the thread was in user space: then
  * it is in no system call. The softirqs of ksoftirqd are a thread's. The count of preemptions would
- * tell, too, but is not to be found where the kernel has no symbols of data.
+ * show, too, but is not to be found where the kernel has no symbols of data.
  *
  * A function by itself, as those that need 64 bytes or more of the stack get one that is no thread's (Linux 6.13).
  */

@@ -12,7 +12,7 @@ struct walk_counts {
 	u64 ledgers;
 	u64 left_out;  /* had one, and it was not their turn */
 	u64 postponed; /* did not fit into the ring */
-	u64 draining;  /* met by `read_draining` */
+	u64 draining;  /* found by `read_draining` */
 	u64 rested;    /* are not active any more */
 	u16 round;     /* number of the poll, never 0; one poll may need several walks */
 };
@@ -20,13 +20,13 @@ struct walk_counts {
 struct walk_counts walked = {};
 
 /* Says which sockets `read_watched` reads. */
-#define WALK_DUE 0     /* those with news whose turn it is */
+#define WALK_DUE 0     /* those with news that are due */
 #define WALK_CHANGED 1 /* those with news */
 #define WALK_EVERY 2
 
 u8 walk_which = WALK_DUE;
 u8 walk_over_active = 0; /* it meets active sockets only */
-u8 walk_is_further = 0;	 /* it goes over sockets that the poll has met before */
+u8 walk_is_further = 0;	 /* it goes over sockets that the poll has seen before */
 /* A socket at level l is read at every 2^l-th walk. */
 u8 walk_default_level = 0;
 u8 walk_has_levels = 0; /* some have one of their own */
@@ -56,7 +56,7 @@ static __always_inline void walk_count_unchanged(void)
 	walked.unchanged++;
 }
 
-/* Returns what had no room in the ring is read by a further walk of the same poll. */
+/* Sockets without room in the ring are read by a further walk of the same poll. */
 static __always_inline void walk_end(void)
 {
 	walk_is_further = 1;

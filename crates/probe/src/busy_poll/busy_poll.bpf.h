@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Spins: threads that keep a CPU busy with asking what is ready, in calls that were told not to wait
- * (epoll, poll, select with a timeout of zero). Such a thread is never blocked, so that no switch tells
+ * Spins: threads that keep a CPU busy with asking what is ready, in calls that were asked not to wait
+ * (epoll, poll, select with a timeout of zero). Such a thread is never blocked, so that no switch shows
  * of it; a clock that looks at each CPU a hundred times a second does.
  */
 #ifndef WHYLAT_BUSY_POLL_BPF_H
@@ -29,7 +29,7 @@ static __always_inline bool is_zero_time(u64 at)
 	       !(time[0] | time[1]);
 }
 
-/* Is the thread in a call that asks what is ready, and was told not to wait? */
+/* Is the thread in a call that asks what is ready, and was asked not to wait? */
 static __always_inline bool asks_without_waiting(struct task_struct *task,
 						 const struct syscall_args *args)
 {
@@ -50,7 +50,7 @@ static __always_inline bool asks_without_waiting(struct task_struct *task,
 	return false;
 }
 
-/* Returns what it asks for is found as if it waited: a thread that runs waits for nothing. */
+/* Its object is found as if it waited: a thread that runs waits for no object. */
 static __always_inline void spin_emit(struct thread_state *thread, struct task_struct *task,
 				      const struct syscall_args *args, u32 stack)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* A look at a CPU that met a thread asking whether something is ready, without waiting for it. */
+/* A look at a CPU that found a thread asking whether something is ready, without waiting for it. */
 #ifndef WHYLAT_BUSY_POLL_H
 #define WHYLAT_BUSY_POLL_H
 
 #include <linux/types.h>
 
-/* Where a system call is told how long it may wait. */
+/* Where a system call gets the time it may wait. */
 enum syscall_timeout {
 	TIMEOUT_NONE,	   /* nowhere, or it does not ask what is ready */
 	TIMEOUT_MS_THIRD,  /* milliseconds: its third argument */

@@ -1,5 +1,5 @@
 //! `spins`: threads that ask what is ready without waiting for it. A clock on every CPU runs a BPF
-//! program (`busy_poll.bpf.h`); here are the clocks, what tells the kernel side which call can be told not to
+//! program (`busy_poll.bpf.h`); here are the clocks, the list of calls that can be asked not to
 //! wait, and its records as rows of table `spins`.
 
 use std::io;
@@ -22,7 +22,7 @@ unsafe impl Wire for spin_seen {}
 /// Looks at each CPU in a second: not a divisor of what programs and kernels do at round rates.
 const LOOKS_PER_S: u64 = 99;
 
-/// System calls that ask what is ready, by where they are told how long to wait.
+/// System calls that ask what is ready, by where they get the time to wait.
 const TIMEOUTS: &[(syscall_timeout, &[libc::c_long])] = &[
     #[cfg(target_arch = "x86_64")]
     (syscall_timeout::TIMEOUT_MS_THIRD, &[libc::SYS_poll]),
@@ -49,7 +49,7 @@ const TIMEOUTS: &[(syscall_timeout, &[libc::c_long])] = &[
     ),
 ];
 
-/// Writes into the kernel side's table, by number, where each system call is told how long to wait.
+/// Writes into the kernel side's table, by number, where each system call gets the time to wait.
 pub(crate) fn name_timeouts(table: &mut [u8]) {
     for (timeout, numbers) in TIMEOUTS {
         for number in *numbers {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * The socket-call log. A record is made where the call ends (sock_send_length,
- * sock_recv_length). Nothing is hooked where it begins: the caller's saved registers still tell
- * what it asked for, and a call that blocks is met in sched_switch.
+ * sock_recv_length). Nothing is hooked where it begins: the caller's saved registers still show
+ * what it asked for, and a call that blocks is found in sched_switch.
  */
 #ifndef WHYLAT_CALLS_BPF_H
 #define WHYLAT_CALLS_BPF_H
@@ -71,7 +71,7 @@ static __always_inline bool fin_received(const struct tcp_sock *tp)
 /*
  * Stream offset of write_seq, or of copied_seq, counted from the connection's first byte. The call has let
  * go of the socket, and what others change meanwhile (the bytes acknowledged, or received) does not fit
- * together: it only tells which 4 GiB of the stream it is.
+ * together: it only shows which 4 GiB of the stream it is.
  */
 static __always_inline u64 stream_offset(const struct socket_state *st, const struct tcp_sock *tp,
 					 bool is_send)
@@ -124,7 +124,7 @@ struct call_subject {
 	bool owner_measured; /* the blocking of its owner's threads is measured */
 };
 
-/* Returns what a thread of io_uring blocks in is not known. */
+/* The call in which a thread of io_uring blocks is not known. */
 static __always_inline bool blocking_is_seen(const struct call_subject *subject,
 					     const struct task_struct *task)
 {

@@ -8,7 +8,7 @@ use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFl
 /// A time of the clock that does not come: in 2255.
 const NEVER_S: i64 = 9_000_000_000;
 
-/// See the module.
+/// Notices changes of the settings.
 #[derive(Debug)]
 pub(super) struct SetNotice(TimerFd);
 

@@ -11,7 +11,7 @@ use table::tables::ClockPair;
 
 use super::notice::SetNotice;
 use super::perf::PerfClock;
-use super::ptp::{PtpClock, Sandwich, Way};
+use super::ptp::{PtpClock, ReadMethod, Sandwich};
 use super::steering::Steering;
 use super::{monotonic_ns, read_ns};
 
@@ -144,11 +144,11 @@ impl Clocks {
         let counter = read_pair(Clock::MonotonicRaw, attempts);
         let perf = self.perf.as_ref();
         let perf = perf.and_then(|perf| sandwich("perf", attempts, || perf.read()));
-        // after the pairs: what is told now shows in the rate at the next tick
+        // after the pairs: what is set now shows in the rate at the next tick
         let steering = Steering::read();
-        let told = |pair: ClockPair| steered(pair, steering, Some(0));
-        pairs.extend(counter.map(told));
-        pairs.extend(perf.map(told));
+        let with_steering = |pair: ClockPair| steered(pair, steering, Some(0));
+        pairs.extend(counter.map(with_steering));
+        pairs.extend(perf.map(with_steering));
         if let Some(realtime) = &realtime {
             let devices = self.devices.iter();
             pairs.extend(devices.filter_map(|device| read_device(device, realtime, steering)));
@@ -178,7 +178,7 @@ impl Clocks {
     }
 }
 
-/// A pair with what the kernel was told of the reference, and of the clock itself.
+/// A pair with the kernel's settings of the reference, and of the clock itself.
 fn steered(pair: ClockPair, reference: Option<Steering>, own_ppb: Option<i64>) -> ClockPair {
     let steer_ppb = reference.zip(own_ppb).map(|(reference, own_ppb)| {
         let by = PPB + i128::from(own_ppb);
@@ -192,7 +192,7 @@ fn steered(pair: ClockPair, reference: Option<Steering>, own_ppb: Option<i64>) -
     }
 }
 
-/// A pair of a device, whose stamps around it are of `CLOCK_REALTIME`.
+/// A pair of a device; the stamps around it are of `CLOCK_REALTIME`.
 fn read_device(
     device: &PtpClock,
     realtime: &ClockPair,
@@ -249,10 +249,11 @@ fn kernel_coverage(clock: Clock) -> Coverage {
 fn device_coverage(name: &str, clock: &std::io::Result<PtpClock>) -> Coverage {
     let state = match clock {
         Ok(PtpClock {
-            way: Way::Precise, ..
+            method: ReadMethod::Precise,
+            ..
         }) => ProbeState::On,
-        Ok(PtpClock { way, why, .. }) => ProbeState::Fallback {
-            which: way.name().to_owned(),
+        Ok(PtpClock { method, why, .. }) => ProbeState::Fallback {
+            which: method.name().to_owned(),
             why: why.clone().unwrap_or_default(),
         },
         Err(error) => {

@@ -54,12 +54,12 @@ impl Conversion {
     }
 }
 
-/// See the module.
+/// Reads the clock of perf events.
 #[derive(Debug)]
 pub(super) struct PerfClock(MmapRaw);
 
 impl PerfClock {
-    /// The clock, or why it cannot be read here and what mends that.
+    /// The clock, or why it cannot be read here and what fixes that.
     pub(super) fn open() -> Result<Self, (String, String)> {
         if !cfg!(target_arch = "x86_64") {
             return refuse("read on x86-64 only", "");
@@ -98,7 +98,7 @@ impl PerfClock {
         }
     }
 
-    /// Now, nanoseconds; `None` when the kernel does not tell any more.
+    /// Now, nanoseconds; `None` when the kernel does not say any more.
     pub(super) fn read(&self) -> Option<i64> {
         let ticks = ticks()?;
         i64::try_from(self.conversion()?.ns(ticks)).ok()

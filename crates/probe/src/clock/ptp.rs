@@ -12,7 +12,7 @@ use super::steering::frequency_ppb;
 const NS_PER_S: i64 = 1_000_000_000;
 /// `PTP_MAX_SAMPLES`.
 const MAX_SAMPLES: usize = 25;
-/// Readings in one call, of which the narrowest is kept: each is an access to the bus of a microsecond.
+/// Readings in one call; the narrowest is kept: each is an access to the bus of a microsecond.
 const SAMPLES: usize = 5;
 
 #[repr(C)]
@@ -33,7 +33,7 @@ struct Precise {
 }
 
 #[repr(C)]
-struct Extended {
+struct ExtendedOffset {
     samples: u32,
     reserved: [u32; 3],
     /// System, device, system.
@@ -49,32 +49,32 @@ struct Simple {
 }
 
 mod ioctls {
-    use super::{Extended, Precise, Simple};
+    use super::{ExtendedOffset, Precise, Simple};
 
     nix::ioctl_readwrite!(precise, b'=', 8, Precise);
-    nix::ioctl_readwrite!(extended, b'=', 9, Extended);
+    nix::ioctl_readwrite!(extended, b'=', 9, ExtendedOffset);
     nix::ioctl_write_ptr!(simple, b'=', 5, Simple);
 }
 
 /// How a device is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ReadMethod {
     /// `PTP_SYS_OFFSET_PRECISE`.
     Precise,
     /// `PTP_SYS_OFFSET_EXTENDED`.
-    Extended,
+    ExtendedOffset,
     /// `PTP_SYS_OFFSET`.
     Simple,
 }
 
-impl Way {
-    const ALL: [Self; 3] = [Self::Precise, Self::Extended, Self::Simple];
+impl ReadMethod {
+    const ALL: [Self; 3] = [Self::Precise, Self::ExtendedOffset, Self::Simple];
 
     /// The kernel's name.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Precise => "PTP_SYS_OFFSET_PRECISE",
-            Self::Extended => "PTP_SYS_OFFSET_EXTENDED",
+            Self::ExtendedOffset => "PTP_SYS_OFFSET_EXTENDED",
             Self::Simple => "PTP_SYS_OFFSET",
         }
     }
@@ -94,7 +94,7 @@ pub(super) struct PtpClock {
     /// `ptp0`.
     pub(super) name: String,
     /// How it is read, and why in no better way.
-    pub(super) way: Way,
+    pub(super) method: ReadMethod,
     pub(super) why: Option<String>,
     file: File,
 }
@@ -114,31 +114,31 @@ impl PtpClock {
         let file = File::open(format!("/dev/{name}"))?;
         let mut why = None;
         let mut last = None;
-        for way in Way::ALL {
-            match read(&file, way) {
+        for method in ReadMethod::ALL {
+            match read(&file, method) {
                 Ok(_) => {
                     return Ok(Self {
                         name,
-                        way,
+                        method,
                         why,
                         file,
                     });
                 }
                 Err(error) => {
-                    why = Some(format!("{}: {error}", way.name()));
+                    why = Some(format!("{}: {error}", method.name()));
                     last = Some(error);
                 }
             }
         }
-        Err(last.unwrap_or_else(|| io::Error::other("no way to read it")))
+        Err(last.unwrap_or_else(|| io::Error::other("no method to read it")))
     }
 
     /// Reads it once.
     pub(super) fn read(&self) -> io::Result<Sandwich> {
-        read(&self.file, self.way)
+        read(&self.file, self.method)
     }
 
-    /// Returns what its frequency was told to be, ppb; `None` where the driver does not say.
+    /// Returns what its frequency was set to be, ppb; `None` where the driver does not say.
     pub(super) fn frequency_ppb(&self) -> Option<i64> {
         // FD_TO_CLOCKID (include/linux/posix-timers.h): dynamic clocks are descriptors
         let clock = (!self.file.as_raw_fd() << 3) | 3;
@@ -156,17 +156,17 @@ fn is_device(name: &str) -> bool {
         .is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-fn read(file: &File, way: Way) -> io::Result<Sandwich> {
+fn read(file: &File, method: ReadMethod) -> io::Result<Sandwich> {
     let fd = file.as_raw_fd();
-    let narrowest = match way {
-        Way::Precise => {
+    let narrowest = match method {
+        ReadMethod::Precise => {
             let mut pair = Precise::default();
             // SAFETY: the structure is the one that this request reads and writes.
             unsafe { ioctls::precise(fd, &raw mut pair) }?;
             sandwich(pair.realtime, pair.device, pair.realtime)
         }
-        Way::Extended => {
-            let mut samples = Extended {
+        ReadMethod::ExtendedOffset => {
+            let mut samples = ExtendedOffset {
                 samples: SAMPLES as u32,
                 reserved: [0; 3],
                 stamps: [[Time::default(); 3]; MAX_SAMPLES],
@@ -180,7 +180,7 @@ fn read(file: &File, way: Way) -> io::Result<Sandwich> {
                     .map(|[before, device, after]| (*before, *device, *after)),
             )
         }
-        Way::Simple => {
+        ReadMethod::Simple => {
             let mut samples = Simple {
                 samples: SAMPLES as u32,
                 reserved: [0; 3],
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_told_by_name() {
+    fn devices_are_known_by_name() {
         assert!(is_device("ptp0") && is_device("ptp12"));
         assert!(!is_device("ptp") && !is_device("ptp_kvm") && !is_device("ptmx"));
     }
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn structures_are_as_long_as_the_kernels() {
         assert_eq!(size_of::<Precise>(), 64);
-        assert_eq!(size_of::<Extended>(), 16 + 25 * 48);
+        assert_eq!(size_of::<ExtendedOffset>(), 16 + 25 * 48);
         assert_eq!(size_of::<Simple>(), 16 + 51 * 16);
     }
 

@@ -1,4 +1,4 @@
-//! Describes what the kernel was told to do with the rate of the reference. In: `adjtimex`, which changes
+//! Describes what the kernel was set to do with the rate of the reference. In: `adjtimex`, which changes
 //! nothing here. Out: [`Steering`]. Source: kernel/time/ntp.c.
 
 use nix::unistd::{SysconfVar, sysconf};
@@ -23,7 +23,7 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// As of now; `None` where the kernel does not tell.
+    /// As of now; `None` where the kernel does not say.
     pub(super) fn read() -> Option<Self> {
         let timex = query(0)?;
         let pending_us = query(libc::ADJ_OFFSET_SS_READ)?.offset;
@@ -35,7 +35,7 @@ impl Steering {
     }
 }
 
-/// The most that the clock of the day may be wrong by, as its time daemon tells the kernel, µs; `None`: none
+/// The most that the clock of the day may be wrong by, as its time daemon sets it in the kernel, µs; `None`: none
 /// keeps it.
 pub fn clock_error_us() -> Option<i64> {
     let timex = query(0)?;
@@ -97,7 +97,7 @@ mod tests {
         let mut timex = query(0).unwrap();
         (timex.offset, timex.status, timex.constant) = (0, 0, 2);
         assert_eq!(phase_ppb(&timex), 0);
-        // 100 µs of which a sixteenth was just taken: it was 106.7 µs
+        // 100 µs after a sixteenth was just taken: it was 106.7 µs
         (timex.offset, timex.status) = (-100_000, libc::STA_PLL | libc::STA_NANO);
         assert_eq!(phase_ppb(&timex), 6_667);
         timex.status = libc::STA_PLL;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_tells() {
+    fn this_kernel_has_settings() {
         let steering = Steering::read().unwrap();
         // the tick's limit and the frequency's
         assert!(steering.rate_ppb.abs() <= 100_500_000, "{steering:?}");

@@ -46,7 +46,7 @@ impl Cpus {
     pub fn coverage(&self) -> Coverage {
         let state = if Schedstat::read("/proc/thread-self/schedstat").is_none() {
             ProbeState::Off {
-                why: "the kernel does not tell how long threads wait for a CPU".to_owned(),
+                why: "the kernel does not count how long threads wait for a CPU".to_owned(),
                 remedy: "use a kernel with CONFIG_SCHED_INFO".to_owned(),
             }
         } else if self.ksoftirqd.is_empty() {

@@ -52,7 +52,7 @@ impl Threads {
             }
         }
         for (tid, stat) in &now {
-            // One that ran all the time was not scheduled anew.
+            // One that ran all the time was not scheduled again.
             let ran = |last: &Schedstat| (stat.runs, stat.cpu_ns) != (last.runs, last.cpu_ns);
             sample.threads_ran += u32::from(self.last.get(tid).is_none_or(ran));
         }

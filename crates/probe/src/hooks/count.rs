@@ -16,7 +16,7 @@ use crate::wire::{Wire, read};
 // SAFETY: `record_count` is `repr(C)` and made of integers.
 unsafe impl Wire for wire::record_count {}
 
-/// Why records are lost whose ring was full.
+/// The cause of records that are lost because their ring was full.
 pub const RING_FULL: &str = "ring_full";
 
 /// Why records are lost that no program could make: the kernel refused to run it inside itself (`recursion_misses`), or
@@ -69,7 +69,7 @@ pub struct ProbeCounts(BTreeMap<&'static str, ProbeCount>);
 
 impl ProbeCounts {
     /// Returns the records of one probe.
-    pub fn of(&self, probe: &str) -> ProbeCount {
+    pub fn count(&self, probe: &str) -> ProbeCount {
         self.0.get(probe).cloned().unwrap_or_default()
     }
 

@@ -26,10 +26,10 @@ unsafe impl Wire for wire::record_header {}
 /// Batches that are taken without a pause: at most this many times 8 KiB to decode.
 const AT_ONCE: usize = 8;
 
-/// Rings that are filling of which is heard at once.
+/// Filling rings that are heard of at once.
 const FILLING_MOST: usize = 16;
 
-/// Whose records those of unknown kinds are: nobody's.
+/// The probe of records of unknown kinds.
 const NO_PROBE: &str = "rings";
 
 /// Holds what the hooks gave since the last [`Drainer::take`]: rows, and what is still to be made into some.
@@ -52,7 +52,7 @@ pub struct ProbeOutput {
 /// Takes records out of the rings.
 pub struct Drainer<'a> {
     rings: RingBuffer<'a>,
-    /// Told by the programs when a ring fills (`ring_wakeup()`); not by what lies in the rings anyway.
+    /// Notified by the programs when a ring fills (`ring_wakeup()`); not by what lies in the rings anyway.
     filling: Epoll,
     output: Rc<RefCell<ProbeOutput>>,
 }
@@ -90,7 +90,7 @@ impl<'a> Drainer<'a> {
     /// Takes `most` records or batches, or a few more; returns how many there were. In between, after a few dozen
     /// microseconds each, it calls `between`.
     pub fn drain(&self, most: usize, between: impl Fn()) -> usize {
-        // Being told again while this is under way is no harm; nor is it not to be told.
+        // A second notification while this is under way is no harm; nor is a missing one.
         let _ = self
             .filling
             .wait(&mut [EpollEvent::empty(); FILLING_MOST], EpollTimeout::ZERO);
@@ -121,12 +121,12 @@ impl AsFd for Drainer<'_> {
 /// A ring, and what makes rows of what lies in it.
 struct Ring<'a> {
     map: &'a dyn MapCore,
-    /// Whose undecoded records those are that `decode` counts.
+    /// The probe of the undecoded records that `decode` counts.
     probe: &'static str,
     decode: DecodeBatch,
 }
 
-/// Returns all rings: those of rare records, of which the second has those of sockets that are read, and those that
+/// Returns all rings: those of rare records, where the second has those of sockets that are read, and those that
 /// probes have of their own.
 fn rings<'a>(maps: &'a HooksMaps<'a>) -> Vec<Ring<'a>> {
     let shared: [&dyn MapCore; 2] = [&maps.records, &maps.readings];

@@ -1,4 +1,4 @@
-//! Describes what can go wrong between the object file and running programs, and what mends it.
+//! Describes what can go wrong between the object file and running programs, and what fixes it.
 
 use libbpf_rs::{ErrorKind, ProgramType};
 
@@ -59,7 +59,7 @@ impl HooksError {
         }
     }
 
-    /// Whether it is for want of privilege.
+    /// Whether a privilege is missing.
     pub fn is_permission(&self) -> bool {
         let denied = libbpf_rs::ErrorKind::PermissionDenied;
         matches!(
@@ -69,7 +69,7 @@ impl HooksError {
         )
     }
 
-    /// Returns what mends it.
+    /// Returns what fixes it.
     pub fn remedy(&self) -> String {
         let needs = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
         match self {
@@ -82,7 +82,7 @@ impl HooksError {
             // the oldest that `make kernels` sees them run on
             Self::NoHelper(_) => "run Linux 6.1 or newer".to_owned(),
             Self::Load(error) | Self::Refused { error, .. } | Self::Attach { error, .. } => {
-                mended(error.kind())
+                remedy_of(error.kind())
             }
             Self::Read { error, .. } if error.kind() == std::io::ErrorKind::PermissionDenied => {
                 Privileges::read().remedy(&needs)
@@ -95,8 +95,8 @@ impl HooksError {
 /// Holds what is left to do where the kernel has all that is known to be needed.
 const REPORT: &str = "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says";
 
-/// Returns what mends a refusal that is not for want of privilege: the kernel is asked what it has, as it does not say why.
-fn mended(refused: ErrorKind) -> String {
+/// Returns what fixes a refusal that needs no other privilege: the kernel is asked what it has, as it does not say why.
+fn remedy_of(refused: ErrorKind) -> String {
     if refused == ErrorKind::OutOfMemory {
         return "free memory, or raise the memory limit of this container or service".to_owned();
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mends_a_refusal_is_what_is_missing() {
+    fn remedy_of_a_refusal_is_what_is_missing() {
         let remedy = load(libc::ENOMEM).remedy();
         assert!(remedy.starts_with("free memory"), "{remedy}");
         let known = match Features::probe() {

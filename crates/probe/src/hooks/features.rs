@@ -1,4 +1,4 @@
-//! Decides which hooks this kernel has: told by the types in its BTF and by what it lets load, never by its
+//! Decides which hooks this kernel has: known by the types in its BTF and by what it lets load, never by its
 //! version. Where a tracepoint is missing, a function may do, at which the same is seen.
 
 use libbpf_rs::OpenObject;
@@ -23,8 +23,8 @@ pub(crate) struct Features {
     pub(super) mib: Option<MibPlaces>,
     /// Sockets count their retransmission timeouts (Linux 6.7).
     pub(super) counts_timeouts: bool,
-    /// `tcp_retransmit_skb` tells of retransmissions that failed, too, and which.
-    pub(super) retransmit_tells_error: bool,
+    /// `tcp_retransmit_skb` reports retransmissions that failed, too, and which.
+    pub(super) retransmit_has_error: bool,
     /// Holds what is known of MPTCP sockets.
     pub(crate) mptcp: Mptcp,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Levels {
     pub(crate) messages: bool,
     /// Sent messages, too.
     pub(crate) sent: bool,
-    /// Calls and events are counted, not told.
+    /// Calls and events are counted, not reported.
     pub(crate) summaries: bool,
     /// Walks may be over active sockets: hooks see all that happens on one.
     pub(crate) active: bool,
@@ -156,11 +156,11 @@ impl Features {
                 .filter(|function| parameters(&btf, function.name) == Some(function.parameters))
                 .collect(),
             refused: Vec::new(),
-            mib: MibPlaces::of(&btf),
+            mib: MibPlaces::from_btf(&btf),
             counts_timeouts: has_member(&btf, "tcp_sock", "total_rto"),
             // its own data, the socket, the skb, and what went wrong
-            retransmit_tells_error: tracepoint_parameters(&btf, "tcp_retransmit_skb") == Some(4),
-            mptcp: Mptcp::of(&btf),
+            retransmit_has_error: tracepoint_parameters(&btf, "tcp_retransmit_skb") == Some(4),
+            mptcp: Mptcp::from_btf(&btf),
         })
     }
 
@@ -238,7 +238,7 @@ impl Features {
         }
     }
 
-    /// A function that stands in does not see all that its tracepoint does: what `tcp_sendpage()` sends, until Linux 6.5.
+    /// A substitute function does not see all that its tracepoint does: what `tcp_sendpage()` sends, until Linux 6.5.
     fn sees_all_calls(&self) -> bool {
         let mut calls = calls::HOOKS.iter();
         calls.all(|hook| self.tracepoints.contains(&hook.name))
@@ -345,7 +345,7 @@ fn parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
     Some(prototype.iter().count())
 }
 
-/// How many parameters the function at a tracepoint has, the first of which is its own data.
+/// How many parameters the function at a tracepoint has; the first is its own data.
 fn tracepoint_parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
     let pointer = btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))?;
     let prototype = FuncProto::try_from(pointer.next_type()?.next_type()?).ok()?;
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_is_there_nothing_stands_in() {
+    fn complete_kernel_needs_no_substitute() {
         let features = without(&[]);
         assert_eq!(features.stand_ins().count(), 0);
         let levels = features.levels(Detail::Messages, false);
@@ -451,8 +451,8 @@ mod tests {
         assert!(features.levels(Detail::Calls, true).active);
         assert!(!features.levels(Detail::Calls, false).active);
         assert!(!features.levels(Detail::Stats, true).active);
-        let stood_in = without(&["sock_send_length"]).levels(Detail::Calls, true);
-        assert!(stood_in.calls && !stood_in.active);
+        let substituted = without(&["sock_send_length"]).levels(Detail::Calls, true);
+        assert!(substituted.calls && !substituted.active);
 
         assert!(features.refuse("read_active"));
         assert!(!features.refuse("read_active"), "not twice");

@@ -1,4 +1,4 @@
-//! Loading: which programs and maps this kernel and what is recorded need, and what they are told
+//! Loading: which programs and maps this kernel and what is recorded need, and the values that they get
 //! before they run.
 
 use std::cell::{Cell, RefCell};
@@ -37,7 +37,7 @@ impl Storage {
 }
 
 impl<'obj> Hooks<'obj> {
-    /// Loads the programs for `selection`. Hooks that this kernel lacks, and those whose programs it
+    /// Loads the programs for `selection`. Hooks that this kernel lacks, and those with programs that it
     /// refuses, are left out and named in [`coverage`](Self::coverage).
     pub fn load(
         storage: &'obj mut Storage,
@@ -224,7 +224,7 @@ fn configure(
     };
     rodata.detail_calls = levels.calls;
     rodata.only_summaries = levels.summaries;
-    rodata.retransmit_tells_error = features.retransmit_tells_error;
+    rodata.retransmit_has_error = features.retransmit_has_error;
     rodata.select_netns = selection.netns.unwrap_or(0);
     rodata.has_mptcp = features.mptcp.sockets;
     rodata.has_mptcp_calls = features.mptcp.calls && levels.calls;
@@ -254,7 +254,7 @@ fn configure(
     }
 }
 
-/// Whether the counters are read: where the kernel tells their places, and the programs have room for
+/// Whether the counters are read: where the kernel shows their places, and the programs have room for
 /// all CPUs.
 fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: usize) -> bool {
     let bss = open.maps.bss_data.as_deref();

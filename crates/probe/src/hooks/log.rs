@@ -1,4 +1,4 @@
-//! Describes what libbpf says. It goes nowhere, because what failed is said once, by our errors; with
+//! Describes what libbpf says. It goes nowhere, because what failed is reported once, by our errors; with
 //! `WHYLAT_LIBBPF_LOG` set it goes to stderr. It alone names the program that a kernel refuses.
 
 use std::cell::RefCell;

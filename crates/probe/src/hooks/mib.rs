@@ -12,8 +12,8 @@ pub(super) struct MibPlaces {
 }
 
 impl MibPlaces {
-    /// `None` where the kernel does not tell.
-    pub(super) fn of(btf: &Btf<'_>) -> Option<Self> {
+    /// `None` where the kernel does not say.
+    pub(super) fn from_btf(btf: &Btf<'_>) -> Option<Self> {
         btf.type_by_kind::<Enum<'_>>()
             .filter(|found| found.name().is_none())
             .find_map(|found| {
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_told_by_name() {
+    fn places_are_found_by_name() {
         let members = [
             ("LINUX_MIB_NUM", 0),
             ("LINUX_MIB_SYNCOOKIESRECV", 2),
@@ -76,13 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_tells() {
+    fn this_kernel_has_places() {
         let Ok(btf) = Btf::from_vmlinux() else {
             eprintln!("skipped: this kernel has no BTF");
             return;
         };
         let begun = std::time::Instant::now();
-        let places = MibPlaces::of(&btf).expect("places");
+        let places = MibPlaces::from_btf(&btf).expect("places");
         eprintln!("{places:?} in {:?}", begun.elapsed());
         assert!(places.listen_overflows > places.syncookies_received);
     }

@@ -134,7 +134,7 @@ impl Hooks<'_> {
         Ok(self.counted(walk, |walked| walked.postponed)? > 0)
     }
 
-    /// Advances the ledgers of connections of which an end has closed, and that may still send: no
+    /// Advances the ledgers of connections with an end that has closed, and that may still send: no
     /// hook sees their ACKs. Returns how many there were.
     pub fn read_draining(&self) -> Result<u64, HooksError> {
         let attached = self.attached.borrow();
@@ -223,7 +223,7 @@ pub struct ProbeAccount {
     pub counts_rows: bool,
 }
 
-/// Returns the probes whose rows recordings have.
+/// Returns the probes with rows in recordings.
 pub fn accounts() -> impl Iterator<Item = ProbeAccount> {
     PROBES.iter().filter_map(|probe| {
         Some(ProbeAccount {

@@ -1,5 +1,5 @@
-//! Describes what this kernel lets be seen of MPTCP sockets: told by the types in its BTF. In: BTF. Out: coverage, and what the
-//! programs are told before they run.
+//! Describes what this kernel lets be seen of MPTCP sockets: known by the types in its BTF. In: BTF. Out: coverage, and the
+//! values that programs get before they run.
 
 use libbpf_rs::btf::Btf;
 use table::manifest::{Coverage, ProbeState};
@@ -7,7 +7,7 @@ use table::manifest::{Coverage, ProbeState};
 use super::Detail;
 use super::features::has_member;
 
-/// Holds what the kernel's BTF tells of MPTCP sockets.
+/// Holds what the kernel's BTF shows of MPTCP sockets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mptcp {
     /// Subflows lead to their MPTCP sockets (Linux 5.7).
@@ -17,7 +17,7 @@ pub(crate) struct Mptcp {
 }
 
 impl Mptcp {
-    pub(super) fn of(btf: &Btf<'_>) -> Self {
+    pub(super) fn from_btf(btf: &Btf<'_>) -> Self {
         let has = |of, members: &[&str]| members.iter().all(|it| has_member(btf, of, it));
         let sockets = has("mptcp_sock", &["first", "token"])
             && has("mptcp_subflow_context", &["conn"])
@@ -33,7 +33,7 @@ impl Mptcp {
     pub(crate) fn coverage(self, detail: Detail) -> Option<Coverage> {
         let state = match self {
             Self { sockets: false, .. } => ProbeState::Off {
-                why: "this kernel does not tell of MPTCP sockets, or refuses the programs that ask".to_owned(),
+                why: "this kernel does not show MPTCP sockets, or refuses the programs that read them".to_owned(),
                 remedy: "start the recording before the program listens: plain TCP connections to it are seen then"
                     .to_owned(),
             },
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_seen_is_said() {
+    fn unseen_sockets_are_reported() {
         let whole = Mptcp {
             sockets: true,
             calls: true,

@@ -35,7 +35,7 @@ impl Hooks<'_> {
         self.open_sockets.set(most);
     }
 
-    /// Network namespaces in which the walk over open files met MPTCP sockets whose subflows are to be found.
+    /// Network namespaces in which the walk over open files found MPTCP sockets with subflows to be found.
     fn take_mptcp_netns(&self) -> Result<Vec<u32>, HooksError> {
         let map = &self.skel.maps.mptcp_netns;
         let keys: Vec<Vec<u8>> = map.keys().collect();
@@ -50,7 +50,7 @@ impl Hooks<'_> {
     }
 
     /// Walks the TCP sockets of a network namespace. One that is gone, or that may not be entered, as none may once
-    /// privileges are dropped, is left out: its sockets are met when they connect or accept.
+    /// privileges are dropped, is left out: its sockets are found when they connect or accept.
     fn walk_subflows(&self, inode: u32) -> Result<(), HooksError> {
         let attached = self.attached.borrow();
         let Some(link) = attached.subflows.as_ref() else {

@@ -78,7 +78,7 @@ impl Hooks<'_> {
             for pid in found.difference(&known) {
                 self.record_process(*pid)?;
             }
-            // the first walk learns the listening sockets, and the connections, whose other holders the second one finds
+            // the first walk learns the listening sockets, and the connections; the second one finds their other holders
             quiet = if found.is_subset(&known) {
                 quiet + 1
             } else {

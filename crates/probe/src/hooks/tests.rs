@@ -25,7 +25,7 @@ fn recording_this(storage: &mut Storage) -> Hooks<'_> {
     hooks
 }
 
-/// Returns what a full map has no room for is counted, and what is there already is no loss.
+/// A full map counts what it has no room for. A key that is there already is no loss.
 #[test]
 fn what_full_maps_have_no_room_for_is_counted() {
     if !root() {
@@ -51,7 +51,7 @@ fn what_full_maps_have_no_room_for_is_counted() {
     assert!(tasks >= 1 && peers >= 1, "{tasks} tasks, {peers} peers");
 }
 
-/// A call and the walk over open files may meet a new socket at the same time, each of which would
+/// A call and the walk over open files may find a new socket at the same time. Each would
 /// give it its storage.
 #[test]
 fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {

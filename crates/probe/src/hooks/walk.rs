@@ -1,5 +1,5 @@
 //! Walks over watched sockets. In: which, and how often who is read. Out: readings in the ring, and counts of what
-//! the walks met. Where the hooks see all that happens on a socket, a walk of [`WalkOf::Due`] is over active
+//! the walks found. Where the hooks see all that happens on a socket, a walk of [`WalkOf::Due`] is over active
 //! sockets only (`watch/active.bpf.h`).
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) const ACTIVE_FOR: Duration = Duration::from_secs(4);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum WalkOf {
-    /// Those on which hooks saw something happen and whose turn it is: a socket at level `l` has it
+    /// Those on which hooks saw something happen and that are due: a socket at level `l` has it
     /// at every 2^`l`-th walk.
     Due = 0,
     /// All on which something has happened.
@@ -34,11 +34,11 @@ pub enum WalkOf {
 pub struct WalkCounts {
     /// Sockets that were read, or found unchanged.
     pub sockets: u64,
-    /// Sockets with news whose turn it was not.
+    /// Sockets with news that were not due.
     pub left_out: u64,
     /// Sockets that had no room in the ring.
     pub postponed: u64,
-    /// Sockets that were not looked at, because no hook had seen anything happen on them: unchanged, too.
+    /// Sockets that were not examined, because no hook had seen anything happen on them: unchanged, too.
     pub resting: u64,
     /// Sockets that are not active any more.
     pub rested: u64,
@@ -65,8 +65,8 @@ pub(super) fn configure(open: &mut OpenHooksSkel<'_>, levels: Levels, active_for
 }
 
 impl Hooks<'_> {
-    /// Reads watched sockets, as [`read_sockets`](Self::read_sockets) does. Those of which
-    /// [`set_level`](Self::set_level) says nothing are at `default_level`.
+    /// Reads watched sockets, as [`read_sockets`](Self::read_sockets) does. Those without
+    /// a level of [`set_level`](Self::set_level) are at `default_level`.
     pub fn walk_watched(
         &self,
         which: WalkOf,

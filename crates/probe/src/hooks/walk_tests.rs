@@ -160,7 +160,7 @@ fn what_happens_on_a_socket_that_rests_is_read_by_the_next_walk() {
     });
 }
 
-/// No call tells of it, and its segment meets a socket on which nothing waits.
+/// No call reports it, and its segment meets a socket on which nothing waits.
 #[test]
 fn bytes_that_nobody_reads_are_seen_on_a_socket_that_rests() {
     watching(SHORT, |watching| {
@@ -240,7 +240,7 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
     });
 }
 
-/// They fail: on a socket that is not connected, and on one that listens, whose storage the accepted ones copy.
+/// They fail: on a socket that is not connected, and on one that listens. The accepted ones copy its storage.
 #[test]
 fn a_call_that_finds_no_stream_begins_no_socket() {
     use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socket};

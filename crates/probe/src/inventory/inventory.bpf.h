@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Which sockets are recorded, and whose they are. A socket is chosen once: when a recorded
+ * Chooses the sockets that are recorded, and finds their owners. A socket is chosen once: when a recorded
  * process connects or listens, when a chosen listening socket accepts (its storage is copied),
  * when its port is the one asked for, when the walk over all open files finds it, or when it is
  * the other end of a chosen connection. The chosen socket then carries its storage, and that is
@@ -32,7 +32,7 @@ struct tuple {
 	u16 remote_port;
 };
 
-/* Holds what the other end of each chosen connection would see: how a peer on this host is told. */
+/* Holds what the other end of each chosen connection would see: how a peer on this host is recognised. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 131072);
@@ -40,7 +40,7 @@ struct {
 	__type(value, u8);
 } peer_tuples SEC(".maps");
 
-/* Connections whose other end on this host is not told, because `peer_tuples` is full. */
+/* Connections without a known other end on this host, because `peer_tuples` is full. */
 u64 lost_peers = 0;
 
 static __always_inline void read_addr(u8 *out, const struct sock *sk, bool local)
@@ -166,7 +166,7 @@ static __always_inline bool mptcp_has_news(struct socket_state *st, const struct
 	       (mptcp_take_owner(st->mptcp, &st->process) || st->mptcp_token != subflow_token(tp));
 }
 
-/* Writes a socket again of which something became known that no hook tells. */
+/* Writes a socket again when something became known that no hook shows. */
 static __always_inline void socket_refresh(struct socket_state *st, struct sock *sk,
 					   const struct tcp_sock *tp)
 {
@@ -354,7 +354,7 @@ static __always_inline void socket_owner(struct socket_state *st, struct sock *s
 	if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	else
-		owner_met(tgid);
+		owner_found(tgid);
 	st->owner_measured = is_measured(tgid);
 	if (!known)
 		socket_emit(st, sk, tp, 0, bpf_ktime_get_ns());
@@ -368,7 +368,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	if ((!is_target_current() && !is_selected_port(sk)) || !is_selected_netns(sk))
 		return;
 	if (is_selected_port(sk))
-		owner_met(bpf_get_current_pid_tgid() >> 32);
+		owner_found(bpf_get_current_pid_tgid() >> 32);
 	st = socket_choose(sk, CHOSEN_TARGET);
 	if (!st)
 		return;

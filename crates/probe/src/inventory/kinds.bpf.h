@@ -12,7 +12,7 @@
 #include "kinds.h"
 #include "port.bpf.h"
 
-/* Descriptors of recorded processes, or of the recorded port, that are sockets, as the last walk over open files met them. */
+/* Descriptors of recorded processes, or of the recorded port, that are sockets, as the last walk over open files found them. */
 u64 open_sockets[SOCKET_KIND_COUNT] = {};
 
 /* By enum socket_kind. TCP's calls are not counted here: they are logged. */

@@ -35,7 +35,7 @@ pub(crate) fn sum_calls(per_cpu: &[kind_calls]) -> kind_calls {
         })
 }
 
-/// The lines of all kinds. `calls` is `None` where no hook sees the calls: then only of kinds that were met, and of TCP,
+/// The lines of all kinds. `calls` is `None` where no hook sees the calls: then only of kinds that were found, and of TCP,
 /// for without any line nobody has counted.
 pub(crate) fn lines(open: &[u64; KINDS], calls: Option<&[kind_calls; KINDS]>) -> Vec<SocketKind> {
     let line = |(kind, name): (usize, &&str)| {
@@ -81,20 +81,20 @@ impl KindsByFile {
         }
     }
 
-    /// Returns what was met, as lines of the manifest.
+    /// Returns what was found, as lines of the manifest.
     pub fn lines(&self) -> Vec<SocketKind> {
         lines(&self.open, None)
     }
 }
 
 /// The name that a socket's protocol has in the kernel, which each socket file has as an attribute (`sockfs_xattr_get`);
-/// empty where it cannot be told.
+/// empty where it cannot be known.
 pub(crate) fn protocol(path: &str) -> String {
     let Ok(path) = CString::new(path) else {
         return String::new();
     };
     let mut name = [0u8; PROTOCOL_BYTES];
-    // SAFETY: two C strings, and a buffer of the length that is told; all live through the call.
+    // SAFETY: two C strings, and a buffer of the given length; all live through the call.
     let length = unsafe {
         libc::getxattr(
             path.as_ptr(),
@@ -108,7 +108,7 @@ pub(crate) fn protocol(path: &str) -> String {
     name.trim_end_matches('\0').to_owned()
 }
 
-/// The kind of a socket whose protocol has this name.
+/// The kind of a socket with a protocol of this name.
 fn kind_of(protocol: &str) -> usize {
     let kind = match protocol.trim_end_matches("v6") {
         "TCP" => socket_kind::SOCKET_KIND_TCP,
@@ -152,13 +152,16 @@ mod tests {
             (open(&lines, "tcp"), open(&lines, "udp")),
             (Some(0), Some(3))
         );
-        let unix = lines.iter().find(|line| line.kind == "unix").expect("met");
+        let unix = lines
+            .iter()
+            .find(|line| line.kind == "unix")
+            .expect("found");
         assert_eq!((unix.open, unix.sends), (0, Some(7)));
         assert_eq!(lines[0].sends, None, "TCP's calls are logged");
     }
 
     #[test]
-    fn files_tell_the_kinds_of_sockets_that_are_open() {
+    fn files_show_the_kinds_of_open_sockets() {
         let tcp = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let udp = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
         let unix = UnixDatagram::unbound().expect("a socket");

@@ -39,7 +39,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.listeners.push(row(&seen));
     output
         .owners
-        .extend(ObservedProcess::of(&seen.owner, seen.time_ns));
+        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
     Some(())
 }
 

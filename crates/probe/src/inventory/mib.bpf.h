@@ -7,7 +7,7 @@
  * bpf_per_cpu_ptr() takes only what the kernel's BTF marks as per-CPU, which GCC's does not, and what
  * kallsyms lists, which needs CONFIG_KALLSYMS_ALL. So the distance from a per-CPU address to each
  * CPU's own (per_cpu_offset(), the same for all of them and as long as the host runs) is learned once
- * from a per-CPU array of ours, of which both are known.
+ * from a per-CPU array of ours, with both known.
  */
 #ifndef WHYLAT_MIB_H
 #define WHYLAT_MIB_H
@@ -21,7 +21,7 @@
  */
 #define MIB_CPUS_MOST 1024
 
-const volatile u32 mib_cpus = 0; /* whose counters are added up; 0: they are not read */
+const volatile u32 mib_cpus = 0; /* CPUs with counters that are added up; 0: they are not read */
 /* enum without a name in include/uapi/linux/snmp.h; its values differ between kernels */
 const volatile u32 mib_listen_overflows = 0;
 const volatile u32 mib_syncookies_received = 0;

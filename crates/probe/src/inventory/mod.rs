@@ -1,4 +1,4 @@
-//! `inventory`: which sockets are recorded and whose they are.
+//! `inventory`: the recorded sockets and their owners.
 
 pub(crate) mod kinds;
 pub(crate) mod listener;
@@ -62,7 +62,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.connections.push(seen::row(&seen));
     output
         .owners
-        .extend(ObservedProcess::of(&seen.owner, seen.time_ns));
+        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
     Some(())
 }
 
@@ -71,7 +71,7 @@ fn without_mib() -> Coverage {
     Coverage {
         probe: "inventory.listen_overflows".to_owned(),
         state: ProbeState::Off {
-            why: "the kernel's BTF does not tell where it is, or there are too many CPUs"
+            why: "the kernel's BTF does not show where it is, or there are too many CPUs"
                 .to_owned(),
             remedy: "watch `nstat -az TcpExtListenOverflows`".to_owned(),
         },

@@ -16,7 +16,7 @@
 #include "../bpf/socket.h"
 #include "owners.bpf.h"
 
-/* The kernel has MPTCP, and its BTF tells where things are. */
+/* The kernel has MPTCP, and its BTF shows where things are. */
 const volatile bool has_mptcp = false;
 
 /* It counts the bytes that programs have taken and had acknowledged (Linux 6.5): calls have their place. */
@@ -37,7 +37,7 @@ struct {
 	__type(value, struct mptcp_holder);
 } mptcp_holders SEC(".maps");
 
-/* Namespaces with MPTCP sockets whose subflows are to be found; the recorder empties it. */
+/* Namespaces with MPTCP sockets that have subflows to be found; the recorder empties it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
@@ -45,9 +45,9 @@ struct {
 	__type(value, u8);
 } mptcp_netns SEC(".maps");
 
-/* An MPTCP socket of which subflows are recorded. */
+/* An MPTCP socket with recorded subflows. */
 struct mptcp_connection {
-	u64 cookie;	/* of its first subflow: calls are told of that */
+	u64 cookie;	/* of its first subflow: calls are counted under that */
 	u64 first_sent; /* its own sequence number of the stream's first byte; has_first_sent */
 	struct process_seen process; /* who called on it last */
 	struct call_summary calls;
@@ -213,13 +213,13 @@ static __always_inline void mptcp_owner(struct mptcp_connection *known)
 	if (known->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	else
-		owner_met(tgid);
+		owner_found(tgid);
 	known->owner_measured = is_measured(tgid);
 }
 
 /*
  * Where in the stream a call on an MPTCP socket has come to. That of what is sent is counted from where the stream
- * began, which two numbers tell that change one after the other.
+ * began, which two numbers show that change one after the other.
  */
 static __always_inline u64 mptcp_offset(struct mptcp_connection *known, struct sock *sk,
 					bool is_send)

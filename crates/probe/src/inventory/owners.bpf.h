@@ -12,16 +12,16 @@
 #include "port.bpf.h"
 
 /* A process holds a socket that is recorded: of its port, if one was asked for. */
-static __always_inline void owner_met(u32 tgid)
+static __always_inline void owner_found(u32 tgid)
 {
 	if (select_port)
 		select_task(tgid, TASK_OWNER);
 }
 
-/* Descriptors that are looked at: of a program with more of them nothing is said. */
+/* Descriptors that are examined: of a program with more of them nothing is reported. */
 #define OWNER_DESCRIPTORS 256
 
-/* Has the running process a socket of the port? One of more descriptors than are looked at may have. */
+/* Has the running process a socket of the port? One of more descriptors than are examined may have. */
 static __noinline bool owner_has_socket(struct task_struct *task)
 {
 	for (u32 fd = 0; fd < OWNER_DESCRIPTORS; fd++) {
@@ -34,7 +34,7 @@ static __noinline bool owner_has_socket(struct task_struct *task)
 	return task->files->fdt->max_fds > OWNER_DESCRIPTORS;
 }
 
-/* Service managers hold the sockets of whom they start, and start much else. */
+/* Service managers hold the sockets of services that they start, and start much else. */
 static __always_inline bool is_service_manager(struct task_struct *task)
 {
 	const char manager[] = "systemd"; /* that of a user, too */
@@ -52,7 +52,7 @@ static __always_inline bool is_service_manager(struct task_struct *task)
 }
 
 /* The walk over open files: a process holds a listening socket of a target. Does it become one, too? */
-static __always_inline bool sharer_met(struct task_struct *task)
+static __always_inline bool sharer_found(struct task_struct *task)
 {
 	if (!select_sharers || is_service_manager(task))
 		return false;

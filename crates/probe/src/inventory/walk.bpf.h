@@ -8,7 +8,7 @@
 
 #include "inventory.bpf.h"
 
-/* A walk has met a listening socket of this process. */
+/* A walk has found a listening socket of this process. */
 static __always_inline void listener_on_walk(struct socket_state *st, struct sock *sk,
 					     const struct tcp_sock *tp,
 					     const struct process_seen *process, bool target)
@@ -20,7 +20,7 @@ static __always_inline void listener_on_walk(struct socket_state *st, struct soc
 		listener_emit(st, sk, tp, process, 0);
 }
 
-/* A walk has met a TCP socket of this process; of none if its pid is 0. */
+/* A walk has found a TCP socket of this process; of none if its pid is 0. */
 static __always_inline void socket_on_walk(struct sock *sk, const struct tcp_sock *tp,
 					   const struct process_seen *process, bool target)
 {
@@ -70,17 +70,17 @@ static __always_inline bool is_target_listener(struct sock *sk)
 static __always_inline bool is_target_of_walk(struct task_struct *task, struct sock *sk)
 {
 	if (is_selected_port(sk)) {
-		owner_met(task->tgid);
+		owner_found(task->tgid);
 		return true;
 	}
-	return is_target_task(task) || (is_target_listener(sk) && sharer_met(task));
+	return is_target_task(task) || (is_target_listener(sk) && sharer_found(task));
 }
 
-/* So many walks look for the subflows of one MPTCP socket: the first learns the connections whose other ends the second
+/* So many walks look for the subflows of one MPTCP socket: the first learns the connections; their other ends the second
  * one finds. */
 #define MPTCP_WALKS 2
 
-/* The walk over open files has met an MPTCP socket: notes who holds it, and that its subflows are to be found. */
+/* The walk over open files has found an MPTCP socket: notes who holds it, and that its subflows are to be found. */
 static __always_inline void mptcp_on_walk(struct task_struct *task, struct sock *sk, bool target)
 {
 	u8 state = sk->__sk_common.skc_state, asked = 1;

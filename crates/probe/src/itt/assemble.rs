@@ -7,15 +7,15 @@ use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, RowSet, TaskKind, ValueSource};
 
 use super::IttCounts;
-use super::names::{CounterName, Names};
+use super::names::{CounterName, IttNames};
 use super::notes::{self, Notes};
-use super::open::{End, Key, Named, Open, Span};
+use super::open::{End, NamedId, Open, OpenSpan, SpanKey};
 use super::words::{direction, id_text, relation_name, scope_name, split};
 
-/// See the module.
+/// Assembles rows of records.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
-    names: Names,
+    names: IttNames,
     open: Open,
     rows: RowSet,
     records: u64,
@@ -32,7 +32,7 @@ struct At {
 }
 
 impl At {
-    fn of(record: &Record) -> Self {
+    fn from_record(record: &Record) -> Self {
         At {
             time_ns: record.time_ns,
             pid: record.pid,
@@ -41,7 +41,7 @@ impl At {
         }
     }
 
-    /// A row that begins here, of which nothing else is known.
+    /// A row with nothing known but its beginning here.
     fn row(self, kind: TaskKind) -> Task {
         Task {
             begin_ns: self.time_ns,
@@ -76,7 +76,7 @@ impl Assembler {
     /// Takes a record.
     pub(crate) fn take(&mut self, record: Record) {
         self.records += 1;
-        let at = At::of(&record);
+        let at = At::from_record(&record);
         match record.body {
             Body::Domain { .. }
             | Body::Text { .. }
@@ -170,7 +170,7 @@ impl Assembler {
     }
 
     /// Returns what begins.
-    fn span(&self, at: At, body: &Body) -> Option<Span> {
+    fn span(&self, at: At, body: &Body) -> Option<OpenSpan> {
         let (kind, key) = begins(at, body)?;
         let (domain, name, id, parent) = match *body {
             Body::TaskBegin {
@@ -202,11 +202,11 @@ impl Assembler {
     fn end(&mut self, at: At, body: &Body) {
         let At { pid, tid, .. } = at;
         let key = match *body {
-            Body::TaskEnd { domain, id: None } => Key::Task { pid, tid, domain },
-            Body::TaskEnd { domain, id } => Key::Overlapped { pid, domain, id },
-            Body::RegionEnd { domain, id } => Key::Region { pid, domain, id },
-            Body::FrameEnd { domain, id } => Key::Frame { pid, domain, id },
-            Body::EventEnd { event } => Key::Event { pid, tid, event },
+            Body::TaskEnd { domain, id: None } => SpanKey::Task { pid, tid, domain },
+            Body::TaskEnd { domain, id } => SpanKey::Overlapped { pid, domain, id },
+            Body::RegionEnd { domain, id } => SpanKey::Region { pid, domain, id },
+            Body::FrameEnd { domain, id } => SpanKey::Frame { pid, domain, id },
+            Body::EventEnd { event } => SpanKey::Event { pid, tid, event },
             _ => return,
         };
         let rows = &mut self.rows.tasks;
@@ -217,7 +217,7 @@ impl Assembler {
 
     fn sync(&mut self, at: At, action: SyncAction, address: u64) {
         let At { pid, tid, .. } = at;
-        let key = Key::Sync { pid, tid, address };
+        let key = SpanKey::Sync { pid, tid, address };
         let rows = &mut self.rows.tasks;
         let kind = match action {
             SyncAction::Destroyed => return self.names.forget_object(pid, address, at.time_ns),
@@ -279,18 +279,18 @@ impl Assembler {
                 let mut row = at.row(TaskKind::Metadata);
                 row.domain = self.names.text(domain);
                 row.id = id.map(id_text);
-                row.metadata = Notes::of(entry).text();
+                row.metadata = Notes::from_entry(entry).text();
                 self.rows.tasks.push(row);
             }
         }
     }
 
     /// Returns what an id means; without one, the current task of the thread.
-    fn subject(&mut self, at: At, domain: u32, id: Option<Identifier>) -> Option<&mut Span> {
+    fn subject(&mut self, at: At, domain: u32, id: Option<Identifier>) -> Option<&mut OpenSpan> {
         let At { pid, tid, .. } = at;
         match id {
             Some(id) => self.open.named((pid, domain, id)),
-            None => self.open.innermost(Key::Task { pid, tid, domain }),
+            None => self.open.innermost(SpanKey::Task { pid, tid, domain }),
         }
     }
 
@@ -340,7 +340,7 @@ impl Assembler {
         span.row.id.clone()
     }
 
-    /// Returns what is of no domain, or tells it by its own name.
+    /// Returns what is of no domain, or shows it by its own name.
     fn bare_moment(&self, at: At, body: Body) -> Option<Task> {
         Some(match body {
             Body::HistogramBatch {
@@ -353,7 +353,7 @@ impl Assembler {
                 Task {
                     domain: domain.flatten(),
                     name,
-                    metadata: Notes::of(&notes::points(first, &x, &y)).text(),
+                    metadata: Notes::from_entry(&notes::points(first, &x, &y)).text(),
                     ..at.row(TaskKind::Histogram)
                 }
             }
@@ -369,7 +369,7 @@ impl Assembler {
         })
     }
 
-    /// A frame that was told afterwards. Its times are the program's.
+    /// A frame that was reported afterwards. Its times are the program's.
     fn frame(
         &self,
         at: At,
@@ -433,27 +433,29 @@ impl Assembler {
 }
 
 /// Returns what kind of span begins, and what its end will be known by.
-fn begins(at: At, body: &Body) -> Option<(TaskKind, Key)> {
+fn begins(at: At, body: &Body) -> Option<(TaskKind, SpanKey)> {
     let At { pid, tid, .. } = at;
     Some(match *body {
         Body::TaskBegin {
             domain,
             is_overlapped: false,
             ..
-        } => (TaskKind::Task, Key::Task { pid, tid, domain }),
+        } => (TaskKind::Task, SpanKey::Task { pid, tid, domain }),
         Body::TaskBegin { domain, id, .. } => {
-            let key = Key::Overlapped { pid, domain, id };
+            let key = SpanKey::Overlapped { pid, domain, id };
             (TaskKind::OverlappedTask, key)
         }
-        Body::RegionBegin { domain, id, .. } => (TaskKind::Region, Key::Region { pid, domain, id }),
-        Body::FrameBegin { domain, id } => (TaskKind::Frame, Key::Frame { pid, domain, id }),
-        Body::EventStart { event } => (TaskKind::Event, Key::Event { pid, tid, event }),
+        Body::RegionBegin { domain, id, .. } => {
+            (TaskKind::Region, SpanKey::Region { pid, domain, id })
+        }
+        Body::FrameBegin { domain, id } => (TaskKind::Frame, SpanKey::Frame { pid, domain, id }),
+        Body::EventStart { event } => (TaskKind::Event, SpanKey::Event { pid, tid, event }),
         _ => return None,
     })
 }
 
-fn span_of(key: Key, named: Option<Named>, row: Task) -> Span {
-    Span {
+fn span_of(key: SpanKey, named: Option<NamedId>, row: Task) -> OpenSpan {
+    OpenSpan {
         key,
         named,
         row,

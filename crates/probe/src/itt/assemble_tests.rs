@@ -91,7 +91,7 @@ fn an_end_that_is_read_before_its_beginning_waits_for_it() {
 }
 
 #[test]
-fn an_end_whose_beginning_never_comes_is_counted() {
+fn an_end_without_beginning_is_counted() {
     let mut assembler = named();
     assembler.take(record(20, 9, end(Some(ID))));
     for _ in 0..3 {
@@ -119,7 +119,7 @@ fn more_open_spans_than_are_kept_are_all_stored() {
 }
 
 #[test]
-fn a_note_goes_to_what_is_open_or_stands_alone() {
+fn a_note_goes_to_an_open_span_or_is_alone() {
     let note = || Body::MetadataText {
         domain: DOMAIN,
         key: Some(NAME),

@@ -3,8 +3,8 @@
 //!
 //! The ring is memory without a name, so that nothing is left behind after a kill. `/proc` lets a
 //! program look into processes of its own user only, and only if it has all their capabilities.
-//! So the holder is of the program's user and has none. It lives as long as the recorder, at whose
-//! death a socket tells it to end. Programs that have mapped the ring go on; others find none, and
+//! So the holder is of the program's user and has none. It lives as long as the recorder: a socket
+//! makes it end then. Programs that have mapped the ring go on; others find none, and
 //! say nothing.
 
 use std::ffi::{CStr, CString, c_int};
@@ -20,7 +20,7 @@ use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, setgroups, setresgid, setresu
 use super::Refusal;
 use crate::helper::{close_all_but, keep_capabilities};
 
-/// As whom a program is started.
+/// The user and group of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct User {
     /// User id.
@@ -43,13 +43,13 @@ enum Step {
 #[derive(Debug)]
 pub(super) struct Holder {
     pid: Pid,
-    /// Closed, it tells the process to end.
+    /// Closed, it makes the process end.
     line: Option<UnixStream>,
     ring_path: PathBuf,
 }
 
 /// Holds what the process works with; allocated before it is forked.
-struct Held {
+struct HolderFiles {
     ring: RawFd,
     line: RawFd,
     user: Option<User>,
@@ -70,7 +70,7 @@ impl Holder {
         };
         let text = |path: &[u8]| CString::new(path).map_err(|error| failed(error.into()));
         let (line, far_end) = UnixStream::pair().map_err(failed)?;
-        let held = Held {
+        let held = HolderFiles {
             ring: ring.as_raw_fd(),
             line: far_end.as_raw_fd(),
             user,
@@ -97,11 +97,11 @@ impl Holder {
         &self.ring_path
     }
 
-    /// Waits until the process has looked, and gives what is in the way.
+    /// Waits until the process has tried, and returns what is in the way.
     fn answer(&mut self, collector: &Path, user: Option<User>) -> Result<(), Refusal> {
-        let mut said = [0; 5];
-        let read = self.line.as_mut().map(|line| line.read_exact(&mut said));
-        let [step, errno @ ..] = said;
+        let mut report = [0; 5];
+        let read = self.line.as_mut().map(|line| line.read_exact(&mut report));
+        let [step, errno @ ..] = report;
         let why = io::Error::from_raw_os_error(c_int::from_ne_bytes(errno));
         let who = user.map_or_else(Uid::effective, |user| user.uid);
         let (what, remedy) = match (read, step) {
@@ -139,18 +139,18 @@ impl Drop for Holder {
 
 /// The life of the process. It must not allocate: other threads of the recorder may have held
 /// the allocator's lock.
-fn hold(held: &Held) -> ! {
+fn hold(held: &HolderFiles) -> ! {
     let (step, errno) = match prepare(held) {
         Ok(()) => (Step::Done, 0),
         Err((step, error)) => (step, error.raw_os_error().unwrap_or(0)),
     };
-    let mut said = [step as u8; 5];
-    said[1..].copy_from_slice(&errno.to_ne_bytes());
+    let mut report = [step as u8; 5];
+    report[1..].copy_from_slice(&errno.to_ne_bytes());
     let mut byte = 0u8;
     // SAFETY: the calls take an open descriptor and memory of this stack with its length.
     // Interrupted reads are repeated; anything else is the recorder's end.
     unsafe {
-        libc::write(held.line, said.as_ptr().cast(), said.len());
+        libc::write(held.line, report.as_ptr().cast(), report.len());
         while libc::read(held.line, (&raw mut byte).cast(), 1) < 0
             && *libc::__errno_location() == libc::EINTR
         {}
@@ -158,7 +158,7 @@ fn hold(held: &Held) -> ! {
     }
 }
 
-fn prepare(held: &Held) -> Result<(), (Step, io::Error)> {
+fn prepare(held: &HolderFiles) -> Result<(), (Step, io::Error)> {
     let own = assume(held.user).and_then(|()| {
         close_all_but(held.ring, held.line);
         make_visible()

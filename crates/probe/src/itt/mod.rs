@@ -32,7 +32,7 @@ const PROBE: &str = "itt";
 const BATCH_LEN: usize = 8192;
 
 /// Holds what became of the program's calls. Each record that was read is a row, filtered (it gave a
-/// name, or ended or completed a row), or lost for want of its beginning.
+/// name, or ended or completed a row), or lost without its beginning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IttCounts {
     /// Records read and lost.
@@ -47,7 +47,7 @@ pub struct IttCounts {
     pub lost_interrupted: u64,
     /// Made with a handle that nobody had created, or without a value.
     pub lost_invalid: u64,
-    /// Names for which there was no room.
+    /// IttNames for which there was no room.
     pub lost_names: u64,
     /// Stretches of the ring over which the program had written; each counts as one record.
     pub lost_damaged: u64,
@@ -64,7 +64,7 @@ pub struct Refusal {
 
 impl Refusal {
     /// From an error that ends with a hint.
-    fn of(error: &impl ToString) -> Self {
+    fn from_error(error: &impl ToString) -> Self {
         let text = error.to_string();
         let (why, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));
         Self {
@@ -103,7 +103,7 @@ impl Listener {
     pub fn open(user: Option<User>) -> Result<Self, Refusal> {
         let collector = find()?;
         let (ring, fd) =
-            Ring::nameless(RingShape::default()).map_err(|error| Refusal::of(&error))?;
+            Ring::nameless(RingShape::default()).map_err(|error| Refusal::from_error(&error))?;
         Ok(Self {
             ring,
             holder: Holder::start(fd, &collector, user)?,
@@ -121,7 +121,7 @@ impl Listener {
         ]
     }
 
-    /// Hands out rows of what was said since the last time.
+    /// Hands out rows of what was reported since the last time.
     pub fn drain(&mut self, mut put: impl FnMut(RowSet)) {
         let assembler = &mut self.assembler;
         self.ring.drain(|record| {
@@ -134,7 +134,7 @@ impl Listener {
         put(assembler.take_rows());
     }
 
-    /// Tells the programs that nobody reads any more, and hands out the rest.
+    /// Lets the programs know that nobody reads any more, and hands out the rest.
     pub fn finish(&mut self, mut put: impl FnMut(RowSet)) -> IttCounts {
         self.ring.close();
         self.drain(&mut put);

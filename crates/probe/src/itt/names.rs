@@ -1,4 +1,4 @@
-//! Names that the program gave: what the numbers in records stand for.
+//! IttNames that the program gave: what the numbers in records stand for.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use ::itt::{Body, Context, Record};
 
 /// `__itt_context_unitsA`.
 const CONTEXT_UNITS: u8 = 5;
-/// Names kept of one address. A new object at the address of an old one has its own name; values
+/// IttNames kept of one address. A new object at the address of an old one has its own name; values
 /// of both may be read together.
 const NAMES_OF_ADDRESS: usize = 8;
 
@@ -28,8 +28,8 @@ pub(super) struct SyncName {
 
 /// All names.
 #[derive(Debug, Default)]
-pub(super) struct Names {
-    /// Domains, texts and events; a number stands for one of them.
+pub(super) struct IttNames {
+    /// Domains, texts and events; a number means one of them.
     texts: HashMap<u32, String>,
     counters: HashMap<u32, CounterName>,
     /// Domain and name.
@@ -38,7 +38,7 @@ pub(super) struct Names {
     objects: HashMap<(u32, u64), Vec<SyncName>>,
 }
 
-impl Names {
+impl IttNames {
     /// Learns from a definition.
     pub(super) fn define(&mut self, record: Record) {
         let Record {
@@ -66,7 +66,7 @@ impl Names {
         }
     }
 
-    /// Returns what is said of a counter or an object.
+    /// Returns what is reported of a counter or an object.
     fn describe(&mut self, pid: u32, time_ns: u64, body: Body) {
         match body {
             Body::CounterContext {

@@ -12,7 +12,7 @@ pub(crate) struct Notes(String);
 
 impl Notes {
     /// With one entry.
-    pub(crate) fn of(entry: &serde_json::Value) -> Self {
+    pub(crate) fn from_entry(entry: &serde_json::Value) -> Self {
         let mut notes = Self::default();
         notes.add(entry);
         notes
@@ -94,7 +94,7 @@ mod tests {
             Value::F64(0.1),
             Value::F64(f64::NAN),
         ];
-        let mut notes = Notes::of(&numbers(Some("k".to_owned()), &values, 4));
+        let mut notes = Notes::from_entry(&numbers(Some("k".to_owned()), &values, 4));
         notes.add(&text(None, "a\"b", 9));
         assert_eq!(
             notes.text().unwrap(),

@@ -20,7 +20,7 @@ const EARLY_READINGS: u64 = 2;
 
 /// Holds what pairs an end with its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Key {
+pub(crate) enum SpanKey {
     /// The innermost of thread and domain.
     Task { pid: u32, tid: u32, domain: u32 },
     /// By id.
@@ -47,7 +47,7 @@ pub(crate) enum Key {
     Sync { pid: u32, tid: u32, address: u64 },
 }
 
-impl Key {
+impl SpanKey {
     /// Whether one thread begins and ends it: the last begun ends first.
     fn is_of_thread(self) -> bool {
         match self {
@@ -58,18 +58,18 @@ impl Key {
 }
 
 /// An `__itt_id`, which is unique within process and domain.
-pub(crate) type Named = (u32, u32, Identifier);
+pub(crate) type NamedId = (u32, u32, Identifier);
 
 /// A span that has begun.
 #[derive(Debug)]
-pub(crate) struct Span {
-    pub(crate) key: Key,
-    pub(crate) named: Option<Named>,
+pub(crate) struct OpenSpan {
+    pub(crate) key: SpanKey,
+    pub(crate) named: Option<NamedId>,
     pub(crate) row: Task,
     pub(crate) notes: Notes,
 }
 
-impl Span {
+impl OpenSpan {
     fn row(self) -> Task {
         let metadata = self.notes.text();
         Task {
@@ -87,15 +87,15 @@ pub(crate) struct End {
     pub(crate) ticks: Option<u64>,
 }
 
-/// See the module.
+/// Holds spans that have begun and not ended.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     /// In the order in which they began.
-    spans: BTreeMap<u64, Span>,
-    by_key: HashMap<Key, VecDeque<u64>>,
-    by_name: HashMap<Named, u64>,
+    spans: BTreeMap<u64, OpenSpan>,
+    by_key: HashMap<SpanKey, VecDeque<u64>>,
+    by_name: HashMap<NamedId, u64>,
     /// Ends with the reading in which they came.
-    early: HashMap<Key, VecDeque<(u64, End)>>,
+    early: HashMap<SpanKey, VecDeque<(u64, End)>>,
     early_len: usize,
     begun: u64,
     reading: u64,
@@ -105,7 +105,7 @@ pub(crate) struct Open {
 
 impl Open {
     /// A span begins.
-    pub(crate) fn begin(&mut self, mut span: Span, rows: &mut Tasks) {
+    pub(crate) fn begin(&mut self, mut span: OpenSpan, rows: &mut Tasks) {
         if let Some(end) = self.take_early(span.key, span.row.begin_ns) {
             finish(&mut span.row, end);
             return rows.push(span.row());
@@ -125,7 +125,7 @@ impl Open {
     }
 
     /// The end that came before this beginning was read.
-    fn take_early(&mut self, key: Key, begin_ns: u64) -> Option<End> {
+    fn take_early(&mut self, key: SpanKey, begin_ns: u64) -> Option<End> {
         let ends = self.early.get_mut(&key)?;
         let mut found = None;
         while let Some((_, end)) = ends.pop_front() {
@@ -153,7 +153,7 @@ impl Open {
     /// A span ends. What `close` does to its row comes first. Whether it was open.
     pub(crate) fn end(
         &mut self,
-        key: Key,
+        key: SpanKey,
         end: End,
         rows: &mut Tasks,
         close: impl FnOnce(&mut Task),
@@ -172,7 +172,7 @@ impl Open {
         true
     }
 
-    fn ended(&self, key: Key, time_ns: u64) -> Option<u64> {
+    fn ended(&self, key: SpanKey, time_ns: u64) -> Option<u64> {
         let numbers = self.by_key.get(&key)?;
         if key.is_of_thread() {
             return numbers.back().copied();
@@ -184,8 +184,8 @@ impl Open {
         numbers.iter().find(has_begun).copied()
     }
 
-    /// Keeps an end whose beginning may still be read.
-    pub(crate) fn end_early(&mut self, key: Key, end: End) {
+    /// Keeps an end with a beginning that may still be read.
+    pub(crate) fn end_early(&mut self, key: SpanKey, end: End) {
         if key.is_of_thread() || self.early_len >= MOST_EARLY {
             self.unpaired += 1;
             return;
@@ -213,16 +213,16 @@ impl Open {
     }
 
     /// The open span of this name.
-    pub(crate) fn named(&mut self, named: Named) -> Option<&mut Span> {
+    pub(crate) fn named(&mut self, named: NamedId) -> Option<&mut OpenSpan> {
         self.spans.get_mut(self.by_name.get(&named)?)
     }
 
     /// The innermost open span of a key.
-    pub(crate) fn innermost(&mut self, key: Key) -> Option<&mut Span> {
+    pub(crate) fn innermost(&mut self, key: SpanKey) -> Option<&mut OpenSpan> {
         self.spans.get_mut(self.by_key.get(&key)?.back()?)
     }
 
-    fn take(&mut self, number: u64) -> Option<Span> {
+    fn take(&mut self, number: u64) -> Option<OpenSpan> {
         let span = self.spans.remove(&number)?;
         if let Some(numbers) = self.by_key.get_mut(&span.key) {
             // Nearly always the first or the last.

@@ -1,4 +1,4 @@
-//! How what the program said is written in columns.
+//! How what the program reported is written in columns.
 
 use ::itt::{Identifier, Scope, Value};
 use table::CounterKind;

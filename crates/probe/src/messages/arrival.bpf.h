@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * When a packet arrived at this host: the driver hands it over (netif_rx(), GRO), and then the stack takes
- * it (netif_receive_skb()), of which some drivers make one step. TCP looks at it at once, or when the thread
+ * it (netif_receive_skb()); some drivers make one step of both. TCP looks at it at once, or when the thread
  * that has the socket lets it go, on another CPU. The time is noted in a place that the packet's address
  * gives, as packets that live have different ones. A place that another packet has taken meanwhile is found
  * to be so: then the time is not known.
@@ -19,7 +19,7 @@ struct arrival {
 	u64 arrived_ns;
 	u32 ifindex; /* of the device that handed it over and has not seen it taken; 0: taken */
 	/* of what is not TCP's: */
-	u32 unseen_cpu; /* which took it, and one more; 0: its socket was told of it */
+	u32 unseen_cpu; /* which took it, and one more; 0: its socket was notified of it */
 	u64 taken_ns;	/* when the stack took it; before arrived_ns: of another packet */
 	u64 head;	/* of its data: a clone that has its address by now has others */
 };

@@ -33,7 +33,7 @@ struct received_record {
 	__u8 bits;	   /* MESSAGE_* */
 	__u8 pad;
 	/* Of a datagram: bytes for which the call had no room. Else: when the network adapter took the last
-	 * segment, by its own clock; 0: it does not tell. */
+	 * segment, by its own clock; 0: it does not say. */
 	__s64 cut_or_nic;
 };
 
@@ -58,7 +58,7 @@ struct sent_record {
 	__u32 spliced_bytes; /* given before it by another way than a send call */
 	__u32 tid;
 	__u32 pid;
-	__u32 resent;	  /* segments of it that were sent again */
+	__u32 resent;	  /* segments of it that were retransmitted */
 	__u16 cpu;	  /* where the call ended */
 	__u16 driver_cpu; /* where its last segment went to the driver */
 	__u32 packets;	  /* of a datagram: so many came to the queue; of TCP 0 */

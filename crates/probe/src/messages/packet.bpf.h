@@ -22,7 +22,7 @@ static __always_inline bool packet_bytes(const struct sk_buff *skb, u32 *seq, u3
 
 /*
  * The same of a socket's packet on its way out. An end that is acknowledged, or not written yet, is none: the packet
- * is sent again for nothing, or where TCP's header was is another's by now (IPsec).
+ * is retransmitted unnecessarily, or where TCP's header was is another's by now (IPsec).
  */
 static __always_inline bool packet_range(const struct sock *sk, const struct sk_buff *skb, u32 *seq,
 					 u32 *end_seq)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Received messages: what one receive call took is a range of the stream, and the segments that cover it
- * tell when it arrived: the first of them began it, the last made it whole. Segments are noted as TCP takes
+ * show when it arrived: the first of them began it, the last made it whole. Segments are noted as TCP takes
  * them, and matched by their sequence numbers: the kernel joins and splits packets as it likes. What is taken
- * without a receive call (splice, sendfile, TCP_ZEROCOPY_RECEIVE, or by a thread of io_uring) is met when TCP
+ * without a receive call (splice, sendfile, TCP_ZEROCOPY_RECEIVE, or by a thread of io_uring) is found when TCP
  * has moved copied_seq.
  *
  * TCP and the reader use a stream at the same time, the first under the socket's lock, the other after it
@@ -51,7 +51,7 @@ struct receive_stream {
 	u64 copy_ns;	  /* when the present call began to copy; 0: it has not */
 	u64 last_copy_ns; /* when it last did */
 	u32 head;
-	u32 taken_by; /* the thread whose call is told already; 0: none */
+	u32 taken_by; /* the thread with a call that is reported already; 0: none */
 	u32 pad[6];
 	/* written by TCP, often on another CPU */
 	u32 tail;
@@ -101,7 +101,7 @@ static __always_inline void received_batch_flush(struct received_batch *batch)
 /* Some network adapter stamps what it receives. */
 const volatile bool detail_nic = false;
 
-/* When the adapter took the newest of the segments noted together, by its own clock; 0: it does not tell. */
+/* When the adapter took the newest of the segments noted together, by its own clock; 0: it does not say. */
 struct segment_stamps {
 	s64 phc_ns[SEGMENTS];
 };
@@ -193,7 +193,7 @@ static __always_inline void receive_on_ready(struct sock *sk, const struct tcp_s
 	for (u32 i = 1; i <= SEGMENTS; i++) {
 		struct segment *at = &stream->segments[(stream->tail - i) & (SEGMENTS - 1)];
 
-		/* counted in memory only: the verifier must not tell the counts apart */
+		/* counted in memory only: the verifier must not distinguish the counts */
 		if (i > stream->tail - stream->head || !READ_ONCE(stream->waiting))
 			break;
 		if (at->last.ready_ns || seq_diff(at->end_seq, tp->rcv_nxt) > 0)
@@ -440,7 +440,7 @@ static __always_inline void receive_on_call(struct sock *sk, const struct tcp_so
 
 /*
  * tcp_rcv_space_adjust: copied_seq has moved, in a splice, in TCP_ZEROCOPY_RECEIVE (`maps`), which copies what it
- * cannot map, or in a thread of io_uring: if that copies, it is in a receive call, which tells when it ends.
+ * cannot map, or in a thread of io_uring: if that copies, it is in a receive call, which shows when it ends.
  */
 static __always_inline void receive_on_take(struct sock *sk, const struct tcp_sock *tp,
 					    const struct socket_state *st, bool maps, u64 now_ns)

@@ -52,7 +52,7 @@ struct send_front {
 	u64 queue_ns;
 	u64 driver_ns;
 	u64 acked_ns;
-	u64 skb; /* sent_seq is in; 0: some bytes were sent again since */
+	u64 skb; /* sent_seq is in; 0: some bytes were retransmitted since */
 	u16 driver_cpu;
 	u16 pad[3];
 };
@@ -87,7 +87,7 @@ struct {
 	__uint(max_entries, 8 * 1024 * 1024);
 } sent_ring SEC(".maps");
 
-/* Calls of which nothing is told: others of the same socket took the place that there is for those not followed. */
+/* Calls that are not reported: others of the same socket took the place that there is for those not followed. */
 u64 lost_sends = 0;
 
 /*
@@ -144,7 +144,7 @@ static __always_inline void sent_record_fill(struct sent_record *to, u64 cookie,
 	to->bits = 0;
 }
 
-/* Hands over a message, unless somebody did. */
+/* Hands over a message, unless that was done already. */
 __noinline int send_hand_over(u64 cookie, struct send_call *call, u32 by)
 {
 	struct sent_batch *batch;
@@ -344,7 +344,7 @@ static __always_inline void send_on_queue(struct sock *sk, const struct sk_buff 
 		return;
 	front = &stream->front;
 	if (seq_diff(end_seq, front->sent_seq) <= 0) {
-		/* sent again, unless it comes to a device below the first */
+		/* retransmitted, unless it comes to a device below the first */
 		if (front->ifindex == (u32)skb->dev->ifindex)
 			front->skb = 0;
 		return;
@@ -393,7 +393,7 @@ static __always_inline void send_on_driver(struct sock *sk, const struct sk_buff
 	front = &stream->front;
 	below = seq_diff(end_seq, front->driven_seq) <= 0;
 	if (below && front->skb != (u64)skb)
-		return; /* sent again */
+		return; /* retransmitted */
 	now_ns = bpf_ktime_get_ns();
 	front->driver_ns = now_ns;
 	front->driver_cpu = bpf_get_smp_processor_id();
@@ -438,7 +438,7 @@ static __always_inline void send_on_ack(struct sock *sk, const struct tcp_sock *
 	send_acknowledged(stream, by);
 }
 
-/* tcp_retransmit_skb: [seq, end_seq) was sent again. */
+/* tcp_retransmit_skb: [seq, end_seq) was retransmitted. */
 static __always_inline void send_on_retransmit(struct sock *sk, u32 seq, u32 end_seq)
 {
 	struct send_stream *stream = send_stream(sk);

@@ -47,8 +47,8 @@ pub struct NicCounts {
     pub lost_ring_full: u64,
 }
 
-/// Why there are no stamps, and what mends that.
-type Lack = (String, &'static str);
+/// Why there are no stamps, and what fixes that.
+type StampRefusal = (String, &'static str);
 
 /// Stamps sent messages. Dropping it detaches it; so does the kernel after a kill.
 pub struct Stamper<'obj> {
@@ -62,8 +62,8 @@ pub struct Stamper<'obj> {
 }
 
 impl<'obj> Stamper<'obj> {
-    /// Loads and attaches the object if an adapter is told to stamp, and nobody else needs its stamps, or they
-    /// are to be `shared`. Without sent messages there is nothing to be stamped, and nothing to be said.
+    /// Loads and attaches the object if an adapter is set to stamp, and nobody else needs its stamps, or they
+    /// are to be `shared`. Without sent messages there is nothing to be stamped, and nothing to be reported.
     pub fn begin(
         storage: &'obj mut Storage,
         hooks: &Hooks<'_>,
@@ -84,7 +84,11 @@ impl<'obj> Stamper<'obj> {
         }
     }
 
-    fn attach(storage: &'obj mut Storage, hooks: &Hooks<'_>, nics: &Nics) -> Result<Self, Lack> {
+    fn attach(
+        storage: &'obj mut Storage,
+        hooks: &Hooks<'_>,
+        nics: &Nics,
+    ) -> Result<Self, StampRefusal> {
         let failed = |error: libbpf_rs::Error| {
             let remedy = "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says";
             (format!("cannot load its BPF programs: {error}"), remedy)
@@ -117,7 +121,7 @@ impl<'obj> Stamper<'obj> {
         Ok(stamper)
     }
 
-    /// Tells the recorded connections that are open to call back, or not to any more. What cannot be told in a
+    /// Has the recorded connections that are open call back, or not any more. What cannot be set in a
     /// namespace that goes away meanwhile, nobody misses.
     fn walk(&self) {
         let walk = self.walk.as_fd();
@@ -190,7 +194,7 @@ fn call_back(skel: &mut NicSkel<'_>, flags: u32) {
     }
 }
 
-fn kernel_lacks() -> Result<(), Lack> {
+fn kernel_lacks() -> Result<(), StampRefusal> {
     match Btf::from_vmlinux() {
         Ok(btf) if btf.type_by_name::<Func<'_>>(KFUNC).is_some() => Ok(()),
         _ => Err((
@@ -200,7 +204,7 @@ fn kernel_lacks() -> Result<(), Lack> {
     }
 }
 
-fn root_cgroup() -> Result<File, Lack> {
+fn root_cgroup() -> Result<File, StampRefusal> {
     let remedy = "mount control groups of version 2: mount -t cgroup2 none /sys/fs/cgroup";
     let root = cgroup2_root().map_err(|error| (error.to_string(), remedy))?;
     File::open(&root).map_err(|error| (format!("{}: {error}", root.display()), remedy))

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The first process that may steer one of these clocks: its name and id, and the clock.
-pub(super) fn of(clocks: &[u16]) -> Option<String> {
+pub(super) fn find(clocks: &[u16]) -> Option<String> {
     let devices: Vec<PathBuf> = clocks
         .iter()
         .map(|ptp| format!("/dev/ptp{ptp}").into())
@@ -49,6 +49,6 @@ mod tests {
         let path = file.into_temp_path();
         assert_eq!(steered_by(own, &devices), None);
         drop((read, path));
-        assert_eq!(of(&[]), None);
+        assert_eq!(find(&[]), None);
     }
 }

@@ -1,5 +1,5 @@
 //! Network interfaces that stamp packets. In: what each interface of every network namespace says it can do
-//! (`ETHTOOL_GET_TS_INFO`) and is told to do (`SIOCGHWTSTAMP`). Nothing is ever changed.
+//! (`ETHTOOL_GET_TS_INFO`) and is set to do (`SIOCGHWTSTAMP`). Nothing is ever changed.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
@@ -39,13 +39,13 @@ pub(super) struct Interface {
     pub(super) name: String,
     /// Number of its clock: `/dev/ptpN`.
     pub(super) ptp: u16,
-    /// It is told to stamp what it sends.
+    /// It is set to stamp what it sends.
     pub(super) stamps_sent: bool,
     /// And some of what it receives.
     pub(super) stamps_received: bool,
 }
 
-/// Those of all network namespaces; a namespace that cannot be looked at has none.
+/// Those of all network namespaces; a namespace that cannot be examined has none.
 pub(super) fn interfaces() -> Vec<Interface> {
     let paths = netns::discover().map_or_else(|_| HashMap::new(), |found| found.paths);
     let opened = paths.values().filter_map(|path| Netns::open(path).ok());

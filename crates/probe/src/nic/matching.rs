@@ -1,5 +1,5 @@
 //! Stamps meet the messages that they belong to. In: stamps of packets, and rows of `sent_messages`; a stamp may
-//! come after the row of its message, as the adapter's driver tells of it when it likes. Out: the rows, with
+//! come after the row of its message, as the adapter's driver reports it when it likes. Out: the rows, with
 //! their stamps.
 
 use std::collections::{HashMap, VecDeque};
@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use table::Columns;
 use table::tables::{SentMessage, SentMessages};
 
-/// How long after its acknowledgement a message waits for its stamp: drivers tell of one within a few
+/// How long after its acknowledgement a message waits for its stamp: drivers report one within a few
 /// milliseconds, also those that poll for it.
 const WAIT_NS: u64 = 100_000_000;
 
@@ -41,7 +41,7 @@ impl Stamp {
     }
 }
 
-/// See the module.
+/// Matches stamps with messages.
 #[derive(Debug, Default)]
 pub(super) struct Matcher {
     connections: HashMap<u64, Stamps>,
@@ -139,7 +139,7 @@ mod tests {
     fn a_packet_stamps_every_message_that_ends_in_it() {
         let mut matcher = Matcher::default();
         matcher.add(7, stamp(50, 100, 200), 0);
-        matcher.add(7, stamp(60, 100, 200), 0); // sent again
+        matcher.add(7, stamp(60, 100, 200), 0); // retransmitted
         matcher.add(7, stamp(70, 200, 300), 0);
         matcher.add(8, stamp(80, 0, 400), 0);
         let done = matcher.pass(&rows(&[300, 101, 200, 400, 100]), WAIT_NS + 1000);

@@ -1,5 +1,5 @@
 //! `messages.nic`: when the network adapter put a sent message on the wire, by the adapter's own clock. In:
-//! adapters that are told to stamp what they send; whylat tells none to. Out: columns of `sent_messages`.
+//! adapters that are set to stamp what they send; whylat sets none. Out: columns of `sent_messages`.
 //!
 //! [`Stamper`] loads a BPF object of its own (`nic.bpf.c`), only where there is such an adapter, and gives rows
 //! of messages their stamps.
@@ -57,7 +57,7 @@ impl Nics {
         };
         let clocks: Vec<u16> = self.places().map(|(_, ptp)| ptp).collect();
         if !clocks.is_empty() {
-            let daemon = daemon::of(&clocks).filter(|_| !shared)?;
+            let daemon = daemon::find(&clocks).filter(|_| !shared)?;
             return off(
                 format!("{daemon}, and may miss a stamp of its own if others are asked for"),
                 "if the adapter stamps several packets at a time: --nic-stamps".to_owned(),
@@ -66,10 +66,10 @@ impl Nics {
         let names: Vec<&str> = self.0.iter().map(|found| found.name.as_str()).collect();
         off(
             format!(
-                "{} can stamp what is sent, and is not told to",
+                "{} can stamp what is sent, and is not set to",
                 names.join(", ")
             ),
-            format!("tell it to: {}", switch_on(&first.name)),
+            format!("set it: {}", switch_on(&first.name)),
         )
     }
 }
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_with_the_command_that_mends_it() {
+    fn missing_stamps_are_named_with_the_command() {
         let lack = |found: &[Interface]| match Nics(found.to_vec()).lack(true) {
             Some(ProbeState::Off { why, remedy }) => Some((why, remedy)),
             _ => None,
         };
         let (_, remedy) = lack(&[]).expect("nothing there");
         assert_eq!(remedy, "");
-        let (why, remedy) = lack(&[interface("eth0", false)]).expect("not told to");
+        let (why, remedy) = lack(&[interface("eth0", false)]).expect("not set to");
         assert!(why.starts_with("eth0 ") && remedy.contains("hwstamp_ctl -i eth0 -t 1"));
         assert!(lack(&[interface("eth0", false), interface("eth1", true)]).is_none());
     }

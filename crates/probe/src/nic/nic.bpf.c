@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Stamps of network adapters for what recorded connections send. An object of its own, because it is loaded
- * only where an adapter is told to stamp. It shares `sockets`, which says who is recorded, with the hooks.
+ * only where an adapter is set to stamp. It shares `sockets`, which says who is recorded, with the hooks.
  *
- * A socket is told to call back (SK_BPF_CB_TX_TIMESTAMPING) when it is connected, or by the walk over those
+ * A socket is set to call back (SK_BPF_CB_TX_TIMESTAMPING) when it is connected, or by the walk over those
  * that are. Each send call then asks for a stamp of the packet with its last byte; the adapter's driver gives
  * it when the adapter has sent that, which may be after its ACK. So nothing is matched here: the recorder does.
  */

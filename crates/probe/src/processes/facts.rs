@@ -40,20 +40,20 @@ impl ProcessReader {
         reader
     }
 
-    /// Reads anew how long the host was suspended since boot. A start time read later than a
+    /// Reads again how long the host was suspended since boot. A start time read later than a
     /// suspend comes out too early by its length if the process started before it.
     fn refresh(&self) {
         let Some(pair) = read_pair(Clock::Boottime, ATTEMPTS) else {
             return;
         };
         let suspended_ns = pair.other_ns - pair.monotonic_ns as i64;
-        // A start time tells two uses of one pid apart, so it must not vary with the reading.
+        // A start time distinguishes two uses of one pid, so it must not vary with the reading.
         if (suspended_ns - self.suspended_ns.get()).abs() > SAME_OFFSET_NS {
             self.suspended_ns.set(suspended_ns);
         }
     }
 
-    /// The row of a process that the kernel side met, with its start as that has it; `None` when it is gone, whoever
+    /// The row of a process that the kernel side found, with its start as that has it; `None` when it is gone, whoever
     /// uses its id by now.
     pub fn read_as(&self, seen: &ObservedProcess) -> Option<Process> {
         // who uses the id again started later
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_of_the_process_that_was_met() {
+    fn rows_are_of_the_observed_process() {
         let reader = ProcessReader::new();
         let own = std::process::id();
         let started_ns = reader.read(own).unwrap().started_ns.unwrap();

@@ -1,5 +1,5 @@
 //! Processes from `/proc`. In: pids, command names, cgroup paths, as the user gives them. Out:
-//! rows of `processes` ([`ProcessReader`]; what the kernel side tells is [`ObservedProcess`]), the owner of a socket file
+//! rows of `processes` ([`ProcessReader`]; what the kernel side shows is [`ObservedProcess`]), the owner of a socket file
 //! ([`SocketOwners`]), and
 //! the pids or cgroups that a target means ([`pids_by_comm`], [`check_pid`], [`families`],
 //! [`Cgroup`], [`find_container`]).
@@ -30,7 +30,7 @@ use table::manifest::{Coverage, ProbeState};
 /// Inode number of the initial pid namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// Whether this process is in the initial pid namespace; `None` when that cannot be told.
+/// Whether this process is in the initial pid namespace; `None` when that cannot be known.
 pub(crate) fn is_initial_pid_namespace() -> Option<bool> {
     use std::os::unix::fs::MetadataExt as _;
     // a process stays in the one that it began in (setns(2): it is its children that go elsewhere)
@@ -49,13 +49,13 @@ pub fn sees_all() -> bool {
 /// Name of [`coverage`] among probes.
 pub const PIDS: &str = "pids";
 
-/// Whether process ids are the kernel's own, which its programs tell processes by; and what it means if not.
+/// Whether process ids are the kernel's own, by which its programs identify processes; and what it means if not.
 pub fn coverage() -> Coverage {
     let state = match is_initial_pid_namespace() {
         Some(false) => ProbeState::Off {
             why: "process ids here are of a pid namespace of its own, and those that are recorded are the host's: whylat \
-                  run and -p record nothing; of others' connections the owner has the name that the kernel knows, and \
-                  nothing else is told of it"
+                  run and -p record nothing; the owner of others' connections has the name that the kernel knows, and \
+                  nothing else is known of it"
                 .to_owned(),
             remedy: "record from the host, or share its process ids: --pid=host for a container"
                 .to_owned(),

@@ -1,5 +1,5 @@
 //! Decides which process owns a socket, from `/proc/PID/fd`. In: pids. Out: socket inode → pid. The
-//! fallback when BPF does not tell: a read of one link for each open file.
+//! fallback when BPF does not say: a read of one link for each open file.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,9 +14,9 @@ pub struct SocketOwners {
     pub owners: Owners,
     /// A descriptor of each socket that one of its owners has: inode, process, descriptor.
     pub descriptors: Vec<(u32, u32, u32)>,
-    /// Files looked at.
+    /// Files examined.
     pub files: u64,
-    /// Processes whose files may not be read.
+    /// Processes with files that may not be read.
     pub denied: u32,
     /// Processes that were gone when their turn came.
     pub gone: u32,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_holds_and_what_it_left_out_is_said() {
+    fn the_bound_holds_and_reports_what_it_left_out() {
         let pid = std::process::id();
         let found = SocketOwners::scan([pid, pid, pid], 1);
         assert_eq!((found.files, found.left_out), (1, 2));

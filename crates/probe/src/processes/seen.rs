@@ -13,8 +13,8 @@ use crate::wire::{Wire, read, text};
 // SAFETY: `process_seen` is `repr(C)` and made of integers and an array of them.
 unsafe impl Wire for process_seen {}
 
-/// The probe of processes. The kernel side tells of those that became other programs; whose they are that own sockets,
-/// others' records say. Which of them is a row, user space knows.
+/// The probe of processes. The kernel side reports those that became other programs; owners of sockets are in the
+/// records of sockets. Which of them is a row, user space knows.
 pub(crate) struct Processes;
 
 impl Probe for Processes {
@@ -63,11 +63,11 @@ impl Probe for Processes {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output
         .programs
-        .extend(ObservedProcess::of(&read(body)?, monotonic_ns()));
+        .extend(ObservedProcess::from_wire(&read(body)?, monotonic_ns()));
     Some(())
 }
 
-/// A process that was met: which one it was, and what it was called.
+/// A process that was found: which one it was, and what it was called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObservedProcess {
     /// When, `CLOCK_MONOTONIC` nanoseconds; of one that became another program, when that was read.
@@ -78,13 +78,13 @@ pub struct ObservedProcess {
     pub started_ns: u64,
     /// How often it, and those that it was forked from, became other programs: with the others, which program it is.
     pub execs: u32,
-    /// Command name of its first thread, as `/proc/PID/comm` shows it. A socket keeps the one of when its owner was met.
+    /// Command name of its first thread, as `/proc/PID/comm` shows it. A socket keeps the one of when its owner was found.
     pub comm: String,
 }
 
 impl ObservedProcess {
     /// `None`: the kernel side does not know which.
-    pub(crate) fn of(seen: &process_seen, time_ns: u64) -> Option<Self> {
+    pub(crate) fn from_wire(seen: &process_seen, time_ns: u64) -> Option<Self> {
         let process_seen {
             started_ns,
             pid,
@@ -100,7 +100,7 @@ impl ObservedProcess {
         })
     }
 
-    /// The row of a process of which nobody knows more.
+    /// The row of a process with nothing more known.
     pub fn row(&self) -> Process {
         Process {
             pid: self.pid,

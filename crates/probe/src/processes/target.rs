@@ -1,4 +1,4 @@
-//! Describes what the user asked for → pids. In: `-p PID`, `--comm NAME`. Out: the pids that it means
+//! The target of the user → pids. In: `-p PID`, `--comm NAME`. Out: the pids that it means
 //! now, or an error that says what to look up next.
 
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ pub fn pids_by_comm(name: &str) -> Result<Vec<u32>, TargetError> {
     Ok(pids)
 }
 
-/// The processes whose real user is `uid`, in order.
+/// The processes with the real user `uid`, in order.
 pub fn pids_of_uid(uid: u32) -> Vec<u32> {
     let mut pids = all_pids();
     pids.retain(|pid| real_uid(*pid) == Some(uid));
@@ -87,7 +87,7 @@ pub fn pids_of_uid(uid: u32) -> Vec<u32> {
     pids
 }
 
-/// These processes and all that descend from them now, in order. A process whose parent exited
+/// These processes and all that descend from them now, in order. A process with a parent that exited
 /// no longer descends from it.
 pub fn families(pids: impl IntoIterator<Item = u32>) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
@@ -125,7 +125,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn running_gone_and_thread_are_told_apart() {
+    fn running_gone_and_thread_are_distinguished() {
         assert_eq!(check_pid(std::process::id()), Ok(()));
         let mut child = Command::new("true").spawn().unwrap();
         let pid = child.id();

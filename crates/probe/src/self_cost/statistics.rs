@@ -1,5 +1,5 @@
 //! Finds who turns the kernel's run-time statistics on: `BPF_ENABLE_STATS` needs `CAP_SYS_ADMIN`, which a recorder has
-//! no other use for once its programs are attached. So a process that has nothing else, and is told nothing but
+//! no other use for once its programs are attached. So a process that has nothing else, and has no other input but
 //! when, keeps it: each time it sends a descriptor that holds the statistics open. It ends with the recorder.
 
 use std::io::{self, IoSliceMut, Write};
@@ -20,7 +20,7 @@ const SYS_ADMIN: u64 = 1 << 21;
 #[derive(Debug)]
 pub struct Statistics {
     pid: Pid,
-    /// Closed, it tells the process to end.
+    /// Closed, it makes the process end.
     line: Option<UnixStream>,
 }
 
@@ -45,7 +45,7 @@ impl Statistics {
     /// The statistics are on until what this gives is closed.
     ///
     /// # Errors
-    /// What the kernel said to the process.
+    /// The answer of the kernel to the process.
     pub fn enable(&self) -> io::Result<OwnedFd> {
         let mut line = self.line.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         line.write_all(&[1])?;

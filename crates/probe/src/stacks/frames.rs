@@ -10,27 +10,27 @@ use table::{Caller, Columns};
 
 use super::mappings::{self, Mapping};
 use super::objects::{Object, Objects};
-use super::symbols::{self, KERNEL, Kernel, Place};
+use super::symbols::{self, CodePlace, KERNEL, Kernel};
 use super::unwind::{ProgramUnwinder, Unwound};
 use super::{Program, Registers, STACK_FRAMES, SeenStack};
 
-/// Programs of which the mappings are kept; the oldest is forgotten.
+/// Programs with mappings that are kept; the oldest is forgotten.
 const MOST_PROGRAMS: usize = 256;
 
 /// All stacks of a recording.
 #[derive(Default)]
 pub struct Stacks {
     objects: Objects,
-    programs: HashMap<Program, Mapped>,
-    /// In the order in which they were met.
-    met: VecDeque<Program>,
+    programs: HashMap<Program, MappedFiles>,
+    /// In the order in which they were found.
+    recent: VecDeque<Program>,
     kernel: Option<Kernel>,
-    places: BTreeSet<Place>,
+    places: BTreeSet<CodePlace>,
 }
 
 /// Holds what is mapped in a program.
 #[derive(Default)]
-struct Mapped {
+struct MappedFiles {
     mappings: Vec<Mapping>,
     unwinder: ProgramUnwinder,
 }
@@ -44,7 +44,7 @@ impl Stacks {
         }
     }
 
-    /// Looks up the names of all places that were met: to be called once, when the recording ends.
+    /// Looks up the names of all places that were found: to be called once, when the recording ends.
     pub fn symbols(self) -> Symbols {
         symbols::look_up(self.places, self.kernel.as_ref())
     }
@@ -59,7 +59,7 @@ impl Stacks {
             _ => Caller::None,
         };
         for (depth, offset) in offsets.iter().enumerate() {
-            let place = offset.map(|offset| Place {
+            let place = offset.map(|offset| CodePlace {
                 object: None,
                 offset,
             });
@@ -94,7 +94,7 @@ impl Stacks {
                 caller: Caller::Unknown,
             };
         };
-        let Mapped { mappings, unwinder } = mapped;
+        let MappedFiles { mappings, unwinder } = mapped;
         unwinder.unwind(stack, |at| mappings::find(mappings, at).is_some())
     }
 
@@ -104,33 +104,33 @@ impl Stacks {
         if known.is_some_and(|it| mappings::find(&it.mappings, address).is_some()) {
             return;
         }
-        let mut mapped = Mapped {
+        let mut mapped = MappedFiles {
             mappings: mappings::read(program.pid),
-            ..Mapped::default()
+            ..MappedFiles::default()
         };
         for mapping in &mapped.mappings {
-            let object = self.objects.of(program.pid, mapping);
+            let object = self.objects.open(program.pid, mapping);
             mapped.unwinder.add(mapping, &object);
         }
         if mapped.mappings.is_empty() {
             return;
         }
         if self.programs.insert(program, mapped).is_none() {
-            self.met.push_back(program);
+            self.recent.push_back(program);
         }
-        if self.met.len() > MOST_PROGRAMS
-            && let Some(oldest) = self.met.pop_front()
+        if self.recent.len() > MOST_PROGRAMS
+            && let Some(oldest) = self.recent.pop_front()
         {
             self.programs.remove(&oldest);
         }
     }
 
     /// Where in which file an address is.
-    fn place(&mut self, program: Program, address: u64) -> Option<Place> {
+    fn place(&mut self, program: Program, address: u64) -> Option<CodePlace> {
         let mapping = mappings::find(&self.programs.get(&program)?.mappings, address)?;
         let offset = mapping.offset + (address - mapping.addresses.start);
-        let object: Rc<Object> = self.objects.of(program.pid, mapping);
-        Some(Place {
+        let object: Rc<Object> = self.objects.open(program.pid, mapping);
+        Some(CodePlace {
             object: Some(object),
             offset,
         })
@@ -140,7 +140,7 @@ impl Stacks {
         &mut self,
         stack: &SeenStack,
         depth: usize,
-        place: Option<Place>,
+        place: Option<CodePlace>,
         caller: Caller,
         rows: &mut StackFrames,
     ) {
@@ -160,7 +160,7 @@ impl Stacks {
     }
 }
 
-/// The innermost address, and of callers, whose addresses are those to return to, the last byte of
+/// The innermost address, and of callers, with addresses to return to, the last byte of
 /// their calls: what follows a call may be another line or another function.
 fn callers(addresses: &[u64]) -> impl Iterator<Item = u64> {
     let innermost = addresses.first().copied();
@@ -170,7 +170,7 @@ fn callers(addresses: &[u64]) -> impl Iterator<Item = u64> {
 
 /// Unwinds a stack through one file and looks up where it led; gives the frames.
 pub(crate) fn unwind_through(file: File, addresses: Range<u64>, copied: &[u8]) -> usize {
-    let object = Rc::new(Object::of("file", file));
+    let object = Rc::new(Object::from_file("file", file));
     let mapping = Mapping {
         addresses: addresses.clone(),
         offset: 0,
@@ -192,7 +192,7 @@ pub(crate) fn unwind_through(file: File, addresses: Range<u64>, copied: &[u8]) -
         copied: copied.to_owned(),
     };
     let unwound = unwinder.unwind(&stack, |at| addresses.contains(&at));
-    let places = unwound.addresses.iter().map(|at| Place {
+    let places = unwound.addresses.iter().map(|at| CodePlace {
         object: Some(Rc::clone(&object)),
         offset: at.wrapping_sub(addresses.start),
     });

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! mappings  which file lies where in a process
-//! objects   those files, kept open: a program may be gone before its names are looked up
+//! objects   those files, kept open: a program may be gone before its names are resolved
 //! unwind    registers and a copy of the stack → return addresses
 //! frames    a stack → rows of table `stacks`
 //! symbols   places in files → rows of table `symbols`
@@ -65,7 +65,7 @@ impl Probe for StackFrames {
     }
 }
 
-/// The probe of names of functions, which are looked up in user space.
+/// The probe of names of functions, which are resolved in user space.
 pub(crate) struct Symbols;
 
 impl Probe for Symbols {
@@ -88,13 +88,13 @@ fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
 /// A stack as the kernel handed it over.
 #[derive(Debug, Clone)]
 pub struct SeenStack {
-    /// When it was first met, `CLOCK_MONOTONIC`.
+    /// When it was first seen, `CLOCK_MONOTONIC`.
     time_ns: u64,
     /// Its number in rows of `waits`.
     number: u32,
     /// The program; `None` for a stack of the kernel.
     program: Option<Program>,
-    /// Return addresses that the frame pointers tell, innermost first.
+    /// Return addresses that the frame pointers show, innermost first.
     addresses: Vec<u64>,
     registers: Registers,
     /// Holds what lay on the stack, from the stack pointer on.

@@ -1,4 +1,4 @@
-//! Files that code was mapped from. They are kept open, so that names can be looked up after the
+//! Files that code was mapped from. They are kept open, so that names can be resolved after the
 //! program, or even the file, is gone.
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use super::mappings::Mapping;
 /// One file.
 #[derive(Debug)]
 pub(super) struct Object {
-    /// Path, as the process that it was first met in knows it.
+    /// Path, as the process that it was first seen in knows it.
     pub(super) path: String,
     /// In hexadecimal digits.
     pub(super) build_id: Option<String>,
@@ -54,7 +54,7 @@ pub(super) struct Objects(HashMap<(String, u64), Rc<Object>>);
 
 impl Objects {
     /// The file of a mapping of this process.
-    pub(super) fn of(&mut self, pid: u32, mapping: &Mapping) -> Rc<Object> {
+    pub(super) fn open(&mut self, pid: u32, mapping: &Mapping) -> Rc<Object> {
         if mapping.file.1 == 0 {
             return Rc::new(Object::named(&mapping.name));
         }
@@ -78,13 +78,13 @@ impl Object {
     fn open(pid: u32, mapping: &Mapping) -> Self {
         let Range { start, end } = mapping.addresses;
         match File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
-            Ok(file) => Self::of(&mapping.name, file),
+            Ok(file) => Self::from_file(&mapping.name, file),
             Err(_) => Self::named(&mapping.name),
         }
     }
 
     /// Returns what unwinding needs of an opened file.
-    pub(super) fn of(name: &str, file: File) -> Self {
+    pub(super) fn from_file(name: &str, file: File) -> Self {
         let mut opened = Self::named(name);
         // SAFETY: the mapping is only read. Should another process cut the file short meanwhile, reading
         // beyond its end would be a fault, as it would be for the program that runs it.
@@ -94,7 +94,7 @@ impl Object {
                 let build_id = elf.build_id().ok().flatten();
                 opened.build_id =
                     build_id.map(|id| id.iter().map(|it| format!("{it:02x}")).collect());
-                opened.tables = Some(UnwindTables::of(&elf, &data));
+                opened.tables = Some(UnwindTables::from_elf(&elf, &data));
             }
         }
         opened.file = Some(file);
@@ -103,7 +103,7 @@ impl Object {
 }
 
 impl UnwindTables {
-    fn of(elf: &object::File<'_>, data: &Rc<Mmap>) -> Self {
+    fn from_elf(elf: &object::File<'_>, data: &Rc<Mmap>) -> Self {
         let section = |name: &str| {
             let section = elf.section_by_name(name)?;
             let (offset, bytes) = section.file_range()?;

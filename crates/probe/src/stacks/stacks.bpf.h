@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Call stacks as numbers. What is handed over once, when a stack is first met, are its return addresses
- * as the frame pointers tell them and a copy of what lies on the stack of the thread: from that, tables
- * in the program's file tell the rest.
+ * Call stacks as numbers. What is handed over once, when a stack is first seen, are its return addresses
+ * as the frame pointers show them and a copy of what lies on the stack of the thread: from that, tables
+ * in the program's file show the rest.
  *
  * Two stacks of a program are the same if the thread entered the kernel at the same place, as deep, in
  * the same frame, and if the innermost words of the stack that point into the program's code are the
@@ -25,7 +25,7 @@ struct stack_key {
 	u32 execs;
 };
 
-/* Numbers of the stacks met. One that was forgotten gets a new number. */
+/* Numbers of the stacks found. One that was forgotten gets a new number. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -41,7 +41,7 @@ struct {
 	__type(value, struct stack_seen);
 } stack_scratch SEC(".maps");
 
-/* A full ring only delays: the stack is handed over when it is next met. */
+/* A full ring only delays: the stack is handed over when it is next seen. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 2 * 1024 * 1024);
@@ -50,7 +50,7 @@ struct {
 /* Above the first frame of a thread lies more than that: the environment, or the C library's own. */
 #define STACK_BLOCK_BYTES 1024
 
-u32 stacks_met = 0;
+u32 stacks_seen = 0;
 
 static __always_inline u64 stack_mix(u64 hash, u64 word)
 {
@@ -58,7 +58,7 @@ static __always_inline u64 stack_mix(u64 hash, u64 word)
 	return hash ^ hash >> 32;
 }
 
-/* Looked at by the verifier by itself, for its loop. */
+/* Verified by itself, for its loop. */
 __noinline u64 stack_hash(const struct stack_seen *seen)
 {
 	u64 hash;
@@ -72,10 +72,10 @@ __noinline u64 stack_hash(const struct stack_seen *seen)
 	return hash;
 }
 
-/* The innermost words of a stack that are looked at for addresses of code. */
+/* The innermost words of a stack that are examined for addresses of code. */
 #define STACK_WORDS 32
 
-/* Returns what is left there of earlier calls only makes more numbers of one stack. */
+/* Words of earlier calls there only make more numbers of one stack. */
 __noinline u64 stack_words_hash(const struct stack_seen *seen, u64 start, u64 end)
 {
 	u64 hash = 0;
@@ -111,7 +111,7 @@ static __always_inline u32 stack_copy(struct stack_seen *seen)
 	return STACK_COPY_BYTES;
 }
 
-/* Hands over a stack that was not met before; 0 if there is no room. */
+/* Hands over a stack that was not seen before; 0 if there is no room. */
 __noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
 {
 	struct stack_key own;
@@ -120,7 +120,7 @@ __noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
 
 	if (!key || !seen)
 		return 0;
-	number = __sync_fetch_and_add(&stacks_met, 1) + 1;
+	number = __sync_fetch_and_add(&stacks_seen, 1) + 1;
 	seen->time_ns = bpf_ktime_get_ns();
 	seen->number = number;
 	seen->copied_bytes = seen->pid ? stack_copy(seen) : 0;
@@ -180,7 +180,7 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 
 /*
  * Shorter waits have no stack of the kernel: to find it takes 2.7 us, for the kernel unwinds by tables,
- * and that is to be no more than a hundredth of the wait.
+ * and that is to be at most a hundredth of the wait.
  */
 #define KERNEL_STACK_LEAST_NS 270000
 

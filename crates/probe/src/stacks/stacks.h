@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* One call stack, when it is first met: later, its number says all. */
+/* One call stack, when it is first seen: later, its number says all. */
 #ifndef WHYLAT_STACKS_H
 #define WHYLAT_STACKS_H
 
@@ -20,7 +20,7 @@ struct stack_seen {
 	__u64 ip; /* registers with which it entered the kernel */
 	__u64 sp;
 	__u64 bp;
-	__u64 addresses[STACK_FRAMES]; /* innermost first, as the frame pointers tell */
+	__u64 addresses[STACK_FRAMES]; /* innermost first, as the frame pointers show */
 	__u8 copied[STACK_COPY_BYTES]; /* what lies at `sp` */
 };
 

@@ -1,5 +1,5 @@
 //! Places in code → names of functions and lines of source, as the files' symbols and debug information
-//! tell them (blazesym).
+//! show them (blazesym).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -21,14 +21,14 @@ pub(super) const KERNEL: &str = "[kernel]";
 
 /// One place in code, in the order of the objects.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct CodePlace {
     /// `None`: the kernel.
     pub(super) object: Option<Rc<Object>>,
     /// In the file; in the kernel, after `_stext`.
     pub(super) offset: u64,
 }
 
-impl Place {
+impl CodePlace {
     fn key(&self) -> (Option<(&str, Option<&str>)>, u64) {
         let object = self.object.as_ref();
         let object = object.map(|it| (it.path.as_str(), it.build_id.as_deref()));
@@ -40,25 +40,25 @@ impl Place {
     }
 }
 
-impl Ord for Place {
+impl Ord for CodePlace {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
     }
 }
 
-impl PartialOrd for Place {
+impl PartialOrd for CodePlace {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Place {
+impl PartialEq for CodePlace {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Place {}
+impl Eq for CodePlace {}
 
 /// Where the kernel's code is: its addresses stay here, only distances are stored.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl Kernel {
 }
 
 /// Looks up what is at these places.
-pub(super) fn look_up(places: BTreeSet<Place>, kernel: Option<&Kernel>) -> Symbols {
+pub(super) fn look_up(places: BTreeSet<CodePlace>, kernel: Option<&Kernel>) -> Symbols {
     let symbolizer = Symbolizer::builder()
         .enable_auto_reload(false)
         .enable_code_info(true)
@@ -96,7 +96,7 @@ pub(super) fn look_up(places: BTreeSet<Place>, kernel: Option<&Kernel>) -> Symbo
         .enable_demangling(true)
         .build();
     let mut rows = Symbols::default();
-    let places: Vec<Place> = places.into_iter().collect();
+    let places: Vec<CodePlace> = places.into_iter().collect();
     for of_object in places.chunk_by(|a, b| a.object_key() == b.object_key()) {
         let offsets: Vec<u64> = of_object.iter().map(|it| it.offset).collect();
         let found = match &of_object[0].object {
@@ -141,7 +141,7 @@ fn in_kernel<'a>(
         .ok()
 }
 
-fn push(place: &Place, found: &Symbolized<'_>, rows: &mut Symbols) {
+fn push(place: &CodePlace, found: &Symbolized<'_>, rows: &mut Symbols) {
     let Symbolized::Sym(sym) = found else {
         return;
     };

@@ -1,5 +1,5 @@
 //! Registers and a copy of the stack → return addresses. Programs and libraries are rarely compiled with
-//! frame pointers, but nearly always come with tables that tell how to find each caller (`.eh_frame`);
+//! frame pointers, but nearly always come with tables that show how to find each caller (`.eh_frame`);
 //! framehop reads them.
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ const MOST_FRAMES: usize = 128;
 pub(super) struct ProgramUnwinder {
     unwinder: UnwinderNative<Section, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
-    /// Code of which tables tell the callers.
+    /// Code with tables that show the callers.
     with_tables: Vec<Range<u64>>,
 }
 
@@ -44,7 +44,7 @@ impl ProgramUnwinder {
         if tables.eh_frame.is_some() {
             self.with_tables.push(mapping.addresses.clone());
         }
-        // as if linked for address 0: framehop needs no more than the distance
+        // as if linked for address 0: framehop needs the distance only
         let base = mapping.addresses.start.wrapping_sub(linked);
         let (eh_frame, eh_frame_hdr) = (tables.eh_frame.clone(), tables.eh_frame_hdr.clone());
         let sections = ExplicitModuleSectionInfo {
@@ -61,7 +61,7 @@ impl ProgramUnwinder {
             .add_module(Module::new(name, range, base, sections));
     }
 
-    /// Return addresses of a stack: as the tables tell them, and beyond the copy as the frame pointers do.
+    /// Return addresses of a stack: as the tables show them, and beyond the copy as the frame pointers do.
     pub(super) fn unwind(&mut self, stack: &SeenStack, is_code: impl Fn(u64) -> bool) -> Unwound {
         let mut registers = native(stack.registers);
         let mut address = FrameAddress::InstructionPointer(stack.registers.ip);
@@ -103,10 +103,10 @@ impl ProgramUnwinder {
 }
 
 impl Unwound {
-    /// Goes on with the chain of frame pointers, if it is known where this stack meets it.
+    /// Goes on with the chain of frame pointers, if this stack has a known joint with it.
     fn beyond(mut self, stack: &SeenStack, bp: u64, is_code: impl Fn(u64) -> bool) -> Self {
         let chain = &stack.addresses;
-        let met = self
+        let joint = self
             .addresses
             .iter()
             .rev()
@@ -114,7 +114,7 @@ impl Unwound {
         let from = if bp == stack.registers.bp {
             Some(0)
         } else {
-            met
+            joint
         };
         let rest = from
             .and_then(|from| chain.get(from + 1..))

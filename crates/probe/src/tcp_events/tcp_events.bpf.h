@@ -37,7 +37,7 @@ static __always_inline void event_emit(u64 cookie, u8 kind, u8 old_state, u8 new
 }
 
 /*
- * Why a segment was sent again. A tail-loss probe is sent from its timer before anything is
+ * Why a segment was retransmitted. A tail-loss probe is sent from its timer before anything is
  * thought lost (tcp_send_loss_probe()); in state Loss it is the retransmission timeout, at first
  * or in the recovery that follows; otherwise it is fast recovery.
  */

@@ -11,7 +11,7 @@
 #include "stall.bpf.h"
 
 /*
- * The peer has said nothing for half of the time that the timer takes, in jiffies, which its timer
+ * The peer has sent nothing for half of the time that the timer takes, in jiffies, which its timer
  * counts, too: whatever it sends acknowledges all that it has, and stops the timer.
  */
 static __always_inline bool ack_may_be_by_timer(const struct tcp_sock *tp)
@@ -23,8 +23,8 @@ static __always_inline bool ack_may_be_by_timer(const struct tcp_sock *tp)
 
 /*
  * A bare ACK of new data: by the timer if it came a delayed-ACK timeout (less a jiffy) after the path
- * would have brought that of the oldest segment, and nothing had to be sent again for it. The timer
- * holds back the ACK of no more than a full-sized segment (__tcp_ack_snd_check()). How many segments
+ * would have brought that of the oldest segment, and nothing had to be retransmitted for it. The timer
+ * holds back the ACK of at most a full-sized segment (__tcp_ack_snd_check()). How many segments
  * it acknowledges is known when it has been acted on: see count_acked_by_timer().
  */
 static __always_inline void note_ack(struct stage_ledger *led, struct sock *sk,

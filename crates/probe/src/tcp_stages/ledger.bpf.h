@@ -44,7 +44,7 @@ static __always_inline void account_in_flight(struct stage_ledger *led, const st
  * An ACK ended a hold. The receiver's timer sent it if it is a bare ACK that came a delayed-ACK
  * timeout (less a jiffy) after the path would have brought it: what was waited beyond the path's
  * RTT is the receiver's. An ACK that came earlier, or with data, came because the peer read or
- * answered. The timer holds back the ACK of no more than a full-sized segment, unless the reader
+ * answered. The timer holds back the ACK of at most a full-sized segment, unless the reader
  * left bytes unread (__tcp_ack_snd_check()), which is the reader's, and what it sends acknowledges
  * all that has arrived: other late ACKs were held up on the way.
  */
@@ -152,7 +152,7 @@ static __always_inline u64 paced_ns(const struct stage_ledger *led, const struct
 }
 
 /*
- * When new data last left. What was sent again has a new stamp; but if nothing was out before, when
+ * When new data last left. What was retransmitted has a new stamp; but if nothing was out before, when
  * the flight began is known (tcp_rate_skb_sent()).
  */
 static __always_inline u64 last_new_ns(const struct stage_ledger *led, const struct tcp_sock *tp)
@@ -165,7 +165,7 @@ static __always_inline u64 last_new_ns(const struct stage_ledger *led, const str
 /*
  * Segments left since the last hook, the last of them at last_ns. If that hook was a call, it knew
  * what stopped them. After a segment it did not (the kernel had yet to act on it); those that the
- * pacing timer then released left one by one, and until the last of them pacing was the brake,
+ * pacing timer then released left one by one, and until the last of them pacing was the limit,
  * whatever stops the next byte now. What a call that still runs wrote since then left when it was
  * written: it took no longer to pace than its bytes take, and before that the writer had room.
  */
@@ -207,7 +207,7 @@ static __always_inline void track_hold(struct stage_ledger *led, u32 stage, u64 
  * tcp_rtt_estimator() runs at most once a segment: srtt += sample - srtt / 8, so the sample follows
  * from srtt before and after. An unchanged srtt with new deliveries was a sample equal to it. Of
  * segments that passed unseen the number is known only if but one of ours was delivered; otherwise
- * srtt stands for all of them, as one sample. That of a FIN alone is none: an end that has had all and
+ * srtt represents all of them, as one sample. That of a FIN alone is none: an end that has had all and
  * not closed takes its time with the ACK (tcp_fin()), and nobody waits for it.
  */
 static __always_inline void take_rtt_sample(struct stage_ledger *led, const struct tcp_sock *tp,
@@ -334,7 +334,7 @@ static __always_inline u64 flight_began_ns(const struct stage_ledger *led,
 	return now_ns;
 }
 
-/* Returns what was sent is acknowledged, and the application gave nothing until the present flight. */
+/* All that was sent is acknowledged, and the application gave nothing until the present flight. */
 static __always_inline void account_idle(struct stage_ledger *led, const struct tcp_sock *tp,
 					 u64 now_ns)
 {

@@ -69,12 +69,12 @@ static __always_inline void track_loss(struct stage_ledger *led, const struct tc
 /*
  * A flight begins at start_ns, after a pause of a retransmission timeout or more: what was learnt of
  * the path is old (tcp_cwnd_restart()). Until its first window is acknowledged it is a burst, unless
- * it is paced. While losses were mended, something was sent, too.
+ * it is paced. While losses were repaired, something was sent, too.
  */
 static __always_inline void note_pause(struct stage_ledger *led, const struct tcp_sock *tp,
 				       u64 start_ns)
 {
-	u64 sent_ns = led->mending_ns > led->sent_ns ? led->mending_ns : led->sent_ns;
+	u64 sent_ns = led->recovery_ns > led->sent_ns ? led->recovery_ns : led->sent_ns;
 	u64 pause_ns = start_ns - sent_ns;
 
 	if ((s64)pause_ns < (s64)TCP_RTO_MIN_NS || pause_ns < tp->inet_conn.icsk_rto * jiffy_ns() ||
@@ -133,7 +133,7 @@ static __always_inline void add_loss_limited(struct loss_limited *limited,
 }
 
 /*
- * The network is the brake from accounted_ns to now: does loss that duplicate ACKs told make it one,
+ * The network is the limit from accounted_ns to now: does loss that duplicate ACKs reported make it one,
  * and what arrives? After a timeout it is that which has made the window small.
  */
 static __always_inline void track_loss_limited(struct stage_ledger *led, const struct tcp_sock *tp,

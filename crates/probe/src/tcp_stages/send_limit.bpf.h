@@ -140,7 +140,7 @@ static __always_inline bool writer_waits(struct sock *sk)
 }
 
 /*
- * What stops the next byte now. STAGE_IN_FLIGHT stands for "all sent, not all acknowledged". With
+ * What stops the next byte now. STAGE_IN_FLIGHT means "all sent, not all acknowledged". With
  * all sent and a writer waiting it is the send buffer, unless a byte more in it could not leave
  * either.
  */

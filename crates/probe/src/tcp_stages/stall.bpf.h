@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Stalls: since when an ACK is overdue, and whether what was late until it came had been lost. That
- * is known only when a probe or a timeout has mended it.
+ * is known only when a probe or a timeout has ended it.
  */
 #ifndef WHYLAT_STALL_BPF_H
 #define WHYLAT_STALL_BPF_H
 
 #include "loss.bpf.h"
 
-/* tcp_fastretrans_alert(): the duplicate ACKs that tell a loss (TCP_FASTRETRANS_THRESH). */
+/* tcp_fastretrans_alert(): the duplicate ACKs that show a loss (TCP_FASTRETRANS_THRESH). */
 #define TCP_FASTRETRANS_THRESH 3
 
 #define STALL_NONE 0
 #define STALL_TAIL_LOSS_PROBE 1
 #define STALL_TIMEOUT 2
 
-/* The oldest unanswered segment's time of sending, 0 if it cannot be told. */
+/* The oldest unanswered segment's time of sending, 0 if it cannot be known. */
 static __always_inline u64 rtx_head_sent_ns(struct sock *sk)
 {
 	struct rb_node *node = BPF_CORE_READ(sk, tcp_rtx_queue.rb_node), *left;
@@ -61,8 +61,8 @@ static __always_inline void account_late(struct stage_ledger *led)
 
 /*
  * Since when an ACK is overdue: from the oldest unanswered segment plus srtt. A head that was
- * itself sent again carries the later time; it was then the only segment out, and the last sending
- * stands for it.
+ * itself retransmitted carries the later time; it was then the only segment out, and the last sending
+ * means it.
  */
 static __always_inline void find_due(struct stage_ledger *led, struct sock *sk,
 				     const struct tcp_sock *tp)
@@ -117,7 +117,7 @@ static __always_inline void settle_loss_limited(struct stage_ledger *led)
 	led->loss_limited_late.cwnd_ns = 0;
 }
 
-/* A stall was mended by a timer: what could be told of it besides. */
+/* A stall was ended by a timer: what else could be known of it. */
 static __always_inline void note_stall(struct stage_ledger *led, u32 stage, u64 moved_ns)
 {
 	u64 thin_ns = 0;
@@ -137,9 +137,9 @@ static __always_inline void note_stall(struct stage_ledger *led, u32 stage, u64 
 }
 
 /*
- * The ACK of what a timeout sent again came so late that the receiver's timer must have sent it:
+ * The ACK of what a timeout retransmitted came so late that the receiver's timer must have sent it:
  * after a timeout one segment goes, and nothing follows it that would make the receiver answer.
- * That is part of the stall (SNAP, figure 6), but not for want of other segments.
+ * That is part of the stall (SNAP, figure 6), but not because other segments are missing.
  */
 static __always_inline void note_timeout_ack(struct stage_ledger *led, const struct tcp_sock *tp,
 					     u32 acked_bytes, bool bare, u64 now_ns)
@@ -156,7 +156,7 @@ static __always_inline void note_timeout_ack(struct stage_ledger *led, const str
 	led->acks_held++;
 }
 
-/* Progress: what was late until now was a stall if something had to be sent again to end it. */
+/* Progress: what was late until now was a stall if something had to be retransmitted to end it. */
 static __always_inline void end_stall(struct stage_ledger *led, const struct tcp_sock *tp)
 {
 	u32 stage = STAGE_COUNT;
@@ -190,7 +190,7 @@ static __always_inline void end_stall(struct stage_ledger *led, const struct tcp
 	led->interval_ns = led->accounted_ns;
 }
 
-/* A timeout begins, or goes on: what the one before brought stands unless the kernel takes it back. */
+/* A timeout begins, or goes on: what the one before brought is valid unless the kernel takes it back. */
 static __always_inline void begin_timeout(struct stage_ledger *led, const struct tcp_sock *tp,
 					  u64 now_ns)
 {
@@ -208,7 +208,7 @@ static __always_inline void begin_timeout(struct stage_ledger *led, const struct
 
 /*
  * State Loss ends, and the kernel has taken the reduction of its window back (tcp_may_undo(),
- * tcp_process_loss()): what was sent again had not been lost, its ACK was late. The time goes back
+ * tcp_process_loss()): what was retransmitted had not been lost, its ACK was late. The time goes back
  * to where it was.
  */
 static __always_inline void take_back_timeouts(struct stage_ledger *led, const struct tcp_sock *tp,
@@ -246,7 +246,7 @@ static __always_inline void take_back_timeouts(struct stage_ledger *led, const s
 
 /*
  * The receiver reported a duplicate (DSACK) after a stall that a tail-loss probe seemed to end, before
- * anything else was sent again: nothing had been lost, the ACK was late. Its time goes back to where it
+ * anything else was retransmitted: nothing had been lost, the ACK was late. Its time goes back to where it
  * was. The report may be noticed long after it came, as an ACK of nothing new passes no hook.
  */
 static __always_inline void take_back_probe(struct stage_ledger *led)

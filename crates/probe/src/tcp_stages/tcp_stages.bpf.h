@@ -8,14 +8,14 @@
  *
  * Two stages are known only when they end. A wait for an ACK is found to have been a delayed ACK
  * when the ACK comes and the receiver's timer must have sent it; a stall is found to have been a
- * loss when a probe or a timeout mends it. Until then their time stands under what was seen, and
+ * loss when a probe or a timeout fixes it. Until then their time is in what was seen, and
  * is moved then.
  *
  * A segment that meets a quiet socket (all sent, nobody waiting for room, nothing overdue) changes
  * nothing that a later hook could not find out, so it is let through with a look at the socket:
  * that is what makes the ledger cheap where there is nothing to see. The kernel's own stamps
  * (tcp_mstamp: the last segment taken or sent; delivered_mstamp: the last delivery, or the start of
- * a flight) tell the times afterwards. Only a bare ACK after 20 ms of silence is looked at all the
+ * a flight) show the times afterwards. Only a bare ACK after 20 ms of silence is examined all the
  * same: the delayed-ACK timer may have sent it (delayed_ack.bpf.h).
  */
 #ifndef WHYLAT_TCP_STAGES_BPF_H
@@ -78,7 +78,7 @@ static __always_inline bool sender_is_quiet(const struct sock *sk, const struct 
 	return tp->write_seq == tp->snd_nxt && tp->snd_wnd && writer_has_room(sk);
 }
 
-/* Must this segment be looked at? */
+/* Must this segment be examined? */
 static __always_inline bool segment_matters(const struct socket_state *st, const struct sock *sk,
 					    const struct tcp_sock *tp)
 {
@@ -136,7 +136,7 @@ static __always_inline void account_unacknowledged(struct stage_ledger *led, str
 }
 
 /*
- * A peer is looked at only while either end has something to say. Until then nothing held it: each
+ * A peer is examined only while either end has something to say. Until then nothing held it: each
  * segment that was delivered was under way for the path's round trip at most, and the rest is the
  * application's.
  */
@@ -196,7 +196,7 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	}
 	track_loss(led, tp);
 	if (tcp_ca_state(tp) >= TCP_CA_Recovery)
-		led->mending_ns = now_ns;
+		led->recovery_ns = now_ns;
 	track_best_rate(led, tp, now_ns);
 	led->stage_known = 0;
 	track_own_window(led, tp, now_ns);
@@ -221,7 +221,7 @@ static __always_inline bool is_flight_acknowledged(const struct stage_ledger *le
 
 /*
  * What stops the next byte until the next look. A look that meets the kernel between two segments, its
- * pacing timer not armed yet, does not tell: what held back bytes before goes on, which is not sure.
+ * pacing timer not armed yet, does not say: what held back bytes before goes on, which is not sure.
  */
 __noinline int note_stage(struct stage_ledger *led, u32 stage)
 {
@@ -247,7 +247,7 @@ __noinline int begin_unseen(struct stage_ledger *led, u32 stage, u32 rwnd_jiffie
 
 /*
  * Once an end has closed, ACKs do not pass tcp_probe (tcp_rcv_state_process() takes them), so that
- * sends and readings are all that is seen. The kernel's own clock still tells how long the
+ * sends and readings are all that is seen. The kernel's own clock still shows how long the
  * receiver's window was the limit. The rest counts as what was seen at its beginning, which is
  * sure only if the same is seen at its end, and no stall ended in between.
  */
@@ -313,7 +313,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 		note_flight(led, tp);
 		return;
 	}
-	if (led->unseen) { /* of a stall that has ended the next reading tells */
+	if (led->unseen) { /* of a stall that has ended the next reading shows */
 		account_unseen(led, sk, tp, false, now_ns);
 	} else if (was_acknowledged(led, tp)) {
 		account_idle(led, tp, now_ns);
@@ -332,7 +332,7 @@ static __always_inline void stages_on_send(struct socket_state *st, struct sock 
 	remember(st, tp);
 }
 
-/* A receive call on a socket of which there is more to say. */
+/* A receive call on a socket with more to report. */
 static __always_inline void stages_on_late_receive(struct socket_state *st,
 						   const struct tcp_sock *tp, bool late, u64 now_ns)
 {
@@ -365,7 +365,7 @@ static __always_inline u64 stages_on_receive(struct socket_state *st, const stru
 	u64 ready_ns, unread_ns = 0;
 	bool by_jiffy, late;
 
-	/* noted before a call that was not looked at, which took those bytes */
+	/* noted before a call that was not examined, which took those bytes */
 	if (seq_diff(tp->copied_seq - received, led->ready_end) >= 0)
 		led->ready_ns = 0;
 	ready_ns = ready_since_ns(led, tp, now_ns, &by_jiffy);

@@ -1,4 +1,4 @@
-//! A digest of what a sample says, to tell whether anything changed since the last one. In: a
+//! A digest of what a sample says, to find whether anything changed since the last one. In: a
 //! polled socket. Out: 64 bits, equal when no stored field differs.
 //!
 //! It runs for every selected socket of every poll: eight independent lanes, each a product of
@@ -54,7 +54,7 @@ fn mix(first: u64, second: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Takes `bytes` into the lanes; `part` tells the same bytes at another place apart.
+/// Takes `bytes` into the lanes; `part` distinguishes the same bytes at another place.
 #[inline]
 fn absorb(lanes: &mut [u64; LANES], part: u64, bytes: &[u8]) {
     let mut key = GOLDEN.wrapping_mul(part << 8);
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(reply: &Reply) -> u64 {
+    fn digest(reply: &Reply) -> u64 {
         let bytes = reply.bytes();
         let view = view(&bytes);
         digest(&view, view.info.unwrap())
@@ -112,7 +112,11 @@ mod tests {
                 for change in [1, 0x40, 0xff] {
                     let mut other = base.clone();
                     other.info[at] ^= change;
-                    assert_eq!(of(&other) == of(&base), TICKING.contains(&at), "byte {at}");
+                    assert_eq!(
+                        digest(&other) == digest(&base),
+                        TICKING.contains(&at),
+                        "byte {at}"
+                    );
                 }
             }
         }
@@ -151,10 +155,10 @@ mod tests {
             memory(5),
             memory(8),
         ] {
-            assert_ne!(of(&other), of(&base), "{other:?}");
+            assert_ne!(digest(&other), digest(&base), "{other:?}");
         }
         // Memory that no row holds.
-        assert_eq!(of(&memory(0)), of(&base));
+        assert_eq!(digest(&memory(0)), digest(&base));
     }
 
     #[test]
@@ -163,7 +167,7 @@ mod tests {
         let with = |at: usize| {
             let mut info = vec![0; 280];
             info[at..at + 8].copy_from_slice(&0x0123_4567_89ab_cdef_u64.to_ne_bytes());
-            of(&Reply {
+            digest(&Reply {
                 info,
                 ..Reply::default()
             })
@@ -188,7 +192,7 @@ mod tests {
                 other.info[at] = other.info[at].wrapping_add(change);
             }
             let same = (0..280).all(|at| TICKING.contains(&at) || base.info[at] == other.info[at]);
-            prop_assert_eq!(of(&other) == of(&base), same);
+            prop_assert_eq!(digest(&other) == digest(&base), same);
         }
     }
 }

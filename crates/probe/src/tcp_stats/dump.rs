@@ -29,7 +29,7 @@ pub(super) const BUFFER_LEN: usize = 32 * 1024;
 /// A dump that stops answering is broken off after this long.
 const TIMEOUT_S: i64 = 5;
 
-/// Holds what each reply carries besides addresses, queues and `tcp_info`; each costs time.
+/// Holds what each reply carries beside addresses, queues and `tcp_info`; each costs time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions {
     /// Memory and buffer limits.
@@ -52,7 +52,7 @@ impl Extensions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum States {
     /// Connections that have TCP statistics. TIME_WAIT has none, and may be most of the table;
-    /// neither have requests in SYN_RECV, of which a SYN flood makes millions.
+    /// neither have requests in SYN_RECV; a SYN flood makes millions of them.
     Connections,
     /// Listening sockets.
     Listening,
@@ -147,7 +147,7 @@ pub struct DiagSocket {
 }
 
 impl DiagSocket {
-    /// Opens a socket in the namespace of the calling thread, whose inode is `netns`.
+    /// Opens a socket in the namespace of the calling thread, with the inode `netns`.
     pub fn open(netns: u32) -> Result<Self, DumpError> {
         let failed = |errno: Errno| DumpError::Open(errno.into());
         let fd = socket(

@@ -21,7 +21,7 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(view: &SocketView) -> Self {
+    fn from_view(view: &SocketView) -> Self {
         Self::new(view.local(), view.remote())
     }
 
@@ -71,7 +71,7 @@ impl PeerIndex {
     /// closed and is replaced.
     pub fn insert(&mut self, view: &SocketView) {
         self.insert_ends(
-            Ends::of(view),
+            Ends::from_view(view),
             Holder {
                 netns: view.netns,
                 cookie: view.cookie,

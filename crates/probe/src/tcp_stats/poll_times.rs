@@ -98,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Returns what is polled is on for 30 % of a period as long as the mean interval: in step, if the polls were
+    /// The polled thing is on for 30 % of a period as long as the mean interval: in step, if the polls were
     /// regular.
     #[test]
     fn a_rhythm_of_the_same_length_does_not_fool_the_polls() {

@@ -11,7 +11,7 @@ use super::message::SocketView;
 use crate::clock::monotonic_ns;
 use crate::netns::{self, Netns, NetnsError};
 
-/// How often namespaces are looked for again: a scan of `/proc` costs about 2 µs a process.
+/// How often namespaces are searched for again: a scan of `/proc` costs about 2 µs a process.
 const REFRESH_EVERY_NS: u64 = 5_000_000_000;
 
 /// Says which namespaces are polled.
@@ -32,7 +32,7 @@ pub struct Refresh {
     pub closed: Vec<u32>,
     /// Namespaces that exist and cannot be polled, with the cause.
     pub unreachable: Vec<(u32, String)>,
-    /// Processes whose namespace may not be read.
+    /// Processes with namespaces that may not be read.
     pub denied_processes: u32,
 }
 
@@ -43,7 +43,7 @@ pub struct PollReport {
     pub counts: DumpCounts,
     /// Namespaces polled in full.
     pub namespaces: u32,
-    /// Namespaces whose dump failed; their sockets may be missing from this poll.
+    /// Namespaces with a failed dump; their sockets may be missing from this poll.
     pub failures: Vec<DumpError>,
     /// The search for namespaces, when this poll made one.
     pub refresh: Option<Refresh>,

@@ -25,7 +25,7 @@ impl Selection {
         }
     }
 
-    /// Sockets whose local or remote port is one of these.
+    /// Sockets with one of these local or remote ports.
     pub fn add_ports(&mut self, ports: impl IntoIterator<Item = u16>) {
         self.ports.extend(ports);
         self.ports.sort_unstable();

@@ -17,11 +17,11 @@
 /* Packets that other CPUs may have queued behind one, or noted before it, at the same moment. */
 #define QUEUED_MOST 4
 
-/* Packets that may be queued before the socket is told of the first: some kernels queue what all CPUs brought. */
+/* Packets that may be queued before the socket is notified of the first: some kernels queue what all CPUs brought. */
 #define UNTOLD_MOST 64
 
-/* How often a CPU chooses anew whose choice another noted meanwhile. */
-#define TELLS_MOST 3
+/* How often a CPU chooses again if another noted its choice meanwhile. */
+#define CLAIMS_MOST 3
 
 /* A reader on another CPU is never faster by more. */
 #define OWED_MOST_NS 10000
@@ -36,7 +36,7 @@ struct datagram {
 	u32 len;
 	u32 number;  /* its place in the ring, counted on, and one more: it is written */
 	u32 claimed; /* the same: it is taken */
-	u32 left_by; /* thread whose call ended when it was taken already, and was not its own */
+	u32 left_by; /* thread with a call that ended when it was taken already, and was not its own */
 	u16 segments;
 	u16 cpu;
 	u32 pad;
@@ -130,7 +130,7 @@ static __always_inline bool udp_lies(const struct sock *sk, u64 skb, u64 arrived
 	return false;
 }
 
-/* Was what the socket is told of taken by a call that has ended, and did not find it? Then that is settled. */
+/* Was what the socket is notified of taken by a call that has ended, and did not find it? Then that is settled. */
 static __always_inline bool udp_was_owed(struct udp_queue *queue, const struct sock *sk, u64 skb,
 					 u64 arrived_ns)
 {
@@ -152,7 +152,7 @@ static __always_inline void datagram_times(struct datagram *to, u64 arrived_ns, 
 	to->until_ready_ns = arrived_ns ? ready_ns - arrived_ns : 0;
 }
 
-/* Returns what its input tells of a packet that is out of the socket's queue already. */
+/* Returns what its input shows of a packet that is out of the socket's queue already. */
 static __always_inline void datagram_of_input(struct datagram *to, const struct udp_input *in,
 					      u64 ready_ns)
 {
@@ -189,7 +189,7 @@ static __always_inline bool udp_is_clone(const void *skb)
 	return BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, cloned);
 }
 
-/* The oldest packets at the end of a socket's queue of which it is not told yet; 0: there is none. */
+/* The oldest packets at the end of a socket's queue that are not reported to it yet; 0: there is none. */
 struct udp_unseen {
 	u64 oldest_here; /* that this CPU took */
 	u64 oldest;
@@ -203,8 +203,8 @@ static __always_inline bool udp_has_head(const void *skb, const struct arrival *
 }
 
 /*
- * Behind a packet of this CPU others' may lie of which the socket is told already. Before the oldest packet is the
- * queue itself, of which nothing is known.
+ * Behind a packet of this CPU others' may lie that are reported to the socket already. Before the oldest packet is the
+ * queue itself, without anything known.
  */
 __noinline int udp_find_unseen(struct udp_unseen *to, u64 newest, u64 input)
 {
@@ -232,8 +232,8 @@ __noinline int udp_find_unseen(struct udp_unseen *to, u64 newest, u64 input)
 	return 0;
 }
 
-/* Returns which CPU took it, and one more, if it is for us to note it; 0: its socket was told of it by another CPU. */
-static __always_inline u32 arrival_tell(struct arrival *arrival)
+/* Returns which CPU took it, and one more, if it is for us to note it; 0: its socket was notified of it by another CPU. */
+static __always_inline u32 arrival_claim(struct arrival *arrival)
 {
 	u32 cpu = READ_ONCE(arrival->unseen_cpu);
 
@@ -256,7 +256,7 @@ static __always_inline void input_of_other_seen(u32 cpu, u64 skb)
 		__sync_val_compare_and_swap(&in->state, state, INPUT_NOTED);
 }
 
-/* A packet of the queue, unless its socket was told of it meanwhile. */
+/* A packet of the queue, unless its socket was notified of it meanwhile. */
 static __always_inline bool datagram_unseen(struct datagram *to, u64 skb, u64 now_ns)
 {
 	struct arrival *arrival = arrival_known((void *)skb);
@@ -264,7 +264,7 @@ static __always_inline bool datagram_unseen(struct datagram *to, u64 skb, u64 no
 
 	if (!arrival)
 		return false;
-	cpu = arrival_tell(arrival);
+	cpu = arrival_claim(arrival);
 	if (!cpu)
 		return false;
 	datagram_of_queued(to, skb, arrival->arrived_ns, arrival->taken_ns, now_ns);
@@ -281,7 +281,7 @@ static __always_inline bool input_unseen(struct datagram *to, const struct udp_i
 {
 	struct arrival *arrival = arrival_known((void *)in->skb);
 
-	if (arrival && !arrival_tell(arrival))
+	if (arrival && !arrival_claim(arrival))
 		return false;
 	datagram_of_input(to, in, now_ns);
 	return true;
@@ -323,22 +323,22 @@ __noinline int udp_is_noted(struct udp_queue *queue, const struct udp_input *in)
 }
 
 enum datagram_seen {
-	SEEN_NOTHING, /* it is noted, or cannot be told */
+	SEEN_NOTHING, /* it is noted, or cannot be known */
 	SEEN_INPUT,
 	SEEN_OTHER,
 };
 
 /*
- * Which datagram the socket is told of, if it is for itself alone: of one that this CPU took, behind which others may
+ * Which datagram the socket is notified of, if it is for itself alone: of one that this CPU took, behind which others may
  * lie by now; or if none of them is in the queue, of the input, which a reader has already. Some kernels queue what
- * other CPUs took, too, and then tell the socket as often: so then of one of them.
+ * other CPUs took, too, and then notify the socket as often: so then of one of them.
  */
 static __always_inline enum datagram_seen
 datagram_of_one(struct datagram *to, const struct udp_input *in, u64 newest, u64 clone, u64 now_ns)
 {
 	struct udp_unseen unseen;
 
-	for (u32 i = 0; i < TELLS_MOST; i++) {
+	for (u32 i = 0; i < CLAIMS_MOST; i++) {
 		u64 skb;
 
 		udp_find_unseen(&unseen, newest, in->skb);
@@ -354,7 +354,7 @@ datagram_of_one(struct datagram *to, const struct udp_input *in, u64 newest, u64
 			break;
 		if (datagram_unseen(to, skb, now_ns))
 			return skb == in->skb ? SEEN_INPUT : SEEN_OTHER;
-		/* another CPU was told of it meanwhile */
+		/* another CPU was notified of it meanwhile */
 	}
 	if (!newest || udp_is_clone((void *)newest) || arrival_known((void *)newest))
 		return SEEN_NOTHING;
@@ -362,7 +362,7 @@ datagram_of_one(struct datagram *to, const struct udp_input *in, u64 newest, u64
 	return SEEN_OTHER;
 }
 
-/* The same of any. What each of several sockets gets of an input, each is told of once. */
+/* The same of any. What each of several sockets gets of an input, each is notified of once. */
 static __always_inline enum datagram_seen datagram_arrived(struct datagram *to,
 							   struct udp_queue *queue,
 							   const struct udp_input *in, u64 newest,
@@ -386,7 +386,7 @@ static __always_inline enum datagram_seen datagram_arrived(struct datagram *to,
 	return datagram_of_one(to, in, newest, clone, now_ns);
 }
 
-/* Its socket was told of the input, or none is recorded. */
+/* Its socket was notified of the input, or none is recorded. */
 static __always_inline void input_seen(struct udp_input *in)
 {
 	struct arrival *arrival = arrival_known((void *)in->skb);
@@ -413,7 +413,7 @@ static __always_inline void datagram_note(struct udp_queue *queue, const struct 
 	struct datagram *at = udp_datagram(queue, number);
 
 	*at = *from;
-	/* whose call has not seen it here owes it, and looks again: see udp_take_early() */
+	/* a call that has not seen it here owes it, and looks again: see udp_take_early() */
 	__sync_lock_test_and_set(&at->number, number + 1);
 	if (seen == SEEN_INPUT && input_was_taken(in))
 		at->claimed = number + 1;
@@ -469,7 +469,7 @@ static __always_inline void udp_on_ready(struct sock *sk)
 	in = bpf_map_lookup_elem(&udp_inputs, &key);
 	if (!in)
 		return;
-	udp = udp_met(sk, false);
+	udp = udp_find(sk, false);
 	if (udp) {
 		queue = bpf_sk_storage_get(&udp_queues, sk, NULL, 0);
 		if (!queue)

@@ -1,4 +1,4 @@
-//! Hooks of the root control group, which tell of new UDP sockets and of their end.
+//! Hooks of the root control group, which report new UDP sockets and their end.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,12 +12,12 @@ use crate::skel::HooksSkel;
 /// Name of the probe in coverage.
 const PROBE: &str = "messages.udp";
 
-/// Attaches them. If they cannot be, recorded processes' sockets are met at their first call, and why is
+/// Attaches them. If they cannot be, recorded processes' sockets are found at their first call, and why is
 /// returned.
 pub(crate) fn attach(skel: &mut HooksSkel<'_>) -> Result<Vec<Link>, String> {
     let links = links(skel);
     if let (Err(_), Some(bss)) = (&links, skel.maps.bss_data.as_deref_mut()) {
-        bss.udp_met_at_calls = 1;
+        bss.udp_found_at_calls = 1;
     }
     links
 }
@@ -42,7 +42,7 @@ pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
     let state = match refused {
         None => ProbeState::On,
         Some(why) => ProbeState::Fallback {
-            which: "sockets are met at their first call; what came before is not seen".to_owned(),
+            which: "sockets are found at their first call; what came before is not seen".to_owned(),
             why: why.clone(),
         },
     };

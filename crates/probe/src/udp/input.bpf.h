@@ -21,15 +21,15 @@ struct udp_input {
 	u64 netns; /* struct net * */
 	u64 arrived_ns;
 	u64 taken_ns;
-	u64 state;     /* taken_ns: no socket was told of it; else INPUT_* */
+	u64 state;     /* taken_ns: no socket was notified of it; else INPUT_* */
 	u16 port;      /* to which the datagram goes; 0: the packet is not one whole datagram */
 	u16 bytes;     /* that it has */
 	u16 segments;  /* datagrams that it was joined of, or is to be cut into */
 	u8 is_cloned;  /* it goes to several sockets, or is cut: what they get are other packets */
-	u8 is_not_one; /* no socket was told of the one before, either */
+	u8 is_not_one; /* no socket was notified of the one before, either */
 };
 
-#define INPUT_NOTED 1 /* its socket was told */
+#define INPUT_NOTED 1 /* its socket was notified */
 #define INPUT_TAKEN 2 /* a call had it before, and has noted it */
 
 struct {

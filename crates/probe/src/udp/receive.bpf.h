@@ -62,7 +62,7 @@ static __always_inline u64 datagram_copied_ns(const struct datagram *at,
 	return copied->copy_ns;
 }
 
-/* `had_ns`: when the reader had it for certain, though its socket may be told later. */
+/* `had_ns`: when the reader had it for certain, though its socket may be known later. */
 static __always_inline void udp_received_fill(struct received_record *to, const struct datagram *at,
 					      const struct thread_state *thread, u64 had_ns)
 {
@@ -150,7 +150,7 @@ static __always_inline s64 message_room(struct task_struct *task)
 static __always_inline void udp_on_receive_call(struct sock *sk, int result, int flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct udp_socket *udp = udp_met(sk, true);
+	struct udp_socket *udp = udp_find(sk, true);
 	struct udp_taking taking = {};
 	struct udp_copy copied = {};
 	struct datagram *at;

@@ -59,7 +59,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.udp_sockets.push(row(&seen));
     output
         .owners
-        .extend(ObservedProcess::of(&seen.owner, seen.time_ns));
+        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
     Some(())
 }
 

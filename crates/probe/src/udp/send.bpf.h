@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Sent datagrams: no hook tells that a call begins, but its packets come to the queue of the device, and mostly
+ * Sent datagrams: no hook shows that a call begins, but its packets come to the queue of the device, and mostly
  * to the driver, before it ends, in its own thread. So a message begins with its first packet, or with the end
- * of the call if none was met: what is corked waits for the call that lets it go, and what waits for the
+ * of the call if none was found: what is corked waits for the call that lets it go, and what waits for the
  * address of a neighbour goes out when that is known. It is handed over when the call has ended and all its
  * packets have gone to the driver.
  */
@@ -68,7 +68,7 @@ static __always_inline void udp_sent_fill(struct sent_record *to, u64 cookie,
 	to->bits = MESSAGE_DATAGRAM;
 }
 
-/* Lets go of a message, and hands it over if it is one; unless somebody did. */
+/* Lets go of a message, and hands it over if it is one; unless that was done already. */
 __noinline int udp_send_end(struct udp_sender *sender, struct udp_send *send, u32 by)
 {
 	struct sent_batch *batch;
@@ -96,7 +96,7 @@ __noinline int udp_send_end(struct udp_sender *sender, struct udp_send *send, u3
 	return 0;
 }
 
-/* A new message of this thread. The oldest gives way, though not all of it has been seen. */
+/* A new message of this thread. The oldest is dropped, though not all of it has been seen. */
 __noinline int udp_send_begin(struct udp_sender *sender, u32 tid, u32 pid, u32 by)
 {
 	struct udp_send *send;
@@ -127,10 +127,10 @@ static __always_inline struct udp_send *udp_send_at(struct udp_sender *sender, u
 	return &sender->sends[at & (UDP_SENDS - 1)];
 }
 
-/* Holds what is looked for: by its packet, else by thread, else the oldest of a state. */
+/* Holds what is searched for: by its packet, else by thread, else the oldest of a state. */
 struct udp_wanted {
 	u64 skb;
-	u32 tid;      /* whose call is under way; 0: nobody's */
+	u32 tid;      /* thread with a call under way; 0: none */
 	u32 unqueued; /* ended, and without a packet; else with a packet that is not driven */
 	u32 found;    /* or NO_SEND */
 	u32 by_packet;
@@ -146,7 +146,7 @@ static __always_inline bool udp_is_wanted(const struct udp_send *send,
 	return send->queued > send->driven;
 }
 
-/* Looks at one. Whether it is the one that was looked for. */
+/* Looks at one. Whether it is the one that was searched for. */
 __noinline int udp_send_try(struct udp_sender *sender, struct udp_wanted *wanted, u32 at)
 {
 	const struct udp_send *send;
@@ -164,7 +164,7 @@ __noinline int udp_send_try(struct udp_sender *sender, struct udp_wanted *wanted
 	return wanted->by_packet || wanted->tid;
 }
 
-/* The newest first. A round is one call: Linux 6.1 refuses loops whose end runs into their begin. */
+/* The newest first. A round is one call: Linux 6.1 refuses loops that run from their end into their begin. */
 __noinline int udp_send_find(struct udp_sender *sender, struct udp_wanted *wanted)
 {
 	u32 newest;
@@ -179,7 +179,7 @@ __noinline int udp_send_find(struct udp_sender *sender, struct udp_wanted *wante
 	return 0;
 }
 
-/* Returns what was corked goes out with this packet. */
+/* Corked data goes out with this packet. */
 __noinline int udp_uncork(struct udp_sender *sender, const struct udp_wanted *wanted, u64 now_ns)
 {
 	u64 skb;
@@ -219,7 +219,7 @@ __noinline int udp_uncorked(struct udp_sender *sender, const struct udp_wanted *
 	return 0;
 }
 
-/* The thread in whose call a packet passes; 0: in none, but in an interrupt. */
+/* The thread with the call in which a packet passes; 0: none, but in an interrupt. */
 static __always_inline u32 udp_caller(void)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -307,7 +307,7 @@ static __always_inline void udp_on_send_call(struct sock *sk, int result)
 {
 	struct udp_wanted wanted = {.found = NO_SEND};
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct udp_socket *udp = udp_met(sk, true);
+	struct udp_socket *udp = udp_find(sk, true);
 	struct udp_sender *sender;
 	struct udp_send *send;
 	u32 bits = SEND_DONE;

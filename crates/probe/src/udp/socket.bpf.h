@@ -12,10 +12,10 @@
 #include "../inventory/inventory.bpf.h"
 #include "udp.h"
 
-/* No hook tells of new sockets: recorded processes' are met at their first call. */
-u32 udp_met_at_calls = 0;
+/* No hook reports new sockets: recorded processes' are found at their first call. */
+u32 udp_found_at_calls = 0;
 
-/* UDP sockets were recorded: until then nothing is looked at for their sake. */
+/* UDP sockets were recorded: until then nothing is examined for their sake. */
 u32 udp_recorded = 0;
 
 struct udp_socket {
@@ -82,14 +82,14 @@ static __always_inline struct udp_socket *udp_choose(struct sock *sk)
 }
 
 /* The storage of a socket that a call or a datagram meets, or NULL. */
-static __always_inline struct udp_socket *udp_met(struct sock *sk, bool in_call)
+static __always_inline struct udp_socket *udp_find(struct sock *sk, bool in_call)
 {
 	struct udp_socket *udp = udp_socket(sk);
 
 	if (udp)
 		return udp;
 	if (!select_all && !is_selected_port(sk) &&
-	    !(in_call && udp_met_at_calls && is_target_current()))
+	    !(in_call && udp_found_at_calls && is_target_current()))
 		return NULL;
 	return udp_choose(sk);
 }
@@ -113,14 +113,14 @@ static __always_inline void udp_on_create(struct bpf_sock *ctx)
 }
 
 /* A call on a UDP socket, which no probe need record: who calls owns one of the port. */
-static __always_inline void udp_owner_met(const struct sock *sk)
+static __always_inline void udp_owner_found(const struct sock *sk)
 {
 	if (select_port && udp_is(sk) && is_selected_port(sk) &&
 	    !(bpf_get_current_task_btf()->flags & PF_KTHREAD))
-		owner_met(bpf_get_current_pid_tgid() >> 32);
+		owner_found(bpf_get_current_pid_tgid() >> 32);
 }
 
-/* The walk over all open files has met a UDP socket that is a target's. */
+/* The walk over all open files has found a UDP socket that is a target's. */
 static __always_inline void udp_on_walk(struct task_struct *task, struct sock *sk)
 {
 	struct udp_socket *udp = udp_choose(sk);
@@ -174,7 +174,7 @@ static __always_inline void udp_on_message(struct udp_socket *udp, struct sock *
 /* udp_fail_queue_rcv_skb: a datagram that the socket did not take. */
 static __always_inline void udp_on_drop(struct sock *sk)
 {
-	struct udp_socket *udp = udp_met(sk, false);
+	struct udp_socket *udp = udp_find(sk, false);
 
 	if (udp)
 		__sync_fetch_and_add(&udp->seen.dropped, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * Which datagram a call has taken. A socket gives its datagrams in the order in which it got them; which ones it
- * still has tells which one was taken.
+ * still has shows which one was taken.
  *
  * A small datagram is copied without passing a hook, and the packet is gone when the call ends: so packets are
  * only ever compared by their addresses.
@@ -11,7 +11,7 @@
 
 #include "arrive.bpf.h"
 
-/* Holds what was passed by is forgotten when so many after it are taken: another thread may take its time. */
+/* A datagram that was passed by is forgotten when so many after it are taken: another thread may take its time. */
 #define PASSED_BY 8
 
 /* More CPUs than a host has. */
@@ -33,7 +33,7 @@ struct udp_taking {
 	u32 found;	/* place in the ring, or NO_DATAGRAM */
 	u32 fits;	/* FITS* of that */
 	u32 next_place; /* of what the socket still has, or NO_DATAGRAM */
-	u32 coming;	/* packets that it may be, of which the socket is not told yet */
+	u32 coming;	/* packets that it may be, that are not reported to the socket yet */
 	u16 coming_cpu;
 	u16 port;	/* of the socket */
 	u32 is_claimed; /* what was found is */
@@ -95,7 +95,7 @@ static __always_inline void udp_not_left(struct udp_queue *queue, u32 next_place
 	}
 }
 
-/* Holds what of the ring is looked at, in order. */
+/* Holds what of the ring is examined, in order. */
 struct udp_search {
 	struct udp_queue *queue;
 	struct udp_taking *taking;
@@ -125,7 +125,7 @@ static __always_inline void udp_find_next(struct udp_queue *queue, struct udp_ta
 	bpf_loop(DATAGRAMS, udp_find_next_at, &search, 0);
 }
 
-/* May it have been taken, by its place and its time? If it is not known what is next, nothing tells. */
+/* May it have been taken, by its place and its time? Without a known next one, nothing shows. */
 static __always_inline bool udp_is_before_next(const struct datagram *at, u32 place,
 					       const struct udp_taking *taking)
 {
@@ -137,7 +137,7 @@ static __always_inline bool udp_is_before_next(const struct datagram *at, u32 pl
 }
 
 /* Is all that was noted before what the socket has next taken, or lost? */
-static __always_inline bool udp_tells_left(const struct udp_taking *taking)
+static __always_inline bool udp_proves_left(const struct udp_taking *taking)
 {
 	return !taking->next || taking->next_place != NO_DATAGRAM;
 }
@@ -167,7 +167,7 @@ static long udp_find_at(u32 i, void *context)
 		taking->is_claimed = 1;
 	}
 	if (fits <= taking->fits) {
-		if (udp_tells_left(taking))
+		if (udp_proves_left(taking))
 			at->left_by = taking->tid;
 		return 0;
 	}
@@ -190,7 +190,7 @@ static __always_inline void udp_find(struct udp_queue *queue, struct udp_taking 
 }
 
 /*
- * What is known of the order when it is known what the socket has next: what was not left before that after all; and
+ * The order, once the next datagram of the socket is known: what was not left before that after all; and
  * if nothing was found, what was noted after it, though it was queued before.
  */
 __noinline int udp_find_behind(struct udp_queue *queue, struct udp_taking *taking)
@@ -218,7 +218,7 @@ __noinline int udp_find_behind(struct udp_queue *queue, struct udp_taking *takin
 	return 0;
 }
 
-/* May it be what the call has taken, which the socket was not told of yet? `state` is its state. */
+/* May it be what the call has taken, which the socket was not notified of yet? `state` is its state. */
 static __always_inline bool udp_input_fits(const struct udp_input *in, u64 state,
 					   const struct udp_taking *taking)
 {
@@ -248,7 +248,7 @@ static long udp_input_look(u32 cpu, void *context)
 }
 
 /*
- * Notes, as taken, what the CPU is about to hand over. False: its socket was told of something since it was looked
+ * Notes, as taken, what the CPU is about to hand over. False: its socket was notified of something since it was examined
  * for, which is noted.
  */
 static __always_inline bool udp_note_coming(struct udp_queue *queue, struct udp_taking *taking)
@@ -280,7 +280,7 @@ static __always_inline bool udp_note_coming(struct udp_queue *queue, struct udp_
 }
 
 /*
- * What the call has taken before its socket was told of it: the packet that another CPU is about to hand over.
+ * What the call has taken before its socket was notified of it: the packet that another CPU is about to hand over.
  * If two could be it, none is.
  */
 static __always_inline struct datagram *udp_take_coming(struct udp_queue *queue,
@@ -342,7 +342,7 @@ static __always_inline struct datagram *udp_take_noted(struct sock *sk, struct u
 }
 
 /*
- * The same of what was not noted when it was looked for first. Who notes it meanwhile either is seen here, or sees
+ * The same of what was not noted when it was searched for first. Who notes it meanwhile either is seen here, or sees
  * that it is owed, and claims it.
  */
 static __always_inline struct datagram *udp_take_early(struct sock *sk, struct udp_queue *queue,

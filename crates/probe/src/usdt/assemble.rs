@@ -5,11 +5,11 @@ use ::itt::Value;
 use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, RowSet, TaskKind, ValueSource};
 
-use super::{Argument, Fired, Firing, Marker, Meaning, Probe};
+use super::{Argument, Firing, FiringCounts, Marker, Meaning, Probe};
 use crate::itt::notes::{self, Notes};
-use crate::itt::open::{End, Key, Open, Span};
+use crate::itt::open::{End, Open, OpenSpan, SpanKey};
 
-/// See the module.
+/// Assembles rows of firings.
 #[derive(Debug)]
 pub struct Assembler {
     probes: Vec<Probe>,
@@ -99,8 +99,8 @@ impl Assembler {
     }
 
     /// The account, after [`finish`](Self::finish).
-    pub fn counts(&self, fired: &[Fired]) -> UsdtCounts {
-        let of_all = |count: fn(&Fired) -> u64| {
+    pub fn counts(&self, fired: &[FiringCounts]) -> UsdtCounts {
+        let of_all = |count: fn(&FiringCounts) -> u64| {
             let probes = self.probes.iter().zip(fired);
             probes
                 .map(|(probe, fired)| probe.width() * count(fired))
@@ -133,7 +133,7 @@ impl Firing {
 
 fn marker(firing: &Firing) -> Option<Marker> {
     let is_read = firing.is_read(0) && firing.is_read(1);
-    Marker::of(firing.values[0]).filter(|_| is_read)
+    Marker::from_kind(firing.values[0]).filter(|_| is_read)
 }
 
 fn typed(value: i64, is_unsigned: bool) -> Value {
@@ -145,7 +145,7 @@ fn typed(value: i64, is_unsigned: bool) -> Value {
 
 fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, rows: &mut RowSet) {
     let value = firing.values[1];
-    let key = Key::Event {
+    let key = SpanKey::Event {
         pid: firing.pid,
         tid: firing.tid,
         event: firing.probe as u32,
@@ -157,14 +157,14 @@ fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, 
                 .push(counter(probe, firing, probe.name.clone(), value));
         }
         Marker::Mark { is_unsigned } => {
-            let said = notes::numbers(Some("value".to_owned()), &[typed(value, is_unsigned)], 1);
+            let numbers = notes::numbers(Some("value".to_owned()), &[typed(value, is_unsigned)], 1);
             rows.tasks.push(Task {
-                metadata: Notes::of(&said).text(),
+                metadata: Notes::from_entry(&numbers).text(),
                 ..task(probe, firing, TaskKind::Marker)
             });
         }
         Marker::Begin => {
-            let span = Span {
+            let span = OpenSpan {
                 key,
                 named: None,
                 row: task(probe, firing, TaskKind::Task),
@@ -204,7 +204,7 @@ fn counter(probe: &Probe, firing: &Firing, name: String, value: Value) -> Counte
     }
 }
 
-/// A row of which nothing but its beginning is known.
+/// A row with nothing known but its beginning.
 fn task(probe: &Probe, firing: &Firing, kind: TaskKind) -> Task {
     Task {
         begin_ns: firing.time_ns,

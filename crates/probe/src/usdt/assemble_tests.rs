@@ -49,12 +49,12 @@ fn firing(time_ns: u64, probe: usize, first: &[i64]) -> Firing {
     }
 }
 
-/// All rows of these firings, of which the kernel counted so many for each probe, and three lost.
+/// All rows of these firings. The kernel counted so many for each probe, and three lost.
 fn assembled(firings: &[Firing], fired: [u64; 3]) -> (RowSet, UsdtCounts) {
     let mut assembler = assembler();
     firings.iter().for_each(|firing| assembler.take(firing));
     let rows = assembler.finish();
-    let fired = fired.map(|fired| Fired {
+    let fired = fired.map(|fired| FiringCounts {
         fired: fired + 3,
         lost_ring_full: 3,
     });
@@ -143,8 +143,8 @@ fn moments_are_markers() {
             .iter()
             .all(|task| task.kind == TaskKind::Marker && task.end_ns.is_none())
     );
-    let said = format!(r#"[{{"key":"value","values":[{}]}}]"#, u64::MAX);
-    assert_eq!(tasks[0].metadata, Some(said));
+    let expected = format!(r#"[{{"key":"value","values":[{}]}}]"#, u64::MAX);
+    assert_eq!(tasks[0].metadata, Some(expected));
     assert_eq!(
         (tasks[1].metadata.as_deref(), tasks[1].name.as_deref()),
         (None, Some("begun"))

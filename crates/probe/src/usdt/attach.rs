@@ -42,7 +42,7 @@ pub struct Firing {
 
 /// How often a probe fired in recorded processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fired {
+pub struct FiringCounts {
     /// Times.
     pub fired: u64,
     /// Of these, those for which the ring had no room.
@@ -155,13 +155,13 @@ impl<'obj> Probes<'obj> {
     ///
     /// # Errors
     /// When the kernel does not give its counts.
-    pub fn counts(&self) -> Result<Vec<Fired>, UsdtError> {
+    pub fn counts(&self) -> Result<Vec<FiringCounts>, UsdtError> {
         (0..self.probes.len() as u32)
             .map(|index| self.count(index))
             .collect()
     }
 
-    fn count(&self, index: u32) -> Result<Fired, UsdtError> {
+    fn count(&self, index: u32) -> Result<FiringCounts, UsdtError> {
         let counts = &self.skel.maps.usdt_counts;
         let of_cpus = counts
             .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
@@ -169,7 +169,7 @@ impl<'obj> Probes<'obj> {
                 action: "read how often USDT probes fired",
                 error,
             })?;
-        let mut sum = Fired::default();
+        let mut sum = FiringCounts::default();
         for count in of_cpus.iter().flatten().filter_map(|bytes| read(bytes)) {
             let usdt_count {
                 fired,
@@ -182,7 +182,7 @@ impl<'obj> Probes<'obj> {
     }
 }
 
-/// Whose firings count, besides those of the processes in the map that is shared.
+/// Processes with firings that count, beside those of the processes in the map that is shared.
 fn configure(open: &mut OpenUsdtSkel<'_>, selection: &Selection) {
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         rodata.select_all = selection.all;

@@ -10,12 +10,12 @@ pub enum UsdtError {
     NotFound {
         /// `PROVIDER:NAME`.
         probe: String,
-        /// Where it was looked for.
+        /// Where it was searched for.
         searched: String,
         /// Says which probes there are, or where else to look.
         hint: String,
     },
-    /// Nothing tells in which file to look.
+    /// Nothing shows in which file to look.
     #[error(
         "nothing says in which program USDT probe {probe} is\n\
          hint: name the file: -u /path/of/program:{probe}"
@@ -44,7 +44,7 @@ pub enum UsdtError {
         path: PathBuf,
         /// Arguments that it has.
         count: usize,
-        /// The same, as the note tells them.
+        /// The same, as the note shows them.
         arguments: String,
         /// Arguments named.
         named: usize,
@@ -71,15 +71,15 @@ pub enum UsdtError {
     Load(libbpf_rs::Error),
     /// A probe could not be attached.
     #[error(
-        "cannot attach to USDT probe {probe} in {path}, whose arguments are \"{arguments}\": {error}\n\
-         hint: WHYLAT_LIBBPF_LOG=1 tells more; whylat doctor says whether this kernel has uprobes"
+        "cannot attach to USDT probe {probe} in {path} with arguments \"{arguments}\": {error}\n\
+         hint: WHYLAT_LIBBPF_LOG=1 shows more; whylat doctor says whether this kernel has uprobes"
     )]
     Attach {
         /// `PROVIDER:NAME`.
         probe: String,
         /// The file.
         path: PathBuf,
-        /// As the notes tell them.
+        /// As the notes show them.
         arguments: String,
         /// Cause.
         error: libbpf_rs::Error,

@@ -1,4 +1,4 @@
-//! In which files a USDT probe is looked for: the program that a command starts and its libraries,
+//! In which files a USDT probe is searched for: the program that a command starts and its libraries,
 //! or what running processes have mapped.
 
 use std::collections::BTreeSet;
@@ -43,19 +43,19 @@ impl Binary {
     }
 }
 
-/// Files in which probes are looked for when the user names none.
+/// Files in which probes are searched for when the user names none.
 #[derive(Debug, Clone, Default)]
 pub struct Files {
     pub(super) files: Vec<Binary>,
     /// The command, where the first file is what interprets it.
     pub(super) script: Option<PathBuf>,
-    /// Holds what could not be looked into, and why.
+    /// Holds what could not be searched, and why.
     pub(super) gaps: Vec<String>,
 }
 
 impl Files {
     /// The program that a command starts, and the libraries that are loaded with it. Its dynamic
-    /// loader tells them, run as `user`, or as this process's own when none is named: what is
+    /// loader shows them, run as `user`, or as this process's own when none is named: what is
     /// loaded later is not among them.
     ///
     /// # Errors

@@ -135,7 +135,7 @@ impl Search<'_> {
         }
     }
 
-    /// Where it was looked for.
+    /// Where it was searched for.
     fn describe(&self, request: &Request, searched: &[Binary]) -> String {
         let first = searched
             .first()
@@ -151,12 +151,12 @@ impl Search<'_> {
         }
         let gaps = self.gaps(request, searched);
         if !gaps.is_empty() {
-            text += &format!(" (not looked into: {})", gaps.join("; "));
+            text += &format!(" (not searched: {})", gaps.join("; "));
         }
         text
     }
 
-    /// Returns what could not be looked into.
+    /// Returns what could not be searched.
     fn gaps(&self, request: &Request, searched: &[Binary]) -> Vec<String> {
         let mut gaps = Vec::new();
         if request.path.is_none() {
@@ -229,7 +229,7 @@ fn probe_of(
             named: wanted.len(),
         });
     }
-    probe.meaning = Meaning::of(&probe.name, wanted, notes);
+    probe.meaning = Meaning::new(&probe.name, wanted, notes);
     Ok(probe)
 }
 
@@ -240,7 +240,7 @@ fn is_marker(note: &Note) -> bool {
 
 impl Meaning {
     /// Of arguments that were given names.
-    fn of(probe: &str, wanted: Vec<Option<String>>, notes: &[Note]) -> Self {
+    fn new(probe: &str, wanted: Vec<Option<String>>, notes: &[Note]) -> Self {
         let is_signed = |index| notes.iter().any(|note| note.is_signed(index) == Some(true));
         let wanted = wanted.into_iter().enumerate();
         let arguments: Vec<Argument> = wanted

@@ -91,7 +91,7 @@ fn arguments_that_all_places_have_are_recorded() {
 }
 
 #[test]
-fn markers_are_told_by_their_first_argument() {
+fn markers_are_known_by_their_first_argument() {
     let meanings: Vec<_> = found("whylat:*")
         .into_iter()
         .map(|probe| (probe.name.clone(), probe.meaning))
@@ -106,7 +106,7 @@ fn markers_are_told_by_their_first_argument() {
 fn what_is_not_there_is_answered_with_what_is() {
     let error = refused("app:reqest");
     let expected = "no USDT probe app:reqest in /a/program, which runs the script /a/script, or the \
-                    library loaded with it (not looked into: process 7: gone)\n\
+                    library loaded with it (not searched: process 7: gone)\n\
                     hint: there are app:begun, app:request, lib:lock, whylat:odd, whylat:queue";
     assert_eq!(error, expected);
     let error = refused("app:request:a,b,c");

@@ -3,7 +3,7 @@
 //! how often each probe fired, and what did not become a row.
 //!
 //! [`find()`] turns requests into probes, [`Probes`] attaches them (`usdt.bpf.c` is the program) and
-//! [`Assembler`] makes rows. Markers of `include/whylat.h` are probes of provider `whylat` whose first
+//! [`Assembler`] makes rows. Markers of `include/whylat.h` are probes of provider `whylat`; the first
 //! argument says what they are.
 
 mod assemble;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use table::manifest::{Coverage, ProbeState};
 
 pub use assemble::{Assembler, UsdtCounts};
-pub use attach::{Fired, Firing, Probes, Storage};
+pub use attach::{Firing, FiringCounts, Probes, Storage};
 pub use error::UsdtError;
 pub use files::Files;
 pub use find::find;
@@ -50,7 +50,7 @@ pub struct Probe {
     pub places: usize,
     /// Where the file can be opened from here.
     opened: PathBuf,
-    /// Where it has its arguments, as the notes tell.
+    /// Where it has its arguments, as the notes show.
     arguments: String,
     meaning: Meaning,
 }
@@ -87,7 +87,7 @@ enum Marker {
 
 impl Marker {
     /// Of its first argument: `WHYLAT_KIND_*_` in the header.
-    fn of(kind: i64) -> Option<Self> {
+    fn from_kind(kind: i64) -> Option<Self> {
         const UNSIGNED: i64 = 16;
         let is_unsigned = kind & UNSIGNED != 0;
         Some(match kind & !UNSIGNED {
@@ -114,7 +114,7 @@ impl Probe {
         }
     }
 
-    /// Records that a firing stands for in the account.
+    /// Records that a firing means in the account.
     fn width(&self) -> u64 {
         match &self.meaning {
             Meaning::Values(arguments) => arguments.len() as u64,
@@ -129,7 +129,7 @@ impl fmt::Display for Probe {
     }
 }
 
-/// Whether this kernel has what USDT probes need, as far as a file tells: for the doctor.
+/// Whether this kernel has what USDT probes need, as far as a file shows: for the doctor.
 pub fn coverage() -> Coverage {
     /// There with `CONFIG_UPROBE_EVENTS`.
     const UPROBES: &str = "/sys/bus/event_source/devices/uprobe";

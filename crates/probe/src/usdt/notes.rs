@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_told_apart() {
+    fn arguments_are_separated() {
         let note = note("-4@%eax 8@$17 -8@-1204(%rbp) 1@-96(%rbp,%rax,8) 4@[sp, 96] -2@$-9");
         assert_eq!(
             (note.provider.as_str(), note.name.as_str()),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_said_to_be_none() {
+    fn other_files_are_no_programs() {
         let why = Elf::read(Path::new("/proc/self/status")).unwrap_err();
         assert!(why.contains("not a 64-bit ELF file"), "{why}");
         assert!(Elf::read(Path::new("/none")).is_err());

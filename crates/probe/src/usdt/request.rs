@@ -1,5 +1,5 @@
 //! Describes what the user asks for: `[PATH:]PROVIDER:NAME[:ARGUMENT,…]`. Nothing in it needs to be quoted in a
-//! shell but the `*` that stands for all names of a provider.
+//! shell but the `*` that means all names of a provider.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn path_probe_and_arguments_are_told_apart() {
+    fn path_probe_and_arguments_are_separated() {
         let request = parse("app:request");
         assert_eq!(request.path, None);
         assert_eq!(request.name.as_deref(), Some("request"));

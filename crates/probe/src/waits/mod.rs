@@ -1,5 +1,5 @@
 //! `waits`: intervals in which threads were blocked. `waits.bpf.h` makes a record when a thread runs
-//! again; here batches of them become rows of table `waits`, and the kernel side is told what each
+//! again; here batches of them become rows of table `waits`, and the kernel side gets a list of what each
 //! system call waits for.
 
 mod sampler;
@@ -61,7 +61,7 @@ impl Probe for Waits {
         Source::Ring(|maps| &maps.wait_ring, decode)
     }
 
-    /// Refused runs are switches between threads that were not looked at.
+    /// Refused runs are switches between threads that were not examined.
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
         if !kernel.levels.waits {
             return Ok(ProbeCount::default());
@@ -86,7 +86,7 @@ fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
 }
 
 /// System calls that can block, and what for. Those that take a descriptor as their first argument wait
-/// for what it stands for.
+/// for its file.
 const SYSCALLS: &[(syscall_object, &[libc::c_long])] = &[
     (
         syscall_object::SYSCALL_FILE,

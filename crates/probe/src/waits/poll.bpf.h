@@ -2,7 +2,7 @@
 /*
  * poll() and select(): the descriptors that a thread waits for, read from the call's own arguments when
  * the thread leaves the CPU, and which of them was ready when it was woken. One that waits for a single
- * descriptor waits for what that stands for.
+ * descriptor waits for its file.
  */
 #ifndef WHYLAT_POLL_BPF_H
 #define WHYLAT_POLL_BPF_H
@@ -11,7 +11,7 @@
 #include "../bpf/syscall.h"
 #include "../bpf/thread.h"
 
-/* Descriptors of a select() that are looked at: a program with more of them has left it behind. */
+/* Descriptors of a select() that are examined: a program with more of them has left it behind. */
 #define SELECT_DESCRIPTORS 256
 
 /* include/uapi/asm-generic/poll.h */
@@ -50,7 +50,7 @@ __noinline int polled_by_select(struct polled *polled, const struct syscall_args
 	if (!polled || !args)
 		return 0;
 	most = args->fd;
-	/* the other sets, of descriptors to be written or in trouble, are not looked at */
+	/* the other sets, of descriptors to be written or with errors, are not examined */
 	polled->has_more = args->len || most > SELECT_DESCRIPTORS;
 	for (u32 fd = 0; fd < SELECT_DESCRIPTORS && fd < most; fd++) {
 		const u64 *word = (const u64 *)args->second + fd / 64;
@@ -63,7 +63,7 @@ __noinline int polled_by_select(struct polled *polled, const struct syscall_args
 			polled->has_more = 1;
 			return 0;
 		}
-		/* kept in memory only: the verifier must not tell the numbers of bits apart */
+		/* kept in memory only: the verifier must not distinguish the numbers of bits */
 		polled->fds[polled->len & (POLLED - 1)] = fd;
 		polled->len++;
 	}
@@ -76,7 +76,7 @@ static __always_inline s32 polled_alone(const struct polled *polled)
 	return polled->len == 1 && !polled->has_more ? polled->fds[0] : -1;
 }
 
-/* Is there something to read, or has the other end gone? Told of sockets only. */
+/* Is there something to read, or has the other end gone? Notified of sockets only. */
 static __always_inline bool sock_is_readable(struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;

@@ -1,4 +1,4 @@
-//! Describes what the threads of a process are doing at a moment, without BPF. In: `/proc/PID/task`, which tells of each thread
+//! Describes what the threads of a process are doing at a moment, without BPF. In: `/proc/PID/task`, which shows for each thread
 //! that is off its CPU the system call and its arguments. Out: what it waits for, by the list that `waits` uses.
 //!
 //! One look at a thread reads two small files, and one link where it waits for a descriptor.
@@ -33,7 +33,7 @@ pub struct ThreadSnapshot {
     /// Holds what it was doing.
     pub doing: ThreadState,
     /// CPU time that it had used by then, ns: as long as that is the same, so is the wait. `None`: the kernel does
-    /// not tell.
+    /// not say.
     pub ran_ns: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl ThreadSampler {
         }
     }
 
-    /// Returns what the descriptor stands for that is the call's first argument.
+    /// Returns the kind of the file of the call's first argument.
     fn file(&self, call: Call) -> WaitObject {
         let path = format!("/proc/{}/fd/{}", self.pid, call.first as u32);
         let Ok(target) = fs::read_link(&path) else {

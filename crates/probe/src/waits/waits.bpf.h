@@ -19,7 +19,7 @@
 
 /* Every blocked interval is recorded: detail `waits` and above. */
 const volatile bool detail_waits = false;
-/* Holds what is mixed into kernel addresses that tell objects apart, so that none leaves the kernel. */
+/* Holds what is mixed into kernel addresses that distinguish objects, so that none leaves the kernel. */
 const volatile u64 address_salt = 0;
 
 #define SYSCALLS 512				  /* a power of two above every number */
@@ -113,7 +113,7 @@ static __always_inline void wait_for_socket(struct thread_wait *wait, struct fil
 			     : WAIT_CONNECTION;
 }
 
-/* Files of one anonymous inode are told apart by their own address. */
+/* Files of one anonymous inode are distinguished by their own address. */
 static __always_inline void wait_for_file(struct thread_wait *wait, struct file *file)
 {
 	u16 type = file_type(file);
@@ -269,7 +269,7 @@ static __always_inline void wait_polled_ready(struct thread_wait *wait, struct t
 		wait_ready_is(wait, fd, task_file(task, fd));
 }
 
-/* sched_waking: who ends the wait. Of an interrupt, the thread that it interrupted, or in whose call
+/* sched_waking: the waker. Of an interrupt, the thread that it interrupted, or that made the call in which
  * the softirq runs. */
 static __always_inline void wait_woken(struct thread_wait *wait, struct task_struct *task)
 {

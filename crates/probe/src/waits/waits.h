@@ -31,7 +31,7 @@ enum wait_object {
 /* Holds what a system call waits for. */
 enum syscall_object {
 	SYSCALL_OTHER,
-	SYSCALL_FILE, /* what its first argument, a descriptor, stands for */
+	SYSCALL_FILE, /* the file of its first argument, a descriptor */
 	SYSCALL_EPOLL,
 	SYSCALL_POLL,
 	SYSCALL_SELECT,
@@ -53,7 +53,7 @@ struct wait_record {
 	__u64 end_ns;	/* ran again */
 	__u64 woken_ns; /* 0: not seen */
 	__u64 cookie;	/* of a connection or listener; 0: none */
-	__u64 object; /* inode number, futex address, or what else tells objects of a kind apart */
+	__u64 object; /* inode number, futex address, or what else distinguishes objects of a kind */
 	__u64 ready_cookie; /* of several: the connection that was ready; 0: not seen */
 	__s32 fd;	    /* -1: none */
 	__s32 ready_fd;	    /* of several: the descriptor that was ready; -1: not seen */

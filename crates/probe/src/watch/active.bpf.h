@@ -5,10 +5,10 @@
  *
  * A socket becomes active at the first hook that sees its news, and stays so while it has any, and for
  * active_jiffies after its last data. While an end has closed it does not rest: segments pass no hook then.
- * What no hook sees (what the kernel itself sends, a call that does not end) is met by the walks over all
+ * What no hook sees (what the kernel itself sends, a call that does not end) is found by the walks over all
  * sockets, at the ends of intervals.
  *
- * Most segments meet an active socket. They are told by the kernel's own stamps, without a look at the
+ * Most segments meet an active socket. They are found by the kernel's own stamps, without a look at the
  * storage: within half of active_jiffies of data, whoever saw that data has made the socket active, and
  * no walk has let it rest since.
  */
@@ -17,10 +17,10 @@
 
 #include "../bpf/socket.h"
 
-/* Hooks see every segment and call, so that a socket of which they are silent has no news. */
+/* Hooks see every segment and call, so that a socket without any has no news. */
 const volatile bool watch_active = false;
 
-/* Longer than the delayed-ACK timer takes, whose ACK no hook sees. */
+/* Longer than the delayed-ACK timer takes: no hook sees its ACK. */
 const volatile u32 active_jiffies = 400;
 
 /* Has an element, and `sampled.active` in `sockets` is set. */
@@ -44,7 +44,7 @@ static __always_inline void active_barrier(void)
 
 /*
  * The mark comes before the element: a walk that takes the element away takes the mark away after it. So
- * there may be an element without a mark, which the next hook mends, and no mark without an element.
+ * there may be an element without a mark, which the next hook fixes, and no mark without an element.
  */
 static __always_inline void socket_activate(struct socket_state *st, struct sock *sk)
 {
@@ -61,7 +61,7 @@ static __always_inline void socket_has_news(struct socket_state *st, struct sock
 		socket_activate(st, sk);
 }
 
-/* Of two times in jiffies neither of which can be much the later one. */
+/* Of two times in jiffies that are close to each other. */
 static __always_inline bool are_near(u32 now, u32 then, u32 jiffies)
 {
 	return now - then + jiffies < 2 * jiffies;

@@ -91,7 +91,7 @@ static __always_inline u64 reading_since(const struct socket_state *st, bool clo
 	return walk_began_before(st->left_out);
 }
 
-/* Those on an MPTCP socket are told of its first subflow. */
+/* Those on an MPTCP socket are notified of its first subflow. */
 static __always_inline void calls_copy(struct call_summary *out, struct socket_state *st)
 {
 	struct mptcp_connection *known = NULL;
@@ -178,7 +178,7 @@ static __always_inline bool is_unchanged(const struct socket_state *shown, struc
 	return tp && !sample_is_new(&shown->sampled, tp);
 }
 
-/* Reads a socket that has news, or of which all is asked, if it is its turn. */
+/* Reads a socket that has news, or any if all are asked for, if it is due. */
 static __always_inline void watch_visit_changed(struct socket_state *st, struct sock *sk)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
@@ -217,7 +217,7 @@ static __always_inline int watch_visit(struct sock *sk, const struct socket_stat
 	if (!st)
 		return 0;
 	watch_visit_changed(st, sk);
-	/* after its reading, which tells by it since when there is news */
+	/* after its reading, which shows by it since when there is news */
 	if (!unchanged && st->sampled.round == walked.round)
 		socket_has_news(st, sk);
 	return 0;
@@ -234,10 +234,10 @@ static __always_inline bool may_rest(const struct socket_state *st, struct sock 
 }
 
 /*
- * Without the mark a hook makes the socket active again. One that looked at the mark just before it was
+ * Without the mark a hook makes the socket active again. One that examined the mark just before it was
  * taken away had counted its news before (tcp_v4_rcv() counts a segment before tcp_probe, a call ends
  * after it wrote), so that they are seen here. Of a change of state that is not so, but the FIN that follows
- * it is answered or sent again, which is one more.
+ * it is answered or retransmitted, which is one more.
  */
 static __always_inline void socket_rests(struct socket_state *st, struct sock *sk)
 {

@@ -12,7 +12,7 @@
  * Calls by how many bytes they moved: at most 64, 512, 4,096, 32,768, 262,144, and more. One number
  * a class holds the bytes, and from this bit on the calls: what carries over from the one to the
  * other carries back in the difference of two readings, if less than 2^40 bytes lie between them,
- * and less than 2^23 calls, so that it can be told which of the two is older.
+ * and less than 2^23 calls, so that it can be known which of the two is older.
  */
 #define CALL_COUNT_SHIFT 40
 #define CALL_CLASSES 6

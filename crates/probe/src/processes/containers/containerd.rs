@@ -1,5 +1,5 @@
 //! containerd: a folder `…/io.containerd.runtime.v2.task/NAMESPACE/ID` for each container that runs, with its `init.pid`, and
-//! its `config.json` (OCI), whose annotations have the names that nerdctl and Kubernetes gave it.
+//! its `config.json` (OCI). Its annotations have the names that nerdctl and Kubernetes gave it.
 
 use std::path::Path;
 
@@ -43,7 +43,7 @@ fn read(root: &Path, task: &Path) -> Container {
     }
 }
 
-/// Names in annotations, and `POD/NAME` of a container in a pod, whose name alone other pods have, too.
+/// Names in annotations, and `POD/NAME` of a container in a pod: other pods may have its name, too.
 pub(super) fn names(annotations: &Value, keys: &[&str], pod: &str) -> Vec<String> {
     let text = |key: &str| annotations[key].as_str().filter(|text| !text.is_empty());
     let mut names: Vec<String> = keys

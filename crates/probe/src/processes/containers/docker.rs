@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::{Container, Runtime, entries, folders, json, membership};
 
-/// Where Docker keeps its data unless it is told otherwise; the second as a snap.
+/// Where Docker keeps its data unless it is configured otherwise; the second as a snap.
 const DATA: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
-/// Where it is told so, by `data-root`.
+/// The file with another place, as `data-root`.
 const SETTINGS: &str = "etc/docker/daemon.json";
 
 pub(super) fn list(root: &Path) -> Vec<Container> {

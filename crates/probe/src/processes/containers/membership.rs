@@ -27,8 +27,8 @@ pub enum Members {
 }
 
 impl Members {
-    /// Those of a container, whose first process this is; `None` when that has ended.
-    pub(super) fn of(root: &Path, container: &Container, pid: u32) -> Option<Self> {
+    /// Returns those of a container with this first process; `None` when that has ended.
+    pub(super) fn find(root: &Path, container: &Container, pid: u32) -> Option<Self> {
         let id = container.id.as_str();
         if let Some(path) = groups(root, pid)?.v2.and_then(|path| up_to(&path, id)) {
             return Some(Self::Cgroup(path));
@@ -41,7 +41,7 @@ impl Members {
         let mut processes: Vec<u32> = pids(root).filter(is_in).collect();
         processes.sort_unstable();
         if processes.is_empty() && container.runtime != Runtime::Docker {
-            // one that was told to have no control group, which Docker has no way to tell
+            // one that was set to have no control group, which Docker has no way to show
             processes.push(pid);
         }
         (!processes.is_empty()).then_some(Self::Processes(processes))
@@ -102,7 +102,7 @@ fn id_in(part: &str) -> Option<&str> {
     (is_id && is_named_after(part, id)).then_some(id)
 }
 
-/// Containers of which processes' control groups tell: also those of runtimes whose files cannot be read.
+/// Containers that processes' control groups show: also those of runtimes with files that cannot be read.
 pub(super) fn list(root: &Path) -> Vec<Container> {
     let mut found: Vec<Container> = Vec::new();
     for pid in pids(root) {
@@ -110,7 +110,7 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
         let paths = groups.v2.iter().chain(&groups.v1);
         for id in paths.flat_map(|path| path.split('/')).filter_map(id_in) {
             match found.iter_mut().find(|it| it.id == id) {
-                // the first process has the least id, as long as those do not begin anew
+                // the first process has the least id, as long as those do not begin again
                 Some(known) => known.pid = known.pid.min(Some(pid)),
                 None => found.push(Container {
                     runtime: Runtime::Unknown,

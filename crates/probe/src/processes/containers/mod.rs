@@ -1,4 +1,4 @@
-//! `--container NAME|ID` → whose processes. In: a name, an id or the begin of one, as the user knows it. Out: a control group,
+//! `--container NAME|ID` → its processes. In: a name, an id or the begin of one, as the user knows it. Out: a control group,
 //! or processes where the container has none of its own in the v2 tree.
 //!
 //! Nobody is asked: the files of the runtimes say which containers there are (one file a runtime here), and `/proc` says
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use membership::Members;
 
-/// Digits of an id that are enough to tell containers apart, as `docker ps` shows it.
+/// Digits of an id that are enough to distinguish containers, as `docker ps` shows it.
 const SHORT_ID: usize = 12;
 
 /// Holds what runs a container.
@@ -119,7 +119,7 @@ fn those_that_run(known: &[Container]) -> String {
 /// When there is not exactly one, or it does not run.
 pub fn find_container(root: &Path, wanted: &str) -> Result<(Container, Members), ContainerError> {
     let found = choose(all(root), wanted)?;
-    let members = found.pid.and_then(|pid| Members::of(root, &found, pid));
+    let members = found.pid.and_then(|pid| Members::find(root, &found, pid));
     match members {
         Some(members) => Ok((found, members)),
         None => Err(ContainerError::NotRunning(Box::new(found))),
@@ -156,17 +156,17 @@ fn choose(all: Vec<Container>, wanted: &str) -> Result<Container, ContainerError
     })
 }
 
-/// All containers that some runtime's files, or a control group, tell of: each once.
+/// All containers that some runtime's files, or a control group, report: each once.
 fn all(root: &Path) -> Vec<Container> {
     let mut all: Vec<Container> = Vec::new();
-    let told = [
+    let found = [
         docker::list(root),
         storage::list(root),
         // docker's are here, too, without their names
         containerd::list(root),
         membership::list(root),
     ];
-    for container in told.into_iter().flatten() {
+    for container in found.into_iter().flatten() {
         match all.iter_mut().find(|it| it.id == container.id) {
             Some(known) => known.pid = known.pid.or(container.pid),
             None => all.push(container),
@@ -200,7 +200,7 @@ fn json(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_slice(&std::fs::read(path).ok()?).ok()
 }
 
-/// The process whose id a file holds, if it lives.
+/// The process with the id in a file, if it lives.
 fn pid_in(root: &Path, file: &Path) -> Option<u32> {
     let pid = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
     membership::lives(root, pid).then_some(pid)

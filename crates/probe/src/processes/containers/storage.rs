@@ -42,7 +42,7 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
             found.insert(id.to_owned(), container);
         }
     }
-    // those whose data cannot be read, or lie elsewhere
+    // those with data that cannot be read, or lie elsewhere
     for run in runs.iter().flat_map(|run| entries(run)) {
         let id = last(&run);
         if run.join("userdata").is_dir() && !found.contains_key(&id) {

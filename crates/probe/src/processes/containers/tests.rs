@@ -87,7 +87,7 @@ fn docker_by_name_and_id_and_either_driver() {
 }
 
 #[test]
-fn docker_is_told_where_its_data_are() {
+fn data_root_of_docker_is_read() {
     let host = Host::new();
     let config = format!(r#"{{"State":{{"Pid":41}},"ID":"{ID}","Name":"/redis"}}"#);
     host.write("etc/docker/daemon.json", r#"{"data-root":"/srv/docker"}"#)
@@ -226,25 +226,25 @@ fn what_is_not_one_container_lists_those_that_run() {
         .docker(&"c".repeat(64), "old", 0)
         .process(41, &format!("0::/docker/{ID}\n"))
         .process(42, &format!("0::/docker/{OTHER}\n"));
-    let said = host.find("3f4e").expect_err("two").to_string();
+    let message = host.find("3f4e").expect_err("two").to_string();
     assert!(
-        said.starts_with("3f4e may be any of 2 containers\nhint: "),
-        "{said}"
+        message.starts_with("3f4e may be any of 2 containers\nhint: "),
+        "{message}"
     );
     assert!(
-        said.contains("redis (docker, 3f4e5a6b7c8d), web (docker, 3f4e99990000)"),
-        "{said}"
+        message.contains("redis (docker, 3f4e5a6b7c8d), web (docker, 3f4e99990000)"),
+        "{message}"
     );
-    let said = host.find("mysql").expect_err("none").to_string();
+    let message = host.find("mysql").expect_err("none").to_string();
     assert!(
-        said.contains("mysql\nhint: these run: redis (docker"),
-        "{said}"
+        message.contains("mysql\nhint: these run: redis (docker"),
+        "{message}"
     );
-    assert!(!said.contains("old"), "{said}");
-    let said = host.find("old").expect_err("it does not run").to_string();
+    assert!(!message.contains("old"), "{message}");
+    let message = host.find("old").expect_err("it does not run").to_string();
     assert!(
-        said.starts_with("the container old (docker, cccccccccccc) does not run\nhint: "),
-        "{said}"
+        message.starts_with("the container old (docker, cccccccccccc) does not run\nhint: "),
+        "{message}"
     );
     assert!(matches!(
         host.find(""),
@@ -252,7 +252,7 @@ fn what_is_not_one_container_lists_those_that_run() {
     ));
 }
 
-/// Returns what has taken the place of a container's process is not its.
+/// A process that took the place of a container's process is not the container's.
 #[test]
 fn a_process_that_has_gone_is_no_container() {
     for group in [None, Some("0::/system.slice/cron.service\n4:pids:/\n")] {
