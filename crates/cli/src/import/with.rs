@@ -88,7 +88,7 @@ fn map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> 
     let pairs: ClockPairs = recording.read_all::<ClockPair>();
     let of_it = (0..pairs.len()).filter(|row| pairs.clock[*row] == name);
     let pairs: Vec<ClockPair> = of_it.map(|row| pairs.row(row)).collect();
-    let nature = Nature::of(name).filter(|_| !pairs.is_empty());
+    let nature = Nature::from_name(name).filter(|_| !pairs.is_empty());
     let nature = nature.with_context(|| {
         format!(
             "{} has no readings of perf's clock to convert the trace's times with\n\

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn digest(reply: &Reply) -> u64 {
+    fn digest_reply(reply: &Reply) -> u64 {
         let bytes = reply.bytes();
         let view = view(&bytes);
         digest(&view, view.info.unwrap())
@@ -113,7 +113,7 @@ mod tests {
                     let mut other = base.clone();
                     other.info[at] ^= change;
                     assert_eq!(
-                        digest(&other) == digest(&base),
+                        digest_reply(&other) == digest_reply(&base),
                         TICKING.contains(&at),
                         "byte {at}"
                     );
@@ -155,10 +155,10 @@ mod tests {
             memory(5),
             memory(8),
         ] {
-            assert_ne!(digest(&other), digest(&base), "{other:?}");
+            assert_ne!(digest_reply(&other), digest_reply(&base), "{other:?}");
         }
         // Memory that no row holds.
-        assert_eq!(digest(&memory(0)), digest(&base));
+        assert_eq!(digest_reply(&memory(0)), digest_reply(&base));
     }
 
     #[test]
@@ -167,7 +167,7 @@ mod tests {
         let with = |at: usize| {
             let mut info = vec![0; 280];
             info[at..at + 8].copy_from_slice(&0x0123_4567_89ab_cdef_u64.to_ne_bytes());
-            digest(&Reply {
+            digest_reply(&Reply {
                 info,
                 ..Reply::default()
             })
