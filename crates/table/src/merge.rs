@@ -14,7 +14,9 @@ use parquet::schema::types::ColumnPath;
 
 use crate::decode::{self, Batches};
 use crate::error::{Problem, WriteError};
-use crate::files::{DigestingFile, Finished, Temporary, segment_name, segment_number, sync_dir};
+use crate::files::{
+    DigestingFile, FinishedFile, Temporary, segment_name, segment_number, sync_dir,
+};
 use crate::journal::{self, Holding, Journal};
 use crate::manifest::{Line, Segment};
 use crate::progress;
@@ -66,7 +68,7 @@ fn table_into_one(
 
 /// Writes the merged file. A damaged segment must not get a new, valid digest, so each is
 /// compared with its own first.
-fn write_merged(dir: &Path, table: &str, segments: &[Segment]) -> Result<Finished, WriteError> {
+fn write_merged(dir: &Path, table: &str, segments: &[Segment]) -> Result<FinishedFile, WriteError> {
     let number = segments
         .iter()
         .map(|segment| segment_number(&segment.file))
@@ -129,7 +131,7 @@ fn finish(
     writer: Option<ArrowWriter<DigestingFile>>,
     temporary: Temporary,
     mut segment: Segment,
-) -> Result<Finished, WriteError> {
+) -> Result<FinishedFile, WriteError> {
     if let Some(mut writer) = writer {
         writer.finish().map_err(|source| {
             let disk = writer.inner_mut().take_failure();
@@ -138,7 +140,7 @@ fn finish(
         (segment.bytes, segment.blake3) = (writer.inner_mut().finish())
             .map_err(|source| WriteError::io("write", temporary.path(), source))?;
     }
-    Ok(Finished::new(temporary, segment))
+    Ok(FinishedFile::new(temporary, segment))
 }
 
 fn new_writer(

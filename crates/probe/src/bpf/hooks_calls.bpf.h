@@ -62,7 +62,7 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
  * A socket that no other hook saw is found at its first call: with --all one that was open before, else one that
  * another process has passed to a recorded one. A call that fails without a stream does not begin it.
  */
-static __always_inline struct socket_state *socket_at_call(struct sock *sk)
+static __always_inline struct socket_state *socket_find(struct sock *sk)
 {
 	const struct tcp_sock *tp;
 	struct socket_state *st;
@@ -96,7 +96,7 @@ static __always_inline struct socket_state *socket_at_call(struct sock *sk, bool
 	if (st && st->cookie)
 		return st;
 	*late = st && st->ended_cookie && remote_port(sk);
-	return *late ? st : socket_at_call(sk);
+	return *late ? st : socket_find(sk);
 }
 
 /* A call on a socket that is closed is examined, whatever else is: there are few. */

@@ -469,7 +469,7 @@ static __always_inline void udp_on_ready(struct sock *sk)
 	in = bpf_map_lookup_elem(&udp_inputs, &key);
 	if (!in)
 		return;
-	udp = udp_find(sk, false);
+	udp = udp_socket_find(sk, false);
 	if (udp) {
 		queue = bpf_sk_storage_get(&udp_queues, sk, NULL, 0);
 		if (!queue)

@@ -150,7 +150,7 @@ static __always_inline s64 message_room(struct task_struct *task)
 static __always_inline void udp_on_receive_call(struct sock *sk, int result, int flags)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct udp_socket *udp = udp_find(sk, true);
+	struct udp_socket *udp = udp_socket_find(sk, true);
 	struct udp_taking taking = {};
 	struct udp_copy copied = {};
 	struct datagram *at;

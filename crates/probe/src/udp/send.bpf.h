@@ -307,7 +307,7 @@ static __always_inline void udp_on_send_call(struct sock *sk, int result)
 {
 	struct udp_wanted wanted = {.found = NO_SEND};
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct udp_socket *udp = udp_find(sk, true);
+	struct udp_socket *udp = udp_socket_find(sk, true);
 	struct udp_sender *sender;
 	struct udp_send *send;
 	u32 bits = SEND_DONE;

@@ -82,7 +82,7 @@ static __always_inline struct udp_socket *udp_choose(struct sock *sk)
 }
 
 /* The storage of a socket that a call or a datagram meets, or NULL. */
-static __always_inline struct udp_socket *udp_find(struct sock *sk, bool in_call)
+static __always_inline struct udp_socket *udp_socket_find(struct sock *sk, bool in_call)
 {
 	struct udp_socket *udp = udp_socket(sk);
 
@@ -174,7 +174,7 @@ static __always_inline void udp_on_message(struct udp_socket *udp, struct sock *
 /* udp_fail_queue_rcv_skb: a datagram that the socket did not take. */
 static __always_inline void udp_on_drop(struct sock *sk)
 {
-	struct udp_socket *udp = udp_find(sk, false);
+	struct udp_socket *udp = udp_socket_find(sk, false);
 
 	if (udp)
 		__sync_fetch_and_add(&udp->seen.dropped, 1);

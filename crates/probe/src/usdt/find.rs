@@ -235,7 +235,7 @@ fn probe_of(
 
 /// Whether it is of our own header.
 fn is_marker(note: &Note) -> bool {
-    note.places().count() == 2 && note.constant(0).and_then(Marker::of).is_some()
+    note.places().count() == 2 && note.constant(0).and_then(Marker::from_kind).is_some()
 }
 
 impl Meaning {

@@ -86,7 +86,7 @@ impl ClockMap {
         let index = self.readings.len();
         let piece = last.map(|last| judge(self.nature, last, pair));
         self.pieces.extend(piece);
-        self.readings.push(Reading::of(pair));
+        self.readings.push(Reading::from_pair(pair));
         match self.runs.last_mut() {
             Some(run) if piece != Some(Piece::Gap) => run.end = index + 1,
             _ => self.runs.push(index..index + 1),
@@ -219,7 +219,7 @@ impl ClockMap {
 
 /// How the clock came from one reading to the next.
 fn judge(nature: Nature, from: &ClockPair, to: &ClockPair) -> Piece {
-    let (left, right) = (Reading::of(from), Reading::of(to));
+    let (left, right) = (Reading::from_pair(from), Reading::from_pair(to));
     let joins = |rates: &Rates| left.joins(right, *rates);
     if to.set == Some(true) {
         return Piece::Gap;
