@@ -25,6 +25,7 @@ test("every finding is on the screen as it opens", async () => {
     assert.ok(box && box.y < 250, `${folder}: the first finding begins at ${box?.y}`);
     // Information is one line; a click opens it.
     if (first.severity === "info") await page.locator("details.finding > summary").first().click();
+    await page.locator("details.finding .do").first().waitFor();
     const opened = await page.locator("main").innerText();
     for (const advice of first.advice) {
       assert.ok(opened.includes(advice.replaceAll("`", "")), `${folder}: ${advice}`);
