@@ -425,7 +425,7 @@ fn late_reader() -> Report {
 }
 
 #[test]
-fn a_share_is_that_of_the_harm_and_of_the_life_that_are_printed() {
+fn share_is_harm_over_printed_lifetime() {
     let report = late_reader();
     let finding = report.findings.first().expect("a finding");
     assert_eq!(finding.rule.name(), "slow_reader");
@@ -457,7 +457,7 @@ fn waits_before_the_recording_are_not_counted() {
 
 /// 36 segments retransmitted since the first sample, and 53 by duplicate ACKs since hooks were attached.
 #[test]
-fn a_part_of_the_retransmissions_is_no_more_than_all() {
+fn fast_retransmits_are_at_most_all_retransmits() {
     let mut evidence = evidence("calls");
     evidence.add_connections(&columns::<Connection>(&[json!({"conn": 1})]));
     let sample = |time_ms: u64, retransmits: u64| {

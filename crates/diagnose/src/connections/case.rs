@@ -236,17 +236,17 @@ impl Case<'_> {
     }
 
     /// Segments retransmitted in this way while [`retransmits`](Self::retransmits) were counted, by events.
-    pub fn sent_again(&self, kind: TcpEventKind) -> u64 {
+    pub fn retransmitted(&self, kind: TcpEventKind) -> u64 {
         let events = &self.own.gathered.events;
         match self.own.counted() {
-            Some(span) => events.sent_again_within(kind, span),
+            Some(span) => events.retransmitted_within(kind, span),
             None => events.count(kind),
         }
     }
 
     /// Those of the retransmissions that duplicate ACKs started, if events were recorded.
     pub fn fast_retransmits(&self) -> Option<u64> {
-        let seen = self.sent_again(TcpEventKind::FastRetransmit);
+        let seen = self.retransmitted(TcpEventKind::FastRetransmit);
         // A retransmission is seen a moment before or after it is counted.
         let most = self.retransmits().unwrap_or(u64::MAX);
         self.context.events.then_some(seen.min(most))

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_that_come_together_cluster_as_many_as_they_are() {
+    fn simultaneous_losses_cluster() {
         let of: Vec<Vec<u64>> = vec![vec![100, 300, 700]; 36];
         let (clustering, by_chance) = judged(&of, 1_000);
         assert!((clustering - 36.0).abs() < 1e-6, "{clustering}");
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_their_own_do_not_cluster_however_many_there_are() {
+    fn independent_losses_do_not_cluster() {
         for slots in [50, 400, 20_000] {
             for lost in [1, 4, 20, 40] {
                 let one = |conn: u64| {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_that_follow_one_another_are_not_together() {
+    fn consecutive_connections_are_not_together() {
         let one = |nth: u64| SenderLosses {
             first: nth * 10,
             last: nth * 10 + 9,

@@ -108,7 +108,7 @@ fn a_connection_held_by_its_receiver_is_reported() {
 }
 
 #[test]
-fn what_polls_found_unchanged_was_idle() {
+fn unchanged_polls_mean_idle() {
     let mut window = window();
     window.add_connections(&known(1, None));
     // busy for a second, then nothing for nine
@@ -128,7 +128,7 @@ fn what_polls_found_unchanged_was_idle() {
 }
 
 #[test]
-fn what_left_the_window_counts_no_more_and_the_connection_is_idle() {
+fn rows_outside_the_window_do_not_count() {
     let mut window = window();
     window.add_connections(&known(1, None));
     add(

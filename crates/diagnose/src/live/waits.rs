@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_ago_does_not_count_but_a_wait_that_lasts_does() {
+    fn old_waits_do_not_count_unless_they_last() {
         let mut looks = ThreadSnapshots::new(2 * S);
         for second in 1..=9 {
             let other = if second < 6 {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_threads_some_stand_for_all() {
+    fn some_threads_represent_many() {
         let mut looks = ThreadSnapshots::new(10 * S);
         looks.add(
             S,

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_its_cpus_did_and_those_of_its_thread() {
+    fn activity_is_that_of_own_cpus_and_thread() {
         let meanwhile = MessageWindow {
             from_ns: 1_000,
             until_ns: 2_000,

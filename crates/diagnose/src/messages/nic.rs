@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_narrows_the_bound() {
+    fn impossible_times_narrow_the_bound() {
         let (_, on_wire) = stamped(1_499_980, 1_500_020, 3);
         let expected = WireTime {
             nic_ns: 1_500_000,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_impossible_or_unknown_is_counted() {
+    fn impossible_and_unknown_stamps_are_counted() {
         let (before, _) = stamped(1_500_200, 1_600_000, 3);
         let (after, _) = stamped(1_400_000, 1_499_800, 3);
         let (unknown, on_wire) = stamped(1_400_000, 1_600_000, 4);

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_bytes_is_named_before_what_was_only_open() {
+    fn active_sockets_are_named_before_open_ones() {
         let tcp = line("tcp", 0, None);
         let text = why(&[
             tcp.clone(),

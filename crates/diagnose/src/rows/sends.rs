@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_connection_that_was_open_before_sends_are_not_counted_until_a_receive() {
+    fn sends_of_an_old_connection_count_from_a_receive() {
         let mut sends = CallHistory::<8>::default();
         sends.add(&call(10, true, 8, 1_008));
         assert_eq!(sizes(&sends, 10), (Some(8), None));
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_nothing_is_no_call() {
+    fn call_without_bytes_is_no_call() {
         assert_eq!(CallBytes::new(1, true, -11, 0, 0), None);
         assert_eq!(CallBytes::new(1, false, 0, 0, 0), None);
         assert_eq!(CallBytes::new(1, false, 8, 8, MSG_PEEK), None);
     }
 
     #[test]
-    fn long_ago_is_not_known() {
+    fn calls_long_ago_are_unknown() {
         let mut sends = CallHistory::<8>::default();
         for number in 0..=8 {
             sends.add(&call(number, true, 8, 8));

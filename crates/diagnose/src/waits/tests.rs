@@ -207,7 +207,7 @@ fn the_limit_is_of_groups_not_of_sums() {
 }
 
 #[test]
-fn an_object_that_nobody_waited_for_is_missed() {
+fn unknown_object_is_reported_missing() {
     let mut filter = WaitFilter {
         object: Some("pipe 98".to_owned()),
         ..WaitFilter::default()

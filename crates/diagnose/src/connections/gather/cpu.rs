@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_readable_is_absent() {
+    fn unreadable_process_is_absent() {
         let mut times = CpuTimes::default();
         for (second, ksoftirqd_ns) in [(1, None), (2, None), (3, None)] {
             times.add_cpu(&CpuSample {

@@ -26,7 +26,7 @@ pub struct EventDigest {
     /// [`MOST_LOSSES`].
     pub losses_ns: Vec<u64>,
     /// Retransmissions and their times; at most [`MOST_LOSSES`].
-    sent_again: Vec<Retransmission>,
+    retransmitted: Vec<Retransmission>,
     /// Intervals in state Loss, ns; an open one has no end.
     pub loss: Vec<(u64, Option<u64>)>,
     /// Times that fast recovery began.
@@ -59,8 +59,8 @@ impl EventDigest {
             _ => 1,
         };
         self.counts[kind as usize] += weight;
-        if kind.is_retransmission() && self.sent_again.len() < MOST_LOSSES {
-            self.sent_again.push(Retransmission {
+        if kind.is_retransmission() && self.retransmitted.len() < MOST_LOSSES {
+            self.retransmitted.push(Retransmission {
                 time_ns,
                 kind,
                 segments: weight,
@@ -118,9 +118,9 @@ impl EventDigest {
 
     /// How many segments were retransmitted, in this way, within `span` (ns, both ends included). Those without
     /// a kept time came last, and count.
-    pub fn sent_again_within(&self, kind: TcpEventKind, span: (u64, u64)) -> u64 {
+    pub fn retransmitted_within(&self, kind: TcpEventKind, span: (u64, u64)) -> u64 {
         let outside = self
-            .sent_again
+            .retransmitted
             .iter()
             .filter(|again| again.kind == kind && !(span.0..=span.1).contains(&again.time_ns));
         let outside: u64 = outside.map(|again| again.segments).sum();

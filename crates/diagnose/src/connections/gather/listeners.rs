@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dropped_since_listen_counts_and_before_the_first_reading_does_not() {
+    fn drops_count_from_listen_or_the_first_reading() {
         let mut begun = ListenerDigest::default();
         let first = Listener {
             listen_ns: Some(5),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_were_seen_for_longest_are_judged() {
+    fn longest_connections_are_judged() {
         let mut lives = lives(&[
             // long, and its end is known
             json!({"conn": 1, "opened_ns": 100, "closed_ns": 900}),

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn time_weights_stand_for_polls_that_were_not_stored() {
+    fn time_weights_replace_missing_polls() {
         let mut weights = PollWeights::default();
         weights.add(PollClass::AllSent, 100);
         weights.add(PollClass::BufferFull, 300);

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_a_headline_prints_is_that_of_its_numbers() {
+    fn headline_share_matches_its_numbers() {
         let mut with_share = 0;
         for rule in RULES {
             for harm_ns in [1_000, 78_400_000, 390_000_000, 784_000_000] {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_headline_that_adds_up_connections_says_how_many() {
+    fn headline_names_the_number_of_connections() {
         let headline =
             slow_reader::SlowReader.headline(&finding(&slow_reader::SlowReader, 390_000_000, 12));
         assert!(

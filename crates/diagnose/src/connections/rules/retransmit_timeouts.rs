@@ -91,10 +91,10 @@ impl Rule for RetransmitTimeouts {
     }
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
-        let sent_again = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
+        let retransmitted = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
         format!(
             "{} segments were retransmitted, at unknown cost.",
-            count(sent_again)
+            count(retransmitted)
         )
     }
 }

@@ -112,7 +112,7 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
 }
 
 /// Segments retransmitted, and those that the receiver reported as duplicates.
-fn sent_again(case: &Case) -> (u64, u64) {
+fn retransmitted(case: &Case) -> (u64, u64) {
     let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     (case.retransmits().unwrap_or(0), duplicates.unwrap_or(0))
 }
@@ -123,7 +123,7 @@ impl SpuriousRetransmits {
         if !case.stalls_may_be_late_acks() {
             return Verdict::Quiet;
         }
-        let (retransmits, duplicates) = sent_again(case);
+        let (retransmits, duplicates) = retransmitted(case);
         let label = "segment(s) that the receiver already had";
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::RetransmitTimeouts],

@@ -48,7 +48,7 @@ fn a_thread_that_did_not_wait_was_busy() {
 }
 
 #[test]
-fn what_is_sent_within_the_call_is_not_held() {
+fn data_sent_within_the_call_is_not_held() {
     let within = json!({
         "call_ns": 100, "tcp_ns": 110, "queue_ns": 112, "driver_ns": 113, "acked_ns": 130,
         "done_ns": 120,

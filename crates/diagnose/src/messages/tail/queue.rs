@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_ready_waits_for_those_before() {
+    fn ready_message_waits_for_earlier_ones() {
         let all = [
             message(100, Some(110), 112),
             message(101, None, 120),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waited_meanwhile_was_at_none() {
+    fn waiting_thread_processed_no_message() {
         let all = [message(90, None, 100), message(150, None, 200)];
         let mut threads = QueueTable::default();
         all.iter().for_each(|it| threads.add(it));

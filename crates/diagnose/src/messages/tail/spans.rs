@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_are_open_come_first() {
+    fn open_spans_come_first() {
         let rows = [
             (0, 0, 100, 0),
             (0, 10, 20, 1),
@@ -348,7 +348,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn none_is_missed_and_the_order_of_rows_is_all_the_same(
+        fn no_span_is_missed_in_any_row_order(
             mut rows in nested(), from in 0_u64..200, length in 1_u64..100, seed in any::<prop::sample::Index>(),
         ) {
             let mut expected: Vec<_> = rows

@@ -134,7 +134,7 @@ fn everything() -> TailQuery {
 
 proptest! {
     #[test]
-    fn causes_explain_no_more_than_there_is(rows in rows()) {
+    fn causes_explain_at_most_the_deviation(rows in rows()) {
         let groups = answer(&rows, 0, everything());
         for message in groups[0]["explained"].as_array().expect("messages") {
             let causes = message["causes"].as_array().expect("causes").iter();
@@ -147,7 +147,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_rows_is_all_the_same(rows in rows(), turn in any::<prop::sample::Index>()) {
+    fn row_order_does_not_matter(rows in rows(), turn in any::<prop::sample::Index>()) {
         let mut other = rows.clone();
         let turn_by = turn.index(rows.received.len());
         other.received.rotate_left(turn_by);
@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn all_clocks_later_is_the_same_answer(rows in rows(), later_ns in 1_u64..1 << 50) {
+    fn a_later_clock_gives_the_same_answer(rows in rows(), later_ns in 1_u64..1 << 50) {
         let mut other = rows.clone();
         for row in &mut other.received {
             row.done_ns += later_ns;
@@ -203,7 +203,7 @@ fn explaining(rows: &Rows) -> Vec<u16> {
 }
 
 #[test]
-fn a_neighbour_is_named_whatever_it_does() {
+fn neighbour_is_named_whatever_it_runs() {
     let rows = one_slow(&[(1, 90_000, vec![2, 3]), (0, 5_000, vec![1])]);
     assert_eq!(explaining(&rows), [0], "the calls in it do not");
     assert_eq!(
@@ -213,7 +213,7 @@ fn a_neighbour_is_named_whatever_it_does() {
 }
 
 #[test]
-fn a_parent_is_no_cause_where_what_it_called_is() {
+fn parent_not_blamed_when_child_explains() {
     let mut rows = one_slow(&[(0, 5_000, vec![1])]);
     let last = rows.received.last_mut().expect("the slow one");
     last.done_ns += 90_000;
@@ -231,7 +231,7 @@ fn a_parent_is_no_cause_where_what_it_called_is() {
 }
 
 #[test]
-fn without_ordinary_messages_nothing_is_judged() {
+fn nothing_is_judged_without_ordinary_messages() {
     let mut rows = one_slow(&[(1, 90_000, Vec::new()), (0, 5_000, vec![1])]);
     let slow_ns = rows.received[100].first_arrival_ns.expect("it arrived");
     rows.activities.retain(|span| span.begin_ns >= slow_ns);
@@ -243,7 +243,7 @@ fn without_ordinary_messages_nothing_is_judged() {
 }
 
 #[test]
-fn one_message_alone_is_like_itself() {
+fn single_message_has_no_cause() {
     let mut rows = Rows::default();
     put(&mut rows, 0, 1_000_000, &[(0, 5_000, vec![1])]);
     let group = &answer(&rows, 0, TailQuery::default())[0];
@@ -254,7 +254,7 @@ fn one_message_alone_is_like_itself() {
 }
 
 #[test]
-fn what_was_not_recorded_explains_nothing() {
+fn unrecorded_time_explains_nothing() {
     let mut rows = one_slow(&[(1, 90_000, Vec::new()), (0, 5_000, vec![1])]);
     let gap = rows.activities.iter_mut().find(|span| span.tid == Some(8));
     let gap = gap.expect("the neighbour");
@@ -276,7 +276,7 @@ fn what_was_not_recorded_explains_nothing() {
 }
 
 #[test]
-fn a_function_that_no_rule_knows_is_named_but_explains_nothing() {
+fn unknown_function_is_named_but_explains_nothing() {
     let rows = one_slow(&[(0, 90_000, vec![3, 3, 3])]);
     let group = &answer(&rows, 0, TailQuery::default())[0];
     let covered = group["covered"]["least"].as_f64().expect("a share");
@@ -325,14 +325,14 @@ fn causes(rows: &Rows) -> Vec<(Value, u64)> {
 }
 
 #[test]
-fn who_is_taken_off_a_cpu_waits_for_the_move() {
+fn preempted_thread_waits_for_migration() {
     // 50 µs, but for the softirq
     let expected = [(json!("migration"), 45), (json!("softirq_delay"), 5)];
     assert_eq!(causes(&moved(("migration/0", 17))), expected);
 }
 
 #[test]
-fn who_waited_is_moved_from_then_on_where_the_other_cpu_is_idle() {
+fn waiting_thread_migrates_to_idle_cpu() {
     let expected = [
         (json!("migration"), 26),
         (json!("cpu_contention"), 19),
@@ -424,7 +424,7 @@ fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
 }
 
 #[test]
-fn what_the_kernel_received_for_others_is_interference() {
+fn receiving_for_others_is_interference() {
     let expected = [
         (
             json!("receive_interference"),
@@ -437,7 +437,7 @@ fn what_the_kernel_received_for_others_is_interference() {
 }
 
 #[test]
-fn what_it_received_first_for_the_same_program_is_its_queue() {
+fn earlier_messages_of_the_program_are_its_queue() {
     let expected = [
         (
             json!("head_of_line_blocking"),
@@ -450,7 +450,7 @@ fn what_it_received_first_for_the_same_program_is_its_queue() {
 }
 
 #[test]
-fn what_is_received_on_the_application_core_for_others_is_interference_too() {
+fn receiving_for_others_on_the_application_core_is_interference() {
     let mut rows = one_slow(&[(0, 95_000, Vec::new())]);
     let slow = rows.received.last().expect("the slow one").clone();
     let at = |ns: u64| slow.first_arrival_ns.map(|start_ns| start_ns + ns);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_chance_may_do_is_not_reported() {
+    fn chance_is_not_reported() {
         let five = |value, is_slow| (0..5).map(move |_| (value, is_slow));
         // 1 of 252 ways: with two sides and one cut 0.8 %
         assert_eq!(
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_that_is_sure_but_small_is_not_reported() {
+    fn small_difference_is_not_reported() {
         // 55 % of the slow ones and 45 % of the fast ones, of 100,000 each
         let waits = |is_slow: bool, small: u32| {
             (0..100_000).map(move |number| (if number < small { 1.0 } else { 9.0 }, is_slow))

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_not_known() {
+    fn nan_is_unknown() {
         let mut factor = Factor::default();
         factor.add(f64::NAN, true);
         assert_eq!(

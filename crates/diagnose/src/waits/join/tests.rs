@@ -245,7 +245,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn as_a_search_through_all_rows(
+    fn equals_a_search_through_all_rows(
         threads in threads(),
         of in 1..24_usize,
         stir in 0..64_u64,
@@ -282,7 +282,7 @@ fn one_call(waits: usize) -> Rows {
 }
 
 #[test]
-fn of_a_call_with_too_many_waits_the_first_ones_are_not_known() {
+fn first_waits_of_a_long_call_are_unknown() {
     for (waits, known) in [(HELD, HELD), (HELD + 7, 7)] {
         let sides = joined(one_call(waits), 1_000, 0, 1);
         let preceding = sides.report(&counters::CounterNames::default());
