@@ -4,10 +4,13 @@ use diagnose::report::{About, OmittedRows};
 use table::manifest::{Coverage, ProbeState};
 
 use super::parts::LABEL;
-use crate::layout::TextLayout;
+use crate::layout::{MOST_COLUMNS, TextLayout, columns};
 
 /// Prefix of the coverage of clocks, which have a line of their own.
 const CLOCK: &str = "clock.";
+
+/// Columns of a line after its label.
+const ROOM: usize = MOST_COLUMNS - LABEL - 2;
 
 /// The probe without which a connection is found only by a poll.
 const EVENTS: &str = "tcp_events";
@@ -35,8 +38,14 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
         remedy,
     } in groups(&probes)
     {
-        line(&format!("{}{text}", probes.join(", ")));
-        if !remedy.is_empty() {
+        let cause = format!("{}{text}", probes.join(", "));
+        let joined = format!("{cause}. hint: {remedy}");
+        if remedy.is_empty() {
+            line(&cause);
+        } else if columns(&joined) <= ROOM {
+            line(&joined);
+        } else {
+            line(&cause);
             line(&format!("hint: {remedy}"));
         }
     }
