@@ -30,6 +30,7 @@ mod page;
 mod privileges;
 mod process_tree;
 mod progress;
+mod requests;
 mod select;
 mod selectors;
 mod servers;

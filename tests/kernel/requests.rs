@@ -1,0 +1,109 @@
+//! Requests of real programs: as many as the program itself counted, each within the times that it noted, and with parts
+//! that add up.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use testbed::{finish, program, root};
+
+/// A server and its client, which note what they do: see its head.
+const REQUESTS: &str = include_str!("programs/requests.py");
+
+/// Its requests: on one connection, and those with a connection each.
+const KEPT: usize = 211;
+const SINGLE: usize = 53;
+
+/// Returns what the program noted, and what the report says.
+fn record() -> (Value, Value) {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let place = |name: &str| scratch.path().join(name);
+    std::fs::write(place("requests.py"), REQUESTS).expect("the source");
+    let mut run = Command::new(program());
+    run.args(["run", "--as-root", "--output"]);
+    run.arg(place("r.whylat")).args(["--", "python3"]);
+    finish(run.arg(place("requests.py")).arg(place("truth"))).ended(0);
+    let truth = std::fs::read_to_string(place("truth")).expect("the truth");
+    let mut report = Command::new(program());
+    report.args(["report", "--requests", "--format", "json"]);
+    let output = finish(report.arg(place("r.whylat")));
+    (
+        serde_json::from_str(&truth).expect("JSON"),
+        serde_json::from_str(&output.ended(0).out).expect("JSON"),
+    )
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// Requests of a side of the program's port, in the order of time.
+fn of_side<'a>(report: &'a Value, side: &str, port: u64) -> Vec<&'a Value> {
+    let title = match side {
+        "client" => format!("→ 127.0.0.1:{port}"),
+        _ => format!("at 127.0.0.1:{port}"),
+    };
+    let all = report["requests"].as_array().expect("requests").iter();
+    let is_of = |row: &&Value| {
+        row["service"]
+            .as_str()
+            .is_some_and(|it| it.ends_with(&title))
+    };
+    let mut rows: Vec<_> = all.filter(is_of).collect();
+    rows.sort_by_key(|row| number(&row["begin_ns"]));
+    rows
+}
+
+fn part(row: &Value, name: &str) -> u64 {
+    row["parts"][name].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn every_request_is_found_once() {
+    if !root() {
+        return;
+    }
+    let (truth, report) = record();
+    let port = number(&truth["port"]);
+    let requests = truth["requests"].as_array().expect("requests");
+    assert_eq!(requests.len(), KEPT + SINGLE);
+    let clients = of_side(&report, "client", port);
+    let servers = of_side(&report, "server", port);
+    assert_eq!(
+        (clients.len(), servers.len()),
+        (requests.len(), requests.len())
+    );
+    // Each lies within the times that the program noted.
+    for (row, noted) in clients.iter().zip(requests) {
+        let (begin_ns, end_ns) = (number(&noted[0]), number(&noted[1]));
+        let ends_ns = number(&row["begin_ns"]) + number(&row["duration_ns"]);
+        assert!(
+            begin_ns <= number(&row["begin_ns"]) && ends_ns <= end_ns,
+            "{row} {noted}"
+        );
+    }
+    for row in clients.iter().chain(&servers) {
+        let parts = row["parts"].as_object().expect("parts");
+        let sum: u64 = parts.values().map(number).sum();
+        assert_eq!(sum, number(&row["duration_ns"]), "{row}");
+    }
+    // A sleep of the server is a timer at both ends, as both are recorded.
+    for (index, noted) in requests.iter().enumerate() {
+        let sleeps = noted[2].as_bool().expect("yes or no");
+        for row in [clients[index], servers[index]] {
+            assert!(!sleeps || part(row, "timer") > 0, "{row} {noted}");
+        }
+    }
+    // A new connection is part of the request that it was opened for.
+    let connected = clients.iter().filter(|row| part(row, "connect") > 0);
+    assert!(connected.clone().count() > 0);
+    assert!(connected.clone().all(|row| number(&row["request"][0]) == 0));
+    // What nobody answers is no request.
+    let one_way = report["not_requests"].as_array().expect("a list");
+    assert!(one_way.iter().all(|it| {
+        it["why"]
+            .as_str()
+            .is_some_and(|why| why.starts_with("one_way"))
+    }));
+    assert_eq!(one_way.len(), 2, "{one_way:?}");
+}
