@@ -375,11 +375,18 @@ impl RequestTable {
         let began_after_ns = start_ns.unwrap_or_else(|| self.history.last_ns(thread));
         let begin_ns = match is_send {
             true => start_ns.unwrap_or(end_ns),
-            false => arrival_ns(end_ns, unread_ns, start_ns, endpoint.woken),
+            false => {
+                let jiffy_ns = self.header.jiffy_ns.unwrap_or(0);
+                let is_coarse = self.is_coarse(unread_ns);
+                let less_ns = if is_coarse { jiffy_ns } else { 0 };
+                let unread_ns = unread_ns.map(|ns| ns.saturating_sub(less_ns));
+                arrival_ns(end_ns, unread_ns, start_ns, endpoint.woken)
+            }
         };
         let moving = MovingCall {
             is_request: is_send == (endpoint.side == Side::Client),
             begin_ns,
+            is_coarse: !is_send && self.is_coarse(unread_ns),
             end_ns,
             began_after_ns,
             range: StreamRange {
@@ -397,6 +404,15 @@ impl RequestTable {
         });
         let horizon_ns = self.horizon_ns(end_ns);
         self.history.add(thread, end_ns, call, horizon_ns);
+    }
+
+    /// Whether the kernel knew only the jiffy since when bytes were unread.
+    fn is_coarse(&self, unread_ns: Option<u64>) -> bool {
+        let whole = |ns: u64, jiffy_ns: u64| ns >= jiffy_ns && ns.is_multiple_of(jiffy_ns);
+        let jiffy_ns = self.header.jiffy_ns.filter(|ns| *ns > 0);
+        unread_ns
+            .zip(jiffy_ns)
+            .is_some_and(|(ns, jiffy_ns)| whole(ns, jiffy_ns))
     }
 
     fn is_answered(&mut self, id: EndpointId) -> bool {
@@ -467,13 +483,15 @@ impl RequestTable {
         if exchange.response.is_none() || exchange.has_gap {
             return None;
         }
-        let handshake_ns = self.endpoints.get(id).handshake_ns;
-        if (exchange.asked_ns..=exchange.answered_ns).contains(&handshake_ns) {
+        if self.is_handshake(id, &exchange) {
             return Some(exchange);
         }
         let is_judged = turns.tracker.counts.exchanges >= JUDGED_AFTER;
-        if is_judged && exchange.answered_ns > turns.shared_until_ns {
+        let is_later = exchange.answered_ns > turns.shared_until_ns;
+        if is_judged && is_later {
             self.release(id, turns);
+        }
+        if turns.held.is_empty() || is_later {
             let endpoint = self.endpoints.get(id);
             let shared = self.stages.shared_until(endpoint, id, exchange.answered_ns);
             turns.shared_until_ns = shared.unwrap_or(0);
@@ -483,6 +501,18 @@ impl RequestTable {
             self.release(id, turns);
         }
         None
+    }
+
+    /// Whether an exchange is of a TLS handshake: a thread waited in one for it. The handshakes of a service are of about
+    /// the same length, so that one without a wait is known by its place.
+    fn is_handshake(&mut self, id: EndpointId, exchange: &Exchange) -> bool {
+        let endpoint = self.endpoints.get(id);
+        let known = self.services.digest_mut(endpoint.service);
+        if (exchange.asked_ns..=exchange.answered_ns).contains(&endpoint.handshake_ns) {
+            known.handshake_bytes = known.handshake_bytes.max(exchange.request.end);
+            return true;
+        }
+        endpoint.handshake_ns > 0 && exchange.request.end <= known.handshake_bytes
     }
 
     /// Makes the exchanges that are held requests, or drops them.

@@ -154,7 +154,10 @@ impl PathFinder<'_> {
             return;
         }
         at.has_others |= call.is_served;
-        let asked_ns = call.asked_ns.filter(|ns| *ns >= context.begin_ns);
+        let is_serving = context.side == Side::Server;
+        let asked_ns = call
+            .asked_ns
+            .filter(|ns| is_serving && *ns >= context.begin_ns);
         if let Some(asked_ns) = asked_ns.filter(|_| Some(call.endpoint) != context.peer) {
             let about = StepSubject {
                 endpoint: Some(call.endpoint),
@@ -272,9 +275,11 @@ impl PathFinder<'_> {
             return Cause::Part(RequestPart::Network, about);
         }
         match self.endpoints.get(endpoint).side {
-            Side::Client => Cause::Part(RequestPart::Upstream, about),
-            Side::Server if is_blocked_on_it => Cause::Part(RequestPart::Queued, about),
-            Side::Server => Cause::Idle,
+            Side::Client if context.side == Side::Server => {
+                Cause::Part(RequestPart::Upstream, about)
+            }
+            _ if is_blocked_on_it => Cause::Part(RequestPart::Queued, about),
+            _ => Cause::Idle,
         }
     }
 

@@ -73,6 +73,8 @@ pub struct ServiceDigest {
     all: PartTimes,
     /// The longest queue that a request waited in.
     pub queue_most: u64,
+    /// Most bytes that a client sent until a TLS handshake was over; 0: none was seen.
+    pub handshake_bytes: u64,
 }
 
 impl ServiceDigest {

@@ -3,6 +3,7 @@
 //! the square of its time, as a stall of 200 ms belongs to the request that took 201 ms, not to those of 1 ms beside it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use table::Columns;
 use table::tables::TcpStages;
@@ -69,32 +70,34 @@ impl StageTable {
     }
 
     /// The stages of a connection in readings that overlap a time.
-    fn overlapping(&self, endpoint: EndpointId, time: (u64, u64)) -> &[HeldStage] {
+    fn overlapping(&self, endpoint: EndpointId, time: (u64, u64)) -> Range<usize> {
         let first = self
             .held
             .partition_point(|it| (it.endpoint, it.until_ns) < (endpoint, time.0));
         let rest = &self.held[first..];
         let is_in = |it: &HeldStage| it.endpoint == endpoint && it.from_ns < time.1;
         let end = rest.iter().take_while(|it| is_in(it)).count();
-        &rest[..end]
+        first..first + end
     }
 
     /// Returns the reading after which no stage is shared any more with what ended then; `None`: none is shared.
     pub fn shared_until(&self, endpoint: &Endpoint, id: EndpointId, end_ns: u64) -> Option<u64> {
         let ends = [Some(id), endpoint.peer].into_iter().flatten();
         let of = |id| self.overlapping(id, (end_ns, end_ns.saturating_add(1)));
-        ends.flat_map(of).map(|it| it.until_ns).max()
+        let last = |range: Range<usize>| self.held[range].iter().map(|it| it.until_ns).max();
+        ends.filter_map(|id| last(of(id))).max()
     }
 
-    /// Shares what was held on a connection among its exchanges.
-    pub fn share(&self, endpoint: &Endpoint, id: EndpointId, exchanges: &mut [Exchange]) {
+    /// Shares what was held on a connection among its exchanges, as far as it was not shared already.
+    pub fn share(&mut self, endpoint: &Endpoint, id: EndpointId, exchanges: &mut [Exchange]) {
         let begin_ns = exchanges.iter().map(|it| it.begin_ns).min();
         let end_ns = exchanges.iter().map(|it| it.answered_ns).max();
         let Some(time) = begin_ns.zip(end_ns) else {
             return;
         };
         for end in [Some(id), endpoint.peer].into_iter().flatten() {
-            for held in self.overlapping(end, time) {
+            let range = self.overlapping(end, time);
+            for held in &mut self.held[range] {
                 held.share(endpoint, exchanges);
             }
         }
@@ -103,7 +106,7 @@ impl StageTable {
 
 impl HeldStage {
     /// Gives each exchange its part, of at most the time that it waited.
-    fn share(&self, endpoint: &Endpoint, exchanges: &mut [Exchange]) {
+    fn share(&mut self, endpoint: &Endpoint, exchanges: &mut [Exchange]) {
         let path_ns = endpoint.min_rtt_ns.unwrap_or(0);
         let waited = |it: &Exchange| -> u64 {
             let overlaps = it.begin_ns < self.until_ns && self.from_ns < it.answered_ns;
@@ -115,12 +118,15 @@ impl HeldStage {
         if sum == 0.0 {
             return;
         }
+        let mut given_ns = 0;
         for exchange in exchanges {
             let waited_ns = waited(exchange);
             let share = weight(waited_ns) / sum;
             let ns = ((self.ns as f64 * share) as u64).min(waited_ns);
             move_steps(&mut exchange.budget, self.part, ns);
+            given_ns += ns;
         }
+        self.ns = self.ns.saturating_sub(given_ns);
     }
 }
 

@@ -4,8 +4,10 @@ use std::rc::Rc;
 
 use proptest::prelude::*;
 use table::manifest::Header;
-use table::tables::{Call, Calls, Connection, Connections, Process, Processes, Wait, Waits};
-use table::{Chosen, Columns, Role, WaitObject, Waker};
+use table::tables::{
+    Call, Calls, Connection, Connections, Process, Processes, TcpStage, TcpStages, Wait, Waits,
+};
+use table::{Chosen, Columns, Role, Table, WaitObject, Waker};
 
 use super::report::{RequestReport, RequestRow};
 use super::{RequestFilter, RequestPart, RequestTable};
@@ -22,6 +24,7 @@ struct Rows {
     connections: Vec<Connection>,
     calls: Vec<Call>,
     waits: Vec<Wait>,
+    stages: TcpStages,
 }
 
 fn connection(conn: u64, role: Role, pid: u32) -> Connection {
@@ -110,7 +113,7 @@ fn header() -> Header {
     serde_json::from_value(serde_json::json!({
         "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 1,
         "clocksource": "", "detail": "", "arguments": [], "started_ns": 0,
-        "started_realtime_ns": 0, "jiffy_ns": null,
+        "started_realtime_ns": 0, "jiffy_ns": 4_000_000,
     }))
     .expect("a header")
 }
@@ -176,6 +179,7 @@ impl Rows {
         let filter = (RequestFilter::default(), usize::MAX);
         let manifest = (&[][..], &[][..]);
         let mut table = RequestTable::new(header(), self.names(), manifest, filter);
+        table.add_stages(&self.stages);
         table.begin_rows();
         let batch = batch.clamp(1, self.calls.len().max(self.waits.len()).max(1));
         for rows in self.waits.chunks(batch) {
@@ -268,7 +272,7 @@ fn bytes_that_cross_are_no_requests() {
         let at = turn * 10 * MS;
         // the next request came 4 ms before the response to the one before was sent
         let taken = Call {
-            unread_ns: Some(4 * MS),
+            unread_ns: Some(4 * MS + 1_000),
             ..call(1, at, false, 100, 70)
         };
         rows.calls.push(taken);
@@ -452,6 +456,72 @@ fn a_client_shares_the_time_of_a_server_that_is_recorded() {
             (RequestPart::Disk, 4 * MS)
         ]
     );
+}
+
+#[test]
+fn stages_are_shared_by_those_that_waited() {
+    let mut rows = Rows::client();
+    for turn in 0..10 {
+        let at = (turn + 1) * 10 * MS;
+        let took = if turn == 4 { 9 * MS } else { MS };
+        rows.calls.push(call(1, at, true, 10, 80));
+        let waited = wait(
+            80,
+            (at, at + took, at + took),
+            WaitObject::Connection,
+            Some(1),
+        );
+        rows.waits.push(waited);
+        let received = Call {
+            start_ns: Some(at),
+            ..call(1, at + took, false, 10, 80)
+        };
+        rows.calls.push(received);
+    }
+    let mut columns = TcpStages::default();
+    columns.push(stage(0, 0));
+    columns.push(stage(200 * MS, 8 * MS));
+    rows.stages = columns;
+    let requests = rows.with_offsets().requests();
+    requests.iter().for_each(check);
+    let shares: Vec<u64> = requests
+        .iter()
+        .map(|row| row.parts.get(RequestPart::RetransmitTimeout))
+        .collect();
+    assert!(shares[4] > 7 * MS, "{shares:?}");
+    assert!(shares.iter().sum::<u64>() <= 8 * MS);
+}
+
+/// A reading of a ledger with so much time until a retransmission timeout.
+fn stage(time_ns: u64, held_ns: u64) -> TcpStage {
+    let value = |field: &table::Field| match field.name {
+        "conn" => 1.into(),
+        "time_ns" => time_ns.into(),
+        "retransmit_timeout_ns" => held_ns.into(),
+        "closed" | "nodelay" => false.into(),
+        _ if field.null.is_empty() => 0.into(),
+        _ => serde_json::Value::Null,
+    };
+    let fields = TcpStage::FIELDS.iter();
+    let row = fields.map(|field| (field.name.to_owned(), value(field)));
+    serde_json::from_value(serde_json::Value::Object(row.collect())).expect("a row")
+}
+
+#[test]
+fn bytes_that_are_known_to_a_jiffy_only_do_not_cross() {
+    let mut rows = Rows::server();
+    for turn in 1..=20 {
+        let at = turn * 10 * MS;
+        let taken = Call {
+            unread_ns: Some(4 * MS),
+            ..call(1, at, false, 100, 70)
+        };
+        rows.calls.push(taken);
+        rows.calls.push(call(1, at + 9 * MS, true, 1_000, 70));
+    }
+    let rows = rows.with_offsets();
+    assert_eq!(rows.report().count(), 20);
+    rows.requests().iter().for_each(check);
 }
 
 /// A call or a wait of any thread at any time.

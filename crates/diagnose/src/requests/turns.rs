@@ -50,6 +50,8 @@ pub struct MovingCall {
     pub is_request: bool,
     /// When its first byte was there: arrived, or given to send.
     pub begin_ns: u64,
+    /// `begin_ns` is known to a jiffy only.
+    pub is_coarse: bool,
     /// When it ended.
     pub end_ns: u64,
     /// It had not begun before: the thread did something else.
@@ -58,6 +60,17 @@ pub struct MovingCall {
     pub range: StreamRange,
     /// Says who called.
     pub thread: ThreadId,
+}
+
+impl MovingCall {
+    /// Returns the call with a begin of no earlier than `ns`, if its begin is coarse.
+    fn no_earlier_than(&self, ns: u64) -> Self {
+        let least_ns = if self.is_coarse { ns } else { 0 };
+        Self {
+            begin_ns: self.begin_ns.max(least_ns),
+            ..*self
+        }
+    }
 }
 
 /// A request and its response, as far as they came.
@@ -289,6 +302,7 @@ impl TurnTracker {
                 let (ended_ns, began_ns) = (open.answered_ns, open.answer_began_after_ns);
                 let is_small = call.range.bytes() <= CONTROL_MOST_BYTES
                     && open.response_bytes() >= CONTROLLED_LEAST_BYTES;
+                let call = &call.no_earlier_than(ended_ns);
                 let crosses = self.side == Side::Server && call.begin_ns + CALL_END_NS < ended_ns;
                 if crosses && is_small {
                     open.calls += 1;
@@ -322,6 +336,7 @@ impl TurnTracker {
         };
         if open.response.is_none() && self.side == Side::Client {
             let (ended_ns, began_ns) = (open.requested_ns, open.request_began_after_ns);
+            let call = &call.no_earlier_than(ended_ns);
             let crosses = call.begin_ns + CALL_END_NS < ended_ns;
             if let Some(before) = self.before.take_if(|_| crosses) {
                 let control = std::mem::replace(open, before);
