@@ -7,12 +7,12 @@
 mod clean;
 mod compare;
 mod csv;
-mod doing;
 pub mod html;
 mod json;
 mod layout;
 mod perfetto;
 mod request_csv;
+mod span_name;
 mod text;
 pub mod top;
 

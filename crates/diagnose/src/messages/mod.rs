@@ -6,15 +6,15 @@
 //! parts     names of what happens to messages, and of the parts of their time
 //! breakdown row → parts of its time, which add up to the whole
 //! story     one message by itself, step by step
-//! doing     what its CPUs did meanwhile
+//! activity  CPU activity during a message
 //! nic       when the network adapter put it on the wire
 //! ends      what is known at both ends of a connection
 //! tail      why slow messages are slow
 //! report    the contracts `whylat.messages/1` and `whylat.message/1`
 //! ```
 
+pub mod activity;
 pub mod breakdown;
-pub mod doing;
 pub mod ends;
 pub mod message;
 pub mod nic;
@@ -34,8 +34,8 @@ use table::{Columns, Consumer, Rows, TableId};
 use crate::answer::{About, RecordingState};
 use crate::histogram::{Histogram, RELATIVE_ERROR};
 use crate::waits::NameTable;
+use activity::CpuActivity;
 use breakdown::{BreakdownError, LatencyBreakdown, PARTS_MOST};
-use doing::CpuActivity;
 use message::{MessageDirection, MessageId, MessageRow};
 use nic::{NicClocks, NicStamps};
 use report::{
@@ -56,7 +56,7 @@ pub struct MessageTable {
     wanted: Option<MessageId>,
     found: Option<(Result<LatencyBreakdown, BreakdownError>, MessageRow)>,
     nics: NicClocks,
-    doings: Vec<CpuActivity>,
+    activities: Vec<CpuActivity>,
     latest_ns: u64,
 }
 
@@ -117,7 +117,7 @@ impl MessageTable {
             wanted: None,
             found: None,
             nics: NicClocks::default(),
-            doings: Vec::new(),
+            activities: Vec::new(),
         }
     }
 
@@ -155,7 +155,7 @@ impl MessageTable {
     /// that is wanted.
     pub fn add_activities(&mut self, rows: &Activities) {
         if let Some((_, row)) = &self.found {
-            row.meanwhile().add(rows, &mut self.doings);
+            row.meanwhile().add(rows, &mut self.activities);
         }
     }
 
@@ -222,7 +222,7 @@ impl MessageTable {
             end: end(&self.names, id.conn),
             direction: id.direction,
             steps: row.steps(breakdown.as_ref()),
-            meanwhile: row.meanwhile().select(self.doings),
+            meanwhile: row.meanwhile().select(self.activities),
             lifetime: breakdown.map(|breakdown| lifetime(&breakdown, &row, self.header.started_ns)),
         })
     }

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use super::doing::CpuActivity;
+use super::activity::CpuActivity;
 use super::message::{MessageDirection, MessageRow};
 use super::nic::{NicStamps, WireTime};
 use super::parts::{MessageEvent, MessagePart};

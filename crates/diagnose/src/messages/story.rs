@@ -2,8 +2,8 @@
 
 use table::tables::ReceivedMessage;
 
+use super::activity::MessageWindow;
 use super::breakdown::{BreakdownSource, EventMark, LatencyBreakdown};
-use super::doing::MessageWindow;
 use super::message::MessageRow;
 use super::parts::{MessageEvent, MessagePart};
 use super::report::{MessageStep, PartTime};

@@ -9,7 +9,7 @@ use table::{ActivityKind, Columns, Recording};
 use super::lanes::TrackLanes;
 use super::trace::{NoteValue, TraceEvent};
 use super::tracks::{TraceDrawing, rank};
-use crate::doing;
+use crate::span_name;
 
 /// Where spans are nested.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ fn span(
     row: usize,
 ) -> io::Result<()> {
     let kind = rows.kind[row];
-    let name = doing::name(kind, rows.name[row].as_deref(), rows.tid[row]);
+    let name = span_name::of_activity(kind, rows.name[row].as_deref(), rows.tid[row]);
     let unseen = [
         ("begin_seen", rows.begin_seen[row]),
         ("end_seen", rows.end_seen[row]),

@@ -1,12 +1,12 @@
 //! The activity of a message's CPUs while it was on its way, as an indented timeline.
 
-use diagnose::messages::doing::CpuActivity;
+use diagnose::messages::activity::CpuActivity;
 use diagnose::messages::report::MessageStory;
 use diagnose::units::{count, duration};
 
 use super::parts::CELL;
-use crate::doing;
 use crate::layout::{Style, TextLayout};
+use crate::span_name;
 
 /// Spans drawn of one CPU; the shortest are hidden.
 const MOST: usize = 24;
@@ -25,22 +25,22 @@ pub(super) fn draw(layout: &mut TextLayout, story: &MessageStory) {
 }
 
 fn draw_cpu(layout: &mut TextLayout, all: &[CpuActivity]) {
-    let mut lengths: Vec<u64> = all.iter().map(|doing| doing.length_ns).collect();
+    let mut lengths: Vec<u64> = all.iter().map(|activity| activity.length_ns).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
     let least_ns = lengths.get(MOST).map_or(0, |ns| ns + 1);
-    let shown = all.iter().filter(|doing| doing.length_ns >= least_ns);
+    let shown = all.iter().filter(|activity| activity.length_ns >= least_ns);
     let hidden = all.len() - shown.clone().count();
-    for doing in shown {
-        let after = match u64::try_from(doing.after_ns) {
+    for activity in shown {
+        let after = match u64::try_from(activity.after_ns) {
             Ok(ns) => duration(ns),
-            Err(_) => format!("−{}", duration(doing.after_ns.unsigned_abs())),
+            Err(_) => format!("−{}", duration(activity.after_ns.unsigned_abs())),
         };
-        let indent = "  ".repeat(doing.depth.into());
+        let indent = "  ".repeat(activity.depth.into());
         let left = format!(
             "{after:>CELL$}  {:WHAT$}",
-            format!("{indent}{}", span_name(doing))
+            format!("{indent}{}", title(activity))
         );
-        layout.line(2, &[(Style::Plain, &left), (Style::Dim, &length(doing))]);
+        layout.line(2, &[(Style::Plain, &left), (Style::Dim, &length(activity))]);
     }
     if hidden > 0 {
         let text = format!(
@@ -51,13 +51,13 @@ fn draw_cpu(layout: &mut TextLayout, all: &[CpuActivity]) {
     }
 }
 
-fn span_name(doing: &CpuActivity) -> String {
-    doing::name(doing.kind, doing.name.as_deref(), doing.tid)
+fn title(activity: &CpuActivity) -> String {
+    span_name::of_activity(activity.kind, activity.name.as_deref(), activity.tid)
 }
 
 /// Returns how long it took; a span that was cut off took longer.
-fn length(doing: &CpuActivity) -> String {
-    let cut = !(doing.begin_seen && doing.end_seen);
+fn length(activity: &CpuActivity) -> String {
+    let cut = !(activity.begin_seen && activity.end_seen);
     let more = if cut { " or more" } else { "" };
-    format!("{}{more}", duration(doing.length_ns))
+    format!("{}{more}", duration(activity.length_ns))
 }

@@ -40,10 +40,10 @@ impl MessageWindow {
     /// Adds what any CPU did then.
     pub(super) fn add(&self, rows: &Activities, into: &mut Vec<CpuActivity>) {
         let rows = (0..rows.len()).map(|row| rows.row(row));
-        into.extend(rows.filter_map(|row| self.doing(row)));
+        into.extend(rows.filter_map(|row| self.activity(row)));
     }
 
-    fn doing(&self, row: Activity) -> Option<CpuActivity> {
+    fn activity(&self, row: Activity) -> Option<CpuActivity> {
         let cpu = row.cpu?;
         if row.begin_ns > self.until_ns || row.end_ns < self.from_ns {
             return None;
@@ -64,10 +64,10 @@ impl MessageWindow {
     /// Returns the activity of its CPUs, and of those on which its thread ran meanwhile, in the order of CPU and time; `None` if
     /// nothing was kept.
     pub(super) fn select(mut self, mut all: Vec<CpuActivity>) -> Option<Vec<CpuActivity>> {
-        let own = all.iter().filter(|doing| doing.tid == Some(self.tid));
-        self.cpus.extend(own.map(|doing| doing.cpu));
-        all.retain(|doing| self.cpus.contains(&doing.cpu));
-        all.sort_by_key(|doing| (doing.cpu, doing.after_ns, doing.depth));
+        let own = all.iter().filter(|activity| activity.tid == Some(self.tid));
+        self.cpus.extend(own.map(|activity| activity.cpu));
+        all.retain(|activity| self.cpus.contains(&activity.cpu));
+        all.sort_by_key(|activity| (activity.cpu, activity.after_ns, activity.depth));
         (!all.is_empty()).then_some(all)
     }
 }
