@@ -106,7 +106,7 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     };
     let watcher = ConnectionWatcher::begin(&hooks, watch(&config), facts, rules, statistics)?;
     // threads that are made from here on have no more
-    RecorderPrivileges::of_watching().assume()?;
+    RecorderPrivileges::for_agent().assume()?;
     let shipper = Shipper::start(&writer, &config.ship)?;
     let metrics = Metrics::new();
     let shipping = shipper.watch();

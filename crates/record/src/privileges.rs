@@ -53,7 +53,7 @@ struct Identity {
 impl Privileges {
     /// Of a thread that does this work, for this user instead of the own one.
     pub fn for_tasks(tasks: RecordingTasks, user: Option<&User>) -> Result<Self, PrivilegeError> {
-        let mut kept = Self::of_storing(user)?;
+        let mut kept = Self::for_storing(user)?;
         // the recorded process may belong to another user: its executable, cgroup, namespaces
         kept.capabilities.insert(Capability::CAP_SYS_PTRACE);
         if tasks.detail >= Some(Detail::Waits) {
@@ -79,7 +79,7 @@ impl Privileges {
 
     /// Of a thread that reads and stores nothing: the owners of sockets, and, where there are no hooks, those
     /// of other network namespaces.
-    pub fn of_looking(polls: bool, user: Option<&User>) -> Result<Self, PrivilegeError> {
+    pub fn for_live_view(polls: bool, user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::none(user)?;
         kept.capabilities.insert(Capability::CAP_SYS_PTRACE);
         if polls {
@@ -89,15 +89,15 @@ impl Privileges {
     }
 
     /// Of a thread that looks at what threads of any process wait for.
-    pub fn of_looking_at_threads(user: Option<&User>) -> Result<Self, PrivilegeError> {
-        let mut kept = Self::of_looking(false, user)?;
+    pub fn for_thread_samples(user: Option<&User>) -> Result<Self, PrivilegeError> {
+        let mut kept = Self::for_live_view(false, user)?;
         // the file of a descriptor: /proc/PID/fd is its owner's
         kept.capabilities.insert(Capability::CAP_DAC_READ_SEARCH);
         Ok(kept)
     }
 
     /// Of a thread that writes a file anywhere, and does nothing else.
-    pub fn of_writing() -> Self {
+    pub fn for_writing() -> Self {
         Self {
             capabilities: CapsHashSet::from([Capability::CAP_DAC_OVERRIDE]),
             user: None,
@@ -113,7 +113,7 @@ impl Privileges {
     }
 
     /// Of an agent: some kernels ask for this whenever a program is run, or a map read.
-    pub fn of_watching() -> Self {
+    pub fn for_agent() -> Self {
         Self {
             capabilities: CapsHashSet::from([Capability::CAP_BPF]),
             user: None,
@@ -121,7 +121,7 @@ impl Privileges {
     }
 
     /// Of a thread that writes to a recording that is there already.
-    pub fn of_storing(user: Option<&User>) -> Result<Self, PrivilegeError> {
+    pub fn for_storing(user: Option<&User>) -> Result<Self, PrivilegeError> {
         // back from SCHED_IDLE
         let mut capabilities = CapsHashSet::from([Capability::CAP_SYS_NICE]);
         if user.is_some() {

@@ -74,7 +74,7 @@ impl Bugreport {
         // which asks for the user's name
         let redactor = self.redact.then(|| Redactor::new(program));
         // what is left to do is to read what recordings say, and to write
-        Privileges::of_writing().assume()?;
+        Privileges::for_writing().assume()?;
         confine();
         parts.extend(self.manifests()?);
         parts.extend(log.map(|log| json("agent-log.json", log)).transpose()?);

@@ -59,7 +59,7 @@ impl Doctor {
         let report = examine()?;
         // what is left to do is to print
         match to.file() {
-            Some(_) => Kept::of_writing(),
+            Some(_) => Kept::for_writing(),
             None => Kept::none(None)?,
         }
         .assume()?;

@@ -1,4 +1,4 @@
-//! From a watch to what is shown: rows go into a window of the last seconds, which is judged at every look.
+//! From a watch to what is shown: rows go into a window of the last seconds, which is judged at every snapshot.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
@@ -10,21 +10,22 @@ use table::RowSet;
 
 use crate::args;
 
-/// Looks that a window holds: enough that a share of time does not jump from one to the next.
-const LOOKS: u32 = 5;
+/// Snapshots that a window holds: enough that a share of time does not jump from one to the next.
+const SNAPSHOTS: u32 = 5;
 
-/// Watches, and gives every look to `each`, with the connections' histories.
+/// Watches, and gives every snapshot to `each`, with the connections' histories.
 pub(crate) fn run(
     options: &WatchOptions,
     stop: &AtomicBool,
     mut each: impl FnMut(LiveReport, &Histories) -> ControlFlow<()>,
 ) -> Result<(), RecordError> {
-    let length = options.interval * LOOKS;
+    let length = options.interval * SNAPSHOTS;
     let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     let mut window = None;
-    watch(options, stop, |look| {
-        let window = window.get_or_insert_with(|| LiveWindow::new(look.header.clone(), length_ns));
-        let mut live = judge(window, look);
+    watch(options, stop, |snapshot| {
+        let window =
+            window.get_or_insert_with(|| LiveWindow::new(snapshot.header.clone(), length_ns));
+        let mut live = judge(window, snapshot);
         live.about.filter = args::option_of(&options.target);
         each(live, &window.histories())
     })
@@ -32,12 +33,12 @@ pub(crate) fn run(
 
 /// One interval.
 pub(crate) fn once(options: &WatchOptions) -> anyhow::Result<LiveReport> {
-    let (mut looks, mut last) = (0, None);
+    let (mut snapshots, mut last) = (0, None);
     run(options, &AtomicBool::new(false), |live, _| {
         last = Some(live);
-        looks += 1;
-        // the first look has seen no time pass
-        match looks {
+        snapshots += 1;
+        // the first snapshot has seen no time pass
+        match snapshots {
             1 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         }
@@ -45,7 +46,7 @@ pub(crate) fn once(options: &WatchOptions) -> anyhow::Result<LiveReport> {
     last.context("no snapshot was taken")
 }
 
-fn judge(window: &mut LiveWindow, look: LiveSnapshot<'_>) -> LiveReport {
+fn judge(window: &mut LiveWindow, snapshot: LiveSnapshot<'_>) -> LiveReport {
     let LiveSnapshot {
         header: _,
         now_ns,
@@ -58,7 +59,7 @@ fn judge(window: &mut LiveWindow, look: LiveSnapshot<'_>) -> LiveReport {
         interval_ns,
         poll_mean_ns,
         only_own,
-    } = look;
+    } = snapshot;
     window.add_polls(&polls_ns);
     add(window, rows);
     window.forget(&gone);

@@ -49,7 +49,7 @@ pub(super) fn run(options: &WatchOptions, order: ListOrder, colour: bool) -> any
     let sender = events.clone();
     let threads = Watcher::start(
         options.interval,
-        Privileges::of_looking_at_threads(user.as_ref())?,
+        Privileges::for_thread_samples(user.as_ref())?,
         move |waits| sender.send(Event::Waits(waits)).is_ok(),
     );
     // this thread and those that it starts from here on: they have keys, signals and the screen

@@ -175,7 +175,7 @@ mod tests {
         let interval = Duration::from_millis(1);
         let mut watcher = Watcher::start(
             interval,
-            Privileges::of_looking_at_threads(None).expect("privileges"),
+            Privileges::for_thread_samples(None).expect("privileges"),
             move |answer| to.send(answer).is_ok(),
         );
         watcher.want(Some(pid));

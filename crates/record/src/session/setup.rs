@@ -156,7 +156,7 @@ fn overhead<'a>(
 
 /// The store of a new recording. When it cannot begin, nothing of the recording is left behind.
 fn begin_store(options: &Options, host: &Host, user: Option<&User>) -> Result<Store, RecordError> {
-    let storing = Privileges::of_storing(user)?;
+    let storing = Privileges::for_storing(user)?;
     let write = WriteOptions {
         force: options.force,
         ..WriteOptions::default()

@@ -4,7 +4,7 @@
 //! Once everything is attached, its thread keeps no privilege but what it needs to go on, and the threads that were
 //! started before keep what they do themselves.
 //!
-//! It polls and looks more seldom than asked where that would take more than its share of a CPU ([`pace`]).
+//! It polls and makes snapshots more seldom than asked where that would take more than its share of a CPU ([`pace`]).
 
 mod buffer;
 mod pace;
@@ -34,9 +34,9 @@ use crate::{RecordError, Target, launch};
 use buffer::LiveBuffer;
 use pace::Pace;
 
-/// How long the loop sleeps between looks at the rings, unless one fills faster.
+/// How long the loop sleeps between two drains of the rings, unless one fills faster.
 const TICK_MS: u16 = 50;
-/// Polls between two looks for sockets that are gone, without hooks: as many as the filter needs to be sure.
+/// Polls between two searches for sockets that are gone, without hooks: as many as the filter needs to be sure.
 const GONE_EVERY_POLLS: usize = 8;
 
 /// The choice of what to watch.
@@ -64,7 +64,7 @@ pub struct LiveSnapshot<'a> {
     /// When the polls since the last snapshot began, ns. A connection without a row of a poll was idle and unchanged since
     /// its last row.
     pub polls_ns: Vec<u64>,
-    /// Rows that came since the last look.
+    /// Rows that came since the last snapshot.
     pub rows: RowSet,
     /// Connections that polls do not find any more, where closings are not seen otherwise.
     pub gone: Vec<u64>,
@@ -74,7 +74,7 @@ pub struct LiveSnapshot<'a> {
     pub loss: Vec<Loss>,
     /// The cost so far; `None`: the host does not count it.
     pub cost: Option<Cost>,
-    /// Time until the next look, ns.
+    /// Time until the next snapshot, ns.
     pub interval_ns: u64,
     /// Mean time until the next poll, ns.
     pub poll_mean_ns: u64,
@@ -82,7 +82,7 @@ pub struct LiveSnapshot<'a> {
     pub only_own: bool,
 }
 
-/// Watches until `each` breaks or `stop` is set. The first look comes at once: it shows what there is, and nothing has
+/// Watches until `each` breaks or `stop` is set. The first snapshot comes at once: it shows what there is, and nothing has
 /// had time to change.
 ///
 /// # Errors
@@ -117,7 +117,7 @@ pub fn watch(
         .as_ref()
         .and_then(|hooks| hooks.run_time(host.now_ns, []).ok());
     let user = launch::invoking_user().ok().flatten();
-    Privileges::of_looking(polls.is_some(), user.as_ref())?.assume()?;
+    Privileges::for_live_view(polls.is_some(), user.as_ref())?.assume()?;
     let watch = Watch {
         header: describe(&host, options.detail, &options.arguments),
         only_own,
@@ -174,22 +174,22 @@ impl Watch<'_> {
     ) -> Result<(), RecordError> {
         self.drain();
         self.poll()?;
-        let mut next_look_ns = 0;
+        let mut next_snapshot_ns = 0;
         loop {
             let now_ns = monotonic_ns();
-            if now_ns >= next_look_ns {
+            if now_ns >= next_snapshot_ns {
                 // what is shown is as of now, not of a poll ago
-                if next_look_ns > 0 {
+                if next_snapshot_ns > 0 {
                     self.poll()?;
                 }
                 let began_ns = cpu_ns();
-                if each(self.look()?).is_break() {
+                if each(self.snapshot()?).is_break() {
                     return Ok(());
                 }
                 self.pace.note_snapshot(cpu_ns().saturating_sub(began_ns));
-                next_look_ns = monotonic_ns() + self.pace.interval_ns();
+                next_snapshot_ns = monotonic_ns() + self.pace.interval_ns();
             }
-            let next_ns = next_look_ns.min(self.poll_times.next_ns());
+            let next_ns = next_snapshot_ns.min(self.poll_times.next_ns());
             self.sleep(next_ns)?;
             if stop.load(Ordering::Relaxed) {
                 return Ok(());
@@ -213,7 +213,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Everything that is due but a look.
+    /// Everything that is due but a snapshot.
     fn tick(&mut self) -> Result<(), RecordError> {
         self.drain();
         let now_ns = monotonic_ns();
@@ -256,7 +256,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    fn look(&mut self) -> Result<LiveSnapshot<'_>, RecordError> {
+    fn snapshot(&mut self) -> Result<LiveSnapshot<'_>, RecordError> {
         let now_ns = monotonic_ns();
         let hooks = self.capture.as_ref().map(Collector::hooks);
         let counts = count(hooks, self.polls.as_ref())?;

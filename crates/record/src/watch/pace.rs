@@ -1,12 +1,12 @@
 //! The intervals of polls and snapshots: as asked for, and longer where that would cost more than its share
-//! of a CPU. In: CPU time that polls and looks took. Out: intervals.
+//! of a CPU. In: CPU time that polls and snapshots took. Out: intervals.
 
-/// Share of one CPU that polls may take: with looks and walks it stays below 3 %.
+/// Share of one CPU that polls may take: with snapshots and walks it stays below 3 %.
 const POLLS_SHARE: f64 = 0.008;
-/// The same of looks: judging and handing over.
-const LOOKS_SHARE: f64 = 0.012;
+/// The same of snapshots: judging and handing over.
+const SNAPSHOTS_SHARE: f64 = 0.012;
 /// Polls between two snapshots, where nothing is in the way: enough to distinguish stages without the ledger.
-const POLLS_A_LOOK: u64 = 4;
+const POLLS_A_SNAPSHOT: u64 = 4;
 /// Polls are never closer than this: shorter intervals are below what the kernel's clocks (jiffies) resolve.
 const LEAST_POLL_NS: u64 = 20_000_000;
 
@@ -16,7 +16,7 @@ pub(crate) struct Pace {
     asked_ns: u64,
     most_poll_ns: u64,
     poll_cost_ns: f64,
-    look_cost_ns: f64,
+    snapshot_cost_ns: f64,
 }
 
 impl Pace {
@@ -26,7 +26,7 @@ impl Pace {
             asked_ns: asked_ns.max(LEAST_POLL_NS),
             most_poll_ns,
             poll_cost_ns: 0.0,
-            look_cost_ns: 0.0,
+            snapshot_cost_ns: 0.0,
         }
     }
 
@@ -37,19 +37,20 @@ impl Pace {
 
     /// A snapshot took so much CPU time.
     pub(crate) fn note_snapshot(&mut self, cpu_ns: u64) {
-        follow(&mut self.look_cost_ns, cpu_ns);
+        follow(&mut self.snapshot_cost_ns, cpu_ns);
     }
 
     /// Mean interval of polls, ns.
     pub(crate) fn poll_mean_ns(&self) -> u64 {
-        let wanted_ns = (self.asked_ns / POLLS_A_LOOK).min(self.most_poll_ns);
+        let wanted_ns = (self.asked_ns / POLLS_A_SNAPSHOT).min(self.most_poll_ns);
         let least_ns = (self.poll_cost_ns / POLLS_SHARE) as u64;
         wanted_ns.max(least_ns).max(LEAST_POLL_NS)
     }
 
-    /// Interval of looks, ns.
+    /// Interval of snapshots, ns.
     pub(crate) fn interval_ns(&self) -> u64 {
-        self.asked_ns.max((self.look_cost_ns / LOOKS_SHARE) as u64)
+        self.asked_ns
+            .max((self.snapshot_cost_ns / SNAPSHOTS_SHARE) as u64)
     }
 }
 
@@ -80,7 +81,7 @@ mod tests {
         pace.polled(8_000_000);
         pace.note_snapshot(60_000_000);
         assert_eq!((pace.poll_mean_ns(), pace.interval_ns()), (S, 5 * S));
-        // one cheap look does not make up for it at once
+        // one cheap snapshot does not make up for it at once
         pace.note_snapshot(0);
         assert!(pace.interval_ns() > 3 * S);
     }
