@@ -158,8 +158,7 @@ impl ServiceTable {
         let has_any = |(_, digest): &&(ServiceKey, ServiceDigest)| digest.requests() > 0;
         let mut ranked: Vec<_> = self.services.iter().filter(has_any).collect();
         ranked.sort_by(|(a_key, a), (b_key, b)| {
-            let times = (b.all.total_ns(), a_key).cmp(&(a.all.total_ns(), b_key));
-            times
+            (b.all.total_ns(), a_key).cmp(&(a.all.total_ns(), b_key))
         });
         ranked
     }
