@@ -79,7 +79,14 @@ fn each_missing_capability_has_a_remedy() {
             "-net_admin,-sys_admin",
             "CAP_NET_ADMIN",
             &["messages"],
-            &["inventory", "calls", "waits", "spins", "activity"],
+            &[
+                "inventory",
+                "calls",
+                "waits",
+                "preemptions",
+                "spins",
+                "activity",
+            ],
         ),
         (
             "-sys_ptrace",

@@ -27,6 +27,7 @@ mod loss;
 mod masters;
 mod messages;
 mod page;
+mod preemptions;
 mod privileges;
 mod process_tree;
 mod progress;

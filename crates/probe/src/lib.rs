@@ -15,6 +15,7 @@ mod messages;
 pub mod netns;
 pub mod nic;
 mod perf_event;
+mod preemptions;
 pub mod privileges;
 pub mod processes;
 mod registry;
@@ -43,6 +44,7 @@ static PROBES: &[&dyn Probe] = &[
     &tcp_stages::TcpStages,
     &calls::Calls,
     &waits::Waits,
+    &preemptions::Preemptions,
     &messages::ReceivedProbe,
     &messages::SentProbe,
     &busy_poll::BusyPolls,

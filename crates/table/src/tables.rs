@@ -356,6 +356,40 @@ table! {
 }
 
 table! {
+    /// Time in which a thread could have run and did not: another thread ran, its control group had used up its CPU
+    /// quota, or it called sched_yield(). A row is one such time, or the sum of several that took less than 50 µs each;
+    /// these sums are written after 10 ms, before a longer one, and when the thread or the recording ends. The kernel counts
+    /// the same as involuntary context switches.
+    row Preemption, columns Preemptions, name "preemptions", time end_ns {
+        /// When it ran again; of several, the last time.
+        end_ns: u64, "ns";
+        /// When it left the CPU; of several, the first time.
+        start_ns: u64, "ns";
+        /// Time off the CPU: of one, from `start_ns` to `end_ns`.
+        off_cpu_ns: u64, "ns";
+        /// How many times the row stands for.
+        count: u32, "-";
+        /// In how many of them the thread gave the CPU away itself (sched_yield()).
+        yields: u32, "-";
+        /// Thread that did not run.
+        tid: u32, "-";
+        /// Its process.
+        pid: u32, "-";
+        /// Thread that ran instead, the first one; of several, in the longest.
+        by_tid: Option<u32>, "-", null = "none: the CPU was idle";
+        /// Its process; of a thread of the kernel, its own number.
+        by_pid: Option<u32>, "-", null = "as `by_tid`";
+        /// Name of the thread that ran instead, at most 15 bytes.
+        by_comm: Option<String>, "-", null = "as `by_tid`";
+        /// Whether the thread's control group had used up its CPU quota when the thread left the CPU. `end_ns` is then
+        /// after the next period began.
+        quota_used_up: Option<bool>, "-", null = "the kernel has no CPU quotas, or does not say it";
+        /// CPU that it left; of several, the last time.
+        cpu: u16, "-";
+    }
+}
+
+table! {
     /// One reading of a connection's stage ledger: how long, since `since_ns`, each thing was
     /// what stopped the next byte. All times are cumulative; the stages add up to
     /// `time_ns - since_ns`.
@@ -909,6 +943,7 @@ macro_rules! for_each_table {
             tcp_events: $crate::tables::TcpEvent,
             calls: $crate::tables::Call,
             waits: $crate::tables::Wait,
+            preemptions: $crate::tables::Preemption,
             received_messages: $crate::tables::ReceivedMessage,
             sent_messages: $crate::tables::SentMessage,
             spins: $crate::tables::Spin,

@@ -18,7 +18,7 @@ const GROUPS: [(&str, &str, &[&str]); 10] = [
     (
         "waits",
         "waits of threads (--detail waits)",
-        &["waits", "spins"],
+        &["waits", "spins", "preemptions"],
     ),
     ("messages", "messages (--detail messages)", &["messages"]),
     (

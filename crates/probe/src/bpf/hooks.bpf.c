@@ -31,6 +31,7 @@
 #include "../calls/calls.bpf.h"
 #include "../stacks/stacks.bpf.h"
 #include "../waits/waits.bpf.h"
+#include "../preemptions/preemptions.bpf.h"
 #include "../busy_poll/busy_poll.bpf.h"
 #include "../messages/receive.bpf.h"
 #include "../messages/send.bpf.h"
@@ -85,6 +86,8 @@ int BPF_PROG(handle_sched_process_exit, struct task_struct *task)
 {
 	u32 tgid = task->tgid;
 
+	if (detail_waits)
+		preemptions_end(task);
 	/* the last thread: do_exit() has taken it off the count already */
 	if (!task->signal->live.counter)
 		bpf_map_delete_elem(&tasks, &tgid);

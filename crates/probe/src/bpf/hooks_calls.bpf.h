@@ -282,15 +282,36 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 	return thread->out_ns;
 }
 
+/* The thread leaves its CPU and could go on. Returns when, 0 if that is not measured. */
+static __always_inline u64 thread_on_preempt(struct task_struct *task, struct task_struct *next,
+					     bool preempt)
+{
+	struct thread_state *thread = thread_measured(task);
+	u64 now_ns;
+
+	if (!thread || thread->only_calls)
+		return 0;
+	/* if it was blocked, no hook saw the end of that: it is not now */
+	thread->out_ns = 0;
+	thread->wait.start_ns = 0;
+	now_ns = bpf_ktime_get_ns();
+	preemption_begin(thread, task, next, preempt, now_ns);
+	return now_ns;
+}
+
 /* The thread runs again. `now_ns`: 0 if the clock is not read yet. */
 static __always_inline void thread_on_resume(struct task_struct *task, u64 now_ns)
 {
 	struct thread_state *thread = thread_known(task);
 
-	if (!thread || !thread->out_ns)
+	if (!thread || (!thread->out_ns && !thread->preempted))
 		return;
 	if (!now_ns)
 		now_ns = bpf_ktime_get_ns();
+	if (detail_waits && thread->preempted)
+		preemption_end(thread, task, now_ns);
+	if (!thread->out_ns)
+		return;
 	if (thread->in_call)
 		call_on_resume(&thread->call, now_ns - thread->out_ns, now_ns);
 	if (detail_waits && thread->wait.start_ns) {
@@ -309,8 +330,12 @@ int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct
 {
 	u64 now_ns = 0;
 
-	if (prev_state && !preempt && !(prev->flags & PF_KTHREAD))
-		now_ns = thread_on_block(ctx, prev, prev_state);
+	if (!(prev->flags & PF_KTHREAD)) {
+		if (prev_state && !preempt)
+			now_ns = thread_on_block(ctx, prev, prev_state);
+		else if (detail_waits)
+			now_ns = thread_on_preempt(prev, next, preempt);
+	}
 	if (!(next->flags & PF_KTHREAD))
 		thread_on_resume(next, now_ns);
 	return 0;

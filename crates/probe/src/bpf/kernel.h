@@ -412,11 +412,21 @@ struct css_set {
 	struct cgroup *dfl_cgrp; /* of version 2 */
 };
 
+struct cfs_rq {
+	int throttle_count; /* with CPU quotas (CONFIG_CFS_BANDWIDTH) */
+};
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	void *stack;
 	unsigned int flags;
 	int on_rq;
+	struct sched_entity se;
+	bool throttled; /* from Linux 6.18 on */
 	struct signal_struct *signal;
 	int pid;
 	int tgid;
@@ -445,6 +455,11 @@ struct bpf_iter_meta {
 	struct seq_file *seq;
 	u64 session_id;
 	u64 seq_num;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
 };
 
 struct bpf_iter__task_file {

@@ -222,6 +222,17 @@ int read_sending(struct bpf_iter__bpf_sk_storage_map *ctx)
 	return 0;
 }
 
+/* The same: sums of short preemptions. */
+SEC("iter/task")
+int read_preemptions(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+
+	if (task)
+		preemptions_end(task);
+	return 0;
+}
+
 /* The same of UDP, and the last row of each socket. */
 SEC("iter/bpf_sk_storage_map")
 int read_udp(struct bpf_iter__bpf_sk_storage_map *ctx)

@@ -4,6 +4,7 @@
 #ifndef WHYLAT_THREAD_H
 #define WHYLAT_THREAD_H
 
+#include "../preemptions/preemptions.h"
 #include "kernel.h"
 #include "select.h"
 #include "syscall.h"
@@ -58,15 +59,25 @@ struct thread_stacks {
 	u32 kernel_number;
 };
 
+/* `preemptions`: the present one, and the sum of short ones since the last record. */
+struct thread_preemptions {
+	struct preemption_seen now;
+	struct preemption_seen sum; /* start_ns 0: none */
+	u64 now_delay_ns;	    /* run-queue delay of the thread before the present one */
+	u64 sum_longest_ns;
+};
+
 struct thread_state {
 	u64 out_ns;	 /* when it left the CPU, blocked; 0: it is back */
 	u64 blocked_ns;	 /* the same of the last time that it is back from */
 	u64 back_ns;	 /* when it was back from that */
 	bool in_call;	 /* of `calls` */
+	bool preempted;	 /* it left the CPU, not blocked, and no hook saw it run since */
 	bool only_calls; /* its process is only a peer's: its waits are not what was asked for */
 	struct call_wait call;
 	struct thread_wait wait;
 	struct thread_stacks stacks;
+	struct thread_preemptions preemptions;
 };
 
 struct {

@@ -19,6 +19,7 @@ pub(super) struct AttachedLinks {
     pub(super) draining: Option<Link>,
     pub(super) sending: Option<Link>,
     pub(super) udp: Option<Link>,
+    pub(super) preemptions: Option<Link>,
 }
 
 impl Hooks<'_> {
@@ -72,15 +73,21 @@ impl Hooks<'_> {
             let udp = over(&maps.udp_sockets, &p.read_udp, "read_udp")?;
             attached.udp = Some(udp);
         }
+        if p.read_preemptions.autoload() {
+            let preemptions = p.read_preemptions.attach();
+            attached.preemptions =
+                Some(preemptions.map_err(HooksError::attach("read_preemptions"))?);
+        }
         self.attached.replace(attached);
         Ok(())
     }
 
-    /// Detaches every program, and has those messages handed over that are not acknowledged yet. Records that
-    /// are on their way can still be drained.
+    /// Detaches every program, and has those messages handed over that are not acknowledged yet, and the sums of short
+    /// preemptions. Records that are on their way can still be drained.
     pub fn detach(&self) -> Result<(), HooksError> {
         let mut attached = self.attached.take();
         attached.hooks.clear();
+        read_iterator(attached.preemptions.as_ref(), "preempted threads")?;
         read_iterator(attached.udp.as_ref(), "UDP sockets")?;
         read_iterator(attached.sending.as_ref(), "sent messages")
     }
