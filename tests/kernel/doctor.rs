@@ -85,6 +85,7 @@ fn each_missing_capability_has_a_remedy() {
                 "waits",
                 "preemptions",
                 "spins",
+                "on_cpu_samples",
                 "activity",
             ],
         ),

@@ -26,6 +26,7 @@ mod lacking;
 mod loss;
 mod masters;
 mod messages;
+mod on_cpu_samples;
 mod page;
 mod preemptions;
 mod privileges;

@@ -14,8 +14,8 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use table::tables::{
     Activity, ActivityWindow, Call, ClockPair, Connection, Counter, CpuSample, Listener,
-    Preemption, Process, ProcessSample, ReceivedMessage, SentMessage, StackFrame, Symbol, Task,
-    TcpEvent, TcpSample, TcpStage, UdpSocket, Wait,
+    OnCpuSample, Preemption, Process, ProcessSample, ReceivedMessage, SentMessage, StackFrame,
+    Symbol, Task, TcpEvent, TcpSample, TcpStage, UdpSocket, Wait,
 };
 use table::{Recording, TcpEventKind, WaitObject};
 
@@ -206,6 +206,21 @@ fn waits_and_stacks() {
         assert!(missing.is_empty(), "{table} lacks {missing:?}");
     }
     assert!(!report.rows::<StackFrame>().is_empty() && !report.rows::<Symbol>().is_empty());
+}
+
+/// Of 0.5 s of CPU time there are about 50 samples, of a sleep none.
+#[test]
+fn on_cpu_samples() {
+    if !root() {
+        return;
+    }
+    let source = "import time\n\
+         while time.thread_time() < 0.5: pass\n\
+         time.sleep(0.5)";
+    let report = run_python("--detail waits", source);
+    let rows = report.rows::<OnCpuSample>();
+    assert!((15..=85).contains(&rows.len()), "{rows:#?}");
+    assert!(rows.iter().all(|row| row.stack.is_some()), "{rows:#?}");
 }
 
 /// Two processes take turns on one CPU; the first says how often the kernel took it from that.

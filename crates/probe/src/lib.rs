@@ -14,6 +14,7 @@ pub mod itt;
 mod messages;
 pub mod netns;
 pub mod nic;
+mod on_cpu_samples;
 mod perf_event;
 mod preemptions;
 pub mod privileges;
@@ -48,6 +49,7 @@ static PROBES: &[&dyn Probe] = &[
     &messages::ReceivedProbe,
     &messages::SentProbe,
     &busy_poll::BusyPolls,
+    &on_cpu_samples::OnCpuSamples,
     &processes::Processes,
     &watch::Watch,
     // the last that is drained when there is much in all rings: what does not fit there is asked for again

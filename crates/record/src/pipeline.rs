@@ -107,11 +107,12 @@ impl<S: RowSink> RowPipeline<S> {
         self.sockets.describe_pids(pids, &mut rows.processes);
     }
 
-    /// Adds the processes of threads that waited, did not run though they could, or asked without waiting.
+    /// Adds the processes of threads that waited, did not run though they could, asked without waiting, or ran.
     fn describe_threads(&mut self, rows: &mut RowSet) {
         let waited = rows.waits.pid.chunk_by(|a, b| a == b);
         let pids = waited.filter_map(<[u32]>::first);
         let pids = pids.chain(&rows.preemptions.pid).chain(&rows.spins.pid);
+        let pids = pids.chain(&rows.on_cpu_samples.pid);
         self.sockets
             .describe_pids(pids.copied(), &mut rows.processes);
     }

@@ -822,13 +822,38 @@ table! {
 }
 
 table! {
-    /// One frame of a call stack with which threads waited: written when the stack is first seen.
+    /// A sample of a CPU that found a recorded thread running. Each CPU is sampled about 99 times a second; samples without
+    /// a recorded thread have no row.
+    row OnCpuSample, columns OnCpuSamples, name "on_cpu_samples", time time_ns {
+        /// When.
+        time_ns: u64, "ns";
+        /// Time between two samples: the CPU time that this one means.
+        length_ns: u64, "ns";
+        /// Thread that ran.
+        tid: u32, "-";
+        /// Its process.
+        pid: u32, "-";
+        /// Whether it ran the kernel's code: of a system call, a page fault, or an interrupt or softirq that came then.
+        in_kernel: bool, "-";
+        /// Number of the system call that it was in.
+        syscall: Option<i32>, "-", null = "in none: its own code, a page fault, or a thread of io_uring";
+        /// Number of the program's call stack in table `stacks`: where it ran, or entered the kernel.
+        stack: Option<u32>, "-", null = "it could not be read, or there was no room";
+        /// The same of the kernel's.
+        kernel_stack: Option<u32>, "-", null = "it ran its own code, or as `stack`";
+        /// CPU.
+        cpu: u16, "-";
+    }
+}
+
+table! {
+    /// One frame of a call stack with which threads waited or ran: written when the stack is first seen.
     row StackFrame, columns StackFrames, name "stacks", time time_ns {
         /// When the stack was first seen.
         time_ns: u64, "ns";
         /// Number of the stack. The same stack of several threads may have several numbers.
         stack: u32, "-";
-        /// Place in the stack: 0 is where the thread waits, 1 its caller.
+        /// Place in the stack: 0 is where the thread waits or runs, 1 its caller.
         depth: u16, "-";
         /// Process.
         pid: Option<u32>, "-", null = "a stack of the kernel";
@@ -947,6 +972,7 @@ macro_rules! for_each_table {
             received_messages: $crate::tables::ReceivedMessage,
             sent_messages: $crate::tables::SentMessage,
             spins: $crate::tables::Spin,
+            on_cpu_samples: $crate::tables::OnCpuSample,
             tcp_stages: $crate::tables::TcpStage,
             clock_pairs: $crate::tables::ClockPair,
             process_samples: $crate::tables::ProcessSample,

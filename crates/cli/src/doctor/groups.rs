@@ -18,7 +18,7 @@ const GROUPS: [(&str, &str, &[&str]); 10] = [
     (
         "waits",
         "waits of threads (--detail waits)",
-        &["waits", "spins", "preemptions"],
+        &["waits", "spins", "preemptions", "on_cpu_samples"],
     ),
     ("messages", "messages (--detail messages)", &["messages"]),
     (

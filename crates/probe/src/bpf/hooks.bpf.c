@@ -33,6 +33,7 @@
 #include "../waits/waits.bpf.h"
 #include "../preemptions/preemptions.bpf.h"
 #include "../busy_poll/busy_poll.bpf.h"
+#include "../on_cpu_samples/on_cpu_samples.bpf.h"
 #include "../messages/receive.bpf.h"
 #include "../messages/send.bpf.h"
 #include "../udp/receive.bpf.h"

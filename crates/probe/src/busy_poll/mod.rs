@@ -11,6 +11,7 @@ use table::{Columns, TableId};
 
 use crate::hooks::features::Levels;
 use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
+use crate::on_cpu_samples::OnCpuSamples;
 use crate::perf_event;
 use crate::registry::{Probe, Source};
 use crate::wire::types::{record_kind, spin_seen, syscall_timeout};
@@ -21,6 +22,9 @@ unsafe impl Wire for spin_seen {}
 
 /// Looks at each CPU in a second: not a divisor of what programs and kernels do at round rates.
 const LOOKS_PER_S: u64 = 99;
+
+/// Time between two samples of a CPU.
+pub(crate) const SAMPLE_NS: u64 = 1_000_000_000 / LOOKS_PER_S;
 
 /// System calls that ask what is ready, by where they get the time to wait.
 const TIMEOUTS: &[(syscall_timeout, &[libc::c_long])] = &[
@@ -99,13 +103,17 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Returns how it works once its clocks are opened, or why they could not be.
-pub(crate) fn coverage(refused: Option<&io::Error>) -> Coverage {
+/// Returns how the probes work that need the clocks, once these are opened, or why they could not be.
+pub(crate) fn coverage(refused: Option<&io::Error>) -> [Coverage; 2] {
+    [BusyPolls.name(), OnCpuSamples.name()].map(|probe| clock_coverage(probe, refused))
+}
+
+fn clock_coverage(probe: &str, refused: Option<&io::Error>) -> Coverage {
     let Some(error) = refused else {
-        return on(BusyPolls.name());
+        return on(probe);
     };
     Coverage {
-        probe: BusyPolls.name().to_owned(),
+        probe: probe.to_owned(),
         state: ProbeState::Off {
             why: format!("perf_event_open: {error}"),
             remedy: "allow performance events: CAP_PERFMON, CONFIG_PERF_EVENTS".to_owned(),
@@ -130,7 +138,7 @@ fn row(seen: &spin_seen) -> Option<Spin> {
     } = *seen;
     Some(Spin {
         time_ns,
-        length_ns: 1_000_000_000 / LOOKS_PER_S,
+        length_ns: SAMPLE_NS,
         tid,
         pid,
         kind: crate::waits::kind(kind)?,

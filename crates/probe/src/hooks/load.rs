@@ -140,7 +140,7 @@ impl<'obj> Hooks<'obj> {
         let mut coverage = features.coverage(detail, has_mib);
         let clocks = if levels.waits {
             let opened = crate::busy_poll::open_clocks();
-            coverage.push(crate::busy_poll::coverage(opened.as_ref().err()));
+            coverage.extend(crate::busy_poll::coverage(opened.as_ref().err()));
             opened.unwrap_or_default()
         } else {
             Vec::new()

@@ -184,17 +184,13 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
  */
 #define KERNEL_STACK_LEAST_NS 270000
 
-/* The number of the stack of the kernel in which a thread that is to run again has waited. */
-static __always_inline u32 stack_of_kernel(struct task_struct *task, struct thread_stacks *last)
+/* The number of a stack of the kernel, of so many bytes of addresses. */
+static __always_inline u32 stack_kernel_number(struct stack_seen *seen, long bytes,
+					       struct thread_stacks *last)
 {
-	struct stack_seen *seen = stack_scratch_of_cpu();
 	struct stack_key key = {};
-	long bytes;
 	u32 *known;
 
-	if (!seen)
-		return 0;
-	bytes = bpf_get_task_stack(task, seen->addresses, sizeof(seen->addresses), 0);
 	if (bytes <= 0)
 		return 0;
 	seen->frames = (u32)bytes / sizeof(u64);
@@ -206,6 +202,34 @@ static __always_inline u32 stack_of_kernel(struct task_struct *task, struct thre
 	last->kernel_number = known ? *known : stack_emit(&key, seen);
 	last->kernel_hash = key.hash;
 	return last->kernel_number;
+}
+
+/* The number of the stack of the kernel in which a thread that is to run again has waited. */
+static __always_inline u32 stack_of_kernel(struct task_struct *task, struct thread_stacks *last)
+{
+	struct stack_seen *seen = stack_scratch_of_cpu();
+	long bytes;
+
+	if (!seen)
+		return 0;
+	bytes = bpf_get_task_stack(task, seen->addresses, sizeof(seen->addresses), 0);
+	return stack_kernel_number(seen, bytes, last);
+}
+
+/* The same of the kernel's code that the clock's interrupt came into, if it was not the program's. */
+static __always_inline u32 stack_of_interrupted_kernel(void *ctx, bool *in_kernel)
+{
+	struct stack_seen *seen = stack_scratch_of_cpu();
+	struct thread_stacks none = {};
+	long bytes;
+
+	*in_kernel = false;
+	if (!seen)
+		return 0;
+	/* the first address is that of the interrupt (perf_callchain_kernel()) */
+	bytes = bpf_get_stack(ctx, seen->addresses, sizeof(seen->addresses), 0);
+	*in_kernel = bytes > 0;
+	return stack_kernel_number(seen, bytes, &none);
 }
 
 /* For Rust, by way of the object's BTF. */

@@ -1,0 +1,80 @@
+//! `on_cpu_samples`: samples of what recorded threads run. The clock of `spins` interrupts each CPU 99 times a second;
+//! `on_cpu_samples.bpf.h` makes a record where it finds a recorded thread, and here it becomes a row of table
+//! `on_cpu_samples`. An idle CPU costs nothing but the clock.
+
+use table::tables::OnCpuSample;
+use table::{Columns, TableId};
+
+use crate::busy_poll::SAMPLE_NS;
+use crate::hooks::features::Levels;
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
+use crate::registry::{Probe, Source};
+use crate::wire::types::{on_cpu_sample, record_kind};
+use crate::wire::{Wire, read};
+
+// SAFETY: `on_cpu_sample` is `repr(C)` and made of integers.
+unsafe impl Wire for on_cpu_sample {}
+
+/// The probe of samples of what runs.
+pub(crate) struct OnCpuSamples;
+
+impl Probe for OnCpuSamples {
+    fn name(&self) -> &'static str {
+        "on_cpu_samples"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::OnCpuSample)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Waits
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.waits
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_ON_CPU_SAMPLE, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        kernel.records(record_kind::RECORD_ON_CPU_SAMPLE)
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    output.rows.on_cpu_samples.push(row(&read(body)?));
+    Some(())
+}
+
+/// Returns the row of a record.
+fn row(sample: &on_cpu_sample) -> OnCpuSample {
+    let on_cpu_sample {
+        time_ns,
+        tid,
+        pid,
+        stack,
+        kernel_stack,
+        syscall,
+        cpu,
+        in_kernel,
+        pad: _,
+    } = *sample;
+    OnCpuSample {
+        time_ns,
+        length_ns: SAMPLE_NS,
+        tid,
+        pid,
+        in_kernel: in_kernel != 0,
+        syscall: (syscall >= 0).then_some(syscall),
+        stack: (stack != 0).then_some(stack),
+        kernel_stack: (kernel_stack != 0).then_some(kernel_stack),
+        cpu,
+    }
+}
