@@ -32,6 +32,7 @@ mod preemptions;
 mod privileges;
 mod process_tree;
 mod progress;
+mod ready_kinds;
 mod requests;
 mod select;
 mod selectors;

@@ -98,7 +98,9 @@ fn on_cpu_samples_match_cpu_time() {
             "read_zeros" => {
                 assert_fits(phase, &samples);
                 most(&samples, &|it| has(it.stack, "read_zeros"));
-                most(&samples, &|it| it.syscall == Some(libc::SYS_read as i32));
+                most(&samples, &|it| {
+                    it.syscall == Some(nix::libc::SYS_read as i32)
+                });
                 most(&samples, &|it| it.in_kernel && it.kernel_stack.is_some());
             }
             _ => assert!(samples.len() <= 1, "{samples:#?}"),

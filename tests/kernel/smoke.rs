@@ -220,7 +220,8 @@ fn on_cpu_samples() {
     let report = run_python("--detail waits", source);
     let rows = report.rows::<OnCpuSample>();
     assert!((15..=85).contains(&rows.len()), "{rows:#?}");
-    assert!(rows.iter().all(|row| row.stack.is_some()), "{rows:#?}");
+    let mut in_program = rows.iter().filter(|row| !row.in_kernel);
+    assert!(in_program.all(|row| row.stack.is_some()), "{rows:#?}");
 }
 
 /// Two processes take turns on one CPU; the first says how often the kernel took it from that.

@@ -109,6 +109,7 @@ fn wait(tid: u32, start_ns: u64, end_ns: u64, kind: WaitObject, conn: Option<u64
         waker_pid: None,
         ready_fd: conn.map(|_| 5),
         ready_conn: conn,
+        ready_kind: None,
         uninterruptible: false,
         stack: None,
         kernel_stack: None,

@@ -67,6 +67,7 @@ fn batch(from: u64, objects: u64) -> Waits {
             waker_pid: Some(100),
             ready_fd: None,
             ready_conn: None,
+            ready_kind: None,
             uninterruptible: false,
             stack: Some((mixed % u64::from(STACKS)) as u32),
             kernel_stack: Some(object as u32 % 2),

@@ -129,6 +129,7 @@ fn waits(messages: u64, dice: &mut Dice) -> Waits {
             waker_pid: None,
             ready_fd: None,
             ready_conn: None,
+            ready_kind: None,
             uninterruptible: false,
             stack: None,
             kernel_stack: None,

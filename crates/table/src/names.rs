@@ -74,6 +74,33 @@ macro_rules! names {
                 array.iter().map(|cell| cell.and_then(Self::from_name)).collect()
             }
         }
+
+        impl $crate::declare::Cell for Option<$name> {
+            fn data_type() -> arrow_schema::DataType {
+                <Option<String> as $crate::declare::Cell>::data_type()
+            }
+            const NULLABLE: bool = true;
+            const ENCODING: $crate::declare::Encoding = <String as $crate::declare::Cell>::ENCODING;
+            fn value(&self) -> $crate::Value<'_> {
+                self.as_ref().map_or($crate::Value::Absent, $crate::declare::Cell::value)
+            }
+            fn encode(cells: &[Self], page: &mut $crate::declare::PageBody) {
+                page.levels_of(cells);
+                page.strings(cells.iter().flatten().map(|cell| cell.name()));
+            }
+            fn to_array(cells: Vec<Self>) -> arrow_array::ArrayRef {
+                let names = cells.into_iter().map(|cell| cell.map($name::name));
+                std::sync::Arc::new(arrow_array::StringArray::from_iter(names))
+            }
+            fn from_array(array: &dyn arrow_array::Array) -> Option<Vec<Self>> {
+                let array = array.as_any().downcast_ref::<arrow_array::StringArray>()?;
+                let known = |name: &str| $name::from_name(name).map(Some);
+                array.iter().map(|cell| cell.map_or(Some(None), known)).collect()
+            }
+            fn absent(rows: usize) -> Option<Vec<Self>> {
+                Some(vec![None; rows])
+            }
+        }
     };
 }
 

@@ -344,6 +344,9 @@ table! {
         ready_fd: Option<i32>, "-", null = "no wait for several, its timeout, or not seen";
         /// Socket cookie of that descriptor's connection or listener.
         ready_conn: Option<u64>, "-", null = "as `ready_fd`, or not one of TCP";
+        /// Kind of that descriptor: `connection`, `listener`, `datagram`, `unix`, `socket`, `pipe`, `event` (a timer, an
+        /// eventfd, a signalfd), `file`.
+        ready_kind: Option<WaitObject>, "-", null = "as `ready_fd`";
         /// No signal could end it: it waited for a disk or a lock of the kernel.
         uninterruptible: bool, "-";
         /// Number of the program's call stack in table `stacks`.
@@ -367,7 +370,7 @@ table! {
         start_ns: u64, "ns";
         /// Time off the CPU: of one, from `start_ns` to `end_ns`.
         off_cpu_ns: u64, "ns";
-        /// How many times the row stands for.
+        /// Number of times in this row.
         count: u32, "-";
         /// In how many of them the thread gave the CPU away itself (sched_yield()).
         yields: u32, "-";

@@ -95,6 +95,7 @@ fn wait(tid: u32, times: (u64, u64, u64), kind: WaitObject, conn: Option<u64>) -
         waker_pid: None,
         ready_fd: conn.filter(|_| kind != WaitObject::Connection).map(|_| 5),
         ready_conn: conn.filter(|_| kind != WaitObject::Connection),
+        ready_kind: None,
         uninterruptible: false,
         stack: None,
         kernel_stack: None,

@@ -45,6 +45,7 @@ struct thread_wait {
 	u8 kind;
 	u8 waker;
 	u8 uninterruptible;
+	u8 ready_kind;
 	u32 stack;
 	u32 kernel_stack;
 };

@@ -38,6 +38,7 @@ static __always_inline void on_cpu_sample_emit(struct bpf_perf_event_data *ctx,
 	record_submit(record);
 }
 
+/* For Rust, by way of the object's BTF. */
 const struct on_cpu_sample wire_on_cpu_sample = {};
 
 #endif

@@ -166,6 +166,7 @@ static __always_inline void preemptions_end(struct task_struct *task)
 	preemption_sum_emit(&thread->preemptions);
 }
 
+/* For Rust, by way of the object's BTF. */
 const struct preemption_seen wire_preemption_seen = {};
 const enum preemption_quota wire_preemption_quota = 0;
 

@@ -269,6 +269,7 @@ fn extend(records: &[wait_record], rows: &mut tables::Waits) {
         waker_pid,
         ready_fd,
         ready_conn,
+        ready_kind,
         uninterruptible,
         stack,
         kernel_stack,
@@ -301,6 +302,11 @@ fn extend(records: &[wait_record], rows: &mut tables::Waits) {
         records
             .iter()
             .map(|r| (r.ready_cookie != 0).then_some(r.ready_cookie)),
+    );
+    ready_kind.extend(
+        records
+            .iter()
+            .map(|r| kind(r.ready_kind).filter(|kind| *kind != WaitObject::Other)),
     );
     uninterruptible.extend(records.iter().map(|r| r.uninterruptible != 0));
     stack.extend(records.iter().map(|r| (r.stack != 0).then_some(r.stack)));

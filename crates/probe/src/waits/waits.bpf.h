@@ -90,27 +90,30 @@ static __always_inline bool tcp_cookie(struct sock *sk, u64 *cookie)
 	return true;
 }
 
-static __always_inline void wait_for_socket(struct thread_wait *wait, struct file *file)
+/* Returns the kind of a socket (enum wait_object), and its cookie. */
+static __always_inline u8 socket_object(struct sock *sk, u64 *cookie)
 {
-	struct sock *sk = socket_of(file);
+	if (!is_internet(sk))
+		return KERNEL_READ(struct sock, sk, __sk_common.skc_family) == AF_UNIX
+			       ? WAIT_UNIX
+			       : WAIT_SOCKET;
+	if (!tcp_cookie(sk, cookie)) {
+		*cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
+		return WAIT_DATAGRAM;
+	}
+	return KERNEL_READ(struct sock, sk, __sk_common.skc_state) == TCP_LISTEN ? WAIT_LISTENER
+										 : WAIT_CONNECTION;
+}
 
-	wait->object = file_inode(file);
-	wait->kind = WAIT_SOCKET;
-	if (!sk)
-		return;
-	if (!is_internet(sk)) {
-		if (KERNEL_READ(struct sock, sk, __sk_common.skc_family) == AF_UNIX)
-			wait->kind = WAIT_UNIX;
-		return;
-	}
-	if (!tcp_cookie(sk, &wait->cookie)) {
-		wait->cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
-		wait->kind = WAIT_DATAGRAM;
-		return;
-	}
-	wait->kind = KERNEL_READ(struct sock, sk, __sk_common.skc_state) == TCP_LISTEN
-			     ? WAIT_LISTENER
-			     : WAIT_CONNECTION;
+/* The same of any file. */
+static __always_inline u8 file_object(const struct file *file, u16 type, u64 *cookie)
+{
+	struct sock *sk;
+
+	if (type != S_IFSOCK)
+		return type == S_IFIFO ? WAIT_PIPE : type ? WAIT_FILE : WAIT_EVENT;
+	sk = socket_of(file);
+	return sk ? socket_object(sk, cookie) : WAIT_SOCKET;
 }
 
 /* Files of one anonymous inode are distinguished by their own address. */
@@ -118,11 +121,7 @@ static __always_inline void wait_for_file(struct thread_wait *wait, struct file 
 {
 	u16 type = file_type(file);
 
-	if (type == S_IFSOCK) {
-		wait_for_socket(wait, file);
-		return;
-	}
-	wait->kind = type == S_IFIFO ? WAIT_PIPE : type ? WAIT_FILE : WAIT_EVENT;
+	wait->kind = file_object(file, type, &wait->cookie);
 	wait->object = type ? file_inode(file) : (u64)file ^ address_salt;
 }
 
@@ -228,17 +227,15 @@ static __always_inline void wait_begin(struct thread_wait *wait, struct task_str
 	wait->waker = WAKER_UNSEEN;
 	wait->ready_cookie = 0;
 	wait->ready_fd = -1;
+	wait->ready_kind = 0;
 	wait->kernel_stack = 0;
 	wait->uninterruptible = state & TASK_UNINTERRUPTIBLE;
 }
 
 static __always_inline void wait_ready_is(struct thread_wait *wait, s32 fd, struct file *file)
 {
-	struct sock *sk = file_socket(file);
-
 	wait->ready_fd = fd;
-	if (sk)
-		tcp_cookie(sk, &wait->ready_cookie);
+	wait->ready_kind = file ? file_object(file, file_type(file), &wait->ready_cookie) : 0;
 }
 
 /*
@@ -304,7 +301,7 @@ static __always_inline void wait_fill(struct wait_record *record, const struct t
 	record->woken_ns = wait->woken_ns;
 	record->cookie = wait_cookie(wait);
 	record->object = wait->object;
-	record->ready_cookie = wait->ready_cookie;
+	record->ready_cookie = wait->ready_kind == WAIT_DATAGRAM ? 0 : wait->ready_cookie;
 	record->fd = wait->fd;
 	record->ready_fd = wait->ready_fd;
 	record->syscall = wait->syscall;
@@ -314,6 +311,7 @@ static __always_inline void wait_fill(struct wait_record *record, const struct t
 	record->waker_pid = seen ? wait->waker_pid : 0;
 	record->cpu = bpf_get_smp_processor_id();
 	record->kind = wait->kind;
+	record->ready_kind = wait->ready_kind;
 	record->waker = wait->waker;
 	record->uninterruptible = wait->uninterruptible;
 	record->stack = wait->stack;

@@ -66,7 +66,8 @@ struct wait_record {
 	__u8 kind;  /* enum wait_object */
 	__u8 waker; /* enum wait_waker */
 	__u8 uninterruptible;
-	__u8 pad[3];
+	__u8 ready_kind; /* of several: what was ready, enum wait_object; 0: not seen */
+	__u8 pad[2];
 	__u32 stack;	    /* number of the program's call stack; 0: none */
 	__u32 kernel_stack; /* the same of the kernel's */
 	__u32 pad2;

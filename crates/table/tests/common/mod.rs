@@ -115,7 +115,9 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("connections", "chosen") => random.pick(Chosen::ALL).name().to_owned(),
         ("tcp_samples", "kind") => random.pick(SampleKind::ALL).name().to_owned(),
         ("tcp_events", "kind") => random.pick(TcpEventKind::ALL).name().to_owned(),
-        ("waits" | "spins", "kind") => random.pick(WaitObject::ALL).name().to_owned(),
+        ("waits", "kind" | "ready_kind") | ("spins", "kind") => {
+            random.pick(WaitObject::ALL).name().to_owned()
+        }
         ("waits", "waker") => random.pick(Waker::ALL).name().to_owned(),
         ("stacks", "caller") => random.pick(Caller::ALL).name().to_owned(),
         ("counters" | "tasks", "source") => random.pick(ValueSource::ALL).name().to_owned(),
