@@ -361,7 +361,7 @@ table! {
 table! {
     /// Time in which a thread could have run and did not: another thread ran, its control group had used up its CPU
     /// quota, or it called sched_yield(). A row is one such time, or the sum of several that took less than 50 µs each;
-    /// these sums are written after 10 ms, before a longer one, and when the thread or the recording ends. The kernel counts
+    /// such a sum spans at most 10 ms. The kernel counts
     /// the same as involuntary context switches.
     row Preemption, columns Preemptions, name "preemptions", time end_ns {
         /// When it ran again; of several, the last time.

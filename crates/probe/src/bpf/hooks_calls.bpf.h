@@ -318,6 +318,7 @@ static __always_inline void thread_on_resume(struct task_struct *task, u64 now_n
 		if (now_ns - thread->out_ns >= KERNEL_STACK_LEAST_NS)
 			thread->wait.kernel_stack = stack_of_kernel(task, &thread->stacks);
 		wait_end(&thread->wait, task, now_ns);
+		preemptions_waited(thread, now_ns);
 	}
 	thread->blocked_ns = thread->out_ns;
 	thread->back_ns = now_ns;

@@ -73,6 +73,7 @@ struct thread_state {
 	u64 blocked_ns;	 /* the same of the last time that it is back from */
 	u64 back_ns;	 /* when it was back from that */
 	bool in_call;	 /* of `calls` */
+	bool has_sum;	 /* there may be a sum of short preemptions */
 	bool preempted;	 /* it left the CPU, not blocked, and no hook saw it run since */
 	bool only_calls; /* its process is only a peer's: its waits are not what was asked for */
 	struct call_wait call;

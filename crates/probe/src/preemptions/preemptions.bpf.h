@@ -60,6 +60,12 @@ static __always_inline void preemption_sum_emit(struct thread_preemptions *all)
 	all->sum.start_ns = 0;
 }
 
+/* No more can be added to the sum at this time. */
+static __always_inline bool preemption_sum_is_over(const struct thread_preemptions *all, u64 now_ns)
+{
+	return all->sum.start_ns && now_ns - all->sum.start_ns >= PREEMPTION_SUM_NS;
+}
+
 static __always_inline void preemption_add(struct thread_preemptions *all)
 {
 	struct preemption_seen *sum = &all->sum, *now = &all->now;
@@ -94,9 +100,9 @@ __noinline int preemption_over(struct thread_preemptions *all, u64 end_ns)
 	now->end_ns = end_ns;
 	now->off_ns = end_ns - now->start_ns;
 	if (now->off_ns < PREEMPTION_OWN_NS && now->quota != QUOTA_USED_UP) {
-		preemption_add(all);
-		if (end_ns - all->sum.start_ns >= PREEMPTION_SUM_NS)
+		if (preemption_sum_is_over(all, end_ns))
 			preemption_sum_emit(all);
+		preemption_add(all);
 	} else {
 		preemption_sum_emit(all);
 		preemption_emit(now);
@@ -144,11 +150,22 @@ static __always_inline void preemption_end(struct thread_state *thread,
 					   const struct task_struct *task, u64 now_ns)
 {
 	thread->preempted = false;
+	thread->has_sum = true;
 	/* it has blocked since; the delay after that is not counted yet */
 	if (thread->out_ns)
 		preemption_over_unseen(&thread->preemptions, task);
 	else
 		preemption_over(&thread->preemptions, now_ns);
+}
+
+/* sched_switch: the thread has waited and runs again. */
+static __always_inline void preemptions_waited(struct thread_state *thread, u64 now_ns)
+{
+	if (!thread->has_sum)
+		return;
+	if (preemption_sum_is_over(&thread->preemptions, now_ns))
+		preemption_sum_emit(&thread->preemptions);
+	thread->has_sum = thread->preemptions.sum.start_ns;
 }
 
 /* The thread ends, or the recording. */

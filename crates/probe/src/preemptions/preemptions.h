@@ -7,7 +7,7 @@
 
 /* A longer one has a record of its own; shorter ones are added up. */
 #define PREEMPTION_OWN_NS 50000
-/* The sum of short ones is handed over with the first that ends so long after the begin of the first. */
+/* A sum of short ones spans at most so long. */
 #define PREEMPTION_SUM_NS 10000000
 
 enum preemption_quota {
