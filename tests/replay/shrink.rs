@@ -16,8 +16,8 @@ use serde_json::Value;
 use table::declare::RecordBatch;
 use table::manifest::{Header, Line, ProbeState, Segment};
 use table::tables::{
-    Activity, ActivityWindow, Call, Connection, Process, ReceivedMessage, StackFrame, Symbol,
-    TcpEvent, TcpSample, TcpStage, Wait,
+    Activity, ActivityWindow, Call, Connection, Preemption, Process, ReceivedMessage, StackFrame,
+    Symbol, TcpEvent, TcpSample, TcpStage, Wait,
 };
 use table::{Columns, Recording, Table, WriteOptions, Writer, for_each_table};
 
@@ -375,6 +375,17 @@ impl Redact for Wait {
     }
 }
 
+impl Redact for Preemption {
+    fn redacted(mut self) -> Self {
+        self.by_comm = self.by_comm.map(|_| "other".to_owned());
+        self
+    }
+
+    fn is_within(&self, limits: &Limits<'_>) -> bool {
+        limits.is_meanwhile(self.start_ns, self.end_ns)
+    }
+}
+
 impl Redact for Process {
     fn redacted(mut self) -> Self {
         self.exe = self.exe.map(|path| file_name(&path).to_owned());
@@ -403,7 +414,7 @@ macro_rules! nothing_to_redact {
 }
 
 nothing_to_redact! {
-    ClockPair Counter CpuSample Listener ProcessSample SentMessage Spin Task UdpSocket
+    ClockPair Counter CpuSample Listener OnCpuSample ProcessSample SentMessage Spin Task UdpSocket
 }
 
 /// Writes a table's rows as its only file; what the manifest says of it.
