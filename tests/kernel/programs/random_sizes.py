@@ -3,7 +3,8 @@ first, asks for all of what it wants (MSG_WAITALL), or comes late. Prints a line
 moved bytes: the connection, which way, how many, and when the call began and ended.
 
 Arguments: the address at which it reads, and the network namespaces (paths) of the sender and of the reader;
-with the name that the device has in both, packets are cut before it and joined behind it (GRO)."""
+with the name that the device has in both, packets are cut before it and joined behind it (GRO). With `late` instead
+of all but the address, nothing is read before the sender has closed its socket, which takes all that there is."""
 
 import ctypes
 import fcntl
@@ -19,6 +20,8 @@ import time
 PIECES = 300
 SO_COOKIE = 57
 CLONE_NEWNET = 0x40000000
+SO_SNDBUFFORCE = 32
+ROOM_FOR_ALL = 16 << 20
 # include/uapi/linux/ethtool.h, sockios.h
 SIOCETHTOOL, ETHTOOL_STSO, ETHTOOL_SGRO = 0x8946, 0x1F, 0x2C
 FLAGS = [0] * 8 + [socket.MSG_PEEK, socket.MSG_WAITALL]
@@ -81,25 +84,33 @@ def offload(device, what, on):
         fcntl.ioctl(any_socket, SIOCETHTOOL, request)
 
 
-def client(address, netns, device, logs):
+def client(address, netns, device, is_late, logs):
     if netns:
         enter(netns)
     if device:
         offload(device, ETHTOOL_STSO, 0)
     with socket.create_connection(address) as connection:
+        if is_late:
+            connection.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, ROOM_FOR_ALL)
         logs.append(send(connection, random.Random(7)))
 
 
 address, client_netns, own_netns, device = (sys.argv[1:] + [None] * 4)[:4]
+is_late = client_netns == "late"
+if is_late:
+    client_netns = None
 if own_netns:
     enter(own_netns)
 if device:
     offload(device, ETHTOOL_SGRO, 1)
 listener = socket.create_server((address, 0))
 logs = []
-sender = threading.Thread(target=client, args=(listener.getsockname(), client_netns, device, logs))
+sender = threading.Thread(target=client, args=(listener.getsockname(), client_netns, device, is_late, logs))
 sender.start()
-logs.append(receive(listener.accept()[0], random.Random(8)))
+connection = listener.accept()[0]
+if is_late:
+    sender.join()
+logs.append(receive(connection, random.Random(8)))
 sender.join()
 for log in logs:
     print("\n".join(log.lines))
