@@ -1,4 +1,4 @@
-//! Spins: threads that ask what is ready without waiting, against the CPU time that they used for it.
+//! Spins: threads that ask what is ready without waiting, and the calls in which they do.
 
 use std::process::Command;
 
@@ -21,40 +21,40 @@ fn recorded() -> (Vec<Value>, Report) {
     (truth, report)
 }
 
-/// A call of 80 ns is mostly its way into the kernel and out, where interrupts are off: a look that comes
-/// then is made after it, in the program. Of what these loops do, 47 to 67 % were met; no fewer than a
-/// quarter, and no more than its CPU time and four looks.
-fn check(phase: &Value, spins: &[Spin]) -> Result<(), String> {
+/// A clock looks at its CPU so often (`crates/probe/src/busy_poll/mod.rs`).
+const LOOKS_PER_S: u64 = 99;
+
+/// Every look that met a call which was asked not to wait shows that call, and the other phases have none. How many looks
+/// meet one depends on the neighbours: a call of 80 ns is mostly its way into the kernel and out, where interrupts are
+/// off, so that a look comes after it. At most each clock meets one at each of its looks, the first of them late.
+fn check(phase: &Value, spins: &[Spin]) {
     let span = number(phase, "/start_ns")..number(phase, "/end_ns");
+    let kind = text(phase, "kind");
     let within = spins.iter().filter(|spin| span.contains(&spin.time_ns));
-    let (kind, cpu_ns) = (text(phase, "kind"), number(phase, "/cpu_ns"));
     let found: Vec<&Spin> = within.collect();
-    let spun_ns: u64 = found.iter().map(|spin| spin.length_ns).sum();
-    let four_ns = 4 * 1_000_000_000 / 99;
-    let allowed = match kind.is_empty() {
-        true => 0..=0,
-        false => cpu_ns / 4..=cpu_ns + four_ns,
-    };
-    if !allowed.contains(&spun_ns) {
-        return Err(format!(
-            "{phase}: {spun_ns} ns spun in {} looks",
-            found.len()
-        ));
+    println!("{phase}: {} looks", found.len());
+    if kind.is_empty() {
+        assert!(found.is_empty(), "{phase}: {found:?}");
+        return;
     }
-    // select() leaves its answer where the question was: a look that comes then finds no descriptor
     let (right, other): (Vec<&Spin>, _) = found.iter().partition(|spin| spin.kind.name() == kind);
-    let may_be_late = text(phase, "name") == "select" && right.len() > other.len();
-    match other
-        .iter()
-        .find(|spin| !may_be_late || spin.kind != WaitObject::Select)
-    {
-        Some(other) => Err(format!("{phase}: {other:?}")),
-        None => Ok(()),
+    assert!(!right.is_empty(), "{phase}: {other:?}");
+    // select() leaves its answer where the question was: a look that comes then finds no descriptor
+    let is_answered = |spin: &&Spin| spin.kind == WaitObject::Select && spin.fd.is_none();
+    let is_select = text(phase, "name") == "select";
+    assert!(
+        other.iter().all(|spin| is_select && is_answered(spin)),
+        "{phase}: {other:?}"
+    );
+    let looks_most = (span.end - span.start) * LOOKS_PER_S / 1_000_000_000 + 2;
+    for cpu in found.iter().map(|spin| spin.cpu) {
+        let looks = found.iter().filter(|spin| spin.cpu == cpu).count() as u64;
+        assert!(looks <= looks_most, "{phase}: {looks} looks at CPU {cpu}");
     }
 }
 
 #[test]
-fn busy_poll_samples_match_cpu_time() {
+fn busy_poll_samples_show_the_call() {
     if !root() {
         return;
     }
@@ -62,7 +62,7 @@ fn busy_poll_samples_match_cpu_time() {
     assert_eq!(truth.len(), 7, "{truth:?}");
     let spins: Vec<Spin> = report.rows();
     for phase in &truth {
-        check(phase, &spins).unwrap_or_else(|error| panic!("{error}"));
+        check(phase, &spins);
     }
     let mut view = Command::new(program());
     view.args(["report", "--by", "stack", "--format", "json"]);
