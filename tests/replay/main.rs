@@ -1,10 +1,10 @@
-//! What the diagnosis says of situations that were planted, recorded and kept.
+//! Tests the diagnosis on situations that were planted, recorded and kept.
 //!
 //! In: the plays of [`plays`], and for each a small recording in `recordings/` with what those who
 //! took part knew (`truth.json`). Out: one test a play, which compares the report of the recording
 //! with that truth. No root, no clock: the same answer on every machine.
 //!
-//! With `WHYLAT_PLAYS` they are planted and recorded anew, as root; see `README.md` beside this.
+//! With `WHYLAT_PLAYS` they are planted and recorded again, as root; see `README.md` beside this.
 
 mod claims;
 mod kept;

@@ -33,8 +33,8 @@ pub fn start(congctl: &str, forward: DirectionConfig) -> Wire {
 
 /// Swallows what the client sends for this long, once the transfer is under way.
 pub fn hole(wire: &Wire, length_ns: u64) {
-    let under_way = || (wire.stats().a_to_b.delivered.packets > 500).then_some(());
-    until("data on the wire", under_way);
+    let has_data = || (wire.stats().a_to_b.delivered.packets > 500).then_some(());
+    until("data on the wire", has_data);
     let since_ns = wire.blackhole(Direction::AToB, true);
     let over = || (lab::now_ns() >= since_ns + length_ns).then_some(());
     until("the end of the hole", over);

@@ -19,8 +19,8 @@ use testbed::report::{Report, number};
 pub enum Mode {
     /// Those that are kept.
     Kept,
-    /// Each situation is planted and recorded anew.
-    Anew,
+    /// Each situation is planted and recorded again.
+    Record,
     /// The same, and what is judged rightly replaces the kept one.
     Refresh,
 }
@@ -30,11 +30,11 @@ impl Mode {
     pub fn from_env() -> Result<Self, String> {
         let live = match env::var("WHYLAT_PLAYS").as_deref() {
             Err(_) => return Ok(Mode::Kept),
-            Ok("anew") => Mode::Anew,
+            Ok("record") => Mode::Record,
             Ok("refresh") => Mode::Refresh,
             Ok(other) => {
                 return Err(format!(
-                    "error: WHYLAT_PLAYS is {other:?}, which is neither `anew` nor `refresh`\n\
+                    "error: WHYLAT_PLAYS is {other:?}, which is neither `record` nor `refresh`\n\
                      hint: without it the kept recordings are judged"
                 ));
             }
@@ -114,16 +114,16 @@ pub struct Play {
     pub name: String,
     /// How it is made.
     pub record: Record,
-    /// What it has to say.
+    /// Checks the report against the truth.
     pub judge: Judge,
-    /// Which tables that needs.
+    /// The tables that the judgement needs.
     pub tables: &'static [&'static str],
-    /// What it can do without where its recording is too large.
+    /// Returns what it can do without where its recording is too large.
     pub leaves_out: Option<fn(&Outcome) -> LeftOut>,
 }
 
 impl Play {
-    /// Judges the play's recording: the kept one, or one made anew.
+    /// Judges the play's recording: the kept one, or a new one.
     pub fn run(&self, mode: Mode) -> Result<(), String> {
         if mode == Mode::Kept {
             let outcome = kept::read(&self.name)?;
@@ -141,15 +141,15 @@ impl Play {
     /// Plants it until it has come about. What the report says does not matter for that.
     fn plant(&self) -> Result<Outcome, String> {
         const ATTEMPTS: usize = 5;
-        let mut spoilt = String::new();
+        let mut refusal = String::new();
         for _ in 0..ATTEMPTS {
             match (self.record)() {
                 Ok(outcome) => return Ok(outcome),
-                Err(why) => spoilt = why,
+                Err(why) => refusal = why,
             }
-            eprintln!("{}: planted in vain: {spoilt}", self.name);
+            eprintln!("{}: planted in vain: {refusal}", self.name);
         }
-        Err(spoilt)
+        Err(refusal)
     }
 
     /// Keeps a small recording that says the same: of those with less and less in them, the first that is small.
@@ -167,7 +167,7 @@ impl Play {
         Err(format!("{}: {why}", self.name))
     }
 
-    /// What may be left out, from nothing on: of a bulk transfer calls, and then what the play itself leaves out.
+    /// Returns what may be left out, from nothing on: of a bulk transfer calls, and then what the play itself leaves out.
     fn left_out(&self, whole: &Outcome) -> Vec<LeftOut> {
         let with_calls = |left_out: LeftOut| {
             [Calls::All, Calls::Eventful, Calls::None].map(|calls| LeftOut {
@@ -205,7 +205,7 @@ impl Play {
     }
 }
 
-/// What those who plant look at, and no judgement: lists of calls, as long as the play.
+/// Members of the truth for planting alone, not for a judgement: lists of calls, as long as the play.
 const OF_PLANTING: &[&str] = &[
     "min_rtts_us",
     "read_ns",
@@ -235,7 +235,7 @@ fn judged_part(truth: &Value, left_out: &HashSet<u64>) -> Value {
     }
 }
 
-/// What makes a play under one congestion control.
+/// Makes a play under one congestion control.
 pub type RecordUnder = fn(congctl: &str) -> Result<Outcome, String>;
 
 /// Two plays: under cubic and under bbr. The truth says under which.

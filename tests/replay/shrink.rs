@@ -28,20 +28,20 @@ macro_rules! tables {
 }
 
 tables! {
-    /// What connections are judged by.
+    /// Tables by which connections are judged.
     CONNECTIONS: calls connections cpu_samples listeners process_samples processes tcp_events
         tcp_samples tcp_stages;
-    /// The same, and what threads waited for and programs said of themselves.
+    /// The same, and what threads waited for and programs reported.
     WAITS: calls connections counters cpu_samples listeners process_samples processes spins tasks
         tcp_events tcp_samples tcp_stages waits;
     /// The same, and from where.
     STACKS: calls connections counters cpu_samples listeners process_samples processes spins
         stacks symbols tasks tcp_events tcp_samples tcp_stages waits;
-    /// What connections are judged by, and their messages.
+    /// Tables by which connections are judged, and their messages.
     MESSAGES: calls clock_pairs connections cpu_samples listeners process_samples processes
         received_messages sent_messages tcp_events tcp_samples tcp_stages udp_sockets;
-    /// What threads waited for, and what programs said of themselves.
-    TOLD: connections counters processes tasks waits;
+    /// Waits of threads, and what programs reported.
+    REPORTED: connections counters processes tasks waits;
     /// Messages that were received, and what CPUs did meanwhile.
     ACTIVITY: activity activity_windows connections processes received_messages udp_sockets;
     /// The same, and what threads waited for.
@@ -51,24 +51,24 @@ tables! {
 /// Highest level of zstd.
 const ZSTD_LEVEL: i32 = 22;
 
-/// What must not be in a recording that is kept.
+/// Texts that must not be in a recording that is kept.
 const FOREIGN: &[&str] = &["/home", "/root", "/tmp", "/work", "/var/tmp"];
 
-/// Which socket calls are kept.
+/// The socket calls that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Calls {
     /// All.
     All,
-    /// Without receive calls that waited for nothing but data: of a bulk transfer they are the most.
+    /// Without receive calls that only waited for data: of a bulk transfer they are the most.
     Eventful,
     /// None.
     None,
 }
 
-/// What is left out of a recording that is too large with it.
+/// Holds what is left out of a recording that is too large with it.
 #[derive(Debug, Clone)]
 pub struct LeftOut {
-    /// Which calls are not.
+    /// The calls that are kept.
     pub calls: Calls,
     /// Sockets, with all of their rows.
     pub sockets: HashSet<u64>,
@@ -98,7 +98,7 @@ pub fn shrink(from: &Path, to: &Path, tables: &[&str], left_out: &LeftOut) -> Re
     redact_header(&mut header);
     let mut writer =
         Writer::create(to, &header, WriteOptions::default()).map_err(|why| why.to_string())?;
-    let limits = Limits::of(&whole, left_out);
+    let limits = Limits::new(&whole, left_out);
     macro_rules! copy_all {
         ($($row:ty),+ $(,)?) => {
             $(if tables.contains(&<$row as Table>::NAME) && !limits.is_without(<$row as Table>::NAME) {
@@ -122,7 +122,7 @@ pub fn shrink(from: &Path, to: &Path, tables: &[&str], left_out: &LeftOut) -> Re
     check_text(&manifest)
 }
 
-/// What the manifest says beside its files.
+/// Returns the lines of the manifest beside its files.
 fn lines(whole: &Recording) -> Vec<Line> {
     let coverage = whole.coverage().iter().cloned().map(|mut coverage| {
         match &mut coverage.state {
@@ -165,7 +165,7 @@ fn redact_header(header: &mut Header) {
 /// A message: its socket, and where it ends in the stream.
 type Message = (u64, u64);
 
-/// Which rows are kept.
+/// Chooses the rows that are kept.
 struct Limits<'a> {
     left_out: &'a LeftOut,
     /// Begins and ends of the times for which activity is kept.
@@ -175,7 +175,7 @@ struct Limits<'a> {
 }
 
 impl<'a> Limits<'a> {
-    fn of(whole: &Recording, left_out: &'a LeftOut) -> Self {
+    fn new(whole: &Recording, left_out: &'a LeftOut) -> Self {
         let windows = all::<ActivityWindow>(whole).into_iter();
         let windows = windows.filter(|window| window.is_send != Some(true));
         let windows: Vec<_> = windows.collect();
@@ -217,7 +217,7 @@ impl<'a> Limits<'a> {
         table == Call::NAME && self.left_out.calls == Calls::None
     }
 
-    /// Whether this time is one of which activity is kept; all are, where there is no activity.
+    /// Returns whether activity of this time is kept; all is, where there is no activity.
     fn is_meanwhile(&self, begin_ns: u64, end_ns: u64) -> bool {
         let overlaps = |window: &(u64, u64)| begin_ns <= window.1 && window.0 <= end_ns;
         self.windows.is_empty() || self.windows.iter().any(overlaps)

@@ -1,4 +1,4 @@
-//! What one end's TCP did and heard: its segments, with the kernel's stamps in its namespace. No
+//! The view of one end's TCP: its segments, with the kernel's stamps in its namespace. No
 //! program has to run for them to be right, so a busy machine does not blur them.
 
 use std::iter::Sum;
@@ -11,14 +11,14 @@ use testbed::report::text;
 
 /// A length of time that lies between two.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Known {
+pub struct DurationRange {
     pub least_ns: u64,
     pub most_ns: u64,
 }
 
-impl Known {
+impl DurationRange {
     pub fn exactly(ns: u64) -> Self {
-        Known {
+        DurationRange {
             least_ns: ns,
             most_ns: ns,
         }
@@ -26,15 +26,15 @@ impl Known {
 
     /// From a moment within the first span to one within the second.
     pub fn between(begin_ns: (u64, u64), end_ns: (u64, u64)) -> Self {
-        Known {
+        DurationRange {
             least_ns: end_ns.0.saturating_sub(begin_ns.1),
             most_ns: end_ns.1.saturating_sub(begin_ns.0),
         }
     }
 
-    /// What is left of a whole.
+    /// Returns what is left of a whole.
     pub fn rest_of(self, whole_ns: u64) -> Self {
-        Known {
+        DurationRange {
             least_ns: whole_ns.saturating_sub(self.most_ns),
             most_ns: whole_ns.saturating_sub(self.least_ns),
         }
@@ -49,16 +49,16 @@ impl Known {
     }
 }
 
-impl Sum for Known {
-    fn sum<I: Iterator<Item = Known>>(all: I) -> Known {
-        all.fold(Known::default(), |sum, one| Known {
+impl Sum for DurationRange {
+    fn sum<I: Iterator<Item = DurationRange>>(all: I) -> DurationRange {
+        all.fold(DurationRange::default(), |sum, one| DurationRange {
             least_ns: sum.least_ns + one.least_ns,
             most_ns: sum.most_ns + one.most_ns,
         })
     }
 }
 
-/// What this end had sent and heard at one moment. Offsets are from its first byte.
+/// Holds what this end had sent and heard at one moment. Offsets are from its first byte.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moment {
     pub at_ns: u64,
@@ -68,7 +68,7 @@ pub struct Moment {
     pub una: u64,
     /// Window announced, bytes beyond `una`.
     pub window: u64,
-    /// Whether this is a segment with new data: not an ACK, nor sent again.
+    /// Whether this is a segment with new data: not an ACK, nor a retransmission.
     pub sent: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Trace(Vec<CapturedSegment>);
 
 impl Trace {
     /// The segments of this connection, of a report or of one who had it.
-    pub fn of(passed: &[CapturedSegment], connection: &Value) -> Self {
+    pub fn new(passed: &[CapturedSegment], connection: &Value) -> Self {
         let port = |end| text(connection, end).rsplit(':').next()?.parse().ok();
         let (local, remote): (Option<u16>, Option<u16>) = (port("local"), port("remote"));
         let is = |passed: &&CapturedSegment| {
@@ -117,7 +117,7 @@ impl Trace {
         u64::from(seq.wrapping_sub(first))
     }
 
-    /// What was sent and heard when, after the handshake.
+    /// Returns what was sent and heard when, after the handshake.
     pub fn history(&self) -> Vec<Moment> {
         let heard_syn = self.syn(CaptureDirection::In).segment;
         let scale = heard_syn.window_scale.unwrap_or(0);
@@ -149,7 +149,7 @@ impl Trace {
     }
 
     /// The samples that TCP took of the round trip, each with its time: from the oldest segment
-    /// that an ACK is the first to cover. Nothing may have been sent again.
+    /// that an ACK is the first to cover. Nothing may have been retransmitted.
     pub fn round_trips(&self) -> Vec<(u64, u64)> {
         let opened_ns = self.syn(CaptureDirection::In).time_ns;
         let mut samples = vec![(
@@ -182,7 +182,7 @@ pub fn smoothed_ns(samples: &[(u64, u64)]) -> u64 {
 pub struct Gap<'a> {
     /// The first of them.
     pub from: &'a Moment,
-    /// What was heard between.
+    /// The segments that were heard between.
     pub heard: &'a [Moment],
     /// The second.
     pub until_ns: u64,

@@ -179,7 +179,7 @@ impl Place<'_> {
                 self.wrong(Some(value.span()), &format!("{name}: {why}"), hint)
             };
             let given = arguments(option, value.get_ref()).map_err(refused)?;
-            // each by itself, so that it is known which line is wrong
+            // each by itself, so that the error names the wrong line
             Profile::try_parse_from(&given).map_err(|error| refused(refusal(&error)))?;
             all.extend(given);
         }

@@ -39,7 +39,7 @@ pub fn a_small_receive_buffer_is_a_problem_and_a_large_one_is_not() {
     assert_eq!(verdict.as_deref(), Some("receiver_window"));
     for row in &problems {
         assert!(row.begin_ns % BIN_NS == 0 && i64::from(row.receiver_window_us) <= BIN_NS / 1_000);
-        // a reading tells of the time since the one before
+        // a reading covers the time since the one before
         let reaches_in = |detail: &FleetDetail| {
             let from_ns = detail.time_ns - detail.length_us * 1_000;
             from_ns < row.begin_ns + BIN_NS && detail.time_ns > row.begin_ns
@@ -69,7 +69,7 @@ pub fn nagle_and_delayed_acks_are_a_problem() {
     assert!(is_found, "{problems:?} {verdict:?}");
 }
 
-/// A machine that stands still for long enough makes ACKs late, too.
+/// A machine that stalls for long enough makes ACKs late, too.
 pub fn single_writes_are_none() {
     let client = "request-reply --rounds 53 --pause-us 20000";
     let (problems, _, verdict) = problems_of("reply-server", client);

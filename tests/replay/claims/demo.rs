@@ -1,13 +1,13 @@
-//! `whylat demo` shows a real stall and its cure.
+//! `whylat demo` shows a real stall and its fix.
 
 use testbed::{finish, whylat};
 
 pub fn names_the_stall_and_shows_the_gain() {
     let scratch = tempfile::tempdir().expect("a directory");
-    let said = finish(whylat("demo").env("TMPDIR", scratch.path()));
-    said.ended(0);
-    assert!(said.out.contains("nagle_delayed_ack"), "{}", said.out);
-    let measured = said.out.split("speed-up: ").nth(1).unwrap_or_default();
+    let output = finish(whylat("demo").env("TMPDIR", scratch.path()));
+    output.ended(0);
+    assert!(output.out.contains("nagle_delayed_ack"), "{}", output.out);
+    let measured = output.out.split("speed-up: ").nth(1).unwrap_or_default();
     let times = measured
         .split('×')
         .next()
@@ -16,7 +16,7 @@ pub fn names_the_stall_and_shows_the_gain() {
     assert!(
         times > Some(5.0),
         "no measured speed-up above 5× in: {}",
-        said.out
+        output.out
     );
     let left = std::fs::read_dir(scratch.path())
         .expect("the directory")

@@ -1,9 +1,9 @@
-//! What can only be claimed of live programs, as no small recording holds it. Left out unless `WHYLAT_PLAYS`
+//! Claims that only live programs can show, as no small recording holds them. Left out unless `WHYLAT_PLAYS`
 //! is set.
 
 mod agent;
-mod cures;
 mod demo;
+mod fixes;
 mod study;
 mod waits;
 
@@ -13,13 +13,10 @@ pub type Claim = (&'static str, fn());
 /// All of them.
 pub fn all() -> Vec<Claim> {
     vec![
-        ("claims::cures_under_cubic", cures::under_cubic),
-        ("claims::cures_under_bbr", cures::under_bbr),
+        ("claims::fixes_under_cubic", fixes::under_cubic),
+        ("claims::fixes_under_bbr", fixes::under_bbr),
         ("claims::demo", demo::names_the_stall_and_shows_the_gain),
-        (
-            "claims::study",
-            study::what_keeps_a_server_busy_is_named_and_mended,
-        ),
+        ("claims::study", study::cause_is_named_and_fixed),
         (
             "claims::agent_small_buffer",
             agent::a_small_receive_buffer_is_a_problem_and_a_large_one_is_not,

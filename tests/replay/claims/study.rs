@@ -8,27 +8,27 @@ use testbed::{finish, whylat};
 fn quantile_ns(step: &Value, name: &str) -> u64 {
     let quantiles = step["latency"]["quantiles"].as_array().expect("quantiles");
     let quantile = quantiles.iter().find(|it| it["quantile"] == name);
-    quantile.expect("it is told")["ns"]["median_ns"]
+    quantile.expect("a quantile")["ns"]["median_ns"]
         .as_u64()
         .expect("ns")
 }
 
-pub fn what_keeps_a_server_busy_is_named_and_mended() {
+pub fn cause_is_named_and_fixed() {
     let mut study =
         whylat("lab tail --app redis --rounds 1 --repeats 0 --requests 20011 --format json");
     let ended = finish(&mut study);
     ended.ended(0);
     let result: Value = serde_json::from_str(&ended.out).expect("JSON");
     assert_eq!(result["schema"], "whylat.study/1");
-    let [found, mended] = result["steps"].as_array().expect("steps").as_slice() else {
+    let [found, fixed] = result["steps"].as_array().expect("steps").as_slice() else {
         panic!("two steps: {result:#}");
     };
-    let said = &found["said"];
+    let verdict = &found["said"];
     assert_eq!(
         found["is_named"], true,
-        "another cause was the first: {said}"
+        "another cause was the first: {verdict}"
     );
-    assert_eq!(said["rule"], "head_of_line_blocking");
-    let p99_ns = [found, mended].map(|step| quantile_ns(step, "p99"));
+    assert_eq!(verdict["rule"], "head_of_line_blocking");
+    let p99_ns = [found, fixed].map(|step| quantile_ns(step, "p99"));
     assert!(p99_ns[0] >= 2 * p99_ns[1], "no faster: p99 {p99_ns:?} ns");
 }

@@ -75,7 +75,7 @@ fn record(congctl: &str, requests: u64, delayed: u64, astray: u64) -> Result<Out
         &format!("request-reply --rounds {requests} --pause-us 3000"),
     );
     let passed = capture.stop().expect("segments");
-    let trace = Trace::of(&passed, &recorded.client["connections"][0]);
+    let trace = Trace::new(&passed, &recorded.client["connections"][0]);
     let sent = trace.data(CaptureDirection::Out).len() as u64;
     let by_timer = acked_by_timer(&trace);
     if sent != requests || by_timer.abs_diff(delayed) > astray {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::paths::{hole, link, start, wire};
 use crate::play::{Outcome, Play, under_both};
 use crate::shrink::CONNECTIONS;
-use crate::truth::{Gap, Known, Moment, Trace, gaps, smoothed_ns};
+use crate::truth::{DurationRange, Gap, Moment, Trace, gaps, smoothed_ns};
 use testbed::report::{number, share, stage_ns};
 use testbed::{RecordedExchange, Site};
 
@@ -45,11 +45,11 @@ const MSS: u64 = 1448;
 #[derive(Debug, Serialize, Deserialize)]
 struct Stages {
     stages: Vec<String>,
-    known: Known,
+    known: DurationRange,
 }
 
 impl Stages {
-    fn of(stages: &[&str], known: Known) -> Value {
+    fn of(stages: &[&str], known: DurationRange) -> Value {
         let stages = stages.iter().map(|stage| (*stage).to_owned()).collect();
         json!(Stages { stages, known })
     }
@@ -80,7 +80,7 @@ fn agree(outcome: &Outcome) {
 
 /// Holds the stages' time against the truth.
 #[track_caller]
-fn compare(client: &Value, stages: &[impl AsRef<str>], truth: Known) {
+fn compare(client: &Value, stages: &[impl AsRef<str>], truth: DurationRange) {
     let stages: Vec<&str> = stages.iter().map(AsRef::as_ref).collect();
     let life_ns = number(client, "/lifetime_ns");
     let measured_ns: u64 = stages.iter().map(|stage| stage_ns(client, stage)).sum();
@@ -91,7 +91,12 @@ fn compare(client: &Value, stages: &[impl AsRef<str>], truth: Known) {
 
 /// The same of any time that was measured, with its bound.
 #[track_caller]
-fn is_near(connection: &Value, what: &str, (measured_ns, bound_ns): (u64, f64), truth: Known) {
+fn is_near(
+    connection: &Value,
+    what: &str,
+    (measured_ns, bound_ns): (u64, f64),
+    truth: DurationRange,
+) {
     let off_ns = measured_ns as f64 - truth.middle_ns() as f64;
     assert!(
         off_ns.abs() <= bound_ns + truth.doubt_ns() as f64,
@@ -118,7 +123,7 @@ fn captured_with(
 
 /// The segments of the first connection of who took part.
 fn trace_of(passed: &[CapturedSegment], truth: &Value) -> Trace {
-    Trace::of(passed, &truth["connections"][0])
+    Trace::new(passed, &truth["connections"][0])
 }
 
 /// Requests and answers, of which each is a segment that left once: on a busy machine some are sent
@@ -164,7 +169,7 @@ fn held_writes(site: &Site) -> Result<Outcome, String> {
         let written_ns = number(round, "/1").min(second_ns);
         let between = |at: &&u64| (first_ns..second_ns).contains(*at);
         let released_ns = heard.iter().rfind(between).copied().unwrap_or(second_ns);
-        Known::between((first_ns, written_ns), (released_ns, second_ns))
+        DurationRange::between((first_ns, written_ns), (released_ns, second_ns))
     });
     let shares = Stages::of(&["nagle", "delayed_ack"], held.sum());
     Ok(Outcome::from(recorded).with("shares", shares))
@@ -188,7 +193,7 @@ fn a_black_hole(congctl: &str) -> Result<Outcome, String> {
     samples.retain(|(at_ns, _)| *at_ns < mended.at_ns);
     let last_ack_ns = samples.last().map_or(0, |(at_ns, _)| *at_ns);
     let due_ns = (sent.at_ns + smoothed_ns(&samples)).max(last_ack_ns);
-    let stalled = Known::exactly(mended.at_ns - due_ns);
+    let stalled = DurationRange::exactly(mended.at_ns - due_ns);
     let shares = Stages::of(&["retransmit_timeout", "tail_loss"], stalled);
     Ok(Outcome::from(recorded).with("shares", shares))
 }
@@ -238,11 +243,11 @@ fn window_may_be_full(now: &Moment) -> bool {
 /// How much of a gap the window made. An ACK must have opened it; TCP takes it and sends a little
 /// later, or much later if the socket is in use. Whether its pace stopped a sender when other ACKs
 /// came before, or until a timer let the next segment go, segments do not tell.
-fn without_room(gap: &Gap<'_>, paces: bool) -> Option<Known> {
+fn without_room(gap: &Gap<'_>, paces: bool) -> Option<DurationRange> {
     if !window_is_full(gap.from) {
         // what paces has other gaps, and far more of them
         let may = !paces && window_may_be_full(gap.from);
-        return may.then(|| Known {
+        return may.then(|| DurationRange {
             least_ns: 0,
             most_ns: gap.ns(),
         });
@@ -259,7 +264,7 @@ fn without_room(gap: &Gap<'_>, paces: bool) -> Option<Known> {
     };
     let timer = paces && !by_ack;
     let end_ns = if timer { opening.at_ns } else { gap.until_ns };
-    Some(Known::between(
+    Some(DurationRange::between(
         (from.at_ns, begin.at_ns),
         (opening.at_ns, end_ns),
     ))
@@ -291,7 +296,7 @@ fn think_time(congctl: &str) -> Result<Outcome, String> {
         .map(|((request, answer), least_ns)| {
             under_way(request.time_ns, answer.time_ns, (least_ns[0], least_ns[1]))
         });
-    let in_flight: Known = rounds.sum();
+    let in_flight: DurationRange = rounds.sum();
     let mut sent = trace.passed(CaptureDirection::Out);
     let fin = sent.find(|sent| sent.segment.flags & 1 != 0);
     let fin = fin.map(|fin| json!({ "at_ns": fin.time_ns, "least_ns": least_ns.last() }));
@@ -310,7 +315,7 @@ fn thought(outcome: &Outcome) {
         under_way(number(fin, "/at_ns"), end_ns, (least_ns, least_ns))
     });
     let rounds = Stages::take(outcome).known;
-    let in_flight: Known = [rounds].into_iter().chain(fin).sum();
+    let in_flight: DurationRange = [rounds].into_iter().chain(fin).sum();
     compare(client, &["in_flight"], in_flight);
     let idle = in_flight.rest_of(life_ns);
     assert!(
@@ -323,8 +328,8 @@ fn thought(outcome: &Outcome) {
 /// How long a segment counts as in flight whose ACK passed the device then, by TCP's least round
 /// trip before and after. TCP counts from its own stamp to its taking of the ACK, in whole
 /// microseconds.
-fn under_way(sent_ns: u64, acked_ns: u64, least_ns: (u64, u64)) -> Known {
-    Known {
+fn under_way(sent_ns: u64, acked_ns: u64, least_ns: (u64, u64)) -> DurationRange {
+    DurationRange {
         least_ns: acked_ns.saturating_sub(sent_ns).min(least_ns.1),
         most_ns: least_ns.0 + 1_000,
     }
@@ -343,7 +348,7 @@ fn a_late_reader_of_single_segments(congctl: &str) -> Result<Outcome, String> {
     let reads = recorded.server["read_times_ns"].as_array().expect("reads");
     let unread = requests.iter().zip(reads).map(|(request, read)| {
         let read_ns = (number(read, "/0"), number(read, "/1"));
-        Known::between((request.time_ns, request.time_ns), read_ns)
+        DurationRange::between((request.time_ns, request.time_ns), read_ns)
     });
     let shares = Stages::of(&["reader_slow"], unread.sum());
     Ok(Outcome::from(recorded).with("shares", shares))
@@ -381,15 +386,15 @@ fn a_tiny_send_buffer(congctl: &str) -> Result<Outcome, String> {
     let gaps = gaps(&moments);
     let for_room = |gap: &Gap<'_>, room_ns: (u64, u64)| {
         let until_ns = (room_ns.0.min(written_ns), room_ns.1.min(written_ns));
-        Known::between((gap.from.at_ns, gap.from.at_ns), until_ns)
+        DurationRange::between((gap.from.at_ns, gap.from.at_ns), until_ns)
     };
-    let truth: Known = match congctl {
+    let truth: DurationRange = match congctl {
         "cubic" => (0..gaps.len())
             .map(|at| match room_ns(&gaps[at]) {
                 Some(room_ns) if is_told(&gaps, at) => for_room(&gaps[at], room_ns),
                 // nothing is heard between segments that go one after the other: the ledger gives that to what the one
                 // before waited for
-                _ => Known {
+                _ => DurationRange {
                     least_ns: 0,
                     most_ns: gaps[at].ns(),
                 },

@@ -10,7 +10,7 @@ use table::manifest::ProbeState;
 use table::tables::{Counter, Task, Wait};
 
 use crate::play::{Outcome, Play, under, under_both};
-use crate::shrink::{CONNECTIONS, LeftOut, TOLD};
+use crate::shrink::{CONNECTIONS, LeftOut, REPORTED};
 use testbed::instrumented::ToolRun;
 use testbed::program;
 use testbed::report::{Report, ask, groups, number, text};
@@ -26,7 +26,7 @@ pub fn plays() -> Vec<Play> {
     let told = under_both(
         "startup",
         "is_told",
-        TOLD,
+        REPORTED,
         slow_start_call_by_call,
         told_at_both_ends,
     );

@@ -1,4 +1,4 @@
-/* A reader whose CPU is taken, at a higher priority, from before each message until 10 ms later. Prints for
+/* A reader that loses its CPU, to a higher priority, from before each message until 10 ms later. Prints for
  * each of 20 messages, as a line of JSON (CLOCK_MONOTONIC): when the call that sent it began and ended, when the CPU
  * was given back, and when the reader had it. With an argument, the messages are datagrams of UDP, and else go over
  * TCP. */

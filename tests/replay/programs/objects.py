@@ -20,7 +20,7 @@ CLONE_NEWNET = 0x40000000
 lines = []
 
 
-def told(kind, sock, start_ns, tid=None):
+def note(kind, sock, start_ns, tid=None):
     end_ns = time.monotonic_ns()
     conn = 0
     if kind in ("connection", "listener"):
@@ -55,19 +55,19 @@ def plant(kind, near, far):
     ender.start()
     start_ns = time.monotonic_ns()
     near.recv(1)
-    told(kind, near, start_ns)
+    note(kind, near, start_ns)
     ender.join()
 
 
 def in_child(near, far):
-    """A child waits on what it has inherited, and tells over a pipe."""
+    """A child waits on what it has inherited, and reports over a pipe."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         lines.clear()
         start_ns = time.monotonic_ns()
         near.recv(1)
-        told("connection", near, start_ns)
+        note("connection", near, start_ns)
         os.write(write_end, json.dumps(lines[0]).encode())
         os._exit(0)
     time.sleep(LENGTH_S)
@@ -100,7 +100,7 @@ def elsewhere():
                 listener.accept()
             except OSError:
                 pass
-            told("listener", listener, start_ns)
+            note("listener", listener, start_ns)
             ender.join()
 
     thread = threading.Thread(target=work)
@@ -136,7 +136,7 @@ def inherited(near, write_end):
     os.write(write_end, b"x")
     start_ns = time.monotonic_ns()
     near.recv(1)
-    told("connection", near, start_ns)
+    note("connection", near, start_ns)
     os.write(write_end, json.dumps(lines[0]).encode())
 
 
@@ -174,7 +174,7 @@ def many(count):
         start_ns = time.monotonic_ns()
         asked.put(address)
         receiver.recv(1)
-        told("datagram", receiver, start_ns)
+        note("datagram", receiver, start_ns)
     ender.join()
 
 
@@ -185,7 +185,7 @@ def threads(count):
     def wait(near):
         start_ns = time.monotonic_ns()
         near.recv(1)
-        told("unix", near, start_ns)
+        note("unix", near, start_ns)
 
     waiting = [threading.Thread(target=wait, args=(near,)) for near, _ in pairs]
     for thread in waiting:

@@ -72,7 +72,7 @@ static void until(uint64_t at_ns)
 // Ends each wait when it is due.
 class Ender {
 	std::mutex lock;
-	std::condition_variable told;
+	std::condition_variable changed;
 	std::function<void()> action;
 	uint64_t at_ns = 0;
 	bool over = false;
@@ -82,7 +82,7 @@ class Ender {
 	{
 		for (;;) {
 			std::unique_lock held(lock);
-			told.wait(held, [this] { return over || at_ns; });
+			changed.wait(held, [this] { return over || at_ns; });
 			if (over)
 				return;
 			auto now = std::move(action);
@@ -102,7 +102,7 @@ public:
 			std::lock_guard held(lock);
 			over = true;
 		}
-		told.notify_one();
+		changed.notify_one();
 		thread.join();
 	}
 	void at(uint64_t ns, std::function<void()> what)
@@ -110,7 +110,7 @@ public:
 		std::lock_guard held(lock);
 		action = std::move(what);
 		at_ns = ns;
-		told.notify_one();
+		changed.notify_one();
 	}
 };
 
@@ -279,7 +279,7 @@ static void all(Ender &ender, uint64_t length_ns)
 	       [] { give(tcp.far); }},
 	      length_ns);
 	drain(tcp.near);
-	// one descriptor: a wait for what it stands for; several: which of them was ready
+	// one descriptor: a wait for its object; several: which of them was ready
 	for (bool alone : {true, false}) {
 		uint64_t object = alone ? inode(tcp.near) : 0;
 		int fd = alone ? tcp.near : -1;

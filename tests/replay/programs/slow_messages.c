@@ -1,4 +1,4 @@
-/* A reader of 23 connections, some of whose messages are slow for a reason that is planted: its argument.
+/* A reader of 23 connections, some of them with messages that are slow for a planted reason: its argument.
  *   neighbour  another process takes the CPU at a higher priority
  *   queue      many messages come at once
  *   call       the reader makes a long system call before it takes the message
@@ -317,7 +317,7 @@ static void *mover(void *unused)
 	return unused;
 }
 
-/* Never lets a CPU idle, so that one that shares its core with another is always as slow; gives way to everybody. */
+/* Never lets a CPU idle, so that one that shares its core with another is always as slow; and has idle priority. */
 static void keep_busy(int cpu)
 {
 	struct sched_param how = {0};
@@ -332,7 +332,7 @@ static void keep_busy(int cpu)
 		;
 }
 
-/* What makes a message slow that has come. */
+/* Makes a message slow that has come. */
 static void dawdle(void)
 {
 	static char zeros[1 << 20], pages[PAGES * PAGE_BYTES] __attribute__((aligned(PAGE_BYTES)));
@@ -404,7 +404,7 @@ static int by_size(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
-static int is_spoilt(int which)
+static int is_invalid(int which)
 {
 	unsigned long long usual_ns = ordinary_ns[ordinary_count / 2];
 	unsigned long long worked_ns = slow[which].worked_ns;
@@ -458,7 +458,7 @@ int main(int arguments, char **argument)
 	must(waitpid(neighbour, &status, 0) == neighbour && !status, "the sender");
 	qsort(ordinary_ns, ordinary_count, sizeof(*ordinary_ns), by_size);
 	for (int i = 0; i < slow_count; i++)
-		if (!is_spoilt(i))
+		if (!is_invalid(i))
 			printf("{\"begin_ns\": %llu, \"end_ns\": %llu}\n", slow[i].begin_ns,
 			       slow[i].end_ns);
 	return 0;

@@ -27,7 +27,7 @@ static int ends[2], holder;
 static volatile int turn, begun, held;
 static unsigned long long sent_ns[ROUNDS], until_ns[ROUNDS];
 
-/* A network namespace whose loopback is received on the holder's CPU. */
+/* Enters a network namespace that receives its loopback on the holder's CPU. */
 static void enter_namespace(void)
 {
 	struct ifreq loopback = {.ifr_name = "lo"};

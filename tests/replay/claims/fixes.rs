@@ -1,4 +1,4 @@
-//! Each cure of the recipe "Inefficient TCP/IP Synchronization" is measured.
+//! Each fix of the recipe "Inefficient TCP/IP Synchronization" is measured.
 
 use std::collections::BTreeMap;
 
@@ -10,30 +10,30 @@ use testbed::{finish, whylat};
 /// From the first command to readiness, without a recorder.
 fn startup_ns(words: &str, congctl: &str) -> u64 {
     let words = format!("lab fault vtune_startup --congctl {congctl} {words}");
-    let said = finish(&mut whylat(&words));
-    said.ended(0);
-    let truth: Value = serde_json::from_str(&said.out).expect("JSON");
+    let output = finish(&mut whylat(&words));
+    output.ended(0);
+    let truth: Value = serde_json::from_str(&output.out).expect("JSON");
     number(&truth, "/roles/0/clients/0/startup_ns")
 }
 
-/// How many times faster start-up is with each cure: the median of three rounds, in each of which all
-/// are played in turn.
-fn times_faster(cures: &[&'static str], congctl: &str) -> BTreeMap<&'static str, f64> {
+/// How many times faster start-up is with each fix: the median of three rounds. Each round plays all
+/// in turn.
+fn times_faster(fixes: &[&'static str], congctl: &str) -> BTreeMap<&'static str, f64> {
     const ROUNDS: usize = 3;
     let mut ratios: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for _ in 0..ROUNDS {
         let faulty_ns = startup_ns("--variant faulty", congctl);
-        for cure in cures {
-            let cured_ns = startup_ns(&format!("--variant mended --cure {cure}"), congctl);
-            let ratio = faulty_ns as f64 / cured_ns as f64;
-            ratios.entry(cure).or_default().push(ratio);
+        for fix in fixes {
+            let fixed_ns = startup_ns(&format!("--variant mended --cure {fix}"), congctl);
+            let ratio = faulty_ns as f64 / fixed_ns as f64;
+            ratios.entry(fix).or_default().push(ratio);
         }
     }
     let median = |mut ratios: Vec<f64>| {
         ratios.sort_by(f64::total_cmp);
         ratios[ROUNDS / 2]
     };
-    let medians = ratios.into_iter().map(|(cure, all)| (cure, median(all)));
+    let medians = ratios.into_iter().map(|(fix, all)| (fix, median(all)));
     let medians = medians.collect();
     eprintln!("{congctl}: times faster {medians:?}");
     medians
@@ -47,11 +47,11 @@ pub fn under_bbr() {
     each_is_measured("bbr");
 }
 
-/// Five times faster, as the recipe says; but not by the recipe's own cure: on Linux the ACK timer does
+/// Five times faster, as the recipe says; but not by the recipe's own fix: on Linux the ACK timer does
 /// not know the buffer.
 fn each_is_measured(congctl: &str) {
     let faster = times_faster(&["writev", "nodelay", "quickack", "rcvbuf"], congctl);
-    let helps = |cure| faster[cure] >= 5.0;
+    let helps = |fix| faster[fix] >= 5.0;
     let all_help = ["writev", "nodelay", "quickack"].into_iter().all(helps);
     assert!(all_help && !helps("rcvbuf"), "{faster:?}");
 }
