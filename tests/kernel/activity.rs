@@ -153,9 +153,9 @@ fn snapshot_keeps_buffered_activity() {
     for _ in 0..MARKS {
         nix::unistd::getpgid(None).expect("it never fails");
     }
-    let said = finish(whylat("snapshot --pid").arg(recorder.pid().to_string()));
-    said.ended(0);
-    assert!(said.out.contains(" spans of "), "{}", said.out);
+    let output = finish(whylat("snapshot --pid").arg(recorder.pid().to_string()));
+    output.ended(0);
+    assert!(output.out.contains(" spans of "), "{}", output.out);
     let end_ns = monotonic_ns();
     let report = recorder.stop();
     let windows: Vec<ActivityWindow> = report.rows();

@@ -1,4 +1,4 @@
-//! The agent watches what it is told to watch: what its dataset counts is exact, and a kill loses no more than the
+//! The agent watches what its configuration names: the counts in its dataset are exact, and a kill loses at most the
 //! interval that was under way. What it says of planted problems: `tests/replay/claims/agent.rs`.
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ const SIZES: [usize; 11] = [
     1, 64, 65, 512, 513, 4_096, 4_097, 32_768, 32_769, 262_144, 262_145,
 ];
 
-/// What the client did: ports of the long connection, and bytes.
+/// Holds what the client did: ports of the long connection, and bytes.
 struct Did {
     long: (u16, u16),
     bytes: u64,
@@ -165,7 +165,7 @@ fn agent_kill_loses_one_interval() {
     let mut writes = Writes { stream, number: 0 };
     let agent = Agent::start(&netns);
     writes.more(101);
-    let told = |dataset: &Dataset| -> i64 {
+    let count_writes = |dataset: &Dataset| -> i64 {
         dataset
             .intervals()
             .iter()
@@ -173,8 +173,8 @@ fn agent_kill_loses_one_interval() {
             .sum()
     };
     let dataset = agent.dataset();
-    until("the writes told of", || {
-        (told(&dataset) == 101).then_some(())
+    until("the writes in the dataset", || {
+        (count_writes(&dataset) == 101).then_some(())
     });
     let before = dataset.coverage();
     writes.more(103);
@@ -197,9 +197,9 @@ fn agent_kill_loses_one_interval() {
         .map(|row| (row.conn_id, row.begin_ns))
         .collect();
     assert_eq!(ids.len(), intervals.len(), "a row is there twice");
-    // what the first had not told of was under way in the kernel or in its open interval
-    let told = told(&dataset);
-    assert!((101 + 107..=311).contains(&told), "{told} of 311");
+    // what the first had not written was under way in the kernel or in its open interval
+    let writes = count_writes(&dataset);
+    assert!((101 + 107..=311).contains(&writes), "{writes} of 311");
     assert_eq!(
         dataset.connections().len(),
         2,

@@ -37,7 +37,7 @@ fn exchange((client, server): &mut (TcpStream, TcpStream)) {
     server.read_exact(&mut [0; 4]).expect("a read");
 }
 
-/// A metric without labels, as the agent in a namespace tells it.
+/// A metric without labels, as the agent in a namespace reports it.
 fn metric(netns: &Netns, name: &str) -> Option<f64> {
     let ask = || {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS_PORT)).ok()?;
@@ -65,7 +65,7 @@ fn agent_keeps_required_capabilities() {
     let mut pair = netns.run(connection).expect("a connection");
     exchange(&mut pair);
     let dataset = agent.dataset();
-    until("the connection told of", || {
+    until("the connection in the dataset", || {
         let row = dataset.connections().into_values().next()?;
         row.process.is_some().then_some(())
     });
@@ -140,18 +140,18 @@ fn agent_reports_coverage_gaps() {
         .args(["--pid", "--fork", "--kill-child"])
         .arg(program());
     let agent = Agent::start_by(&mut command, scratch);
-    let said = agent.says("cannot see who owns a connection");
-    assert!(said.contains("hint: "), "{said}");
+    let output = agent.says("cannot see who owns a connection");
+    assert!(output.contains("hint: "), "{output}");
     assert_eq!(metric(&netns, "whylat_agent_lacks "), Some(1.0));
     let mut pair = netns.run(connection).expect("a connection");
     exchange(&mut pair);
     let dataset = agent.dataset();
     let of_pair = i32::from(port(&pair.0));
-    let row = until("the connection told of", || {
+    let row = until("the connection in the dataset", || {
         let rows = dataset.connections().into_values();
         rows.into_iter().find(|row| row.local_port == of_pair)
     });
-    // the name is the kernel's; under this process id, /proc would show somebody else, or nobody
+    // the name is the kernel's; under this process id, /proc would show another process, or none
     assert_eq!((row.process.is_some(), &row.app), (true, &None), "{row:?}");
     let lacks = until("an interval", || {
         Some(dataset.coverage()).filter(|rows| !rows.is_empty())
@@ -175,7 +175,7 @@ fn agent_reloads_valid_configuration_only() {
         exchange(&mut pair);
         let of_pair = i32::from(port(&pair.0));
         let dataset = agent.dataset();
-        until("the connection told of", || {
+        until("the connection in the dataset", || {
             let rows = dataset.connections().into_values();
             let row = rows.into_iter().find(|row| row.local_port == of_pair)?;
             row.app
@@ -194,8 +194,11 @@ fn agent_reloads_valid_configuration_only() {
     ] {
         configure(&path, "calls", &rules);
         agent.process.signal(Signal::SIGHUP);
-        let said = agent.says(complaint);
-        assert!(said.contains("the configuration stays as it was"), "{said}");
+        let output = agent.says(complaint);
+        assert!(
+            output.contains("the configuration stays as it was"),
+            "{output}"
+        );
         assert_eq!(metric(&netns, successful), Some(0.0));
         assert_eq!(application(), "tests");
     }
@@ -225,8 +228,8 @@ fn agent_logs_target_failure_and_recovery() {
         (failures >= 2.0).then_some(())
     });
     std::fs::rename(&away, &there).expect("a target that is there again");
-    let said = agent.says("takes files again");
-    assert_eq!(said.matches("cannot deliver to ").count(), 1, "{said}");
+    let output = agent.says("takes files again");
+    assert_eq!(output.matches("cannot deliver to ").count(), 1, "{output}");
     agent.stop();
 }
 
@@ -265,10 +268,10 @@ fn kernel_connection_has_a_row() {
             server.read_exact(&mut [0; 6]).expect("handed on");
         }
     };
-    // the first reading only tells where its counters stand
+    // the first reading only has the values at which its counters begin
     hand_on(1);
     let dataset = agent.dataset();
-    let row = until("the connection told of", || {
+    let row = until("the connection in the dataset", || {
         let rows = dataset.connections().into_values();
         let is_it = |row: &FleetConnection| row.local_port == i32::from(of_kernel.0);
         rows.into_iter().find(is_it)

@@ -1,4 +1,4 @@
-//! Which BPF objects of recorders the kernel holds, asked by the system call itself.
+//! Lists the BPF objects of recorders that the kernel holds, by the system call itself.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -51,7 +51,7 @@ pub fn bpf(command: c_long, attributes: &mut Attributes) -> Option<i32> {
     i32::try_from(result).ok().filter(|result| *result >= 0)
 }
 
-/// The programs whose name says that a recorder made them, and all maps and links.
+/// Returns the programs with a name that only a recorder uses, and all maps and links.
 pub fn objects() -> BTreeSet<Object> {
     KINDS.iter().flat_map(of_kind).collect()
 }
@@ -91,7 +91,7 @@ fn ids(kind: &Kind) -> Vec<u32> {
     }
 }
 
-/// Programs are named `handle_…`; maps and links, of which others make few, count all.
+/// Programs are named `handle_…`; maps and links all count, as other programs make few.
 fn is_ours(kind: &Kind, id: u32) -> bool {
     match kind.name {
         PROGRAM => program_name(kind, id).is_some_and(|name| name.starts_with(OURS)),

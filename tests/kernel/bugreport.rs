@@ -1,4 +1,4 @@
-//! A bug report tells of whylat, and with `--redact` of nobody else: what was planted is not in it.
+//! A bug report describes whylat, and with `--redact` nothing else: the planted secrets are not in it.
 
 use std::fs;
 use std::process::Command;
@@ -50,8 +50,8 @@ fn planted_secrets_are_redacted() {
     let scratch = tempfile::tempdir().expect("a directory");
     let mut command = Command::new("unshare");
     command.args(["--uts", "sh", "-ec", SCRIPT, program()]);
-    let said = finish(command.current_dir(scratch.path()).env_remove("SUDO_UID"));
-    said.ended(0);
+    let output = finish(command.current_dir(scratch.path()).env_remove("SUDO_UID"));
+    output.ended(0);
     let archive = "mkdir unpacked && tar -xzf redacted.tar.gz -C unpacked && mv unpacked/whylat-bugreport/* unpacked/";
     finish(
         Command::new("sh")
@@ -77,13 +77,13 @@ fn planted_secrets_are_redacted() {
         assert!(plain.contains(secret), "{secret} was not planted: {plain}");
     }
     for folder in ["redacted", "unpacked"] {
-        let told = read(folder);
+        let text = read(folder);
         for secret in SECRETS {
-            assert!(!told.contains(secret), "{secret} is in {folder}: {told}");
+            assert!(!text.contains(secret), "{secret} is in {folder}: {text}");
         }
         assert!(
-            told.contains("whylat.doctor/1") && told.contains("config_bpf"),
-            "{told}"
+            text.contains("whylat.doctor/1") && text.contains("config_bpf"),
+            "{text}"
         );
     }
     stays_of_use(

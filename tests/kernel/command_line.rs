@@ -1,4 +1,4 @@
-//! What makes a command line pleasant: help, manual pages, profiles. No privileges needed.
+//! The command line is pleasant: help, manual pages, profiles. No privileges needed.
 
 use std::fs;
 use std::path::Path;
@@ -35,16 +35,16 @@ fn manual_pages_render() {
         man.env("MANPAGER", "cat")
             .env("MANWIDTH", "80")
             .env("LC_ALL", "C.UTF-8");
-        let said = finish(&mut man);
-        said.ended(0);
-        assert_eq!(said.err, "", "{}", page.display());
+        let output = finish(&mut man);
+        output.ended(0);
+        assert_eq!(output.err, "", "{}", page.display());
         assert!(
-            said.out.contains("EXAMPLES") || is_role(page),
+            output.out.contains("EXAMPLES") || is_role(page),
             "{}",
-            said.out
+            output.out
         );
         for words in ["EXIT STATUS", "3  done, but the data is partial"] {
-            assert!(said.out.contains(words), "{}", said.out);
+            assert!(output.out.contains(words), "{}", output.out);
         }
     }
 }
@@ -66,7 +66,7 @@ const ANSWERS: &[(&str, bool)] = &[
     ("completions bash", true),
 ];
 
-/// What is printed, what `-o -` prints, and what `-o FILE` writes are the same; what is there is not written over.
+/// The same answer is printed, printed by `-o -`, and written by `-o FILE`; an existing file is not written over.
 #[test]
 fn output_option_writes_file() {
     // waits want it
@@ -78,45 +78,45 @@ fn output_option_writes_file() {
     fs::write(dir.join("config.toml"), "[profile.a]\n").expect("write");
     let ask = |words: &str| {
         let output = whylat(words).current_dir(dir).output().expect("whylat");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), output.stdout, said)
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), output.stdout, stderr)
     };
     // which waits for its child
     ask("run -o r -- timeout 60 true");
     assert!(dir.join("r/manifest.jsonl").exists());
     let answer = dir.join("answer");
     for (words, is_text) in ANSWERS {
-        let (code, printed, said) = ask(&format!("{words} -o -"));
-        assert!(matches!(code, Some(0 | 3)), "{words}: {said}");
+        let (code, printed, stderr) = ask(&format!("{words} -o -"));
+        assert!(matches!(code, Some(0 | 3)), "{words}: {stderr}");
         assert!(!printed.is_empty(), "{words}");
         // a page is written beside its recording unless it is sent elsewhere
         let is_page = words.starts_with("view");
         if *is_text && !is_page {
             assert!(ask(words).1 == printed, "{words}");
         }
-        let (_, none, said) = ask(&format!("{words} -o answer"));
+        let (_, none, stderr) = ask(&format!("{words} -o answer"));
         assert!(
             fs::read(&answer).expect("a file") == printed,
-            "{words}: {said}"
+            "{words}: {stderr}"
         );
         assert!(none.is_empty() || is_page, "{words}");
         fs::write(&answer, "mine").expect("write");
-        let (code, _, said) = ask(&format!("{words} -o answer"));
+        let (code, _, stderr) = ask(&format!("{words} -o answer"));
         assert_eq!(code, Some(1), "{words}");
         assert!(
-            said.contains("it exists already\nhint: "),
-            "{words}: {said}"
+            stderr.contains("it exists already\nhint: "),
+            "{words}: {stderr}"
         );
         assert_eq!(fs::read(&answer).expect("a file"), b"mine", "{words}");
         ask(&format!("{words} -o answer --force"));
         assert!(fs::read(&answer).expect("a file") == printed, "{words}");
         fs::remove_file(&answer).expect("removed");
     }
-    let (code, _, said) = ask("run -o - -- true");
+    let (code, _, stderr) = ask("run -o - -- true");
     assert_eq!(code, Some(1));
     assert!(
-        said.contains("cannot write a directory to standard output\nhint: "),
-        "{said}"
+        stderr.contains("cannot write a directory to standard output\nhint: "),
+        "{stderr}"
     );
     assert!(!dir.join("-").exists());
 }
@@ -137,19 +137,23 @@ fn closed_pipe_is_no_error() {
         let script = format!("\"$0\" {words} | head -c 1 > /dev/null; exit ${{PIPESTATUS[0]}}");
         let mut shell = Command::new("bash");
         shell.args(["-c", &script]).arg(program()).current_dir(dir);
-        let said = finish(&mut shell);
-        assert!(matches!(said.code, Some(0 | 3)), "{words}: {}", said.err);
-        assert!(!said.err.contains("error"), "{words}: {}", said.err);
+        let output = finish(&mut shell);
+        assert!(
+            matches!(output.code, Some(0 | 3)),
+            "{words}: {}",
+            output.err
+        );
+        assert!(!output.err.contains("error"), "{words}: {}", output.err);
     }
 }
 
 #[test]
 fn help_ends_with_exit_codes() {
-    let said = finish(&mut whylat("--help"));
-    said.ended(0);
-    let codes = said.out.split("Exit codes:\n").nth(1).unwrap_or_default();
+    let output = finish(&mut whylat("--help"));
+    output.ended(0);
+    let codes = output.out.split("Exit codes:\n").nth(1).unwrap_or_default();
     for code in ["  0  done\n", "  2  wrong usage\n", "  3  done, but"] {
-        assert!(codes.contains(code), "{}", said.out);
+        assert!(codes.contains(code), "{}", output.out);
     }
 }
 
@@ -168,9 +172,9 @@ fn help_fits_a_terminal() {
         "lab copy serve",
         "lab workload",
     ] {
-        let said = finish(whylat(words).arg("--help"));
-        said.ended(0);
-        for line in said.out.lines().filter(|it| !it.starts_with("Usage: ")) {
+        let output = finish(whylat(words).arg("--help"));
+        output.ended(0);
+        for line in output.out.lines().filter(|it| !it.starts_with("Usage: ")) {
             assert!(line.chars().count() <= 80, "{words}: {line}");
         }
     }
@@ -215,9 +219,15 @@ fn command_line_overrides_profile() {
     let shown: serde_json::Value = serde_json::from_str(&shown.out).expect("JSON");
     assert_eq!(shown["profiles"]["deep"]["detail"], "messages");
     fs::write(&config, "[profile.cheap]\ndetial = \"stats\"\n").expect("write");
-    let said = run("run --profile cheap");
-    said.ended(1).explains("config.toml:2: unknown key detial");
-    assert!(said.err.contains("did you mean detail?"), "{}", said.err);
+    let output = run("run --profile cheap");
+    output
+        .ended(1)
+        .explains("config.toml:2: unknown key detial");
+    assert!(
+        output.err.contains("did you mean detail?"),
+        "{}",
+        output.err
+    );
 }
 
 /// The detail of a recording, by its manifest.
@@ -227,7 +237,7 @@ fn detail(recording: &Path) -> String {
 }
 
 /// Under sudo the file is that of the user who called it, and must belong to that user: root reads nothing for
-/// somebody who may not.
+/// a user who may not.
 #[test]
 fn sudo_reads_configuration_of_invoking_user() {
     if !root() {

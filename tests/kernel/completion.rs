@@ -6,7 +6,7 @@ use std::process::Command;
 
 use testbed::{finish, program, whylat};
 
-/// Lines whose last word is being typed, and what must be offered for it.
+/// Lines with an unfinished last word, and what must be offered for it.
 const KNOWN: [(&str, &str); 7] = [
     ("whylat rep", "report"),
     ("whylat run --det", "--detail"),
@@ -25,15 +25,15 @@ fn completes(shell: &str, file: &str, offers: impl Fn(&Path, &str) -> Command) {
     script.ended(0);
     fs::write(&path, &script.out).expect("write");
     for (line, wanted) in KNOWN {
-        let said = finish(&mut offers(&path, line));
-        said.ended(0);
-        assert_eq!(said.err, "", "{shell}, {line}");
+        let output = finish(&mut offers(&path, line));
+        output.ended(0);
+        assert_eq!(output.err, "", "{shell}, {line}");
         // zsh moves the cursor about between words, and closes those that want a value
-        let mut words = said
+        let mut words = output
             .out
             .split(|c: char| c.is_whitespace() || c.is_control());
         let is_offered = words.any(|word| word.trim_end_matches('=') == wanted);
-        assert!(is_offered, "{shell}, {line}: {:?}", said.out);
+        assert!(is_offered, "{shell}, {line}: {:?}", output.out);
     }
 }
 
@@ -57,7 +57,7 @@ fn bash_completes() {
 fn fish_completes() {
     completes("fish", "whylat.fish", |path, line| {
         let mut fish = Command::new("fish");
-        // without what is said of each
+        // without the description of each
         let script = "source $argv[1]; complete -C $argv[2] | string split -f 1 \\t";
         fish.args(["--no-config", "-c", script]);
         fish.arg(path).arg(line);
@@ -73,11 +73,11 @@ fn zsh_completes() {
         zmodload zsh/zpty
         zpty shell zsh -f -i
         zpty -w shell "PATH=$2:\$PATH fpath=($1 \$fpath) LISTMAX=0; autoload -Uz compinit; compinit -u -D; PS1='re%%dy> '"
-        zpty -r shell said '*re%dy> *'
+        zpty -r shell screen '*re%dy> *'
         zpty -w -n shell "$3"$'\t'
         zpty -w shell $'\C-U'"print done-\$((1+1))"
-        zpty -r shell said '*done-2*'
-        print -r -- "$said""#;
+        zpty -r shell screen '*done-2*'
+        print -r -- "$screen""#;
     completes("zsh", "_whylat", |path, line| {
         let mut zsh = Command::new("zsh");
         zsh.args(["-f", "-c", script, "zsh"]);

@@ -1,5 +1,5 @@
 //! `--container` records the connections of that container, and of nobody else: of one that Podman runs, where that is
-//! installed and can, and of processes whose files and control groups are those of Docker.
+//! installed and can, and of processes with the files and control groups of Docker.
 //!
 //! Each test has a mount namespace of its own, in which the runtimes' folders are empty: a host's containers are neither seen
 //! nor touched.
@@ -90,7 +90,7 @@ fn tree(kind: &str, option: &str) -> Option<PathBuf> {
     found
 }
 
-/// Docker's own file of a container whose first process this is.
+/// Writes Docker's own file of a container with this as its first process.
 fn write_docker_config(id: &str, pid: u32) {
     let dir = Path::new("/var/lib/docker/containers").join(id);
     let state = json!({ "Running": true, "Pid": pid });
@@ -234,7 +234,7 @@ impl<'a> Podman<'a> {
 impl Drop for Podman<'_> {
     /// All that is in this storage is this test's.
     fn drop(&mut self) {
-        // The control group tells whether it worked; there is none where Podman does not run.
+        // The control group shows whether it worked; there is none where Podman does not run.
         let _ = self.command("rm").args(["-f", "-a", "-t", "0"]).output();
         let group = Path::new("/sys/fs/cgroup").join(&self.parent[1..]);
         until("podman's control group empty", || {

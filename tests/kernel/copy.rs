@@ -1,5 +1,5 @@
-//! `whylat lab copy`: every way of sending delivers what it should, the results are those of the published study's form, and what
-//! goes wrong is said.
+//! `whylat lab copy`: every way of sending delivers what it should, the results are those of the published study's form, and
+//! failures are reported.
 
 use std::path::Path;
 use std::process::Command;
@@ -34,12 +34,12 @@ fn asked(netns: &Netns, variant: &str, size: usize, threads: usize) -> Value {
     ]);
     let ended = finish(&mut ask);
     ended.ended(0);
-    let said: Value = serde_json::from_str(&ended.out).expect("JSON");
-    if said["skipped"].is_null() {
+    let result: Value = serde_json::from_str(&ended.out).expect("JSON");
+    if result["skipped"].is_null() {
         // it ends by itself after its last client
         until("the server's end", || server.line().is_err().then_some(()));
     }
-    said
+    result
 }
 
 fn serve(netns: &Netns, clients: usize) -> (LabProcess, u16) {
@@ -58,9 +58,9 @@ fn serve(netns: &Netns, clients: usize) -> (LabProcess, u16) {
     (server, port)
 }
 
-fn figure(said: &Value, name: &str) -> f64 {
-    let value = said["figures"][name].as_f64();
-    value.unwrap_or_else(|| panic!("no {name}: {said}"))
+fn figure(result: &Value, name: &str) -> f64 {
+    let value = result["figures"][name].as_f64();
+    value.unwrap_or_else(|| panic!("no {name}: {result}"))
 }
 
 /// Every size that differs in how it is sent: within a segment, several, more than a socket buffer's fragments hold.
@@ -70,25 +70,25 @@ fn delivers(variant: &str) {
     }
     let netns = Netns::new().expect("a namespace");
     for (size, threads) in [(64, 3), (4096, 1), (1 << 20, 2)] {
-        let said = asked(&netns, variant, size, threads);
-        if let Some(why) = said["skipped"].as_str() {
+        let result = asked(&netns, variant, size, threads);
+        if let Some(why) = result["skipped"].as_str() {
             eprintln!("skipped: {variant}: {why}");
             continue;
         }
-        let messages = figure(&said, "messages");
-        assert!(messages >= threads as f64, "{said}");
-        assert_eq!(figure(&said, "payload_bytes"), messages * size as f64);
-        assert!(figure(&said, "throughput") > 0.0 && figure(&said, "latency") > 0.0);
+        let messages = figure(&result, "messages");
+        assert!(messages >= threads as f64, "{result}");
+        assert_eq!(figure(&result, "payload_bytes"), messages * size as f64);
+        assert!(figure(&result, "throughput") > 0.0 && figure(&result, "latency") > 0.0);
         if ["A3", "A3-huge", "uring-zc"].contains(&variant) {
-            let sends = figure(&said, "zc_sends");
+            let sends = figure(&result, "zc_sends");
             assert!(
-                sends >= messages && sends == figure(&said, "zc_completions"),
-                "{said}"
+                sends >= messages && sends == figure(&result, "zc_completions"),
+                "{result}"
             );
             // loopback copies for a receiver that may be slow
-            assert_eq!(figure(&said, "zc_copied_share"), 1.0);
+            assert_eq!(figure(&result, "zc_copied_share"), 1.0);
         } else {
-            assert!(said["figures"]["zc_sends"].is_null(), "{said}");
+            assert!(result["figures"]["zc_sends"].is_null(), "{result}");
         }
     }
 }
@@ -153,16 +153,19 @@ fn a3_survives_full_notification_memory() {
     netns
         .sysctl("net.core.optmem_max", "100")
         .expect("optmem_max");
-    let said = asked(&netns, "A3", 4096, 2);
-    assert!(figure(&said, "zc_enobufs") > 0.0, "{said}");
-    assert!(figure(&said, "zc_gave_up") > 0.0, "{said}");
-    assert!(figure(&said, "messages") > 0.0, "{said}");
+    let result = asked(&netns, "A3", 4096, 2);
+    assert!(figure(&result, "zc_enobufs") > 0.0, "{result}");
+    assert!(figure(&result, "zc_gave_up") > 0.0, "{result}");
+    assert!(figure(&result, "messages") > 0.0, "{result}");
     // room for one, not for the four that are sent in turn
     netns
         .sysctl("net.core.optmem_max", "1000")
         .expect("optmem_max");
-    let said = asked(&netns, "A3", 1 << 20, 1);
-    assert_eq!(figure(&said, "zc_sends"), figure(&said, "zc_completions"));
+    let result = asked(&netns, "A3", 1 << 20, 1);
+    assert_eq!(
+        figure(&result, "zc_sends"),
+        figure(&result, "zc_completions")
+    );
 }
 
 #[test]
@@ -238,8 +241,9 @@ fn digest(page: &Path) -> String {
         .args(["-c", "printf %s \"$STYLE\" | sha256sum"])
         .env("STYLE", style);
     // sh takes newlines at the end of a variable as they are
-    let said = finish(&mut digest);
-    said.out
+    let output = finish(&mut digest);
+    output
+        .out
         .split_whitespace()
         .next()
         .expect("a digest")

@@ -1,4 +1,4 @@
-//! What is counted is exact: calls, bytes, stream offsets and connections of workloads that know
+//! The counts are exact: calls, bytes, stream offsets and connections of workloads that know
 //! their own (prime) numbers.
 
 use std::collections::{BTreeMap, HashSet};
@@ -83,13 +83,17 @@ fn assert_every_call(open_before: bool) {
         calls.sort_by_key(|call| call.offset_end);
         let (sends, receives): (Vec<&Call>, Vec<&Call>) =
             calls.iter().partition(|call| call.is_send);
-        for (calls, way) in [(sends, "send"), (receives, "recv")] {
-            let want = |key| number(end, &format!("/{way}/{key}"));
-            assert_eq!(calls.len() as u64, want("calls"), "{way} calls of {end}");
+        for (calls, direction) in [(sends, "send"), (receives, "recv")] {
+            let want = |key| number(end, &format!("/{direction}/{key}"));
+            assert_eq!(
+                calls.len() as u64,
+                want("calls"),
+                "{direction} calls of {end}"
+            );
             let again = calls.iter().filter(|call| call.result == EAGAIN).count();
-            assert_eq!(again as u64, want("again"), "{way} EAGAIN of {end}");
+            assert_eq!(again as u64, want("again"), "{direction} EAGAIN of {end}");
             let moved = calls.iter().filter(|call| call.result > 0).count();
-            assert_eq!(moved as u64, want("moved"), "{way} of {end}");
+            assert_eq!(moved as u64, want("moved"), "{direction} of {end}");
             assert_contiguous(&calls, want("bytes"));
         }
     }

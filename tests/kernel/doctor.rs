@@ -8,9 +8,9 @@ use testbed::{finish, program, root};
 
 /// Returns the doctor's report when `command` starts it.
 fn ask(command: &mut Command) -> Value {
-    let said = finish(command.arg(program()).args(["doctor", "--json"]));
-    assert!(!said.err.contains("panicked"), "{said:?}");
-    serde_json::from_str(&said.out).unwrap_or_else(|why| panic!("{why}: {said:?}"))
+    let output = finish(command.arg(program()).args(["doctor", "--json"]));
+    assert!(!output.err.contains("panicked"), "{output:?}");
+    serde_json::from_str(&output.out).unwrap_or_else(|why| panic!("{why}: {output:?}"))
 }
 
 /// Returns the doctor's report for root without some capabilities.
@@ -61,7 +61,7 @@ fn each_missing_capability_has_a_remedy() {
         "messages",
         "activity",
     ];
-    // CAP_SYS_ADMIN stands for those that were split from it
+    // CAP_SYS_ADMIN includes those that were split from it
     let known: [(&str, &str, &[&str], &[&str]); 8] = [
         (
             "-bpf,-sys_admin",
@@ -178,9 +178,13 @@ fn kernel_names_follow_kptr_restrict() {
             if is_shown { "on" } else { "off" },
             "{set}: {remedy}"
         );
-        let mends = |word: &str| remedy.contains(word);
-        assert_eq!(mends("kernel.kptr_restrict=1"), restrict >= 2, "{remedy}");
-        assert_eq!(mends("give CAP_SYSLOG"), !is_shown && !has, "{remedy}");
+        let names_fix = |word: &str| remedy.contains(word);
+        assert_eq!(
+            names_fix("kernel.kptr_restrict=1"),
+            restrict >= 2,
+            "{remedy}"
+        );
+        assert_eq!(names_fix("give CAP_SYSLOG"), !is_shown && !has, "{remedy}");
     }
 }
 
@@ -251,19 +255,20 @@ fn ordinary_user_sees_sudo_and_setcap() {
     std::fs::copy(program(), &copy).expect("copy");
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    let said = finish(command.arg(&copy).arg("doctor"));
-    said.ended(1);
+    let output = finish(command.arg(&copy).arg("doctor"));
+    output.ended(1);
     assert!(
-        said.out
+        output
+            .out
             .contains("privileges   user id 65534 without capabilities"),
         "{}",
-        said.out
+        output.out
     );
     for words in [
         "sudo whylat",
         "sudo setcap cap_bpf,",
         "partly     tcp_stats.without_bpf: own sockets",
     ] {
-        assert!(said.out.contains(words), "{words}: {}", said.out);
+        assert!(output.out.contains(words), "{words}: {}", output.out);
     }
 }

@@ -1,4 +1,4 @@
-//! Bad input and bad circumstances end with an exit code that tells, and a message that says
+//! Bad input and bad circumstances end with an exit code for their kind, and a message that says
 //! what failed, on what, why, and what to do next.
 
 use std::fs;
@@ -46,8 +46,8 @@ fn as_nobody(scratch: &TempDir, arguments: &str) -> CommandOutput {
 #[test]
 fn fault_needs_root() {
     if root() {
-        let said = as_nobody(&open_directory(), "lab fault write_write_read");
-        said.ended(1).explains("a network namespace");
+        let output = as_nobody(&open_directory(), "lab fault write_write_read");
+        output.ended(1).explains("a network namespace");
     }
 }
 
@@ -70,8 +70,8 @@ fn with_own_mounts(script: &str, scratch: &TempDir) -> Command {
 #[test]
 fn missing_process() {
     let pid = NO_PID.to_string();
-    let (said, scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
-    said.ended(1).explains(&pid);
+    let (output, scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
+    output.ended(1).explains(&pid);
     assert!(
         !scratch.path().join("r").exists(),
         "an empty recording was left"
@@ -83,8 +83,8 @@ fn exited_process() {
     let mut child = Command::new("true").spawn().expect("true");
     let pid = child.id().to_string();
     wait(&mut child, "true");
-    let (said, _scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
-    said.ended(1).explains(&pid);
+    let (output, _scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
+    output.ended(1).explains(&pid);
 }
 
 #[test]
@@ -125,8 +125,8 @@ fn pid_namespace_names_no_process() {
     let found = found.unwrap_or_else(|| panic!("no process {pid}: {rows:?}"));
     assert_eq!((found.comm.as_str(), &found.exe), ("whylat", &None));
     assert!(rows.iter().all(|it| it.exe.is_none()), "{rows:?}");
-    let said = finish(whylat("report").arg(report.path()));
-    let words: Vec<&str> = said.out.split_whitespace().collect();
+    let output = finish(whylat("report").arg(report.path()));
+    let words: Vec<&str> = output.out.split_whitespace().collect();
     let words = words.join(" ");
     assert!(
         words.contains("pids off: process ids here are of a pid namespace of its own"),
@@ -137,8 +137,8 @@ fn pid_namespace_names_no_process() {
 
 #[test]
 fn command_cannot_start() {
-    let (said, scratch) = in_scratch(&["run", "-o", "r", "--", "no-such-command-13"]);
-    said.ended(127).explains("no-such-command-13");
+    let (output, scratch) = in_scratch(&["run", "-o", "r", "--", "no-such-command-13"]);
+    output.ended(127).explains("no-such-command-13");
     assert!(
         !scratch.path().join("r").exists(),
         "an empty recording was left"
@@ -165,19 +165,19 @@ fn run_returns_command_status() {
         ("kill -TERM $$", 143),
         ("kill -KILL $$", 137),
     ] {
-        let (said, _scratch) = in_scratch(&["run", "-o", "r", "--", "sh", "-c", script]);
-        said.ended(code);
+        let (output, _scratch) = in_scratch(&["run", "-o", "r", "--", "sh", "-c", script]);
+        output.ended(code);
     }
 }
 
 #[test]
 fn wrong_usage() {
-    let (said, _) = in_scratch(&["record", "-d", "1"]);
-    said.ended(2);
-    let (said, _) = in_scratch(&["record", "-a", "-p", "1"]);
-    said.ended(2);
-    let (said, _) = in_scratch(&["no-such-subcommand"]);
-    said.ended(2);
+    let (output, _) = in_scratch(&["record", "-d", "1"]);
+    output.ended(2);
+    let (output, _) = in_scratch(&["record", "-a", "-p", "1"]);
+    output.ended(2);
+    let (output, _) = in_scratch(&["no-such-subcommand"]);
+    output.ended(2);
 }
 
 #[test]
@@ -203,9 +203,9 @@ fn unprivileged_run_polls_own_sockets() {
         .args(arguments.split_whitespace())
         .arg(script)
         .arg(&copy);
-    let said = finish(command.current_dir(scratch.path()));
-    said.ended(0);
-    let json: Value = serde_json::from_str(&said.out).expect("JSON");
+    let output = finish(command.current_dir(scratch.path()));
+    output.ended(0);
+    let json: Value = serde_json::from_str(&output.out).expect("JSON");
     let connections = json["connections"].as_array().expect("connections");
     assert_eq!(connections.len(), 2, "{json:#}");
     for probe in ["inventory", "tcp_events", "calls", "tcp_stages"] {
@@ -230,11 +230,11 @@ fn unprivileged_foreign_process_is_refused() {
         return;
     }
     let scratch = open_directory();
-    let said = as_nobody(
+    let output = as_nobody(
         &scratch,
         &format!("record -d 0.2 -o r -p {}", std::process::id()),
     );
-    said.ended(1).explains("sudo");
+    output.ended(1).explains("sudo");
 }
 
 #[test]
@@ -283,8 +283,8 @@ fn full_disk() {
     let script = "mount -t tmpfs -o size=1m none \"$1/m\" && \
         \"$0\" run --as-root -o \"$1/m/r\" -- \"$0\" lab workload count-calls --sends 100003; \
         echo $? > \"$1/code\"; cp -r \"$1/m/r\" \"$1/r\"";
-    let said = finish(&mut with_own_mounts(script, &scratch));
-    said.explains("No space left on device");
+    let output = finish(&mut with_own_mounts(script, &scratch));
+    output.explains("No space left on device");
     let code = fs::read_to_string(scratch.path().join("code")).expect("a code");
     assert_eq!(code.trim(), "0", "run gives its command's status");
     let path = scratch.path().join("r");
@@ -305,9 +305,9 @@ fn read_only_directory() {
     let scratch = open_directory();
     let closed = scratch.path().join("closed");
     fs::create_dir(&closed).expect("mkdir");
-    let said = as_nobody(&scratch, "record -a -d 0.2 -o closed/r");
-    said.ended(1).explains("closed/r");
-    assert!(said.err.contains("ermission denied"), "{}", said.err);
+    let output = as_nobody(&scratch, "record -a -d 0.2 -o closed/r");
+    output.ended(1).explains("closed/r");
+    assert!(output.err.contains("ermission denied"), "{}", output.err);
 }
 
 #[test]
@@ -366,11 +366,11 @@ fn sudo_runs_command_as_invoking_user() {
         command.args(["--", "sh", "-c", "id -u; id -g; id -G; echo $HOME"]);
         command.env("SUDO_UID", user.uid.to_string());
         command.env("SUDO_GID", user.gid.to_string());
-        let said = finish(command.current_dir(scratch.path()));
-        said.ended(0);
-        let words: Vec<&str> = said.out.lines().take(3).collect();
+        let output = finish(command.current_dir(scratch.path()));
+        output.ended(0);
+        let words: Vec<&str> = output.out.lines().take(3).collect();
         assert_eq!(words, [expected.to_string().as_str(); 3], "{more:?}");
-        let home = said.out.lines().nth(3).map(Path::new);
+        let home = output.out.lines().nth(3).map(Path::new);
         assert_eq!(
             home == Some(user.dir.as_path()),
             expected == NOBODY,

@@ -22,9 +22,9 @@ fn seed_gives_equal_instances() {
 
 #[test]
 fn unknown_fault_lists_faults() {
-    let said = finish(&mut whylat("lab fault no_such_thing"));
-    said.ended(1).explains("no_such_thing");
-    assert!(said.err.contains("black_hole"), "{said:?}");
+    let output = finish(&mut whylat("lab fault no_such_thing"));
+    output.ended(1).explains("no_such_thing");
+    assert!(output.err.contains("black_hole"), "{output:?}");
     let listed = finish(&mut whylat("lab list"));
     listed.ended(0);
     for fault in FAULTS {
@@ -69,10 +69,10 @@ fn ended_fault_leaves_nothing() {
 }
 
 #[test]
-fn unknown_cure_is_refused() {
+fn unknown_fix_is_refused() {
     let refused = |words: &str, what: &str| {
-        let said = finish(&mut whylat(&format!("lab fault {words}")));
-        said.ended(1).explains(what);
+        let output = finish(&mut whylat(&format!("lab fault {words}")));
+        output.ended(1).explains(what);
     };
     refused("vtune_startup --variant mended --cure luck", "luck");
     refused("vtune_startup --cure writev", "--variant mended");

@@ -14,14 +14,14 @@ fn older_kernel_falls_back_and_finds_cause() {
     guests.arg(root.join("tests/guests/run.py"));
     guests.args(["--kernel", "6.1", "--whylat", program()]);
     let checks = "check doctor whylat doctor --json\nloopback calls";
-    let said = guests.args(["--checks", checks]).output().expect("python3");
-    let out = String::from_utf8_lossy(&said.stdout);
-    let err = String::from_utf8_lossy(&said.stderr);
+    let output = guests.args(["--checks", checks]).output().expect("python3");
+    let out = String::from_utf8_lossy(&output.stdout);
+    let err = String::from_utf8_lossy(&output.stderr);
     if err.contains("not installed") || err.contains("cannot get kernel") {
         eprintln!("skipped: {}{}", out.trim(), err.trim());
         return;
     }
-    assert!(said.status.success(), "{out}{err}");
+    assert!(output.status.success(), "{out}{err}");
     assert!(
         out.contains("calls.loopback") && !out.contains("FAILED"),
         "{out}{err}"

@@ -1,5 +1,5 @@
-//! What an instrumented program says of itself by the ITT API is in the recording, exactly. The
-//! program is C with Intel's own static part, and says on stdout what it told.
+//! All that an instrumented program reports by the ITT API is in the recording, exactly. The
+//! program is C with Intel's own static part, and prints on stdout what it reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +18,7 @@ use testbed::instrumented::{InstrumentedTools, RunOutcome, ToolRun};
 use testbed::report::number;
 use testbed::{CommandOutput, finish, program, root, until, wait};
 
-/// Names that `tells` defines before its values: three counters, and the unit of one.
+/// Names that `itt_calls` defines before its values: three counters, and the unit of one.
 const DEFINITIONS: u64 = 4;
 const VALUES_A_ROUND: u64 = 3;
 /// Its threads in `values`.
@@ -37,7 +37,7 @@ fn series(rows: &[Counter]) -> Series<'_> {
     series
 }
 
-/// Every value of a thread of `tells`, in order, in the column of its type.
+/// Every value of a thread of `itt_calls`, in order, in the column of its type.
 #[track_caller]
 fn assert_series(name: &str, rows: &[&Counter], rounds: u64) {
     assert_eq!(rows.len() as u64, rounds, "{name}");
@@ -58,7 +58,7 @@ fn assert_series(name: &str, rows: &[&Counter], rounds: u64) {
     assert!(rows.is_sorted_by_key(|row| row.time_ns), "{name}");
 }
 
-/// All that a `tells values` made is there.
+/// All that `itt_calls values` reported is there.
 #[track_caller]
 fn assert_values(truth: &Value, rows: &[Counter], rounds: u64) {
     let pid = number(truth, "/pid");
@@ -87,11 +87,11 @@ fn values_are_stored_exactly_with_thread_and_time() {
     if !root() {
         return;
     }
-    let told = ToolRun::tells(&["values", "4001"]).end();
-    told.said.ended(0);
-    assert_eq!(told.coverage(), ProbeState::On);
-    assert_values(&told.truths()[0], &told.counters(), ROUNDS);
-    let account = told.account();
+    let outcome = ToolRun::itt_calls(&["values", "4001"]).end();
+    outcome.output.ended(0);
+    assert_eq!(outcome.coverage(), ProbeState::On);
+    assert_values(&outcome.truths()[0], &outcome.counters(), ROUNDS);
+    let account = outcome.account();
     let values = ROUNDS * THREADS * VALUES_A_ROUND;
     assert_eq!((account.stored, account.filtered), (values, DEFINITIONS));
     assert_eq!(account.lost_total(), 0, "{account:?}");
@@ -102,20 +102,20 @@ fn child_processes_send_values() {
     if !root() {
         return;
     }
-    let tells = InstrumentedTools::get().tells();
+    let itt_calls = InstrumentedTools::get().itt_calls();
     let script = format!(
         "{0} values 11; {0} values 13; exec {0} values 17",
-        tells.display()
+        itt_calls.display()
     );
-    let told = ToolRun::new(program(), "--detail waits", &["sh", "-c", &script]).end();
-    told.said.ended(0);
-    let (truths, rows) = (told.truths(), told.counters());
+    let outcome = ToolRun::new(program(), "--detail waits", &["sh", "-c", &script]).end();
+    outcome.output.ended(0);
+    let (truths, rows) = (outcome.truths(), outcome.counters());
     assert_eq!(truths.len(), 3);
     for (truth, rounds) in truths.iter().zip([11, 13, 17]) {
         assert_values(truth, &rows, rounds);
     }
     assert_eq!(
-        told.account().stored,
+        outcome.account().stored,
         (11 + 13 + 17) * THREADS * VALUES_A_ROUND
     );
 }
@@ -133,9 +133,9 @@ fn spans_are_stored_with_both_ends() {
     if !root() {
         return;
     }
-    let told = ToolRun::tells(&["spans"]).end();
-    told.said.ended(0);
-    let (tasks, truths) = (told.tasks(), told.truths());
+    let outcome = ToolRun::itt_calls(&["spans"]).end();
+    outcome.output.ended(0);
+    let (tasks, truths) = (outcome.tasks(), outcome.truths());
     assert_tasks(&tasks, &truths[0]);
     let far = span(&tasks, TaskKind::OverlappedTask, Some("outer"));
     let who = &truths[1];
@@ -149,7 +149,7 @@ fn spans_are_stored_with_both_ends() {
     assert_eq!(marker.scope.as_deref(), Some("task"));
     let is_open = |task: &&Task| task.kind == TaskKind::Task && task.end_ns.is_none();
     assert_eq!(tasks.iter().filter(is_open).count(), 1);
-    let account = told.account();
+    let account = outcome.account();
     // The domain and three texts, five ends, and what was attached.
     assert_eq!((account.stored, account.filtered), (7, 10), "{account:?}");
     assert_eq!(account.lost_total(), 0, "{account:?}");
@@ -178,7 +178,7 @@ fn values_survive_program_kill() {
     if !root() {
         return;
     }
-    let mut talk = ToolRun::tells(&["killed", "5003"]).start();
+    let mut talk = ToolRun::itt_calls(&["killed", "5003"]).start();
     talk.line();
     talk.go();
     let truth = talk.line();
@@ -186,11 +186,11 @@ fn values_survive_program_kill() {
         wait(&mut talk.process.0, "whylat run").code(),
         Some(128 + 9)
     );
-    let told = RunOutcome {
-        said: CommandOutput::default(),
+    let outcome = RunOutcome {
+        output: CommandOutput::default(),
         scratch: talk.scratch,
     };
-    let rows = told.counters();
+    let rows = outcome.counters();
     let tid = number(&truth, "/tids/0") as u32;
     let begin_ns = number(&truth, "/begin_ns");
     let after: Vec<Counter> = rows
@@ -201,7 +201,7 @@ fn values_survive_program_kill() {
     for name in ["sent", "balance", "ratio"] {
         assert_series(name, &series(&after)[&(tid, name)], ROUNDS);
     }
-    let account = told.account();
+    let account = outcome.account();
     assert_eq!(account.stored, (ROUNDS + 1) * VALUES_A_ROUND);
     assert_eq!(account.lost_total(), 0, "{account:?}");
 }
@@ -213,18 +213,18 @@ fn overflow_is_counted() {
     if !root() {
         return;
     }
-    let mut talk = ToolRun::tells(&["on_go", "700001"]).start();
+    let mut talk = ToolRun::itt_calls(&["on_go", "700001"]).start();
     talk.line();
     talk.process.signal(Signal::SIGSTOP);
     talk.go();
     talk.line();
     talk.process.signal(Signal::SIGCONT);
     assert!(wait(&mut talk.process.0, "whylat run").success());
-    let told = RunOutcome {
-        said: CommandOutput::default(),
+    let outcome = RunOutcome {
+        output: CommandOutput::default(),
         scratch: talk.scratch,
     };
-    let account = told.account();
+    let account = outcome.account();
     assert_eq!(
         account.produced,
         (ROUNDS + 1) * VALUES_A_ROUND + DEFINITIONS
@@ -252,7 +252,7 @@ fn recorder_kill_leaves_program_running() {
     if !root() {
         return;
     }
-    let mut talk = ToolRun::tells(&["on_go", "700001"]).start();
+    let mut talk = ToolRun::itt_calls(&["on_go", "700001"]).start();
     let pid = number(&talk.line(), "/pid");
     let holder = holder_of(pid);
     assert!(holder.exists());
@@ -278,25 +278,25 @@ fn sudo_records_program_of_invoking_user() {
         return;
     }
     let tools = InstrumentedTools::get();
-    let mut run = ToolRun::tells(&["values", "1009"]);
+    let mut run = ToolRun::itt_calls(&["values", "1009"]);
     run.command.env("SUDO_UID", NOBODY.to_string());
     run.command.env("WHYLAT_ITT_COLLECTOR", tools.collector());
-    let told = run.end();
-    told.said.ended(0);
-    assert_eq!(told.coverage(), ProbeState::On);
-    assert_values(&told.truths()[0], &told.counters(), ROUNDS);
+    let outcome = run.end();
+    outcome.output.ended(0);
+    assert_eq!(outcome.coverage(), ProbeState::On);
+    assert_values(&outcome.truths()[0], &outcome.counters(), ROUNDS);
     // A collector that the user may not read would fail to load, and take the program's handles
     // with it.
     let hidden = tempfile::tempdir().expect("a directory");
     let collector = hidden.path().join("libwhylat_itt.so");
     fs::copy(tools.collector(), &collector).expect("a copy");
     fs::set_permissions(&collector, fs::Permissions::from_mode(0o600)).expect("chmod");
-    let mut run = ToolRun::tells(&["values", "1009"]);
+    let mut run = ToolRun::itt_calls(&["values", "1009"]);
     run.command.env("SUDO_UID", NOBODY.to_string());
     run.command.env("WHYLAT_ITT_COLLECTOR", &collector);
-    let told = run.end();
-    told.is_off("user id 65534 cannot read");
-    assert_eq!(told.truths().len(), 1);
+    let outcome = run.end();
+    outcome.is_off("user id 65534 cannot read");
+    assert_eq!(outcome.truths().len(), 1);
 }
 
 #[test]
@@ -307,16 +307,16 @@ fn program_runs_without_collector() {
     let elsewhere = tempfile::tempdir().expect("a directory");
     let whylat = elsewhere.path().join("whylat");
     fs::copy(program(), &whylat).expect("a copy");
-    let tells = InstrumentedTools::get().tells();
-    let argv = [tells.to_str().expect("a path"), "values", "101"];
-    let told = ToolRun::new(&whylat, "--detail waits", &argv).end();
-    told.is_off("there is no libwhylat_itt.so");
-    assert_eq!(told.truths().len(), 1);
+    let itt_calls = InstrumentedTools::get().itt_calls();
+    let argv = [itt_calls.to_str().expect("a path"), "values", "101"];
+    let outcome = ToolRun::new(&whylat, "--detail waits", &argv).end();
+    outcome.is_off("there is no libwhylat_itt.so");
+    assert_eq!(outcome.truths().len(), 1);
 
     let broken = elsewhere.path().join("libwhylat_itt.so");
     fs::write(&broken, "no library").expect("a file");
-    let told = ToolRun::new(&whylat, "--detail waits", &argv).end();
-    told.is_off("it is not an ELF file");
+    let outcome = ToolRun::new(&whylat, "--detail waits", &argv).end();
+    outcome.is_off("it is not an ELF file");
 
     let doctor = finish(Command::new(&whylat).arg("doctor"));
     let row = doctor.out.lines().find(|line| line.contains("itt:"));
@@ -333,12 +333,12 @@ fn user_collector_is_kept() {
     let script = "echo \"$INTEL_LIBITTNOTIFY64|$WHYLAT_ITT_RING\"";
     let mut run = ToolRun::new(program(), "--detail waits", &["sh", "-c", script]);
     run.command.env("INTEL_LIBITTNOTIFY64", "/opt/other.so");
-    let told = run.end();
-    told.is_off("/opt/other.so, which was left alone");
+    let outcome = run.end();
+    outcome.is_off("/opt/other.so, which was left alone");
     assert!(
-        told.said.out.starts_with("/opt/other.so|\n"),
+        outcome.output.out.starts_with("/opt/other.so|\n"),
         "{:?}",
-        told.said
+        outcome.output
     );
 }
 
@@ -347,13 +347,13 @@ fn silent_program_has_no_rows() {
     if !root() {
         return;
     }
-    let told = ToolRun::new(program(), "--detail waits", &["true"]).end();
-    told.said.ended(0);
-    assert_eq!(told.coverage(), ProbeState::On);
-    let account = told.account();
+    let outcome = ToolRun::new(program(), "--detail waits", &["true"]).end();
+    outcome.output.ended(0);
+    assert_eq!(outcome.coverage(), ProbeState::On);
+    let account = outcome.account();
     assert_eq!((account.produced, account.stored), (0, 0));
-    let tells = InstrumentedTools::get().tells();
-    let argv = [tells.to_str().expect("a path"), "values", "7"];
-    let told = ToolRun::new(program(), "--detail calls", &argv).end();
-    told.is_off("detail calls leaves it out");
+    let itt_calls = InstrumentedTools::get().itt_calls();
+    let argv = [itt_calls.to_str().expect("a path"), "values", "7"];
+    let outcome = ToolRun::new(program(), "--detail calls", &argv).end();
+    outcome.is_off("detail calls leaves it out");
 }

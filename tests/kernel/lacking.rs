@@ -9,8 +9,8 @@ use table::tables::Call;
 use testbed::report::{Report, number};
 use testbed::{finish, program, root};
 
-/// Every capability that whylat, or what it starts, asks for anywhere; CAP_SYS_ADMIN stands for those that were split
-/// from it, so that it goes with them. And of which it is said that it is lacking.
+/// Every capability that whylat, or what it starts, asks for anywhere; CAP_SYS_ADMIN includes those that were split
+/// from it, so that it goes with them. And the capability that is reported to be lacking.
 const ONE_BY_ONE: [(&str, Option<&str>); 14] = [
     ("-bpf,-sys_admin", Some("CAP_BPF")),
     ("-perfmon,-sys_admin", Some("CAP_PERFMON")),
@@ -42,15 +42,15 @@ fn recorded_without(capabilities: &str) -> (Report, u64) {
         "exec \"$0\" lab workload count-calls --pairs 1 --sends 211 --size 67 > '{}'",
         truth.display()
     );
-    let said = finish(command.args(["--", "sh", "-c", &script, program()]));
-    assert!(!said.err.contains("panicked"), "{said:?}");
-    said.ended(0);
+    let output = finish(command.args(["--", "sh", "-c", &script, program()]));
+    assert!(!output.err.contains("panicked"), "{output:?}");
+    output.ended(0);
     let truth = std::fs::read_to_string(&truth).expect("truth");
     let truth: Value = serde_json::from_str(&truth).expect("JSON");
     (Report::from_scratch(scratch), number(&truth, "/send_calls"))
 }
 
-/// What is off, with its remedy.
+/// Returns the probes that are off, with their remedies.
 fn off(report: &Report) -> Vec<(String, String)> {
     let coverage = report.json["coverage"].as_array().expect("coverage");
     let off = coverage.iter().filter(|entry| entry["state"] == "off");
@@ -72,8 +72,8 @@ fn missing_capabilities_are_reported() {
         let off = off(&report);
         let more = off.iter().filter(|entry| !off_with_all.contains(entry));
         if let Some(capability) = lacking {
-            let told = more.clone().any(|(_, remedy)| remedy.contains(capability));
-            assert!(told, "without {set}: {off:?}");
+            let is_named = more.clone().any(|(_, remedy)| remedy.contains(capability));
+            assert!(is_named, "without {set}: {off:?}");
         }
         for (probe, remedy) in more {
             assert!(remedy.contains("CAP_"), "{probe} without {set}: {remedy:?}");

@@ -1,4 +1,4 @@
-//! What tests of servers of several processes share: such a server, the server that it asks in turn, and a client, which
+//! Shared by tests of servers of several processes: such a server, the server that it asks in turn, and a client, which
 //! count what they moved.
 
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ pub struct Server {
 
 impl Server {
     pub fn start(netns: &Netns, directory: &Path, words: &[&str]) -> Self {
-        let errors = std::fs::File::create(directory.join("said")).expect("a file");
+        let errors = std::fs::File::create(directory.join("output")).expect("a file");
         let mut holder = netns.command("unshare");
         holder
             .args(["--pid", "--fork", "--kill-child", "sh", "-c"])
@@ -94,18 +94,18 @@ impl Server {
     }
 }
 
-/// What one side of some connections moved.
+/// Holds what one side of some connections moved.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Moved {
+pub struct TrafficTotals {
     pub connections: u64,
     pub sent: u64,
     pub received: u64,
 }
 
-/// What the servers ask: answers one request a connection.
+/// The server behind the servers: answers one request a connection.
 pub struct Upstream {
     pub address: SocketAddr,
-    thread: JoinHandle<Moved>,
+    thread: JoinHandle<TrafficTotals>,
 }
 
 impl Upstream {
@@ -114,7 +114,7 @@ impl Upstream {
         let listener = netns.run(bind).expect("the namespace");
         let address = listener.local_addr().expect("its address");
         let thread = std::thread::spawn(move || {
-            let mut moved = Moved::default();
+            let mut moved = TrafficTotals::default();
             for stream in listener.incoming() {
                 match answer(stream.expect("a connection")) {
                     Some((received, sent)) => {
@@ -131,7 +131,7 @@ impl Upstream {
     }
 
     /// Ends it; what it has moved.
-    pub fn finish(self, netns: &Netns) -> Moved {
+    pub fn finish(self, netns: &Netns) -> TrafficTotals {
         let quit = || TcpStream::connect(self.address).map(drop);
         netns.run(quit).expect("the namespace").expect("connect");
         self.thread.join().expect("the upstream")
@@ -168,9 +168,9 @@ fn read_head(reader: &mut impl BufRead) -> Option<(u64, u64)> {
 }
 
 /// Asks so often on each of some connections, one after the other.
-pub fn ask(netns: &Netns, connections: u64, requests: u64) -> Moved {
+pub fn ask(netns: &Netns, connections: u64, requests: u64) -> TrafficTotals {
     let all = || {
-        let mut moved = Moved::default();
+        let mut moved = TrafficTotals::default();
         for _ in 0..connections {
             ask_on_one(requests, &mut moved);
         }
@@ -179,7 +179,7 @@ pub fn ask(netns: &Netns, connections: u64, requests: u64) -> Moved {
     netns.run(all).expect("the namespace")
 }
 
-fn ask_on_one(requests: u64, moved: &mut Moved) {
+fn ask_on_one(requests: u64, moved: &mut TrafficTotals) {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, PORT)).expect("connect");
     let mut reader = BufReader::new(stream);
     for left in (0..requests).rev() {

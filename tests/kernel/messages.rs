@@ -47,9 +47,9 @@ fn calls(truth: &[Value], direction: &str) -> (Vec<Value>, u64) {
 
 fn check_call(message: (u32, u64, u32), stamps: &[u64], within: [u64; 2], call: &Value, end: u64) {
     let (bytes, offset_end, spliced_bytes) = message;
-    let said = (number(call, "/bytes"), end, 0);
+    let expected = (number(call, "/bytes"), end, 0);
     let found = (u64::from(bytes), offset_end, spliced_bytes);
-    assert_eq!(found, said, "{call}");
+    assert_eq!(found, expected, "{call}");
     let span = number(call, "/begin_ns")..=number(call, "/end_ns");
     for ns in within {
         assert!(span.contains(&ns), "{ns} is not in {call}");
@@ -111,7 +111,7 @@ pub(crate) fn has_arrival(message: &ReceivedMessage) -> bool {
     arrivals.iter().all(Option::is_some) && message.ready_ns.is_some()
 }
 
-/// Returns of how many messages it is known when the thread was woken.
+/// Returns how many messages have the time when the thread was woken.
 fn check_received(truth: &[Value], report: &Report) -> usize {
     let (calls, conn) = calls(truth, "received");
     let messages = received(report, conn);
@@ -158,10 +158,10 @@ pub(super) fn check_followed(messages: &[SentMessage]) -> usize {
     for message in messages {
         let stamps = stamps_of_sent(message).len();
         let call_ns = message.call_ns.expect("it began");
-        let under_way = followed
+        let outstanding = followed
             .iter()
             .filter(|it| it.acked_ns.is_none_or(|ns| ns > call_ns));
-        if under_way.count() == FOLLOWED {
+        if outstanding.count() == FOLLOWED {
             assert_eq!(stamps, 1, "32 calls were under way: {message:?}");
             continue;
         }
@@ -268,7 +268,7 @@ fn over_a_pair_of_devices() {
     over_veth(&[]);
 }
 
-/// What comes to the device of a tunnel comes to the one below in another packet's header.
+/// A packet to the device of a tunnel comes to the device below inside another packet.
 #[test]
 fn through_a_tunnel() {
     if !root() {
@@ -320,5 +320,5 @@ fn over_a_wire_that_delays_and_loses() {
     let report = check(&[&address, netns[0], netns[1]]);
     let sent: Vec<SentMessage> = report.rows();
     let resent = sent.iter().filter(|message| message.resent_segments > 0);
-    assert!(resent.count() > 0, "nothing was sent again");
+    assert!(resent.count() > 0, "nothing was retransmitted");
 }

@@ -1,4 +1,5 @@
-//! A recording's page is shown by the desktop's opener, which is another program: a stand-in that tells how it was called.
+//! The desktop's opener, which is another program, shows a recording's page: here a stand-in that writes down how it was
+//! called.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,10 +15,10 @@ fn scene(status: u8) -> tempfile::TempDir {
     let text = golden.join("nagle_delayed_ack/fires");
     table::write_fixture(&text, scratch.path().join("r.whylat")).expect("a recording");
     let opener = scratch.path().join("xdg-open");
-    let said = scratch.path().join("opened");
+    let opened = scratch.path().join("opened");
     let script = format!(
         "#!/bin/sh\nprintf %s \"$1\" > {}\nexit {status}\n",
-        said.display()
+        opened.display()
     );
     fs::write(&opener, script).expect("written");
     fs::set_permissions(&opener, fs::Permissions::from_mode(0o755)).expect("executable");
@@ -42,7 +43,7 @@ fn page_is_passed_to_opener() {
     assert_eq!(opened, Path::new("r.whylat.html"));
     let page = fs::read_to_string(path.join(opened)).expect("the page");
     assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
-    // made anew each time; a file that was named is not
+    // made again each time; a file that was named is not
     finish(&mut view(path, &["r.whylat", "--no-open"])).ended(0);
     finish(&mut view(
         path,

@@ -1,4 +1,4 @@
-//! What whylat may do once it has set up: a recorder has the capabilities that docs/privileges.md names, its command
+//! Privileges of whylat once it has set up: a recorder has the capabilities that docs/privileges.md names, its command
 //! those that it would have anyway; what reads recordings is confined; and nobody else reads them.
 
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ fn bits(names: &BTreeSet<String>) -> String {
     format!("{:016x}", bits.sum::<u64>())
 }
 
-/// What the document says of a kind of recording, or of the agent.
+/// Returns the capabilities that the document names for a kind of recording, or of the agent.
 pub fn documented(recording: &str) -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/privileges.md");
     let text = fs::read_to_string(path).expect("docs/privileges.md");
@@ -241,12 +241,12 @@ fn command_keeps_its_capabilities() {
             .arg("--")
             .args(status);
         shell.envs(sudo.map(|uid| ("SUDO_UID", uid.to_string())));
-        let said = finish(&mut shell);
-        said.ended(0);
-        assert_eq!(sets(&said.out), sets(&expected.out), "{name}");
+        let output = finish(&mut shell);
+        output.ended(0);
+        assert_eq!(sets(&output.out), sets(&expected.out), "{name}");
         assert_private(&recording, owner);
     }
-    // another user does not get at what the command line told
+    // another user does not get at the arguments of the command line
     let manifest = scratch.path().join("root.whylat/manifest.jsonl");
     let peek = finish(Command::new("setpriv").args(user).arg("cat").arg(&manifest));
     assert!(peek.code != Some(0) && peek.out.is_empty(), "{peek:?}");

@@ -13,7 +13,7 @@ use table::WaitObject;
 use table::tables::{Call, Process, Wait};
 use tempfile::TempDir;
 
-use crate::masters::{Moved, PORT, Server, Upstream, ask, children, until_waited, waiters};
+use crate::masters::{PORT, Server, TrafficTotals, Upstream, ask, children, until_waited, waiters};
 use testbed::report::{Report, number};
 use testbed::{ChildGuard, CommandOutput, Recorder, finish, program, root, until};
 
@@ -55,12 +55,12 @@ fn owners(connections: &[&Value]) -> BTreeSet<u32> {
     pids.map(|pid| u32::try_from(pid).expect("a pid")).collect()
 }
 
-/// What the calls on these connections moved, each with its blocking measured.
-fn moved(report: &Report, connections: &[&Value]) -> Moved {
+/// Returns what the calls on these connections moved, each with its blocking measured.
+fn moved(report: &Report, connections: &[&Value]) -> TrafficTotals {
     let ids: BTreeSet<u64> = connections.iter().map(|it| number(it, "/id")).collect();
-    let mut moved = Moved {
+    let mut moved = TrafficTotals {
         connections: ids.len() as u64,
-        ..Moved::default()
+        ..TrafficTotals::default()
     };
     for call in report.rows::<Call>() {
         if !ids.contains(&call.conn) {
@@ -77,8 +77,8 @@ fn moved(report: &Report, connections: &[&Value]) -> Moved {
 }
 
 /// As the other side counts it.
-fn mirrored(of: Moved) -> Moved {
-    Moved {
+fn mirrored(of: TrafficTotals) -> TrafficTotals {
+    TrafficTotals {
         connections: of.connections,
         sent: of.received,
         received: of.sent,
@@ -124,16 +124,16 @@ fn check(
 }
 
 /// Without the one connection before the recording (`until_serving`), which was as all others.
-fn without_one(all: Moved, recorded: u64) -> Moved {
+fn without_one(all: TrafficTotals, recorded: u64) -> TrafficTotals {
     assert_eq!(all.connections, recorded + 1);
-    Moved {
+    TrafficTotals {
         connections: recorded,
         sent: all.sent / all.connections * recorded,
         received: all.received / all.connections * recorded,
     }
 }
 
-/// A file of the server's, told the ports.
+/// Writes a file of the server's, with the ports filled in.
 fn configure(directory: &TempDir, name: &str, text: &str, upstream: &Upstream) {
     let text = text
         .replace("UPSTREAM", &upstream.address.port().to_string())
@@ -262,12 +262,12 @@ impl Postgres {
     }
 }
 
-/// What a process says of itself.
+/// Returns the command line of a process, which PostgreSQL uses as a title.
 fn title(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default()
 }
 
-/// A session that is told what to do by its standard input.
+/// A session that takes statements from its standard input.
 struct Session(ChildGuard);
 
 impl Session {
@@ -284,15 +284,15 @@ impl Session {
         Session(session)
     }
 
-    /// One statement, and its end; gives what it said.
+    /// Sends one statement, and ends; returns what the session printed.
     fn finish(mut self, statement: &str) -> String {
         let mut stdin = self.0.0.stdin.take().expect("its input");
         stdin.write_all(statement.as_bytes()).expect("write");
         drop(stdin);
-        let mut said = String::new();
+        let mut printed = String::new();
         let mut stdout = self.0.0.stdout.take().expect("its output");
-        stdout.read_to_string(&mut said).expect("read");
-        said
+        stdout.read_to_string(&mut printed).expect("read");
+        printed
     }
 }
 
@@ -316,11 +316,11 @@ fn postgresql_by_postmaster_pid() {
          'SELECT 42 FROM pg_sleep(0.2)') AS t(a int)"
     );
     for _ in 0..SESSIONS {
-        let said = postgres.sql(&netns, &statement);
-        assert_eq!(said.ended(0).out, "42\n");
+        let output = postgres.sql(&netns, &statement);
+        assert_eq!(output.ended(0).out, "42\n");
     }
-    let told = early.finish(&format!("{install};\n{statement};\n"));
-    assert_eq!(told, "CREATE EXTENSION\n42\n");
+    let printed = early.finish(&format!("{install};\n{statement};\n"));
+    assert_eq!(printed, "CREATE EXTENSION\n42\n");
     let report = recorder.stop();
     report.assert_whole();
     let served = targets(&report, Some(PORT), None);
@@ -389,7 +389,7 @@ fn service_manager_is_not_selected() {
     check_sharers("systemd");
 }
 
-/// `whylat run` follows one whose parent has ended, so that it is a child of init: all of its descent is the command's.
+/// `whylat run` follows a process after its parent ended, which makes it a child of init: it descends from the command.
 #[test]
 fn command_and_orphaned_children() {
     if !root() {
@@ -403,10 +403,10 @@ fn command_and_orphaned_children() {
                    before = waits()\n\
                    for _ in range(5): time.sleep(0.01)\n\
                    print(waits() - before)'";
-    // the inner shell ends at once; whom it has started says when it has seen that
+    // the inner shell ends at once; the process that it started reports when it has seen that
     let script = format!(
         "mkfifo '{0}/left' '{0}/over'; \
-         ( ( read _ < '{0}/left'; {sleeper} > '{0}/said'; echo > '{0}/over' ) & ); \
+         ( ( read _ < '{0}/left'; {sleeper} > '{0}/printed'; echo > '{0}/over' ) & ); \
          echo > '{0}/left'; read _ < '{0}/over'",
         scratch.path().display()
     );
@@ -417,13 +417,13 @@ fn command_and_orphaned_children() {
         .args(["--", "sh", "-c", &script])
         .stdin(Stdio::null());
     finish(&mut command).ended(0);
-    let said = std::fs::read_to_string(scratch.path().join("said")).expect("what it said");
-    let said: Vec<usize> = said
+    let printed = std::fs::read_to_string(scratch.path().join("printed")).expect("what it printed");
+    let numbers: Vec<usize> = printed
         .split_whitespace()
         .map(|it| it.parse().expect("a number"))
         .collect();
-    let [_, pid, waits] = said[..] else {
-        panic!("{said:?}");
+    let [_, pid, waits] = numbers[..] else {
+        panic!("{numbers:?}");
     };
     let report = Report::from_scratch(scratch);
     report.assert_whole();

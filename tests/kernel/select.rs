@@ -1,4 +1,4 @@
-//! Each way to say whose connections are recorded chooses exactly those: with the other end of
+//! Each option that selects connections chooses exactly those: with the other end of
 //! each beside it, and nothing of a second pair of programs that runs at the same time.
 
 use std::collections::BTreeSet;
@@ -335,7 +335,7 @@ fn idle_peer_is_not_held_up() {
     assert!(last.asleep_ns * 2 > accounted_ns, "{last:?}");
     assert!(
         u64::from(last.rtt_samples) < MANY,
-        "it was looked at: {last:?}"
+        "it was sampled: {last:?}"
     );
     report.assert_claims(peer, &[], &[]);
 }

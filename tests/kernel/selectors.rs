@@ -1,4 +1,4 @@
-//! Which processes each selector records: exactly these are in table `waits`, while others wait beside them.
+//! Each selector records exactly its processes: these are in table `waits`, while others wait beside them.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ const HEIRS: &str = include_str!("programs/heirs.py");
 /// A port of its own: a recording by port sees the namespaces of other tests, too.
 const HEIRS_PORT: u16 = 6011;
 
-/// Connects for each line that it is told, and sends a byte.
+/// Connects for each line of its input, and sends a byte.
 const CLIENT: &str = "
 import socket, sys
 connections = []
@@ -29,7 +29,7 @@ for line in sys.stdin:
 ";
 /// Waits all the time.
 const SLEEPER: &str = "import time\nwhile True: time.sleep(0.005)";
-/// The same, once it has started another program that does, too, when it is told to.
+/// The same, once it has started another program that does, too, on a line of its input.
 const STARTER: &str = "import subprocess, sys, time\nsys.stdin.readline()\n\
      other = subprocess.Popen(['python3', '-c', sys.argv[1]])\nprint(other.pid, flush=True)\n\
      sys.stdin.readline()\nother.kill()\nprint(0)";

@@ -34,10 +34,10 @@ fn recorded(server: &str) -> Report {
 }
 
 /// Where in the stream each call that moved bytes ended, and how many it moved, by connection.
-type Moved = BTreeMap<u64, Vec<(u64, u32)>>;
+type StreamRanges = BTreeMap<u64, Vec<(u64, u32)>>;
 
-fn in_order(all: impl Iterator<Item = (u64, (u64, u32))>) -> Moved {
-    let mut moved = Moved::new();
+fn in_order(all: impl Iterator<Item = (u64, (u64, u32))>) -> StreamRanges {
+    let mut moved = StreamRanges::new();
     for (conn, range) in all {
         moved.entry(conn).or_default().push(range);
     }
@@ -45,7 +45,7 @@ fn in_order(all: impl Iterator<Item = (u64, (u64, u32))>) -> Moved {
     moved
 }
 
-fn of_calls(calls: &[Call], is_send: bool) -> Moved {
+fn of_calls(calls: &[Call], is_send: bool) -> StreamRanges {
     let moved = calls
         .iter()
         .filter(|call| call.is_send == is_send && call.result > 0 && call.flags & MSG_PEEK == 0);
@@ -84,7 +84,7 @@ fn check(server: &str) {
     assert!(connections.iter().any(|it| it.closed_ns.is_some()));
 }
 
-fn assert_same(calls: &Moved, messages: &Moved) {
+fn assert_same(calls: &StreamRanges, messages: &StreamRanges) {
     for conn in calls.keys().chain(messages.keys()) {
         let none = Vec::new();
         let calls = calls.get(conn).unwrap_or(&none);

@@ -1,5 +1,5 @@
-//! What is recorded today looks like the recordings that are kept (`tests/replay/recordings`), on which the diagnosis is
-//! tested: for each probe a tiny workload whose numbers are known. No verdict is asked for.
+//! A recording of today looks like the recordings that are kept (`tests/replay/recordings`), on which the diagnosis is
+//! tested: for each probe a tiny workload with known numbers. No verdict is asked for.
 //!
 //! Every table of the kept recording is in the new one, with its columns and their types; the new one names
 //! the probes of the kept one in its coverage; and there are as many rows as the workload makes.
@@ -140,7 +140,7 @@ fn calls_stages_and_samples() {
     assert!(!listeners.is_empty() && listeners.iter().all(|row| row.conn == listener));
 }
 
-/// Segments that the path loses are sent again: no event is there that nothing was lost for.
+/// Segments that the path loses are retransmitted: no event is there without a loss.
 #[test]
 fn events() {
     const LOST: u64 = 5;
@@ -182,7 +182,7 @@ fn run_python(options: &str, source: &str) -> Report {
     report
 }
 
-/// What ends while the agent of a sandbox is the current task passes no hook: a tenth at most.
+/// A wait that ends while the agent of a sandbox is the current task passes no hook: a tenth at most.
 #[test]
 fn waits_and_stacks() {
     if !root() {
@@ -301,7 +301,7 @@ fn activity_around_messages() {
     assert!(!report.rows::<Activity>().is_empty());
 }
 
-/// What an instrumented program says of itself.
+/// An instrumented program reports counters and tasks.
 #[test]
 fn counters_and_tasks() {
     if !root() {
@@ -310,11 +310,11 @@ fn counters_and_tasks() {
     let words = "lab fault vtune_startup --variant healthy";
     let mut argv = vec![program()];
     argv.extend(words.split_whitespace());
-    let told = ToolRun::new(program(), "--detail waits", &argv).end();
-    told.said.ended(0);
-    let commands = &told.truths()[0]["roles"][0]["server"]["commands"];
+    let outcome = ToolRun::new(program(), "--detail waits", &argv).end();
+    outcome.output.ended(0);
+    let commands = &outcome.truths()[0]["roles"][0]["server"]["commands"];
     let commands = commands.as_u64().expect("a number") as usize;
-    let report = Report::from_scratch(told.scratch);
+    let report = Report::from_scratch(outcome.scratch);
     assert_looks_like(&report, "startup/cubic/is_named");
     let named = |name: Option<&str>, wanted: &str| name == Some(wanted);
     let tasks = report.rows::<Task>();

@@ -1,6 +1,6 @@
 //! Sockets that are not what they seem, each with a real program that counts its own calls: MPTCP, which Go listens with
-//! unless told otherwise; sockets that another process opened; and programs without any TCP connection, of which the
-//! report says what they used instead.
+//! by default; sockets that another process opened; and programs without any TCP connection: the report says
+//! what they used instead.
 
 mod inherited;
 mod mptcp;
@@ -48,7 +48,7 @@ fn go_program() -> &'static Path {
 /// A program that says where it is, waits for a line or the end of its input, and prints counts when it ends.
 struct Talker {
     process: ChildGuard,
-    said: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
     /// The words of its first line.
     words: Vec<String>,
 }
@@ -61,13 +61,13 @@ impl Talker {
         talker
     }
 
-    /// One that says nothing before somebody comes.
+    /// Starts one that prints nothing before a client comes.
     fn start_silent(command: &mut Command) -> Self {
         let mut process = ChildGuard::start_talking(command);
-        let said = process.0.stdout.take().expect("its output is ours");
+        let stdout = process.0.stdout.take().expect("its output is ours");
         Talker {
             process,
-            said: BufReader::new(said),
+            stdout: BufReader::new(stdout),
             words: Vec::new(),
         }
     }
@@ -88,7 +88,7 @@ impl Talker {
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        self.said.read_line(&mut line).expect("a line");
+        self.stdout.read_line(&mut line).expect("a line");
         line
     }
 
@@ -135,7 +135,7 @@ fn conns(report: &Report, local: u16) -> Vec<u64> {
     found.map(|it| number(it, "/id")).collect()
 }
 
-/// What a Go program says of the same.
+/// Returns the same counts, as a Go program prints them.
 fn counted(truth: &Value) -> [u64; 4] {
     ["/reads", "/writes", "/read_bytes", "/written_bytes"].map(|name| number(truth, name))
 }

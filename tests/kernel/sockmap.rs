@@ -1,5 +1,5 @@
-//! A sender that is a thread of the kernel, as with NFS: a sockmap, whose program hands on what one socket receives to be
-//! sent by another.
+//! A sender that is a thread of the kernel, as with NFS: a sockmap with a program that hands on what one socket
+//! receives, to be sent by another.
 
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -22,7 +22,7 @@ const SK_REDIRECT_MAP: u64 = 52;
 const SENDER: u32 = 0;
 const SOURCE: u32 = 1;
 
-/// What `source` receives, `sender` sends, as long as this lives.
+/// Makes `sender` send what `source` receives, as long as this lives.
 #[derive(Debug)]
 pub struct HandsOn {
     _map: OwnedFd,

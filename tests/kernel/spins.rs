@@ -24,9 +24,9 @@ fn recorded() -> (Vec<Value>, Report) {
 /// A clock looks at its CPU so often (`crates/probe/src/busy_poll/mod.rs`).
 const LOOKS_PER_S: u64 = 99;
 
-/// Every look that met a call which was asked not to wait shows that call, and the other phases have none. How many looks
-/// meet one depends on the neighbours: a call of 80 ns is mostly its way into the kernel and out, where interrupts are
-/// off, so that a look comes after it. At most each clock meets one at each of its looks, the first of them late.
+/// Every look that found a call which was asked not to wait shows that call; the other phases have none. How many looks
+/// find one depends on the neighbours: a call of 80 ns is mostly its way into the kernel and out, where interrupts are
+/// off, so that a look comes after it. At most each clock finds one at each of its looks, the first of them late.
 fn check(phase: &Value, spins: &[Spin]) {
     let span = number(phase, "/start_ns")..number(phase, "/end_ns");
     let kind = text(phase, "kind");
@@ -66,8 +66,8 @@ fn busy_poll_samples_show_the_call() {
     }
     let mut view = Command::new(program());
     view.args(["report", "--by", "stack", "--format", "json"]);
-    let said = finish(view.arg(report.beside("r.whylat")));
-    let by_stack: Value = serde_json::from_str(&said.ended(0).out).expect("JSON");
+    let output = finish(view.arg(report.beside("r.whylat")));
+    let by_stack: Value = serde_json::from_str(&output.ended(0).out).expect("JSON");
     let groups = by_stack["groups"].as_array().expect("groups");
     for function in ["ask_epoll", "ask_poll", "ask_ppoll", "ask_select"] {
         let spins_there = |group: &&Value| {

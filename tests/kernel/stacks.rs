@@ -34,9 +34,9 @@ fn recorded(scratch: TempDir, depth: usize) -> Vec<Value> {
     finish(&mut run).ended(0);
     let mut view = Command::new(program());
     view.args(["report", "--by", "stack", "--format", "json"]);
-    let said = finish(view.arg(scratch.path().join("r.whylat")));
-    said.ended(0);
-    let report: Value = serde_json::from_str(&said.out).expect("JSON");
+    let output = finish(view.arg(scratch.path().join("r.whylat")));
+    output.ended(0);
+    let report: Value = serde_json::from_str(&output.out).expect("JSON");
     Report::from_scratch(scratch).assert_whole();
     report["groups"].as_array().expect("groups").clone()
 }
@@ -165,7 +165,7 @@ fn rust_program() {
     assert_eq!(text(&naps["stack"], "caller"), "none", "{naps:#?}");
 }
 
-/// Functions of a stripped program have no names; where they are is told.
+/// Functions of a stripped program have no names; the report says where they are.
 #[test]
 fn stripped_program() {
     if !root() {

@@ -1,4 +1,4 @@
-//! `whylat top` in a real terminal (tmux), over connections whose trouble is planted: what is on the screen, what keys
+//! `whylat top` in a real terminal (tmux), over connections with planted problems: what is on the screen, what keys
 //! do, and that the terminal is as it was afterwards. And once, as text for scripts.
 
 use lab::{LabProcess, Netns};
@@ -9,7 +9,7 @@ use crate::terminal::Terminal;
 use testbed::report::number;
 use testbed::{Site, finish, program, role, root, signal_process, until, whylat};
 
-/// A shell that tells how `whylat top` ended, and whether the terminal is in its usual mode.
+/// Returns a shell script that prints how `whylat top` ended, and whether the terminal is in its usual mode.
 fn script(arguments: &str) -> String {
     format!(
         "{} top {arguments}; echo ended $?; stty -a | grep -o ' icanon'; read wait",
@@ -17,8 +17,8 @@ fn script(arguments: &str) -> String {
     )
 }
 
-/// Two clients in trouble that is known.
-struct Planted {
+/// Two clients with known problems.
+struct PlantedClients {
     nagle: LabProcess,
     nagle_port: u16,
     window: LabProcess,
@@ -27,7 +27,7 @@ struct Planted {
     _site: Site,
 }
 
-impl Planted {
+impl PlantedClients {
     fn start() -> Self {
         let site = Site::loopback("cubic");
         let (replies, nagle_port) = site.serve("reply-server");
@@ -35,7 +35,7 @@ impl Planted {
             site.serve("sink --rcvbuf 8192 --read-size 4096 --read-pause-us 20000");
         let nagle = site.connect("write-write-read --rounds 100000", nagle_port);
         let window = site.connect("stream --seconds 30", window_port);
-        Planted {
+        PlantedClients {
             nagle,
             nagle_port,
             window,
@@ -56,7 +56,7 @@ fn top_shows_planted_stalls_and_advice() {
     if !root() {
         return;
     }
-    let planted = Planted::start();
+    let planted = PlantedClients::start();
     let (nagle, window) = (
         format!(":{}", planted.nagle_port),
         format!(":{}", planted.window_port),
@@ -84,7 +84,7 @@ fn top_shows_planted_stalls_and_advice() {
     terminal.press(&["-l", &nagle]);
     terminal.shows(&[&nagle, "delayed ack"], &[&window]);
     terminal.press(&["Enter", "H", "Enter"]);
-    // one connection: history, stages, the finding with its cure
+    // one connection: history, stages, the finding with its fix
     terminal.shows(
         &["the last 2 min", "stage", "nagle_delayed_ack", "fix "],
         &[],
@@ -118,7 +118,7 @@ fn top_shows_waits_of_selected_process() {
     if !root() {
         return;
     }
-    let planted = Planted::start();
+    let planted = PlantedClients::start();
     let pid = planted.nagle.pid();
     for (detail, shown) in [
         (
@@ -200,13 +200,13 @@ fn once_json_matches_screen() {
     if !root() {
         return;
     }
-    let planted = Planted::start();
+    let planted = PlantedClients::start();
     let target = planted.target();
-    let said = finish(&mut whylat(&format!(
+    let output = finish(&mut whylat(&format!(
         "top --once --json --detail calls --interval 1.5 {target}"
     )));
-    said.ended(0);
-    let live: Value = serde_json::from_str(&said.out).expect("JSON");
+    output.ended(0);
+    let live: Value = serde_json::from_str(&output.out).expect("JSON");
     assert_eq!(live["schema"], "whylat.top/1");
     let connections = live["connections"].as_array().expect("connections");
     // both ends of both
@@ -275,9 +275,9 @@ fn top_errors_have_hints() {
         "-c",
         &run,
     ]);
-    let said = finish(&mut command);
-    said.ended(0);
-    let live: Value = serde_json::from_str(&said.out).expect("JSON");
+    let output = finish(&mut command);
+    output.ended(0);
+    let live: Value = serde_json::from_str(&output.out).expect("JSON");
     assert_eq!(live["about"]["only_own"], true);
     let connections = live["connections"].as_array().expect("connections");
     assert_eq!(connections.len(), 1, "{live:#}");

@@ -19,23 +19,23 @@ const DATAGRAMS: &str = include_str!("programs/datagrams.py");
 /// One size, and a reader that never sleeps.
 const FAST_DATAGRAMS: &str = include_str!("programs/fast_datagrams.c");
 
-/// What the program says of its calls, and what was recorded of them.
-struct Known {
+/// Holds the calls that the program reported, and what was recorded of them.
+struct MatchedCalls {
     sent: Vec<(Value, SentMessage)>,
     received: Vec<(Value, ReceivedMessage)>,
     report: Report,
 }
 
-fn run(arguments: &[&str]) -> Known {
+fn run(arguments: &[&str]) -> MatchedCalls {
     let scratch = tempfile::tempdir().expect("a directory");
     let source = write_source(scratch.path(), "datagrams.py", DATAGRAMS);
     record(scratch, &[&["python3", &source], arguments].concat())
 }
 
-fn record(scratch: TempDir, command: &[&str]) -> Known {
+fn record(scratch: TempDir, command: &[&str]) -> MatchedCalls {
     let (report, calls) = record_command(scratch, &["--detail", "messages"], command);
     report.assert_whole();
-    Known::of(calls, report)
+    MatchedCalls::new(calls, report)
 }
 
 /// The calls with their messages, of each socket and thread in the order in which they ended.
@@ -55,11 +55,11 @@ fn within(call: &Value, ns: u64) -> bool {
     (number(call, "/begin_ns")..=number(call, "/end_ns")).contains(&ns)
 }
 
-impl Known {
-    fn of(calls: Vec<Value>, report: Report) -> Self {
+impl MatchedCalls {
+    fn new(calls: Vec<Value>, report: Report) -> Self {
         let calls = calls.into_iter();
         let (sent, received) = calls.partition(|call| call["direction"] == "sent");
-        let known = Known {
+        let known = MatchedCalls {
             sent: matched(sent, report.rows(), |it| (it.conn, it.tid, it.done_ns)),
             received: matched(received, report.rows(), |it| (it.conn, it.tid, it.done_ns)),
             report,
@@ -159,14 +159,14 @@ fn pair() -> (Netns, Netns) {
     (a, b)
 }
 
-fn over_veth(how: &str, address: &str) -> Known {
+fn over_veth(how: &str, address: &str) -> MatchedCalls {
     let (a, b) = pair();
     let (a, b) = (a.path(), b.path());
     let (a, b) = (a.to_str().expect("text"), b.to_str().expect("text"));
     run(&[how, address, a, b])
 }
 
-fn check_answers(known: &Known) {
+fn check_answers(known: &MatchedCalls) {
     let mut cut = 0;
     let mut server = 0;
     for (call, message) in &known.received {
@@ -226,7 +226,7 @@ fn over_a_pair_of_devices() {
 }
 
 /// The stack takes a list of packets before it hands the first to its socket: each has its own times all the same, and
-/// no two of one CPU the same. No more than a burst is unknown: what interrupts the agent of a sandbox passes no hook.
+/// no two of one CPU the same. At most a burst is unknown: what interrupts the agent of a sandbox passes no hook.
 #[test]
 fn driver_batches() {
     const BURST: usize = 52;
@@ -246,7 +246,7 @@ struct Arrival {
     begun_ns: u64,
 }
 
-fn arrivals(known: &Known) -> Vec<Arrival> {
+fn arrivals(known: &MatchedCalls) -> Vec<Arrival> {
     let of_call = |call: &Value| number(call, "/number");
     let sent = known.sent.iter();
     let begun: HashMap<u64, u64> = sent
@@ -281,8 +281,8 @@ fn broadcast_to_several_sockets() {
     }
 }
 
-/// Two CPUs queue at the same moment: some kernels let one of them tell of what both brought, and of whose packets
-/// several sockets get the times are not known then. They are never another's, and no more than a burst lacks them.
+/// Two CPUs queue at the same moment: some kernels let one of them report what both brought, and
+/// then the times of packets to several sockets are not known. They are never another's, and at most a burst has none.
 #[test]
 fn broadcast_from_two_senders() {
     const BURST: usize = 7 * 2 * 5;
@@ -303,7 +303,7 @@ fn several_readers() {
     if root() {
         // Two that read at the same time may be taken for each other, if they are as long: one of 1,001 lengths.
         run(&["threads", "127.0.0.1"]).check_times(2);
-        // Of one length any two are: which of them is whose is not known, but all that arrived are noted.
+        // Of one length any two are: their owners are not known, but all that arrived are noted.
         let alike = run(&["alike", "127.0.0.1"]);
         let seen = alike
             .received
@@ -317,7 +317,7 @@ fn several_readers() {
     }
 }
 
-/// It takes a datagram before the kernel has told of it, and ends its call before it is noted. All are as long: two
+/// It takes a datagram before the kernel has reported it, and ends its call before it is noted. All are as long: two
 /// may be exchanged.
 #[test]
 fn reader_faster_than_kernel() {
@@ -347,7 +347,7 @@ fn udp_segmentation() {
     }
 }
 
-/// What was corked goes out when the last call lets it go.
+/// Corked bytes go out when the last call releases them.
 #[test]
 fn corked() {
     if root() {
@@ -376,21 +376,21 @@ fn select_by_process_and_by_port() {
     }
     for by_port in [false, true] {
         let mut python = Command::new("python3");
-        python.args(["-c", DATAGRAMS, "told", "127.0.0.1"]);
-        let mut told = ChildGuard::start_talking(&mut python);
-        let mut lines = BufReader::new(told.0.stdout.take().expect("a pipe")).lines();
+        python.args(["-c", DATAGRAMS, "prompted", "127.0.0.1"]);
+        let mut program = ChildGuard::start_talking(&mut python);
+        let mut lines = BufReader::new(program.0.stdout.take().expect("a pipe")).lines();
         let port = lines.next().expect("a line").expect("its port");
         let chosen = if by_port {
             format!("--port {port}")
         } else {
-            format!("-p {}", told.0.id())
+            format!("-p {}", program.0.id())
         };
         let recorder = Recorder::start(&format!("--detail messages {chosen}"));
-        drop(told.0.stdin.take());
+        drop(program.0.stdin.take());
         let calls = lines.map(|line| serde_json::from_str(&line.expect("text")).expect("JSON"));
         let calls: Vec<Value> = calls.collect();
-        told.0.wait().expect("it ends");
-        let known = Known::of(calls, recorder.stop());
+        program.0.wait().expect("it ends");
+        let known = MatchedCalls::new(calls, recorder.stop());
         assert_eq!((known.sent.len(), known.received.len()), (101, 101));
         known.check_times(usize::from(by_port));
         let server = known.socket(known.received[0].1.conn);

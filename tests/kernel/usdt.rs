@@ -1,5 +1,5 @@
-//! What a program says by USDT probes is in the recording, exactly. The program is C and C++ with the
-//! markers of `include/whylat.h`, and says on stdout what it told.
+//! All that a program reports by USDT probes is in the recording, exactly. The program is C and C++ with the
+//! markers of `include/whylat.h`, and prints on stdout what it reported.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -83,7 +83,7 @@ fn fired(recording: &Recording, name: &str) -> u64 {
     }
 }
 
-/// All that `fire` of the program tells in a thread.
+/// All that `fire` of the program reports in a thread is there.
 #[track_caller]
 fn assert_fired(truth: &Value, tid: u64, counters: &[Counter], tasks: &[Task], rounds: u64) {
     let span = number(truth, "/begin_ns")..=number(truth, "/end_ns");
@@ -124,10 +124,10 @@ fn assert_fired(truth: &Value, tid: u64, counters: &[Counter], tasks: &[Task], r
     }
 }
 
-fn values_of(told: &RunOutcome, rounds: u64) {
-    let recording = told.recording();
+fn values_of(outcome: &RunOutcome, rounds: u64) {
+    let recording = outcome.recording();
     let (counters, tasks) = (rows(&recording), rows(&recording));
-    let truth = &told.truths()[0];
+    let truth = &outcome.truths()[0];
     assert_fired(truth, number(truth, "/tids/0"), &counters, &tasks, rounds);
     assert_eq!(
         (fired(&recording, "sent"), fired(&recording, "work")),
@@ -147,17 +147,17 @@ fn values_and_tasks_are_stored_exactly() {
         return;
     }
     for name in ["marks", "marks-cxx"] {
-        let told = run("-u whylat:sent -u whylat:work", name, &["values", "1009"]).end();
-        told.said.ended(0);
+        let outcome = run("-u whylat:sent -u whylat:work", name, &["values", "1009"]).end();
+        outcome.output.ended(0);
         assert!(
-            told.said.err.contains("fired 1009 times"),
+            outcome.output.err.contains("fired 1009 times"),
             "{:?}",
-            told.said
+            outcome.output
         );
-        values_of(&told, 1009);
+        values_of(&outcome, 1009);
     }
-    let told = run("-u whylat:*", "marks", &["values", "1009"]);
-    values_of(&told.end(), 1009);
+    let outcome = run("-u whylat:*", "marks", &["values", "1009"]);
+    values_of(&outcome.end(), 1009);
 }
 
 /// Variables that the compiler keeps below the stack pointer stay as they are.
@@ -166,10 +166,10 @@ fn usdt_does_not_change_program_results() {
     if !root() {
         return;
     }
-    let told = run("-u whylat:leaf", "marks", &["leaves", "1009"]).end();
-    told.said.ended(0);
-    assert_eq!(number(&told.truths()[0], "/computed"), 1009);
-    assert_eq!(fired(&told.recording(), "leaf"), 1009);
+    let outcome = run("-u whylat:leaf", "marks", &["leaves", "1009"]).end();
+    outcome.output.ended(0);
+    assert_eq!(number(&outcome.truths()[0], "/computed"), 1009);
+    assert_eq!(fired(&outcome.recording(), "leaf"), 1009);
 }
 
 #[test]
@@ -177,11 +177,11 @@ fn values_carry_thread_ids() {
     if !root() {
         return;
     }
-    let told = run("-u whylat:*", "marks", &["threads", "1009"]).end();
-    told.said.ended(0);
-    let recording = told.recording();
+    let outcome = run("-u whylat:*", "marks", &["threads", "1009"]).end();
+    outcome.output.ended(0);
+    let recording = outcome.recording();
     let (counters, tasks) = (rows(&recording), rows(&recording));
-    let truth = &told.truths()[0];
+    let truth = &outcome.truths()[0];
     for tid in ["/tids/0", "/tids/1"] {
         assert_fired(truth, number(truth, tid), &counters, &tasks, 1009);
     }
@@ -193,9 +193,9 @@ fn every_marker_kind_is_stored() {
     if !root() {
         return;
     }
-    let told = run("-u whylat:*", "marks", &["kinds"]).end();
-    told.said.ended(0);
-    let recording = told.recording();
+    let outcome = run("-u whylat:*", "marks", &["kinds"]).end();
+    outcome.output.ended(0);
+    let recording = outcome.recording();
     let counters: Vec<Counter> = rows(&recording);
     let values: Vec<_> = counters
         .iter()
@@ -223,8 +223,8 @@ fn every_marker_kind_is_stored() {
     assert_eq!(found("never_ends").end_ns, None);
     let miss = found("miss");
     assert_eq!((miss.kind, miss.end_ns), (TaskKind::Marker, None));
-    let said = r#"[{"key":"value","values":[5]}]"#;
-    assert_eq!(miss.metadata.as_deref(), Some(said));
+    let metadata = r#"[{"key":"value","values":[5]}]"#;
+    assert_eq!(miss.metadata.as_deref(), Some(metadata));
     let account = account(&recording);
     assert_eq!((account.stored, account.filtered), (7, 2), "{account:?}");
     assert_eq!(account.lost["no_begin"], 1, "{account:?}");
@@ -238,12 +238,12 @@ fn semaphore_is_raised_during_recording() {
         return;
     }
     let options = "-u app:guarded:bytes,,left -u whylat:queue";
-    let told = run(options, "marks", &["guarded", "503"]).end();
-    told.said.ended(0);
-    let truth = &told.truths()[0];
+    let outcome = run(options, "marks", &["guarded", "503"]).end();
+    outcome.output.ended(0);
+    let truth = &outcome.truths()[0];
     assert_eq!(number(truth, "/computed"), ROUNDS);
     assert_eq!(number(truth, "/tids/1"), 1, "listeners by the semaphore");
-    let recording = told.recording();
+    let recording = outcome.recording();
     let counters: Vec<Counter> = rows(&recording);
     let of = |name: &str| {
         let is = |row: &&Counter| row.name.as_deref() == Some(name);
@@ -274,17 +274,17 @@ fn unnamed_arguments_are_numbered() {
     if !root() {
         return;
     }
-    let told = run("-u app:guarded", "marks", &["guarded", "3"]).end();
-    let counters: Vec<Counter> = rows(&told.recording());
+    let outcome = run("-u app:guarded", "marks", &["guarded", "3"]).end();
+    let counters: Vec<Counter> = rows(&outcome.recording());
     let names: Vec<&str> = counters
         .iter()
         .filter_map(|row| row.name.as_deref())
         .take(3)
         .collect();
     assert_eq!(names, ["guarded.arg1", "guarded.arg2", "guarded.arg3"]);
-    let begin_ns = number(&told.truths()[0], "/begin_ns");
+    let begin_ns = number(&outcome.truths()[0], "/begin_ns");
     assert_eq!(counters[1].value_u64, Some(begin_ns));
-    assert_eq!(account(&told.recording()).stored, 9);
+    assert_eq!(account(&outcome.recording()).stored, 9);
 }
 
 #[test]
@@ -293,42 +293,46 @@ fn unknown_probe_error_lists_probes() {
         return;
     }
     let refused = |options: &str, name: &str| {
-        let told = run(options, name, &["values", "3"]).end();
-        assert!(!told.scratch.path().join("r.whylat").exists());
-        assert_eq!(told.said.out, "", "the program was started");
-        told.said.ended(1);
-        told.said
+        let outcome = run(options, name, &["values", "3"]).end();
+        assert!(!outcome.scratch.path().join("r.whylat").exists());
+        assert_eq!(outcome.output.out, "", "the program was started");
+        outcome.output.ended(1);
+        outcome.output
     };
-    let said = refused("-u whylat:snet", "marks");
-    said.explains("no USDT probe whylat:snet in ");
+    let output = refused("-u whylat:snet", "marks");
+    output.explains("no USDT probe whylat:snet in ");
     assert!(
-        said.err.contains("there are app:guarded, whylat:"),
+        output.err.contains("there are app:guarded, whylat:"),
         "{}",
-        said.err
+        output.err
     );
     assert!(
-        said.err.contains(", whylat:sent, whylat:work"),
+        output.err.contains(", whylat:sent, whylat:work"),
         "{}",
-        said.err
+        output.err
     );
     refused("-u app:guarded:a,b,c,d", "marks").explains("has 3 arguments (4@%");
     refused("-u whylat:sent:bytes", "marks").explains("has no arguments to name");
     refused("-u /nowhere:whylat:sent", "marks").explains("cannot read USDT probes of /nowhere");
-    let told = ToolRun::new(program(), "-u whylat:sent", &["true"]).end();
-    told.said.ended(1).explains("-u /path/of/file:whylat:sent");
-    let told = ToolRun::new(program(), "-u whylat:sent", &["no-such-program"]).end();
-    told.said.ended(127).explains("no-such-program");
-    let told = ToolRun::new(program(), "-u whylat", &["true"]).end();
-    told.said.ended(2);
+    let outcome = ToolRun::new(program(), "-u whylat:sent", &["true"]).end();
+    outcome
+        .output
+        .ended(1)
+        .explains("-u /path/of/file:whylat:sent");
+    let outcome = ToolRun::new(program(), "-u whylat:sent", &["no-such-program"]).end();
+    outcome.output.ended(127).explains("no-such-program");
+    let outcome = ToolRun::new(program(), "-u whylat", &["true"]).end();
+    outcome.output.ended(2);
     assert!(
-        told.said.err.contains("hint: PROVIDER:NAME"),
+        outcome.output.err.contains("hint: PROVIDER:NAME"),
         "{:?}",
-        told.said
+        outcome.output
     );
     let mut all = Command::new(program());
     all.args(["record", "--all", "-d", "1", "-u", "whylat:sent"]);
-    let said = finish(all.current_dir(Programs::get().0.path()));
-    said.ended(1)
+    let output = finish(all.current_dir(Programs::get().0.path()));
+    output
+        .ended(1)
         .explains("name the file: -u /path/of/program:whylat:sent");
 }
 
@@ -344,11 +348,11 @@ fn child_processes_are_recorded() {
         marks.display()
     );
     let script = format!("{0} children 1009; exec {0} values 1009", marks.display());
-    let told = ToolRun::new(program(), &options, &["sh", "-c", &script]).end();
-    told.said.ended(0);
-    let recording = told.recording();
+    let outcome = ToolRun::new(program(), &options, &["sh", "-c", &script]).end();
+    outcome.output.ended(0);
+    let recording = outcome.recording();
     let (counters, tasks) = (rows(&recording), rows(&recording));
-    let truths = told.truths();
+    let truths = outcome.truths();
     assert_eq!(truths.len(), 4);
     for truth in &truths {
         assert_fired(truth, number(truth, "/tids/0"), &counters, &tasks, 1009);
@@ -361,14 +365,14 @@ fn libraries_are_searched() {
     if !root() {
         return;
     }
-    let told = run(
+    let outcome = run(
         "-u library:call:left",
         "marks-with-library",
         &["library", "101"],
     )
     .end();
-    told.said.ended(0);
-    let recording = told.recording();
+    outcome.output.ended(0);
+    let recording = outcome.recording();
     let [UsdtProbe { path, places, .. }] = recording.usdt() else {
         panic!("{:?}", recording.usdt());
     };
@@ -485,9 +489,9 @@ fn sudo_records_program_of_invoking_user() {
         &["values", "1009"],
     );
     run.command.env("SUDO_UID", NOBODY.to_string());
-    let told = run.end();
-    told.said.ended(0);
-    values_of(&told, 1009);
+    let outcome = run.end();
+    outcome.output.ended(0);
+    values_of(&outcome, 1009);
 }
 
 /// ITT and USDT fill the same tables, each with its own account.
@@ -499,7 +503,7 @@ fn itt_and_usdt_losses_are_separate() {
     let tools = testbed::instrumented::InstrumentedTools::get();
     let script = format!(
         "{} values 11; {} values 101",
-        tools.tells().display(),
+        tools.itt_calls().display(),
         Programs::path("marks").display()
     );
     let options = format!(
@@ -508,9 +512,9 @@ fn itt_and_usdt_losses_are_separate() {
     );
     let mut run = ToolRun::new(program(), &options, &["sh", "-c", &script]);
     run.command.env("WHYLAT_ITT_COLLECTOR", tools.collector());
-    let told = run.end();
-    told.said.ended(0);
-    let recording = told.recording();
+    let outcome = run.end();
+    outcome.output.ended(0);
+    let recording = outcome.recording();
     let counters: Vec<Counter> = rows(&recording);
     let of = |source| counters.iter().filter(|row| row.source == source).count();
     assert_eq!(
@@ -532,8 +536,8 @@ fn coverage_and_doctor_list_usdt() {
     if !root() {
         return;
     }
-    let told = run("-u whylat:sent", "marks", &["values", "3"]).end();
-    let recording = told.recording();
+    let outcome = run("-u whylat:sent", "marks", &["values", "3"]).end();
+    let recording = outcome.recording();
     let coverage = recording
         .coverage()
         .iter()

@@ -40,9 +40,9 @@ impl InstrumentedTools {
         let part = library.join("src/ittnotify/ittnotify_static.c");
         let part = part.to_str().expect("a path");
         let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/kernel/programs/tells.c");
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/kernel/programs/itt_calls.c");
         let more = [&include, &include_own, part, "-ldl", "-lpthread"];
-        sources::compile("CC", "cc", &tools.tells(), &source, &more);
+        sources::compile("CC", "cc", &tools.itt_calls(), &source, &more);
         let built = Path::new(program()).with_file_name("libwhylat_itt.so");
         fs::copy(&built, tools.collector())
             .unwrap_or_else(|why| panic!("{}: {why}; make build", built.display()));
@@ -50,8 +50,8 @@ impl InstrumentedTools {
     }
 
     /// Returns the path of the instrumented program.
-    pub fn tells(&self) -> PathBuf {
-        self.scratch.path().join("tells")
+    pub fn itt_calls(&self) -> PathBuf {
+        self.scratch.path().join("itt_calls")
     }
 
     /// Returns the path of the collector.
@@ -86,19 +86,19 @@ impl ToolRun {
         ToolRun { command, scratch }
     }
 
-    /// Of `tells`, at detail `waits`.
-    pub fn tells(arguments: &[&str]) -> Self {
-        let tells = InstrumentedTools::get().tells();
-        let mut argv = vec![tells.to_str().expect("a path")];
+    /// Returns a run of `itt_calls` at detail `waits`.
+    pub fn itt_calls(arguments: &[&str]) -> Self {
+        let itt_calls = InstrumentedTools::get().itt_calls();
+        let mut argv = vec![itt_calls.to_str().expect("a path")];
         argv.extend(arguments);
         Self::new(program(), "--detail waits", &argv)
     }
 
     /// Runs it to its end.
     pub fn end(mut self) -> RunOutcome {
-        let said = finish(&mut self.command);
+        let output = finish(&mut self.command);
         RunOutcome {
-            said,
+            output,
             scratch: self.scratch,
         }
     }
@@ -146,7 +146,7 @@ impl LiveRun {
 /// A run that ended.
 pub struct RunOutcome {
     /// Its output, and how it ended.
-    pub said: CommandOutput,
+    pub output: CommandOutput,
     /// The directory with its files.
     pub scratch: TempDir,
 }
@@ -159,7 +159,7 @@ impl RunOutcome {
 
     /// Returns the lines that the programs printed.
     pub fn truths(&self) -> Vec<Value> {
-        let lines = self.said.out.lines();
+        let lines = self.output.out.lines();
         lines
             .map_while(|line| serde_json::from_str(line).ok())
             .collect()
@@ -203,7 +203,7 @@ impl RunOutcome {
             }
             state => panic!("{state:?}"),
         }
-        self.said.ended(0);
+        self.output.ended(0);
         assert_eq!((self.counters(), self.tasks()), (Vec::new(), Vec::new()));
         let recording = self.recording();
         assert!(recording.loss().iter().all(|loss| loss.probe != "itt"));

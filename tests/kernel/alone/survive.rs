@@ -190,7 +190,7 @@ fn kills_at_random_moments() {
     assert_eq!(self::pins(), pins, "a pin was left behind");
 }
 
-/// What was recorded is sealed while the recording goes on, and outlives a kill.
+/// Segments are sealed while the recording goes on, and outlives a kill.
 #[test]
 fn segments_are_sealed_during_recording() {
     if !root() {
@@ -320,8 +320,8 @@ fn command_kills_recorder() {
     let mut command = Command::new(program());
     command.args(["run", "--as-root", "--output"]).arg(&path);
     command.args(["--", "sh", "-c", "kill -KILL $PPID"]);
-    let said = finish(&mut command);
-    assert_eq!(said.signal, Some(9), "{said:?}");
+    let output = finish(&mut command);
+    assert_eq!(output.signal, Some(9), "{output:?}");
     assert_eq!(readable(&path), sealed(&path));
     finish(whylat("recover").arg(&path)).ended(3);
     finish(whylat("validate").arg(&path)).ended(3);
@@ -337,9 +337,13 @@ fn failed_start_leaves_nothing() {
     let mut command = whylat("run --detail stats --ready-file /proc/none/ready");
     command.arg("-o").arg(&path).args(["--", "sleep", "3600"]);
     // until all who have its standard output are gone; it is killed, which is another end, if the command goes on
-    let said = finish(&mut command);
-    said.ended(1);
-    assert!(said.err.contains("cannot write ready file"), "{}", said.err);
-    assert!(said.err.contains("hint: "), "{}", said.err);
+    let output = finish(&mut command);
+    output.ended(1);
+    assert!(
+        output.err.contains("cannot write ready file"),
+        "{}",
+        output.err
+    );
+    assert!(output.err.contains("hint: "), "{}", output.err);
     assert_only(scratch.path(), &[]);
 }

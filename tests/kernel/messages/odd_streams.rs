@@ -18,8 +18,8 @@ fn record_one(name: &str) -> (Vec<Value>, Report) {
     record(scratch, &["python3", &source, name])
 }
 
-/// What each message is to be: its bytes, and where they end.
-fn said(calls: &[Value]) -> Vec<(u64, u64)> {
+/// Returns the expected messages: the bytes of each, and where they end.
+fn expected(calls: &[Value]) -> Vec<(u64, u64)> {
     let of = |call| (number(call, "/bytes"), number(call, "/offset_end"));
     calls.iter().map(of).collect()
 }
@@ -50,7 +50,7 @@ fn read_after_close() {
     let (truth, report) = record_one("half-closed");
     let (calls, conn) = calls(&truth, "received");
     let messages = received(&report, conn);
-    assert_eq!(of_received(&messages), said(&calls));
+    assert_eq!(of_received(&messages), expected(&calls));
     let rows = calls_of(&report, conn, false);
     assert_eq!(rows.len(), calls.len() + 1, "and that there is no more");
     let last = rows.last().expect("a call");
@@ -71,7 +71,7 @@ fn threads_share_one_sending_socket() {
     let (first, alone) = messages.split_at(together);
     let bytes: u64 = first.iter().map(|it| u64::from(it.bytes)).sum();
     assert_eq!(bytes, number(&calls[0], "/bytes"), "each once");
-    assert_eq!(of_sent(alone), said(&calls[1..]));
+    assert_eq!(of_sent(alone), expected(&calls[1..]));
     assert!(alone[1..].iter().all(|it| it.spliced_bytes == 0));
     for message in &alone[..alone.len() - 1] {
         assert!(message.acked_ns.is_some(), "{message:?}");
@@ -87,11 +87,11 @@ fn socket_connects_twice() {
     let (truth, report) = record_one("again");
     let (calls_sent, conn) = calls(&truth, "sent");
     let messages = sent(&report, conn);
-    assert_eq!(of_sent(&messages), said(&calls_sent));
+    assert_eq!(of_sent(&messages), expected(&calls_sent));
     assert!(messages.iter().all(|it| it.spliced_bytes == 0));
     let (calls_received, conn) = calls(&truth, "received");
     let messages = received(&report, conn);
-    assert_eq!(of_received(&messages), said(&calls_received));
+    assert_eq!(of_received(&messages), expected(&calls_received));
     assert!(messages.iter().all(|it| it.spliced_bytes == 0));
     assert!(messages.iter().all(|it| it.last_arrival_ns.is_some()));
 }
@@ -104,7 +104,7 @@ fn error_queue_reads_are_no_messages() {
     }
     let (truth, report) = record_one("error-queue");
     let (calls, conn) = calls(&truth, "received");
-    assert_eq!(of_received(&received(&report, conn)), said(&calls));
+    assert_eq!(of_received(&received(&report, conn)), expected(&calls));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What moves without a receive or send call, or without copying: splice, vmsplice, sendfile, `MSG_ZEROCOPY`,
+//! Bytes that move without a receive or send call, or without copying: splice, vmsplice, sendfile, `MSG_ZEROCOPY`,
 //! `TCP_ZEROCOPY_RECEIVE`.
 
 use std::ops::RangeInclusive;
@@ -17,7 +17,7 @@ use testbed::root;
 const TRANSFERS: &str = include_str!("../programs/transfers.c");
 
 /// Each message lies in one call of the program, which lasted when it was moved; and together they are its calls,
-/// byte for byte. Returns of which call each is a part.
+/// byte for byte. Returns the index of each message's call.
 fn assert_parts(messages: &[(u64, u32, u32, u64)], calls: &[Value]) -> Vec<usize> {
     let (mut calls_of, mut offset) = (Vec::new(), 0);
     for (offset_end, bytes, spliced_bytes, done_ns) in messages {
@@ -165,7 +165,7 @@ fn spliced_by_io_uring() {
     }
 }
 
-/// What does not lie in whole pages is copied by the same call, or received.
+/// The same call copies, or receives, bytes that do not fill a page.
 #[test]
 fn mapped() {
     if let Some(taken) = takes("zerocopy", "zerocopy") {

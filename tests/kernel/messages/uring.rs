@@ -1,4 +1,4 @@
-//! What io_uring moves, whoever does it: the thread that asks, at once or later, or one that the kernel made.
+//! Bytes that io_uring moves, whoever does it: the thread that asks, at once or later, or one that the kernel made.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ const URING: &str = include_str!("../programs/uring.c");
 struct RecordedExchange {
     truth: Vec<Value>,
     report: Report,
-    /// Of so many messages it is known when the thread was woken.
+    /// How many messages have the time when the thread was woken.
     woken: usize,
 }
 
@@ -40,7 +40,7 @@ impl RecordedExchange {
         ["received", "sent"].map(|direction| calls(&self.truth, direction))
     }
 
-    /// Nothing is said of them that the registers of another call say.
+    /// Their rows have nothing from the registers of another call.
     fn check_calls(&self) {
         for (_, conn) in self.ends() {
             let process = &self.report.by_cookie(conn)["process"];
@@ -66,7 +66,7 @@ impl RecordedExchange {
         (who.len(), who.iter().filter(|own| **own).count())
     }
 
-    /// What they blocked in is not measured.
+    /// Checks the kernel's threads: their blocking is not measured.
     fn check_kernels_threads(&self) {
         let asked: HashSet<u64> = self.truth.iter().map(|it| number(it, "/tid")).collect();
         let mut calls: Vec<Call> = self.report.rows();

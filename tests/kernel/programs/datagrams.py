@@ -7,7 +7,7 @@ reader. How: `answers` (each is answered; now and then it is peeked at first, re
 (several with one call, recvmmsg), `threads` (several readers), `alike` (the same, of one size), `segments`
 (UDP_SEGMENT), `joined` (the same, with UDP_GRO at the reader), `lists` (of two processes, over device v0, which gives
 several at once), `everyone` (the address is a broadcast's: several sockets get each), `crowd` (the same, of two
-processes), `corked` (MSG_MORE), `told` (prints its port, and waits for the end of its input), `full` (nobody reads
+processes), `corked` (MSG_MORE), `prompted` (prints its port, and waits for the end of its input), `full` (nobody reads
 until the receive buffer is full)."""
 
 import ctypes
@@ -56,7 +56,7 @@ def send(sock, number, what, to=None, flags=0):
 
 
 def receive(sock, most=65_536, flags=0):
-    """From whom the datagram was."""
+    """Returns the sender of the datagram."""
     begin_ns = time.monotonic_ns()
     taken, _, _, sender = sock.recvmsg(most, 0, flags)
     number = NUMBER.unpack_from(taken)[0] if len(taken) >= NUMBER.size else None
@@ -150,7 +150,7 @@ def give_lists(device):
 
 
 def send_apart(netns, address, numbers, burst):
-    """In a process of its own, in bursts: each when it is told to. Its id, and the socket over which it is told."""
+    """In a process of its own, in bursts, one for each byte on a socket. Returns its id, and that socket."""
     ours, its = socket.socketpair()
     child = os.fork()
     if child:
@@ -169,7 +169,7 @@ def send_apart(netns, address, numbers, burst):
 
 
 def receive_bursts(socks, senders, count, burst):
-    """Each burst when it is there: then no call has a datagram before its socket is told of it."""
+    """Each burst when it is there: then no call has a datagram before the kernel reports it to its socket."""
     for at in range(0, count, burst * len(senders)):
         for _, sender in senders:
             sender.send(b".")
@@ -207,7 +207,7 @@ def receive_segments(sock, count, joined):
 
 
 def send_corked(netns, address, count):
-    """In three pieces, of which the last lets it go."""
+    """In three pieces; the last one releases the datagram."""
     enter(netns)
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.connect(address)
@@ -276,7 +276,7 @@ elif how == "corked":
     threads.append(start(send_corked, sender_netns, at, 101))
     for _ in range(101):
         receive(server)
-elif how == "told":
+elif how == "prompted":
     sender = socket.socket(family, socket.SOCK_DGRAM)
     sender.connect(at)
     print(at[1], flush=True)

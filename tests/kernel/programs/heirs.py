@@ -1,5 +1,5 @@
 """Gives each connection a process of its own: the first a child, the second another program that has it as standard
-input, the third another program that has it not. Each waits all the time. Tells their pids.
+input, the third another program that has it not. Each waits all the time. Prints their pids.
 
 Arguments: the port, and a program in Python that waits all the time."""
 
@@ -12,11 +12,11 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
-def become(way, connection, program):
+def become(how, connection, program):
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if way == "forked":
+    if how == "forked":
         exec(program, {})
-    given = connection.fileno() if way == "kept" else os.open("/dev/null", os.O_RDONLY)
+    given = connection.fileno() if how == "kept" else os.open("/dev/null", os.O_RDONLY)
     os.dup2(given, 0)
     os.execvp("python3", ["python3", "-c", program])
 

@@ -1,4 +1,4 @@
-/* Tells about itself by the ITT API, and what it told on stdout, for tests/kernel/itt.rs. */
+/* Reports values and spans by the ITT API, and prints on stdout what it reported, for tests/kernel/itt.rs. */
 
 #include <ittnotify.h>
 #include <pthread.h>
@@ -35,7 +35,7 @@ static void create(void)
 }
 
 /* Three values a round; returns the thread's id. */
-static void *tell(void *rounds)
+static void *set_values(void *rounds)
 {
 	for (uint64_t round = 1; round <= *(uint64_t *)rounds; round++) {
 		uint64_t u64 = UINT64_MAX - round;
@@ -51,8 +51,8 @@ static void *tell(void *rounds)
 
 static void say(number begin_ns, long one, long other)
 {
-	printf("{\"pid\":%d,\"tids\":[%ld,%ld],\"begin_ns\":%llu,\"end_ns\":%llu}\n", getpid(), one, other,
-	       begin_ns, now_ns());
+	printf("{\"pid\":%d,\"tids\":[%ld,%ld],\"begin_ns\":%llu,\"end_ns\":%llu}\n", getpid(), one,
+	       other, begin_ns, now_ns());
 	fflush(stdout);
 }
 
@@ -63,25 +63,25 @@ static int values(uint64_t rounds)
 	number begin_ns = now_ns();
 
 	create();
-	pthread_create(&thread, NULL, tell, &rounds);
-	void *own = tell(&rounds);
+	pthread_create(&thread, NULL, set_values, &rounds);
+	void *own = set_values(&rounds);
 	pthread_join(thread, &other);
 	say(begin_ns, (long)own, (long)other);
 	return 0;
 }
 
-/* Says that it is ready, and begins when it is told to. */
+/* Prints that it is ready, and begins when it reads a byte. */
 static int on_go(uint64_t rounds, int is_killed)
 {
 	char byte;
 
 	create();
-	tell(&(uint64_t){1});
+	set_values(&(uint64_t){1});
 	say(now_ns(), (long)syscall(SYS_gettid), 0);
 	if (read(0, &byte, 1) != 1)
 		return 1;
 	number begin_ns = now_ns();
-	void *own = tell(&rounds);
+	void *own = set_values(&rounds);
 	say(begin_ns, (long)own, 0);
 	if (is_killed)
 		raise(SIGKILL);

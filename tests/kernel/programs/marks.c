@@ -1,4 +1,4 @@
-/* Tells about itself by USDT probes, and what it told on stdout, for tests/kernel/usdt.rs. C and C++. */
+/* Reports values and spans by USDT probes, and prints on stdout what it reported, for tests/kernel/usdt.rs. C and C++. */
 
 #include <pthread.h>
 #include <stdint.h>
@@ -132,7 +132,7 @@ static long compute(void)
 	return ++computed;
 }
 
-/* Only while somebody listens. */
+/* Fires only while a recorder listens. */
 static int guarded(long rounds)
 {
 	number begin_ns = now_ns();
@@ -170,7 +170,7 @@ static int children(const char *self, long rounds)
 	return values(rounds);
 }
 
-/* Fires when it reads a byte, after it has said that it waits for it. */
+/* Fires when it reads a byte, after it has printed that it waits for it. */
 static int on_go(int (*then)(long rounds), long rounds)
 {
 	char go;

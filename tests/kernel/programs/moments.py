@@ -1,4 +1,4 @@
-"""Messages over TCP, of which every fiftieth lies unread for three milliseconds. Meanwhile its reader makes
+"""Messages over TCP: every fiftieth lies unread for three milliseconds. Meanwhile its reader makes
 MARKS system calls that nobody else here makes. Prints one line of JSON for each of those.
 
 Argument: how many messages."""

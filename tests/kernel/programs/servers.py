@@ -33,7 +33,7 @@ def free_port():
 
 
 def connected(port, server):
-    """The server's first connection: whoever waits for it, waits for no more than the server needs."""
+    """The server's first connection: a caller waits only as long as the server needs."""
     while server.poll() is None:
         try:
             return socket.create_connection(("127.0.0.1", port))

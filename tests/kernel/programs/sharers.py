@@ -44,14 +44,14 @@ def wait_without(listener, ready):
 
 port, parent = sys.argv[1:]
 listening = socket.create_server(("127.0.0.1", int(port)))
-said, told = os.pipe()
-fork(serve, listening, told, False)
-fork(serve, listening, told, True)
+ready_end, signal_end = os.pipe()
+fork(serve, listening, signal_end, False)
+fork(serve, listening, signal_end, True)
 if parent == "systemd":
     ctypes.CDLL(None).prctl(PR_SET_NAME, b"systemd")
 else:
     listening.close()
 for _ in range(2):
-    os.read(said, 1)
+    os.read(ready_end, 1)
 open("ready", "x", encoding="ascii").close()
 wait_always()

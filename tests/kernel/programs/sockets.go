@@ -1,4 +1,4 @@
-// A server and clients of Go's standard library, which listens with MPTCP unless it is told not to. Each counts the
+// A server and clients of Go's standard library, which listens with MPTCP by default. Each counts the
 // reads and writes that moved bytes, and prints the counts, as JSON, when it ends.
 //
 //	sockets server ADDRESS             serves HTTP; prints its port; ends with its standard input

@@ -1,9 +1,9 @@
 """Sockets that come to a program in other ways than by its own connect() and accept(), and programs without a TCP
-connection. Prints, as JSON, how many calls moved bytes in the process that is looked at, by kind, when it ends.
+connection. Prints, as JSON, how many calls moved bytes in the recorded process, by kind, when it ends.
 
     sockets.py accepted-by-child HOST   prints its port; after a line on standard input, a child that is made then
                                         accepts, copies the descriptor (dup), and echoes on both copies
-    sockets.py passed WAY               prints the port and the process that is to get the connection, by WAY
+    sockets.py passed METHOD               prints the port and the process that is to get the connection, by METHOD
                                         (scm_rights or pidfd_getfd), after a line on standard input
     sockets.py client HOST PORT         sends ROUNDS messages, and reads the answers; prints nothing
     sockets.py udp | unix | nothing     exchanges messages with itself over such sockets, or none
@@ -64,9 +64,9 @@ def take_by_pidfd(pid, number):
     return taken
 
 
-def receive(way, channel, sender):
+def receive(method, channel, sender):
     """The process that gets the connection."""
-    if way == "scm_rights":
+    if method == "scm_rights":
         message, more, _, _ = channel.recvmsg(8, socket.CMSG_SPACE(4))
         numbers = array.array("i")
         numbers.frombytes(more[0][2][:4])
@@ -78,20 +78,20 @@ def receive(way, channel, sender):
     print(json.dumps(echo([connection])), flush=True)
 
 
-def passed(way):
+def passed(method):
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sender = os.getpid()
     child = os.fork()
     if child == 0:
         near.close()
-        receive(way, far, sender)
+        receive(method, far, sender)
         os._exit(0)
     far.close()
     listener = listen("127.0.0.1")
     print(listener.getsockname()[1], child, flush=True)
     connection, _ = listener.accept()
     sys.stdin.readline()
-    if way == "scm_rights":
+    if method == "scm_rights":
         rights = array.array("i", [connection.fileno()])
         near.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
     else:

@@ -146,7 +146,7 @@ static void await_release(void)
 	     "MSG_ERRQUEUE");
 }
 
-/* What the kernel may still read is not overwritten: each message has pages of its own. */
+/* Bytes that the kernel may still read are not overwritten: each message has pages of its own. */
 static void *send_all(void *unused)
 {
 	size_t room = (size_t)MESSAGES * MOST_BYTES;
@@ -336,7 +336,7 @@ static void connect_ends(void)
 	     "F_SETPIPE_SZ");
 }
 
-static void tell(const struct end *end)
+static void print_calls(const struct end *end)
 {
 	for (int i = 0; i < end->count; i++)
 		printf("{\"conn\": %llu, \"direction\": \"%s\", \"how\": \"%s\", \"bytes\": %llu, "
@@ -360,7 +360,7 @@ int main(int arguments, char **argument)
 	for (int number = 0; take(number); number++)
 		come_late(&receiver);
 	must(!pthread_join(thread, NULL), "pthread_join");
-	tell(&sender);
-	tell(&receiver);
+	print_calls(&sender);
+	print_calls(&receiver);
 	return 0;
 }

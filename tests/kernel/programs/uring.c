@@ -168,7 +168,7 @@ static int move(struct end *end, int op, void *at, unsigned bytes)
 	done = ring_reap(&end->ring);
 	if (done.res)
 		note(end, begin_ns, done.res);
-	if (done.flags & IORING_CQE_F_MORE) /* another tells that the kernel has let go of the bytes */
+	if (done.flags & IORING_CQE_F_MORE) /* another completion says that the kernel no longer needs the bytes */
 		ring_reap(&end->ring);
 	return done.res;
 }
@@ -257,7 +257,7 @@ static void connect_ends(void)
 	     "SO_COOKIE");
 }
 
-static void tell(const struct end *end)
+static void print_moved(const struct end *end)
 {
 	for (int i = 0; i < end->count; i++)
 		printf("{\"conn\": %llu, \"direction\": \"%s\", \"bytes\": %llu, \"offset_end\": %llu, "
@@ -283,7 +283,7 @@ int main(int arguments, char **argument)
 	else
 		receive_each();
 	must(!pthread_join(thread, NULL), "pthread_join");
-	tell(&sender);
-	tell(&receiver);
+	print_moved(&sender);
+	print_moved(&receiver);
 	return 0;
 }

@@ -99,12 +99,12 @@ fn child_accepts_mapped_address() {
 }
 
 /// A connection that another process has accepted and passed on belongs to who got it, from its first call on.
-fn passed(way: &str) {
+fn passed(method: &str) {
     if !root() {
         return;
     }
     let netns = Netns::new().expect("a namespace");
-    let mut sender = Talker::python(&netns, &format!("passed {way}"));
+    let mut sender = Talker::python(&netns, &format!("passed {method}"));
     let (port, receiver) = (sender.port(), sender.words[1].clone());
     let mut client = python_client(&netns, "127.0.0.1", port);
     let recorder = Recorder::start(&format!("-p {receiver}"));

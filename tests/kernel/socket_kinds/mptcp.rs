@@ -115,7 +115,7 @@ fn two_paths(client: &Netns, server_pid: u32, server: &Netns) {
     }
 }
 
-/// Both subflows say of which connection they are; calls are told of the first.
+/// Both subflows name their connection; the first has its calls.
 #[test]
 fn mptcp_two_subflows() {
     if !root() {
@@ -160,8 +160,12 @@ fn mptcp_two_subflows() {
     let ends = report.by_ports(Some(port), None);
     assert_eq!(ends.len(), 2);
     assert_eq!(moved(&report, port), counted(&served));
-    let told = finish(whylat("report").arg(report.path()));
-    assert!(told.out.contains("with 1 other recorded"), "{}", told.out);
+    let output = finish(whylat("report").arg(report.path()));
+    assert!(
+        output.out.contains("with 1 other recorded"),
+        "{}",
+        output.out
+    );
 }
 
 /// An agent, which begins after the connection, counts the calls on the MPTCP socket.
@@ -206,9 +210,9 @@ fn mptcp_in_top() {
         "top --once --json --detail calls --interval 0.2 -p {}",
         client.pid()
     );
-    let said = finish(&mut whylat(&top));
-    said.ended(0);
-    let live: Value = serde_json::from_str(&said.out).expect("JSON");
+    let output = finish(&mut whylat(&top));
+    output.ended(0);
+    let live: Value = serde_json::from_str(&output.out).expect("JSON");
     let connections = live["connections"].as_array().expect("connections");
     let mut pids: Vec<u64> = connections
         .iter()

@@ -18,8 +18,8 @@ fn without_connection(role: &str, detail: &str) -> (Report, String) {
     let report = Report::from_scratch(scratch);
     report.assert_whole();
     assert_eq!(report.connections().len(), 0, "{}", report.brief());
-    let told = finish(whylat("report").arg(report.path())).out;
-    let words: Vec<&str> = told.split_whitespace().collect();
+    let output = finish(whylat("report").arg(report.path())).out;
+    let words: Vec<&str> = output.split_whitespace().collect();
     (report, words.join(" "))
 }
 
@@ -35,7 +35,7 @@ fn used_only(role: &str, title: &str, hint: &str) {
     if !root() {
         return;
     }
-    let (report, told) = without_connection(role, "waits");
+    let (report, output) = without_connection(role, "waits");
     let bytes = ROUNDS * SIZE;
     let calls = kind_calls(&report, role).expect("used");
     assert_eq!(calls, [ROUNDS, bytes, ROUNDS, bytes].map(Value::from));
@@ -43,7 +43,7 @@ fn used_only(role: &str, title: &str, hint: &str) {
         "No TCP connection was seen. The recorded processes used only {title} ({ROUNDS} sends of 1.63 kB, \
          {ROUNDS} receives of 1.63 kB). {hint}"
     );
-    assert!(told.contains(&sentence), "{sentence}\n{told}");
+    assert!(output.contains(&sentence), "{sentence}\n{output}");
     assert!(sentence.contains(text(&report.json, "why_unseen")));
 }
 
@@ -66,19 +66,19 @@ fn report_of_program_without_sockets() {
     if !root() {
         return;
     }
-    let (report, told) = without_connection("nothing", "waits");
+    let (report, output) = without_connection("nothing", "waits");
     let sockets = report.json["sockets"].as_array().expect("sockets");
     assert!(sockets.iter().all(|line| line["open"] == 0), "{sockets:?}");
     let none = [0; 4].map(Value::from);
     assert_eq!(kind_calls(&report, "unix"), Some(none));
     assert!(
-        told.contains("No byte moved over any socket of the recorded processes."),
-        "{told}"
+        output.contains("No byte moved over any socket of the recorded processes."),
+        "{output}"
     );
-    let (report, told) = without_connection("udp", "stats");
+    let (report, output) = without_connection("udp", "stats");
     assert_eq!(kind_calls(&report, "udp"), None);
     assert!(
-        told.contains("had no socket open when whylat looked"),
-        "{told}"
+        output.contains("had no socket open when whylat checked"),
+        "{output}"
     );
 }

@@ -60,7 +60,7 @@ fn record(words: &str) -> Outcome {
     let mut argv = vec![program()];
     argv.extend(words.split_whitespace());
     let told = ToolRun::new(program(), "--detail waits", &argv).end();
-    told.said.ended(0);
+    told.output.ended(0);
     assert_eq!(told.coverage(), ProbeState::On);
     let account = told.account();
     assert_eq!(account.lost_total(), 0, "{account:?}");
