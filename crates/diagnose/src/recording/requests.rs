@@ -1,7 +1,8 @@
-//! Requests of an opened recording: reads `calls` and `waits` side by side, so that neither runs ahead of the other.
+//! Requests of an opened recording: reads `calls`, `waits` and `preemptions` side by side, so that none runs ahead of the
+//! others.
 
 use table::Recording;
-use table::tables::{Call, TcpSample, TcpStage, Wait};
+use table::tables::{Call, Preemption, TcpSample, TcpStage, Wait};
 
 use super::{NAMING, recorded};
 use crate::requests::report::RequestRow;
@@ -45,10 +46,12 @@ fn feed(recording: &Recording, table: &mut RequestTable, mut after: impl FnMut(&
     table.begin_rows();
     let mut waits = recording.batches::<Wait>();
     let mut calls = recording.batches::<Call>();
+    let mut preemptions = recording.batches::<Preemption>();
     while let Some(source) = table.lacks() {
         match source {
             Source::Waits => table.add_waits(waits.next().as_ref()),
             Source::Calls => table.add_calls(calls.next().as_ref()),
+            Source::Preemptions => table.add_preemptions(preemptions.next().as_ref()),
         }
         after(table);
     }

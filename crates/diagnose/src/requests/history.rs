@@ -56,6 +56,15 @@ pub struct ThreadWait {
     pub stack: Option<u32>,
 }
 
+/// Time in which a thread could run and did not, or the sum of several short ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadPreemption {
+    /// Time off the CPU, ns.
+    pub off_cpu_ns: u64,
+    /// Whether the control group had used up its CPU quota.
+    pub is_quota: bool,
+}
+
 /// A call of a thread on a recorded connection that moved bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadCall {
@@ -74,6 +83,8 @@ pub enum ThreadEventKind {
     Wait(ThreadWait),
     /// It ended a call then.
     Call(ThreadCall),
+    /// It ran again then, without having waited.
+    Preemption(ThreadPreemption),
 }
 
 /// Says what a thread did until a time.
@@ -125,8 +136,10 @@ impl ThreadHistory {
         let mut since_ns = None;
         for number in (0..self.until(until_ns)).rev() {
             let event = self.event(number)?;
-            let ThreadEventKind::Wait(wait) = event.kind else {
-                break;
+            let wait = match event.kind {
+                ThreadEventKind::Wait(wait) => wait,
+                ThreadEventKind::Call(_) => break,
+                ThreadEventKind::Preemption(_) => continue,
             };
             let at_ns = since_ns.unwrap_or(until_ns);
             if wait.purpose != StackPurpose::Resolver || event.end_ns + pause_ns < at_ns {
@@ -147,7 +160,7 @@ impl ThreadHistory {
         let (first, last) = (self.until(from_ns), self.until(to_ns));
         let is_other = |event: &ThreadEvent| match event.kind {
             ThreadEventKind::Call(call) => call.is_served && call.endpoint != own,
-            ThreadEventKind::Wait(_) => false,
+            ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => false,
         };
         let at = (first..last).rev().take(KEPT_LEAST);
         let last = at.filter_map(|at| self.event(at)).find(|it| is_other(it))?;
@@ -220,12 +233,13 @@ impl History {
         &mut self.threads[thread.0 as usize]
     }
 
-    /// Returns when a thread last did anything; 0: nothing is known.
+    /// Returns when a thread last ended a wait or a call; 0: nothing is known.
     pub fn last_ns(&self, thread: ThreadId) -> u64 {
-        self.get(thread)
-            .events
-            .back()
-            .map_or(0, |event| event.end_ns)
+        let mut events = self.get(thread).events.iter().rev();
+        let is_preemption =
+            |event: &ThreadEvent| matches!(event.kind, ThreadEventKind::Preemption(_));
+        let last = events.find(|event| !is_preemption(event));
+        last.map_or(0, |event| event.end_ns)
     }
 
     /// Notes that a thread began to serve another request.
@@ -239,7 +253,7 @@ impl History {
         if history.events.is_empty() && history.known_from_ns == 0 {
             history.known_from_ns = match kind {
                 ThreadEventKind::Wait(wait) => wait.start_ns,
-                ThreadEventKind::Call(_) => end_ns,
+                ThreadEventKind::Call(_) | ThreadEventKind::Preemption(_) => end_ns,
             };
         }
         history.has_waits |= matches!(kind, ThreadEventKind::Wait(_));

@@ -32,7 +32,7 @@ use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use table::manifest::{Coverage, Header, Loss, ProbeState};
-use table::tables::{Calls, TcpSamples, TcpStages, Waits};
+use table::tables::{Calls, Preemptions, TcpSamples, TcpStages, Waits};
 use table::{Columns, WaitObject};
 
 use crate::answer::RecordingState;
@@ -40,7 +40,9 @@ use crate::rows::in_order::InOrder;
 use crate::waits::{NameTable, StackPurpose};
 use budget::Accountant;
 use endpoint::{EndpointId, EndpointTable};
-use history::{History, Target, ThreadCall, ThreadEventKind, ThreadId, ThreadWait};
+use history::{
+    History, Target, ThreadCall, ThreadEventKind, ThreadId, ThreadPreemption, ThreadWait,
+};
 use listing::Listing;
 pub use listing::{Request, RequestFilter, RequestId};
 pub use part::{PartShares, PartTimes, RequestPart};
@@ -64,9 +66,11 @@ pub enum Source {
     Waits,
     /// `calls`.
     Calls,
+    /// `preemptions`.
+    Preemptions,
 }
 
-const SOURCES: [Source; 2] = [Source::Waits, Source::Calls];
+const SOURCES: [Source; 3] = [Source::Waits, Source::Calls, Source::Preemptions];
 
 /// A row, as far as it matters.
 #[derive(Debug)]
@@ -74,6 +78,10 @@ enum Row {
     Wait {
         thread: ThreadId,
         wait: ThreadWait,
+    },
+    Preemption {
+        thread: ThreadId,
+        preemption: ThreadPreemption,
     },
     Call {
         endpoint: EndpointId,
@@ -225,6 +233,24 @@ impl RequestTable {
         self.reach(Source::Waits, Some(rows.time_range_ns()));
     }
 
+    /// Takes the next rows of table `preemptions`; `None`: there are no more.
+    pub fn add_preemptions(&mut self, rows: Option<&Preemptions>) {
+        let Some(rows) = rows else {
+            return self.reach(Source::Preemptions, None);
+        };
+        for row in 0..rows.len() {
+            let thread = self.history.thread(rows.pid[row], rows.tid[row]);
+            let preemption = ThreadPreemption {
+                off_cpu_ns: rows.off_cpu_ns[row],
+                is_quota: rows.quota_used_up[row] == Some(true),
+            };
+            let tie = tie(0, u64::from(rows.tid[row]), rows.start_ns[row]);
+            let key = (rows.end_ns[row], tie);
+            self.rows.push(key, Row::Preemption { thread, preemption });
+        }
+        self.reach(Source::Preemptions, Some(rows.time_range_ns()));
+    }
+
     fn wait(&mut self, rows: &Waits, row: usize) -> ThreadWait {
         let (start_ns, end_ns) = (rows.start_ns[row].min(rows.end_ns[row]), rows.end_ns[row]);
         let conn = rows.conn[row].or(rows.ready_conn[row]);
@@ -323,6 +349,11 @@ impl RequestTable {
                 }
                 let horizon_ns = self.horizon_ns(end_ns);
                 let event = ThreadEventKind::Wait(wait);
+                self.history.add(thread, end_ns, event, horizon_ns);
+            }
+            Row::Preemption { thread, preemption } => {
+                let horizon_ns = self.horizon_ns(end_ns);
+                let event = ThreadEventKind::Preemption(preemption);
                 self.history.add(thread, end_ns, event, horizon_ns);
             }
             Row::Call { .. } => self.call(end_ns, row),

@@ -66,8 +66,12 @@ parts! {
     Unread = "unread", "unread";
     /// It had arrived, and the thread that read it served others first.
     Queued = "queued", "queued behind others";
-    /// A thread ran. Preemption counts here.
+    /// A thread ran.
     Cpu = "cpu", "computing";
+    /// A thread could run, and another one ran.
+    Preempted = "preempted", "preempted";
+    /// A thread could run, and its control group had used up its CPU quota.
+    CpuQuota = "cpu_quota", "CPU quota";
     /// A thread was runnable and waited for a CPU.
     RunQueue = "run_queue", "waiting for a CPU";
     /// A futex or another lock of the process.

@@ -5,7 +5,8 @@ use table::{WaitObject, Waker};
 
 use super::endpoint::{EndpointId, EndpointTable};
 use super::history::{
-    History, Target, ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadWait,
+    History, Target, ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadPreemption,
+    ThreadWait,
 };
 use super::part::RequestPart;
 use super::service::Side;
@@ -137,7 +138,34 @@ impl PathFinder<'_> {
             ThreadEventKind::Wait(wait) => {
                 self.pass_wait(context, wait, until_ns, trail, (at, depth));
             }
+            ThreadEventKind::Preemption(preemption) => {
+                let begin_ns = event.end_ns.saturating_sub(preemption.off_cpu_ns);
+                self.pass_preemption(preemption, begin_ns.max(until_ns), trail, at);
+            }
         }
+    }
+
+    /// The thread could run, and did not. A sum of short times is put at the end of the last of them, and not before what
+    /// the thread did last.
+    fn pass_preemption(
+        &self,
+        preemption: &ThreadPreemption,
+        begin_ns: u64,
+        trail: &mut Trail,
+        at: &Position,
+    ) {
+        let before = at.events.checked_sub(1);
+        let before = before.and_then(|number| self.history.get(at.thread).event(number));
+        let begin_ns = before.map_or(begin_ns, |event| begin_ns.max(event.end_ns));
+        let own = match preemption.is_quota {
+            true => RequestPart::CpuQuota,
+            false => RequestPart::Preempted,
+        };
+        let (part, about) = match at.later {
+            Some(later) if at.has_others => later,
+            _ => (own, StepSubject::default()),
+        };
+        trail.add(begin_ns, part, Some(at.thread), about);
     }
 
     /// A response that this request had asked for came: it waited for that since it asked.
@@ -356,7 +384,7 @@ impl PathFinder<'_> {
         let waits = (0..last).rev().take(16).filter_map(|at| history.event(at));
         let mut waits = waits.filter_map(|event| match event.kind {
             ThreadEventKind::Wait(wait) => Some(wait),
-            ThreadEventKind::Call(_) => None,
+            ThreadEventKind::Call(_) | ThreadEventKind::Preemption(_) => None,
         });
         waits.any(|it| {
             it.woken_ns >= begin_ns && it.waker == Waker::Thread && it.waker_thread == Some(thread)

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use proptest::prelude::*;
 use table::manifest::Header;
 use table::tables::{
-    Call, Calls, Connection, Connections, Process, Processes, TcpStage, TcpStages, Wait, Waits,
+    Call, Calls, Connection, Connections, Preemption, Preemptions, Process, Processes, TcpStage,
+    TcpStages, Wait, Waits,
 };
 use table::{Chosen, Columns, Role, Table, WaitObject, Waker};
 
@@ -193,8 +194,14 @@ impl Rows {
             rows.iter().for_each(|row| columns.push(row.clone()));
             table.add_calls(Some(&columns));
         }
+        for rows in self.preemptions.chunks(batch) {
+            let mut columns = Preemptions::default();
+            rows.iter().for_each(|row| columns.push(row.clone()));
+            table.add_preemptions(Some(&columns));
+        }
         table.add_waits(None);
         table.add_calls(None);
+        table.add_preemptions(None);
         table.finish();
         table.report(RecordingState::default())
     }
@@ -379,6 +386,54 @@ fn a_lock_takes_the_time_of_its_wait_and_a_handover_does_not() {
             (RequestPart::Cpu, 4 * MS),
             (RequestPart::RunQueue, MS),
             (RequestPart::Lock, 3 * MS)
+        ]
+    );
+}
+
+/// Times off the CPU until `end_ns`, `count` of them.
+fn preemption(tid: u32, times: (u64, u64), off_cpu_ns: u64, count: u32) -> Preemption {
+    let (start_ns, end_ns) = times;
+    Preemption {
+        end_ns,
+        start_ns,
+        off_cpu_ns,
+        count,
+        yields: 0,
+        tid,
+        pid: tid / 10 * 10,
+        by_tid: None,
+        by_pid: None,
+        by_comm: None,
+        quota_used_up: Some(false),
+        cpu: 0,
+    }
+}
+
+#[test]
+fn preemption_and_quota_are_no_computing() {
+    let mut rows = Rows::server();
+    rows.waits
+        .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
+    rows.calls.push(call(1, 10 * MS, false, 10, 70));
+    let one = preemption(70, (11 * MS, 14 * MS), 3 * MS, 1);
+    let several = preemption(70, (14 * MS, 16 * MS), MS / 2, 20);
+    let quota = Preemption {
+        quota_used_up: Some(true),
+        ..preemption(70, (17 * MS, 97 * MS), 80 * MS, 1)
+    };
+    // another thread's, and one that was over before
+    let other = preemption(71, (11 * MS, 98 * MS), 87 * MS, 1);
+    let before = preemption(70, (1_000, 2_000), 1_000, 1);
+    rows.preemptions = vec![before, one, several, quota, other];
+    rows.calls.push(call(1, 100 * MS, true, 10, 70));
+    let requests = rows.with_offsets().requests();
+    check(&requests[0]);
+    assert_eq!(
+        parts(&requests[0]),
+        [
+            (RequestPart::Cpu, 6 * MS + MS / 2),
+            (RequestPart::Preempted, 3 * MS + MS / 2),
+            (RequestPart::CpuQuota, 80 * MS),
         ]
     );
 }
