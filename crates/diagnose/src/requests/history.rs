@@ -169,12 +169,21 @@ impl ThreadHistory {
         Some(((last.served - before).max(1), last.end_ns))
     }
 
+    /// Adds an event at its place: the sum of short preemptions comes when the thread is next seen, which may be late.
     fn push(&mut self, end_ns: u64, kind: ThreadEventKind) {
-        self.events.push_back(ThreadEvent {
+        let later = self.events.iter().rev();
+        let later = later.take_while(|event| event.end_ns > end_ns).count();
+        let at = self.events.len() - later;
+        let served = match self.events.get(at) {
+            Some(next) => next.served,
+            None => self.served,
+        };
+        let event = ThreadEvent {
             end_ns,
             kind,
-            served: self.served,
-        });
+            served,
+        };
+        self.events.insert(at, event);
     }
 
     /// Drops what is older than `horizon_ns`, but for the last events.

@@ -10,6 +10,7 @@ use table::tables::{
 };
 use table::{Chosen, Columns, Role, Table, WaitObject, Waker};
 
+use super::history::{History, ThreadEventKind, ThreadPreemption};
 use super::report::{RequestReport, RequestRow};
 use super::{RequestFilter, RequestPart, RequestTable};
 use crate::answer::RecordingState;
@@ -25,6 +26,7 @@ struct Rows {
     connections: Vec<Connection>,
     calls: Vec<Call>,
     waits: Vec<Wait>,
+    preemptions: Vec<Preemption>,
     stages: TcpStages,
 }
 
@@ -436,6 +438,28 @@ fn preemption_and_quota_are_no_computing() {
             (RequestPart::CpuQuota, 80 * MS),
         ]
     );
+}
+
+#[test]
+fn preemption_that_comes_late_has_its_place() {
+    let mut history = History::default();
+    let thread = history.thread(70, 70);
+    let of = |off_cpu_ns| {
+        ThreadEventKind::Preemption(ThreadPreemption {
+            off_cpu_ns,
+            is_quota: false,
+        })
+    };
+    history.begin_serving(thread);
+    history.add(thread, 5 * MS, of(5), 0);
+    history.begin_serving(thread);
+    history.add(thread, 6 * MS, of(6), 0);
+    history.add(thread, MS, of(1), 0);
+    let thread = history.get(thread);
+    let events: Vec<_> = (0..3).map_while(|at| thread.event(at)).collect();
+    let ends: Vec<_> = events.iter().map(|it| (it.end_ns, it.served)).collect();
+    assert_eq!(ends, [(MS, 1), (5 * MS, 1), (6 * MS, 2)]);
+    assert_eq!(thread.until(2 * MS), 1);
 }
 
 #[test]
