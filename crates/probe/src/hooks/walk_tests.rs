@@ -183,40 +183,47 @@ fn bytes_that_nobody_reads_are_seen_on_a_socket_that_rests() {
     });
 }
 
-/// Walks let sockets rest at the very moment at which calls are made on them.
+/// Walks let sockets rest at the very moment at which calls are made on them: all have been silent for long enough when
+/// calls begin on one after the other, and at one of the first, each time another, a walk begins.
 ///
-/// Nobody spins or yields while the sockets grow silent: beside busy neighbours each yield costs a time slice of
-/// all of them. A thread that comes later than it asked for only makes that burst a weaker one.
+/// A neighbour that delays one of both threads makes a burst in which they do not meet, no wrong one.
 #[test]
 fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
-    const PAIRS: usize = 61;
-    const BURSTS: u64 = 251;
+    const PAIRS: usize = 127;
+    const BURSTS: u64 = 101;
     const ACTIVE_FOR: Duration = Duration::from_millis(20);
     watching(ACTIVE_FOR, |watching| {
         let mut pairs = pairs(PAIRS);
         let done = AtomicU64::new(0);
         let mut last: HashMap<u64, SocketReading> = HashMap::new();
-        let mut rested = 0;
-        let mut call_after = |waits: mpsc::Receiver<Duration>| {
-            for after in waits {
-                std::thread::sleep(after);
-                pairs.iter_mut().for_each(Pair::exchange);
+        let (mut rested, mut met) = (0, 0);
+        let mut call = |bursts: mpsc::Receiver<usize>, walk: mpsc::Sender<()>| {
+            for walk_at in bursts {
+                for (at, pair) in pairs.iter_mut().enumerate() {
+                    if at == walk_at {
+                        walk.send(()).unwrap();
+                    }
+                    pair.exchange();
+                }
                 done.fetch_add(1, Ordering::Release);
             }
         };
         std::thread::scope(|scope| {
-            let (begin, waits) = mpsc::channel();
-            scope.spawn(move || call_after(waits));
+            let (begin, bursts) = mpsc::channel();
+            let (walk, walks) = mpsc::channel();
+            scope.spawn(move || call(bursts, walk));
             for burst in 1..=BURSTS {
-                // around the moment at which the sockets of the last one come to rest
-                let late = Duration::from_micros(burst * 97 % 8_000);
-                begin.send(ACTIVE_FOR + late).unwrap();
                 std::thread::sleep(ACTIVE_FOR);
+                // walks over all sockets follow one that found most of them with news: those let none rest
+                while watching.hooks.are_most_active() {}
+                begin.send(burst as usize % (PAIRS / 4)).unwrap();
+                walks.recv().unwrap();
                 let mut is_done = false;
                 while !is_done {
                     is_done = done.load(Ordering::Acquire) == burst;
                     let (walked, readings) = watching.walk(WalkOf::Due);
                     rested += walked.rested;
+                    met += u64::from(walked.rested > 0 && !readings.is_empty());
                     last.extend(readings.into_iter().map(|it| (it.sample.conn, it)));
                 }
                 for reading in watching.walk(WalkOf::Changed).1 {
@@ -226,7 +233,7 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
                 }
             }
         });
-        println!("{rested} came to rest");
+        println!("{rested} came to rest, {met} walks met calls");
         assert!(rested > 0, "no socket came to rest between two bursts");
         let all = watching.walk(WalkOf::Every).1;
         let counted: HashSet<(u64, u64)> = all
