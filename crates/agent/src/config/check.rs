@@ -33,7 +33,7 @@ fn host(config: &Config) -> Option<InvalidValue> {
     let name = &config.host.name;
     let fault = |what: &str| {
         let hint = "give the name under which others know this host, as in topology.json";
-        Some(InvalidValue::of("host", "name", what.to_owned(), hint))
+        Some(InvalidValue::new("host", "name", what.to_owned(), hint))
     };
     if name.is_empty() {
         return fault(" is empty, and the kernel has no name for this host");
@@ -51,7 +51,7 @@ fn host(config: &Config) -> Option<InvalidValue> {
 fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
     if !POLL_MS.contains(&watch.poll_ms) {
         let what = format!(" = {}: not between 10 and 10000", watch.poll_ms);
-        return Some(InvalidValue::of(
+        return Some(InvalidValue::new(
             "watch",
             "poll_ms",
             what,
@@ -62,12 +62,12 @@ fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
     if !(high > 0.0 && high <= 1.0) {
         let what = format!(" = {high}: not a share of one CPU");
         let hint = "0.015 is the default: 1.5 % of one CPU";
-        return Some(InvalidValue::of("watch", "cpu_high", what, hint));
+        return Some(InvalidValue::new("watch", "cpu_high", what, hint));
     }
     if !(low >= 0.0 && low < high) {
         let what = format!(" = {low}: not between 0 and cpu_high = {high}");
         let hint = "0.005 is the default: 0.5 % of one CPU";
-        return Some(InvalidValue::of("watch", "cpu_low", what, hint));
+        return Some(InvalidValue::new("watch", "cpu_low", what, hint));
     }
     let bin_s = (BIN_NS / 1_000_000_000) as u32;
     let whole = watch.interval_s > 0
@@ -79,7 +79,7 @@ fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
             watch.interval_s
         );
         let hint = "60, or for a demonstration 2, 4, 6, 10, 12, 20 or 30";
-        return Some(InvalidValue::of("watch", "interval_s", what, hint));
+        return Some(InvalidValue::new("watch", "interval_s", what, hint));
     }
     None
 }
@@ -87,7 +87,7 @@ fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
 fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
     if ship.target.is_empty() {
         let hint = "target = \"/srv/whylat\" or \"s3://BUCKET/whylat\"";
-        return Some(InvalidValue::of(
+        return Some(InvalidValue::new(
             "ship",
             "target",
             " is missing".to_owned(),
@@ -97,17 +97,22 @@ fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
     if let Err(why) = Target::parse(&ship.target) {
         let hint = "a directory with its whole path, or s3://, gs://, az:// or https:// with bucket and folder; \
                     credentials come from the environment";
-        return Some(InvalidValue::of("ship", "target", format!(": {why}"), hint));
+        return Some(InvalidValue::new(
+            "ship",
+            "target",
+            format!(": {why}"),
+            hint,
+        ));
     }
     if !ship.spool.is_absolute() {
         let what = format!(" = {:?}: not a whole path", ship.spool);
         let hint = "/var/lib/whylat-agent/spool is the default";
-        return Some(InvalidValue::of("ship", "spool", what, hint));
+        return Some(InvalidValue::new("ship", "spool", what, hint));
     }
     if ship.spool_max_bytes < SPOOL_BYTES {
         let what = format!(" = {}: less than {SPOOL_BYTES}", ship.spool_max_bytes);
         let hint = "1073741824 is the default: some twenty days of a host with 150 connections";
-        return Some(InvalidValue::of("ship", "spool_max_bytes", what, hint));
+        return Some(InvalidValue::new("ship", "spool_max_bytes", what, hint));
     }
     None
 }
@@ -119,7 +124,7 @@ fn metrics(metrics: &MetricsConfig) -> Option<InvalidValue> {
     if metrics.listen.parse::<SocketAddr>().is_err() {
         let what = format!(" = {:?}: not an address with a port", metrics.listen);
         let hint = "\"127.0.0.1:9464\" for this host, \"0.0.0.0:9464\" for others too, or \"\" for no endpoint";
-        return Some(InvalidValue::of("metrics", "listen", what, hint));
+        return Some(InvalidValue::new("metrics", "listen", what, hint));
     }
     None
 }

@@ -84,7 +84,7 @@ enum PathStep {
 
 impl InvalidValue {
     /// Makes a fault of a key of a table.
-    pub(super) fn of(table: &'static str, key: &'static str, what: String, hint: &str) -> Self {
+    pub(super) fn new(table: &'static str, key: &'static str, what: String, hint: &str) -> Self {
         Self {
             place: vec![PathStep::Key(table), PathStep::Key(key)],
             what: format!("[{table}] {key}{what}"),
