@@ -196,7 +196,7 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
         let mut pairs = pairs(PAIRS);
         let done = AtomicU64::new(0);
         let mut last: HashMap<u64, SocketReading> = HashMap::new();
-        let (mut rested, mut met) = (0, 0);
+        let (mut rested, mut overlapping) = (0, 0);
         let mut call = |bursts: mpsc::Receiver<usize>, walk: mpsc::Sender<()>| {
             for walk_at in bursts {
                 for (at, pair) in pairs.iter_mut().enumerate() {
@@ -223,7 +223,7 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
                     is_done = done.load(Ordering::Acquire) == burst;
                     let (walked, readings) = watching.walk(WalkOf::Due);
                     rested += walked.rested;
-                    met += u64::from(walked.rested > 0 && !readings.is_empty());
+                    overlapping += u64::from(walked.rested > 0 && !readings.is_empty());
                     last.extend(readings.into_iter().map(|it| (it.sample.conn, it)));
                 }
                 for reading in watching.walk(WalkOf::Changed).1 {
@@ -233,7 +233,7 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
                 }
             }
         });
-        println!("{rested} came to rest, {met} walks met calls");
+        println!("{rested} came to rest, {overlapping} walks saw calls");
         assert!(rested > 0, "no socket came to rest between two bursts");
         let all = watching.walk(WalkOf::Every).1;
         let counted: HashSet<(u64, u64)> = all
