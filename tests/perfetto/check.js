@@ -243,7 +243,7 @@ test("findings are moments", () => {
   assert.deepEqual(others.map((slice) => slice[0]), ["slow_reader"]);
   const shown = Object.fromEntries(notes("nagle_delayed_ack"));
   assert.equal(shown.severity, "critical");
-  assert.match(shown.headline, /^Short writes waited 9 times/);
+  assert.match(shown.headline, /^Nagle's algorithm held 9 short writes/);
 });
 
 test("an existing file is not replaced unasked", () => {
