@@ -23,6 +23,8 @@ BUILT_BESIDE = ["libwhylat_itt.so", "examples/causes"]
 
 # Programs in C that checks run, built for the guest.
 SOURCES = [HERE.parent / "replay/programs/slow_messages.c"]
+# What programs of tests share: testbed.h.
+SHARED = HERE.parent.parent / "crates/testbed/src"
 
 # Megabytes of memory: the archive is there twice while it is unpacked.
 MEMORY_MB = 1024
@@ -57,7 +59,7 @@ def run(image, adapters, binary, checks, longest_s):
 def build(source, scratch):
     """Compiles a program; gives its path."""
     program = scratch / source.stem
-    subprocess.run(["cc", "-O2", "-pthread", "-o", program, source], check=True)
+    subprocess.run(["cc", "-O2", "-pthread", f"-I{SHARED}", "-o", program, source], check=True)
     return program
 
 

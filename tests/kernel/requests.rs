@@ -14,6 +14,9 @@ const REQUESTS: &str = include_str!("programs/requests.py");
 const KEPT: usize = 211;
 const SINGLE: usize = 53;
 
+/// How long one request of so many sleeps in the server, ns.
+const SLEEP_NS: u64 = 20_000_000;
+
 /// Returns what the program noted, and what the report says.
 fn record() -> (Value, Value) {
     let scratch = tempfile::tempdir().expect("a directory");
@@ -87,11 +90,13 @@ fn every_request_is_found_once() {
         let sum: u64 = parts.values().map(number).sum();
         assert_eq!(sum, number(&row["duration_ns"]), "{row}");
     }
-    // A sleep of the server is a timer at both ends, as both are recorded.
+    // A sleep of the server is a timer at both ends, as both are recorded. If the kernel ran no program at the thread's
+    // switch (docs/principles.md), the sleep has no row, and seems to be computing.
     for (index, noted) in requests.iter().enumerate() {
         let sleeps = noted[2].as_bool().expect("yes or no");
         for row in [clients[index], servers[index]] {
-            assert!(!sleeps || part(row, "timer") > 0, "{row} {noted}");
+            let is_shown = part(row, "timer") > 0 || part(row, "cpu") >= SLEEP_NS;
+            assert!(!sleeps || is_shown, "{row} {noted}");
         }
     }
     // A new connection is part of the request that it was opened for.

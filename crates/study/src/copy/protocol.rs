@@ -42,7 +42,7 @@ pub(super) struct StreamReply {
 /// Holds what the server did on a connection.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ServerAccount {
-    /// Connections that the server had when it began to count.
+    /// Connections that the server had at a time, of this run.
     pub(super) active: usize,
     pub(super) messages: u64,
     pub(super) bytes: u64,

@@ -21,6 +21,29 @@ use lab::LabError;
 /// Most memory that a client may ask for.
 const MOST_BYTES: usize = 1 << 30;
 
+/// Counts the clients that the server has at a time.
+#[derive(Debug, Default)]
+struct ClientCounter {
+    active: AtomicUsize,
+    /// The most since there was none.
+    peak: AtomicUsize,
+}
+
+impl ClientCounter {
+    fn begin(&self) {
+        let active = self.active.fetch_add(1, Ordering::Relaxed) + 1;
+        if active == 1 {
+            self.peak.store(1, Ordering::Relaxed);
+        } else {
+            self.peak.fetch_max(active, Ordering::Relaxed);
+        }
+    }
+
+    fn end(&self) {
+        self.active.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Options of `serve`.
 #[derive(Debug, Args)]
 pub(super) struct ServerOptions {
@@ -44,13 +67,13 @@ impl ServerOptions {
         let listener = TcpListener::bind(address).map_err(failed)?;
         let port = listener.local_addr().map_err(failed)?.port();
         lab::output::print_json(&json!({ "ready": port, "pid": std::process::id() }))?;
-        let active = &AtomicUsize::new(0);
+        let counter = &ClientCounter::default();
         let all_well = thread::scope(|scope| {
             let mut threads = Vec::new();
             for accepted in listener.incoming() {
                 let stream = accepted.map_err(failed)?;
                 let serve = move || {
-                    let served = serve(&stream, active);
+                    let served = serve(&stream, counter);
                     served.inspect_err(|why| eprintln!("error: a client's connection ended: {why}"))
                 };
                 let thread = thread::Builder::new().name("serve".to_owned());
@@ -77,7 +100,7 @@ impl ServerOptions {
 }
 
 /// Serves a client to its end.
-fn serve(stream: &TcpStream, active: &AtomicUsize) -> io::Result<()> {
+fn serve(stream: &TcpStream, counter: &ClientCounter) -> io::Result<()> {
     let hello: StreamRequest = protocol::read_frame(stream)?;
     let skip = |why: String| {
         let skipped = Some(why);
@@ -103,10 +126,10 @@ fn serve(stream: &TcpStream, active: &AtomicUsize) -> io::Result<()> {
         Ok(sender) => sender,
         Err(why) => return skip(why),
     };
-    active.fetch_add(1, Ordering::Relaxed);
+    counter.begin();
     let served = protocol::write_frame(stream, &StreamReply { skipped: None })
-        .and_then(|()| answer(stream, sender.as_mut(), &hello, active));
-    active.fetch_sub(1, Ordering::Relaxed);
+        .and_then(|()| answer(stream, sender.as_mut(), &hello, counter));
+    counter.end();
     protocol::write_frame(stream, &served?)
 }
 
@@ -115,7 +138,7 @@ fn answer(
     stream: &TcpStream,
     sender: &mut dyn Sender,
     hello: &StreamRequest,
-    active: &AtomicUsize,
+    counter: &ClientCounter,
 ) -> io::Result<ServerAccount> {
     let mut counters = ThreadCounters::open();
     let mut requests = RequestQueue::new(stream);
@@ -130,7 +153,8 @@ fn answer(
             return Err(io::Error::other("a request came out of turn"));
         }
         if phase == RequestPhase::Measured && before.is_none() {
-            clients = active.load(Ordering::Relaxed);
+            // all have connected before one asks: a slow thread may begin when another one has ended
+            clients = counter.peak.load(Ordering::Relaxed);
             before = Some(counters.read());
         }
         sender.send(number)?;
