@@ -76,6 +76,9 @@ def main():
     with socket.create_connection(address) as sock:
         for number in range(LOG):
             sock.sendall(number.to_bytes(4) + (0).to_bytes(4))
+        # the server closes its end when it has read all
+        sock.shutdown(socket.SHUT_WR)
+        assert read(sock, 1) is None
     with open(sys.argv[1], "w") as out:
         json.dump({"port": address[1], "requests": requests}, out)
     os.kill(child, signal.SIGKILL)
