@@ -118,7 +118,7 @@ fn pid_excludes_peer_process() {
     pair.finish();
     let report = recorder.stop();
     report.assert_whole();
-    // a client whose answers are there when it asks does not wait at all
+    // a client does not wait if the answer is there when it asks
     assert!(waiters(&report).is_subset(&BTreeSet::from([client])));
     assert!(report.rows::<Call>().iter().any(|call| call.pid == client));
 }
