@@ -7,7 +7,7 @@ use table::manifest::ProbeState;
 
 use super::footer;
 use super::parts::{LABEL, head, process};
-use crate::layout::{Style, TextLayout, TextOptions};
+use crate::layout::{Style, TextLayout, TextOptions, columns};
 
 /// Parts of a sentence or a line: the largest, of at least the share below.
 const PARTS: usize = 3;
@@ -42,7 +42,7 @@ pub fn text(report: &RequestReport, options: &TextOptions) -> String {
     for service in &report.services {
         draw(&mut layout, service);
     }
-    slowest(&mut layout, &report.requests);
+    slowest(&mut layout, report);
     others(&mut layout, report);
     footer::draw(&mut layout, &report.about);
     layout.finish()
@@ -126,7 +126,6 @@ fn table(layout: &mut TextLayout, report: &RequestReport, most: usize) {
         return;
     }
     let line = |name: &str, number: &str, times: [&str; 3]| {
-        let name: String = name.chars().take(NAME).collect();
         let times: String = times.iter().map(|it| format!("{it:>CELL$}")).collect();
         format!("{name:NAME$}{number:>NUMBER$}{times}")
     };
@@ -140,11 +139,15 @@ fn table(layout: &mut TextLayout, report: &RequestReport, most: usize) {
         let times = [duration(p50), duration(p99), duration(max)];
         let [p50, p99, max] = &times;
         let number = count(service.requests);
+        let name = name(service);
         if is_wide {
-            let left = line(&name(service), &number, [p50, p99, max]);
+            let is_short = columns(&name) < NAME;
+            if !is_short {
+                layout.paragraph(2, Style::Plain, &name);
+            }
+            let left = line(if is_short { &name } else { "" }, &number, [p50, p99, max]);
             layout.line(2, &[(Style::Plain, &left)]);
         } else {
-            let name = name(service);
             let text = format!("{name}: {number} requests, p50 {p50}, p99 {p99}, max {max}");
             layout.paragraph(2, Style::Plain, &text);
         }
@@ -193,20 +196,26 @@ fn draw(layout: &mut TextLayout, service: &Service) {
     }
 }
 
-fn slowest(layout: &mut TextLayout, requests: &[RequestRow]) {
-    if requests.is_empty() {
+/// The slowest requests, with their services where there are several.
+fn slowest(layout: &mut TextLayout, report: &RequestReport) {
+    if report.requests.is_empty() {
         return;
     }
     layout.blank();
     layout.title(&[(Style::Bold, "slowest requests")]);
-    for request in requests {
+    for request in &report.requests {
         let mut parts: Vec<_> = request.parts.largest();
         parts.truncate(PARTS);
         let parts: Vec<_> = parts
             .iter()
             .map(|(part, ns)| format!("{} {}", part.text(), duration(*ns)))
             .collect();
-        let text = format!("{}: {}", duration(request.duration_ns), parts.join(", "));
+        let of = match report.services.len() {
+            0 | 1 => String::new(),
+            _ => format!(", {}", request.service),
+        };
+        let took = duration(request.duration_ns);
+        let text = format!("{took}{of}: {}", parts.join(", "));
         layout.labelled(2, &request.id, PART, &text);
     }
     layout.paragraph(

@@ -102,3 +102,15 @@ fn a_filter_chooses_requests() -> Outcome {
     assert_eq!(of(nobody)?, 0);
     Ok(())
 }
+
+#[test]
+fn long_names_are_whole() -> Outcome {
+    let mut all = answer(RequestFilter::default())?;
+    let long = "[2001:db8:85a3:8d3:1319:8a2e:370:7348]:45678";
+    let service = all.services.first_mut().ok_or("no service")?;
+    service.address = long.to_owned();
+    let text = view::requests_text(&all, &TextOptions::default());
+    let line = format!("  {} {long}\n", "shop");
+    assert!(text.contains(&line), "{text}");
+    Ok(())
+}
