@@ -16,7 +16,8 @@ use tempfile::TempDir;
 use crate::damage::recording;
 use testbed::report::{Report, json_report, number};
 use testbed::{
-    CommandOutput, Recorder, Site, finish, program, role, root, signal_process, wait, whylat,
+    ChildGuard, CommandOutput, Recorder, Site, finish, program, role, root, signal_process, wait,
+    whylat,
 };
 
 const NOBODY: u32 = 65_534;
@@ -316,15 +317,18 @@ fn existing_output() {
         return;
     }
     let scratch = recording();
+    // It has no connection: no load of a test beside this one makes records be lost.
+    let idle = ChildGuard::start(Command::new("sleep").arg("600"));
+    let idle_pid = idle.0.id();
     let record = |more: &str| {
-        let mut command = whylat(&format!("record -a -d 0.1 {more} -o r.whylat"));
+        let mut command = whylat(&format!("record -p {idle_pid} -d 0.1 {more} -o r.whylat"));
         finish(command.current_dir(scratch.path()))
     };
     record("").ended(1).explains("--force");
     record("--force").ended(0);
     fs::create_dir(scratch.path().join("mine")).expect("mkdir");
     fs::write(scratch.path().join("mine/thesis"), "two years").expect("write");
-    let mut command = whylat("record -a -d 0.1 --force -o mine");
+    let mut command = whylat(&format!("record -p {idle_pid} -d 0.1 --force -o mine"));
     finish(command.current_dir(scratch.path()))
         .ended(1)
         .explains("mine");

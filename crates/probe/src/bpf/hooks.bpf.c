@@ -75,8 +75,11 @@ int BPF_PROG(handle_sched_process_exec, struct task_struct *task)
 	bpf_get_current_comm(comm, sizeof(comm));
 	if (is_selected_comm(comm))
 		select_task(task->tgid, TASK_RECORDED);
-	else if (is_not_meant(task, comm))
+	else if (is_not_meant(task, comm)) {
+		if (detail_waits)
+			preemptions_end(task);
 		task_forget(task);
+	}
 	if (detail_waits && is_asked_for(task->tgid))
 		program_emit(task);
 	return 0;
@@ -88,7 +91,7 @@ int BPF_PROG(handle_sched_process_exit, struct task_struct *task)
 	u32 tgid = task->tgid;
 
 	if (detail_waits)
-		preemptions_end(task);
+		preemptions_exit(task);
 	/* the last thread: do_exit() has taken it off the count already */
 	if (!task->signal->live.counter)
 		bpf_map_delete_elem(&tasks, &tgid);

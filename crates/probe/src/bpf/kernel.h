@@ -352,6 +352,7 @@ struct sk_buff {
 
 /* include/linux/sched.h */
 struct sched_info {
+	unsigned long pcount;
 	unsigned long long run_delay;
 };
 

@@ -65,7 +65,9 @@ struct thread_preemptions {
 	struct preemption_seen now;
 	struct preemption_seen sum; /* start_ns 0: none */
 	u64 now_delay_ns;	    /* run-queue delay of the thread before the present one */
+	u64 now_runs;		    /* how often it had got a CPU by then */
 	u64 sum_longest_ns;
+	bool ends; /* the thread exits: nothing more hands over a sum */
 };
 
 struct thread_state {

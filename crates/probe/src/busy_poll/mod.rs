@@ -9,11 +9,11 @@ use table::manifest::{Coverage, ProbeState};
 use table::tables::Spin;
 use table::{Columns, TableId};
 
-use crate::hooks::features::Levels;
+use crate::hooks::features::{Levels, SCHED_SWITCH};
 use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
 use crate::on_cpu_samples::OnCpuSamples;
 use crate::perf_event;
-use crate::registry::{Probe, Source};
+use crate::registry::{Probe, Source, Support};
 use crate::wire::types::{record_kind, spin_seen, syscall_timeout};
 use crate::wire::{Wire, read};
 
@@ -96,11 +96,21 @@ impl Probe for BusyPolls {
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
         kernel.records(record_kind::RECORD_SPIN_SEEN)
     }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        coverage_without_threads(self.name(), support)
+    }
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.spins.push(row(&read(body)?)?);
     Some(())
+}
+
+/// Returns why a probe is off that needs the clocks, if threads cannot be watched: the clocks are not opened then.
+pub(crate) fn coverage_without_threads(probe: &str, support: &Support<'_>) -> Vec<Coverage> {
+    let missing = support.features.unless_on(probe, &[SCHED_SWITCH]);
+    missing.into_iter().collect()
 }
 
 /// Returns how the probes work that need the clocks, once these are opened, or why they could not be.

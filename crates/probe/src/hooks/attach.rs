@@ -86,10 +86,14 @@ impl Hooks<'_> {
     /// preemptions. Records that are on their way can still be drained.
     pub fn detach(&self) -> Result<(), HooksError> {
         let mut attached = self.attached.take();
-        attached.hooks.clear();
-        read_iterator(attached.preemptions.as_ref(), "preempted threads")?;
-        read_iterator(attached.udp.as_ref(), "UDP sockets")?;
-        read_iterator(attached.sending.as_ref(), "sent messages")
+        // Those attached first go last: a thread that exits while they go is still seen to exit.
+        while attached.hooks.pop().is_some() {}
+        let read = [
+            read_iterator(attached.preemptions.as_ref(), "preempted threads"),
+            read_iterator(attached.udp.as_ref(), "UDP sockets"),
+            read_iterator(attached.sending.as_ref(), "sent messages"),
+        ];
+        read.into_iter().collect()
     }
 }
 

@@ -2,13 +2,14 @@
 //! `on_cpu_samples.bpf.h` makes a record where it finds a recorded thread, and here it becomes a row of table
 //! `on_cpu_samples`. An idle CPU costs nothing but the clock.
 
+use table::manifest::Coverage;
 use table::tables::OnCpuSample;
 use table::{Columns, TableId};
 
-use crate::busy_poll::SAMPLE_NS;
+use crate::busy_poll::{SAMPLE_NS, coverage_without_threads};
 use crate::hooks::features::Levels;
 use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
-use crate::registry::{Probe, Source};
+use crate::registry::{Probe, Source, Support};
 use crate::wire::types::{on_cpu_sample, record_kind};
 use crate::wire::{Wire, read};
 
@@ -45,6 +46,10 @@ impl Probe for OnCpuSamples {
 
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
         kernel.records(record_kind::RECORD_ON_CPU_SAMPLE)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        coverage_without_threads(self.name(), support)
     }
 }
 

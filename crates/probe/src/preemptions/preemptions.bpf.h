@@ -99,7 +99,7 @@ __noinline int preemption_over(struct thread_preemptions *all, u64 end_ns)
 	now = &all->now;
 	now->end_ns = end_ns;
 	now->off_ns = end_ns - now->start_ns;
-	if (now->off_ns < PREEMPTION_OWN_NS && now->quota != QUOTA_USED_UP) {
+	if (now->off_ns < PREEMPTION_OWN_NS && now->quota != QUOTA_USED_UP && !all->ends) {
 		if (preemption_sum_is_over(all, end_ns))
 			preemption_sum_emit(all);
 		preemption_add(all);
@@ -134,6 +134,7 @@ static __always_inline void preemption_begin(struct thread_state *thread, struct
 	thread->preempted = true;
 	now->start_ns = now_ns;
 	all->now_delay_ns = task->sched_info.run_delay;
+	all->now_runs = task->sched_info.pcount;
 	now->count = 1;
 	now->yields = !preempt && is_yield(task);
 	now->tid = task->pid;
@@ -168,19 +169,29 @@ static __always_inline void preemptions_waited(struct thread_state *thread, u64 
 	thread->has_sum = thread->preemptions.sum.start_ns;
 }
 
-/* The thread ends, or the recording. */
+/* The thread ends, what is kept of it, or the recording. */
 static __always_inline void preemptions_end(struct task_struct *task)
 {
 	struct thread_state *thread = thread_known(task);
 
 	if (!thread)
 		return;
-	/* if it has not run since, it is off its CPU still */
-	if (thread->preempted && task->sched_info.run_delay != thread->preemptions.now_delay_ns) {
+	/* if it has not run since, it is off its CPU still; a move to another CPU counts as delay, too */
+	if (thread->preempted && task->sched_info.pcount != thread->preemptions.now_runs) {
 		thread->preempted = false;
 		preemption_over_unseen(&thread->preemptions, task);
 	}
 	preemption_sum_emit(&thread->preemptions);
+}
+
+/* sched_process_exit: the thread is preempted as before until it is gone, and no hook comes after the last time. */
+static __always_inline void preemptions_exit(struct task_struct *task)
+{
+	struct thread_state *thread = thread_known(task);
+
+	preemptions_end(task);
+	if (thread)
+		thread->preemptions.ends = true;
 }
 
 /* For Rust, by way of the object's BTF. */

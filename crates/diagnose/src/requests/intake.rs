@@ -1,0 +1,143 @@
+//! Rows of the tables → rows as far as they matter, put in the order of time.
+
+use table::tables::{Calls, Preemptions, Waits};
+use table::{Columns, WaitObject};
+
+use super::history::{Target, ThreadPreemption, ThreadWait};
+use super::{InOrder, ROWS_KEPT, RequestTable, Row, SOURCES, Source};
+use crate::waits::StackPurpose;
+
+/// A receive call that takes nothing away (`MSG_PEEK`), or takes what is no data (`MSG_ERRQUEUE`).
+const NOT_TAKING: u32 = 0x2 | 0x2000;
+
+impl RequestTable {
+    /// Returns the table that lacks rows; `None`: all have come.
+    pub fn lacks(&self) -> Option<Source> {
+        let reached = SOURCES.into_iter().zip(self.reached_ns);
+        let behind = reached.filter_map(|(source, ns)| Some((ns?, source)));
+        behind.min_by_key(|(ns, _)| *ns).map(|(_, source)| source)
+    }
+
+    /// Takes the next rows of table `waits`; `None`: there are no more.
+    pub fn add_waits(&mut self, rows: Option<&Waits>) {
+        let Some(rows) = rows else {
+            return self.reach(Source::Waits, None);
+        };
+        self.has_waits |= !rows.is_empty();
+        for row in 0..rows.len() {
+            let thread = self.history.thread(rows.pid[row], rows.tid[row]);
+            let wait = self.wait(rows, row);
+            let tie = tie(0, u64::from(rows.tid[row]), rows.start_ns[row]);
+            let key = (rows.end_ns[row], tie);
+            self.rows.push(key, Row::Wait { thread, wait });
+        }
+        self.reach(Source::Waits, Some(rows.time_range_ns()));
+    }
+
+    /// Takes the next rows of table `preemptions`; `None`: there are no more.
+    pub fn add_preemptions(&mut self, rows: Option<&Preemptions>) {
+        let Some(rows) = rows else {
+            return self.reach(Source::Preemptions, None);
+        };
+        for row in 0..rows.len() {
+            let thread = self.history.thread(rows.pid[row], rows.tid[row]);
+            let preemption = ThreadPreemption {
+                off_cpu_ns: rows.off_cpu_ns[row],
+                is_quota: rows.quota_used_up[row] == Some(true),
+            };
+            let tie = tie(0, u64::from(rows.tid[row]), rows.start_ns[row]);
+            let key = (rows.end_ns[row], tie);
+            self.rows.push(key, Row::Preemption { thread, preemption });
+        }
+        self.reach(Source::Preemptions, Some(rows.time_range_ns()));
+    }
+
+    fn wait(&mut self, rows: &Waits, row: usize) -> ThreadWait {
+        let (start_ns, end_ns) = (rows.start_ns[row].min(rows.end_ns[row]), rows.end_ns[row]);
+        let conn = rows.conn[row].or(rows.ready_conn[row]);
+        let object = rows.kind[row];
+        let waker = rows.waker_pid[row].zip(rows.waker_tid[row]);
+        ThreadWait {
+            start_ns,
+            woken_ns: rows.woken_ns[row].map_or(end_ns, |ns| ns.clamp(start_ns, end_ns)),
+            object,
+            target: match conn.map(|conn| self.endpoints.find(conn)) {
+                Some(Some(endpoint)) => Target::Connection(endpoint),
+                Some(None) => Target::Socket,
+                None => Target::None,
+            },
+            waker: rows.waker[row],
+            waker_thread: waker.map(|(pid, tid)| self.history.thread(pid, tid)),
+            is_ready: rows.ready_fd[row].is_some(),
+            uninterruptible: rows.uninterruptible[row],
+            purpose: self.purpose(object, rows.stack[row]),
+            stack: rows.stack[row],
+        }
+    }
+
+    /// Says what a wait was for, where only its stack says that.
+    fn purpose(&mut self, object: WaitObject, stack: Option<u32>) -> StackPurpose {
+        let has_purpose = matches!(
+            object,
+            WaitObject::Futex | WaitObject::Datagram | WaitObject::Poll | WaitObject::Connection
+        );
+        match stack.filter(|_| has_purpose) {
+            None => StackPurpose::Unknown,
+            Some(stack) => {
+                let known = self.purposes.entry(stack);
+                *known.or_insert_with(|| self.names.purpose(stack))
+            }
+        }
+    }
+
+    /// Takes the next rows of table `calls`; `None`: there are no more.
+    pub fn add_calls(&mut self, rows: Option<&Calls>) {
+        let Some(rows) = rows else {
+            return self.reach(Source::Calls, None);
+        };
+        for row in 0..rows.len() {
+            let is_send = rows.is_send[row];
+            let takes = is_send || rows.flags[row] & NOT_TAKING == 0;
+            let Some(endpoint) = self.endpoints.find(rows.conn[row]).filter(|_| takes) else {
+                continue;
+            };
+            let Ok(bytes) = u64::try_from(rows.result[row]) else {
+                continue;
+            };
+            let thread = self.history.thread(rows.pid[row], rows.tid[row]);
+            let call = Row::Call {
+                endpoint,
+                thread,
+                is_send,
+                start_ns: rows.start_ns[row],
+                unread_ns: rows.unread_ns[row],
+                bytes,
+                offset_end: rows.offset_end[row],
+            };
+            let place = rows.conn[row] << 1 | u64::from(is_send);
+            let key = (rows.end_ns[row], tie(1, place, rows.offset_end[row]));
+            self.rows.push(key, call);
+        }
+        self.reach(Source::Calls, Some(rows.time_range_ns()));
+    }
+
+    /// Rows of a source have come, of this range of times if there were any; `None`: all have.
+    fn reach(&mut self, source: Source, range: Option<Option<(u64, u64)>>) {
+        let reached = &mut self.reached_ns[source as usize];
+        let until_ns = reached.unwrap_or(0);
+        *reached = range.map(|range| range.map_or(until_ns, |(_, last_ns)| last_ns.max(until_ns)));
+        if self.rows.is_full() {
+            let least_ns = self.reached_ns.into_iter().flatten().min();
+            let mut rows = std::mem::replace(&mut self.rows, InOrder::new(ROWS_KEPT));
+            rows.release(least_ns.map(|ns| (ns, 0)))
+                .for_each(|(key, row)| self.pass(key.0, row));
+            self.rows = rows;
+        }
+    }
+}
+
+/// Decides between rows of one time: of an order, then by what they are of.
+fn tie(order: u64, of: u64, place: u64) -> u64 {
+    let mixed = (of.rotate_left(32) ^ place).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    order << 63 | mixed >> 1
+}
