@@ -65,8 +65,8 @@ fn acked_by_timer(trace: &Trace) -> u64 {
     by_timer
 }
 
-/// Records requests of which the server leaves a known number to the timer. So many may go `astray`: the first
-/// request can come before the server has told its socket to wait.
+/// Records requests. The server leaves a known number of them to the timer. So many may go `astray`: the first
+/// request can come before the server has set its socket to wait.
 fn record(congctl: &str, requests: u64, delayed: u64, astray: u64) -> Result<Outcome, String> {
     let site = Site::loopback(congctl);
     let capture = Capture::start(&site.client).expect("a capture");
@@ -88,7 +88,7 @@ fn record(congctl: &str, requests: u64, delayed: u64, astray: u64) -> Result<Out
         .with("by_timer", by_timer))
 }
 
-/// What whylat counted of the client's segments is what the trace says.
+/// Checks that whylat counted the client's segments as the trace does.
 fn counted(outcome: &Outcome) {
     outcome.report.assert_whole();
     let totals = &outcome.client_end()["totals"];

@@ -41,7 +41,7 @@ pub fn plays() -> Vec<Play> {
     ]
 }
 
-/// What a time may be off: 5 % or 20 µs.
+/// Allowed error of a time: 5 % or 20 µs.
 fn near(found_ns: u64, true_ns: u64) -> bool {
     found_ns.abs_diff(true_ns) <= (true_ns / 20).max(20_000)
 }
@@ -122,7 +122,7 @@ fn received_by(source: &str, arguments: &[&str]) -> Result<Outcome, String> {
     })
 }
 
-/// What the program says of each of its messages, and those that it received, in order.
+/// The program's record of each of its messages, and of those that it received, in order.
 fn received(outcome: &Outcome) -> (&Vec<Value>, Vec<ReceivedMessage>) {
     let truth = outcome.truth["messages"].as_array().expect("messages");
     let mut messages: Vec<ReceivedMessage> = outcome.report.rows();
@@ -134,7 +134,7 @@ fn received(outcome: &Outcome) -> (&Vec<Value>, Vec<ReceivedMessage>) {
 fn softirqs_held_back() -> Result<Outcome, String> {
     let outcome = received_by(include_str!("../programs/softirqs_held.c"), &[])?;
     let messages = outcome.truth["messages"].as_array().expect("messages");
-    // a machine that stood still sent it too late
+    // a machine that stalled sent it too late
     let in_time = messages.iter().filter(|it| is_in_time(it)).count();
     if in_time * 4 < messages.len() * 3 {
         return Err(format!("{in_time} of {} were sent in time", messages.len()));
@@ -270,7 +270,7 @@ fn delivery_ns(log: &[PacketRecord], offset_end: u64) -> (u64, u64) {
     (last.0.saturating_sub(first.1), last.1 - first.0)
 }
 
-/// Each message has five segments, of some of which one is lost.
+/// Each message has five segments; some messages lose one.
 fn lossy_wire() -> Result<Outcome, String> {
     let forward = DirectionConfig {
         lose_data: vec![2..3, 11..12, 23..24, 36..37],

@@ -1,5 +1,5 @@
 //! Faults that the lab plants are named, and nothing beside them; of their healthy twins and of those
-//! that are mended as the finding advises, nothing. One instance each; `make accuracy` plays many.
+//! that are fixed as the finding advises, nothing. One instance each; `make accuracy` plays many.
 
 use std::collections::HashSet;
 
@@ -120,15 +120,15 @@ fn connections_beyond_few(outcome: &Outcome) -> LeftOut {
     }
 }
 
-/// Longest part of a play that a CPU may have stood still: a fifth of what would be a warning.
-const STOOD_STILL: f64 = 0.01;
+/// Longest part of a play that a CPU may have been stalled: a fifth of what would be a warning.
+const MAX_STALL: f64 = 0.01;
 
 /// Whether it was planted, and nothing else beside it, by the account of those who planted it.
 fn came_about(fault: &Fault, truth: &Value) -> Result<(), String> {
-    let still = stood_still(truth);
-    if still >= STOOD_STILL {
+    let still = stall_share(truth);
+    if still >= MAX_STALL {
         return Err(format!(
-            "a CPU stood still {:.1} % of the time",
+            "a CPU was stalled {:.1} % of the time",
             still * 100.0
         ));
     }
@@ -147,8 +147,8 @@ fn came_about(fault: &Fault, truth: &Value) -> Result<(), String> {
     }
 }
 
-/// The part of the play in which the CPU that stood still longest did.
-fn stood_still(truth: &Value) -> f64 {
+/// The part of the play for which the CPU that stalled longest was stalled.
+fn stall_share(truth: &Value) -> f64 {
     let machine = &truth["machine"];
     let cpus = machine["cpus"].as_array().expect("CPUs").iter();
     let longest_ns = cpus.map(|cpu| number(cpu, "/paused_ns")).max();

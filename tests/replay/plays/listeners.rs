@@ -1,4 +1,4 @@
-//! Listening sockets that drop: what met a full queue is told from what did not. The kernel's own
+//! Listening sockets that drop: what reached a full queue is distinguished from what did not. The kernel's own
 //! count for the namespace (`/proc/PID/net/netstat`) is the truth.
 
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ pub fn plays() -> Vec<Play> {
 }
 
 const RULE: &str = "listen_overflow";
-/// What the server's role reads and answers.
+/// Bytes that the server's role reads and answers.
 const MESSAGE: [u8; 100] = [0x71; 100];
 
 /// A counter of `TcpExt` in the namespace.
@@ -104,17 +104,17 @@ fn say(streams: Vec<TcpStream>) {
 }
 
 /// A server under a recording.
-struct Served {
+struct ServerRun {
     site: Site,
     server: LabProcess,
     recorder: Recorder,
     to: SocketAddr,
 }
 
-impl Served {
+impl ServerRun {
     fn start(site: Site, words: &str) -> Self {
         let (server, port) = site.serve(&format!("reply-server {words}"));
-        Served {
+        ServerRun {
             server,
             recorder: Recorder::start(&format!("--port {port}")),
             to: (site.address, port).into(),
@@ -122,7 +122,7 @@ impl Served {
         }
     }
 
-    /// What it all came to. The kernel's counts for the namespace, which nobody else has, are the truth.
+    /// Returns the outcome. The kernel's counts for the namespace, which nobody else has, are the truth.
     fn finish(self) -> Outcome {
         let server = self.server.finish().expect("the server's truth");
         let report = self.recorder.stop();
@@ -146,9 +146,9 @@ fn syncookies(outcome: &Outcome) -> u64 {
     number(&outcome.truth, "/syncookies")
 }
 
-/// What a recording has of a listening socket that has closed.
+/// Rows of a listening socket that has closed.
 #[derive(Debug)]
-struct Told<'a> {
+struct SocketRows<'a> {
     report: &'a Report,
     id: u64,
     rows: Vec<Listener>,
@@ -156,26 +156,26 @@ struct Told<'a> {
     overflows: u64,
 }
 
-impl<'a> Told<'a> {
-    fn of(outcome: &'a Outcome) -> Self {
+impl<'a> SocketRows<'a> {
+    fn new(outcome: &'a Outcome) -> Self {
         let id = number(&outcome.truth, "/cookie");
         let mut rows: Vec<Listener> = outcome.report.rows();
         rows.sort_by_key(|row| row.time_ns);
         // Sockets that came out of it have none.
         assert!(rows.iter().all(|row| row.conn == id), "{rows:#?}");
         let overflows = overflows(outcome);
-        let told = Told {
+        let socket = SocketRows {
             report: &outcome.report,
             id,
             rows,
             overflows,
         };
-        let last = told.last();
+        let last = socket.last();
         assert!(last.closed_ns.is_some(), "{last:?}");
         assert_eq!(last.netns_listen_overflows, Some(overflows));
         let cookies = syncookies(outcome);
         assert_eq!(last.netns_syncookies_received, Some(cookies));
-        told
+        socket
     }
 
     fn last(&self) -> &Listener {
@@ -207,8 +207,8 @@ fn refused(finding: &Value) -> u64 {
     number(finding, "/evidence/refused/value")
 }
 
-/// SYNs that clients sent again, by their own count.
-fn sent_again(report: &Report) -> u64 {
+/// SYNs that clients retransmitted, by their own count.
+fn retransmitted(report: &Report) -> u64 {
     let connections: Vec<Connection> = report.rows();
     let counted = connections
         .iter()
@@ -216,7 +216,7 @@ fn sent_again(report: &Report) -> u64 {
     counted.collect::<HashMap<_, _>>().values().sum()
 }
 
-/// What was planted, if it met a full queue as it was to: by SYN cookies, or without any.
+/// Returns the plant, if it reached a full queue as intended: by SYN cookies, or without any.
 fn if_refused(outcome: Outcome, with_cookies: bool, least: u64) -> Result<Outcome, String> {
     let (overflows, cookies) = (overflows(&outcome), syncookies(&outcome));
     let is_so = overflows >= least && (cookies > 0) == with_cookies;
@@ -231,7 +231,7 @@ fn took_ns(took: Duration) -> u64 {
 /// The first is accepted at once, and three wait.
 fn refused_syns() -> Result<Outcome, String> {
     let words = "--connections 7 --backlog 2 --accept-delay-us 100000";
-    let served = Served::start(Site::loopback("cubic"), words);
+    let served = ServerRun::start(Site::loopback("cubic"), words);
     let waiting = connect(&served.site.client, served.to, 4);
     let took = ask_at_once(&served.site.client, served.to, 3);
     say(waiting);
@@ -241,21 +241,21 @@ fn refused_syns() -> Result<Outcome, String> {
 
 /// Each refused SYN is one drop, and its client waits for a second.
 fn syns_are_counted(outcome: &Outcome) {
-    let told = Told::of(outcome);
-    let finding = told.finding();
+    let socket = SocketRows::new(outcome);
+    let finding = socket.finding();
     let counts = [
-        u64::from(told.last().drops),
-        sent_again(told.report),
+        u64::from(socket.last().drops),
+        retransmitted(socket.report),
         refused(finding),
         number(finding, "/evidence/refused_syns/value"),
     ];
-    assert_eq!(counts, [told.overflows; 4]);
+    assert_eq!(counts, [socket.overflows; 4]);
     assert_least_wait(finding, outcome);
 }
 
 fn refused_cookies() -> Result<Outcome, String> {
     let words = "--connections 13 --backlog 2 --accept-delay-us 20000";
-    let served = Served::start(Site::loopback("cubic"), words);
+    let served = ServerRun::start(Site::loopback("cubic"), words);
     let took = ask_at_once(&served.site.client, served.to, 13);
     let outcome = served.finish().with("took_ns", took_ns(took));
     if_refused(outcome, true, 1)
@@ -263,12 +263,12 @@ fn refused_cookies() -> Result<Outcome, String> {
 
 /// With SYN cookies a refused ACK is one drop, as a SYN is; it is not taken for one.
 fn acks_are_not_taken_for_syns(outcome: &Outcome) {
-    let told = Told::of(outcome);
-    let finding = told.finding();
-    assert_eq!(refused(finding), told.overflows);
+    let socket = SocketRows::new(outcome);
+    let finding = socket.finding();
+    assert_eq!(refused(finding), socket.overflows);
     let syns = finding.pointer("/evidence/refused_syns/value");
     let syns = syns.and_then(Value::as_u64).unwrap_or(0);
-    assert!(syns <= sent_again(told.report), "{finding:#}");
+    assert!(syns <= retransmitted(socket.report), "{finding:#}");
     assert_least_wait(finding, outcome);
 }
 
@@ -286,7 +286,7 @@ fn assert_least_wait(finding: &Value, outcome: &Outcome) {
 fn refused_acks() -> Result<Outcome, String> {
     let wire = start("cubic", DirectionConfig::delay(5_000));
     let words = "--connections 8 --backlog 4 --accept-delay-us 300000";
-    let served = Served::start(Site::over(&wire), words);
+    let served = ServerRun::start(Site::over(&wire), words);
     let waiting = connect(&wire.a, served.to, 5);
     ask_at_once(&wire.a, served.to, 3);
     say(waiting);
@@ -295,10 +295,10 @@ fn refused_acks() -> Result<Outcome, String> {
 
 /// Each refused last ACK, and each segment behind it, is two drops.
 fn acks_are_counted(outcome: &Outcome) {
-    let told = Told::of(outcome);
-    assert_eq!(u64::from(told.last().drops), 2 * told.overflows);
-    let finding = told.finding();
-    assert_eq!(refused(finding), told.overflows);
+    let socket = SocketRows::new(outcome);
+    assert_eq!(u64::from(socket.last().drops), 2 * socket.overflows);
+    let finding = socket.finding();
+    assert_eq!(refused(finding), socket.overflows);
     assert!(finding["evidence"]["refused_syns"].is_null(), "{finding:#}");
     assert!(finding["evidence"]["other_drops"].is_null(), "{finding:#}");
 }
@@ -306,7 +306,7 @@ fn acks_are_counted(outcome: &Outcome) {
 /// TCP_DEFER_ACCEPT drops the bare last ACK of each handshake: 17 of 17, and no queue is full.
 fn deferred_accepts() -> Result<Outcome, String> {
     let wire = start("cubic", DirectionConfig::delay(1_000));
-    let served = Served::start(Site::over(&wire), "--connections 17 --defer-accept-s 9");
+    let served = ServerRun::start(Site::over(&wire), "--connections 17 --defer-accept-s 9");
     let silent = connect(&wire.a, served.to, 17);
     until("all deferred", || {
         (counter(&wire.b, "TCPDeferAcceptDrop") == 17).then_some(())
@@ -316,9 +316,9 @@ fn deferred_accepts() -> Result<Outcome, String> {
 }
 
 fn deferred_are_no_overflow(outcome: &Outcome) {
-    let told = Told::of(outcome);
-    assert!(told.last().drops >= 17, "{:?}", told.rows);
-    told.assert_quiet();
+    let socket = SocketRows::new(outcome);
+    assert!(socket.last().drops >= 17, "{:?}", socket.rows);
+    socket.assert_quiet();
 }
 
 /// SYN-ACKs that the path loses: the SYN that comes again meets its own request, and is a drop.
@@ -338,11 +338,11 @@ fn lost_answers() -> Result<Outcome, String> {
         ..lab::WireConfig::default()
     });
     let wire = wire.expect("a wire");
-    let served = Served::start(Site::over(&wire), "--connections 7");
+    let served = ServerRun::start(Site::over(&wire), "--connections 7");
     ask_at_once(&wire.a, served.to, 7);
     Ok(served.finish())
 }
 
 fn is_quiet(outcome: &Outcome) {
-    Told::of(outcome).assert_quiet();
+    SocketRows::new(outcome).assert_quiet();
 }

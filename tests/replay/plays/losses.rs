@@ -1,4 +1,4 @@
-//! Segments that were sent again are counted one by one, by how TCP found out that they were lost.
+//! Segments that were retransmitted are counted one by one, by how TCP found out that they were lost.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -82,12 +82,12 @@ fn holes(congctl: &str) -> Result<Outcome, String> {
     let outcome = transfer(congctl, &chosen, "stream --bytes 1000003");
     let again = number(&outcome.truth, "/sent_again");
     let fast = number(&outcome.truth, "/netstat/TCPFastRetrans");
-    let why = format!("{again} sent again, {fast} of them at once, where five were lost");
+    let why = format!("{again} retransmitted, {fast} of them at once, where five were lost");
     ((again, fast) == (5, 5)).then_some(outcome).ok_or(why)
 }
 
 /// Messages that are each alone on their way. The third is lost once, which a tail-loss
-/// probe mends; the fourth is lost three times, which takes a timeout.
+/// probe repairs; the fourth is lost three times, which takes a timeout.
 fn tails(congctl: &str) -> Result<Outcome, String> {
     let stream = "stream --bytes 5000 --write-size 1000 --pause-us 1300000";
     let outcome = transfer(congctl, &[2..3, 4..7], stream);
@@ -97,12 +97,12 @@ fn tails(congctl: &str) -> Result<Outcome, String> {
         of("/netstat/TCPLossProbes"),
         of("/netstat/TCPTimeouts"),
     );
-    let why = format!("sent again, by probes and by timeouts: {counts:?}");
+    let why = format!("retransmitted by probes and by timeouts: {counts:?}");
     let is_so = counts.0 == 4 && counts.1 >= 1 && counts.2 >= 1;
     is_so.then_some(outcome).ok_or(why)
 }
 
-/// Segments sent again by each kind of event: all that the wire saw again.
+/// Segments retransmitted by each kind of event: all that the wire saw again.
 fn events(outcome: &Outcome) -> BTreeMap<TcpEventKind, u64> {
     outcome.report.assert_whole();
     let (id, again) = (outcome.client_id(), number(&outcome.truth, "/sent_again"));

@@ -109,7 +109,7 @@ fn reads_slowly(outcome: &Outcome) {
     for connection in report.connections() {
         let other = number(connection, "/id");
         if other != id {
-            // iperf3 reads a whole block of its data before it looks at its control connection, whose bytes may
+            // iperf3 reads a whole block of its data before it looks at its control connection. Its bytes may
             // wait meanwhile for more than 5 % of its short life
             report.assert_claims(other, &[], &["proxy_stall receiving"]);
         }

@@ -1,5 +1,5 @@
 //! Stage shares agree, within the bounds that they state, with a truth that does not come from
-//! the profiler: segments as the kernel stamped them at the recorded end. And what cannot be told
+//! the profiler: segments as the kernel stamped them at the recorded end. And what cannot be known
 //! (`unknown`) stays below 2 %.
 
 use lab::wire::{Cause, PacketRecord, Verdict};
@@ -49,7 +49,7 @@ struct Stages {
 }
 
 impl Stages {
-    fn of(stages: &[&str], known: DurationRange) -> Value {
+    fn new(stages: &[&str], known: DurationRange) -> Value {
         let stages = stages.iter().map(|stage| (*stage).to_owned()).collect();
         json!(Stages { stages, known })
     }
@@ -126,14 +126,14 @@ fn trace_of(passed: &[CapturedSegment], truth: &Value) -> Trace {
     Trace::new(passed, &truth["connections"][0])
 }
 
-/// Requests and answers, of which each is a segment that left once: on a busy machine some are sent
-/// again. `counts` are those that leave the trace's end and those that arrive.
+/// Requests and answers, each a segment that left once: on a busy machine some are
+/// retransmitted. `counts` are those that leave the trace's end and those that arrive.
 fn each_left_once(trace: &Trace, counts: (usize, usize)) -> Result<(), String> {
     let seen = (
         trace.data(CaptureDirection::Out).len(),
         trace.data(CaptureDirection::In).len(),
     );
-    let why = format!("sent again or joined: {seen:?} segments, not {counts:?}");
+    let why = format!("retransmitted or joined: {seen:?} segments, not {counts:?}");
     (seen == counts).then_some(()).ok_or(why)
 }
 
@@ -171,12 +171,12 @@ fn held_writes(site: &Site) -> Result<Outcome, String> {
         let released_ns = heard.iter().rfind(between).copied().unwrap_or(second_ns);
         DurationRange::between((first_ns, written_ns), (released_ns, second_ns))
     });
-    let shares = Stages::of(&["nagle", "delayed_ack"], held.sum());
+    let shares = Stages::new(&["nagle", "delayed_ack"], held.sum());
     Ok(Outcome::from(recorded).with("shares", shares))
 }
 
 /// From when the ACK of the first lost segment was due, a smoothed round trip after it left or
-/// with the last ACK that still came, to the ACK that passes it. The wire tells which segment it
+/// with the last ACK that still came, to the ACK that passes it. The wire reports which segment it
 /// swallowed first.
 fn a_black_hole(congctl: &str) -> Result<Outcome, String> {
     let wire = wire(congctl, 10_000);
@@ -187,14 +187,14 @@ fn a_black_hole(congctl: &str) -> Result<Outcome, String> {
     let lost = trace.offset(first_swallowed(wire));
     let moments = trace.history();
     let sent = moments.iter().find(|now| now.sent && now.nxt > lost);
-    let mended = moments.iter().find(|now| now.una > lost);
-    let (sent, mended) = sent.zip(mended).expect("a lost segment and its ACK");
+    let passed_ack = moments.iter().find(|now| now.una > lost);
+    let (sent, passed_ack) = sent.zip(passed_ack).expect("a lost segment and its ACK");
     let mut samples = trace.round_trips();
-    samples.retain(|(at_ns, _)| *at_ns < mended.at_ns);
+    samples.retain(|(at_ns, _)| *at_ns < passed_ack.at_ns);
     let last_ack_ns = samples.last().map_or(0, |(at_ns, _)| *at_ns);
     let due_ns = (sent.at_ns + smoothed_ns(&samples)).max(last_ack_ns);
-    let stalled = DurationRange::exactly(mended.at_ns - due_ns);
-    let shares = Stages::of(&["retransmit_timeout", "tail_loss"], stalled);
+    let stalled = DurationRange::exactly(passed_ack.at_ns - due_ns);
+    let shares = Stages::new(&["retransmit_timeout", "tail_loss"], stalled);
     Ok(Outcome::from(recorded).with("shares", shares))
 }
 
@@ -222,7 +222,7 @@ fn a_slow_reader(congctl: &str) -> Result<Outcome, String> {
     let held = gaps
         .iter()
         .filter_map(|gap| without_room(gap, congctl == "bbr"));
-    let shares = Stages::of(&["receiver_window"], held.sum());
+    let shares = Stages::new(&["receiver_window"], held.sum());
     Ok(Outcome::from(recorded).with("shares", shares))
 }
 
@@ -242,7 +242,7 @@ fn window_may_be_full(now: &Moment) -> bool {
 
 /// How much of a gap the window made. An ACK must have opened it; TCP takes it and sends a little
 /// later, or much later if the socket is in use. Whether its pace stopped a sender when other ACKs
-/// came before, or until a timer let the next segment go, segments do not tell.
+/// came before, or until a timer let the next segment go, segments do not show.
 fn without_room(gap: &Gap<'_>, paces: bool) -> Option<DurationRange> {
     if !window_is_full(gap.from) {
         // what paces has other gaps, and far more of them
@@ -294,14 +294,14 @@ fn think_time(congctl: &str) -> Result<Outcome, String> {
     let rounds = rounds
         .zip(least_ns.windows(2))
         .map(|((request, answer), least_ns)| {
-            under_way(request.time_ns, answer.time_ns, (least_ns[0], least_ns[1]))
+            in_flight(request.time_ns, answer.time_ns, (least_ns[0], least_ns[1]))
         });
     let in_flight: DurationRange = rounds.sum();
     let mut sent = trace.passed(CaptureDirection::Out);
     let fin = sent.find(|sent| sent.segment.flags & 1 != 0);
     let fin = fin.map(|fin| json!({ "at_ns": fin.time_ns, "least_ns": least_ns.last() }));
     Ok(Outcome::from(recorded)
-        .with("shares", Stages::of(&["in_flight"], in_flight))
+        .with("shares", Stages::new(&["in_flight"], in_flight))
         .with("fin", fin))
 }
 
@@ -312,7 +312,7 @@ fn thought(outcome: &Outcome) {
     let fin = Some(&outcome.truth["fin"]).filter(|fin| !fin.is_null());
     let fin = fin.map(|fin| {
         let least_ns = number(fin, "/least_ns");
-        under_way(number(fin, "/at_ns"), end_ns, (least_ns, least_ns))
+        in_flight(number(fin, "/at_ns"), end_ns, (least_ns, least_ns))
     });
     let rounds = Stages::take(outcome).known;
     let in_flight: DurationRange = [rounds].into_iter().chain(fin).sum();
@@ -325,10 +325,10 @@ fn thought(outcome: &Outcome) {
     compare(client, &["sender_app"], idle);
 }
 
-/// How long a segment counts as in flight whose ACK passed the device then, by TCP's least round
+/// How long a segment counts as in flight if its ACK passed the device then, by TCP's least round
 /// trip before and after. TCP counts from its own stamp to its taking of the ACK, in whole
 /// microseconds.
-fn under_way(sent_ns: u64, acked_ns: u64, least_ns: (u64, u64)) -> DurationRange {
+fn in_flight(sent_ns: u64, acked_ns: u64, least_ns: (u64, u64)) -> DurationRange {
     DurationRange {
         least_ns: acked_ns.saturating_sub(sent_ns).min(least_ns.1),
         most_ns: least_ns.0 + 1_000,
@@ -350,7 +350,7 @@ fn a_late_reader_of_single_segments(congctl: &str) -> Result<Outcome, String> {
         let read_ns = (number(read, "/0"), number(read, "/1"));
         DurationRange::between((request.time_ns, request.time_ns), read_ns)
     });
-    let shares = Stages::of(&["reader_slow"], unread.sum());
+    let shares = Stages::new(&["reader_slow"], unread.sum());
     Ok(Outcome::from(recorded).with("shares", shares))
 }
 
@@ -368,17 +368,17 @@ fn read_late(outcome: &Outcome) {
 const ROUND_TRIP_NS: u64 = 40_000_000;
 
 /// The sender pauses with data under direction: for its buffer, or at first for the congestion window.
-/// Which of the two its segments do not tell, but that it is mostly the buffer, and how long both
+/// Which of the two, its segments do not show, but that it is mostly the buffer, and how long both
 /// took together: until an ACK gives room. What the receiver's window stops is another pause. A wait
-/// that a path which stood still made longer is no longer told from one for the path; and segments
-/// may tell too little.
+/// that a stalled path made longer cannot be distinguished from one for the path; and segments
+/// may show too little.
 fn a_tiny_send_buffer(congctl: &str) -> Result<Outcome, String> {
     let wire = wire(congctl, 20_000);
     let client = "stream --sndbuf 4096 --seconds 2";
     let (recorded, passed) = captured(&Site::over(&wire), "sink", client);
     let trace = trace_of(&passed, &recorded.client);
     if was_held_up(&trace) {
-        return Err("the path stood still".to_owned());
+        return Err("the path was stalled".to_owned());
     }
     // When the last write returned; what was in the buffer then leaves later.
     let written_ns = number(&recorded.client, "/transfers/0/last_send_ns");
@@ -391,7 +391,7 @@ fn a_tiny_send_buffer(congctl: &str) -> Result<Outcome, String> {
     let truth: DurationRange = match congctl {
         "cubic" => (0..gaps.len())
             .map(|at| match room_ns(&gaps[at]) {
-                Some(room_ns) if is_told(&gaps, at) => for_room(&gaps[at], room_ns),
+                Some(room_ns) if is_shown(&gaps, at) => for_room(&gaps[at], room_ns),
                 // nothing is heard between segments that go one after the other: the ledger gives that to what the one
                 // before waited for
                 _ => DurationRange {
@@ -407,13 +407,13 @@ fn a_tiny_send_buffer(congctl: &str) -> Result<Outcome, String> {
             .filter_map(|gap| Some(for_room(gap, room_ns(gap)?)))
             .sum(),
     };
-    let untold_ns = truth.most_ns - truth.least_ns;
-    if untold_ns >= ROUND_TRIP_NS {
-        return Err(format!("of {untold_ns} ns segments do not tell"));
+    let hidden_ns = truth.most_ns - truth.least_ns;
+    if hidden_ns >= ROUND_TRIP_NS {
+        return Err(format!("of {hidden_ns} ns segments do not show"));
     }
     // A wait for room that the receiver's ACK timer ended is the receiver's.
     let stages = ["send_buffer", "congestion_window", "delayed_ack"];
-    Ok(Outcome::from(recorded).with("shares", Stages::of(&stages, truth)))
+    Ok(Outcome::from(recorded).with("shares", Stages::new(&stages, truth)))
 }
 
 fn waited_for_buffer(outcome: &Outcome) {
@@ -422,10 +422,10 @@ fn waited_for_buffer(outcome: &Outcome) {
     assert!(stage_ns(client, "send_buffer") > stage_ns(client, "congestion_window"));
 }
 
-/// Whether segments tell that the sender waited for room of its own. Not where the receiver's window was full, too, nor
+/// Whether segments show that the sender waited for room of its own. Not where the receiver's window was full, too, nor
 /// where a part of a segment went next, which Nagle's algorithm may have held: the kernel lets a writer queue more
 /// than its buffer holds now and then (by `ss -m` 810 KB, of 8), and then both come about.
-fn is_told(gaps: &[Gap<'_>], at: usize) -> bool {
+fn is_shown(gaps: &[Gap<'_>], at: usize) -> bool {
     let next = gaps.get(at + 1).map(|gap| gap.from.nxt);
     let is_part = next.is_some_and(|end| end - gaps[at].from.nxt < MSS);
     !window_is_full(gaps[at].from) && !is_part
@@ -444,9 +444,9 @@ fn was_held_up(trace: &Trace) -> bool {
 /// (`sk_stream_is_writeable()`), and at the latest when nothing is. A writer that is woken late
 /// waits no longer for room. An ACK that left more under way gave room in a window.
 fn room_ns(gap: &Gap<'_>) -> Option<(u64, u64)> {
-    let under_way = |now: &Moment| now.nxt - now.una;
-    let first = gap.heard.iter().find(|now| under_way(now) <= 2 * MSS);
-    let empty = gap.heard.iter().find(|now| under_way(now) == 0);
+    let in_flight = |now: &Moment| now.nxt - now.una;
+    let first = gap.heard.iter().find(|now| in_flight(now) <= 2 * MSS);
+    let empty = gap.heard.iter().find(|now| in_flight(now) == 0);
     let first = first.or(gap.heard.last())?;
     Some((first.at_ns, empty.map_or(gap.until_ns, |now| now.at_ns)))
 }

@@ -1,6 +1,6 @@
 //! The recipe "Inefficient TCP/IP Synchronization": a client starts slowly, and the recording of its
 //! command channel says why, at both ends: by the finding, by the two populations of waits on its
-//! socket, and by the counters that the programs keep through the ITT API. Each cure is measured.
+//! socket, and by the counters that the programs keep through the ITT API. Each fix is measured.
 
 use std::collections::BTreeMap;
 
@@ -23,32 +23,32 @@ pub fn plays() -> Vec<Play> {
         slow_start_in_short,
         named_at_one_end,
     );
-    let told = under_both(
+    let reported = under_both(
         "startup",
-        "is_told",
+        "is_reported",
         REPORTED,
         slow_start_call_by_call,
-        told_at_both_ends,
+        reported_at_both_ends,
     );
-    let told = told.map(|play| Play {
+    let reported = reported.map(|play| Play {
         leaves_out: Some(other_waits),
         ..play
     });
-    let own_cure = under(
+    let own_fix = under(
         "cubic",
         "startup",
-        "the_recipes_own_cure",
+        "the_recipes_own_fix",
         CONNECTIONS,
-        own_cure,
+        own_fix,
         finding_stays,
     );
-    named.into_iter().chain(told).chain([own_cure]).collect()
+    named.into_iter().chain(reported).chain([own_fix]).collect()
 }
 
 /// Bytes of a header and of an answer (`crates/lab/src/workload/commands`).
 const HEADER_BYTES: u64 = 8;
 const ANSWER_BYTES: u64 = 24;
-/// What a small command's body has at most.
+/// Most bytes of a small command's body.
 const SMALL_BYTES: u64 = 96;
 /// `TCP_DELACK_MIN` less a jiffy, as the finding counts an expired timer.
 const LEAST_STALL_NS: u64 = 36_000_000;
@@ -59,26 +59,26 @@ fn record(words: &str) -> Outcome {
     let words = format!("lab fault vtune_startup {words}");
     let mut argv = vec![program()];
     argv.extend(words.split_whitespace());
-    let told = ToolRun::new(program(), "--detail waits", &argv).end();
-    told.output.ended(0);
-    assert_eq!(told.coverage(), ProbeState::On);
-    let account = told.account();
+    let run = ToolRun::new(program(), "--detail waits", &argv).end();
+    run.output.ended(0);
+    assert_eq!(run.coverage(), ProbeState::On);
+    let account = run.account();
     assert_eq!(account.lost_total(), 0, "{account:?}");
     Outcome {
-        truth: told.truths().remove(0),
-        report: Report::from_scratch(told.scratch),
+        truth: run.truths().remove(0),
+        report: Report::from_scratch(run.scratch),
     }
 }
 
-/// What the programs know, and the recording.
-struct Played<'a> {
+/// The programs' own record, and the recording.
+struct PlayTruth<'a> {
     truth: &'a Value,
     report: &'a Report,
 }
 
-impl<'a> Played<'a> {
-    fn of(outcome: &'a Outcome) -> Self {
-        Played {
+impl<'a> PlayTruth<'a> {
+    fn new(outcome: &'a Outcome) -> Self {
+        PlayTruth {
             truth: &outcome.truth,
             report: &outcome.report,
         }
@@ -146,11 +146,11 @@ fn calls(end: &Value, list: &str, from: &str, to: &str, bytes: &str) -> Vec<(u64
 
 /// The population of slow waits is, call by call, what the program knows of its own calls.
 fn populations_agree(waits: &Value, calls: &[(u64, u64)]) {
-    let said = || format!("{} of {}", waits["populations"], waits["histogram"]);
+    let counts = || format!("{} of {}", waits["populations"], waits["histogram"]);
     assert!(
         !waits["populations"].is_null(),
         "one population: {}",
-        said()
+        counts()
     );
     let boundary_ns = number(waits, "/populations/boundary_ns");
     let (mut slow, mut fast): (Vec<u64>, Vec<u64>) = calls
@@ -160,16 +160,20 @@ fn populations_agree(waits: &Value, calls: &[(u64, u64)]) {
     slow.sort_unstable();
     fast.sort_unstable();
     let count = number(waits, "/populations/slow/count");
-    assert_eq!(count, slow.len() as u64, "{}", said());
+    assert_eq!(count, slow.len() as u64, "{}", counts());
     let (slow_ns, fast_ns) = (slow[slow.len() / 2], fast[fast.len() / 2]);
     let p50_ns = number(waits, "/populations/slow/p50_ns");
     assert!(p50_ns >= LEAST_STALL_NS && p50_ns <= slow_ns * (100 + PERCENT_ABOVE) / 100);
     let p50_ns = number(waits, "/populations/fast/p50_ns");
-    assert!(p50_ns * 4 < slow_ns && fast_ns * 4 < slow_ns, "{}", said());
+    assert!(
+        p50_ns * 4 < slow_ns && fast_ns * 4 < slow_ns,
+        "{}",
+        counts()
+    );
 }
 
 /// The client's waits for answers until it was ready.
-fn answers(played: &Played<'_>) -> Vec<(u64, u64)> {
+fn answers(played: &PlayTruth<'_>) -> Vec<(u64, u64)> {
     let client = played.client();
     calls(
         client,
@@ -181,7 +185,7 @@ fn answers(played: &Played<'_>) -> Vec<(u64, u64)> {
 }
 
 /// The server's waits for headers and bodies until the client was ready.
-fn receives(played: &Played<'_>) -> Vec<(u64, u64)> {
+fn receives(played: &PlayTruth<'_>) -> Vec<(u64, u64)> {
     let server = played.server();
     let of = |list: &str| {
         let ends_ns = all(server, list, "/end_ns").into_iter();
@@ -195,26 +199,26 @@ fn receives(played: &Played<'_>) -> Vec<(u64, u64)> {
 
 fn slow_start(congctl: &str) -> Result<Outcome, String> {
     let outcome = record(&format!("--congctl {congctl}"));
-    let stood_still = |(ns, bytes): &(u64, u64)| *bytes > SMALL_BYTES && *ns >= LEAST_STALL_NS;
-    match answers(&Played::of(&outcome)).iter().any(stood_still) {
-        true => Err("a large command stood still".to_owned()),
+    let is_stall = |(ns, bytes): &(u64, u64)| *bytes > SMALL_BYTES && *ns >= LEAST_STALL_NS;
+    match answers(&PlayTruth::new(&outcome)).iter().any(is_stall) {
+        true => Err("a large command stalled".to_owned()),
         false => Ok(outcome),
     }
 }
 
-/// The same, of which only numbers are kept.
+/// The same; only its numbers are kept.
 fn slow_start_in_short(congctl: &str) -> Result<Outcome, String> {
     let outcome = slow_start(congctl)?;
-    let client = Played::of(&outcome).client().clone();
+    let client = PlayTruth::new(&outcome).client().clone();
     let small = all(&client, "commands", "/body_bytes");
     let small = small.iter().filter(|bytes| **bytes <= SMALL_BYTES).count();
     Ok(without_lists(outcome).with("small_commands", small))
 }
 
-/// The same, of which it is kept what the ends know of their calls until the client was ready.
+/// The same; the ends' record of their calls until the client was ready is kept.
 fn slow_start_call_by_call(congctl: &str) -> Result<Outcome, String> {
     let outcome = slow_start(congctl)?;
-    let played = Played::of(&outcome);
+    let played = PlayTruth::new(&outcome);
     let (answers, receives) = (answers(&played), receives(&played));
     let client = played.client();
     let polls = client["polls"].as_array().expect("a list").len();
@@ -257,7 +261,7 @@ fn without_lists(mut outcome: Outcome) -> Outcome {
 }
 
 fn named_at_one_end(outcome: &Outcome) {
-    let (played, congctl) = (Played::of(outcome), outcome.congctl());
+    let (played, congctl) = (PlayTruth::new(outcome), outcome.congctl());
     let (client, server) = (played.client(), played.server());
     let id = number(client, "/connections/0/cookie");
     let report = played.report;
@@ -270,8 +274,8 @@ fn named_at_one_end(outcome: &Outcome) {
     assert!(number(client, "/stalled_commands") * 10 >= small * 9);
 }
 
-fn told_at_both_ends(outcome: &Outcome) {
-    let played = Played::of(outcome);
+fn reported_at_both_ends(outcome: &Outcome) {
+    let played = PlayTruth::new(outcome);
     let (client, server) = (played.client(), played.server());
     let known = |list| known_calls(&outcome.truth, list);
     populations_agree(&played.waits(client), &known("answers"));
@@ -282,8 +286,8 @@ fn told_at_both_ends(outcome: &Outcome) {
     assert!(largest_before(&played, client, "sent bytes") <= SMALL_BYTES);
 }
 
-/// Every value that the programs told is there, in turn.
-fn assert_counters(played: &Played<'_>) {
+/// Every value that the programs sent is there, in turn.
+fn assert_counters(played: &PlayTruth<'_>) {
     let (client, server) = (played.client(), played.server());
     let answers = known_calls(played.truth, "answers");
     let bodies: Vec<u64> = answers.iter().map(|(_, bytes)| *bytes).collect();
@@ -313,7 +317,7 @@ fn tally(tasks: &[Task]) -> BTreeMap<(String, &str), u64> {
 }
 
 /// Every task is there, and has ended; start-up lasted as long as the client knows.
-fn assert_tasks(played: &Played<'_>) {
+fn assert_tasks(played: &PlayTruth<'_>) {
     let (client, server) = (played.client(), played.server());
     let at_start = known_calls(played.truth, "answers").len() as u64;
     let asked = number(server, "/commands");
@@ -350,7 +354,7 @@ fn assert_tasks(played: &Played<'_>) {
 }
 
 /// Waits of an end for its connection in which a timer must have expired.
-fn slow_waits(played: &Played<'_>, end: &Value) -> Vec<Wait> {
+fn slow_waits(played: &PlayTruth<'_>, end: &Value) -> Vec<Wait> {
     let cookie = number(end, "/connections/0/cookie");
     let rows = played.report.rows::<Wait>().into_iter();
     let is_slow = |wait: &Wait| wait.end_ns - wait.start_ns >= LEAST_STALL_NS;
@@ -363,7 +367,7 @@ fn slow_waits(played: &Played<'_>, end: &Value) -> Vec<Wait> {
 
 /// The recipe's conclusion, from the recording alone: the largest of the values that a counter of the
 /// same thread took next after the slow waits.
-fn largest_after(played: &Played<'_>, end: &Value, name: &str) -> u64 {
+fn largest_after(played: &PlayTruth<'_>, end: &Value, name: &str) -> u64 {
     let rows = played.counters(end);
     let next = |wait: &Wait| {
         let of_thread = |row: &&Counter| row.tid == wait.tid && row.name.as_deref() == Some(name);
@@ -374,7 +378,7 @@ fn largest_after(played: &Played<'_>, end: &Value, name: &str) -> u64 {
 }
 
 /// The same of the values that it had before them.
-fn largest_before(played: &Played<'_>, end: &Value, name: &str) -> u64 {
+fn largest_before(played: &PlayTruth<'_>, end: &Value, name: &str) -> u64 {
     let rows = played.counters(end);
     let last = |wait: &Wait| {
         let of_thread = |row: &&Counter| row.tid == wait.tid && row.name.as_deref() == Some(name);
@@ -389,15 +393,15 @@ fn largest<'a>(rows: impl Iterator<Item = &'a Counter>) -> u64 {
     values.max().expect("a value")
 }
 
-fn own_cure(congctl: &str) -> Result<Outcome, String> {
+fn own_fix(congctl: &str) -> Result<Outcome, String> {
     let words = format!("--congctl {congctl} --variant mended --cure rcvbuf");
     Ok(without_lists(record(&words)))
 }
 
-/// With the recipe's own cure the finding stays.
+/// With the recipe's own fix the finding stays.
 fn finding_stays(outcome: &Outcome) {
     assert_eq!(outcome.truth["cure"], "rcvbuf");
-    let played = Played::of(outcome);
+    let played = PlayTruth::new(outcome);
     let id = number(played.client(), "/connections/0/cookie");
     let finding = played.report.finding(id, "nagle_delayed_ack");
     let severity = finding.map(|finding| text(finding, "severity"));

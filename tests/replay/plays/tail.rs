@@ -58,11 +58,11 @@ pub fn plays() -> Vec<Play> {
     plays.into_iter().map(play).collect()
 }
 
-/// Of the messages hit, those whose first cause is to be the one planted (the issue's own bar), %.
+/// Of the messages hit, so many must have the planted cause first, %.
 const RIGHT_PERCENT: usize = 95;
 /// Size of the reader's messages; those of others are shorter.
 const BYTES: u32 = 100;
-/// Messages of a play, of which one in 29 is hit.
+/// Messages of a play; one in 29 is hit.
 const ROUNDS: &str = "-DROUNDS=907";
 /// Pages that the reader of `faults` writes to: each is a few spans of what its CPU did.
 const PAGES: &str = "-DPAGES=149";
@@ -76,11 +76,11 @@ const COVERED: [f64; 2] = [0.69, 0.96];
 /// took longer (`--explained`), and the rest remains unexplained.
 const COVERED_WITHIN: [f64; 2] = [0.69, 0.8];
 
-/// What took so little longer than others, ns, was not hit after all: stamps of its begin and end may be so far off
+/// A message that took so little longer than others, ns, was not hit after all: stamps of its begin and end may be so far off
 /// (`EDGE_NS` of the ledger).
 const STAMPS_NS: f64 = 2_000.0;
 
-/// Records a reader whose messages are slow for a reason. The truth is when each slow receive call began and ended.
+/// Records a reader with messages that are slow for a reason. The truth is when each slow receive call began and ended.
 fn record(kind: &str) -> Result<Outcome, String> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if cpus < 2 {
@@ -112,7 +112,7 @@ fn messages_not_judged(outcome: &Outcome) -> LeftOut {
             )
         })
         .collect();
-    // those first of which it was kept what their CPUs did
+    // those first for which the activity of their CPUs was kept
     judged.sort_unstable();
     LeftOut {
         judged: judged
@@ -124,14 +124,14 @@ fn messages_not_judged(outcome: &Outcome) -> LeftOut {
 }
 
 /// A message hit: whether its first cause is the one planted, how much of what it took longer is explained, and
-/// what is said of it.
+/// its report.
 struct Hit {
     right: bool,
     covered: f64,
-    said: Value,
+    causes: Value,
 }
 
-/// What is said of the reader's messages.
+/// Returns the report of the reader's messages.
 fn group(outcome: &Outcome) -> Value {
     let report = ask(outcome.report.path(), "--tail p0");
     let group = groups(&report)
@@ -157,13 +157,13 @@ fn messages_hit(outcome: &Outcome) -> Vec<(String, &Value)> {
     received.iter().filter_map(hit).collect()
 }
 
-/// Whether it is known what the CPUs of this message did.
+/// Whether the recording has what the CPUs of this message did.
 fn is_known(group: &Value, id: &str) -> bool {
     let mut explained = group["explained"].as_array().into_iter().flatten();
     explained.any(|it| it["id"] == id && it["deviation_ns"].as_f64() > Some(STAMPS_NS))
 }
 
-/// The messages hit of which it is known what their CPUs did. `is_planted`: whether a cause is the one planted.
+/// The messages hit for which the recording has what their CPUs did. `is_planted`: whether a cause is the one planted.
 fn hits(outcome: &Outcome, is_planted: fn(&Value) -> bool) -> Vec<Hit> {
     let calls = outcome.truth["slow_calls"].as_array().expect("calls");
     let hit = messages_hit(outcome);
@@ -180,7 +180,7 @@ fn hits(outcome: &Outcome, is_planted: fn(&Value) -> bool) -> Vec<Hit> {
             let number = cause["cause"].as_u64().expect("a cause") as usize;
             (&group["causes"][number], &cause["ns"])
         });
-        let said: Vec<String> = named
+        let causes: Vec<String> = named
             .clone()
             .map(|(cause, ns)| format!("{} {}: {ns}", cause["rule"], cause["what"]))
             .collect();
@@ -190,7 +190,7 @@ fn hits(outcome: &Outcome, is_planted: fn(&Value) -> bool) -> Vec<Hit> {
                 .next()
                 .is_some_and(|(cause, _)| is_planted(cause)),
             covered: it["covered"].as_f64().expect("a share"),
-            said: serde_json::json!([it["deviation_ns"], said]),
+            causes: serde_json::json!([it["deviation_ns"], causes]),
         }
     });
     judged.collect()
@@ -204,25 +204,25 @@ fn is_named(outcome: &Outcome, least: [f64; 2], is_planted: fn(&Value) -> bool) 
     hits.sort_by(|a, b| a.covered.total_cmp(&b.covered));
     let right = hits.iter().filter(|hit| hit.right).count();
     let covered = [0, known / 2].map(|at| hits[at].covered);
-    let said = |is: &dyn Fn(&Hit) -> bool| {
+    let list = |is: &dyn Fn(&Hit) -> bool| {
         let hits = hits.iter().filter(|hit| is(hit));
-        hits.map(|hit| hit.said.to_string())
+        hits.map(|hit| hit.causes.to_string())
             .collect::<Vec<_>>()
             .join("\n")
     };
     assert!(
         right * 100 >= known * RIGHT_PERCENT,
         "{}",
-        said(&|hit| !hit.right)
+        list(&|hit| !hit.right)
     );
     assert!(
         covered[0] >= least[0] && covered[1] >= least[1],
         "{}",
-        said(&|hit| hit.covered < least[1])
+        list(&|hit| hit.covered < least[1])
     );
 }
 
-/// A reader whom nothing delays has no finding.
+/// A reader that nothing delays has no finding.
 fn is_quiet(outcome: &Outcome) {
     let list = |name: &str| outcome.report.json[name].as_array().expect("a list");
     let all = || list("findings").iter().chain(list("slow_messages"));

@@ -159,7 +159,7 @@ fn bulk_with_loss(congctl: &str, loss_ppm: u32) -> Bulk {
     }
 }
 
-/// Between two deliveries of the client's data, whether new or sent again.
+/// Between two deliveries of the client's data, whether new or retransmitted.
 fn silent_ns(log: &[PacketRecord]) -> u64 {
     const TWO_ROUND_TRIPS_NS: u64 = 40_000_000;
     let data = |row: &&PacketRecord| {
@@ -180,9 +180,9 @@ fn random_loss_that_hurts(congctl: &str) -> Result<Outcome, String> {
         .ok_or(why)
 }
 
-/// What the path gives without loss, on this machine and now, is the measure. BBR feels it, too,
-/// where the end of the data is lost: nothing comes after that, and a timer mends it. What of that
-/// is to be named begins at 5 % (docs/findings/README.md).
+/// The measure is the rate of the path without loss, on this machine and now. BBR feels it, too,
+/// where the end of the data is lost: nothing comes after that, and a timer repairs it. What must be
+/// named of that begins at 5 % (docs/findings/README.md).
 fn random_loss_that_does_not_hurt(congctl: &str) -> Result<Outcome, String> {
     let without = bulk_with_loss(congctl, 0).rate;
     let with = bulk_with_loss(congctl, 10_000);
@@ -202,7 +202,7 @@ fn nothing_of_client(outcome: &Outcome) {
 const LOSS_AFTER_US: u64 = 1_500_000;
 const LOSS_FOR_US: u64 = 2_500_000;
 
-/// Bulk data over [`link`], of which so much is lost from 1.5 s on, for 2.5 s. That must have hurt:
+/// Bulk data over [`link`]; so much of it is lost from 1.5 s on, for 2.5 s. That must have hurt:
 /// the rate in that time is a part of the rate before, by the wire's log.
 fn bulk_with_late_loss(congctl: &str, loss_ppm: u32) -> Result<Outcome, String> {
     let window = LossWindow {
@@ -244,7 +244,7 @@ fn late_loss_of_40_percent(congctl: &str) -> Result<Outcome, String> {
     bulk_with_late_loss(congctl, 400_000)
 }
 
-/// Loss is named: that which a timer mends, or that which is mended at once.
+/// Loss is named: that which a timer repairs, or that which is repaired at once.
 fn only_loss(outcome: &Outcome) {
     let claims = outcome.report.claims(outcome.client_id());
     let names_loss = |claim: &String| {
@@ -294,7 +294,7 @@ fn client_receives(outcome: &Outcome) {
 }
 
 /// How many connections are short-lived.
-const SHORT_LIVED: usize = 23;
+const SHORT_CONNECTIONS: usize = 23;
 
 /// Every connection is there, judged over its own life, and found healthy.
 fn all_judged(outcome: &Outcome) {
@@ -303,7 +303,7 @@ fn all_judged(outcome: &Outcome) {
     for end in ["client", "server"] {
         let truths = outcome.truth[end]["connections"].as_array();
         let truths = truths.expect("connections");
-        assert_eq!(truths.len(), SHORT_LIVED);
+        assert_eq!(truths.len(), SHORT_CONNECTIONS);
         for truth in truths {
             let id = number(truth, "/cookie");
             let connection = report.by_cookie(id);
@@ -316,30 +316,36 @@ fn all_judged(outcome: &Outcome) {
     }
 }
 
-fn short_lived(site: &Site, detail: &str) -> Outcome {
-    let server = format!("reply-server --connections {SHORT_LIVED}");
-    let client = format!("short-lived --count {SHORT_LIVED}");
+fn short_connections(site: &Site, detail: &str) -> Outcome {
+    let server = format!("reply-server --connections {SHORT_CONNECTIONS}");
+    let client = format!("short-lived --count {SHORT_CONNECTIONS}");
     let detail = format!("--detail {detail}");
     site.record_with(&detail, &server, &client, || ()).into()
 }
 
 fn connections_of_5_ms(congctl: &str) -> Result<Outcome, String> {
-    Ok(short_lived(&Site::loopback(congctl), "calls"))
+    Ok(short_connections(&Site::loopback(congctl), "calls"))
 }
 
 fn connections_of_5_ms_by_stats(congctl: &str) -> Result<Outcome, String> {
-    Ok(short_lived(&Site::loopback(congctl), "stats"))
+    Ok(short_connections(&Site::loopback(congctl), "stats"))
 }
 
 /// The same over a path of 6 ms: most of their life the data is on its way.
 const PATH_NS: f64 = 6e6;
 
 fn connections_of_5_ms_in_flight(congctl: &str) -> Result<Outcome, String> {
-    Ok(short_lived(&Site::over(&wire(congctl, 3_000)), "calls"))
+    Ok(short_connections(
+        &Site::over(&wire(congctl, 3_000)),
+        "calls",
+    ))
 }
 
 fn connections_of_5_ms_in_flight_by_stats(congctl: &str) -> Result<Outcome, String> {
-    Ok(short_lived(&Site::over(&wire(congctl, 3_000)), "stats"))
+    Ok(short_connections(
+        &Site::over(&wire(congctl, 3_000)),
+        "stats",
+    ))
 }
 
 fn all_judged_in_flight(outcome: &Outcome) {
@@ -351,7 +357,7 @@ fn all_judged_in_flight(outcome: &Outcome) {
     );
 }
 
-/// Without the ledger it is the kernel's own clock, whose ticks may be late: by how much, of
+/// Without the ledger the kernel's own clock counts. Its ticks may be late: by how much, for
 /// one connection, nobody knows.
 fn all_judged_in_flight_by_stats(outcome: &Outcome) {
     all_judged(outcome);

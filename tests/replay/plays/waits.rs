@@ -73,7 +73,7 @@ pub fn record_objects(arguments: &str) -> Outcome {
     record(scratch, &format!("python3 objects.py {arguments}"))
 }
 
-/// What the program says of each of its waits.
+/// The program's record of each of its waits.
 pub fn truth(outcome: &Outcome) -> &Vec<Value> {
     outcome.truth["waits"].as_array().expect("waits")
 }
@@ -107,7 +107,7 @@ pub fn within<'a>(waits: &'a [Wait], plant: &Value) -> Vec<&'a Wait> {
 }
 
 /// Whether the recorded waits last as long as the program's own, to 0.3 ms or 1 %, whichever is more,
-/// but for what its thread was on the CPU or waited for one, as the scheduler tells it.
+/// but for what its thread was on the CPU or waited for one, as the scheduler counts it.
 fn check_length(plant: &Value, found: &[&Wait]) -> Result<(), String> {
     let took_ns = number(plant, "/end_ns") - number(plant, "/start_ns");
     let seen_ns: u64 = found.iter().map(|wait| wait.end_ns - wait.start_ns).sum();
@@ -164,7 +164,7 @@ fn check_waker(plant: &Value, found: &[&Wait]) -> Result<(), String> {
 /// How long a wait is that a thread has left the CPU for: one that is over before is none.
 const LEAST_NS: u64 = 1_000_000;
 
-/// By its own clock it did not wait: a thread whose CPU stood still came when it was over.
+/// By its own clock it did not wait: its CPU was stalled, and the thread came when the wait was over.
 fn is_late(plant: &Value) -> bool {
     let took_ns = number(plant, "/end_ns") - number(plant, "/start_ns");
     plant["asked_ns"]

@@ -1,4 +1,4 @@
-//! `whylat report --by …`: a program whose waits are known, object by object, is recorded; each object
+//! `whylat report --by …`: a program with known waits, object by object, is recorded; each object
 //! is named and its waits are counted.
 
 use std::path::Path;
@@ -26,7 +26,7 @@ pub fn plays() -> Vec<Play> {
             || record("waits"),
             are_named_and_counted,
         ),
-        play("no_waits", CONNECTIONS, || record("calls"), is_said),
+        play("no_waits", CONNECTIONS, || record("calls"), is_refused),
         play("small_sends", STACKS, asking, are_joined_to_slow_waits),
     ]
 }
@@ -171,13 +171,13 @@ fn filters_compose(path: &Path, truth: &Value) {
 }
 
 /// A recording without waits says so.
-fn is_said(outcome: &Outcome) {
+fn is_refused(outcome: &Outcome) {
     let mut report = whylat("report --by object");
-    let said = finish(report.arg(outcome.report.path()));
-    said.ended(1).explains("--detail waits");
+    let output = finish(report.arg(outcome.report.path()));
+    output.ended(1).explains("--detail waits");
 }
 
-/// Asks 400 times: every twentieth question goes out in two small writes, which wait for a withheld ACK,
+/// Asks 400 times: every twentieth question goes out in two small writes, which wait for a delayed ACK,
 /// the others in one of 1,400 bytes.
 const ASKING: &str = r#"
 import os, socket
