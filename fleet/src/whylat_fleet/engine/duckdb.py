@@ -1,6 +1,5 @@
 """DuckDB, inside this process: the default."""
 
-import shutil
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -17,10 +16,10 @@ class DuckDb:
     part_cells: int | None = 3_000_000
 
     def __init__(self, memory: str | None = None) -> None:
-        self._directory = tempfile.mkdtemp(prefix="whylat-fleet-")
+        self._directory = tempfile.TemporaryDirectory(prefix="whylat-fleet-")
         # tables in a file can leave memory without being written as temporary blocks first
-        self.connection = duckdb.connect(f"{self._directory}/tables.duckdb" if memory else ":memory:")
-        self.connection.execute(f"SET temp_directory = '{self._directory}'")
+        self.connection = duckdb.connect(f"{self._directory.name}/tables.duckdb" if memory else ":memory:")
+        self.connection.execute(f"SET temp_directory = '{self._directory.name}'")
         self.connection.execute("SET preserve_insertion_order = false")
         if memory is not None:
             try:
@@ -65,4 +64,4 @@ class DuckDb:
     def close(self) -> None:
         """See `Engine`."""
         self.connection.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._directory.cleanup()
