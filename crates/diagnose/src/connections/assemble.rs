@@ -152,6 +152,7 @@ fn subjects<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conne
             calls,
             behind: evidence.threads.get(id),
             blocked: evidence.blocked.get(id),
+            system_calls: pid.and_then(|pid| evidence.system_calls.get(pid)),
             judged,
             comm,
         })
@@ -173,6 +174,7 @@ fn listening<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conn
             behind: None,
             blocked: None,
             cpu: CpuObservation::default(),
+            system_calls: None,
             judged: stages::StageTimes {
                 life_ns: until_ns.saturating_sub(since_ns),
                 ..stages::judge(gathered, None, context.given)

@@ -22,6 +22,8 @@ pub struct RecordingContext {
     pub events: bool,
     /// Whether the use of the CPUs was to be recorded, with or without success.
     pub cpu: bool,
+    /// Whether samples of what threads run were to be taken, and were not.
+    pub no_samples: bool,
     /// Records lost, by probe, where any were.
     pub lost: Vec<(String, u64)>,
     /// Connections that are not judged, because there are too many.
@@ -104,6 +106,7 @@ impl RecordingContext {
                 .coverage
                 .iter()
                 .any(|coverage| coverage.probe == "cpu"),
+            no_samples: off.clone().any(|(probe, _)| probe == "on_cpu_samples"),
             lost: lost
                 .map(|loss| (loss.probe.clone(), loss.lost_total()))
                 .collect(),

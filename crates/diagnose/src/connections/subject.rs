@@ -6,6 +6,7 @@ use crate::connections::cpu::CpuObservation;
 use crate::connections::gather::ConnectionDigest;
 use crate::connections::gather::blocked::BlockedCalls;
 use crate::connections::gather::calls::CallDigest;
+use crate::connections::gather::system_calls::SystemCallTime;
 use crate::connections::gather::threads::BlockedElsewhere;
 use crate::connections::stages::StageTimes;
 
@@ -24,6 +25,8 @@ pub struct ConnectionSubject<'a> {
     pub blocked: Option<&'a BlockedCalls>,
     /// Activity of its process and its CPUs.
     pub cpu: CpuObservation,
+    /// CPU time of its process in socket calls; `None`: no sample shows it.
+    pub system_calls: Option<SystemCallTime>,
     /// Stages.
     pub judged: StageTimes,
     /// Command name of the owner.

@@ -41,6 +41,7 @@ pub(super) const NAMED: &[TableId] = &[
     TableId::TcpStage,
     TableId::TcpEvent,
     TableId::Call,
+    TableId::OnCpuSample,
     TableId::ClockPair,
     TableId::ReceivedMessage,
     TableId::SentMessage,

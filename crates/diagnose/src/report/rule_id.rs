@@ -23,6 +23,7 @@ macro_rules! for_each_rule {
             fast_retransmits::FastRetransmits,
             retransmit_timeouts::RetransmitTimeouts,
             small_writes::SmallWrites,
+            small_io::SmallIo,
             proxy_stall::ProxyStall,
             syn_retries::SynRetries,
             listen_overflow::ListenOverflow,

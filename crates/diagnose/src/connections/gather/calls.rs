@@ -19,6 +19,10 @@ pub struct CallSums {
     pub bytes: u64,
     /// Largest number of bytes of one call.
     pub largest_bytes: u64,
+    /// Calls that moved as many bytes as the caller offered or had room for.
+    pub full_calls: u64,
+    /// Bytes of these.
+    pub full_bytes: u64,
     /// Calls refused with `EAGAIN`: the caller waits elsewhere (epoll, select).
     pub would_block: u64,
     /// Calls that blocked.
@@ -34,12 +38,21 @@ pub struct CallSums {
 }
 
 impl CallSums {
-    fn add(&mut self, result: i32, blocked_ns: Option<u64>, runq_ns: Option<u64>) {
+    fn add(
+        &mut self,
+        (result, asked): (i32, Option<u64>),
+        blocked_ns: Option<u64>,
+        runq_ns: Option<u64>,
+    ) {
         if result > 0 {
             let bytes = u64::from(result.unsigned_abs());
             self.calls += 1;
             self.bytes += bytes;
             self.largest_bytes = self.largest_bytes.max(bytes);
+            if asked == Some(bytes) {
+                self.full_calls += 1;
+                self.full_bytes += bytes;
+            }
         } else if result == EAGAIN {
             self.would_block += 1;
         }
@@ -157,9 +170,12 @@ impl CallTable {
         let mut last: Option<(u64, usize)> = None;
         let rows = calls.conn.iter().zip(&calls.end_ns);
         let waits = calls.blocked_ns.iter().zip(&calls.runq_ns);
-        let what = calls.is_send.iter().zip(&calls.result).zip(waits);
+        let moved = calls.result.iter().zip(&calls.asked_bytes);
+        let what = calls.is_send.iter().zip(moved).zip(waits);
         let rows = rows.zip(what.zip(&calls.cpu));
-        for ((&conn, &end_ns), (((&is_send, &result), (&blocked_ns, &runq_ns)), &cpu)) in rows {
+        for ((&conn, &end_ns), (((&is_send, (&result, &asked)), (&blocked_ns, &runq_ns)), &cpu)) in
+            rows
+        {
             if end_ns < span.0 || end_ns > span.1 || !judges(conn) {
                 continue;
             }
@@ -177,7 +193,7 @@ impl CallTable {
             } else {
                 &mut digest.receive
             };
-            sums.add(result, blocked_ns, runq_ns);
+            sums.add((result, asked), blocked_ns, runq_ns);
             digest.add_cpu(cpu);
         }
     }
@@ -204,6 +220,7 @@ mod tests {
             columns.end_ns.push(*end_ns);
             columns.is_send.push(*is_send);
             columns.result.push(*result);
+            columns.asked_bytes.push(Some(300));
             columns.blocked_ns.push(*blocked_ns);
             // of those that blocked, one waited for no longer than a wake-up takes
             let runq_ns = blocked_ns.map(|ns| ns.min(1) * (WAKE_NS + ns - 40));
@@ -234,6 +251,7 @@ mod tests {
             (digest.send.runq_ns, digest.receive.runq_ns),
             (0, WAKE_NS + 760)
         );
+        assert_eq!((digest.send.full_calls, digest.send.full_bytes), (1, 300));
         assert_eq!(digest.cpus, [(0, 3), (1, 1)]);
         assert_eq!(digest.send.mean_bytes(), Some(200.0));
         assert_eq!((digest.receive.calls, digest.receive.unmeasured), (1, 1));

@@ -11,14 +11,15 @@ pub mod longest;
 pub mod polls;
 pub mod rates;
 pub mod samples;
+pub mod system_calls;
 pub mod threads;
 
 use std::collections::BTreeMap;
 
 use table::manifest::{Close, Cost, Coverage, Header, Loss, SocketKind};
 use table::tables::{
-    Calls, Connection, Connections, CpuSamples, Listeners, ProcessSamples, Processes, TcpEvents,
-    TcpSamples, TcpStages,
+    Calls, Connection, Connections, CpuSamples, Listeners, OnCpuSamples, ProcessSamples, Processes,
+    StackFrames, Symbols, TcpEvents, TcpSamples, TcpStages,
 };
 use table::{Chosen, Columns, Consumer, Rows, TableId};
 
@@ -30,6 +31,7 @@ use ledger::LedgerDigest;
 use listeners::ListenerDigest;
 use longest::{Lifespans, LongestConnections};
 use samples::SampleDigest;
+use system_calls::SystemCallTable;
 use threads::ThreadTable;
 
 use crate::answer::OmittedRows;
@@ -75,6 +77,7 @@ pub struct Evidence {
     pub(crate) blocked: BlockedTable,
     pub(crate) processes: crate::rows::processes::Processes,
     pub(crate) cpu: CpuTimes,
+    pub(crate) system_calls: SystemCallTable,
     identities: Connections,
 }
 
@@ -85,7 +88,7 @@ fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
 
 impl Consumer for Evidence {
     fn wants(&self, table: TableId) -> bool {
-        const TABLES: [TableId; 9] = [
+        const TABLES: [TableId; 12] = [
             TableId::Connection,
             TableId::Listener,
             TableId::Process,
@@ -95,6 +98,9 @@ impl Consumer for Evidence {
             TableId::TcpStage,
             TableId::TcpEvent,
             TableId::Call,
+            TableId::StackFrame,
+            TableId::Symbol,
+            TableId::OnCpuSample,
         ];
         TABLES.contains(&table)
     }
@@ -110,6 +116,9 @@ impl Consumer for Evidence {
             Rows::TcpStage(rows) => self.add_stages(rows),
             Rows::TcpEvent(rows) => self.add_events(rows),
             Rows::Call(rows) => self.add_calls(rows),
+            Rows::StackFrame(rows) => self.add_frames(rows),
+            Rows::Symbol(rows) => self.add_symbols(rows),
+            Rows::OnCpuSample(rows) => self.add_on_cpu_samples(rows),
             _ => {}
         }
     }
@@ -148,6 +157,7 @@ impl Evidence {
             blocked: BlockedTable::default(),
             processes: crate::rows::processes::Processes::default(),
             cpu: CpuTimes::default(),
+            system_calls: SystemCallTable::default(),
             identities: Connections::default(),
         }
     }
@@ -286,6 +296,7 @@ impl Evidence {
         let judges = |conn| is_judged(&self.only, conn);
         self.calls.add(rows, self.span, judges);
         self.threads.add(rows, self.span, judges);
+        self.system_calls.add_calls(rows, self.span);
     }
 
     /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
@@ -326,6 +337,21 @@ impl Evidence {
         for index in 0..rows.len() {
             self.cpu.add_cpu(&rows.row(index));
         }
+    }
+
+    /// Adds rows of table `stacks`, before those of `symbols`.
+    pub fn add_frames(&mut self, rows: &StackFrames) {
+        self.system_calls.add_frames(rows);
+    }
+
+    /// Adds rows of table `symbols`, before those of `on_cpu_samples`.
+    pub fn add_symbols(&mut self, rows: &Symbols) {
+        self.system_calls.add_symbols(rows);
+    }
+
+    /// Adds rows of table `on_cpu_samples`.
+    pub fn add_on_cpu_samples(&mut self, rows: &OnCpuSamples) {
+        self.system_calls.add_samples(rows, self.span);
     }
 
     /// The calls of a connection: empty sums when it made none, `None` when its calls were not

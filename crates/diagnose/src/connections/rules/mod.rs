@@ -22,6 +22,7 @@ mod send_buffer_limited;
 mod sender_app_limited;
 mod shared;
 mod slow_reader;
+mod small_io;
 mod small_writes;
 mod softirq_delay;
 mod spurious_retransmits;
