@@ -74,6 +74,7 @@ impl Accountant {
             side: endpoint.side,
             begin_ns: exchange.begin_ns,
             home: (exchange.request_thread, exchange.requested_ns),
+            served: exchange.asked_for,
         };
         let is_first = exchange.response.is_none();
         let since_ns = match is_first {
@@ -87,7 +88,9 @@ impl Accountant {
                 let peer = peer.filter(|_| is_first);
                 self.receive(finder, &context, (call, peer), since_ns);
             }
-            Side::Server => finder.walk(&context, call.thread, since_ns, &mut self.trail),
+            Side::Server => {
+                finder.walk_from_send(&context, call.thread, since_ns, &mut self.trail);
+            }
         }
         if is_first {
             self.ask(finder, &context, exchange);
@@ -136,6 +139,7 @@ impl Accountant {
             side: Side::Server,
             begin_ns: peer.begin_ns.max(since_ns),
             home: (peer.request_thread, peer.requested_ns),
+            served: None,
         };
         let about = StepSubject {
             endpoint: Some(other),
@@ -194,8 +198,9 @@ impl Accountant {
         let others = history.others(context.own, begin_ns, self.trail.at_ns());
         if let Some((behind, last_ns)) = others {
             finder.walk(context, thread, last_ns, &mut self.trail);
+            // The last of them is counted already, if its work went on until the request was read.
             let about = StepSubject {
-                behind,
+                behind: behind - u64::from(self.trail.is_at(RequestPart::Queued)),
                 ..StepSubject::default()
             };
             self.trail

@@ -7,6 +7,7 @@ use std::hash::BuildHasherDefault;
 use table::{WaitObject, Waker};
 
 use super::endpoint::EndpointId;
+use super::owner::{Owner, ThreadWork, TimedCall};
 use crate::rows::hash::CookieHasher;
 use crate::waits::StackPurpose;
 
@@ -70,10 +71,22 @@ pub struct ThreadPreemption {
 pub struct ThreadCall {
     /// The connection.
     pub endpoint: EndpointId,
-    /// Begin of the request that this call received the response to; `None`: no such call.
-    pub asked_ns: Option<u64>,
-    /// Whether this process serves on the connection.
-    pub is_served: bool,
+    /// Whether it sent.
+    pub is_send: bool,
+    /// The connection that the thread served with this call: the same one, or the one with the request that asked on
+    /// this one; `None`: not known, or none.
+    pub served: Option<EndpointId>,
+    /// Of a call that received a response: when it was asked for, and when it was there.
+    pub response: Option<ResponseTimes>,
+}
+
+/// When a response that a thread received was asked for, and when it was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseTimes {
+    /// Begin of the request.
+    pub asked_ns: u64,
+    /// Arrival of the first byte that the call took.
+    pub arrived_ns: u64,
 }
 
 /// Says what a thread did.
@@ -96,6 +109,8 @@ pub struct ThreadEvent {
     pub kind: ThreadEventKind,
     /// Requests that the thread had begun to serve by then.
     pub served: u64,
+    /// The request that the thread had to do with until then.
+    pub owner: Option<Owner>,
 }
 
 /// A thread and what it did.
@@ -109,6 +124,7 @@ pub struct ThreadHistory {
     pub has_waits: bool,
     /// Requests that it has begun to serve.
     served: u64,
+    work: ThreadWork,
     /// Events until then are not known any more, or were never.
     known_from_ns: u64,
     events: VecDeque<ThreadEvent>,
@@ -159,7 +175,7 @@ impl ThreadHistory {
     pub fn others(&self, own: EndpointId, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
         let (first, last) = (self.until(from_ns), self.until(to_ns));
         let is_other = |event: &ThreadEvent| match event.kind {
-            ThreadEventKind::Call(call) => call.is_served && call.endpoint != own,
+            ThreadEventKind::Call(call) => call.served.is_some_and(|served| served != own),
             ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => false,
         };
         let at = (first..last).rev().take(KEPT_LEAST);
@@ -174,16 +190,35 @@ impl ThreadHistory {
         let later = self.events.iter().rev();
         let later = later.take_while(|event| event.end_ns > end_ns).count();
         let at = self.events.len() - later;
-        let served = match self.events.get(at) {
-            Some(next) => next.served,
-            None => self.served,
+        let (served, owner) = match self.events.get(at) {
+            Some(next) => (next.served, next.owner),
+            None => (self.served, self.work.owner()),
         };
         let event = ThreadEvent {
             end_ns,
             kind,
             served,
+            owner,
         };
         self.events.insert(at, event);
+        match kind {
+            ThreadEventKind::Call(call) => self.work.call(end_ns, &call),
+            ThreadEventKind::Wait(wait) => self.work.wait(wait.object),
+            ThreadEventKind::Preemption(_) => {}
+        }
+    }
+
+    /// Returns the request that the thread had to do with before an event, by its number.
+    pub fn owner_before(&self, number: usize) -> Option<Owner> {
+        match self.events.get(number) {
+            Some(event) => event.owner,
+            None => self.work.owner(),
+        }
+    }
+
+    /// Returns how the thread divides its work.
+    pub fn work(&self) -> &ThreadWork {
+        &self.work
     }
 
     /// Drops what is older than `horizon_ns`, but for the last events.
@@ -225,6 +260,7 @@ impl History {
                 tid,
                 has_waits: false,
                 served: 0,
+                work: ThreadWork::default(),
                 known_from_ns: 0,
                 events: VecDeque::new(),
             });
@@ -254,6 +290,16 @@ impl History {
     /// Notes that a thread began to serve another request.
     pub fn begin_serving(&mut self, thread: ThreadId) {
         self.get_mut(thread).served += 1;
+    }
+
+    /// Notes a call for a request, before its time is accounted.
+    pub fn count_time(&mut self, thread: ThreadId, call: TimedCall) {
+        self.get_mut(thread).work.count_time(call);
+    }
+
+    /// Returns the connection with the request that a thread served when it began a request of its own.
+    pub fn asker(&self, thread: ThreadId, at_ns: u64) -> Option<EndpointId> {
+        self.get(thread).work.asker(at_ns)
     }
 
     /// Adds what a thread did. `horizon_ns`: nothing older is needed.

@@ -7,6 +7,7 @@
 //! turns     calls of a connection → exchanges, by turn-taking
 //! intake    rows of the tables, in the order of time
 //! history   what threads did lately
+//! owner     which request a thread had to do with, of several at once
 //! path      backward over waits and wakers: the critical path
 //! trail     steps without gap or overlap, and their sums
 //! budget    an exchange → its steps
@@ -22,6 +23,7 @@ mod endpoint;
 mod history;
 mod intake;
 mod listing;
+mod owner;
 mod part;
 mod path;
 pub mod report;
@@ -42,11 +44,14 @@ use crate::waits::{NameTable, StackPurpose};
 use budget::Accountant;
 use endpoint::{EndpointId, EndpointTable};
 use history::{
-    History, Target, ThreadCall, ThreadEventKind, ThreadId, ThreadPreemption, ThreadWait,
+    History, ResponseTimes, Target, ThreadCall, ThreadEventKind, ThreadId, ThreadPreemption,
+    ThreadWait,
 };
 use listing::Listing;
 pub use listing::{Request, RequestFilter, RequestId};
+use owner::TimedCall;
 pub use part::{PartShares, PartTimes, RequestPart};
+use path::HopCredit;
 pub use report::RequestReport;
 use service::ServiceTable;
 pub use service::Side;
@@ -139,6 +144,7 @@ pub struct RequestTable {
     reached_ns: [Option<u64>; SOURCES.len()],
     latest_ns: u64,
     accountant: Accountant,
+    credit: HopCredit,
     listing: Listing,
 }
 
@@ -177,6 +183,7 @@ impl RequestTable {
             rows: InOrder::new(ROWS_KEPT),
             reached_ns: [Some(0); SOURCES.len()],
             accountant: Accountant::default(),
+            credit: HopCredit::default(),
         }
     }
 
@@ -301,15 +308,46 @@ impl RequestTable {
             },
             thread,
         };
-        let is_served = endpoint.side == Side::Server;
-        let asked_ns = self.take_turn(id, &moving);
-        let call = ThreadEventKind::Call(ThreadCall {
-            endpoint: id,
-            asked_ns: asked_ns.filter(|_| !is_served && !is_send),
-            is_served,
-        });
+        let side = endpoint.side;
+        let timed = |served| TimedCall {
+            end_ns,
+            is_send,
+            served,
+        };
+        if side == Side::Server {
+            self.history.count_time(thread, timed(id));
+        }
+        self.take_turn(id, &moving);
+        let call = self.thread_call(id, side, &moving);
+        if let (Side::Client, Some(served)) = (side, call.served) {
+            self.history.count_time(thread, timed(served));
+        }
         let horizon_ns = self.horizon_ns(end_ns);
+        let call = ThreadEventKind::Call(call);
         self.history.add(thread, end_ns, call, horizon_ns);
+    }
+
+    /// Says what a call was for: of a client, for the request that its thread served when it asked.
+    fn thread_call(&mut self, id: EndpointId, side: Side, call: &MovingCall) -> ThreadCall {
+        let is_server = side == Side::Server;
+        let turns = self.turns[id.index()].as_mut();
+        let open = turns.and_then(|turns| turns.tracker.open());
+        let response = open
+            .as_ref()
+            .filter(|_| !is_server && !call.is_request)
+            .map(|open| ResponseTimes {
+                asked_ns: open.begin_ns,
+                arrived_ns: call.begin_ns,
+            });
+        ThreadCall {
+            endpoint: id,
+            is_send: is_server != call.is_request,
+            served: match is_server {
+                true => Some(id),
+                false => open.and_then(|open| open.asked_for),
+            },
+            response,
+        }
     }
 
     /// Whether the kernel knew only the jiffy since when bytes were unread.
@@ -327,20 +365,18 @@ impl RequestTable {
         open.is_some_and(|open| open.response.is_some())
     }
 
-    /// Adds a call to its connection's turns. Returns when the open request began.
-    fn take_turn(&mut self, id: EndpointId, call: &MovingCall) -> Option<u64> {
+    /// Adds a call to its connection's turns.
+    fn take_turn(&mut self, id: EndpointId, call: &MovingCall) {
         let mut turns = self.turns[id.index()].take().unwrap_or_else(|| {
             let side = self.endpoints.get(id).side;
             Box::new(Turns::new(TurnTracker::new(side, self.is_lossless)))
         });
         match turns.tracker.add(call) {
             TurnChange::None => {}
-            TurnChange::Begun(over) => self.begin(id, &mut turns, over, call.thread),
+            TurnChange::Begun(over) => self.begin(id, &mut turns, over, call),
             TurnChange::Answered => self.answer(id, &mut turns, call),
         }
-        let begin_ns = turns.tracker.open().map(|open| open.begin_ns);
         self.turns[id.index()] = Some(turns);
-        begin_ns
     }
 
     /// A request began, and the one before is over.
@@ -349,14 +385,17 @@ impl RequestTable {
         id: EndpointId,
         turns: &mut Turns,
         over: Option<Box<Exchange>>,
-        thread: ThreadId,
+        call: &MovingCall,
     ) {
-        let endpoint = self.endpoints.get(id);
-        if endpoint.side == Side::Server {
-            self.history.begin_serving(thread);
+        let side = self.endpoints.get(id).side;
+        if side == Side::Server {
+            self.history.begin_serving(call.thread);
         }
         let opening = over.and_then(|over| self.hold(id, turns, *over));
         if let Some(open) = turns.tracker.open() {
+            if side == Side::Client {
+                open.asked_for = self.history.asker(call.thread, call.end_ns);
+            }
             match opening {
                 Some(opening) => budget::join_opening(open, opening),
                 None => budget::join_connecting(&self.history, self.endpoints.get(id), open),
@@ -372,7 +411,9 @@ impl RequestTable {
                 history: &self.history,
                 endpoints: &self.endpoints,
                 has_waits: self.has_waits,
+                credit: &self.credit,
             };
+            self.credit.add_call();
             let peer = self.endpoints.get(id).peer;
             let peer = peer.and_then(|peer| self.turns[peer.index()].as_deref());
             let peer = peer.and_then(|peer| peer.tracker.peer_of(open));

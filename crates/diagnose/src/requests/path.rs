@@ -1,6 +1,8 @@
 //! The critical path: backward from a time over the waits of a thread and those who ended them. What a thread waited for
 //! takes the time of the wait; a wait that another recorded thread ended goes on in that thread.
 
+use std::cell::Cell;
+
 use table::{WaitObject, Waker};
 
 use super::endpoint::{EndpointId, EndpointTable};
@@ -8,13 +10,21 @@ use super::history::{
     History, Target, ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadPreemption,
     ThreadWait,
 };
+use super::owner::is_of_loop;
 use super::part::RequestPart;
 use super::service::Side;
 use super::trail::{StepSubject, Trail};
 use crate::waits::StackPurpose;
 
-/// Events that are read for one stretch of a request: a loop that serves many connections has more than matter.
-const HOPS_MOST: u32 = 1_000;
+/// Events that are read for one stretch of a request, at least: a loop that serves many connections has more than matter.
+/// More are read as long as [`HopCredit`] has some.
+const HOPS_LEAST: u32 = 1_000;
+
+/// More events that are read for each call of a response, on average: so time stays linear in calls.
+const HOPS_PER_CALL: u64 = 64;
+
+/// Events that may be read before any call came.
+const HOPS_AT_FIRST: u64 = 1 << 20;
 
 /// Threads that wait for each other are followed so deep.
 const DEPTH_MOST: u32 = 6;
@@ -32,6 +42,43 @@ pub struct PathContext {
     pub begin_ns: u64,
     /// The thread that had the request, and since when.
     pub home: (ThreadId, u64),
+    /// Of a client, the connection with the request that asked.
+    pub served: Option<EndpointId>,
+}
+
+impl PathContext {
+    /// Whether what a thread did for the request of a connection, it did for this one.
+    fn is_own(&self, served: EndpointId) -> bool {
+        served == self.own || Some(served) == self.peer || Some(served) == self.served
+    }
+
+    /// Whether the time of other requests can be separated from that of this one.
+    fn has_others(&self) -> bool {
+        self.side == Side::Server || self.served.is_some()
+    }
+}
+
+/// Events that paths may read beyond [`HOPS_LEAST`].
+#[derive(Debug)]
+pub struct HopCredit(Cell<u64>);
+
+impl Default for HopCredit {
+    fn default() -> Self {
+        Self(Cell::new(HOPS_AT_FIRST))
+    }
+}
+
+impl HopCredit {
+    /// Adds the credit of a call.
+    pub fn add_call(&self) {
+        self.0.set(self.0.get().saturating_add(HOPS_PER_CALL));
+    }
+
+    fn take(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left > 0
+    }
 }
 
 /// Says what a wait means for a request.
@@ -57,6 +104,32 @@ pub struct PathFinder<'a> {
     pub endpoints: &'a EndpointTable,
     /// Whether the recording has waits.
     pub has_waits: bool,
+    /// How much may be read.
+    pub credit: &'a HopCredit,
+}
+
+/// The call that a thread made next after a place on a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextCall {
+    /// None before a wait of the loop.
+    None,
+    /// One for this request.
+    Own(CallEnd),
+    /// One for the request of another connection.
+    Other(CallEnd, EndpointId),
+}
+
+/// When a call ended, and whether it sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct CallEnd {
+    end_ns: u64,
+    is_send: bool,
+}
+
+impl CallEnd {
+    fn new(end_ns: u64, is_send: bool) -> Self {
+        Self { end_ns, is_send }
+    }
 }
 
 /// A place on a path.
@@ -66,62 +139,131 @@ struct Position {
     events: usize,
     /// Says what the request waited for later on: while the thread is idle or serves others, it still does.
     later: Option<(RequestPart, StepSubject)>,
-    /// The thread served others since.
-    has_others: bool,
+    next: NextCall,
+    /// The request that this one waited behind, as counted last.
+    behind: Option<EndpointId>,
+    /// Threads that are followed.
+    depth: u32,
 }
 
 impl PathFinder<'_> {
     /// Accounts the time from where `trail` is back to `until_ns`, beginning in `thread`.
     pub fn walk(&self, context: &PathContext, thread: ThreadId, until_ns: u64, trail: &mut Trail) {
-        self.walk_at_depth(context, thread, until_ns, trail, 0);
-        trail.add(until_ns, RequestPart::Unknown, None, StepSubject::default());
+        let at = self.position(thread, trail.at_ns(), 0);
+        self.walk_all(context, at, until_ns, trail);
     }
 
-    fn walk_at_depth(
+    /// The same, beginning with a send call for the request.
+    pub fn walk_from_send(
         &self,
         context: &PathContext,
         thread: ThreadId,
         until_ns: u64,
         trail: &mut Trail,
-        depth: u32,
     ) {
-        let mut at = self.position(thread, trail.at_ns());
-        for _ in 0..HOPS_MOST {
-            if trail.at_ns() <= until_ns {
-                return;
-            }
+        let mut at = self.position(thread, trail.at_ns(), 0);
+        at.next = NextCall::Own(CallEnd::new(trail.at_ns(), true));
+        self.walk_all(context, at, until_ns, trail);
+    }
+
+    fn walk_all(&self, context: &PathContext, mut at: Position, until_ns: u64, trail: &mut Trail) {
+        self.walk_on(context, &mut at, until_ns, trail);
+        trail.add(until_ns, RequestPart::Unknown, None, StepSubject::default());
+    }
+
+    /// Goes on as far as events are known.
+    fn walk_on(&self, context: &PathContext, at: &mut Position, until_ns: u64, trail: &mut Trail) {
+        let mut hops = 0;
+        while trail.at_ns() > until_ns && (hops < HOPS_LEAST || self.credit.take()) {
+            hops += 1;
             let event = at.events.checked_sub(1);
             let event = event.and_then(|number| self.history.get(at.thread).event(number));
             let Some(event) = event.copied() else {
-                return self.run(&at, until_ns, trail);
+                return self.run(context, at, until_ns, trail);
             };
-            self.run(&at, event.end_ns.max(until_ns), trail);
+            self.run(context, at, event.end_ns.max(until_ns), trail);
             at.events -= 1;
             if trail.at_ns() > until_ns {
-                self.pass(context, &event, until_ns, trail, (&mut at, depth));
+                self.pass(context, &event, until_ns, trail, at);
             }
         }
     }
 
-    fn position(&self, thread: ThreadId, ns: u64) -> Position {
+    fn position(&self, thread: ThreadId, ns: u64, depth: u32) -> Position {
         Position {
             thread,
             events: self.history.get(thread).until(ns),
             later: None,
-            has_others: false,
+            next: NextCall::None,
+            behind: None,
+            depth,
         }
     }
 
     /// The thread ran since `begin_ns`, as far as that is known.
-    fn run(&self, at: &Position, begin_ns: u64, trail: &mut Trail) {
-        let thread = self.history.get(at.thread);
-        let is_known = self.has_waits && thread.is_known_since(begin_ns);
-        let (part, about) = match at.later {
-            Some(later) if at.has_others => later,
-            _ if is_known => (RequestPart::Cpu, StepSubject::default()),
-            _ => (RequestPart::Unknown, StepSubject::default()),
+    fn run(&self, context: &PathContext, at: &mut Position, begin_ns: u64, trail: &mut Trail) {
+        let is_known = self.has_waits && self.history.get(at.thread).is_known_since(begin_ns);
+        let part = match is_known {
+            true => RequestPart::Cpu,
+            false => RequestPart::Unknown,
         };
-        trail.add(begin_ns, part, Some(at.thread), about);
+        self.work(context, at, (begin_ns, part), trail);
+    }
+
+    /// The thread worked since `begin_ns`, or was kept from it: for this request, or for another that this one waited
+    /// behind, unless it waited for something else anyway.
+    fn work(
+        &self,
+        context: &PathContext,
+        at: &mut Position,
+        (begin_ns, part): (u64, RequestPart),
+        trail: &mut Trail,
+    ) {
+        let thread = Some(at.thread);
+        let Some(other) = self.other(context, at) else {
+            return trail.add(begin_ns, part, thread, StepSubject::default());
+        };
+        let (part, about) = at.later.unwrap_or_else(|| {
+            let about = StepSubject {
+                behind: u64::from(at.behind != Some(other)),
+                ..StepSubject::default()
+            };
+            (RequestPart::Queued, about)
+        });
+        if part == RequestPart::Queued && begin_ns < trail.at_ns() {
+            at.behind = Some(other);
+        }
+        trail.add(begin_ns, part, thread, about);
+    }
+
+    /// Returns the other request that the thread had to do with before a place; `None`: with none, as far as known.
+    fn other(&self, context: &PathContext, at: &Position) -> Option<EndpointId> {
+        if at.depth > 0 || !context.has_others() {
+            return None;
+        }
+        let thread = self.history.get(at.thread);
+        let owner = thread.owner_before(at.events);
+        let Some(owner) = owner else {
+            return match at.next {
+                NextCall::Other(_, other) => Some(other),
+                NextCall::None | NextCall::Own(_) => None,
+            };
+        };
+        let length_ns = |next: CallEnd| next.end_ns.saturating_sub(owner.since_ns);
+        let is_own = context.is_own(owner.served);
+        match at.next {
+            NextCall::Own(_) if is_own => None,
+            NextCall::Own(next) if owner.is_received && next.is_send => {
+                let is_of_read = thread.work().is_after_read(length_ns(next));
+                is_of_read.then_some(owner.served)
+            }
+            NextCall::Own(_) => owner.is_received.then_some(owner.served),
+            NextCall::Other(next, other) if is_own && owner.is_received && next.is_send => {
+                let is_of_send = thread.work().is_before_send(length_ns(next));
+                is_of_send.then_some(other)
+            }
+            NextCall::Other(..) | NextCall::None => (!is_own).then_some(owner.served),
+        }
     }
 
     /// Goes back over an event.
@@ -131,16 +273,16 @@ impl PathFinder<'_> {
         event: &ThreadEvent,
         until_ns: u64,
         trail: &mut Trail,
-        (at, depth): (&mut Position, u32),
+        at: &mut Position,
     ) {
         match &event.kind {
-            ThreadEventKind::Call(call) => self.pass_call(context, call, until_ns, trail, at),
-            ThreadEventKind::Wait(wait) => {
-                self.pass_wait(context, wait, until_ns, trail, (at, depth));
+            ThreadEventKind::Call(call) => {
+                self.pass_call(context, (event.end_ns, call), until_ns, trail, at);
             }
+            ThreadEventKind::Wait(wait) => self.pass_wait(context, wait, until_ns, trail, at),
             ThreadEventKind::Preemption(preemption) => {
                 let begin_ns = event.end_ns.saturating_sub(preemption.off_cpu_ns);
-                self.pass_preemption(preemption, begin_ns.max(until_ns), trail, at);
+                self.pass_preemption(context, preemption, begin_ns.max(until_ns), trail, at);
             }
         }
     }
@@ -149,56 +291,60 @@ impl PathFinder<'_> {
     /// the thread did last.
     fn pass_preemption(
         &self,
+        context: &PathContext,
         preemption: &ThreadPreemption,
         begin_ns: u64,
         trail: &mut Trail,
-        at: &Position,
+        at: &mut Position,
     ) {
         let before = at.events.checked_sub(1);
         let before = before.and_then(|number| self.history.get(at.thread).event(number));
         let begin_ns = before.map_or(begin_ns, |event| begin_ns.max(event.end_ns));
-        let own = match preemption.is_quota {
+        let part = match preemption.is_quota {
             true => RequestPart::CpuQuota,
             false => RequestPart::Preempted,
         };
-        let (part, about) = match at.later {
-            Some(later) if at.has_others => later,
-            _ => (own, StepSubject::default()),
-        };
-        trail.add(begin_ns, part, Some(at.thread), about);
+        self.work(context, at, (begin_ns, part), trail);
     }
 
-    /// A response that this request had asked for came: it waited for that since it asked.
+    /// Goes back over a call. If a response came that this request had asked for, it waited for that since it asked;
+    /// while the response lay unread, the thread had to do with others.
     fn pass_call(
         &self,
         context: &PathContext,
-        call: &ThreadCall,
+        (end_ns, call): (u64, &ThreadCall),
         until_ns: u64,
         trail: &mut Trail,
         at: &mut Position,
     ) {
-        if call.endpoint == context.own {
-            at.has_others = false;
+        let is_own = match call.served {
+            Some(served) => call.endpoint == context.own || context.is_own(served),
+            // The thread answered this request next: it had waited for that.
+            None => call.endpoint == context.own || matches!(at.next, NextCall::Own(..)),
+        };
+        let end = CallEnd::new(end_ns, call.is_send);
+        if !is_own {
+            if let Some(served) = call.served {
+                at.next = NextCall::Other(end, served);
+            }
             return;
         }
-        at.has_others |= call.is_served;
-        let is_serving = context.side == Side::Server;
-        let asked_ns = call
-            .asked_ns
-            .filter(|ns| is_serving && *ns >= context.begin_ns);
-        if let Some(asked_ns) = asked_ns.filter(|_| Some(call.endpoint) != context.peer) {
-            let about = StepSubject {
-                endpoint: Some(call.endpoint),
-                ..StepSubject::default()
-            };
-            trail.add(
-                asked_ns.max(until_ns),
-                RequestPart::Upstream,
-                Some(at.thread),
-                about,
-            );
-            *at = self.position(at.thread, trail.at_ns());
-        }
+        at.next = NextCall::Own(end);
+        let is_upstream = context.side == Side::Server && Some(call.endpoint) != context.peer;
+        let response = call
+            .response
+            .filter(|it| is_upstream && it.asked_ns >= context.begin_ns);
+        let Some(response) = response else {
+            return;
+        };
+        self.walk_on(context, at, response.arrived_ns.max(until_ns), trail);
+        let about = StepSubject {
+            endpoint: Some(call.endpoint),
+            ..StepSubject::default()
+        };
+        let asked_ns = response.asked_ns.max(until_ns);
+        trail.add(asked_ns, RequestPart::Upstream, Some(at.thread), about);
+        *at = self.position(at.thread, trail.at_ns(), at.depth);
     }
 
     fn pass_wait(
@@ -207,34 +353,57 @@ impl PathFinder<'_> {
         wait: &ThreadWait,
         until_ns: u64,
         trail: &mut Trail,
-        (at, depth): (&mut Position, u32),
+        at: &mut Position,
     ) {
         let none = StepSubject::default();
         let thread = Some(at.thread);
-        trail.add(
-            wait.woken_ns.max(until_ns),
-            RequestPart::RunQueue,
-            thread,
-            none,
+        self.work(
+            context,
+            at,
+            (wait.woken_ns.max(until_ns), RequestPart::RunQueue),
+            trail,
         );
         let begin_ns = wait.start_ns.max(until_ns);
+        if is_of_loop(wait.object) {
+            at.next = NextCall::None;
+        } else if self.other(context, at).is_some() {
+            // It waited in another request's work.
+            return self.work(context, at, (begin_ns, RequestPart::Unknown), trail);
+        }
         match self.cause(context, at.thread, wait) {
             Cause::Part(part, about) => {
                 at.later = Some((part, about));
-                at.has_others = false;
                 trail.add(begin_ns, part, thread, about);
             }
-            Cause::Own => self.wait_own(context, begin_ns, wait.waker_thread, trail, depth),
+            Cause::Own => self.wait_own(context, begin_ns, wait.waker_thread, trail, at.depth),
             Cause::Idle => {
-                let later = at.later.unwrap_or((RequestPart::Unknown, none));
-                trail.add(begin_ns, later.0, thread, later.1);
+                let (part, about) = *at.later.get_or_insert((RequestPart::Unknown, none));
+                trail.add(begin_ns, part, thread, about);
             }
-            Cause::Handover(other) => *at = self.position(other, trail.at_ns()),
-            Cause::Helper(other) if depth < DEPTH_MOST => {
-                self.walk_at_depth(context, other, begin_ns, trail, depth + 1);
+            Cause::Handover(other) => {
+                let next = NextCall::Own(CallEnd::new(trail.at_ns(), true));
+                let depth = at.depth;
+                *at = self.position(other, trail.at_ns(), depth);
+                at.next = next;
+            }
+            Cause::Helper(other) if at.depth < DEPTH_MOST => {
+                self.walk_in(context, other, begin_ns, trail, at.depth + 1);
             }
             Cause::Helper(_) => trail.add(begin_ns, RequestPart::Process, thread, none),
         }
+    }
+
+    /// Goes back in a thread that did something for the request meanwhile.
+    fn walk_in(
+        &self,
+        context: &PathContext,
+        thread: ThreadId,
+        until_ns: u64,
+        trail: &mut Trail,
+        depth: u32,
+    ) {
+        let mut at = self.position(thread, trail.at_ns(), depth);
+        self.walk_on(context, &mut at, until_ns, trail);
     }
 
     /// The request waited for its connection until now: the other end's threads if they are recorded, else the path and
@@ -253,7 +422,7 @@ impl PathFinder<'_> {
         };
         let other = waker.filter(|waker| self.is_of_peer(context, *waker));
         if let Some(other) = other.filter(|_| depth < DEPTH_MOST) {
-            self.walk_at_depth(context, other, begin_ns, trail, depth + 1);
+            self.walk_in(context, other, begin_ns, trail, depth + 1);
         }
         let left_ns = trail.at_ns().saturating_sub(begin_ns);
         let path_ns = match other {

@@ -16,6 +16,8 @@ use super::{RequestFilter, RequestPart, RequestTable};
 use crate::answer::RecordingState;
 use crate::waits::NameTable;
 
+mod loops;
+
 const MS: u64 = 1_000_000;
 const SERVER: u32 = 70;
 const CLIENT: u32 = 80;

@@ -20,6 +20,14 @@ pub struct StepSubject {
     pub stack: Option<u32>,
 }
 
+impl StepSubject {
+    /// Whether both are about the same: of others that were waited behind, there may be more.
+    fn is_same(&self, other: &Self) -> bool {
+        let behind = self.behind;
+        *self == Self { behind, ..*other }
+    }
+}
+
 /// An interval of a request in which one thing took the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestStep {
@@ -74,6 +82,12 @@ impl Trail {
         self.at_ns
     }
 
+    /// Returns whether the time since where it is accounted began with this part.
+    pub fn is_at(&self, part: RequestPart) -> bool {
+        let last = self.steps.last();
+        last.is_some_and(|last| last.part == part && last.begin_ns == self.at_ns)
+    }
+
     /// Accounts the time back to `begin_ns`; nothing if it is accounted already.
     pub fn add(
         &mut self,
@@ -91,9 +105,11 @@ impl Trail {
         if let Some(last) = self.steps.last_mut()
             && last.part == part
             && last.thread == thread
-            && last.subject == about
+            && last.subject.is_same(&about)
         {
             last.begin_ns = begin_ns;
+            last.subject.behind += about.behind;
+            self.queue_most = self.queue_most.max(last.subject.behind);
             return;
         }
         if self.steps.len() == STEPS_MOST {

@@ -5,6 +5,7 @@
 //! arrives before the turn before it was over. A few crossings may be of calls that were preempted at their end, so that
 //! their time is late; many are not.
 
+use super::endpoint::EndpointId;
 use super::history::ThreadId;
 use super::service::Side;
 use super::trail::Budget;
@@ -90,6 +91,8 @@ pub struct Exchange {
     pub request_thread: ThreadId,
     /// When its last call had not begun yet.
     pub request_began_after_ns: u64,
+    /// The connection with the request that its thread served then.
+    pub asked_for: Option<EndpointId>,
     /// Bytes of the request.
     pub request: StreamRange,
     /// Bytes of the response; `None`: none came yet.
@@ -120,6 +123,7 @@ impl Exchange {
             requested_ns: call.end_ns,
             request_thread: call.thread,
             request_began_after_ns: call.began_after_ns,
+            asked_for: None,
             request: call.range,
             response: None,
             answered_ns: call.end_ns,

@@ -1,0 +1,158 @@
+//! Tests of event loops: requests that one thread serves at once.
+
+use super::*;
+
+/// A server with the connections 1 to 4, and 11 to 13 to another.
+fn event_loop() -> Rows {
+    let served = (1..5).map(|conn| connection(conn, Role::Server, SERVER));
+    let asked = (11..14).map(|conn| connection(conn, Role::Client, SERVER));
+    Rows {
+        connections: served.chain(asked).collect(),
+        ..Rows::default()
+    }
+}
+
+impl Rows {
+    fn epoll(&mut self, start_ms: u64, end_ms: u64, conn: Option<u64>) {
+        let times = (start_ms * MS, end_ms * MS, end_ms * MS);
+        self.waits.push(wait(70, times, WaitObject::Epoll, conn));
+    }
+
+    /// The thread reads what arrived before.
+    fn read(&mut self, conn: u64, arrived_ms: u64, at_ms: u64) {
+        self.calls.push(Call {
+            unread_ns: Some((at_ms - arrived_ms) * MS),
+            ..call(conn, at_ms * MS, false, 10, 70)
+        });
+    }
+
+    fn send(&mut self, conn: u64, at_ms: u64) {
+        self.calls.push(call(conn, at_ms * MS, true, 10, 70));
+    }
+
+    /// The parts of the first request of a connection, in ms.
+    fn parts_ms(&self, conn: u64) -> Vec<(RequestPart, u64)> {
+        let id = format!("{conn}:q0");
+        self.parts_ms_of(&id)
+    }
+
+    fn parts_ms_of(&self, id: &str) -> Vec<(RequestPart, u64)> {
+        let requests = self.clone().with_offsets().requests();
+        requests.iter().for_each(check);
+        let row = requests.iter().find(|row| row.id == id).expect("it");
+        row.parts.iter().map(|(part, ns)| (part, ns / MS)).collect()
+    }
+}
+
+#[test]
+fn a_loop_that_computes_when_it_reads_answers_the_last_first() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 11);
+    rows.read(2, 10, 13);
+    // This one takes 200 ms.
+    rows.read(3, 10, 20);
+    rows.send(3, 220);
+    rows.send(2, 221);
+    rows.send(1, 222);
+    let cpu = RequestPart::Cpu;
+    let queued = RequestPart::Queued;
+    assert_eq!(rows.parts_ms(3), [(queued, 10), (cpu, 200)]);
+    assert_eq!(rows.parts_ms(2), [(queued, 203), (cpu, 8)]);
+    assert_eq!(rows.parts_ms(1), [(queued, 208), (cpu, 4)]);
+    let requests = rows.with_offsets().requests();
+    let behind = |conn: u64| {
+        let row = requests.iter().find(|row| row.id == format!("{conn}:q0"));
+        let steps = &row.expect("it").path;
+        steps.iter().filter_map(|step| step.behind).sum::<u64>()
+    };
+    assert_eq!((behind(1), behind(2)), (2, 2));
+}
+
+#[test]
+fn a_loop_that_computes_when_it_sends_runs_one_after_the_other() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.read(2, 10, 11);
+    rows.send(1, 31);
+    rows.send(2, 71);
+    let cpu = RequestPart::Cpu;
+    let queued = RequestPart::Queued;
+    assert_eq!(rows.parts_ms(1), [(cpu, 21)]);
+    assert_eq!(rows.parts_ms(2), [(queued, 21), (cpu, 40)]);
+}
+
+#[test]
+fn times_between_reads_show_where_a_loop_computes() {
+    let mut rows = event_loop();
+    for round in 0..10 {
+        let at = round * 1_000;
+        rows.epoll(at, at + 10, Some(1));
+        // It computes 50 ms after each read, and sends at the end, in the same order.
+        rows.read(1, at + 10, at + 11);
+        rows.read(2, at + 10, at + 61);
+        rows.read(3, at + 10, at + 111);
+        rows.send(1, at + 161);
+        rows.send(2, at + 162);
+        rows.send(3, at + 163);
+    }
+    let cpu = RequestPart::Cpu;
+    let queued = RequestPart::Queued;
+    assert_eq!(rows.parts_ms_of("1:q90"), [(queued, 100), (cpu, 51)]);
+    assert_eq!(rows.parts_ms_of("3:q90"), [(queued, 102), (cpu, 51)]);
+}
+
+#[test]
+fn an_upstream_request_is_that_of_the_request_that_asked() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.send(11, 11);
+    rows.read(2, 11, 12);
+    rows.send(12, 13);
+    rows.epoll(13, 20, Some(12));
+    rows.read(12, 20, 21);
+    rows.send(2, 22);
+    rows.epoll(22, 50, Some(11));
+    rows.read(11, 50, 51);
+    rows.send(1, 52);
+    let upstream = RequestPart::Upstream;
+    assert_eq!(rows.parts_ms(1), [(RequestPart::Cpu, 3), (upstream, 39)]);
+    assert_eq!(rows.parts_ms(2), [(RequestPart::Cpu, 4), (upstream, 7)]);
+}
+
+#[test]
+fn a_response_from_upstream_that_lies_unread_is_queued() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.send(11, 11);
+    rows.epoll(11, 15, Some(2));
+    rows.read(2, 15, 15);
+    // The response came at 20, while the thread computed for another.
+    rows.send(2, 40);
+    rows.read(11, 20, 41);
+    rows.send(1, 42);
+    let expected = [
+        (RequestPart::Queued, 20),
+        (RequestPart::Cpu, 3),
+        (RequestPart::Upstream, 9),
+    ];
+    assert_eq!(rows.parts_ms(1), expected);
+}
+
+#[test]
+fn work_for_others_while_a_request_sleeps_is_its_sleep() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.epoll(11, 20, Some(2));
+    rows.read(2, 20, 20);
+    rows.send(2, 30);
+    // The time limit of this wait passed: nothing was ready.
+    rows.epoll(30, 60, None);
+    rows.send(1, 61);
+    let parts = rows.parts_ms(1);
+    assert_eq!(parts, [(RequestPart::Cpu, 2), (RequestPart::Timer, 49)]);
+}
