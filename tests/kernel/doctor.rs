@@ -83,6 +83,7 @@ fn each_missing_capability_has_a_remedy() {
                 "inventory",
                 "calls",
                 "waits",
+                "dns_waits",
                 "preemptions",
                 "spins",
                 "on_cpu_samples",

@@ -47,3 +47,4 @@ mod terminal;
 mod top;
 mod udp;
 mod usdt;
+mod went_wrong;

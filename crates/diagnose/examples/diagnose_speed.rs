@@ -89,6 +89,7 @@ fn connections() -> Connections {
             rcvbuf_locked: None,
             ulp: None,
             mptcp_token: None,
+            errno: None,
             connect_ns: None,
             syn_retries: None,
         });

@@ -5,6 +5,8 @@ mod busy_poll;
 mod calls;
 pub mod clock;
 pub mod cpu;
+mod dns_waits;
+mod failed_connects;
 #[doc(hidden)]
 pub mod fuzz;
 mod helper;
@@ -39,6 +41,7 @@ use registry::Probe;
 static PROBES: &[&dyn Probe] = &[
     &inventory::Inventory,
     &inventory::Listeners,
+    &failed_connects::FailedConnects,
     &udp::UdpSockets,
     &tcp_events::TcpEvents,
     &tcp_stats::TcpStats,
@@ -46,6 +49,7 @@ static PROBES: &[&dyn Probe] = &[
     &calls::Calls,
     &waits::Waits,
     &preemptions::Preemptions,
+    &dns_waits::DnsWaits,
     &messages::ReceivedProbe,
     &messages::SentProbe,
     &busy_poll::BusyPolls,

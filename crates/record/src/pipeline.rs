@@ -112,7 +112,9 @@ impl<S: RowSink> RowPipeline<S> {
         let waited = rows.waits.pid.chunk_by(|a, b| a == b);
         let pids = waited.filter_map(<[u32]>::first);
         let pids = pids.chain(&rows.preemptions.pid).chain(&rows.spins.pid);
-        let pids = pids.chain(&rows.on_cpu_samples.pid);
+        let pids = pids
+            .chain(&rows.on_cpu_samples.pid)
+            .chain(&rows.dns_waits.pid);
         self.sockets
             .describe_pids(pids.copied(), &mut rows.processes);
     }

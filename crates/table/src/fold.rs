@@ -61,6 +61,7 @@ fn fold(earlier: Connection, later: Connection) -> Connection {
         syn_retries,
         ulp,
         mptcp_token,
+        errno,
     } = later;
     Connection {
         conn,
@@ -85,5 +86,6 @@ fn fold(earlier: Connection, later: Connection) -> Connection {
         syn_retries: syn_retries.or(earlier.syn_retries),
         ulp: ulp.or(earlier.ulp),
         mptcp_token: mptcp_token.or(earlier.mptcp_token),
+        errno: errno.or(earlier.errno),
     }
 }

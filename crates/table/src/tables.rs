@@ -75,6 +75,9 @@ table! {
         ulp: Option<String>, "-", null = "not readable without BPF";
         /// Token of the MPTCP connection with this subflow, as `ss -M` shows it at this end.
         mptcp_token: Option<u32>, "-", null = "no MPTCP: never asked for, or the other end did not speak it; or no BPF";
+        /// Error with which it ended (`sk_err`, an errno): `ECONNRESET` and, after the other end's FIN, `EPIPE`: a RST
+        /// came; `ETIMEDOUT`: nothing was acknowledged any more.
+        errno: Option<i32>, "-", null = "none, still open when last seen, or no BPF";
     }
 }
 
@@ -109,6 +112,55 @@ table! {
         /// Packets with a valid SYN cookie, of any listening socket of the namespace
         /// (`LINUX_MIB_SYNCOOKIESRECV`); counter over the namespace's life, read with `drops`.
         netns_syncookies_received: Option<u64>, "segments", null = "not readable on this kernel";
+    }
+}
+
+table! {
+    /// An attempt of a recorded process to connect that did not become a connection. A connect() that finds no route fails
+    /// before it sends, and is not seen.
+    row FailedConnect, columns FailedConnects, name "failed_connects", time end_ns {
+        /// When the attempt ended.
+        end_ns: u64, "ns";
+        /// When connect() was called.
+        start_ns: u64, "ns";
+        /// Inode number of the network namespace.
+        netns: u32, "-";
+        /// Local address and port.
+        local: Option<String>, "-", null = "no local port was free";
+        /// Address and port that it asked for.
+        remote: String, "-";
+        /// Process that called connect().
+        pid: u32, "-";
+        /// Thread that called connect().
+        tid: u32, "-";
+        /// Why it failed, an errno: `ECONNREFUSED`: a RST came; `ETIMEDOUT`: no answer to any SYN; `EADDRNOTAVAIL`:
+        /// no local port was free; `EHOSTUNREACH`, `ENETUNREACH` and others: an ICMP message came, or no neighbour answered.
+        errno: Option<i32>, "-", null = "none: the program gave up before an answer";
+        /// SYNs retransmitted.
+        syn_retries: u32, "segments";
+    }
+}
+
+table! {
+    /// A wait of a recorded thread for the answer of a name server: on a UDP socket that is connected to port 53. Each is
+    /// also in `waits`. Event loops wait for several descriptors at once: their waits are not here.
+    row DnsWait, columns DnsWaits, name "dns_waits", time end_ns {
+        /// When it ran again.
+        end_ns: u64, "ns";
+        /// When it left the CPU.
+        start_ns: u64, "ns";
+        /// Thread that waited.
+        tid: u32, "-";
+        /// Its process.
+        pid: u32, "-";
+        /// Inode number of the socket, as `object` in `waits`.
+        socket: u64, "-";
+        /// Address and port of the name server.
+        server: String, "-";
+        /// Whether a datagram was there at the end: else its time limit had passed, or a signal or an error came.
+        answered: bool, "-";
+        /// Error of the socket, an errno: `ECONNREFUSED`: nobody listens there.
+        errno: Option<i32>, "-", null = "none";
     }
 }
 
@@ -966,12 +1018,14 @@ macro_rules! for_each_table {
             processes: $crate::tables::Process,
             connections: $crate::tables::Connection,
             listeners: $crate::tables::Listener,
+            failed_connects: $crate::tables::FailedConnect,
             udp_sockets: $crate::tables::UdpSocket,
             tcp_samples: $crate::tables::TcpSample,
             tcp_events: $crate::tables::TcpEvent,
             calls: $crate::tables::Call,
             waits: $crate::tables::Wait,
             preemptions: $crate::tables::Preemption,
+            dns_waits: $crate::tables::DnsWait,
             received_messages: $crate::tables::ReceivedMessage,
             sent_messages: $crate::tables::SentMessage,
             spins: $crate::tables::Spin,

@@ -8,7 +8,13 @@ const GROUPS: [(&str, &str, &[&str]); 10] = [
     (
         "stats",
         "statistics of connections (--detail stats)",
-        &["tcp_stats", "inventory", "tcp_events", "cpu"],
+        &[
+            "tcp_stats",
+            "inventory",
+            "failed_connects",
+            "tcp_events",
+            "cpu",
+        ],
     ),
     (
         "calls",
@@ -18,7 +24,13 @@ const GROUPS: [(&str, &str, &[&str]); 10] = [
     (
         "waits",
         "waits of threads (--detail waits)",
-        &["waits", "spins", "preemptions", "on_cpu_samples"],
+        &[
+            "waits",
+            "dns_waits",
+            "spins",
+            "preemptions",
+            "on_cpu_samples",
+        ],
     ),
     ("messages", "messages (--detail messages)", &["messages"]),
     (

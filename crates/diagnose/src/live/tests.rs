@@ -52,6 +52,7 @@ fn known(conn: u64, closed_ns: Option<u64>) -> Connections {
         rcvbuf_locked: None,
         ulp: None,
         mptcp_token: None,
+        errno: None,
         congestion: None,
         mss_bytes: None,
     });

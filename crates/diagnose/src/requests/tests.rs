@@ -60,6 +60,7 @@ fn connection(conn: u64, role: Role, pid: u32) -> Connection {
         rcvbuf_locked: None,
         ulp: None,
         mptcp_token: None,
+        errno: None,
     }
 }
 

@@ -28,5 +28,6 @@ pub fn identity(reading: &Listener) -> Connection {
         rcvbuf_locked: None,
         ulp: None,
         mptcp_token: None,
+        errno: None,
     }
 }

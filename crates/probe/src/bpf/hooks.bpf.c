@@ -25,6 +25,7 @@
 #include "../tcp_stages/tcp_stages.bpf.h"
 #include "../inventory/inventory.bpf.h"
 #include "../inventory/walk.bpf.h"
+#include "../failed_connects/failed_connects.bpf.h"
 #include "../tcp_stats/tcp_stats.bpf.h"
 #include "../tcp_events/tcp_events.bpf.h"
 #include "../watch/watch.bpf.h"
@@ -118,6 +119,10 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 	}
 	if (new_state == TCP_ESTABLISHED) {
 		socket_on_established(sk, tp, old_state == TCP_SYN_SENT, now_ns);
+		return;
+	}
+	if (old_state == TCP_SYN_SENT && new_state == TCP_CLOSE) {
+		connect_failed(sk, tp, now_ns);
 		return;
 	}
 	st = socket_recorded(sk);

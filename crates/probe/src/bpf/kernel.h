@@ -105,6 +105,7 @@ struct sock {
 	struct {
 		int owned;
 	} sk_lock;
+	int sk_err;
 	int sk_wmem_queued;
 	int sk_sndbuf;
 	int sk_rcvbuf;
@@ -139,6 +140,11 @@ struct file {
 };
 
 struct socket {
+	/* include/uapi/linux/net.h */
+	enum {
+		SS_FREE,
+		SS_UNCONNECTED,
+	} state;
 	unsigned long flags;
 	struct sock *sk;
 	struct file *file;

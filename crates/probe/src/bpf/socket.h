@@ -158,6 +158,7 @@ struct socket_state {
 	u32 mptcp_token;    /* its token, as last written out; 0: none */
 	u32 max_send_queue; /* of all samples so far */
 	u32 syn_retries;    /* SYNs retransmitted */
+	u32 connect_tid;    /* thread that called connect(), as connect_ns */
 };
 
 /* A receive call has taken bytes of the stream: not copied them only, nor read what is beside it. */

@@ -155,6 +155,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	userlocks = BPF_CORE_READ_BITFIELD(sk, sk_userlocks);
 	seen->sndbuf_locked = !!(userlocks & SOCK_SNDBUF_LOCK);
 	seen->rcvbuf_locked = !!(userlocks & SOCK_RCVBUF_LOCK);
+	seen->error = closed_ns ? sk->sk_err : 0;
 	__builtin_memset(seen->pad, 0, sizeof(seen->pad));
 	record_submit(record);
 }
@@ -376,6 +377,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	st->begun = 0;
 	st->ended_cookie = 0;
 	st->connect_ns = role == ROLE_CLIENT ? bpf_ktime_get_ns() : 0;
+	st->connect_tid = (u32)bpf_get_current_pid_tgid();
 	st->listen_ns = role == ROLE_SERVER ? bpf_ktime_get_ns() : 0;
 	process_fill(&st->process, bpf_get_current_task_btf());
 }

@@ -40,7 +40,8 @@ struct socket_seen {
 	__u8 nodelay;
 	__u8 sndbuf_locked;
 	__u8 rcvbuf_locked;
-	__u8 pad[6];
+	__u16 error; /* errno with which it ended (sk_err); 0: none, or it is open */
+	__u8 pad[4];
 };
 
 /* Holds what its network namespace has counted so far. */

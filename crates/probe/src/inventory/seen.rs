@@ -50,6 +50,7 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         nodelay,
         sndbuf_locked,
         rcvbuf_locked,
+        error,
         pad: _,
     } = *seen;
     let nonzero = |ns: u64| (ns != 0).then_some(ns);
@@ -84,5 +85,6 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         rcvbuf_locked: Some(rcvbuf_locked != 0),
         ulp: Some(wire::text(&ulp)),
         mptcp_token: (mptcp_token != 0).then_some(mptcp_token),
+        errno: (error != 0).then_some(error.into()),
     }
 }

@@ -113,6 +113,7 @@ pub fn connection_row(view: &SocketView, facts: ConnectionFacts) -> Connection {
         rcvbuf_locked: None,
         ulp: None,
         mptcp_token: None,
+        errno: None,
         connect_ns: None,
         syn_retries: None,
     }

@@ -13,6 +13,7 @@
 #include "../bpf/select.h"
 #include "../bpf/syscall.h"
 #include "../bpf/thread.h"
+#include "../dns_waits/dns_waits.bpf.h"
 #include "../inventory/mptcp.bpf.h"
 #include "poll.bpf.h"
 #include "waits.h"
@@ -319,8 +320,7 @@ static __always_inline void wait_fill(struct wait_record *record, const struct t
 }
 
 /* sched_switch: the thread runs again. */
-static __always_inline void wait_end(struct thread_wait *wait, const struct task_struct *task,
-				     u64 now_ns)
+static __always_inline void wait_end(struct thread_wait *wait, struct task_struct *task, u64 now_ns)
 {
 	struct wait_batch *batch = wait_batch();
 	u32 at;
@@ -335,6 +335,8 @@ static __always_inline void wait_end(struct thread_wait *wait, const struct task
 			wait_batch_flush(batch);
 	}
 	batch_end(&batch->batch);
+	if (wait->kind == WAIT_DATAGRAM)
+		dns_wait_over(task, wait, now_ns);
 	wait->start_ns = 0;
 }
 
