@@ -40,3 +40,4 @@ pub use connections::snap::interval::RttInterval;
 pub use connections::{Evidence, diagnose, rules, verdict};
 pub use messages::tail;
 pub use report::Report;
+pub use requests::rules::REQUEST_RULES;

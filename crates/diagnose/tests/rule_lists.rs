@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use whylat_diagnose::REQUEST_RULES;
 use whylat_diagnose::causes::Cause;
 use whylat_diagnose::report::RuleId;
 use whylat_diagnose::rules::{ANSWERS, RULES};
@@ -50,7 +51,7 @@ fn lists_of_rules_are_current() -> std::io::Result<()> {
 #[test]
 fn every_page_has_a_rule() -> std::io::Result<()> {
     let pages = fs::read_dir(root().join("docs/findings"))?.count();
-    let rules = RULES.len() + rules_of_messages_only().count();
+    let rules = RULES.len() + REQUEST_RULES.len() + rules_of_messages_only().count();
     assert_eq!(
         pages,
         rules + 1,
@@ -84,6 +85,7 @@ fn sections() -> Vec<ListSection> {
             "rule",
             RULES.iter().map(|rule| (rule.id().name(), rule.summary())),
         ),
+        index("rule on requests", of_requests()),
         index("rule of messages", tail::rules()),
         schema("report", names()),
         schema("top", names()),
@@ -97,8 +99,15 @@ fn sections() -> Vec<ListSection> {
         },
     ];
     let pages = RULES.iter().map(|rule| (rule.id().name(), rule.summary()));
-    sections.extend(pages.chain(rules_of_messages_only()).map(page));
+    let pages = pages.chain(of_requests()).chain(rules_of_messages_only());
+    sections.extend(pages.map(page));
     sections
+}
+
+fn of_requests() -> impl Iterator<Item = (&'static str, &'static str)> {
+    REQUEST_RULES
+        .iter()
+        .map(|rule| (rule.id().name(), rule.summary()))
 }
 
 /// Returns the rows of an index of rules in `docs/findings/README.md`.

@@ -35,6 +35,15 @@ macro_rules! declare {
             )+
         }
 
+        impl Rows<'_> {
+            /// Returns their table.
+            pub const fn table(&self) -> TableId {
+                match self {
+                    $(Self::$name(_) => TableId::$name,)+
+                }
+            }
+        }
+
         impl Recording {
             fn feed_table(&self, table: TableId, mut take: impl FnMut(Rows<'_>)) -> u64 {
                 match table {

@@ -14,13 +14,14 @@ use crate::connections::gather::Evidence;
 use crate::connections::gather::calls::CallSums;
 use crate::connections::group::{self, RuleResult};
 use crate::connections::neighbours::Neighbours;
-use crate::connections::rules::{RULES, RuleFinding, Verdict};
+use crate::connections::rules::{RULES, Rule, RuleFinding, Verdict};
 use crate::connections::snap::delayed_acks::estimated_share;
 use crate::connections::snap::flags::FlagTimes;
 use crate::connections::snap::table4::table4;
 use crate::connections::stages;
 use crate::connections::subject::ConnectionSubject;
 use crate::report::connection::{CongestionCauses, Mptcp, Tcp, Totals};
+use crate::report::finding::rank;
 use crate::report::{
     Connection, Finding, FlagShares, Report, RuleId, SCHEMA, SnapTable4, UndecidedFinding,
     why_unseen,
@@ -112,10 +113,14 @@ fn evaluate_rules(
             }
         }
     }
+    let claims = claims(&found);
+    let mut findings = group::findings(found);
+    let mut undecided = group::undecided(doubts);
+    rank(&mut findings, &mut undecided);
     RuleOutcomes {
-        claims: claims(&found),
-        findings: group::findings(found),
-        undecided: group::undecided(doubts),
+        findings,
+        undecided,
+        claims,
     }
 }
 
@@ -194,7 +199,7 @@ fn peer<'a>(
 }
 
 /// Asks every rule in order; each knows what the earlier ones outcomes.
-fn ask(case: &mut Case) -> Vec<(RuleId, Verdict)> {
+fn ask(case: &mut Case) -> Vec<(&'static dyn Rule, Verdict)> {
     let mut verdicts = Vec::new();
     for rule in RULES {
         if rule.is_of_listeners() != case.own.gathered.listener.is_some() {
@@ -215,7 +220,7 @@ fn ask(case: &mut Case) -> Vec<(RuleId, Verdict)> {
             }
             Verdict::Inconclusive(_) => case.doubt = true,
         }
-        verdicts.push((rule.id(), verdict));
+        verdicts.push((*rule, verdict));
     }
     verdicts
 }
@@ -233,7 +238,7 @@ fn claims(found: &[RuleResult<RuleFinding>]) -> HashMap<u64, ConnectionHarm> {
     for member in found {
         let of_one = claims.entry(member.case.own.id).or_default();
         of_one.harm_ns += member.outcome.harm_ns;
-        of_one.rules.push(member.rule);
+        of_one.rules.push(member.rule.id());
     }
     claims
 }

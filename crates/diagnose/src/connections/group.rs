@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::answer::Process;
 use crate::connections::case::Case;
-use crate::connections::rules::{self, RuleDoubt, RuleFinding, WinBasis};
+use crate::connections::rules::{Rule, RuleDoubt, RuleFinding, WinBasis};
 use crate::connections::subject::ConnectionSubject;
 use crate::report::finding::FactList;
 use crate::report::severity::severity;
@@ -20,10 +20,9 @@ use table::Role;
 const MOST_IDS: usize = 16;
 
 /// Outcome of one rule on one connection.
-#[derive(Debug)]
 pub struct RuleResult<'a, T> {
     /// The rule.
-    pub rule: RuleId,
+    pub rule: &'static dyn Rule,
     /// The connection.
     pub case: &'a Case<'a>,
     /// Outcome.
@@ -76,7 +75,7 @@ fn gather<'a, T>(
     let mut groups: BTreeMap<FindingKey, Vec<RuleResult<'a, T>>> = BTreeMap::new();
     for member in members {
         let key = FindingKey {
-            rule: member.rule,
+            rule: member.rule.id(),
             comm: member.case.own.comm.map(str::to_owned),
             endpoint: endpoint(member.case.own),
             receiving: direction(&member.outcome) == DataDirection::Receiving,
@@ -96,24 +95,16 @@ fn gather<'a, T>(
     groups
 }
 
-/// Findings, worst first.
+/// Returns findings, in the order of rules.
 pub fn findings(members: Vec<RuleResult<RuleFinding>>) -> Vec<Finding> {
     let weight = |found: &RuleFinding| (found.harm_ns, found.concerned_ns);
     let groups = gather(members, |found| found.direction, weight);
-    let mut findings: Vec<Finding> = groups.iter().filter_map(|group| finding(group)).collect();
-    findings.sort_by_key(|finding| {
-        std::cmp::Reverse((
-            finding.severity,
-            finding.harm_ns,
-            finding.subject.lifetime_ns,
-        ))
-    });
-    findings
+    groups.iter().filter_map(|group| finding(group)).collect()
 }
 
 fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
     let worst = group.first()?;
-    let rule = rules::rule(worst.rule);
+    let rule = worst.rule;
     let explanation = rule.explain(worst.case);
     let winnable = |member: &RuleResult<RuleFinding>| match explanation.win {
         WinBasis::HarmGone(_) => member.case.winnable_ns(member.outcome.harm_ns),
@@ -133,7 +124,7 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
     let mut finding = Finding {
         from_ns,
         until_ns,
-        rule: worst.rule,
+        rule: rule.id(),
         severity: severity(&harms),
         headline: String::new(),
         direction: worst.outcome.direction,
@@ -165,24 +156,19 @@ fn share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
     part(ns, life_ns).min(1.0)
 }
 
-/// Returns undecided findings, worst first.
+/// Returns undecided findings, in the order of rules.
 pub fn undecided(members: Vec<RuleResult<RuleDoubt>>) -> Vec<UndecidedFinding> {
     let groups = gather(
         members,
         |_| DataDirection::Sending,
         |doubt: &RuleDoubt| (doubt.concerned_ns, 0),
     );
-    let mut undecided: Vec<UndecidedFinding> =
-        groups.iter().filter_map(|group| doubt(group)).collect();
-    undecided.sort_by_key(|undecided| {
-        std::cmp::Reverse((undecided.possible_harm_ns, undecided.subject.lifetime_ns))
-    });
-    undecided
+    groups.iter().filter_map(|group| doubt(group)).collect()
 }
 
 fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
     let worst = group.first()?;
-    let rule = rules::rule(worst.rule);
+    let rule = worst.rule;
     let subject = subject(group.iter().map(|member| member.case))?;
     let possible_harm_ns = group.iter().map(|member| member.outcome.concerned_ns).sum();
     let mut would_help: Vec<String> = worst
@@ -235,6 +221,7 @@ fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<Find
             .map(|case| case.own.id)
             .collect(),
         lifetime_ns: cases.map(Case::life_ns).sum(),
+        requests: None,
     })
 }
 
@@ -299,6 +286,7 @@ fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Est
     Some(EstimatedWin {
         times_faster: times_faster.min(sure),
         at_least: uncertain || least,
+        at_most: false,
         assumes,
     })
 }

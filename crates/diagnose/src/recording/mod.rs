@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use serde::Serialize;
 use table::Recording;
-use table::tables::{Activity, Call, ReceivedMessage, SentMessage, Spin, Wait};
+use table::tables::{Activity, ReceivedMessage, SentMessage, Spin, Wait};
 
 use crate::causes::{Categories, CategoriesError};
 use crate::connections::gather::Evidence;
@@ -29,7 +29,7 @@ use crate::messages::report::{MessageReport, MessageStory};
 use crate::messages::tail::report::TailReport;
 use crate::messages::tail::{LatencyBand, TailAnalysis, TailQuery, TailTable};
 use crate::report::{RecordingState, Report, SlowMessages};
-use crate::requests::RequestFilter;
+use crate::requests::digests::DigestSet;
 use crate::waits::{Grouping, NameTable, WaitFilter, WaitReport, WaitTable};
 pub use about::{about, recorded};
 pub use options::{DiagnosisOptions, TailOptions};
@@ -65,24 +65,26 @@ pub struct RecordingAnswers {
 pub fn report(recording: &Recording, judging: DiagnosisOptions) -> Result<Report, CategoriesError> {
     let wanted = AnalysisSelection {
         tail: has_causes(recording) && is_short_enough(recording),
+        requests: true,
         ..AnalysisSelection::default()
     };
     let filled = pass::read(recording, judging, wanted);
     let recorded = recorded(recording);
-    let mut report = judged(filled.connections, &recorded);
+    let mut report = judged(recording, filled.connections, filled.digests, filled.names);
     if let Some(tails) = filled.tail.map(TailTable::complete) {
         report.slow_messages = Some(slow_messages(recording, &tails, &recorded)?);
-    }
-    if recording.rows::<Call>() > 0 {
-        report.requests = Some(requests(recording, RequestFilter::default(), 0));
     }
     Ok(report)
 }
 
 /// The diagnosis but for slow messages, which take memory each.
 pub fn findings(recording: &Recording, judging: DiagnosisOptions) -> Report {
-    let filled = pass::read(recording, judging, AnalysisSelection::default());
-    judged(filled.connections, &recorded(recording))
+    let wanted = AnalysisSelection {
+        requests: true,
+        ..AnalysisSelection::default()
+    };
+    let filled = pass::read(recording, judging, wanted);
+    judged(recording, filled.connections, filled.digests, filled.names)
 }
 
 /// Returns all reports of a page, as far as the recording has their rows.
@@ -99,12 +101,13 @@ pub fn page(
         waits: has_waits.then_some(MOST_IN_PAGE),
         messages: messages_in(recording) > 0,
         tail: has_causes(recording),
+        requests: true,
     };
     let filled = pass::read(recording, judging, wanted);
     let recorded = recorded(recording);
     let (waits, messages) = (filled.waits, filled.messages);
     let mut answers = RecordingAnswers {
-        report: judged(filled.connections, &recorded),
+        report: judged(recording, filled.connections, filled.digests, filled.names),
         waits: waits.map(|it| it.report(recorded.clone(), MOST_IN_PAGE)),
         messages: messages.map(|it| it.report(recorded.clone(), MOST_IN_PAGE)),
         tail: None,
@@ -221,12 +224,23 @@ pub fn names(recording: &Recording) -> Rc<NameTable> {
     names.complete()
 }
 
-fn judged(mut evidence: Evidence, recorded: &RecordingState) -> Report {
+/// Judges connections, and requests with the digests beside them.
+fn judged(
+    recording: &Recording,
+    mut evidence: Evidence,
+    digests: Option<DigestSet>,
+    names: Rc<NameTable>,
+) -> Report {
+    let recorded = recorded(recording);
     let problems = recorded.problems.iter().cloned();
     problems.for_each(|problem| evidence.add_problem(problem));
     let left_out = recorded.left_out.iter().cloned();
     left_out.for_each(|part| evidence.add_left_out(part));
-    crate::diagnose(evidence)
+    let mut report = crate::diagnose(evidence);
+    if let Some(digests) = digests {
+        requests::judge(recording, names, &digests, &mut report);
+    }
+    report
 }
 
 fn messages_in(recording: &Recording) -> u64 {

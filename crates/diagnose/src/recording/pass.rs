@@ -7,7 +7,9 @@
 //!   the longest;
 //! - the calls, if short segments waited on a connection while its ACKs were delayed: only the calls of such connections
 //!   need a closer look;
-//! - the waits, with calls and counters beside them, if a group has slow waits: which are slow is known after the last.
+//! - the waits, with calls and counters beside them, if a group has slow waits: which are slow is known after the last;
+//! - for requests, which rules judge: the calls, waits and preemptions side by side in the order of time, after the samples
+//!   and stages of their connections.
 
 use std::rc::Rc;
 
@@ -19,6 +21,7 @@ use crate::connections::gather::Evidence;
 use crate::connections::gather::longest::Lifespans;
 use crate::messages::MessageTable;
 use crate::messages::tail::TailTable;
+use crate::requests::digests::DigestSet;
 use crate::waits::join::JoinSource;
 use crate::waits::{Grouping, NameTable, WaitFilter, WaitTable};
 
@@ -57,12 +60,16 @@ pub(super) struct AnalysisSelection {
     pub(super) waits: Option<usize>,
     pub(super) messages: bool,
     pub(super) tail: bool,
+    /// Digests for rules on requests.
+    pub(super) requests: bool,
 }
 
 /// Analyses with all of their rows.
 #[derive(Debug)]
 pub(super) struct AnalysisSet {
+    pub(super) names: Rc<NameTable>,
     pub(super) connections: Evidence,
+    pub(super) digests: Option<DigestSet>,
     pub(super) waits: Option<WaitTable>,
     pub(super) messages: Option<MessageTable>,
     pub(super) tail: Option<TailTable>,
@@ -86,6 +93,10 @@ pub(super) fn read(
     let messages = || MessageTable::new(header(), Rc::clone(&names));
     let tail = || TailTable::new(header(), Rc::clone(&names));
     let mut filled = AnalysisSet {
+        digests: wanted
+            .requests
+            .then(|| DigestSet::new(recording.header(), &names)),
+        names: Rc::clone(&names),
         connections,
         waits: wanted.waits.map(waits),
         messages: wanted.messages.then(messages),
@@ -101,9 +112,9 @@ pub(super) fn read(
 impl AnalysisSelection {
     /// Names, if anybody needs them before the rows that they name.
     fn names(self) -> Option<NameTable> {
-        match self.waits {
-            Some(_) => Some(NameTable::default().with_stacks()),
-            None => (self.messages || self.tail).then(NameTable::default),
+        match self.waits.is_some() || self.requests {
+            true => Some(NameTable::default().with_stacks()),
+            false => (self.messages || self.tail).then(NameTable::default),
         }
     }
 }
@@ -111,12 +122,14 @@ impl AnalysisSelection {
 impl AnalysisSet {
     fn feed(&mut self, recording: &Recording) {
         let Self {
+            names: _,
             connections,
+            digests,
             waits,
             messages,
             tail,
         } = self;
-        recording.feed(NAMED, &mut [connections, waits, messages, tail]);
+        recording.feed(NAMED, &mut [connections, digests, waits, messages, tail]);
         if connections.wants_calls_again() {
             let mut again = CallRereader(connections);
             recording.feed(&[TableId::Call], &mut [&mut again]);
@@ -198,8 +211,9 @@ mod tests {
         let evidence = Evidence::new(header.clone(), none().0, none().1, None, None, Vec::new());
         let waits = WaitTable::new(header.clone(), Rc::clone(&names), Grouping::Object, all);
         let messages = MessageTable::new(header.clone(), Rc::clone(&names)).looking_for(id);
+        let digests = DigestSet::new(&header, &names);
         let tail = TailTable::new(header, names);
-        let analyses: [&dyn Consumer; 4] = [&evidence, &waits, &messages, &tail];
+        let analyses: [&dyn Consumer; 5] = [&evidence, &digests, &waits, &messages, &tail];
         let is_named = |table: &TableId| NameTable::default().with_stacks().wants(*table);
         for table in TableId::ALL {
             let lists = [NAMING, NAMED].concat();

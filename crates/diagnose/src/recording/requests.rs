@@ -1,10 +1,14 @@
 //! Requests of an opened recording: reads `calls`, `waits` and `preemptions` side by side, so that none runs ahead of the
 //! others.
 
+use std::rc::Rc;
+
 use table::Recording;
 use table::tables::{Call, Preemption, TcpSample, TcpStage, Wait};
 
 use super::{NAMING, recorded};
+use crate::report::Report;
+use crate::requests::digests::DigestSet;
 use crate::requests::report::RequestRow;
 use crate::requests::{RequestFilter, RequestReport, RequestTable, Source};
 use crate::waits::NameTable;
@@ -15,6 +19,21 @@ pub fn requests(recording: &Recording, filter: RequestFilter, limit: usize) -> R
     feed(recording, &mut table, |_| {});
     table.finish();
     table.report(recorded(recording))
+}
+
+/// Adds what rules on requests find to a report, and the requests themselves.
+pub(super) fn judge(
+    recording: &Recording,
+    names: Rc<NameTable>,
+    digests: &DigestSet,
+    report: &mut Report,
+) {
+    let mut table = table(recording, names, (RequestFilter::default(), 0));
+    feed(recording, &mut table, |_| {});
+    table.finish();
+    report.add_findings(table.judge(digests));
+    let has_calls = recording.rows::<Call>() > 0;
+    report.requests = has_calls.then(|| table.report(recorded(recording)));
 }
 
 /// Hands every wanted request to `take`, in about the order in which they ended.
@@ -34,9 +53,16 @@ pub fn for_each_request(
 fn begin(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestTable {
     let mut names = NameTable::default().with_stacks();
     recording.feed(NAMING, &mut [&mut names]);
+    table(recording, names.complete(), (filter, limit))
+}
+
+fn table(
+    recording: &Recording,
+    names: Rc<NameTable>,
+    wanted: (RequestFilter, usize),
+) -> RequestTable {
     let manifest = (recording.coverage(), recording.loss());
-    let header = recording.header().clone();
-    RequestTable::new(header, names.complete(), manifest, (filter, limit))
+    RequestTable::new(recording.header().clone(), names, manifest, wanted)
 }
 
 /// Feeds all rows; `after` each batch the requests that are over may be taken.

@@ -9,6 +9,7 @@ use serde::ser::{SerializeMap, Serializer};
 use super::RuleId;
 use super::severity::{Severity, WARNING_SHARE};
 use crate::answer::Process;
+use crate::requests::Side;
 
 /// Direction of the data in a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -18,6 +19,17 @@ pub enum DataDirection {
     Sending,
     /// The subject receives: from remote to local.
     Receiving,
+}
+
+/// Requests of a finding: of one service.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SubjectRequests {
+    /// Says which side the process is on.
+    pub role: Side,
+    /// Address at which it listens, or that it asks.
+    pub address: String,
+    /// How many requests.
+    pub requests: u64,
 }
 
 /// Connections of a finding: one, or many alike of one program.
@@ -33,8 +45,11 @@ pub struct FindingSubject {
     pub connections: u64,
     /// Ids of the worst of them, at most sixteen.
     pub ids: Vec<u64>,
-    /// Their lives together, ns.
+    /// Their lives together, ns; of a finding on requests, the time of these.
     pub lifetime_ns: u64,
+    /// The requests that it is about. Absent: it is about connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests: Option<SubjectRequests>,
 }
 
 /// One answer.
@@ -93,6 +108,24 @@ pub struct UndecidedFinding {
     pub why: String,
     /// Data that would decide it.
     pub would_help: Vec<String>,
+}
+
+fn is_false(is: &bool) -> bool {
+    !is
+}
+
+/// Puts findings in order, worst first.
+pub(crate) fn rank(findings: &mut [Finding], undecided: &mut [UndecidedFinding]) {
+    findings.sort_by_key(|finding| {
+        std::cmp::Reverse((
+            finding.severity,
+            finding.harm_ns,
+            finding.subject.lifetime_ns,
+        ))
+    });
+    undecided.sort_by_key(|undecided| {
+        std::cmp::Reverse((undecided.possible_harm_ns, undecided.subject.lifetime_ns))
+    });
 }
 
 impl Finding {
@@ -213,6 +246,9 @@ pub struct EstimatedWin {
     /// Whether that is only the least: what would be left is within the bound of what was measured,
     /// or windows that nothing has let grow may grow.
     pub at_least: bool,
+    /// Whether that is the most: other work may take the place of what is saved. Absent: it is not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub at_most: bool,
     /// Assumption of the estimate.
     pub assumes: &'static str,
 }

@@ -13,7 +13,7 @@ mod unseen;
 use serde::Serialize;
 use table::manifest::SocketKind;
 
-use crate::requests::RequestReport;
+use crate::requests::{RequestFindings, RequestReport};
 use crate::units::count;
 
 pub use crate::answer::{
@@ -22,10 +22,10 @@ pub use crate::answer::{
 pub use connection::{Connection, Receive, StageShare, Stages};
 pub use finding::{
     Advice, Confidence, ConfidenceLevel, DataDirection, EstimatedWin, Fact, FactMerge, FactUnit,
-    FactValue, Finding, FindingSubject, RuledOut, UndecidedFinding,
+    FactValue, Finding, FindingSubject, RuledOut, SubjectRequests, UndecidedFinding,
 };
 pub use rule_id::RuleId;
-pub(crate) use rule_id::for_each_rule;
+pub(crate) use rule_id::{for_each_request_rule, for_each_rule};
 pub use severity::Severity;
 pub use slow::{SlowCause, SlowMessages};
 pub use snap::{FlagShares, SnapTable4, Table4Row};
@@ -72,6 +72,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// Adds what rules on requests found, and puts all findings in order, worst first.
+    pub(crate) fn add_findings(&mut self, found: RequestFindings) {
+        self.findings.extend(found.findings);
+        self.undecided.extend(found.undecided);
+        finding::rank(&mut self.findings, &mut self.undecided);
+    }
+
     /// Lists so many connections: those with the most harm.
     pub fn list(&mut self, most: usize) {
         let left = self.connections.len().saturating_sub(most);

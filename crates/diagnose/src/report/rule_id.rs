@@ -37,6 +37,24 @@ macro_rules! for_each_rule {
 }
 pub(crate) use for_each_rule;
 
+/// The same for the rules on requests, in `requests/rules/`: they judge a service in this order, so that a rule that names a
+/// deeper cause comes before one that names only where the time went. `$first` is handed over before the list.
+macro_rules! for_each_request_rule {
+    ($then:ident $($first:tt)*) => {
+        $then! {
+            $($first)*
+            timer_wait::TimerWait,
+        }
+    };
+}
+pub(crate) use for_each_request_rule;
+
+macro_rules! add_request_rules {
+    ($($connections:tt)*) => {
+        for_each_request_rule! { declare_ids $($connections)* }
+    };
+}
+
 macro_rules! declare_ids {
     ($($name:ident::$rule:ident),+ $(,)?) => {
         /// Names a rule. Its text, the same in JSON, is stable: scripts rely on it.
@@ -49,7 +67,7 @@ macro_rules! declare_ids {
         }
 
         impl RuleId {
-            /// Every rule, in the order in which they judge a connection.
+            /// Every rule: those on connections, then those on requests, each in the order in which they judge.
             pub const ALL: &'static [Self] = &[$(Self::$rule),+];
 
             /// Returns the name of the rule and of its page.
@@ -61,7 +79,7 @@ macro_rules! declare_ids {
         }
     };
 }
-for_each_rule!(declare_ids);
+for_each_rule!(add_request_rules);
 
 impl fmt::Display for RuleId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -21,6 +21,18 @@ const KEPT_MOST: usize = 1 << 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId(u32);
 
+impl ThreadId {
+    /// Returns it as a number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the thread with this number.
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// Says what a thread waited for, as far as requests are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {

@@ -14,21 +14,36 @@
 //! stages    what TCP held back meanwhile
 //! part      the parts that a request's time is made of
 //! service   requests of one process and address
+//! subjects  who took the time of a service's requests
+//! series    how its requests follow each other
+//! blockers  its long ones, and what waits behind them
+//! digests/  what rules need beside requests, from the same rows
+//! evidence  all of that, as rules see it; case: one service
+//! rules/    one file a rule: fires, quiet, or inconclusive
+//! judge     all rules in order → findings
 //! listing   the slowest requests, or one of them
 //! report    the contract `whylat.requests/1`
 //! ```
 
+mod blockers;
 mod budget;
+mod case;
+pub(crate) mod digests;
 mod endpoint;
+mod evidence;
 mod history;
 mod intake;
+mod judge;
 mod listing;
 mod owner;
 mod part;
 mod path;
 pub mod report;
+pub mod rules;
+mod series;
 mod service;
 mod stages;
+mod subjects;
 mod trail;
 mod turns;
 
@@ -42,19 +57,23 @@ use crate::answer::RecordingState;
 use crate::rows::in_order::InOrder;
 use crate::waits::{NameTable, StackPurpose};
 use budget::Accountant;
+use digests::DigestSet;
 use endpoint::{EndpointId, EndpointTable};
+use evidence::RequestEvidence;
 use history::{
     History, ResponseTimes, Target, ThreadCall, ThreadEventKind, ThreadId, ThreadPreemption,
     ThreadWait,
 };
+pub use judge::RequestFindings;
 use listing::Listing;
 pub use listing::{Request, RequestFilter, RequestId};
 use owner::TimedCall;
 pub use part::{PartShares, PartTimes, RequestPart};
 use path::HopCredit;
 pub use report::RequestReport;
-use service::ServiceTable;
+use series::ConnectionSeries;
 pub use service::Side;
+use service::{RequestSums, ServiceId, ServiceTable};
 use stages::StageTable;
 use turns::{
     ConnectionClass, Exchange, JUDGED_AFTER, MovingCall, StreamRange, TurnChange, TurnTracker,
@@ -62,6 +81,9 @@ use turns::{
 
 /// Rows that are held back to be put in order: more than come from both tables between two drains of the kernel's buffers.
 const ROWS_KEPT: usize = 1 << 16;
+
+/// Probes that requests are found by.
+const INPUTS: [&str; 3] = ["calls", "waits", "preemptions"];
 
 /// A table that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +128,7 @@ type Key = (u64, u64);
 struct Turns {
     tracker: TurnTracker,
     held: Vec<Exchange>,
+    series: ConnectionSeries,
     /// Until then stages are shared by those that are held.
     shared_until_ns: u64,
 }
@@ -115,6 +138,7 @@ impl Turns {
         Self {
             tracker,
             held: Vec::new(),
+            series: ConnectionSeries::default(),
             shared_until_ns: 0,
         }
     }
@@ -127,12 +151,16 @@ pub struct RequestTable {
     names: Rc<NameTable>,
     has_waits: bool,
     is_lossless: bool,
+    /// Records that were lost, by probe.
+    lost: Vec<(String, u64)>,
     services: ServiceTable,
     endpoints: EndpointTable,
     stages: StageTable,
     history: History,
     turns: Vec<Option<Box<Turns>>>,
-    classes: HashMap<(service::ServiceId, ConnectionClass), u64>,
+    classes: HashMap<(ServiceId, ConnectionClass), u64>,
+    /// When the last request of a thread ended.
+    answered_ns: HashMap<(ServiceId, ThreadId), u64>,
     broken: u64,
     unanswered: u64,
     /// Requests that wait for a response, by their beginnings, and some that do not any more.
@@ -167,6 +195,11 @@ impl RequestTable {
             header,
             has_waits: of_waits.is_some_and(|it| !is_off(it)),
             is_lossless: lost.is_none_or(|it| it.lost_total() == 0),
+            lost: loss
+                .iter()
+                .map(|it| (it.probe.clone(), it.lost_total()))
+                .filter(|(probe, lost)| *lost > 0 && INPUTS.contains(&probe.as_str()))
+                .collect(),
             names,
             services,
             turns: (0..endpoints.len()).map(|_| None).collect(),
@@ -175,6 +208,7 @@ impl RequestTable {
             stages: StageTable::default(),
             history: History::default(),
             classes: HashMap::new(),
+            answered_ns: HashMap::new(),
             broken: 0,
             unanswered: 0,
             waiting: VecDeque::new(),
@@ -469,17 +503,52 @@ impl RequestTable {
         if !is_turn_taking {
             return;
         }
-        let endpoint = self.endpoints.get(id);
-        self.stages.share(endpoint, id, &mut held);
+        self.stages.share(self.endpoints.get(id), id, &mut held);
         for exchange in held {
+            let endpoint = self.endpoints.get(id);
             let request = Request::new(endpoint, id, exchange);
             if self.listing.passes(&request, endpoint, &self.history) {
-                let digest = self.services.digest_mut(endpoint.service);
-                let budget = &request.budget;
-                digest.add(request.duration_ns(), &budget.parts, budget.queue_most);
+                self.count(&request, &mut turns.series);
                 self.listing.add(request);
             }
         }
+    }
+
+    /// Adds a request to its service.
+    fn count(&mut self, request: &Request, series: &mut ConnectionSeries) {
+        let endpoint = self.endpoints.get(request.endpoint);
+        let (id, budget) = (request.id, &request.budget);
+        let digest = self.services.digest_mut(endpoint.service);
+        let other = endpoint.peer.map(|peer| self.endpoints.get(peer).pid);
+        let other = other.filter(|pid| *pid != endpoint.pid);
+        let mut peer = PartTimes::default();
+        for step in &budget.steps {
+            let pid = step.thread.map(|thread| self.history.get(thread).pid);
+            if pid.is_some() && pid == other {
+                peer.add(step.part, step.end_ns - step.begin_ns);
+                continue;
+            }
+            let about = step.subject.endpoint;
+            let service = about.map(|it| self.endpoints.get(it).service);
+            digest.subjects.add(step, service);
+        }
+        let time = (request.begin_ns, request.end_ns);
+        digest.add(&RequestSums {
+            id,
+            time,
+            parts: &budget.parts,
+            peer: &peer,
+            queue: budget.queue_most,
+        });
+        let ns = request.duration_ns();
+        digest.connections.add(request.endpoint.index() as u32, ns);
+        digest.processes.add(endpoint.pid, ns);
+        if endpoint.side == Side::Server {
+            digest.blockers.add(id, request.endpoint, &budget.parts);
+        }
+        let before = (endpoint.service, request.thread);
+        let before_ns = self.answered_ns.insert(before, request.end_ns);
+        digest.series.add(series, before_ns, time);
     }
 
     /// The connection ended, or the recording did.
@@ -519,6 +588,11 @@ impl RequestTable {
             self.finish_connection(id);
         }
         self.count_classes();
+    }
+
+    /// Returns what rules see, after [`RequestTable::finish`].
+    pub(crate) fn judge(&self, digests: &DigestSet) -> RequestFindings {
+        judge::judge(&RequestEvidence::new(self, digests))
     }
 
     /// Returns the report of all rows added, after [`RequestTable::finish`].

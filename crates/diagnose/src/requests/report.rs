@@ -222,7 +222,7 @@ fn service(key: &ServiceKey, digest: &ServiceDigest) -> Option<Service> {
         unknown: all.share(RequestPart::Unknown),
         parts: ServiceParts {
             all,
-            slowest: digest.slowest(),
+            slowest: PartShares(digest.slowest().all),
         },
         queue_most: digest.queue_most,
     })

@@ -6,8 +6,13 @@ use std::collections::HashMap;
 use serde::Serialize;
 use table::tables::Connection;
 
+use super::blockers::BlockerDigest;
+use super::listing::RequestId;
 use super::part::{PartShares, PartTimes};
+use super::series::SeriesDigest;
+use super::subjects::SubjectTable;
 use crate::histogram::{Histogram, bucket};
+use crate::rows::top::Top;
 use crate::waits::NameTable;
 
 /// The slowest of so many are judged by themselves.
@@ -64,32 +69,100 @@ impl ServiceKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ServiceId(u32);
 
+impl ServiceId {
+    /// Returns it as a number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Returns the service with this number.
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+}
+
+/// Times of requests: all of it, and what of it was in the process at the other end, where that is recorded.
+#[derive(Debug, Clone, Copy, Default)]
+struct PartSums {
+    all: PartTimes,
+    peer: PartTimes,
+}
+
+/// The slowest of a service's requests.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SlowestRequests {
+    /// How many.
+    pub count: u64,
+    /// Their parts.
+    pub all: PartTimes,
+    /// Parts that lie in the process at the other end.
+    pub peer: PartTimes,
+}
+
+/// A request as a service keeps it.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestSums<'a> {
+    /// Name.
+    pub id: RequestId,
+    /// When it began and ended, ns.
+    pub time: (u64, u64),
+    /// Its parts.
+    pub parts: &'a PartTimes,
+    /// Parts of it that lie in the process at the other end.
+    pub peer: &'a PartTimes,
+    /// Most requests that it waited behind at a time.
+    pub queue: u64,
+}
+
 /// The requests of a service.
 #[derive(Debug, Default)]
 pub struct ServiceDigest {
     durations: Histogram,
     /// Sums of the requests of each bucket of durations.
-    by_bucket: Vec<Option<Box<PartTimes>>>,
-    all: PartTimes,
+    by_bucket: Vec<Option<Box<PartSums>>>,
+    sums: PartSums,
     /// The longest queue that a request waited in.
     pub queue_most: u64,
     /// Most bytes that a client sent until a TLS handshake was over; 0: none was seen.
     pub handshake_bytes: u64,
+    /// Stacks, threads and services that took the time.
+    pub subjects: SubjectTable,
+    /// How requests follow each other.
+    pub series: SeriesDigest,
+    /// The long ones, and what waited behind them.
+    pub blockers: BlockerDigest,
+    /// Connections with the most time, by their position.
+    pub connections: Top,
+    /// Processes with the most time.
+    pub processes: Top,
+    /// The slowest: its duration and its name.
+    pub longest: Option<(u64, RequestId)>,
+    /// From the begin of the first to the end of the last, ns.
+    pub time: Option<(u64, u64)>,
 }
 
 impl ServiceDigest {
     /// Adds a request.
-    pub fn add(&mut self, duration_ns: u64, parts: &PartTimes, queue: u64) {
+    pub fn add(&mut self, request: &RequestSums<'_>) {
+        let (begin_ns, end_ns) = request.time;
+        let duration_ns = end_ns.saturating_sub(begin_ns);
         self.durations.add(duration_ns);
         let bucket = bucket(duration_ns);
         if bucket >= self.by_bucket.len() {
             self.by_bucket.resize(bucket + 1, None);
         }
-        self.by_bucket[bucket]
-            .get_or_insert_with(Box::default)
-            .add_all(parts);
-        self.all.add_all(parts);
-        self.queue_most = self.queue_most.max(queue);
+        let sums = self.by_bucket[bucket].get_or_insert_with(Box::default);
+        sums.add(request);
+        self.sums.add(request);
+        self.queue_most = self.queue_most.max(request.queue);
+        if self
+            .longest
+            .is_none_or(|(most_ns, _)| duration_ns > most_ns)
+        {
+            self.longest = Some((duration_ns, request.id));
+        }
+        let (first_ns, last_ns) = self.time.unwrap_or((begin_ns, end_ns));
+        self.time = Some((first_ns.min(begin_ns), last_ns.max(end_ns)));
     }
 
     /// Returns how many there are.
@@ -104,24 +177,49 @@ impl ServiceDigest {
 
     /// Returns the parts of all.
     pub fn all(&self) -> PartShares {
-        PartShares(self.all)
+        PartShares(self.sums.all)
     }
 
-    /// Returns the parts of the slowest hundredth, of one at least. Requests of about the same duration (a bucket of
-    /// the histogram) count all or not at all.
-    pub fn slowest(&self) -> PartShares {
+    /// Returns the parts of all that lie in the process at the other end.
+    pub fn peer(&self) -> PartTimes {
+        self.sums.peer
+    }
+
+    /// Returns the slowest hundredth, one at least. Requests of about the same duration (a bucket of the histogram) count
+    /// all or not at all, so that it may be more than that.
+    pub fn slowest(&self) -> SlowestRequests {
         let wanted = self.requests().div_ceil(SLOWEST_OF);
+        self.slowest_while(|slowest, _| slowest < wanted)
+    }
+
+    /// Returns the slowest hundredth, one at least. Requests of about the same duration count all or not at all, so that it
+    /// may be fewer than that.
+    pub fn slowest_at_most(&self) -> SlowestRequests {
+        let wanted = self.requests().div_ceil(SLOWEST_OF);
+        self.slowest_while(|slowest, next| slowest == 0 || slowest + next <= wanted)
+    }
+
+    /// Adds bucket after bucket, the slowest first, while `is_in` of what there is and what comes.
+    fn slowest_while(&self, is_in: impl Fn(u64, u64) -> bool) -> SlowestRequests {
         let mut counts: Vec<_> = self.durations.buckets().collect();
-        let (mut seen, mut sum) = (0, PartTimes::default());
+        let mut slowest = SlowestRequests::default();
         while let Some((bucket, count)) = counts.pop()
-            && seen < wanted
+            && is_in(slowest.count, count)
         {
-            seen += count;
-            if let Some(Some(parts)) = self.by_bucket.get(bucket) {
-                sum.add_all(parts);
+            slowest.count += count;
+            if let Some(Some(sums)) = self.by_bucket.get(bucket) {
+                slowest.all.add_all(&sums.all);
+                slowest.peer.add_all(&sums.peer);
             }
         }
-        PartShares(sum)
+        slowest
+    }
+}
+
+impl PartSums {
+    fn add(&mut self, request: &RequestSums<'_>) {
+        self.all.add_all(request.parts);
+        self.peer.add_all(request.peer);
     }
 }
 
@@ -149,8 +247,18 @@ impl ServiceTable {
     }
 
     /// Returns the requests of a service.
+    pub fn digest(&self, id: ServiceId) -> &ServiceDigest {
+        &self.services[id.0 as usize].1
+    }
+
+    /// The same, to change it.
     pub fn digest_mut(&mut self, id: ServiceId) -> &mut ServiceDigest {
         &mut self.services[id.0 as usize].1
+    }
+
+    /// Returns the numbers of all services.
+    pub fn ids(&self) -> impl Iterator<Item = ServiceId> + use<> {
+        (0..self.services.len() as u32).map(ServiceId)
     }
 
     /// Returns the services that have requests, those with the most time first.
@@ -158,7 +266,7 @@ impl ServiceTable {
         let has_any = |(_, digest): &&(ServiceKey, ServiceDigest)| digest.requests() > 0;
         let mut ranked: Vec<_> = self.services.iter().filter(has_any).collect();
         ranked.sort_by(|(a_key, a), (b_key, b)| {
-            (b.all.total_ns(), a_key).cmp(&(a.all.total_ns(), b_key))
+            (b.sums.all.total_ns(), a_key).cmp(&(a.sums.all.total_ns(), b_key))
         });
         ranked
     }

@@ -1,7 +1,9 @@
-//! Rows as several analyses keep them: by connection, in the order of time, by process, and with the calls before.
+//! Rows as several analyses keep them: by connection, in the order of time, by process, with the calls before, and the few that
+//! took most time.
 
 pub mod hash;
 pub mod in_order;
 pub mod listeners;
 pub mod processes;
 pub mod sends;
+pub mod top;

@@ -12,10 +12,10 @@ use super::report::{
     DurationCell, Durations, GroupPart, ObjectIdentity, Population, Populations, SCHEMA,
     SpinReport, WaitGroup, WaitReport, WaitTotal,
 };
-use super::top::{Element, Top};
 use crate::answer::{About, RecordingState};
 use crate::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
 use crate::kernel::LONGEST_JIFFY_NS;
+use crate::rows::top::{Element, Top};
 
 /// Named of those that take part in a group.
 const PARTS: usize = 4;

@@ -2,8 +2,8 @@
 
 use table::tables::Waits;
 
-use super::top::Top;
 use crate::histogram::Histogram;
+use crate::rows::top::Top;
 
 /// A row that passes the filter, and who has part in it, by their numbers.
 #[derive(Debug, Clone, Copy)]

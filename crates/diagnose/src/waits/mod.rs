@@ -9,7 +9,6 @@
 //! stacks       call stacks; the same has several numbers
 //! group        the sums of a group
 //! spins        the same for threads that ask without waiting
-//! top          who takes part most, in bounded memory
 //! populations  one population of durations, or a fast and a slow one
 //! join         what went before the slow waits
 //! report       the contract `whylat.waits/1`
@@ -21,11 +20,10 @@ mod group;
 pub mod join;
 mod keys;
 mod names;
-mod populations;
+pub(crate) mod populations;
 pub mod report;
 mod spins;
 mod stacks;
-mod top;
 
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -166,6 +166,18 @@ impl NameTable {
         Some(stack.title(TITLE_FRAMES))
     }
 
+    /// Returns the row of a TCP connection.
+    pub(crate) fn row(&self, conn: u64) -> Option<&Connection> {
+        self.sockets.get(&conn)
+    }
+
+    /// Returns the function in which a stack ends; of names with stacks.
+    pub(crate) fn function(&self, stack: u32) -> Option<String> {
+        let stack = self.stacks.number(Some(stack))?;
+        let frame = self.stacks.stack(stack)?.outline().first()?;
+        frame.function.as_ref().map(|_| frame.name())
+    }
+
     /// Names a process.
     pub(crate) fn process(&self, pid: u32) -> Process {
         let comm = self.comm(pid);

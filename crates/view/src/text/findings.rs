@@ -107,7 +107,11 @@ fn when(report: &Report, finding: &Finding) -> Option<String> {
 
 /// Returns how many times faster, in words.
 pub fn estimate(win: &EstimatedWin) -> String {
-    let word = if win.at_least { "at least" } else { "about" };
+    let word = match (win.at_least, win.at_most) {
+        (true, _) => "at least",
+        (false, true) => "at most",
+        (false, false) => "about",
+    };
     format!("{word} {}", times(win.times_faster))
 }
 

@@ -60,6 +60,7 @@ fn undecided(undecided: &UndecidedFinding) -> (String, String) {
 fn subject(subject: &FindingSubject) -> String {
     let process = process(subject.process.as_ref());
     match subject.connections {
+        _ if subject.requests.is_some() => process,
         0 | 1 => process,
         number => format!("{process}, {} connections", count(number)),
     }

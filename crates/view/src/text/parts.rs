@@ -1,7 +1,8 @@
 //! Parts that several reports draw alike: the head, labels, lists that are cut, and the names of processes and connections.
 
-use diagnose::report::{About, DataDirection, FindingSubject, Process};
-use diagnose::units::{count, duration};
+use diagnose::report::{About, DataDirection, FindingSubject, Process, SubjectRequests};
+use diagnose::requests::Side;
+use diagnose::units::{count, counted, duration};
 
 use crate::layout::{Style, TextLayout};
 
@@ -46,6 +47,16 @@ pub(super) fn more(layout: &mut TextLayout, shown: usize, all: usize) {
 /// Returns the process, the connection and the direction that a finding is about.
 pub(super) fn subject(subject: &FindingSubject, direction: DataDirection) -> String {
     let process = process(subject.process.as_ref());
+    if let Some(requests) = &subject.requests {
+        let ends = requests_of(requests);
+        return format!(
+            "{process} {ends}, {}",
+            counted(requests.requests, "request")
+        );
+    }
+    if subject.connections == 0 {
+        return process;
+    }
     let (arrow, verb) = match direction {
         DataDirection::Sending => ("→", "sending"),
         DataDirection::Receiving => ("←", "receiving"),
@@ -56,6 +67,14 @@ pub(super) fn subject(subject: &FindingSubject, direction: DataDirection) -> Str
     } else {
         let number = count(subject.connections);
         format!("{process}, {number} connections, {verb}; worst: {local} {arrow} {remote}")
+    }
+}
+
+/// Returns where a service is: `at` its own address, `→` the one that it asks.
+fn requests_of(requests: &SubjectRequests) -> String {
+    match requests.role {
+        Side::Server => format!("at {}", requests.address),
+        Side::Client => format!("→ {}", requests.address),
     }
 }
 

@@ -251,6 +251,7 @@ fn undecided_row(undecided: &UndecidedFinding) -> Vec<StyledPiece> {
 fn subject_text(subject: &diagnose::report::FindingSubject) -> String {
     let process = cells::process(subject.process.as_ref());
     clean(&match subject.connections {
+        0 => process,
         1 => format!("{process} → {}", subject.remote),
         number => format!("{process}, {}", counted(number, "connection")),
     })

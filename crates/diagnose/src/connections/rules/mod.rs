@@ -37,13 +37,6 @@ macro_rules! declare_rules {
     ($($name:ident::$rule:ident),+ $(,)?) => {
         /// All rules, in the order in which they judge a connection.
         pub const RULES: &[&dyn Rule] = &[$(&$name::$rule),+];
-
-        /// Returns the rule of this name.
-        pub(crate) fn rule(id: RuleId) -> &'static dyn Rule {
-            match id {
-                $(RuleId::$rule => &$name::$rule,)+
-            }
-        }
     };
 }
 for_each_rule!(declare_rules);
@@ -77,6 +70,7 @@ mod tests {
                 connections,
                 ids: vec![1],
                 lifetime_ns: 784_000_000,
+                requests: None,
             },
             direction: DataDirection::Sending,
             from_ns: 0,

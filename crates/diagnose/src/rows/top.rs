@@ -9,9 +9,9 @@ const KEPT: usize = 8;
 pub struct Element {
     /// Its number.
     pub number: u32,
-    /// Waits, since it was last not among those kept.
+    /// Times that were added, since it was last not among those kept.
     pub count: u64,
-    /// Time blocked, at least, ns.
+    /// Its time, at least, ns.
     pub blocked_ns: u64,
     /// Whether count and time are exact.
     pub is_exact: bool,
@@ -35,7 +35,7 @@ struct Slots {
 }
 
 impl Top {
-    /// Adds a wait.
+    /// Adds time of an element, such as a wait.
     pub fn add(&mut self, number: u32, blocked_ns: u64) {
         let slots = self.0.get_or_insert_default();
         let known = slots.numbers[..slots.used]

@@ -1,0 +1,222 @@
+//! One service as a rule sees it: its requests, what their time went to, and what earlier rules found. Rules read; they keep
+//! nothing. Times are those of the service's own process: what the process at the other end did with a request is judged
+//! there.
+
+use super::evidence::{NamedThread, NamedTime, RequestEvidence};
+use super::part::{PartTimes, RequestPart};
+use super::service::{ServiceDigest, ServiceId, ServiceKey, Side, SlowestRequests};
+use super::subjects::PartSubjects;
+use crate::report::finding::SubjectRequests;
+use crate::report::{FindingSubject, Process, RuleId};
+use crate::rows::top::Top;
+use crate::units::part;
+
+/// A service of fewer requests has no slowest hundredth.
+const HUNDREDTH_LEAST: u64 = 100;
+
+/// Most ids of connections that are listed in a finding.
+const MOST_IDS: usize = 16;
+
+/// Parts of the time of a service that a rule explained.
+#[derive(Debug, Clone)]
+pub struct PartClaim {
+    /// The rule.
+    pub rule: RuleId,
+    /// The parts.
+    pub parts: Vec<RequestPart>,
+}
+
+/// A service with all that is known of its requests.
+#[derive(Debug)]
+pub struct ServiceCase<'a> {
+    /// The recording around it.
+    pub evidence: &'a RequestEvidence<'a>,
+    /// Name, side and address that its requests have in common.
+    pub key: &'a ServiceKey,
+    /// Its requests.
+    pub digest: &'a ServiceDigest,
+    /// The slowest hundredth of them, one at least.
+    pub slowest: SlowestRequests,
+    /// Parts that earlier rules explained, above info.
+    pub claims: Vec<PartClaim>,
+    all: PartTimes,
+    peer: PartTimes,
+}
+
+/// Time of some parts.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct PartHarm {
+    /// Sum over all requests, ns.
+    pub ns: u64,
+    /// Its share of the time of all requests.
+    pub share: f64,
+    /// By how much the slowest hundredth had more of it than others, ns: all of them together.
+    pub excess_ns: u64,
+    /// Its share of what the slowest hundredth took longer than others; 0: there are fewer than a hundred requests.
+    pub excess_share: f64,
+}
+
+impl<'a> ServiceCase<'a> {
+    /// Makes the case of a service that has requests.
+    pub fn new(evidence: &'a RequestEvidence<'a>, id: ServiceId) -> Self {
+        let services = &evidence.table.services;
+        let digest = services.digest(id);
+        Self {
+            evidence,
+            key: services.key(id),
+            digest,
+            slowest: digest.slowest_at_most(),
+            claims: Vec::new(),
+            all: digest.all().0,
+            peer: digest.peer(),
+        }
+    }
+
+    /// Returns whether the service answers.
+    pub fn is_server(&self) -> bool {
+        self.key.side == Side::Server
+    }
+
+    /// Returns how many requests there are.
+    pub fn requests(&self) -> u64 {
+        self.digest.requests()
+    }
+
+    /// Returns the time of all requests, ns.
+    pub fn total_ns(&self) -> u64 {
+        self.all.total_ns()
+    }
+
+    /// Returns the duration below which this share of the requests lie, ns.
+    pub fn quantile_ns(&self, share: f64) -> u64 {
+        self.digest.durations().quantile_ns(share).unwrap_or(0)
+    }
+
+    /// Returns the longest duration, ns.
+    pub fn max_ns(&self) -> u64 {
+        let range = self.digest.durations().range_ns();
+        range.map_or(0, |(_, most_ns)| most_ns)
+    }
+
+    /// Returns the time of a part, without what the process at the other end did, ns.
+    pub fn ns(&self, part: RequestPart) -> u64 {
+        self.all.get(part).saturating_sub(self.peer.get(part))
+    }
+
+    /// Returns its share of the time of all requests.
+    pub fn share(&self, part: RequestPart) -> f64 {
+        crate::units::part(self.ns(part), self.total_ns())
+    }
+
+    /// Returns how much time the process at the other end took, where that is recorded, ns.
+    pub fn peer_ns(&self) -> u64 {
+        self.peer.total_ns()
+    }
+
+    /// Returns the time of these parts, of all requests and of the slowest.
+    pub fn harm(&self, parts: &[RequestPart]) -> PartHarm {
+        let sum = |all: &PartTimes, peer: &PartTimes| -> u64 {
+            let of = |part: &RequestPart| all.get(*part).saturating_sub(peer.get(*part));
+            parts.iter().map(of).sum()
+        };
+        let ns = sum(&self.all, &self.peer);
+        let excess_ns = self.excess_ns(ns, sum(&self.slowest.all, &self.slowest.peer));
+        let whole_ns = self.excess_ns(self.total_ns(), self.slowest.all.total_ns());
+        PartHarm {
+            ns,
+            share: part(ns, self.total_ns()),
+            excess_ns,
+            excess_share: part(excess_ns, whole_ns).min(1.0),
+        }
+    }
+
+    /// By how much the slowest have more of something than others, of its sum over all and over the slowest.
+    fn excess_ns(&self, all_ns: u64, slowest_ns: u64) -> u64 {
+        let others = self.requests().saturating_sub(self.slowest.count);
+        if self.requests() < HUNDREDTH_LEAST || others == 0 {
+            return 0;
+        }
+        let usual_ns = all_ns.saturating_sub(slowest_ns) as f64 / others as f64;
+        let usual_ns = usual_ns * self.slowest.count as f64;
+        slowest_ns.saturating_sub(usual_ns as u64)
+    }
+
+    /// Returns whether an earlier rule explained this part.
+    pub fn is_claimed(&self, part: RequestPart) -> bool {
+        self.claims.iter().any(|claim| claim.parts.contains(&part))
+    }
+
+    /// Returns those who took the time of a part.
+    pub fn subjects(&self, part: RequestPart) -> Option<&'a PartSubjects> {
+        self.digest.subjects.get(part)
+    }
+
+    /// Returns the stacks in which a part was spent, the one with the most time first.
+    pub fn stacks(&self, part: RequestPart) -> Vec<NamedTime<String>> {
+        let subjects = self.subjects(part);
+        subjects.map_or_else(Vec::new, |it| self.evidence.stacks(&it.stacks))
+    }
+
+    /// Returns the threads that had requests during a part, the one with the most time first.
+    pub fn threads(&self, part: RequestPart) -> Vec<NamedTime<NamedThread>> {
+        let subjects = self.subjects(part);
+        subjects.map_or_else(Vec::new, |it| self.evidence.threads(&it.threads))
+    }
+
+    /// Returns the threads that ended waits of a part, the one with the most time first.
+    pub fn wakers(&self, part: RequestPart) -> Vec<NamedTime<NamedThread>> {
+        let subjects = self.subjects(part);
+        subjects.map_or_else(Vec::new, |it| self.evidence.threads(&it.wakers))
+    }
+
+    /// Returns the process; without its number if the service has several.
+    pub fn process(&self) -> Process {
+        let processes = self.digest.processes.worst(2);
+        let pid = match processes.as_slice() {
+            [only] if only.number != 0 => Some(only.number),
+            _ => None,
+        };
+        Process {
+            pid,
+            comm: Some(self.key.name.clone()).filter(|name| name != "?"),
+        }
+    }
+
+    /// Returns what the service is called in a sentence: `redis-server at 127.0.0.1:6379`, `curl to 10.0.0.1:80`.
+    pub fn title(&self) -> String {
+        let word = if self.is_server() { "at" } else { "to" };
+        format!("{} {word} {}", self.key.name, self.key.address)
+    }
+
+    /// Returns the subject of a finding about the service.
+    pub fn subject(&self) -> FindingSubject {
+        let names = self.evidence.names();
+        let conns = self.conns(&self.digest.connections);
+        let worst = conns.first().and_then(|conn| names.row(*conn));
+        let address = |of: fn(&table::tables::Connection) -> &String| {
+            worst.map_or_else(|| "?".to_owned(), |row| of(row).clone())
+        };
+        FindingSubject {
+            process: Some(self.process()),
+            local: address(|row| &row.local),
+            remote: address(|row| &row.remote),
+            connections: self.digest.series.connections,
+            ids: conns.into_iter().take(MOST_IDS).collect(),
+            lifetime_ns: self.total_ns(),
+            requests: Some(SubjectRequests {
+                role: self.key.side,
+                address: self.key.address.clone(),
+                requests: self.requests(),
+            }),
+        }
+    }
+
+    /// Returns the cookies of the connections of a list, the one with the most time first.
+    pub fn conns(&self, top: &Top) -> Vec<u64> {
+        let endpoints = &self.evidence.table.endpoints;
+        let worst = top.worst(usize::MAX).into_iter();
+        worst
+            .map(|it| endpoints.at(it.number as usize).conn)
+            .collect()
+    }
+}

@@ -1,0 +1,60 @@
+//! Digests that rules need beside requests: of rows of any table, filled in the same pass as all other analyses. To add one:
+//! a file here, a line in `mod` and a line in `digests!`. A table that no analysis took before needs a line in
+//! `recording/pass.rs`, too.
+
+pub mod functions;
+
+use std::rc::Rc;
+
+use table::manifest::Header;
+use table::{Consumer, Rows, TableId};
+
+use crate::waits::NameTable;
+use functions::FunctionDigest;
+
+/// Digest of rows. Its names are complete: of connections, sockets, processes and stacks.
+pub trait RecordingDigest: Consumer {
+    /// Starts without rows.
+    fn new(header: &Header, names: &Rc<NameTable>) -> Self
+    where
+        Self: Sized;
+}
+
+macro_rules! digests {
+    ($($(#[doc = $doc:literal])+ $field:ident: $digest:ty),+ $(,)?) => {
+        /// All digests.
+        #[derive(Debug)]
+        pub struct DigestSet {
+            $($(#[doc = $doc])+ pub $field: $digest,)+
+        }
+
+        impl DigestSet {
+            /// Starts without rows.
+            pub fn new(header: &Header, names: &Rc<NameTable>) -> Self {
+                Self {
+                    $($field: <$digest as RecordingDigest>::new(header, names),)+
+                }
+            }
+        }
+
+        impl Consumer for DigestSet {
+            fn wants(&self, table: TableId) -> bool {
+                $(self.$field.wants(table))||+
+            }
+
+            fn take(&mut self, rows: Rows<'_>) {
+                let table = rows.table();
+                $(
+                    if self.$field.wants(table) {
+                        self.$field.take(rows);
+                    }
+                )+
+            }
+        }
+    };
+}
+
+digests! {
+    /// Functions that processes ran.
+    functions: FunctionDigest,
+}

@@ -1,0 +1,115 @@
+//! Evidence of a recording for rules on requests: its services, who took their time, and the digests beside them.
+
+use super::RequestTable;
+use super::case::ServiceCase;
+use super::digests::DigestSet;
+use super::history::ThreadId;
+use super::service::ServiceId;
+use crate::rows::top::{Element, Top};
+use crate::waits::NameTable;
+
+/// Evidence of a whole recording.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestEvidence<'a> {
+    pub(super) table: &'a RequestTable,
+    /// Digests beside requests.
+    pub digests: &'a DigestSet,
+}
+
+/// A thread with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedThread {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// As it is printed: `redis-server[7] thread 7`.
+    pub name: String,
+}
+
+/// Something that took time, with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedTime<T> {
+    /// The thing.
+    pub subject: T,
+    /// Its time at least, ns.
+    pub ns: u64,
+    /// How often, at least.
+    pub count: u64,
+}
+
+impl<'a> RequestEvidence<'a> {
+    /// Makes the evidence of a table that has all rows.
+    pub fn new(table: &'a RequestTable, digests: &'a DigestSet) -> Self {
+        Self { table, digests }
+    }
+
+    /// Returns every service with requests, those with the most time first.
+    pub fn services(&'a self) -> Vec<ServiceCase<'a>> {
+        let services = &self.table.services;
+        let ids = services.ids();
+        let with_requests = ids.filter(|id| services.digest(*id).requests() > 0);
+        let mut cases: Vec<_> = with_requests.map(|id| ServiceCase::new(self, id)).collect();
+        cases.sort_by(|a, b| (b.total_ns(), a.key).cmp(&(a.total_ns(), b.key)));
+        cases
+    }
+
+    /// Returns the names of connections, processes and stacks.
+    pub fn names(&self) -> &'a NameTable {
+        &self.table.names
+    }
+
+    /// Returns whether it is recorded what threads waited for.
+    pub fn has_waits(&self) -> bool {
+        self.table.has_waits
+    }
+
+    /// Returns the records that were lost, by probe.
+    pub fn lost(&self) -> &'a [(String, u64)] {
+        &self.table.lost
+    }
+
+    /// Returns the kernel's jiffy, ns; 0: not known.
+    pub fn jiffy_ns(&self) -> u64 {
+        self.table.header.jiffy_ns.unwrap_or(0)
+    }
+
+    /// Returns the thread with this number.
+    pub fn thread(&self, number: u32) -> NamedThread {
+        let thread = self.table.history.get(ThreadId::from_number(number));
+        let (pid, tid) = (thread.pid, thread.tid);
+        let process = self.names().process(pid).title();
+        NamedThread {
+            pid,
+            tid,
+            name: format!("{process} thread {tid}"),
+        }
+    }
+
+    /// Returns the threads of a list, the one with the most time first.
+    pub fn threads(&self, top: &Top) -> Vec<NamedTime<NamedThread>> {
+        named(top, |number| Some(self.thread(number)))
+    }
+
+    /// Returns the stacks of a list that have names, the one with the most time first.
+    pub fn stacks(&self, top: &Top) -> Vec<NamedTime<String>> {
+        named(top, |number| self.names().stack_title(number))
+    }
+
+    /// Returns the services of a list, the one with the most time first.
+    pub fn services_of(&self, top: &Top) -> Vec<NamedTime<ServiceId>> {
+        named(top, |number| Some(ServiceId::from_number(number)))
+    }
+}
+
+fn named<T>(top: &Top, name: impl Fn(u32) -> Option<T>) -> Vec<NamedTime<T>> {
+    let all = top.worst(usize::MAX).into_iter();
+    let named = |it: Element| {
+        Some(NamedTime {
+            subject: name(it.number)?,
+            ns: it.blocked_ns,
+            count: it.count,
+        })
+    };
+    all.filter_map(named).collect()
+}

@@ -1,0 +1,169 @@
+//! Asks every rule about each service and about programs, and makes findings of what they say, worst first.
+
+use super::case::{PartClaim, ServiceCase};
+use super::evidence::RequestEvidence;
+use super::rules::{
+    ProgramVerdict, REQUEST_RULES, Remedy, RequestDoubt, RequestFinding, RequestRule,
+    RequestVerdict,
+};
+use super::service::Side;
+use crate::report::finding::FactList;
+use crate::report::severity::severity;
+use crate::report::{
+    DataDirection, EstimatedWin, Finding, FindingSubject, Severity, UndecidedFinding,
+};
+use crate::units::{count, part};
+
+/// A cause that explains less of the time of all requests, and less of what the slowest took longer, is never above info: it
+/// is not what makes them slow.
+const EXPLAINS_LEAST: f64 = 0.1;
+
+/// A cause that cannot be avoided has to explain most of what the slowest requests took longer.
+const EXPLAINS_MOST: f64 = 0.5;
+
+/// Below this a gain is no estimate: it is within what two runs of the same work differ.
+const LEAST_WIN: f64 = 1.05;
+
+/// Findings of the rules on requests.
+#[derive(Debug, Default)]
+pub struct RequestFindings {
+    /// Findings.
+    pub findings: Vec<Finding>,
+    /// Problems with a cause that the recording does not show.
+    pub undecided: Vec<UndecidedFinding>,
+}
+
+/// Returns what all rules find.
+pub fn judge(evidence: &RequestEvidence<'_>) -> RequestFindings {
+    let mut found = RequestFindings::default();
+    for mut case in evidence.services() {
+        for rule in REQUEST_RULES {
+            judge_service(*rule, &mut case, &mut found);
+        }
+    }
+    for rule in REQUEST_RULES {
+        for program in rule.check_programs(evidence) {
+            let ProgramVerdict {
+                subject,
+                time,
+                verdict,
+            } = program;
+            found.add(*rule, evidence, (subject, time), verdict);
+        }
+    }
+    found
+}
+
+fn judge_service(rule: &dyn RequestRule, case: &mut ServiceCase<'_>, found: &mut RequestFindings) {
+    let verdict = rule.check(case);
+    let parts = match &verdict {
+        RequestVerdict::Quiet => return,
+        RequestVerdict::Fires(fired) => fired.parts.clone(),
+        RequestVerdict::Inconclusive(_) => Vec::new(),
+    };
+    let time = case.digest.time.unwrap_or_default();
+    let evidence = case.evidence;
+    found.add(rule, evidence, (case.subject(), time), verdict);
+    let rule = rule.id();
+    let latest = found.findings.last();
+    if latest.is_some_and(|it| it.rule == rule && !it.is_note()) {
+        case.claims.push(PartClaim { rule, parts });
+    }
+}
+
+impl RequestFindings {
+    fn add(
+        &mut self,
+        rule: &dyn RequestRule,
+        evidence: &RequestEvidence<'_>,
+        (subject, time): (FindingSubject, (u64, u64)),
+        verdict: RequestVerdict,
+    ) {
+        match verdict {
+            RequestVerdict::Quiet => {}
+            RequestVerdict::Fires(fired) => {
+                let found = finding(rule, evidence, (subject, time), *fired);
+                self.findings.push(found);
+            }
+            RequestVerdict::Inconclusive(doubt) => self.undecided.push(undecided(subject, *doubt)),
+        }
+    }
+}
+
+fn finding(
+    rule: &dyn RequestRule,
+    evidence: &RequestEvidence<'_>,
+    (subject, time): (FindingSubject, (u64, u64)),
+    fired: RequestFinding,
+) -> Finding {
+    let total_ns = subject.lifetime_ns;
+    let lost = evidence.lost().iter();
+    let lost = lost.map(|(probe, lost)| format!("{} records of {probe} were lost.", count(*lost)));
+    let could_not_see = fired.could_not_see.iter().cloned().chain(lost);
+    Finding {
+        rule: rule.id(),
+        severity: severity_of(&fired, total_ns),
+        direction: direction(&subject),
+        from_ns: time.0,
+        until_ns: time.1,
+        share: part(fired.harm_ns, total_ns).min(1.0),
+        harm_ns: fired.harm_ns,
+        could_not_see: could_not_see.collect(),
+        estimated_win: win(&fired, total_ns),
+        headline: fired.headline,
+        evidence: FactList(fired.facts),
+        ruled_out: fired.ruled_out,
+        advice: fired.advice,
+        confidence: fired.confidence,
+        subject,
+    }
+}
+
+/// Returns the severity by harm, as of connections: against the time of all requests instead of a life.
+fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
+    let of_time = part(fired.harm_ns, total_ns);
+    match fired.remedy {
+        Remedy::Avoidable if of_time.max(fired.excess_share) >= EXPLAINS_LEAST => {
+            severity(&[(fired.harm_ns, total_ns)])
+        }
+        Remedy::Unavoidable if fired.excess_share >= EXPLAINS_MOST => {
+            severity(&[(fired.excess_ns, total_ns)])
+        }
+        Remedy::Avoidable | Remedy::Unavoidable => Severity::Info,
+    }
+}
+
+/// Returns what is left of the time without the harm: other work may take its place, so that it is the most.
+fn win(fired: &RequestFinding, total_ns: u64) -> Option<EstimatedWin> {
+    let assumes = fired.gain?;
+    let rest = 1.0 - part(fired.harm_ns, total_ns);
+    // A thousandfold is the largest estimate.
+    let times_faster = 1.0 / rest.clamp(0.001, 1.0);
+    (times_faster >= LEAST_WIN).then_some(EstimatedWin {
+        times_faster,
+        at_least: false,
+        at_most: true,
+        assumes,
+    })
+}
+
+fn direction(subject: &FindingSubject) -> DataDirection {
+    match subject.requests.as_ref().map(|it| it.role) {
+        Some(Side::Client) => DataDirection::Receiving,
+        Some(Side::Server) | None => DataDirection::Sending,
+    }
+}
+
+fn undecided(subject: FindingSubject, doubt: RequestDoubt) -> UndecidedFinding {
+    UndecidedFinding {
+        candidates: doubt.candidates,
+        headline: doubt.headline,
+        direction: direction(&subject),
+        share: part(doubt.concerned_ns, subject.lifetime_ns).min(1.0),
+        possible_harm_ns: doubt.concerned_ns,
+        evidence: FactList(doubt.facts),
+        why: doubt.why.to_owned(),
+        would_help: doubt.would_help,
+        subject,
+    }
+}

@@ -1,0 +1,21 @@
+//! The rules on requests: one file each, listed in `report/rule_id.rs`. A rule looks at one service (or at programs) and says
+//! that it fires, that it is quiet, or that the recording does not show it.
+//!
+//! A rule explains parts of the time of requests, and names what it excluded. Rules judge in the order of the list: one that
+//! names a deeper cause comes before one that names only where the time went. Its page is `docs/findings/NAME.md`.
+
+mod rule;
+pub(crate) mod shared;
+mod timer_wait;
+
+use crate::report::for_each_request_rule;
+
+pub use rule::{ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+
+macro_rules! declare_rules {
+    ($($name:ident::$rule:ident),+ $(,)?) => {
+        /// All rules on requests, in the order in which they judge a service.
+        pub const REQUEST_RULES: &[&dyn RequestRule] = &[$(&$name::$rule),+];
+    };
+}
+for_each_request_rule!(declare_rules);

@@ -1,0 +1,99 @@
+//! The trait of rules on requests, and their verdicts on a service or a program.
+
+use crate::report::{Advice, Confidence, Fact, FindingSubject, RuleId, RuledOut};
+use crate::requests::RequestPart;
+use crate::requests::case::ServiceCase;
+use crate::requests::evidence::RequestEvidence;
+
+/// Verdict of a rule.
+#[derive(Debug)]
+pub enum RequestVerdict {
+    /// Not this.
+    Quiet,
+    /// This, with so much harm.
+    Fires(Box<RequestFinding>),
+    /// It may be this; the recording does not show it.
+    Inconclusive(Box<RequestDoubt>),
+}
+
+/// Says whether the cause of a finding can be avoided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// The time can be avoided: it counts by its share of the time of all requests.
+    Avoidable,
+    /// The work has to be done: it counts only as far as it makes the slowest requests slow.
+    Unavoidable,
+}
+
+/// Finding of a rule.
+#[derive(Debug)]
+pub struct RequestFinding {
+    /// Parts of the time that it explains: no later rule explains them again, if this one is above info.
+    pub parts: Vec<RequestPart>,
+    /// Time that requests lost, ns: all of them together.
+    pub harm_ns: u64,
+    /// By how much the slowest requests had more of it than others, ns.
+    pub excess_ns: u64,
+    /// The same as a share of what they took longer.
+    pub excess_share: f64,
+    /// Says whether it can be avoided.
+    pub remedy: Remedy,
+    /// One sentence: cause, effect, number.
+    pub headline: String,
+    /// Numbers that show it.
+    pub facts: Vec<Fact>,
+    /// Excluded causes.
+    pub ruled_out: Vec<RuledOut>,
+    /// Facts that the recording cannot show, beside lost records.
+    pub could_not_see: Vec<String>,
+    /// Fixes, best first.
+    pub advice: Vec<Advice>,
+    /// Assumption under which the harm goes away; `None`: no estimate.
+    pub gain: Option<&'static str>,
+    /// How sure it is.
+    pub confidence: Confidence,
+}
+
+/// Facts of a rule without a verdict.
+#[derive(Debug)]
+pub struct RequestDoubt {
+    /// All rules that may apply.
+    pub candidates: Vec<RuleId>,
+    /// Time concerned, ns.
+    pub concerned_ns: u64,
+    /// One sentence with the numbers that matter.
+    pub headline: String,
+    /// Numbers that show it.
+    pub facts: Vec<Fact>,
+    /// Reason why the cause is unknown.
+    pub why: &'static str,
+    /// Data that would decide it.
+    pub would_help: Vec<String>,
+}
+
+/// Verdict on a program, whatever its requests.
+#[derive(Debug)]
+pub struct ProgramVerdict {
+    /// The program.
+    pub subject: FindingSubject,
+    /// From when to when it was seen, `CLOCK_MONOTONIC` ns.
+    pub time: (u64, u64),
+    /// Verdict.
+    pub verdict: RequestVerdict,
+}
+
+/// One rule on requests.
+pub trait RequestRule: Sync {
+    /// Returns its name in the list of all rules.
+    fn id(&self) -> RuleId;
+    /// Returns the finding in one line.
+    fn summary(&self) -> &'static str;
+    /// Looks at one service.
+    fn check(&self, _: &ServiceCase<'_>) -> RequestVerdict {
+        RequestVerdict::Quiet
+    }
+    /// Looks at programs, whether or not they have requests.
+    fn check_programs(&self, _: &RequestEvidence<'_>) -> Vec<ProgramVerdict> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,135 @@
+//! Parts that several rules on requests share: facts, sentences, excluded causes, and doubts.
+
+use std::borrow::Cow;
+
+use super::rule::{RequestDoubt, RequestVerdict};
+use crate::report::severity::{WARNING_SHARE, held_up};
+use crate::report::{
+    Advice, Confidence, ConfidenceLevel, Fact, FactMerge, FactUnit, FactValue, RuleId, RuledOut,
+};
+use crate::requests::RequestPart;
+use crate::requests::case::ServiceCase;
+use crate::units::{counted, duration, percent};
+
+/// A fact in a unit.
+pub fn fact(name: &'static str, value: FactValue, unit: FactUnit, label: &'static str) -> Fact {
+    Fact {
+        name,
+        value,
+        unit,
+        label,
+        merge: FactMerge::Worst,
+    }
+}
+
+/// A number of things.
+pub fn number(name: &'static str, value: u64, label: &'static str) -> Fact {
+    fact(name, FactValue::Whole(value), FactUnit::Count, label)
+}
+
+/// A duration.
+pub fn time(name: &'static str, ns: u64, label: &'static str) -> Fact {
+    fact(name, FactValue::Whole(ns), FactUnit::Ns, label)
+}
+
+/// A share of one.
+pub fn share(name: &'static str, value: f64, label: &'static str) -> Fact {
+    fact(name, FactValue::Real(value), FactUnit::Share, label)
+}
+
+/// The number of requests and how long they took.
+pub fn durations(case: &ServiceCase<'_>) -> Vec<Fact> {
+    let half_ns = case.quantile_ns(0.5);
+    let mut facts = vec![
+        number("requests", case.requests(), "request(s)"),
+        time("request_p50_ns", half_ns, "duration of a request (p50)"),
+    ];
+    if case.requests() > 1 {
+        let ns = case.quantile_ns(0.99);
+        facts.push(time("request_p99_ns", ns, "duration of a request (p99)"));
+        let ns = case.max_ns();
+        facts.push(time("request_max_ns", ns, "the longest request"));
+    }
+    facts
+}
+
+/// Returns the harm as a part of the time of all requests: `5.00 s of 5.03 s (99.4 %)`.
+pub fn of_time(case: &ServiceCase<'_>, ns: u64) -> String {
+    format!(
+        "{} of {} ({})",
+        duration(ns),
+        duration(case.total_ns()),
+        percent(crate::units::part(ns, case.total_ns()))
+    )
+}
+
+/// Returns the requests in a sentence: `5 requests of curl to 10.0.0.1:80`.
+pub fn of_requests(case: &ServiceCase<'_>) -> String {
+    let word = if case.is_server() { "to" } else { "of" };
+    let requests = counted(case.requests(), "request");
+    format!("{requests} {word} {}", case.title())
+}
+
+/// Returns those of these parts that take too little to matter, with their shares.
+pub fn rule_out(case: &ServiceCase<'_>, parts: &[(&'static str, &[RequestPart])]) -> Vec<RuledOut> {
+    let excluded = |(cause, parts): &(&'static str, &[RequestPart])| {
+        let harm = case.harm(parts);
+        let is_small = harm.share <= WARNING_SHARE && harm.excess_share <= WARNING_SHARE;
+        let because = match harm.ns {
+            0 => "none of the time".to_owned(),
+            ns => format!("{} of the time ({})", percent(harm.share), duration(ns)),
+        };
+        is_small.then_some(RuledOut { cause, because })
+    };
+    parts.iter().filter_map(excluded).collect()
+}
+
+/// Fixes in words.
+pub fn advice(lines: impl IntoIterator<Item = impl Into<Cow<'static, str>>>) -> Vec<Advice> {
+    lines.into_iter().map(|line| Advice(line.into())).collect()
+}
+
+/// Confidence of what was measured, lowered when records were lost.
+pub fn measured(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidence {
+    let because = because.into();
+    match case.evidence.lost().is_empty() {
+        true => Confidence {
+            level: ConfidenceLevel::High,
+            because,
+        },
+        false => Confidence {
+            level: ConfidenceLevel::Medium,
+            because: format!("{because}; but records were lost"),
+        },
+    }
+}
+
+/// Rules that speak of what threads did with a request: where that is not recorded, each of them may apply.
+const OF_THREADS: [RuleId; 1] = [RuleId::TimerWait];
+
+/// Returns a doubt, if it was not recorded what threads did, and the slowest requests lost time in the program.
+pub fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
+    let harm = case.harm(&[
+        RequestPart::Unknown,
+        RequestPart::Unread,
+        RequestPart::Queued,
+    ]);
+    let is_slow = held_up(harm.excess_ns, case.total_ns()) && harm.excess_share >= 0.5;
+    if case.evidence.has_waits() || !is_slow {
+        return RequestVerdict::Quiet;
+    }
+    let mut facts = durations(case);
+    facts.push(time("unknown_ns", harm.ns, "in the program, not recorded"));
+    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
+        candidates: OF_THREADS.to_vec(),
+        concerned_ns: harm.excess_ns,
+        headline: format!(
+            "The slowest of {} lost {} in the program; the recording does not show why.",
+            of_requests(case),
+            duration(harm.excess_ns)
+        ),
+        facts,
+        why: "What threads did meanwhile was not recorded.",
+        would_help: vec!["Record as root with `--detail waits`.".to_owned()],
+    }))
+}

@@ -1,0 +1,61 @@
+//! How the requests of a service follow each other: on a connection, and by the thread that asks.
+
+use crate::histogram::Histogram;
+
+/// Requests of a service in the order in which they ended.
+#[derive(Debug, Default)]
+pub struct SeriesDigest {
+    /// Connections that had a request.
+    pub connections: u64,
+    /// Most requests of one connection.
+    pub requests_most: u64,
+    /// Time from a response to the next request on the same connection.
+    pub gaps: Histogram,
+    /// Sum of these, ns.
+    pub gaps_ns: u64,
+    /// Requests that a thread sent or took after the response to its request before, on any connection of the service.
+    pub followed: u64,
+    /// Time between these, ns.
+    pub followed_gaps_ns: u64,
+    /// Requests that a thread sent or took before the response to its request before.
+    pub overlapping: u64,
+}
+
+/// The requests of one connection, as far as they are over.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConnectionSeries {
+    /// How many.
+    requests: u64,
+    /// When the last response ended.
+    answered_ns: u64,
+}
+
+impl SeriesDigest {
+    /// Adds the next request of a connection, and of its thread: `before_ns` is when the thread's request before ended.
+    pub fn add(
+        &mut self,
+        connection: &mut ConnectionSeries,
+        before_ns: Option<u64>,
+        (begin_ns, end_ns): (u64, u64),
+    ) {
+        match connection.requests {
+            0 => self.connections += 1,
+            _ => {
+                let gap_ns = begin_ns.saturating_sub(connection.answered_ns);
+                self.gaps.add(gap_ns);
+                self.gaps_ns += gap_ns;
+            }
+        }
+        connection.requests += 1;
+        connection.answered_ns = end_ns;
+        self.requests_most = self.requests_most.max(connection.requests);
+        match before_ns.map(|before_ns| begin_ns.checked_sub(before_ns)) {
+            Some(Some(gap_ns)) => {
+                self.followed += 1;
+                self.followed_gaps_ns += gap_ns;
+            }
+            Some(None) => self.overlapping += 1,
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Subjects of the parts of a service's requests: the few stacks, threads and services with the most of the time, in bounded
+//! memory.
+
+use super::part::{PARTS, RequestPart};
+use super::service::ServiceId;
+use super::trail::RequestStep;
+use crate::rows::top::Top;
+
+/// Those who took most of the time of one part. An element with more than an eighth of it is never missed.
+#[derive(Debug, Clone, Default)]
+pub struct PartSubjects {
+    /// Stacks in which threads waited, by their number in the recording.
+    pub stacks: Top,
+    /// Threads that had the request meanwhile.
+    pub threads: Top,
+    /// Threads that ended the wait.
+    pub wakers: Top,
+    /// Services that were waited for: by the connection.
+    pub services: Top,
+}
+
+/// Subjects of all parts of a service.
+#[derive(Debug, Default)]
+pub struct SubjectTable(Vec<Option<Box<PartSubjects>>>);
+
+impl SubjectTable {
+    /// Adds a step. `service`: that of its connection.
+    pub fn add(&mut self, step: &RequestStep, service: Option<ServiceId>) {
+        if self.0.is_empty() {
+            self.0.resize(PARTS, None);
+        }
+        let subjects = self.0[step.part as usize].get_or_insert_default();
+        let ns = step.end_ns - step.begin_ns;
+        if let Some(stack) = step.subject.stack {
+            subjects.stacks.add(stack, ns);
+        }
+        if let Some(thread) = step.thread {
+            subjects.threads.add(thread.number(), ns);
+        }
+        if let Some(waker) = step.subject.waker {
+            subjects.wakers.add(waker.number(), ns);
+        }
+        if let Some(service) = service {
+            subjects.services.add(service.number(), ns);
+        }
+    }
+
+    /// Returns those of a part; `None`: it took no time.
+    pub fn get(&self, part: RequestPart) -> Option<&PartSubjects> {
+        self.0.get(part as usize)?.as_deref()
+    }
+}
