@@ -9,7 +9,7 @@ use table::{WaitObject, Waker};
 use super::endpoint::EndpointId;
 use super::owner::{Owner, ThreadWork, TimedCall};
 use crate::rows::hash::CookieHasher;
-use crate::waits::StackPurpose;
+use crate::waits::{KernelPurpose, StackPurpose};
 
 /// Events that are kept of a thread, however old: a request may turn out to have begun before any that was open.
 const KEPT_LEAST: usize = 1_024;
@@ -67,6 +67,10 @@ pub struct ThreadWait {
     pub purpose: StackPurpose,
     /// Number of that stack.
     pub stack: Option<u32>,
+    /// Says what the kernel's stack says that it was for.
+    pub kernel: KernelPurpose,
+    /// It waited for room for what it wrote.
+    pub is_output: bool,
 }
 
 /// Time in which a thread could run and did not, or the sum of several short ones.

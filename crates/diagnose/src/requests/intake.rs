@@ -5,10 +5,14 @@ use table::{Columns, WaitObject};
 
 use super::history::{Target, ThreadPreemption, ThreadWait};
 use super::{InOrder, ROWS_KEPT, RequestTable, Row, SOURCES, Source};
-use crate::waits::StackPurpose;
+use crate::waits::{KernelPurpose, StackPurpose};
 
 /// A receive call that takes nothing away (`MSG_PEEK`), or takes what is no data (`MSG_ERRQUEUE`).
 const NOT_TAKING: u32 = 0x2 | 0x2000;
+
+/// System calls that write or send, by their numbers on x86-64 and on ARM64: write, pwrite64, writev, sendto, sendmsg, splice,
+/// sendmmsg. No number is of another call that waits for a pipe, a terminal or a UNIX socket on the other machine.
+const OUTPUT_CALLS: [i32; 13] = [1, 18, 20, 44, 46, 275, 307, 64, 68, 66, 206, 211, 269];
 
 impl RequestTable {
     /// Returns the table that lacks rows; `None`: all have come.
@@ -57,6 +61,7 @@ impl RequestTable {
         let conn = rows.conn[row].or(rows.ready_conn[row]);
         let object = rows.kind[row];
         let waker = rows.waker_pid[row].zip(rows.waker_tid[row]);
+        let kernel = self.kernel_purpose(rows.kernel_stack[row]);
         ThreadWait {
             start_ns,
             woken_ns: rows.woken_ns[row].map_or(end_ns, |ns| ns.clamp(start_ns, end_ns)),
@@ -72,7 +77,17 @@ impl RequestTable {
             uninterruptible: rows.uninterruptible[row],
             purpose: self.purpose(object, rows.stack[row]),
             stack: rows.stack[row],
+            kernel,
+            is_output: kernel == KernelPurpose::Output || is_output(rows, row),
         }
+    }
+
+    fn kernel_purpose(&mut self, stack: Option<u32>) -> KernelPurpose {
+        let Some(stack) = stack else {
+            return KernelPurpose::Unknown;
+        };
+        let known = self.kernel_purposes.entry(stack);
+        *known.or_insert_with(|| self.names.kernel_purpose(stack))
     }
 
     /// Says what a wait was for, where only its stack says that.
@@ -134,6 +149,18 @@ impl RequestTable {
             self.rows = rows;
         }
     }
+}
+
+/// Whether a thread waited for room for what it wrote, where only its system call says so. A disk makes a thread wait in a
+/// way that no signal ends.
+fn is_output(rows: &Waits, row: usize) -> bool {
+    let has_reader = match rows.kind[row] {
+        WaitObject::Pipe | WaitObject::Unix => true,
+        WaitObject::File => !rows.uninterruptible[row],
+        _ => false,
+    };
+    let syscall = rows.syscall[row];
+    has_reader && syscall.is_some_and(|number| OUTPUT_CALLS.contains(&number))
 }
 
 /// Decides between rows of one time: of an order, then by what they are of.

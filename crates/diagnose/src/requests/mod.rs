@@ -55,7 +55,7 @@ use table::tables::{TcpSamples, TcpStages};
 
 use crate::answer::RecordingState;
 use crate::rows::in_order::InOrder;
-use crate::waits::{NameTable, StackPurpose};
+use crate::waits::{KernelPurpose, NameTable, StackPurpose};
 use budget::Accountant;
 use digests::DigestSet;
 use endpoint::{EndpointId, EndpointTable};
@@ -168,6 +168,7 @@ pub struct RequestTable {
     closings: Vec<(u64, EndpointId)>,
     closed: usize,
     purposes: HashMap<u32, StackPurpose>,
+    kernel_purposes: HashMap<u32, KernelPurpose>,
     rows: InOrder<Key, Row>,
     reached_ns: [Option<u64>; SOURCES.len()],
     latest_ns: u64,
@@ -214,6 +215,7 @@ impl RequestTable {
             waiting: VecDeque::new(),
             closed: 0,
             purposes: HashMap::new(),
+            kernel_purposes: HashMap::new(),
             rows: InOrder::new(ROWS_KEPT),
             reached_ns: [Some(0); SOURCES.len()],
             accountant: Accountant::default(),

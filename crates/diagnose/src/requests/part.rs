@@ -80,6 +80,10 @@ parts! {
     Disk = "disk", "disk";
     /// A page of memory.
     Memory = "memory", "memory";
+    /// Room for output: in a pipe, a terminal or a UNIX socket that nobody reads fast enough.
+    Output = "output", "blocked output";
+    /// A signal, a debugger or a freezer stopped the process.
+    Paused = "paused", "stopped process";
     /// A sleep or a timeout that nothing else ended.
     Timer = "timer", "timer";
     /// Another process on this host: a pipe, a UNIX socket, a child.

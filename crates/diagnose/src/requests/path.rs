@@ -14,7 +14,7 @@ use super::owner::is_of_loop;
 use super::part::RequestPart;
 use super::service::Side;
 use super::trail::{StepSubject, Trail};
-use crate::waits::StackPurpose;
+use crate::waits::{KernelPurpose, StackPurpose};
 
 /// Events that are read for one stretch of a request, at least: a loop that serves many connections has more than matter.
 /// More are read as long as [`HopCredit`] has some.
@@ -446,6 +446,18 @@ impl PathFinder<'_> {
     }
 
     fn cause(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
+        match wait.kernel {
+            KernelPurpose::Stopped | KernelPurpose::Frozen => {
+                return Cause::Part(RequestPart::Paused, self.about(wait));
+            }
+            KernelPurpose::Reclaim | KernelPurpose::MajorFault => {
+                return Cause::Part(RequestPart::Memory, self.about(wait));
+            }
+            KernelPurpose::Output | KernelPurpose::Sync | KernelPurpose::Unknown => {}
+        }
+        if wait.is_output && self.followed(thread, wait).is_none() {
+            return Cause::Part(RequestPart::Output, self.about(wait));
+        }
         match wait.target {
             Target::Connection(it) => self.cause_of_connection(context, thread, wait, it),
             Target::Socket => self.cause_of_socket(wait),

@@ -498,6 +498,42 @@ fn a_request_that_a_request_makes_is_upstream() {
 }
 
 #[test]
+fn a_write_that_nobody_reads_is_output_and_a_slow_disk_is_not() {
+    let mut rows = Rows::server();
+    rows.waits
+        .push(wait(70, (0, 9 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
+    rows.calls.push(Call {
+        unread_ns: Some(MS),
+        ..call(1, 10 * MS, false, 10, 70)
+    });
+    let write = |times, kind, uninterruptible| Wait {
+        syscall: Some(1),
+        uninterruptible,
+        ..woken_by(wait(70, times, kind, None), 90)
+    };
+    for (at, kind, uninterruptible) in [
+        (11, WaitObject::Pipe, false),
+        (13, WaitObject::File, false),
+        (15, WaitObject::File, true),
+    ] {
+        let times = (at * MS, (at + 1) * MS, (at + 1) * MS);
+        rows.waits.push(write(times, kind, uninterruptible));
+    }
+    let read = wait(70, (17 * MS, 18 * MS, 18 * MS), WaitObject::Pipe, None);
+    rows.waits.push(woken_by(read, 90));
+    rows.calls.push(call(1, 19 * MS, true, 10, 70));
+    let requests = rows.with_offsets().requests();
+    let [row] = requests.as_slice() else {
+        panic!("{requests:?}")
+    };
+    check(row);
+    let part = |part| parts(row).iter().find(|it| it.0 == part).map(|it| it.1);
+    assert_eq!(part(RequestPart::Output), Some(2 * MS));
+    assert_eq!(part(RequestPart::Disk), Some(MS));
+    assert_eq!(part(RequestPart::Process), Some(MS));
+}
+
+#[test]
 fn a_client_shares_the_time_of_a_server_that_is_recorded() {
     let mut rows = Rows::client();
     let mut server = connection(2, Role::Server, SERVER);

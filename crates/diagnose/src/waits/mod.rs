@@ -36,7 +36,7 @@ pub use filter::{Grouping, WaitFilter};
 pub use names::NameTable;
 use report::LockKind;
 pub use report::WaitReport;
-pub use stacks::{StackPurpose, Stacks};
+pub use stacks::{KernelPurpose, StackPurpose, Stacks};
 
 use group::{WaitParts, WaitSums, WaitTimes};
 use join::report::Preceding;

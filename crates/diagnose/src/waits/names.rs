@@ -13,7 +13,7 @@ use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::{ObjectIdentity, WaitStack};
-use super::stacks::{StackPurpose, Stacks};
+use super::stacks::{KernelPurpose, StackPurpose, Stacks};
 use crate::answer::Process;
 use crate::rows::{listeners, processes};
 
@@ -157,6 +157,13 @@ impl NameTable {
         let stack = self.stacks.number(Some(stack));
         let stack = stack.and_then(|stack| self.stacks.stack(stack));
         stack.map_or(StackPurpose::Unknown, WaitStack::purpose)
+    }
+
+    /// Returns what a wait was for inside of the kernel, as that stack says; of names with stacks.
+    pub(crate) fn kernel_purpose(&self, stack: u32) -> KernelPurpose {
+        let stack = self.stacks.number(Some(stack));
+        let stack = stack.and_then(|stack| self.stacks.stack(stack));
+        stack.map_or(KernelPurpose::Unknown, WaitStack::kernel_purpose)
     }
 
     /// Returns the name of a stack; of names with stacks.

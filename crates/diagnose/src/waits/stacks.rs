@@ -58,6 +58,53 @@ pub enum StackPurpose {
     Handshake,
 }
 
+/// Purpose of a wait inside of the kernel, as the kernel's stack says, whatever the program had asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelPurpose {
+    /// The stack does not say, or there is none.
+    Unknown,
+    /// SIGSTOP or a debugger stopped the process.
+    Stopped,
+    /// A freezer stopped its control group, or the host suspends.
+    Frozen,
+    /// Memory had to be freed first, or its control group was over `memory.high`.
+    Reclaim,
+    /// A page that had to be read from a file or from swap.
+    MajorFault,
+    /// Room for output: the reader of a pipe, a terminal or a UNIX socket has not read what is there.
+    Output,
+    /// Data that has to be on a disk before the call returns: fsync() and its kin.
+    Sync,
+}
+
+/// Functions of the kernel that wait for each, innermost causes first (kernel/signal.c, kernel/freezer.c, mm/memcontrol.c,
+/// mm/vmscan.c, mm/memory.c, mm/filemap.c, fs/pipe.c, drivers/tty/n_tty.c, net/unix/af_unix.c, fs/sync.c).
+const KERNEL_FUNCTIONS: [(&str, KernelPurpose); 23] = [
+    ("do_signal_stop", KernelPurpose::Stopped),
+    ("ptrace_stop", KernelPurpose::Stopped),
+    ("do_freezer_trap", KernelPurpose::Frozen),
+    ("__refrigerator", KernelPurpose::Frozen),
+    ("__mem_cgroup_handle_over_high", KernelPurpose::Reclaim),
+    ("mem_cgroup_handle_over_high", KernelPurpose::Reclaim),
+    ("try_to_free_pages", KernelPurpose::Reclaim),
+    ("try_to_free_mem_cgroup_pages", KernelPurpose::Reclaim),
+    ("reclaim_throttle", KernelPurpose::Reclaim),
+    ("throttle_direct_reclaim", KernelPurpose::Reclaim),
+    ("mem_cgroup_oom_synchronize", KernelPurpose::Reclaim),
+    ("do_swap_page", KernelPurpose::MajorFault),
+    ("filemap_fault", KernelPurpose::MajorFault),
+    ("pipe_write", KernelPurpose::Output),
+    ("anon_pipe_write", KernelPurpose::Output),
+    ("fifo_pipe_write", KernelPurpose::Output),
+    ("n_tty_write", KernelPurpose::Output),
+    ("unix_stream_sendmsg", KernelPurpose::Output),
+    ("unix_dgram_sendmsg", KernelPurpose::Output),
+    ("vfs_fsync_range", KernelPurpose::Sync),
+    ("do_fsync", KernelPurpose::Sync),
+    ("ksys_sync", KernelPurpose::Sync),
+    ("sync_file_range", KernelPurpose::Sync),
+];
+
 /// Place in code.
 type CodePlace = (String, Option<String>, u64);
 
@@ -255,6 +302,18 @@ impl WaitStack {
         }
     }
 
+    /// Returns what a thread waits for inside of the kernel: of a stack of the kernel.
+    pub(super) fn kernel_purpose(&self) -> KernelPurpose {
+        // parts of a function that the compiler made: `name.constprop.0`
+        let names = self.frames.iter().filter_map(|it| it.function.as_deref());
+        let mut names = names.map(|name| name.split('.').next().unwrap_or(name));
+        let purpose = names.find_map(|name| {
+            let known = KERNEL_FUNCTIONS.iter().find(|(it, _)| *it == name);
+            known.map(|(_, purpose)| *purpose)
+        });
+        purpose.unwrap_or(KernelPurpose::Unknown)
+    }
+
     /// The innermost functions in one line, and where the program's own code waits.
     pub fn title(&self, most: usize) -> String {
         let outline = self.outline();
@@ -380,6 +439,33 @@ mod tests {
                 .collect(),
             caller: Caller::None,
         }
+    }
+
+    #[test]
+    fn a_stack_of_the_kernel_says_what_a_thread_waits_for() {
+        let purpose = |names: &[&str]| {
+            let frames: Vec<_> = names.iter().map(|name| ("[kernel]", *name)).collect();
+            stack(&frames).kernel_purpose()
+        };
+        let disk = ["submit_bio_wait", "ext4_sync_file", "do_fsync", "ksys_read"];
+        assert_eq!(purpose(&disk), KernelPurpose::Sync);
+        let reclaim = [
+            "io_schedule",
+            "shrink_node",
+            "try_to_free_pages.part.0",
+            "do_swap_page",
+        ];
+        assert_eq!(purpose(&reclaim), KernelPurpose::Reclaim);
+        assert_eq!(
+            purpose(&["anon_pipe_write", "vfs_write"]),
+            KernelPurpose::Output
+        );
+        assert_eq!(
+            purpose(&["do_signal_stop", "get_signal"]),
+            KernelPurpose::Stopped
+        );
+        assert_eq!(purpose(&["anon_pipe_read"]), KernelPurpose::Unknown);
+        assert_eq!(purpose(&[]), KernelPurpose::Unknown);
     }
 
     #[test]
