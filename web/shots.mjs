@@ -1,18 +1,19 @@
-// The pictures of the viewer in docs/img. Usage: node shots.mjs OUTPUT ANSWER.html CONNECTIONS.html WAITS.html
+// The pictures of the viewer in docs/img. Usage: node shots.mjs OUTPUT REQUESTS.html ANSWER.html CONNECTIONS.html WAITS.html
 // MESSAGES.html MESSAGE, with the page for each picture, and the id of a message.
 import { join } from "node:path";
 import { launch, open } from "./test/browser.mjs";
 
-const [output, answer, connections, waits, messages, id] = process.argv.slice(2);
+const [output, requests, answer, connections, waits, messages, id] = process.argv.slice(2);
 if (!id) {
   console.error(
-    "error: arguments are missing\nhint: node shots.mjs OUTPUT ANSWER.html CONNECTIONS.html WAITS.html MESSAGES.html MESSAGE",
+    "error: arguments are missing\nhint: node shots.mjs OUTPUT REQUESTS.html ANSWER.html CONNECTIONS.html WAITS.html MESSAGES.html MESSAGE",
   );
   process.exit(1);
 }
 const SMALL = { width: 1280, height: 720 };
 const LARGE = { width: 1920, height: 1080 };
 const pictures = [
+  ["viewer-requests", requests, "#page=requests", { width: 1440, height: 1530, theme: "light" }],
   ["viewer-answer", answer, "#page=answer", { ...SMALL, theme: "light" }],
   ["viewer-connections", connections, "#page=connections", { ...SMALL, theme: "dark" }],
   ["viewer-waits", waits, "#page=waits", { ...LARGE, theme: "dark" }],

@@ -15,6 +15,7 @@ before(async () => {
 after(() => browser.close());
 
 const PAGES = [
+  ["golden_requests/recording", ["requests", "requests&request=101:q40&select=time:0:1000000,duration:1000:9000000"]],
   ["golden/nagle_delayed_ack/fires", ["answer", "connections"]],
   ["golden_waits/recording", ["waits"]],
   ["golden_messages/recording", ["messages&message=1:r50256", "messages&in=conn:1&select=time:0:1000000"]],

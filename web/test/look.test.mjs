@@ -248,7 +248,7 @@ test("a wrong link, and pages without data, say so and break nothing", async () 
   }
   const { page, faults, close } = await open(browser, stalled, { hash: "#page=waits" });
   assert.match(await page.locator("main").innerText(), /holds no waits/);
-  await page.keyboard.press("4");
+  await page.getByRole("link", { name: "Messages" }).click();
   assert.match(await page.locator("main").innerText(), /holds no messages/);
   assert.deepEqual(faults, []);
   await close();

@@ -156,6 +156,67 @@ export interface SlowMessages {
   }[];
 }
 
+/** Time of each part of a request, ns, or its share. */
+export type Parts = Record<string, number>;
+
+export interface RequestService {
+  name: string;
+  role: "server" | "client";
+  address: string;
+  requests: number;
+  duration_ns: { p50: number; p90: number; p99: number; max: number };
+  parts: { all: Parts; slowest: Parts };
+  unknown: number;
+  queue_most: number;
+}
+
+export interface RequestStep {
+  after_ns: number;
+  ns: number;
+  part: string;
+  process?: Process;
+  tid?: number;
+  connection?: string;
+  behind?: number;
+  woken_by?: { process: Process; tid: number };
+  stack?: string;
+}
+
+export interface RequestReport extends About {
+  services: RequestService[];
+  not_requests: { address: string; why: string; name: string; connections: number }[];
+  broken: number;
+  unanswered: number;
+}
+
+/** A request that the page holds: of a small recording all, else the slowest of each service and a sample. */
+export interface HeldRequest {
+  id: string;
+  /** Position in the report's services. */
+  service: number;
+  /** From the recording's start. */
+  begin_ns: number;
+  duration_ns: number;
+  parts: Parts;
+  path: RequestStep[];
+  path_is_cut: boolean;
+  path_is_left_out: boolean;
+  request: [number, number];
+  response: [number, number];
+  calls: number;
+  pid: number;
+  tid: number;
+}
+
+export interface RequestPage {
+  /** Names of all parts: in JSON, and in text. */
+  part_names: [string, string][];
+  /** Slowest first. */
+  held: HeldRequest[];
+  /** Service, largest part, column of time, row of duration (from 2^(row/4) ns on), requests. */
+  heat: { bin_ns: number; cells: [number, number, number, number, number][] };
+}
+
 export interface Report extends About {
   why_unseen?: string;
   connections: Connection[];

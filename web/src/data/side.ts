@@ -1,6 +1,6 @@
 // One recording in the page: what was concluded of it, and its tables.
 
-import type { Report, TailReport, WaitReport } from "./contract";
+import type { Report, RequestPage, RequestReport, TailReport, WaitReport } from "./contract";
 import type { StepHead } from "./steps";
 import { Table, type TableHead, type Words } from "./table";
 import { unpack } from "./unpack";
@@ -11,6 +11,9 @@ interface SideHead {
   report: Report;
   waits: WaitReport | null;
   tail: TailReport | null;
+  requests: RequestPage | null;
+  requests_report: RequestReport | null;
+  requests_answer: string | null;
   tables: TableHead[];
   step_lists: StepHead[][];
   at: number;
@@ -34,6 +37,10 @@ export class Side {
   readonly report: Report;
   readonly waits: WaitReport | null;
   readonly tail: TailReport | null;
+  readonly requests: RequestPage | null;
+  readonly requestsReport: RequestReport | null;
+  /** The answer about requests; `null`: the recording has none. */
+  readonly requestsAnswer: string | null;
   /** Steps that messages have, by the number of the list. */
   readonly stepLists: StepHead[][];
   private readonly tables = new Map<string, Table>();
@@ -46,6 +53,9 @@ export class Side {
     this.report = head.report;
     this.waits = head.waits;
     this.tail = head.tail;
+    this.requests = head.requests;
+    this.requestsReport = head.requests_report;
+    this.requestsAnswer = head.requests_answer;
     this.stepLists = head.step_lists;
     const own = columns.subarray(head.at);
     for (const table of head.tables) {

@@ -12,6 +12,7 @@ import { helpDialog } from "./help";
 import { listen } from "./keys";
 import { messagesPage } from "./messages";
 import type { Page, Site } from "./page";
+import { requestsPage } from "./requests";
 import { selectionBar } from "./selection";
 import { waitsPage } from "./waits";
 
@@ -21,6 +22,7 @@ const PAGES: [PageName, string, Page][] = [
   ["waits", "Waits", waitsPage],
   ["messages", "Messages", messagesPage],
 ];
+const REQUESTS: [PageName, string, Page] = ["requests", "Requests", requestsPage];
 const COMPARE: [PageName, string, Page] = ["compare", "Compare", comparePage];
 
 /** Whether only zoom or selection differ. */
@@ -44,8 +46,11 @@ export class Frame {
     private readonly book: Book,
   ) {
     const isPair = book.sides.length > 1;
-    this.pages = isPair ? [COMPARE, ...PAGES] : PAGES;
-    this.store = new Store(isPair ? "compare" : "answer");
+    const hasRequests = book.sides.some((side) => side.requestsAnswer !== null);
+    this.pages = [...(isPair ? [COMPARE] : []), ...(hasRequests ? [REQUESTS] : []), ...PAGES];
+    const isFound = book.sides.some((side) => side.report.findings.length > 0);
+    const alone = hasRequests && !isFound ? "requests" : "answer";
+    this.store = new Store(isPair ? "compare" : alone);
     const top = el(
       "header.top",
       {},
@@ -134,6 +139,7 @@ export class Frame {
             selection: [],
             conn: null,
             message: null,
+            request: null,
             object: null,
             view: null,
           });

@@ -3,7 +3,7 @@
 import { button, el } from "../dom";
 
 const KEYS: [string[], string][] = [
-  [["1", "–", "5"], "Go to a page"],
+  [["1", "–", "6"], "Go to a page"],
   [["/"], "Search in the table"],
   [["w", "s"], "Zoom in and out of the time axis (also ↑ ↓, or Ctrl and the wheel, on a plot)"],
   [["a", "d"], "Move along the time axis (also ← →)"],
@@ -28,7 +28,7 @@ export function helpDialog(): HTMLDialogElement {
     el(
       "p",
       {},
-      "Drag over a plot to select a time or a range of latencies. Click in a table to select a row. A selection can become a filter: it holds on every page. The address of the page contains all of this: copy it to share the view.",
+      "Drag over a plot to select a time and a range of latencies or durations. Click in a table to select a row. A selection can become a filter: it holds on every page. The address of the page contains all of this: copy it to share the view.",
     ),
     el("dl", {}, ...entries),
     button("Close", () => dialog.close()),

@@ -1,5 +1,6 @@
 // What is selected and what is filtered, in words, with the steps that can be taken.
 
+import { partText } from "../data/requests";
 import { button, el, short } from "../dom";
 import { duration, words } from "../format";
 import type { Term } from "../state/filter";
@@ -46,6 +47,10 @@ export function termWords(site: Site, term: Term): string {
       return `${duration(term.from ?? 0)} to ${duration(term.to ?? 0)}`;
     case "latency":
       return `latency ${duration(term.from ?? 0)} to ${duration(term.to ?? 0)}`;
+    case "duration":
+      return `duration ${duration(term.from ?? 0)} to ${duration(term.to ?? 0)}`;
+    case "part":
+      return `mostly ${partText(site.side.requests, value)}`;
     case "conn": {
       const found = site.side.report.connections.find((connection) => String(connection.id) === value);
       return found ? `connection ${found.local} → ${found.remote}` : `connection ${value}`;

@@ -6,11 +6,16 @@ import { colourOf } from "../theme/palette";
 import type { StageShare } from "../data/contract";
 
 /** A bar of named shares, 0–1 each. */
-export function shareBar(shares: [string, number, string?][], label: string, tall = false): HTMLElement {
+export function shareBar(
+  shares: [string, number, string?][],
+  label: string,
+  tall = false,
+  say: (name: string) => string = words,
+): HTMLElement {
   const bar = el("div.bar", { role: "img", "aria-label": label });
   bar.classList.toggle("tall", tall);
   for (const [name, share] of shares) {
-    const piece = el("i", { title: `${words(name)} ${percent(share)}` });
+    const piece = el("i", { title: `${say(name)} ${percent(share)}` });
     piece.style.flex = `${share} 0 0`;
     piece.style.background = colourOf(name);
     bar.append(piece);

@@ -1,9 +1,19 @@
 // The view's filters that are in force, and a selection that may become one. Both are lists of terms that hold
 // together, and both are written into the URL, so that a link shows the same.
 
-export type By = "time" | "latency" | "conn" | "pid" | "tid" | "cause" | "object";
+export type By =
+  | "time"
+  | "latency"
+  | "duration"
+  | "conn"
+  | "pid"
+  | "tid"
+  | "cause"
+  | "object"
+  | "service"
+  | "part";
 
-/** One condition. Times and latencies are ranges in ns, from the recording's start; the others are names. */
+/** One condition. Times, latencies and durations of requests are ranges in ns, from the recording's start; the others are names. */
 export interface Term {
   by: By;
   from?: number;
@@ -17,8 +27,8 @@ export interface Filter {
   terms: Term[];
 }
 
-const RANGES: By[] = ["time", "latency"];
-const NAMES: By[] = ["conn", "pid", "tid", "cause", "object"];
+const RANGES: By[] = ["time", "latency", "duration"];
+const NAMES: By[] = ["conn", "pid", "tid", "cause", "object", "service", "part"];
 
 export function writeTerms(terms: Term[]): string {
   const one = (term: Term): string =>
@@ -58,6 +68,7 @@ export interface Facts {
   begin?: (row: number) => number;
   end?: (row: number) => number;
   latency?: (row: number) => number;
+  duration?: (row: number) => number;
   /** Whether the row has this value; absent: the rows know no such thing, and the term does not touch them. */
   has: Partial<Record<By, (row: number, value: string) => boolean>>;
 }
@@ -67,9 +78,9 @@ function holds(term: Term, facts: Facts, row: number): boolean | null {
   if (term.by === "time") {
     return facts.begin && facts.end ? facts.begin(row) <= to && facts.end(row) >= from : null;
   }
-  if (term.by === "latency") {
-    const latency = facts.latency?.(row);
-    return latency === undefined ? null : latency >= from && latency <= to;
+  if (term.by === "latency" || term.by === "duration") {
+    const value = facts[term.by]?.(row);
+    return value === undefined ? null : value >= from && value <= to;
   }
   const has = facts.has[term.by];
   return has ? has(row, term.value ?? "") : null;

@@ -3,8 +3,8 @@
 
 import { type Filter, type Term, readTerms, writeTerms } from "./filter";
 
-export type PageName = "answer" | "connections" | "waits" | "messages" | "compare";
-const PAGES: PageName[] = ["answer", "connections", "waits", "messages", "compare"];
+export type PageName = "requests" | "answer" | "connections" | "waits" | "messages" | "compare";
+const PAGES: PageName[] = ["requests", "answer", "connections", "waits", "messages", "compare"];
 
 export interface State {
   page: PageName;
@@ -17,6 +17,8 @@ export interface State {
   conn: string | null;
   /** Message that is shown in full. */
   message: string | null;
+  /** Request that is shown in full. */
+  request: string | null;
   /** Object with its waits shown in full. */
   object: string | null;
   /** Part of the time axis that is zoomed to, ns from the start; `null`: all. */
@@ -95,6 +97,7 @@ export class Store {
       selection: readTerms(given.get("select") ?? ""),
       conn: given.get("conn"),
       message: given.get("message"),
+      request: given.get("request"),
       object: given.get("object"),
       view: isView ? [from, to] : null,
     };
@@ -111,6 +114,7 @@ export function write(state: State): string {
   if (state.selection.length > 0) out.set("select", writeTerms(state.selection));
   if (state.conn) out.set("conn", state.conn);
   if (state.message) out.set("message", state.message);
+  if (state.request) out.set("request", state.request);
   if (state.object) out.set("object", state.object);
   if (state.view) out.set("view", state.view.map(Math.round).join(":"));
   return out.toString();

@@ -92,6 +92,21 @@ const COLOURS: Record<string, string | Pair> = {
   qdisc: VIOLET,
   nic: TEAL,
   network: BLUE,
+  // parts of a request; others are stages, or parts of a message's way
+  connect: GOLD,
+  dns: "#a8860b",
+  unread: "#f0c674",
+  queued: "#a6611a",
+  cpu: GREEN,
+  preempted: "#e8854a",
+  cpu_quota: "#c51b7d",
+  lock: PINK,
+  disk: VIOLET,
+  memory: "#a99bdc",
+  timer: { light: "#8a94a0", dark: "#8a94a0" },
+  process: TEAL,
+  upstream: SKY,
+  remote: "#8fcdf0",
 };
 
 /** Of things that have no colour by name, in order. */

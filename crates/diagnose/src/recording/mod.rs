@@ -30,6 +30,7 @@ use crate::messages::tail::report::TailReport;
 use crate::messages::tail::{LatencyBand, TailAnalysis, TailQuery, TailTable};
 use crate::report::{RecordingState, Report, SlowMessages};
 use crate::requests::digests::DigestSet;
+use crate::requests::page::RequestPage;
 use crate::waits::{Grouping, NameTable, WaitFilter, WaitReport, WaitTable};
 pub use about::{about, recorded};
 pub use options::{DiagnosisOptions, TailOptions};
@@ -56,6 +57,8 @@ pub struct RecordingAnswers {
     pub messages: Option<MessageReport>,
     /// Why slow ones are slow; `None`: not recorded.
     pub tail: Option<TailReport>,
+    /// Requests; `None`: it holds no calls.
+    pub requests: Option<RequestPage>,
 }
 
 /// Returns the diagnosis, with the causes of slow messages if the recording has them and is short enough.
@@ -70,7 +73,8 @@ pub fn report(recording: &Recording, judging: DiagnosisOptions) -> Result<Report
     };
     let filled = pass::read(recording, judging, wanted);
     let recorded = recorded(recording);
-    let mut report = judged(recording, filled.connections, filled.digests, filled.names);
+    let (digests, names) = (filled.digests, filled.names);
+    let (mut report, _) = judged(recording, filled.connections, (digests, names), false);
     if let Some(tails) = filled.tail.map(TailTable::complete) {
         report.slow_messages = Some(slow_messages(recording, &tails, &recorded)?);
     }
@@ -84,7 +88,8 @@ pub fn findings(recording: &Recording, judging: DiagnosisOptions) -> Report {
         ..AnalysisSelection::default()
     };
     let filled = pass::read(recording, judging, wanted);
-    judged(recording, filled.connections, filled.digests, filled.names)
+    let (digests, names) = (filled.digests, filled.names);
+    judged(recording, filled.connections, (digests, names), false).0
 }
 
 /// Returns all reports of a page, as far as the recording has their rows.
@@ -106,11 +111,14 @@ pub fn page(
     let filled = pass::read(recording, judging, wanted);
     let recorded = recorded(recording);
     let (waits, messages) = (filled.waits, filled.messages);
+    let (digests, names) = (filled.digests, filled.names);
+    let (report, requests) = judged(recording, filled.connections, (digests, names), true);
     let mut answers = RecordingAnswers {
-        report: judged(recording, filled.connections, filled.digests, filled.names),
+        report,
         waits: waits.map(|it| it.report(recorded.clone(), MOST_IN_PAGE)),
         messages: messages.map(|it| it.report(recorded.clone(), MOST_IN_PAGE)),
         tail: None,
+        requests,
     };
     answers.report.list(MOST_IN_PAGE_CONNECTIONS);
     if let Some(tails) = filled.tail.map(TailTable::complete) {
@@ -225,22 +233,22 @@ pub fn names(recording: &Recording) -> Rc<NameTable> {
 }
 
 /// Judges connections, and requests with the digests beside them.
+/// Returns the diagnosis, and the requests of a page if it is wanted.
 fn judged(
     recording: &Recording,
     mut evidence: Evidence,
-    digests: Option<DigestSet>,
-    names: Rc<NameTable>,
-) -> Report {
+    (digests, names): (Option<DigestSet>, Rc<NameTable>),
+    wants_page: bool,
+) -> (Report, Option<RequestPage>) {
     let recorded = recorded(recording);
     let problems = recorded.problems.iter().cloned();
     problems.for_each(|problem| evidence.add_problem(problem));
     let left_out = recorded.left_out.iter().cloned();
     left_out.for_each(|part| evidence.add_left_out(part));
     let mut report = crate::diagnose(evidence);
-    if let Some(digests) = digests {
-        requests::judge(recording, names, &digests, &mut report);
-    }
-    report
+    let page = digests
+        .and_then(|digests| requests::judge(recording, (names, &digests), &mut report, wants_page));
+    (report, page)
 }
 
 fn messages_in(recording: &Recording) -> u64 {

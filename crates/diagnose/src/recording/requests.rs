@@ -9,6 +9,7 @@ use table::tables::{Call, Preemption, TcpSample, TcpStage, Wait};
 use super::{NAMING, recorded};
 use crate::report::Report;
 use crate::requests::digests::DigestSet;
+use crate::requests::page::RequestPage;
 use crate::requests::report::RequestRow;
 use crate::requests::{RequestFilter, RequestReport, RequestTable, Source};
 use crate::waits::NameTable;
@@ -21,19 +22,26 @@ pub fn requests(recording: &Recording, filter: RequestFilter, limit: usize) -> R
     table.report(recorded(recording))
 }
 
-/// Adds what rules on requests find to a report, and the requests themselves.
+/// Adds what rules on requests find to a report, and the requests themselves. Returns those of a page, if it is wanted.
 pub(super) fn judge(
     recording: &Recording,
-    names: Rc<NameTable>,
-    digests: &DigestSet,
+    (names, digests): (Rc<NameTable>, &DigestSet),
     report: &mut Report,
-) {
+    wants_page: bool,
+) -> Option<RequestPage> {
     let mut table = table(recording, names, (RequestFilter::default(), 0));
+    if wants_page {
+        table = table.keeping_page();
+    }
     feed(recording, &mut table, |_| {});
     table.finish();
     report.add_findings(table.judge(digests));
-    let has_calls = recording.rows::<Call>() > 0;
-    report.requests = has_calls.then(|| table.report(recorded(recording)));
+    if recording.rows::<Call>() == 0 {
+        return None;
+    }
+    let (requests, page) = table.page(recorded(recording));
+    report.requests = Some(requests);
+    page
 }
 
 /// Hands every wanted request to `take`, in about the order in which they ended.

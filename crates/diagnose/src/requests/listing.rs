@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use super::endpoint::{Endpoint, EndpointId};
 use super::history::{History, ThreadId};
+use super::page::PageDigest;
+use super::service::ServiceId;
 use super::trail::Budget;
 use super::turns::{Exchange, StreamRange};
 
@@ -103,14 +105,14 @@ impl Request {
     }
 
     /// The order of answers: the slowest first.
-    fn rank(&self) -> (Reverse<u64>, u64, RequestId) {
+    pub(super) fn rank(&self) -> (Reverse<u64>, u64, RequestId) {
         (Reverse(self.duration_ns()), self.begin_ns, self.id)
     }
 }
 
 /// A request by its rank: the greatest is the one that is dropped first.
 #[derive(Debug)]
-struct RankedRequest(Request);
+pub(super) struct RankedRequest(pub Request);
 
 impl PartialEq for RankedRequest {
     fn eq(&self, other: &Self) -> bool {
@@ -160,6 +162,8 @@ pub(super) struct Listing {
     slowest: BinaryHeap<RankedRequest>,
     /// All, if anybody takes them.
     over: Option<Vec<Request>>,
+    /// Requests of a page, if there will be one.
+    page: Option<Box<PageDigest>>,
 }
 
 impl Listing {
@@ -171,12 +175,23 @@ impl Listing {
             limit,
             slowest: BinaryHeap::new(),
             over: None,
+            page: None,
         }
     }
 
     /// Keeps all, until they are taken.
     pub fn keep_all(&mut self) {
         self.over = Some(Vec::new());
+    }
+
+    /// Keeps what a page shows.
+    pub fn keep_page(&mut self) {
+        self.page = Some(Box::new(PageDigest::new(self.started_ns)));
+    }
+
+    /// Takes what a page shows.
+    pub fn take_page(&mut self) -> Option<PageDigest> {
+        self.page.take().map(|page| *page)
     }
 
     /// Takes what was kept.
@@ -200,8 +215,11 @@ impl Listing {
                 .is_none_or(|ns| request.duration_ns() > ns)
     }
 
-    /// Adds a request that is wanted.
-    pub fn add(&mut self, request: Request) {
+    /// Adds a request that is wanted, of a service.
+    pub fn add(&mut self, service: ServiceId, request: Request) {
+        if let Some(page) = &mut self.page {
+            page.add(service, &request);
+        }
         if let Some(over) = &mut self.over {
             over.push(request.clone());
         }

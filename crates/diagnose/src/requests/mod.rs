@@ -22,6 +22,7 @@
 //! rules/    one file a rule: fires, quiet, or inconclusive
 //! judge     all rules in order → findings
 //! listing   the slowest requests, or one of them
+//! page      what a page shows
 //! report    the contract `whylat.requests/1`
 //! ```
 
@@ -36,6 +37,7 @@ mod intake;
 mod judge;
 mod listing;
 mod owner;
+pub mod page;
 mod part;
 mod path;
 pub mod report;
@@ -227,6 +229,13 @@ impl RequestTable {
     #[must_use]
     pub fn keeping_all(mut self) -> Self {
         self.listing.keep_all();
+        self
+    }
+
+    /// Keeps what a page shows for [`RequestTable::page`].
+    #[must_use]
+    pub fn keeping_page(mut self) -> Self {
+        self.listing.keep_page();
         self
     }
 
@@ -511,7 +520,8 @@ impl RequestTable {
             let request = Request::new(endpoint, id, exchange);
             if self.listing.passes(&request, endpoint, &self.history) {
                 self.count(&request, &mut turns.series);
-                self.listing.add(request);
+                let service = self.endpoints.get(request.endpoint).service;
+                self.listing.add(service, request);
             }
         }
     }
@@ -600,6 +610,11 @@ impl RequestTable {
     /// Returns the report of all rows added, after [`RequestTable::finish`].
     pub fn report(self, recorded: RecordingState) -> RequestReport {
         report::assemble(self, recorded)
+    }
+
+    /// Returns the same, and the page if it was kept.
+    pub fn page(self, recorded: RecordingState) -> (RequestReport, Option<page::RequestPage>) {
+        page::assemble(self, recorded)
     }
 }
 

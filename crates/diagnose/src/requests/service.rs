@@ -261,6 +261,13 @@ impl ServiceTable {
         (0..self.services.len() as u32).map(ServiceId)
     }
 
+    /// Returns the position of each service among those that have requests.
+    pub fn ranks(&self) -> HashMap<ServiceId, usize> {
+        let ranked = self.ranked().into_iter();
+        let ids = ranked.filter_map(|(key, _)| self.numbers.get(key));
+        ids.copied().zip(0..).collect()
+    }
+
     /// Returns the services that have requests, those with the most time first.
     pub fn ranked(&self) -> Vec<&(ServiceKey, ServiceDigest)> {
         let has_any = |(_, digest): &&(ServiceKey, ServiceDigest)| digest.requests() > 0;

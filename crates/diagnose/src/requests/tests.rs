@@ -183,9 +183,17 @@ impl Rows {
 
     /// Batches of so many rows.
     fn report_in(&self, batch: usize) -> RequestReport {
+        let table = self.fill(self.table(), batch);
+        table.report(RecordingState::default())
+    }
+
+    fn table(&self) -> RequestTable {
         let filter = (RequestFilter::default(), usize::MAX);
         let manifest = (&[][..], &[][..]);
-        let mut table = RequestTable::new(header(), self.names(), manifest, filter);
+        RequestTable::new(header(), self.names(), manifest, filter)
+    }
+
+    fn fill(&self, mut table: RequestTable, batch: usize) -> RequestTable {
         table.add_stages(&self.stages);
         table.begin_rows();
         let batch = batch.clamp(1, self.calls.len().max(self.waits.len()).max(1));
@@ -208,7 +216,7 @@ impl Rows {
         table.add_calls(None);
         table.add_preemptions(None);
         table.finish();
-        table.report(RecordingState::default())
+        table
     }
 
     /// The requests in the order of time.
@@ -232,6 +240,37 @@ fn check(row: &RequestRow) {
         at_ns = step.after_ns + step.ns;
     }
     assert!(at_ns == row.duration_ns || row.path_is_cut, "{row:?}");
+}
+
+#[test]
+fn page_counts_all_requests_and_holds_some() {
+    const REQUESTS: u64 = 9_000;
+    let mut rows = Rows::server();
+    for turn in 1..=REQUESTS {
+        let (at, took) = (turn * 100 * MS, (turn % 1_000 + 1) * 1_000);
+        rows.calls.push(call(1, at, false, 100, 70));
+        rows.calls.push(call(1, at + took, true, 10, 70));
+    }
+    let rows = rows.with_offsets();
+    let table = rows.fill(rows.table().keeping_page(), usize::MAX);
+    let (report, page) = table.page(RecordingState::default());
+    let page = page.expect("the page was kept");
+    let cells = &page.heat.cells;
+    assert_eq!(cells.iter().map(|cell| cell.4).sum::<u64>(), REQUESTS);
+    assert_eq!(report.count(), REQUESTS);
+    assert!(
+        cells
+            .iter()
+            .all(|(service, .., bin, _, _)| *service == 0 && *bin < 240)
+    );
+    let held: Vec<_> = page.held.iter().map(|it| it.duration_ns).collect();
+    assert!(held.is_sorted_by(|a, b| a >= b));
+    assert!((4_000..=4_100).contains(&held.len()), "{}", held.len());
+    // The slowest hundred are there: nine each of the longest durations.
+    let slow = held.iter().filter(|ns| **ns >= 990_000).count();
+    assert!(slow >= 99, "{slow}");
+    let names: std::collections::HashSet<_> = page.held.iter().map(|it| &it.id).collect();
+    assert_eq!(names.len(), held.len());
 }
 
 #[test]

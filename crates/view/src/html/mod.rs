@@ -28,13 +28,14 @@ use std::io::Write;
 
 use diagnose::Report;
 pub use diagnose::recording::RecordingAnswers;
+use diagnose::requests::RequestReport;
 use diagnose::tail::report::TailReport;
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use table::{Recording, Stage};
 
-use crate::text::sentence;
+use crate::text::{requests_headline, sentence};
 use pack::TableHead;
 use steps::StepHead;
 use thin::Thinning;
@@ -77,6 +78,10 @@ struct SideHead<'a> {
     name: &'a str,
     /// The answer.
     answer: String,
+    /// The same about requests; `None`: none was seen.
+    requests_answer: Option<String>,
+    /// Services, as the contract `whylat.requests/1` has them.
+    requests_report: Option<&'a RequestReport>,
     #[serde(flatten)]
     answers: &'a RecordingAnswers,
     tables: &'a [TableHead],
@@ -122,6 +127,11 @@ fn answer(report: &Report) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
+fn requests_answer(report: &Report) -> Option<String> {
+    let requests = report.requests.as_ref()?;
+    (requests.count() > 0).then(|| requests_headline(requests))
+}
+
 fn data(
     sides: &[PageSide],
     difference: Option<&TailReport>,
@@ -141,6 +151,8 @@ fn data(
         let head = SideHead {
             name: &side.name,
             answer: answer(&side.answers.report),
+            requests_answer: requests_answer(&side.answers.report),
+            requests_report: side.answers.report.requests.as_ref(),
             answers: &side.answers,
             tables: &packed.heads,
             step_lists: &packed.step_lists,

@@ -26,7 +26,7 @@ use crate::layout::{Style, TextLayout, TextOptions};
 pub use answer::sentence;
 pub use ends::text as ends;
 pub use messages::{story_text as message, text as messages};
-pub use requests::{one as request, text as requests};
+pub use requests::{headline as requests_headline, one as request, text as requests};
 pub use tail::text as tail;
 pub use waits::text as waits;
 
