@@ -58,6 +58,7 @@ static PROBES: &[&dyn Probe] = &[
     &watch::Watch,
     // the last that is drained when there is much in all rings: what does not fit there is asked for again
     &stacks::StackFrames,
+    &stacks::SampledStacks,
     &stacks::Symbols,
     &clock::ClockPairs,
     &cpu::ProcessSamples,

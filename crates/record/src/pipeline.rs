@@ -5,7 +5,7 @@
 use probe::clock::Clocks;
 use probe::hooks::ProbeOutput;
 use probe::processes::ObservedProcess;
-use probe::stacks::{SeenStack, Stacks};
+use probe::stacks::{SampledAddress, SeenStack, Stacks};
 use table::manifest::{Coverage, Line, ProbeState};
 use table::tables::Connections;
 use table::{Columns, RowSet, TcpEventKind};
@@ -51,7 +51,9 @@ impl<S: RowSink> RowPipeline<S> {
     /// Whether something in it makes [`RowPipeline::put`] read about processes.
     pub(crate) fn is_new(&self, output: &ProbeOutput) -> bool {
         let mut owners = output.owners.iter();
-        !output.stacks.is_empty() || owners.any(|owner| !self.sockets.knows(owner))
+        let mut stacks = output.stacks.iter().chain(&output.sampled_stacks);
+        stacks.any(|stack| !self.stacks.knows(stack))
+            || owners.any(|owner| !self.sockets.knows(owner))
     }
 
     /// Completes what the hooks gave, and stores it. Returns whether the state of a socket changed.
@@ -61,6 +63,8 @@ impl<S: RowSink> RowPipeline<S> {
             owners,
             programs,
             stacks,
+            sampled_stacks,
+            sampled,
             readings: _,
             undecoded,
         } = output;
@@ -72,6 +76,7 @@ impl<S: RowSink> RowPipeline<S> {
         self.complete_connections(&mut rows);
         self.describe_threads(&mut rows);
         self.add_stacks(&stacks, &mut rows);
+        self.add_sampled(&sampled_stacks, &sampled, &mut rows);
         self.added.add_since(&before, &rows);
         let changed = rows.tcp_events.kind.contains(&TcpEventKind::State);
         self.store.put(rows);
@@ -129,6 +134,22 @@ impl<S: RowSink> RowPipeline<S> {
     fn add_stacks(&mut self, stacks: &[SeenStack], rows: &mut RowSet) {
         for stack in stacks {
             self.stacks.put(stack, &mut rows.stacks);
+        }
+    }
+
+    /// Gives samples the numbers of their stacks: what the kernel numbers is their callers.
+    fn add_sampled(
+        &mut self,
+        callers: &[SeenStack],
+        sampled: &[SampledAddress],
+        rows: &mut RowSet,
+    ) {
+        for callers in callers {
+            self.stacks.put_callers(callers, &mut rows.stacks);
+        }
+        let numbers = rows.on_cpu_samples.stack.iter_mut();
+        for (number, sample) in numbers.zip(sampled) {
+            *number = self.stacks.sampled(*sample, &mut rows.stacks);
         }
     }
 

@@ -197,10 +197,10 @@ SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct thread_stacks sampled = {}; /* not those with which it was last blocked */
 	struct thread_state *thread;
 	struct syscall_args args;
 	u32 stack;
+	u64 ip;
 
 	if (task->flags & PF_KTHREAD)
 		return 0;
@@ -208,8 +208,8 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	if (!thread || thread->only_calls)
 		return 0;
 	syscall_read(task, &args);
-	stack = stack_of_program(ctx, task, &sampled);
-	on_cpu_sample_emit(ctx, task, &args, stack);
+	stack = stack_of_sample(ctx, task, &ip);
+	on_cpu_sample_emit(ctx, task, &args, stack, ip);
 	if (asks_without_waiting(task, &args))
 		spin_emit(thread, task, &args, stack);
 	return 0;

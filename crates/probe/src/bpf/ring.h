@@ -53,6 +53,18 @@ struct {
 	__uint(max_entries, 4 * 1024 * 1024);
 } readings SEC(".maps");
 
+/* Preemptions: many come at once, and then only they are lost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1024 * 1024);
+} preemption_records SEC(".maps");
+
+/* What the clock on each CPU sees: samples, and threads that ask without waiting. Three seconds of 128 busy CPUs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024);
+} clock_records SEC(".maps");
+
 /* Produced and lost records of each kind, one set a CPU. */
 struct record_count {
 	u64 produced;
@@ -83,7 +95,7 @@ static __always_inline u64 ring_wakeup(void *ring)
  * can run inside another on the same CPU, hence the atomic additions. Every record is a struct
  * that begins with its header.
  */
-static __always_inline void *record_reserve(u32 kind, u64 size)
+static __always_inline void *record_reserve_in(void *ring, u32 kind, u64 size)
 {
 	struct record_count *count = bpf_map_lookup_elem(&record_counts, &kind);
 	struct record_header *header;
@@ -91,7 +103,7 @@ static __always_inline void *record_reserve(u32 kind, u64 size)
 	if (!count)
 		return NULL;
 	__sync_fetch_and_add(&count->produced, 1);
-	header = bpf_ringbuf_reserve(&records, size, 0);
+	header = bpf_ringbuf_reserve(ring, size, 0);
 	if (!header) {
 		__sync_fetch_and_add(&count->lost_ring_full, 1);
 		return NULL;
@@ -99,6 +111,11 @@ static __always_inline void *record_reserve(u32 kind, u64 size)
 	header->kind = kind;
 	header->pad = 0;
 	return header;
+}
+
+static __always_inline void *record_reserve(u32 kind, u64 size)
+{
+	return record_reserve_in(&records, kind, size);
 }
 
 static __always_inline void record_submit(void *record)

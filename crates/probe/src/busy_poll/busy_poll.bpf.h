@@ -55,7 +55,8 @@ static __always_inline void spin_emit(struct thread_state *thread, struct task_s
 				      const struct syscall_args *args, u32 stack)
 {
 	struct thread_wait *wait = &thread->wait;
-	struct spin_record *record = record_reserve(RECORD_SPIN_SEEN, sizeof(*record));
+	struct spin_record *record =
+		record_reserve_in(&clock_records, RECORD_SPIN_SEEN, sizeof(*record));
 
 	if (!record)
 		return;
@@ -71,7 +72,7 @@ static __always_inline void spin_emit(struct thread_state *thread, struct task_s
 	record->seen.cpu = bpf_get_smp_processor_id();
 	record->seen.kind = wait->kind;
 	record->seen.pad = 0;
-	record_submit(record);
+	bpf_ringbuf_submit(record, ring_wakeup(&clock_records));
 }
 
 /* For Rust, by way of the object's BTF. */

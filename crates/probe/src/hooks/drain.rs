@@ -15,7 +15,7 @@ use crate::PROBES;
 use crate::processes::ObservedProcess;
 use crate::registry::{DecodeBatch, DecodeRecord, Source};
 use crate::skel::HooksMaps;
-use crate::stacks::SeenStack;
+use crate::stacks::{SampledAddress, SeenStack};
 use crate::watch::SocketReading;
 use crate::wire::types as wire;
 use crate::wire::{Wire, read};
@@ -43,6 +43,10 @@ pub struct ProbeOutput {
     pub programs: Vec<ObservedProcess>,
     /// Call stacks that came for the first time.
     pub stacks: Vec<SeenStack>,
+    /// The same of the callers of what samples interrupted.
+    pub sampled_stacks: Vec<SeenStack>,
+    /// Where samples interrupted programs: one for each row of `on_cpu_samples`, in their order.
+    pub sampled: Vec<SampledAddress>,
     /// Watched sockets, as they were read.
     pub readings: Vec<SocketReading>,
     /// Records that could not be decoded, by probe; none unless program and reader do not fit.
@@ -126,10 +130,15 @@ struct Ring<'a> {
     decode: DecodeBatch,
 }
 
-/// Returns all rings: those of rare records, where the second has those of sockets that are read, and those that
-/// probes have of their own.
+/// Returns all rings: those of records with a header, where the second has those of sockets that are read, and those
+/// that probes have of their own.
 fn rings<'a>(maps: &'a HooksMaps<'a>) -> Vec<Ring<'a>> {
-    let shared: [&dyn MapCore; 2] = [&maps.records, &maps.readings];
+    let shared: [&dyn MapCore; 4] = [
+        &maps.records,
+        &maps.readings,
+        &maps.preemption_records,
+        &maps.clock_records,
+    ];
     let shared = shared.into_iter().map(|map| Ring {
         map,
         probe: NO_PROBE,

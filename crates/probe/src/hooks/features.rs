@@ -95,6 +95,9 @@ const NEEDED_WITH_MPTCP: [&str; 3] = [
 /// Walks over active sockets; those over all of them do for it.
 const READ_ACTIVE: &str = "read_active";
 
+/// Programs that are attached to no hook, and that can be left out.
+const DISPENSABLE: [&str; 2] = [READ_ACTIVE, "read_preemptions"];
+
 /// Holds what the programs cannot do without; those that came last.
 const HELPERS: [&str; 4] = [
     "sock_from_file",
@@ -170,9 +173,10 @@ impl Features {
             self.mptcp = Mptcp::default();
             return true;
         }
-        if program == READ_ACTIVE && !self.refused.contains(&READ_ACTIVE) {
-            self.refused.push(READ_ACTIVE);
-            return true;
+        if let Some(name) = DISPENSABLE.iter().find(|it| **it == program) {
+            let is_first = !self.is_refused(name);
+            self.refused.push(name);
+            return is_first;
         }
         let Some(name) = program.strip_prefix("handle_") else {
             return false;
@@ -186,6 +190,11 @@ impl Features {
         self.tracepoints.retain(|found| *found != name);
         self.functions.retain(|found| found.program != name);
         there.is_some()
+    }
+
+    /// Returns whether this kernel did not load a program that it was asked to.
+    pub(crate) fn is_refused(&self, program: &str) -> bool {
+        self.refused.contains(&program)
     }
 
     /// Returns what this kernel lacks to see UDP, and the first Linux that has it: functions stand in for TCP only.
@@ -241,8 +250,7 @@ impl Features {
     /// A substitute function does not see all that its tracepoint does: what `tcp_sendpage()` sends, until Linux 6.5.
     fn sees_all_calls(&self) -> bool {
         let mut calls = calls::HOOKS.iter();
-        calls.all(|hook| self.tracepoints.contains(&hook.name))
-            && !self.refused.contains(&READ_ACTIVE)
+        calls.all(|hook| self.tracepoints.contains(&hook.name)) && !self.is_refused(READ_ACTIVE)
     }
 
     /// Leaves out the programs of hooks that are not there, and of probes that are not asked for.
@@ -269,7 +277,7 @@ impl Features {
             if let Some(hook) = hook.filter(|hook| is_at_hook(hook)) {
                 program.set_autoload(at_hooks.contains(&hook));
             } else if of_probes.contains(&name) {
-                let is_chosen = chosen.contains(&name);
+                let is_chosen = chosen.contains(&name) && !self.is_refused(name);
                 program.set_autoload(is_chosen);
             }
         }
@@ -456,6 +464,8 @@ mod tests {
 
         assert!(features.refuse("read_active"));
         assert!(!features.refuse("read_active"), "not twice");
+        assert!(features.refuse("read_preemptions"));
+        assert!(!features.refuse("read_preemptions"), "not twice");
         let levels = features.levels(Detail::Calls, true);
         assert!(levels.calls && !levels.active);
     }

@@ -10,6 +10,7 @@ use crate::busy_poll::{SAMPLE_NS, coverage_without_threads};
 use crate::hooks::features::Levels;
 use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
 use crate::registry::{Probe, Source, Support};
+use crate::stacks::SampledAddress;
 use crate::wire::types::{on_cpu_sample, record_kind};
 use crate::wire::{Wire, read};
 
@@ -40,6 +41,10 @@ impl Probe for OnCpuSamples {
         true
     }
 
+    fn maps(&self) -> &'static [&'static str] {
+        &["sample_stack_ring", "sample_stack_numbers", "clock_records"]
+    }
+
     fn source(&self) -> Source {
         Source::Records(&[(record_kind::RECORD_ON_CPU_SAMPLE, decode)])
     }
@@ -54,7 +59,12 @@ impl Probe for OnCpuSamples {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.rows.on_cpu_samples.push(row(&read(body)?));
+    let sample: on_cpu_sample = read(body)?;
+    output.rows.on_cpu_samples.push(row(&sample));
+    output.sampled.push(SampledAddress {
+        callers: sample.stack,
+        address: sample.ip,
+    });
     Some(())
 }
 
@@ -62,6 +72,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
 fn row(sample: &on_cpu_sample) -> OnCpuSample {
     let on_cpu_sample {
         time_ns,
+        ip: _,
         tid,
         pid,
         stack,

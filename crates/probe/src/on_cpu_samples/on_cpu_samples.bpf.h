@@ -18,14 +18,16 @@ struct on_cpu_sample_record {
 
 static __always_inline void on_cpu_sample_emit(struct bpf_perf_event_data *ctx,
 					       struct task_struct *task,
-					       const struct syscall_args *args, u32 stack)
+					       const struct syscall_args *args, u32 stack, u64 ip)
 {
 	bool in_kernel;
 	u32 kernel_stack = stack_of_interrupted_kernel(ctx, &in_kernel);
-	struct on_cpu_sample_record *record = record_reserve(RECORD_ON_CPU_SAMPLE, sizeof(*record));
+	struct on_cpu_sample_record *record =
+		record_reserve_in(&clock_records, RECORD_ON_CPU_SAMPLE, sizeof(*record));
 
 	if (!record)
 		return;
+	record->sample.ip = ip;
 	record->sample.time_ns = bpf_ktime_get_ns();
 	record->sample.tid = task->pid;
 	record->sample.pid = task->tgid;
@@ -35,7 +37,7 @@ static __always_inline void on_cpu_sample_emit(struct bpf_perf_event_data *ctx,
 	record->sample.cpu = bpf_get_smp_processor_id();
 	record->sample.in_kernel = in_kernel;
 	record->sample.pad = 0;
-	record_submit(record);
+	bpf_ringbuf_submit(record, ring_wakeup(&clock_records));
 }
 
 /* For Rust, by way of the object's BTF. */

@@ -2,7 +2,7 @@
 //! group had used up its CPU quota. `preemptions.bpf.h` makes a record when the thread runs again; here it becomes a
 //! row of table `preemptions`.
 
-use table::manifest::Coverage;
+use table::manifest::{Coverage, ProbeState};
 use table::tables::Preemption;
 use table::{Columns, TableId};
 
@@ -16,6 +16,9 @@ use crate::wire::{Wire, read};
 unsafe impl Wire for preemption_seen {}
 
 static HOOKS: [Tracepoint; 1] = [SCHED_SWITCH];
+
+/// Hands over the sums of short preemptions when nothing is attached any more.
+const READ_PREEMPTIONS: &str = "read_preemptions";
 
 /// The probe of preemptions.
 pub(crate) struct Preemptions;
@@ -46,7 +49,11 @@ impl Probe for Preemptions {
     }
 
     fn programs(&self) -> &'static [&'static str] {
-        &["read_preemptions"]
+        &[READ_PREEMPTIONS]
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &["preemption_records"]
     }
 
     fn source(&self) -> Source {
@@ -64,7 +71,14 @@ impl Probe for Preemptions {
     }
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
-        vec![support.features.covered(self.name(), &HOOKS)]
+        let mut covered = support.features.covered(self.name(), &HOOKS);
+        if covered.state == ProbeState::On && support.features.is_refused(READ_PREEMPTIONS) {
+            covered.state = ProbeState::Fallback {
+                which: "without those below 50 µs in the last 10 ms of each thread".to_owned(),
+                why: format!("this kernel does not load {READ_PREEMPTIONS}"),
+            };
+        }
+        vec![covered]
     }
 }
 

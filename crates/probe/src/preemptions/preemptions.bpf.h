@@ -43,12 +43,13 @@ static __always_inline bool is_yield(struct task_struct *task)
 
 static __always_inline void preemption_emit(const struct preemption_seen *seen)
 {
-	struct preemption_record *record = record_reserve(RECORD_PREEMPTION_SEEN, sizeof(*record));
+	struct preemption_record *record =
+		record_reserve_in(&preemption_records, RECORD_PREEMPTION_SEEN, sizeof(*record));
 
 	if (!record)
 		return;
 	record->seen = *seen;
-	record_submit(record);
+	bpf_ringbuf_submit(record, ring_wakeup(&preemption_records));
 }
 
 /* Hands over the sum of short ones, if there is one. */

@@ -8,14 +8,19 @@ use std::rc::Rc;
 use table::tables::{StackFrame, StackFrames, Symbols};
 use table::{Caller, Columns};
 
+use super::functions;
 use super::mappings::{self, Mapping};
 use super::objects::{Object, Objects};
 use super::symbols::{self, CodePlace, KERNEL, Kernel};
 use super::unwind::{ProgramUnwinder, Unwound};
-use super::{Program, Registers, STACK_FRAMES, SeenStack};
+use super::{Program, Registers, STACK_FRAMES, SampledAddress, SeenStack};
 
 /// Programs with mappings that are kept; the oldest is forgotten.
 const MOST_PROGRAMS: usize = 256;
+
+/// The first number of a stack that is put together here: of callers and the function that a sample interrupted. The
+/// kernel counts from 1.
+const FIRST_SAMPLED: u32 = 1 << 31;
 
 /// All stacks of a recording.
 #[derive(Default)]
@@ -26,6 +31,34 @@ pub struct Stacks {
     recent: VecDeque<Program>,
     kernel: Option<Kernel>,
     places: BTreeSet<CodePlace>,
+    sampled: SampledStacks,
+}
+
+/// Stacks of samples: each is known by its callers and its function.
+#[derive(Default)]
+struct SampledStacks {
+    callers: HashMap<u32, Callers>,
+    /// By callers and first address of the function.
+    numbers: HashMap<(u32, u64), u32>,
+    /// Addresses with their numbers, for which the callers are still to come.
+    early: HashMap<u32, Vec<(u64, u32)>>,
+}
+
+/// Callers of functions that samples interrupted.
+struct Callers {
+    time_ns: u64,
+    program: Program,
+    /// Return addresses, innermost first, without that of the function.
+    addresses: Vec<u64>,
+    caller: Caller,
+}
+
+/// What rows of one stack have in common.
+#[derive(Clone, Copy)]
+struct StackIdentity {
+    time_ns: u64,
+    number: u32,
+    pid: Option<u32>,
 }
 
 /// Holds what is mapped in a program.
@@ -44,12 +77,80 @@ impl Stacks {
         }
     }
 
+    /// Whether what is mapped in the program of a stack is known, so that it may end.
+    pub fn knows(&self, stack: &SeenStack) -> bool {
+        let program = stack.program;
+        program.is_none_or(|program| self.programs.contains_key(&program))
+    }
+
+    /// Takes the callers of functions that samples interrupt; of the kernel's, the function is there.
+    pub fn put_callers(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
+        let Some(program) = stack.program else {
+            return self.put_kernel(stack, rows);
+        };
+        let Unwound { addresses, caller } = self.unwind(stack, program);
+        let callers = Callers {
+            time_ns: stack.time_ns,
+            program,
+            addresses: addresses.into_iter().skip(1).collect(),
+            caller,
+        };
+        self.sampled.callers.insert(stack.number, callers);
+        let early = self.sampled.early.remove(&stack.number);
+        for (address, number) in early.into_iter().flatten() {
+            self.put_sampled(stack.number, address, number, rows);
+        }
+    }
+
+    /// Returns the number of the stack of a sample, and appends its frames if it is new: the innermost is the function, at
+    /// its first address.
+    pub fn sampled(&mut self, sample: SampledAddress, rows: &mut StackFrames) -> Option<u32> {
+        let SampledAddress { callers, address } = sample;
+        if callers == 0 {
+            return None;
+        }
+        let known = self.sampled.callers.get(&callers);
+        let program = known.map(|known| known.program);
+        let place = match program {
+            Some(program) => self.function_start(program, address),
+            None => address,
+        };
+        let next = FIRST_SAMPLED + self.sampled.numbers.len() as u32;
+        if let Some(number) = self.sampled.numbers.get(&(callers, place)) {
+            return Some(*number);
+        }
+        self.sampled.numbers.insert((callers, place), next);
+        match program {
+            Some(_) => self.put_sampled(callers, place, next, rows),
+            None => {
+                let early = self.sampled.early.entry(callers).or_default();
+                early.push((place, next));
+            }
+        }
+        Some(next)
+    }
+
+    fn put_sampled(&mut self, callers: u32, place: u64, number: u32, rows: &mut StackFrames) {
+        let Some(known) = self.sampled.callers.get(&callers) else {
+            return;
+        };
+        let (program, caller) = (known.program, known.caller);
+        let identity = StackIdentity {
+            time_ns: known.time_ns,
+            number,
+            pid: Some(program.pid),
+        };
+        let addresses: Vec<u64> = [place].iter().chain(&known.addresses).copied().collect();
+        self.push_program(identity, program, &addresses, caller, rows);
+    }
+
     /// Looks up the names of all places that were found: to be called once, when the recording ends.
     pub fn symbols(self) -> Symbols {
         symbols::look_up(self.places, self.kernel.as_ref())
     }
 
     fn put_kernel(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
+        let identity = StackIdentity::from_stack(stack);
         let kernel = self.kernel.get_or_insert_with(Kernel::read);
         let offsets: Vec<_> = callers(&stack.addresses)
             .map(|at| kernel.offset(at))
@@ -65,24 +166,59 @@ impl Stacks {
             });
             let is_last = depth + 1 == offsets.len();
             let caller = if is_last { outermost } else { Caller::Known };
-            self.push(stack, depth, place, caller, rows);
+            self.push(identity, depth, place, caller, rows);
         }
     }
 
     fn put_program(&mut self, stack: &SeenStack, program: Program, rows: &mut StackFrames) {
         let Unwound { addresses, caller } = self.unwind(stack, program);
+        let identity = StackIdentity::from_stack(stack);
+        self.push_program(identity, program, &addresses, caller, rows);
+    }
+
+    fn push_program(
+        &mut self,
+        identity: StackIdentity,
+        program: Program,
+        addresses: &[u64],
+        outermost: Caller,
+        rows: &mut StackFrames,
+    ) {
         let inner = addresses.len() - 1;
-        let places: Vec<_> = callers(&addresses)
+        let places: Vec<_> = callers(addresses)
             .map(|at| self.place(program, at))
             .collect();
         for (depth, place) in places.into_iter().enumerate() {
             let caller = if depth == inner {
-                caller
+                outermost
             } else {
                 Caller::Known
             };
-            self.push(stack, depth, place, caller, rows);
+            self.push(identity, depth, place, caller, rows);
         }
+    }
+
+    /// Where the function of an address begins; the address itself where nothing says that.
+    fn function_start(&mut self, program: Program, address: u64) -> u64 {
+        self.map(program, address);
+        let mapped = self.programs.get(&program);
+        let mapping = mapped.and_then(|it| mappings::find(&it.mappings, address));
+        let Some(mapping) = mapping else {
+            return address;
+        };
+        let object = self.objects.open(program.pid, mapping);
+        let tables = object.tables.as_ref();
+        let start = tables.and_then(|tables| {
+            let base = mapping
+                .addresses
+                .start
+                .wrapping_sub(tables.linked_address(mapping)?);
+            let start = functions::start(tables, address.wrapping_sub(base))?;
+            Some(start.wrapping_add(base))
+        });
+        start
+            .filter(|start| mapping.addresses.contains(start))
+            .unwrap_or(address)
     }
 
     fn unwind(&mut self, stack: &SeenStack, program: Program) -> Unwound {
@@ -138,7 +274,7 @@ impl Stacks {
 
     fn push(
         &mut self,
-        stack: &SeenStack,
+        stack: StackIdentity,
         depth: usize,
         place: Option<CodePlace>,
         caller: Caller,
@@ -150,13 +286,23 @@ impl Stacks {
             time_ns: stack.time_ns,
             stack: stack.number,
             depth: depth as u16,
-            pid: stack.program.map(|program| program.pid),
+            pid: stack.pid,
             object: object.map(|it| it.map_or(KERNEL, |file| &file.path).to_owned()),
             build_id: file.and_then(|file| file.build_id.clone()),
             offset: place.as_ref().map(|it| it.offset),
             caller,
         });
         self.places.extend(place);
+    }
+}
+
+impl StackIdentity {
+    fn from_stack(stack: &SeenStack) -> Self {
+        Self {
+            time_ns: stack.time_ns,
+            number: stack.number,
+            pid: stack.program.map(|program| program.pid),
+        }
     }
 }
 

@@ -5,11 +5,13 @@
 //! mappings  which file lies where in a process
 //! objects   those files, kept open: a program may be gone before its names are resolved
 //! unwind    registers and a copy of the stack → return addresses
+//! functions an address → where its function begins
 //! frames    a stack → rows of table `stacks`
 //! symbols   places in files → rows of table `symbols`
 //! ```
 
 mod frames;
+mod functions;
 mod mappings;
 mod objects;
 mod symbols;
@@ -21,7 +23,7 @@ pub(crate) use frames::unwind_through;
 use table::TableId;
 
 use crate::hooks::features::Levels;
-use crate::hooks::{Detail, ProbeOutput};
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, RING_FULL};
 use crate::registry::{Probe, Source};
 use crate::wire::types::stack_seen;
 use crate::wire::{Wire, read_padded};
@@ -56,6 +58,14 @@ impl Probe for StackFrames {
         &["stack_ring", "stack_numbers"]
     }
 
+    /// Of stacks whose ring was full there is no row.
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        let mut count = ProbeCount::default();
+        let lost = kernel.variables().map_or(0, |it| it.stacks_lost);
+        count.miss(RING_FULL, lost);
+        Ok(count)
+    }
+
     fn source(&self) -> Source {
         Source::Ring(|maps| &maps.stack_ring, decode)
     }
@@ -83,6 +93,47 @@ fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     let undecoded = u64::from(stack.is_none());
     output.stacks.extend(stack);
     undecoded
+}
+
+fn decode_sampled(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
+    let stack = seen(bytes);
+    let undecoded = u64::from(stack.is_none());
+    output.sampled_stacks.extend(stack);
+    undecoded
+}
+
+/// The probe of stacks of samples, which come by a ring of their own: rows of the same tables.
+pub(crate) struct SampledStacks;
+
+impl Probe for SampledStacks {
+    fn name(&self) -> &'static str {
+        "waits.stacks"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        None
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Waits
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.waits
+    }
+
+    fn source(&self) -> Source {
+        Source::Ring(|maps| &maps.sample_stack_ring, decode_sampled)
+    }
+}
+
+/// Where a sample interrupted a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SampledAddress {
+    /// Number of the stack of its callers, as the kernel gave it; 0: none.
+    pub(crate) callers: u32,
+    /// The address.
+    pub(crate) address: u64,
 }
 
 /// A stack as the kernel handed it over.

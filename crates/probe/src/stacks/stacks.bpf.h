@@ -47,10 +47,26 @@ struct {
 	__uint(max_entries, 2 * 1024 * 1024);
 } stack_ring SEC(".maps");
 
+/* The same of samples, so that they never take the room of waits: 127 stacks at a time. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct stack_key);
+	__type(value, u32);
+} sample_stack_numbers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1024 * 1024);
+} sample_stack_ring SEC(".maps");
+
 /* Above the first frame of a thread lies more than that: the environment, or the C library's own. */
 #define STACK_BLOCK_BYTES 1024
 
 u32 stacks_seen = 0;
+
+/* Stacks that were not handed over, because their ring was full. */
+u64 stacks_lost = 0;
 
 static __always_inline u64 stack_mix(u64 hash, u64 word)
 {
@@ -76,19 +92,31 @@ __noinline u64 stack_hash(const struct stack_seen *seen)
 #define STACK_WORDS 32
 
 /* Words of earlier calls there only make more numbers of one stack. */
-__noinline u64 stack_words_hash(const struct stack_seen *seen, u64 start, u64 end)
+static __always_inline u64 stack_words_hash_of(const struct stack_seen *seen, u64 start, u64 end,
+					       u32 words)
 {
 	u64 hash = 0;
 
-	if (!seen)
-		return 0;
-	for (u32 i = 0; i < STACK_WORDS; i++) {
+	for (u32 i = 0; i < words; i++) {
 		u64 word = ((const u64 *)seen->copied)[i];
 
 		if (word >= start && word < end)
 			hash = stack_mix(hash, word ^ i);
 	}
 	return hash;
+}
+
+__noinline u64 stack_words_hash(const struct stack_seen *seen, u64 start, u64 end)
+{
+	return seen ? stack_words_hash_of(seen, start, end, STACK_WORDS) : 0;
+}
+
+/* The same of samples, for which there is more time. */
+#define SAMPLE_WORDS 64
+
+__noinline u64 sample_words_hash(const struct stack_seen *seen, u64 start, u64 end)
+{
+	return seen ? stack_words_hash_of(seen, start, end, SAMPLE_WORDS) : 0;
 }
 
 static __always_inline u64 stack_code_hash(struct stack_seen *seen, struct task_struct *task)
@@ -112,14 +140,13 @@ static __always_inline u32 stack_copy(struct stack_seen *seen)
 }
 
 /* Hands over a stack that was not seen before; 0 if there is no room. */
-__noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
+static __always_inline u32 stack_emit_to(void *ring, void *numbers, struct stack_key *key,
+					 struct stack_seen *seen)
 {
 	struct stack_key own;
 	u32 number;
 	u64 bytes;
 
-	if (!key || !seen)
-		return 0;
 	number = __sync_fetch_and_add(&stacks_seen, 1) + 1;
 	seen->time_ns = bpf_ktime_get_ns();
 	seen->number = number;
@@ -127,11 +154,24 @@ __noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
 	bytes = __builtin_offsetof(struct stack_seen, copied) + seen->copied_bytes;
 	if (bytes > sizeof(*seen))
 		return 0;
-	if (bpf_ringbuf_output(&stack_ring, seen, bytes, ring_wakeup(&stack_ring)))
+	if (bpf_ringbuf_output(ring, seen, bytes, ring_wakeup(ring))) {
+		__sync_fetch_and_add(&stacks_lost, 1);
 		return 0;
+	}
 	own = *key; /* a key must be on a program's own stack up to Linux 6.1 */
-	bpf_map_update_elem(&stack_numbers, &own, &number, BPF_ANY);
+	bpf_map_update_elem(numbers, &own, &number, BPF_ANY);
 	return number;
+}
+
+__noinline u32 stack_emit(struct stack_key *key, struct stack_seen *seen)
+{
+	return key && seen ? stack_emit_to(&stack_ring, &stack_numbers, key, seen) : 0;
+}
+
+__noinline u32 sample_stack_emit(struct stack_key *key, struct stack_seen *seen)
+{
+	return key && seen ? stack_emit_to(&sample_stack_ring, &sample_stack_numbers, key, seen)
+			   : 0;
 }
 
 static __always_inline struct stack_seen *stack_scratch_of_cpu(void)
@@ -178,6 +218,50 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 	return last->number;
 }
 
+/* Frames beyond which the frame pointers of a program are taken to be some: others use the register for anything. */
+#define SAMPLE_CHAIN_LEAST 4
+
+/*
+ * The number of the callers of what a sample interrupted; 0: none could be read. Where the function was is no part of it,
+ * nor the register of frame pointers, which most programs use for anything: each would make the same stack a new one.
+ */
+static __always_inline u32 stack_of_sample(void *ctx, struct task_struct *task, u64 *ip)
+{
+	struct stack_seen *seen = stack_scratch_of_cpu();
+	struct mm_struct *mm = task->mm;
+	struct stack_key key = {};
+	u32 *known;
+	long bytes;
+
+	*ip = 0;
+	if (!seen || !mm)
+		return 0;
+	syscall_registers(task, &seen->ip, &seen->sp, &seen->bp);
+	*ip = seen->ip;
+	key.sp = seen->sp;
+	if (!bpf_probe_read_user(seen->copied, SAMPLE_WORDS * sizeof(u64), (const void *)seen->sp))
+		key.hash = sample_words_hash(seen, mm->start_code, mm->end_code);
+	bytes = bpf_get_stack(ctx, seen->addresses, sizeof(seen->addresses), BPF_F_USER_STACK);
+	seen->frames = bytes > 0 ? (u32)bytes / sizeof(u64) : 0;
+	if (seen->frames >= SAMPLE_CHAIN_LEAST) {
+		u64 innermost = seen->addresses[0];
+
+		seen->addresses[0] = 0;
+		key.hash = stack_mix(key.hash, stack_hash(seen));
+		seen->addresses[0] = innermost;
+	}
+	key.pid = task->tgid;
+	key.execs = task->self_exec_id;
+	key.started_ns = task->group_leader->start_time;
+	known = bpf_map_lookup_elem(&sample_stack_numbers, &key);
+	if (known)
+		return *known;
+	seen->pid = key.pid;
+	seen->started_ns = key.started_ns;
+	seen->execs = key.execs;
+	return seen->frames ? sample_stack_emit(&key, seen) : 0;
+}
+
 /*
  * Shorter waits have no stack of the kernel: to find it takes 2.7 us, for the kernel unwinds by tables,
  * and that is to be at most a hundredth of the wait.
@@ -220,7 +304,8 @@ static __always_inline u32 stack_of_kernel(struct task_struct *task, struct thre
 static __always_inline u32 stack_of_interrupted_kernel(void *ctx, bool *in_kernel)
 {
 	struct stack_seen *seen = stack_scratch_of_cpu();
-	struct thread_stacks none = {};
+	struct stack_key key = {};
+	u32 *known;
 	long bytes;
 
 	*in_kernel = false;
@@ -229,7 +314,13 @@ static __always_inline u32 stack_of_interrupted_kernel(void *ctx, bool *in_kerne
 	/* the first address is that of the interrupt (perf_callchain_kernel()) */
 	bytes = bpf_get_stack(ctx, seen->addresses, sizeof(seen->addresses), 0);
 	*in_kernel = bytes > 0;
-	return stack_kernel_number(seen, bytes, &none);
+	if (bytes <= 0)
+		return 0;
+	seen->frames = (u32)bytes / sizeof(u64);
+	seen->pid = 0;
+	key.hash = stack_hash(seen);
+	known = bpf_map_lookup_elem(&sample_stack_numbers, &key);
+	return known ? *known : sample_stack_emit(&key, seen);
 }
 
 /* For Rust, by way of the object's BTF. */
