@@ -34,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("itt_ring", itt_ring),
     ("netlink", netlink),
     ("elf", elf),
+    ("perf_map", perf_map),
     ("agent_config", agent_config),
     ("profiles", profiles),
 ];
@@ -41,4 +42,9 @@ pub const TARGETS: &[(&str, Target)] = &[
 /// A batch of `sock_diag` replies.
 pub fn netlink(bytes: &[u8]) {
     probe::fuzz::netlink_batch(bytes);
+}
+
+/// A map of code that a program made, as it wrote it.
+pub fn perf_map(bytes: &[u8]) {
+    probe::fuzz::perf_map(bytes);
 }

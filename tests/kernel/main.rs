@@ -20,6 +20,7 @@ mod damage;
 mod doctor;
 mod errors;
 mod faults;
+mod functions;
 mod guests;
 mod itt;
 mod lacking;

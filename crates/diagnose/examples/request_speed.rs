@@ -192,13 +192,14 @@ fn main() {
                 let rows = waits.drain(..waits.len().min(BATCH));
                 rows.for_each(|row| wait_rows.push(row));
             }
-            Source::Preemptions => {}
+            Source::Preemptions | Source::Samples => {}
         }
         let since = cpu_time();
         match source {
             Source::Calls => table.add_calls((!call_rows.is_empty()).then_some(&call_rows)),
             Source::Waits => table.add_waits((!wait_rows.is_empty()).then_some(&wait_rows)),
             Source::Preemptions => table.add_preemptions(None),
+            Source::Samples => table.add_on_cpu_samples(None),
         }
         spent += cpu_time() - since;
     }

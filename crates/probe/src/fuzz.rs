@@ -8,6 +8,7 @@ use std::path::Path;
 use table::RowSet;
 
 use crate::itt::Assembler;
+use crate::stacks::PerfMap;
 use crate::tcp_stats::Batch;
 
 /// Reads a `sock_diag` batch as a poll does; gives how many messages it held.
@@ -42,6 +43,20 @@ pub fn elf_notes(path: &Path) -> usize {
 /// Unwinds a stack through a file that is mapped at `addresses`, and looks up the names; gives the frames.
 pub fn code(file: File, addresses: Range<u64>, stack: &[u8]) -> usize {
     crate::stacks::unwind_through(file, addresses, stack)
+}
+
+/// Reads a map of generated code, in two pieces; gives how many functions it names.
+pub fn perf_map(bytes: &[u8]) -> usize {
+    let mut map = PerfMap::default();
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    map.add(first);
+    map.add(second);
+    for address in [0, 0x1000, u64::MAX] {
+        if let Some((start, name)) = map.find(address) {
+            assert!(start <= address && !name.is_empty());
+        }
+    }
+    map.len()
 }
 
 /// Makes rows of what a program wrote into a ring.

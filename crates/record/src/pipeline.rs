@@ -65,6 +65,7 @@ impl<S: RowSink> RowPipeline<S> {
             stacks,
             sampled_stacks,
             sampled,
+            spun,
             readings: _,
             undecoded,
         } = output;
@@ -76,7 +77,7 @@ impl<S: RowSink> RowPipeline<S> {
         self.complete_connections(&mut rows);
         self.describe_threads(&mut rows);
         self.add_stacks(&stacks, &mut rows);
-        self.add_sampled(&sampled_stacks, &sampled, &mut rows);
+        self.add_sampled(&sampled_stacks, (&sampled, &spun), &mut rows);
         self.added.add_since(&before, &rows);
         let changed = rows.tcp_events.kind.contains(&TcpEventKind::State);
         self.store.put(rows);
@@ -141,14 +142,15 @@ impl<S: RowSink> RowPipeline<S> {
     fn add_sampled(
         &mut self,
         callers: &[SeenStack],
-        sampled: &[SampledAddress],
+        (sampled, spun): (&[SampledAddress], &[SampledAddress]),
         rows: &mut RowSet,
     ) {
         for callers in callers {
             self.stacks.put_callers(callers, &mut rows.stacks);
         }
-        let numbers = rows.on_cpu_samples.stack.iter_mut();
-        for (number, sample) in numbers.zip(sampled) {
+        let samples = rows.on_cpu_samples.stack.iter_mut().zip(sampled);
+        let spins = rows.spins.stack.iter_mut().zip(spun);
+        for (number, sample) in samples.chain(spins) {
             *number = self.stacks.sampled(*sample, &mut rows.stacks);
         }
     }

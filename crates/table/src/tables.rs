@@ -892,7 +892,7 @@ table! {
         in_kernel: bool, "-";
         /// Number of the system call that it was in.
         syscall: Option<i32>, "-", null = "in none: its own code, a page fault, or a thread of io_uring";
-        /// Number of the program's call stack in table `stacks`: where it ran, or entered the kernel.
+        /// Number of the program's call stack in table `stacks`: the function that ran, or entered the kernel, and its callers.
         stack: Option<u32>, "-", null = "it could not be read, or there was no room";
         /// The same of the kernel's.
         kernel_stack: Option<u32>, "-", null = "it ran its own code, or as `stack`";

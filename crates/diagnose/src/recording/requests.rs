@@ -1,10 +1,10 @@
-//! Requests of an opened recording: reads `calls`, `waits` and `preemptions` side by side, so that none runs ahead of the
-//! others.
+//! Requests of an opened recording: reads `calls`, `waits`, `preemptions` and `on_cpu_samples` side by side, so that none
+//! runs ahead of the others.
 
 use std::rc::Rc;
 
 use table::Recording;
-use table::tables::{Call, Preemption, TcpSample, TcpStage, Wait};
+use table::tables::{Call, OnCpuSample, Preemption, TcpSample, TcpStage, Wait};
 
 use super::{NAMING, recorded};
 use crate::report::Report;
@@ -81,11 +81,13 @@ fn feed(recording: &Recording, table: &mut RequestTable, mut after: impl FnMut(&
     let mut waits = recording.batches::<Wait>();
     let mut calls = recording.batches::<Call>();
     let mut preemptions = recording.batches::<Preemption>();
+    let mut samples = recording.batches::<OnCpuSample>();
     while let Some(source) = table.lacks() {
         match source {
             Source::Waits => table.add_waits(waits.next().as_ref()),
             Source::Calls => table.add_calls(calls.next().as_ref()),
             Source::Preemptions => table.add_preemptions(preemptions.next().as_ref()),
+            Source::Samples => table.add_on_cpu_samples(samples.next().as_ref()),
         }
         after(table);
     }

@@ -7,6 +7,7 @@ use std::hash::BuildHasherDefault;
 use table::{WaitObject, Waker};
 
 use super::endpoint::EndpointId;
+use super::functions::ThreadSample;
 use super::owner::{Owner, ThreadWork, TimedCall};
 use crate::rows::hash::CookieHasher;
 use crate::waits::{KernelPurpose, StackPurpose};
@@ -144,6 +145,8 @@ pub struct ThreadHistory {
     /// Events until then are not known any more, or were never.
     known_from_ns: u64,
     events: VecDeque<ThreadEvent>,
+    /// Samples of what it ran, in the order of time.
+    samples: VecDeque<ThreadSample>,
 }
 
 impl ThreadHistory {
@@ -156,6 +159,13 @@ impl ThreadHistory {
             return self.events.len() - late;
         }
         self.events.partition_point(|event| event.end_ns <= ns)
+    }
+
+    /// Returns the samples after a time and until another.
+    pub fn samples(&self, after_ns: u64, until_ns: u64) -> impl Iterator<Item = &ThreadSample> {
+        let first = self.samples.partition_point(|it| it.time_ns <= after_ns);
+        let samples = self.samples.range(first..);
+        samples.take_while(move |it| it.time_ns <= until_ns)
     }
 
     /// Returns an event by its number.
@@ -279,6 +289,7 @@ impl History {
                 work: ThreadWork::default(),
                 known_from_ns: 0,
                 events: VecDeque::new(),
+                samples: VecDeque::new(),
             });
         }
         self.latest = Some((key, thread));
@@ -316,6 +327,18 @@ impl History {
     /// Returns the connection with the request that a thread served when it began a request of its own.
     pub fn asker(&self, thread: ThreadId, at_ns: u64) -> Option<EndpointId> {
         self.get(thread).work.asker(at_ns)
+    }
+
+    /// Adds a sample of what a thread ran. `horizon_ns`: nothing older is needed.
+    pub fn add_sample(&mut self, thread: ThreadId, sample: ThreadSample, horizon_ns: u64) {
+        let samples = &mut self.get_mut(thread).samples;
+        samples.push_back(sample);
+        let spare = samples.len().saturating_sub(KEPT_LEAST);
+        if samples.len() >= 2 * KEPT_LEAST {
+            let old = samples.partition_point(|it| it.time_ns < horizon_ns);
+            let excess = samples.len().saturating_sub(KEPT_MOST);
+            samples.drain(..old.min(spare).max(excess));
+        }
     }
 
     /// Adds what a thread did. `horizon_ns`: nothing older is needed.

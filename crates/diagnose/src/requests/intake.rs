@@ -1,8 +1,9 @@
 //! Rows of the tables → rows as far as they matter, put in the order of time.
 
-use table::tables::{Calls, Preemptions, Waits};
+use table::tables::{Calls, OnCpuSamples, Preemptions, Waits};
 use table::{Columns, WaitObject};
 
+use super::functions::ThreadSample;
 use super::history::{Target, ThreadPreemption, ThreadWait};
 use super::{InOrder, ROWS_KEPT, RequestTable, Row, SOURCES, Source};
 use crate::waits::{KernelPurpose, StackPurpose};
@@ -54,6 +55,26 @@ impl RequestTable {
             self.rows.push(key, Row::Preemption { thread, preemption });
         }
         self.reach(Source::Preemptions, Some(rows.time_range_ns()));
+    }
+
+    /// Takes the next rows of table `on_cpu_samples`; `None`: there are no more.
+    pub fn add_on_cpu_samples(&mut self, rows: Option<&OnCpuSamples>) {
+        let Some(rows) = rows else {
+            return self.reach(Source::Samples, None);
+        };
+        for row in 0..rows.len() {
+            let (pid, tid, time_ns) = (rows.pid[row], rows.tid[row], rows.time_ns[row]);
+            let thread = self.history.thread(pid, tid);
+            let sample = ThreadSample {
+                time_ns,
+                function: self.functions.of_sample(&self.names, pid, rows.stack[row]),
+                in_kernel: rows.in_kernel[row],
+            };
+            let tie = tie(0, u64::from(tid), time_ns);
+            self.rows
+                .push((time_ns, tie), Row::Sample { thread, sample });
+        }
+        self.reach(Source::Samples, Some(rows.time_range_ns()));
     }
 
     fn wait(&mut self, rows: &Waits, row: usize) -> ThreadWait {

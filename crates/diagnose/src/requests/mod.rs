@@ -12,6 +12,7 @@
 //! trail     steps without gap or overlap, and their sums
 //! budget    an exchange → its steps
 //! stages    what TCP held back meanwhile
+//! functions what threads ran meanwhile
 //! part      the parts that a request's time is made of
 //! service   requests of one process and address
 //! subjects  who took the time of a service's requests
@@ -32,6 +33,7 @@ mod case;
 pub(crate) mod digests;
 mod endpoint;
 mod evidence;
+pub mod functions;
 mod history;
 mod intake;
 mod judge;
@@ -62,6 +64,7 @@ use budget::Accountant;
 use digests::DigestSet;
 use endpoint::{EndpointId, EndpointTable};
 use evidence::RequestEvidence;
+use functions::{FunctionTable, ThreadSample};
 use history::{
     History, ResponseTimes, Target, ThreadCall, ThreadEventKind, ThreadId, ThreadPreemption,
     ThreadWait,
@@ -96,9 +99,16 @@ pub enum Source {
     Calls,
     /// `preemptions`.
     Preemptions,
+    /// `on_cpu_samples`.
+    Samples,
 }
 
-const SOURCES: [Source; 3] = [Source::Waits, Source::Calls, Source::Preemptions];
+const SOURCES: [Source; 4] = [
+    Source::Waits,
+    Source::Calls,
+    Source::Preemptions,
+    Source::Samples,
+];
 
 /// A row, as far as it matters.
 #[derive(Debug)]
@@ -110,6 +120,10 @@ enum Row {
     Preemption {
         thread: ThreadId,
         preemption: ThreadPreemption,
+    },
+    Sample {
+        thread: ThreadId,
+        sample: ThreadSample,
     },
     Call {
         endpoint: EndpointId,
@@ -159,6 +173,7 @@ pub struct RequestTable {
     endpoints: EndpointTable,
     stages: StageTable,
     history: History,
+    functions: FunctionTable,
     turns: Vec<Option<Box<Turns>>>,
     classes: HashMap<(ServiceId, ConnectionClass), u64>,
     /// When the last request of a thread ended.
@@ -210,6 +225,7 @@ impl RequestTable {
             endpoints,
             stages: StageTable::default(),
             history: History::default(),
+            functions: FunctionTable::default(),
             classes: HashMap::new(),
             answered_ns: HashMap::new(),
             broken: 0,
@@ -282,6 +298,10 @@ impl RequestTable {
                 let horizon_ns = self.horizon_ns(end_ns);
                 let event = ThreadEventKind::Preemption(preemption);
                 self.history.add(thread, end_ns, event, horizon_ns);
+            }
+            Row::Sample { thread, sample } => {
+                let horizon_ns = self.horizon_ns(end_ns);
+                self.history.add_sample(thread, sample, horizon_ns);
             }
             Row::Call { .. } => self.call(end_ns, row),
         }
@@ -550,6 +570,7 @@ impl RequestTable {
             time,
             parts: &budget.parts,
             peer: &peer,
+            functions: &budget.functions,
             queue: budget.queue_most,
         });
         let ns = request.duration_ns();

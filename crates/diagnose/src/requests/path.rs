@@ -221,6 +221,10 @@ impl PathFinder<'_> {
     ) {
         let thread = Some(at.thread);
         let Some(other) = self.other(context, at) else {
+            if part == RequestPart::Cpu {
+                let history = self.history.get(at.thread);
+                trail.add_samples(history.samples(begin_ns, trail.at_ns()));
+            }
             return trail.add(begin_ns, part, thread, StepSubject::default());
         };
         let (part, about) = at.later.unwrap_or_else(|| {

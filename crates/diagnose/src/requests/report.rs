@@ -4,6 +4,7 @@
 use serde::Serialize;
 
 use super::RequestTable;
+use super::functions::{FunctionShares, FunctionTable, ServiceFunctions};
 use super::listing::Request;
 use super::part::{PartShares, PartTimes, RequestPart};
 use super::service::{ServiceDigest, ServiceKey, Side};
@@ -56,6 +57,9 @@ pub struct Service {
     pub unknown: f64,
     /// Most requests that one waited behind; 0: none was seen to wait.
     pub queue_most: u64,
+    /// Functions that ran while they computed; absent: nothing was sampled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions: Option<ServiceFunctions>,
 }
 
 /// How long requests took, ns.
@@ -103,6 +107,9 @@ pub struct RequestRow {
     pub response: (u64, u64),
     /// Send and receive calls.
     pub calls: u64,
+    /// Functions that ran while it computed; absent: no sample hit it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub functions: Option<FunctionShares>,
 }
 
 /// A step of a request.
@@ -191,7 +198,7 @@ pub(super) fn assemble(mut table: RequestTable, recorded: RecordingState) -> Req
     let services = table.services.ranked();
     let services = services
         .into_iter()
-        .filter_map(|(key, digest)| service(key, digest));
+        .filter_map(|(key, digest)| service(key, digest, &table.functions));
     RequestReport {
         schema: SCHEMA,
         relative_error: RELATIVE_ERROR,
@@ -204,10 +211,11 @@ pub(super) fn assemble(mut table: RequestTable, recorded: RecordingState) -> Req
     }
 }
 
-fn service(key: &ServiceKey, digest: &ServiceDigest) -> Option<Service> {
+fn service(key: &ServiceKey, digest: &ServiceDigest, table: &FunctionTable) -> Option<Service> {
     let durations = digest.durations();
     let quantile = |share| durations.quantile_ns(share);
     let all = digest.all();
+    let functions = digest.functions();
     Some(Service {
         name: key.name.clone(),
         role: key.side,
@@ -225,6 +233,10 @@ fn service(key: &ServiceKey, digest: &ServiceDigest) -> Option<Service> {
             slowest: PartShares(digest.slowest().all),
         },
         queue_most: digest.queue_most,
+        functions: (!functions.is_empty()).then(|| ServiceFunctions {
+            all: functions.report(table),
+            slowest: digest.slowest_functions().report(table),
+        }),
     })
 }
 
@@ -244,6 +256,9 @@ pub(super) fn row(table: &RequestTable, request: &Request) -> RequestRow {
         request: range(request.request),
         response: range(request.response),
         calls: request.calls,
+        functions: Some(&request.budget.functions)
+            .filter(|it| !it.is_empty())
+            .map(|it| it.report(&table.functions)),
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use table::tables::Connection;
 
 use super::blockers::BlockerDigest;
+use super::functions::FunctionCounts;
 use super::listing::RequestId;
 use super::part::{PartShares, PartTimes};
 use super::series::SeriesDigest;
@@ -110,6 +111,8 @@ pub struct RequestSums<'a> {
     pub parts: &'a PartTimes,
     /// Parts of it that lie in the process at the other end.
     pub peer: &'a PartTimes,
+    /// Samples of functions that ran for it.
+    pub functions: &'a FunctionCounts,
     /// Most requests that it waited behind at a time.
     pub queue: u64,
 }
@@ -121,6 +124,9 @@ pub struct ServiceDigest {
     /// Sums of the requests of each bucket of durations.
     by_bucket: Vec<Option<Box<PartSums>>>,
     sums: PartSums,
+    functions: FunctionCounts,
+    /// The same of the requests of each bucket of durations.
+    functions_by_bucket: Vec<FunctionCounts>,
     /// The longest queue that a request waited in.
     pub queue_most: u64,
     /// Most bytes that a client sent until a TLS handshake was over; 0: none was seen.
@@ -151,6 +157,13 @@ impl ServiceDigest {
         if bucket >= self.by_bucket.len() {
             self.by_bucket.resize(bucket + 1, None);
         }
+        if !request.functions.is_empty() {
+            self.functions.add_all(request.functions);
+            let buckets = self.by_bucket.len();
+            self.functions_by_bucket
+                .resize_with(buckets, FunctionCounts::default);
+            self.functions_by_bucket[bucket].add_all(request.functions);
+        }
         let sums = self.by_bucket[bucket].get_or_insert_with(Box::default);
         sums.add(request);
         self.sums.add(request);
@@ -178,6 +191,27 @@ impl ServiceDigest {
     /// Returns the parts of all.
     pub fn all(&self) -> PartShares {
         PartShares(self.sums.all)
+    }
+
+    /// Returns the functions of all.
+    pub fn functions(&self) -> &FunctionCounts {
+        &self.functions
+    }
+
+    /// Returns the functions of the slowest hundredth, one request at least.
+    pub fn slowest_functions(&self) -> FunctionCounts {
+        let wanted = self.requests().div_ceil(SLOWEST_OF);
+        let mut counts: Vec<_> = self.durations.buckets().collect();
+        let (mut seen, mut sum) = (0, FunctionCounts::default());
+        while let Some((bucket, count)) = counts.pop()
+            && seen < wanted
+        {
+            seen += count;
+            if let Some(functions) = self.functions_by_bucket.get(bucket) {
+                sum.add_all(functions);
+            }
+        }
+        sum
     }
 
     /// Returns the parts of all that lie in the process at the other end.

@@ -1,6 +1,7 @@
 //! The steps of a request's time, from the last to the first: without gap or overlap, so that their parts add up.
 
 use super::endpoint::EndpointId;
+use super::functions::{FunctionCounts, ThreadSample};
 use super::history::ThreadId;
 use super::part::{PartTimes, RequestPart};
 
@@ -49,6 +50,7 @@ pub struct Trail {
     /// Until where the time is accounted, from its end.
     at_ns: u64,
     parts: PartTimes,
+    functions: FunctionCounts,
     /// The last one first.
     steps: Vec<RequestStep>,
     is_cut: bool,
@@ -60,6 +62,7 @@ impl Default for Trail {
         Self {
             at_ns: 0,
             parts: PartTimes::default(),
+            functions: FunctionCounts::default(),
             steps: Vec::with_capacity(STEPS_MOST),
             is_cut: false,
             queue_most: 0,
@@ -72,6 +75,7 @@ impl Trail {
     pub fn restart(&mut self, end_ns: u64) {
         self.at_ns = end_ns;
         self.parts = PartTimes::default();
+        self.functions = FunctionCounts::default();
         self.steps.clear();
         self.is_cut = false;
         self.queue_most = 0;
@@ -86,6 +90,11 @@ impl Trail {
     pub fn is_at(&self, part: RequestPart) -> bool {
         let last = self.steps.last();
         last.is_some_and(|last| last.part == part && last.begin_ns == self.at_ns)
+    }
+
+    /// Adds samples of a thread that ran.
+    pub fn add_samples<'a>(&mut self, samples: impl Iterator<Item = &'a ThreadSample>) {
+        samples.for_each(|sample| self.functions.add(sample));
     }
 
     /// Accounts the time back to `begin_ns`; nothing if it is accounted already.
@@ -128,6 +137,7 @@ impl Trail {
     /// Adds what was found to a request.
     pub fn append_to(&self, budget: &mut Budget) {
         budget.parts.add_all(&self.parts);
+        budget.functions.add_all(&self.functions);
         budget.queue_most = budget.queue_most.max(self.queue_most);
         let room = STEPS_MOST - budget.steps.len();
         budget.is_cut |= self.is_cut || self.steps.len() > room;
@@ -142,6 +152,8 @@ impl Trail {
 pub struct Budget {
     /// Time of each part.
     pub parts: PartTimes,
+    /// Samples of the functions that ran in the time that counts as `cpu`.
+    pub functions: FunctionCounts,
     /// The steps in the order of time.
     pub steps: Vec<RequestStep>,
     /// Steps are missing, because there were too many.

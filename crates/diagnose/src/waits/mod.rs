@@ -22,6 +22,7 @@ mod keys;
 mod names;
 pub(crate) mod populations;
 pub mod report;
+mod sampled;
 mod spins;
 mod stacks;
 
@@ -36,6 +37,7 @@ pub use filter::{Grouping, WaitFilter};
 pub use names::NameTable;
 use report::LockKind;
 pub use report::WaitReport;
+pub use sampled::{NoName, SampledFunction};
 pub use stacks::{KernelPurpose, StackPurpose, Stacks};
 
 use group::{WaitParts, WaitSums, WaitTimes};

@@ -13,6 +13,7 @@ use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::{ObjectIdentity, WaitStack};
+use super::sampled::{SampledFunction, own_frame};
 use super::stacks::{KernelPurpose, StackPurpose, Stacks};
 use crate::answer::Process;
 use crate::rows::{listeners, processes};
@@ -178,11 +179,18 @@ impl NameTable {
         self.sockets.get(&conn)
     }
 
-    /// Returns the function in which a stack ends; of names with stacks.
+    /// Returns the function that ran with a stack, or called what ran; of names with stacks.
     pub(crate) fn function(&self, stack: u32) -> Option<String> {
         let stack = self.stacks.number(Some(stack))?;
-        let frame = self.stacks.stack(stack)?.outline().first()?;
+        let frame = own_frame(self.stacks.stack(stack)?)?;
         frame.function.as_ref().map(|_| frame.name())
+    }
+
+    /// Returns the function of a sample with this stack; of names with stacks.
+    pub(crate) fn sampled_function(&self, pid: u32, stack: Option<u32>) -> SampledFunction {
+        let known = self.stacks.number(stack);
+        let known = known.and_then(|number| self.stacks.stack(number));
+        SampledFunction::new(known, self.comm(pid))
     }
 
     /// Names a process.

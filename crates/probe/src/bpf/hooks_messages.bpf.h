@@ -211,7 +211,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	stack = stack_of_sample(ctx, task, &ip);
 	on_cpu_sample_emit(ctx, task, &args, stack, ip);
 	if (asks_without_waiting(task, &args))
-		spin_emit(thread, task, &args, stack);
+		spin_emit(thread, task, &args, stack, ip);
 	return 0;
 }
 

@@ -59,7 +59,7 @@ struct {
 	__uint(max_entries, 1024 * 1024);
 } preemption_records SEC(".maps");
 
-/* What the clock on each CPU sees: samples, and threads that ask without waiting. Three seconds of 128 busy CPUs. */
+/* Records of the clock on each CPU: samples, and threads that ask without waiting. Three seconds of 128 busy CPUs. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 * 1024 * 1024);

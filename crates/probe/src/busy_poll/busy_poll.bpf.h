@@ -52,7 +52,7 @@ static __always_inline bool asks_without_waiting(struct task_struct *task,
 
 /* Its object is found as if it waited: a thread that runs waits for no object. */
 static __always_inline void spin_emit(struct thread_state *thread, struct task_struct *task,
-				      const struct syscall_args *args, u32 stack)
+				      const struct syscall_args *args, u32 stack, u64 ip)
 {
 	struct thread_wait *wait = &thread->wait;
 	struct spin_record *record =
@@ -69,6 +69,7 @@ static __always_inline void spin_emit(struct thread_state *thread, struct task_s
 	record->seen.tid = task->pid;
 	record->seen.pid = task->tgid;
 	record->seen.stack = stack;
+	record->seen.ip = ip;
 	record->seen.cpu = bpf_get_smp_processor_id();
 	record->seen.kind = wait->kind;
 	record->seen.pad = 0;

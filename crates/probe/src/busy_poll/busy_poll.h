@@ -17,6 +17,7 @@ enum syscall_timeout {
 
 struct spin_seen {
 	__u64 time_ns;
+	__u64 ip;
 	__u64 cookie; /* of a connection or listener; 0: none */
 	__u64 object; /* as in struct wait_record */
 	__s32 fd;     /* -1: none */

@@ -14,6 +14,7 @@ use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, on
 use crate::on_cpu_samples::OnCpuSamples;
 use crate::perf_event;
 use crate::registry::{Probe, Source, Support};
+use crate::stacks::SampledAddress;
 use crate::wire::types::{record_kind, spin_seen, syscall_timeout};
 use crate::wire::{Wire, read};
 
@@ -103,7 +104,12 @@ impl Probe for BusyPolls {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.rows.spins.push(row(&read(body)?)?);
+    let seen: spin_seen = read(body)?;
+    output.rows.spins.push(row(&seen)?);
+    output.spun.push(SampledAddress {
+        callers: seen.stack,
+        address: seen.ip,
+    });
     Some(())
 }
 
@@ -135,6 +141,7 @@ fn clock_coverage(probe: &str, refused: Option<&io::Error>) -> Coverage {
 fn row(seen: &spin_seen) -> Option<Spin> {
     let spin_seen {
         time_ns,
+        ip: _,
         cookie,
         object,
         fd,

@@ -47,6 +47,8 @@ pub struct ProbeOutput {
     pub sampled_stacks: Vec<SeenStack>,
     /// Where samples interrupted programs: one for each row of `on_cpu_samples`, in their order.
     pub sampled: Vec<SampledAddress>,
+    /// The same of rows of `spins`.
+    pub spun: Vec<SampledAddress>,
     /// Watched sockets, as they were read.
     pub readings: Vec<SocketReading>,
     /// Records that could not be decoded, by probe; none unless program and reader do not fit.

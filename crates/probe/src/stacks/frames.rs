@@ -9,6 +9,7 @@ use table::tables::{StackFrame, StackFrames, Symbols};
 use table::{Caller, Columns};
 
 use super::functions;
+use super::generated::GeneratedCode;
 use super::mappings::{self, Mapping};
 use super::objects::{Object, Objects};
 use super::symbols::{self, CodePlace, KERNEL, Kernel};
@@ -32,6 +33,7 @@ pub struct Stacks {
     kernel: Option<Kernel>,
     places: BTreeSet<CodePlace>,
     sampled: SampledStacks,
+    generated: GeneratedCode,
 }
 
 /// Stacks of samples: each is known by its callers and its function.
@@ -53,7 +55,7 @@ struct Callers {
     caller: Caller,
 }
 
-/// What rows of one stack have in common.
+/// Holds the columns that rows of one stack share.
 #[derive(Clone, Copy)]
 struct StackIdentity {
     time_ns: u64,
@@ -146,7 +148,9 @@ impl Stacks {
 
     /// Looks up the names of all places that were found: to be called once, when the recording ends.
     pub fn symbols(self) -> Symbols {
-        symbols::look_up(self.places, self.kernel.as_ref())
+        let mut rows = symbols::look_up(self.places, self.kernel.as_ref());
+        self.generated.symbols(&mut rows);
+        rows
     }
 
     fn put_kernel(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
@@ -206,6 +210,10 @@ impl Stacks {
         let Some(mapping) = mapping else {
             return address;
         };
+        if mapping.is_generated() {
+            let start = self.generated.start(program, address);
+            return start.unwrap_or(address);
+        }
         let object = self.objects.open(program.pid, mapping);
         let tables = object.tables.as_ref();
         let start = tables.and_then(|tables| {
@@ -264,6 +272,9 @@ impl Stacks {
     /// Where in which file an address is.
     fn place(&mut self, program: Program, address: u64) -> Option<CodePlace> {
         let mapping = mappings::find(&self.programs.get(&program)?.mappings, address)?;
+        if mapping.is_generated() {
+            return Some(self.generated.place(program, address));
+        }
         let offset = mapping.offset + (address - mapping.addresses.start);
         let object: Rc<Object> = self.objects.open(program.pid, mapping);
         Some(CodePlace {

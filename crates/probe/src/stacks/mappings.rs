@@ -16,6 +16,17 @@ pub(super) struct Mapping {
     pub(super) name: String,
 }
 
+impl Mapping {
+    /// Whether its code was made by the program itself: it comes from no file.
+    pub(super) fn is_generated(&self) -> bool {
+        let name = self.name.as_str();
+        let is_named = ["[anon", "//anon", "/memfd:"]
+            .iter()
+            .any(|it| name.starts_with(it));
+        is_named || self.file.1 == 0 && name.is_empty()
+    }
+}
+
 /// Executable mappings of a process by their addresses; empty if there is no such process, or another one has this id
 /// here.
 pub(super) fn read(pid: u32) -> Vec<Mapping> {

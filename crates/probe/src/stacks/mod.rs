@@ -6,19 +6,23 @@
 //! objects   those files, kept open: a program may be gone before its names are resolved
 //! unwind    registers and a copy of the stack → return addresses
 //! functions an address → where its function begins
+//! generated code that programs make, by the maps that they write (perf_map)
 //! frames    a stack → rows of table `stacks`
 //! symbols   places in files → rows of table `symbols`
 //! ```
 
 mod frames;
 mod functions;
+mod generated;
 mod mappings;
 mod objects;
+mod perf_map;
 mod symbols;
 mod unwind;
 
 pub use frames::Stacks;
 pub(crate) use frames::unwind_through;
+pub(crate) use perf_map::PerfMap;
 
 use table::TableId;
 
@@ -58,7 +62,7 @@ impl Probe for StackFrames {
         &["stack_ring", "stack_numbers"]
     }
 
-    /// Of stacks whose ring was full there is no row.
+    /// Counts the stacks that a full ring had no room for.
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
         let mut count = ProbeCount::default();
         let lost = kernel.variables().map_or(0, |it| it.stacks_lost);

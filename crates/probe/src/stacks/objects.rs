@@ -65,7 +65,7 @@ impl Objects {
 }
 
 impl Object {
-    fn named(name: &str) -> Self {
+    pub(super) fn named(name: &str) -> Self {
         Self {
             path: name.to_owned(),
             build_id: None,

@@ -8,6 +8,7 @@ mod coverage;
 mod ends;
 pub mod findings;
 mod footer;
+mod functions;
 mod meanwhile;
 mod messages;
 mod notes;

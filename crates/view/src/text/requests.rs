@@ -1,12 +1,13 @@
 //! Requests: how long they took and what their time went to, by service; the slowest; and one request by itself.
 
+use diagnose::requests::functions::FunctionShares;
 use diagnose::requests::report::{DurationSpread, PathStep, RequestRow, Service};
 use diagnose::requests::{PartShares, RequestPart, RequestReport, Side};
 use diagnose::units::{bytes, count, counted, duration, percent};
 use table::manifest::ProbeState;
 
-use super::footer;
 use super::parts::{LABEL, head, process};
+use super::{footer, functions};
 use crate::layout::{Style, TextLayout, TextOptions, columns};
 
 /// Parts of a sentence or a line: the largest, of at least the share below.
@@ -100,16 +101,23 @@ pub fn headline(report: &RequestReport) -> String {
     format!(
         "{} {ends}: {times}. Their time: {}.",
         counted(service.requests, "request"),
-        shares(&service.parts.all)
+        shares(&service.parts.all, functions_of_all(service))
     )
 }
 
-/// The largest parts, with their shares.
-fn shares(parts: &PartShares) -> String {
+fn functions_of_all(service: &Service) -> Option<&FunctionShares> {
+    service.functions.as_ref().map(|it| &it.all)
+}
+
+/// The largest parts, with their shares; of computing also the first function.
+fn shares(parts: &PartShares, functions: Option<&FunctionShares>) -> String {
     let largest = parts.largest().take(PARTS);
-    let words = largest
-        .filter(|(_, share)| *share >= PART_LEAST)
-        .map(|(part, share)| format!("{} {}", part.text(), whole_percent(share)));
+    let word = |(part, share): (RequestPart, f64)| {
+        let function = functions::first(parts, functions).filter(|_| part == RequestPart::Cpu);
+        let function = function.map(|it| format!(" ({it})")).unwrap_or_default();
+        format!("{} {}{function}", part.text(), whole_percent(share))
+    };
+    let words = largest.filter(|(_, share)| *share >= PART_LEAST).map(word);
     let words: Vec<_> = words.collect();
     match words.is_empty() {
         true => "none".to_owned(),
@@ -151,10 +159,14 @@ fn table(layout: &mut TextLayout, report: &RequestReport, most: usize) {
             let text = format!("{name}: {number} requests, p50 {p50}, p99 {p99}, max {max}");
             layout.paragraph(2, Style::Plain, &text);
         }
-        let parts = format!("all: {}", shares(&service.parts.all));
+        let parts = format!(
+            "all: {}",
+            shares(&service.parts.all, functions_of_all(service))
+        );
         layout.paragraph(4, Style::Plain, &parts);
         if service.requests > 1 {
-            let parts = format!("slowest 1 %: {}", shares(&service.parts.slowest));
+            let functions = service.functions.as_ref().map(|it| &it.slowest);
+            let parts = format!("slowest 1 %: {}", shares(&service.parts.slowest, functions));
             layout.paragraph(4, Style::Plain, &parts);
         }
     }
@@ -193,6 +205,9 @@ fn draw(layout: &mut TextLayout, service: &Service) {
             counted(service.queue_most, "request")
         );
         layout.labelled(2, "queue", LABEL, &text);
+    }
+    if let Some(functions) = &service.functions {
+        functions::service(layout, functions);
     }
 }
 
@@ -298,6 +313,9 @@ pub fn one(report: &RequestReport, request: &RequestRow, options: &TextOptions) 
     }
     let text = format!("{:PART$}{:>CELL$}", "total", duration(request.duration_ns));
     layout.line(2, &[(Style::Bold, &text)]);
+    if let Some(functions) = &request.functions {
+        functions::request(&mut layout, functions);
+    }
     layout.blank();
     footer::draw(&mut layout, &report.about);
     layout.finish()

@@ -109,7 +109,13 @@ fn joined(case: &str, waits: &str) -> Outcome<(TempDir, Recording)> {
 }
 
 /// Tables that are read once more, side by side, for requests.
-const OF_REQUESTS: [&str; 4] = ["calls", "tcp_samples", "tcp_stages", "waits"];
+const OF_REQUESTS: [&str; 5] = [
+    "calls",
+    "on_cpu_samples",
+    "tcp_samples",
+    "tcp_stages",
+    "waits",
+];
 
 #[test]
 fn page_answers_read_tables_once() -> Outcome {
@@ -142,8 +148,8 @@ fn calls_and_waits_are_read_twice_on_demand() -> Outcome {
     let reads = recording.reads();
     let again: Vec<_> = reads.iter().filter(|(_, times)| **times > 1).collect();
     // the calls: of all, of those with delayed ACKs, beside the waits, and for requests
-    let for_requests = ("tcp_samples", "tcp_stages");
-    let for_requests = [(&for_requests.0, &2), (&for_requests.1, &2)];
+    let for_requests = ["on_cpu_samples", "tcp_samples", "tcp_stages"];
+    let for_requests: Vec<_> = for_requests.iter().map(|table| (table, &2)).collect();
     assert_eq!(
         again,
         [&[(&"calls", &4)], &for_requests[..], &[(&"waits", &3)]].concat()
