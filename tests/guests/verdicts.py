@@ -44,7 +44,7 @@ SEEN_BY_CHANCE = {"black_hole"}
 BY_PROGRAMS = {
     "stats": ["inventory", "tcp_events"],
     "calls": ["calls", "tcp_stages"],
-    "waits": ["waits", "dns_waits", "preemptions", "spins", "on_cpu_samples"],
+    "waits": ["waits", "dns_waits", "preemptions", "spins", "on_cpu_samples", "unix_sockets"],
     "messages": ["messages"],
 }
 

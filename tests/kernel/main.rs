@@ -47,5 +47,6 @@ mod study;
 mod terminal;
 mod top;
 mod udp;
+mod unix_sockets;
 mod usdt;
 mod went_wrong;

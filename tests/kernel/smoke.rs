@@ -15,7 +15,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use table::tables::{
     Activity, ActivityWindow, Call, ClockPair, Connection, Counter, CpuSample, Listener,
     OnCpuSample, Preemption, Process, ProcessSample, ReceivedMessage, SentMessage, StackFrame,
-    Symbol, Task, TcpEvent, TcpSample, TcpStage, UdpSocket, Wait,
+    Symbol, Task, TcpEvent, TcpSample, TcpStage, UdpSocket, UnixSocket, Wait,
 };
 use table::{Recording, TcpEventKind, WaitObject};
 
@@ -285,6 +285,27 @@ fn datagrams() {
         .map(|row| row.conn)
         .collect();
     assert_eq!(sockets.len(), 2);
+}
+
+#[test]
+fn unix_sockets() {
+    if !root() {
+        return;
+    }
+    let source = format!(
+        "import socket\n\
+         one, other = socket.socketpair()\n\
+         for _ in range({ROUNDS}):\n other.send(b'x' * 100)\n one.recv(200)"
+    );
+    let report = run_python("--detail waits", &source);
+    let rows = report.rows::<UnixSocket>();
+    let sockets: BTreeSet<u64> = rows.iter().map(|row| row.conn).collect();
+    assert_eq!(sockets.len(), 2);
+    let calls = report.rows::<Call>();
+    let sent = calls.iter().filter(|call| call.is_send).count() as u64;
+    assert_eq!((sent, calls.len() as u64), (ROUNDS, 2 * ROUNDS));
+    assert!(calls.iter().all(|call| sockets.contains(&call.conn)));
+    assert!(probes(report.path()).contains("unix_sockets"));
 }
 
 #[test]

@@ -415,6 +415,7 @@ macro_rules! nothing_to_redact {
 
 nothing_to_redact! {
     ClockPair Counter CpuSample DnsWait FailedConnect Listener OnCpuSample ProcessSample SentMessage Spin Task UdpSocket
+    UnixSocket
 }
 
 /// Writes a table's rows as its only file; what the manifest says of it.

@@ -10,7 +10,7 @@ use diagnose::recording::DiagnosisOptions;
 use diagnose::report::why_unseen;
 use record::{Command, Outcome, Target};
 use table::Recording;
-use table::tables::{Connection, Listener, UdpSocket, Wait};
+use table::tables::{Connection, Listener, UdpSocket, UnixSocket, Wait};
 
 use crate::confine::confine;
 use crate::page::Opener;
@@ -210,6 +210,7 @@ fn nothing_seen(path: &Path, target: &Target) -> Option<String> {
         recording.rows::<Connection>(),
         recording.rows::<Listener>(),
         recording.rows::<UdpSocket>(),
+        recording.rows::<UnixSocket>(),
         recording.rows::<Wait>(),
     ];
     if rows.iter().sum::<u64>() > 0 {
@@ -225,7 +226,7 @@ fn nothing_seen(path: &Path, target: &Target) -> Option<String> {
                 "no connection of process {} was seen; nothing was recorded",
                 pids.join(", ")
             );
-            let why = why_unseen(recording.sockets(), 0);
+            let why = why_unseen(recording.sockets(), recording.coverage(), 0);
             return Some(why.map_or_else(|| unseen.clone(), |why| format!("{unseen}. {why}")));
         }
         Target::All => "connection".to_owned(),

@@ -30,6 +30,7 @@ mod tcp_events;
 mod tcp_stages;
 pub mod tcp_stats;
 mod udp;
+mod unix_sockets;
 pub mod usdt;
 pub mod waits;
 pub mod watch;
@@ -43,6 +44,7 @@ static PROBES: &[&dyn Probe] = &[
     &inventory::Listeners,
     &failed_connects::FailedConnects,
     &udp::UdpSockets,
+    &unix_sockets::UnixSockets,
     &tcp_events::TcpEvents,
     &tcp_stats::TcpStats,
     &tcp_stages::TcpStages,

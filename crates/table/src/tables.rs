@@ -196,6 +196,30 @@ table! {
 }
 
 table! {
+    /// A UNIX stream socket (SOCK_STREAM, SOCK_SEQPACKET) of a recorded process; its calls are rows of `calls`. A row is
+    /// written at its first call, when its other end is found to be accepted, and when another process calls; later
+    /// values win. A pair within this host has two sockets: each `peer_inode` is the `inode` of the other.
+    row UnixSocket, columns UnixSockets, name "unix_sockets", time time_ns {
+        /// Socket cookie, unique on this host until reboot.
+        conn: u64, "-";
+        /// When the row was written.
+        time_ns: u64, "ns";
+        /// Inode number of the socket: `socket:[N]` of /proc/PID/fd, and `object` of `waits`.
+        inode: Option<u64>, "-", null = "the socket has no file";
+        /// Inode number of the other end.
+        peer_inode: Option<u64>, "-", null = "the other end is not accepted yet, or has closed";
+        /// Path of the listening socket; an abstract name begins with `@`.
+        path: Option<String>, "-", null = "neither end has a name, as with socketpair()";
+        /// The side that connected.
+        role: Role, "-";
+        /// Whether it keeps the bounds of messages (SOCK_SEQPACKET).
+        is_seqpacket: bool, "-";
+        /// Process that called.
+        pid: Option<u32>, "-", null = "owner not known";
+    }
+}
+
+table! {
     /// One reading of a connection's kernel statistics (`struct tcp_info`). Counters are
     /// cumulative over the connection's life; gauges are the value at that time. A poll that
     /// finds nothing changed since the last stored row is counted as filtered, not stored.
@@ -328,7 +352,7 @@ table! {
 }
 
 table! {
-    /// One send or receive call on a TCP socket.
+    /// One send or receive call on a TCP socket, or, at detail `waits`, on a UNIX stream socket.
     row Call, columns Calls, name "calls", time end_ns {
         /// Socket cookie.
         conn: u64, "-";
@@ -341,14 +365,15 @@ table! {
         /// Time the thread was runnable and waited for a CPU within the call.
         runq_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
         /// How long the first byte received had been ready, with no thread in a call for it.
-        unread_ns: Option<u64>, "ns", null = "a send call, or nothing was received";
+        unread_ns: Option<u64>, "ns", null = "a send call, or nothing was received, or of a UNIX socket it was not seen";
         /// Send (true) or receive (false).
         is_send: bool, "-";
         /// Bytes that the caller offered or had room for.
         asked_bytes: Option<u64>, "bytes", null = "not readable from the call's registers";
         /// Bytes done, or a negative errno.
         result: i32, "bytes";
-        /// Stream offset after the last byte of the call, from the first byte of the connection.
+        /// Stream offset after the last byte of the call, from the first byte of the connection; of a UNIX socket, from
+        /// the first call that was recorded.
         offset_end: u64, "bytes";
         /// Flags of the call (`MSG_PEEK` = 2, …); sends carry none here.
         flags: u32, "-";
@@ -395,7 +420,7 @@ table! {
         /// that was ready and so ended the wait.
         ready_fd: Option<i32>, "-", null = "no wait for several, its timeout, or not seen";
         /// Socket cookie of that descriptor's connection or listener.
-        ready_conn: Option<u64>, "-", null = "as `ready_fd`, or not one of TCP";
+        ready_conn: Option<u64>, "-", null = "as `ready_fd`, or no socket; of UNIX sockets before their first recorded call";
         /// Kind of that descriptor: `connection`, `listener`, `datagram`, `unix`, `socket`, `pipe`, `event` (a timer, an
         /// eventfd, a signalfd), `file`.
         ready_kind: Option<WaitObject>, "-", null = "as `ready_fd`";
@@ -1020,6 +1045,7 @@ macro_rules! for_each_table {
             listeners: $crate::tables::Listener,
             failed_connects: $crate::tables::FailedConnect,
             udp_sockets: $crate::tables::UdpSocket,
+            unix_sockets: $crate::tables::UnixSocket,
             tcp_samples: $crate::tables::TcpSample,
             tcp_events: $crate::tables::TcpEvent,
             calls: $crate::tables::Call,

@@ -36,7 +36,10 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
     let connections_not_judged = evidence.not_judged();
     let (connections, snap_table4) = connections(&subjects, &context, outcomes.claims);
     let unseen = connections.is_empty() && connections_not_judged == 0;
-    let why_unseen = unseen.then(|| why_unseen(&evidence.sockets, evidence.listeners.len()));
+    let why_unseen = unseen.then(|| {
+        let coverage = &evidence.coverage;
+        why_unseen(&evidence.sockets, coverage, evidence.listeners.len())
+    });
     let recorded = RecordingState {
         coverage: evidence.coverage,
         loss: evidence.loss,

@@ -30,6 +30,7 @@ pub(super) const NAMING: &[TableId] = &[
     TableId::Connection,
     TableId::Listener,
     TableId::UdpSocket,
+    TableId::UnixSocket,
     TableId::Process,
     TableId::StackFrame,
     TableId::Symbol,

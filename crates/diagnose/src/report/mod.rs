@@ -29,7 +29,7 @@ pub(crate) use rule_id::{for_each_request_rule, for_each_rule};
 pub use severity::Severity;
 pub use slow::{SlowCause, SlowMessages};
 pub use snap::{FlagShares, SnapTable4, Table4Row};
-pub use unseen::why_unseen;
+pub use unseen::{has_other_sockets, why_unseen};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.report/1";

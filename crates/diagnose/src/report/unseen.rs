@@ -1,12 +1,16 @@
 //! Why a recording may have no connection: which sockets the recorded processes had instead.
 
-use table::manifest::SocketKind;
+use table::manifest::{Coverage, ProbeState, SocketKind};
 
 use crate::units::{bytes, count, counted};
 
 /// Says why no connection was seen, as far as the sockets of the recorded processes show; `None`: nobody counted them.
 /// `listening` says how many sockets were waiting for connections.
-pub fn why_unseen(sockets: &[SocketKind], listening: usize) -> Option<String> {
+pub fn why_unseen(
+    sockets: &[SocketKind],
+    coverage: &[Coverage],
+    listening: usize,
+) -> Option<String> {
     if sockets.is_empty() {
         return None;
     }
@@ -18,7 +22,8 @@ pub fn why_unseen(sockets: &[SocketKind], listening: usize) -> Option<String> {
     let are_counted = sockets.iter().any(|line| line.sends.is_some());
     let mut sentences = Vec::new();
     if !used.is_empty() {
-        sentences.push(of_used(&used, tcp_open == 0 && listening == 0));
+        let is_only = tcp_open == 0 && listening == 0;
+        sentences.push(of_used(&used, coverage, is_only));
     }
     match listening {
         0 if !used.is_empty() => {}
@@ -34,8 +39,29 @@ pub fn why_unseen(sockets: &[SocketKind], listening: usize) -> Option<String> {
     Some(sentences.join(" "))
 }
 
+/// Returns the probe that records calls on sockets of a kind that is not TCP.
+fn probe_of(kind: &str) -> Option<&'static str> {
+    match kind {
+        "unix" => Some("unix_sockets"),
+        _ => None,
+    }
+}
+
+fn is_recorded(kind: &str, coverage: &[Coverage]) -> bool {
+    let is_off = |it: &Coverage| matches!(it.state, ProbeState::Off { .. });
+    let probe = probe_of(kind);
+    let mut lines = coverage.iter();
+    lines.any(|it| probe == Some(it.probe.as_str()) && !is_off(it))
+}
+
+/// Returns whether calls on other sockets than those of TCP were recorded.
+pub fn has_other_sockets(sockets: &[SocketKind], coverage: &[Coverage]) -> bool {
+    let mut used = sockets.iter().filter(|line| line.calls() > 0);
+    used.any(|line| is_recorded(&line.kind, coverage))
+}
+
 /// Bytes moved over these, and no others but TCP.
-fn of_used(used: &[&SocketKind], only: bool) -> String {
+fn of_used(used: &[&SocketKind], coverage: &[Coverage], only: bool) -> String {
     let facts: Vec<String> = used
         .iter()
         .map(|line| {
@@ -51,8 +77,10 @@ fn of_used(used: &[&SocketKind], only: bool) -> String {
         })
         .collect();
     let only = if only { " only" } else { "" };
-    let has = |kind: &str| used.iter().any(|line| line.kind == kind);
-    let others: Vec<String> = used
+    let is_unrecorded = |line: &&&SocketKind| !is_recorded(&line.kind, coverage);
+    let unrecorded: Vec<_> = used.iter().filter(is_unrecorded).collect();
+    let has = |kind: &str| unrecorded.iter().any(|line| line.kind == kind);
+    let others: Vec<String> = unrecorded
         .iter()
         .filter(|line| !["udp", "mptcp"].contains(&line.kind.as_str()))
         .map(|line| format!("{} sockets", title(&line.kind)))
@@ -128,12 +156,12 @@ mod tests {
     }
 
     fn why(sockets: &[SocketKind]) -> String {
-        why_unseen(sockets, 0).expect("counted")
+        why_unseen(sockets, &[], 0).expect("counted")
     }
 
     #[test]
     fn an_older_recording_does_not_say() {
-        assert_eq!(why_unseen(&[], 3), None);
+        assert_eq!(why_unseen(&[], &[], 3), None);
     }
 
     #[test]
@@ -161,6 +189,23 @@ mod tests {
     }
 
     #[test]
+    fn recorded_kinds_need_no_excuse() {
+        let on = Coverage {
+            probe: "unix_sockets".to_owned(),
+            state: ProbeState::On,
+        };
+        let sockets = [line("tcp", 0, None), line("unix", 1, Some(2))];
+        assert_eq!(
+            why_unseen(&sockets, std::slice::from_ref(&on), 0).as_deref(),
+            Some(
+                "The recorded processes used only UNIX sockets (2 sends of 200 B, 0 receives of 0 B)."
+            )
+        );
+        assert!(has_other_sockets(&sockets, &[on]));
+        assert!(!has_other_sockets(&sockets, &[]));
+    }
+
+    #[test]
     fn mptcp_sockets_without_subflows_are_no_unknown_kind() {
         let text = why(&[line("tcp", 0, None), line("mptcp", 1, Some(5))]);
         assert!(text.contains("did not find the subflows"), "{text}");
@@ -182,9 +227,9 @@ mod tests {
         );
         let text = why(&[line("udp", 2, None)]);
         assert!(text.contains("had 2 UDP sockets open. hint:"), "{text}");
-        let text = why_unseen(&[line("tcp", 1, None)], 1).expect("counted");
+        let text = why_unseen(&[line("tcp", 1, None)], &[], 1).expect("counted");
         assert_eq!(text, "One TCP socket listened, and nobody connected to it.");
-        let text = why_unseen(&[line("tcp", 2, None), line("udp", 1, Some(3))], 2);
+        let text = why_unseen(&[line("tcp", 2, None), line("udp", 1, Some(3))], &[], 2);
         let text = text.expect("counted");
         assert!(text.contains("UDP sockets (3 sends"), "{text}");
         assert!(

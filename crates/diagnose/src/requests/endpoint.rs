@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use table::Role;
-use table::tables::{Connection, TcpSamples};
+use table::tables::{Connection, TcpSamples, UnixSocket};
 
 use super::history::ThreadId;
 use super::service::{ServiceId, ServiceKey, ServiceTable, Side};
 use crate::rows::hash::CookieHasher;
+use crate::rows::unix_sockets;
 use crate::waits::NameTable;
 
 /// Number of a connection in an [`EndpointTable`].
@@ -50,6 +51,56 @@ pub struct Endpoint {
     pub handshake_ns: u64,
     /// When a thread was last woken by it, and the thread that ran then.
     pub woken: Option<(u64, Option<ThreadId>)>,
+    /// When the last call on it ended; 0: there was none.
+    pub called_ns: u64,
+    /// Whether nothing says which side this end is on: then the first to send asks.
+    pub is_side_open: bool,
+}
+
+impl Endpoint {
+    /// Returns an end without any times.
+    fn new((conn, pid): (u64, Option<u32>), side: Side, service: ServiceId) -> Self {
+        Self {
+            conn,
+            side,
+            service,
+            peer: None,
+            pid: pid.unwrap_or(0),
+            connect_ns: None,
+            opened_ns: None,
+            closed_ns: None,
+            min_rtt_ns: None,
+            is_wanted: true,
+            handshake_ns: 0,
+            woken: None,
+            called_ns: 0,
+            is_side_open: false,
+        }
+    }
+
+    fn from_connection(row: &Connection, names: &NameTable, services: &mut ServiceTable) -> Self {
+        let side = side(row, names);
+        let service = services.number(ServiceKey::new(row, side, names));
+        Self {
+            connect_ns: row.connect_ns,
+            opened_ns: row.opened_ns,
+            closed_ns: row.closed_ns,
+            ..Self::new((row.conn, row.pid), side, service)
+        }
+    }
+
+    fn from_unix(row: &UnixSocket, names: &NameTable, services: &mut ServiceTable) -> Self {
+        let side = match row.role {
+            Role::Client => Side::Client,
+            Role::Server | Role::Unknown => Side::Server,
+        };
+        let address = unix_sockets::address(row);
+        let service = services.number(ServiceKey::at(row.pid, side, address, names));
+        Self {
+            is_side_open: row.role == Role::Unknown,
+            ..Self::new((row.conn, row.pid), side, service)
+        }
+    }
 }
 
 /// All connections.
@@ -64,30 +115,29 @@ pub struct EndpointTable {
 impl EndpointTable {
     /// Makes the table of all connections that have names. `wanted`: what the user calls those that matter.
     pub fn new(names: &NameTable, wanted: Option<&str>, services: &mut ServiceTable) -> Self {
-        let mut rows: Vec<&Connection> = names.connections().collect();
-        rows.sort_unstable_by_key(|row| row.conn);
+        let connections = names.connections();
+        let mut ends: Vec<_> = connections
+            .map(|row| {
+                (
+                    Endpoint::from_connection(row, names, services),
+                    row.peer_conn,
+                )
+            })
+            .collect();
+        let unix = names.unix_sockets();
+        ends.extend(unix.all().map(|row| {
+            let peer = unix.peer(row).map(|peer| peer.conn);
+            (Endpoint::from_unix(row, names, services), peer)
+        }));
+        ends.sort_unstable_by_key(|(end, _)| end.conn);
         let mut table = Self::default();
-        for (number, row) in (0..).zip(&rows) {
-            table.numbers.insert(row.conn, EndpointId(number));
+        for (number, (end, _)) in (0..).zip(&ends) {
+            table.numbers.insert(end.conn, EndpointId(number));
         }
-        for row in rows {
-            let peer = row.peer_conn.and_then(|peer| table.numbers.get(&peer));
-            let side = side(row, names);
-            let endpoint = Endpoint {
-                conn: row.conn,
-                side,
-                service: services.number(ServiceKey::new(row, side, names)),
-                peer: peer.copied(),
-                pid: row.pid.unwrap_or(0),
-                connect_ns: row.connect_ns,
-                opened_ns: row.opened_ns,
-                closed_ns: row.closed_ns,
-                min_rtt_ns: None,
-                handshake_ns: 0,
-                is_wanted: wanted.is_none_or(|wanted| names.is_connection(wanted, row.conn)),
-                woken: None,
-            };
-            table.endpoints.push(endpoint);
+        for (mut end, peer) in ends {
+            end.peer = peer.and_then(|peer| table.numbers.get(&peer)).copied();
+            end.is_wanted = wanted.is_none_or(|wanted| names.is_connection(wanted, end.conn));
+            table.endpoints.push(end);
         }
         table
     }
@@ -113,6 +163,23 @@ impl EndpointTable {
         let id = self.numbers.get(&conn).copied();
         self.latest = Some((conn, id));
         id
+    }
+
+    /// Returns the UNIX socket with this inode; `None`: it is not recorded.
+    pub fn find_unix(&mut self, inode: u64, names: &NameTable) -> Option<EndpointId> {
+        let socket = names.unix_sockets().by_inode(inode)?;
+        self.find(socket.conn)
+    }
+
+    /// Decides which sides the ends of a pair are on: the first that sends asks.
+    pub fn decide_side(&mut self, id: EndpointId, side: Side, services: &mut ServiceTable) {
+        let end = self.get_mut(id);
+        end.is_side_open = false;
+        end.side = side;
+        end.service = services.on_side(end.service, side);
+        if let Some(peer) = end.peer.filter(|peer| self.get(*peer).is_side_open) {
+            self.decide_side(peer, side.other(), services);
+        }
     }
 
     /// Returns what is known of a connection.

@@ -79,7 +79,6 @@ impl RequestTable {
 
     fn wait(&mut self, rows: &Waits, row: usize) -> ThreadWait {
         let (start_ns, end_ns) = (rows.start_ns[row].min(rows.end_ns[row]), rows.end_ns[row]);
-        let conn = rows.conn[row].or(rows.ready_conn[row]);
         let object = rows.kind[row];
         let waker = rows.waker_pid[row].zip(rows.waker_tid[row]);
         let kernel = self.kernel_purpose(rows.kernel_stack[row]);
@@ -87,11 +86,7 @@ impl RequestTable {
             start_ns,
             woken_ns: rows.woken_ns[row].map_or(end_ns, |ns| ns.clamp(start_ns, end_ns)),
             object,
-            target: match conn.map(|conn| self.endpoints.find(conn)) {
-                Some(Some(endpoint)) => Target::Connection(endpoint),
-                Some(None) => Target::Socket,
-                None => Target::None,
-            },
+            target: self.target(rows, row),
             waker: rows.waker[row],
             waker_thread: waker.map(|(pid, tid)| self.history.thread(pid, tid)),
             is_ready: rows.ready_fd[row].is_some(),
@@ -111,11 +106,30 @@ impl RequestTable {
         *known.or_insert_with(|| self.names.kernel_purpose(stack))
     }
 
+    /// Returns the socket that a wait was for.
+    fn target(&mut self, rows: &Waits, row: usize) -> Target {
+        if rows.kind[row] == WaitObject::Unix {
+            let inode = rows.object[row];
+            let unix = inode.and_then(|inode| self.endpoints.find_unix(inode, &self.names));
+            return unix.map_or(Target::None, Target::Connection);
+        }
+        let conn = rows.conn[row].or(rows.ready_conn[row]);
+        match conn.map(|conn| self.endpoints.find(conn)) {
+            Some(Some(endpoint)) => Target::Connection(endpoint),
+            Some(None) => Target::Socket,
+            None => Target::None,
+        }
+    }
+
     /// Says what a wait was for, where only its stack says that.
     fn purpose(&mut self, object: WaitObject, stack: Option<u32>) -> StackPurpose {
         let has_purpose = matches!(
             object,
-            WaitObject::Futex | WaitObject::Datagram | WaitObject::Poll | WaitObject::Connection
+            WaitObject::Futex
+                | WaitObject::Datagram
+                | WaitObject::Poll
+                | WaitObject::Connection
+                | WaitObject::Unix
         );
         match stack.filter(|_| has_purpose) {
             None => StackPurpose::Unknown,

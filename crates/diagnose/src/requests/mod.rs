@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! endpoint  connections: which end serves, which is the other end
+//! arrival   when the bytes were there that a receive call took
 //! turns     calls of a connection → exchanges, by turn-taking
 //! intake    rows of the tables, in the order of time
 //! history   what threads did lately
@@ -27,6 +28,7 @@
 //! report    the contract `whylat.requests/1`
 //! ```
 
+mod arrival;
 mod blockers;
 mod budget;
 mod case;
@@ -349,17 +351,20 @@ impl RequestTable {
             }
             return;
         }
+        if self.endpoints.get(id).is_side_open {
+            let side = if is_send { Side::Client } else { Side::Server };
+            self.endpoints.decide_side(id, side, &mut self.services);
+        }
         let endpoint = self.endpoints.get(id);
         let began_after_ns = start_ns.unwrap_or_else(|| self.history.last_ns(thread));
         let begin_ns = match is_send {
             true => start_ns.unwrap_or(end_ns),
-            false => {
-                let jiffy_ns = self.header.jiffy_ns.unwrap_or(0);
-                let is_coarse = self.is_coarse(unread_ns);
-                let less_ns = if is_coarse { jiffy_ns } else { 0 };
-                let unread_ns = unread_ns.map(|ns| ns.saturating_sub(less_ns));
-                arrival_ns(end_ns, unread_ns, start_ns, endpoint.woken)
-            }
+            false => self.arrival_ns(
+                id,
+                (start_ns, end_ns),
+                unread_ns,
+                offset_end - bytes.min(offset_end),
+            ),
         };
         let moving = MovingCall {
             is_request: is_send == (endpoint.side == Side::Client),
@@ -374,6 +379,7 @@ impl RequestTable {
             thread,
         };
         let side = endpoint.side;
+        self.endpoints.get_mut(id).called_ns = end_ns;
         let timed = |served| TimedCall {
             end_ns,
             is_send,
@@ -413,6 +419,33 @@ impl RequestTable {
             },
             response,
         }
+    }
+
+    /// When the first byte that a receive call took was there.
+    fn arrival_ns(
+        &self,
+        id: EndpointId,
+        (start_ns, end_ns): (Option<u64>, u64),
+        unread_ns: Option<u64>,
+        offset: u64,
+    ) -> u64 {
+        let endpoint = self.endpoints.get(id);
+        let Some(unread_ns) = unread_ns else {
+            let peer = endpoint
+                .peer
+                .and_then(|peer| self.turns[peer.index()].as_deref());
+            let sent_ns = peer.and_then(|peer| peer.tracker.sent_ns(offset));
+            return arrival::of_unseen(endpoint, start_ns, end_ns, sent_ns);
+        };
+        let jiffy_ns = self.header.jiffy_ns.unwrap_or(0);
+        let is_coarse = self.is_coarse(Some(unread_ns));
+        let less_ns = if is_coarse { jiffy_ns } else { 0 };
+        arrival::of_unread(
+            end_ns,
+            unread_ns.saturating_sub(less_ns),
+            start_ns,
+            endpoint.woken,
+        )
     }
 
     /// Whether the kernel knew only the jiffy since when bytes were unread.
@@ -636,25 +669,6 @@ impl RequestTable {
     /// Returns the same, and the page if it was kept.
     pub fn page(self, recorded: RecordingState) -> (RequestReport, Option<page::RequestPage>) {
         page::assemble(self, recorded)
-    }
-}
-
-/// When the first byte that a receive call took was there: how long it had been unread, else when the thread was woken for
-/// it.
-fn arrival_ns(
-    end_ns: u64,
-    unread_ns: Option<u64>,
-    start_ns: Option<u64>,
-    woken: Option<(u64, Option<ThreadId>)>,
-) -> u64 {
-    const STEP_NS: u64 = 1_000;
-    let unread_ns = unread_ns.unwrap_or(0).min(end_ns);
-    let least_ns = start_ns
-        .unwrap_or(end_ns - unread_ns)
-        .saturating_sub(2 * STEP_NS);
-    match woken {
-        Some((woken_ns, _)) if (least_ns..=end_ns).contains(&woken_ns) => woken_ns,
-        _ => end_ns - unread_ns,
     }
 }
 

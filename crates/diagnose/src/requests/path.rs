@@ -480,7 +480,10 @@ impl PathFinder<'_> {
             endpoint: Some(endpoint),
             ..StepSubject::default()
         };
-        let is_blocked_on_it = wait.object == WaitObject::Connection;
+        let is_blocked_on_it = matches!(
+            wait.object,
+            WaitObject::Connection | WaitObject::Unix | WaitObject::Datagram
+        );
         if endpoint == context.own {
             return Cause::Own;
         }

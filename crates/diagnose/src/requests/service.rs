@@ -37,6 +37,14 @@ impl Side {
             Self::Client => "client",
         }
     }
+
+    /// Returns the side of the other end.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Server => Self::Client,
+            Self::Client => Self::Server,
+        }
+    }
 }
 
 /// Says what requests of a service have in common.
@@ -53,15 +61,20 @@ pub struct ServiceKey {
 impl ServiceKey {
     /// Returns the service of a connection.
     pub fn new(row: &Connection, side: Side, names: &NameTable) -> Self {
-        let comm = row.pid.and_then(|pid| names.comm(pid));
         let address = match side {
             Side::Server => &row.local,
             Side::Client => &row.remote,
         };
+        Self::at(row.pid, side, address.clone(), names)
+    }
+
+    /// Returns the service of a process at an address.
+    pub fn at(pid: Option<u32>, side: Side, address: String, names: &NameTable) -> Self {
+        let comm = pid.and_then(|pid| names.comm(pid));
         Self {
             name: comm.unwrap_or("?").to_owned(),
             side,
-            address: address.clone(),
+            address,
         }
     }
 }
@@ -273,6 +286,12 @@ impl ServiceTable {
             services.push((key.clone(), ServiceDigest::default()));
             next
         })
+    }
+
+    /// Returns the number of the same service on this side.
+    pub fn on_side(&mut self, id: ServiceId, side: Side) -> ServiceId {
+        let key = self.key(id).clone();
+        self.number(ServiceKey { side, ..key })
     }
 
     /// Returns what requests of a service have in common.

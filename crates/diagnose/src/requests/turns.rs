@@ -266,6 +266,13 @@ impl TurnTracker {
         (open.request.first == other.request.first).then_some(open)
     }
 
+    /// Returns when the end of the connection that sent this byte of the open exchange's request began to, if it is the
+    /// first one.
+    pub fn sent_ns(&self, offset: u64) -> Option<u64> {
+        let open = self.open.as_deref()?;
+        (open.request.first == offset && self.side == Side::Client).then_some(open.first_call_ns)
+    }
+
     /// Returns when the open exchange began, if it has no response yet: until it has, nothing of its time is accounted.
     pub fn waits_since(&self) -> Option<u64> {
         let open = self.open.as_ref()?;

@@ -7,3 +7,4 @@ pub mod listeners;
 pub mod processes;
 pub mod sends;
 pub mod top;
+pub mod unix_sockets;

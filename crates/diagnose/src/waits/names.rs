@@ -1,4 +1,4 @@
-//! Names for people: rows of `connections`, `listeners`, `udp_sockets` and `processes` in, a name for every object,
+//! Names for people: rows of `connections`, `listeners`, `udp_sockets`, `unix_sockets` and `processes` in, a name for every object,
 //! thread and waker out; of waits also rows of `stacks` and `symbols`. Every answer takes its names from here, and here
 //! alone it is written from which tables.
 
@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use table::tables::{
     Connection, Connections, Listeners, Processes, StackFrames, Symbols, UdpSocket, UdpSockets,
-    Waits,
+    UnixSocket, UnixSockets, Waits,
 };
 use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
@@ -16,6 +16,7 @@ use super::report::{ObjectIdentity, WaitStack};
 use super::sampled::{SampledFunction, own_frame};
 use super::stacks::{KernelPurpose, StackPurpose, Stacks};
 use crate::answer::Process;
+use crate::rows::unix_sockets::{self, UnixSocketTable};
 use crate::rows::{listeners, processes};
 
 /// Functions in the name of a stack.
@@ -29,6 +30,7 @@ pub struct NameTable {
     listeners: HashMap<u64, Connection>,
     /// As last written.
     udp_sockets: HashMap<u64, UdpSocket>,
+    unix_sockets: UnixSocketTable,
     processes: processes::Processes,
     has_stacks: bool,
     pub(super) stacks: Stacks,
@@ -37,7 +39,8 @@ pub struct NameTable {
 impl Consumer for NameTable {
     fn wants(&self, table: TableId) -> bool {
         match table {
-            TableId::Connection | TableId::Listener | TableId::UdpSocket | TableId::Process => true,
+            TableId::Connection | TableId::Listener | TableId::Process => true,
+            TableId::UdpSocket | TableId::UnixSocket => true,
             TableId::StackFrame | TableId::Symbol => self.has_stacks,
             _ => false,
         }
@@ -48,6 +51,7 @@ impl Consumer for NameTable {
             Rows::Connection(rows) => self.add_connections(rows),
             Rows::Listener(rows) => self.add_listeners(rows),
             Rows::UdpSocket(rows) => self.add_udp_sockets(rows),
+            Rows::UnixSocket(rows) => self.add_unix_sockets(rows),
             Rows::Process(rows) => self.add_processes(rows),
             Rows::StackFrame(rows) => self.add_frames(rows),
             Rows::Symbol(rows) => self.add_symbols(rows),
@@ -87,6 +91,16 @@ impl NameTable {
                 *known = row;
             }
         }
+    }
+
+    /// Adds rows of table `unix_sockets`.
+    pub fn add_unix_sockets(&mut self, rows: &UnixSockets) {
+        (0..rows.len()).for_each(|index| self.unix_sockets.add(rows.row(index)));
+    }
+
+    /// Returns the UNIX sockets.
+    pub(crate) fn unix_sockets(&self) -> &UnixSocketTable {
+        &self.unix_sockets
     }
 
     /// Datagrams that a UDP socket had no room for; `None`: no such socket is known.
@@ -229,6 +243,13 @@ impl NameTable {
             return self.socket(key.id);
         }
         let (id, fd) = (key.id, key.fd);
+        if let Some(socket) = self
+            .unix_sockets
+            .by_inode(id)
+            .filter(|_| key.kind == WaitObject::Unix)
+        {
+            return self.unix_socket(socket);
+        }
         let name = match key.kind {
             WaitObject::Connection => format!("TCP socket {id}"),
             WaitObject::Listener => format!("listening socket {id}"),
@@ -276,10 +297,24 @@ impl NameTable {
         }
     }
 
-    /// Names a connection, listener or UDP socket by its cookie.
+    fn unix_socket(&self, socket: &UnixSocket) -> ObjectIdentity {
+        ObjectIdentity {
+            name: unix_sockets::name(socket),
+            kind: Some(WaitObject::Unix),
+            conn: Some(socket.conn),
+            object: socket.inode,
+            process: socket.pid.map(|pid| self.process(pid)),
+            ..ObjectIdentity::default()
+        }
+    }
+
+    /// Names a connection, listener, UDP or UNIX socket by its cookie.
     fn socket(&self, conn: u64) -> ObjectIdentity {
         if let Some(socket) = self.udp_sockets.get(&conn) {
             return self.udp_socket(socket);
+        }
+        if let Some(socket) = self.unix_sockets.get(conn) {
+            return self.unix_socket(socket);
         }
         let listener = self.listeners.get(&conn);
         let known = listener.or_else(|| self.sockets.get(&conn));
@@ -355,6 +390,10 @@ impl NameTable {
                 .or_else(|| self.sockets.get(&conn))
         });
         let has_address = known.is_some_and(|it| it.local == wanted || it.remote == wanted);
-        has_address || identity.conn.is_some_and(|conn| conn.to_string() == wanted)
+        let unix = identity.conn.and_then(|conn| self.unix_sockets.get(conn));
+        let has_path = unix.is_some_and(|it| {
+            it.path.as_deref() == Some(&wanted) || unix_sockets::address(it) == wanted
+        });
+        has_address || has_path || identity.conn.is_some_and(|conn| conn.to_string() == wanted)
     }
 }

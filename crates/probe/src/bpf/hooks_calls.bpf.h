@@ -128,6 +128,8 @@ static __always_inline int on_other_call(struct sock *sk, bool is_send, int resu
 	if (has_mptcp_calls && is_mptcp(sk))
 		on_mptcp_call(sk, is_send, result, flags);
 	kinds_on_call(sk, is_send, result, flags);
+	if (detail_waits && !only_summaries && unix_is_stream(sk))
+		unix_on_call(sk, is_send, result, flags);
 	return 0;
 }
 

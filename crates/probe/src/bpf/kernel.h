@@ -150,6 +150,28 @@ struct socket {
 	struct file *file;
 };
 
+/* what a socket's file is made of */
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
+};
+
+/* include/net/af_unix.h */
+struct sockaddr_un {
+	u16 sun_family;
+	char sun_path[108];
+};
+
+struct unix_address {
+	int len; /* of the name, with its family */
+	struct sockaddr_un name[0];
+};
+
+struct unix_sock {
+	struct unix_address *addr;
+	struct sock *peer;
+};
+
 struct inet_sock {
 	struct sock sk;
 	u16 inet_sport;
@@ -558,7 +580,9 @@ enum tcp_ca_state {
 #define IPPROTO_UDPLITE 136
 #define IPPROTO_SMC 256
 #define IPPROTO_MPTCP 262
-#define SOCK_RAW 3 /* include/linux/net.h */
+#define SOCK_STREAM 1 /* include/linux/net.h */
+#define SOCK_RAW 3
+#define SOCK_SEQPACKET 5
 #define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10

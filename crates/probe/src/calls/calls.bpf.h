@@ -131,6 +131,17 @@ static __always_inline bool blocking_is_seen(const struct call_subject *subject,
 	return subject->owner_measured && !(task->flags & PF_IO_WORKER);
 }
 
+/* How long bytes were unread, if nobody saw it. */
+#define UNREAD_UNSEEN ((u64) - 1)
+
+static __always_inline u32 unread_us(u64 unread_ns)
+{
+	if (unread_ns == UNREAD_UNSEEN)
+		return 0;
+	unread_ns /= 1000;
+	return unread_ns > (u32)-1 ? (u32)-1 : unread_ns;
+}
+
 static __always_inline void call_record_fill(struct call_record *record, struct task_struct *task,
 					     const struct sock *sk,
 					     const struct call_subject *subject, bool is_send,
@@ -143,8 +154,7 @@ static __always_inline void call_record_fill(struct call_record *record, struct 
 	record->start_ns = 0;
 	record->blocked_ns = 0;
 	record->runq_us = 0;
-	unread_ns /= 1000;
-	record->unread_us = unread_ns > (u32)-1 ? (u32)-1 : unread_ns;
+	record->unread_us = unread_us(unread_ns);
 	record->offset_end = subject->offset_end;
 	record->asked_bytes = asked < 0 ? 0 : asked;
 	record->result = result;
@@ -153,7 +163,8 @@ static __always_inline void call_record_fill(struct call_record *record, struct 
 	record->pid = task->tgid;
 	record->cpu = bpf_get_smp_processor_id();
 	record->bits = (is_send ? CALL_SEND : 0) | (asked < 0 ? 0 : CALL_ASKED) |
-		       (blocking_is_seen(subject, task) ? CALL_BLOCKING_SEEN : 0);
+		       (blocking_is_seen(subject, task) ? CALL_BLOCKING_SEEN : 0) |
+		       (unread_ns == UNREAD_UNSEEN ? CALL_UNREAD_UNSEEN : 0);
 }
 
 static __always_inline void call_record_wait(struct call_record *record, struct call_wait *wait,

@@ -7,10 +7,11 @@
 
 #include "../bpf/batch.h"
 
-#define CALL_SEND 1	     /* else a receive call */
-#define CALL_ASKED 2	     /* asked_bytes was readable */
-#define CALL_BLOCKING_SEEN 4 /* blocking is measured for this thread */
-#define CALL_BLOCKED 8	     /* the call blocked: start_ns, blocked_ns, runq_ns hold */
+#define CALL_SEND 1	      /* else a receive call */
+#define CALL_ASKED 2	      /* asked_bytes was readable */
+#define CALL_BLOCKING_SEEN 4  /* blocking is measured for this thread */
+#define CALL_BLOCKED 8	      /* the call blocked: start_ns, blocked_ns, runq_ns hold */
+#define CALL_UNREAD_UNSEEN 16 /* unread_us does not hold */
 
 struct call_record {
 	__u64 cookie;

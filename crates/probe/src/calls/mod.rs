@@ -105,6 +105,7 @@ const SEND: u8 = 1;
 const ASKED: u8 = 2;
 const BLOCKING_SEEN: u8 = 4;
 const BLOCKED: u8 = 8;
+const UNREAD_UNSEEN: u8 = 16;
 
 /// Room made at once when columns are begun: what 50 ms of 500,000 calls a second need.
 const RESERVE_ROWS: usize = 32_768;
@@ -146,7 +147,8 @@ fn append(records: &[call_record], rows: &mut tables::Calls) {
             .iter()
             .map(|r| measured(r).then_some(u64::from(r.runq_us) * 1000)),
     );
-    let received = |record: &call_record| !has(record, SEND) && record.result > 0;
+    let received =
+        |record: &call_record| record.bits & (SEND | UNREAD_UNSEEN) == 0 && record.result > 0;
     unread_ns.extend(
         records
             .iter()

@@ -315,6 +315,13 @@ impl Features {
         }
     }
 
+    /// The same of what is no TCP: functions of TCP do not stand in for tracepoints.
+    pub(crate) fn seen_by_tracepoints(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
+        let is_missing = |hook: &&Tracepoint| !self.tracepoints.contains(&hook.name);
+        let missing = hooks.iter().find(is_missing);
+        missing.map_or_else(|| on(probe), |hook| self.off(probe, hook))
+    }
+
     /// The same, where it is worth a line.
     pub(crate) fn unless_on(&self, probe: &str, hooks: &[Tracepoint]) -> Option<Coverage> {
         Some(self.covered(probe, hooks)).filter(|coverage| coverage.state != ProbeState::On)

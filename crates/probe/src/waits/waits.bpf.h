@@ -94,10 +94,14 @@ static __always_inline bool tcp_cookie(struct sock *sk, u64 *cookie)
 /* Returns the kind of a socket (enum wait_object), and its cookie. */
 static __always_inline u8 socket_object(struct sock *sk, u64 *cookie)
 {
-	if (!is_internet(sk))
-		return KERNEL_READ(struct sock, sk, __sk_common.skc_family) == AF_UNIX
-			       ? WAIT_UNIX
-			       : WAIT_SOCKET;
+	if (!is_internet(sk)) {
+		if (KERNEL_READ(struct sock, sk, __sk_common.skc_family) != AF_UNIX)
+			return WAIT_SOCKET;
+		if (KERNEL_READ(struct sock, sk, __sk_common.skc_state) == TCP_LISTEN)
+			return WAIT_LISTENER;
+		*cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
+		return WAIT_UNIX;
+	}
 	if (!tcp_cookie(sk, cookie)) {
 		*cookie = KERNEL_READ(struct sock, sk, __sk_common.skc_cookie.counter);
 		return WAIT_DATAGRAM;
@@ -286,10 +290,10 @@ static __always_inline void wait_woken(struct thread_wait *wait, struct task_str
 		wait_polled_ready(wait, task);
 }
 
-/* Of a connection or listener. */
+/* Of a connection or listener of TCP; the others are known by their inodes. */
 static __always_inline u64 wait_cookie(const struct thread_wait *wait)
 {
-	return wait->kind == WAIT_DATAGRAM ? 0 : wait->cookie;
+	return wait->kind == WAIT_DATAGRAM || wait->kind == WAIT_UNIX ? 0 : wait->cookie;
 }
 
 static __always_inline void wait_fill(struct wait_record *record, const struct thread_wait *wait,

@@ -1,7 +1,7 @@
 //! The first sentence of a report: why is it slow?
 
 use diagnose::Report;
-use diagnose::report::{Connection, RuleId, Severity};
+use diagnose::report::{Connection, RuleId, Severity, has_other_sockets};
 use diagnose::units::{count, duration, percent};
 use table::Stage;
 
@@ -43,8 +43,13 @@ fn answer(report: &Report) -> (Style, String) {
     }
 }
 
-/// Returns that no connection was seen, with the filter and the reason that may explain it.
+/// Returns that no connection was seen, with the filter and the reason that may explain it; or what was seen instead.
 fn nothing(report: &Report) -> String {
+    if let Some(why) = &report.why_unseen
+        && has_other_sockets(&report.sockets, &report.about.coverage)
+    {
+        return format!("No problem found. {why}");
+    }
     let seen = match filter(&report.about.host.arguments) {
         Some(filter) => format!("No TCP connection was seen that matches {filter}."),
         None => "No TCP connection was seen.".to_owned(),
