@@ -43,6 +43,12 @@ macro_rules! for_each_request_rule {
     ($then:ident $($first:tt)*) => {
         $then! {
             $($first)*
+            process_pause::ProcessPause,
+            cpu_quota::CpuQuota,
+            memory_stall::MemoryStall,
+            disk_wait::DiskWait,
+            output_blocked::OutputBlocked,
+            uneven_workers::UnevenWorkers,
             timer_wait::TimerWait,
         }
     };

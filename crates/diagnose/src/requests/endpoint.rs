@@ -18,6 +18,12 @@ use crate::waits::NameTable;
 pub struct EndpointId(u32);
 
 impl EndpointId {
+    /// Returns the endpoint with this number.
+    #[cfg(test)]
+    pub const fn from_number(number: u32) -> Self {
+        Self(number)
+    }
+
     /// Returns it as a position.
     pub const fn index(self) -> usize {
         self.0 as usize

@@ -86,7 +86,11 @@ impl RequestTable {
             start_ns,
             woken_ns: rows.woken_ns[row].map_or(end_ns, |ns| ns.clamp(start_ns, end_ns)),
             object,
-            target: self.target(rows, row),
+            // of another purpose, the registers are those of the call that was interrupted
+            target: match kernel.is_beside_call() {
+                true => Target::None,
+                false => self.target(rows, row),
+            },
             waker: rows.waker[row],
             waker_thread: waker.map(|(pid, tid)| self.history.thread(pid, tid)),
             is_ready: rows.ready_fd[row].is_some(),

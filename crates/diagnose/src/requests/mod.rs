@@ -19,6 +19,7 @@
 //! subjects  who took the time of a service's requests
 //! series    how its requests follow each other
 //! blockers  its long ones, and what waits behind them
+//! workers   the processes that share its address
 //! digests/  what rules need beside requests, from the same rows
 //! evidence  all of that, as rules see it; case: one service
 //! rules/    one file a rule: fires, quiet, or inconclusive
@@ -52,6 +53,7 @@ mod stages;
 mod subjects;
 mod trail;
 mod turns;
+mod workers;
 
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -611,6 +613,8 @@ impl RequestTable {
         digest.processes.add(endpoint.pid, ns);
         if endpoint.side == Side::Server {
             digest.blockers.add(id, request.endpoint, &budget.parts);
+            let of = request.endpoint;
+            digest.workers.add(endpoint.pid, of, time, &budget.parts);
         }
         let before = (endpoint.service, request.thread);
         let before_ns = self.answered_ns.insert(before, request.end_ns);

@@ -459,7 +459,8 @@ impl PathFinder<'_> {
             }
             KernelPurpose::Output | KernelPurpose::Sync | KernelPurpose::Unknown => {}
         }
-        if wait.is_output && self.followed(thread, wait).is_none() {
+        let is_recorded = wait.target != Target::None;
+        if wait.is_output && !is_recorded && self.followed(thread, wait).is_none() {
             return Cause::Part(RequestPart::Output, self.about(wait));
         }
         match wait.target {

@@ -12,6 +12,7 @@ use super::listing::RequestId;
 use super::part::{PartShares, PartTimes};
 use super::series::SeriesDigest;
 use super::subjects::SubjectTable;
+use super::workers::WorkerDigest;
 use crate::histogram::{Histogram, bucket};
 use crate::rows::top::Top;
 use crate::waits::NameTable;
@@ -150,6 +151,8 @@ pub struct ServiceDigest {
     pub series: SeriesDigest,
     /// The long ones, and what waited behind them.
     pub blockers: BlockerDigest,
+    /// The processes that serve.
+    pub workers: WorkerDigest,
     /// Connections with the most time, by their position.
     pub connections: Top,
     /// Processes with the most time.

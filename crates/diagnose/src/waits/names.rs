@@ -19,6 +19,9 @@ use crate::answer::Process;
 use crate::rows::unix_sockets::{self, UnixSocketTable};
 use crate::rows::{listeners, processes};
 
+/// Addresses at which a socket listens that has all of them.
+const WILDCARDS: [&str; 4] = ["0.0.0.0", "[::]", "::", "*"];
+
 /// Functions in the name of a stack.
 const TITLE_FRAMES: usize = 3;
 
@@ -160,6 +163,26 @@ impl NameTable {
     /// Returns whether a user who writes `wanted` means this connection.
     pub(crate) fn is_connection(&self, wanted: &str, conn: u64) -> bool {
         self.means(wanted, ObjectKey::conn(conn))
+    }
+
+    /// Returns the listening sockets at which connections to this address arrive, if several have exactly the same local
+    /// address (SO_REUSEPORT).
+    pub(crate) fn listeners_at(&self, address: &str) -> Vec<&Connection> {
+        let port = address.rsplit_once(':').map(|(_, port)| port);
+        let is_at = |local: &str| {
+            let any = local
+                .rsplit_once(':')
+                .filter(|(host, _)| WILDCARDS.contains(host));
+            local == address || any.is_some_and(|(_, own)| Some(own) == port)
+        };
+        let all = || self.listeners.values().filter(|it| is_at(&it.local));
+        let mut shared: HashMap<(u32, &str), Vec<&Connection>> = HashMap::new();
+        for listener in all() {
+            let place = (listener.netns, listener.local.as_str());
+            shared.entry(place).or_default().push(listener);
+        }
+        let most = shared.into_values().max_by_key(Vec::len);
+        most.filter(|it| it.len() > 1).unwrap_or_default()
     }
 
     /// Returns the local address of every listening socket.

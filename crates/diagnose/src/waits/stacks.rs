@@ -77,6 +77,16 @@ pub enum KernelPurpose {
     Sync,
 }
 
+impl KernelPurpose {
+    /// Returns whether it has nothing to do with what the program had asked for.
+    pub const fn is_beside_call(self) -> bool {
+        matches!(
+            self,
+            Self::Stopped | Self::Frozen | Self::Reclaim | Self::MajorFault
+        )
+    }
+}
+
 /// Functions of the kernel that wait for each, innermost causes first (kernel/signal.c, kernel/freezer.c, mm/memcontrol.c,
 /// mm/vmscan.c, mm/memory.c, mm/filemap.c, fs/pipe.c, drivers/tty/n_tty.c, net/unix/af_unix.c, fs/sync.c).
 const KERNEL_FUNCTIONS: [(&str, KernelPurpose); 23] = [

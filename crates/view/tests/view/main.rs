@@ -2,7 +2,6 @@
 
 mod compare;
 mod csv;
-mod diff;
 mod fixture;
 mod golden;
 mod html;

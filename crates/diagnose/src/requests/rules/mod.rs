@@ -4,9 +4,16 @@
 //! A rule explains parts of the time of requests, and names what it excluded. Rules judge in the order of the list: one that
 //! names a deeper cause comes before one that names only where the time went. Its page is `docs/findings/NAME.md`.
 
+mod cpu_quota;
+mod disk_wait;
+mod host;
+mod memory_stall;
+mod output_blocked;
+mod process_pause;
 mod rule;
 pub(crate) mod shared;
 mod timer_wait;
+mod uneven_workers;
 
 use crate::report::for_each_request_rule;
 

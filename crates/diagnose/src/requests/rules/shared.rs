@@ -105,7 +105,15 @@ pub fn measured(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidenc
 }
 
 /// Rules that speak of what threads did with a request: where that is not recorded, each of them may apply.
-const OF_THREADS: [RuleId; 1] = [RuleId::TimerWait];
+const OF_THREADS: [RuleId; 7] = [
+    RuleId::ProcessPause,
+    RuleId::CpuQuota,
+    RuleId::MemoryStall,
+    RuleId::DiskWait,
+    RuleId::OutputBlocked,
+    RuleId::UnevenWorkers,
+    RuleId::TimerWait,
+];
 
 /// Returns a doubt, if it was not recorded what threads did, and the slowest requests lost time in the program.
 pub fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {

@@ -1,0 +1,55 @@
+//! The control group of a program used up its CPU quota: its threads could run, and the kernel does not let them until the
+//! next period.
+
+use super::host::{HostCause, judge};
+use super::rule::{RequestRule, RequestVerdict};
+use super::shared::number;
+use crate::report::RuleId;
+use crate::requests::RequestPart;
+use crate::requests::case::{PartHarm, ServiceCase};
+use crate::units::duration;
+
+/// The rule `cpu_quota`.
+pub struct CpuQuota;
+
+impl RequestRule for CpuQuota {
+    fn id(&self) -> RuleId {
+        RuleId::CpuQuota
+    }
+
+    fn summary(&self) -> &'static str {
+        "A CPU quota stops the program until the next period"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        judge(case, |harm| cause(case, harm), RequestPart::CpuQuota)
+    }
+}
+
+fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+    let threads = case.threads(RequestPart::CpuQuota);
+    let count = threads.iter().map(|it| it.count).sum();
+    HostCause {
+        part: RequestPart::CpuQuota,
+        holds: "A CPU quota stops",
+        place: String::new(),
+        fact: ("cpu_quota_ns", "stopped by the quota"),
+        facts: vec![number("throttled", count, "times that a thread was stopped")],
+        could_not_see: vec![
+            "How large the quota is: `cpu.max` of its control group (version 1: `cpu.cfs_quota_us`)."
+                .to_owned(),
+        ],
+        advice: vec![
+            "Raise the quota, or remove it: `cpu.max`, Kubernetes `resources.limits.cpu`, `docker run --cpus`. A share \
+             (`cpu.weight`, `resources.requests.cpu`) protects others without stopping anyone.",
+            "Run no more threads at once than the quota has CPUs: GOMAXPROCS (Go 1.25 sets it by itself), \
+             -XX:ActiveProcessorCount, worker processes. Many threads use a period's quota in a part of it.",
+            "If the load comes in bursts: let unused quota be kept, `cpu.max.burst`.",
+        ],
+        gain: "the quota stops no thread, and a CPU is free",
+        because: format!(
+            "the kernel reported a used-up quota for all of the {}",
+            duration(harm.ns)
+        ),
+    }
+}

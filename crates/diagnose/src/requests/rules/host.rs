@@ -1,0 +1,97 @@
+//! Parts that rules on the host and the program share: a cause with its time in one part of the requests, which can be
+//! avoided.
+
+use super::rule::{Remedy, RequestFinding, RequestVerdict};
+use super::shared::{advice, durations, measured, of_requests, of_time, rule_out, share, time};
+use crate::report::Fact;
+use crate::requests::RequestPart;
+use crate::requests::case::{PartHarm, ServiceCase};
+
+/// Words of a rule for its part, beside the numbers.
+pub struct HostCause {
+    /// The part.
+    pub part: RequestPart,
+    /// Subject and verb of the headline: `A CPU quota stops`.
+    pub holds: &'static str,
+    /// Words after the number in the headline.
+    pub place: String,
+    /// Name and label of the fact with the part's time.
+    pub fact: (&'static str, &'static str),
+    /// Further facts.
+    pub facts: Vec<Fact>,
+    /// Facts that the recording cannot show.
+    pub could_not_see: Vec<String>,
+    /// Fixes, best first.
+    pub advice: Vec<&'static str>,
+    /// Assumption under which the harm goes away.
+    pub gain: &'static str,
+    /// Why it is sure.
+    pub because: String,
+}
+
+/// Causes that a part of these may be mistaken for.
+const OTHERS: [(&str, &[RequestPart]); 6] = [
+    ("computing", &[RequestPart::Cpu]),
+    (
+        "other threads on the CPU",
+        &[RequestPart::RunQueue, RequestPart::Preempted],
+    ),
+    ("the CPU quota", &[RequestPart::CpuQuota]),
+    ("locks", &[RequestPart::Lock]),
+    ("disks", &[RequestPart::Disk]),
+    (
+        "the other end",
+        &[RequestPart::Remote, RequestPart::Upstream],
+    ),
+];
+
+/// Returns the finding of a cause; quiet: it took no time.
+pub fn judge(
+    case: &ServiceCase<'_>,
+    cause: impl FnOnce(&PartHarm) -> HostCause,
+    part: RequestPart,
+) -> RequestVerdict {
+    let harm = case.harm(&[part]);
+    match harm.ns {
+        0 => RequestVerdict::Quiet,
+        _ => RequestVerdict::Fires(Box::new(finding(case, &harm, cause(&harm)))),
+    }
+}
+
+fn finding(case: &ServiceCase<'_>, harm: &PartHarm, cause: HostCause) -> RequestFinding {
+    let mut facts = durations(case);
+    facts.push(time(cause.fact.0, harm.ns, cause.fact.1));
+    facts.push(share("share", harm.share, "of the time of requests"));
+    facts.extend(cause.facts);
+    let others = OTHERS
+        .iter()
+        .filter(|(_, parts)| !parts.contains(&cause.part));
+    let others: Vec<_> = others.copied().collect();
+    RequestFinding {
+        parts: vec![cause.part],
+        harm_ns: harm.ns,
+        excess_ns: harm.excess_ns,
+        excess_share: harm.excess_share,
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "{} {}: {}{}.",
+            cause.holds,
+            of_requests(case),
+            of_time(case, harm.ns),
+            cause.place
+        ),
+        facts,
+        ruled_out: rule_out(case, &others),
+        could_not_see: cause.could_not_see,
+        advice: advice(cause.advice),
+        gain: Some(cause.gain),
+        confidence: measured(case, cause.because),
+    }
+}
+
+/// Returns the place in the program with the most time of a part, for a headline.
+pub fn place(case: &ServiceCase<'_>, part: RequestPart) -> String {
+    let stacks = case.stacks(part);
+    let place = stacks.first().map(|it| format!(", in {}", it.subject));
+    place.unwrap_or_default()
+}

@@ -1,0 +1,58 @@
+//! A thread that has a request writes to a pipe, a terminal or a UNIX socket, and nobody reads what is there: a log that is not
+//! drained stops the program.
+
+use super::host::{HostCause, judge, place};
+use super::rule::{RequestRule, RequestVerdict};
+use super::shared::number;
+use crate::report::RuleId;
+use crate::requests::RequestPart;
+use crate::requests::case::{PartHarm, ServiceCase};
+use crate::units::duration;
+
+/// The rule `output_blocked`.
+pub struct OutputBlocked;
+
+impl RequestRule for OutputBlocked {
+    fn id(&self) -> RuleId {
+        RuleId::OutputBlocked
+    }
+
+    fn summary(&self) -> &'static str {
+        "The program waits until another process reads its output"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        judge(case, |harm| cause(case, harm), RequestPart::Output)
+    }
+}
+
+fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+    let threads = case.threads(RequestPart::Output);
+    let count = threads.iter().map(|it| it.count).sum();
+    let readers = case.wakers(RequestPart::Output);
+    let reader = readers.first().map(|it| it.subject.name.as_str());
+    HostCause {
+        part: RequestPart::Output,
+        holds: "Output that nobody reads in time holds",
+        place: match reader {
+            Some(reader) => format!("{}; {reader} reads it", place(case, RequestPart::Output)),
+            None => place(case, RequestPart::Output),
+        },
+        fact: ("output_ns", "waited for room for output"),
+        facts: vec![number("blocked_writes", count, "writes that were blocked")],
+        could_not_see: match reader {
+            Some(_) => Vec::new(),
+            None => vec!["Who reads it: no wait ended by a read.".to_owned()],
+        },
+        advice: vec![
+            "Read what the program writes, as fast as it writes: check the process at the other end of the pipe, the terminal \
+             or the socket (`lsof -E -p PID` names it).",
+            "Write less: a lower log level, no line for each request.",
+            "Do not let a request wait for its log: an asynchronous logger with a queue that drops when it is full (Python \
+             QueueHandler, log4j2 AsyncAppender, pino's worker thread), or a file.",
+            "A larger pipe takes a burst, and only a burst: fcntl(F_SETPIPE_SZ), /proc/sys/fs/pipe-max-size.",
+        ],
+        gain: "another process reads the output at once",
+        because: format!("blocked writes of {} were measured", duration(harm.ns)),
+    }
+}
