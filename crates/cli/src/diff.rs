@@ -1,35 +1,42 @@
-//! `whylat diff`: why messages of one recording take longer than those of another.
+//! `whylat diff`: what changed from one recording to another, and why messages of the second take longer.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
-use diagnose::recording::TailOptions;
+use diagnose::difference::report::DiffReport;
+use diagnose::recording::{self, DiagnosisOptions, TailOptions};
 use diagnose::tail::report::TailReport;
 use diagnose::tail::{LatencyBand, TailQuery};
 use table::Recording;
 use table::tables::Activity;
+use view::TextOptions;
 
 use crate::format::AnswerFormat;
 use crate::out::{Output, OutputArgs};
 use crate::page::{self, PageOptions};
 use crate::tail::{self, ExplainArgs};
-use crate::{args, exit, load};
+use crate::{args, exit, load, out};
 
 /// Compares two recordings.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   whylat diff before.whylat after.whylat
+  whylat diff before.whylat after.whylat --overall --format json
   whylat diff before.whylat after.whylat --band p99
   whylat diff before.whylat after.whylat --format html -o diff.html")]
 pub(crate) struct Diff {
     /// Recording to compare with
     before: PathBuf,
-    /// Recording with the slower messages
+    /// Recording that changed, or has the slower messages
     after: PathBuf,
-    /// Messages to compare: from a percentile on (p99.9), or between two (p20-p30) [default: p40-p60]
+    /// Compare services, findings, stages and waits only, not messages
+    #[arg(long, conflicts_with = "band")]
+    overall: bool,
+    /// Messages to compare: from a percentile on (p99.9), or between two (p20-p30) [default: p40-p60].
+    /// Nothing else is compared then
     #[arg(long, value_name = "BAND")]
     band: Option<LatencyBand>,
     #[command(flatten)]
@@ -39,7 +46,7 @@ pub(crate) struct Diff {
     format: DiffFormat,
     #[command(flatten)]
     to: OutputArgs,
-    /// Show N causes of each application
+    /// Show N entries of each list, and causes of each application
     #[arg(long, value_name = "N", value_parser = args::positive)]
     limit: Option<usize>,
 }
@@ -49,7 +56,7 @@ pub(crate) struct Diff {
 enum DiffFormat {
     /// Text of at most 80 columns.
     Text,
-    /// JSON by the schema whylat.tail/1.
+    /// JSON by the schema whylat.tail/1 where both recorded CPU activity, else by whylat.diff/1.
     Json,
     /// Both side by side, in one file for a browser.
     Html,
@@ -65,13 +72,64 @@ impl Diff {
             settings: self.explaining.settings(),
             ..TailQuery::default()
         };
-        let format = match self.format {
-            DiffFormat::Text => AnswerFormat::Text,
-            DiffFormat::Json => AnswerFormat::Json,
-            DiffFormat::Html => return self.page(question, &to),
+        let is_of_messages = self.band.is_some();
+        let has_messages = is_of_messages || !self.overall && self.knows_cpus();
+        let messages = |format| {
+            let report = self.difference(question)?;
+            tail::print(&report, format, self.limit, &to)
         };
-        let report = self.difference(question)?;
-        tail::print(&report, format, self.limit, &to)
+        match self.format {
+            DiffFormat::Html => self.page(question, &to),
+            DiffFormat::Json if has_messages => messages(AnswerFormat::Json),
+            DiffFormat::Json => self.json(&to),
+            DiffFormat::Text if is_of_messages => messages(AnswerFormat::Text),
+            DiffFormat::Text => self.text(has_messages.then_some(question), &to),
+        }
+    }
+
+    /// Returns whether both recorded what CPUs did while messages were under way.
+    fn knows_cpus(&self) -> bool {
+        [&self.before, &self.after].into_iter().all(|path| {
+            let rows = Recording::open(path).map(|it| it.rows::<Activity>());
+            rows.is_ok_and(|rows| rows > 0)
+        })
+    }
+
+    /// Compares all that both recorded.
+    fn overall(&self) -> anyhow::Result<DiffReport> {
+        let (before, after) = (
+            Recording::open(&self.before)?,
+            Recording::open(&self.after)?,
+        );
+        let judging = DiagnosisOptions::default();
+        Ok(recording::difference(&before, &after, judging))
+    }
+
+    fn json(&self, to: &Output) -> anyhow::Result<ExitCode> {
+        let report = self.overall()?;
+        to.json(&report)?;
+        Ok(exit::from_complete(report.is_complete()))
+    }
+
+    /// Prints what changed, then why messages of `question` take longer, if that is known.
+    fn text(&self, question: Option<TailQuery>, to: &Output) -> anyhow::Result<ExitCode> {
+        let messages = question
+            .map(|question| self.difference(question))
+            .transpose()?;
+        let report = self.overall()?;
+        let names = [&self.before, &self.after].map(|path| out::name(path));
+        let options = TextOptions {
+            limit: self.limit,
+            ..to.text_options()
+        };
+        let mut text = view::diff_text(&report, [&names[0], &names[1]], &options);
+        let mut is_complete = report.is_complete();
+        if let Some(messages) = &messages {
+            text.push_str(&tail::text(messages, self.limit, to));
+            is_complete &= messages.about.is_complete();
+        }
+        to.exact(&text)?;
+        Ok(exit::from_complete(is_complete))
     }
 
     /// Explains why messages of `question` take longer in the second recording.
@@ -88,14 +146,9 @@ impl Diff {
         if self.limit.is_some() {
             bail!("the page shows all causes\nhint: leave out --limit, or --format html");
         }
-        let knows_cpus = |path: &PathBuf| {
-            let rows = Recording::open(path).map(|it| it.rows::<Activity>());
-            rows.is_ok_and(|rows| rows > 0)
-        };
-        let difference = if knows_cpus(&self.before) && knows_cpus(&self.after) {
-            Some(self.difference(question)?)
-        } else {
-            None
+        let difference = match self.knows_cpus() {
+            true => Some(self.difference(question)?),
+            false => None,
         };
         let asked = PageOptions {
             tail: TailOptions {

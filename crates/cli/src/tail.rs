@@ -128,6 +128,11 @@ impl TailArgs {
     }
 }
 
+/// Returns the causes as text.
+pub(crate) fn text(report: &TailReport, limit: Option<usize>, to: &Output) -> String {
+    view::tail_text(report, limit.unwrap_or(SHOWN), &to.text_options())
+}
+
 /// Prints the causes.
 pub(crate) fn print(
     report: &TailReport,
@@ -136,10 +141,7 @@ pub(crate) fn print(
     to: &Output,
 ) -> anyhow::Result<ExitCode> {
     match format {
-        AnswerFormat::Text => {
-            let limit = limit.unwrap_or(SHOWN);
-            to.exact(&view::tail_text(report, limit, &to.text_options()))?;
-        }
+        AnswerFormat::Text => to.exact(&text(report, limit, to))?,
         AnswerFormat::Json => to.json(report)?,
     }
     Ok(exit::from_complete(report.about.is_complete()))

@@ -11,6 +11,7 @@
 //! requests/    where the time of requests went: `whylat.requests/1`
 //! messages/    where the time of messages went: `whylat.messages/1`; tail/: why slow ones are slow, `whylat.tail/1`
 //! waits/       what threads waited for, by object, thread or waker: `whylat.waits/1`
+//! difference/  two recordings side by side: `whylat.diff/1`
 //! answer/      what all answers share
 //! report/      the contract `whylat.report/1`
 //! causes/      the name of what a CPU did → why: categories of functions, system calls, interrupts
@@ -23,6 +24,7 @@
 mod answer;
 pub mod causes;
 mod connections;
+pub mod difference;
 mod histogram;
 mod kernel;
 pub mod live;

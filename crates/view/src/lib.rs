@@ -24,6 +24,7 @@ pub use layout::{MOST_COLUMNS, TextOptions, wrap};
 pub use perfetto::perfetto;
 pub use request_csv::RequestCsv;
 pub use text::{
-    ends as ends_text, message as message_text, messages as messages_text, request as request_text,
-    requests as requests_text, tail as tail_text, text, waits as waits_text,
+    diff as diff_text, ends as ends_text, message as message_text, messages as messages_text,
+    request as request_text, requests as requests_text, tail as tail_text, text,
+    waits as waits_text,
 };

@@ -16,11 +16,13 @@ mod requests;
 use std::rc::Rc;
 
 use serde::Serialize;
-use table::Recording;
 use table::tables::{Activity, ReceivedMessage, SentMessage, Spin, Wait};
+use table::{Recording, TableId};
 
 use crate::causes::{Categories, CategoriesError};
 use crate::connections::gather::Evidence;
+use crate::difference::report::DiffReport;
+use crate::difference::{self, ComparedRecording};
 use crate::messages::MessageTable;
 use crate::messages::ends::report::EndsReport;
 use crate::messages::ends::{self, EndRecording};
@@ -42,6 +44,9 @@ const MOST_IN_PASSING: u64 = 2_000_000;
 
 /// Groups of waits or messages that a page names: the worst. More than anyone reads, and little beside the rows.
 const MOST_IN_PAGE: usize = 1_000;
+
+/// Objects of waits that a difference sums up by kind.
+const MOST_IN_DIFFERENCE: usize = 10_000;
 
 /// Connections that a page lists: about as many bytes as its rows may take.
 const MOST_IN_PAGE_CONNECTIONS: usize = 10_000;
@@ -210,6 +215,23 @@ pub fn tail(
         Some(categories) => tails.report(question, categories, recorded(recording)),
         None => tails.report(question, &Categories::built_in()?, recorded(recording)),
     })
+}
+
+/// Returns what changed from one recording to another.
+pub fn difference(before: &Recording, after: &Recording, judging: DiagnosisOptions) -> DiffReport {
+    let [before, after] = [before, after].map(|recording| ComparedRecording {
+        report: findings(recording, judging),
+        waits: (recording.rows::<Wait>() > 0).then(|| waits_alone(recording)),
+    });
+    difference::compare(&before, &after)
+}
+
+/// Waits by object, without what went before them.
+fn waits_alone(recording: &Recording) -> WaitReport {
+    let (header, names) = (recording.header().clone(), names(recording));
+    let mut waits = WaitTable::new(header, names, Grouping::Object, WaitFilter::default());
+    recording.feed(&[TableId::Wait, TableId::Spin], &mut [&mut waits]);
+    waits.report(recorded(recording), MOST_IN_DIFFERENCE)
 }
 
 /// Messages that are known at both ends, by a recording of each.

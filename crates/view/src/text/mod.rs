@@ -5,6 +5,7 @@ mod answer;
 pub mod bar;
 mod connections;
 mod coverage;
+mod diff;
 mod ends;
 pub mod findings;
 mod footer;
@@ -25,6 +26,7 @@ use diagnose::Report;
 use crate::layout::{Style, TextLayout, TextOptions};
 
 pub use answer::sentence;
+pub use diff::text as diff;
 pub use ends::text as ends;
 pub use messages::{story_text as message, text as messages};
 pub use requests::{headline as requests_headline, one as request, text as requests};

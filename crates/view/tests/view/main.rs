@@ -2,6 +2,7 @@
 
 mod compare;
 mod csv;
+mod diff;
 mod fixture;
 mod golden;
 mod html;
