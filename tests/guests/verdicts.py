@@ -7,6 +7,9 @@ import re
 # Probes that may be off: what is not of the kernel's making.
 NOT_OF_THE_KERNEL = {"itt", "clock.ptp", "messages.nic"}
 
+# Probes at hooks that only newer kernels have: they may be off if that is the remedy.
+OF_NEWER_KERNELS = {"drops.icmp"}
+
 # Exit code of whylat when records were lost: a check of its own.
 RECORDS_LOST = 3
 
@@ -42,7 +45,7 @@ SEEN_BY_CHANCE = {"black_hole"}
 
 # Probes that are nothing without programs in the kernel, by the detail that begins to ask for them.
 BY_PROGRAMS = {
-    "stats": ["inventory", "tcp_events"],
+    "stats": ["inventory", "tcp_events", "drops"],
     "calls": ["calls", "tcp_stages"],
     "waits": ["waits", "dns_waits", "preemptions", "spins", "on_cpu_samples", "unix_sockets"],
     "messages": ["messages"],
@@ -131,6 +134,7 @@ def doctor(results, without_bpf):
         if probes["calls"]["state"] == "fallback":
             # functions stand in for the tracepoints of TCP only
             off -= {"messages.udp"}
+        off -= {name for name in OF_NEWER_KERNELS & off if "newer" in probes[name]["remedy"]}
         demand(not off, "; ".join(f"{name} is off: {probes[name]['why']}" for name in off))
 
 

@@ -55,6 +55,7 @@ fn each_missing_capability_has_a_remedy() {
     let by_programs = [
         "inventory",
         "tcp_events",
+        "drops",
         "calls",
         "tcp_stages",
         "waits",

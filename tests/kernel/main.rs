@@ -18,6 +18,7 @@ mod copy;
 mod counts;
 mod damage;
 mod doctor;
+mod drops;
 mod errors;
 mod faults;
 mod functions;

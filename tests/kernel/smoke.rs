@@ -14,10 +14,10 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use table::tables::{
     Activity, ActivityWindow, Call, ClockPair, Connection, Counter, CpuSample, Listener,
-    OnCpuSample, Preemption, Process, ProcessSample, ReceivedMessage, SentMessage, StackFrame,
-    Symbol, Task, TcpEvent, TcpSample, TcpStage, UdpSocket, UnixSocket, Wait,
+    OnCpuSample, PacketDrop, Preemption, Process, ProcessSample, ReceivedMessage, SentMessage,
+    StackFrame, Symbol, Task, TcpEvent, TcpSample, TcpStage, UdpSocket, UnixSocket, Wait,
 };
-use table::{Recording, TcpEventKind, WaitObject};
+use table::{DropKind, Recording, TcpEventKind, WaitObject};
 
 use testbed::instrumented::ToolRun;
 use testbed::report::{Report, number};
@@ -285,6 +285,31 @@ fn datagrams() {
         .map(|row| row.conn)
         .collect();
     assert_eq!(sockets.len(), 2);
+}
+
+/// Datagrams to a port that nobody has are dropped.
+#[test]
+fn drops() {
+    if !root() {
+        return;
+    }
+    let source = format!(
+        "import socket\n\
+         one, other = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))\n\
+         one.bind(('127.0.0.1', 0))\n\
+         to = one.getsockname()\n\
+         other.sendto(b'the first shows the ports', to)\n\
+         one.close()\n\
+         for _ in range({ROUNDS}): other.sendto(b'x' * 100, to)"
+    );
+    let report = run_python("--detail calls", &source);
+    let rows = report.rows::<PacketDrop>();
+    // what lay in the queue of the closed socket is no problem
+    let is_dropped = |row: &&PacketDrop| row.kind == DropKind::Packet && !row.ordinary;
+    let dropped = rows.iter().filter(is_dropped).count();
+    assert_eq!(dropped as u64, ROUNDS, "{rows:#?}");
+    let mut icmp = rows.iter().filter(|row| row.kind == DropKind::IcmpSent);
+    assert!(icmp.all(|row| row.protocol == Some(17)), "{rows:#?}");
 }
 
 #[test]

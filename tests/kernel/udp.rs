@@ -136,7 +136,7 @@ impl MatchedCalls {
 }
 
 /// Two namespaces that are joined by a pair of devices: their addresses and paths.
-fn pair() -> (Netns, Netns) {
+pub fn pair() -> (Netns, Netns) {
     let (a, b) = (
         Netns::new().expect("a namespace"),
         Netns::new().expect("a namespace"),

@@ -16,8 +16,8 @@ use serde_json::Value;
 use table::declare::RecordBatch;
 use table::manifest::{Header, Line, ProbeState, Segment};
 use table::tables::{
-    Activity, ActivityWindow, Call, Connection, Preemption, Process, ReceivedMessage, StackFrame,
-    Symbol, TcpEvent, TcpSample, TcpStage, Wait,
+    Activity, ActivityWindow, Call, Connection, DropCount, NetCounter, Preemption, Process,
+    ReceivedMessage, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
 };
 use table::{Columns, Recording, Table, WriteOptions, Writer, for_each_table};
 
@@ -375,6 +375,20 @@ impl Redact for Wait {
     }
 }
 
+/// Counts are of the whole host: those of others are not kept.
+impl Redact for DropCount {
+    fn is_within(&self, _: &Limits<'_>) -> bool {
+        self.selected > 0
+    }
+}
+
+/// As counts of drops: they are of all namespaces.
+impl Redact for NetCounter {
+    fn is_within(&self, _: &Limits<'_>) -> bool {
+        false
+    }
+}
+
 impl Redact for Preemption {
     fn redacted(mut self) -> Self {
         self.by_comm = self.by_comm.map(|_| "other".to_owned());
@@ -414,8 +428,7 @@ macro_rules! nothing_to_redact {
 }
 
 nothing_to_redact! {
-    ClockPair Counter CpuSample DnsWait FailedConnect Listener OnCpuSample ProcessSample SentMessage Spin Task UdpSocket
-    UnixSocket
+    ClockPair Counter CpuSample DnsWait FailedConnect Listener OnCpuSample PacketDrop ProcessSample SentMessage Spin Task UdpSocket UnixSocket
 }
 
 /// Writes a table's rows as its only file; what the manifest says of it.

@@ -21,6 +21,7 @@ mod container;
 mod demo;
 mod diff;
 mod doctor;
+mod drops;
 mod exit;
 mod export;
 mod format;

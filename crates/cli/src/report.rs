@@ -9,6 +9,7 @@ use diagnose::SnapSettings;
 use diagnose::recording::DiagnosisOptions;
 use view::TextOptions;
 
+use crate::drops::DropArgs;
 use crate::export::ExportArgs;
 use crate::format::AnswerFormat;
 use crate::messages::MessageArgs;
@@ -29,6 +30,7 @@ Examples:
   whylat report --by object --longer-than 1ms
   whylat report --requests --longer-than 10ms
   whylat report --request 4711:q51790
+  whylat report --drops
   whylat report --messages
   whylat report --message 4711:r51790
   whylat report --tail p99.9
@@ -59,6 +61,8 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     requests: RequestArgs,
     #[command(flatten)]
+    drops: DropArgs,
+    #[command(flatten)]
     messages: MessageArgs,
     #[command(flatten)]
     tail: TailArgs,
@@ -71,13 +75,13 @@ enum ReportFormat {
     /// Text of at most 80 columns.
     Text,
     /// JSON by a schema: whylat.report/1; whylat.waits/1 with --by, whylat.requests/1 with --requests,
-    /// whylat.messages/1 with --messages, whylat.tail/1 with --tail.
+    /// whylat.drops/1 with --drops, whylat.messages/1 with --messages, whylat.tail/1 with --tail.
     Json,
     /// One file for a browser.
     Html,
     /// A binary trace for ui.perfetto.dev.
     Perfetto,
-    /// One table of the recording; needs --table or --requests.
+    /// One table of the recording; needs --table, --requests or --drops.
     Csv,
 }
 
@@ -99,10 +103,11 @@ impl ReportArgs {
             ReportFormat::Html
                 if self.waits.is_asked()
                     || self.messages.is_asked()
+                    || self.drops.is_asked()
                     || self.requests.is_asked() =>
             {
                 bail!(
-                    "--format html does not go with --by, --messages, --message, --requests and --request\n\
+                    "--format html does not go with --by, --messages, --message, --drops, --requests and --request\n\
                      hint: leave these options out"
                 )
             }
@@ -113,12 +118,16 @@ impl ReportArgs {
                 };
                 return self.export.html(&path, &asked, &to);
             }
+            ReportFormat::Csv if self.drops.is_asked() => {
+                self.export.refuse()?;
+                return self.drops.csv(&path, &to);
+            }
             ReportFormat::Csv if self.requests.is_list() => {
                 self.export.refuse()?;
                 return self.requests.csv(&path, self.waits.requests()?, &to);
             }
             ReportFormat::Perfetto | ReportFormat::Csv if part_asked => bail!(
-                "an export does not go with --by, --messages, --message, --tail and --request: it contains everything\n\
+                "an export does not go with --by, --drops, --messages, --message, --tail and --request: it contains everything\n\
                  hint: leave these options out"
             ),
             ReportFormat::Perfetto => return self.export.perfetto(&path, judging, &to),
@@ -128,6 +137,9 @@ impl ReportArgs {
         let limit = self.waits.limit;
         let wanted = (self.waits.requests()?, limit);
         if let Some(code) = self.requests.execute(&path, wanted, format, &to)? {
+            return Ok(code);
+        }
+        if let Some(code) = self.drops.execute(&path, limit, format, &to)? {
             return Ok(code);
         }
         if let Some(code) = self.messages.execute(&path, format, limit, &to)? {
@@ -161,6 +173,7 @@ impl ReportArgs {
         self.waits.is_asked()
             || self.messages.is_asked()
             || self.tail.is_asked()
+            || self.drops.is_asked()
             || self.requests.is_asked()
     }
 }

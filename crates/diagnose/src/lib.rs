@@ -9,6 +9,7 @@
 //! live/        the last seconds, judged again and again: the contract `whylat.top/1`
 //! connections/ which stage limits each TCP connection, and why: findings
 //! requests/    where the time of requests went: `whylat.requests/1`
+//! drops/       packets that the host dropped, and resets: `whylat.drops/1`
 //! messages/    where the time of messages went: `whylat.messages/1`; tail/: why slow ones are slow, `whylat.tail/1`
 //! waits/       what threads waited for, by object, thread or waker: `whylat.waits/1`
 //! difference/  two recordings side by side: `whylat.diff/1`
@@ -25,6 +26,7 @@ mod answer;
 pub mod causes;
 mod connections;
 pub mod difference;
+pub mod drops;
 mod histogram;
 mod kernel;
 pub mod live;

@@ -6,6 +6,7 @@ mod calls;
 pub mod clock;
 pub mod cpu;
 mod dns_waits;
+pub mod drops;
 mod failed_connects;
 #[doc(hidden)]
 pub mod fuzz;
@@ -14,6 +15,7 @@ pub mod hooks;
 pub mod inventory;
 pub mod itt;
 mod messages;
+pub mod net_counters;
 pub mod netns;
 pub mod nic;
 mod on_cpu_samples;
@@ -56,6 +58,9 @@ static PROBES: &[&dyn Probe] = &[
     &messages::SentProbe,
     &busy_poll::BusyPolls,
     &on_cpu_samples::OnCpuSamples,
+    &drops::Drops,
+    &drops::DropReadings,
+    &net_counters::NetCounterReadings,
     &processes::Processes,
     &watch::Watch,
     // the last that is drained when there is much in all rings: what does not fit there is asked for again

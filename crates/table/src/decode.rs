@@ -163,6 +163,8 @@ mod tests {
                 new: None,
                 segments: Some(index as u32),
                 in_flight_bytes: None,
+                seq: None,
+                end_seq: None,
             });
         }
         events

@@ -43,8 +43,8 @@ pub use fixture::{row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
 pub use fold::fold_connections;
 pub use inherit::text_files;
 pub use names::{
-    ActivityKind, ActivitySource, Caller, Chosen, CounterKind, Method, Role, SampleKind, Stage,
-    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
+    ActivityKind, ActivitySource, Caller, Chosen, CounterKind, DropKind, Method, Role, SampleKind,
+    Stage, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
 };
 pub use read::Recording;
 pub use recover::{RecoveryResult, recover};

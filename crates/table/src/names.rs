@@ -297,6 +297,24 @@ names! {
 }
 
 names! {
+    /// Kinds of drops and resets.
+    pub enum DropKind {
+        /// A packet that was dropped (`kfree_skb`).
+        Packet = "packet",
+        /// A reset that this host sent.
+        ResetSent = "reset_sent",
+        /// A reset that a socket of this host received.
+        ResetReceived = "reset_received",
+        /// A socket's receive queue was full (`sock_rcvqueue_full`); its packet is counted as dropped, too.
+        QueueFull = "queue_full",
+        /// The same of a UDP socket (`udp_fail_queue_rcv_skb`).
+        UdpQueueFull = "udp_queue_full",
+        /// An ICMP error that this host sent, about a packet of these addresses.
+        IcmpSent = "icmp_sent",
+    }
+}
+
+names! {
     /// Kinds of spans that programs report. Spans have an end; an event may have none.
     pub enum TaskKind {
         /// A span of a thread; those of a thread and domain are nested.

@@ -2,8 +2,8 @@
 //! meaning of null are part of the declaration.
 
 use crate::names::{
-    ActivityKind, ActivitySource, Caller, Chosen, CounterKind, Role, SampleKind, TaskKind,
-    TcpEventKind, ValueSource, WaitObject, Waker, Why,
+    ActivityKind, ActivitySource, Caller, Chosen, CounterKind, DropKind, Role, SampleKind,
+    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
 };
 use crate::{Stage, table};
 
@@ -348,6 +348,10 @@ table! {
         segments: Option<u32>, "segments", null = "not a retransmission";
         /// Bytes in flight at that time.
         in_flight_bytes: Option<u32>, "bytes", null = "not a retransmission";
+        /// Sequence number of the first byte that was retransmitted.
+        seq: Option<u32>, "-", null = "not a retransmission, or a recording from before this column";
+        /// Sequence number after the last byte.
+        end_seq: Option<u32>, "-", null = "as `seq`";
     }
 }
 
@@ -1024,6 +1028,101 @@ table! {
     }
 }
 
+table! {
+    /// A packet that this host dropped, or a reset that it sent or received. Only what concerns recorded sockets: of their
+    /// ports, or of all with `--all`. Of each reason, place, namespace and device, each CPU stores the first 256 and then
+    /// at most one a millisecond; `drop_counts` has them all. Reasons that are no problem are counted there alone, and so is the
+    /// first datagram of a UDP socket that was never called before.
+    row PacketDrop, columns PacketDrops, name "drops", time time_ns {
+        /// When it happened.
+        time_ns: u64, "ns";
+        /// The kind of event.
+        kind: DropKind, "-";
+        /// The kernel's reason (`enum skb_drop_reason`, `enum sk_rst_reason`), without the prefix; of ICMP, type and code.
+        reason: Option<String>, "-", null = "this kernel gives none";
+        /// The function of the kernel that dropped the packet.
+        place: Option<String>, "-", null = "no dropped packet, or names of functions are hidden";
+        /// As in `drop_counts`: by its place, as reasons that are no problem have no rows here.
+        ordinary: bool, "-";
+        /// The functions that called each other, innermost first, with ` < ` between them.
+        stack: Option<String>, "-", null = "names of functions are hidden";
+        /// Socket cookie.
+        conn: Option<u64>, "-", null = "the kernel names no socket, or nobody asked for its cookie";
+        /// Inode number of the network namespace.
+        netns: Option<u32>, "-", null = "neither socket nor device is known";
+        /// Name of the device.
+        device: Option<String>, "-", null = "none was chosen yet, or it is not known any more";
+        /// Number of the device in its namespace; where `device` is null, that by which the packet came.
+        ifindex: Option<u32>, "-", null = "as `device`, and it came by none";
+        /// Number of the protocol above IP: 6 is TCP, 17 UDP.
+        protocol: Option<u8>, "-", null = "no packet of IP";
+        /// Address of the sender, and port if it has one. Of a reset, of the packet that it answers.
+        source: Option<String>, "-", null = "as `protocol`";
+        /// The same of the receiver.
+        destination: Option<String>, "-", null = "as `protocol`";
+        /// Flags of TCP (FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32).
+        tcp_flags: Option<u8>, "-", null = "no segment of TCP";
+        /// Sequence number of the first byte.
+        seq: Option<u32>, "-", null = "as `tcp_flags`";
+        /// Sequence number after the last byte.
+        end_seq: Option<u32>, "-", null = "as `tcp_flags`";
+        /// Length, from the IP header on.
+        bytes: Option<u32>, "bytes", null = "no packet";
+    }
+}
+
+table! {
+    /// Packets that this host dropped, and resets, of all sockets of the host: one reading of the count of one reason,
+    /// place, namespace and device. A row is written when a count has changed, at most once a second, and when the
+    /// recording ends.
+    row DropCount, columns DropCounts, name "drop_counts", time time_ns {
+        /// When it was read.
+        time_ns: u64, "ns";
+        /// As in `drops`.
+        kind: DropKind, "-";
+        /// As in `drops`.
+        reason: Option<String>, "-", null = "as in `drops`";
+        /// As in `drops`.
+        place: Option<String>, "-", null = "as in `drops`";
+        /// As in `drops`.
+        netns: Option<u32>, "-", null = "as in `drops`";
+        /// As in `drops`.
+        device: Option<String>, "-", null = "as in `drops`";
+        /// As in `drops`.
+        ifindex: Option<u32>, "-", null = "as in `drops`";
+        /// Whether it is no problem: a segment that had arrived before, or what lay in the queue of a socket that is closed.
+        ordinary: bool, "-";
+        /// All of them; counter since the recording began.
+        count: u64, "-";
+        /// Of these, what concerns recorded sockets; not counted of ordinary ones; counter.
+        selected: u64, "-";
+        /// Of these, rows of `drops`; counter.
+        stored: u64, "-";
+    }
+}
+
+table! {
+    /// A counter of a network namespace that grew while it was recorded (`/proc/net/snmp`, `snmp6`, `netstat`, `dev`):
+    /// written when the recording ends, of namespaces with a process at both times, 64 at most.
+    row NetCounter, columns NetCounters, name "net_counters", time time_ns {
+        /// When it was read last.
+        time_ns: u64, "ns";
+        /// When it was read first.
+        since_ns: u64, "ns";
+        /// Inode number of the network namespace.
+        netns: u32, "-";
+        /// Name of the device.
+        device: Option<String>, "-", null = "a counter of the namespace";
+        /// Name of the counter, as `nstat` prints it (`TcpExtListenDrops`); of a device, as in
+        /// `/sys/class/net/DEVICE/statistics` (`rx_dropped`).
+        name: String, "-";
+        /// Its first value.
+        first: u64, "-";
+        /// Its last value.
+        last: u64, "-";
+    }
+}
+
 /// Calls `$then!` with the row type of every table; `named $then`: each after the name of its table, which is that of
 /// its field in [`RowSet`](crate::RowSet). The one list of tables.
 #[macro_export]
@@ -1066,6 +1165,9 @@ macro_rules! for_each_table {
             symbols: $crate::tables::Symbol,
             activity: $crate::tables::Activity,
             activity_windows: $crate::tables::ActivityWindow,
+            drops: $crate::tables::PacketDrop,
+            drop_counts: $crate::tables::DropCount,
+            net_counters: $crate::tables::NetCounter,
         }
     };
 }

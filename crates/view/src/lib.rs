@@ -7,6 +7,7 @@
 mod clean;
 mod compare;
 mod csv;
+mod drop_csv;
 pub mod html;
 mod json;
 mod layout;
@@ -19,12 +20,13 @@ pub mod top;
 pub use clean::clean;
 pub use compare::{ComparedSide, side_by_side};
 pub use csv::{CsvText, csv, knows_table};
+pub use drop_csv::drop_csv;
 pub use json::{json, write_json};
 pub use layout::{MOST_COLUMNS, TextOptions, wrap};
 pub use perfetto::perfetto;
 pub use request_csv::RequestCsv;
 pub use text::{
-    diff as diff_text, ends as ends_text, message as message_text, messages as messages_text,
-    request as request_text, requests as requests_text, tail as tail_text, text,
-    waits as waits_text,
+    diff as diff_text, drops as drops_text, ends as ends_text, message as message_text,
+    messages as messages_text, request as request_text, requests as requests_text,
+    tail as tail_text, text, waits as waits_text,
 };

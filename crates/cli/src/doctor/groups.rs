@@ -4,7 +4,7 @@ use serde::Serialize;
 use table::manifest::{Coverage, ProbeState};
 
 /// Name, title, and the probes by the begin of their names.
-const GROUPS: [(&str, &str, &[&str]); 10] = [
+const GROUPS: [(&str, &str, &[&str]); 11] = [
     (
         "stats",
         "statistics of connections (--detail stats)",
@@ -16,6 +16,7 @@ const GROUPS: [(&str, &str, &[&str]); 10] = [
             "cpu",
         ],
     ),
+    ("drops", "drops and resets (every detail)", &["drops"]),
     (
         "calls",
         "calls and exact stages (--detail calls)",

@@ -66,6 +66,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
         undecided: outcomes.undecided,
         slow_messages: None,
         requests: None,
+        drops: None,
     }
 }
 

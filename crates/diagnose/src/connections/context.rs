@@ -32,6 +32,8 @@ pub struct RecordingContext {
     pub off: Vec<(String, String)>,
     /// Send buffers of all senders.
     pub send_buffers: SendBufferTotals,
+    /// Packets of recorded sockets that this host dropped and that are no rows.
+    pub drops_unstored: u64,
 }
 
 /// Send buffers and congestion windows of all connections that sent, last seen.
@@ -113,6 +115,7 @@ impl RecordingContext {
             not_judged: evidence.not_judged(),
             off: off.collect(),
             send_buffers: SendBufferTotals::from_evidence(evidence),
+            drops_unstored: evidence.drops.unstored(),
         }
     }
 }

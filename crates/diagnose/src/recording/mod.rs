@@ -5,10 +5,12 @@
 //! options  what is asked
 //! pass     one pass over the tables for all analyses that are wanted
 //! about    what the recording says of itself
+//! drops    drops and resets
 //! requests the tables of requests, side by side
 //! ```
 
 mod about;
+mod drops;
 mod options;
 mod pass;
 mod requests;
@@ -35,6 +37,7 @@ use crate::requests::digests::DigestSet;
 use crate::requests::page::RequestPage;
 use crate::waits::{Grouping, NameTable, WaitFilter, WaitReport, WaitTable};
 pub use about::{about, recorded};
+pub use drops::{drops, has_drops};
 pub use options::{DiagnosisOptions, TailOptions};
 use pass::{AnalysisSelection, NAMED, NAMING};
 pub use requests::{for_each_request, requests};
@@ -83,6 +86,7 @@ pub fn report(recording: &Recording, judging: DiagnosisOptions) -> Result<Report
     if let Some(tails) = filled.tail.map(TailTable::complete) {
         report.slow_messages = Some(slow_messages(recording, &tails, &recorded)?);
     }
+    report.drops = has_drops(recording).then(|| drops(recording, 0));
     Ok(report)
 }
 

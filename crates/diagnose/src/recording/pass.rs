@@ -44,6 +44,8 @@ pub(super) const NAMED: &[TableId] = &[
     TableId::TcpSample,
     TableId::TcpStage,
     TableId::TcpEvent,
+    TableId::PacketDrop,
+    TableId::DropCount,
     TableId::Call,
     TableId::OnCpuSample,
     TableId::ClockPair,

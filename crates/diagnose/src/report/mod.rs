@@ -13,6 +13,7 @@ mod unseen;
 use serde::Serialize;
 use table::manifest::SocketKind;
 
+use crate::drops::DropReport;
 use crate::requests::{RequestFindings, RequestReport};
 use crate::units::count;
 
@@ -69,6 +70,9 @@ pub struct Report {
     /// Requests, without a list of them: the contract `whylat.requests/1` has these. `None`: they were not searched for.
     #[serde(skip)]
     pub requests: Option<RequestReport>,
+    /// Drops and resets, without a list of them: the contract `whylat.drops/1` has these. `None`: there were none.
+    #[serde(skip)]
+    pub drops: Option<DropReport>,
 }
 
 impl Report {

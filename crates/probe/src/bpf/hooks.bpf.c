@@ -5,12 +5,13 @@
  * it includes at its end, are the list of hooks. One program a hook serves all probes, because attaching
  * costs more than what most of them do.
  *
- * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb
+ * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb; of drops: kfree_skb,
+ *                  tcp_send_reset, tcp_receive_reset, sock_rcvqueue_full, udp_fail_queue_rcv_skb, icmp_send
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
  * detail `waits`:  also sched_waking, and a clock on each CPU; calls on UNIX streams at the hooks above
  * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
  *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit,
- *                    tcp_rcv_space_adjust, udp_fail_queue_rcv_skb, and the creation and end of sockets (control group)
+ *                    tcp_rcv_space_adjust, and the creation and end of sockets (control group)
  *
  * What leaves the kernel, each probe's header puts into the object's BTF (`wire_*`), from which Rust takes it.
  *
@@ -40,6 +41,7 @@
 #include "../messages/send.bpf.h"
 #include "../udp/receive.bpf.h"
 #include "../udp/send.bpf.h"
+#include "../drops/drops.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -226,8 +228,8 @@ int handle_tcp_retransmit_skb(u64 *ctx)
 		send_on_retransmit(sk, SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq));
 	kind = retransmit_kind(sk, tp);
 	segments = SKB_CB(skb, u16, tcp_gso_segs); /* tcp_skb_pcount() */
-	event_emit(st->cookie, kind, 0, 0, segments ? segments : 1, tp->snd_nxt - tp->snd_una,
-		   now_ns);
+	event_emit_range(st->cookie, kind, 0, 0, segments ? segments : 1, tp->snd_nxt - tp->snd_una,
+			 SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq), now_ns);
 	if (kind == TCP_EVENT_TAIL_LOSS_PROBE && detail_calls && ledger_try_lock(st)) {
 		stages_on_tail_loss_probe(st, sk, tp, now_ns);
 		ledger_unlock(st);

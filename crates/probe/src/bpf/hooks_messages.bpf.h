@@ -171,7 +171,9 @@ int BPF_PROG(handle_net_dev_start_xmit, const struct sk_buff *skb)
 SEC("tp_btf/udp_fail_queue_rcv_skb")
 int BPF_PROG(handle_udp_fail_queue_rcv_skb, int rc, struct sock *sk)
 {
-	udp_on_drop(sk);
+	if (detail_messages)
+		udp_on_drop(sk);
+	drop_on_udp(ctx);
 	return 0;
 }
 

@@ -321,6 +321,7 @@ struct tcp_skb_cb {
 };
 
 struct net_device {
+	char name[16];
 	int ifindex;
 	possible_net_t nd_net;
 };
@@ -365,12 +366,16 @@ struct sk_buff {
 	unsigned char *head;
 	unsigned char *data;
 	u16 transport_header;
+	u16 network_header;
 	u16 inner_transport_header;
 	u16 protocol;
 	u8 cloned : 1;
 	u8 encapsulation : 1; /* in a tunnel: the inner headers hold */
 	u8 pkt_type : 3;
+	u32 tail;
 	u32 end;
+	u32 data_len;
+	int skb_iif;
 	char cb[48];
 	u64 skb_mstamp_ns;
 	struct list_head tcp_tsorted_anchor;

@@ -9,6 +9,7 @@ use table::manifest::{Coverage, ProbeState};
 use super::mib::MibPlaces;
 use super::mptcp::Mptcp;
 use super::{Detail, HooksError, on};
+use crate::drops::DropArguments;
 use crate::messages::{received, sent};
 use crate::registry::Support;
 use crate::{PROBES, calls};
@@ -27,6 +28,8 @@ pub(crate) struct Features {
     pub(super) retransmit_has_error: bool,
     /// Holds what is known of MPTCP sockets.
     pub(crate) mptcp: Mptcp,
+    /// Arguments of the tracepoints of drops.
+    pub(crate) drops: DropArguments,
 }
 
 /// A tracepoint that some supported kernel lacks.
@@ -164,6 +167,7 @@ impl Features {
             // its own data, the socket, the skb, and what went wrong
             retransmit_has_error: tracepoint_parameters(&btf, "tcp_retransmit_skb") == Some(4),
             mptcp: Mptcp::from_btf(&btf),
+            drops: DropArguments::new(|tracepoint| tracepoint_parameters(&btf, tracepoint)),
         })
     }
 

@@ -239,6 +239,7 @@ fn configure(
     }
     crate::waits::name_syscalls(&mut rodata.syscall_objects);
     crate::busy_poll::name_timeouts(&mut rodata.syscall_timeouts);
+    crate::drops::configure(rodata, features.drops);
     rodata.select_all = selection.all;
     rodata.select_sharers = selection.sharers;
     rodata.select_port = selection.port.unwrap_or(0);

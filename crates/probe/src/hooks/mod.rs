@@ -23,7 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{ProgramInput, ProgramMut};
+use libbpf_rs::{MapMut, ProgramInput, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 
 use crate::PROBES;
@@ -94,6 +94,16 @@ impl Hooks<'_> {
     /// The storage of recorded sockets, the same.
     pub(crate) fn sockets(&self) -> BorrowedFd<'_> {
         self.skel.maps.sockets.as_fd()
+    }
+
+    /// Returns the map of counts of drops; `None`: they are not counted.
+    pub(crate) fn drop_counts(&self) -> Option<&MapMut<'_>> {
+        (!self.levels.summaries).then_some(&self.skel.maps.drop_counts)
+    }
+
+    /// Returns, by kind, the drops that are in no place's count.
+    pub(crate) fn uncounted_drops(&self) -> Result<Vec<(wire::drop_kind, u64)>, HooksError> {
+        crate::drops::uncounted(&KernelCounts::new(&self.skel, self.levels))
     }
 
     /// The adapters that may stamp sent messages; `None`: these are not recorded.

@@ -13,6 +13,7 @@
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
 #include "../tcp_stages/tcp_stages.bpf.h"
+#include "../drops/ports.bpf.h"
 #include "../watch/active.bpf.h"
 #include "kinds.bpf.h"
 #include "mib.bpf.h"
@@ -289,6 +290,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	/* a call, a walk and a change of state may all meet it first */
 	if (__sync_lock_test_and_set(&st->begun, 1))
 		return;
+	drop_ports_note(sk);
 	st->cookie = bpf_get_socket_cookie(sk);
 	st->ended_cookie = 0;
 	st->opened_ns = opened_ns;
@@ -373,6 +375,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	st = socket_choose(sk, CHOSEN_TARGET);
 	if (!st)
 		return;
+	drop_ports_note(sk);
 	st->role = role;
 	st->begun = 0;
 	st->ended_cookie = 0;

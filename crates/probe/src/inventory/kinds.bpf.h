@@ -9,6 +9,7 @@
 #include "../bpf/ring.h"
 #include "../bpf/select.h"
 #include "../bpf/socket.h"
+#include "../drops/ports.bpf.h"
 #include "kinds.h"
 #include "port.bpf.h"
 
@@ -76,6 +77,8 @@ static __always_inline void kinds_on_walk(const struct sock *sk)
 
 	if (kind < SOCKET_KIND_COUNT)
 		open_sockets[kind]++;
+	if (kind == SOCKET_KIND_UDP)
+		drop_ports_note(sk);
 }
 
 /* A call has ended on a socket that is no TCP socket. */
@@ -89,6 +92,8 @@ static __always_inline void kinds_on_call(const struct sock *sk, bool is_send, i
 	    (!is_target_current() && !is_selected_port(sk)))
 		return;
 	kind = socket_kind(sk);
+	if (kind == SOCKET_KIND_UDP)
+		drop_ports_note(sk);
 	calls = bpf_map_lookup_elem(&kind_calls, &kind);
 	if (!calls)
 		return;

@@ -16,6 +16,7 @@ static __always_inline void listener_on_walk(struct socket_state *st, struct soc
 	/* shared ones have many; that of the storage is copied to what is accepted meanwhile */
 	if (!st->process.pid)
 		st->process = *process;
+	drop_ports_note(sk);
 	if (target)
 		listener_emit(st, sk, tp, process, 0);
 }

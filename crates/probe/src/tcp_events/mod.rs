@@ -110,6 +110,8 @@ fn row(event: &tcp_event) -> Option<TcpEvent> {
         time_ns,
         segments,
         in_flight_bytes,
+        seq,
+        end_seq,
         kind: wire_kind,
         old_state,
         new_state,
@@ -132,6 +134,8 @@ fn row(event: &tcp_event) -> Option<TcpEvent> {
         new: is_state.then_some(new_state),
         segments: (is_sent_again || kind == TcpEventKind::Spurious).then_some(segments),
         in_flight_bytes: is_sent_again.then_some(in_flight_bytes),
+        seq: is_sent_again.then_some(seq),
+        end_seq: is_sent_again.then_some(end_seq),
     })
 }
 

@@ -14,8 +14,9 @@ struct tcp_event_record {
 	struct tcp_event event;
 };
 
-static __always_inline void event_emit(u64 cookie, u8 kind, u8 old_state, u8 new_state,
-				       u32 segments, u32 in_flight_bytes, u64 now_ns)
+static __always_inline void event_emit_range(u64 cookie, u8 kind, u8 old_state, u8 new_state,
+					     u32 segments, u32 in_flight_bytes, u32 seq,
+					     u32 end_seq, u64 now_ns)
 {
 	struct tcp_event_record *record;
 
@@ -29,11 +30,20 @@ static __always_inline void event_emit(u64 cookie, u8 kind, u8 old_state, u8 new
 		.time_ns = now_ns,
 		.segments = segments,
 		.in_flight_bytes = in_flight_bytes,
+		.seq = seq,
+		.end_seq = end_seq,
 		.kind = kind,
 		.old_state = old_state,
 		.new_state = new_state,
 	};
 	record_submit(record);
+}
+
+static __always_inline void event_emit(u64 cookie, u8 kind, u8 old_state, u8 new_state,
+				       u32 segments, u32 in_flight_bytes, u64 now_ns)
+{
+	event_emit_range(cookie, kind, old_state, new_state, segments, in_flight_bytes, 0, 0,
+			 now_ns);
 }
 
 /*

@@ -22,6 +22,8 @@ struct tcp_event {
 	__u64 time_ns;
 	__u32 segments;
 	__u32 in_flight_bytes;
+	__u32 seq; /* of a retransmission */
+	__u32 end_seq;
 	__u8 kind;
 	__u8 old_state;
 	__u8 new_state;

@@ -7,8 +7,8 @@ use std::process::ExitStatus;
 use probe::clock::monotonic_ns;
 use probe::hooks::{self, Hooks};
 use probe::{itt, nic, usdt};
-use table::WriteError;
 use table::manifest::{Line, Loss, SocketKind, UsdtProbe};
+use table::{RowSet, WriteError};
 
 use super::Session;
 use crate::RecordError;
@@ -130,10 +130,22 @@ impl Session<'_> {
         }
         self.sink.stamper.iter_mut().for_each(nic::Stamper::detach);
         self.drain_all();
+        self.read_drops()?;
         self.sink
             .flight_recorder
             .iter_mut()
             .for_each(FlightRecorder::detach);
+        Ok(())
+    }
+
+    /// Reads the last counts of drops, and what namespaces count.
+    fn read_drops(&mut self) -> Result<(), RecordError> {
+        let mut rows = RowSet::default();
+        if let Some(capture) = &self.capture {
+            self.drops.read(capture.hooks(), &mut rows.drop_counts)?;
+        }
+        self.net_counters.finish(&mut rows.net_counters);
+        self.sink.pipeline.put_added(rows);
         Ok(())
     }
 

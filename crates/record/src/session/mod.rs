@@ -12,9 +12,12 @@ use std::process::{Child, ExitStatus};
 use nix::sys::signal::Signal;
 use nix::unistd::User;
 use probe::clock::monotonic_ns;
+use probe::drops::DropReader;
 use probe::hooks::Hooks;
+use probe::net_counters::NetCounterReader;
 use probe::signals::Signals;
 use probe::tcp_stats::PollTimes;
+use table::RowSet;
 use table::manifest::Line;
 
 use crate::collector::{CaptureSink, Collector, DRAIN_MOST};
@@ -60,6 +63,10 @@ struct Session<'a> {
     usdt: Option<Usdt<'a>>,
     /// Where others ask for a snapshot of it.
     snapshots: Option<SnapshotListener>,
+    /// Reads how many packets were dropped.
+    drops: DropReader,
+    /// Reads what namespaces count of that themselves.
+    net_counters: NetCounterReader,
     overhead: OverheadMeter,
     /// The last look found much in the rings.
     busy: bool,
@@ -131,6 +138,7 @@ impl Session<'_> {
         if self.poll_times.is_due(now_ns) {
             self.poll()?;
             self.sink.yield_cpu();
+            self.read_drops_if_due()?;
             self.sink.read_cpu();
             self.sink.pipeline.read_clocks();
             self.sink.yield_cpu();
@@ -189,6 +197,17 @@ impl Session<'_> {
         if let Some(polls) = &mut self.polls {
             self.sink.pipeline.poll(polls);
         }
+        Ok(())
+    }
+
+    /// Reads how many packets were dropped, if that is due.
+    fn read_drops_if_due(&mut self) -> Result<(), RecordError> {
+        let mut rows = RowSet::default();
+        if let Some(capture) = &self.capture {
+            self.drops
+                .read_if_due(capture.hooks(), &mut rows.drop_counts)?;
+        }
+        self.sink.pipeline.put_added(rows);
         Ok(())
     }
 

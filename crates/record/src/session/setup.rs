@@ -5,7 +5,9 @@ use std::path::Path;
 
 use nix::unistd::User;
 use probe::clock::{Host, monotonic_ns};
+use probe::drops::DropReader;
 use probe::hooks::{Hooks, Storage};
+use probe::net_counters::NetCounterReader;
 use probe::self_cost::Statistics;
 use probe::signals::Signals;
 use probe::tcp_stats::PollTimes;
@@ -135,6 +137,8 @@ pub fn record(
         },
         itt_listener,
         usdt,
+        drops: DropReader::default(),
+        net_counters: NetCounterReader::begin(),
         overhead,
         busy: false,
         next_cost_ns: 0,

@@ -6,6 +6,7 @@ pub mod bar;
 mod connections;
 mod coverage;
 mod diff;
+mod drops;
 mod ends;
 pub mod findings;
 mod footer;
@@ -27,6 +28,7 @@ use crate::layout::{Style, TextLayout, TextOptions};
 
 pub use answer::sentence;
 pub use diff::text as diff;
+pub use drops::text as drops;
 pub use ends::text as ends;
 pub use messages::{story_text as message, text as messages};
 pub use requests::{headline as requests_headline, one as request, text as requests};
@@ -44,6 +46,9 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     answer::draw(&mut layout, report);
     if let Some(requests) = &report.requests {
         requests::section(&mut layout, requests);
+    }
+    if let Some(drops) = &report.drops {
+        drops::section(&mut layout, drops);
     }
     findings::draw(&mut layout, report, options);
     slow::draw(&mut layout, report);

@@ -3,6 +3,7 @@
 mod compare;
 mod csv;
 mod diff;
+mod drops;
 mod fixture;
 mod golden;
 mod html;

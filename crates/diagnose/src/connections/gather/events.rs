@@ -4,6 +4,7 @@
 use table::TcpEventKind;
 use table::tables::TcpEvent;
 
+use super::drops::is_abort;
 use crate::kernel::{TCP_CA_LOSS, TCP_CA_RECOVERY};
 
 /// Retransmissions of one connection with a kept time: those of its first minutes, where there
@@ -12,10 +13,12 @@ const MOST_LOSSES: usize = 4096;
 
 /// Segments that were retransmitted at once.
 #[derive(Debug, Clone, Copy)]
-struct Retransmission {
-    time_ns: u64,
+pub(super) struct Retransmission {
+    pub(super) time_ns: u64,
     kind: TcpEventKind,
-    segments: u64,
+    pub(super) segments: u64,
+    /// First sequence number, and that after the last byte; `None`: not recorded.
+    pub(super) range: Option<(u32, u32)>,
 }
 
 /// Events of one connection.
@@ -37,6 +40,8 @@ pub struct EventDigest {
     /// Time with a zero window, of openings with a seen end, ns.
     pub zero_window_ns: u64,
     zero_window_since: Option<u64>,
+    /// Times that it ended at once, as by a reset.
+    pub aborts: u64,
 }
 
 impl EventDigest {
@@ -50,6 +55,8 @@ impl EventDigest {
             new,
             segments,
             in_flight_bytes: _,
+            seq,
+            end_seq,
         } = *event;
         // A retransmission event may stand for several segments sent at once.
         let weight = match kind {
@@ -59,11 +66,13 @@ impl EventDigest {
             _ => 1,
         };
         self.counts[kind as usize] += weight;
+        self.aborts += u64::from(is_abort(kind, old, new));
         if kind.is_retransmission() && self.retransmitted.len() < MOST_LOSSES {
             self.retransmitted.push(Retransmission {
                 time_ns,
                 kind,
                 segments: weight,
+                range: seq.zip(end_seq),
             });
         }
         if kind.is_retransmission() && self.losses_ns.len() < MOST_LOSSES {
@@ -109,6 +118,11 @@ impl EventDigest {
         {
             last.1 = Some(time_ns);
         }
+    }
+
+    /// Returns retransmissions with their times.
+    pub(super) fn retransmissions(&self) -> &[Retransmission] {
+        &self.retransmitted
     }
 
     /// How often `kind` happened (segments, for retransmissions).

@@ -4,6 +4,7 @@
 pub mod blocked;
 pub mod calls;
 pub mod cpu;
+pub mod drops;
 pub mod events;
 pub mod ledger;
 pub mod listeners;
@@ -14,18 +15,19 @@ pub mod samples;
 pub mod system_calls;
 pub mod threads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use table::manifest::{Close, Cost, Coverage, Header, Loss, SocketKind};
 use table::tables::{
-    Calls, Connection, Connections, CpuSamples, Listeners, OnCpuSamples, ProcessSamples, Processes,
-    StackFrames, Symbols, TcpEvents, TcpSamples, TcpStages,
+    Calls, Connection, Connections, CpuSamples, DropCounts, Listeners, OnCpuSamples, PacketDrops,
+    ProcessSamples, Processes, StackFrames, Symbols, TcpEvents, TcpSamples, TcpStages,
 };
 use table::{Chosen, Columns, Consumer, Rows, TableId};
 
 use blocked::BlockedTable;
 use calls::{CallDigest, CallTable};
 use cpu::CpuTimes;
+use drops::{DropDigest, DropRows};
 use events::EventDigest;
 use ledger::LedgerDigest;
 use listeners::ListenerDigest;
@@ -51,6 +53,8 @@ pub struct ConnectionDigest {
     pub events: EventDigest,
     /// Readings of a listening socket; `None` for connections.
     pub listener: Option<ListenerDigest>,
+    /// Packets that this host dropped, and resets.
+    pub drops: DropDigest,
 }
 
 /// A recording on its way to a diagnosis: what its manifest says, and a digest of its rows.
@@ -78,6 +82,7 @@ pub struct Evidence {
     pub(crate) processes: crate::rows::processes::Processes,
     pub(crate) cpu: CpuTimes,
     pub(crate) system_calls: SystemCallTable,
+    pub(crate) drops: DropRows,
     identities: Connections,
 }
 
@@ -88,7 +93,7 @@ fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
 
 impl Consumer for Evidence {
     fn wants(&self, table: TableId) -> bool {
-        const TABLES: [TableId; 12] = [
+        const TABLES: [TableId; 14] = [
             TableId::Connection,
             TableId::Listener,
             TableId::Process,
@@ -101,6 +106,8 @@ impl Consumer for Evidence {
             TableId::StackFrame,
             TableId::Symbol,
             TableId::OnCpuSample,
+            TableId::PacketDrop,
+            TableId::DropCount,
         ];
         TABLES.contains(&table)
     }
@@ -119,6 +126,8 @@ impl Consumer for Evidence {
             Rows::StackFrame(rows) => self.add_frames(rows),
             Rows::Symbol(rows) => self.add_symbols(rows),
             Rows::OnCpuSample(rows) => self.add_on_cpu_samples(rows),
+            Rows::PacketDrop(rows) => self.add_drops(rows),
+            Rows::DropCount(rows) => self.add_drop_counts(rows),
             _ => {}
         }
     }
@@ -158,6 +167,7 @@ impl Evidence {
             processes: crate::rows::processes::Processes::default(),
             cpu: CpuTimes::default(),
             system_calls: SystemCallTable::default(),
+            drops: DropRows::default(),
             identities: Connections::default(),
         }
     }
@@ -247,6 +257,7 @@ impl Evidence {
         for index in 0..folded.len() {
             self.gathered(folded.conn[index]).identity = Some(folded.row(index));
         }
+        self.distribute_drops(&folded);
         listeners::compare(self.listeners.values_mut().filter_map(|gathered| {
             let netns = gathered.identity.as_ref()?.netns;
             Some((netns, gathered.listener.as_mut()?))
@@ -352,6 +363,42 @@ impl Evidence {
     /// Adds rows of table `on_cpu_samples`.
     pub fn add_on_cpu_samples(&mut self, rows: &OnCpuSamples) {
         self.system_calls.add_samples(rows, self.span);
+    }
+
+    /// Adds rows of table `drops`.
+    pub fn add_drops(&mut self, rows: &PacketDrops) {
+        for index in 0..rows.len() {
+            let is_within = (self.span.0..=self.span.1).contains(&rows.time_ns[index]);
+            if is_within {
+                self.drops.add(rows.row(index));
+            }
+        }
+    }
+
+    /// Adds rows of table `drop_counts`, in the order of time.
+    pub fn add_drop_counts(&mut self, rows: &DropCounts) {
+        for index in 0..rows.len() {
+            self.drops.add_count(&rows.row(index));
+        }
+    }
+
+    /// Gives each drop to its connection, and finds the retransmissions that answer one.
+    fn distribute_drops(&mut self, identities: &Connections) {
+        let identities: Vec<Connection> = (0..identities.len())
+            .map(|index| identities.row(index))
+            .collect();
+        let mut drops = std::mem::take(&mut self.drops);
+        let mut concerned = BTreeSet::new();
+        drops.distribute(identities.iter(), |conn, add| {
+            add(&mut self.gathered(conn).drops);
+            concerned.insert(conn);
+        });
+        for conn in concerned {
+            let gathered = self.gathered(conn);
+            let ConnectionDigest { drops, events, .. } = gathered;
+            drops.join(events);
+        }
+        self.drops = drops;
     }
 
     /// The calls of a connection: empty sums when it made none, `None` when its calls were not

@@ -12,9 +12,11 @@ mod fast_retransmits;
 mod incast;
 mod listen_overflow;
 mod nagle_delayed_ack;
+mod packet_dropped_here;
 mod path_limited;
 mod proxy_stall;
 mod receive_buffer_limited;
+mod reset_by_us;
 mod retransmit_timeouts;
 mod rule;
 mod send_buffer_exceeds_window;
@@ -41,10 +43,11 @@ macro_rules! declare_rules {
 }
 for_each_rule!(declare_rules);
 
-/// Rules that answer a question, what sets the pace or where memory lies, and accuse nobody: always
+/// Rules that answer a question, what sets the pace, where memory lies or who ended it, and accuse nobody: always
 /// `info`.
-pub const ANSWERS: [RuleId; 3] = [
+pub const ANSWERS: [RuleId; 4] = [
     RuleId::PathLimited,
+    RuleId::ResetByUs,
     RuleId::SendBufferExceedsWindow,
     RuleId::SenderAppLimited,
 ];

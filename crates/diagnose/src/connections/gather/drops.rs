@@ -1,0 +1,195 @@
+//! Packets that this host dropped, and resets that it sent, by the connection that sent them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use table::tables::{Connection, DropCount, PacketDrop};
+use table::{DropKind, TcpEventKind};
+
+use super::events::EventDigest;
+use crate::drops::{hook_of_stack, overlaps};
+
+/// Rows that are kept until all connections are known: more are not read.
+const MOST_ROWS: usize = 200_000;
+
+/// Reason, function, and hook of netfilter.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DropCause {
+    /// The kernel's reason; `None`: it gives none.
+    pub reason: Option<String>,
+    /// The function; `None`: its name is hidden.
+    pub place: Option<String>,
+    /// Hook of netfilter; `None`: not dropped by it.
+    pub hook: Option<&'static str>,
+}
+
+impl DropCause {
+    fn from_row(row: &PacketDrop) -> Self {
+        let is_netfilter = row.reason.as_deref() == Some("NETFILTER_DROP");
+        let stack = row.stack.as_deref().filter(|_| is_netfilter);
+        Self {
+            reason: row.reason.clone(),
+            place: row.place.clone(),
+            hook: stack.and_then(hook_of_stack),
+        }
+    }
+
+    /// As it is printed: `NETFILTER_DROP in nft_do_chain(), hook input`.
+    pub fn title(&self) -> String {
+        let mut title = self.reason.clone().unwrap_or_else(|| "no reason".into());
+        if let Some(place) = &self.place {
+            title += &format!(" in {place}()");
+        }
+        if let Some(hook) = self.hook {
+            title += &format!(", hook {hook}");
+        }
+        title
+    }
+}
+
+/// A dropped segment.
+#[derive(Debug, Clone)]
+struct DroppedSegment {
+    time_ns: u64,
+    range: (u32, u32),
+    cause: DropCause,
+}
+
+/// Drops and resets of one connection.
+#[derive(Debug, Clone, Default)]
+pub struct DropDigest {
+    /// Packets that it sent and this host dropped.
+    pub packets: u64,
+    /// Segments that it retransmitted after this host had dropped them.
+    pub retransmitted: u64,
+    /// Causes of these, with the number of segments.
+    pub causes: BTreeMap<DropCause, u64>,
+    /// Resets that it sent, by the kernel's reason.
+    pub resets: BTreeMap<Option<String>, u64>,
+    /// When it sent the first one, ns.
+    pub reset_ns: Option<u64>,
+    segments: Vec<DroppedSegment>,
+}
+
+impl DropDigest {
+    /// Returns the cause of most of the segments.
+    pub fn first_cause(&self) -> Option<&DropCause> {
+        let most = self.causes.iter().max_by_key(|(_, segments)| **segments);
+        most.map(|(cause, _)| cause)
+    }
+
+    /// Returns from when to when segments were dropped, ns.
+    pub fn when(&self) -> Option<(u64, u64)> {
+        let times = || self.segments.iter().map(|it| it.time_ns);
+        times().min().zip(times().max())
+    }
+
+    fn add_packet(&mut self, row: &PacketDrop) {
+        self.packets += 1;
+        if let Some(range) = row.seq.zip(row.end_seq) {
+            self.segments.push(DroppedSegment {
+                time_ns: row.time_ns,
+                range,
+                cause: DropCause::from_row(row),
+            });
+        }
+    }
+
+    fn add_reset(&mut self, row: &PacketDrop) {
+        *self.resets.entry(row.reason.clone()).or_default() += 1;
+        self.reset_ns.get_or_insert(row.time_ns);
+    }
+
+    /// Finds the dropped segments among those that were retransmitted.
+    pub(super) fn join(&mut self, events: &EventDigest) {
+        for again in events.retransmissions() {
+            let Some(range) = again.range else { continue };
+            let dropped = self.segments.iter();
+            let mut dropped = dropped.filter(|it| it.time_ns < again.time_ns);
+            if let Some(it) = dropped.rfind(|it| overlaps(range, it.range)) {
+                self.retransmitted += again.segments;
+                *self.causes.entry(it.cause.clone()).or_default() += again.segments;
+            }
+        }
+    }
+}
+
+/// Rows of drops until the connections are known that they belong to.
+#[derive(Debug, Default)]
+pub struct DropRows {
+    rows: Vec<PacketDrop>,
+    is_cut: bool,
+    unstored: HashMap<(Option<String>, Option<String>, Option<u32>, Option<u32>), u64>,
+}
+
+impl DropRows {
+    /// Adds a row, unless it is no problem.
+    pub fn add(&mut self, row: PacketDrop) {
+        let is_wanted = matches!(row.kind, DropKind::Packet | DropKind::ResetSent);
+        if !is_wanted || row.ordinary {
+            return;
+        }
+        match self.rows.len() < MOST_ROWS {
+            true => self.rows.push(row),
+            false => self.is_cut = true,
+        }
+    }
+
+    /// Adds a reading of a count: the last one counts.
+    pub fn add_count(&mut self, row: &DropCount) {
+        if row.kind == DropKind::Packet && !row.ordinary {
+            let (reason, place) = (row.reason.clone(), row.place.clone());
+            let key = (reason, place, row.netns, row.ifindex);
+            let unstored = row.selected.saturating_sub(row.stored);
+            self.unstored.insert(key, unstored);
+        }
+    }
+
+    /// Returns how many dropped packets of recorded sockets are no rows.
+    pub fn unstored(&self) -> u64 {
+        self.unstored.values().sum::<u64>() + u64::from(self.is_cut)
+    }
+
+    /// Hands each row to the connection that sent the packet or the reset.
+    pub(super) fn distribute<'a>(
+        &mut self,
+        connections: impl Iterator<Item = &'a Connection>,
+        mut digest: impl FnMut(u64, &dyn Fn(&mut DropDigest)),
+    ) {
+        let rows = std::mem::take(&mut self.rows);
+        if rows.is_empty() {
+            return;
+        }
+        let ends = connections.map(|it| ((it.local.as_str(), it.remote.as_str()), it.conn));
+        let by_ends: HashMap<(&str, &str), u64> = ends.collect();
+        for row in &rows {
+            let Some((source, destination)) = row.source.as_deref().zip(row.destination.as_deref())
+            else {
+                continue;
+            };
+            let sender = by_ends.get(&(source, destination));
+            // a reset answers a packet that came, or none
+            let receiver = by_ends.get(&(destination, source));
+            match row.kind {
+                DropKind::ResetSent => {
+                    if let Some(conn) = sender.filter(|_| row.seq.is_none()).or(receiver) {
+                        digest(*conn, &|drops| drops.add_reset(row));
+                    }
+                }
+                _ => {
+                    if let Some(conn) = sender {
+                        digest(*conn, &|drops| drops.add_packet(row));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns whether an event ends a connection at once: by a reset, of either end.
+pub(super) fn is_abort(kind: TcpEventKind, old: Option<u8>, new: Option<u8>) -> bool {
+    const TCP_ESTABLISHED: u8 = 1;
+    const TCP_CLOSE: u8 = 7;
+    const TCP_CLOSE_WAIT: u8 = 8;
+    let was_open = matches!(old, Some(TCP_ESTABLISHED | TCP_CLOSE_WAIT));
+    kind == TcpEventKind::State && was_open && new == Some(TCP_CLOSE)
+}

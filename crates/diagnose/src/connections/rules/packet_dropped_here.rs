@@ -1,0 +1,147 @@
+//! This host dropped segments that it was to send or to receive, and they had to be retransmitted. The kernel says for what
+//! reason and in which function (`kfree_skb`); the sequence numbers show that it was these segments.
+
+use table::Stage;
+
+use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
+use super::shared::facts::{sum, whole};
+use super::shared::sentences::{measured, of_life};
+use crate::connections::case::Case;
+use crate::connections::exclusion::ExcludableCause;
+use crate::connections::gather::drops::DropCause;
+use crate::drops::meaning;
+use crate::report::{Advice, DataDirection, Finding, RuleId, UndecidedFinding};
+use crate::units::{count, counted, part};
+
+/// The rule `packet_dropped_here`.
+pub struct PacketDroppedHere;
+
+impl Rule for PacketDroppedHere {
+    fn id(&self) -> RuleId {
+        RuleId::PacketDroppedHere
+    }
+
+    fn summary(&self) -> &'static str {
+        "This host dropped segments that had to be retransmitted"
+    }
+
+    fn stages(&self) -> &'static [Stage] {
+        &[
+            Stage::RetransmitTimeout,
+            Stage::TailLoss,
+            Stage::FastRetransmit,
+        ]
+    }
+
+    fn names_cause_of_loss(&self) -> bool {
+        true
+    }
+
+    fn when(&self, case: &Case) -> (u64, u64) {
+        let dropped = case.own.gathered.drops.when();
+        dropped.unwrap_or_else(|| case.when(self.stages()))
+    }
+
+    fn check(&self, case: &Case) -> Verdict {
+        let drops = &case.own.gathered.drops;
+        let retransmits = case.retransmits().unwrap_or(0).max(drops.retransmitted);
+        if drops.retransmitted == 0 {
+            return self.check_unstored(case, retransmits);
+        }
+        let lost_ns = case.stalled_ns() + case.ns(Stage::FastRetransmit);
+        let share = part(drops.retransmitted, retransmits);
+        Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
+            concerned_ns: lost_ns,
+            harm_ns: (lost_ns as f64 * share) as u64,
+            facts: vec![
+                sum("dropped", drops.packets, "packets that this host dropped"),
+                sum(
+                    "dropped_retransmits",
+                    drops.retransmitted,
+                    "segments retransmitted that this host had dropped",
+                ),
+                sum("retransmits", retransmits, "segments retransmitted in all"),
+            ],
+        })
+    }
+
+    fn explain(&self, case: &Case) -> FindingExplanation {
+        let drops = &case.own.gathered.drops;
+        let mut could_not_see = case.general_blind_spots();
+        if drops.causes.keys().any(|cause| cause.hook.is_some()) {
+            could_not_see.push("The rule of the firewall: a trace of one packet shows it.".into());
+        }
+        FindingExplanation {
+            ruled_out: case.rule_out(&[
+                ExcludableCause::ReceiverWindow,
+                ExcludableCause::SenderApp,
+                ExcludableCause::SendBuffer,
+            ]),
+            could_not_see,
+            advice: drops.causes.keys().map(fix).collect(),
+            win: WinBasis::HarmGone("this host drops none of its segments"),
+            confidence: measured(
+                case,
+                "the kernel says what it dropped, and the sequence numbers agree",
+            ),
+        }
+    }
+
+    fn headline(&self, finding: &Finding) -> String {
+        let dropped = whole(&finding.evidence.0, "dropped_retransmits").unwrap_or(0);
+        format!(
+            "This host dropped {} itself — waiting for them again cost {}.",
+            counted(dropped, "segment"),
+            of_life(finding)
+        )
+    }
+
+    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+        let retransmits = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
+        format!(
+            "{} segments were retransmitted; this host may have dropped them.",
+            count(retransmits)
+        )
+    }
+}
+
+/// Returns a cause with its meaning and remedy.
+fn fix(cause: &DropCause) -> Advice {
+    let known = cause.reason.as_deref();
+    let known = known.and_then(|reason| meaning(table::DropKind::Packet, reason));
+    let text = match known {
+        Some(known) => format!("{}: {} {}", cause.title(), known.what, known.remedy),
+        None => format!(
+            "{}: look the function up in the kernel's source.",
+            cause.title()
+        ),
+    };
+    Advice(text.into())
+}
+
+impl PacketDroppedHere {
+    /// Some dropped packets are no rows: they may be these.
+    fn check_unstored(&self, case: &Case, retransmits: u64) -> Verdict {
+        let unstored = case.context.drops_unstored;
+        if unstored == 0 || retransmits == 0 {
+            return Verdict::Quiet;
+        }
+        Verdict::Inconclusive(RuleDoubt {
+            candidates: vec![self.id()],
+            concerned_ns: case.stalled_ns() + case.ns(Stage::FastRetransmit),
+            facts: vec![
+                sum("retransmits", retransmits, "segments retransmitted"),
+                sum(
+                    "unstored",
+                    unstored,
+                    "dropped packets of recorded sockets that were counted only",
+                ),
+            ],
+            why: "This host dropped more packets than are stored one by one, so their sequence numbers are not known.",
+            would_help: Some(
+                "See `whylat report --drops`, and record again with --port or -p for this connection alone.",
+            ),
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Retransmissions and the packets that this host dropped: a segment was dropped here if a dropped one of its connection
+//! has bytes of it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use table::TcpEventKind;
+use table::tables::{PacketDrop, TcpEvent};
+
+use super::report::{RetransmissionCauses, RetransmittedBy};
+
+/// A dropped segment.
+#[derive(Debug, Clone)]
+struct DroppedSegment {
+    time_ns: u64,
+    seq: u32,
+    end_seq: u32,
+    reason: Option<String>,
+    place: Option<String>,
+}
+
+/// Dropped segments of recorded connections, by the connection that sent them.
+#[derive(Debug, Default)]
+pub(super) struct SegmentJoin {
+    dropped: HashMap<u64, Vec<DroppedSegment>>,
+    by: BTreeMap<(Option<String>, Option<String>), u64>,
+    not_here: u64,
+    unknown: u64,
+}
+
+impl SegmentJoin {
+    /// Adds a dropped packet of the connection that sent it.
+    pub(super) fn add_drop(&mut self, conn: u64, row: &PacketDrop) {
+        let (Some(seq), Some(end_seq)) = (row.seq, row.end_seq) else {
+            return;
+        };
+        self.dropped.entry(conn).or_default().push(DroppedSegment {
+            time_ns: row.time_ns,
+            seq,
+            end_seq,
+            reason: row.reason.clone(),
+            place: row.place.clone(),
+        });
+    }
+
+    /// Adds a retransmission. `is_whole`: all drops of recorded connections are known.
+    pub(super) fn add_event(&mut self, event: &TcpEvent, is_whole: bool) {
+        if !is_retransmission(event.kind) {
+            return;
+        }
+        let segments = u64::from(event.segments.unwrap_or(1).max(1));
+        let Some(range) = event.seq.zip(event.end_seq) else {
+            self.unknown += segments;
+            return;
+        };
+        let dropped = self.dropped.get(&event.conn).into_iter().flatten();
+        let mut dropped = dropped.filter(|it| it.time_ns < event.time_ns);
+        match dropped.rfind(|it| overlaps(range, (it.seq, it.end_seq))) {
+            Some(it) => {
+                let by = (it.reason.clone(), it.place.clone());
+                *self.by.entry(by).or_default() += segments;
+            }
+            None if is_whole => self.not_here += segments,
+            None => self.unknown += segments,
+        }
+    }
+
+    /// Returns what became known; `None`: nothing was retransmitted.
+    pub(super) fn finish(self) -> Option<RetransmissionCauses> {
+        let mut by: Vec<RetransmittedBy> = self
+            .by
+            .into_iter()
+            .map(|((reason, place), segments)| RetransmittedBy {
+                reason,
+                place,
+                segments,
+            })
+            .collect();
+        by.sort_by_key(|it| std::cmp::Reverse(it.segments));
+        let dropped_here = by.iter().map(|it| it.segments).sum();
+        let causes = RetransmissionCauses {
+            dropped_here,
+            not_dropped_here: self.not_here,
+            unknown: self.unknown,
+            by,
+        };
+        (dropped_here + causes.not_dropped_here + causes.unknown > 0).then_some(causes)
+    }
+}
+
+/// SYNs, too.
+fn is_retransmission(kind: TcpEventKind) -> bool {
+    kind.is_retransmission() || kind == TcpEventKind::SynRetransmit
+}
+
+/// Do two ranges of sequence numbers have a byte in common? Both are far shorter than half the circle.
+pub(crate) fn overlaps((seq, end): (u32, u32), (other, other_end): (u32, u32)) -> bool {
+    let before = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() < 0;
+    before(seq, other_end) && before(other, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_overlap_by_a_byte() {
+        assert!(overlaps((10, 20), (19, 30)));
+        assert!(!overlaps((10, 20), (20, 30)));
+        // across the end of the circle
+        assert!(overlaps((u32::MAX - 3, 5), (2, 9)));
+        assert!(!overlaps((u32::MAX - 3, 2), (2, 9)));
+        // an ACK without bytes has none in common
+        assert!(!overlaps((10, 20), (10, 10)));
+    }
+}

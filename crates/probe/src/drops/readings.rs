@@ -1,0 +1,190 @@
+//! The counts of drops → rows of table `drop_counts`.
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::{MapCore, MapFlags};
+use table::tables::{DropCount, DropCounts};
+use table::{Columns, DropKind, TableId};
+
+use super::names::names;
+use super::row;
+use crate::clock::monotonic_ns;
+use crate::hooks::features::Levels;
+use crate::hooks::{Hooks, HooksError};
+use crate::registry::Probe;
+use crate::wire::types::{drop_count, drop_key};
+use crate::wire::{read, text};
+
+/// The probe of counts of drops, which are read in user space.
+pub struct DropReadings;
+
+impl Probe for DropReadings {
+    fn name(&self) -> &'static str {
+        "drops.counts"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::DropCount)
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        !levels.summaries
+    }
+}
+
+/// Time between two readings.
+const READ_EVERY_NS: u64 = 1_000_000_000;
+
+/// Holds the key of a count: two places in one function are one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct CountKey {
+    kind: DropKind,
+    reason: Option<String>,
+    place: Option<String>,
+    netns: Option<u32>,
+    device: Option<String>,
+    ifindex: Option<u32>,
+    ordinary: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct CountSum {
+    count: u64,
+    selected: u64,
+    stored: u64,
+}
+
+/// Reads the counts, and keeps the last ones.
+#[derive(Debug, Default)]
+pub struct DropReader {
+    last: BTreeMap<CountKey, CountSum>,
+    next_ns: u64,
+}
+
+impl DropReader {
+    /// Reads the counts, unless the last time was less than a second ago.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn read_if_due(
+        &mut self,
+        hooks: &Hooks<'_>,
+        rows: &mut DropCounts,
+    ) -> Result<(), HooksError> {
+        let now_ns = monotonic_ns();
+        if now_ns < self.next_ns {
+            return Ok(());
+        }
+        self.next_ns = now_ns + READ_EVERY_NS;
+        self.read(hooks, rows)
+    }
+
+    /// Reads the counts: a row for each that has changed.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn read(&mut self, hooks: &Hooks<'_>, rows: &mut DropCounts) -> Result<(), HooksError> {
+        let sums = read_sums(hooks)?;
+        let time_ns = monotonic_ns();
+        for (key, sum) in &sums {
+            if self.last.get(key) != Some(sum) {
+                rows.push(count_row(time_ns, key, *sum));
+            }
+        }
+        self.last = sums;
+        Ok(())
+    }
+}
+
+fn count_row(time_ns: u64, key: &CountKey, sum: CountSum) -> DropCount {
+    let CountKey {
+        kind,
+        reason,
+        place,
+        netns,
+        device,
+        ifindex,
+        ordinary,
+    } = key.clone();
+    let CountSum {
+        count,
+        selected,
+        stored,
+    } = sum;
+    DropCount {
+        time_ns,
+        kind,
+        reason,
+        place,
+        netns,
+        device,
+        ifindex,
+        ordinary,
+        count,
+        selected,
+        stored,
+    }
+}
+
+fn read_sums(hooks: &Hooks<'_>) -> Result<BTreeMap<CountKey, CountSum>, HooksError> {
+    let mut sums = BTreeMap::new();
+    let Some(map) = hooks.drop_counts() else {
+        return Ok(sums);
+    };
+    for bytes in map.keys() {
+        let values = map.lookup_percpu(&bytes, MapFlags::ANY);
+        let values = values.map_err(|error| HooksError::Use {
+            action: "read counts of drops",
+            error,
+        })?;
+        let values: Vec<drop_count> = values
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|bytes| read(bytes))
+            .collect();
+        if let Some(key) = read(&bytes).and_then(|key| count_key(&key, &values)) {
+            add(sums.entry(key).or_default(), &values);
+        }
+    }
+    for (kind, uncounted) in hooks.uncounted_drops()? {
+        let kind = u8::try_from(kind.0).ok().and_then(row::kind);
+        if let Some(kind) = kind.filter(|_| uncounted > 0) {
+            sums.entry(unplaced(kind)).or_default().count += uncounted;
+        }
+    }
+    Ok(sums)
+}
+
+fn count_key(key: &drop_key, values: &[drop_count]) -> Option<CountKey> {
+    let named = values.iter().map(|value| text(&value.device));
+    Some(CountKey {
+        kind: row::kind(key.kind)?,
+        reason: row::reason(key, names()),
+        place: row::place(key, names()),
+        netns: row::nonzero(key.netns),
+        device: named.into_iter().find(|name| !name.is_empty()),
+        ifindex: row::nonzero(key.ifindex),
+        ordinary: row::is_ordinary(key, names()),
+    })
+}
+
+/// Drops that nobody examined: see [`super::uncounted`].
+fn unplaced(kind: DropKind) -> CountKey {
+    CountKey {
+        kind,
+        reason: None,
+        place: None,
+        netns: None,
+        device: None,
+        ifindex: None,
+        ordinary: false,
+    }
+}
+
+fn add(sum: &mut CountSum, values: &[drop_count]) {
+    for value in values {
+        sum.count += value.count;
+        sum.selected += value.selected;
+        sum.stored += value.stored;
+    }
+}
