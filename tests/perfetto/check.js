@@ -15,7 +15,7 @@ import { fileURLToPath } from "node:url";
 import { TraceProcessor } from "./trace_processor.js";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
-const BUILT = join(HERE, "../../target/release");
+const BUILT = process.env.WHYLAT_PROGRAMS ?? join(HERE, "../../target/release");
 // What the times of the recording count from.
 const BEGIN_NS = 5_000_100_000_000n;
 
@@ -201,7 +201,7 @@ test("flows lead from the network to the program, and back", () => {
     SELECT before_track.name AS before, a.ts AS begin, a.dur AS length, after_track.name AS after
     FROM flow JOIN slice a ON slice_out = a.id JOIN slice b ON slice_in = b.id
     JOIN track before_track ON a.track_id = before_track.id JOIN track after_track ON b.track_id = after_track.id
-    ORDER BY flow.id`);
+    WHERE a.category = 'message' ORDER BY flow.id`);
   const found = steps.map((row) => [row.before, Number(row.begin - BEGIN_NS), Number(row.length), row.after]);
   const connection = "127.0.0.1:41220 → 127.0.0.1:9000";
   const sent = 55_000_000;

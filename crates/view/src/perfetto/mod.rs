@@ -6,7 +6,7 @@
 //! trace     Perfetto's packets: clocks, tracks, events
 //! lanes     spans of one name, so that those on a track nest
 //! tracks    processes, threads, connections, CPUs
-//! findings, cpus, tasks, waits, messages, counters    what is drawn, a table each
+//! findings, requests, cpus, tasks, waits, messages, counters    what is drawn, a table each
 //! ```
 //!
 //! Memory grows with the tracks, and with the spans of programs, in a short form.
@@ -16,6 +16,7 @@ mod cpus;
 mod findings;
 mod lanes;
 mod messages;
+mod requests;
 mod tasks;
 mod trace;
 mod tracks;
@@ -44,6 +45,7 @@ pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> 
     let mut drawing = TraceDrawing::new(TraceWriter::begin(&mut out)?, &names);
     clocks(&mut drawing.trace, recording)?;
     findings::draw(&mut drawing, &report.findings)?;
+    requests::draw(&mut drawing, recording)?;
     cpus::draw(&mut drawing, recording)?;
     tasks::draw(&mut drawing, recording)?;
     waits::draw(&mut drawing, recording)?;

@@ -1,0 +1,177 @@
+//! Requests: each a span with its steps on the track of its service, and a span in every thread that had it. A flow leads
+//! from the request to the first thread, and from thread to thread.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+
+use diagnose::recording::for_each_request;
+use diagnose::requests::report::{PathStep, RequestRow};
+use diagnose::requests::{RequestFilter, RequestPart};
+use table::Recording;
+use table::tables::Call;
+
+use super::lanes::TrackLanes;
+use super::trace::{NoteValue, TraceEvent, TrackId, TrackKind};
+use super::tracks::TraceDrawing;
+
+/// Name of the tracks in threads.
+const IN_THREAD: &str = "requests";
+
+/// Tracks of services and threads, as they are needed.
+#[derive(Default)]
+struct RequestTracks {
+    group: Option<TrackId>,
+    services: HashMap<String, TrackLanes>,
+    threads: HashMap<(u32, u32), TrackLanes>,
+}
+
+pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
+    if recording.rows::<Call>() == 0 {
+        return Ok(());
+    }
+    let mut tracks = RequestTracks::default();
+    let mut drawn = Ok(());
+    for_each_request(recording, RequestFilter::default(), |request| {
+        if drawn.is_ok() {
+            drawn = tracks.draw(drawing, &request);
+        }
+    });
+    drawn
+}
+
+impl RequestTracks {
+    fn draw(&mut self, drawing: &mut TraceDrawing<'_>, request: &RequestRow) -> io::Result<()> {
+        let flow = drawing.flow();
+        // Of spans that begin at one instant, the flow goes from the one that comes first here.
+        self.itself(drawing, request, flow)?;
+        let mut rest = request.path.as_slice();
+        while !rest.is_empty() {
+            let (stay, after) = rest.split_at(length_of_stay(rest));
+            self.in_thread(drawing, request, stay, flow)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn itself(
+        &mut self,
+        drawing: &mut TraceDrawing<'_>,
+        request: &RequestRow,
+        flow: u64,
+    ) -> io::Result<()> {
+        let size = |range: (u64, u64)| NoteValue::Unsigned(range.1.saturating_sub(range.0));
+        let notes = [
+            ("request", NoteValue::Text(&request.id)),
+            ("request_bytes", size(request.request)),
+            ("response_bytes", size(request.response)),
+            ("calls", NoteValue::Unsigned(request.calls)),
+        ];
+        let largest = request.parts.largest();
+        let first = largest.first().map_or(RequestPart::Unknown, |it| it.0);
+        let name = format!("request: {}", first.text());
+        let what = event(&name, flow, &notes);
+        let times = (request.begin_ns, request.begin_ns + request.duration_ns);
+        let steps = steps(&request.path, 0);
+        let lanes = self.service(drawing, &request.service)?;
+        lanes.apart(&mut drawing.trace, times, &what, steps.into_iter())
+    }
+
+    /// Draws steps that follow each other in one thread.
+    fn in_thread(
+        &mut self,
+        drawing: &mut TraceDrawing<'_>,
+        request: &RequestRow,
+        stay: &[PathStep],
+        flow: u64,
+    ) -> io::Result<()> {
+        let (Some(first), Some(last)) = (stay.first(), stay.last()) else {
+            return Ok(());
+        };
+        let Some((pid, tid)) = thread(first) else {
+            return Ok(());
+        };
+        let notes = [
+            ("request", NoteValue::Text(&request.id)),
+            ("service", NoteValue::Text(&request.service)),
+        ];
+        let what = event("request", flow, &notes);
+        let begin_ns = request.begin_ns + first.after_ns;
+        let times = (begin_ns, request.begin_ns + last.after_ns + last.ns);
+        let steps = steps(stay, first.after_ns);
+        let lanes = match self.threads.entry((pid, tid)) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let within = drawing.thread(pid, tid)?;
+                new.insert(TrackLanes::new(IN_THREAD.to_owned(), Some(within)))
+            }
+        };
+        lanes.apart(&mut drawing.trace, times, &what, steps.into_iter())
+    }
+
+    fn service(
+        &mut self,
+        drawing: &mut TraceDrawing<'_>,
+        title: &str,
+    ) -> io::Result<&mut TrackLanes> {
+        let group = match self.group {
+            Some(group) => group,
+            None => {
+                let track = drawing
+                    .trace
+                    .track(TrackKind::Group("Requests"), None, None)?;
+                *self.group.insert(track)
+            }
+        };
+        let new = || TrackLanes::new(title.to_owned(), Some(group));
+        Ok(self.services.entry(title.to_owned()).or_insert_with(new))
+    }
+}
+
+/// Returns how many steps follow each other in one thread without a gap: steps may be missing where there were too many.
+fn length_of_stay(steps: &[PathStep]) -> usize {
+    let follows = |pair: &[PathStep]| {
+        let is_next = pair[0].after_ns + pair[0].ns == pair[1].after_ns;
+        is_next && thread(&pair[0]) == thread(&pair[1])
+    };
+    1 + steps.windows(2).take_while(|pair| follows(pair)).count()
+}
+
+/// Returns the thread of a step, if it has one.
+fn thread(step: &PathStep) -> Option<(u32, u32)> {
+    Some((step.process.as_ref()?.pid?, step.tid?))
+}
+
+/// Returns the steps as parts of a span that begins at `begin_ns` after the request; what is missing between them has no
+/// name of a part.
+fn steps(path: &[PathStep], begin_ns: u64) -> Vec<(u64, TraceEvent<'static>)> {
+    let part = |name| TraceEvent {
+        name,
+        category: "part",
+        ..TraceEvent::default()
+    };
+    let mut at_ns = begin_ns;
+    let mut out = Vec::with_capacity(path.len());
+    for step in path {
+        let missing_ns = step.after_ns.saturating_sub(at_ns);
+        if missing_ns > 0 {
+            out.push((missing_ns, part("steps that are not kept")));
+        }
+        out.push((step.ns, part(step.part.text())));
+        at_ns = step.after_ns + step.ns;
+    }
+    out
+}
+
+fn event<'a>(
+    name: &'a str,
+    flow: u64,
+    notes: &'a [(&'static str, NoteValue<'a>)],
+) -> TraceEvent<'a> {
+    TraceEvent {
+        name,
+        category: "request",
+        flow: Some(flow),
+        notes,
+    }
+}
