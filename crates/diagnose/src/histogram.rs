@@ -120,7 +120,8 @@ impl HistogramPart {
 
     /// The middle of a bucket, which lies within the least and the largest duration.
     fn middle(&self, bucket: usize) -> u64 {
-        let (low, high) = (lower_edge(bucket), lower_edge(bucket + 1) - 1);
+        // The edge after the last bucket is 2^64, which wraps to 0.
+        let (low, high) = (lower_edge(bucket), lower_edge(bucket + 1).wrapping_sub(1));
         let (min, max) = self.range.unwrap_or((low, high));
         (low + (high - low) / 2).clamp(min, max)
     }
@@ -139,6 +140,13 @@ mod tests {
                 assert_eq!(bucket(lower_edge(index) - 1), index - 1);
             }
         }
+    }
+
+    #[test]
+    fn the_last_bucket_has_a_middle() {
+        let mut longest = Histogram::default();
+        longest.add(u64::MAX);
+        assert_eq!(longest.quantile_ns(0.5), Some(u64::MAX));
     }
 
     #[test]

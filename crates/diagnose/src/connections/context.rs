@@ -1,11 +1,13 @@
 //! Coverage of the recording as a whole.
 
 use table::manifest::ProbeState;
+use table::tables::Connection;
 
 use crate::connections::gather::Evidence;
 use crate::connections::gather::samples::SYN_BYTES;
 use crate::connections::snap::delayed_acks::SnapSettings;
 use crate::connections::stages::StageInputs;
+use crate::rows::serving::ServedAddresses;
 
 /// Coverage of the recording as a whole.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct RecordingContext {
     pub send_buffers: SendBufferTotals,
     /// Packets of recorded sockets that this host dropped and that are no rows.
     pub drops_unstored: u64,
+    /// Addresses that serve.
+    pub served: ServedAddresses,
 }
 
 /// Send buffers and congestion windows of all connections that sent, last seen.
@@ -116,6 +120,17 @@ impl RecordingContext {
             off: off.collect(),
             send_buffers: SendBufferTotals::from_evidence(evidence),
             drops_unstored: evidence.drops.unstored(),
+            served: served(evidence),
         }
     }
+}
+
+/// Returns the addresses of all connections that serve.
+fn served(evidence: &Evidence) -> ServedAddresses {
+    let digests = evidence.connections.conns();
+    let digests = digests.filter_map(|conn| evidence.connections.get(conn));
+    let identities: Vec<&Connection> = digests.filter_map(|it| it.identity.as_ref()).collect();
+    let listening = evidence.listeners.values();
+    let listening = listening.filter_map(|it| Some(it.identity.as_ref()?.local.as_str()));
+    ServedAddresses::new(identities.iter().copied(), listening)
 }

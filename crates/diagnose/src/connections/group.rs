@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use crate::answer::Process;
 use crate::connections::case::Case;
 use crate::connections::rules::{Rule, RuleDoubt, RuleFinding, WinBasis};
-use crate::connections::subject::ConnectionSubject;
 use crate::report::finding::FactList;
 use crate::report::severity::severity;
 use crate::report::{
@@ -14,7 +13,6 @@ use crate::report::{
     UndecidedFinding,
 };
 use crate::units::part;
-use table::Role;
 
 /// Most ids listed in a finding.
 const MOST_IDS: usize = 16;
@@ -40,31 +38,10 @@ struct FindingKey {
 
 /// The service that a connection belongs to: the listening side's address. A server's own
 /// port gathers all its clients.
-fn endpoint(judgment: &ConnectionSubject) -> String {
-    let Some(identity) = judgment.identity() else {
-        return String::new();
-    };
-    match identity.role {
-        Role::Client => identity.remote.clone(),
-        Role::Server => identity.local.clone(),
-        // Listening ports are below the ephemeral ones.
-        Role::Unknown => {
-            let remote_lower = port(&identity.remote) <= port(&identity.local);
-            if remote_lower {
-                identity.remote.clone()
-            } else {
-                identity.local.clone()
-            }
-        }
-    }
-}
-
-fn port(address: &str) -> u16 {
-    address
-        .rsplit(':')
-        .next()
-        .and_then(|port| port.parse().ok())
-        .unwrap_or(u16::MAX)
+fn endpoint(case: &Case) -> String {
+    let identity = case.own.identity();
+    let address = identity.map(|identity| case.context.served.address(identity));
+    address.unwrap_or_default().to_owned()
 }
 
 fn gather<'a, T>(
@@ -77,7 +54,7 @@ fn gather<'a, T>(
         let key = FindingKey {
             rule: member.rule.id(),
             comm: member.case.own.comm.map(str::to_owned),
-            endpoint: endpoint(member.case.own),
+            endpoint: endpoint(member.case),
             receiving: direction(&member.outcome) == DataDirection::Receiving,
         };
         groups.entry(key).or_default().push(member);

@@ -35,8 +35,8 @@ pub fn join_connecting(history: &History, endpoint: &Endpoint, exchange: &mut Ex
 
 /// An exchange began on a connection, and the exchange before was its TLS handshake: if that was for it, it is part of it.
 pub fn join_opening(exchange: &mut Exchange, opening: Exchange) {
-    let took_ns = opening.answered_ns.saturating_sub(opening.begin_ns);
-    let gap = (opening.answered_ns, exchange.begin_ns);
+    let took_ns = opening.accounted_ns.saturating_sub(opening.begin_ns);
+    let gap = (opening.accounted_ns, exchange.begin_ns);
     if gap.0 <= gap.1 && is_soon(gap.0, gap.1, took_ns) {
         exchange.begin_ns = opening.begin_ns;
         exchange.accounted_ns = gap.1;

@@ -10,6 +10,7 @@ use table::tables::{Connection, TcpSamples, UnixSocket};
 use super::history::ThreadId;
 use super::service::{ServiceId, ServiceKey, ServiceTable, Side};
 use crate::rows::hash::CookieHasher;
+use crate::rows::serving::ServedAddresses;
 use crate::rows::unix_sockets;
 use crate::waits::NameTable;
 
@@ -84,8 +85,16 @@ impl Endpoint {
         }
     }
 
-    fn from_connection(row: &Connection, names: &NameTable, services: &mut ServiceTable) -> Self {
-        let side = side(row, names);
+    fn from_connection(
+        row: &Connection,
+        served: &ServedAddresses,
+        names: &NameTable,
+        services: &mut ServiceTable,
+    ) -> Self {
+        let side = match served.is_server(row) {
+            true => Side::Server,
+            false => Side::Client,
+        };
         let service = services.number(ServiceKey::new(row, side, names));
         Self {
             connect_ns: row.connect_ns,
@@ -121,15 +130,14 @@ pub struct EndpointTable {
 impl EndpointTable {
     /// Makes the table of all connections that have names. `wanted`: what the user calls those that matter.
     pub fn new(names: &NameTable, wanted: Option<&str>, services: &mut ServiceTable) -> Self {
-        let connections = names.connections();
-        let mut ends: Vec<_> = connections
-            .map(|row| {
-                (
-                    Endpoint::from_connection(row, names, services),
-                    row.peer_conn,
-                )
-            })
-            .collect();
+        let mut rows: Vec<&Connection> = names.connections().collect();
+        rows.sort_unstable_by_key(|row| row.conn);
+        let served = ServedAddresses::new(rows.iter().copied(), names.listening());
+        let ends = rows.into_iter().map(|row| {
+            let end = Endpoint::from_connection(row, &served, names, services);
+            (end, row.peer_conn)
+        });
+        let mut ends: Vec<_> = ends.collect();
         let unix = names.unix_sockets();
         ends.extend(unix.all().map(|row| {
             let peer = unix.peer(row).map(|peer| peer.conn);
@@ -222,27 +230,4 @@ impl EndpointTable {
         closed.sort_unstable();
         closed
     }
-}
-
-/// Returns the side of a connection. Of one that was open before the recording: the end at a port that a recorded process
-/// listens at serves; else the end with the lower port, as ports of clients are chosen from the upper range
-/// (`ip_local_port_range`).
-fn side(row: &Connection, names: &NameTable) -> Side {
-    match row.role {
-        Role::Client => Side::Client,
-        Role::Server => Side::Server,
-        Role::Unknown => {
-            let (local, remote) = (port(&row.local), port(&row.remote));
-            let listens = names.listening().any(|it| port(it) == local);
-            match listens || local < remote {
-                true => Side::Server,
-                false => Side::Client,
-            }
-        }
-    }
-}
-
-/// Returns the port of an address.
-pub fn port(address: &str) -> Option<u16> {
-    address.rsplit(':').next()?.parse().ok()
 }

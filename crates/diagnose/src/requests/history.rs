@@ -8,12 +8,18 @@ use table::{WaitObject, Waker};
 
 use super::endpoint::EndpointId;
 use super::functions::ThreadSample;
-use super::owner::{Owner, ThreadWork, TimedCall};
+use super::owner::{Owner, ThreadWork, TimedCall, is_of_loop};
 use crate::rows::hash::CookieHasher;
 use crate::waits::{KernelPurpose, StackPurpose};
 
 /// Events that are kept of a thread, however old: a request may turn out to have begun before any that was open.
 const KEPT_LEAST: usize = 1_024;
+
+/// The same of a thread that did nothing since the oldest open request began, once there are many events in all.
+const KEPT_OF_IDLE: usize = 16;
+
+/// Events of all threads before old ones are searched: 100 MB.
+const SWEPT_LEAST: usize = 1 << 20;
 
 /// Events that are kept of a thread at most: 6 MB. What a longer request did before is unknown.
 const KEPT_MOST: usize = 1 << 16;
@@ -184,12 +190,31 @@ impl ThreadHistory {
                 ThreadEventKind::Preemption(_) => continue,
             };
             let at_ns = since_ns.unwrap_or(until_ns);
-            if wait.purpose != StackPurpose::Resolver || event.end_ns + pause_ns < at_ns {
+            if wait.purpose != StackPurpose::Resolver
+                || event.end_ns.saturating_add(pause_ns) < at_ns
+            {
                 break;
             }
             since_ns = Some(wait.start_ns);
         }
         since_ns
+    }
+
+    /// Returns whether it had nothing to do with the request of a connection since then, and waited for others or slept.
+    pub fn is_idle_since(&self, own: EndpointId, ns: u64) -> bool {
+        let later = (self.until(ns)..self.events.len()).rev().take(KEPT_LEAST);
+        let mut is_idle = false;
+        for event in later.filter_map(|at| self.event(at)) {
+            match event.kind {
+                ThreadEventKind::Call(call) if call.served == Some(own) => return false,
+                ThreadEventKind::Wait(wait) => {
+                    let is_sleep = wait.object == WaitObject::Sleep;
+                    is_idle |= is_sleep || is_of_loop(wait.object);
+                }
+                ThreadEventKind::Call(_) | ThreadEventKind::Preemption(_) => {}
+            }
+        }
+        is_idle
     }
 
     /// Returns whether all that it did since then is known.
@@ -248,9 +273,9 @@ impl ThreadHistory {
     }
 
     /// Drops what is older than `horizon_ns`, but for the last events.
-    fn prune(&mut self, horizon_ns: u64) {
+    fn prune(&mut self, horizon_ns: u64, kept_least: usize) {
         let excess = self.events.len().saturating_sub(KEPT_MOST);
-        let spare = self.events.len().saturating_sub(KEPT_LEAST);
+        let spare = self.events.len().saturating_sub(kept_least);
         let old = self.events.partition_point(|it| it.end_ns < horizon_ns);
         let gone = old.min(spare).max(excess);
         if let Some(last) = gone.checked_sub(1).and_then(|at| self.events.get(at)) {
@@ -261,12 +286,28 @@ impl ThreadHistory {
 }
 
 /// All threads, and what they did lately.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct History {
     numbers: HashMap<u64, ThreadId, BuildHasherDefault<CookieHasher>>,
     threads: Vec<ThreadHistory>,
     /// The thread of the last look-up.
     latest: Option<(u64, ThreadId)>,
+    /// Events of all threads.
+    events: usize,
+    /// So many may be kept before old ones are searched.
+    events_most: usize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            numbers: HashMap::default(),
+            threads: Vec::new(),
+            latest: None,
+            events: 0,
+            events_most: SWEPT_LEAST,
+        }
+    }
 }
 
 impl History {
@@ -353,8 +394,44 @@ impl History {
         history.has_waits |= matches!(kind, ThreadEventKind::Wait(_));
         history.push(end_ns, kind);
         let most = history.events.capacity().max(2 * KEPT_LEAST);
-        if history.events.len() == most || history.events.len() > KEPT_MOST + KEPT_LEAST {
-            history.prune(horizon_ns);
+        let before = history.events.len();
+        if before == most || before > KEPT_MOST + KEPT_LEAST {
+            history.prune(horizon_ns, KEPT_LEAST);
+        }
+        let gone = before - history.events.len();
+        self.events = (self.events + 1).saturating_sub(gone);
+        if self.events > self.events_most {
+            self.sweep(horizon_ns);
+        }
+    }
+
+    /// Forgets what threads did that do nothing any more.
+    fn sweep(&mut self, horizon_ns: u64) {
+        for thread in &mut self.threads {
+            let last_ns = thread.events.back().map_or(0, |event| event.end_ns);
+            if last_ns < horizon_ns {
+                thread.prune(horizon_ns, KEPT_OF_IDLE);
+                thread.events.shrink_to_fit();
+            }
+        }
+        self.events = self.threads.iter().map(|it| it.events.len()).sum();
+        self.events_most = SWEPT_LEAST.max(2 * self.events);
+    }
+
+    /// Returns the number of events of all threads.
+    #[cfg(test)]
+    pub fn events(&self) -> usize {
+        self.events
+    }
+
+    /// The process with this id is a new one since then: its threads are others.
+    pub fn replace_process(&mut self, pid: u32, since_ns: u64) {
+        let same = self.threads.iter_mut().filter(|it| it.pid == pid);
+        for thread in same {
+            self.events -= thread.events.len().min(self.events);
+            thread.events = VecDeque::new();
+            thread.work = ThreadWork::default();
+            thread.known_from_ns = thread.known_from_ns.max(since_ns);
         }
     }
 }

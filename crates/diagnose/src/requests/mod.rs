@@ -6,6 +6,7 @@
 //! endpoint  connections: which end serves, which is the other end
 //! arrival   when the bytes were there that a receive call took
 //! turns     calls of a connection → exchanges, by turn-taking
+//! class     whether its ends take turns
 //! intake    rows of the tables, in the order of time
 //! history   what threads did lately
 //! owner     which request a thread had to do with, of several at once
@@ -33,6 +34,7 @@ mod arrival;
 mod blockers;
 mod budget;
 mod case;
+mod class;
 pub(crate) mod digests;
 mod endpoint;
 mod evidence;
@@ -65,6 +67,7 @@ use crate::answer::RecordingState;
 use crate::rows::in_order::InOrder;
 use crate::waits::{KernelPurpose, NameTable, StackPurpose};
 use budget::Accountant;
+use class::ConnectionClass;
 use digests::DigestSet;
 use endpoint::{EndpointId, EndpointTable};
 use evidence::RequestEvidence;
@@ -84,15 +87,24 @@ use series::ConnectionSeries;
 pub use service::Side;
 use service::{RequestSums, ServiceId, ServiceTable};
 use stages::StageTable;
-use turns::{
-    ConnectionClass, Exchange, JUDGED_AFTER, MovingCall, StreamRange, TurnChange, TurnTracker,
-};
+use turns::{Exchange, MovingCall, StreamRange, TurnChange, TurnTracker};
 
 /// Rows that are held back to be put in order: more than come from both tables between two drains of the kernel's buffers.
 const ROWS_KEPT: usize = 1 << 16;
 
 /// Probes that requests are found by.
 const INPUTS: [&str; 3] = ["calls", "waits", "preemptions"];
+/// Connections that are kept after their end: their last rows may come late, and a socket that is closed may have data.
+const CLOSED_KEPT: usize = 4_096;
+
+/// Requests that are remembered while they may wait for a response, at least.
+const WAITING_LEAST: usize = 4_096;
+
+/// An end that was silent for so long had nothing to send (`TCP_RTO_MIN`; RFC 5681, 4.1).
+const SILENT_NS: u64 = 200_000_000;
+
+/// Of so many rows of waits, one may be lost before times without rows count as unknown: `unknown` is to be 2 % at most.
+const LOST_OF: u64 = 50;
 
 /// A table that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +161,8 @@ struct Turns {
     tracker: TurnTracker,
     held: Vec<Exchange>,
     series: ConnectionSeries,
+    /// How many of these, the first ones, are requests.
+    judged: usize,
     /// Until then stages are shared by those that are held.
     shared_until_ns: u64,
 }
@@ -159,7 +173,16 @@ impl Turns {
             tracker,
             held: Vec::new(),
             series: ConnectionSeries::default(),
+            judged: 0,
             shared_until_ns: 0,
+        }
+    }
+
+    /// Judges the exchanges that are held since the last time: they are requests, or dropped.
+    fn judge(&mut self) {
+        match self.tracker.counts.judge() {
+            true => self.judged = self.held.len(),
+            false => self.held.truncate(self.judged),
         }
     }
 }
@@ -170,6 +193,8 @@ pub struct RequestTable {
     header: Header,
     names: Rc<NameTable>,
     has_waits: bool,
+    /// Few rows of waits were lost.
+    is_whole: bool,
     is_lossless: bool,
     /// Records that were lost, by probe.
     lost: Vec<(String, u64)>,
@@ -186,8 +211,16 @@ pub struct RequestTable {
     unanswered: u64,
     /// Requests that wait for a response, by their beginnings, and some that do not any more.
     waiting: VecDeque<(u64, EndpointId)>,
+    /// So many of these may be kept before some are forgotten.
+    waiting_most: usize,
     closings: Vec<(u64, EndpointId)>,
+    /// When processes began with ids that others had, the first one last.
+    reused: Vec<(u64, u32)>,
     closed: usize,
+    /// The latest that were closed, and those that are over.
+    ending: VecDeque<EndpointId>,
+    over: Vec<bool>,
+    unfinished: u64,
     purposes: HashMap<u32, StackPurpose>,
     kernel_purposes: HashMap<u32, KernelPurpose>,
     rows: InOrder<Key, Row>,
@@ -210,22 +243,28 @@ impl RequestTable {
         let endpoints = EndpointTable::new(&names, filter.object.as_deref(), &mut services);
         let of_waits = coverage.iter().find(|it| it.probe == "waits");
         let is_off = |it: &Coverage| matches!(it.state, ProbeState::Off { .. });
-        let lost = loss.iter().find(|it| it.probe == "calls");
+        let lost = |probe: &str| loss.iter().find(|it| it.probe == probe);
+        let is_whole = lost("waits").is_none_or(|it| it.lost_total() * LOST_OF <= it.produced);
         Self {
             latest_ns: header.started_ns,
             listing: Listing::new(filter, limit, header.started_ns),
             header,
             has_waits: of_waits.is_some_and(|it| !is_off(it)),
-            is_lossless: lost.is_none_or(|it| it.lost_total() == 0),
+            is_whole,
+            is_lossless: lost("calls").is_none_or(|it| it.lost_total() == 0),
             lost: loss
                 .iter()
                 .map(|it| (it.probe.clone(), it.lost_total()))
                 .filter(|(probe, lost)| *lost > 0 && INPUTS.contains(&probe.as_str()))
                 .collect(),
-            names,
             services,
             turns: (0..endpoints.len()).map(|_| None).collect(),
             closings: endpoints.closings(),
+            reused: names.reused_pids(),
+            names,
+            ending: VecDeque::new(),
+            over: vec![false; endpoints.len()],
+            unfinished: 0,
             endpoints,
             stages: StageTable::default(),
             history: History::default(),
@@ -235,6 +274,7 @@ impl RequestTable {
             broken: 0,
             unanswered: 0,
             waiting: VecDeque::new(),
+            waiting_most: WAITING_LEAST,
             closed: 0,
             purposes: HashMap::new(),
             kernel_purposes: HashMap::new(),
@@ -285,6 +325,7 @@ impl RequestTable {
     fn pass(&mut self, end_ns: u64, row: Row) {
         self.latest_ns = self.latest_ns.max(end_ns);
         self.close_until(end_ns);
+        self.replace_processes(end_ns);
         match row {
             Row::Wait { thread, wait } => {
                 if let Target::Connection(endpoint) = wait.target {
@@ -311,13 +352,28 @@ impl RequestTable {
         }
     }
 
+    /// Forgets the threads of processes that ended, if others have their ids since.
+    fn replace_processes(&mut self, now_ns: u64) {
+        while let Some((since_ns, pid)) = self.reused.last().copied()
+            && since_ns < now_ns
+        {
+            self.reused.pop();
+            self.history.replace_process(pid, since_ns);
+        }
+    }
+
     /// Ends the exchanges of connections that were closed by then.
     fn close_until(&mut self, now_ns: u64) {
         while let Some((closed_ns, endpoint)) = self.closings.get(self.closed).copied()
             && closed_ns < now_ns
         {
             self.closed += 1;
-            self.finish_connection(endpoint);
+            self.ending.push_back(endpoint);
+            if self.ending.len() > CLOSED_KEPT
+                && let Some(endpoint) = self.ending.pop_front()
+            {
+                self.finish_connection(endpoint);
+            }
         }
     }
 
@@ -326,7 +382,8 @@ impl RequestTable {
         while let Some((begin_ns, endpoint)) = self.waiting.front() {
             let turns = self.turns[endpoint.index()].as_ref();
             let since = turns.and_then(|turns| turns.tracker.waits_since());
-            if since == Some(*begin_ns) {
+            let closed_ns = self.endpoints.get(*endpoint).closed_ns;
+            if since == Some(*begin_ns) && closed_ns.is_none_or(|ns| ns >= now_ns) {
                 return *begin_ns;
             }
             self.waiting.pop_front();
@@ -348,7 +405,9 @@ impl RequestTable {
             return;
         };
         if bytes == 0 {
-            if !is_send && self.is_answered(id) {
+            // The server may send on after its client has ended its own direction.
+            let is_client = self.endpoints.get(id).side == Side::Client;
+            if !is_send && is_client && self.is_answered(id) {
                 self.finish_connection(id);
             }
             return;
@@ -467,13 +526,21 @@ impl RequestTable {
 
     /// Adds a call to its connection's turns.
     fn take_turn(&mut self, id: EndpointId, call: &MovingCall) {
+        if self.over[id.index()] {
+            return;
+        }
         let mut turns = self.turns[id.index()].take().unwrap_or_else(|| {
             let side = self.endpoints.get(id).side;
             Box::new(Turns::new(TurnTracker::new(side, self.is_lossless)))
         });
+        let handshake_ns = self.endpoints.get(id).handshake_ns;
+        let finished = match call.is_request && handshake_ns > 0 {
+            true => turns.tracker.take_finished(handshake_ns),
+            false => None,
+        };
         match turns.tracker.add(call) {
             TurnChange::None => {}
-            TurnChange::Begun(over) => self.begin(id, &mut turns, over, call),
+            TurnChange::Begun(over) => self.begin(id, &mut turns, (over, finished), call),
             TurnChange::Answered => self.answer(id, &mut turns, call),
         }
         self.turns[id.index()] = Some(turns);
@@ -484,7 +551,7 @@ impl RequestTable {
         &mut self,
         id: EndpointId,
         turns: &mut Turns,
-        over: Option<Box<Exchange>>,
+        (over, finished): (Option<Box<Exchange>>, Option<Box<Exchange>>),
         call: &MovingCall,
     ) {
         let side = self.endpoints.get(id).side;
@@ -492,6 +559,7 @@ impl RequestTable {
             self.history.begin_serving(call.thread);
         }
         let opening = over.and_then(|over| self.hold(id, turns, *over));
+        let opening = finished.map(|finished| *finished).or(opening);
         if let Some(open) = turns.tracker.open() {
             if side == Side::Client {
                 open.asked_for = self.history.asker(call.thread, call.end_ns);
@@ -502,15 +570,31 @@ impl RequestTable {
             }
             self.waiting.push_back((open.begin_ns, id));
         }
+        if self.waiting.len() > self.waiting_most {
+            self.forget_answered();
+        }
+    }
+
+    /// Forgets requests that do not wait any more, behind one that does.
+    fn forget_answered(&mut self) {
+        let turns = &self.turns;
+        self.waiting.retain(|(begin_ns, id)| {
+            let turns = turns[id.index()].as_ref();
+            turns.and_then(|turns| turns.tracker.waits_since()) == Some(*begin_ns)
+        });
+        self.waiting_most = WAITING_LEAST.max(2 * self.waiting.len());
     }
 
     /// Bytes of a response moved.
     fn answer(&mut self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
+        if self.is_push(id, turns, call) {
+            turns.tracker.counts.pushes += 1;
+        }
         if let Some(open) = turns.tracker.open() {
             let finder = path::PathFinder {
                 history: &self.history,
                 endpoints: &self.endpoints,
-                has_waits: self.has_waits,
+                has_waits: self.has_waits && self.is_whole,
                 credit: &self.credit,
             };
             self.credit.add_call();
@@ -533,21 +617,41 @@ impl RequestTable {
         if self.is_handshake(id, &exchange) {
             return Some(exchange);
         }
-        let is_judged = turns.tracker.counts.exchanges >= JUDGED_AFTER;
-        let is_later = exchange.answered_ns > turns.shared_until_ns;
-        if is_judged && is_later {
+        if turns.judged > 0 && exchange.answered_ns > turns.shared_until_ns {
             self.release(id, turns);
         }
-        if turns.held.is_empty() || is_later {
-            let endpoint = self.endpoints.get(id);
-            let shared = self.stages.shared_until(endpoint, id, exchange.answered_ns);
-            turns.shared_until_ns = shared.unwrap_or(0);
-        }
+        let endpoint = self.endpoints.get(id);
+        let shared = self.stages.shared_until(endpoint, id, exchange.answered_ns);
+        turns.shared_until_ns = turns.shared_until_ns.max(shared.unwrap_or(0));
+        let is_shared = shared.is_some();
         turns.held.push(exchange);
-        if is_judged && turns.shared_until_ns == 0 {
-            self.release(id, turns);
+        if turns.tracker.counts.is_due() {
+            turns.judge();
+            if !is_shared {
+                self.release(id, turns);
+            }
         }
         None
+    }
+
+    /// Whether the server sends without being asked: since it answered, its thread had nothing to do with the request and
+    /// waited for others, or slept. At the client, if the server was silent for long.
+    fn is_push(&self, id: EndpointId, turns: &mut Turns, call: &MovingCall) -> bool {
+        let open = turns.tracker.open().filter(|open| open.response.is_some());
+        let Some(answered_ns) = open.map(|open| open.answered_ns) else {
+            return false;
+        };
+        let endpoint = self.endpoints.get(id);
+        if endpoint.side == Side::Server {
+            return self.history.get(call.thread).is_idle_since(id, answered_ns);
+        }
+        let peer = endpoint
+            .peer
+            .and_then(|peer| self.turns[peer.index()].as_ref());
+        match peer {
+            Some(peer) => peer.tracker.counts.pushes > turns.tracker.counts.pushes,
+            None => call.begin_ns.saturating_sub(answered_ns) > SILENT_NS,
+        }
     }
 
     /// Whether an exchange is of a TLS handshake: a thread waited in one for it. The handshakes of a service are of about
@@ -562,13 +666,10 @@ impl RequestTable {
         endpoint.handshake_ns > 0 && exchange.request.end <= known.handshake_bytes
     }
 
-    /// Makes the exchanges that are held requests, or drops them.
+    /// Makes the exchanges that were judged requests.
     fn release(&mut self, id: EndpointId, turns: &mut Turns) {
-        let is_turn_taking = turns.tracker.counts.class() == ConnectionClass::TurnTaking;
-        let mut held = std::mem::take(&mut turns.held);
-        if !is_turn_taking {
-            return;
-        }
+        let judged = std::mem::take(&mut turns.judged);
+        let mut held: Vec<_> = turns.held.drain(..judged).collect();
         self.stages.share(self.endpoints.get(id), id, &mut held);
         for exchange in held {
             let endpoint = self.endpoints.get(id);
@@ -626,28 +727,31 @@ impl RequestTable {
         let Some(mut turns) = self.turns[id.index()].take() else {
             return;
         };
+        self.over[id.index()] = true;
         let before = turns.tracker.take_before();
-        let last = turns.tracker.finish();
+        let closed_ns = self.endpoints.get(id).closed_ns;
+        let recorded_ns = closed_ns.is_none().then_some(self.latest_ns);
+        let last = turns.tracker.finish(recorded_ns);
         for exchange in before.into_iter().chain(last) {
             self.hold(id, &mut turns, *exchange);
         }
+        turns.judge();
         self.release(id, &mut turns);
-        self.turns[id.index()] = Some(turns);
+        self.count_class(id, &turns);
     }
 
-    fn count_classes(&mut self) {
-        for index in 0..self.turns.len() {
-            let Some(turns) = self.turns[index].take() else {
-                continue;
-            };
-            let counts = &turns.tracker.counts;
-            if counts.class() != ConnectionClass::OneSided {
-                self.broken += counts.broken;
-                self.unanswered += counts.unanswered;
-            }
-            let service = self.endpoints.at(index).service;
-            *self.classes.entry((service, counts.class())).or_default() += 1;
+    fn count_class(&mut self, id: EndpointId, turns: &Turns) {
+        let counts = &turns.tracker.counts;
+        let class = counts.class();
+        if class != ConnectionClass::OneSided {
+            self.broken += counts.broken;
+            self.unanswered += counts.unanswered;
         }
+        if class == ConnectionClass::TurnTaking {
+            self.unfinished += counts.unfinished;
+        }
+        let service = self.endpoints.get(id).service;
+        *self.classes.entry((service, class)).or_default() += 1;
     }
 
     /// Ends what is open: no more rows come.
@@ -657,7 +761,6 @@ impl RequestTable {
         for id in self.endpoints.ids() {
             self.finish_connection(id);
         }
-        self.count_classes();
     }
 
     /// Returns what rules see, after [`RequestTable::finish`].

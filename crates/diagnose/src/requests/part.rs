@@ -144,7 +144,7 @@ impl PartTimes {
     /// Adds all parts of another.
     pub fn add_all(&mut self, other: &Self) {
         for (sum, ns) in self.0.iter_mut().zip(other.0) {
-            *sum += ns;
+            *sum = sum.saturating_add(ns);
         }
     }
 
@@ -162,7 +162,7 @@ impl PartTimes {
 
     /// Returns the sum of all parts, ns.
     pub fn total_ns(&self) -> u64 {
-        self.0.iter().sum()
+        self.0.iter().fold(0, |sum, ns| sum.saturating_add(*ns))
     }
 
     /// Returns the parts that took time, in their order.

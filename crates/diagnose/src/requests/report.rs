@@ -4,12 +4,13 @@
 use serde::Serialize;
 
 use super::RequestTable;
+use super::class::ConnectionClass;
 use super::functions::{FunctionShares, FunctionTable, ServiceFunctions};
 use super::listing::Request;
 use super::part::{PartShares, PartTimes, RequestPart};
 use super::service::{ServiceDigest, ServiceKey, Side};
 use super::trail::{RequestStep, StepSubject};
-use super::turns::{ConnectionClass, StreamRange};
+use super::turns::StreamRange;
 use crate::answer::{About, Process, RecordingState};
 use crate::histogram::RELATIVE_ERROR;
 
@@ -36,6 +37,8 @@ pub struct RequestReport {
     pub broken: u64,
     /// Requests that no response was seen of.
     pub unanswered: u64,
+    /// Requests with a response that may go on after the recording.
+    pub unfinished: u64,
 }
 
 /// Requests of one process, one address and one side.
@@ -172,6 +175,9 @@ impl ConnectionClass {
             Self::Interleaved => Some(
                 "interleaved: both ends sent at once, as with pipelined or multiplexed requests",
             ),
+            Self::Pushed => Some(
+                "pushed: one end sends without being asked, as with subscriptions and replication",
+            ),
             Self::Unanswered => Some("unanswered: no response was seen"),
         }
     }
@@ -207,6 +213,7 @@ pub(super) fn assemble(mut table: RequestTable, recorded: RecordingState) -> Req
         not_requests: not_requests(&table),
         broken: table.broken,
         unanswered: table.unanswered,
+        unfinished: table.unfinished,
         about: About::new(&table.header, recorded, table.latest_ns, (0, u64::MAX)),
     }
 }

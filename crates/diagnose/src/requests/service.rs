@@ -273,6 +273,12 @@ impl PartSums {
     }
 }
 
+/// Services with an address of their own. A program that asks more addresses than that has one service for the rest.
+const ADDRESSES_MOST: usize = 4_096;
+
+/// Address of the service that has all others.
+pub const OTHER_ADDRESSES: &str = "other addresses";
+
 /// All services.
 #[derive(Debug, Default)]
 pub struct ServiceTable {
@@ -282,7 +288,10 @@ pub struct ServiceTable {
 
 impl ServiceTable {
     /// Returns the number of a service, which is made if it is new.
-    pub fn number(&mut self, key: ServiceKey) -> ServiceId {
+    pub fn number(&mut self, mut key: ServiceKey) -> ServiceId {
+        if self.services.len() >= ADDRESSES_MOST && !self.numbers.contains_key(&key) {
+            OTHER_ADDRESSES.clone_into(&mut key.address);
+        }
         let next = ServiceId(self.services.len() as u32);
         let services = &mut self.services;
         *self.numbers.entry(key).or_insert_with_key(|key| {

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use table::manifest::Header;
+use table::manifest::{Header, Loss};
 use table::tables::{
-    Call, Calls, Connection, Connections, Preemption, Preemptions, Process, Processes, TcpStage,
-    TcpStages, Wait, Waits,
+    Call, Calls, Connection, Connections, Preemption, Preemptions, Process, Processes, StackFrame,
+    StackFrames, Symbol, Symbols, TcpStage, TcpStages, Wait, Waits,
 };
-use table::{Chosen, Columns, Role, Table, WaitObject, Waker};
+use table::{Caller, Chosen, Columns, Role, Table, WaitObject, Waker};
 
 use super::history::{History, ThreadEventKind, ThreadPreemption};
 use super::report::{RequestReport, RequestRow};
@@ -16,7 +16,9 @@ use super::{RequestFilter, RequestPart, RequestTable};
 use crate::answer::RecordingState;
 use crate::waits::NameTable;
 
+mod bounds;
 mod loops;
+mod turns;
 
 const MS: u64 = 1_000_000;
 const SERVER: u32 = 70;
@@ -154,6 +156,15 @@ impl Rows {
         self
     }
 
+    /// The recording goes on for a second after the last call.
+    fn with_end(mut self) -> Self {
+        let last_ns = self.calls.iter().map(|call| call.end_ns).max();
+        let end_ns = last_ns.unwrap_or(0) + 1_000 * MS;
+        let times = (end_ns - 1, end_ns, end_ns);
+        self.waits.push(wait(79, times, WaitObject::Sleep, None));
+        self
+    }
+
     fn names(&self) -> Rc<NameTable> {
         let mut names = NameTable::default().with_stacks();
         let mut columns = Connections::default();
@@ -174,6 +185,7 @@ impl Rows {
             });
         }
         names.add_processes(&processes);
+        add_handshake(&mut names);
         names.complete()
     }
 
@@ -183,13 +195,29 @@ impl Rows {
 
     /// Batches of so many rows.
     fn report_in(&self, batch: usize) -> RequestReport {
-        let table = self.fill(self.table(), batch);
+        self.report_of(batch, &[])
+    }
+
+    /// So many of 1,000 records of a probe were lost.
+    fn report_with_loss(&self, probe: &str, lost: u64) -> RequestReport {
+        let loss = Loss {
+            probe: probe.to_owned(),
+            produced: 1_000,
+            stored: 1_000 - lost,
+            filtered: 0,
+            lost: [("ring".to_owned(), lost)].into(),
+        };
+        self.report_of(usize::MAX, &[loss])
+    }
+
+    fn report_of(&self, batch: usize, loss: &[Loss]) -> RequestReport {
+        let table = self.fill(self.table(loss), batch);
         table.report(RecordingState::default())
     }
 
-    fn table(&self) -> RequestTable {
+    fn table(&self, loss: &[Loss]) -> RequestTable {
         let filter = (RequestFilter::default(), usize::MAX);
-        let manifest = (&[][..], &[][..]);
+        let manifest = (&[][..], loss);
         RequestTable::new(header(), self.names(), manifest, filter)
     }
 
@@ -227,6 +255,34 @@ impl Rows {
     }
 }
 
+/// Names stack 1: a TLS handshake.
+fn add_handshake(names: &mut NameTable) {
+    let mut frames = StackFrames::default();
+    frames.push(StackFrame {
+        time_ns: 0,
+        stack: 1,
+        depth: 0,
+        pid: Some(SERVER),
+        object: Some("libssl".to_owned()),
+        build_id: None,
+        offset: Some(1),
+        caller: Caller::ALL[0],
+    });
+    names.add_frames(&frames);
+    let mut symbols = Symbols::default();
+    symbols.push(Symbol {
+        time_ns: 0,
+        object: "libssl".to_owned(),
+        build_id: None,
+        offset: 1,
+        level: 0,
+        function: Some("SSL_do_handshake".to_owned()),
+        source: None,
+        line: None,
+    });
+    names.add_symbols(&symbols);
+}
+
 fn parts(row: &RequestRow) -> Vec<(RequestPart, u64)> {
     row.parts.iter().collect()
 }
@@ -252,7 +308,7 @@ fn page_counts_all_requests_and_holds_some() {
         rows.calls.push(call(1, at + took, true, 10, 70));
     }
     let rows = rows.with_offsets();
-    let table = rows.fill(rows.table().keeping_page(), usize::MAX);
+    let table = rows.fill(rows.table(&[]).keeping_page(), usize::MAX);
     let (report, page) = table.page(RecordingState::default());
     let page = page.expect("the page was kept");
     let cells = &page.heat.cells;
@@ -293,7 +349,7 @@ fn turns_are_requests() {
         rows.calls.push(call(1, at + 500_000, true, 1_000, 70));
         rows.calls.push(call(1, at + MS, true, 1_000, 70));
     }
-    let rows = rows.with_offsets();
+    let rows = rows.with_offsets().with_end();
     let report = rows.report();
     let [service] = report.services.as_slice() else {
         panic!("{:?}", report.services)
@@ -365,7 +421,7 @@ fn a_window_update_does_not_end_a_turn() {
         };
         rows.calls.push(update);
     }
-    let requests = rows.with_offsets().requests();
+    let requests = rows.with_offsets().with_end().requests();
     assert_eq!(requests.len(), 1);
     assert_eq!(requests[0].response, (0, 327_680));
     assert_eq!(requests[0].duration_ns, 10 * MS);

@@ -5,28 +5,22 @@
 //! arrives before the turn before it was over. A few crossings may be of calls that were preempted at their end, so that
 //! their time is late; many are not.
 
+use super::class::{CALL_END_NS, JUDGED_TOGETHER, TurnCounts, is_crossing};
 use super::endpoint::EndpointId;
 use super::history::ThreadId;
 use super::service::Side;
 use super::trail::Budget;
 
-/// Crossings within this are no crossings: the end of a call is noted after the other end has its bytes.
-const CALL_END_NS: u64 = 50_000;
-
-/// Messages of a protocol itself (a window update, a ping) are this small with their encryption.
+/// Messages of a protocol itself are this small. HTTP/2 (RFC 9113, 4.1, 6.7, 6.9): WINDOW_UPDATE has 13 bytes, PING 17;
+/// two updates, of the stream and of the connection, go together. A TLS record adds 22 bytes (1.3) to 29 (1.2): 55.
 const CONTROL_MOST_BYTES: u64 = 64;
 
-/// A turn has sent so much before a small message of the other side is taken for control of its flow.
+/// A receiver sends one such message for so many bytes at most: `transportDefaultStreamMinRefresh` of Go's HTTP/2.
 const CONTROLLED_LEAST_BYTES: u64 = 4_096;
 
-/// Crossings that are certain: one turn of so many.
-const CERTAIN_OF: u64 = 50;
-
-/// Crossings that a late noted end of a call may explain: one turn of so many.
-const POSSIBLE_OF: u64 = 3;
-
-/// Exchanges before a connection is judged.
-pub const JUDGED_AFTER: u64 = 8;
+/// Body of a record with TLS's message Finished: 4 bytes and a hash of 32 or 48, the type, and a tag of 16 (RFC 8446, 4.4.4
+/// and 5.2).
+const FINISHED_BYTES: [u64; 2] = [53, 69];
 
 /// Bytes of a stream: from the first to the one after the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,6 +97,14 @@ pub struct Exchange {
     pub answer_began_after_ns: u64,
     /// Calls of both turns.
     pub calls: u64,
+    /// Bytes of the last call of the request.
+    pub last_bytes: u64,
+    /// It may be control of the flow of the exchange before, and no request.
+    pub may_be_control: bool,
+    /// Small messages of the client that came while the server sent.
+    controls: u64,
+    /// Longest time between two calls of the response.
+    pub pause_ns: u64,
     /// Bytes are missing in between: rows were lost, or moved without a call.
     pub has_gap: bool,
     /// Its time until then is accounted.
@@ -129,6 +131,10 @@ impl Exchange {
             answered_ns: call.end_ns,
             answer_began_after_ns: call.began_after_ns,
             calls: 1,
+            last_bytes: call.range.bytes(),
+            may_be_control: false,
+            controls: 0,
+            pause_ns: 0,
             has_gap: false,
             budget: Budget::default(),
         }
@@ -139,12 +145,17 @@ impl Exchange {
         self.request_thread = call.thread;
         self.request_began_after_ns = call.began_after_ns;
         self.request.end = call.range.end;
+        self.last_bytes = call.range.bytes();
         self.calls += 1;
     }
 
     /// Adds a call of the response; its time is to be accounted until then.
     pub fn add_response(&mut self, call: &MovingCall) {
         let first = self.response.map_or(call.range.first, |range| range.first);
+        if self.response.is_some() {
+            let pause_ns = call.begin_ns.saturating_sub(self.answered_ns);
+            self.pause_ns = self.pause_ns.max(pause_ns);
+        }
         self.response = Some(StreamRange {
             first,
             end: call.range.end,
@@ -157,64 +168,16 @@ impl Exchange {
     fn response_bytes(&self) -> u64 {
         self.response.map_or(0, StreamRange::bytes)
     }
-}
 
-/// Says what was counted on a connection.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct TurnCounts {
-    /// Exchanges with a response.
-    pub exchanges: u64,
-    /// Calls with bytes from the client.
-    pub request_calls: u64,
-    /// Calls with bytes from the server.
-    pub response_calls: u64,
-    /// Bytes crossed without doubt.
-    certain: u64,
-    /// Bytes crossed, if the end of a call was not noted late.
-    possible: u64,
-    /// Exchanges that have gaps.
-    pub broken: u64,
-    /// Requests without a response.
-    pub unanswered: u64,
-}
-
-/// Whether the ends of a connection take turns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ConnectionClass {
-    /// One asks, the other answers.
-    TurnTaking,
-    /// Only one sends.
-    OneSided,
-    /// Both send at once: pipelined or multiplexed requests, or two streams.
-    Interleaved,
-    /// It ended, or the recording did, before an answer.
-    Unanswered,
-}
-
-impl TurnCounts {
-    /// Returns the class, as far as the turns say.
-    pub fn class(&self) -> ConnectionClass {
-        let is_often = |crossings: u64, of: u64| crossings >= 2 && crossings * of > self.exchanges;
-        if is_often(self.certain, CERTAIN_OF) || is_often(self.possible, POSSIBLE_OF) {
-            ConnectionClass::Interleaved
-        } else if self.request_calls == 0 || self.response_calls == 0 {
-            ConnectionClass::OneSided
-        } else if self.exchanges == 0 {
-            ConnectionClass::Unanswered
-        } else {
-            ConnectionClass::TurnTaking
-        }
-    }
-
-    fn cross(&mut self, arrived_ns: u64, ended_ns: u64, began_after_ns: u64) -> bool {
-        if arrived_ns + CALL_END_NS >= ended_ns {
-            return false;
-        }
-        self.certain += u64::from(arrived_ns < began_after_ns);
-        self.possible += 1;
-        true
+    /// Whether the response may go on: it paused for longer before than it does now.
+    pub fn may_go_on(&self, now_ns: u64) -> bool {
+        let waits_ns = now_ns.saturating_sub(self.answered_ns);
+        self.response.is_some() && self.pause_ns > 0 && waits_ns <= self.pause_ns
     }
 }
+
+/// Calls after which an end that never answered is not expected to: what threads did since need not be kept.
+const UNANSWERED_CALLS: u64 = JUDGED_TOGETHER;
 
 /// Says what a call did to the turns.
 #[derive(Debug)]
@@ -236,6 +199,8 @@ pub struct TurnTracker {
     before: Option<Box<Exchange>>,
     /// Offsets after the last bytes of requests and of responses.
     ends: [Option<u64>; 2],
+    /// Bytes of the smallest request that was answered.
+    smallest_bytes: u64,
     /// No row of a call was lost: bytes that no call moved were spliced.
     is_lossless: bool,
     /// Says what was counted.
@@ -251,6 +216,7 @@ impl TurnTracker {
             open: None,
             before: None,
             ends: [None; 2],
+            smallest_bytes: u64::MAX,
             counts: TurnCounts::default(),
         }
     }
@@ -276,7 +242,21 @@ impl TurnTracker {
     /// Returns when the open exchange began, if it has no response yet: until it has, nothing of its time is accounted.
     pub fn waits_since(&self) -> Option<u64> {
         let open = self.open.as_ref()?;
-        open.response.is_none().then_some(open.begin_ns)
+        let is_unanswered =
+            self.counts.response_calls == 0 && self.counts.request_calls > UNANSWERED_CALLS;
+        (open.response.is_none() && !is_unanswered).then_some(open.begin_ns)
+    }
+
+    /// Begins a request with the next call, if the call before ended a TLS handshake without a response: its bytes are
+    /// those of the message Finished. Returns the exchange so far.
+    pub fn take_finished(&mut self, handshake_ns: u64) -> Option<Box<Exchange>> {
+        let is_finished = |open: &mut Box<Exchange>| {
+            open.response.is_none()
+                && open.request.first > 0
+                && open.asked_ns <= handshake_ns
+                && FINISHED_BYTES.contains(&open.last_bytes)
+        };
+        self.open.take_if(is_finished)
     }
 
     /// Adds a call, in the order of time.
@@ -305,6 +285,10 @@ impl TurnTracker {
     fn add_request(&mut self, call: &MovingCall, has_gap: bool) -> TurnChange {
         match &mut self.open {
             Some(open) if open.response.is_none() => {
+                let since_ns = open.requested_ns.saturating_add(CALL_END_NS);
+                if open.may_be_control && call.begin_ns > since_ns {
+                    return self.begin_after_control(call, has_gap);
+                }
                 open.add_request(call);
                 open.has_gap |= has_gap;
                 TurnChange::None
@@ -312,32 +296,62 @@ impl TurnTracker {
             Some(open) => {
                 let (ended_ns, began_ns) = (open.answered_ns, open.answer_began_after_ns);
                 let is_small = call.range.bytes() <= CONTROL_MOST_BYTES
-                    && open.response_bytes() >= CONTROLLED_LEAST_BYTES;
+                    && call.range.bytes() < self.smallest_bytes.min(open.request.bytes());
+                let may_cross = open.controls <= open.response_bytes() / CONTROLLED_LEAST_BYTES;
+                let follows = open.response_bytes() >= CONTROLLED_LEAST_BYTES;
                 let call = &call.no_earlier_than(ended_ns);
-                let crosses = self.side == Side::Server && call.begin_ns + CALL_END_NS < ended_ns;
-                if crosses && is_small {
+                let crosses = self.side == Side::Server && is_crossing(call.begin_ns, ended_ns);
+                if crosses && is_small && may_cross {
                     open.calls += 1;
+                    open.controls += 1;
                     return TurnChange::None;
                 }
                 if crosses {
                     self.counts.cross(call.begin_ns, ended_ns, began_ns);
                 }
-                self.begin(call, has_gap, is_small && self.side == Side::Client)
+                let is_kept = is_small && may_cross && self.side == Side::Client;
+                self.begin(call, has_gap, (is_kept, is_small && follows))
             }
-            None => self.begin(call, false, false),
+            None => self.begin(call, false, (false, false)),
         }
     }
 
-    /// Begins an exchange. The one before is kept while `may_be_control`.
-    fn begin(&mut self, call: &MovingCall, has_gap: bool, may_be_control: bool) -> TurnChange {
+    /// Begins an exchange in place of one that was control of the flow before, and no request.
+    fn begin_after_control(&mut self, call: &MovingCall, has_gap: bool) -> TurnChange {
         let mut exchange = Box::new(Exchange::new(call));
         exchange.has_gap = has_gap;
+        self.open = Some(exchange);
+        TurnChange::Begun(self.take_before())
+    }
+
+    /// Begins an exchange. The one before is kept if this one may turn out to be control of its flow.
+    fn begin(
+        &mut self,
+        call: &MovingCall,
+        has_gap: bool,
+        (is_kept, may_be_control): (bool, bool),
+    ) -> TurnChange {
+        let mut exchange = Box::new(Exchange::new(call));
+        exchange.has_gap = has_gap;
+        exchange.may_be_control = may_be_control;
         let over = self.open.replace(exchange);
-        if may_be_control {
+        if is_kept {
+            let before = self.take_before();
             self.before = over;
-            return TurnChange::Begun(None);
+            return TurnChange::Begun(before);
         }
-        TurnChange::Begun(over.inspect(|over| self.counts.end(over)))
+        if let Some(over) = &over {
+            self.end(over);
+        }
+        TurnChange::Begun(over)
+    }
+
+    /// An exchange is over.
+    fn end(&mut self, exchange: &Exchange) {
+        self.counts.end(exchange);
+        if exchange.response.is_some() {
+            self.smallest_bytes = self.smallest_bytes.min(exchange.request.bytes());
+        }
     }
 
     fn add_response(&mut self, call: &MovingCall, has_gap: bool) -> TurnChange {
@@ -348,10 +362,11 @@ impl TurnTracker {
         if open.response.is_none() && self.side == Side::Client {
             let (ended_ns, began_ns) = (open.requested_ns, open.request_began_after_ns);
             let call = &call.no_earlier_than(ended_ns);
-            let crosses = call.begin_ns + CALL_END_NS < ended_ns;
+            let crosses = is_crossing(call.begin_ns, ended_ns);
             if let Some(before) = self.before.take_if(|_| crosses) {
                 let control = std::mem::replace(open, before);
                 open.calls += control.calls;
+                open.controls += 1;
                 open.has_gap |= has_gap && !self.is_lossless;
                 return TurnChange::Answered;
             }
@@ -366,23 +381,20 @@ impl TurnTracker {
 
     /// Takes the exchange that was kept while it might go on.
     pub fn take_before(&mut self) -> Option<Box<Exchange>> {
-        let before = self.before.take();
-        before.inspect(|it| self.counts.end(it))
+        let before = self.before.take()?;
+        self.end(&before);
+        Some(before)
     }
 
-    /// The connection ended, or the recording did: takes the open exchange.
-    pub fn finish(&mut self) -> Option<Box<Exchange>> {
-        let open = self.open.take();
-        open.inspect(|it| self.counts.end(it))
-    }
-}
-
-impl TurnCounts {
-    fn end(&mut self, exchange: &Exchange) {
-        match exchange.response {
-            None => self.unanswered += 1,
-            Some(_) if exchange.has_gap => self.broken += 1,
-            Some(_) => self.exchanges += 1,
+    /// The connection ended, or the recording did: takes the open exchange. `recorded_ns`: the recording ended then, while
+    /// the connection was open.
+    pub fn finish(&mut self, recorded_ns: Option<u64>) -> Option<Box<Exchange>> {
+        let open = self.open.take()?;
+        if recorded_ns.is_some_and(|ns| open.may_go_on(ns)) {
+            self.counts.unfinished += 1;
+            return None;
         }
+        self.end(&open);
+        Some(open)
     }
 }

@@ -6,5 +6,6 @@ pub mod in_order;
 pub mod listeners;
 pub mod processes;
 pub mod sends;
+pub mod serving;
 pub mod top;
 pub mod unix_sockets;

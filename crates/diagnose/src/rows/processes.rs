@@ -16,6 +16,19 @@ impl Processes {
         self.by_pid.entry(process.pid).or_default().push(process);
     }
 
+    /// Returns when processes began with ids that others had before, the latest first.
+    pub fn reused(&self) -> Vec<(u64, u32)> {
+        let mut reused = Vec::new();
+        for (pid, uses) in &self.by_pid {
+            let mut starts: Vec<u64> = uses.iter().filter_map(|it| it.started_ns).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            reused.extend(starts.into_iter().skip(1).map(|ns| (ns, *pid)));
+        }
+        reused.sort_unstable_by(|a, b| b.cmp(a));
+        reused
+    }
+
     /// Command name of the process that used `pid` until `until_ns`: the last that had
     /// started by then. One that was gone at once had started when it was seen.
     pub fn comm(&self, pid: u32, until_ns: u64) -> Option<&str> {

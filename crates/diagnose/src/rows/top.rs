@@ -43,7 +43,7 @@ impl Top {
             .position(|it| *it == number);
         let place = known.unwrap_or_else(|| slots.begin(number));
         slots.counts[place] += 1;
-        slots.most_ns[place] += blocked_ns;
+        slots.most_ns[place] = slots.most_ns[place].saturating_add(blocked_ns);
     }
 
     /// The worst, worst first.

@@ -155,6 +155,11 @@ impl NameTable {
         self.processes.comm(pid, u64::MAX)
     }
 
+    /// Returns when processes began with ids that others had before, the latest first.
+    pub(crate) fn reused_pids(&self) -> Vec<(u64, u32)> {
+        self.processes.reused()
+    }
+
     /// Returns every TCP connection, in no order.
     pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
         self.sockets.values()

@@ -1,0 +1,173 @@
+//! Decides which end of a connection serves, and at which address, where the connection was open before the recording.
+//!
+//! - A listening socket of the same port says it, and so does another connection that was seen to open.
+//! - Several connections of one process share the address that serves: their own, or the other end's. An end that asks has a
+//!   port of its own for each.
+//! - Else the lower port serves: ports of clients are chosen from the upper range (`ip_local_port_range`).
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+use table::Role;
+use table::tables::Connection;
+
+/// Connections at one end's address.
+#[derive(Debug, Clone, Copy, Default)]
+struct AddressUse {
+    connections: u32,
+    /// Those among them that were seen to open from the other end.
+    served: u32,
+}
+
+/// Addresses of a recording that serve.
+#[derive(Debug, Default)]
+pub struct ServedAddresses {
+    /// Ports that listen.
+    listening: Vec<u16>,
+    local: HashMap<(u32, u64), AddressUse>,
+    remote: HashMap<(u32, u64), AddressUse>,
+}
+
+impl ServedAddresses {
+    /// Reads all connections, and the addresses of listening sockets.
+    pub fn new<'a>(
+        connections: impl Iterator<Item = &'a Connection> + Clone,
+        listening: impl Iterator<Item = &'a str>,
+    ) -> Self {
+        let mut known = Self::default();
+        if !connections.clone().any(|row| row.role == Role::Unknown) {
+            return known;
+        }
+        known.listening = listening.filter_map(port).collect();
+        for row in connections {
+            let ends = [
+                (&mut known.local, &row.local, Role::Server),
+                (&mut known.remote, &row.remote, Role::Client),
+            ];
+            for (uses, address, role) in ends {
+                let used = uses.entry(key(row, address)).or_default();
+                used.connections += 1;
+                used.served += u32::from(row.role == role);
+            }
+        }
+        known
+    }
+
+    /// Returns whether the recorded end serves.
+    pub fn is_server(&self, row: &Connection) -> bool {
+        match row.role {
+            Role::Server => return true,
+            Role::Client => return false,
+            Role::Unknown => {}
+        }
+        let of = |uses: &HashMap<_, AddressUse>, address| {
+            uses.get(&key(row, address)).copied().unwrap_or_default()
+        };
+        let (local, remote) = (of(&self.local, &row.local), of(&self.remote, &row.remote));
+        let (own, other) = (port(&row.local), port(&row.remote));
+        if own.is_some_and(|own| self.listening.contains(&own)) {
+            return true;
+        }
+        let by_use = |uses: AddressUse| (uses.served, uses.connections);
+        match by_use(local).cmp(&by_use(remote)) {
+            std::cmp::Ordering::Equal => own < other,
+            order => order.is_gt(),
+        }
+    }
+
+    /// Returns the address of the end that serves.
+    pub fn address<'row>(&self, row: &'row Connection) -> &'row str {
+        match self.is_server(row) {
+            true => &row.local,
+            false => &row.remote,
+        }
+    }
+}
+
+/// An address as a process uses it. Addresses are many: their hashes are kept.
+fn key(row: &Connection, address: &str) -> (u32, u64) {
+    let hasher = BuildHasherDefault::<DefaultHasher>::default();
+    (row.pid.unwrap_or(0), hasher.hash_one(address))
+}
+
+/// Returns the port of an address.
+pub fn port(address: &str) -> Option<u16> {
+    address.rsplit(':').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use table::Chosen;
+
+    fn connection(local: &str, remote: &str, role: Role) -> Connection {
+        Connection {
+            conn: 1,
+            time_ns: 0,
+            netns: 1,
+            local: local.to_owned(),
+            remote: remote.to_owned(),
+            role,
+            chosen: Chosen::Target,
+            connect_ns: None,
+            syn_retries: None,
+            opened_ns: None,
+            closed_ns: None,
+            pid: Some(7),
+            peer_conn: None,
+            nodelay: None,
+            congestion: None,
+            mss_bytes: None,
+            sndbuf_bytes: None,
+            sndbuf_locked: None,
+            rcvbuf_bytes: None,
+            rcvbuf_locked: None,
+            ulp: None,
+            mptcp_token: None,
+            errno: None,
+        }
+    }
+
+    fn is_server(rows: &[Connection], listening: &[&str]) -> bool {
+        let known = ServedAddresses::new(rows.iter(), listening.iter().copied());
+        known.is_server(&rows[0])
+    }
+
+    #[test]
+    fn the_lower_port_serves_if_nothing_else_says_it() {
+        let alone = connection("10.0.0.1:80", "10.0.0.2:50000", Role::Unknown);
+        assert!(is_server(&[alone], &[]));
+        let alone = connection("10.0.0.1:50000", "10.0.0.2:80", Role::Unknown);
+        assert!(!is_server(&[alone], &[]));
+    }
+
+    #[test]
+    fn a_listening_port_serves_though_it_is_higher() {
+        let row = connection("10.0.0.1:50051", "10.0.0.2:40000", Role::Unknown);
+        assert!(!is_server(std::slice::from_ref(&row), &[]));
+        assert!(is_server(&[row], &["0.0.0.0:50051"]));
+    }
+
+    #[test]
+    fn an_address_of_several_connections_serves() {
+        let of = |remote: &str| connection("10.0.0.1:50051", remote, Role::Unknown);
+        assert!(is_server(
+            &[of("10.0.0.2:40000"), of("10.0.0.2:40001")],
+            &[]
+        ));
+        let of = |local: &str| connection(local, "10.0.0.2:50051", Role::Unknown);
+        assert!(!is_server(
+            &[of("10.0.0.1:40000"), of("10.0.0.1:40001")],
+            &[]
+        ));
+    }
+
+    #[test]
+    fn a_connection_that_was_seen_to_open_says_it() {
+        let rows = [
+            connection("10.0.0.1:50051", "10.0.0.2:40000", Role::Unknown),
+            connection("10.0.0.1:50051", "10.0.0.3:41000", Role::Server),
+        ];
+        assert!(is_server(&rows, &[]));
+    }
+}
