@@ -6,7 +6,7 @@ use lab::Netns;
 use table::DropKind;
 use table::tables::{DropCount, NetCounter, PacketDrop};
 
-use testbed::report::{Report, number, text};
+use testbed::report::{Report, ask, number, text};
 use testbed::{ChildGuard, record_command, root, write_source};
 
 use crate::udp::pair;
@@ -77,6 +77,14 @@ impl PlantedDrops {
             (planted, planted),
             "{reason:?}: {last:#?}"
         );
+    }
+
+    /// Asserts that a rule fires.
+    #[track_caller]
+    fn assert_finding(&self, rule: &str) {
+        let findings = self.report.json["findings"].as_array().expect("findings");
+        let fired = findings.iter().any(|finding| finding["rule"] == rule);
+        assert!(fired, "{}", self.report.brief());
     }
 
     /// Asserts how many drops have a function in their stack.
@@ -174,6 +182,29 @@ fn planted_resets_have_a_reason() {
     let both = ["refused", "unread_close"];
     found.assert_count(DropKind::ResetReceived, None, a, &both);
     found.assert_count(DropKind::Packet, Some("NO_SOCKET"), b, &["refused"]);
+    found.assert_finding("reset_by_us");
+}
+
+/// Every dropped segment had to be retransmitted, as its bytes arrived in the end.
+#[test]
+fn retransmissions_are_found_among_the_drops() {
+    if !root() {
+        return;
+    }
+    let found = PlantedDrops::record(&["lossy_stream"]);
+    let (netns, steps) = (&found.b, ["lossy_stream"]);
+    found.assert_count(DropKind::Packet, Some("NETFILTER_DROP"), netns, &steps);
+    let answer = ask(found.report.path(), "--drops");
+    let retransmissions = &answer["retransmissions"];
+    let planted = found.planted(&steps);
+    assert!(planted > 0);
+    assert!(
+        number(retransmissions, "/dropped_here") >= planted,
+        "{answer:#}"
+    );
+    assert_eq!(number(retransmissions, "/unknown"), 0, "{answer:#}");
+    assert_eq!(retransmissions["by"][0]["reason"], "NETFILTER_DROP");
+    found.assert_finding("packet_dropped_here");
 }
 
 /// The kernel ends a SYN that finds a full accept queue as if it had done its work: its own counter shows it.

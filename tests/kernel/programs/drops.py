@@ -150,6 +150,27 @@ def qdisc():
     return int(re.search(r"dropped (\d+)", shown).group(1))
 
 
+def lossy_stream():
+    """A stream through a firewall that drops each seventh segment with data."""
+    rule = f"tcp dport {PORT} tcp flags & psh == psh numgen inc mod 7 3 counter drop"
+    add_rule("b", "input", rule)
+    listener = bound("b", socket.SOCK_STREAM)
+    listener.listen(8)
+    enter("a")
+    client = socket.create_connection((B, PORT))
+    accepted, _ = listener.accept()
+    for _ in range(41):
+        client.sendall(b"x" * 1000)
+        left = 1000
+        while left:
+            left -= len(accepted.recv(left))
+    for end in (client, accepted, listener):
+        end.close()
+    shown = run("b", "nft", "list", "ruleset")
+    run("b", "nft", "flush", "ruleset")
+    return int(re.search(r"counter packets (\d+)", shown).group(1))
+
+
 def listen_counter():
     enter("b")
     with open("/proc/thread-self/net/netstat") as file:

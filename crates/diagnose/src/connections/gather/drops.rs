@@ -113,12 +113,15 @@ impl DropDigest {
     }
 }
 
+/// Reason, function, namespace and device of a count.
+type CountKey = (Option<String>, Option<String>, Option<u32>, Option<u32>);
+
 /// Rows of drops until the connections are known that they belong to.
 #[derive(Debug, Default)]
 pub struct DropRows {
     rows: Vec<PacketDrop>,
     is_cut: bool,
-    unstored: HashMap<(Option<String>, Option<String>, Option<u32>, Option<u32>), u64>,
+    unstored: HashMap<CountKey, u64>,
 }
 
 impl DropRows {

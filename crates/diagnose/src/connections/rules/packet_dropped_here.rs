@@ -91,7 +91,7 @@ impl Rule for PacketDroppedHere {
     fn headline(&self, finding: &Finding) -> String {
         let dropped = whole(&finding.evidence.0, "dropped_retransmits").unwrap_or(0);
         format!(
-            "This host dropped {} itself — waiting for them again cost {}.",
+            "This host dropped {} itself — retransmitting them cost {}.",
             counted(dropped, "segment"),
             of_life(finding)
         )
