@@ -12,6 +12,7 @@ const ASK: &str = include_str!("programs/ask.py");
 
 /// Servers that compute in one function: see their heads.
 const NATIVE: &str = include_str!("programs/burn.c");
+const PYTHON: &str = include_str!("programs/burn.py");
 const NODE: &str = include_str!("programs/burn.js");
 const JAVA: &str = include_str!("programs/Burn.java");
 
@@ -141,4 +142,50 @@ fn function_of_java_is_named_by_its_map() {
     ];
     let command = [&["java"], &options[..], &["-cp", &classes, "Burn"]].concat();
     assert_first(&record(scratch.path(), &command), "Burn.burn");
+}
+
+/// Interpreters that are tried: those that are not there are left out.
+const INTERPRETERS: [&str; 8] = [
+    "python3",
+    "python3.8",
+    "python3.9",
+    "python3.10",
+    "python3.11",
+    "python3.12",
+    "python3.13",
+    "python3.14",
+];
+
+#[test]
+fn function_of_python_is_named() {
+    if !root() {
+        return;
+    }
+    let mut tried = 0;
+    for interpreter in INTERPRETERS {
+        let version = "import sys; print(sys.version_info[1])";
+        let output = Command::new(interpreter).args(["-c", version]).output();
+        let Some(output) = output.ok().filter(|it| it.status.success()) else {
+            continue;
+        };
+        let minor: u32 = String::from_utf8_lossy(&output.stdout)
+            .trim()
+            .parse()
+            .expect("a version");
+        let scratch = tempfile::tempdir().expect("a directory");
+        let source = scratch.path().join("burn.py");
+        std::fs::write(&source, PYTHON).expect("the source");
+        let source = source.to_string_lossy().into_owned();
+        let report = record(scratch.path(), &[interpreter, &source]);
+        // code has a qualified name since Python 3.11
+        let name = if minor >= 11 { "Work.burn" } else { "burn" };
+        assert_first(&report, name);
+        let first = &functions(&report)["functions"][0];
+        let is_own = first["source"]
+            .as_str()
+            .is_some_and(|it| it.ends_with("burn.py"));
+        assert!(is_own && first["line"] == 8, "{interpreter}: {first}");
+        tried += 1;
+    }
+    assert!(tried > 0);
 }

@@ -23,6 +23,7 @@ mod perf_event;
 mod preemptions;
 pub mod privileges;
 pub mod processes;
+pub mod python;
 mod registry;
 pub mod self_cost;
 pub mod signals;
@@ -66,6 +67,7 @@ static PROBES: &[&dyn Probe] = &[
     // the last that is drained when there is much in all rings: what does not fit there is asked for again
     &stacks::StackFrames,
     &stacks::SampledStacks,
+    &python::PythonCodes,
     &stacks::Symbols,
     &clock::ClockPairs,
     &cpu::ProcessSamples,

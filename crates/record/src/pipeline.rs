@@ -3,7 +3,7 @@
 //! stores them; a live view buffers them.
 
 use probe::clock::Clocks;
-use probe::hooks::ProbeOutput;
+use probe::hooks::{Hooks, ProbeOutput};
 use probe::processes::ObservedProcess;
 use probe::stacks::{SampledAddress, SeenStack, Stacks};
 use table::manifest::{Coverage, Line, ProbeState};
@@ -48,6 +48,13 @@ impl<S: RowSink> RowPipeline<S> {
         }
     }
 
+    /// Has functions of Python read where hooks see threads.
+    pub(crate) fn read_python(&mut self, hooks: Option<&Hooks<'_>>) {
+        if let Some(processes) = hooks.and_then(Hooks::python_processes) {
+            self.stacks.read_python(processes);
+        }
+    }
+
     /// Whether something in it makes [`RowPipeline::put`] read about processes.
     pub(crate) fn is_new(&self, output: &ProbeOutput) -> bool {
         let mut owners = output.owners.iter();
@@ -64,6 +71,7 @@ impl<S: RowSink> RowPipeline<S> {
             programs,
             stacks,
             sampled_stacks,
+            python_codes,
             sampled,
             spun,
             readings: _,
@@ -76,6 +84,9 @@ impl<S: RowSink> RowPipeline<S> {
         self.describe(&owners, &mut rows);
         self.complete_connections(&mut rows);
         self.describe_threads(&mut rows);
+        for code in &python_codes {
+            self.stacks.put_code(code);
+        }
         self.add_stacks(&stacks, &mut rows);
         self.add_sampled(&sampled_stacks, (&sampled, &spun), &mut rows);
         self.added.add_since(&before, &rows);

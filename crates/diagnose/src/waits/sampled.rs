@@ -95,7 +95,7 @@ pub(super) fn own_frame(stack: &WaitStack) -> Option<&Frame> {
 }
 
 /// Whether a frame is a function of an interpreter, or of code that a program made and named.
-fn is_of_language(frame: &Frame) -> bool {
+pub(super) fn is_of_language(frame: &Frame) -> bool {
     let object = frame.object.as_deref().unwrap_or_default();
     object == PYTHON || is_perf_map(object)
 }

@@ -10,6 +10,7 @@ use table::{Caller, Columns};
 
 use super::keys::FoldedKey;
 use super::report::{Frame, LockKind, WaitStack};
+use super::sampled::is_of_language;
 
 /// Functions between a thread that waits and the hook that saw it: the scheduler's (`__schedule()` and
 /// its callers, kernel/sched/core.c).
@@ -271,6 +272,14 @@ impl WaitStack {
         &self.frames[self.inside().saturating_sub(1)..]
     }
 
+    /// The same without the insides of an interpreter, between a library and the functions that it runs.
+    fn own_outline(&self) -> Vec<&Frame> {
+        let outline = self.outline();
+        let inner = outline.iter().position(is_of_language).unwrap_or(0);
+        let library = outline.iter().take(inner.min(1));
+        library.chain(&outline[inner..]).collect()
+    }
+
     /// Innermost frames of one library; 0 if all are of one file.
     fn inside(&self) -> usize {
         let library = self.frames.first().and_then(|frame| frame.object.as_ref());
@@ -326,13 +335,19 @@ impl WaitStack {
 
     /// The innermost functions in one line, and where the program's own code waits.
     pub fn title(&self, most: usize) -> String {
-        let outline = self.outline();
+        let outline = self.own_outline();
         let own = usize::from(self.inside() > 0);
         let word = |(at, frame): (usize, &Frame)| match frame.line() {
             Some(line) if at == own => format!("{} ({line})", frame.name()),
             _ => frame.name(),
         };
-        let mut words: Vec<String> = outline.iter().take(most).enumerate().map(word).collect();
+        let mut words: Vec<String> = outline
+            .iter()
+            .copied()
+            .take(most)
+            .enumerate()
+            .map(word)
+            .collect();
         if outline.len() > most || self.caller != Caller::None {
             words.push("…".to_owned());
         }

@@ -210,7 +210,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	if (!thread || thread->only_calls)
 		return 0;
 	syscall_read(task, &args);
-	stack = stack_of_sample(ctx, task, &ip);
+	stack = stack_of_sample(ctx, task, &thread->stacks, &ip);
 	on_cpu_sample_emit(ctx, task, &args, stack, ip);
 	if (asks_without_waiting(task, &args))
 		spin_emit(thread, task, &args, stack, ip);

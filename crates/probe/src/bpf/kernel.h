@@ -454,7 +454,16 @@ struct sched_entity {
 	struct cfs_rq *cfs_rq;
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct thread_struct {
+	unsigned long fsbase;
+};
+#endif
+
 struct task_struct {
+#if defined(__TARGET_ARCH_x86)
+	struct thread_struct thread;
+#endif
 	struct thread_info thread_info;
 	void *stack;
 	unsigned int flags;

@@ -58,6 +58,8 @@ struct thread_stacks {
 	u32 execs;
 	u32 number; /* 0: none */
 	u32 kernel_number;
+	u32 python_pause;  /* stacks until it is searched again */
+	u64 python_thread; /* where the interpreter has it; 0: not known */
 };
 
 /* `preemptions`: the present one, and the sum of short ones since the last record. */

@@ -13,6 +13,7 @@ use table::RowSet;
 use super::HooksError;
 use crate::PROBES;
 use crate::processes::ObservedProcess;
+use crate::python::PythonCode;
 use crate::registry::{DecodeBatch, DecodeRecord, Source};
 use crate::skel::HooksMaps;
 use crate::stacks::{SampledAddress, SeenStack};
@@ -45,6 +46,8 @@ pub struct ProbeOutput {
     pub stacks: Vec<SeenStack>,
     /// The same of the callers of what samples interrupted.
     pub sampled_stacks: Vec<SeenStack>,
+    /// Functions of Python that came for the first time.
+    pub python_codes: Vec<PythonCode>,
     /// Where samples interrupted programs: one for each row of `on_cpu_samples`, in their order.
     pub sampled: Vec<SampledAddress>,
     /// The same of rows of `spins`.

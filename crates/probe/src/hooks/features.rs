@@ -26,6 +26,8 @@ pub(crate) struct Features {
     pub(super) counts_timeouts: bool,
     /// `tcp_retransmit_skb` reports retransmissions that failed, too, and which.
     pub(super) retransmit_has_error: bool,
+    /// Functions of Python are read.
+    pub(crate) python: bool,
     /// Holds what is known of MPTCP sockets.
     pub(crate) mptcp: Mptcp,
     /// Arguments of the tracepoints of drops.
@@ -98,6 +100,9 @@ const NEEDED_WITH_MPTCP: [&str; 3] = [
 /// Walks over active sockets; those over all of them do for it.
 const READ_ACTIVE: &str = "read_active";
 
+/// Programs that are simpler without functions of Python: an older verifier may refuse them with these.
+const WITH_PYTHON: [&str; 2] = ["handle_sched_switch", "sample_cpu"];
+
 /// Programs that are attached to no hook, and that can be left out.
 const DISPENSABLE: [&str; 2] = [READ_ACTIVE, "read_preemptions"];
 
@@ -166,6 +171,7 @@ impl Features {
             counts_timeouts: has_member(&btf, "tcp_sock", "total_rto"),
             // its own data, the socket, the skb, and what went wrong
             retransmit_has_error: tracepoint_parameters(&btf, "tcp_retransmit_skb") == Some(4),
+            python: cfg!(target_arch = "x86_64"),
             mptcp: Mptcp::from_btf(&btf),
             drops: DropArguments::new(|tracepoint| tracepoint_parameters(&btf, tracepoint)),
         })
@@ -175,6 +181,10 @@ impl Features {
     pub(super) fn refuse(&mut self, program: &str) -> bool {
         if self.mptcp.sockets && NEEDED_WITH_MPTCP.contains(&program) {
             self.mptcp = Mptcp::default();
+            return true;
+        }
+        if self.python && WITH_PYTHON.contains(&program) {
+            self.python = false;
             return true;
         }
         if let Some(name) = DISPENSABLE.iter().find(|it| **it == program) {

@@ -229,6 +229,7 @@ fn configure(
     rodata.has_mptcp = features.mptcp.sockets;
     rodata.has_mptcp_calls = features.mptcp.calls && levels.calls;
     rodata.detail_waits = levels.waits;
+    rodata.has_python = levels.waits && features.python;
     rodata.detail_messages = levels.messages;
     rodata.detail_sent = levels.sent;
     rodata.detail_nic = levels.messages && nics.stamp_received();

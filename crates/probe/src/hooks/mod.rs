@@ -29,6 +29,7 @@ use table::manifest::{Coverage, ProbeState};
 use crate::PROBES;
 use crate::inventory::kinds::KINDS;
 use crate::nic::Nics;
+use crate::python::PythonProcesses;
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::HooksSkel;
 use crate::wire::types as wire;
@@ -219,6 +220,15 @@ impl Hooks<'_> {
         let mut programs: Vec<BorrowedFd<'_>> = others.into_iter().collect();
         programs.extend(loaded.iter().map(AsFd::as_fd));
         BpfTimeSampler::new(programs, now_ns, now_ns)
+    }
+}
+
+impl Hooks<'_> {
+    /// Returns the map of processes with interpreters of Python; `None`: their functions are not read.
+    pub fn python_processes(&self) -> Option<PythonProcesses> {
+        let is_read = self.levels.waits;
+        let processes = is_read.then(|| PythonProcesses::new(&self.skel.maps.python_processes));
+        processes.flatten()
     }
 }
 

@@ -14,10 +14,16 @@ use super::mappings::{self, Mapping};
 use super::objects::{Object, Objects};
 use super::symbols::{self, CodePlace, KERNEL, Kernel};
 use super::unwind::{ProgramUnwinder, Unwound};
-use super::{Program, Registers, STACK_FRAMES, SampledAddress, SeenStack};
+use super::{PYTHON_FRAMES, Program, Registers, STACK_FRAMES, SampledAddress, SeenStack};
+use crate::python::{
+    self, Interpreter, PYTHON, ProgramKey, PythonCode, PythonNames, PythonProcesses,
+};
 
 /// Programs with mappings that are kept; the oldest is forgotten.
 const MOST_PROGRAMS: usize = 256;
+
+/// Frames of the interpreter that are kept below its functions, where nothing says which of them runs these.
+const INTERPRETER_FRAMES: usize = 3;
 
 /// The first number of a stack that is put together here: of callers and the function that a sample interrupted. The
 /// kernel counts from 1.
@@ -34,6 +40,9 @@ pub struct Stacks {
     places: BTreeSet<CodePlace>,
     sampled: SampledStacks,
     generated: GeneratedCode,
+    python: PythonNames,
+    /// Where the kernel side learns of interpreters.
+    python_processes: Option<PythonProcesses>,
 }
 
 /// Stacks of samples: each is known by its callers and its function.
@@ -52,6 +61,8 @@ struct Callers {
     program: Program,
     /// Return addresses, innermost first, without that of the function.
     addresses: Vec<u64>,
+    /// Code objects of Python's functions.
+    codes: Vec<u64>,
     caller: Caller,
 }
 
@@ -68,9 +79,20 @@ struct StackIdentity {
 struct MappedFiles {
     mappings: Vec<Mapping>,
     unwinder: ProgramUnwinder,
+    interpreter: Option<Interpreter>,
 }
 
 impl Stacks {
+    /// Has functions of Python read, by way of this map.
+    pub fn read_python(&mut self, processes: PythonProcesses) {
+        self.python_processes = Some(processes);
+    }
+
+    /// Takes the name of a function of Python.
+    pub fn put_code(&mut self, code: &PythonCode) {
+        self.python.add(code);
+    }
+
     /// Appends the frames of a stack.
     pub fn put(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
         match stack.program {
@@ -95,6 +117,7 @@ impl Stacks {
             time_ns: stack.time_ns,
             program,
             addresses: addresses.into_iter().skip(1).collect(),
+            codes: stack.codes.clone(),
             caller,
         };
         self.sampled.callers.insert(stack.number, callers);
@@ -143,13 +166,15 @@ impl Stacks {
             pid: Some(program.pid),
         };
         let addresses: Vec<u64> = [place].iter().chain(&known.addresses).copied().collect();
-        self.push_program(identity, program, &addresses, caller, rows);
+        let codes = known.codes.clone();
+        self.push_program(identity, program, (&addresses, &codes), caller, rows);
     }
 
     /// Looks up the names of all places that were found: to be called once, when the recording ends.
     pub fn symbols(self) -> Symbols {
         let mut rows = symbols::look_up(self.places, self.kernel.as_ref());
         self.generated.symbols(&mut rows);
+        self.python.symbols(&mut rows);
         rows
     }
 
@@ -177,17 +202,20 @@ impl Stacks {
     fn put_program(&mut self, stack: &SeenStack, program: Program, rows: &mut StackFrames) {
         let Unwound { addresses, caller } = self.unwind(stack, program);
         let identity = StackIdentity::from_stack(stack);
-        self.push_program(identity, program, &addresses, caller, rows);
+        self.push_program(identity, program, (&addresses, &stack.codes), caller, rows);
     }
 
     fn push_program(
         &mut self,
         identity: StackIdentity,
         program: Program,
-        addresses: &[u64],
+        (addresses, codes): (&[u64], &[u64]),
         outermost: Caller,
         rows: &mut StackFrames,
     ) {
+        if !codes.is_empty() {
+            return self.push_python(identity, program, (addresses, codes), rows);
+        }
         let inner = addresses.len() - 1;
         let places: Vec<_> = callers(addresses)
             .map(|at| self.place(program, at))
@@ -200,6 +228,53 @@ impl Stacks {
             };
             self.push(identity, depth, place, caller, rows);
         }
+    }
+
+    /// Appends what ran in libraries for the innermost function of Python, and the functions of Python.
+    fn push_python(
+        &mut self,
+        identity: StackIdentity,
+        program: Program,
+        (addresses, codes): (&[u64], &[u64]),
+        rows: &mut StackFrames,
+    ) {
+        let native = self.before_python(program, addresses);
+        let mut places: Vec<_> = callers(addresses)
+            .take(native)
+            .map(|at| self.place(program, at))
+            .collect();
+        let object = Rc::new(Object::named(PYTHON));
+        places.extend(codes.iter().map(|code| {
+            Some(CodePlace {
+                object: Some(Rc::clone(&object)),
+                offset: self.python.number(program.pid, *code),
+            })
+        }));
+        let inner = places.len() - 1;
+        for (depth, place) in places.into_iter().enumerate() {
+            let caller = match depth == inner {
+                false => Caller::Known,
+                true if codes.len() < PYTHON_FRAMES => Caller::None,
+                true => Caller::LeftOut,
+            };
+            self.push(identity, depth, place, caller, rows);
+        }
+    }
+
+    /// Returns how many frames lie before the first run of the interpreter: those of libraries, and the interpreter's own
+    /// that were called by it.
+    fn before_python(&self, program: Program, addresses: &[u64]) -> usize {
+        let mapped = self.programs.get(&program);
+        let Some(interpreter) = mapped.and_then(|it| it.interpreter.as_ref()) else {
+            return addresses.len();
+        };
+        let mut own = 0;
+        let is_run = |at: &u64| {
+            let evaluate = interpreter.evaluate.as_ref();
+            own += usize::from(interpreter.code.iter().any(|code| code.contains(at)));
+            evaluate.is_some_and(|evaluate| evaluate.contains(at)) || own > INTERPRETER_FRAMES
+        };
+        addresses.iter().position(is_run).unwrap_or(addresses.len())
     }
 
     /// Where the function of an address begins; the address itself where nothing says that.
@@ -238,7 +313,9 @@ impl Stacks {
                 caller: Caller::Unknown,
             };
         };
-        let MappedFiles { mappings, unwinder } = mapped;
+        let MappedFiles {
+            mappings, unwinder, ..
+        } = mapped;
         unwinder.unwind(stack, |at| mappings::find(mappings, at).is_some())
     }
 
@@ -256,6 +333,7 @@ impl Stacks {
             let object = self.objects.open(program.pid, mapping);
             mapped.unwinder.add(mapping, &object);
         }
+        self.find_interpreter(program, &mut mapped);
         if mapped.mappings.is_empty() {
             return;
         }
@@ -266,6 +344,47 @@ impl Stacks {
             && let Some(oldest) = self.recent.pop_front()
         {
             self.programs.remove(&oldest);
+        }
+    }
+
+    /// Finds the interpreter of Python in a program, and has the kernel side read it.
+    fn find_interpreter(&mut self, program: Program, mapped: &mut MappedFiles) {
+        for mapping in &mapped.mappings {
+            let Some(minor) = python::minor_version(&mapping.name) else {
+                continue;
+            };
+            let object = self.objects.open(program.pid, mapping);
+            let linked = object
+                .tables
+                .as_ref()
+                .and_then(|it| it.linked_address(mapping));
+            let Some((linked, data)) = linked.zip(object.data.as_ref()) else {
+                continue;
+            };
+            let base = mapping.addresses.start.wrapping_sub(linked);
+            if let Some((process, evaluate)) = python::find(minor, data, base) {
+                let own = mapped.mappings.iter().filter(|it| it.file == mapping.file);
+                mapped.interpreter = Some(Interpreter {
+                    code: own.map(|it| it.addresses.clone()).collect(),
+                    evaluate,
+                });
+                if let Some(processes) = &self.python_processes {
+                    let Program {
+                        pid,
+                        started_ns,
+                        execs,
+                    } = program;
+                    processes.add(
+                        ProgramKey {
+                            pid,
+                            started_ns,
+                            execs,
+                        },
+                        &process,
+                    );
+                }
+                return;
+            }
         }
     }
 
@@ -341,6 +460,7 @@ pub(crate) fn unwind_through(file: File, addresses: Range<u64>, copied: &[u8]) -
         number: 1,
         program: None,
         addresses: vec![addresses.start],
+        codes: Vec::new(),
         registers: Registers {
             ip: addresses.start + (addresses.end - addresses.start) / 2,
             sp: addresses.end,

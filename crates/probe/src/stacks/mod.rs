@@ -32,6 +32,9 @@ use crate::registry::{Probe, Source};
 use crate::wire::types::stack_seen;
 use crate::wire::{Wire, read_padded};
 
+/// Most functions of Python that the kernel side hands over of a stack (`python.h`).
+const PYTHON_FRAMES: usize = 32;
+
 /// Most addresses that the kernel hands over of a stack (`stacks.h`).
 const STACK_FRAMES: usize = 64;
 
@@ -152,6 +155,8 @@ pub struct SeenStack {
     /// Return addresses that the frame pointers show, innermost first.
     addresses: Vec<u64>,
     registers: Registers,
+    /// Code objects of Python's functions, innermost first.
+    codes: Vec<u64>,
     /// Holds what lay on the stack, from the stack pointer on.
     copied: Vec<u8>,
 }
@@ -191,6 +196,7 @@ fn seen(bytes: &[u8]) -> Option<SeenStack> {
             sp: record.sp,
             bp: record.bp,
         },
+        codes: record.codes.get(..record.code_count as usize)?.to_vec(),
         copied: record.copied.get(..record.copied_bytes as usize)?.to_vec(),
     })
 }

@@ -20,6 +20,8 @@ pub(super) struct Object {
     pub(super) build_id: Option<String>,
     /// `None` for a name without a file, and for a file that could not be opened.
     pub(super) file: Option<File>,
+    /// Its bytes.
+    pub(super) data: Option<Rc<Mmap>>,
     pub(super) tables: Option<UnwindTables>,
 }
 
@@ -70,6 +72,7 @@ impl Object {
             path: name.to_owned(),
             build_id: None,
             file: None,
+            data: None,
             tables: None,
         }
     }
@@ -90,6 +93,7 @@ impl Object {
         // beyond its end would be a fault, as it would be for the program that runs it.
         if let Ok(data) = unsafe { Mmap::map(&file) } {
             let data = Rc::new(data);
+            opened.data = Some(Rc::clone(&data));
             if let Ok(elf) = object::File::parse(&**data) {
                 let build_id = elf.build_id().ok().flatten();
                 opened.build_id =

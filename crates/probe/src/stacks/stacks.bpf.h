@@ -15,6 +15,7 @@
 #include "../bpf/kernel.h"
 #include "../bpf/syscall.h"
 #include "../bpf/thread.h"
+#include "../python/python.bpf.h"
 #include "stacks.h"
 
 struct stack_key {
@@ -88,6 +89,19 @@ __noinline u64 stack_hash(const struct stack_seen *seen)
 	return hash;
 }
 
+/* The same of functions of Python. */
+__noinline u64 stack_codes_hash(const struct stack_seen *seen)
+{
+	u64 hash = 0;
+
+	if (!seen)
+		return 0;
+	for (u32 i = 0; i < PYTHON_FRAMES && i < seen->code_count; i++) {
+		hash = stack_mix(hash, seen->codes[i]);
+	}
+	return hash;
+}
+
 /* The innermost words of a stack that are examined for addresses of code. */
 #define STACK_WORDS 32
 
@@ -151,6 +165,10 @@ static __always_inline u32 stack_emit_to(void *ring, void *numbers, struct stack
 	seen->time_ns = bpf_ktime_get_ns();
 	seen->number = number;
 	seen->copied_bytes = seen->pid ? stack_copy(seen) : 0;
+	if (seen->pid)
+		python_codes_emit(seen);
+	else
+		seen->code_count = 0;
 	bytes = __builtin_offsetof(struct stack_seen, copied) + seen->copied_bytes;
 	if (bytes > sizeof(*seen))
 		return 0;
@@ -195,6 +213,9 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 	syscall_registers(task, &seen->ip, &seen->sp, &seen->bp);
 	key.sp = seen->sp;
 	key.hash = stack_mix(stack_mix(stack_code_hash(seen, task), seen->ip), seen->bp);
+	python_read(task, seen, last);
+	if (seen->code_count)
+		key.hash = stack_mix(key.hash, stack_codes_hash(seen));
 	key.pid = task->tgid;
 	key.execs = task->self_exec_id;
 	if (last->number && last->hash == key.hash && last->sp == key.sp &&
@@ -225,7 +246,8 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
  * The number of the callers of what a sample interrupted; 0: none could be read. Where the function was is no part of it,
  * nor the register of frame pointers, which most programs use for anything: each would make the same stack a new one.
  */
-static __always_inline u32 stack_of_sample(void *ctx, struct task_struct *task, u64 *ip)
+static __always_inline u32 stack_of_sample(void *ctx, struct task_struct *task,
+					   struct thread_stacks *last, u64 *ip)
 {
 	struct stack_seen *seen = stack_scratch_of_cpu();
 	struct mm_struct *mm = task->mm;
@@ -250,6 +272,9 @@ static __always_inline u32 stack_of_sample(void *ctx, struct task_struct *task, 
 		key.hash = stack_mix(key.hash, stack_hash(seen));
 		seen->addresses[0] = innermost;
 	}
+	python_read(task, seen, last);
+	if (seen->code_count)
+		key.hash = stack_mix(key.hash, stack_codes_hash(seen));
 	key.pid = task->tgid;
 	key.execs = task->self_exec_id;
 	key.started_ns = task->group_leader->start_time;

@@ -5,6 +5,8 @@
 
 #include <linux/types.h>
 
+#include "../python/python.h"
+
 #define STACK_FRAMES 64
 #define STACK_COPY_BYTES 8192
 
@@ -16,11 +18,12 @@ struct stack_seen {
 	__u32 execs;
 	__u32 frames;
 	__u32 copied_bytes;
-	__u32 pad;
+	__u32 code_count;
 	__u64 ip; /* registers with which it entered the kernel */
 	__u64 sp;
 	__u64 bp;
 	__u64 addresses[STACK_FRAMES]; /* innermost first, as the frame pointers show */
+	__u64 codes[PYTHON_FRAMES];    /* code objects of Python, innermost first */
 	__u8 copied[STACK_COPY_BYTES]; /* what lies at `sp` */
 };
 

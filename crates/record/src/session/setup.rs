@@ -87,6 +87,7 @@ pub fn record(
     let user = launch::invoking_user().ok().flatten();
     let store = begin_store(options, &host, user.as_ref())?;
     let mut pipeline = RowPipeline::new(store, is_in_proc(hooks.as_ref()));
+    pipeline.read_python(hooks.as_ref());
     // before the first stamp
     pipeline.read_clocks();
     let mut nic_storage = nic::Storage::uninit();

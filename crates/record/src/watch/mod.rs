@@ -107,7 +107,8 @@ pub fn watch(
         .as_ref()
         .map(|hooks| Collector::new(hooks, WalkShare::LIVE))
         .transpose()?;
-    let pipeline = RowPipeline::new(LiveBuffer::default(), is_in_proc(hooks.as_ref()));
+    let mut pipeline = RowPipeline::new(LiveBuffer::default(), is_in_proc(hooks.as_ref()));
+    pipeline.read_python(hooks.as_ref());
     coverage.push(pipeline.cpu.coverage());
     coverage.extend(pid_coverage());
     let pace = Pace::new(nanos(options.interval), nanos(options.poll_mean));
