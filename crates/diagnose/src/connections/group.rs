@@ -107,6 +107,7 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
         direction: worst.outcome.direction,
         share,
         harm_ns,
+        involved: Vec::new(),
         evidence: FactList(merge(
             group.iter().map(|member| member.outcome.facts.as_slice()),
         )),

@@ -73,6 +73,9 @@ pub struct Finding {
     pub share: f64,
     /// Time that threads were blocked or data was late because of it, ns.
     pub harm_ns: u64,
+    /// Threads, functions, stacks and connections that take part, in words. Absent: nothing is named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub involved: Vec<String>,
     /// Numbers that show it.
     pub evidence: FactList,
     /// Other causes that the recording excludes, and why.
@@ -128,7 +131,52 @@ pub(crate) fn rank(findings: &mut [Finding], undecided: &mut [UndecidedFinding])
     });
 }
 
+/// A lack of CPU that is less of the time than this is no warning where requests of the process have a larger cause.
+const LESSER_SHARE: f64 = 0.1;
+
+/// Makes a lack of CPU information, if it is small and the requests of the process have a larger cause: it waits with them.
+pub(crate) fn demote_lesser(findings: &mut [Finding]) {
+    for place in 0..findings.len() {
+        let is_small = findings[place].share < LESSER_SHARE;
+        if is_small
+            && findings
+                .iter()
+                .any(|it| it.is_larger_than(&findings[place]))
+        {
+            findings[place].severity = Severity::Info;
+        }
+    }
+}
+
+/// Puts a lack of CPU behind larger causes of requests of the process that have the same severity: its harm is a sum over
+/// connections, that of requests is counted once.
+pub(crate) fn put_larger_first(findings: &mut [Finding]) {
+    for place in 0..findings.len() {
+        let severity = findings[place].severity;
+        let is_larger =
+            |it: &Finding| it.severity == severity && it.is_larger_than(&findings[place]);
+        if let Some(last) = findings
+            .iter()
+            .rposition(is_larger)
+            .filter(|it| *it > place)
+        {
+            findings[place..=last].rotate_left(1);
+        }
+    }
+}
+
 impl Finding {
+    /// Returns whether it is a cause of requests that is larger than `other`, a lack of CPU of the same process.
+    fn is_larger_than(&self, other: &Self) -> bool {
+        let pid = |it: &Self| it.subject.process.as_ref().and_then(|it| it.pid);
+        other.rule == RuleId::CpuContention
+            && self.subject.requests.is_some()
+            && !self.is_note()
+            && pid(self).is_some()
+            && pid(self) == pid(other)
+            && self.share > other.share
+    }
+
     /// Returns whether it is no problem.
     pub fn is_note(&self) -> bool {
         self.severity == Severity::Info

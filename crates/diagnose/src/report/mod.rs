@@ -80,7 +80,9 @@ impl Report {
     pub(crate) fn add_findings(&mut self, found: RequestFindings) {
         self.findings.extend(found.findings);
         self.undecided.extend(found.undecided);
+        finding::demote_lesser(&mut self.findings);
         finding::rank(&mut self.findings, &mut self.undecided);
+        finding::put_larger_first(&mut self.findings);
     }
 
     /// Lists so many connections: those with the most harm.

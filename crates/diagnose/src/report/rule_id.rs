@@ -51,7 +51,12 @@ macro_rules! for_each_request_rule {
             disk_wait::DiskWait,
             output_blocked::OutputBlocked,
             uneven_workers::UnevenWorkers,
+            blocked_event_loop::BlockedEventLoop,
+            pool_wait::PoolWait,
+            lock_wait::LockWait,
             timer_wait::TimerWait,
+            remote_slow::RemoteSlow,
+            computes::Computes,
         }
     };
 }

@@ -29,11 +29,22 @@ pub struct LongRequest {
 #[derive(Debug, Default)]
 pub struct BlockerDigest {
     kept: Histogram,
-    /// Sums by bucket: squares, in s², and the parts of the time.
-    by_bucket: Vec<Option<Box<(f64, PartTimes)>>>,
+    /// Sums by bucket.
+    by_bucket: Vec<Option<Box<KeptSums>>>,
     /// Connections by the squares of their requests, in µs².
     connections: Top,
     longest: Option<LongRequest>,
+}
+
+/// Sums of requests that kept their threads for about the same time.
+#[derive(Debug, Clone, Default)]
+struct KeptSums {
+    /// Of the squares of these times, s².
+    squares: f64,
+    /// Says what they kept their threads with.
+    parts: PartTimes,
+    /// Time in which others waited for them: also while their threads had no CPU, ns.
+    blocking_ns: u64,
 }
 
 /// The longest requests of a service, by the time that they kept its threads.
@@ -47,7 +58,16 @@ pub struct LongRequests {
     pub queue_share: f64,
     /// Says what their time went to.
     pub parts: PartTimes,
+    /// Time in which others had to wait for them, ns.
+    pub blocking_ns: u64,
 }
+
+/// Parts in which the thread of a request could run, and had no CPU: others wait for it as well.
+const WITHOUT_CPU: [RequestPart; 3] = [
+    RequestPart::RunQueue,
+    RequestPart::Preempted,
+    RequestPart::CpuQuota,
+];
 
 /// Returns the parts in which a request keeps its thread from others: all but the queue, and what TCP or the other end did.
 pub fn kept(parts: &PartTimes) -> PartTimes {
@@ -72,17 +92,19 @@ pub fn kept(parts: &PartTimes) -> PartTimes {
 impl BlockerDigest {
     /// Adds a request that a server answered.
     pub fn add(&mut self, id: RequestId, endpoint: EndpointId, parts: &PartTimes) {
-        let parts = kept(parts);
-        let kept_ns = parts.total_ns();
+        let kept = kept(parts);
+        let kept_ns = kept.total_ns();
+        let without_cpu_ns: u64 = WITHOUT_CPU.iter().map(|it| parts.get(*it)).sum();
         self.kept.add(kept_ns);
         let bucket = bucket(kept_ns);
         if bucket >= self.by_bucket.len() {
             self.by_bucket.resize(bucket + 1, None);
         }
-        let (squares, sums) = &mut **self.by_bucket[bucket].get_or_insert_default();
+        let sums = self.by_bucket[bucket].get_or_insert_default();
         let s = kept_ns as f64 / 1e9;
-        *squares += s * s;
-        sums.add_all(&parts);
+        sums.squares += s * s;
+        sums.parts.add_all(&kept);
+        sums.blocking_ns += kept_ns + without_cpu_ns;
         let us = kept_ns / 1_000;
         self.connections
             .add(endpoint.index() as u32, us.saturating_mul(us));
@@ -106,7 +128,7 @@ impl BlockerDigest {
         let boundary = populations::boundary(&self.kept, jiffy_ns);
         let wanted = self.kept.count().div_ceil(LONGEST_OF);
         let sums = |bucket: usize| self.by_bucket.get(bucket)?.as_deref();
-        let squares = |bucket: usize| sums(bucket).map_or(0.0, |(squares, _)| *squares);
+        let squares = |bucket: usize| sums(bucket).map_or(0.0, |it| it.squares);
         let mut counts: Vec<_> = self.kept.buckets().collect();
         let all: f64 = counts.iter().map(|(bucket, _)| squares(*bucket)).sum();
         let mut long = LongRequests::default();
@@ -122,8 +144,9 @@ impl BlockerDigest {
             long.count += count;
             long.from_ns = crate::histogram::lower_edge(bucket);
             of_long += squares(bucket);
-            if let Some((_, parts)) = sums(bucket) {
-                long.parts.add_all(parts);
+            if let Some(sums) = sums(bucket) {
+                long.parts.add_all(&sums.parts);
+                long.blocking_ns += sums.blocking_ns;
             }
         }
         long.queue_share = if all > 0.0 { of_long / all } else { 0.0 };

@@ -64,6 +64,11 @@ impl<'a> RequestEvidence<'a> {
         self.table.has_waits
     }
 
+    /// Returns whether time on a CPU and time without one are recorded as two parts.
+    pub fn has_preemptions(&self) -> bool {
+        self.table.has_preemptions
+    }
+
     /// Returns the records that were lost, by probe.
     pub fn lost(&self) -> &'a [(String, u64)] {
         &self.table.lost
@@ -93,7 +98,7 @@ impl<'a> RequestEvidence<'a> {
 
     /// Returns the stacks of a list that have names, the one with the most time first.
     pub fn stacks(&self, top: &Top) -> Vec<NamedTime<String>> {
-        named(top, |number| self.names().stack_title(number))
+        named(top, |number| self.names().distinct_stack_title(number))
     }
 
     /// Returns the services of a list, the one with the most time first.

@@ -2,6 +2,7 @@
 
 use super::case::{PartClaim, ServiceCase};
 use super::evidence::RequestEvidence;
+use super::rules::shared::EXPLAINS_LEAST;
 use super::rules::{
     ProgramVerdict, REQUEST_RULES, Remedy, RequestDoubt, RequestFinding, RequestRule,
     RequestVerdict,
@@ -13,10 +14,6 @@ use crate::report::{
     DataDirection, EstimatedWin, Finding, FindingSubject, Severity, UndecidedFinding,
 };
 use crate::units::{count, part};
-
-/// A cause that explains less of the time of all requests, and less of what the slowest took longer, is never above info: it
-/// is not what makes them slow.
-const EXPLAINS_LEAST: f64 = 0.1;
 
 /// A cause that cannot be avoided has to explain most of what the slowest requests took longer.
 const EXPLAINS_MOST: f64 = 0.5;
@@ -96,7 +93,11 @@ fn finding(
     (subject, time): (FindingSubject, (u64, u64)),
     fired: RequestFinding,
 ) -> Finding {
-    let total_ns = subject.lifetime_ns;
+    let total_ns = fired.whole_ns;
+    let subject = FindingSubject {
+        lifetime_ns: total_ns,
+        ..subject
+    };
     let lost = evidence.lost().iter();
     let lost = lost.map(|(probe, lost)| format!("{} records of {probe} were lost.", count(*lost)));
     let could_not_see = fired.could_not_see.iter().cloned().chain(lost);
@@ -111,6 +112,7 @@ fn finding(
         could_not_see: could_not_see.collect(),
         estimated_win: win(&fired, total_ns),
         headline: fired.headline,
+        involved: fired.involved,
         evidence: FactList(fired.facts),
         ruled_out: fired.ruled_out,
         advice: fired.advice,

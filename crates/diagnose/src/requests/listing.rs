@@ -8,6 +8,7 @@ use std::str::FromStr;
 use super::endpoint::{Endpoint, EndpointId};
 use super::history::{History, ThreadId};
 use super::page::PageDigest;
+use super::pool::PoolWait;
 use super::service::ServiceId;
 use super::trail::Budget;
 use super::turns::{Exchange, StreamRange};
@@ -76,6 +77,8 @@ pub struct Request {
     pub calls: u64,
     /// The thread that sent or took the request.
     pub thread: ThreadId,
+    /// The wait for its connection, before it.
+    pub pool: Option<PoolWait>,
     /// Where its time went.
     pub budget: Budget,
 }
@@ -95,6 +98,7 @@ impl Request {
             response: exchange.response.unwrap_or_default(),
             calls: exchange.calls,
             thread: exchange.request_thread,
+            pool: exchange.pool,
             budget: exchange.budget,
         }
     }

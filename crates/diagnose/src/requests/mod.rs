@@ -18,6 +18,7 @@
 //! part      the parts that a request's time is made of
 //! service   requests of one process and address
 //! subjects  who took the time of a service's requests
+//! pool      waits for a connection, before requests
 //! series    how its requests follow each other
 //! blockers  its long ones, and what waits behind them
 //! workers   the processes that share its address
@@ -47,6 +48,7 @@ mod owner;
 pub mod page;
 mod part;
 mod path;
+mod pool;
 pub mod report;
 pub mod rules;
 mod series;
@@ -195,6 +197,7 @@ pub struct RequestTable {
     has_waits: bool,
     /// Few rows of waits were lost.
     is_whole: bool,
+    has_preemptions: bool,
     is_lossless: bool,
     /// Records that were lost, by probe.
     lost: Vec<(String, u64)>,
@@ -241,17 +244,18 @@ impl RequestTable {
     ) -> Self {
         let mut services = ServiceTable::default();
         let endpoints = EndpointTable::new(&names, filter.object.as_deref(), &mut services);
-        let of_waits = coverage.iter().find(|it| it.probe == "waits");
         let is_off = |it: &Coverage| matches!(it.state, ProbeState::Off { .. });
         let lost = |probe: &str| loss.iter().find(|it| it.probe == probe);
         let is_whole = lost("waits").is_none_or(|it| it.lost_total() * LOST_OF <= it.produced);
+        let is_on = |probe: &str| coverage.iter().any(|it| it.probe == probe && !is_off(it));
         Self {
             latest_ns: header.started_ns,
             listing: Listing::new(filter, limit, header.started_ns),
             header,
-            has_waits: of_waits.is_some_and(|it| !is_off(it)),
             is_whole,
             is_lossless: lost("calls").is_none_or(|it| it.lost_total() == 0),
+            has_waits: is_on("waits"),
+            has_preemptions: is_on("preemptions"),
             lost: loss
                 .iter()
                 .map(|it| (it.probe.clone(), it.lost_total()))
@@ -558,9 +562,20 @@ impl RequestTable {
         if side == Side::Server {
             self.history.begin_serving(call.thread);
         }
+        let before = over.as_deref().filter(|_| side == Side::Client);
+        let before = before.filter(|before| before.request_thread != call.thread);
+        let pool = before.zip(turns.tracker.open()).and_then(|(before, open)| {
+            pool::wait_before(
+                &self.history,
+                call.thread,
+                open.begin_ns,
+                before.answered_ns,
+            )
+        });
         let opening = over.and_then(|over| self.hold(id, turns, *over));
         let opening = finished.map(|finished| *finished).or(opening);
         if let Some(open) = turns.tracker.open() {
+            open.pool = pool;
             if side == Side::Client {
                 open.asked_for = self.history.asker(call.thread, call.end_ns);
             }
@@ -698,7 +713,9 @@ impl RequestTable {
             }
             let about = step.subject.endpoint;
             let service = about.map(|it| self.endpoints.get(it).service);
-            digest.subjects.add(step, service);
+            let stack = step.subject.stack;
+            let stack = stack.and_then(|it| self.names.distinct_stack(it));
+            digest.subjects.add(step, stack, service);
         }
         let time = (request.begin_ns, request.end_ns);
         digest.add(&RequestSums {
@@ -709,6 +726,14 @@ impl RequestTable {
             functions: &budget.functions,
             queue: budget.queue_most,
         });
+        if let Some(pool) = &request.pool {
+            let stack = pool.stack.and_then(|it| self.names.distinct_stack(it));
+            digest.pool.add(pool, stack);
+        }
+        if let Some(path_ns) = endpoint.min_rtt_ns {
+            let known_ns = digest.path_ns.unwrap_or(path_ns);
+            digest.path_ns = Some(known_ns.min(path_ns));
+        }
         let ns = request.duration_ns();
         digest.connections.add(request.endpoint.index() as u32, ns);
         digest.processes.add(endpoint.pid, ns);

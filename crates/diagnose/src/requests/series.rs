@@ -9,6 +9,8 @@ pub struct SeriesDigest {
     pub connections: u64,
     /// Most requests of one connection.
     pub requests_most: u64,
+    /// Threads that sent or took a request.
+    pub threads: u64,
     /// Time from a response to the next request on the same connection.
     pub gaps: Histogram,
     /// Sum of these, ns.
@@ -55,7 +57,7 @@ impl SeriesDigest {
                 self.followed_gaps_ns += gap_ns;
             }
             Some(None) => self.overlapping += 1,
-            None => {}
+            None => self.threads += 1,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::blockers::BlockerDigest;
 use super::functions::FunctionCounts;
 use super::listing::RequestId;
 use super::part::{PartShares, PartTimes};
+use super::pool::PoolDigest;
 use super::series::SeriesDigest;
 use super::subjects::SubjectTable;
 use super::workers::WorkerDigest;
@@ -153,6 +154,10 @@ pub struct ServiceDigest {
     pub blockers: BlockerDigest,
     /// The processes that serve.
     pub workers: WorkerDigest,
+    /// Waits for a connection, before requests.
+    pub pool: PoolDigest,
+    /// Smallest round trip of any connection, ns; `None`: no sample has one.
+    pub path_ns: Option<u64>,
     /// Connections with the most time, by their position.
     pub connections: Top,
     /// Processes with the most time.

@@ -9,7 +9,7 @@ use crate::rows::top::Top;
 /// Those who took most of the time of one part. An element with more than an eighth of it is never missed.
 #[derive(Debug, Clone, Default)]
 pub struct PartSubjects {
-    /// Stacks in which threads waited, by their number in the recording.
+    /// Stacks in which threads waited, by their distinct number.
     pub stacks: Top,
     /// Threads that had the request meanwhile.
     pub threads: Top,
@@ -24,14 +24,14 @@ pub struct PartSubjects {
 pub struct SubjectTable(Vec<Option<Box<PartSubjects>>>);
 
 impl SubjectTable {
-    /// Adds a step. `service`: that of its connection.
-    pub fn add(&mut self, step: &RequestStep, service: Option<ServiceId>) {
+    /// Adds a step. `stack`: the distinct number of its stack; `service`: that of its connection.
+    pub fn add(&mut self, step: &RequestStep, stack: Option<u32>, service: Option<ServiceId>) {
         if self.0.is_empty() {
             self.0.resize(PARTS, None);
         }
         let subjects = self.0[step.part as usize].get_or_insert_default();
         let ns = step.end_ns - step.begin_ns;
-        if let Some(stack) = step.subject.stack {
+        if let Some(stack) = stack {
             subjects.stacks.add(stack, ns);
         }
         if let Some(thread) = step.thread {

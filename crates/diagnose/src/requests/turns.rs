@@ -8,6 +8,7 @@
 use super::class::{CALL_END_NS, JUDGED_TOGETHER, TurnCounts, is_crossing};
 use super::endpoint::EndpointId;
 use super::history::ThreadId;
+use super::pool::PoolWait;
 use super::service::Side;
 use super::trail::Budget;
 
@@ -107,6 +108,8 @@ pub struct Exchange {
     pub pause_ns: u64,
     /// Bytes are missing in between: rows were lost, or moved without a call.
     pub has_gap: bool,
+    /// The wait for its connection, before it.
+    pub pool: Option<PoolWait>,
     /// Its time until then is accounted.
     pub accounted_ns: u64,
     /// Says what that time went to.
@@ -136,6 +139,7 @@ impl Exchange {
             controls: 0,
             pause_ns: 0,
             has_gap: false,
+            pool: None,
             budget: Budget::default(),
         }
     }

@@ -13,7 +13,7 @@ use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::{ObjectIdentity, WaitStack};
-use super::sampled::{SampledFunction, own_frame};
+use super::sampled::SampledFunction;
 use super::stacks::{KernelPurpose, StackPurpose, Stacks};
 use crate::answer::Process;
 use crate::rows::unix_sockets::{self, UnixSocketTable};
@@ -211,21 +211,23 @@ impl NameTable {
 
     /// Returns the name of a stack; of names with stacks.
     pub(crate) fn stack_title(&self, stack: u32) -> Option<String> {
-        let stack = self.stacks.number(Some(stack))?;
-        let stack = self.stacks.stack(stack)?;
+        self.distinct_stack_title(self.distinct_stack(stack)?)
+    }
+
+    /// Returns the number that all stacks with the same functions have; of names with stacks.
+    pub(crate) fn distinct_stack(&self, stack: u32) -> Option<u32> {
+        self.stacks.number(Some(stack))
+    }
+
+    /// Returns the name of a stack with such a number.
+    pub(crate) fn distinct_stack_title(&self, number: u32) -> Option<String> {
+        let stack = self.stacks.stack(number)?;
         Some(stack.title(TITLE_FRAMES))
     }
 
     /// Returns the row of a TCP connection.
     pub(crate) fn row(&self, conn: u64) -> Option<&Connection> {
         self.sockets.get(&conn)
-    }
-
-    /// Returns the function that ran with a stack, or called what ran; of names with stacks.
-    pub(crate) fn function(&self, stack: u32) -> Option<String> {
-        let stack = self.stacks.number(Some(stack))?;
-        let frame = own_frame(self.stacks.stack(stack)?)?;
-        frame.function.as_ref().map(|_| frame.name())
     }
 
     /// Returns the function of a sample with this stack; of names with stacks.

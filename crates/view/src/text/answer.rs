@@ -5,7 +5,7 @@ use diagnose::report::{Connection, RuleId, Severity, has_other_sockets};
 use diagnose::units::{count, duration, percent};
 use table::Stage;
 
-use super::slow;
+use super::{requests, slow};
 
 use crate::layout::{Style, TextLayout};
 
@@ -107,6 +107,9 @@ fn calm(report: &Report, connections: usize) -> String {
         .any(|found| found.rule == RuleId::PathLimited)
     {
         return "No problem found: the path limited the rate.".into();
+    }
+    if let Some(requests) = report.requests.as_ref().filter(|it| it.count() > 0) {
+        return format!("No problem found in {}", requests::headline(requests));
     }
     let all = report.connections.iter();
     let unknown = all.filter(|connection| is_unknown(connection)).count();

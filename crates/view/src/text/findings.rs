@@ -65,6 +65,7 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
     }
     layout.blank();
     draw_evidence(layout, &finding.evidence.0);
+    draw_list(layout, "involved", &finding.involved);
     if let Some(when) = when {
         layout.labelled(2, "when", LABEL, &when);
     }

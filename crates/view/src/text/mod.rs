@@ -45,7 +45,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     }
     answer::draw(&mut layout, report);
     if let Some(requests) = &report.requests {
-        requests::section(&mut layout, requests);
+        requests::section(&mut layout, requests, &answer::sentence(report));
     }
     if let Some(drops) = &report.drops {
         drops::section(&mut layout, drops);

@@ -49,16 +49,23 @@ pub fn text(report: &RequestReport, options: &TextOptions) -> String {
     layout.finish()
 }
 
-/// Draws the section of the main report; nothing if there are no requests, and no connection that may hide some.
-pub fn section(layout: &mut TextLayout, report: &RequestReport) {
+/// Draws the section of the main report, which begins with `answer`; nothing if there are no requests, and no connection that
+/// may hide some.
+pub fn section(layout: &mut TextLayout, report: &RequestReport, answer: &str) {
     let is_hidden = report.not_requests.iter().any(|it| it.may_have_requests());
     if report.services.is_empty() && !is_hidden {
         return;
     }
     layout.title(&[(Style::Bold, "requests")]);
-    layout.paragraph(2, Style::Plain, &headline(report));
+    let headline = headline(report);
+    let is_answer = answer.contains(&headline);
+    if !is_answer {
+        layout.paragraph(2, Style::Plain, &headline);
+    }
     if !report.services.is_empty() {
-        layout.blank();
+        if !is_answer {
+            layout.blank();
+        }
         table(layout, report, SERVICES);
         no_waits(layout, report);
     }

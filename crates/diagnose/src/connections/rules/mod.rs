@@ -80,6 +80,7 @@ mod tests {
             until_ns: 0,
             share: 0.993,
             harm_ns,
+            involved: Vec::new(),
             evidence: FactList(Vec::new()),
             ruled_out: Vec::new(),
             could_not_see: Vec::new(),

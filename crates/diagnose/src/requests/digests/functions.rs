@@ -1,4 +1,4 @@
-//! Functions that each process ran, by samples of what its threads ran.
+//! Functions that each process and each thread ran, by samples of what threads ran.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,23 +10,24 @@ use super::RecordingDigest;
 use crate::rows::top::Top;
 use crate::waits::NameTable;
 
-/// CPU time of a process by function.
+/// CPU time by function.
 #[derive(Debug, Default)]
-struct ProcessFunctions {
-    stacks: Top,
+struct FunctionTimes {
+    functions: Top,
     total_ns: u64,
 }
 
-/// CPU time of processes by function.
+/// CPU time of processes and threads by function.
 #[derive(Debug)]
 pub struct FunctionDigest {
     names: Rc<NameTable>,
-    processes: HashMap<u32, ProcessFunctions>,
+    processes: HashMap<u32, FunctionTimes>,
+    threads: HashMap<u32, FunctionTimes>,
     /// Names of functions, and their numbers.
-    functions: Vec<String>,
+    names_of_functions: Vec<String>,
     numbers: HashMap<String, u32>,
     /// The function of a stack.
-    of_stacks: HashMap<u32, Option<u32>>,
+    of_stacks: HashMap<(u32, u32), Option<u32>>,
 }
 
 impl RecordingDigest for FunctionDigest {
@@ -34,7 +35,8 @@ impl RecordingDigest for FunctionDigest {
         Self {
             names: Rc::clone(names),
             processes: HashMap::new(),
-            functions: Vec::new(),
+            threads: HashMap::new(),
+            names_of_functions: Vec::new(),
             numbers: HashMap::new(),
             of_stacks: HashMap::new(),
         }
@@ -51,41 +53,61 @@ impl Consumer for FunctionDigest {
             return;
         };
         for row in 0..rows.time_ns.len() {
-            let function = rows.stack[row].and_then(|stack| self.function(stack));
+            let function = rows.stack[row].and_then(|stack| self.function(rows.pid[row], stack));
             let process = self.processes.entry(rows.pid[row]).or_default();
-            process.total_ns += rows.length_ns[row];
-            if let Some(function) = function {
-                process.stacks.add(function, rows.length_ns[row]);
-            }
+            process.add(function, rows.length_ns[row]);
+            let thread = self.threads.entry(rows.tid[row]).or_default();
+            thread.add(function, rows.length_ns[row]);
         }
     }
 }
 
 impl FunctionDigest {
-    /// Returns the number of the function that a stack ends in.
-    fn function(&mut self, stack: u32) -> Option<u32> {
-        if let Some(known) = self.of_stacks.get(&stack) {
+    /// Returns the number of the function that a stack of a process ran.
+    fn function(&mut self, pid: u32, stack: u32) -> Option<u32> {
+        if let Some(known) = self.of_stacks.get(&(pid, stack)) {
             return *known;
         }
-        let name = self.names.function(stack);
+        let function = self.names.sampled_function(pid, Some(stack));
+        let name = function.no_name.is_none().then_some(function.name);
         let number = name.map(|name| {
-            let next = self.functions.len() as u32;
+            let next = self.names_of_functions.len() as u32;
             *self.numbers.entry(name).or_insert_with_key(|name| {
-                self.functions.push(name.clone());
+                self.names_of_functions.push(name.clone());
                 next
             })
         });
-        self.of_stacks.insert(stack, number);
+        self.of_stacks.insert((pid, stack), number);
         number
     }
 
     /// Returns the function that took most of a process's CPU time, and its share of that; `None`: no sample has a name.
-    pub fn most(&self, pid: u32) -> Option<(&str, f64)> {
-        let process = self.processes.get(&pid)?;
-        let worst = process.stacks.worst(1);
-        let worst = worst.first()?;
-        let name = self.functions.get(worst.number as usize)?;
-        let share = crate::units::part(worst.blocked_ns, process.total_ns);
-        Some((name, share))
+    pub fn of_process(&self, pid: u32) -> Option<(&str, f64)> {
+        self.most(self.processes.get(&pid)?)
+    }
+
+    /// Returns the same of a thread.
+    pub fn of_thread(&self, tid: u32) -> Option<(&str, f64)> {
+        self.most(self.threads.get(&tid)?)
+    }
+
+    /// Returns the CPU time of a process, as samples show it, ns.
+    pub fn sampled_ns(&self, pid: u32) -> u64 {
+        self.processes.get(&pid).map_or(0, |it| it.total_ns)
+    }
+
+    fn most(&self, times: &FunctionTimes) -> Option<(&str, f64)> {
+        let worst = *times.functions.worst(1).first()?;
+        let name = self.names_of_functions.get(worst.number as usize)?;
+        Some((name, crate::units::part(worst.blocked_ns, times.total_ns)))
+    }
+}
+
+impl FunctionTimes {
+    fn add(&mut self, function: Option<u32>, ns: u64) {
+        self.total_ns += ns;
+        if let Some(function) = function {
+            self.functions.add(function, ns);
+        }
     }
 }

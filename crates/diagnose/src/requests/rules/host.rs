@@ -69,6 +69,8 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, cause: HostCause) -> Request
     let others: Vec<_> = others.copied().collect();
     RequestFinding {
         parts: vec![cause.part],
+        involved: Vec::new(),
+        whole_ns: case.total_ns(),
         harm_ns: harm.ns,
         excess_ns: harm.excess_ns,
         excess_share: harm.excess_share,

@@ -4,12 +4,17 @@
 //! A rule explains parts of the time of requests, and names what it excluded. Rules judge in the order of the list: one that
 //! names a deeper cause comes before one that names only where the time went. Its page is `docs/findings/NAME.md`.
 
+mod blocked_event_loop;
+mod computes;
 mod cpu_quota;
 mod disk_wait;
 mod host;
+mod lock_wait;
 mod memory_stall;
 mod output_blocked;
+mod pool_wait;
 mod process_pause;
+mod remote_slow;
 mod rule;
 pub(crate) mod shared;
 mod timer_wait;

@@ -1,8 +1,8 @@
 //! The trait of rules on requests, and their verdicts on a service or a program.
 
-use crate::report::{Advice, Confidence, Fact, FindingSubject, RuleId, RuledOut};
+use crate::report::{Advice, Confidence, ConfidenceLevel, Fact, FindingSubject, RuleId, RuledOut};
 use crate::requests::RequestPart;
-use crate::requests::case::ServiceCase;
+use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::evidence::RequestEvidence;
 
 /// Verdict of a rule.
@@ -30,8 +30,12 @@ pub enum Remedy {
 pub struct RequestFinding {
     /// Parts of the time that it explains: no later rule explains them again, if this one is above info.
     pub parts: Vec<RequestPart>,
+    /// Names of those that take part: threads with their functions, stacks, connections.
+    pub involved: Vec<String>,
     /// Time that requests lost, ns: all of them together.
     pub harm_ns: u64,
+    /// Time that it is a part of, ns: that of all requests, or more if it lies outside of them.
+    pub whole_ns: u64,
     /// By how much the slowest requests had more of it than others, ns.
     pub excess_ns: u64,
     /// The same as a share of what they took longer.
@@ -52,6 +56,42 @@ pub struct RequestFinding {
     pub gain: Option<&'static str>,
     /// How sure it is.
     pub confidence: Confidence,
+}
+
+impl RequestFinding {
+    /// Returns a finding about a service without any harm or word: the rest of one that names what it has.
+    pub fn new(case: &ServiceCase<'_>) -> Self {
+        Self {
+            parts: Vec::new(),
+            involved: Vec::new(),
+            harm_ns: 0,
+            whole_ns: case.total_ns(),
+            excess_ns: 0,
+            excess_share: 0.0,
+            remedy: Remedy::Unavoidable,
+            headline: String::new(),
+            facts: Vec::new(),
+            ruled_out: Vec::new(),
+            could_not_see: Vec::new(),
+            advice: Vec::new(),
+            gain: None,
+            confidence: Confidence {
+                level: ConfidenceLevel::Medium,
+                because: String::new(),
+            },
+        }
+    }
+
+    /// Returns the same with harm.
+    pub fn from_harm(case: &ServiceCase<'_>, harm: &PartHarm, remedy: Remedy) -> Self {
+        Self {
+            harm_ns: harm.ns,
+            excess_ns: harm.excess_ns,
+            excess_share: harm.excess_share,
+            remedy,
+            ..Self::new(case)
+        }
+    }
 }
 
 /// Facts of a rule without a verdict.

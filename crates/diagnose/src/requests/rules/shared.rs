@@ -105,15 +105,29 @@ pub fn measured(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidenc
 }
 
 /// Rules that speak of what threads did with a request: where that is not recorded, each of them may apply.
-const OF_THREADS: [RuleId; 7] = [
+const OF_THREADS: [RuleId; 10] = [
     RuleId::ProcessPause,
     RuleId::CpuQuota,
     RuleId::MemoryStall,
     RuleId::DiskWait,
     RuleId::OutputBlocked,
     RuleId::UnevenWorkers,
+    RuleId::BlockedEventLoop,
+    RuleId::LockWait,
     RuleId::TimerWait,
+    RuleId::Computes,
 ];
+
+/// Parts in which a thread could run, and had no CPU.
+pub const LACK_OF_CPU: &[RequestPart] = &[
+    RequestPart::RunQueue,
+    RequestPart::Preempted,
+    RequestPart::CpuQuota,
+];
+
+/// A cause that explains less of the time of all requests, and less of what the slowest took longer, is never above info: it
+/// is not what makes them slow.
+pub const EXPLAINS_LEAST: f64 = 0.1;
 
 /// Returns a doubt, if it was not recorded what threads did, and the slowest requests lost time in the program.
 pub fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {

@@ -2,7 +2,7 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    advice, durations, measured, of_requests, of_time, rule_out, share, time, unseen,
+    LACK_OF_CPU, advice, durations, measured, of_requests, of_time, rule_out, share, time,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
@@ -26,7 +26,7 @@ impl RequestRule for TimerWait {
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let harm = case.harm(PARTS);
         match harm.ns {
-            0 => unseen(case),
+            0 => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case, &harm))),
         }
     }
@@ -40,10 +40,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let place = stacks.first().map(|it| format!(", in {}", it.subject));
     RequestFinding {
         parts: PARTS.to_vec(),
-        harm_ns: harm.ns,
-        excess_ns: harm.excess_ns,
-        excess_share: harm.excess_share,
-        remedy: Remedy::Avoidable,
+        involved: involved(case),
         headline: format!(
             "A timer holds {}: {}{}.",
             of_requests(case),
@@ -55,14 +52,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             case,
             &[
                 ("computing", &[RequestPart::Cpu]),
-                (
-                    "lack of CPU",
-                    &[
-                        RequestPart::RunQueue,
-                        RequestPart::Preempted,
-                        RequestPart::CpuQuota,
-                    ],
-                ),
+                ("lack of CPU", LACK_OF_CPU),
                 ("locks", &[RequestPart::Lock]),
                 (
                     "the other end",
@@ -70,9 +60,10 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
                 ),
             ],
         ),
-        could_not_see: Vec::new(),
         advice: advice([
             "Find who set the timer, at the stack above, and wait for the event instead of the time.",
+            "curl and libcurl wait a second for `100 Continue` before a large body: `-H 'Expect:'`, \
+             `CURLOPT_EXPECT_100_TIMEOUT_MS`.",
         ]),
         gain: Some("the program goes on as soon as it can"),
         confidence: measured(
@@ -82,5 +73,15 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
                 duration(harm.ns)
             ),
         ),
+        ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
     }
+}
+
+/// Names the thread that waited, and where.
+fn involved(case: &ServiceCase<'_>) -> Vec<String> {
+    let threads = case.threads(RequestPart::Timer).into_iter().take(1);
+    let threads = threads.map(|it| format!("{} waited {}", it.subject.name, duration(it.ns)));
+    let stacks = case.stacks(RequestPart::Timer).into_iter().take(2);
+    let stacks = stacks.map(|it| format!("in {}: {}", it.subject, duration(it.ns)));
+    threads.chain(stacks).collect()
 }

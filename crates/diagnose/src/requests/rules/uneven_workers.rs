@@ -87,6 +87,8 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
     ]);
     RequestFinding {
         parts: PARTS.to_vec(),
+        involved: Vec::new(),
+        whole_ns: case.total_ns(),
         harm_ns,
         excess_ns: 0,
         excess_share: 0.0,

@@ -1,0 +1,100 @@
+//! Threads that wait for a connection of a pool: before their request, so that it is no part of its time.
+//!
+//! A thread waited for a lock or a condition of the process while another thread's request was under way on a connection, the
+//! wait ended when that had its response, and the thread's next call is a request on that connection.
+
+use table::WaitObject;
+
+use super::history::{History, ThreadEventKind, ThreadId, ThreadWait};
+use crate::rows::top::Top;
+use crate::waits::StackPurpose;
+
+/// Waits of a thread that are read before its request: between them it may wait for other locks for a short time, such
+/// as that of an interpreter.
+const WAITS_MOST: usize = 16;
+
+/// A wait for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolWait {
+    /// How long, ns.
+    pub ns: u64,
+    /// Number of the stack in which the thread waited.
+    pub stack: Option<u32>,
+    /// Thread that ended the wait.
+    pub waker: Option<ThreadId>,
+}
+
+/// Waits for connections of a service.
+#[derive(Debug, Default)]
+pub struct PoolDigest {
+    /// Sum, ns.
+    pub ns: u64,
+    /// The longest, ns.
+    pub most_ns: u64,
+    /// Requests that had to wait.
+    pub requests: u64,
+    /// Stacks of the waits, by their distinct number.
+    pub stacks: Top,
+    /// Threads that ended them.
+    pub wakers: Top,
+}
+
+impl PoolDigest {
+    /// Adds the wait before a request. `stack`: the distinct number of its stack.
+    pub fn add(&mut self, wait: &PoolWait, stack: Option<u32>) {
+        self.ns += wait.ns;
+        self.most_ns = self.most_ns.max(wait.ns);
+        self.requests += 1;
+        if let Some(stack) = stack {
+            self.stacks.add(stack, wait.ns);
+        }
+        if let Some(waker) = wait.waker {
+            self.wakers.add(waker.number(), wait.ns);
+        }
+    }
+}
+
+/// Returns how long `thread` waited for a connection before a request that began at `begin_ns`. The request before it there
+/// was another thread's, and had its response at `free_ns`.
+pub fn wait_before(
+    history: &History,
+    thread: ThreadId,
+    begin_ns: u64,
+    free_ns: u64,
+) -> Option<PoolWait> {
+    let own = history.get(thread);
+    let events = (0..own.until(begin_ns)).rev();
+    let mut waits = 0;
+    for event in events.filter_map(|number| own.event(number)) {
+        let wait = match event.kind {
+            ThreadEventKind::Wait(wait) => wait,
+            ThreadEventKind::Preemption(_) => continue,
+            ThreadEventKind::Call(_) => return None,
+        };
+        let spans = wait.start_ns < free_ns && free_ns <= event.end_ns;
+        if spans && is_of_process(history, thread, &wait) {
+            return Some(PoolWait {
+                ns: event.end_ns - wait.start_ns,
+                stack: wait.stack,
+                waker: wait.waker_thread,
+            });
+        }
+        waits += 1;
+        if event.end_ns < free_ns || waits == WAITS_MOST {
+            return None;
+        }
+    }
+    None
+}
+
+/// Whether a thread of the same process ended a wait for a futex that is no plain mutex, or for descriptors.
+fn is_of_process(history: &History, thread: ThreadId, wait: &ThreadWait) -> bool {
+    let is_lock = match wait.object {
+        WaitObject::Futex => wait.purpose != StackPurpose::Mutex,
+        WaitObject::Event | WaitObject::Pipe => true,
+        _ => false,
+    };
+    let waker = wait.waker_thread.filter(|waker| *waker != thread);
+    let pid = history.get(thread).pid;
+    is_lock && waker.is_some_and(|waker| history.get(waker).pid == pid)
+}

@@ -1,0 +1,131 @@
+//! Threads wait for a connection of their pool, because others use all of them.
+
+use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::shared::{advice, durations, measured, number, share, time};
+use crate::report::RuleId;
+use crate::requests::RequestPart;
+use crate::requests::case::ServiceCase;
+use crate::units::{count, counted, duration, part, percent};
+
+/// The rule `pool_wait`.
+pub struct PoolWait;
+
+/// A pool of connections that are in use for so much of the time is full.
+const BUSY_LEAST: f64 = 0.9;
+
+impl RequestRule for PoolWait {
+    fn id(&self) -> RuleId {
+        RuleId::PoolWait
+    }
+
+    fn summary(&self) -> &'static str {
+        "Threads wait for a free connection of a pool"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        match case.digest.pool.ns {
+            0 => unseen(case),
+            _ => RequestVerdict::Fires(Box::new(finding(case))),
+        }
+    }
+}
+
+fn finding(case: &ServiceCase<'_>) -> RequestFinding {
+    let (pool, series) = (&case.digest.pool, &case.digest.series);
+    let whole_ns = case.total_ns() + pool.ns;
+    let stacks = case.evidence.stacks(&pool.stacks).into_iter();
+    let stacks = stacks.map(|it| format!("{}: {}", it.subject, duration(it.ns)));
+    let mut facts = durations(case);
+    facts.extend([
+        time(
+            "pool_wait_ns",
+            pool.ns,
+            "waited for a connection before requests",
+        ),
+        share(
+            "pool_share",
+            part(pool.ns, whole_ns),
+            "of the time of requests and of these waits",
+        ),
+        number("pool_waits", pool.requests, "request(s) that had to wait"),
+        time("longest_pool_wait_ns", pool.most_ns, "the longest wait"),
+        number("threads", series.threads, "thread(s) with requests"),
+        number("connections", series.connections, "connection(s)"),
+        share(
+            "busy",
+            busy(case),
+            "of the time the connections had a request",
+        ),
+    ]);
+    RequestFinding {
+        involved: stacks.take(2).map(|it| format!("in {it}")).collect(),
+        harm_ns: pool.ns,
+        whole_ns,
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "Too few connections to {}: {} of {} share {}, and waited {} of {} for a free one ({}).",
+            case.key.address,
+            counted(series.threads, "thread"),
+            case.key.name,
+            count(series.connections),
+            duration(pool.ns),
+            duration(whole_ns),
+            percent(part(pool.ns, whole_ns)),
+        ),
+        facts,
+        ruled_out: super::shared::rule_out(case, &[("computing", &[RequestPart::Cpu])]),
+        could_not_see: vec![
+            "Waits of programs that wait for a connection without a thread (asynchronous pools)."
+                .to_owned(),
+        ],
+        advice: advice([
+            "Let the pool have more connections, as many as the server serves at once: SQLAlchemy `pool_size` and \
+             `max_overflow`, HikariCP `maximumPoolSize`, Go `SetMaxOpenConns`, urllib3 `maxsize`.",
+            "Give a connection back sooner: not after work that does not need it.",
+            "Make the requests shorter: each holds its connection for as long as it takes.",
+        ]),
+        gain: Some("a connection is always free, and the server keeps its pace"),
+        confidence: measured(
+            case,
+            "each wait ended when another thread's request on the same connection was over",
+        ),
+        ..RequestFinding::new(case)
+    }
+}
+
+/// Returns the share of the time between their first and last requests in which connections had one.
+fn busy(case: &ServiceCase<'_>) -> f64 {
+    let busy_ns = case.total_ns();
+    part(busy_ns, busy_ns + case.digest.series.gaps_ns)
+}
+
+/// Waits were not recorded, and many threads share connections that are always in use.
+fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
+    let series = &case.digest.series;
+    let shares = !case.is_server() && series.threads > series.connections;
+    if case.evidence.has_waits() || !shares || busy(case) < BUSY_LEAST {
+        return RequestVerdict::Quiet;
+    }
+    let mut facts = durations(case);
+    facts.push(number("threads", series.threads, "thread(s) with requests"));
+    facts.push(number("connections", series.connections, "connection(s)"));
+    facts.push(share(
+        "busy",
+        busy(case),
+        "of the time the connections had a request",
+    ));
+    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
+        candidates: vec![RuleId::PoolWait],
+        concerned_ns: case.total_ns(),
+        headline: format!(
+            "{} of {} share {} to {}, which are nearly always in use.",
+            counted(series.threads, "thread"),
+            case.key.name,
+            counted(series.connections, "connection"),
+            case.key.address
+        ),
+        facts,
+        why: "It was not recorded whether threads waited for a free one.",
+        would_help: vec!["Record as root with `--detail waits`.".to_owned()],
+    }))
+}

@@ -1,0 +1,116 @@
+//! Requests wait for the other end, which is not recorded: beyond the round trip of the path.
+
+use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::shared::{
+    EXPLAINS_LEAST, advice, durations, measured, of_requests, of_time, rule_out, share, time,
+};
+use crate::report::RuleId;
+use crate::report::severity::held_up;
+use crate::requests::RequestPart;
+use crate::requests::case::{PartHarm, ServiceCase};
+use crate::units::duration;
+
+/// The rule `remote_slow`.
+pub struct RemoteSlow;
+
+const PARTS: &[RequestPart] = &[RequestPart::Remote];
+
+impl RequestRule for RemoteSlow {
+    fn id(&self) -> RuleId {
+        RuleId::RemoteSlow
+    }
+
+    fn summary(&self) -> &'static str {
+        "Requests wait for the other end, with threads that are not recorded"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        let harm = case.harm(PARTS);
+        if case.is_server() || harm.share.max(harm.excess_share) < EXPLAINS_LEAST {
+            return RequestVerdict::Quiet;
+        }
+        let is_slow = harm.excess_share >= 0.5 && held_up(harm.excess_ns, case.total_ns());
+        match case.digest.path_ns {
+            None if is_slow => RequestVerdict::Inconclusive(Box::new(doubt(case, &harm))),
+            _ => RequestVerdict::Fires(Box::new(finding(case, &harm, is_slow))),
+        }
+    }
+}
+
+fn facts(case: &ServiceCase<'_>, harm: &PartHarm) -> Vec<crate::report::Fact> {
+    let mut facts = durations(case);
+    facts.push(time("remote_ns", harm.ns, "waited for the other end"));
+    facts.push(share("remote_share", harm.share, "of the time of requests"));
+    if harm.excess_share > 0.0 {
+        let label = "of what the slowest 1 % took longer";
+        facts.push(share("remote_excess_share", harm.excess_share, label));
+    }
+    facts.extend(
+        case.digest
+            .path_ns
+            .map(|ns| time("min_rtt_ns", ns, "min RTT of the path")),
+    );
+    facts
+}
+
+fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFinding {
+    let headline = match is_slow {
+        true => format!(
+            "The other end makes the slowest of {} slow: {} more than usual.",
+            of_requests(case),
+            duration(harm.excess_ns)
+        ),
+        false => format!(
+            "{} wait for the other end: {}.",
+            of_requests(case),
+            of_time(case, harm.ns)
+        ),
+    };
+    let path = case.digest.path_ns;
+    let unseen = path
+        .is_none()
+        .then_some("How much of it is the path's round trip: no sample has it.");
+    RequestFinding {
+        parts: PARTS.to_vec(),
+        involved: vec![format!("the other end is {}", case.key.address)],
+        headline,
+        facts: facts(case, harm),
+        ruled_out: rule_out(
+            case,
+            &[
+                ("the path", &[RequestPart::Network]),
+                ("computing", &[RequestPart::Cpu]),
+                ("connecting", &[RequestPart::Connect, RequestPart::Dns]),
+            ],
+        ),
+        could_not_see: ["What threads of the other end did: their waits are not recorded."]
+            .into_iter()
+            .chain(unseen)
+            .map(str::to_owned)
+            .collect(),
+        advice: advice([format!(
+            "Record the process that listens at {}: its report says why it is slow.",
+            case.key.address
+        )]),
+        confidence: measured(
+            case,
+            "the wait was measured; a longer queue on the path counts as well",
+        ),
+        ..RequestFinding::from_harm(case, harm, Remedy::Unavoidable)
+    }
+}
+
+fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestDoubt {
+    RequestDoubt {
+        candidates: vec![RuleId::RemoteSlow],
+        concerned_ns: harm.excess_ns,
+        headline: format!(
+            "The slowest of {} waited {} for the path or for the other end.",
+            of_requests(case),
+            duration(harm.excess_ns)
+        ),
+        facts: facts(case, harm),
+        why: "No sample has the round trip of the path.",
+        would_help: vec!["Record for longer, so that connections are sampled.".to_owned()],
+    }
+}
