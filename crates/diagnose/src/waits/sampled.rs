@@ -4,7 +4,7 @@
 use super::report::{Frame, WaitStack};
 
 /// Object of functions of the Python interpreter.
-const PYTHON: &str = "[python]";
+pub(super) const PYTHON: &str = "[python]";
 
 /// Why a function has no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -143,6 +143,9 @@ mod tests {
         assert_eq!(function(&[c], "server").name, "memcpy");
         let python = ("[python]", Some("handle"));
         let interpreter = ("/usr/bin/python3.11", Some("_PyEval_EvalFrameDefault"));
+        let inner = ("[python]", Some("handle.<locals>.<genexpr>"));
+        let name = function(&[inner, python], "python3").name;
+        assert_eq!(name, "handle.<locals>.<genexpr>", "whole: it has no types");
         let names = function(&[c, interpreter, python], "python3");
         assert_eq!((names.name.as_str(), names.no_name), ("handle", None));
     }

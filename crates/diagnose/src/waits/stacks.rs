@@ -10,7 +10,7 @@ use table::{Caller, Columns};
 
 use super::keys::FoldedKey;
 use super::report::{Frame, LockKind, WaitStack};
-use super::sampled::is_of_language;
+use super::sampled::{PYTHON, is_of_language};
 
 /// Functions between a thread that waits and the hook that saw it: the scheduler's (`__schedule()` and
 /// its callers, kernel/sched/core.c).
@@ -225,7 +225,10 @@ impl Frame {
     /// The function, without its parameters, or where it is.
     pub fn name(&self) -> String {
         if let Some(function) = &self.function {
-            return brief(function);
+            return match self.object.as_deref() {
+                Some(PYTHON) => function.clone(),
+                _ => brief(function),
+            };
         }
         match (self.object.as_deref().map(file_name), self.offset) {
             (Some(file), Some(offset)) => format!("{file}+{offset:#x}"),
