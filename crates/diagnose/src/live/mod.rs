@@ -8,6 +8,7 @@ mod history;
 mod judge;
 mod kept;
 mod report;
+mod services;
 mod waits;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -22,7 +23,8 @@ use table::{Columns, Stage};
 pub use history::{Histories, HistoryBin, REACH_NS};
 use kept::{LiveSpan, RecentRows};
 pub use report::{
-    AboutLive, HoldReason, LiveConnection, LiveProcess, LiveReport, LiveSums, MainHold, SCHEMA,
+    AboutLive, HoldReason, LiveConnection, LiveProcess, LiveReport, LiveService, LiveSums,
+    MainHold, SCHEMA,
 };
 pub use waits::{ObjectWaits, ProcessWaits, ThreadSample, ThreadSnapshots, WaitSource};
 
@@ -379,6 +381,7 @@ impl LiveWindow {
             .for_each(|connection| totals.add(connection));
         LiveReport {
             schema: SCHEMA,
+            services: self.services(span, &about),
             about,
             totals,
             processes,
@@ -386,6 +389,20 @@ impl LiveWindow {
             findings: report.findings,
             undecided: report.undecided,
         }
+    }
+}
+
+impl LiveWindow {
+    fn services(&self, span: LiveSpan, about: &AboutLive) -> Vec<LiveService> {
+        let rows = services::ServiceRows {
+            calls: &self.calls,
+            waits: &self.waits,
+            processes: &self.processes,
+            coverage: &about.coverage,
+        };
+        let identity = |conn: u64| self.kept.get(&conn)?.identity.as_ref();
+        let window = (about.window_ns, span.last_ns);
+        services::services(&self.header, &rows, window, identity)
     }
 }
 

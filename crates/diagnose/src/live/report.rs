@@ -9,6 +9,8 @@ use table::{Role, Stage};
 
 use super::waits::ProcessWaits;
 use crate::report::{Finding, Process, Receive, RuleId, Severity, Stages, UndecidedFinding};
+use crate::requests::report::Service;
+use crate::requests::{RequestPart, Side};
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.top/1";
@@ -26,10 +28,53 @@ pub struct LiveReport {
     pub connections: Vec<LiveConnection>,
     /// Their processes.
     pub processes: Vec<LiveProcess>,
+    /// Services with requests, those with the most time first; empty without calls (`--detail calls`).
+    pub services: Vec<LiveService>,
     /// Findings, worst first.
     pub findings: Vec<Finding>,
     /// Problems without a clear cause, worst first.
     pub undecided: Vec<UndecidedFinding>,
+}
+
+/// Requests of a service in the last seconds.
+#[derive(Debug, Clone, Serialize)]
+pub struct LiveService {
+    /// Command name of the process.
+    pub name: String,
+    /// Says which side it is on.
+    pub role: Side,
+    /// Address at which it listens, or that it asks.
+    pub address: String,
+    /// How many requests.
+    pub requests: u64,
+    /// The same a second; `None`: no time has passed.
+    pub requests_per_s: Option<f64>,
+    /// Half of them took no longer, ns.
+    pub p50_ns: u64,
+    /// 99 % took no longer, ns.
+    pub p99_ns: u64,
+    /// The part with the most time.
+    pub first_part: Option<RequestPart>,
+    /// Its share of their time, 0–1.
+    pub first_share: Option<f64>,
+}
+
+impl LiveService {
+    /// Returns a service with requests of so many seconds.
+    pub(super) fn new(service: Service, seconds: f64) -> Self {
+        let first = service.parts.all.largest().next();
+        Self {
+            name: service.name,
+            role: service.role,
+            address: service.address,
+            requests: service.requests,
+            requests_per_s: (seconds > 0.0).then(|| service.requests as f64 / seconds),
+            p50_ns: service.duration_ns.p50,
+            p99_ns: service.duration_ns.p99,
+            first_part: first.map(|(part, _)| part),
+            first_share: first.map(|(_, share)| share),
+        }
+    }
 }
 
 /// How it was observed.

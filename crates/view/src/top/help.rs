@@ -12,7 +12,7 @@ const KEYS: [(&str, &str); 16] = [
         "q  esc  ←",
         "back; in a list q quits; Ctrl-C quits anywhere",
     ),
-    ("tab  1 2 3", "connections, processes, findings"),
+    ("tab  1 2 3 4", "connections, processes, findings, services"),
     ("/", "filter by process, address, stage, finding; esc: all"),
     ("< >", "sort by the column to the left, to the right"),
     (

@@ -18,6 +18,7 @@ mod help;
 mod lists;
 mod order;
 mod paint;
+mod services;
 mod state;
 mod totals;
 mod waits;
@@ -100,6 +101,7 @@ fn body(top: &mut TopState, width: usize, height: usize, paint: StyleMapper) -> 
         ScreenPage::Connections => lists::connections(top, &live, (width, height), paint),
         ScreenPage::Processes => lists::processes(top, &live, (width, height), paint),
         ScreenPage::Findings => lists::findings(top, &live, (width, height), paint),
+        ScreenPage::Services => services::lines(top, &live, (width, height), paint),
         ScreenPage::Process(process) => {
             let mut lines = vec![lists::process_title(&live, process.as_ref(), paint)];
             let room = (width, height.saturating_sub(1));
@@ -150,6 +152,14 @@ fn foot(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
                     "back"
                 },
             ),
+        ],
+        ScreenPage::Services => &[
+            ("↑↓", "select"),
+            ("/", "filter"),
+            ("tab", "lists"),
+            ("p", "pause"),
+            ("?", "help"),
+            ("q", "quit"),
         ],
         ScreenPage::Findings => &[
             ("↑↓", "select"),

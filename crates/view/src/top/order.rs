@@ -167,6 +167,18 @@ impl ListOrder {
             .collect()
     }
 
+    /// Returns the indices of the shown services, those with the most time first.
+    pub fn services(&self, live: &LiveReport) -> Vec<usize> {
+        let words = self.words();
+        let all = live.services.iter().enumerate();
+        let shown = all.filter(|(_, it)| {
+            let part = it.first_part.map_or("", |part| part.text());
+            let text = format!("{} {} {} {part}", it.name, it.address, it.role.name());
+            has_all(&words, &text.to_lowercase())
+        });
+        shown.map(|(place, _)| place).collect()
+    }
+
     fn words(&self) -> Vec<String> {
         self.filter
             .split_whitespace()

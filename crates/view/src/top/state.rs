@@ -18,6 +18,8 @@ pub enum ScreenPage {
     Processes,
     /// All findings.
     Findings,
+    /// All services with requests.
+    Services,
     /// One connection by its id.
     Connection(u64),
     /// The connections of one process.
@@ -187,6 +189,7 @@ impl TopState {
         self.shown = match self.page() {
             ScreenPage::Processes => self.order.processes(live),
             ScreenPage::Findings => self.order.findings(live),
+            ScreenPage::Services => self.order.services(live),
             ScreenPage::Process(process) => self.order.connections(live, Some(process)),
             ScreenPage::Connections => self.order.connections(live, None),
             ScreenPage::Connection(_) | ScreenPage::Finding(_) | ScreenPage::Help => Vec::new(),
@@ -206,6 +209,7 @@ impl TopState {
                 live.processes.get(place)?.process.clone(),
             )),
             ScreenPage::Findings => Some(ScreenPage::Finding(finding_id(live, place)?)),
+            ScreenPage::Services => None,
             ScreenPage::Connection(_) | ScreenPage::Finding(_) | ScreenPage::Help => None,
         }
     }
@@ -311,6 +315,7 @@ impl TopState {
             KeyCode::Char('1') => self.go(ScreenPage::Connections),
             KeyCode::Char('2') => self.go(ScreenPage::Processes),
             KeyCode::Char('3' | 'f') => self.go(ScreenPage::Findings),
+            KeyCode::Char('4') => self.go(ScreenPage::Services),
             KeyCode::Char('?' | 'h') | KeyCode::F(1) if *self.page() != ScreenPage::Help => {
                 self.push(ScreenPage::Help);
             }
@@ -434,6 +439,7 @@ impl TopState {
             ScreenPage::Connections,
             ScreenPage::Processes,
             ScreenPage::Findings,
+            ScreenPage::Services,
         ];
         let bottom = self.pages.first().map(|(page, _)| page.clone());
         let place = lists

@@ -1,0 +1,158 @@
+//! Services in the last seconds: the engine of requests over the calls and waits that the window holds, from the latest
+//! backward, as many as are worth a moment of each snapshot.
+
+use std::collections::{HashMap, HashSet};
+
+use table::Columns;
+use table::manifest::{Coverage, Header};
+use table::tables::{Calls, Connection, Connections, Process, Processes, Waits};
+
+use super::Batches;
+use super::report::LiveService;
+use crate::answer::RecordingState;
+use crate::requests::{RequestFilter, RequestTable};
+use crate::waits::NameTable;
+
+/// Rows that are judged at each snapshot: some ten milliseconds of one CPU.
+const MOST_ROWS: usize = 50_000;
+
+/// Rows of a window that requests come from.
+pub(super) struct ServiceRows<'a> {
+    pub(super) calls: &'a Batches<Calls>,
+    pub(super) waits: &'a Batches<Waits>,
+    pub(super) processes: &'a HashMap<u32, Process>,
+    pub(super) coverage: &'a [Coverage],
+}
+
+/// Returns the services of the last seconds, those with the most time first. `until_ns`: the latest poll.
+pub(super) fn services<'a>(
+    header: &Header,
+    rows: &ServiceRows<'_>,
+    (window_ns, until_ns): (u64, u64),
+    identity: impl Fn(u64) -> Option<&'a Connection>,
+) -> Vec<LiveService> {
+    let from_ns = worth_judging(rows, until_ns.saturating_sub(window_ns));
+    let calls = latest(rows.calls, from_ns, |rows| &rows.end_ns);
+    let waits = latest(rows.waits, from_ns, |rows| &rows.end_ns);
+    if calls.is_empty() {
+        return Vec::new();
+    }
+    let names = names(&calls, rows.processes, identity);
+    let header = Header {
+        started_ns: from_ns,
+        ..header.clone()
+    };
+    let filter = RequestFilter::default();
+    let manifest = (rows.coverage, &[][..]);
+    let mut table = RequestTable::new(header, names, manifest, (filter, 0));
+    table.begin_rows();
+    table.add_waits(Some(&waits));
+    table.add_calls(Some(&calls));
+    table.add_waits(None);
+    table.add_calls(None);
+    table.add_preemptions(None);
+    table.add_on_cpu_samples(None);
+    table.finish();
+    let report = table.report(RecordingState::default());
+    let seconds = until_ns.saturating_sub(from_ns) as f64 / 1e9;
+    let services = report.services.into_iter();
+    services.map(|it| LiveService::new(it, seconds)).collect()
+}
+
+/// Returns when the rows begin that are judged: at `from_ns`, or later if these are too many.
+fn worth_judging(rows: &ServiceRows<'_>, from_ns: u64) -> u64 {
+    let calls = rows.calls.iter().flat_map(|(_, rows)| &rows.end_ns);
+    let waits = rows.waits.iter().flat_map(|(_, rows)| &rows.end_ns);
+    let ends = calls.chain(waits).copied();
+    let mut ends: Vec<u64> = ends.filter(|ns| *ns >= from_ns).collect();
+    match ends.len().checked_sub(MOST_ROWS) {
+        None | Some(0) => from_ns,
+        Some(more) => *ends.select_nth_unstable(more).1,
+    }
+}
+
+/// Returns the rows that ended since.
+fn latest<C: Columns>(batches: &Batches<C>, from_ns: u64, ends_ns: impl Fn(&C) -> &Vec<u64>) -> C {
+    let mut kept = C::default();
+    for (_, rows) in batches.iter().filter(|(ns, _)| *ns >= from_ns) {
+        let ends = ends_ns(rows).iter().enumerate();
+        let recent = ends.filter(|(_, ns)| **ns >= from_ns);
+        recent.for_each(|(row, _)| kept.push(rows.row(row)));
+    }
+    kept
+}
+
+/// Returns the names of the connections that these calls are on.
+fn names<'a>(
+    calls: &Calls,
+    known: &HashMap<u32, Process>,
+    identity: impl Fn(u64) -> Option<&'a Connection>,
+) -> std::rc::Rc<NameTable> {
+    let conns: HashSet<u64> = calls.conn.iter().copied().collect();
+    let mut connections = Connections::default();
+    for row in conns.into_iter().filter_map(identity) {
+        connections.push(row.clone());
+    }
+    let mut processes = Processes::default();
+    let pids: HashSet<u32> = connections.pid.iter().copied().flatten().collect();
+    for process in pids.into_iter().filter_map(|pid| known.get(&pid)) {
+        processes.push(process.clone());
+    }
+    let mut names = NameTable::default();
+    names.add_connections(&connections);
+    names.add_processes(&processes);
+    names.complete()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use table::row_of;
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn requests_of_the_last_seconds_have_a_rate() -> Result<(), Box<dyn std::error::Error>> {
+        let header = json!({
+            "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 1,
+            "clocksource": "", "detail": "calls", "arguments": [], "started_ns": 0,
+            "started_realtime_ns": 0, "jiffy_ns": null,
+        });
+        let header: Header = serde_json::from_value(header)?;
+        let identity: Connection = row_of(json!({
+            "conn": 1, "time_ns": 0, "netns": 1, "local": "10.0.0.1:80", "remote": "10.0.0.2:50000",
+            "role": "server", "chosen": "target", "pid": 7,
+        }))?;
+        let mut calls = Calls::default();
+        for turn in 0..10_u64 {
+            for is_send in [false, true] {
+                calls.push(row_of(json!({
+                    "conn": 1, "end_ns": (turn * 100 + 50 + u64::from(is_send)) * MS,
+                    "is_send": is_send, "result": 10, "offset_end": (turn + 1) * 10, "flags": 0,
+                    "unread_ns": if is_send { None } else { Some(0) }, "tid": 7, "pid": 7, "cpu": 0,
+                }))?);
+            }
+        }
+        let rows = ServiceRows {
+            calls: &Batches::from([(calls.end_ns[19], calls.clone())]),
+            waits: &Batches::new(),
+            processes: &HashMap::new(),
+            coverage: &[],
+        };
+        let found = |window_ns| {
+            let span = (window_ns, 1_000 * MS);
+            services(&header, &rows, span, |_| Some(&identity))
+        };
+        let [all] = &found(1_000 * MS)[..] else {
+            return Err("one service".into());
+        };
+        assert_eq!((all.requests, all.requests_per_s), (10, Some(10.0)));
+        assert_eq!((all.p50_ns, all.p99_ns), (MS, MS));
+        // Half of the time: half of the requests, as many a second.
+        let half = found(500 * MS).pop().ok_or("one service")?;
+        assert_eq!((half.requests, half.requests_per_s), (5, Some(10.0)));
+        Ok(())
+    }
+}
