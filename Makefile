@@ -86,6 +86,7 @@ web/node_modules: web/package-lock.json
 # one at a time. REFRESH=1 keeps the new recordings of those and of the faults.
 accuracy: setup-test build
 	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md $(if $(REFRESH),--refresh)
+	python3 scripts/request_accuracy.py
 	WHYLAT_PLAYS=$(if $(REFRESH),refresh,record) $(cargo) test $(PROFILE) --workspace --test replay -- \
 		--test-threads=1 --skip faults::
 

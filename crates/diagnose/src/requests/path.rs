@@ -140,6 +140,8 @@ struct Position {
     /// Says what the request waited for later on: while the thread is idle or serves others, it still does.
     later: Option<(RequestPart, StepSubject)>,
     next: NextCall,
+    /// The thread read another request later on.
+    has_read: bool,
     /// The request that this one waited behind, as counted last.
     behind: Option<EndpointId>,
     /// Threads that are followed.
@@ -195,6 +197,7 @@ impl PathFinder<'_> {
             events: self.history.get(thread).until(ns),
             later: None,
             next: NextCall::None,
+            has_read: false,
             behind: None,
             depth,
         }
@@ -330,9 +333,11 @@ impl PathFinder<'_> {
         if !is_own {
             if let Some(served) = call.served {
                 at.next = NextCall::Other(end, served);
+                pass_round(call, served, at);
             }
             return;
         }
+        at.has_read = false;
         at.next = NextCall::Own(end);
         let is_upstream = context.side == Side::Server && Some(call.endpoint) != context.peer;
         let response = call
@@ -615,4 +620,15 @@ impl PathFinder<'_> {
             (None, _) => Cause::Part(RequestPart::Process, self.about(wait)),
         }
     }
+}
+
+/// Goes back over a call for another request. A loop that answered others and then read more did not have this request to
+/// answer meanwhile: it waited for something that is not seen.
+fn pass_round(call: &ThreadCall, served: EndpointId, at: &mut Position) {
+    let is_of_client = call.endpoint == served;
+    if is_of_client && call.is_send && at.has_read {
+        at.later
+            .get_or_insert((RequestPart::Unknown, StepSubject::default()));
+    }
+    at.has_read |= is_of_client && !call.is_send;
 }

@@ -173,7 +173,8 @@ fn table(layout: &mut TextLayout, report: &RequestReport, most: usize) {
         layout.paragraph(4, Style::Plain, &parts);
         if service.requests > 1 {
             let functions = service.functions.as_ref().map(|it| &it.slowest);
-            let parts = format!("slowest 1 %: {}", shares(&service.parts.slowest, functions));
+            let shares = shares(&service.parts.slowest, functions);
+            let parts = format!("{}: {shares}", slowest_title(service.requests));
             layout.paragraph(4, Style::Plain, &parts);
         }
     }
@@ -191,6 +192,14 @@ fn name(service: &Service) -> String {
     }
 }
 
+/// Names the slowest hundredth, of one request at least.
+fn slowest_title(requests: u64) -> &'static str {
+    match requests < 100 {
+        true => "the slowest",
+        false => "slowest 1 %",
+    }
+}
+
 /// All parts of a service.
 fn draw(layout: &mut TextLayout, service: &Service) {
     layout.blank();
@@ -200,7 +209,8 @@ fn draw(layout: &mut TextLayout, service: &Service) {
     ]);
     let line =
         |part: &str, all: &str, slowest: &str| format!("{part:PART$}{all:>CELL$}{slowest:>14}");
-    layout.line(2, &[(Style::Dim, &line("part", "all", "slowest 1 %"))]);
+    let head = line("part", "all", slowest_title(service.requests));
+    layout.line(2, &[(Style::Dim, &head)]);
     for (part, share) in service.parts.all.largest() {
         let slow = percent(service.parts.slowest.share(part));
         let text = line(part.text(), &percent(share), &slow);
@@ -208,8 +218,8 @@ fn draw(layout: &mut TextLayout, service: &Service) {
     }
     if service.queue_most > 0 {
         let text = format!(
-            "at most {} at a time",
-            counted(service.queue_most, "request")
+            "one request waited behind {} at most",
+            counted(service.queue_most, "other")
         );
         layout.labelled(2, "queue", LABEL, &text);
     }

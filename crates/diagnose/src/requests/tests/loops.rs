@@ -156,3 +156,22 @@ fn work_for_others_while_a_request_sleeps_is_its_sleep() {
     let parts = rows.parts_ms(1);
     assert_eq!(parts, [(RequestPart::Cpu, 2), (RequestPart::Timer, 49)]);
 }
+
+#[test]
+fn rounds_of_a_busy_loop_are_no_queue() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    // It sleeps until 60, and the loop never has to wait.
+    rows.read(1, 10, 10);
+    for round in 0..5 {
+        rows.read(2, 10 + round * 10, 12 + round * 10);
+        rows.send(2, 19 + round * 10);
+    }
+    rows.send(1, 61);
+    let expected = [
+        (RequestPart::Queued, 10),
+        (RequestPart::Cpu, 4),
+        (RequestPart::Unknown, 37),
+    ];
+    assert_eq!(rows.parts_ms(1), expected);
+}

@@ -1,0 +1,79 @@
+/* A server with one epoll loop: it reads all requests that are there, computes for each when it reads it, and then answers
+ * them all. Its log has a line a request: cookie, offset, CPU time, time asleep.
+ *
+ * usage: loop PORT LOG */
+#include <arpa/inet.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REQUEST = 16, RESPONSE = 64, MOST = 64 };
+
+static uint64_t offsets[1024];
+
+static uint64_t clock_ns(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+static uint64_t cookie(int fd) {
+    uint64_t id = 0;
+    socklen_t size = sizeof id;
+    getsockopt(fd, SOL_SOCKET, SO_COOKIE, &id, &size);
+    return id;
+}
+
+static void work(int fd, const char *request, FILE *out) {
+    uint64_t ns = strtoull(request + 1, NULL, 10) * 1000, since = clock_ns(CLOCK_THREAD_CPUTIME_ID), slept = 0;
+    if (request[0] == 's') {
+        struct timespec time = {.tv_nsec = ns};
+        nanosleep(&time, NULL);
+        slept = ns;
+    } else {
+        while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - since < ns)
+            ;
+    }
+    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - since;
+    fprintf(out, "%lu %lu %lu %lu\n", cookie(fd), offsets[fd], cpu, slept);
+    offsets[fd] += REQUEST;
+}
+
+int main(int argc, char **argv) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[1]))};
+    int one = 1, listener = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = listener}, ready[MOST];
+    FILE *out = fopen(argv[2], "w");
+    char request[REQUEST + 1] = "", response[RESPONSE] = "";
+    if (argc != 3 || !out) return 2;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (bind(listener, (void *)&address, sizeof address) || listen(listener, MOST)) return 1;
+    epoll_ctl(set, EPOLL_CTL_ADD, listener, &event);
+    for (;;) {
+        int count = epoll_wait(set, ready, MOST, -1), answers[MOST], answered = 0;
+        for (int at = 0; at < count; at++) {
+            int fd = ready[at].data.fd;
+            if (fd == listener) {
+                event.data.fd = accept(listener, NULL, NULL);
+                offsets[event.data.fd] = 0;
+                epoll_ctl(set, EPOLL_CTL_ADD, event.data.fd, &event);
+                continue;
+            }
+            ssize_t size = recv(fd, request, REQUEST, MSG_WAITALL);
+            if (size != REQUEST) {
+                close(fd);
+                continue;
+            }
+            if (request[0] == 'q') return fclose(out);
+            work(fd, request, out);
+            answers[answered++] = fd;
+        }
+        for (int at = 0; at < answered; at++)
+            send(answers[at], response, RESPONSE, MSG_NOSIGNAL);
+    }
+}
