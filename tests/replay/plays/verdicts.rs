@@ -296,7 +296,8 @@ fn client_receives(outcome: &Outcome) {
 /// How many connections are short-lived.
 const SHORT_CONNECTIONS: usize = 23;
 
-/// Every connection is there, judged over its own life, and found healthy.
+/// Every connection is there, judged over its own life, and found healthy. The client opens one for each request: over a path
+/// that is harm.
 fn all_judged(outcome: &Outcome) {
     let report = &outcome.report;
     report.assert_whole();
@@ -311,7 +312,7 @@ fn all_judged(outcome: &Outcome) {
             let stages = connection["stages"].as_object().expect("stages");
             let total: f64 = stages.values().filter_map(|s| s["share"].as_f64()).sum();
             assert!((total - 1.0).abs() < 1e-6, "shares add up to {total}");
-            report.assert_claims(id, &[], &[]);
+            report.assert_claims(id, &[], &["connection_churn"]);
         }
     }
 }

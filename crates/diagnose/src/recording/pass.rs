@@ -48,6 +48,8 @@ pub(super) const NAMED: &[TableId] = &[
     TableId::DropCount,
     TableId::Call,
     TableId::OnCpuSample,
+    TableId::FailedConnect,
+    TableId::DnsWait,
     TableId::ClockPair,
     TableId::ReceivedMessage,
     TableId::SentMessage,

@@ -2,6 +2,7 @@
 //! nothing. Times are those of the service's own process: what the process at the other end did with a request is judged
 //! there.
 
+use super::endpoint::Endpoint;
 use super::evidence::{NamedThread, NamedTime, RequestEvidence};
 use super::part::{PartTimes, RequestPart};
 use super::service::{ServiceDigest, ServiceId, ServiceKey, Side, SlowestRequests};
@@ -31,6 +32,8 @@ pub struct PartClaim {
 pub struct ServiceCase<'a> {
     /// The recording around it.
     pub evidence: &'a RequestEvidence<'a>,
+    /// Number of the service.
+    pub id: ServiceId,
     /// Name, side and address that its requests have in common.
     pub key: &'a ServiceKey,
     /// Its requests.
@@ -63,6 +66,7 @@ impl<'a> ServiceCase<'a> {
         let digest = services.digest(id);
         Self {
             evidence,
+            id,
             key: services.key(id),
             digest,
             slowest: digest.slowest_at_most(),
@@ -209,6 +213,16 @@ impl<'a> ServiceCase<'a> {
                 requests: self.requests(),
             }),
         }
+    }
+
+    /// Returns the connections of the service.
+    pub fn endpoints(&self) -> impl Iterator<Item = &'a Endpoint> {
+        self.evidence.table.endpoints.of_service(self.id)
+    }
+
+    /// Returns whether both ends of its connections have one address, or those of loopback.
+    pub fn is_within_host(&self) -> bool {
+        self.endpoints().all(|it| it.is_within_host)
     }
 
     /// Returns the cookies of the connections of a list, the one with the most time first.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
+use std::net::SocketAddr;
 
 use table::Role;
 use table::tables::{Connection, TcpSamples, UnixSocket};
@@ -13,6 +14,9 @@ use crate::rows::hash::CookieHasher;
 use crate::rows::serving::ServedAddresses;
 use crate::rows::unix_sockets;
 use crate::waits::NameTable;
+
+/// A reset closes a connection within the call that it answers: that call has ended so long after, a time slice.
+const CALL_LATE_NS: u64 = 10_000_000;
 
 /// Number of a connection in an [`EndpointTable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -50,6 +54,10 @@ pub struct Endpoint {
     pub opened_ns: Option<u64>,
     /// When it was closed.
     pub closed_ns: Option<u64>,
+    /// Error with which it ended, an errno.
+    pub errno: Option<i32>,
+    /// Whether both ends have one address, or those of loopback: there is no path between.
+    pub is_within_host: bool,
     /// Smallest round-trip time of any sample, ns; `None`: no sample has one.
     pub min_rtt_ns: Option<u64>,
     /// Whether the filter means it.
@@ -76,6 +84,8 @@ impl Endpoint {
             connect_ns: None,
             opened_ns: None,
             closed_ns: None,
+            errno: None,
+            is_within_host: true,
             min_rtt_ns: None,
             is_wanted: true,
             handshake_ns: 0,
@@ -100,6 +110,8 @@ impl Endpoint {
             connect_ns: row.connect_ns,
             opened_ns: row.opened_ns,
             closed_ns: row.closed_ns,
+            errno: row.errno,
+            is_within_host: is_within_host(row),
             ..Self::new((row.conn, row.pid), side, service)
         }
     }
@@ -211,6 +223,12 @@ impl EndpointTable {
         &self.endpoints[index]
     }
 
+    /// Returns the connections of a service.
+    pub fn of_service(&self, service: ServiceId) -> impl Iterator<Item = &Endpoint> {
+        let all = self.endpoints.iter();
+        all.filter(move |it| it.service == service)
+    }
+
     /// Returns the numbers of all connections.
     pub fn ids(&self) -> impl Iterator<Item = EndpointId> + use<> {
         (0..self.endpoints.len() as u32).map(EndpointId)
@@ -225,9 +243,21 @@ impl EndpointTable {
     pub fn closings(&self) -> Vec<(u64, EndpointId)> {
         let all = (0..).map(EndpointId).zip(&self.endpoints);
         let mut closed: Vec<_> = all
-            .filter_map(|(id, endpoint)| Some((endpoint.closed_ns?, id)))
+            .filter_map(|(id, endpoint)| {
+                let late_ns = endpoint.errno.map_or(0, |_| CALL_LATE_NS);
+                Some((endpoint.closed_ns? + late_ns, id))
+            })
             .collect();
         closed.sort_unstable();
         closed
+    }
+}
+
+/// Returns whether both ends have one address, or those of loopback.
+fn is_within_host(row: &Connection) -> bool {
+    let ip = |address: &str| address.parse::<SocketAddr>().ok().map(|it| it.ip());
+    match ip(&row.local).zip(ip(&row.remote)) {
+        Some((local, remote)) => local == remote || remote.is_loopback(),
+        None => false,
     }
 }

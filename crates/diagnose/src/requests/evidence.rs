@@ -1,10 +1,14 @@
 //! Evidence of a recording for rules on requests: its services, who took their time, and the digests beside them.
 
+use table::Role;
+
 use super::RequestTable;
 use super::case::ServiceCase;
 use super::digests::DigestSet;
 use super::history::ThreadId;
+use super::resets::ResetDigest;
 use super::service::ServiceId;
+use crate::rows::serving::port;
 use crate::rows::top::{Element, Top};
 use crate::waits::NameTable;
 
@@ -52,6 +56,33 @@ impl<'a> RequestEvidence<'a> {
         let mut cases: Vec<_> = with_requests.map(|id| ServiceCase::new(self, id)).collect();
         cases.sort_by(|a, b| (b.total_ns(), a.key).cmp(&(a.total_ns(), b.key)));
         cases
+    }
+
+    /// Returns the clients with requests that a reset or an end answered, those with the most time first.
+    pub fn clients_with_resets(&'a self) -> Vec<ServiceCase<'a>> {
+        let has_any = |it: &ResetDigest| it.count > 0 || it.unanswered > 0;
+        let services = &self.table.services;
+        let reset = services.ids();
+        let reset = reset.filter(|id| has_any(&services.digest(*id).resets));
+        let mut cases: Vec<_> = reset.map(|id| ServiceCase::new(self, id)).collect();
+        cases.sort_by(|a, b| (b.total_ns(), a.key).cmp(&(a.total_ns(), b.key)));
+        cases
+    }
+
+    /// Returns when a process opened connections to the port of an address, in the order of time, ns.
+    pub fn opened_ns(&self, pid: u32, address: &str) -> Vec<u64> {
+        let asked = port(address);
+        let rows = self.names().connections();
+        let own = rows.filter(|row| row.pid == Some(pid) && row.role == Role::Client);
+        let of_port = own.filter(|row| port(&row.remote) == asked);
+        let mut opened: Vec<u64> = of_port.filter_map(|row| row.opened_ns).collect();
+        opened.sort_unstable();
+        opened
+    }
+
+    /// Returns from when to when rows of requests came, `CLOCK_MONOTONIC` ns.
+    pub fn time(&self) -> (u64, u64) {
+        (self.table.header.started_ns, self.table.latest_ns)
     }
 
     /// Returns the names of connections, processes and stacks.

@@ -290,6 +290,8 @@ impl ThreadHistory {
 pub struct History {
     numbers: HashMap<u64, ThreadId, BuildHasherDefault<CookieHasher>>,
     threads: Vec<ThreadHistory>,
+    /// Requests that each process has begun to serve.
+    served: HashMap<u32, u64>,
     /// The thread of the last look-up.
     latest: Option<(u64, ThreadId)>,
     /// Events of all threads.
@@ -303,6 +305,7 @@ impl Default for History {
         Self {
             numbers: HashMap::default(),
             threads: Vec::new(),
+            served: HashMap::new(),
             latest: None,
             events: 0,
             events_most: SWEPT_LEAST,
@@ -311,6 +314,15 @@ impl Default for History {
 }
 
 impl History {
+    /// Returns how many requests a thread has begun to serve; of one that never does, how many its process has.
+    pub fn served(&self, thread: ThreadId) -> u64 {
+        let thread = self.get(thread);
+        match thread.served {
+            0 => self.served.get(&thread.pid).copied().unwrap_or(0),
+            served => served,
+        }
+    }
+
     /// Returns the thread with these ids, which is made if it is new.
     pub fn thread(&mut self, pid: u32, tid: u32) -> ThreadId {
         let key = u64::from(pid) << 32 | u64::from(tid);
@@ -357,7 +369,9 @@ impl History {
 
     /// Notes that a thread began to serve another request.
     pub fn begin_serving(&mut self, thread: ThreadId) {
-        self.get_mut(thread).served += 1;
+        let history = self.get_mut(thread);
+        history.served += 1;
+        *self.served.entry(self.get(thread).pid).or_default() += 1;
     }
 
     /// Notes a call for a request, before its time is accounted.

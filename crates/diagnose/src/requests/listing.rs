@@ -79,6 +79,8 @@ pub struct Request {
     pub thread: ThreadId,
     /// The wait for its connection, before it.
     pub pool: Option<PoolWait>,
+    /// Requests that its thread had begun to serve.
+    pub served: u64,
     /// Where its time went.
     pub budget: Budget,
 }
@@ -99,6 +101,7 @@ impl Request {
             calls: exchange.calls,
             thread: exchange.request_thread,
             pool: exchange.pool,
+            served: exchange.served,
             budget: exchange.budget,
         }
     }

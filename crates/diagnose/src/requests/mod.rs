@@ -20,6 +20,8 @@
 //! subjects  who took the time of a service's requests
 //! pool      waits for a connection, before requests
 //! series    how its requests follow each other
+//! runs      requests in series, and what they spend on the path
+//! resets    requests that a reset answered
 //! blockers  its long ones, and what waits behind them
 //! workers   the processes that share its address
 //! digests/  what rules need beside requests, from the same rows
@@ -50,7 +52,9 @@ mod part;
 mod path;
 mod pool;
 pub mod report;
+mod resets;
 pub mod rules;
+mod runs;
 mod series;
 mod service;
 mod stages;
@@ -85,6 +89,8 @@ use owner::TimedCall;
 pub use part::{PartShares, PartTimes, RequestPart};
 use path::HopCredit;
 pub use report::RequestReport;
+use resets::LostRequest;
+use runs::{SeriesRequest, ThreadRun};
 use series::ConnectionSeries;
 pub use service::Side;
 use service::{RequestSums, ServiceId, ServiceTable};
@@ -107,6 +113,10 @@ const SILENT_NS: u64 = 200_000_000;
 
 /// Of so many rows of waits, one may be lost before times without rows count as unknown: `unknown` is to be 2 % at most.
 const LOST_OF: u64 = 50;
+
+/// Errors of a connection that a RST ended: before the FIN of the other end, and after (`include/uapi/asm-generic/errno.h`).
+const ECONNRESET: i32 = 104;
+const EPIPE: i32 = 32;
 
 /// A table that takes part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +175,8 @@ struct Turns {
     series: ConnectionSeries,
     /// How many of these, the first ones, are requests.
     judged: usize,
+    /// When the last response ended.
+    answered_ns: Option<u64>,
     /// Until then stages are shared by those that are held.
     shared_until_ns: u64,
 }
@@ -176,6 +188,7 @@ impl Turns {
             held: Vec::new(),
             series: ConnectionSeries::default(),
             judged: 0,
+            answered_ns: None,
             shared_until_ns: 0,
         }
     }
@@ -210,6 +223,8 @@ pub struct RequestTable {
     classes: HashMap<(ServiceId, ConnectionClass), u64>,
     /// When the last request of a thread ended.
     answered_ns: HashMap<(ServiceId, ThreadId), u64>,
+    /// Requests of a thread that follow each other until now.
+    runs: HashMap<(ServiceId, ThreadId), ThreadRun>,
     broken: u64,
     unanswered: u64,
     /// Requests that wait for a response, by their beginnings, and some that do not any more.
@@ -275,6 +290,7 @@ impl RequestTable {
             functions: FunctionTable::default(),
             classes: HashMap::new(),
             answered_ns: HashMap::new(),
+            runs: HashMap::new(),
             broken: 0,
             unanswered: 0,
             waiting: VecDeque::new(),
@@ -576,6 +592,7 @@ impl RequestTable {
         let opening = finished.map(|finished| *finished).or(opening);
         if let Some(open) = turns.tracker.open() {
             open.pool = pool;
+            open.served = self.history.served(call.thread);
             if side == Side::Client {
                 open.asked_for = self.history.asker(call.thread, call.end_ns);
             }
@@ -618,6 +635,7 @@ impl RequestTable {
             let peer = peer.and_then(|peer| peer.tracker.peer_of(open));
             self.accountant.account(&finder, id, open, (call, peer));
             open.add_response(call);
+            turns.answered_ns = Some(call.end_ns);
         }
         if let Some(before) = turns.tracker.take_before() {
             self.hold(id, turns, *before);
@@ -745,6 +763,48 @@ impl RequestTable {
         let before = (endpoint.service, request.thread);
         let before_ns = self.answered_ns.insert(before, request.end_ns);
         digest.series.add(series, before_ns, time);
+        digest.resets.follow(request.thread, request.begin_ns);
+        let on_path_ns = budget.parts.get(RequestPart::Network) - peer.get(RequestPart::Network);
+        let path_ns = endpoint.min_rtt_ns.filter(|_| !endpoint.is_within_host);
+        let in_series = SeriesRequest {
+            time,
+            served: request.served,
+            round_trip_ns: path_ns.unwrap_or(0).min(on_path_ns),
+        };
+        if endpoint.side == Side::Client {
+            digest
+                .runs
+                .add(self.runs.entry(before).or_default(), &in_series);
+        }
+    }
+
+    /// A connection ended while a request waited for its response: if that was a reset, this is what it answered.
+    fn count_reset(&mut self, id: EndpointId, answered_ns: Option<u64>, request: &Exchange) {
+        let endpoint = self.endpoints.get(id);
+        let is_reset = matches!(endpoint.errno, Some(ECONNRESET | EPIPE));
+        let begin_ns = request.asked_ns;
+        if endpoint.side != Side::Client || request.response.is_some() {
+            return;
+        }
+        if !is_reset {
+            // where nothing was ever answered, one end may have nothing to say
+            let is_answering = answered_ns.is_some() && endpoint.errno.is_none();
+            let closed_ns = endpoint.closed_ns.filter(|_| is_answering);
+            let digest = self.services.digest_mut(endpoint.service);
+            digest.resets.unanswered += u64::from(closed_ns.is_some());
+            let waited_ns = closed_ns.map_or(0, |ns| ns.saturating_sub(begin_ns));
+            digest.resets.unanswered_ns += waited_ns;
+            return;
+        }
+        let lost = LostRequest {
+            begin_ns,
+            closed_ns: endpoint.closed_ns.unwrap_or(begin_ns),
+            idle_ns: answered_ns.map(|ns| begin_ns.saturating_sub(ns)),
+            is_after_fin: endpoint.errno == Some(EPIPE),
+            next_ns: None,
+        };
+        let digest = self.services.digest_mut(endpoint.service);
+        digest.resets.add(request.request_thread, lost);
     }
 
     /// The connection ended, or the recording did.
@@ -757,12 +817,16 @@ impl RequestTable {
         let closed_ns = self.endpoints.get(id).closed_ns;
         let recorded_ns = closed_ns.is_none().then_some(self.latest_ns);
         let last = turns.tracker.finish(recorded_ns);
+        let unanswered = last.clone().filter(|it| it.response.is_none());
         for exchange in before.into_iter().chain(last) {
             self.hold(id, &mut turns, *exchange);
         }
         turns.judge();
         self.release(id, &mut turns);
         self.count_class(id, &turns);
+        if let Some(request) = unanswered {
+            self.count_reset(id, turns.answered_ns, &request);
+        }
     }
 
     fn count_class(&mut self, id: EndpointId, turns: &Turns) {

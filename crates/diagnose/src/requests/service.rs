@@ -11,6 +11,8 @@ use super::functions::FunctionCounts;
 use super::listing::RequestId;
 use super::part::{PartShares, PartTimes};
 use super::pool::PoolDigest;
+use super::resets::ResetDigest;
+use super::runs::RunDigest;
 use super::series::SeriesDigest;
 use super::subjects::SubjectTable;
 use super::workers::WorkerDigest;
@@ -150,6 +152,10 @@ pub struct ServiceDigest {
     pub subjects: SubjectTable,
     /// How requests follow each other.
     pub series: SeriesDigest,
+    /// Requests in series.
+    pub runs: RunDigest,
+    /// Requests that resets answered.
+    pub resets: ResetDigest,
     /// The long ones, and what waited behind them.
     pub blockers: BlockerDigest,
     /// The processes that serve.

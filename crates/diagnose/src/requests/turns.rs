@@ -110,6 +110,8 @@ pub struct Exchange {
     pub has_gap: bool,
     /// The wait for its connection, before it.
     pub pool: Option<PoolWait>,
+    /// Requests that its thread had begun to serve.
+    pub served: u64,
     /// Its time until then is accounted.
     pub accounted_ns: u64,
     /// Says what that time went to.
@@ -140,6 +142,7 @@ impl Exchange {
             pause_ns: 0,
             has_gap: false,
             pool: None,
+            served: 0,
             budget: Budget::default(),
         }
     }

@@ -15,6 +15,10 @@ const LEAST_OVERLAP: f64 = 0.5;
 /// From this share of a life on harm is above info (`crates/diagnose/src/report/severity.rs`).
 const WARNING_SHARE: f64 = 0.05;
 
+/// Rules that are right about workloads, whatever fault is planted: clients ask one request after another over a path, and some
+/// open a connection for each.
+const OF_WORKLOADS: [&str; 2] = ["serial_round_trips", "connection_churn"];
+
 /// A rule, and the cookie of the socket that it speaks of.
 pub type NamedFinding = (String, u64);
 
@@ -42,7 +46,8 @@ impl Score {
         let planted: BTreeSet<NamedFinding> = claims.keys().cloned().collect();
         let suffered = suffered(truth);
         let is_beside = |named: &&NamedFinding| {
-            let is_answer = answers.contains(&named.0.as_str());
+            let rule = named.0.as_str();
+            let is_answer = answers.contains(&rule) || OF_WORKLOADS.contains(&rule);
             !is_answer && !planted.contains(*named) && !suffered.contains(*named)
         };
         let beside = reported.keys().filter(is_beside).cloned().collect();

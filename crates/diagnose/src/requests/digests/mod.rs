@@ -2,7 +2,9 @@
 //! a file here, a line in `mod` and a line in `digests!`. A table that no analysis took before needs a line in
 //! `recording/pass.rs`, too.
 
+pub mod failed_connects;
 pub mod functions;
+pub mod name_servers;
 
 use std::rc::Rc;
 
@@ -10,7 +12,9 @@ use table::manifest::Header;
 use table::{Consumer, Rows, TableId};
 
 use crate::waits::NameTable;
+use failed_connects::FailedConnectDigest;
 use functions::FunctionDigest;
+use name_servers::NameServerDigest;
 
 /// Digest of rows. Its names are complete: of connections, sockets, processes and stacks.
 pub trait RecordingDigest: Consumer {
@@ -57,4 +61,8 @@ macro_rules! digests {
 digests! {
     /// Functions that processes ran.
     functions: FunctionDigest,
+    /// Attempts to connect that failed.
+    failed_connects: FailedConnectDigest,
+    /// Name servers that processes waited for.
+    name_servers: NameServerDigest,
 }

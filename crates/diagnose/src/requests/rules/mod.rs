@@ -6,8 +6,11 @@
 
 mod blocked_event_loop;
 mod computes;
+mod connect_failed;
+mod connection_churn;
 mod cpu_quota;
 mod disk_wait;
+mod dns_slow;
 mod host;
 mod lock_wait;
 mod memory_stall;
@@ -15,7 +18,9 @@ mod output_blocked;
 mod pool_wait;
 mod process_pause;
 mod remote_slow;
+mod reset_by_peer;
 mod rule;
+mod serial_round_trips;
 pub(crate) mod shared;
 mod timer_wait;
 mod uneven_workers;

@@ -105,7 +105,8 @@ pub fn measured(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidenc
 }
 
 /// Rules that speak of what threads did with a request: where that is not recorded, each of them may apply.
-const OF_THREADS: [RuleId; 10] = [
+const OF_THREADS: [RuleId; 11] = [
+    RuleId::DnsSlow,
     RuleId::ProcessPause,
     RuleId::CpuQuota,
     RuleId::MemoryStall,

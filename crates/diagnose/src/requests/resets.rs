@@ -1,0 +1,68 @@
+//! Requests that a reset answered: the other end had closed the connection, and sent RST instead of a response.
+
+use std::collections::HashMap;
+
+use super::history::ThreadId;
+
+/// Requests that are kept of a service; more are counted.
+const KEPT_MOST: usize = 1 << 16;
+
+/// A request that a reset answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostRequest {
+    /// When its first byte was sent.
+    pub begin_ns: u64,
+    /// When its connection was closed.
+    pub closed_ns: u64,
+    /// How long the connection had been idle before; `None`: it was the first request.
+    pub idle_ns: Option<u64>,
+    /// Whether the other end had closed before (FIN) and answered with RST then.
+    pub is_after_fin: bool,
+    /// When the thread began its next request to the service; `None`: it did not.
+    pub next_ns: Option<u64>,
+}
+
+impl LostRequest {
+    /// Returns how long it took until the thread asked again, or saw the end, ns.
+    pub fn lost_ns(&self) -> u64 {
+        let until_ns = self.next_ns.unwrap_or(self.closed_ns);
+        until_ns.saturating_sub(self.begin_ns)
+    }
+}
+
+/// Requests of a service that resets answered.
+#[derive(Debug, Default)]
+pub struct ResetDigest {
+    /// The first ones.
+    pub lost: Vec<LostRequest>,
+    /// How many, those that are not kept included.
+    pub count: u64,
+    /// Requests without a response, on connections that closed without an error.
+    pub unanswered: u64,
+    /// Time from these to the ends of their connections, ns.
+    pub unanswered_ns: u64,
+    /// The latest of each thread.
+    latest: HashMap<ThreadId, usize>,
+}
+
+impl ResetDigest {
+    /// Adds one, of this thread.
+    pub fn add(&mut self, thread: ThreadId, request: LostRequest) {
+        self.count += 1;
+        if self.lost.len() < KEPT_MOST {
+            self.latest.insert(thread, self.lost.len());
+            self.lost.push(request);
+        }
+    }
+
+    /// The thread began another request: its latest lost one was followed by that.
+    pub fn follow(&mut self, thread: ThreadId, begin_ns: u64) {
+        let latest = self.latest.get(&thread);
+        let Some(lost) = latest.and_then(|at| self.lost.get_mut(*at)) else {
+            return;
+        };
+        if begin_ns > lost.begin_ns {
+            lost.next_ns = Some(lost.next_ns.map_or(begin_ns, |ns| ns.min(begin_ns)));
+        }
+    }
+}

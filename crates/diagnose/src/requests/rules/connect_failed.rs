@@ -1,0 +1,270 @@
+//! Attempts to connect fail: refused, without an answer, without a local port, or without a way there.
+
+use std::collections::BTreeMap;
+
+use super::rule::{
+    ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
+};
+use super::shared::{advice, number, time};
+use crate::report::severity::held_up;
+use crate::report::{Confidence, ConfidenceLevel, Fact, FindingSubject, RuleId};
+use crate::requests::digests::failed_connects::FailedAttempts;
+use crate::requests::evidence::RequestEvidence;
+use crate::units::{counted, duration};
+
+/// The rule `connect_failed`.
+pub struct ConnectFailed;
+
+impl RequestRule for ConnectFailed {
+    fn id(&self) -> RuleId {
+        RuleId::ConnectFailed
+    }
+
+    fn summary(&self) -> &'static str {
+        "Attempts to connect failed"
+    }
+
+    fn check_programs(&self, evidence: &RequestEvidence<'_>) -> Vec<ProgramVerdict> {
+        let attempts = evidence.digests.failed_connects.attempts.iter();
+        attempts
+            .map(|((pid, remote), attempts)| verdict(evidence, (*pid, remote), attempts))
+            .collect()
+    }
+}
+
+/// Why attempts failed, by errno.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum FailureKind {
+    Refused,
+    NoAnswer,
+    NoPort,
+    Unreachable,
+    GivenUp,
+    Other,
+}
+
+impl FailureKind {
+    /// Returns the kind of an errno (`include/uapi/asm-generic/errno.h`).
+    fn new(errno: Option<i32>) -> Self {
+        match errno {
+            None => Self::GivenUp,
+            Some(111) => Self::Refused,
+            Some(110) => Self::NoAnswer,
+            Some(99) => Self::NoPort,
+            Some(100 | 101 | 113) => Self::Unreachable,
+            Some(_) => Self::Other,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Refused => "were refused (ECONNREFUSED)",
+            Self::NoAnswer => "got no answer (ETIMEDOUT)",
+            Self::NoPort => "found no free local port (EADDRNOTAVAIL)",
+            Self::Unreachable => "found no way there (EHOSTUNREACH, ENETUNREACH)",
+            Self::GivenUp => "got no answer until the program gave up",
+            Self::Other => "failed",
+        }
+    }
+
+    fn advice(self) -> &'static [&'static str] {
+        match self {
+            Self::Refused => &[
+                "Check that the server listens there: `ss -ltn` on its host, the address and the port. A firewall that rejects \
+                 looks the same.",
+                "At start: wait until the server listens (readiness of the unit or the pod), and try again with short pauses.",
+            ],
+            Self::NoAnswer | Self::GivenUp => &[
+                "Find where the SYN or its answer is lost: a firewall that drops, a wrong address or route, a listener that is \
+                 full (`nstat -az TcpExtListenDrops` there).",
+                "Set a connect timeout that suits the path, and try another address meanwhile (RFC 8305).",
+            ],
+            Self::NoPort => &[
+                "Keep connections: each closed one keeps its port for 60 s in TIME-WAIT.",
+                "Then widen net.ipv4.ip_local_port_range, or set net.ipv4.tcp_tw_reuse=1 (ip-sysctl), or use more addresses.",
+            ],
+            Self::Unreachable => &[
+                "Check the route (`ip route get ADDRESS`), and whether the host is up: `ip neigh` shows FAILED if nobody answers \
+                 for it.",
+            ],
+            Self::Other => &["Look the errno up in connect(2)."],
+        }
+    }
+}
+
+fn verdict(
+    evidence: &RequestEvidence<'_>,
+    (pid, remote): (u32, &str),
+    attempts: &FailedAttempts,
+) -> ProgramVerdict {
+    let windows = windows(evidence, pid, remote, attempts);
+    let first_ns = windows.first().map_or(0, |it| it.0);
+    let harm_ns = windows.iter().map(|(from, until)| until - from).sum();
+    let recorded = evidence.time();
+    let time = (first_ns, windows.last().map_or(0, |it| it.1));
+    let local = attempts.kept.iter().find_map(|it| it.local.clone());
+    let subject = FindingSubject {
+        process: Some(evidence.names().process(pid)),
+        local: local.unwrap_or_else(|| "?".to_owned()),
+        remote: remote.to_owned(),
+        connections: attempts.by_errno.values().sum(),
+        ids: Vec::new(),
+        lifetime_ns: recorded
+            .1
+            .max(time.1)
+            .saturating_sub(recorded.0.min(first_ns)),
+        requests: None,
+    };
+    let is_early = attempts.syn_retries == 0 && attempts.by_errno.keys().all(Option::is_none);
+    let verdict = match is_early {
+        true if held_up(harm_ns, subject.lifetime_ns) => doubt(&subject, attempts, harm_ns),
+        true => RequestVerdict::Quiet,
+        false => {
+            let found = finding(evidence, &subject, attempts, harm_ns);
+            RequestVerdict::Fires(Box::new(found))
+        }
+    };
+    ProgramVerdict {
+        subject,
+        time,
+        verdict,
+    }
+}
+
+/// The program gave up before any SYN was retransmitted: an answer may have been on its way.
+fn doubt(subject: &FindingSubject, attempts: &FailedAttempts, harm_ns: u64) -> RequestVerdict {
+    let who = subject
+        .process
+        .as_ref()
+        .map_or_else(String::new, |it| it.title());
+    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
+        candidates: vec![RuleId::ConnectFailed],
+        concerned_ns: harm_ns,
+        headline: format!(
+            "{who} gave up {} to connect to {} before an answer; it is not known whether one would have come.",
+            counted(subject.connections, "attempt"),
+            subject.remote
+        ),
+        facts: vec![
+            number(
+                "given_up",
+                subject.connections,
+                "attempts given up by the program",
+            ),
+            time("longest_ns", attempts.longest_ns, "longest attempt"),
+            time(
+                "unconnected_ns",
+                harm_ns,
+                "until a connection, or the last attempt",
+            ),
+        ],
+        why: "No SYN was retransmitted by then: the first timeout of a SYN is 1 s (RFC 6298).",
+        would_help: vec!["Let the program wait longer, and record again.".to_owned()],
+    }))
+}
+
+/// Returns times in which a process could not connect: from a failure to the next connection to that port, or to the last
+/// failure. Another address of the same name has the same port.
+fn windows(
+    evidence: &RequestEvidence<'_>,
+    pid: u32,
+    remote: &str,
+    attempts: &FailedAttempts,
+) -> Vec<(u64, u64)> {
+    let opened = evidence.opened_ns(pid, remote);
+    let mut windows: Vec<(u64, u64)> = Vec::new();
+    for attempt in &attempts.kept {
+        let next = opened.partition_point(|ns| *ns < attempt.end_ns);
+        let until_ns = opened.get(next).copied();
+        let until_ns = until_ns.unwrap_or(attempts.last_ns.max(attempt.end_ns));
+        match windows.last_mut() {
+            Some(last) if attempt.start_ns <= last.1 => last.1 = last.1.max(until_ns),
+            _ => windows.push((attempt.start_ns, until_ns)),
+        }
+    }
+    windows
+}
+
+fn finding(
+    evidence: &RequestEvidence<'_>,
+    subject: &FindingSubject,
+    attempts: &FailedAttempts,
+    harm_ns: u64,
+) -> RequestFinding {
+    let mut kinds: BTreeMap<FailureKind, u64> = BTreeMap::new();
+    for (errno, count) in &attempts.by_errno {
+        *kinds.entry(FailureKind::new(*errno)).or_default() += count;
+    }
+    let most = kinds.iter().max_by_key(|(_, count)| **count);
+    let kind = most.map_or(FailureKind::Other, |(kind, _)| *kind);
+    let who = subject
+        .process
+        .as_ref()
+        .map_or_else(String::new, |it| it.title());
+    RequestFinding {
+        parts: Vec::new(),
+        harm_ns,
+        excess_ns: 0,
+        excess_share: 0.0,
+        whole_ns: subject.lifetime_ns,
+        involved: Vec::new(),
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "{who} could not connect to {}: {} {}, for {} until a connection or the last attempt.",
+            subject.remote,
+            counted(subject.connections, "attempt"),
+            kind.text(),
+            duration(harm_ns)
+        ),
+        facts: facts(attempts, &kinds, harm_ns),
+        ruled_out: Vec::new(),
+        could_not_see: vec![match evidence.has_waits() {
+            true => "What the program did between attempts counts as lost, too.".to_owned(),
+            false => "What threads did meanwhile was not recorded.".to_owned(),
+        }],
+        advice: advice(kind.advice().iter().copied()),
+        gain: None,
+        confidence: Confidence {
+            level: ConfidenceLevel::High,
+            because: "the kernel gave the error of each attempt".to_owned(),
+        },
+    }
+}
+
+fn facts(attempts: &FailedAttempts, kinds: &BTreeMap<FailureKind, u64>, harm_ns: u64) -> Vec<Fact> {
+    const NAMES: [(FailureKind, &str, &str); 6] = [
+        (FailureKind::Refused, "refused", "refused: a RST came"),
+        (
+            FailureKind::NoAnswer,
+            "no_answer",
+            "without an answer (ETIMEDOUT)",
+        ),
+        (FailureKind::NoPort, "no_port", "without a free local port"),
+        (
+            FailureKind::Unreachable,
+            "unreachable",
+            "unreachable: ICMP, or no neighbour",
+        ),
+        (FailureKind::GivenUp, "given_up", "given up by the program"),
+        (FailureKind::Other, "other", "with another error"),
+    ];
+    let mut facts: Vec<Fact> = NAMES
+        .into_iter()
+        .filter_map(|(kind, name, label)| Some(number(name, *kinds.get(&kind)?, label)))
+        .collect();
+    facts.push(time("longest_ns", attempts.longest_ns, "longest attempt"));
+    facts.push(time("attempts_ns", attempts.waited_ns, "all attempts"));
+    facts.push(time(
+        "unconnected_ns",
+        harm_ns,
+        "until a connection, or the last attempt",
+    ));
+    if attempts.syn_retries > 0 {
+        facts.push(number(
+            "syn_retries",
+            attempts.syn_retries,
+            "SYNs retransmitted",
+        ));
+    }
+    facts
+}

@@ -1,0 +1,203 @@
+//! A connection for each request, or for few: handshakes of TCP and TLS take the time.
+
+use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::shared::{advice, durations, measured, number, of_time, rule_out, time};
+use crate::report::RuleId;
+use crate::report::severity::held_up;
+use crate::requests::RequestPart;
+use crate::requests::case::ServiceCase;
+use crate::units::{count, counted, duration};
+
+/// The rule `connection_churn`.
+pub struct ConnectionChurn;
+
+const PARTS: &[RequestPart] = &[RequestPart::Connect];
+
+impl RequestRule for ConnectionChurn {
+    fn id(&self) -> RuleId {
+        RuleId::ConnectionChurn
+    }
+
+    fn summary(&self) -> &'static str {
+        "Connections are not kept: requests wait for handshakes of TCP and TLS"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        let connect_ns = case.ns(RequestPart::Connect);
+        if case.is_server() {
+            return doubt(case);
+        }
+        if connect_ns == 0 {
+            return RequestVerdict::Quiet;
+        }
+        let opened = PoolSize::new(case);
+        match opened.spare() {
+            0 => RequestVerdict::Quiet,
+            _ => RequestVerdict::Fires(Box::new(finding(case, &opened, connect_ns))),
+        }
+    }
+}
+
+/// Connections of a service that the recording saw open.
+struct PoolSize {
+    /// How many.
+    connections: u64,
+    /// Most that were open at once: so many a pool needs.
+    most: u64,
+    /// Time of their TCP handshakes, ns.
+    tcp_ns: u64,
+}
+
+impl PoolSize {
+    fn new(case: &ServiceCase<'_>) -> Self {
+        let mut opened = Self {
+            connections: 0,
+            most: 0,
+            tcp_ns: 0,
+        };
+        let mut changes: Vec<(u64, i64)> = Vec::new();
+        for endpoint in case.endpoints() {
+            if let Some(connect_ns) = endpoint.connect_ns {
+                opened.connections += 1;
+                let opened_ns = endpoint.opened_ns.unwrap_or(connect_ns);
+                opened.tcp_ns += opened_ns.saturating_sub(connect_ns);
+                changes.push((connect_ns, 1));
+                changes.extend(endpoint.closed_ns.map(|ns| (ns, -1)));
+            }
+        }
+        // an end before a begin at the same time
+        changes.sort_unstable();
+        let mut open = 0;
+        for (_, change) in changes {
+            open += change;
+            opened.most = opened.most.max(u64::try_from(open).unwrap_or(0));
+        }
+        opened
+    }
+
+    /// Connections that a pool would not have opened.
+    fn spare(&self) -> u64 {
+        self.connections - self.most
+    }
+}
+
+fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> RequestFinding {
+    let spare_ns =
+        u128::from(connect_ns) * u128::from(opened.spare()) / u128::from(opened.connections);
+    let harm_ns = spare_ns as u64;
+    let tcp_ns = opened.tcp_ns.min(connect_ns);
+    let mut facts = vec![
+        number(
+            "connections_opened",
+            opened.connections,
+            "connections opened",
+        ),
+        number(
+            "connections_at_once",
+            opened.most,
+            "most of them open at once",
+        ),
+        time("connect_ns", connect_ns, "requests waited for handshakes"),
+        time("tcp_handshakes_ns", tcp_ns, "of it TCP handshakes"),
+        time(
+            "tls_handshakes_ns",
+            connect_ns - tcp_ns,
+            "of it TLS, and the start of the first request",
+        ),
+    ];
+    facts.extend(durations(case));
+    RequestFinding {
+        parts: PARTS.to_vec(),
+        harm_ns,
+        excess_ns: 0,
+        excess_share: 0.0,
+        whole_ns: case.total_ns(),
+        involved: Vec::new(),
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "{} opened {} for {}: handshakes took {}.",
+            case.title(),
+            counted(opened.connections, "connection"),
+            counted(case.requests(), "request"),
+            of_time(case, connect_ns)
+        ),
+        facts,
+        ruled_out: rule_out(
+            case,
+            &[
+                ("DNS", &[RequestPart::Dns]),
+                ("the other end", &[RequestPart::Remote]),
+                ("the path after the handshakes", &[RequestPart::Network]),
+                ("computing", &[RequestPart::Cpu]),
+                (
+                    "lack of CPU",
+                    &[
+                        RequestPart::RunQueue,
+                        RequestPart::Preempted,
+                        RequestPart::CpuQuota,
+                    ],
+                ),
+            ],
+        ),
+        could_not_see: vec![
+            "Who closed the connections: the program, or the other end after each response."
+                .to_owned(),
+        ],
+        advice: advice(fixes(opened)),
+        gain: Some("connections are kept, and no more are opened than were open at once"),
+        confidence: measured(case, "connections and their handshakes were measured"),
+    }
+}
+
+/// A server sees that clients open a connection for each request, and not what the handshake costs them: at least a round
+/// trip before each.
+fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
+    let connections = case.digest.series.connections;
+    let has_client = case.endpoints().any(|it| it.peer.is_some());
+    let min_rtt_ns = case.endpoints().filter_map(|it| it.min_rtt_ns).min();
+    let least_ns = min_rtt_ns.unwrap_or(0).saturating_mul(connections);
+    let is_for_each = connections > 1 && connections == case.requests();
+    if has_client || !is_for_each || !held_up(least_ns, case.total_ns() + least_ns) {
+        return RequestVerdict::Quiet;
+    }
+    let mut facts = vec![
+        number(
+            "connections_opened",
+            connections,
+            "connections with requests",
+        ),
+        time(
+            "min_rtt_ns",
+            min_rtt_ns.unwrap_or(0),
+            "round trip of the path (minimum)",
+        ),
+    ];
+    facts.extend(durations(case));
+    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
+        candidates: vec![RuleId::ConnectionChurn],
+        concerned_ns: least_ns,
+        headline: format!(
+            "Clients opened {} for {} to {}: handshakes may have taken {} or more.",
+            counted(connections, "connection"),
+            counted(case.requests(), "request"),
+            case.title(),
+            duration(least_ns)
+        ),
+        facts,
+        why: "The clients are not recorded: a server does not see how long they wait for handshakes.",
+        would_help: vec!["Record a client.".to_owned()],
+    }))
+}
+
+fn fixes(opened: &PoolSize) -> [String; 4] {
+    [
+        "nginx: an `upstream` block with `keepalive`, `proxy_http_version 1.1` and an empty `Connection` header.".to_owned(),
+        format!(
+            "Programs: keep one client object. requests.Session, http.Agent with keepAlive, one http.Client in Go (read the \
+             body to its end), a pool of SQLAlchemy, HikariCP or pgbouncer; {} would do here.",
+            count(opened.most)
+        ),
+        "If the other end closes: raise its keep-alive timeout and its number of requests for each connection.".to_owned(),
+        "TLS that must begin again: resume sessions (tickets or a session cache), TLS 1.3, ECDSA keys.".to_owned(),
+    ]
+}

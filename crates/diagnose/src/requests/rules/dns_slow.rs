@@ -1,0 +1,144 @@
+//! Requests wait for name servers before they can connect.
+
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
+use super::shared::{advice, durations, measured, number, of_requests, of_time, rule_out, time};
+use crate::report::{Fact, RuleId};
+use crate::requests::RequestPart;
+use crate::requests::case::{PartHarm, ServiceCase};
+use crate::requests::digests::name_servers::{ProcessServers, ServerWaits};
+use crate::units::{count, counted};
+
+/// The rule `dns_slow`.
+pub struct DnsSlow;
+
+const PARTS: &[RequestPart] = &[RequestPart::Dns];
+
+impl RequestRule for DnsSlow {
+    fn id(&self) -> RuleId {
+        RuleId::DnsSlow
+    }
+
+    fn summary(&self) -> &'static str {
+        "Requests wait for name servers"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        let harm = case.harm(PARTS);
+        match harm.ns {
+            // where waits were not recorded, `timer_wait` says so for all rules on them
+            0 => RequestVerdict::Quiet,
+            _ => RequestVerdict::Fires(Box::new(finding(case, &harm))),
+        }
+    }
+}
+
+fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
+    let servers = servers(case);
+    let slowest = servers.as_ref().and_then(ProcessServers::slowest);
+    let mut facts = vec![time("dns_ns", harm.ns, "requests waited for DNS")];
+    facts.extend(servers.iter().flat_map(server_facts));
+    facts.extend(durations(case));
+    let who = match slowest {
+        Some((server, waits)) => format!("the name server {server}{}", in_vain(&waits)),
+        None => "name servers".to_owned(),
+    };
+    let mut unseen = Vec::new();
+    if slowest.is_none() {
+        let text = "Which name server: the resolver did not wait on a connected UDP socket (a local daemon by a UNIX socket, or \
+                    several descriptors at once).";
+        unseen.push(text.to_owned());
+    }
+    unseen.push("Which names were asked for: no payload is read.".to_owned());
+    RequestFinding {
+        parts: PARTS.to_vec(),
+        harm_ns: harm.ns,
+        excess_ns: harm.excess_ns,
+        excess_share: harm.excess_share,
+        whole_ns: case.total_ns(),
+        involved: Vec::new(),
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "DNS holds {}: they waited for {who}, {}.",
+            of_requests(case),
+            of_time(case, harm.ns)
+        ),
+        facts,
+        ruled_out: rule_out(
+            case,
+            &[
+                ("connecting", &[RequestPart::Connect]),
+                ("the other end", &[RequestPart::Remote]),
+                ("the path", &[RequestPart::Network]),
+                ("computing", &[RequestPart::Cpu]),
+            ],
+        ),
+        could_not_see: unseen,
+        advice: advice(FIXES),
+        gain: Some("names are known without a question"),
+        confidence: measured(case, "waits below the resolver were measured"),
+    }
+}
+
+const FIXES: [&str; 4] = [
+    "If answers are lost: ask the name server of /etc/resolv.conf by hand (`dig @SERVER NAME A`, `AAAA`), and look for drops on the \
+     way: conntrack races of parallel A and AAAA questions, firewalls, an overloaded server.",
+    "In resolv.conf: `options single-request-reopen` (A and AAAA from two sockets), `use-vc` (TCP), `timeout:1 attempts:3` against \
+     the 5 s of the default.",
+    "Ask less: a local cache (systemd-resolved, nscd, dnsmasq, NodeLocal DNSCache), kept connections, a name with a final dot.",
+    "With search domains, `ndots:1` or the whole name: each domain of `search` is a question more.",
+];
+
+/// Returns ` (2 of 3 waits without an answer)`.
+fn in_vain(waits: &ServerWaits) -> String {
+    match waits.unanswered {
+        0 => String::new(),
+        unanswered => format!(
+            " ({} of {} without an answer)",
+            count(unanswered),
+            counted(unanswered + waits.answered, "wait")
+        ),
+    }
+}
+
+/// Name servers of the service's process.
+fn servers(case: &ServiceCase<'_>) -> Option<ProcessServers> {
+    let processes = case.digest.processes.worst(1);
+    let process = processes.first()?.number;
+    case.evidence.digests.name_servers.process(process).cloned()
+}
+
+fn server_facts(servers: &ProcessServers) -> Vec<Fact> {
+    let all = servers.total();
+    let mut facts = vec![
+        number(
+            "dns_servers",
+            servers.servers.len() as u64,
+            "name server(s)",
+        ),
+        number(
+            "dns_sockets",
+            servers.sockets,
+            "sockets that waited: one for each name and server tried",
+        ),
+        number("dns_unanswered", all.unanswered, "waits without an answer"),
+    ];
+    if all.unanswered > 0 {
+        let ns = all.unanswered_ns;
+        facts.push(time("dns_unanswered_ns", ns, "in waits without an answer"));
+    }
+    if all.answered > 0 {
+        facts.push(time(
+            "dns_answer_max_ns",
+            all.answered_most_ns,
+            "longest wait for an answer",
+        ));
+    }
+    if all.errors > 0 {
+        facts.push(number(
+            "dns_errors",
+            all.errors,
+            "waits that an error ended",
+        ));
+    }
+    facts
+}

@@ -1,0 +1,190 @@
+//! The other end had closed the connection, and answered a request with RST: the program has to ask again.
+
+use super::rule::{
+    ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
+};
+use super::shared::{advice, measured, number, time};
+use crate::report::severity::held_up;
+use crate::report::{Fact, RuleId};
+use crate::requests::case::ServiceCase;
+use crate::requests::evidence::RequestEvidence;
+use crate::requests::resets::{LostRequest, ResetDigest};
+use crate::units::{count, counted, duration};
+
+/// The rule `reset_by_peer`.
+pub struct ResetByPeer;
+
+impl RequestRule for ResetByPeer {
+    fn id(&self) -> RuleId {
+        RuleId::ResetByPeer
+    }
+
+    fn summary(&self) -> &'static str {
+        "The other end answered requests with a reset"
+    }
+
+    /// The time is lost between requests, so that it counts beside theirs.
+    fn check_programs(&self, evidence: &RequestEvidence<'_>) -> Vec<ProgramVerdict> {
+        let services = evidence.clients_with_resets();
+        services.iter().map(verdict).collect()
+    }
+}
+
+fn verdict(case: &ServiceCase<'_>) -> ProgramVerdict {
+    let resets = &case.digest.resets;
+    let lost_ns = resets.lost.iter().map(LostRequest::lost_ns).sum();
+    let begin_ns = resets.lost.iter().map(|it| it.begin_ns).min().unwrap_or(0);
+    let end_ns = resets.lost.iter().map(|it| it.closed_ns).max().unwrap_or(0);
+    let time = case.digest.time.unwrap_or((begin_ns, end_ns));
+    let mut subject = case.subject();
+    subject.lifetime_ns = case.total_ns() + lost_ns;
+    ProgramVerdict {
+        subject,
+        time: (time.0.min(begin_ns), time.1.max(end_ns)),
+        verdict: match resets.count {
+            0 => doubt(case, resets),
+            _ => RequestVerdict::Fires(Box::new(finding(case, resets, lost_ns))),
+        },
+    }
+}
+
+/// Connections ended with a request on its way: by which end, and why, is not known.
+fn doubt(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict {
+    let waited_ns = resets.unanswered_ns;
+    if !held_up(waited_ns, case.total_ns() + waited_ns) {
+        return RequestVerdict::Quiet;
+    }
+    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
+        candidates: vec![RuleId::ResetByPeer],
+        concerned_ns: waited_ns,
+        headline: format!(
+            "{} of {} got no response before their connections ended.",
+            counted(resets.unanswered, "request"),
+            case.title()
+        ),
+        facts: vec![
+            number(
+                "unanswered",
+                resets.unanswered,
+                "requests without a response",
+            ),
+            number("requests", case.requests(), "requests with a response"),
+            time("unanswered_ns", waited_ns, "until the connections ended"),
+        ],
+        why: "No RST came: the program gave up, or the other end closed without an answer.",
+        would_help: vec!["Look at the logs of both ends at these times.".to_owned()],
+    }))
+}
+
+fn finding(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> RequestFinding {
+    let idle = || resets.lost.iter().filter_map(|it| it.idle_ns);
+    let on_idle = idle().count() as u64;
+    let least_ns = idle().min();
+    RequestFinding {
+        parts: Vec::new(),
+        harm_ns: lost_ns,
+        excess_ns: 0,
+        excess_share: 0.0,
+        whole_ns: case.total_ns() + lost_ns,
+        involved: Vec::new(),
+        remedy: Remedy::Avoidable,
+        headline: headline(case, resets, lost_ns, least_ns),
+        facts: facts(case, resets, (on_idle, least_ns), lost_ns),
+        ruled_out: Vec::new(),
+        could_not_see: vec![
+            "Whether the next request is the same one again.".to_owned(),
+            "Whether the other end had begun to work on it: if so, it may be done twice.".to_owned(),
+        ],
+        advice: advice(match least_ns {
+            Some(least_ns) => of_idle(least_ns).to_vec(),
+            None => vec![
+                "Look at the other end's log: it, or a proxy between, refused the first request of the connection, or ended."
+                    .to_owned(),
+            ],
+        }),
+        gain: Some("no request meets a closed connection"),
+        confidence: measured(case, "the kernel noted the RST as the connection's error"),
+    }
+}
+
+fn headline(
+    case: &ServiceCase<'_>,
+    resets: &ResetDigest,
+    lost_ns: u64,
+    idle_ns: Option<u64>,
+) -> String {
+    let requests = counted(resets.count, "request");
+    let of = case.requests() + resets.count;
+    let cause = match idle_ns {
+        Some(ns) => format!(
+            "had closed connections that were idle for {} or longer",
+            duration(ns)
+        ),
+        None => "reset the connection".to_owned(),
+    };
+    format!(
+        "{} {cause}: it answered {requests} of {} of {} with RST, and {} passed before the next.",
+        case.key.address,
+        count(of),
+        case.key.name,
+        duration(lost_ns)
+    )
+}
+
+fn facts(
+    case: &ServiceCase<'_>,
+    resets: &ResetDigest,
+    (on_idle, least_ns): (u64, Option<u64>),
+    lost_ns: u64,
+) -> Vec<Fact> {
+    let kept = || resets.lost.iter();
+    let after_fin = kept().filter(|it| it.is_after_fin).count() as u64;
+    let again = kept().filter(|it| it.next_ns.is_some()).count() as u64;
+    let mut facts = vec![
+        number("resets", resets.count, "requests answered with RST"),
+        number("requests", case.requests(), "requests with a response"),
+        number(
+            "resets_after_idle",
+            on_idle,
+            "of these on a connection that had been used before",
+        ),
+        number(
+            "resets_after_fin",
+            after_fin,
+            "of these after the other end's FIN",
+        ),
+        number(
+            "asked_again",
+            again,
+            "of these followed by another request of the thread",
+        ),
+        time("lost_ns", lost_ns, "until then"),
+    ];
+    if let Some(ns) = least_ns {
+        facts.push(time("idle_min_ns", ns, "least idle time before a reset"));
+    }
+    let answered_ns = case.digest.series.gaps.range_ns();
+    if let Some((_, ns)) = answered_ns {
+        facts.push(time(
+            "idle_answered_max_ns",
+            ns,
+            "longest idle time before a response",
+        ));
+    }
+    facts
+}
+
+fn of_idle(least_ns: u64) -> [String; 3] {
+    [
+        format!(
+            "Close idle connections in the client before the other end does: its idle time below {}. Node.js: \
+             agentkeepalive's freeSocketTimeout; Go: Transport.IdleConnTimeout; JDBC pools: maxLifetime, idleTimeout; \
+             SQLAlchemy: pool_recycle.",
+            duration(least_ns)
+        ),
+        "Raise the idle time of the other end above the client's: nginx keepalive_timeout, Node.js server.keepAliveTimeout, \
+         uvicorn --timeout-keep-alive."
+            .to_owned(),
+        "Ask again at once, without a pause, where the request may be repeated (RFC 9110, section 9.2.2).".to_owned(),
+    ]
+}
