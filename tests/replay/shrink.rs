@@ -37,6 +37,8 @@ tables! {
     /// The same, and from where.
     STACKS: calls connections counters cpu_samples listeners process_samples processes spins
         stacks symbols tasks tcp_events tcp_samples tcp_stages waits;
+    /// Requests, what threads did with them, and where.
+    REQUESTS: calls connections listeners preemptions processes stacks symbols tcp_samples waits;
     /// Tables by which connections are judged, and their messages.
     MESSAGES: calls clock_pairs connections cpu_samples listeners process_samples processes
         received_messages sent_messages tcp_events tcp_samples tcp_stages udp_sockets;

@@ -3,6 +3,7 @@
 mod delayed_acks;
 mod delays;
 mod faults;
+mod host;
 mod listeners;
 mod losses;
 mod programs;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Play> {
         delayed_acks::plays,
         delays::plays,
         faults::plays,
+        host::plays,
         listeners::plays,
         losses::plays,
         programs::plays,

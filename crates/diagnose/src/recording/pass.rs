@@ -50,6 +50,7 @@ pub(super) const NAMED: &[TableId] = &[
     TableId::OnCpuSample,
     TableId::FailedConnect,
     TableId::DnsWait,
+    TableId::Preemption,
     TableId::ClockPair,
     TableId::ReceivedMessage,
     TableId::SentMessage,

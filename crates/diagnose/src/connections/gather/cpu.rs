@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use table::tables::{CpuSample, ProcessSample};
+use table::tables::{CpuSample, Preemption, ProcessSample};
 
 /// The run-queue delay of an ordinary wake-up, ns: as late as the kernel itself
 /// lets every ordinary thread be when it sleeps (`timer_slack_ns` of `init_task`).
@@ -78,6 +78,8 @@ pub struct ProcessUse {
     pub cpu_ns: u64,
     /// Number of threads that ran, times time, ns.
     pub threads_ns: u64,
+    /// Of all threads, the time in which the CPU quota of their group stopped them, ns.
+    pub quota_ns: u64,
 }
 
 /// Use of a CPU in an interval.
@@ -100,6 +102,8 @@ pub struct CpuUse {
 pub struct CpuTimes {
     processes: HashMap<u32, ProcessSeries>,
     cpus: HashMap<u16, (CounterSeries<3>, CounterSeries<1>)>,
+    /// Times in which a CPU quota stopped a thread, by process: end and length.
+    quota: HashMap<u32, Vec<(u64, u64)>>,
 }
 
 impl ProcessSeries {
@@ -134,6 +138,14 @@ impl CpuTimes {
         self.processes.entry(sample.pid).or_default().add(sample);
     }
 
+    /// Adds a time in which a thread could run and did not.
+    pub fn add_preemption(&mut self, row: &Preemption) {
+        if row.quota_used_up == Some(true) {
+            let stops = self.quota.entry(row.pid).or_default();
+            stops.push((row.end_ns, row.off_cpu_ns));
+        }
+    }
+
     /// Adds a reading of a CPU.
     pub fn add_cpu(&mut self, sample: &CpuSample) {
         let (ticks, ksoftirqd) = self.cpus.entry(sample.cpu).or_default();
@@ -155,6 +167,7 @@ impl CpuTimes {
         let (from_ns, to_ns) = sums.covered(life.0, life.1)?;
         let mut used = ProcessUse {
             covered_ns: to_ns - from_ns,
+            quota_ns: self.quota_ns(pid, (from_ns, to_ns)),
             ..ProcessUse::default()
         };
         for (since_ns, until_ns) in moved {
@@ -170,6 +183,12 @@ impl CpuTimes {
             }
         }
         Some(used)
+    }
+
+    fn quota_ns(&self, pid: u32, (from_ns, to_ns): (u64, u64)) -> u64 {
+        let stops = self.quota.get(&pid).into_iter().flatten();
+        let within = stops.filter(|(end_ns, _)| (from_ns..=to_ns).contains(end_ns));
+        within.map(|(_, ns)| ns).sum()
     }
 
     /// Returns the use of a CPU in an interval.

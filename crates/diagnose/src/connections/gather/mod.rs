@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use table::manifest::{Close, Cost, Coverage, Header, Loss, SocketKind};
 use table::tables::{
     Calls, Connection, Connections, CpuSamples, DropCounts, Listeners, OnCpuSamples, PacketDrops,
-    ProcessSamples, Processes, StackFrames, Symbols, TcpEvents, TcpSamples, TcpStages,
+    Preemptions, ProcessSamples, Processes, StackFrames, Symbols, TcpEvents, TcpSamples, TcpStages,
 };
 use table::{Chosen, Columns, Consumer, Rows, TableId};
 
@@ -93,7 +93,7 @@ fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
 
 impl Consumer for Evidence {
     fn wants(&self, table: TableId) -> bool {
-        const TABLES: [TableId; 14] = [
+        const TABLES: [TableId; 15] = [
             TableId::Connection,
             TableId::Listener,
             TableId::Process,
@@ -108,6 +108,7 @@ impl Consumer for Evidence {
             TableId::OnCpuSample,
             TableId::PacketDrop,
             TableId::DropCount,
+            TableId::Preemption,
         ];
         TABLES.contains(&table)
     }
@@ -128,6 +129,7 @@ impl Consumer for Evidence {
             Rows::OnCpuSample(rows) => self.add_on_cpu_samples(rows),
             Rows::PacketDrop(rows) => self.add_drops(rows),
             Rows::DropCount(rows) => self.add_drop_counts(rows),
+            Rows::Preemption(rows) => self.add_preemptions(rows),
             _ => {}
         }
     }
@@ -358,6 +360,13 @@ impl Evidence {
     /// Adds rows of table `symbols`, before those of `on_cpu_samples`.
     pub fn add_symbols(&mut self, rows: &Symbols) {
         self.system_calls.add_symbols(rows);
+    }
+
+    /// Adds rows of table `preemptions`.
+    pub fn add_preemptions(&mut self, rows: &Preemptions) {
+        for index in 0..rows.len() {
+            self.cpu.add_preemption(&rows.row(index));
+        }
     }
 
     /// Adds rows of table `on_cpu_samples`.

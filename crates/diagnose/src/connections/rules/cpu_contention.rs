@@ -86,7 +86,12 @@ impl Rule for CpuContention {
 /// What `ksoftirqd` took of the CPU is another finding.
 fn waited_ns(case: &Case) -> u64 {
     let process = case.own.cpu.process.as_ref();
-    let by_process_ns = process.map_or(0, |process| process.waited_ns);
+    // a thread that its quota stops waits for no CPU: rule `cpu_quota`
+    let by_process_ns = process.map_or(0, |process| {
+        let threads = process.threads().map_or(1.0, |threads| threads.max(1.0));
+        let quota_ns = (process.quota_ns as f64 / threads) as u64;
+        process.waited_ns.saturating_sub(quota_ns)
+    });
     let waited_ns = by_process_ns
         .min(case.application_ns())
         .max(in_calls_ns(case));
