@@ -47,7 +47,7 @@ SEEN_BY_CHANCE = {"black_hole"}
 BY_PROGRAMS = {
     "stats": ["inventory", "tcp_events", "drops"],
     "calls": ["calls", "tcp_stages"],
-    "waits": ["waits", "dns_waits", "preemptions", "spins", "on_cpu_samples", "unix_sockets"],
+    "waits": ["waits", "dns_waits", "preemptions", "spins", "on_cpu_samples", "unix_sockets", "udp_flows"],
     "messages": ["messages"],
 }
 

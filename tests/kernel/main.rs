@@ -48,6 +48,7 @@ mod study;
 mod terminal;
 mod top;
 mod udp;
+mod udp_flows;
 mod unix_sockets;
 mod usdt;
 mod went_wrong;

@@ -40,18 +40,12 @@ fn epoll_waits_name_what_was_ready() {
                 wait.ready_fd.is_some(),
                 "{wait:?}"
             );
-            let has_cookie = [
-                WaitObject::Connection,
-                WaitObject::Listener,
-                WaitObject::Unix,
-            ];
-            let has_cookie = has_cookie.map(Some).contains(&wait.ready_kind);
-            // a UNIX socket has one since its first call
-            let is_unix = wait.ready_kind == Some(WaitObject::Unix);
-            assert!(
-                is_unix || wait.ready_conn.is_some() == has_cookie,
-                "{wait:?}"
-            );
+            let is_tcp = [WaitObject::Connection, WaitObject::Listener].map(Some);
+            let is_tcp = is_tcp.contains(&wait.ready_kind);
+            // others have a cookie since their first call
+            let others = [WaitObject::Unix, WaitObject::Datagram].map(Some);
+            let is_other = others.contains(&wait.ready_kind);
+            assert!(is_other || wait.ready_conn.is_some() == is_tcp, "{wait:?}");
             let by_timer = wait.ready_kind.is_none();
             assert!(!by_timer || wait.waker != Waker::Thread, "{wait:?}");
             *found.entry(wait.ready_kind).or_default() += 1;

@@ -15,7 +15,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use table::tables::{
     Activity, ActivityWindow, Call, ClockPair, Connection, Counter, CpuSample, Listener,
     OnCpuSample, PacketDrop, Preemption, Process, ProcessSample, ReceivedMessage, SentMessage,
-    StackFrame, Symbol, Task, TcpEvent, TcpSample, TcpStage, UdpSocket, UnixSocket, Wait,
+    StackFrame, Symbol, Task, TcpEvent, TcpSample, TcpStage, UdpFlow, UdpSocket, UnixSocket, Wait,
 };
 use table::{DropKind, Recording, TcpEventKind, WaitObject};
 
@@ -331,6 +331,31 @@ fn unix_sockets() {
     assert_eq!((sent, calls.len() as u64), (ROUNDS, 2 * ROUNDS));
     assert!(calls.iter().all(|call| sockets.contains(&call.conn)));
     assert!(probes(report.path()).contains("unix_sockets"));
+}
+
+#[test]
+fn udp_flows() {
+    if !root() {
+        return;
+    }
+    let source = format!(
+        "import socket\n\
+         one, other = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))\n\
+         one.bind(('127.0.0.1', 0))\n\
+         for _ in range({ROUNDS}):\n other.sendto(b'x' * 100, one.getsockname())\n one.recvfrom(200)"
+    );
+    let report = run_python("--detail waits", &source);
+    let flows: BTreeSet<u64> = report
+        .rows::<UdpFlow>()
+        .iter()
+        .map(|row| row.conn)
+        .collect();
+    assert_eq!(flows.len(), 2);
+    let calls = report.rows::<Call>();
+    let sent = calls.iter().filter(|call| call.is_send).count() as u64;
+    assert_eq!((sent, calls.len() as u64), (ROUNDS, 2 * ROUNDS));
+    assert!(calls.iter().all(|call| flows.contains(&call.conn)));
+    assert!(probes(report.path()).contains("udp_flows"));
 }
 
 #[test]

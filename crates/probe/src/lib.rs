@@ -33,6 +33,7 @@ mod tcp_events;
 mod tcp_stages;
 pub mod tcp_stats;
 mod udp;
+mod udp_flows;
 mod unix_sockets;
 pub mod usdt;
 pub mod waits;
@@ -48,6 +49,7 @@ static PROBES: &[&dyn Probe] = &[
     &failed_connects::FailedConnects,
     &udp::UdpSockets,
     &unix_sockets::UnixSockets,
+    &udp_flows::UdpFlows,
     &tcp_events::TcpEvents,
     &tcp_stats::TcpStats,
     &tcp_stages::TcpStages,

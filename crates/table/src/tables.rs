@@ -220,6 +220,31 @@ table! {
 }
 
 table! {
+    /// Datagrams between a UDP socket of a recorded process and one other address; its calls are rows of `calls`. A row is
+    /// written at its first call. Of many addresses, those used least are forgotten: if one is used again, it is another flow.
+    row UdpFlow, columns UdpFlows, name "udp_flows", time time_ns {
+        /// Number of the flow, above all socket cookies.
+        conn: u64, "-";
+        /// When the row was written.
+        time_ns: u64, "ns";
+        /// Socket cookie.
+        socket: u64, "-";
+        /// Inode number of the socket: `socket:[N]` of /proc/PID/fd, and `object` of `waits`.
+        inode: Option<u64>, "-", null = "the socket has no file";
+        /// Inode number of the network namespace.
+        netns: u32, "-";
+        /// Local address and port.
+        local: String, "-";
+        /// The other end's address and port.
+        remote: Option<String>, "-", null = "the socket is not connected, and no hook saw it (see coverage)";
+        /// The side: the client sent first.
+        role: Role, "-";
+        /// Process that called.
+        pid: Option<u32>, "-", null = "owner not known";
+    }
+}
+
+table! {
     /// One reading of a connection's kernel statistics (`struct tcp_info`). Counters are
     /// cumulative over the connection's life; gauges are the value at that time. A poll that
     /// finds nothing changed since the last stored row is counted as filtered, not stored.
@@ -356,7 +381,7 @@ table! {
 }
 
 table! {
-    /// One send or receive call on a TCP socket, or, at detail `waits`, on a UNIX stream socket.
+    /// One send or receive call on a TCP socket, or, at detail `waits`, on a UNIX stream socket or a UDP socket.
     row Call, columns Calls, name "calls", time end_ns {
         /// Socket cookie.
         conn: u64, "-";
@@ -369,15 +394,15 @@ table! {
         /// Time the thread was runnable and waited for a CPU within the call.
         runq_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
         /// How long the first byte received had been ready, with no thread in a call for it.
-        unread_ns: Option<u64>, "ns", null = "a send call, or nothing was received, or of a UNIX socket it was not seen";
+        unread_ns: Option<u64>, "ns", null = "a send call, or nothing was received, or of a UNIX or UDP socket it was not seen";
         /// Send (true) or receive (false).
         is_send: bool, "-";
         /// Bytes that the caller offered or had room for.
         asked_bytes: Option<u64>, "bytes", null = "not readable from the call's registers";
         /// Bytes done, or a negative errno.
         result: i32, "bytes";
-        /// Stream offset after the last byte of the call, from the first byte of the connection; of a UNIX socket, from
-        /// the first call that was recorded.
+        /// Stream offset after the last byte of the call, from the first byte of the connection; of a UNIX socket or
+        /// a UDP flow, from the first call that was recorded.
         offset_end: u64, "bytes";
         /// Flags of the call (`MSG_PEEK` = 2, …); sends carry none here.
         flags: u32, "-";
@@ -1145,6 +1170,7 @@ macro_rules! for_each_table {
             failed_connects: $crate::tables::FailedConnect,
             udp_sockets: $crate::tables::UdpSocket,
             unix_sockets: $crate::tables::UnixSocket,
+            udp_flows: $crate::tables::UdpFlow,
             tcp_samples: $crate::tables::TcpSample,
             tcp_events: $crate::tables::TcpEvent,
             calls: $crate::tables::Call,

@@ -31,6 +31,7 @@ pub(super) const NAMING: &[TableId] = &[
     TableId::Listener,
     TableId::UdpSocket,
     TableId::UnixSocket,
+    TableId::UdpFlow,
     TableId::Process,
     TableId::StackFrame,
     TableId::Symbol,

@@ -43,6 +43,7 @@ pub fn why_unseen(
 fn probe_of(kind: &str) -> Option<&'static str> {
     match kind {
         "unix" => Some("unix_sockets"),
+        "udp" => Some("udp_flows"),
         _ => None,
     }
 }

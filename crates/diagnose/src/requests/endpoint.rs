@@ -6,13 +6,14 @@ use std::hash::BuildHasherDefault;
 use std::net::SocketAddr;
 
 use table::Role;
-use table::tables::{Connection, TcpSamples, UnixSocket};
+use table::tables::{Connection, TcpSamples, UdpFlow, UnixSocket};
 
 use super::history::ThreadId;
 use super::service::{ServiceId, ServiceKey, ServiceTable, Side};
+pub use crate::rows::addresses::port;
 use crate::rows::hash::CookieHasher;
 use crate::rows::serving::ServedAddresses;
-use crate::rows::unix_sockets;
+use crate::rows::{udp_flows, unix_sockets};
 use crate::waits::NameTable;
 
 /// A reset closes a connection within the call that it answers: that call has ended so long after, a time slice.
@@ -70,7 +71,16 @@ pub struct Endpoint {
     pub called_ns: u64,
     /// Whether nothing says which side this end is on: then the first to send asks.
     pub is_side_open: bool,
+    /// Whether `closed_ns` shows its end: of UNIX and UDP sockets no hook does.
+    pub has_close: bool,
+    /// Whether it is a flow of UDP: each call moves one datagram.
+    pub is_udp: bool,
+    /// Whether the other end is a name server.
+    pub is_resolver: bool,
 }
+
+/// Port of name servers (RFC 1035, 4.2).
+const DOMAIN_PORT: u16 = 53;
 
 impl Endpoint {
     /// Returns an end without any times.
@@ -92,6 +102,9 @@ impl Endpoint {
             woken: None,
             called_ns: 0,
             is_side_open: false,
+            has_close: false,
+            is_udp: false,
+            is_resolver: false,
         }
     }
 
@@ -112,6 +125,22 @@ impl Endpoint {
             closed_ns: row.closed_ns,
             errno: row.errno,
             is_within_host: is_within_host(row),
+            has_close: true,
+            ..Self::new((row.conn, row.pid), side, service)
+        }
+    }
+
+    fn from_udp(row: &UdpFlow, names: &NameTable, services: &mut ServiceTable) -> Self {
+        let side = match row.role {
+            Role::Client => Side::Client,
+            Role::Server | Role::Unknown => Side::Server,
+        };
+        let address = udp_flows::address(row);
+        let service = services.number(ServiceKey::at(row.pid, side, address, names));
+        Self {
+            is_udp: true,
+            is_resolver: side == Side::Client
+                && row.remote.as_deref().and_then(port) == Some(DOMAIN_PORT),
             ..Self::new((row.conn, row.pid), side, service)
         }
     }
@@ -130,11 +159,15 @@ impl Endpoint {
     }
 }
 
-/// All connections.
+/// All connections, UNIX sockets and UDP flows.
 #[derive(Debug, Default)]
 pub struct EndpointTable {
     numbers: HashMap<u64, EndpointId, BuildHasherDefault<CookieHasher>>,
     endpoints: Vec<Endpoint>,
+    /// UDP sockets by their inodes, and the flow of each that was used last; the sockets of flows.
+    udp_inodes: HashMap<u64, u64>,
+    by_socket: HashMap<u64, EndpointId>,
+    socket_of: HashMap<EndpointId, u64>,
     /// The connection of the last look-up.
     latest: Option<(u64, Option<EndpointId>)>,
 }
@@ -155,10 +188,26 @@ impl EndpointTable {
             let peer = unix.peer(row).map(|peer| peer.conn);
             (Endpoint::from_unix(row, names, services), peer)
         }));
+        let udp = names.udp_flows();
+        let mut sockets = Vec::new();
+        ends.extend(udp.all().map(|row| {
+            sockets.push((row.conn, row.socket, row.inode));
+            let peer = udp.peer(row).map(|peer| peer.conn);
+            (Endpoint::from_udp(row, names, services), peer)
+        }));
         ends.sort_unstable_by_key(|(end, _)| end.conn);
         let mut table = Self::default();
         for (number, (end, _)) in (0..).zip(&ends) {
             table.numbers.insert(end.conn, EndpointId(number));
+        }
+        sockets.sort_unstable();
+        for (conn, socket, inode) in sockets {
+            let Some(id) = table.numbers.get(&conn).copied() else {
+                continue;
+            };
+            table.by_socket.insert(socket, id);
+            table.socket_of.insert(id, socket);
+            table.udp_inodes.extend(inode.map(|inode| (inode, socket)));
         }
         for (mut end, peer) in ends {
             end.peer = peer.and_then(|peer| table.numbers.get(&peer)).copied();
@@ -186,7 +235,12 @@ impl EndpointTable {
         {
             return id;
         }
+        let by_socket = || self.by_socket.get(&conn).copied();
         let id = self.numbers.get(&conn).copied();
+        if id.is_none() && !self.by_socket.is_empty() {
+            // A UDP socket: its flow changes from call to call.
+            return by_socket();
+        }
         self.latest = Some((conn, id));
         id
     }
@@ -195,6 +249,19 @@ impl EndpointTable {
     pub fn find_unix(&mut self, inode: u64, names: &NameTable) -> Option<EndpointId> {
         let socket = names.unix_sockets().by_inode(inode)?;
         self.find(socket.conn)
+    }
+
+    /// Returns the flow that the UDP socket with this inode was last used for; `None`: it is not recorded.
+    pub fn find_udp(&self, inode: u64) -> Option<EndpointId> {
+        self.by_socket.get(self.udp_inodes.get(&inode)?).copied()
+    }
+
+    /// Notes that a call on an end is over.
+    pub fn note_call(&mut self, id: EndpointId, end_ns: u64) {
+        self.get_mut(id).called_ns = end_ns;
+        if let Some(socket) = self.socket_of.get(&id) {
+            self.by_socket.insert(*socket, id);
+        }
     }
 
     /// Decides which sides the ends of a pair are on: the first that sends asks.

@@ -96,6 +96,8 @@ pub struct ThreadCall {
     pub endpoint: EndpointId,
     /// Whether it sent.
     pub is_send: bool,
+    /// Whether it moved a datagram, as to or from a name server.
+    pub is_udp: bool,
     /// The connection that the thread served with this call: the same one, or the one with the request that asked on
     /// this one; `None`: not known, or none.
     pub served: Option<EndpointId>,
@@ -186,8 +188,8 @@ impl ThreadHistory {
             let event = self.event(number)?;
             let wait = match event.kind {
                 ThreadEventKind::Wait(wait) => wait,
-                ThreadEventKind::Call(_) => break,
-                ThreadEventKind::Preemption(_) => continue,
+                ThreadEventKind::Call(call) if !call.is_udp => break,
+                ThreadEventKind::Call(_) | ThreadEventKind::Preemption(_) => continue,
             };
             let at_ns = since_ns.unwrap_or(until_ns);
             if wait.purpose != StackPurpose::Resolver

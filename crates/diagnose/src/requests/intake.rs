@@ -117,6 +117,10 @@ impl RequestTable {
             let unix = inode.and_then(|inode| self.endpoints.find_unix(inode, &self.names));
             return unix.map_or(Target::None, Target::Connection);
         }
+        let inode = rows.object[row].filter(|_| rows.kind[row] == WaitObject::Datagram);
+        if let Some(flow) = inode.and_then(|inode| self.endpoints.find_udp(inode)) {
+            return Target::Connection(flow);
+        }
         let conn = rows.conn[row].or(rows.ready_conn[row]);
         match conn.map(|conn| self.endpoints.find(conn)) {
             Some(Some(endpoint)) => Target::Connection(endpoint),

@@ -7,6 +7,7 @@
 //! arrival   when the bytes were there that a receive call took
 //! turns     calls of a connection → exchanges, by turn-taking
 //! class     whether its ends take turns
+//! datagrams the same by datagrams
 //! intake    rows of the tables, in the order of time
 //! history   what threads did lately
 //! owner     which request a thread had to do with, of several at once
@@ -38,6 +39,7 @@ mod blockers;
 mod budget;
 mod case;
 mod class;
+mod datagrams;
 pub(crate) mod digests;
 mod endpoint;
 mod evidence;
@@ -460,7 +462,7 @@ impl RequestTable {
             thread,
         };
         let side = endpoint.side;
-        self.endpoints.get_mut(id).called_ns = end_ns;
+        self.endpoints.note_call(id, end_ns);
         let timed = |served| TimedCall {
             end_ns,
             is_send,
@@ -493,6 +495,7 @@ impl RequestTable {
             });
         ThreadCall {
             endpoint: id,
+            is_udp: self.endpoints.get(id).is_udp,
             is_send: is_server != call.is_request,
             served: match is_server {
                 true => Some(id),
@@ -550,8 +553,9 @@ impl RequestTable {
             return;
         }
         let mut turns = self.turns[id.index()].take().unwrap_or_else(|| {
-            let side = self.endpoints.get(id).side;
-            Box::new(Turns::new(TurnTracker::new(side, self.is_lossless)))
+            let endpoint = self.endpoints.get(id);
+            let tracker = TurnTracker::new(endpoint.side, self.is_lossless);
+            Box::new(Turns::new(tracker.of_datagrams(endpoint.is_udp)))
         });
         let handshake_ns = self.endpoints.get(id).handshake_ns;
         let finished = match call.is_request && handshake_ns > 0 {
@@ -814,8 +818,9 @@ impl RequestTable {
         };
         self.over[id.index()] = true;
         let before = turns.tracker.take_before();
-        let closed_ns = self.endpoints.get(id).closed_ns;
-        let recorded_ns = closed_ns.is_none().then_some(self.latest_ns);
+        let endpoint = self.endpoints.get(id);
+        let may_be_open = endpoint.has_close && endpoint.closed_ns.is_none();
+        let recorded_ns = may_be_open.then_some(self.latest_ns);
         let last = turns.tracker.finish(recorded_ns);
         let unanswered = last.clone().filter(|it| it.response.is_none());
         for exchange in before.into_iter().chain(last) {

@@ -316,6 +316,14 @@ impl PathFinder<'_> {
 
     /// Goes back over a call. If a response came that this request had asked for, it waited for that since it asked;
     /// while the response lay unread, the thread had to do with others.
+    /// Returns the part that a request to another end is.
+    fn part_of_asking(&self, endpoint: EndpointId) -> RequestPart {
+        match self.endpoints.get(endpoint).is_resolver {
+            true => RequestPart::Dns,
+            false => RequestPart::Upstream,
+        }
+    }
+
     fn pass_call(
         &self,
         context: &PathContext,
@@ -352,7 +360,8 @@ impl PathFinder<'_> {
             ..StepSubject::default()
         };
         let asked_ns = response.asked_ns.max(until_ns);
-        trail.add(asked_ns, RequestPart::Upstream, Some(at.thread), about);
+        let part = self.part_of_asking(call.endpoint);
+        trail.add(asked_ns, part, Some(at.thread), about);
         *at = self.position(at.thread, trail.at_ns(), at.depth);
     }
 
@@ -490,6 +499,14 @@ impl PathFinder<'_> {
             wait.object,
             WaitObject::Connection | WaitObject::Unix | WaitObject::Datagram
         );
+        let end = self.endpoints.get(endpoint);
+        let is_resolver = end.is_resolver || wait.purpose == StackPurpose::Resolver;
+        if is_resolver && endpoint != context.own {
+            return Cause::Part(RequestPart::Dns, self.about(wait));
+        }
+        if end.is_udp && end.side == Side::Server && endpoint != context.own {
+            return Cause::Idle; // a socket that serves waits for all of its clients
+        }
         if endpoint == context.own {
             return Cause::Own;
         }

@@ -6,6 +6,7 @@
 //! their time is late; many are not.
 
 use super::class::{CALL_END_NS, JUDGED_TOGETHER, TurnCounts, is_crossing};
+use super::datagrams::{DatagramTurns, Question};
 use super::endpoint::EndpointId;
 use super::history::ThreadId;
 use super::pool::PoolWait;
@@ -156,6 +157,15 @@ impl Exchange {
         self.calls += 1;
     }
 
+    /// Adds a question that belongs to it: once answers have come, it changes no times.
+    fn repeat(&mut self, call: &MovingCall) {
+        if self.response.is_none() {
+            return self.add_request(call);
+        }
+        self.request.end = call.range.end;
+        self.calls += 1;
+    }
+
     /// Adds a call of the response; its time is to be accounted until then.
     pub fn add_response(&mut self, call: &MovingCall) {
         let first = self.response.map_or(call.range.first, |range| range.first);
@@ -210,6 +220,8 @@ pub struct TurnTracker {
     smallest_bytes: u64,
     /// No row of a call was lost: bytes that no call moved were spliced.
     is_lossless: bool,
+    /// Of a flow of UDP: its datagrams.
+    datagrams: Option<DatagramTurns>,
     /// Says what was counted.
     pub counts: TurnCounts,
 }
@@ -224,8 +236,16 @@ impl TurnTracker {
             before: None,
             ends: [None; 2],
             smallest_bytes: u64::MAX,
+            datagrams: None,
             counts: TurnCounts::default(),
         }
+    }
+
+    /// Counts datagrams, if it is a flow of them.
+    #[must_use]
+    pub fn of_datagrams(mut self, is_udp: bool) -> Self {
+        self.datagrams = is_udp.then(DatagramTurns::default);
+        self
     }
 
     /// Returns the open exchange.
@@ -269,14 +289,43 @@ impl TurnTracker {
     /// Adds a call, in the order of time.
     pub fn add(&mut self, call: &MovingCall) -> TurnChange {
         let has_gap = self.has_gap(call);
-        match call.is_request {
-            true => {
-                self.counts.request_calls += 1;
-                self.add_request(call, has_gap)
+        let calls = match call.is_request {
+            true => &mut self.counts.request_calls,
+            false => &mut self.counts.response_calls,
+        };
+        *calls += 1;
+        match (self.datagrams, call.is_request) {
+            (Some(turns), _) => self.add_datagram(turns, call),
+            (None, true) => self.add_request(call, has_gap),
+            (None, false) => self.add_response(call, has_gap),
+        }
+    }
+
+    /// Adds a call that moved a datagram. More answers than questions, and questions between answers, are no turns.
+    fn add_datagram(&mut self, mut turns: DatagramTurns, call: &MovingCall) -> TurnChange {
+        if !call.is_request {
+            let is_open = self.open.is_some();
+            if turns.answer(call) && is_open {
+                self.counts.cross_surely();
             }
-            false => {
-                self.counts.response_calls += 1;
-                self.add_response(call, has_gap)
+            self.datagrams = Some(turns);
+            return match is_open {
+                true => TurnChange::Answered,
+                false => TurnChange::None,
+            };
+        }
+        let question = turns.ask(call);
+        self.datagrams = Some(turns);
+        match (question, &mut self.open) {
+            (Question::New, _) | (_, None) => self.begin(call, false, (false, false)),
+            (Question::Same, Some(open)) => {
+                open.repeat(call);
+                TurnChange::None
+            }
+            (Question::Crossing, Some(open)) => {
+                open.repeat(call);
+                self.counts.cross_surely();
+                TurnChange::None
             }
         }
     }

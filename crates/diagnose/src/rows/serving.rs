@@ -11,6 +11,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use table::Role;
 use table::tables::Connection;
 
+use super::addresses::port;
+
 /// Connections at one end's address.
 #[derive(Debug, Clone, Copy, Default)]
 struct AddressUse {
@@ -88,11 +90,6 @@ impl ServedAddresses {
 fn key(row: &Connection, address: &str) -> (u32, u64) {
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     (row.pid.unwrap_or(0), hasher.hash_one(address))
-}
-
-/// Returns the port of an address.
-pub fn port(address: &str) -> Option<u16> {
-    address.rsplit(':').next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use table::tables::{
-    Connection, Connections, Listeners, Processes, StackFrames, Symbols, UdpSocket, UdpSockets,
-    UnixSocket, UnixSockets, Waits,
+    Connection, Connections, Listeners, Processes, StackFrames, Symbols, UdpFlow, UdpFlows,
+    UdpSocket, UdpSockets, UnixSocket, UnixSockets, Waits,
 };
 use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
 
@@ -16,6 +16,7 @@ use super::report::{ObjectIdentity, WaitStack};
 use super::sampled::SampledFunction;
 use super::stacks::{KernelPurpose, StackPurpose, Stacks};
 use crate::answer::Process;
+use crate::rows::udp_flows::{self, UdpFlowTable};
 use crate::rows::unix_sockets::{self, UnixSocketTable};
 use crate::rows::{listeners, processes};
 
@@ -34,6 +35,7 @@ pub struct NameTable {
     /// As last written.
     udp_sockets: HashMap<u64, UdpSocket>,
     unix_sockets: UnixSocketTable,
+    udp_flows: UdpFlowTable,
     processes: processes::Processes,
     has_stacks: bool,
     pub(super) stacks: Stacks,
@@ -43,7 +45,7 @@ impl Consumer for NameTable {
     fn wants(&self, table: TableId) -> bool {
         match table {
             TableId::Connection | TableId::Listener | TableId::Process => true,
-            TableId::UdpSocket | TableId::UnixSocket => true,
+            TableId::UdpSocket | TableId::UdpFlow | TableId::UnixSocket => true,
             TableId::StackFrame | TableId::Symbol => self.has_stacks,
             _ => false,
         }
@@ -55,6 +57,7 @@ impl Consumer for NameTable {
             Rows::Listener(rows) => self.add_listeners(rows),
             Rows::UdpSocket(rows) => self.add_udp_sockets(rows),
             Rows::UnixSocket(rows) => self.add_unix_sockets(rows),
+            Rows::UdpFlow(rows) => self.add_udp_flows(rows),
             Rows::Process(rows) => self.add_processes(rows),
             Rows::StackFrame(rows) => self.add_frames(rows),
             Rows::Symbol(rows) => self.add_symbols(rows),
@@ -99,6 +102,16 @@ impl NameTable {
     /// Adds rows of table `unix_sockets`.
     pub fn add_unix_sockets(&mut self, rows: &UnixSockets) {
         (0..rows.len()).for_each(|index| self.unix_sockets.add(rows.row(index)));
+    }
+
+    /// Adds rows of table `udp_flows`.
+    pub fn add_udp_flows(&mut self, rows: &UdpFlows) {
+        (0..rows.len()).for_each(|index| self.udp_flows.add(rows.row(index)));
+    }
+
+    /// Returns the UDP flows.
+    pub(crate) fn udp_flows(&self) -> &UdpFlowTable {
+        &self.udp_flows
     }
 
     /// Returns the UNIX sockets.
@@ -327,6 +340,16 @@ impl NameTable {
         }
     }
 
+    fn udp_flow(&self, flow: &UdpFlow) -> ObjectIdentity {
+        ObjectIdentity {
+            name: udp_flows::name(flow),
+            kind: Some(WaitObject::Datagram),
+            conn: Some(flow.conn),
+            process: flow.pid.map(|pid| self.process(pid)),
+            ..ObjectIdentity::default()
+        }
+    }
+
     fn unix_socket(&self, socket: &UnixSocket) -> ObjectIdentity {
         ObjectIdentity {
             name: unix_sockets::name(socket),
@@ -345,6 +368,9 @@ impl NameTable {
         }
         if let Some(socket) = self.unix_sockets.get(conn) {
             return self.unix_socket(socket);
+        }
+        if let Some(flow) = self.udp_flows.get(conn) {
+            return self.udp_flow(flow);
         }
         let listener = self.listeners.get(&conn);
         let known = listener.or_else(|| self.sockets.get(&conn));

@@ -8,7 +8,8 @@
  * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb; of drops: kfree_skb,
  *                  tcp_send_reset, tcp_receive_reset, sock_rcvqueue_full, udp_fail_queue_rcv_skb, icmp_send
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
- * detail `waits`:  also sched_waking, and a clock on each CPU; calls on UNIX streams at the hooks above
+ * detail `waits`:  also sched_waking, and a clock on each CPU; calls on UNIX streams and UDP
+ *                    sockets at the hooks above, and addresses of datagrams (control group)
  * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
  *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit,
  *                    tcp_rcv_space_adjust, and the creation and end of sockets (control group)
@@ -32,6 +33,7 @@
 #include "../watch/watch.bpf.h"
 #include "../calls/calls.bpf.h"
 #include "../unix_sockets/unix_sockets.bpf.h"
+#include "../udp_flows/udp_flows.bpf.h"
 #include "../stacks/stacks.bpf.h"
 #include "../waits/waits.bpf.h"
 #include "../preemptions/preemptions.bpf.h"

@@ -128,8 +128,12 @@ static __always_inline int on_other_call(struct sock *sk, bool is_send, int resu
 	if (has_mptcp_calls && is_mptcp(sk))
 		on_mptcp_call(sk, is_send, result, flags);
 	kinds_on_call(sk, is_send, result, flags);
-	if (detail_waits && !only_summaries && unix_is_stream(sk))
+	if (!detail_waits || only_summaries)
+		return 0;
+	if (unix_is_stream(sk))
 		unix_on_call(sk, is_send, result, flags);
+	else if (udp_is(sk))
+		udp_flow_on_call(sk, is_send, result, flags);
 	return 0;
 }
 
@@ -176,6 +180,32 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	end = call_end_of(sk, true);
 	call_ended(&end, tp, st, true, result, flags, 0, now_ns);
 	return 0;
+}
+
+/* ---- addresses of datagrams (cgroup2): of calls that name one ---- */
+
+SEC("cgroup/sendmsg4")
+int udp_sendmsg4(struct bpf_sock_addr *ctx)
+{
+	return udp_note_address(ctx, false);
+}
+
+SEC("cgroup/sendmsg6")
+int udp_sendmsg6(struct bpf_sock_addr *ctx)
+{
+	return udp_note_address(ctx, true);
+}
+
+SEC("cgroup/recvmsg4")
+int udp_recvmsg4(struct bpf_sock_addr *ctx)
+{
+	return udp_note_address(ctx, false);
+}
+
+SEC("cgroup/recvmsg6")
+int udp_recvmsg6(struct bpf_sock_addr *ctx)
+{
+	return udp_note_address(ctx, true);
 }
 
 SEC("tp_btf/sock_send_length")

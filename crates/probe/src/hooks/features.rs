@@ -104,7 +104,14 @@ const READ_ACTIVE: &str = "read_active";
 const WITH_PYTHON: [&str; 2] = ["handle_sched_switch", "sample_cpu"];
 
 /// Programs that are attached to no hook, and that can be left out.
-const DISPENSABLE: [&str; 2] = [READ_ACTIVE, "read_preemptions"];
+const DISPENSABLE: [&str; 6] = [
+    READ_ACTIVE,
+    "read_preemptions",
+    "udp_sendmsg4",
+    "udp_sendmsg6",
+    "udp_recvmsg4",
+    "udp_recvmsg6",
+];
 
 /// Holds what the programs cannot do without; those that came last.
 const HELPERS: [&str; 4] = [

@@ -163,6 +163,11 @@ impl<'obj> Hooks<'obj> {
                 attached.hooks = links.unwrap_or_default();
             }
         }
+        if levels.waits && levels.logs_calls() && features.lacks_for_udp().is_none() {
+            let links = crate::udp_flows::attach(&skel);
+            coverage.push(crate::udp_flows::coverage(links.as_ref().err()));
+            attached.hooks.extend(links.unwrap_or_default());
+        }
         let hooks = Self {
             skel,
             attached: RefCell::new(attached),

@@ -306,7 +306,7 @@ static __always_inline void wait_fill(struct wait_record *record, const struct t
 	record->woken_ns = wait->woken_ns;
 	record->cookie = wait_cookie(wait);
 	record->object = wait->object;
-	record->ready_cookie = wait->ready_kind == WAIT_DATAGRAM ? 0 : wait->ready_cookie;
+	record->ready_cookie = wait->ready_cookie;
 	record->fd = wait->fd;
 	record->ready_fd = wait->ready_fd;
 	record->syscall = wait->syscall;

@@ -1,0 +1,63 @@
+//! Turn-taking by datagrams: each question has one answer. A question that was repeated before its answer came is the same
+//! question; without payload that shows by what its sender did meanwhile.
+
+use super::turns::MovingCall;
+
+/// The datagrams of the open exchange of a flow.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DatagramTurns {
+    /// Questions, each once.
+    asked: u64,
+    answered: u64,
+    /// So many of the next questions are repetitions.
+    repeated: u64,
+    /// When the last call on the flow ended.
+    last_ns: u64,
+}
+
+/// Says what a question means for the open exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question {
+    /// It begins another exchange.
+    New,
+    /// It was asked before, or together with others.
+    Same,
+    /// It is another one, and an answer came before those to others.
+    Crossing,
+}
+
+impl DatagramTurns {
+    /// Adds a question.
+    pub fn ask(&mut self, call: &MovingCall) -> Question {
+        // The thread waited, or did something else, since the last datagram of the flow.
+        let is_later = call.began_after_ns > self.last_ns;
+        self.last_ns = call.end_ns;
+        if self.answered >= self.asked {
+            *self = Self {
+                asked: 1,
+                last_ns: call.end_ns,
+                ..Self::default()
+            };
+            return Question::New;
+        }
+        if is_later {
+            self.repeated = self.asked - self.answered;
+        }
+        if self.repeated > 0 {
+            self.repeated -= 1;
+            return Question::Same;
+        }
+        self.asked += 1;
+        match self.answered {
+            0 => Question::Same,
+            _ => Question::Crossing,
+        }
+    }
+
+    /// Adds an answer. Returns whether there are more than questions.
+    pub fn answer(&mut self, call: &MovingCall) -> bool {
+        self.last_ns = call.end_ns;
+        self.answered += 1;
+        self.answered > self.asked
+    }
+}

@@ -1,0 +1,177 @@
+//! `udp_flows`: datagrams between a UDP socket of a recorded thread and one other address. `udp_flows.bpf.h` has a record
+//! made of each call; here a record of a flow becomes a row of table `udp_flows`, and here its hooks are attached.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use libbpf_rs::Link;
+use table::manifest::{Coverage, ProbeState};
+use table::tables::UdpFlow;
+use table::{Columns, Role, TableId};
+
+use crate::calls;
+use crate::hooks::features::Levels;
+use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
+use crate::inventory::seen::address;
+use crate::processes::{ObservedProcess, cgroup2_root};
+use crate::registry::{Probe, Source, Support};
+use crate::skel::HooksSkel;
+use crate::wire::types::{record_kind, udp_flow_seen};
+use crate::wire::{Wire, read};
+
+// SAFETY: `udp_flow_seen` is `repr(C)` and made of integers, arrays and structs of them.
+unsafe impl Wire for udp_flow_seen {}
+
+/// Name of the probe in coverage.
+const PROBE: &str = "udp_flows";
+
+/// Name of the hooks that see addresses in coverage.
+const ADDRESSES: &str = "udp_flows.addresses";
+
+/// Values of `udp_flow_seen.role` (`inventory.h`).
+const CLIENT: u8 = 1;
+
+/// Programs at the hooks of the control group.
+pub(crate) const PROGRAMS: [&str; 4] = [
+    "udp_sendmsg4",
+    "udp_sendmsg6",
+    "udp_recvmsg4",
+    "udp_recvmsg6",
+];
+
+/// The probe of UDP flows. Their calls are rows of table `calls`.
+pub(crate) struct UdpFlows;
+
+impl Probe for UdpFlows {
+    fn name(&self) -> &'static str {
+        PROBE
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::UdpFlow)
+    }
+
+    fn detail(&self) -> Detail {
+        Detail::Waits
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        levels.waits && levels.logs_calls()
+    }
+
+    fn is_missed(&self) -> bool {
+        true
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &PROGRAMS
+    }
+
+    fn maps(&self) -> &'static [&'static str] {
+        &["udp_flows", "udp_addresses"]
+    }
+
+    fn source(&self) -> Source {
+        Source::Records(&[(record_kind::RECORD_UDP_FLOW_SEEN, decode)])
+    }
+
+    fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
+        kernel.records(record_kind::RECORD_UDP_FLOW_SEEN)
+    }
+
+    fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
+        let hooks = &calls::HOOKS[..2];
+        vec![support.features.seen_by_tracepoints(self.name(), hooks)]
+    }
+}
+
+/// Attaches the hooks that see addresses to the root control group, if they are loaded.
+pub(crate) fn attach(skel: &HooksSkel<'_>) -> Result<Vec<Link>, String> {
+    let programs = [
+        &skel.progs.udp_sendmsg4,
+        &skel.progs.udp_sendmsg6,
+        &skel.progs.udp_recvmsg4,
+        &skel.progs.udp_recvmsg6,
+    ];
+    if programs.iter().any(|program| !program.autoload()) {
+        return Err("this kernel refuses the program".to_owned());
+    }
+    let root = cgroup2_root().map_err(|error| error.to_string())?;
+    let root = File::open(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+    let attached = programs.into_iter().map(|program| {
+        let link = program.attach_cgroup(root.as_raw_fd());
+        link.map_err(|error| format!("the root control group: {error}"))
+    });
+    attached.collect()
+}
+
+/// Returns how the addresses are seen.
+pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
+    let Some(why) = refused else {
+        return on(ADDRESSES);
+    };
+    Coverage {
+        probe: ADDRESSES.to_owned(),
+        state: ProbeState::Fallback {
+            which: "of sockets that are not connected, the other end is not known".to_owned(),
+            why: why.clone(),
+        },
+    }
+}
+
+fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
+    let seen = read(body)?;
+    output.rows.udp_flows.push(row(&seen));
+    output
+        .owners
+        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
+    Some(())
+}
+
+/// Returns the row of a record.
+fn row(seen: &udp_flow_seen) -> UdpFlow {
+    let udp_flow_seen {
+        id,
+        time_ns,
+        cookie,
+        inode,
+        local_addr,
+        remote_addr,
+        owner,
+        netns,
+        local_port,
+        remote_port,
+        role,
+        pad: _,
+    } = *seen;
+    UdpFlow {
+        conn: id,
+        time_ns,
+        socket: cookie,
+        inode: (inode != 0).then_some(inode),
+        netns,
+        local: address(local_addr, local_port).to_string(),
+        remote: (remote_port != 0).then(|| address(remote_addr, remote_port).to_string()),
+        role: match role {
+            CLIENT => Role::Client,
+            _ => Role::Server,
+        },
+        pid: (owner.pid != 0).then_some(owner.pid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_is_not_zero() {
+        let row = row(&udp_flow_seen {
+            id: 3,
+            role: CLIENT,
+            ..Default::default()
+        });
+        assert_eq!((row.inode, row.remote, row.pid), (None, None, None));
+        assert_eq!(row.role, Role::Client);
+    }
+}
