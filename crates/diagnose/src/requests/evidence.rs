@@ -8,7 +8,7 @@ use super::digests::DigestSet;
 use super::history::ThreadId;
 use super::resets::ResetDigest;
 use super::service::ServiceId;
-use crate::rows::serving::port;
+use crate::rows::addresses::port;
 use crate::rows::top::{Element, Top};
 use crate::waits::NameTable;
 
