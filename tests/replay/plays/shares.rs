@@ -49,7 +49,7 @@ struct Stages {
 }
 
 impl Stages {
-    fn new(stages: &[&str], known: DurationRange) -> Value {
+    fn to_json(stages: &[&str], known: DurationRange) -> Value {
         let stages = stages.iter().map(|stage| (*stage).to_owned()).collect();
         json!(Stages { stages, known })
     }
@@ -171,7 +171,7 @@ fn held_writes(site: &Site) -> Result<Outcome, String> {
         let released_ns = heard.iter().rfind(between).copied().unwrap_or(second_ns);
         DurationRange::between((first_ns, written_ns), (released_ns, second_ns))
     });
-    let shares = Stages::new(&["nagle", "delayed_ack"], held.sum());
+    let shares = Stages::to_json(&["nagle", "delayed_ack"], held.sum());
     Ok(Outcome::from(recorded).with("shares", shares))
 }
 
@@ -194,7 +194,7 @@ fn a_black_hole(congctl: &str) -> Result<Outcome, String> {
     let last_ack_ns = samples.last().map_or(0, |(at_ns, _)| *at_ns);
     let due_ns = (sent.at_ns + smoothed_ns(&samples)).max(last_ack_ns);
     let stalled = DurationRange::exactly(passed_ack.at_ns - due_ns);
-    let shares = Stages::new(&["retransmit_timeout", "tail_loss"], stalled);
+    let shares = Stages::to_json(&["retransmit_timeout", "tail_loss"], stalled);
     Ok(Outcome::from(recorded).with("shares", shares))
 }
 
@@ -222,7 +222,7 @@ fn a_slow_reader(congctl: &str) -> Result<Outcome, String> {
     let held = gaps
         .iter()
         .filter_map(|gap| without_room(gap, congctl == "bbr"));
-    let shares = Stages::new(&["receiver_window"], held.sum());
+    let shares = Stages::to_json(&["receiver_window"], held.sum());
     Ok(Outcome::from(recorded).with("shares", shares))
 }
 
@@ -301,7 +301,7 @@ fn think_time(congctl: &str) -> Result<Outcome, String> {
     let fin = sent.find(|sent| sent.segment.flags & 1 != 0);
     let fin = fin.map(|fin| json!({ "at_ns": fin.time_ns, "least_ns": least_ns.last() }));
     Ok(Outcome::from(recorded)
-        .with("shares", Stages::new(&["in_flight"], in_flight))
+        .with("shares", Stages::to_json(&["in_flight"], in_flight))
         .with("fin", fin))
 }
 
@@ -350,7 +350,7 @@ fn a_late_reader_of_single_segments(congctl: &str) -> Result<Outcome, String> {
         let read_ns = (number(read, "/0"), number(read, "/1"));
         DurationRange::between((request.time_ns, request.time_ns), read_ns)
     });
-    let shares = Stages::new(&["reader_slow"], unread.sum());
+    let shares = Stages::to_json(&["reader_slow"], unread.sum());
     Ok(Outcome::from(recorded).with("shares", shares))
 }
 
@@ -413,7 +413,7 @@ fn a_tiny_send_buffer(congctl: &str) -> Result<Outcome, String> {
     }
     // A wait for room that the receiver's ACK timer ended is the receiver's.
     let stages = ["send_buffer", "congestion_window", "delayed_ack"];
-    Ok(Outcome::from(recorded).with("shares", Stages::new(&stages, truth)))
+    Ok(Outcome::from(recorded).with("shares", Stages::to_json(&stages, truth)))
 }
 
 fn waited_for_buffer(outcome: &Outcome) {
