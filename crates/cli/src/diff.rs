@@ -117,7 +117,7 @@ impl Diff {
             .map(|question| self.difference(question))
             .transpose()?;
         let report = self.overall()?;
-        let names = [&self.before, &self.after].map(|path| out::name(path));
+        let names = [&self.before, &self.after].map(out::name);
         let options = TextOptions {
             limit: self.limit,
             ..to.text_options()

@@ -34,8 +34,8 @@ fn text(text: &python_text, bytes: &[u8]) -> Option<String> {
     if !ascii.is_empty() && ascii.iter().all(|byte| (0x20..0x7f).contains(byte)) {
         return String::from_utf8(ascii.to_vec()).ok();
     }
-    let kind = KIND_SHIFTS.iter().map(|shift| text.state >> shift & 7);
-    let kind = kind.filter(|kind| matches!(kind, 1 | 2 | 4)).next()? as usize;
+    let mut kind = KIND_SHIFTS.iter().map(|shift| text.state >> shift & 7);
+    let kind = kind.find(|kind| matches!(kind, 1 | 2 | 4))? as usize;
     let decoded = OTHER_HEADERS.iter().filter_map(|header| {
         let copied = copied.get(*header..)?;
         let units = copied.chunks_exact(kind).take(length);

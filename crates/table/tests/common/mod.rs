@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use whylat_table::manifest::{FORMAT, Header};
 use whylat_table::{
-    ActivityKind, ActivitySource, Caller, Chosen, Columns, CounterKind, Role, SampleKind, Table,
-    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
+    ActivityKind, ActivitySource, Caller, Chosen, Columns, CounterKind, DropKind, Role, SampleKind,
+    Table, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
 };
 
 /// A header of this version.
@@ -111,7 +111,9 @@ fn cell<T: Table>(field: &str, kind: &DataType, random: &mut Random) -> Value {
 
 fn text<T: Table>(field: &str, random: &mut Random) -> String {
     match (T::NAME, field) {
-        ("connections", "role") => random.pick(Role::ALL).name().to_owned(),
+        ("connections" | "unix_sockets" | "udp_flows", "role") => {
+            random.pick(Role::ALL).name().to_owned()
+        }
         ("connections", "chosen") => random.pick(Chosen::ALL).name().to_owned(),
         ("tcp_samples", "kind") => random.pick(SampleKind::ALL).name().to_owned(),
         ("tcp_events", "kind") => random.pick(TcpEventKind::ALL).name().to_owned(),
@@ -124,6 +126,7 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("counters", "kind") => random.pick(CounterKind::ALL).name().to_owned(),
         ("activity", "kind") => random.pick(ActivityKind::ALL).name().to_owned(),
         ("activity_windows", "why") => random.pick(Why::ALL).name().to_owned(),
+        ("drops" | "drop_counts", "kind") => random.pick(DropKind::ALL).name().to_owned(),
         ("activity", "source") => random.pick(ActivitySource::ALL).name().to_owned(),
         ("tasks", "kind") => random.pick(TaskKind::ALL).name().to_owned(),
         _ => {

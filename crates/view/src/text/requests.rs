@@ -284,12 +284,7 @@ fn others(layout: &mut TextLayout, report: &RequestReport) {
         );
         layout.paragraph(2, Style::Plain, &text);
     }
-    let notes = [
-        "Parts are measured at the recorded end. Computing includes preemption: this version counts it there.",
-    ];
-    for note in notes {
-        layout.paragraph(2, Style::Dim, note);
-    }
+    layout.paragraph(2, Style::Dim, "Parts are measured at the recorded end.");
     layout.blank();
 }
 

@@ -109,9 +109,10 @@ fn joined(case: &str, waits: &str) -> Outcome<(TempDir, Recording)> {
 }
 
 /// Tables that are read once more, side by side, for requests.
-const OF_REQUESTS: [&str; 5] = [
+const OF_REQUESTS: [&str; 6] = [
     "calls",
     "on_cpu_samples",
+    "preemptions",
     "tcp_samples",
     "tcp_stages",
     "waits",
@@ -148,7 +149,7 @@ fn calls_and_waits_are_read_twice_on_demand() -> Outcome {
     let reads = recording.reads();
     let again: Vec<_> = reads.iter().filter(|(_, times)| **times > 1).collect();
     // the calls: of all, of those with delayed ACKs, beside the waits, and for requests
-    let for_requests = ["on_cpu_samples", "tcp_samples", "tcp_stages"];
+    let for_requests = ["on_cpu_samples", "preemptions", "tcp_samples", "tcp_stages"];
     let for_requests: Vec<_> = for_requests.iter().map(|table| (table, &2)).collect();
     assert_eq!(
         again,
