@@ -240,7 +240,7 @@ test("counters of connections", () => {
 test("findings are moments", () => {
   const [worst, ...others] = onTrack("Findings");
   assert.deepEqual(worst, ["nagle_delayed_ack", 5_000_019_000_000 - Number(BEGIN_NS), 0, 0]);
-  assert.deepEqual(others.map((slice) => slice[0]), ["slow_reader"]);
+  assert.deepEqual(others.map((slice) => slice[0]), ["slow_reader", "computes"]);
   const shown = Object.fromEntries(notes("nagle_delayed_ack"));
   assert.equal(shown.severity, "critical");
   assert.match(shown.headline, /^Nagle's algorithm held 9 short writes/);

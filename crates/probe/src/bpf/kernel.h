@@ -582,7 +582,7 @@ enum tcp_ca_state {
 #define SOCK_NOSPACE 2	   /* include/linux/net.h: bit of socket.flags */
 #define SOCK_SNDBUF_LOCK 1 /* include/uapi/linux/socket.h: bits of sk_userlocks */
 #define SOCK_RCVBUF_LOCK 2
-#define SOCK_BINDPORT_LOCK 8 /* include/net/sock.h */
+#define SOCK_BINDPORT_LOCK 8  /* include/net/sock.h */
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define PF_IO_WORKER 0x00000010
 #define TASK_UNINTERRUPTIBLE 2
