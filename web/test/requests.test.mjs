@@ -37,7 +37,7 @@ const bars = (cell) =>
 
 test("the page opens on the requests, and names the service with the most time", async () => {
   const { page, faults, close } = await open(browser, file);
-  const text = whylat("report", "--requests", path).replaceAll(/\s+/g, " ");
+  const text = whylat("report", path).replaceAll(/\s+/g, " ");
   const headline = await page.locator("h1").innerText();
   assert.ok(text.includes(headline), headline);
   assert.equal(await page.locator("nav a").first().innerText(), "Requests");
