@@ -551,21 +551,26 @@ fn coverage_and_doctor_list_usdt() {
 }
 
 /// While nobody listens, nothing of it is loaded: no program, no map.
-#[test]
-fn other_processes_are_not_probed() {
-    if !root() {
-        return;
+/// Tests that look at the programs of the whole host.
+mod alone {
+    use super::*;
+
+    #[test]
+    fn other_processes_are_not_probed() {
+        if !root() {
+            return;
+        }
+        let is_loaded = |run: ToolRun| {
+            let mut talk = run.start();
+            talk.line();
+            let names = crate::bpf::program_names();
+            talk.go();
+            talk.line();
+            assert!(wait(&mut talk.process.0, "whylat run").success());
+            names.iter().any(|name| name == "handle_usdt")
+        };
+        assert!(is_loaded(run("-u whylat:sent", "marks", &["on_go", "3"])));
+        until_unloaded();
+        assert!(!is_loaded(run("", "marks", &["on_go", "3"])));
     }
-    let is_loaded = |run: ToolRun| {
-        let mut talk = run.start();
-        talk.line();
-        let names = crate::bpf::program_names();
-        talk.go();
-        talk.line();
-        assert!(wait(&mut talk.process.0, "whylat run").success());
-        names.iter().any(|name| name == "handle_usdt")
-    };
-    assert!(is_loaded(run("-u whylat:sent", "marks", &["on_go", "3"])));
-    until_unloaded();
-    assert!(!is_loaded(run("", "marks", &["on_go", "3"])));
 }

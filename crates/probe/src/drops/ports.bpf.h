@@ -14,11 +14,22 @@
 
 u8 drop_ports[65536] = {};
 
+/* A place in drop_ports. Older verifiers (Linux 6.1) know no bound of a port with swapped bytes. */
+static __always_inline u32 drop_port_place(u16 port)
+{
+	u32 at = port;
+
+	barrier_var(at);
+	return at & 0xffff;
+}
+
 static __always_inline void drop_port_note(u16 port, u8 protocol)
 {
+	u32 at = drop_port_place(port);
+
 	/* of two writers at once one may be lost: the next socket or call of that port writes again */
-	if (port && !(drop_ports[port] & protocol))
-		drop_ports[port] |= protocol;
+	if (at && !(drop_ports[at] & protocol))
+		drop_ports[at] |= protocol;
 }
 
 /* A socket is recorded: drops of what has its ports are of interest from now on. */
