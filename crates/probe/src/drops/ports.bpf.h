@@ -14,31 +14,28 @@
 
 u8 drop_ports[65536] = {};
 
-/* A place in drop_ports. Older verifiers (Linux 6.1) know no bound of a port with swapped bytes. */
-static __always_inline u32 drop_port_place(u16 port)
+static __always_inline void drop_port_note(u32 port, u8 protocol)
 {
-	u32 at = port;
-
-	barrier_var(at);
-	return at & 0xffff;
-}
-
-static __always_inline void drop_port_note(u16 port, u8 protocol)
-{
-	u32 at = drop_port_place(port);
+	u32 at = port & 0xffff;
 
 	/* of two writers at once one may be lost: the next socket or call of that port writes again */
 	if (at && !(drop_ports[at] & protocol))
 		drop_ports[at] |= protocol;
 }
 
+/* A function of its own for verifiers, which check it once: no caller grows by its branches. */
+__noinline int drop_ports_mark(u32 local_port, u32 remote_port, u32 protocol)
+{
+	drop_port_note(local_port, protocol);
+	drop_port_note(remote_port, protocol);
+	return 0;
+}
+
 /* A socket is recorded: drops of what has its ports are of interest from now on. */
 static __always_inline void drop_ports_note(const struct sock *sk)
 {
-	u8 protocol = sk->sk_protocol == IPPROTO_UDP ? DROP_PORT_UDP : DROP_PORT_TCP;
-
-	drop_port_note(sk->__sk_common.skc_num, protocol);
-	drop_port_note(bpf_ntohs(sk->__sk_common.skc_dport), protocol);
+	drop_ports_mark(sk->__sk_common.skc_num, bpf_ntohs(sk->__sk_common.skc_dport),
+			sk->sk_protocol == IPPROTO_UDP ? DROP_PORT_UDP : DROP_PORT_TCP);
 }
 
 #endif
