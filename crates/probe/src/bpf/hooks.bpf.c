@@ -126,10 +126,6 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 		socket_on_established(sk, tp, old_state == TCP_SYN_SENT, now_ns);
 		return;
 	}
-	if (old_state == TCP_SYN_SENT && new_state == TCP_CLOSE) {
-		connect_failed(sk, tp, now_ns);
-		return;
-	}
 	st = socket_recorded(sk);
 	if (!st)
 		return;
@@ -162,6 +158,20 @@ static __always_inline void messages_forget(struct sock *sk)
 	bpf_sk_storage_delete(&receive_streams, sk);
 	bpf_sk_storage_delete(&segment_stamps, sk);
 	bpf_sk_storage_delete(&send_streams, sk);
+}
+
+/* A program of its own: with it, the next one is too large for the verifier of Linux 6.1. */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(handle_failed_connect, struct sock *sk, int old_state, int new_state)
+{
+	const struct tcp_sock *tp;
+
+	if (sk->sk_protocol != IPPROTO_TCP || old_state != TCP_SYN_SENT || new_state != TCP_CLOSE)
+		return 0;
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (tp)
+		connect_failed(sk, tp, bpf_ktime_get_ns());
+	return 0;
 }
 
 SEC("tp_btf/inet_sock_set_state")

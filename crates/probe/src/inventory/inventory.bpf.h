@@ -156,7 +156,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	userlocks = BPF_CORE_READ_BITFIELD(sk, sk_userlocks);
 	seen->sndbuf_locked = !!(userlocks & SOCK_SNDBUF_LOCK);
 	seen->rcvbuf_locked = !!(userlocks & SOCK_RCVBUF_LOCK);
-	seen->error = closed_ns ? sk->sk_err : 0;
+	seen->error = sk->sk_err;
 	__builtin_memset(seen->pad, 0, sizeof(seen->pad));
 	record_submit(record);
 }

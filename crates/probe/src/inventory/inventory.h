@@ -40,7 +40,7 @@ struct socket_seen {
 	__u8 nodelay;
 	__u8 sndbuf_locked;
 	__u8 rcvbuf_locked;
-	__u16 error; /* errno with which it ended (sk_err); 0: none, or it is open */
+	__u16 error; /* of the socket (sk_err), which is errno of the end once it has closed; 0: none */
 	__u8 pad[4];
 };
 

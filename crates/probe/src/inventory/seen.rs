@@ -85,6 +85,6 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         rcvbuf_locked: Some(rcvbuf_locked != 0),
         ulp: Some(wire::text(&ulp)),
         mptcp_token: (mptcp_token != 0).then_some(mptcp_token),
-        errno: (error != 0).then_some(error.into()),
+        errno: (error != 0 && closed_ns != 0).then_some(error.into()),
     }
 }
