@@ -134,8 +134,6 @@ def doctor(results, without_bpf):
         if probes["calls"]["state"] == "fallback":
             # functions stand in for the tracepoints of TCP only
             off -= {"messages.udp", "unix_sockets", "udp_flows"}
-            # the verifiers of these kernels refuse the programs of drops so far
-            off -= {name for name in off if name.split(".")[0] == "drops" and "refuses" in probes[name]["why"]}
         off -= {name for name in OF_NEWER_KERNELS & off if "newer" in probes[name]["remedy"]}
         demand(not off, "; ".join(f"{name} is off: {probes[name]['why']}" for name in off))
 

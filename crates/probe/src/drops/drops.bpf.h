@@ -106,7 +106,7 @@ static __always_inline bool drop_is_selected(const struct drop_packet *packet, u
 	if (select_port &&
 	    (packet->source_port == select_port || packet->destination_port == select_port))
 		return true;
-	return (drop_ports[packet->source_port] | drop_ports[packet->destination_port]) & protocol;
+	return (*drop_port(packet->source_port) | *drop_port(packet->destination_port)) & protocol;
 }
 
 /* The same program does not run inside itself on one CPU, but the others may: a count is added at once. */

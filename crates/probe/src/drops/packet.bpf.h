@@ -13,8 +13,12 @@
 /* skb->network_header and the like: not set (include/linux/skbuff.h) */
 #define HEADER_NOT_SET 0xffff
 
-/* A field of what lies at an address. */
-#define READ_AT(type, address, field) KERNEL_READ(type, (const void *)(address), field)
+/* A field of what lies at an address, which is evaluated first: members in it are of this program, not of the kernel. */
+#define READ_AT(type, address, field)                                                              \
+	({                                                                                         \
+		const void *at_ = (const void *)(address);                                         \
+		KERNEL_READ(type, at_, field);                                                     \
+	})
 
 #define IPV4_BYTES 20
 #define IPV6_BYTES 40

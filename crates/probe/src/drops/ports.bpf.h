@@ -14,13 +14,20 @@
 
 u8 drop_ports[65536] = {};
 
+/* What is known of a port. Up to Linux 6.1 verifiers know no bound of one with swapped bytes. */
+static __always_inline u8 *drop_port(u32 port)
+{
+	barrier_var(port);
+	return &drop_ports[port & 0xffff];
+}
+
 static __always_inline void drop_port_note(u32 port, u8 protocol)
 {
-	u32 at = port & 0xffff;
+	u8 *known = drop_port(port);
 
 	/* of two writers at once one may be lost: the next socket or call of that port writes again */
-	if (at && !(drop_ports[at] & protocol))
-		drop_ports[at] |= protocol;
+	if (port && !(*known & protocol))
+		*known |= protocol;
 }
 
 /* A function of its own for verifiers, which check it once: no caller grows by its branches. */

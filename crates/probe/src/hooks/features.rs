@@ -11,7 +11,9 @@ use super::mptcp::Mptcp;
 use super::{Detail, HooksError, on};
 use crate::drops::DropArguments;
 use crate::messages::{received, sent};
+use crate::preemptions::READ_PREEMPTIONS;
 use crate::registry::Support;
+use crate::udp_flows;
 use crate::{PROBES, calls};
 
 /// The optional hooks, as found in this kernel. The program at hook X is `handle_X`.
@@ -103,16 +105,6 @@ const READ_ACTIVE: &str = "read_active";
 /// Programs that are simpler without functions of Python: an older verifier may refuse them with these.
 const WITH_PYTHON: [&str; 2] = ["handle_sched_switch", "sample_cpu"];
 
-/// Programs that are attached to no hook, and that can be left out.
-const DISPENSABLE: [&str; 6] = [
-    READ_ACTIVE,
-    "read_preemptions",
-    "udp_sendmsg4",
-    "udp_sendmsg6",
-    "udp_recvmsg4",
-    "udp_recvmsg6",
-];
-
 /// Holds what the programs cannot do without; those that came last.
 const HELPERS: [&str; 4] = [
     "sock_from_file",
@@ -194,7 +186,10 @@ impl Features {
             self.python = false;
             return true;
         }
-        if let Some(name) = DISPENSABLE.iter().find(|it| **it == program) {
+        let mut dispensable = [READ_ACTIVE, READ_PREEMPTIONS]
+            .into_iter()
+            .chain(udp_flows::PROGRAMS);
+        if let Some(name) = dispensable.find(|it| *it == program) {
             let is_first = !self.is_refused(name);
             self.refused.push(name);
             return is_first;

@@ -18,7 +18,7 @@ unsafe impl Wire for preemption_seen {}
 static HOOKS: [Tracepoint; 1] = [SCHED_SWITCH];
 
 /// Hands over the sums of short preemptions when nothing is attached any more.
-const READ_PREEMPTIONS: &str = "read_preemptions";
+pub(crate) const READ_PREEMPTIONS: &str = "read_preemptions";
 
 /// The probe of preemptions.
 pub(crate) struct Preemptions;
