@@ -228,6 +228,9 @@ def unread_close():
 
 
 def set_up():
+    # without IPv6 the kernel sends nothing by itself, such as the solicitations of a router, which nobody answers
+    for name in NAMESPACES:
+        sysctl(name, "net.ipv6.conf.all.disable_ipv6", 1)
     run("a", "ip", "addr", "add", "10.66.0.1/32", "dev", "lo")
     for network in ("10.97.0.0/24", "10.98.0.0/24"):
         run("a", "ip", "route", "add", network, "via", B)

@@ -14,7 +14,7 @@
 
 u8 drop_ports[65536] = {};
 
-/* What is known of a port. Up to Linux 6.1 verifiers know no bound of one with swapped bytes. */
+/* Returns the protocols of a port. Up to Linux 6.1 verifiers know no bound of one with swapped bytes. */
 static __always_inline u8 *drop_port(u32 port)
 {
 	barrier_var(port);
