@@ -30,8 +30,10 @@ fn epoll_waits_name_what_was_ready() {
     let pid = lines.lines().next().and_then(|line| line.parse().ok());
     let pid: u32 = pid.expect("its process id");
     let report = Report::from_scratch(scratch);
-    // a neighbour's connections may find the program of TCP's events at work already; waits are complete
+    // a neighbour's connections may find the program of TCP's events at work already: nothing else is lost
     let _ = report.whole_but_for_the_kernel();
+    let mut others = report.json["loss"].as_array().expect("loss").iter();
+    assert!(others.all(|it| it["lost_total"] == 0 || it["probe"] == "tcp_events"));
     let waits = report.rows::<Wait>();
     let mut found: BTreeMap<Option<WaitObject>, usize> = BTreeMap::new();
     for wait in waits.iter().filter(|it| it.pid == pid) {

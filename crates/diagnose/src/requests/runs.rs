@@ -24,6 +24,18 @@ pub struct ThreadRun {
     sums: RunSums,
 }
 
+impl ThreadRun {
+    /// Returns when the last request ended; `None`: there was none.
+    pub fn end_ns(&self) -> Option<u64> {
+        (self.end_ns > 0).then_some(self.end_ns)
+    }
+
+    /// Notes the end of a request that is of no series.
+    pub fn pass(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+    }
+}
+
 /// Sums over requests in a row.
 #[derive(Debug, Clone, Copy, Default)]
 struct RunSums {

@@ -1,0 +1,381 @@
+//! Calls of a connection → exchanges, and of those that are judged, requests.
+
+use super::endpoint::EndpointId;
+use super::history::{ResponseTimes, ThreadCall, ThreadEventKind};
+use super::listing::Request;
+use super::owner::TimedCall;
+use super::series::ConnectionSeries;
+use super::service::Side;
+use super::turns::{Exchange, MovingCall, StreamRange, TurnChange, TurnTracker};
+use super::{RequestTable, Row, WAITING_LEAST, arrival, budget, path, pool};
+
+/// An end that was silent for so long had nothing to send (`TCP_RTO_MIN`; RFC 5681, 4.1).
+const SILENT_NS: u64 = 200_000_000;
+
+/// One connection's turns, and its exchanges until it is judged.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// Turns.
+    pub(super) tracker: TurnTracker,
+    held: Vec<Exchange>,
+    pub(super) series: ConnectionSeries,
+    /// How many of these, the first ones, are requests.
+    judged: usize,
+    /// When the last response ended.
+    answered_ns: Option<u64>,
+    /// Until then stages are shared by those that are held.
+    shared_until_ns: u64,
+}
+
+impl Turns {
+    fn new(tracker: TurnTracker) -> Self {
+        Self {
+            tracker,
+            held: Vec::new(),
+            series: ConnectionSeries::default(),
+            judged: 0,
+            answered_ns: None,
+            shared_until_ns: 0,
+        }
+    }
+
+    /// Judges the exchanges that are held since the last time: they are requests, or dropped.
+    fn judge(&mut self) {
+        match self.tracker.counts.judge() {
+            true => self.judged = self.held.len(),
+            false => self.held.truncate(self.judged),
+        }
+    }
+}
+
+impl RequestTable {
+    /// Takes a call in its order.
+    pub(super) fn call(&mut self, end_ns: u64, row: Row) {
+        let Row::Call {
+            endpoint: id,
+            thread,
+            is_send,
+            start_ns,
+            unread_ns,
+            bytes,
+            offset_end,
+        } = row
+        else {
+            return;
+        };
+        if bytes == 0 {
+            // The server may send on after its client has ended its own direction.
+            let is_client = self.endpoints.get(id).side == Side::Client;
+            if !is_send && is_client && self.is_answered(id) {
+                self.finish_connection(id);
+            }
+            return;
+        }
+        if self.endpoints.get(id).is_side_open {
+            let side = if is_send { Side::Client } else { Side::Server };
+            self.endpoints.decide_side(id, side, &mut self.services);
+        }
+        let endpoint = self.endpoints.get(id);
+        let began_after_ns = start_ns.unwrap_or_else(|| self.history.last_ns(thread));
+        let begin_ns = match is_send {
+            true => start_ns.unwrap_or(end_ns),
+            false => self.arrival_ns(
+                id,
+                (start_ns, end_ns),
+                unread_ns,
+                offset_end - bytes.min(offset_end),
+            ),
+        };
+        let moving = MovingCall {
+            is_request: is_send == (endpoint.side == Side::Client),
+            begin_ns,
+            is_coarse: !is_send && self.is_coarse(unread_ns),
+            end_ns,
+            began_after_ns,
+            range: StreamRange {
+                first: offset_end.saturating_sub(bytes),
+                end: offset_end,
+            },
+            thread,
+        };
+        let side = endpoint.side;
+        self.endpoints.note_call(id, end_ns);
+        let timed = |served| TimedCall {
+            end_ns,
+            is_send,
+            served,
+        };
+        if side == Side::Server {
+            self.history.count_time(thread, timed(id));
+        }
+        self.take_turn(id, &moving);
+        let call = self.thread_call(id, side, &moving);
+        if let (Side::Client, Some(served)) = (side, call.served) {
+            self.history.count_time(thread, timed(served));
+        }
+        let horizon_ns = self.horizon_ns(end_ns);
+        let call = ThreadEventKind::Call(call);
+        self.history.add(thread, end_ns, call, horizon_ns);
+    }
+
+    /// Says what a call was for: of a client, for the request that its thread served when it asked.
+    fn thread_call(&mut self, id: EndpointId, side: Side, call: &MovingCall) -> ThreadCall {
+        let is_server = side == Side::Server;
+        let turns = self.turns[id.index()].as_mut();
+        let open = turns.and_then(|turns| turns.tracker.open());
+        let response = open
+            .as_ref()
+            .filter(|_| !is_server && !call.is_request)
+            .map(|open| ResponseTimes {
+                asked_ns: open.begin_ns,
+                arrived_ns: call.begin_ns,
+            });
+        ThreadCall {
+            endpoint: id,
+            is_udp: self.endpoints.get(id).is_udp,
+            is_send: is_server != call.is_request,
+            served: match is_server {
+                true => Some(id),
+                false => open.and_then(|open| open.asked_for),
+            },
+            response,
+        }
+    }
+
+    /// When the first byte that a receive call took was there.
+    fn arrival_ns(
+        &self,
+        id: EndpointId,
+        (start_ns, end_ns): (Option<u64>, u64),
+        unread_ns: Option<u64>,
+        offset: u64,
+    ) -> u64 {
+        let endpoint = self.endpoints.get(id);
+        let Some(unread_ns) = unread_ns else {
+            let peer = endpoint
+                .peer
+                .and_then(|peer| self.turns[peer.index()].as_deref());
+            let sent_ns = peer.and_then(|peer| peer.tracker.sent_ns(offset));
+            return arrival::of_unseen(endpoint, start_ns, end_ns, sent_ns);
+        };
+        let jiffy_ns = self.header.jiffy_ns.unwrap_or(0);
+        let is_coarse = self.is_coarse(Some(unread_ns));
+        let less_ns = if is_coarse { jiffy_ns } else { 0 };
+        arrival::of_unread(
+            end_ns,
+            unread_ns.saturating_sub(less_ns),
+            start_ns,
+            endpoint.woken,
+        )
+    }
+
+    /// Whether the kernel knew only the jiffy since when bytes were unread.
+    fn is_coarse(&self, unread_ns: Option<u64>) -> bool {
+        let whole = |ns: u64, jiffy_ns: u64| ns >= jiffy_ns && ns.is_multiple_of(jiffy_ns);
+        let jiffy_ns = self.header.jiffy_ns.filter(|ns| *ns > 0);
+        unread_ns
+            .zip(jiffy_ns)
+            .is_some_and(|(ns, jiffy_ns)| whole(ns, jiffy_ns))
+    }
+
+    fn is_answered(&mut self, id: EndpointId) -> bool {
+        let turns = self.turns[id.index()].as_mut();
+        let open = turns.and_then(|turns| turns.tracker.open());
+        open.is_some_and(|open| open.response.is_some())
+    }
+
+    /// Adds a call to its connection's turns.
+    fn take_turn(&mut self, id: EndpointId, call: &MovingCall) {
+        if self.over[id.index()] {
+            return;
+        }
+        let mut turns = self.turns[id.index()].take().unwrap_or_else(|| {
+            let endpoint = self.endpoints.get(id);
+            let tracker = TurnTracker::new(endpoint.side, self.is_lossless);
+            Box::new(Turns::new(tracker.of_datagrams(endpoint.is_udp)))
+        });
+        let handshake_ns = self.endpoints.get(id).handshake_ns;
+        let finished = match call.is_request && handshake_ns > 0 {
+            true => turns.tracker.take_finished(handshake_ns),
+            false => None,
+        };
+        match turns.tracker.add(call) {
+            TurnChange::None => {}
+            TurnChange::Begun(over) => self.begin(id, &mut turns, (over, finished), call),
+            TurnChange::Answered => self.answer(id, &mut turns, call),
+        }
+        self.turns[id.index()] = Some(turns);
+    }
+
+    /// A request began, and the one before is over.
+    fn begin(
+        &mut self,
+        id: EndpointId,
+        turns: &mut Turns,
+        (over, finished): (Option<Box<Exchange>>, Option<Box<Exchange>>),
+        call: &MovingCall,
+    ) {
+        let side = self.endpoints.get(id).side;
+        if side == Side::Server {
+            self.history.begin_serving(call.thread);
+        }
+        let before = over.as_deref().filter(|_| side == Side::Client);
+        let before = before.filter(|before| before.request_thread != call.thread);
+        let pool = before.zip(turns.tracker.open()).and_then(|(before, open)| {
+            pool::wait_before(
+                &self.history,
+                call.thread,
+                open.begin_ns,
+                before.answered_ns,
+            )
+        });
+        let opening = over.and_then(|over| self.hold(id, turns, *over));
+        let opening = finished.map(|finished| *finished).or(opening);
+        if let Some(open) = turns.tracker.open() {
+            open.pool = pool;
+            open.served = self.history.served(call.thread);
+            if side == Side::Client {
+                open.asked_for = self.history.asker(call.thread, call.end_ns);
+            }
+            match opening {
+                Some(opening) => budget::join_opening(open, opening),
+                None => budget::join_connecting(&self.history, self.endpoints.get(id), open),
+            }
+            self.waiting.push_back((open.begin_ns, id));
+        }
+        if self.waiting.len() > self.waiting_most {
+            self.forget_answered();
+        }
+    }
+
+    /// Forgets requests that do not wait any more, behind one that does.
+    fn forget_answered(&mut self) {
+        let turns = &self.turns;
+        self.waiting.retain(|(begin_ns, id)| {
+            let turns = turns[id.index()].as_ref();
+            turns.and_then(|turns| turns.tracker.waits_since()) == Some(*begin_ns)
+        });
+        self.waiting_most = WAITING_LEAST.max(2 * self.waiting.len());
+    }
+
+    /// Bytes of a response moved.
+    fn answer(&mut self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
+        if self.is_push(id, turns, call) {
+            turns.tracker.counts.pushes += 1;
+        }
+        if let Some(open) = turns.tracker.open() {
+            let finder = path::PathFinder {
+                history: &self.history,
+                endpoints: &self.endpoints,
+                has_waits: self.has_waits && self.is_whole,
+                credit: &self.credit,
+            };
+            self.credit.add_call();
+            let peer = self.endpoints.get(id).peer;
+            let peer = peer.and_then(|peer| self.turns[peer.index()].as_deref());
+            let peer = peer.and_then(|peer| peer.tracker.peer_of(open));
+            self.accountant.account(&finder, id, open, (call, peer));
+            open.add_response(call);
+            turns.answered_ns = Some(call.end_ns);
+        }
+        if let Some(before) = turns.tracker.take_before() {
+            self.hold(id, turns, *before);
+        }
+    }
+
+    /// An exchange is over. It is a request once its connection is judged; that of a TLS handshake is returned.
+    fn hold(&mut self, id: EndpointId, turns: &mut Turns, exchange: Exchange) -> Option<Exchange> {
+        if exchange.response.is_none() || exchange.has_gap {
+            return None;
+        }
+        if self.is_handshake(id, &exchange) {
+            return Some(exchange);
+        }
+        if turns.judged > 0 && exchange.answered_ns > turns.shared_until_ns {
+            self.release(id, turns);
+        }
+        let endpoint = self.endpoints.get(id);
+        let shared = self.stages.shared_until(endpoint, id, exchange.answered_ns);
+        turns.shared_until_ns = turns.shared_until_ns.max(shared.unwrap_or(0));
+        let is_shared = shared.is_some();
+        turns.held.push(exchange);
+        if turns.tracker.counts.is_due() {
+            turns.judge();
+            if !is_shared {
+                self.release(id, turns);
+            }
+        }
+        None
+    }
+
+    /// Whether the server sends without being asked: since it answered, its thread had nothing to do with the request and
+    /// waited for others, or slept. At the client, if the server was silent for long.
+    fn is_push(&self, id: EndpointId, turns: &mut Turns, call: &MovingCall) -> bool {
+        let open = turns.tracker.open().filter(|open| open.response.is_some());
+        let Some(answered_ns) = open.map(|open| open.answered_ns) else {
+            return false;
+        };
+        let endpoint = self.endpoints.get(id);
+        if endpoint.side == Side::Server {
+            return self.history.get(call.thread).is_idle_since(id, answered_ns);
+        }
+        let peer = endpoint
+            .peer
+            .and_then(|peer| self.turns[peer.index()].as_ref());
+        match peer {
+            Some(peer) => peer.tracker.counts.pushes > turns.tracker.counts.pushes,
+            None => call.begin_ns.saturating_sub(answered_ns) > SILENT_NS,
+        }
+    }
+
+    /// Whether an exchange is of a TLS handshake: a thread waited in one for it. The handshakes of a service are of about
+    /// the same length, so that one without a wait is known by its place.
+    fn is_handshake(&mut self, id: EndpointId, exchange: &Exchange) -> bool {
+        let endpoint = self.endpoints.get(id);
+        let known = self.services.digest_mut(endpoint.service);
+        if (exchange.asked_ns..=exchange.answered_ns).contains(&endpoint.handshake_ns) {
+            known.handshake_bytes = known.handshake_bytes.max(exchange.request.end);
+            return true;
+        }
+        endpoint.handshake_ns > 0 && exchange.request.end <= known.handshake_bytes
+    }
+
+    /// Makes the exchanges that were judged requests.
+    fn release(&mut self, id: EndpointId, turns: &mut Turns) {
+        let judged = std::mem::take(&mut turns.judged);
+        let mut held: Vec<_> = turns.held.drain(..judged).collect();
+        self.stages.share(self.endpoints.get(id), id, &mut held);
+        for exchange in held {
+            let endpoint = self.endpoints.get(id);
+            let request = Request::new(endpoint, id, exchange);
+            if self.listing.passes(&request, endpoint, &self.history) {
+                self.count(&request, &mut turns.series);
+                let service = self.endpoints.get(request.endpoint).service;
+                self.listing.add(service, request);
+            }
+        }
+    }
+
+    /// The connection ended, or the recording did.
+    pub(super) fn finish_connection(&mut self, id: EndpointId) {
+        let Some(mut turns) = self.turns[id.index()].take() else {
+            return;
+        };
+        self.over[id.index()] = true;
+        let before = turns.tracker.take_before();
+        let endpoint = self.endpoints.get(id);
+        let may_be_open = endpoint.has_close && endpoint.closed_ns.is_none();
+        let recorded_ns = may_be_open.then_some(self.latest_ns);
+        let last = turns.tracker.finish(recorded_ns);
+        let unanswered = last.clone().filter(|it| it.response.is_none());
+        for exchange in before.into_iter().chain(last) {
+            self.hold(id, &mut turns, *exchange);
+        }
+        turns.judge();
+        self.release(id, &mut turns);
+        self.count_class(id, &turns);
+        if let Some(request) = unanswered {
+            self.count_reset(id, turns.answered_ns, &request);
+        }
+    }
+}

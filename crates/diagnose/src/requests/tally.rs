@@ -1,0 +1,129 @@
+//! What a request, and the end of a connection, adds to the sums of its service.
+
+use super::RequestTable;
+use super::class::ConnectionClass;
+use super::endpoint::EndpointId;
+use super::exchanges::Turns;
+use super::listing::Request;
+use super::part::{PartTimes, RequestPart};
+use super::resets::LostRequest;
+use super::runs::SeriesRequest;
+use super::series::ConnectionSeries;
+use super::service::{RequestSums, Side};
+use super::turns::Exchange;
+
+/// Errors of a connection that a RST ended: before the FIN of the other end, and after (`include/uapi/asm-generic/errno.h`).
+const ECONNRESET: i32 = 104;
+const EPIPE: i32 = 32;
+
+impl RequestTable {
+    /// Adds a request to its service.
+    pub(super) fn count(&mut self, request: &Request, series: &mut ConnectionSeries) {
+        let endpoint = self.endpoints.get(request.endpoint);
+        let (id, budget) = (request.id, &request.budget);
+        let digest = self.services.digest_mut(endpoint.service);
+        let other = endpoint.peer.map(|peer| self.endpoints.get(peer).pid);
+        let other = other.filter(|pid| *pid != endpoint.pid);
+        let mut peer = PartTimes::default();
+        for step in &budget.steps {
+            let pid = step.thread.map(|thread| self.history.get(thread).pid);
+            if pid.is_some() && pid == other {
+                peer.add(step.part, step.end_ns - step.begin_ns);
+                continue;
+            }
+            let about = step.subject.endpoint;
+            let service = about.map(|it| self.endpoints.get(it).service);
+            let stack = step.subject.stack;
+            let stack = stack.and_then(|it| self.names.distinct_stack(it));
+            digest.subjects.add(step, stack, service);
+        }
+        let time = (request.begin_ns, request.end_ns);
+        digest.add(&RequestSums {
+            id,
+            time,
+            parts: &budget.parts,
+            peer: &peer,
+            functions: &budget.functions,
+            queue: budget.queue_most,
+        });
+        if let Some(pool) = &request.pool {
+            let stack = pool.stack.and_then(|it| self.names.distinct_stack(it));
+            digest.pool.add(pool, stack);
+        }
+        if let Some(path_ns) = endpoint.min_rtt_ns {
+            let known_ns = digest.path_ns.unwrap_or(path_ns);
+            digest.path_ns = Some(known_ns.min(path_ns));
+        }
+        let ns = request.duration_ns();
+        digest.connections.add(request.endpoint.index() as u32, ns);
+        digest.processes.add(endpoint.pid, ns);
+        if endpoint.side == Side::Server {
+            digest.blockers.add(id, request.endpoint, &budget.parts);
+            let of = request.endpoint;
+            digest.workers.add(endpoint.pid, of, time, &budget.parts);
+        }
+        let before = (endpoint.service, request.thread);
+        let run = self.runs.entry(before).or_default();
+        digest.series.add(series, run.end_ns(), time);
+        digest.resets.follow(request.thread, request.begin_ns);
+        let on_path_ns = budget.parts.get(RequestPart::Network) - peer.get(RequestPart::Network);
+        let path_ns = endpoint.min_rtt_ns.filter(|_| !endpoint.is_within_host);
+        let in_series = SeriesRequest {
+            time,
+            served: request.served,
+            round_trip_ns: path_ns.unwrap_or(0).min(on_path_ns),
+        };
+        match endpoint.side {
+            Side::Client => digest.runs.add(run, &in_series),
+            Side::Server => run.pass(request.end_ns),
+        }
+    }
+
+    /// A connection ended while a request waited for its response: if that was a reset, this is what it answered.
+    pub(super) fn count_reset(
+        &mut self,
+        id: EndpointId,
+        answered_ns: Option<u64>,
+        request: &Exchange,
+    ) {
+        let endpoint = self.endpoints.get(id);
+        let is_reset = matches!(endpoint.errno, Some(ECONNRESET | EPIPE));
+        let begin_ns = request.asked_ns;
+        if endpoint.side != Side::Client || request.response.is_some() {
+            return;
+        }
+        if !is_reset {
+            // where nothing was ever answered, one end may have nothing to say
+            let is_answering = answered_ns.is_some() && endpoint.errno.is_none();
+            let closed_ns = endpoint.closed_ns.filter(|_| is_answering);
+            let digest = self.services.digest_mut(endpoint.service);
+            digest.resets.unanswered += u64::from(closed_ns.is_some());
+            let waited_ns = closed_ns.map_or(0, |ns| ns.saturating_sub(begin_ns));
+            digest.resets.unanswered_ns += waited_ns;
+            return;
+        }
+        let lost = LostRequest {
+            begin_ns,
+            closed_ns: endpoint.closed_ns.unwrap_or(begin_ns),
+            idle_ns: answered_ns.map(|ns| begin_ns.saturating_sub(ns)),
+            is_after_fin: endpoint.errno == Some(EPIPE),
+            next_ns: None,
+        };
+        let digest = self.services.digest_mut(endpoint.service);
+        digest.resets.add(request.request_thread, lost);
+    }
+
+    pub(super) fn count_class(&mut self, id: EndpointId, turns: &Turns) {
+        let counts = &turns.tracker.counts;
+        let class = counts.class();
+        if class != ConnectionClass::OneSided {
+            self.broken += counts.broken;
+            self.unanswered += counts.unanswered;
+        }
+        if class == ConnectionClass::TurnTaking {
+            self.unfinished += counts.unfinished;
+        }
+        let service = self.endpoints.get(id).service;
+        *self.classes.entry((service, class)).or_default() += 1;
+    }
+}
