@@ -1,4 +1,4 @@
-//! What a request, and the end of a connection, adds to the sums of its service.
+//! Adds requests, and the ends of connections, to the sums of their services.
 
 use super::RequestTable;
 use super::class::ConnectionClass;
