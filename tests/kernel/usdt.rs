@@ -54,9 +54,21 @@ impl Programs {
     }
 }
 
+/// Copies a program to a directory of its own: the kernel raises the semaphores of a file in all its processes while
+/// anybody records one of them.
+fn own_copy(name: &str) -> (TempDir, PathBuf) {
+    let scratch = open_directory();
+    let path = scratch.path().join(name);
+    std::fs::copy(Programs::path(name), &path).expect("a copy");
+    (scratch, path)
+}
+
 /// `whylat run -u …` of a program with arguments.
 fn run(options: &str, name: &str, arguments: &[&str]) -> ToolRun {
-    let path = Programs::path(name);
+    run_path(options, &Programs::path(name), arguments)
+}
+
+fn run_path(options: &str, path: &Path, arguments: &[&str]) -> ToolRun {
     let mut argv = vec![path.to_str().expect("a path")];
     argv.extend(arguments);
     ToolRun::new(program(), &format!("--detail stats {options}"), &argv)
@@ -237,8 +249,9 @@ fn semaphore_is_raised_during_recording() {
     if !root() {
         return;
     }
+    let (_scratch, marks) = own_copy("marks");
     let options = "-u app:guarded:bytes,,left -u whylat:queue";
-    let outcome = run(options, "marks", &["guarded", "503"]).end();
+    let outcome = run_path(options, &marks, &["guarded", "503"]).end();
     outcome.output.ended(0);
     let truth = &outcome.truths()[0];
     assert_eq!(number(truth, "/computed"), ROUNDS);
@@ -261,7 +274,7 @@ fn semaphore_is_raised_during_recording() {
     }
     assert_eq!(counters.len() as u64, 3 * ROUNDS);
     assert_eq!(account(&recording).lost_total(), 0);
-    let alone = finish(Command::new(Programs::path("marks")).args(["guarded", "503"]));
+    let alone = finish(Command::new(&marks).args(["guarded", "503"]));
     let truth: Value = serde_json::from_str(&alone.ended(0).out).expect("JSON");
     assert_eq!(
         (number(&truth, "/computed"), number(&truth, "/tids/1")),
@@ -450,7 +463,8 @@ fn killed_recorder_leaves_nothing() {
         return;
     }
     let arguments = ["guarded_on_go", "1009"];
-    let mut talk = run("-u app:guarded -u whylat:queue", "marks", &arguments).start();
+    let (_scratch, marks) = own_copy("marks");
+    let mut talk = run_path("-u app:guarded -u whylat:queue", &marks, &arguments).start();
     assert_eq!(
         number(&talk.line(), "/tids/1"),
         1,
