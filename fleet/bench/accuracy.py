@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow
 
 from whylat_fleet.algebra import start, weigh
-from whylat_fleet.blame import Verdict, blame
+from whylat_fleet.blame import Evidence, Verdict, blame
 from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.prepare import HOSTS, Coverage, PreparedWindow, grid_of
 from whylat_fleet.resources import build
-from whylat_fleet.simulate import layout, plants, problems, write
+from whylat_fleet.schema import PROBLEMS
+from whylat_fleet.simulate import layout, plants, problems, run, write
 from whylat_fleet.simulate.layout import Center, address, host_name
 
 
@@ -34,10 +35,9 @@ def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> Prep
     tors = sorted({host.tor for host in known.hosts.values()})
     number = {tor: index for index, tor in enumerate(tors)}
     engine.put("hosts", HOSTS, [(name, no, number[known.hosts[name].tor], 1) for no, name in enumerate(names)])
-    engine.put("fleet_connections", {"host": "VARCHAR", "local_address": "VARCHAR"}, [])
     engine.put("quiet", {"conn": "BIGINT"}, [])
     start(engine)
-    real = cells["problem"] < 5
+    real = (cells["problem"] < 5) & (center.host[cells["socket"]] < center.hosts)
     fill(
         engine,
         "cells",
@@ -51,21 +51,41 @@ def tables(engine: DuckDb, center: Center, cells: dict[str, np.ndarray]) -> Prep
     )
     weigh(engine, grid)
     coverage.counted = int(engine.rows("SELECT COUNT(*) FROM weights AS w")[0][0])
-    addresses = np.array([address(no) for no in range(center.hosts)])
+    addresses = np.array([address(no) for no in range(center.world)])
     apps = np.array([f"app-{no:03}" for no in range(center.apps)])
+    seen = np.flatnonzero(center.host < center.hosts)
     fill(
         engine,
         "all_conns",
         {
-            "conn": np.arange(center.sockets),
-            "host_no": center.host,
-            "peer_address": addresses[center.peer],
-            "app": apps[center.app],
+            "conn": seen,
+            "host_no": center.host[seen],
+            "local_address": addresses[center.host[seen]],
+            "peer_address": addresses[center.peer[seen]],
+            "app": apps[center.app[seen]],
         },
         "SELECT * FROM {}",
     )
+    coverage.connections = len(seen)
+    engine.create("fleet_connections", _CONNECTIONS)
+    engine.create("fleet_problems", _PROBLEMS.format(bins=grid.bins, columns=_by_problem(grid.bins)))
     engine.create("conns", "SELECT a.*, w.w AS w FROM all_conns AS a JOIN weights AS w ON a.conn = w.conn")
     return PreparedWindow(engine, grid, coverage, known, names, tors)
+
+
+_CONNECTIONS = f"""SELECT h.host AS host, a.conn AS conn_id, a.app AS app, a.local_address AS local_address,
+a.peer_address AS peer_address, 0 AS time_ns, 0 AS first_ns, {HOUR_NS} AS closed_ns
+FROM all_conns AS a JOIN hosts AS h ON a.host_no = h.host_no"""
+_PROBLEMS = """SELECT h.host AS host, c.conn AS conn_id, {columns},
+CAST(c.cell % {bins} AS BIGINT) * 2000000000 AS begin_ns
+FROM cells AS c JOIN hosts AS h ON c.host_no = h.host_no"""
+
+
+def _by_problem(bins: int) -> str:
+    return ", ".join(
+        f"CASE WHEN c.cell // {bins} = {index} THEN c.x ELSE 0 END AS {problem}_us"
+        for index, problem in enumerate(PROBLEMS)
+    )
 
 
 def fill(engine: DuckDb, table: str, columns: dict[str, np.ndarray], sql: str) -> None:
@@ -81,7 +101,7 @@ def trial(
     """One data centre: what was planted and what was blamed."""
     data = problems.parameters(None)
     center = layout.build(hosts, connections, data["connections_per_host"]["largest"] * connections // 150, seed)
-    planted = [plants.PLANTS[name](center, 1800) for name in plants.parse(plant)]
+    planted = run.plant(center, plant, 1800)
     background = problems.background(np.random.default_rng(seed + 1), center.sockets, 1800, data)
     engine = DuckDb()
     everyone = np.ones(center.sockets, dtype=bool)
@@ -93,18 +113,25 @@ def trial(
 
 def judge(truths: list[plants.Truth], verdict: Verdict) -> tuple[dict[str, bool], list[str]]:
     """Of each plant, whether it was found; and the false names."""
-    first = [culprit.first for culprit in verdict.culprits]
-    named = {("host" if c.kind == "peer" else c.kind) + " " + c.name: c for c in first}
+    named = {_place(culprit.first): {_place(culprit.first), *culprit.same} for culprit in verdict.culprits}
     found = {}
-    left = dict(named)
+    wrong = dict.fromkeys(named)
     for truth in truths:
+        right = {f"{truth.kind} {truth.name}", *truth.same}
         if truth.kind == "process":
+            # its idle times are not here; the application of the process has its delayed ACKs
+            process = truth.name.split()[1]
+            wrong.pop(f"application {process.replace('proc', 'app')}", None)
             continue
-        right = {f"{truth.kind} {truth.name}", *truth.same} & named.keys()
-        found[truth.plant] = bool(right)
-        for name in right:
-            left.pop(name, None)
-    return found, [f"{name} ({c.problem}, {c.probability:.0e}, {c.explained})" for name, c in left.items()]
+        hits = [place for place, names in named.items() if names & right]
+        found[truth.plant] = bool(hits)
+        for place in hits:
+            wrong.pop(place, None)
+    return found, list(wrong)
+
+
+def _place(one: Evidence) -> str:
+    return f"{'host' if one.kind == 'peer' else one.kind} {one.name}"
 
 
 def main() -> None:

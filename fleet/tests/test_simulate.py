@@ -10,7 +10,7 @@ from whylat_fleet.cli import main
 @pytest.mark.parametrize(
     ("options", "error", "hint"),
     [
-        ("--hosts 0", "--hosts 0: a data centre needs 80 or more", "--hosts 100 --conns 60"),
+        ("--hosts 0", "--hosts 0: a fleet needs 1 or more", "--hosts 100 --conns 60"),
         ("--conns 0", "--conns 0: ", "--hosts 100 --conns 60"),
         ("--hours 0", "--hours 0: ", "--hours 1"),
         ("--seed -1", "--seed -1: ", "--seed 1"),

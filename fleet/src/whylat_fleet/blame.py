@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 
 from whylat_fleet.algebra import Score, Vectors, coefficients, scores, sizes, take, weigh_left
 from whylat_fleet.engine import Engine
+from whylat_fleet.exact import AT, MOST_CONNECTIONS, Counts, ExactAnswer, ExactCulprit, find
 from whylat_fleet.fleetwide import all_scores
 from whylat_fleet.null import Chance, draw, enriched, sample
 from whylat_fleet.pipelines import Pipeline, pipelines
 from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
-from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
+from whylat_fleet.resources import KIND_SIZE, KINDS, OWN, Resources
 from whylat_fleet.schema import PROBLEMS
 
 LEAST_MEMBERS = 10
@@ -37,6 +38,10 @@ WITNESSES = 2000
 """Connections of the whole fleet that a culprit's are compared with: what none of them has is known to be rarer than
 one in 700 (3 / n, the 95 % bound of none in n)."""
 MAX_ROUNDS = 12
+EXACT_LEVEL = FALSE_CULPRITS / (MAX_ROUNDS + 1)
+"""What the levels of all rounds leave, for exact tests where there are random sets too."""
+RULED_OUT = 5
+"""Resources that are named as ruled out by a culprit; the others are counted."""
 PANEL = 50_000
 """Connections that the null is asked of, drawn at random, of a fleet that has more: its cost does not grow with the
 fleet, and a kurtosis of 50 lets zeta1 be known to 3 % (its relative standard error is sqrt((kurtosis - 1) / n))."""
@@ -51,15 +56,6 @@ FROM members_any AS m JOIN {LIVE.weights} AS w ON m.conn = w.conn"""
 
 _TOUCHED = "SELECT m.resource AS resource FROM members_{kind} AS m JOIN removed_now AS x ON m.conn = x.conn"
 
-_AT = {
-    "send_buffer": ("host", "application", "peer", "link", "switch"),
-    "fast_retransmit": ("link", "switch", "peer", "host", "application"),
-    "timeout": ("link", "switch", "peer", "host", "application"),
-    "delayed_ack": ("peer", "application", "host", "link", "switch"),
-    "receiver_window": ("peer", "application", "host", "link", "switch"),
-}
-"""Where SNAP's Table 2 locates a problem: decides between resources that nothing else distinguishes."""
-
 
 @dataclass(slots=True)
 class Evidence:
@@ -68,12 +64,15 @@ class Evidence:
     resource: int
     kind: str
     name: str
-    score: Score
+    score: Score | None
+    """None where its connections have fewer than two vectors that are not constant."""
     problem: str
     probability: float
     shared: float
     explained: int
     """Connections that it explains."""
+    counts: Counts | None = None
+    """Of an exact test: who has the problem. None where the coefficient decided."""
     same: list[str] = field(default_factory=list)
     """Resources that hold the same connections: the data cannot distinguish them from it."""
     ruled_out: list[str] = field(default_factory=list)
@@ -84,6 +83,8 @@ class Evidence:
     @property
     def when(self) -> str:
         """`same time` where that makes up most of the coefficient, else `same problem`."""
+        if self.score is None or self.counts is not None:
+            return "same problem"
         return "same time" if sum(self.score.same_time) >= self.score.same_problem else "same problem"
 
 
@@ -132,13 +133,63 @@ class Verdict:
     judged: int
     rounds: int
     pipelines: list[Pipeline] = field(default_factory=list)
+    exact: ExactAnswer | None = None
+    """None of a fleet with too many connections to test them one by one."""
 
 
 def blame(prepared: PreparedWindow, resources: Resources, alpha: float | None = None, seed: int = 1) -> Verdict:
     """Finds the culprits. A coefficient must also reach `alpha`, if given (SNAP: 0.4)."""
-    verdict = _Search(prepared, resources, alpha, seed).run()
+    search = _Search(prepared, resources, alpha, seed)
+    coverage = prepared.coverage
+    # bins of one host are not those of another where clocks differ
+    first = {} if coverage.clocks_differ else {s.resource: s for s in all_scores(prepared.engine, prepared.grid)}
+    exact = None
+    is_small = 0 < coverage.connections <= MOST_CONNECTIONS or coverage.clocks_differ
+    if is_small and _is_one_most(first, coverage.counted):
+        exact = _ask_exactly(search, first, EXACT_LEVEL)
+    verdict = search.run(first)
+    if is_small and exact is None:
+        exact = _ask_exactly(search, first, EXACT_LEVEL if verdict.null else FALSE_CULPRITS)
+    verdict.exact, verdict.culprits = exact, _culprits(search.blamed)
     verdict.pipelines = pipelines(prepared)
     return verdict
+
+
+def _is_one_most(first: dict[int, Score], counted: int) -> bool:
+    """Whether a host or an application has most of the connections that count: random sets are then sets of its own."""
+    own = [score.members for score in first.values() if KINDS[score.resource // KIND_SIZE] in OWN]
+    return 2 * max(own, default=0) > counted
+
+
+def _ask_exactly(search: "_Search", first: dict[int, Score], level: float) -> ExactAnswer:
+    """Blames what exact tests find, beside what is blamed already."""
+    blamed = [(number, one.problem) for one in search.blamed for number in one.resources]
+    answer = find(search.prepared, search.resources, blamed, level)
+    search.blamed += [_evidence(search.resources, culprit, first) for culprit in answer.culprits]
+    return answer
+
+
+def _evidence(resources: Resources, culprit: ExactCulprit, scores_: dict[int, Score]) -> Evidence:
+    """Returns the evidence of an exact test."""
+    suspect = culprit.suspect
+    kind, name = resources.name(suspect.resource)
+    labels = [[label(*resources.name(number)) for number in those] for those in (culprit.same, culprit.ruled_out)]
+    hits = suspect.counts.hits
+    return Evidence(
+        suspect.resource,
+        kind,
+        name,
+        scores_.get(suspect.resource),
+        suspect.problem,
+        suspect.chance,
+        hits,
+        hits,
+        suspect.counts,
+        same=labels[0],
+        ruled_out=labels[1][:RULED_OUT],
+        ruled_out_more=len(labels[1][RULED_OUT:]),
+        resources=[suspect.resource, *culprit.same],
+    )
 
 
 class _Search:
@@ -151,16 +202,21 @@ class _Search:
         self.blamed: list[Evidence] = []
         self.judged = 0
 
-    def run(self) -> Verdict:
-        first = {score.resource: score for score in all_scores(self.engine, self.prepared.grid)}
+    def run(self, first: dict[int, Score]) -> Verdict:
+        if self.prepared.coverage.clocks_differ:
+            return Verdict([], first, None, 0, 0)
         judged = [score for score in first.values() if score.members >= LEAST_MEMBERS]
         self.judged = len(judged)
         most = max((score.members for score in judged), default=0)
         self._panel()
         null = chance = self._chance(most, 0)
+        if self.blamed and chance:
+            self._remove([(one.resource, one.problem) for one in self.blamed])
+            judged = self._rescore(judged)
+            chance = self._chance(most, 0)
         rounds = 0
         # what lies beyond the draws' 95th percentile may become no chance when others are taken out
-        live = [score for score in judged if null and null.beyond(score)]
+        live = [score for score in judged if chance and chance.beyond(score)]
         while chance and rounds < MAX_ROUNDS:
             found = self._unlikely(live, chance, rounds + 1)
             if not found:
@@ -170,7 +226,7 @@ class _Search:
                 break
             live = self._rescore(live)
             chance = self._chance(most, rounds)
-        return Verdict(_culprits(self.blamed), first, null, self.judged, rounds)
+        return Verdict([], first, null, self.judged, rounds)
 
     def _panel(self) -> None:
         """Makes `panel`, with its `cells_of_panel`. Nothing is removed yet."""
@@ -339,7 +395,7 @@ class _Search:
             return
         kind, name = self.resources.name(score.resource)
         culprit.resources.append(score.resource)
-        order = _AT[culprit.problem]
+        order = AT[culprit.problem]
         if order.index(kind) < order.index(culprit.kind):
             culprit.same.append(label(culprit.kind, culprit.name))
             culprit.kind, culprit.name, culprit.resource, culprit.score = kind, name, score.resource, score
@@ -350,7 +406,7 @@ class _Search:
         culprit = next((c for c in reversed(self.blamed) if rival.resource in c.resources), None)
         if culprit is None:
             return
-        if len(culprit.ruled_out) < 5:
+        if len(culprit.ruled_out) < RULED_OUT:
             culprit.ruled_out.append(label(*self.resources.name(score.resource)))
         else:
             culprit.ruled_out_more += 1

@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         "--hosts",
         type=int,
         default=400,
-        help="80 or more (default %(default)s; SNAP's 8000 with 150 sockets take a minute and 1.2 GB)",
+        help="hosts with an agent (default %(default)s; SNAP's 8000 with 150 sockets take a minute and 1.2 GB)",
     )
     simulate.add_argument("--conns", type=int, default=60, help="sockets of a host, median (default %(default)s)")
     simulate.add_argument("--hours", type=int, default=1, help="hours of data (default %(default)s)")
@@ -337,7 +337,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
     except ImportError:
         raise FleetError("numpy is not installed", "pip install 'whylat-fleet[simulate]'") from None
     for option, value, least, why, hint in (
-        ("--hosts", arguments.hosts, 80, "a data centre needs 80 or more", "--hosts 100 --conns 60"),
+        ("--hosts", arguments.hosts, 1, "a fleet needs 1 or more", "--hosts 100 --conns 60"),
         ("--conns", arguments.conns, 1, "a host needs 1 or more", "--hosts 100 --conns 60"),
         ("--hours", arguments.hours, 1, "a dataset needs 1 or more", "--hours 1"),
         ("--seed", arguments.seed, 0, "a seed is 0 or more", "--seed 1"),

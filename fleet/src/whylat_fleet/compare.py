@@ -97,7 +97,7 @@ class Comparison:
 def side(prepared: PreparedWindow) -> Side:
     """Returns the sums and culprits of a window, to compare."""
     engine, window = prepared.engine, prepared.coverage.window
-    engine.create("alive", text("alive", begin_ns=window.begin_ns, end_ns=window.end_ns))
+    engine.create("alive", text("alive", peer="''", begin_ns=window.begin_ns, end_ns=window.end_ns))
     sums: dict[str, dict[str, Sums]] = {}
     for host_no, app, connections, us, *problems in engine.rows(text("host_problems", bins=prepared.grid.bins)):
         host = prepared.host_names[host_no]

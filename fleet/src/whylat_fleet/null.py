@@ -170,13 +170,18 @@ def sample(engine: Engine, population: str, size: int, seed: int) -> None:
 
 def enriched(hits: int, members: int, outside: int, sampled: int) -> float:
     """Fisher's exact test, one-sided: chance that of all hits so many or more fall among the members by lot."""
+    return math.exp(log_enriched(hits, members, outside, sampled))
+
+
+def log_enriched(hits: int, members: int, outside: int, sampled: int) -> float:
+    """Logarithm of `enriched`: chances below 1e-308 keep their order."""
     total, all_hits = members + sampled, hits + outside
     terms = [
         _log_choose(members, k) + _log_choose(sampled, all_hits - k) - _log_choose(total, all_hits)
         for k in range(hits, min(members, all_hits) + 1)
     ]
     most = max(terms)
-    return min(1.0, math.exp(most) * sum(math.exp(term - most) for term in terms))
+    return min(0.0, most + math.log(sum(math.exp(term - most) for term in terms)))
 
 
 def _log_choose(n: int, k: int) -> float:

@@ -24,7 +24,7 @@ from whylat_fleet.dataset import (
     unreadable,
     written_as,
 )
-from whylat_fleet.engine import Engine
+from whylat_fleet.engine import Engine, Row
 from whylat_fleet.errors import FleetError, UnwatchedError, UsageError
 from whylat_fleet.questions import text
 from whylat_fleet.schema import BIN_NS, CORRELATED, TABLES
@@ -56,6 +56,12 @@ class Coverage:
     lost_records: int = 0
     slow_polled: int = 0
     """Connections left out as their readings were further apart than a bin is long."""
+    slow_polled_of: list[tuple[str, str, int]] = field(default_factory=list)
+    """The same by host and application, the most first; the application is empty where no rule names it."""
+    one_clock: bool = False
+    """No host's clock is synchronised, and all hosts are of one machine."""
+    clocks_differ: bool = False
+    """No host's clock is synchronised, and the hosts are of several machines: nothing is compared in time."""
     simulated: int = 0
     """Hosts with rows from `simulate`."""
     undescribed: dict[str, int] = field(default_factory=dict)
@@ -217,15 +223,17 @@ def _hosts(
     rows = engine.rows(text("watched", begin_ns=window.begin_ns, end_ns=window.end_ns))
     slow: list[str] = []
     chosen: list[str] = []
-    for host, watched_us, gap_us, error_us, unsynchronised, stats, lost, connections, _, simulated in sorted(rows):
+    wrong = {} if trust_clocks else _wrong_clocks(rows, grid)
+    if len(wrong) == len(rows) and rows:
+        boots = {row[-2:] for row in rows}
+        # namespaces of one machine have one boot; one host needs no other's clock
+        coverage.one_clock = len(rows) == 1 or (len(boots) == 1 and len(set(next(iter(boots)))) == 1)
+        coverage.clocks_differ = not coverage.one_clock
+        wrong = {}
+    coverage.left_out_hosts = wrong
+    for host, watched_us, gap_us, _, _, stats, lost, connections, _, simulated, *_ in sorted(rows):
         coverage.simulated += bool(simulated)
-        if unsynchronised and not trust_clocks:
-            coverage.left_out_hosts[host] = "its clock is not synchronised"
-            continue
-        if 2 * error_us >= grid.bin_us and not trust_clocks:
-            coverage.left_out_hosts[host] = (
-                f"its clock may be {error_us / 1e6:.3g} s wrong, in bins of {grid.bin_us / 1e6:g} s"
-            )
+        if host in wrong:
             continue
         chosen.append(host)
         if gap_us > grid.bin_us:
@@ -244,10 +252,19 @@ def _hosts(
     coverage.absent = sorted(set(known.hosts) - seen)
     coverage.unplaced = sorted(set(chosen) - set(known.hosts)) if known.hosts else []
     if not chosen:
-        if not rows:
-            raise UnwatchedError("no host was watched in this window", "give another --from")
-        raise FleetError("no host's clock can be trusted", "--trust-clocks, when all hosts share a clock")
+        raise UnwatchedError("no host was watched in this window", "give another --from")
     return slow, chosen
+
+
+def _wrong_clocks(rows: Sequence[Row], grid: Grid) -> dict[str, str]:
+    """Returns the hosts whose clocks may be half a bin wrong, with the reason."""
+    wrong = {}
+    for host, _, _, error_us, unsynchronised, *_ in sorted(rows):
+        if unsynchronised:
+            wrong[host] = "its clock is not synchronised"
+        elif 2 * error_us >= grid.bin_us:
+            wrong[host] = f"its clock may be {error_us / 1e6:.3g} s wrong, in bins of {grid.bin_us / 1e6:g} s"
+    return wrong
 
 
 def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage: Coverage) -> None:
@@ -266,6 +283,10 @@ def _cells(engine: Engine, grid: Grid, window: Window, slow: list[str], coverage
         engine.put("slow_hosts", {"host": "VARCHAR"}, [(host,) for host in slow])
         engine.create("slow_polled", text("slow_polled", bin_us=grid.bin_us, **span))
         coverage.slow_polled = int(engine.rows("SELECT COUNT(*) FROM slow_polled AS s")[0][0])
+        found = engine.rows(text("slow_polled_of", end_ns=window.end_ns))
+        coverage.slow_polled_of = sorted(
+            ((str(host), str(app), int(count)) for host, app, count in found), key=lambda one: (-one[2], one)
+        )
         _leave_out(engine, "slow_polled")
 
 

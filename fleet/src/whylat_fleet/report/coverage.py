@@ -36,6 +36,12 @@ def as_json(coverage: Coverage) -> dict[str, Any]:
         "without_delayed_ack": len(coverage.without_delayed_ack),
         "lost_records": coverage.lost_records,
         "slow_polled_connections": coverage.slow_polled,
+        "slow_polled": [
+            {"host": host, "application": app or None, "connections": count}
+            for host, app, count in coverage.slow_polled_of
+        ],
+        "one_clock": coverage.one_clock,
+        "clocks_differ": coverage.clocks_differ,
         "undescribed_connections": coverage.undescribed,
         "simulated_hosts": coverage.simulated,
         "connections": coverage.connections,
@@ -98,9 +104,14 @@ def gaps(coverage: Coverage) -> list[str]:
         (len(coverage.absent), "host", "not watched", " of topology.json"),
         (len(coverage.unplaced), "host", "not in topology.json", ""),
         (len(coverage.without_delayed_ack), "host", "delayed ACKs not measured", " (detail `stats`)"),
-        (coverage.slow_polled, "connection", "left out", ", read less often than once a bin"),
     ):
         if count:
             found.append(f"{gap}: {counted(count, noun)}{why}")
+    if coverage.slow_polled:
+        found.append(f"left out: {counted(coverage.slow_polled, 'connection')}, read less often than once a bin")
+    if coverage.clocks_differ:
+        found.append("the hosts' clocks are not synchronised: nothing is compared in time, only who has a problem")
+    elif coverage.one_clock and coverage.hosts > 1:
+        found.append("all hosts are of one machine: they share its clock")
     found.append(f"lost by the agents: {counted(coverage.lost_records, 'record')}")
     return [*found, f"simulated data: {counted(coverage.simulated, 'host')}"] if coverage.simulated else found

@@ -6,15 +6,20 @@ from typing import Any
 
 from whylat_fleet.blame import LEAST_MEMBERS, Culprit, Evidence, Verdict
 from whylat_fleet.drill import Drill
+from whylat_fleet.exact import Counts, ExactAnswer
+from whylat_fleet.null import LEAST_DRAWS
 from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.report import chains, coverage
 from whylat_fleet.report.drill import ends, member_json, score_json, section
 from whylat_fleet.report.html import Html, lead, page, panel, tag
 from whylat_fleet.report.text import Heading, counted, fold
+from whylat_fleet.resources import KIND_SIZE
 from whylat_fleet.schema import TITLES
 
 EXAMPLES = 3
 """Connections named in text; JSON has more."""
+LEAST_COMPARABLE = LEAST_MEMBERS * LEAST_DRAWS
+"""Comparable connections that random sets are drawn from."""
 WHEN = {"same time": "at the same time", "same problem": "at different times"}
 
 
@@ -25,6 +30,7 @@ def as_json(prepared: PreparedWindow, verdict: Verdict, drills: list[Drill]) -> 
         **coverage.frame("correlate", prepared),
         "judged": verdict.judged,
         "null": None if null is None else {"coefficient": asdict(null.whole), "same_time": asdict(null.timed)},
+        "exact": _exact(verdict),
         "culprits": [_culprit(culprit, drill) for culprit, drill in zip(verdict.culprits, drills, strict=True)],
         "pipelines": [chains.as_json(pipeline) for pipeline in verdict.pipelines],
     }
@@ -48,9 +54,34 @@ def _evidence(one: Evidence) -> dict[str, Any]:
         "problem": one.problem,
         "when": one.when,
         **score_json(one.score),
-        "members": one.score.members,
+        "members": one.score.members if one.score else one.counts.members if one.counts else 0,
         "explained": one.explained,
         "expected_by_chance": one.probability,
+        "exact": None if one.counts is None else _counts(one.counts),
+    }
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    """Who has the problem for more than `life_over` of its life."""
+    return {
+        "life_over": counts.share,
+        "connections": counts.hits,
+        "of": counts.members,
+        "other_connections": counts.other_hits,
+        "of_others": counts.others,
+    }
+
+
+def _exact(verdict: Verdict) -> dict[str, Any] | None:
+    exact = verdict.exact
+    if exact is None:
+        return None
+    return {
+        "connections": exact.connections,
+        "with_problem": exact.with_problem,
+        "tests": exact.tests,
+        "level": exact.level,
+        "least_connections": exact.least_members,
     }
 
 
@@ -59,8 +90,8 @@ def as_text(
 ) -> list[str]:
     """The report for people. `command` returns the command that drills into a culprit of this kind and name."""
     lines = [*coverage.lines(prepared.coverage), ""]
-    if reason := _without_culprit(verdict):
-        lines.append(reason)
+    for sentence in _answer(prepared, verdict):
+        lines += fold(sentence, "  ")
     for number, (culprit, drill) in enumerate(zip(verdict.culprits, drills, strict=True), 1):
         lines.append(Heading(f"{number}. {_title(culprit)}"))
         lines += [line for sentence in _sentences(culprit) for line in fold(f"   {sentence}", "     ")]
@@ -76,12 +107,68 @@ def as_text(
     return lines
 
 
-def _without_culprit(verdict: Verdict) -> str | None:
+def _answer(prepared: PreparedWindow, verdict: Verdict) -> list[str]:
+    """Says why there is no culprit, how many connections one would need, and whom the answer leaves out."""
+    sentences = [] if verdict.culprits else _without_culprit(prepared, verdict)
+    covered = prepared.coverage
+    if covered.slow_polled:
+        named = [
+            f"{app or 'no application'} on host {host} ({count:,})"
+            for host, app, count in covered.slow_polled_of[: coverage.SHOWN]
+        ]
+        more = len(covered.slow_polled_of) - len(named)
+        most = f" and {counted(more, 'more application')}" if more > 0 else ""
+        sentences.append(
+            f"{counted(covered.slow_polled, 'connection')} had no part in coefficients, read less often than once a "
+            f"bin: {', '.join(named)}{most}"
+        )
+        sentences.append("hint: a higher [watch] cpu_high in agent.toml lets the agent read them more often")
+    return sentences
+
+
+def _without_culprit(prepared: PreparedWindow, verdict: Verdict) -> list[str]:
+    exact = verdict.exact
     if verdict.null is None:
-        return "undecided: too few connections had a problem to exclude chance"
-    if not verdict.culprits:
-        return f"no culprit among {verdict.judged} resources with {LEAST_MEMBERS} or more comparable connections"
-    return None
+        why = "clocks differ" if prepared.coverage.clocks_differ else f"{LEAST_COMPARABLE} comparable ones are needed"
+        judged = f"no coefficients were judged: {why}"
+    else:
+        judged = f"no culprit among {verdict.judged} resources with {LEAST_MEMBERS} or more comparable connections"
+    if exact is None or not exact.connections:
+        return [judged]
+    sentences = [judged] if verdict.null else ["no culprit"]
+    if not exact.with_problem:
+        return [*sentences, f"none of {counted(exact.connections, 'connection')} had a problem"]
+    for problem, counts in exact.everywhere:
+        sentences.append(
+            f"most connections have it: {TITLES[problem]} for {_life(counts.share)} of {counts.hits:,} of "
+            f"{counts.members:,} connections"
+        )
+    return [*sentences, *_needs(exact, _names_of_all(prepared, exact))]
+
+
+def _names_of_all(prepared: PreparedWindow, exact: ExactAnswer) -> list[str]:
+    """Names of the hosts that hold every connection."""
+    return [f"host {prepared.host_names[number]}" for number in exact.shared_by_all if number < KIND_SIZE]
+
+
+def _needs(exact: ExactAnswer, all_: list[str]) -> list[str]:
+    """How many connections a culprit needs, and how many there are."""
+    sentences = []
+    if all_:
+        sentences.append(f"{', '.join(all_)} has all connections: it cannot be compared with another")
+    least = exact.least_members
+    if least is None:
+        return [*sentences, f"{counted(exact.connections, 'connection')} are too few to exclude chance, whoever has it"]
+    sentences.append(
+        f"{exact.with_problem:,} of {counted(exact.connections, 'connection')} had a problem; to be named, a resource "
+        f"needs {least:,} that have a problem which no other connection has"
+    )
+    if exact.nearest:
+        sentences.append(
+            f"by chance, {exact.nearest.chance:.2g} resources like the nearest are expected; the limit is "
+            f"{exact.level:.2g}"
+        )
+    return sentences
 
 
 def _title(culprit: Culprit) -> str:
@@ -110,6 +197,8 @@ def _heading(culprit: Culprit, one: Evidence) -> str:
 
 def _facts_of(one: Evidence, heading: str) -> list[str]:
     score = one.score
+    if one.counts is not None or score is None:
+        return _exact_facts(one, heading)
     return [
         f"{heading}explains {counted(one.explained, 'connection')}; coefficient {score.acc:z.3f} over "
         f"{score.members:,} comparable ones (same time {sum(score.same_time):z.3f}, same problem "
@@ -118,12 +207,32 @@ def _facts_of(one: Evidence, heading: str) -> list[str]:
     ]
 
 
+def _exact_facts(one: Evidence, heading: str) -> list[str]:
+    """The sentences of an exact test."""
+    counts = one.counts
+    if counts is None:
+        return []
+    facts = [
+        f"{heading}{counts.hits:,} of its {counted(counts.members, 'connection')} had it for {_life(counts.share)}; of "
+        f"the others, {counts.other_hits:,} of {counts.others:,}",
+        f"expected by chance in the whole fleet: {one.probability:.1e} (exact test)",
+    ]
+    if one.score:
+        facts.insert(1, f"coefficient {one.score.acc:z.3f} over {one.score.members:,} comparable ones")
+    return facts
+
+
+def _life(share: float) -> str:
+    """Returns a share of a connection's life in words."""
+    return f"more than {share * 100:g} % of their time" if share else "some of their time"
+
+
 def as_html(prepared: PreparedWindow, verdict: Verdict, drills: list[Drill]) -> str:
     """One page: the culprits, then a section with the connections of each."""
     parts = [lead(prepared.coverage)]
-    if reason := _without_culprit(verdict):
-        parts.append(panel("Culprits", tag("p", reason)))
-    else:
+    if sentences := _answer(prepared, verdict):
+        parts.append(panel("Answer", *(tag("p", sentence) for sentence in sentences)))
+    if verdict.culprits:
         items = [
             tag("li", tag("a", _title(culprit), href=f"#culprit-{number}"), _facts(culprit))
             for number, culprit in enumerate(verdict.culprits, 1)

@@ -19,6 +19,8 @@ SENSITIVE_SHARE = 136 / 154
 """Of SNAP's applications with delayed ACKs, those sensitive to delay (Table 4)."""
 SAME_RACK_SHARE = 0.3
 """Assumed share of connections that stay in their rack."""
+LEAST_WORLD = 2 * HOSTS_PER_TOR
+"""Hosts that a smaller fleet is a part of: what its own hosts talk to is there, and nothing watches it."""
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -30,12 +32,15 @@ class Center:
 
     random: np.random.Generator
     hosts: int
+    """Hosts that are watched: the first of them."""
     apps: int
     aggregations: int
     host: Ints
     """Of each socket, its host's number."""
     app: Ints
     """Of each socket, its application's number."""
+    world: int = 0
+    """All hosts."""
     conn_id: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     proxies: list[tuple[int, int]] = field(default_factory=list)
     """Host and application of processes that pass data on."""
@@ -102,24 +107,27 @@ def address(number: int) -> str:
 
 
 def build(hosts: int, connections: int, largest: int, seed: int) -> Center:
-    """A data centre in which a host has `connections` sockets in the median and at most `largest`."""
+    """A data centre of which `hosts` are watched; a host has `connections` sockets in the median, at most `largest`."""
     random = np.random.default_rng(seed)
     apps = max(12, hosts * SNAP_APPS // SNAP_HOSTS)
     # log-normal: the greatest of so many hosts lies at the greatest of so many normal numbers
+    world = max(hosts, LEAST_WORLD)
     sigma = np.log(largest / 150) / np.sqrt(2 * np.log(SNAP_HOSTS))
-    wanted = np.minimum(connections * np.exp(sigma * random.standard_normal(hosts)), largest)
+    wanted = np.minimum(connections * np.exp(sigma * random.standard_normal(world)), largest)
     share = wanted / wanted.sum()
     flows = int(wanted.sum() / 2)
     # few applications run on many hosts, most on few (Zipf)
     popularity = 1 / np.arange(1, apps + 1)
-    runs = random.choice(apps, (hosts, APPS_PER_HOST), p=popularity / popularity.sum())
-    client = random.choice(hosts, flows, p=share)
-    anywhere = random.choice(hosts, flows, p=share)
+    runs = random.choice(apps, (world, APPS_PER_HOST), p=popularity / popularity.sum())
+    client = random.choice(world, flows, p=share)
+    anywhere = random.choice(world, flows, p=share)
     rack = client // HOSTS_PER_TOR * HOSTS_PER_TOR
-    near = rack + random.integers(0, np.minimum(HOSTS_PER_TOR, hosts - rack))
+    near = rack + random.integers(0, np.minimum(HOSTS_PER_TOR, world - rack))
     server = np.where(random.random(flows) < SAME_RACK_SHARE, near, anywhere)
-    server = np.where(server == client, (client + 1) % hosts, server)
-    center = Center(random, hosts, apps, max(2, min(8, hosts // 400)), np.zeros(0, np.int64), np.zeros(0, np.int64))
+    server = np.where(server == client, (client + 1) % world, server)
+    center = Center(
+        random, hosts, apps, max(2, min(8, hosts // 400)), np.zeros(0, np.int64), np.zeros(0, np.int64), world
+    )
     of = random.integers(0, APPS_PER_HOST, (2, flows))
     center.add(client, server, runs[client, of[0]], runs[server, of[1]])
     return center

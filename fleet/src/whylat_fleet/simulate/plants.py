@@ -42,6 +42,11 @@ class PlantTruth:
     """Sockets and bins in which the application had given nothing to send, of pipelines."""
 
 
+def _require(center: Center, hosts: int, plant: str, why: str) -> None:
+    if center.hosts < hosts:
+        raise TooSmallError(f"{plant} needs {why}: {hosts} hosts or more")
+
+
 def _cells(sockets: Ints, bins: Ints, problem: int, us: Ints) -> Cells:
     return Cells(sockets, bins, np.full(len(sockets), problem), us.astype(np.int64))
 
@@ -55,6 +60,7 @@ def _together(center: Center, sockets: Ints, times: Ints, chance: float, problem
 
 def receive_window(center: Center, bins: int) -> PlantTruth:
     """SNAP 4.1: ten hosts send to a server that announces a window of a few bytes: no connection is fast."""
+    _require(center, 11, "receive-window", "ten hosts that send to another")
     server, *clients = (int(host) for host in center.random.choice(center.hosts, 11, replace=False))
     app = int(center.random.integers(center.apps))
     client = np.repeat(np.array(clients), 3)
@@ -68,7 +74,8 @@ def receive_window(center: Center, bins: int) -> PlantTruth:
 
 def incast(center: Center, bins: int) -> PlantTruth:
     """SNAP 4.1: an aggregator asks 35 workers under the same switch at once, 20 times; their answers are lost."""
-    rack = int(center.random.integers(center.hosts // HOSTS_PER_TOR))
+    _require(center, 40, "incast", "35 hosts and another under one switch")
+    rack = int(center.random.integers(center.world // HOSTS_PER_TOR)) if center.hosts == center.world else 0
     under = center.random.permutation(HOSTS_PER_TOR)[:36] + rack * HOSTS_PER_TOR
     app = int(center.random.integers(center.apps))
     workers = len(under) - 1
@@ -81,6 +88,7 @@ def incast(center: Center, bins: int) -> PlantTruth:
 
 def bad_port(center: Center, bins: int) -> PlantTruth:
     """SNAP 6.3: a port of a switch loses packets in bursts, of whatever is sent through it."""
+    _require(center, 80, "bad-port", "two racks")
     source, target = center.host // HOSTS_PER_TOR, center.peer // HOSTS_PER_TOR
     spine = center.aggregation(source, target)
     through = np.bincount((source * center.aggregations + spine)[source != target])
@@ -103,6 +111,7 @@ def bad_port(center: Center, bins: int) -> PlantTruth:
 
 def backups(center: Center, bins: int) -> PlantTruth:
     """SNAP 5.2: an application copies from many hosts at the same time of the day and loses packets everywhere."""
+    _require(center, 60, "backups", "30 hosts and 20 others")
     app = center.apps
     center.apps += 1
     count = max(30, center.hosts // 40)
@@ -118,10 +127,14 @@ def backups(center: Center, bins: int) -> PlantTruth:
 
 def delayed_acks(center: Center, bins: int) -> PlantTruth:
     """SNAP 6.2: an application's pattern of writes delays its ACKs, on all of its hosts, whenever it writes."""
-    count = np.bincount(center.app, minlength=center.apps)
-    fit = np.flatnonzero((count >= 60) & (count <= center.sockets // 20))
+    seen = center.host < center.hosts
+    count = np.bincount(center.app[seen], minlength=center.apps)
+    is_part = center.hosts < center.world
+    least, part = (10, 2) if is_part else (60, 20)
+    fit = np.flatnonzero((count >= least) & (count <= int(seen.sum()) // part))
     if not len(fit):
-        raise TooSmallError("no application has 60 connections, and at most 5 % of all, as delayed-acks needs")
+        most = f"{least} connections, and at most {100 // part} % of all"
+        raise TooSmallError(f"no application has {most}, as delayed-acks needs")
     app = int(center.random.choice(fit))
     sockets = np.flatnonzero(center.app == app)
     owner, bin_ = episodes(center.random, center.random.uniform(0.3, 0.8, len(sockets)), 5, bins)
@@ -131,9 +144,10 @@ def delayed_acks(center: Center, bins: int) -> PlantTruth:
 
 def send_buffer(center: Center, bins: int) -> PlantTruth:
     """SNAP 5.3: on a host with many connections their send buffers are small; all are full when it is busy."""
+    _require(center, 2, "send-buffer", "another host to compare with")
     host = int(center.random.integers(center.hosts))
     count = 400
-    others = np.setdiff1d(np.arange(center.hosts), [host])
+    others = np.setdiff1d(np.arange(center.world), [host])
     apps = center.random.integers(0, center.apps, (2, count))
     sockets = center.add(np.full(count, host), center.random.choice(others, count), apps[0], apps[1])
     _, times = episodes(center.random, np.array([0.25]), 8, bins)
@@ -145,7 +159,10 @@ def pipeline(center: Center, bins: int) -> PlantTruth:
     """SNAP 6.2: a proxy waits for the client's delayed ACK before it asks its server for more."""
     app = center.apps
     center.apps += 1
-    host, *others = (int(other) for other in center.random.choice(center.hosts, 9, replace=False))
+    host, *others = (int(other) for other in center.random.choice(center.world, 9, replace=False))
+    if host >= center.hosts:
+        host = next((other for other in others if other < center.hosts), 0)
+        others = [other for other in np.arange(center.world).tolist() if other != host][-8:]
     center.proxies.append((host, app))
     pairs = 4
     others_app = np.full(pairs, int(center.random.integers(app)))

@@ -9,7 +9,7 @@ from whylat_fleet.simulate import layout, plants, problems, write
 
 
 def simulate(
-    out: Path, hosts: int, connections: int, hours: int, begin_ns: int, seed: int, plant: list[str], table: Path | None
+    out: Path, hosts: int, connections: int, hours: int, begin_ns: int, seed: int, chosen: list[str], table: Path | None
 ) -> list[plants.PlantTruth]:
     """Writes a data centre of `hosts` hosts with `connections` sockets each in the median; returns what was planted.
 
@@ -18,13 +18,27 @@ def simulate(
     data = problems.parameters(table)
     center = layout.build(hosts, connections, data["connections_per_host"]["largest"] * connections // 150, seed)
     bins = hours * write.BINS_PER_HOUR
-    try:
-        planted = [plants.PLANTS[name](center, bins) for name in plants.parse(plant)]
-    except plants.TooSmallError as error:
-        raise UsageError(
-            f"--hosts {hosts} --conns {connections}: {error}",
-            "--hosts 100 --conns 60, or only culprits that need less: --plant receive-window",
-        ) from None
+    planted = plant(center, chosen, bins)
     background = problems.background(np.random.default_rng(seed + 1), center.sockets, bins, data)
     write.dataset(out, center, background, planted, begin_ns, hours)
+    return planted
+
+
+def plant(center: layout.Center, chosen: list[str], bins: int) -> list[plants.PlantTruth]:
+    """Plants culprits. Of `all`, a fleet smaller than two racks gets those that it has room for."""
+    planted = []
+    names = plants.parse(chosen)
+    if center.hosts < center.world:
+        # connections that others add are the application's too: of a small fleet they are a large part
+        names.sort(key=lambda name: name == "delayed-acks")
+    for name in names:
+        try:
+            planted.append(plants.PLANTS[name](center, bins))
+        except plants.TooSmallError as error:
+            if center.hosts < center.world and "all" in chosen:
+                continue
+            raise UsageError(
+                f"--hosts {center.hosts}: {error}",
+                "--hosts 100 --conns 60, or only culprits that need less: --plant delayed-acks",
+            ) from None
     return planted

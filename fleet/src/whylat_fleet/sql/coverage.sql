@@ -9,6 +9,7 @@ SELECT
     c.lost AS lost,
     c.connections AS connections,
     c.dropped_files AS dropped_files,
-    c.agent AS agent
+    c.agent AS agent,
+    c.boot_id AS boot_id
 FROM fleet_coverage AS c
 WHERE c.begin_ns >= ${begin_ns} AND c.begin_ns < ${end_ns}

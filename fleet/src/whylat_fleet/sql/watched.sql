@@ -9,7 +9,9 @@ SELECT
     CAST(SUM(c.lost) AS BIGINT) AS lost,
     CAST(MAX(c.connections) AS BIGINT) AS connections,
     CAST(MAX(c.dropped_files) AS BIGINT) AS dropped_files,
-    CAST(SUM(CASE WHEN c.agent = 'simulated' THEN 1 ELSE 0 END) AS BIGINT) AS simulated
+    CAST(SUM(CASE WHEN c.agent = 'simulated' THEN 1 ELSE 0 END) AS BIGINT) AS simulated,
+    MIN(c.boot_id) AS first_boot,
+    MAX(c.boot_id) AS last_boot
 FROM coverage AS c
 WHERE c.begin_ns >= ${begin_ns} AND c.begin_ns < ${end_ns}
 GROUP BY c.host
