@@ -19,7 +19,7 @@ from whylat_fleet.algebra import Score, Vectors, coefficients, scores, sizes, ta
 from whylat_fleet.engine import Engine
 from whylat_fleet.exact import AT, MOST_CONNECTIONS, Counts, ExactAnswer, ExactCulprit, find
 from whylat_fleet.fleetwide import all_scores
-from whylat_fleet.null import Chance, draw, enriched, sample
+from whylat_fleet.null import LEAST_DRAWS, Chance, draw, enriched, sample
 from whylat_fleet.pipelines import Pipeline, pipelines
 from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
@@ -145,11 +145,13 @@ def blame(prepared: PreparedWindow, resources: Resources, alpha: float | None = 
     first = {} if coverage.clocks_differ else {s.resource: s for s in all_scores(prepared.engine, prepared.grid)}
     exact = None
     is_small = 0 < coverage.connections <= MOST_CONNECTIONS or coverage.clocks_differ
+    has_sets = coverage.counted >= LEAST_MEMBERS * LEAST_DRAWS and not coverage.clocks_differ
+    level = EXACT_LEVEL if has_sets else FALSE_CULPRITS
     if is_small and _is_one_most(first, coverage.counted):
-        exact = _ask_exactly(search, first, EXACT_LEVEL)
+        exact = _ask_exactly(search, first, level)
     verdict = search.run(first)
     if is_small and exact is None:
-        exact = _ask_exactly(search, first, EXACT_LEVEL if verdict.null else FALSE_CULPRITS)
+        exact = _ask_exactly(search, first, level)
     verdict.exact, verdict.culprits = exact, _culprits(search.blamed)
     verdict.pipelines = pipelines(prepared)
     return verdict

@@ -88,8 +88,10 @@ class ExactAnswer:
     level: float
     nearest: Suspect | None = None
     """Of those that are not blamed, the one with the least chance."""
-    shared_by_all: list[int] = field(default_factory=list)
-    """Resources that hold every connection: there is nothing to compare them with."""
+    nearest_name: tuple[str, str] = ("", "")
+    """Its kind and name."""
+    shared_by_all: list[tuple[str, str]] = field(default_factory=list)
+    """Kinds and names of resources that hold every connection: there is nothing to compare them with."""
     everywhere: list[tuple[str, Counts]] = field(default_factory=list)
     """Problems of most connections, at the greatest share of life at which that is so."""
 
@@ -122,7 +124,13 @@ def find(
     search = _Search(people, level)
     for resource, problem in blamed:
         search.take_out(resource, problem)
-    return search.run()
+    answer = search.run()
+    everyone = len(people.alive_us)
+    all_ = sorted(number for number, members in people.members.items() if len(members) == everyone)
+    answer.shared_by_all = [resources.name(number) for number in all_]
+    if answer.nearest:
+        answer.nearest_name = resources.name(answer.nearest.resource)
+    return answer
 
 
 def _population(prepared: PreparedWindow, resources: Resources) -> _Population:
@@ -213,11 +221,8 @@ class _Search:
 
     def run(self) -> ExactAnswer:
         people = self.people
-        everyone = set(range(len(people.alive_us)))
-        found = ExactAnswer(
-            [], len(everyone), sum(any(us) for us in people.problem_us), self.tests, self.level,
-            shared_by_all=sorted(number for number, members in people.members.items() if members == everyone),
-        )  # fmt: skip
+        with_problem = sum(any(us) for us in people.problem_us)
+        found = ExactAnswer([], len(people.alive_us), with_problem, self.tests, self.level)
         found.everywhere = [(problem, counts) for problem in PROBLEMS if (counts := self._of_all(problem))]
         suspects = self._suspects()
         for number in range(1, MAX_ROUNDS + 1):

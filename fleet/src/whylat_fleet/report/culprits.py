@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from whylat_fleet.blame import LEAST_MEMBERS, Culprit, Evidence, Verdict
+from whylat_fleet.blame import LEAST_MEMBERS, Culprit, Evidence, Verdict, label
 from whylat_fleet.drill import Drill
 from whylat_fleet.exact import Counts, ExactAnswer
 from whylat_fleet.null import LEAST_DRAWS
@@ -13,7 +13,6 @@ from whylat_fleet.report import chains, coverage
 from whylat_fleet.report.drill import ends, member_json, score_json, section
 from whylat_fleet.report.html import Html, lead, page, panel, tag
 from whylat_fleet.report.text import Heading, counted, fold
-from whylat_fleet.resources import KIND_SIZE
 from whylat_fleet.schema import TITLES
 
 EXAMPLES = 3
@@ -109,7 +108,7 @@ def as_text(
 
 def _answer(prepared: PreparedWindow, verdict: Verdict) -> list[str]:
     """Says why there is no culprit, how many connections one would need, and whom the answer leaves out."""
-    sentences = [] if verdict.culprits else _without_culprit(prepared, verdict)
+    sentences = [] if verdict.culprits else _without_culprit(verdict)
     covered = prepared.coverage
     if covered.slow_polled:
         named = [
@@ -126,36 +125,27 @@ def _answer(prepared: PreparedWindow, verdict: Verdict) -> list[str]:
     return sentences
 
 
-def _without_culprit(prepared: PreparedWindow, verdict: Verdict) -> list[str]:
+def _without_culprit(verdict: Verdict) -> list[str]:
     exact = verdict.exact
-    if verdict.null is None:
-        why = "clocks differ" if prepared.coverage.clocks_differ else f"{LEAST_COMPARABLE} comparable ones are needed"
-        judged = f"no coefficients were judged: {why}"
-    else:
-        judged = f"no culprit among {verdict.judged} resources with {LEAST_MEMBERS} or more comparable connections"
-    if exact is None or not exact.connections:
-        return [judged]
-    sentences = [judged] if verdict.null else ["no culprit"]
+    if exact is None:
+        if verdict.null is None:
+            return [f"undecided: random sets of connections need {LEAST_COMPARABLE} comparable ones"]
+        return [f"no culprit among {verdict.judged} resources with {LEAST_MEMBERS} or more comparable connections"]
     if not exact.with_problem:
-        return [*sentences, f"none of {counted(exact.connections, 'connection')} had a problem"]
-    for problem, counts in exact.everywhere:
-        sentences.append(
-            f"most connections have it: {TITLES[problem]} for {_life(counts.share)} of {counts.hits:,} of "
-            f"{counts.members:,} connections"
-        )
-    return [*sentences, *_needs(exact, _names_of_all(prepared, exact))]
+        return [f"no culprit: none of {counted(exact.connections, 'connection')} had a problem"]
+    everywhere = [
+        f"{TITLES[problem]} for {_life(counts.share)}: {counts.hits:,} of {counted(counts.members, 'connection')}"
+        for problem, counts in exact.everywhere
+    ]
+    return ["no culprit", *everywhere, *_needs(exact)]
 
 
-def _names_of_all(prepared: PreparedWindow, exact: ExactAnswer) -> list[str]:
-    """Names of the hosts that hold every connection."""
-    return [f"host {prepared.host_names[number]}" for number in exact.shared_by_all if number < KIND_SIZE]
-
-
-def _needs(exact: ExactAnswer, all_: list[str]) -> list[str]:
+def _needs(exact: ExactAnswer) -> list[str]:
     """How many connections a culprit needs, and how many there are."""
     sentences = []
-    if all_:
-        sentences.append(f"{', '.join(all_)} has all connections: it cannot be compared with another")
+    if exact.shared_by_all:
+        names = ", ".join(label(*name) for name in exact.shared_by_all)
+        sentences.append(f"{names}: all connections, so that there are no others to compare with")
     least = exact.least_members
     if least is None:
         return [*sentences, f"{counted(exact.connections, 'connection')} are too few to exclude chance, whoever has it"]
@@ -164,9 +154,10 @@ def _needs(exact: ExactAnswer, all_: list[str]) -> list[str]:
         f"needs {least:,} that have a problem which no other connection has"
     )
     if exact.nearest:
+        name = label(*exact.nearest_name)
         sentences.append(
-            f"by chance, {exact.nearest.chance:.2g} resources like the nearest are expected; the limit is "
-            f"{exact.level:.2g}"
+            f"nearest: {name}, {TITLES[exact.nearest.problem]}; by chance, {exact.nearest.chance:.2g} such resources "
+            f"are expected, and the limit is {exact.level:.2g}"
         )
     return sentences
 

@@ -18,7 +18,13 @@ def simulate(
     data = problems.parameters(table)
     center = layout.build(hosts, connections, data["connections_per_host"]["largest"] * connections // 150, seed)
     bins = hours * write.BINS_PER_HOUR
-    planted = plant(center, chosen, bins)
+    try:
+        planted = plant(center, chosen, bins)
+    except plants.TooSmallError as error:
+        raise UsageError(
+            f"--hosts {hosts} --conns {connections}: {error}",
+            "--hosts 100 --conns 60, or only culprits that need less: --plant delayed-acks",
+        ) from None
     background = problems.background(np.random.default_rng(seed + 1), center.sockets, bins, data)
     write.dataset(out, center, background, planted, begin_ns, hours)
     return planted
@@ -34,11 +40,7 @@ def plant(center: layout.Center, chosen: list[str], bins: int) -> list[plants.Pl
     for name in names:
         try:
             planted.append(plants.PLANTS[name](center, bins))
-        except plants.TooSmallError as error:
-            if center.hosts < center.world and "all" in chosen:
-                continue
-            raise UsageError(
-                f"--hosts {center.hosts}: {error}",
-                "--hosts 100 --conns 60, or only culprits that need less: --plant delayed-acks",
-            ) from None
+        except plants.TooSmallError:
+            if center.hosts == center.world or "all" not in chosen:
+                raise
     return planted
