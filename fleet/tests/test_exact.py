@@ -54,12 +54,12 @@ def test_the_chance_is_the_hypergeometric_tail(counts: tuple[int, ...]) -> None:
     hits, misses, other_hits, other_misses = counts
     members, others = hits + misses, other_hits + other_misses
     all_hits, total = hits + other_hits, members + others
-    ways = sum(
+    sets = sum(
         math.comb(members, k) * math.comb(others, all_hits - k)
         for k in range(hits, min(members, all_hits) + 1)
         if all_hits - k <= others
     )
-    expected = Fraction(ways, math.comb(total, all_hits))
+    expected = Fraction(sets, math.comb(total, all_hits))
     assert math.exp(log_enriched(hits, members, other_hits, others)) == pytest.approx(float(expected), rel=1e-9)
 
 
@@ -145,7 +145,7 @@ def test_one_application_alone_is_not_compared(tmp_path: Path, capsys: pytest.Ca
     tiny(tmp_path / "alone", 30, 0)
     _, found, shown = ask(tmp_path / "alone", capsys, fleet_files.BEGIN)
     assert named(found) == []
-    assert "host a, application slow: all connections, so that there are no others to compare with" in shown
+    assert "host a, application slow: all connections, so that no others can be compared with them" in shown
     assert "delayed ACK for more than 25 % of their time: 30 of 30 connections" in shown
 
 

@@ -39,7 +39,7 @@ WITNESSES = 2000
 one in 700 (3 / n, the 95 % bound of none in n)."""
 MAX_ROUNDS = 12
 EXACT_LEVEL = FALSE_CULPRITS / (MAX_ROUNDS + 1)
-"""What the levels of all rounds leave, for exact tests where there are random sets too."""
+"""Level of exact tests where there are random sets too: the rest of the levels of all rounds."""
 RULED_OUT = 5
 """Resources that are named as ruled out by a culprit; the others are counted."""
 PANEL = 50_000
@@ -216,6 +216,7 @@ class _Search:
             self._remove([(one.resource, one.problem) for one in self.blamed])
             judged = self._rescore(judged)
             chance = self._chance(most, 0)
+        last = chance
         rounds = 0
         # what lies beyond the draws' 95th percentile may become no chance when others are taken out
         live = [score for score in judged if chance and chance.beyond(score)]
@@ -228,7 +229,26 @@ class _Search:
                 break
             live = self._rescore(live)
             chance = self._chance(most, rounds)
+            last = chance or last
+        if last:
+            self._revise(last, max(rounds, 1))
         return Verdict([], first, null, self.judged, rounds)
+
+    def _revise(self, chance: Chance, rounds: int) -> None:
+        """Drops what was blamed before a greater culprit of the same problem, and is chance without its connections."""
+        for one in list(self.blamed):
+            later = self.blamed[self.blamed.index(one) + 1 :]
+            same = [other for other in later if _location(other.problem) == _location(one.problem)]
+            greater = max(same, key=lambda other: other.explained, default=one)
+            if greater.explained <= one.explained or one.score is None or one.counts is not None:
+                continue
+            self.engine.put("removed", {"conn": "BIGINT", "problem": "INTEGER"}, [])
+            self._remove([(other.resource, other.problem) for other in self.blamed if other is not one])
+            self._members([one.score])
+            left = scores(self.engine, self.prepared.grid, "members_live_all", LIVE)
+            if not any(self._no_chance(score, chance, rounds) for score in left):
+                self.blamed.remove(one)
+                greater.ruled_out.append(label(one.kind, one.name))
 
     def _panel(self) -> None:
         """Makes `panel`, with its `cells_of_panel`. Nothing is removed yet."""

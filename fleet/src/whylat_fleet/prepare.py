@@ -257,7 +257,7 @@ def _hosts(
 
 
 def _wrong_clocks(rows: Sequence[Row], grid: Grid) -> dict[str, str]:
-    """Returns the hosts whose clocks may be half a bin wrong, with the reason."""
+    """Returns the hosts with clocks that may be half a bin wrong, with the reason."""
     wrong = {}
     for host, _, _, error_us, unsynchronised, *_ in sorted(rows):
         if unsynchronised:

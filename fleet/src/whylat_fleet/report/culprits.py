@@ -61,7 +61,7 @@ def _evidence(one: Evidence) -> dict[str, Any]:
 
 
 def _counts(counts: Counts) -> dict[str, Any]:
-    """Who has the problem for more than `life_over` of its life."""
+    """Returns the connections with the problem for more than `life_over` of their life."""
     return {
         "life_over": counts.share,
         "connections": counts.hits,
@@ -107,7 +107,7 @@ def as_text(
 
 
 def _answer(prepared: PreparedWindow, verdict: Verdict) -> list[str]:
-    """Says why there is no culprit, how many connections one would need, and whom the answer leaves out."""
+    """Says why there is no culprit, how many connections one would need, and which connections it leaves out."""
     sentences = [] if verdict.culprits else _without_culprit(verdict)
     covered = prepared.coverage
     if covered.slow_polled:
@@ -145,7 +145,7 @@ def _needs(exact: ExactAnswer) -> list[str]:
     sentences = []
     if exact.shared_by_all:
         names = ", ".join(label(*name) for name in exact.shared_by_all)
-        sentences.append(f"{names}: all connections, so that there are no others to compare with")
+        sentences.append(f"{names}: all connections, so that no others can be compared with them")
     least = exact.least_members
     if least is None:
         return [*sentences, f"{counted(exact.connections, 'connection')} are too few to exclude chance, whoever has it"]

@@ -107,7 +107,7 @@ def address(number: int) -> str:
 
 
 def build(hosts: int, connections: int, largest: int, seed: int) -> Center:
-    """A data centre of which `hosts` are watched; a host has `connections` sockets in the median, at most `largest`."""
+    """A data centre with agents on `hosts`; a host has `connections` sockets in the median, at most `largest`."""
     random = np.random.default_rng(seed)
     apps = max(12, hosts * SNAP_APPS // SNAP_HOSTS)
     # log-normal: the greatest of so many hosts lies at the greatest of so many normal numbers
