@@ -16,7 +16,7 @@ def datagram_socket():
     return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
-def serve(server):
+def serve(server, note):
     dropped = set()
     while True:
         question, client = server.recvfrom(2048)
@@ -24,6 +24,7 @@ def serve(server):
             os._exit(0)
         if question.startswith(b"drop") and question not in dropped:
             dropped.add(question)
+            note.send(b"!")
         else:
             server.sendto(b"answer to " + question, client)
 
@@ -33,8 +34,9 @@ def main():
     server.bind(("127.0.0.1", 0))
     sink.bind(("127.0.0.1", 0))
     at = server.getsockname()
+    note, its_note = socket.socketpair()
     if os.fork() == 0:
-        serve(server)
+        serve(server, its_note)
     server.close()
     for number in range(ROUNDS):
         with datagram_socket() as one:
@@ -49,6 +51,8 @@ def main():
         # only a question that is never answered is asked again: a server that is late answers each question once
         if drops:
             assert not select.select([one], [], [], AGAIN_S)[0]
+            # a thread that is preempted for so long does not wait: this call shows that it did something else
+            note.recv(1)
             one.sendto(question, at)
         assert one.recvfrom(2048)[0] == b"answer to " + question
     with datagram_socket() as logger:
