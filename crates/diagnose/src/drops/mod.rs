@@ -2,6 +2,7 @@
 //! retransmissions that answer a drop here. The contract `whylat.drops/1`.
 //!
 //! ```text
+//! cause    reason, function and hook of a row
 //! table    rows of drops, counts, counters and retransmissions → the report
 //! flow     a packet's addresses → its connection
 //! join     retransmissions and dropped packets, by sequence range
@@ -9,6 +10,7 @@
 //! meaning  a reason → what it means, and what helps
 //! ```
 
+mod cause;
 mod flow;
 mod hook;
 mod join;
@@ -16,6 +18,7 @@ mod meaning;
 pub mod report;
 mod table;
 
+pub use cause::DropCause;
 pub use hook::hook_of_stack;
 pub(crate) use join::overlaps;
 pub use meaning::{ReasonMeaning, meaning};

@@ -51,6 +51,7 @@ macro_rules! for_each_request_rule {
             disk_wait::DiskWait,
             output_blocked::OutputBlocked,
             uneven_workers::UnevenWorkers,
+            udp_drops::UdpDrops,
             dns_slow::DnsSlow,
             connection_churn::ConnectionChurn,
             reset_by_peer::ResetByPeer,

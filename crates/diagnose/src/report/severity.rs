@@ -59,6 +59,15 @@ pub fn severity(members: &[(u64, u64)]) -> Severity {
     }
 }
 
+/// Severity of data that was lost, by its share: in the same bands.
+pub fn severity_of_share(share: f64) -> Severity {
+    match share {
+        share if share > CRITICAL_SHARE => Severity::Critical,
+        share if share > WARNING_SHARE => Severity::Warning,
+        _ => Severity::Info,
+    }
+}
+
 /// Whether one connection loses enough to count as held up.
 pub fn held_up(harm_ns: u64, life_ns: u64) -> bool {
     severity(&[(harm_ns, life_ns)]) > Severity::Info

@@ -3,6 +3,33 @@
 
 use super::turns::MovingCall;
 
+/// Questions of a request that were asked again before their answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RepeatedQuestions {
+    /// The first datagram had not been sent then.
+    pub since_ns: u64,
+    /// How many.
+    pub count: u64,
+    /// When the last of them was asked; 0: none was.
+    pub last_ns: u64,
+}
+
+impl RepeatedQuestions {
+    /// Starts with the first datagram.
+    pub fn new(call: &MovingCall) -> Self {
+        Self {
+            since_ns: call.began_after_ns.min(call.begin_ns),
+            ..Self::default()
+        }
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, call: &MovingCall) {
+        self.count += 1;
+        self.last_ns = call.end_ns;
+    }
+}
+
 /// The datagrams of the open exchange of a flow.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DatagramTurns {
@@ -20,8 +47,10 @@ pub struct DatagramTurns {
 pub enum Question {
     /// It begins another exchange.
     New,
-    /// It was asked before, or together with others.
+    /// It is asked together with others.
     Same,
+    /// It was asked before.
+    Again,
     /// It is another one, and an answer came before those to others.
     Crossing,
 }
@@ -45,7 +74,7 @@ impl DatagramTurns {
         }
         if self.repeated > 0 {
             self.repeated -= 1;
-            return Question::Same;
+            return Question::Again;
         }
         self.asked += 1;
         match self.answered {

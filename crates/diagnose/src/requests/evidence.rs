@@ -5,6 +5,7 @@ use table::Role;
 use super::RequestTable;
 use super::case::ServiceCase;
 use super::digests::DigestSet;
+use super::endpoint::{Endpoint, EndpointId};
 use super::history::ThreadId;
 use super::resets::ResetDigest;
 use super::service::ServiceId;
@@ -85,6 +86,11 @@ impl<'a> RequestEvidence<'a> {
         (self.table.header.started_ns, self.table.latest_ns)
     }
 
+    /// Returns a recorded end of a connection.
+    pub(super) fn endpoint(&self, id: EndpointId) -> &'a Endpoint {
+        self.table.endpoints.get(id)
+    }
+
     /// Returns the names of connections, processes and stacks.
     pub fn names(&self) -> &'a NameTable {
         &self.table.names
@@ -98,6 +104,11 @@ impl<'a> RequestEvidence<'a> {
     /// Returns whether time on a CPU and time without one are recorded as two parts.
     pub fn has_preemptions(&self) -> bool {
         self.table.has_preemptions
+    }
+
+    /// Returns whether it is recorded what packets this host dropped.
+    pub fn has_drops(&self) -> bool {
+        self.table.has_drops
     }
 
     /// Returns the records that were lost, by probe.

@@ -312,9 +312,12 @@ impl RequestTable {
     /// waited for others, or slept. At the client, if the server was silent for long.
     fn is_push(&self, id: EndpointId, turns: &mut Turns, call: &MovingCall) -> bool {
         let open = turns.tracker.open().filter(|open| open.response.is_some());
-        let Some(answered_ns) = open.map(|open| open.answered_ns) else {
+        let Some(open) = open else {
             return false;
         };
+        let answered_ns = open.answered_ns;
+        // a datagram that was repeated has an answer of its own
+        let expected_ns = answered_ns.max(open.again.last_ns);
         let endpoint = self.endpoints.get(id);
         if endpoint.side == Side::Server {
             return self.history.get(call.thread).is_idle_since(id, answered_ns);
@@ -324,7 +327,7 @@ impl RequestTable {
             .and_then(|peer| self.turns[peer.index()].as_ref());
         match peer {
             Some(peer) => peer.tracker.counts.pushes > turns.tracker.counts.pushes,
-            None => call.begin_ns.saturating_sub(answered_ns) > SILENT_NS,
+            None => call.begin_ns.saturating_sub(expected_ns) > SILENT_NS,
         }
     }
 

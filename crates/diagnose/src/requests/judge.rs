@@ -9,7 +9,7 @@ use super::rules::{
 };
 use super::service::Side;
 use crate::report::finding::FactList;
-use crate::report::severity::severity;
+use crate::report::severity::{severity, severity_of_share};
 use crate::report::{
     DataDirection, EstimatedWin, Finding, FindingSubject, Severity, UndecidedFinding,
 };
@@ -104,10 +104,12 @@ fn finding(
     Finding {
         rule: rule.id(),
         severity: severity_of(&fired, total_ns),
-        direction: direction(&subject),
+        direction: fired.direction.unwrap_or_else(|| direction(&subject)),
         from_ns: time.0,
         until_ns: time.1,
-        share: part(fired.harm_ns, total_ns).min(1.0),
+        share: fired
+            .lost_share
+            .unwrap_or_else(|| part(fired.harm_ns, total_ns).min(1.0)),
         harm_ns: fired.harm_ns,
         could_not_see: could_not_see.collect(),
         estimated_win: win(&fired, total_ns),
@@ -123,6 +125,9 @@ fn finding(
 
 /// Returns the severity by harm, as of connections: against the time of all requests instead of a life.
 fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
+    if let Some(share) = fired.lost_share {
+        return severity_of_share(share);
+    }
     let of_time = part(fired.harm_ns, total_ns);
     match fired.remedy {
         Remedy::Avoidable if of_time.max(fired.excess_share) >= EXPLAINS_LEAST => {

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::str::FromStr;
 
+use super::datagrams::RepeatedQuestions;
 use super::endpoint::{Endpoint, EndpointId};
 use super::history::{History, ThreadId};
 use super::page::PageDigest;
@@ -81,6 +82,8 @@ pub struct Request {
     pub pool: Option<PoolWait>,
     /// Requests that its thread had begun to serve.
     pub served: u64,
+    /// Its datagrams that were repeated.
+    pub again: RepeatedQuestions,
     /// Where its time went.
     pub budget: Budget,
 }
@@ -102,6 +105,7 @@ impl Request {
             thread: exchange.request_thread,
             pool: exchange.pool,
             served: exchange.served,
+            again: exchange.again,
             budget: exchange.budget,
         }
     }

@@ -24,6 +24,7 @@
 //! pool      waits for a connection, before requests
 //! series    how its requests follow each other
 //! runs      requests in series, and what they spend on the path
+//! repeats   requests with datagrams that were repeated
 //! resets    requests that a reset answered
 //! blockers  its long ones, and what waits behind them
 //! workers   the processes that share its address
@@ -56,6 +57,7 @@ pub mod page;
 mod part;
 mod path;
 mod pool;
+mod repeats;
 pub mod report;
 mod resets;
 pub mod rules;
@@ -169,6 +171,7 @@ pub struct RequestTable {
     /// Few rows of waits were lost.
     is_whole: bool,
     has_preemptions: bool,
+    has_drops: bool,
     is_lossless: bool,
     /// Records that were lost, by probe.
     lost: Vec<(String, u64)>,
@@ -227,6 +230,7 @@ impl RequestTable {
             is_lossless: lost("calls").is_none_or(|it| it.lost_total() == 0),
             has_waits: is_on("waits"),
             has_preemptions: is_on("preemptions"),
+            has_drops: is_on("drops"),
             lost: loss
                 .iter()
                 .map(|it| (it.probe.clone(), it.lost_total()))

@@ -11,6 +11,7 @@ use super::functions::FunctionCounts;
 use super::listing::RequestId;
 use super::part::{PartShares, PartTimes};
 use super::pool::PoolDigest;
+use super::repeats::RepeatDigest;
 use super::resets::ResetDigest;
 use super::runs::RunDigest;
 use super::series::SeriesDigest;
@@ -156,6 +157,8 @@ pub struct ServiceDigest {
     pub runs: RunDigest,
     /// Requests that resets answered.
     pub resets: ResetDigest,
+    /// Requests with questions that were asked again.
+    pub repeats: RepeatDigest,
     /// The long ones, and what waited behind them.
     pub blockers: BlockerDigest,
     /// The processes that serve.

@@ -54,6 +54,9 @@ impl RequestTable {
             let known_ns = digest.path_ns.unwrap_or(path_ns);
             digest.path_ns = Some(known_ns.min(path_ns));
         }
+        digest
+            .repeats
+            .add(request.endpoint, request.begin_ns, request.again);
         let ns = request.duration_ns();
         digest.connections.add(request.endpoint.index() as u32, ns);
         digest.processes.add(endpoint.pid, ns);

@@ -6,7 +6,7 @@
 //! their time is late; many are not.
 
 use super::class::{CALL_END_NS, JUDGED_TOGETHER, TurnCounts, is_crossing};
-use super::datagrams::{DatagramTurns, Question};
+use super::datagrams::{DatagramTurns, Question, RepeatedQuestions};
 use super::endpoint::EndpointId;
 use super::history::ThreadId;
 use super::pool::PoolWait;
@@ -101,6 +101,8 @@ pub struct Exchange {
     pub calls: u64,
     /// Bytes of the last call of the request.
     pub last_bytes: u64,
+    /// Datagrams of the request that were repeated.
+    pub again: RepeatedQuestions,
     /// It may be control of the flow of the exchange before, and no request.
     pub may_be_control: bool,
     /// Small messages of the client that came while the server sent.
@@ -138,6 +140,7 @@ impl Exchange {
             answer_began_after_ns: call.began_after_ns,
             calls: 1,
             last_bytes: call.range.bytes(),
+            again: RepeatedQuestions::new(call),
             may_be_control: false,
             controls: 0,
             pause_ns: 0,
@@ -320,6 +323,11 @@ impl TurnTracker {
             (Question::New, _) | (_, None) => self.begin(call, false, (false, false)),
             (Question::Same, Some(open)) => {
                 open.repeat(call);
+                TurnChange::None
+            }
+            (Question::Again, Some(open)) => {
+                open.repeat(call);
+                open.again.add(call);
                 TurnChange::None
             }
             (Question::Crossing, Some(open)) => {

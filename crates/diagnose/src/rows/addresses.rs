@@ -4,3 +4,10 @@
 pub fn port(address: &str) -> Option<u16> {
     address.rsplit(':').next()?.parse().ok()
 }
+
+/// Returns whether a socket that is bound to `bound` has this address: it is the same, or all addresses with this port.
+pub fn is_at(address: &str, bound: &str) -> bool {
+    let host = bound.rsplit_once(':').map(|(host, _)| host);
+    let is_any = matches!(host, Some("0.0.0.0" | "[::]"));
+    address == bound || (is_any && port(address).is_some() && port(address) == port(bound))
+}

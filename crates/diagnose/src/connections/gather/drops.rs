@@ -6,45 +6,10 @@ use table::tables::{Connection, DropCount, PacketDrop};
 use table::{DropKind, TcpEventKind};
 
 use super::events::EventDigest;
-use crate::drops::{hook_of_stack, overlaps};
+use crate::drops::{DropCause, overlaps};
 
 /// Rows that are kept until all connections are known: more are not read.
 const MOST_ROWS: usize = 200_000;
-
-/// Reason, function, and hook of netfilter.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct DropCause {
-    /// The kernel's reason; `None`: it gives none.
-    pub reason: Option<String>,
-    /// The function; `None`: its name is hidden.
-    pub place: Option<String>,
-    /// Hook of netfilter; `None`: not dropped by it.
-    pub hook: Option<&'static str>,
-}
-
-impl DropCause {
-    fn from_row(row: &PacketDrop) -> Self {
-        let is_netfilter = row.reason.as_deref() == Some("NETFILTER_DROP");
-        let stack = row.stack.as_deref().filter(|_| is_netfilter);
-        Self {
-            reason: row.reason.clone(),
-            place: row.place.clone(),
-            hook: stack.and_then(hook_of_stack),
-        }
-    }
-
-    /// As it is printed: `NETFILTER_DROP in nft_do_chain(), hook input`.
-    pub fn title(&self) -> String {
-        let mut title = self.reason.clone().unwrap_or_else(|| "no reason".into());
-        if let Some(place) = &self.place {
-            title += &format!(" in {place}()");
-        }
-        if let Some(hook) = self.hook {
-            title += &format!(", hook {hook}");
-        }
-        title
-    }
-}
 
 /// A dropped segment.
 #[derive(Debug, Clone)]

@@ -8,8 +8,7 @@ use super::shared::facts::{sum, whole};
 use super::shared::sentences::{measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
-use crate::connections::gather::drops::DropCause;
-use crate::drops::meaning;
+use crate::drops::DropCause;
 use crate::report::{Advice, DataDirection, Finding, RuleId, UndecidedFinding};
 use crate::units::{count, counted, part};
 
@@ -106,18 +105,8 @@ impl Rule for PacketDroppedHere {
     }
 }
 
-/// Returns a cause with its meaning and remedy.
 fn fix(cause: &DropCause) -> Advice {
-    let known = cause.reason.as_deref();
-    let known = known.and_then(|reason| meaning(table::DropKind::Packet, reason));
-    let text = match known {
-        Some(known) => format!("{}: {} {}", cause.title(), known.what, known.remedy),
-        None => format!(
-            "{}: look the function up in the kernel's source.",
-            cause.title()
-        ),
-    };
-    Advice(text.into())
+    Advice(cause.explain().into())
 }
 
 impl PacketDroppedHere {

@@ -5,6 +5,7 @@
 pub mod failed_connects;
 pub mod functions;
 pub mod name_servers;
+pub mod udp_drops;
 
 use std::rc::Rc;
 
@@ -15,6 +16,7 @@ use crate::waits::NameTable;
 use failed_connects::FailedConnectDigest;
 use functions::FunctionDigest;
 use name_servers::NameServerDigest;
+use udp_drops::UdpDropDigest;
 
 /// Digest of rows. Its names are complete: of connections, sockets, processes and stacks.
 pub trait RecordingDigest: Consumer {
@@ -65,4 +67,6 @@ digests! {
     failed_connects: FailedConnectDigest,
     /// Name servers that processes waited for.
     name_servers: NameServerDigest,
+    /// Datagrams that this host dropped.
+    udp_drops: UdpDropDigest,
 }

@@ -202,12 +202,8 @@ fn finding(
         .as_ref()
         .map_or_else(String::new, |it| it.title());
     RequestFinding {
-        parts: Vec::new(),
         harm_ns,
-        excess_ns: 0,
-        excess_share: 0.0,
         whole_ns: subject.lifetime_ns,
-        involved: Vec::new(),
         remedy: Remedy::Avoidable,
         headline: format!(
             "{who} could not connect to {}: {} {}, for {} until a connection or the last attempt.",
@@ -217,17 +213,16 @@ fn finding(
             duration(harm_ns)
         ),
         facts: facts(attempts, &kinds, harm_ns),
-        ruled_out: Vec::new(),
         could_not_see: vec![match evidence.has_waits() {
             true => "What the program did between attempts counts as lost, too.".to_owned(),
             false => "What threads did meanwhile was not recorded.".to_owned(),
         }],
         advice: advice(kind.advice().iter().copied()),
-        gain: None,
         confidence: Confidence {
             level: ConfidenceLevel::High,
             because: "the kernel gave the error of each attempt".to_owned(),
         },
+        ..RequestFinding::without_harm()
     }
 }
 

@@ -109,10 +109,6 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
     RequestFinding {
         parts: PARTS.to_vec(),
         harm_ns,
-        excess_ns: 0,
-        excess_share: 0.0,
-        whole_ns: case.total_ns(),
-        involved: Vec::new(),
         remedy: Remedy::Avoidable,
         headline: format!(
             "{} opened {} for {}: handshakes took {}.",
@@ -146,6 +142,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
         advice: advice(fixes(opened)),
         gain: Some("connections are kept, and no more are opened than were open at once"),
         confidence: measured(case, "connections and their handshakes were measured"),
+        ..RequestFinding::new(case)
     }
 }
 

@@ -54,8 +54,6 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         harm_ns: harm.ns,
         excess_ns: harm.excess_ns,
         excess_share: harm.excess_share,
-        whole_ns: case.total_ns(),
-        involved: Vec::new(),
         remedy: Remedy::Avoidable,
         headline: format!(
             "DNS holds {}: they waited for {who}, {}.",
@@ -76,6 +74,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         advice: advice(FIXES),
         gain: Some("names are known without a question"),
         confidence: measured(case, "waits below the resolver were measured"),
+        ..RequestFinding::new(case)
     }
 }
 

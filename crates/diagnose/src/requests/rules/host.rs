@@ -69,8 +69,6 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, cause: HostCause) -> Request
     let others: Vec<_> = others.copied().collect();
     RequestFinding {
         parts: vec![cause.part],
-        involved: Vec::new(),
-        whole_ns: case.total_ns(),
         harm_ns: harm.ns,
         excess_ns: harm.excess_ns,
         excess_share: harm.excess_share,
@@ -88,6 +86,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, cause: HostCause) -> Request
         advice: advice(cause.advice),
         gain: Some(cause.gain),
         confidence: measured(case, cause.because),
+        ..RequestFinding::new(case)
     }
 }
 

@@ -23,6 +23,7 @@ mod rule;
 mod serial_round_trips;
 pub(crate) mod shared;
 mod timer_wait;
+mod udp_drops;
 mod uneven_workers;
 
 use crate::report::for_each_request_rule;

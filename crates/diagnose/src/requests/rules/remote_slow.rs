@@ -26,7 +26,10 @@ impl RequestRule for RemoteSlow {
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let harm = case.harm(PARTS);
-        if case.is_server() || harm.share.max(harm.excess_share) < EXPLAINS_LEAST {
+        if case.is_server()
+            || case.is_claimed(RequestPart::Remote)
+            || harm.share.max(harm.excess_share) < EXPLAINS_LEAST
+        {
             return RequestVerdict::Quiet;
         }
         let is_slow = harm.excess_share >= 0.5 && held_up(harm.excess_ns, case.total_ns());

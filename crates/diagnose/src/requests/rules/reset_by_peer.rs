@@ -81,16 +81,11 @@ fn finding(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> Reques
     let on_idle = idle().count() as u64;
     let least_ns = idle().min();
     RequestFinding {
-        parts: Vec::new(),
         harm_ns: lost_ns,
-        excess_ns: 0,
-        excess_share: 0.0,
         whole_ns: case.total_ns() + lost_ns,
-        involved: Vec::new(),
         remedy: Remedy::Avoidable,
         headline: headline(case, resets, lost_ns, least_ns),
         facts: facts(case, resets, (on_idle, least_ns), lost_ns),
-        ruled_out: Vec::new(),
         could_not_see: vec![
             "Whether the next request is the same one again.".to_owned(),
             "Whether the other end had begun to work on it: if so, it may be done twice.".to_owned(),
@@ -104,6 +99,7 @@ fn finding(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> Reques
         }),
         gain: Some("no request meets a closed connection"),
         confidence: measured(case, "the kernel noted the RST as the connection's error"),
+        ..RequestFinding::new(case)
     }
 }
 

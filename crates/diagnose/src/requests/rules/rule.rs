@@ -1,6 +1,8 @@
 //! The trait of rules on requests, and their verdicts on a service or a program.
 
-use crate::report::{Advice, Confidence, ConfidenceLevel, Fact, FindingSubject, RuleId, RuledOut};
+use crate::report::{
+    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleId, RuledOut,
+};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::evidence::RequestEvidence;
@@ -40,6 +42,10 @@ pub struct RequestFinding {
     pub excess_ns: u64,
     /// The same as a share of what they took longer.
     pub excess_share: f64,
+    /// Share of data that was lost, and did not come late; `None`: time is the harm.
+    pub lost_share: Option<f64>,
+    /// Direction of the data; `None`: that of the requests.
+    pub direction: Option<DataDirection>,
     /// Says whether it can be avoided.
     pub remedy: Remedy,
     /// One sentence: cause, effect, number.
@@ -62,10 +68,20 @@ impl RequestFinding {
     /// Returns a finding about a service without any harm or word: the rest of one that names what it has.
     pub fn new(case: &ServiceCase<'_>) -> Self {
         Self {
+            whole_ns: case.total_ns(),
+            ..Self::without_harm()
+        }
+    }
+
+    /// Returns the same about a program.
+    pub fn without_harm() -> Self {
+        Self {
             parts: Vec::new(),
             involved: Vec::new(),
             harm_ns: 0,
-            whole_ns: case.total_ns(),
+            whole_ns: 0,
+            lost_share: None,
+            direction: None,
             excess_ns: 0,
             excess_share: 0.0,
             remedy: Remedy::Unavoidable,

@@ -63,10 +63,6 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
     RequestFinding {
         parts: PARTS.to_vec(),
         harm_ns: runs.round_trips_ns,
-        excess_ns: 0,
-        excess_share: 0.0,
-        whole_ns: case.total_ns(),
-        involved: Vec::new(),
         remedy: Remedy::Avoidable,
         headline: format!(
             "Network round trips make the requests slow: {requests} of {}, one after another, {}.",
@@ -110,6 +106,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
             case,
             "the order of requests and the path's round trip were measured",
         ),
+        ..RequestFinding::new(case)
     }
 }
 

@@ -27,6 +27,7 @@ impl RequestRule for TimerWait {
         let harm = case.harm(PARTS);
         match harm.ns {
             0 => RequestVerdict::Quiet,
+            _ if case.is_claimed(RequestPart::Timer) => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case, &harm))),
         }
     }

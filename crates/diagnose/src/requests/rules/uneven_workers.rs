@@ -87,11 +87,7 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
     ]);
     RequestFinding {
         parts: PARTS.to_vec(),
-        involved: Vec::new(),
-        whole_ns: case.total_ns(),
         harm_ns,
-        excess_ns: 0,
-        excess_share: 0.0,
         remedy: Remedy::Avoidable,
         headline: format!(
             "{name} has {} of {}, while others of {} workers are idle: {} waited {}.",
@@ -132,6 +128,7 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
             case,
             "begin and end of each request were measured, and which process served it",
         ),
+        ..RequestFinding::new(case)
     }
 }
 

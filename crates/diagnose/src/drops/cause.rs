@@ -1,0 +1,56 @@
+//! Why a packet was dropped: the kernel's reason, its function, and the hook of netfilter.
+
+use table::DropKind;
+use table::tables::PacketDrop;
+
+use super::hook::hook_of_stack;
+use super::meaning::meaning;
+
+/// Reason, function, and hook of netfilter.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DropCause {
+    /// The kernel's reason; `None`: it gives none.
+    pub reason: Option<String>,
+    /// The function; `None`: its name is hidden.
+    pub place: Option<String>,
+    /// Hook of netfilter; `None`: not dropped by it.
+    pub hook: Option<&'static str>,
+}
+
+impl DropCause {
+    /// Returns that of a row.
+    pub fn from_row(row: &PacketDrop) -> Self {
+        let is_netfilter = row.reason.as_deref() == Some("NETFILTER_DROP");
+        let stack = row.stack.as_deref().filter(|_| is_netfilter);
+        Self {
+            reason: row.reason.clone(),
+            place: row.place.clone(),
+            hook: stack.and_then(hook_of_stack),
+        }
+    }
+
+    /// As it is printed: `NETFILTER_DROP in nft_do_chain(), hook input`.
+    pub fn title(&self) -> String {
+        let mut title = self.reason.clone().unwrap_or_else(|| "no reason".into());
+        if let Some(place) = &self.place {
+            title += &format!(" in {place}()");
+        }
+        if let Some(hook) = self.hook {
+            title += &format!(", hook {hook}");
+        }
+        title
+    }
+
+    /// Returns it with its meaning and a remedy.
+    pub fn explain(&self) -> String {
+        let known = self.reason.as_deref();
+        let known = known.and_then(|reason| meaning(DropKind::Packet, reason));
+        match known {
+            Some(known) => format!("{}: {} {}", self.title(), known.what, known.remedy),
+            None => format!(
+                "{}: look the function up in the kernel's source.",
+                self.title()
+            ),
+        }
+    }
+}
