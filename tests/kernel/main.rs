@@ -6,6 +6,7 @@
 //! the test: nothing is left behind, however it ends.
 
 mod activity;
+mod affinity;
 mod agent;
 mod agent_host;
 mod alone;
@@ -52,3 +53,4 @@ mod udp_flows;
 mod unix_sockets;
 mod usdt;
 mod went_wrong;
+mod zerocopy;

@@ -430,7 +430,7 @@ macro_rules! nothing_to_redact {
 }
 
 nothing_to_redact! {
-    ClockPair Counter CpuSample DnsWait FailedConnect Listener OnCpuSample PacketDrop ProcessSample SentMessage Spin Task UdpFlow UdpSocket UnixSocket
+    ClockPair Counter CpuSample DnsWait FailedConnect Listener OnCpuSample PacketDrop ProcessSample SentMessage Spin Task UdpFlow UdpSocket UnixSocket ZerocopySend
 }
 
 /// Writes a table's rows as its only file; what the manifest says of it.

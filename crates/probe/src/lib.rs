@@ -39,6 +39,7 @@ pub mod usdt;
 pub mod waits;
 pub mod watch;
 mod wire;
+mod zerocopy;
 
 use registry::Probe;
 
@@ -54,6 +55,7 @@ static PROBES: &[&dyn Probe] = &[
     &tcp_stats::TcpStats,
     &tcp_stages::TcpStages,
     &calls::Calls,
+    &zerocopy::ZerocopySends,
     &waits::Waits,
     &preemptions::Preemptions,
     &dns_waits::DnsWaits,

@@ -44,7 +44,7 @@ pub use fold::fold_connections;
 pub use inherit::text_files;
 pub use names::{
     ActivityKind, ActivitySource, Caller, Chosen, CounterKind, DropKind, Method, Role, SampleKind,
-    Stage, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
+    Stage, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
 };
 pub use read::Recording;
 pub use recover::{RecoveryResult, recover};

@@ -138,6 +138,16 @@ names! {
 }
 
 names! {
+    /// How a program asks for zero-copy sends.
+    pub enum ZerocopyInterface {
+        /// A send call with `MSG_ZEROCOPY`.
+        MsgZerocopy = "msg_zerocopy",
+        /// `IORING_OP_SEND_ZC` or `IORING_OP_SENDMSG_ZC`.
+        IoUring = "io_uring",
+    }
+}
+
+names! {
     /// Events of a connection.
     pub enum TcpEventKind {
         /// TCP state change; `old` and `new` are kernel states (`TCP_ESTABLISHED` = 1, …).

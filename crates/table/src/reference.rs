@@ -5,7 +5,9 @@ use std::fmt::Write;
 use crate::declare::Cell;
 use crate::fleet::FLEET_SCHEMA;
 use crate::manifest::FORMAT;
-use crate::names::{Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, ValueSource};
+use crate::names::{
+    Chosen, CounterKind, Role, SampleKind, TaskKind, TcpEventKind, ValueSource, ZerocopyInterface,
+};
 use crate::{Columns, Field, Table, for_each_fleet_table, for_each_table};
 
 /// The Markdown text of the page of the tables that agents write.
@@ -73,6 +75,13 @@ pub fn reference() -> String {
         TcpEventKind::ALL,
         TcpEventKind::name,
         TcpEventKind::doc,
+        &mut page,
+    );
+    values(
+        "zerocopy_sends.interface",
+        ZerocopyInterface::ALL,
+        ZerocopyInterface::name,
+        ZerocopyInterface::doc,
         &mut page,
     );
     values(

@@ -3,7 +3,7 @@
 
 use crate::names::{
     ActivityKind, ActivitySource, Caller, Chosen, CounterKind, DropKind, Role, SampleKind,
-    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
+    TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
 };
 use crate::{Stage, table};
 
@@ -412,6 +412,26 @@ table! {
         pid: u32, "-";
         /// CPU on which the call ended.
         cpu: u16, "-";
+    }
+}
+
+table! {
+    /// Zero-copy sends of a connection that are over, and whether the kernel copied their bytes after all. A row is written
+    /// every 100 ms at most, when the connection closes, and when the recording ends.
+    row ZerocopySend, columns ZerocopySends, name "zerocopy_sends", time time_ns {
+        /// Socket cookie.
+        conn: u64, "-";
+        /// When the row was written.
+        time_ns: u64, "ns";
+        /// How the program asked for them.
+        interface: ZerocopyInterface, "-";
+        /// Sends that were not copied; counter since the recording began.
+        not_copied: u64, "-";
+        /// Sends that the kernel copied (`SO_EE_CODE_ZEROCOPY_COPIED`, `IORING_NOTIF_USAGE_ZC_COPIED`); counter as above.
+        copied: u64, "-";
+        /// Sends with an unknown result: the program did not ask io_uring for it
+        /// (`IORING_SEND_ZC_REPORT_USAGE`), or their end was not seen; counter as above.
+        unknown: u64, "-";
     }
 }
 
@@ -1174,6 +1194,7 @@ macro_rules! for_each_table {
             tcp_samples: $crate::tables::TcpSample,
             tcp_events: $crate::tables::TcpEvent,
             calls: $crate::tables::Call,
+            zerocopy_sends: $crate::tables::ZerocopySend,
             waits: $crate::tables::Wait,
             preemptions: $crate::tables::Preemption,
             dns_waits: $crate::tables::DnsWait,

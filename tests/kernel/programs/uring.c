@@ -6,6 +6,7 @@
  *   polled  a thread of the kernel's does all (IORING_SETUP_SQPOLL)
  *   many    one RECV for all messages (IORING_RECV_MULTISHOT)
  *   zc      IORING_OP_SEND_ZC
+ *   usage   the same, and the kernel is asked whether it copied; the last line has the counts
  *   throw   what is received is thrown away (MSG_TRUNC)
  * Prints a line of JSON for each completion that moved bytes: the connection, which way, how many, where they
  * end in the stream, when it was asked for and when it was there, the thread that asked, and whether it was thrown
@@ -29,12 +30,16 @@
 #define MOST_COMPLETIONS 100000
 #define SEND_BUFFER 50000
 #define ENTRIES 4
+#ifndef IORING_SEND_ZC_REPORT_USAGE /* headers before Linux 6.2 */
+#define IORING_SEND_ZC_REPORT_USAGE (1U << 3)
+#define IORING_NOTIF_USAGE_ZC_COPIED (1U << 31)
+#endif
 /* powers of two */
 #define BUFFERS 16
 #define BUFFER_BYTES 4096
 
-static const char *const hows[] = {"plain", "file", "worker", "polled", "many", "zc", "throw"};
-static enum how { PLAIN, FILES, WORKER, POLLED, MANY, ZC, THROW } how;
+static const char *const hows[] = {"plain", "file", "worker", "polled", "many", "zc", "usage", "throw"};
+static enum how { PLAIN, FILES, WORKER, POLLED, MANY, ZC, USAGE, THROW } how;
 
 struct ring {
 	int fd;
@@ -64,6 +69,7 @@ struct end {
 
 static struct end sender = {.direction = "sent", .random = 7};
 static struct end receiver = {.direction = "received", .random = 8};
+static unsigned long long copied; /* zero-copy sends */
 
 /* From 1 to most. */
 static unsigned random_to(struct end *end, unsigned most)
@@ -164,18 +170,21 @@ static int move(struct end *end, int op, void *at, unsigned bytes)
 		sqe.flags = IOSQE_ASYNC;
 	if (how == THROW && op == IORING_OP_RECV)
 		sqe.msg_flags = MSG_TRUNC;
+	if (how == USAGE && op == IORING_OP_SEND_ZC)
+		sqe.ioprio = IORING_SEND_ZC_REPORT_USAGE;
 	ring_submit(&end->ring, &sqe);
 	done = ring_reap(&end->ring);
 	if (done.res)
 		note(end, begin_ns, done.res);
 	if (done.flags & IORING_CQE_F_MORE) /* another completion says that the kernel no longer needs the bytes */
-		ring_reap(&end->ring);
+		if (ring_reap(&end->ring).res & IORING_NOTIF_USAGE_ZC_COPIED)
+			copied++;
 	return done.res;
 }
 
 static void *send_all(void *unused)
 {
-	int op = how == FILES ? IORING_OP_WRITE : how == ZC ? IORING_OP_SEND_ZC : IORING_OP_SEND;
+	int op = how == FILES ? IORING_OP_WRITE : how == ZC || how == USAGE ? IORING_OP_SEND_ZC : IORING_OP_SEND;
 	static char bytes[MOST_SENT];
 
 	sender.tid = gettid();
@@ -285,5 +294,7 @@ int main(int arguments, char **argument)
 	must(!pthread_join(thread, NULL), "pthread_join");
 	print_moved(&sender);
 	print_moved(&receiver);
+	if (how == USAGE)
+		printf("{\"conn\": %llu, \"copied\": %llu}\n", sender.cookie, copied);
 	return 0;
 }

@@ -20,7 +20,7 @@ const GROUPS: [(&str, &str, &[&str]); 11] = [
     (
         "calls",
         "calls and exact stages (--detail calls)",
-        &["calls", "tcp_stages"],
+        &["calls", "tcp_stages", "zerocopy"],
     ),
     (
         "waits",

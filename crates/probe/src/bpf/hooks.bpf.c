@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Every place where whylat touches the kernel, and what each probe does there; USDT probes, which the
- * user names, are in usdt.bpf.c. The probes' own logic is in their folders; this file, and the three that
+ * user names, are in usdt.bpf.c. The probes' own logic is in their folders; this file, and the four that
  * it includes at its end, are the list of hooks. One program a hook serves all probes, because attaching
  * costs more than what most of them do.
  *
  * detail `stats`:  sched_process_*, inet_sock_set_state, tcp_cong_state_set, tcp_retransmit_skb; of drops: kfree_skb,
  *                  tcp_send_reset, tcp_receive_reset, sock_rcvqueue_full, udp_fail_queue_rcv_skb, icmp_send
- * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch
+ * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch, inet_sk_error_report, io_uring_complete
  * detail `waits`:  also sched_waking, and a clock on each CPU; calls on UNIX streams and UDP
  *                    sockets at the hooks above, and addresses of datagrams (control group)
  * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
@@ -44,6 +44,7 @@
 #include "../udp/receive.bpf.h"
 #include "../udp/send.bpf.h"
 #include "../drops/drops.bpf.h"
+#include "../zerocopy/zerocopy.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -252,5 +253,6 @@ int handle_tcp_retransmit_skb(u64 *ctx)
 /* ---- the rest, by what asks for it ---- */
 
 #include "hooks_calls.bpf.h"
+#include "hooks_zerocopy.bpf.h"
 #include "hooks_messages.bpf.h"
 #include "recorder.bpf.h"

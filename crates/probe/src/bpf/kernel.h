@@ -122,6 +122,10 @@ struct sock {
 	u8 sk_userlocks; /* a bit field up to Linux 6.1 */
 	struct rb_root tcp_rtx_queue;
 	struct sk_buff_head sk_receive_queue;
+	struct sk_buff_head sk_error_queue;
+	struct {
+		int counter;
+	} sk_zckey; /* sends with MSG_ZEROCOPY */
 	struct {
 		int counter;
 	} sk_drops;
@@ -318,6 +322,36 @@ struct tcp_skb_cb {
 	u32 end_seq;
 	u16 tcp_gso_segs;
 	u32 ack_seq;
+};
+
+/* include/uapi/linux/errqueue.h, include/linux/errqueue.h: cb[] of what lies in an error queue */
+struct sock_extended_err {
+	u32 ee_errno;
+	u8 ee_origin;
+	u8 ee_code;
+	u32 ee_info;
+	u32 ee_data;
+};
+
+struct sock_exterr_skb {
+	struct sock_extended_err ee;
+};
+
+/* include/linux/io_uring_types.h, io_uring/notif.h: the latter at the beginning of the former */
+struct io_kiocb {
+	struct file *file;
+	u8 opcode;
+};
+
+struct io_notif_data {
+	bool zc_report;
+};
+
+/* include/uapi/linux/io_uring.h */
+struct io_uring_cqe {
+	u64 user_data;
+	s32 res;
+	u32 flags;
 };
 
 struct net_device {
@@ -527,6 +561,13 @@ struct bpf_iter__tcp {
 /* include/linux/filter.h: the kernel's side of struct bpf_sock_ops */
 struct bpf_sock_ops_kern {
 	struct sk_buff *skb;
+};
+
+struct bpf_iter__bpf_map_elem {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	void *key;
+	void *value;
 };
 
 struct bpf_iter__bpf_sk_storage_map {

@@ -20,6 +20,8 @@ pub(super) struct AttachedLinks {
     pub(super) sending: Option<Link>,
     pub(super) udp: Option<Link>,
     pub(super) preemptions: Option<Link>,
+    pub(super) zerocopy: Option<Link>,
+    pub(super) zerocopy_uring: Option<Link>,
 }
 
 impl Hooks<'_> {
@@ -73,6 +75,14 @@ impl Hooks<'_> {
             let udp = over(&maps.udp_sockets, &p.read_udp, "read_udp")?;
             attached.udp = Some(udp);
         }
+        if p.read_zerocopy.autoload() {
+            let zerocopy = over(&maps.zerocopy_sockets, &p.read_zerocopy, "read_zerocopy")?;
+            attached.zerocopy = Some(zerocopy);
+        }
+        if p.read_zerocopy_uring.autoload() {
+            let (map, program) = (&maps.zerocopy_by_uring, &p.read_zerocopy_uring);
+            attached.zerocopy_uring = Some(over(map, program, "read_zerocopy_uring")?);
+        }
         if p.read_preemptions.autoload() {
             let preemptions = p.read_preemptions.attach();
             attached.preemptions =
@@ -91,6 +101,11 @@ impl Hooks<'_> {
         let read = [
             read_iterator(attached.preemptions.as_ref(), "preempted threads"),
             read_iterator(attached.udp.as_ref(), "UDP sockets"),
+            read_iterator(attached.zerocopy.as_ref(), "zero-copy sends"),
+            read_iterator(
+                attached.zerocopy_uring.as_ref(),
+                "zero-copy sends of io_uring",
+            ),
             read_iterator(attached.sending.as_ref(), "sent messages"),
         ];
         read.into_iter().collect()

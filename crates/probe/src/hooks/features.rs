@@ -13,8 +13,7 @@ use crate::drops::DropArguments;
 use crate::messages::{received, sent};
 use crate::preemptions::READ_PREEMPTIONS;
 use crate::registry::Support;
-use crate::udp_flows;
-use crate::{PROBES, calls};
+use crate::{PROBES, calls, udp_flows, zerocopy};
 
 /// The optional hooks, as found in this kernel. The program at hook X is `handle_X`.
 #[derive(Debug, Default)]
@@ -28,6 +27,8 @@ pub(crate) struct Features {
     pub(super) counts_timeouts: bool,
     /// `tcp_retransmit_skb` reports retransmissions that failed, too, and which.
     pub(super) retransmit_has_error: bool,
+    /// `io_uring_complete` hands over the completion, not its parts.
+    pub(super) complete_has_cqe: bool,
     /// Functions of Python are read.
     pub(crate) python: bool,
     /// Holds what is known of MPTCP sockets.
@@ -151,9 +152,13 @@ impl Features {
         if let Some(helper) = missing_helper(&btf) {
             return Err(HooksError::NoHelper(helper));
         }
-        let has = |tracepoint: &&str| {
-            btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}"))
-                .is_some()
+        // its own data, the ring, the request, and the completion, or five of its parts
+        let completion = tracepoint_parameters(&btf, "io_uring_complete");
+        let has = |tracepoint: &&str| match *tracepoint {
+            "io_uring_complete" => matches!(completion, Some(4 | 8)),
+            other => btf
+                .type_by_name::<Typedef<'_>>(&format!("btf_trace_{other}"))
+                .is_some(),
         };
         Ok(Self {
             tracepoints: optional()
@@ -170,6 +175,7 @@ impl Features {
             counts_timeouts: has_member(&btf, "tcp_sock", "total_rto"),
             // its own data, the socket, the skb, and what went wrong
             retransmit_has_error: tracepoint_parameters(&btf, "tcp_retransmit_skb") == Some(4),
+            complete_has_cqe: completion == Some(4),
             python: cfg!(target_arch = "x86_64"),
             mptcp: Mptcp::from_btf(&btf),
             drops: DropArguments::new(|tracepoint| tracepoint_parameters(&btf, tracepoint)),
@@ -188,7 +194,8 @@ impl Features {
         }
         let mut dispensable = [READ_ACTIVE, READ_PREEMPTIONS]
             .into_iter()
-            .chain(udp_flows::PROGRAMS);
+            .chain(udp_flows::PROGRAMS)
+            .chain(zerocopy::PROGRAMS);
         if let Some(name) = dispensable.find(|it| *it == program) {
             let is_first = !self.is_refused(name);
             self.refused.push(name);

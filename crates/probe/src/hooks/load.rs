@@ -230,6 +230,7 @@ fn configure(
     rodata.detail_calls = levels.calls;
     rodata.only_summaries = levels.summaries;
     rodata.retransmit_has_error = features.retransmit_has_error;
+    rodata.complete_has_cqe = features.complete_has_cqe;
     rodata.select_netns = selection.netns.unwrap_or(0);
     rodata.has_mptcp = features.mptcp.sockets;
     rodata.has_mptcp_calls = features.mptcp.calls && levels.calls;

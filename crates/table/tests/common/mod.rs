@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use whylat_table::manifest::{FORMAT, Header};
 use whylat_table::{
     ActivityKind, ActivitySource, Caller, Chosen, Columns, CounterKind, DropKind, Role, SampleKind,
-    Table, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why,
+    Table, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
 };
 
 /// A header of this version.
@@ -123,6 +123,7 @@ fn text<T: Table>(field: &str, random: &mut Random) -> String {
         ("waits", "waker") => random.pick(Waker::ALL).name().to_owned(),
         ("stacks", "caller") => random.pick(Caller::ALL).name().to_owned(),
         ("counters" | "tasks", "source") => random.pick(ValueSource::ALL).name().to_owned(),
+        ("zerocopy_sends", "interface") => random.pick(ZerocopyInterface::ALL).name().to_owned(),
         ("counters", "kind") => random.pick(CounterKind::ALL).name().to_owned(),
         ("activity", "kind") => random.pick(ActivityKind::ALL).name().to_owned(),
         ("activity_windows", "why") => random.pick(Why::ALL).name().to_owned(),
