@@ -165,4 +165,25 @@ fn is_right(outcome: &Outcome) {
         &diagnose::rules::ANSWERS.map(diagnose::report::RuleId::name),
     );
     assert!(score.is_right(), "{score:#?}{}", report.brief());
+    let findings = report.json["findings"].as_array().expect("findings");
+    windows_fit_buffers(findings);
+    let claims = truth["expected"].as_array().into_iter().flatten();
+    if claims
+        .into_iter()
+        .any(|claim| claim["rule"] == "proxy_stall")
+    {
+        assert_eq!(findings[0]["rule"], "proxy_stall", "{}", report.brief());
+    }
+}
+
+/// A receiver announces at most what its buffer holds: both numbers are of the same time.
+fn windows_fit_buffers(findings: &[Value]) {
+    for evidence in findings.iter().map(|finding| &finding["evidence"]) {
+        let whole = |name: &str| evidence[name]["value"].as_u64();
+        let both = whole("largest_window_bytes").zip(whole("rcvbuf_bytes"));
+        assert!(
+            both.is_none_or(|(window, buffer)| window <= buffer),
+            "{evidence}"
+        );
+    }
 }

@@ -98,7 +98,7 @@ function findingPanel(site: Site, finding: Finding, open: boolean): HTMLElement 
 function advice(site: Site, finding: Finding): HTMLElement {
   const { estimated_win: win, confidence } = finding;
   const gain = win
-    ? `${win.at_least ? "At least" : "About"} ${times(win.times_faster)} faster, if ${win.assumes}.`
+    ? `${win.at_least ? "At least" : "About"} ${times(win.times_faster)} faster${win.at_least ? " (a lower bound)" : ""}, if ${win.assumes}.`
     : null;
   return el(
     "div",

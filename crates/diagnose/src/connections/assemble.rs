@@ -64,6 +64,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
         snap_table4,
         findings: outcomes.findings,
         undecided: outcomes.undecided,
+        imported: None,
         slow_messages: None,
         requests: None,
         drops: None,
@@ -408,13 +409,9 @@ fn tcp(subject: &ConnectionSubject) -> Tcp {
             .or(identity.and_then(|identity| identity.mss_bytes)),
         cwnd: last.map(|last| last.cwnd),
         snd_wnd_bytes: last.and_then(|last| last.snd_wnd_bytes),
-        sndbuf_bytes: identity
-            .and_then(|identity| identity.sndbuf_bytes)
-            .or(last.and_then(|last| last.sndbuf_bytes)),
+        sndbuf_bytes: subject.sndbuf_bytes(),
         sndbuf_locked: identity.and_then(|identity| identity.sndbuf_locked),
-        rcvbuf_bytes: identity
-            .and_then(|identity| identity.rcvbuf_bytes)
-            .or(last.and_then(|last| last.rcvbuf_bytes)),
+        rcvbuf_bytes: subject.rcvbuf_bytes(),
         rcvbuf_locked: identity.and_then(|identity| identity.rcvbuf_locked),
         min_rtt_us: subject.gathered.samples.min_rtt_us,
         srtt_us: last.map(|last| last.srtt_us),

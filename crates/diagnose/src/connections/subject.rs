@@ -84,6 +84,20 @@ impl ConnectionSubject<'_> {
         self.mean_rtt_us().or_else(smoothed)
     }
 
+    /// Limit of the send buffer, bytes, when last seen: the kernel changes it while the connection lasts.
+    pub fn sndbuf_bytes(&self) -> Option<u32> {
+        let last = self.last_sample().and_then(|last| last.sndbuf_bytes);
+        let known = || self.identity()?.sndbuf_bytes;
+        last.or_else(known)
+    }
+
+    /// The same of the receive buffer.
+    pub fn rcvbuf_bytes(&self) -> Option<u32> {
+        let last = self.last_sample().and_then(|last| last.rcvbuf_bytes);
+        let known = || self.identity()?.rcvbuf_bytes;
+        last.or_else(known)
+    }
+
     /// Last sample.
     pub fn last_sample(&self) -> Option<&TcpSample> {
         self.gathered.samples.last.as_ref()

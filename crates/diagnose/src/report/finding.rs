@@ -129,6 +129,21 @@ pub(crate) fn rank(findings: &mut [Finding], undecided: &mut [UndecidedFinding])
     undecided.sort_by_key(|undecided| {
         std::cmp::Reverse((undecided.possible_harm_ns, undecided.subject.lifetime_ns))
     });
+    put_stalls_first(findings);
+}
+
+/// Puts a thread that was blocked on a connection before the full buffer of that connection: others wait because of the
+/// thread, whatever the buffer.
+fn put_stalls_first(findings: &mut [Finding]) {
+    for place in 0..findings.len() {
+        let Some(other) = findings[place].blocker() else {
+            continue;
+        };
+        let is_its = |it: &Finding| it.is_of_buffer() && it.subject.ids.contains(&other);
+        if let Some(first) = findings[..place].iter().position(is_its) {
+            findings[first..=place].rotate_right(1);
+        }
+    }
 }
 
 /// A lack of CPU that is less of the time than this is no warning where requests of the process have a larger cause.
@@ -175,6 +190,27 @@ impl Finding {
             && pid(self).is_some()
             && pid(self) == pid(other)
             && self.share > other.share
+    }
+
+    /// Returns the connection on which a thread was blocked while data of others waited.
+    fn blocker(&self) -> Option<u64> {
+        if self.rule != RuleId::ProxyStall || self.is_note() {
+            return None;
+        }
+        let mut facts = self.evidence.0.iter();
+        let other = facts.find(|fact| fact.name == "other_connection")?;
+        match other.value {
+            FactValue::Whole(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Returns whether a buffer at one of the ends was full.
+    fn is_of_buffer(&self) -> bool {
+        matches!(
+            self.rule,
+            RuleId::SendBufferLimited | RuleId::ReceiveBufferLimited | RuleId::SlowReader
+        )
     }
 
     /// Returns whether it is no problem.

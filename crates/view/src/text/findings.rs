@@ -83,7 +83,11 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
         .collect();
     draw_steps(layout, "fix", &advice);
     if let Some(win) = &finding.estimated_win {
-        let text = format!("{} faster, if {}", estimate(win), win.assumes);
+        let bound = match win.at_least {
+            true => " (a lower bound)",
+            false => "",
+        };
+        let text = format!("{} faster{bound}, if {}", estimate(win), win.assumes);
         layout.labelled(2, "gain", LABEL, &text);
     }
     let confidence = &finding.confidence;

@@ -14,6 +14,7 @@ pub mod rates;
 pub mod samples;
 pub mod system_calls;
 pub mod threads;
+pub mod zerocopy;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +22,7 @@ use table::manifest::{Close, Cost, Coverage, Header, Loss, SocketKind};
 use table::tables::{
     Calls, Connection, Connections, CpuSamples, DropCounts, Listeners, OnCpuSamples, PacketDrops,
     Preemptions, ProcessSamples, Processes, StackFrames, Symbols, TcpEvents, TcpSamples, TcpStages,
+    ZerocopySends,
 };
 use table::{Chosen, Columns, Consumer, Rows, TableId};
 
@@ -35,6 +37,7 @@ use longest::{Lifespans, LongestConnections};
 use samples::SampleDigest;
 use system_calls::SystemCallTable;
 use threads::ThreadTable;
+use zerocopy::ZerocopyDigest;
 
 use crate::answer::OmittedRows;
 use crate::connections::snap::delayed_acks::SnapSettings;
@@ -55,6 +58,8 @@ pub struct ConnectionDigest {
     pub listener: Option<ListenerDigest>,
     /// Packets that this host dropped, and resets.
     pub drops: DropDigest,
+    /// Zero-copy sends.
+    pub zerocopy: ZerocopyDigest,
 }
 
 /// A recording on its way to a diagnosis: what its manifest says, and a digest of its rows.
@@ -93,7 +98,7 @@ fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
 
 impl Consumer for Evidence {
     fn wants(&self, table: TableId) -> bool {
-        const TABLES: [TableId; 15] = [
+        const TABLES: [TableId; 16] = [
             TableId::Connection,
             TableId::Listener,
             TableId::Process,
@@ -103,6 +108,7 @@ impl Consumer for Evidence {
             TableId::TcpStage,
             TableId::TcpEvent,
             TableId::Call,
+            TableId::ZerocopySend,
             TableId::StackFrame,
             TableId::Symbol,
             TableId::OnCpuSample,
@@ -124,6 +130,7 @@ impl Consumer for Evidence {
             Rows::TcpStage(rows) => self.add_stages(rows),
             Rows::TcpEvent(rows) => self.add_events(rows),
             Rows::Call(rows) => self.add_calls(rows),
+            Rows::ZerocopySend(rows) => self.add_zerocopy_sends(rows),
             Rows::StackFrame(rows) => self.add_frames(rows),
             Rows::Symbol(rows) => self.add_symbols(rows),
             Rows::OnCpuSample(rows) => self.add_on_cpu_samples(rows),
@@ -310,6 +317,17 @@ impl Evidence {
         self.calls.add(rows, self.span, judges);
         self.threads.add(rows, self.span, judges);
         self.system_calls.add_calls(rows, self.span);
+    }
+
+    /// Adds rows of table `zerocopy_sends`, in the order of time.
+    pub fn add_zerocopy_sends(&mut self, rows: &ZerocopySends) {
+        let span = self.span;
+        for index in 0..rows.len() {
+            if self.judges(rows.conn[index]) {
+                let gathered = self.gathered(rows.conn[index]);
+                gathered.zerocopy.add(&rows.row(index), span);
+            }
+        }
     }
 
     /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are

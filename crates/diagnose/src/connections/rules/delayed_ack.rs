@@ -108,10 +108,9 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
         facts.push(total_ns("send_blocked_ns", calls.send.blocked_ns, label));
     }
     facts.extend(pattern(case));
-    let identity = case.own.identity();
-    let limit = identity.and_then(|identity| identity.sndbuf_bytes);
-    let limit = limit.map(u64::from);
-    facts.extend(known_bytes("sndbuf_bytes", limit, "send buffer limit"));
+    let label = "send buffer limit, when last seen";
+    let limit = case.own.sndbuf_bytes().map(u64::from);
+    facts.extend(known_bytes("sndbuf_bytes", limit, label));
     facts.extend(min_rtt(case));
     facts
 }

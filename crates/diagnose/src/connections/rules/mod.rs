@@ -30,6 +30,7 @@ mod softirq_delay;
 mod spurious_retransmits;
 mod syn_retries;
 mod thin_stream_timeouts;
+mod zerocopy_copied;
 
 use crate::report::{RuleId, for_each_rule};
 
@@ -43,13 +44,14 @@ macro_rules! declare_rules {
 }
 for_each_rule!(declare_rules);
 
-/// Rules that answer a question, what sets the pace, where memory lies or who ended it, and accuse nobody: always
-/// `info`.
-pub const ANSWERS: [RuleId; 4] = [
+/// Rules that answer a question, what sets the pace, where memory lies or who ended it, and accuse nobody; or that speak of
+/// CPU time for which no thread waits: always `info`.
+pub const ANSWERS: [RuleId; 5] = [
     RuleId::PathLimited,
     RuleId::ResetByUs,
     RuleId::SendBufferExceedsWindow,
     RuleId::SenderAppLimited,
+    RuleId::ZerocopyCopied,
 ];
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::shared::sentences::of_life;
 use super::shared::window_cause::{WindowCause, window_cause};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
+use crate::connections::subject::ConnectionSubject;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId,
     UndecidedFinding,
@@ -119,14 +120,17 @@ pub fn facts(case: &Case) -> Vec<Fact> {
     let window = case.largest_window_bytes();
     let window = Some(window).filter(|window| *window > 0);
     let peer = case.peer.and_then(|peer| peer.identity());
-    let buffer = peer.and_then(|peer| peer.rcvbuf_bytes).map(u64::from);
+    let buffer = case
+        .peer
+        .and_then(ConnectionSubject::rcvbuf_bytes)
+        .map(u64::from);
     let locked = peer.and_then(|peer| peer.rcvbuf_locked);
     let late = case.peer_reader_late();
     let label = "allowed by the congestion window";
     let cwnd = known_bytes("cwnd_bytes", case.cwnd_bytes(), label);
     let zero = zero_windows(case);
     let zero = zero.map(|zero| sum("zero_windows", zero, "times the window went to zero"));
-    let label = "receive buffer limit at the other end";
+    let label = "receive buffer limit at the other end, when last seen";
     let buffer = known_bytes("rcvbuf_bytes", buffer, label);
     let label = "the application there fixed it (SO_RCVBUF)";
     let locked = known_flag("rcvbuf_locked", locked, label);

@@ -100,10 +100,9 @@ fn beyond(case: &Case) -> Option<(u64, u64)> {
 
 fn facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     let identity = case.own.identity();
-    let limit = identity.and_then(|identity| identity.sndbuf_bytes);
-    let limit = limit.or(case.own.last_sample().and_then(|last| last.sndbuf_bytes));
+    let limit = case.own.sndbuf_bytes().map(u64::from);
     let locked = identity.and_then(|identity| identity.sndbuf_locked);
-    let label = "send buffer limit (SO_SNDBUF)";
+    let label = "send buffer limit (SO_SNDBUF), when last seen";
     let mut facts = vec![
         known_bytes("max_send_queue_bytes", Some(queue), "max queued"),
         known_bytes(
@@ -111,7 +110,7 @@ fn facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
             Some(window),
             "largest window announced",
         ),
-        known_bytes("sndbuf_bytes", limit.map(u64::from), label),
+        known_bytes("sndbuf_bytes", limit, label),
         known_flag("sndbuf_locked", locked, "the application fixed it"),
     ];
     let rate = case.delivered_bytes_per_s().filter(|rate| *rate > 0.0);

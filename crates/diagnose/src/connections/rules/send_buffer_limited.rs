@@ -86,13 +86,13 @@ impl Rule for SendBufferLimited {
 /// Numbers of the buffer and of what the path would take.
 fn facts(case: &Case) -> Vec<Fact> {
     let identity = case.own.identity();
-    let limit = identity.and_then(|identity| identity.sndbuf_bytes);
+    let limit = case.own.sndbuf_bytes().map(u64::from);
     let locked = identity.and_then(|identity| identity.sndbuf_locked);
     let queue = Some(case.max_send_queue_bytes()).filter(|queue| *queue > 0);
     let rate = case.delivered_bytes_per_s();
-    let label = "send buffer limit (SO_SNDBUF)";
+    let label = "send buffer limit (SO_SNDBUF), when last seen";
     let mut facts = vec![
-        known_bytes("sndbuf_bytes", limit.map(u64::from), label),
+        known_bytes("sndbuf_bytes", limit, label),
         known_flag("sndbuf_locked", locked, "the application fixed it"),
         known_bytes("max_send_queue_bytes", queue, "max queued"),
     ];

@@ -136,11 +136,7 @@ fn check_receiving(case: &Case) -> Verdict {
         return Verdict::Quiet;
     }
     let waits = u64::from(ledger.reader_slow_waits);
-    let buffer = case
-        .own
-        .identity()
-        .and_then(|identity| identity.rcvbuf_bytes)
-        .map(u64::from);
+    let buffer = case.own.rcvbuf_bytes().map(u64::from);
     let facts: Vec<Fact> = [
         Some(sum(
             "reader_slow_waits",
@@ -161,7 +157,7 @@ fn check_receiving(case: &Case) -> Verdict {
             "rcvbuf_bytes",
             buffer,
             FactUnit::Bytes,
-            "receive buffer limit",
+            "receive buffer limit, when last seen",
         ),
     ]
     .into_iter()
