@@ -35,15 +35,15 @@ pub(super) struct LineChart {
     pub(super) series: Vec<ChartSeries>,
 }
 
-/// Number of colours; further lines are grey.
-pub(super) const STYLES: usize = 8;
+/// Number of colours, each with a mark of its own; further lines are grey.
+pub(super) const STYLES: usize = 10;
 
 /// Colours of a drawing in a file of its own: those of the viewer (web/src/theme), light and dark.
 const STYLE: &str = "\
 svg{--ground:#fff;--ink:#1b1f24;--soft:#58616d;--line:#e1e4e8;--c0:#0072b2;--c1:#e69f00;--c2:#009e73;--c3:#cc79a7;\
---c4:#56b4e9;--c5:#d55e00;--c6:#7d6bc4;--c7:#b5a11a;--c8:#8a929c;background:var(--ground)}\
+--c4:#56b4e9;--c5:#d55e00;--c6:#7d6bc4;--c7:#b5a11a;--c8:#7a4a1e;--c9:#1b1f24;--c10:#8a929c;background:var(--ground)}\
 @media(prefers-color-scheme:dark){svg{--ground:#1a1e25;--ink:#e4e7eb;--soft:#9ba5b1;--line:#2b313a;--c0:#3a94d4;\
---c7:#d9c32b}}";
+--c7:#d9c32b;--c8:#b98a5e;--c9:#e4e7eb}}";
 /// Style of the drawing's parts, on any page.
 const PARTS: &str = include_str!("chart.css");
 
@@ -98,23 +98,59 @@ fn legend(svg: &mut String, series: &ChartSeries, place: usize) {
     );
 }
 
-/// Draws a mark: its shape differs, too, so that lines can be distinguished without colours.
+/// Shapes of marks, by style: lines can be distinguished without colours. The first is a circle, as is that of further lines.
+const SHAPES: [&[(f64, f64)]; STYLES - 1] = [
+    // square, triangle, diamond, triangle on its tip
+    &[(-3.2, -3.2), (3.2, -3.2), (3.2, 3.2), (-3.2, 3.2)],
+    &[(0.0, -4.2), (4.0, 3.0), (-4.0, 3.0)],
+    &[(0.0, -4.4), (4.4, 0.0), (0.0, 4.4), (-4.4, 0.0)],
+    &[(0.0, 4.2), (4.0, -3.0), (-4.0, -3.0)],
+    // plus, cross
+    &[
+        (-1.2, -4.2),
+        (1.2, -4.2),
+        (1.2, -1.2),
+        (4.2, -1.2),
+        (4.2, 1.2),
+        (1.2, 1.2),
+        (1.2, 4.2),
+        (-1.2, 4.2),
+        (-1.2, 1.2),
+        (-4.2, 1.2),
+        (-4.2, -1.2),
+        (-1.2, -1.2),
+    ],
+    &[
+        (0.0, -1.6),
+        (2.4, -4.0),
+        (4.0, -2.4),
+        (1.6, 0.0),
+        (4.0, 2.4),
+        (2.4, 4.0),
+        (0.0, 1.6),
+        (-2.4, 4.0),
+        (-4.0, 2.4),
+        (-1.6, 0.0),
+        (-4.0, -2.4),
+        (-2.4, -4.0),
+    ],
+    // hourglass, bow tie, bar
+    &[(-4.0, -4.0), (4.0, -4.0), (-4.0, 4.0), (4.0, 4.0)],
+    &[(-4.0, -4.0), (4.0, 4.0), (4.0, -4.0), (-4.0, 4.0)],
+    &[(-4.6, -1.6), (4.6, -1.6), (4.6, 1.6), (-4.6, 1.6)],
+];
+
 fn mark(svg: &mut String, style: usize, x: f64, y: f64) {
     let class = style.min(STYLES);
-    let points: &[(f64, f64)] = match style % 4 {
-        0 => {
-            put!(
-                svg,
-                "<circle class=\"mark s{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\"/>"
-            );
-            return;
-        }
-        1 => &[(-3.2, -3.2), (3.2, -3.2), (3.2, 3.2), (-3.2, 3.2)],
-        2 => &[(0.0, -4.2), (4.0, 3.0), (-4.0, 3.0)],
-        _ => &[(0.0, -4.4), (4.4, 0.0), (0.0, 4.4), (-4.4, 0.0)],
+    let Some(points) = style.checked_sub(1).and_then(|at| SHAPES.get(at)) else {
+        put!(
+            svg,
+            "<circle class=\"mark s{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.4\"/>"
+        );
+        return;
     };
     put!(svg, "<polygon class=\"mark s{class}\" points=\"");
-    for (dx, dy) in points {
+    for (dx, dy) in *points {
         put!(svg, "{:.1},{:.1} ", x + dx, y + dy);
     }
     put!(svg, "\"/>");
@@ -299,6 +335,8 @@ fn tick(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     fn chart(y_log: bool) -> LineChart {
@@ -339,6 +377,29 @@ mod tests {
             let ticks = axes.y_ticks().len();
             assert!((3..=12).contains(&ticks), "{ticks}");
         }
+    }
+
+    #[test]
+    fn ten_lines_have_ten_colours_and_ten_marks() {
+        let shape = |style| {
+            let mut svg = String::new();
+            mark(&mut svg, style, 0.0, 0.0);
+            svg.replace(&format!(" s{style}"), "")
+        };
+        let shapes: HashSet<String> = (0..STYLES).map(shape).collect();
+        assert_eq!(shapes.len(), STYLES);
+        let (light, dark) = STYLE.split_once("@media").expect("a dark ground");
+        let colour = |style: usize| {
+            let (_, value) = light.split_once(&format!("--c{style}:"))?;
+            value.get(..7)
+        };
+        let colours: HashSet<&str> = (0..=STYLES).filter_map(colour).collect();
+        assert_eq!(colours.len(), STYLES + 1, "grey is the last");
+        for style in [8, 9] {
+            assert!(dark.contains(&format!("--c{style}:")), "{style}");
+        }
+        let classes = (0..=STYLES).filter(|style| PARTS.contains(&format!(".s{style}{{")));
+        assert_eq!(classes.count(), STYLES + 1);
     }
 
     #[test]
