@@ -113,7 +113,7 @@ test("CPU activity of a message is drawn, and shown as a table", async () => {
 
 test("CPU activity during the shown messages is a flame graph", async () => {
   const { page, faults, close } = await open(browser, messages, { hash: "#page=messages" });
-  await page.getByText("CPU activity during all messages").click();
+  await page.getByText("CPU activity during all messages").waitFor();
   const graph = page.getByRole("img", { name: /CPU activity/ });
   await graph.waitFor();
   const whole = await graph.locator("i").count();
@@ -121,7 +121,7 @@ test("CPU activity during the shown messages is a flame graph", async () => {
   assert.match(await graph.innerText(), /CPU \d/);
   await close();
   const one = await open(browser, messages, { hash: "#page=messages&in=conn:1" });
-  await one.page.getByText(/CPU activity during these \d+ messages?/).click();
+  await one.page.getByText(/CPU activity during these \d+ messages?/).waitFor();
   await one.page.locator(".flame, details[open] p.soft").first().waitFor();
   assert.deepEqual([...faults, ...one.faults], []);
   await one.close();
@@ -252,6 +252,22 @@ test("a wrong link, and pages without data, say so and break nothing", async () 
   assert.match(await page.locator("main").innerText(), /holds no messages/);
   assert.deepEqual(faults, []);
   await close();
+});
+
+test("counters belong to a process, and legends have values", async () => {
+  const file = made(recording("golden_waits/associated"));
+  const { page, faults, close } = await open(browser, file, { hash: "#page=waits&in=pid:4242" });
+  const counters = page.locator("section.panel", { hasText: "Counters of the program" });
+  await counters.locator(".u-legend .u-value").first().waitFor();
+  const values = await counters.locator(".u-legend .u-value").allInnerTexts();
+  assert.ok(values.length > 0);
+  for (const value of values) assert.match(value, /\d/, `${values}`);
+  await close();
+  const other = await open(browser, file, { hash: "#page=waits&in=pid:4243" });
+  assert.match(await other.page.locator("main").innerText(), /Threads/);
+  assert.equal(await other.page.getByText("Counters of the program").count(), 0);
+  assert.deepEqual([...faults, ...other.faults], []);
+  await other.close();
 });
 
 test("counters share the threads' time axis, and a wait shows their values", async () => {

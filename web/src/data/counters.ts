@@ -1,5 +1,6 @@
 // Counters and tasks that the program reported, by name.
 
+import type { Facts } from "../state/filter";
 import type { Side } from "./side";
 import { wordAt } from "./table";
 
@@ -56,6 +57,17 @@ export function valueAt(counter: Counter, atNs: number): number | null {
     else high = middle;
   }
   return low === 0 ? null : (counter.values[low - 1] ?? null);
+}
+
+/** A value of a counter with four digits and its unit. */
+export function writeValue(counter: Counter, value: number): string {
+  const digits = Number(value.toPrecision(4)).toString();
+  return counter.unit ? `${digits} ${counter.unit}` : digits;
+}
+
+/** The facts of counters by which filters select them: their process. */
+export function counterFacts(counters: Counter[]): Facts {
+  return { has: { pid: (row, pid) => counters[row]?.pid === pid } };
 }
 
 export interface Task {

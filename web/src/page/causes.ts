@@ -17,6 +17,7 @@ export function causesPanel(site: Site, group: TailGroup): HTMLElement {
     group.deviation_ns === null
       ? ""
       : `; on average ${duration(group.deviation_ns)} longer than the usual ${duration(group.usual_ns)}`;
+  const causes = group.causes.filter((cause) => cause.messages > 0);
   return el(
     "section.panel",
     {},
@@ -26,18 +27,18 @@ export function causesPanel(site: Site, group: TailGroup): HTMLElement {
       el("h2", {}, `Why messages ${group.direction} by ${who} were slow`),
       el("span.soft", {}, `${known}${longer}`),
     ),
-    group.causes.length > 0 ? causeTable(site, group) : el("p.soft", {}, "No cause was found."),
+    causes.length > 0 ? causeTable(site, causes) : el("p.soft", {}, "No cause was found."),
     el("div.columns.part", {}, queueing(group), cores(group)),
   );
 }
 
-function causeTable(site: Site, group: TailGroup): HTMLElement {
-  const box = boxAxis(group.causes.map((cause) => cause.deviation_ns));
+function causeTable(site: Site, causes: Cause[]): HTMLElement {
+  const box = boxAxis(causes.map((cause) => cause.deviation_ns));
   const picked = site.state.selection.find((term) => term.by === "cause")?.value;
   const body = el("tbody");
   const fill = (open: string | undefined) => {
     body.replaceChildren(
-      ...group.causes.flatMap((cause) =>
+      ...causes.flatMap((cause) =>
         causeRows(site, cause, box, cause.what === open, () => {
           const next = open === cause.what ? undefined : cause.what;
           site.store.select(next === undefined ? [] : [{ by: "cause", value: next }]);
@@ -47,7 +48,7 @@ function causeTable(site: Site, group: TailGroup): HTMLElement {
     );
   };
   fill(picked);
-  const ends = group.causes.map((cause) => cause.deviation_ns);
+  const ends = causes.map((cause) => cause.deviation_ns);
   const [least, most] = [Math.min(...ends.map((it) => it.least)), Math.max(...ends.map((it) => it.most))];
   const added = `Delay of a message, ${duration(least)} to ${duration(most)}, logarithmic`;
   const heads: [string, boolean][] = [

@@ -11,7 +11,10 @@ import { nodeGraph } from "../plot/flame";
 /** Returns the intervals, merged where they overlap, in order. */
 type Times = [number, number][];
 
-/** A panel that is drawn when it is opened: it looks at every span. */
+/** Spans up to which the graph is drawn at once. */
+const OPEN_SPANS = 100_000;
+
+/** A panel that is open; with many spans it is drawn when the reader opens it, for it looks at every one. */
 export function flamePanel(side: Side, messages: Messages, rows: Uint32Array): HTMLElement[] {
   if (side.table("activity").rows === 0) {
     return [];
@@ -19,8 +22,13 @@ export function flamePanel(side: Side, messages: Messages, rows: Uint32Array): H
   const place = el("div");
   const title = `CPU activity during ${rows.length === messages.rows ? "all messages" : `these ${counted(rows.length, "message")}`}`;
   const details = el("details", {}, el("summary", {}, `${title}, as a flame graph`), place);
+  const draw = () => show(place, drawn(side, messages, rows));
+  if (side.table("activity").rows <= OPEN_SPANS) {
+    details.setAttribute("open", "");
+    draw();
+  }
   details.addEventListener("toggle", () => {
-    if (details.open) show(place, drawn(side, messages, rows));
+    if (details.hasAttribute("open") && place.childElementCount === 0) draw();
   });
   return [el("section.panel", {}, details)];
 }

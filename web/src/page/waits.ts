@@ -1,7 +1,7 @@
 // What threads waited for: objects, each thread over time with what the program reported, and one object in full.
 
 import type { WaitGroup, WaitPart } from "../data/contract";
-import { type Counter, countersOf, tasksOf, valueAt } from "../data/counters";
+import { type Counter, counterFacts, countersOf, tasksOf, valueAt, writeValue } from "../data/counters";
 import { type Sum, type Waits, objectTitle, sums, waitsOf } from "../data/waits";
 import { button, el, short } from "../dom";
 import { bytes, count, counted, duration, percent, words } from "../format";
@@ -157,7 +157,7 @@ function describeWait(waits: Waits, counters: Counter[], row: number): string[] 
     .slice(0, 5)
     .flatMap((counter) => {
       const value = valueAt(counter, begin);
-      return value === null ? [] : [`${counter.name}: ${value}${counter.unit ? ` ${counter.unit}` : ""} when it began`];
+      return value === null ? [] : [`${counter.name}: ${writeValue(counter, value)} when it began`];
     });
   return [
     `${duration(blocked)} ${short(waits.objects[(waits.object[row] ?? 0) - 1] ?? "", 90)}`,
@@ -170,19 +170,24 @@ function describeWait(waits: Waits, counters: Counter[], row: number): string[] 
 }
 
 function countersPanel(site: Site): HTMLElement[] {
-  const counters = site.side.once(countersOf);
+  const all = site.side.once(countersOf);
+  const shown = rowsPassing(site.state.filters, counterFacts(all), all.length);
+  const counters = [...shown].flatMap((row) => all[row] ?? []);
   if (counters.length === 0) {
     return [];
   }
+  const isOfMany = new Set(all.map((counter) => counter.pid)).size > 1;
+  const title = (counter: Counter) =>
+    isOfMany ? `${counter.name}, ${site.side.process(counter.pid)}` : counter.name;
   const range = (): [number, number] => site.store.state.view ?? wholeOf(site, site.side.once(waitsOf));
   const brushed = (from: number, to: number) => site.store.select([{ by: "time", from, to }]);
   const plots = counters.slice(0, COUNTERS).map((counter, index) => {
-    const write = (value: number) => `${Number(value.toPrecision(4))}${counter.unit ? ` ${counter.unit}` : ""}`;
+    const write = (value: number) => writeValue(counter, value);
     const line = { label: counter.name, colour: colourAt(index), values: counter.values, steps: true };
     return el(
       "div",
       {},
-      el("h3", {}, counter.name),
+      el("h3", {}, title(counter)),
       series({
         label: counter.name,
         times: counter.times,
@@ -200,7 +205,7 @@ function countersPanel(site: Site): HTMLElement[] {
     el(
       "section.panel",
       {},
-      el("header", {}, el("h2", {}, "Counters of the program"), el("span.soft", {}, more)),
+      el("header", {}, el("h2", {}, isOfMany ? "Counters of programs" : "Counters of the program"), el("span.soft", {}, more)),
       ...plots,
     ),
   ];

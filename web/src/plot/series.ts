@@ -68,6 +68,12 @@ function written(value: number | null | undefined, write: (value: number) => str
   return value === null || value === undefined || Number.isNaN(value) ? "unknown" : write(value);
 }
 
+/** Room for the longest label of an axis, in a font of 12 px. */
+function axisWidth(labels: string[]): number {
+  const longest = Math.max(0, ...labels.map((label) => label.length));
+  return Math.max(74, longest * 7 + 16);
+}
+
 function data(options: Series): uPlot.AlignedData {
   // Gaps are null to uPlot.
   const lines = options.lines.map((line) => Array.from(line.values, (value) => (Number.isNaN(value) ? null : value)));
@@ -98,13 +104,19 @@ function settings(options: Series, width: number): uPlot.Options {
       },
       {
         ...axis,
-        size: 74,
+        size: (_, labels) => axisWidth(labels ?? []),
         splits: (_, __, from, to) => linearTicks(from, to, 3),
         values: (_, ticks) => ticks.map(write),
       },
     ],
     series: [
-      { label: "time", value: (_, time) => (time === null ? "–" : (timeLabels([time])[0] ?? "")) },
+      {
+        label: "time",
+        value: (_, __, ___, row) => {
+          const time = options.times[row ?? options.times.length - 1];
+          return time === undefined ? "none" : (timeLabels([time])[0] ?? "");
+        },
+      },
       ...options.lines.map((line) => ({
         label: line.label,
         stroke: line.colour,
@@ -112,7 +124,9 @@ function settings(options: Series, width: number): uPlot.Options {
         points: { show: options.times.length < 60, size: 4 },
         ...(line.dash ? { dash: line.dash } : {}),
         ...(line.steps && uPlot.paths.stepped ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),
-        value: (_: uPlot, value: number | null) => (value === null ? "–" : write(value)),
+        // Without a pointer it is the last one.
+        value: (_: uPlot, __: number | null, ___: number, row: number | null) =>
+          written(line.values[row ?? line.values.length - 1], write),
       })),
     ],
     cursor: { drag: { x: brushed !== undefined, y: false, setScale: false }, points: { size: 6 } },
