@@ -48,6 +48,7 @@ impl RecordArgs {
             keep,
             trigger,
             nic_stamps,
+            recorder_cpus,
             poll_ms,
         } = self.chosen.or(profile.options);
         let detail = detail.unwrap_or(Detail::Waits);
@@ -69,6 +70,7 @@ impl RecordArgs {
                 ..keep.unwrap_or_default()
             },
             nic_stamps,
+            recorder_cpus,
             usdt,
             force: self.to.force,
             output,

@@ -35,6 +35,11 @@ pub(crate) struct ProfileOptions {
     /// On NICs with one timestamp slot the daemon may lose some. Needs `--detail messages`.
     #[arg(long)]
     pub(crate) nic_stamps: bool,
+    /// Run whylat's own threads on these CPUs only, such as 0,2-3 [default: all]
+    ///
+    /// Recorded programs keep the CPUs that they have.
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) recorder_cpus: Option<::record::CpuList>,
     /// Mean time between polls in ms; polls are at random times [default: 500]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) poll_ms: Option<u64>,
@@ -49,6 +54,7 @@ impl ProfileOptions {
             keep,
             trigger,
             nic_stamps,
+            recorder_cpus,
             poll_ms,
         } = self;
         Self {
@@ -57,6 +63,7 @@ impl ProfileOptions {
             keep: keep.or(profile.keep),
             trigger: trigger.or(profile.trigger),
             nic_stamps: nic_stamps || profile.nic_stamps,
+            recorder_cpus: recorder_cpus.or(profile.recorder_cpus),
             poll_ms: poll_ms.or(profile.poll_ms),
         }
     }

@@ -76,6 +76,17 @@ pub enum RecordError {
         "cannot wait for what the programs record: {0}\nhint: `whylat doctor` shows what this host allows"
     )]
     Wait(io::Error),
+    /// The recorder's threads cannot run where the user wants them.
+    #[error(
+        "cannot run the recorder on CPUs {cpus}: {source}\n\
+         hint: name CPUs that are online and that this control group may use (`lscpu`)"
+    )]
+    Affinity {
+        /// As given.
+        cpus: String,
+        /// Cause.
+        source: io::Error,
+    },
     /// The thread that stores is no more. What it had sealed is there.
     #[error("the thread that stores the recording {} has died\nhint: `whylat report {}` shows what was stored before; `whylat bugreport --redact` makes what to send us", path.display(), path.display())]
     Stored {

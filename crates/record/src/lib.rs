@@ -6,6 +6,7 @@
 //! stays bounded and the account stays exact.
 
 mod account;
+mod affinity;
 mod collector;
 mod cpu;
 mod error;
@@ -28,6 +29,7 @@ mod usdt;
 mod watch;
 mod watchdog;
 
+pub use affinity::CpuList;
 pub use collector::{CaptureSink, Collector, DRAIN_MOST, WalkShare};
 pub use error::RecordError;
 pub use flight_recorder::{RetentionError, RetentionPolicy, flight_recorder_coverage};

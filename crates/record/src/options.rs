@@ -7,6 +7,7 @@ use std::time::Duration;
 use probe::hooks::Detail;
 use probe::usdt::Request;
 
+use crate::affinity::CpuList;
 use crate::flight_recorder::RetentionPolicy;
 
 /// A command to start and record.
@@ -46,6 +47,8 @@ pub struct Options {
     pub keep: RetentionPolicy,
     /// Ask network adapters for stamps even if a daemon that steers their clocks may miss some for it.
     pub nic_stamps: bool,
+    /// CPUs on which the recorder's own threads run; `None`: on all that it may use.
+    pub recorder_cpus: Option<CpuList>,
     /// USDT probes to listen to.
     pub usdt: Vec<Request>,
     /// The directory to create.

@@ -21,13 +21,26 @@ impl Session<'_> {
             Target::Command(command) => Some(self.start(command)?),
             _ => None,
         };
-        let begun = self.write_ready_file();
+        let begun = self.pin().and_then(|()| self.write_ready_file());
         // after the command was started, which has what it would have without whylat
         let begun = begun.and_then(|()| Ok(privileges.assume()?));
         if begun.is_err() {
             child.iter_mut().for_each(end);
         }
         begun.map(|()| child)
+    }
+
+    /// Keeps the recorder's threads on the CPUs that the user chose for them. The command has started by now, on those that
+    /// it would have without whylat.
+    fn pin(&self) -> Result<(), RecordError> {
+        let Some(cpus) = &self.options.recorder_cpus else {
+            return Ok(());
+        };
+        cpus.pin_own_threads()
+            .map_err(|source| RecordError::Affinity {
+                cpus: cpus.to_string(),
+                source,
+            })
     }
 
     /// Writes the file that says "recording", if one is asked for.
