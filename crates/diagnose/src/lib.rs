@@ -28,6 +28,7 @@ mod connections;
 pub mod difference;
 pub mod drops;
 mod histogram;
+pub mod imports;
 mod kernel;
 pub mod live;
 pub mod messages;

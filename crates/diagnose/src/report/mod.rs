@@ -14,6 +14,7 @@ use serde::Serialize;
 use table::manifest::SocketKind;
 
 use crate::drops::DropReport;
+use crate::imports::ImportedTrace;
 use crate::requests::{RequestFindings, RequestReport};
 use crate::units::count;
 
@@ -67,6 +68,9 @@ pub struct Report {
     /// Why slow messages were slow, the largest sum of delays first; `None`: what CPUs did was not recorded, or
     /// there are too many messages to be judged in passing.
     pub slow_messages: Option<Vec<SlowMessages>>,
+    /// A trace that was imported, of a recording that holds nothing else. Absent: it is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub imported: Option<ImportedTrace>,
     /// Requests, without a list of them: the contract `whylat.requests/1` has these. `None`: they were not searched for.
     #[serde(skip)]
     pub requests: Option<RequestReport>,

@@ -5,7 +5,7 @@ use diagnose::report::{Connection, RuleId, Severity, has_other_sockets};
 use diagnose::units::{count, duration, percent};
 use table::Stage;
 
-use super::{requests, slow};
+use super::{imports, requests, slow};
 
 use crate::layout::{Style, TextLayout};
 
@@ -29,6 +29,7 @@ fn answer(report: &Report) -> (Style, String) {
         .find(|undecided| !undecided.is_minor())
         .map_or(0, |undecided| undecided.possible_harm_ns);
     match report.findings.first() {
+        _ if let Some(trace) = &report.imported => (Style::Bold, imports::headline(trace)),
         Some(worst) if worst.severity > Severity::Info => (Style::Bold, worst.headline.clone()),
         _ if let Some(slow) = slow::warnings(report).next() => (Style::Bold, slow::headline(slow)),
         _ if connections == 0 => (Style::Bold, nothing(report)),

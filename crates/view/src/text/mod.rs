@@ -11,6 +11,7 @@ mod ends;
 pub mod findings;
 mod footer;
 mod functions;
+mod imports;
 mod meanwhile;
 mod messages;
 mod notes;
@@ -44,6 +45,11 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
         layout.blank();
     }
     answer::draw(&mut layout, report);
+    if let Some(trace) = &report.imported {
+        imports::draw(&mut layout, trace, options);
+        footer::draw(&mut layout, &report.about);
+        return layout.finish();
+    }
     if let Some(requests) = &report.requests {
         requests::section(&mut layout, requests, &answer::sentence(report));
     }
