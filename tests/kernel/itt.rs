@@ -15,7 +15,7 @@ use table::tables::{Counter, Task};
 use table::{CounterKind, TaskKind};
 
 use testbed::instrumented::{InstrumentedTools, RunOutcome, ToolRun};
-use testbed::report::number;
+use testbed::report::{ask, groups, number, text};
 use testbed::{CommandOutput, finish, program, root, until, wait};
 
 /// Names that `itt_calls` defines before its values: three counters, and the unit of one.
@@ -149,10 +149,34 @@ fn spans_are_stored_with_both_ends() {
     assert_eq!(marker.scope.as_deref(), Some("task"));
     let is_open = |task: &&Task| task.kind == TaskKind::Task && task.end_ns.is_none();
     assert_eq!(tasks.iter().filter(is_open).count(), 1);
+    assert_groups(&ask(&outcome.scratch.path().join("r.whylat"), "--by task"));
     let account = outcome.account();
     // The domain and three texts, five ends, and what was attached.
     assert_eq!((account.stored, account.filtered), (7, 10), "{account:?}");
     assert_eq!(account.lost_total(), 0, "{account:?}");
+}
+
+/// Each name and kind of span is a group, with its spans that have an end, that have none, and that end on another thread.
+#[track_caller]
+fn assert_groups(answer: &Value) {
+    let counts = |group: &Value| {
+        let spans = ["count", "unfinished", "handed_over"];
+        let counts = spans.map(|name| number(group, &format!("/spans/{name}")));
+        (text(group, "name").to_owned(), counts)
+    };
+    let with_spans = groups(answer)
+        .iter()
+        .filter(|group| !group["spans"].is_null());
+    let found: BTreeMap<String, [u64; 3]> = with_spans.map(counts).collect();
+    let expected = [
+        ("whylat.test: outer", [1, 0, 0]),
+        ("whylat.test: inner", [1, 1, 0]),
+        ("whylat.test: outer (overlapped task)", [1, 0, 1]),
+        ("whylat.test: inner (region)", [1, 0, 0]),
+        ("whylat.test: frame", [1, 0, 0]),
+    ];
+    let expected = expected.map(|(name, counts)| (name.to_owned(), counts));
+    assert_eq!(found, BTreeMap::from(expected));
 }
 
 /// The two tasks, one in the other, with the times around the outer one's calls.

@@ -12,7 +12,7 @@ use diagnose::requests::{RequestFilter, RequestId, RequestReport};
 use diagnose::tail::report::TailReport;
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 use table::manifest::ProbeState;
-use table::tables::{Activity, Call, ReceivedMessage, SentMessage, Wait};
+use table::tables::{Activity, Call, ReceivedMessage, SentMessage, Task, Wait};
 use table::{Recording, Table};
 
 use crate::out;
@@ -49,6 +49,13 @@ pub(crate) fn waits(
 ) -> anyhow::Result<WaitReport> {
     let recording = Recording::open(path)?;
     require::<Wait>(&recording, "waits")?;
+    if grouping == Grouping::Task && recording.rows::<Task>() == 0 {
+        bail!(
+            "no program reported a task in {}\n\
+             hint: mark tasks with ITT or USDT (docs/usdt.md), and record again",
+            out::name(path)
+        );
+    }
     let object = filter.object.clone().unwrap_or_default();
     recording::waits(&recording, grouping, filter, limit).ok_or_else(|| {
         anyhow!(

@@ -56,6 +56,8 @@ enum By {
     Stack,
     /// Thread that ended the wait
     Waker,
+    /// Task, frame or region that the program reports (ITT, USDT)
+    Task,
 }
 
 impl WaitArgs {
@@ -85,6 +87,7 @@ impl WaitArgs {
             By::Thread => Grouping::Thread,
             By::Waker => Grouping::Waker,
             By::Stack => Grouping::Stack,
+            By::Task => Grouping::Task,
         };
         let limit = self.limit.unwrap_or(match format {
             AnswerFormat::Text => SHOWN,

@@ -13,9 +13,11 @@ use crate::requests::report::Service;
 use crate::requests::{PartTimes, RequestPart};
 use crate::units::part;
 use crate::waits::WaitReport;
+use crate::waits::counters::CounterReport;
 use report::{
-    DiffReport, DiffSide, FindingChange, FindingNumbers, FindingState, PartChange, SCHEMA,
-    ServiceChange, ServiceNumbers, StageChange, StageSum, WaitChange, WaitSum,
+    CounterChange, CounterNumbers, DiffReport, DiffSide, FindingChange, FindingNumbers,
+    FindingState, PartChange, SCHEMA, ServiceChange, ServiceNumbers, StageChange, StageSum,
+    WaitChange, WaitSum,
 };
 
 /// Answers of one recording.
@@ -25,6 +27,8 @@ pub struct ComparedRecording {
     pub report: Report,
     /// Its waits by object; `None`: it holds none.
     pub waits: Option<WaitReport>,
+    /// Counters of its programs.
+    pub counters: Vec<CounterReport>,
 }
 
 /// Returns what changed from one recording to another.
@@ -38,7 +42,48 @@ pub fn compare(before: &ComparedRecording, after: &ComparedRecording) -> DiffRep
         findings: findings(reports.map(findings_of)),
         stages: stages(reports),
         waits: waits([before, after].map(|it| waits_of(it.waits.as_ref()))),
+        counters: counters([before, after].map(|it| counters_of(&it.counters))),
     }
+}
+
+type CounterName = (Option<String>, String);
+
+/// The counters of each program by name: those of several processes of one name together.
+fn counters_of(
+    counters: &[CounterReport],
+) -> BTreeMap<CounterName, (Option<String>, CounterNumbers)> {
+    let mut found = BTreeMap::<_, (Option<String>, CounterNumbers)>::new();
+    for counter in counters {
+        let numbers = CounterNumbers {
+            values: counter.values,
+            min: counter.min,
+            max: counter.max,
+            last: counter.last,
+        };
+        let key = (counter.process.comm.clone(), counter.title());
+        let known = found.entry(key);
+        known
+            .and_modify(|(_, known)| known.add(numbers))
+            .or_insert_with(|| (counter.unit.clone(), numbers));
+    }
+    found
+}
+
+fn counters(
+    [before, after]: [BTreeMap<CounterName, (Option<String>, CounterNumbers)>; 2],
+) -> Vec<CounterChange> {
+    let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let change = |key: &CounterName| {
+        let (before, after) = (before.get(key), after.get(key));
+        CounterChange {
+            process: key.0.clone(),
+            name: key.1.clone(),
+            unit: after.or(before).and_then(|(unit, _)| unit.clone()),
+            before: before.map(|(_, numbers)| *numbers),
+            after: after.map(|(_, numbers)| *numbers),
+        }
+    };
+    keys.into_iter().map(change).collect()
 }
 
 fn side(report: &Report) -> DiffSide {

@@ -29,6 +29,9 @@ pub struct DiffReport {
     pub stages: Vec<StageChange>,
     /// Waits by process and kind of object, the largest change first.
     pub waits: Vec<WaitChange>,
+    /// Counters by program and name; absent: neither has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<CounterChange>,
 }
 
 impl DiffReport {
@@ -181,4 +184,42 @@ pub struct WaitSum {
     pub count: u64,
     /// Time blocked, ns.
     pub blocked_ns: u64,
+}
+
+/// A counter of a program.
+#[derive(Debug, Clone, Serialize)]
+pub struct CounterChange {
+    /// Command name of the process; `None`: not known.
+    pub process: Option<String>,
+    /// Its domain and name.
+    pub name: String,
+    /// Unit of its values, in the program's words.
+    pub unit: Option<String>,
+    /// In the first recording; `None`: it has no value there.
+    pub before: Option<CounterNumbers>,
+    /// In the second.
+    pub after: Option<CounterNumbers>,
+}
+
+/// Values of a counter in one recording.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct CounterNumbers {
+    /// Number of values, or of changes.
+    pub values: u64,
+    /// Smallest value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+    /// Last value; of several processes, of the one named last.
+    pub last: f64,
+}
+
+impl CounterNumbers {
+    /// Adds the values of another process.
+    pub(super) fn add(&mut self, other: Self) {
+        self.values += other.values;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.last = other.last;
+    }
 }

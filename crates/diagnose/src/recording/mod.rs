@@ -25,6 +25,7 @@ use crate::causes::{Categories, CategoriesError};
 use crate::connections::gather::Evidence;
 use crate::difference::report::DiffReport;
 use crate::difference::{self, ComparedRecording};
+use crate::imports;
 use crate::messages::MessageTable;
 use crate::messages::ends::report::EndsReport;
 use crate::messages::ends::{self, EndRecording};
@@ -35,6 +36,7 @@ use crate::messages::tail::{LatencyBand, TailAnalysis, TailQuery, TailTable};
 use crate::report::{RecordingState, Report, SlowMessages};
 use crate::requests::digests::DigestSet;
 use crate::requests::page::RequestPage;
+use crate::waits::counters::{CounterReport, CounterTable};
 use crate::waits::{Grouping, NameTable, WaitFilter, WaitReport, WaitTable};
 pub use about::{about, recorded};
 pub use drops::{drops, has_drops};
@@ -171,9 +173,15 @@ pub fn waits(
     limit: usize,
 ) -> Option<WaitReport> {
     let mut names = NameTable::default().with_stacks();
+    if grouping == Grouping::Task {
+        names = names.with_spans();
+    }
     recording.feed(NAMING, &mut [&mut names]);
     let header = recording.header().clone();
-    let mut waits = WaitTable::new(header, names.complete(), grouping, filter);
+    let mut counters = CounterTable::new(&filter, header.started_ns);
+    recording.feed(&[TableId::Counter], &mut [&mut counters]);
+    let mut waits =
+        WaitTable::new(header, names.complete(), grouping, filter).with_counters(counters);
     recording.feed(NAMED, &mut [&mut waits]);
     if waits.object_is_missing() {
         return None;
@@ -226,8 +234,17 @@ pub fn difference(before: &Recording, after: &Recording, judging: DiagnosisOptio
     let [before, after] = [before, after].map(|recording| ComparedRecording {
         report: findings(recording, judging),
         waits: (recording.rows::<Wait>() > 0).then(|| waits_alone(recording)),
+        counters: counters(recording),
     });
     difference::compare(&before, &after)
+}
+
+/// Counters of programs.
+fn counters(recording: &Recording) -> Vec<CounterReport> {
+    let started_ns = recording.header().started_ns;
+    let mut counters = CounterTable::new(&WaitFilter::default(), started_ns);
+    recording.feed(&[TableId::Counter], &mut [&mut counters]);
+    counters.alone(&names(recording))
 }
 
 /// Waits by object, without what went before them.
@@ -272,6 +289,7 @@ fn judged(
     let left_out = recorded.left_out.iter().cloned();
     left_out.for_each(|part| evidence.add_left_out(part));
     let mut report = crate::diagnose(evidence);
+    report.imported = imports::imported(recording);
     let page = digests
         .and_then(|digests| requests::judge(recording, (names, &digests), &mut report, wants_page));
     (report, page)

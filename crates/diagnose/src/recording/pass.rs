@@ -35,6 +35,7 @@ pub(super) const NAMING: &[TableId] = &[
     TableId::Process,
     TableId::StackFrame,
     TableId::Symbol,
+    TableId::Task,
 ];
 
 /// All other tables that an analysis takes. Clocks come before the messages with stamps to convert, and messages before
@@ -48,6 +49,7 @@ pub(super) const NAMED: &[TableId] = &[
     TableId::PacketDrop,
     TableId::DropCount,
     TableId::Call,
+    TableId::ZerocopySend,
     TableId::OnCpuSample,
     TableId::FailedConnect,
     TableId::DnsWait,
@@ -221,7 +223,8 @@ mod tests {
         let digests = DigestSet::new(&header, &names);
         let tail = TailTable::new(header, names);
         let analyses: [&dyn Consumer; 5] = [&evidence, &digests, &waits, &messages, &tail];
-        let is_named = |table: &TableId| NameTable::default().with_stacks().wants(*table);
+        let all_names = NameTable::default().with_stacks().with_spans();
+        let is_named = |table: &TableId| all_names.wants(*table);
         for table in TableId::ALL {
             let lists = [NAMING, NAMED].concat();
             let listed = lists.iter().filter(|it| *it == table).count();

@@ -25,6 +25,7 @@ macro_rules! for_each_rule {
             retransmit_timeouts::RetransmitTimeouts,
             small_writes::SmallWrites,
             small_io::SmallIo,
+            zerocopy_copied::ZerocopyCopied,
             proxy_stall::ProxyStall,
             reset_by_us::ResetByUs,
             syn_retries::SynRetries,

@@ -5,12 +5,12 @@ use std::cmp::Reverse;
 use table::manifest::{Coverage, ProbeState};
 
 use super::WaitTable;
-use super::filter::Grouping;
+use super::filter::{Grouping, WaitFilter};
 use super::group::{SpinTime, WaitSums};
-use super::populations::{BUCKETS_A_CELL, boundary};
+use super::populations::{BUCKETS_A_CELL, boundary, few};
 use super::report::{
-    DurationCell, Durations, GroupPart, ObjectIdentity, Population, Populations, SCHEMA,
-    SpinReport, WaitGroup, WaitReport, WaitTotal,
+    DurationCell, Durations, FewSlow, GroupPart, ObjectIdentity, Population, Populations, SCHEMA,
+    SpanTimes, SpinReport, WaitGroup, WaitReport, WaitTotal,
 };
 use crate::answer::{About, RecordingState};
 use crate::histogram::{Histogram, RELATIVE_ERROR, lower_edge};
@@ -22,16 +22,27 @@ const PARTS: usize = 4;
 
 impl WaitTable {
     /// The report of all rows added, with at most `limit` groups.
-    pub fn report(self, recorded: RecordingState, limit: usize) -> WaitReport {
+    pub fn report(mut self, recorded: RecordingState, limit: usize) -> WaitReport {
+        if self.grouping == Grouping::Task {
+            let groups = self.names.spans.groups().max(self.groups.len());
+            self.groups.resize_with(groups, WaitSums::default);
+        }
         let groups = self.ranked();
         let has_spins = is_on(&recorded.coverage, "spins");
         let total = self.total(&groups, has_spins);
         let listed = groups.iter().take(limit);
         let groups = listed.map(|(number, sums)| self.named(*number, sums, &total));
+        let groups: Vec<WaitGroup> = groups.collect();
+        let preceding = groups
+            .iter()
+            .filter_map(|group| Some((group.identity.title(), group.preceding.as_ref()?)));
+        let counters = self.counters.take();
+        let counters = counters.map(|it| it.report(&self.names, preceding));
         let span = (self.span.0, self.span.1.saturating_add(1));
         WaitReport {
             schema: SCHEMA,
-            groups: groups.collect(),
+            groups,
+            counters: counters.unwrap_or_default(),
             about: About::new(&self.header, recorded, self.latest_ns, span),
             by: self.grouping,
             relative_error: RELATIVE_ERROR,
@@ -43,9 +54,19 @@ impl WaitTable {
     /// Groups with waits or spins, worst first.
     pub(super) fn ranked(&self) -> Vec<(u32, &WaitSums)> {
         let mut groups: Vec<(u32, &WaitSums)> = (0_u32..).zip(&self.groups).collect();
-        groups.retain(|(_, sums)| !sums.is_empty());
-        groups.sort_by_key(|(number, sums)| (Reverse(sums.blocked_ns + sums.spun_ns()), *number));
+        groups.retain(|(number, sums)| !sums.is_empty() || self.spans(*number).is_some());
+        groups.sort_by_key(|(number, sums)| {
+            let spans_ns = self.spans(*number).map_or(0, |spans| spans.total_ns);
+            let waited_ns = sums.blocked_ns + sums.spun_ns();
+            (Reverse((waited_ns, spans_ns)), *number)
+        });
         groups
+    }
+
+    /// How long the spans of a group took; `None`: the grouping is another.
+    fn spans(&self, number: u32) -> Option<SpanTimes> {
+        let is_wanted = self.grouping == Grouping::Task && self.filter == WaitFilter::default();
+        is_wanted.then(|| self.names.spans.times(number)).flatten()
     }
 
     /// Where the slow waits of a group begin: a bucket of its histogram.
@@ -109,17 +130,23 @@ impl WaitTable {
                 Grouping::Thread => self.thread(number),
                 Grouping::Stack => self.names.stack(number),
                 Grouping::Waker => self.waker(number),
+                Grouping::Task => self.names.span(number),
             },
+            spans: self.spans(number),
             count: sums.histogram.count(),
             blocked_ns: sums.blocked_ns,
             share,
             runq_ns: sums.runq_ns(),
             waking_unseen: sums.unseen,
-            first_ns: since_start(sums.first_ns),
+            first_ns: since_start(if sums.is_empty() { 0 } else { sums.first_ns }),
             last_ns: since_start(sums.last_ns),
-            durations: durations(&sums.histogram),
+            durations: Durations::from_histogram(&sums.histogram),
             spinning: sums.spun.as_ref().map(|spun| self.spinning(spun)),
             populations: populations(&sums.histogram, self.boundary(number)),
+            few_slow: match self.boundary(number) {
+                Some(_) => None,
+                None => few_slow(&sums.histogram),
+            },
             preceding: self.preceding.get(number as usize).cloned().flatten(),
             histogram: cells(&sums.histogram),
             threads: parts(&sums.threads, |number| self.thread(number)),
@@ -162,17 +189,6 @@ fn is_on(coverage: &[Coverage], probe: &str) -> bool {
     of_probe.any(|it| it.state == ProbeState::On)
 }
 
-fn durations(histogram: &Histogram) -> Option<Durations> {
-    let (min_ns, max_ns) = histogram.range_ns()?;
-    Some(Durations {
-        min_ns,
-        p50_ns: histogram.quantile_ns(0.5)?,
-        p90_ns: histogram.quantile_ns(0.9)?,
-        p99_ns: histogram.quantile_ns(0.99)?,
-        max_ns,
-    })
-}
-
 fn populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populations> {
     let boundary = boundary?;
     let population = |buckets| {
@@ -187,6 +203,23 @@ fn populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populat
         boundary_ns: lower_edge(boundary),
         fast: population(0..boundary)?,
         slow: population(boundary..usize::MAX)?,
+    })
+}
+
+/// Returns waits that are too few for a population of their own.
+fn few_slow(histogram: &Histogram) -> Option<FewSlow> {
+    let boundary = few(histogram)?;
+    let (_, max_ns) = histogram.range_ns()?;
+    let slow = histogram
+        .buckets()
+        .filter(|(bucket, _)| *bucket >= boundary);
+    let each = slow.flat_map(|(bucket, count)| {
+        let middle_ns = lower_edge(bucket).midpoint(lower_edge(bucket + 1));
+        std::iter::repeat_n(middle_ns.min(max_ns), count as usize)
+    });
+    Some(FewSlow {
+        others_max_ns: histogram.part(0..boundary).quantile_ns(1.0)?,
+        durations_ns: each.collect(),
     })
 }
 

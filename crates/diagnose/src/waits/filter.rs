@@ -14,6 +14,8 @@ pub enum Grouping {
     Stack,
     /// Waker.
     Waker,
+    /// Span that the program reports.
+    Task,
 }
 
 impl Grouping {
@@ -24,6 +26,7 @@ impl Grouping {
             Self::Thread => "thread",
             Self::Stack => "stack",
             Self::Waker => "waker",
+            Self::Task => "task",
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct WaitParts {
     pub kernel_stack: Option<u32>,
     /// The connection that was ready, of several.
     pub ready: Option<u32>,
+    /// The span that the program reports, in a grouping by these.
+    pub task: u32,
 }
 
 /// Times of one wait, ns.

@@ -9,12 +9,15 @@
 //! stacks       call stacks; the same has several numbers
 //! group        the sums of a group
 //! spins        the same for threads that ask without waiting
+//! tasks        spans that programs report: the innermost one of a wait
 //! populations  one population of durations, or a fast and a slow one
 //! join         what went before the slow waits
+//! counters     what programs count, by name
 //! report       the contract `whylat.waits/1`
 //! ```
 
 mod assemble;
+pub mod counters;
 mod filter;
 mod group;
 pub mod join;
@@ -25,6 +28,7 @@ pub mod report;
 mod sampled;
 mod spins;
 mod stacks;
+mod tasks;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -40,6 +44,7 @@ pub use report::WaitReport;
 pub use sampled::{NoName, SampledFunction};
 pub use stacks::{KernelPurpose, StackPurpose, Stacks};
 
+use counters::CounterTable;
 use group::{WaitParts, WaitSums, WaitTimes};
 use join::report::Preceding;
 use keys::{KeyNumbers, ObjectKey, ThreadKey, WakerKey};
@@ -70,6 +75,8 @@ pub struct WaitTable {
     latest_ns: u64,
     /// Where slow waits begin in the groups that were asked already, by number.
     boundaries: HashMap<u32, Option<usize>>,
+    /// Counters of programs; `None`: not asked.
+    counters: Option<CounterTable>,
     /// Preceding calls by the number of the group; empty: not asked.
     preceding: Vec<Option<Preceding>>,
     /// Rows of the batch that pass, and their order by group; kept for the next batch.
@@ -103,6 +110,7 @@ impl WaitTable {
             span: filter.span_ns(header.started_ns),
             latest_ns: header.started_ns,
             boundaries: HashMap::new(),
+            counters: None,
             preceding: Vec::new(),
             header,
             names,
@@ -118,6 +126,13 @@ impl WaitTable {
             passed: Vec::new(),
             order: Vec::new(),
         }
+    }
+
+    /// Reports these counters beside the waits.
+    #[must_use]
+    pub fn with_counters(mut self, counters: CounterTable) -> Self {
+        self.counters = Some(counters);
+        self
     }
 
     /// Adds rows of table `waits`, in any order.
@@ -170,6 +185,7 @@ impl WaitTable {
             Grouping::Thread => it.thread,
             Grouping::Stack => it.stack.unwrap_or(self.names.stacks.unknown()),
             Grouping::Waker => it.waker,
+            Grouping::Task => it.task,
         }) as usize
     }
 
@@ -205,6 +221,10 @@ impl WaitTable {
             waker: self.wakers.number(WakerKey::from_wait(rows, row)),
             stack,
             kernel_stack: self.names.stacks.number(rows.kernel_stack[row]),
+            task: match self.grouping {
+                Grouping::Task => self.names.spans.innermost(pid, tid, times.start_ns),
+                _ => tasks::OUTSIDE,
+            },
             ready: ready.map(|ready| self.objects.number(ready)),
         })
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use table::tables::{
-    Connection, Connections, Listeners, Processes, StackFrames, Symbols, UdpFlow, UdpFlows,
+    Connection, Connections, Listeners, Processes, StackFrames, Symbols, Tasks, UdpFlow, UdpFlows,
     UdpSocket, UdpSockets, UnixSocket, UnixSockets, Waits,
 };
 use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
@@ -15,6 +15,7 @@ use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::{ObjectIdentity, WaitStack};
 use super::sampled::SampledFunction;
 use super::stacks::{KernelPurpose, StackPurpose, Stacks};
+use super::tasks::{SpanKey, SpanTable};
 use crate::answer::Process;
 use crate::rows::udp_flows::{self, UdpFlowTable};
 use crate::rows::unix_sockets::{self, UnixSocketTable};
@@ -39,6 +40,8 @@ pub struct NameTable {
     processes: processes::Processes,
     has_stacks: bool,
     pub(super) stacks: Stacks,
+    has_spans: bool,
+    pub(super) spans: SpanTable,
 }
 
 impl Consumer for NameTable {
@@ -47,6 +50,7 @@ impl Consumer for NameTable {
             TableId::Connection | TableId::Listener | TableId::Process => true,
             TableId::UdpSocket | TableId::UdpFlow | TableId::UnixSocket => true,
             TableId::StackFrame | TableId::Symbol => self.has_stacks,
+            TableId::Task => self.has_spans,
             _ => false,
         }
     }
@@ -61,6 +65,7 @@ impl Consumer for NameTable {
             Rows::Process(rows) => self.add_processes(rows),
             Rows::StackFrame(rows) => self.add_frames(rows),
             Rows::Symbol(rows) => self.add_symbols(rows),
+            Rows::Task(rows) => self.add_tasks(rows),
             _ => {}
         }
     }
@@ -72,6 +77,28 @@ impl NameTable {
     pub fn with_stacks(mut self) -> Self {
         self.has_stacks = true;
         self
+    }
+
+    /// Names spans that programs report, too, by which only waits are grouped.
+    #[must_use]
+    pub fn with_spans(mut self) -> Self {
+        self.has_spans = true;
+        self
+    }
+
+    /// Adds rows of table `tasks`.
+    pub fn add_tasks(&mut self, rows: &Tasks) {
+        self.spans.add(rows);
+    }
+
+    /// Names a group of spans.
+    pub(super) fn span(&self, group: u32) -> ObjectIdentity {
+        let key = self.spans.key(group);
+        ObjectIdentity {
+            name: key.map_or_else(|| "outside of all tasks".to_owned(), SpanKey::title),
+            process: key.map(|key| self.process(key.pid)),
+            ..ObjectIdentity::default()
+        }
     }
 
     /// Adds rows of table `connections`.
@@ -147,6 +174,7 @@ impl NameTable {
 
     pub(crate) fn finish(&mut self) {
         self.stacks.finish();
+        self.spans.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.rows));
         for index in 0..folded.len() {
             self.sockets.insert(folded.conn[index], folded.row(index));

@@ -77,6 +77,32 @@ pub fn boundary(histogram: &Histogram, jiffy_ns: u64) -> Option<usize> {
     Some(bucket(middle as u64))
 }
 
+/// So many waits of the smaller one of two populations are separated in 97 of 100 cases, if these are so many times apart:
+/// see above.
+pub const ENOUGH: u64 = 12;
+const TIMES_APART: u64 = 10;
+
+/// Returns the bucket from which on there are a few waits that are too few for a population: at most eleven, each at least
+/// ten times as long as all others. To be asked only where [`boundary`] is none.
+pub fn few(histogram: &Histogram) -> Option<usize> {
+    let filled: Vec<(usize, u64)> = histogram.buckets().collect();
+    let mut above = 0;
+    let mut widest: Option<(usize, f64)> = None;
+    for pair in filled.windows(2).rev() {
+        let ((below, _), (bucket, count)) = (pair[0], pair[1]);
+        above += count;
+        if above >= ENOUGH {
+            break;
+        }
+        let (least_ns, most_ns) = (lower_edge(bucket), lower_edge(below + 1).max(1));
+        let times = least_ns as f64 / most_ns as f64;
+        if least_ns >= TIMES_APART * most_ns && widest.is_none_or(|(_, known)| times > known) {
+            widest = Some((bucket, times));
+        }
+    }
+    widest.map(|(bucket, _)| bucket)
+}
+
 /// A histogram as the comparisons see it.
 struct DurationCells {
     /// Waits below each edge.

@@ -4,11 +4,13 @@
 use serde::Serialize;
 use table::{Caller, WaitObject, Waker};
 
+use super::counters::CounterReport;
 use super::filter::{Grouping, WaitFilter};
 use super::join::report::Preceding;
 use crate::answer::About;
 use crate::answer::Process;
 use crate::answer::decimals::nine_decimals;
+use crate::histogram::Histogram;
 
 /// Name and version of the contract.
 pub const SCHEMA: &str = "whylat.waits/1";
@@ -31,6 +33,9 @@ pub struct WaitReport {
     pub total: WaitTotal,
     /// The groups, most time first.
     pub groups: Vec<WaitGroup>,
+    /// Counters of programs, by process and name; absent: there is none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<CounterReport>,
 }
 
 /// All waits that pass the filter.
@@ -60,6 +65,9 @@ pub struct WaitGroup {
     /// Property that they share.
     #[serde(flatten)]
     pub identity: ObjectIdentity,
+    /// Spans of this name, in a grouping by tasks without a filter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spans: Option<SpanTimes>,
     /// Waits.
     pub count: u64,
     /// Time blocked, as in [`WaitTotal::blocked_ns`].
@@ -81,6 +89,9 @@ pub struct WaitGroup {
     pub spinning: Option<SpinReport>,
     /// Fast and slow waits; `None`: one population, or too few waits to decide.
     pub populations: Option<Populations>,
+    /// A few waits that are much longer than the others, and too few for a population; absent: there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub few_slow: Option<FewSlow>,
     /// Calls before slow and fast waits; `None`: none are slow, or not asked.
     pub preceding: Option<Preceding>,
     /// Waits by duration, the empty cells left out.
@@ -207,6 +218,35 @@ pub struct Durations {
     pub max_ns: u64,
 }
 
+impl Durations {
+    /// Returns the percentiles of a histogram; `None`: it is empty.
+    pub(super) fn from_histogram(histogram: &Histogram) -> Option<Self> {
+        let (min_ns, max_ns) = histogram.range_ns()?;
+        Some(Self {
+            min_ns,
+            p50_ns: histogram.quantile_ns(0.5)?,
+            p90_ns: histogram.quantile_ns(0.9)?,
+            p99_ns: histogram.quantile_ns(0.99)?,
+            max_ns,
+        })
+    }
+}
+
+/// Spans that a program reports under one name: tasks, frames, regions, events.
+#[derive(Debug, Clone, Serialize)]
+pub struct SpanTimes {
+    /// Spans with an end.
+    pub count: u64,
+    /// Their time, nested ones included, ns.
+    pub total_ns: u64,
+    /// Spans without an end in the recording.
+    pub unfinished: u64,
+    /// Spans that ended on another thread: their waits are not known to be theirs.
+    pub handed_over: u64,
+    /// How long they were; `None`: none has an end.
+    pub durations: Option<Durations>,
+}
+
 /// Threads that kept a CPU busy with asking what is ready: calls of epoll, poll or select that were asked not
 /// to wait.
 #[derive(Debug, Clone, Serialize)]
@@ -232,6 +272,15 @@ pub struct Populations {
     pub fast: Population,
     /// The others.
     pub slow: Population,
+}
+
+/// At most eleven waits, each at least ten times as long as all others of their group.
+#[derive(Debug, Clone, Serialize)]
+pub struct FewSlow {
+    /// Longest of the others, ns; within [`WaitReport::relative_error`].
+    pub others_max_ns: u64,
+    /// How long each was, ns, the shortest first; within [`WaitReport::relative_error`].
+    pub durations_ns: Vec<u64>,
 }
 
 /// One population.

@@ -38,6 +38,7 @@ impl WaitTable {
             Grouping::Thread => thread,
             Grouping::Stack => stack.unwrap_or(self.names.stacks.unknown()),
             Grouping::Waker => return,
+            Grouping::Task => self.names.spans.innermost(pid, tid, time_ns),
         } as usize;
         if group >= self.groups.len() {
             self.groups.resize_with(group + 1, WaitSums::default);

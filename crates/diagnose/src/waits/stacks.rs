@@ -237,6 +237,15 @@ impl Frame {
         }
     }
 
+    /// Returns whether the name may be that of another function with the same code: Rust's methods of TCP, UDP and UNIX
+    /// sockets call the same functions of C, and the compiler keeps one of them (LLVM's MergeFunctions).
+    pub fn may_be_folded(&self) -> bool {
+        const SOCKETS: [&str; 2] = ["std::net::", "std::os::unix::net::"];
+        let function = self.function.as_deref().unwrap_or_default();
+        let path = function.trim_start_matches('<');
+        SOCKETS.iter().any(|sockets| path.starts_with(sockets))
+    }
+
     /// `file.c:12`, if known.
     pub fn line(&self) -> Option<String> {
         let source = file_name(self.source.as_deref()?);
@@ -425,6 +434,24 @@ fn file_name(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn methods_of_sockets_of_rust_may_be_folded() {
+        let is_marked = |function: &str| {
+            let function = Some(function.to_owned());
+            super::Frame {
+                function,
+                ..super::Frame::default()
+            }
+            .may_be_folded()
+        };
+        assert!(is_marked("std::net::udp::UdpSocket::recv"));
+        assert!(is_marked(
+            "<std::net::tcp::TcpStream as std::io::Read>::read"
+        ));
+        assert!(!is_marked("client::read_reply"));
+        assert!(!is_marked("recv"));
+    }
+
     use super::*;
 
     #[test]

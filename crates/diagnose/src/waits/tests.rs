@@ -219,3 +219,35 @@ fn unknown_object_is_reported_missing() {
         assert_eq!(table.object_is_missing(), missing);
     }
 }
+
+/// Forty waits of a millisecond, and so many of 200 ms.
+fn with_slow_waits(slow: u64) -> WaitReport {
+    let mut rows = Waits::default();
+    for nth in 0..40 {
+        rows.push(wait(71, nth * 10, 1, json!({})));
+    }
+    for nth in 0..slow {
+        rows.push(wait(71, 1_000 + nth * 300, 200, json!({})));
+    }
+    let filter = WaitFilter::default();
+    let mut table = WaitTable::new(header(), names(), Grouping::Object, filter);
+    table.add(&rows);
+    table.report(RecordingState::default(), usize::MAX)
+}
+
+#[test]
+fn slow_waits_that_are_too_few_for_a_population_are_listed() {
+    for (slow, is_listed) in [(0, false), (1, true), (2, true), (40, false)] {
+        let report = with_slow_waits(slow);
+        let group = &report.groups[0];
+        assert_eq!(group.few_slow.is_some(), is_listed, "{slow}");
+        let both = group.few_slow.is_some() && group.populations.is_some();
+        assert!(!both, "{slow}");
+        let Some(few) = &group.few_slow else { continue };
+        let near = |ns: u64, of: u64| ns.abs_diff(of) as f64 <= report.relative_error * of as f64;
+        assert_eq!(few.durations_ns.len() as u64, slow);
+        assert!(few.durations_ns.iter().all(|ns| near(*ns, 200 * MS)));
+        assert!(near(few.others_max_ns, MS), "{few:?}");
+    }
+    assert!(with_slow_waits(40).groups[0].populations.is_some());
+}

@@ -1,13 +1,14 @@
 //! Two recordings side by side: services, findings, stages and waits, each before and after.
 
 use diagnose::difference::report::{
-    DiffReport, DiffSide, FindingChange, FindingState, PartChange, ServiceChange, ServiceNumbers,
-    StageSum, WaitSum,
+    CounterNumbers, DiffReport, DiffSide, FindingChange, FindingState, PartChange, ServiceChange,
+    ServiceNumbers, StageSum, WaitSum,
 };
 use diagnose::report::Severity;
 use diagnose::requests::Side;
 use diagnose::units::{count, counted, duration, percent};
 
+use super::parts::plain;
 use crate::layout::{Style, TextLayout, TextOptions, columns};
 
 /// Entries of a list, unless the user wants more.
@@ -36,6 +37,7 @@ pub fn text(report: &DiffReport, names: [&str; 2], options: &TextOptions) -> Str
     findings(&mut layout, &report.findings, most);
     stages(&mut layout, report);
     waits(&mut layout, report, most);
+    counters(&mut layout, report, most);
     layout.finish()
 }
 
@@ -236,6 +238,30 @@ fn waits(layout: &mut TextLayout, report: &DiffReport, most: usize) {
         pair_line(layout, Style::Plain, [&name, &before, &after]);
     }
     more(layout, report.waits.len(), most);
+    layout.blank();
+}
+
+fn counters(layout: &mut TextLayout, report: &DiffReport, most: usize) {
+    if report.counters.is_empty() {
+        return;
+    }
+    layout.title(&[(Style::Bold, "counters of programs: min to max")]);
+    pair_line(layout, Style::Dim, ["", "A", "B"]);
+    let cell = |numbers: Option<CounterNumbers>| match numbers {
+        None => "none".to_owned(),
+        Some(it) => format!("{} to {}", plain(it.min), plain(it.max)),
+    };
+    for counter in report.counters.iter().take(most) {
+        let unit = counter.unit.as_ref().map(|unit| format!(", {unit}"));
+        let unit = unit.unwrap_or_default();
+        let name = match &counter.process {
+            Some(process) => format!("{process}, {}{unit}", counter.name),
+            None => format!("{}{unit}", counter.name),
+        };
+        let (before, after) = (cell(counter.before), cell(counter.after));
+        pair_line(layout, Style::Plain, [&name, &before, &after]);
+    }
+    more(layout, report.counters.len(), most);
     layout.blank();
 }
 

@@ -35,6 +35,12 @@ fn release(kernel: &str) -> &str {
     kernel.split(' ').next().unwrap_or(kernel)
 }
 
+/// Returns a value of a program with at most four digits after the point.
+pub(super) fn plain(value: f64) -> String {
+    let text = format!("{value:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// Draws how many entries of a list are hidden, and the option that shows them.
 pub(super) fn more(layout: &mut TextLayout, shown: usize, all: usize) {
     if all > shown {

@@ -2,14 +2,15 @@
 
 use diagnose::units::{count, counted, duration, percent};
 use diagnose::waits::report::{
-    DurationCell, Durations, GroupPart, Populations, SpinReport, WaitGroup, WaitStack,
+    DurationCell, Durations, FewSlow, GroupPart, Populations, SpanTimes, SpinReport, WaitGroup,
+    WaitStack,
 };
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 
 use table::Caller;
 
 use super::parts::hidden_groups;
-use super::parts::{LABEL, head};
+use super::parts::{LABEL, head, more, plain};
 use super::{footer, preceding};
 use crate::layout::{Style, TextLayout, TextOptions, columns};
 
@@ -31,6 +32,7 @@ pub fn text(report: &WaitReport, options: &TextOptions) -> String {
     head(&mut layout, &report.about);
     answer(&mut layout, report);
     groups(&mut layout, report);
+    counters(&mut layout, report, options);
     footer::draw(&mut layout, &report.about);
     layout.finish()
 }
@@ -53,6 +55,7 @@ fn answer(layout: &mut TextLayout, report: &WaitReport) {
             Grouping::Thread => "by",
             Grouping::Stack => "in",
             Grouping::Waker => "with",
+            Grouping::Task => "in",
         };
         let mut text = format!(
             "{} {relation} {}: {} blocked",
@@ -124,6 +127,43 @@ fn groups(layout: &mut TextLayout, report: &WaitReport) {
     }
 }
 
+/// Counters drawn unless the user asks for more.
+const COUNTERS: usize = 10;
+
+/// Draws what programs count, by name, and the waits that go with it.
+fn counters(layout: &mut TextLayout, report: &WaitReport, options: &TextOptions) {
+    let all = &report.counters;
+    if all.is_empty() {
+        return;
+    }
+    layout.title(&[(Style::Bold, "counters of programs")]);
+    let shown = options.limit.unwrap_or(COUNTERS).min(all.len());
+    for counter in &all[..shown] {
+        let unit = counter.unit.as_deref().unwrap_or_default();
+        let number = |value: f64| format!("{} {unit}", plain(value)).trim_end().to_owned();
+        let mut text = format!(
+            "{}, {} to {}, last {}",
+            counted(counter.values, "value"),
+            number(counter.min),
+            number(counter.max),
+            number(counter.last)
+        );
+        match counter.slow_waits.is_empty() {
+            true => text += ". No slow wait goes with it.",
+            false => {
+                text += &format!(
+                    ". Slow waits go with it: {}.",
+                    counter.slow_waits.join("; ")
+                )
+            }
+        }
+        let name = format!("{}, {}", counter.title(), counter.process.title());
+        layout.bullet(2, (Style::Cyan, &name), &text);
+    }
+    more(layout, shown, all.len());
+    layout.blank();
+}
+
 fn draw(layout: &mut TextLayout, group: &WaitGroup, longer_than_ns: Option<u64>) {
     layout.paragraph(2, Style::Cyan, &group.identity.title());
     if let Some(stack) = &group.identity.stack {
@@ -134,19 +174,46 @@ fn draw(layout: &mut TextLayout, group: &WaitGroup, longer_than_ns: Option<u64>)
         };
         draw_stack(layout, first, stack);
     }
+    if let Some(spans) = &group.spans {
+        draw_spans(layout, group, spans);
+    }
     if let Some(durations) = &group.durations {
         draw_blocked(layout, group, durations, longer_than_ns);
     }
     if let Some(spinning) = &group.spinning {
         draw_spinning(layout, group, spinning);
     }
-    let when = format!(
-        "{} to {}",
-        duration(group.first_ns),
-        duration(group.last_ns)
-    );
-    layout.labelled(4, "when", LABEL, &when);
+    if group.count > 0 || group.spinning.is_some() {
+        let when = format!(
+            "{} to {}",
+            duration(group.first_ns),
+            duration(group.last_ns)
+        );
+        layout.labelled(4, "when", LABEL, &when);
+    }
     draw_parts(layout, group);
+}
+
+/// Draws how many spans there were, how long each took, and the share of waits in it.
+fn draw_spans(layout: &mut TextLayout, group: &WaitGroup, spans: &SpanTimes) {
+    let mut text = format!(
+        "{} in {}",
+        duration(spans.total_ns),
+        counted(spans.count, "span")
+    );
+    if spans.unfinished > 0 {
+        text += &format!("; {} without an end", count(spans.unfinished));
+    }
+    if spans.handed_over > 0 {
+        text += &format!("; {} ended on another thread", count(spans.handed_over));
+    }
+    layout.labelled(4, "took", LABEL, &text);
+    if let Some(durations) = &spans.durations {
+        layout.labelled(4, "each span", LABEL, &each(durations));
+    }
+    if group.count == 0 {
+        layout.labelled(4, "blocked", LABEL, "no wait was recorded in them");
+    }
 }
 
 fn draw_blocked(
@@ -174,6 +241,9 @@ fn draw_blocked(
     layout.labelled(4, "each", LABEL, &each(durations));
     if let Some(populations) = &group.populations {
         draw_populations(layout, group, durations, populations);
+    }
+    if let Some(few) = &group.few_slow {
+        draw_few(layout, few);
     }
     if let Some(preceding) = &group.preceding {
         preceding::draw(layout, LABEL, preceding, longer_than_ns);
@@ -231,6 +301,12 @@ fn draw_stack(layout: &mut TextLayout, first: &str, stack: &WaitStack) {
             text += &format!("  {line}");
         } else if let (Some(_), Some(object)) = (&frame.function, &frame.object) {
             text += &format!("  {}", object.rsplit('/').next().unwrap_or(object));
+        }
+        if frame.inlined {
+            text += " (inlined)";
+        }
+        if frame.may_be_folded() {
+            text += " (may be folded: another socket's method with the same code)";
         }
         let label = if index == 0 { first } else { "" };
         layout.labelled(4, label, LABEL, &text);
@@ -295,6 +371,25 @@ fn draw_populations(
         duration(*boundary_ns)
     );
     layout.labelled(4, "fast, slow", LABEL, &text);
+}
+
+/// Draws slow waits that are too few for a population.
+fn draw_few(layout: &mut TextLayout, few: &FewSlow) {
+    let each: Vec<String> = few.durations_ns.iter().map(|ns| duration(*ns)).collect();
+    let alike = each.chunk_by(|one, other| one == other);
+    let each: Vec<String> = alike
+        .map(|alike| match alike.len() {
+            1 => alike[0].clone(),
+            times => format!("{} ({times} times)", alike[0]),
+        })
+        .collect();
+    let waits = counted(few.durations_ns.len() as u64, "wait");
+    let text = format!(
+        "{waits} of about {}; the others took at most about {}. Fewer than 12 are too few to show two kinds of waits.",
+        each.join(", "),
+        duration(few.others_max_ns)
+    );
+    layout.labelled(4, "few slow", LABEL, &text);
 }
 
 /// Returns a histogram over the logarithm of the duration; heights are logarithms of the counts, so that a few

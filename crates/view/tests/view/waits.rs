@@ -1,6 +1,6 @@
 //! From recorded waits to the printed groups: `tests/golden_waits/recording/` is a small recording as
 //! text, the files beside it are what `whylat report --by …` answers, as text and as JSON. Calls and
-//! counters that go before its waits are in directories of their own: in `associated/` slow waits go with
+//! counters that go before its waits, and tasks around them, are in directories of their own: in `associated/` slow waits go with
 //! small sends, in `quiet/` with nothing. In `spins/` a thread polls without waiting; `quiet/` has a probe for that
 //! and no such thread; the others have no probe for it.
 //!
@@ -66,6 +66,7 @@ fn cases() -> Vec<Case> {
         ("spins_thread", Grouping::Thread, WaitFilter::default(), 1),
         ("spins_stack", Grouping::Stack, server, 2),
         ("spins_filter", Grouping::Object, longer_ones, 1),
+        ("tasks", Grouping::Task, WaitFilter::default(), 10),
     ]
 }
 

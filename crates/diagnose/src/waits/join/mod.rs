@@ -15,7 +15,7 @@
 //! ```
 
 mod association;
-mod counters;
+pub(super) mod counters;
 mod factor;
 mod groups;
 mod history;
