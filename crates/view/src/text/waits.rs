@@ -376,13 +376,12 @@ fn draw_populations(
 /// Draws slow waits that are too few for a population.
 fn draw_few(layout: &mut TextLayout, few: &FewSlow) {
     let each: Vec<String> = few.durations_ns.iter().map(|ns| duration(*ns)).collect();
-    let alike = each.chunk_by(|one, other| one == other);
-    let each: Vec<String> = alike
-        .map(|alike| match alike.len() {
-            1 => alike[0].clone(),
-            times => format!("{} ({times} times)", alike[0]),
-        })
-        .collect();
+    let alike: Vec<&[String]> = each.chunk_by(|one, other| one == other).collect();
+    let group = |alike_ones: &&[String]| match alike_ones.len() {
+        times if times > 1 && alike.len() > 1 => format!("{} ({times} times)", alike_ones[0]),
+        _ => alike_ones[0].clone(),
+    };
+    let each: Vec<String> = alike.iter().map(group).collect();
     let waits = counted(few.durations_ns.len() as u64, "wait");
     let text = format!(
         "{waits} of about {}; the others took at most about {}. Fewer than 12 are too few to show two kinds of waits.",
