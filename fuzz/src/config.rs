@@ -45,9 +45,10 @@ fn check(profile: Profile) {
         keep,
         trigger,
         nic_stamps,
+        recorder_cpus,
         poll_ms,
     } = options.or(ProfileOptions::default());
-    let _taken = (trigger, nic_stamps, usdt, output_dir);
+    let _taken = (trigger, nic_stamps, recorder_cpus, usdt, output_dir);
     let _detail = detail.map(record::Detail::from);
     assert_ne!(poll_ms, Some(0));
     let share = keep.and_then(|keep| keep.slower_than);
