@@ -15,6 +15,9 @@ const SOURCE: &str = include_str!("programs/ready_kinds.py");
 /// Of each kind; as in the program.
 const ROUNDS: usize = 31;
 
+/// Of the last rounds; as in the program.
+const LIMIT_NS: u64 = 3_000_000;
+
 /// A wait passes no hook if the agent of a sandbox ran before its end: a tenth at most.
 #[test]
 fn epoll_waits_name_what_was_ready() {
@@ -50,6 +53,7 @@ fn epoll_waits_name_what_was_ready() {
             let is_other = others.contains(&wait.ready_kind);
             assert!(is_other || wait.ready_conn.is_some() == is_tcp, "{wait:?}");
             let by_timer = wait.ready_kind.is_none();
+            assert_eq!(wait.limit_ns, by_timer.then_some(LIMIT_NS), "{wait:?}");
             assert!(!by_timer || wait.waker != Waker::Thread, "{wait:?}");
             *found.entry(wait.ready_kind).or_default() += 1;
         }

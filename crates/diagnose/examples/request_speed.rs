@@ -115,6 +115,7 @@ fn wait(tid: u32, start_ns: u64, end_ns: u64, kind: WaitObject, conn: Option<u64
         stack: None,
         kernel_stack: None,
         cpu: 0,
+        limit_ns: None,
     }
 }
 

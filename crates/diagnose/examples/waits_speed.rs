@@ -72,6 +72,7 @@ fn batch(from: u64, objects: u64) -> Waits {
             stack: Some((mixed % u64::from(STACKS)) as u32),
             kernel_stack: Some(object as u32 % 2),
             cpu: 0,
+            limit_ns: None,
         });
     }
     rows

@@ -1,13 +1,17 @@
-//! Makes a large recording for benchmarks of what shows it: `large_recording OUTPUT [MESSAGES [SPANS]]`, by default
-//! 100,000 received messages and a million spans, with waits between them. Times are drawn, not measured.
+//! Makes a large recording for benchmarks of what shows it: `large_recording OUTPUT [MESSAGES [SPANS [REQUESTS]]]`, by
+//! default 100,000 received messages and a million spans, with waits between them, and no requests. Times are drawn, not
+//! measured.
 
 use std::error::Error;
 use std::path::Path;
 
 use whylat_table::manifest::{FORMAT, Header};
-use whylat_table::tables::{Activities, Activity, ReceivedMessage, ReceivedMessages, Wait, Waits};
+use whylat_table::tables::{
+    Activities, Activity, Call, Calls, Connection, Connections, ReceivedMessage, ReceivedMessages,
+    Wait, Waits,
+};
 use whylat_table::{
-    ActivityKind, ActivitySource, Columns, WaitObject, Waker, WriteOptions, Writer,
+    ActivityKind, ActivitySource, Chosen, Columns, Role, WaitObject, Waker, WriteOptions, Writer,
 };
 
 const STARTED_NS: u64 = 1_000_000_000_000;
@@ -22,17 +26,108 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut given = std::env::args().skip(1);
     let output = given
         .next()
-        .ok_or("usage: large_recording OUTPUT [MESSAGES [SPANS]]")?;
+        .ok_or("usage: large_recording OUTPUT [MESSAGES [SPANS [REQUESTS]]]")?;
     let messages: u64 = given.next().map_or(Ok(100_000), |it| it.parse())?;
     let spans: u64 = given.next().map_or(Ok(1_000_000), |it| it.parse())?;
+    let requests: u64 = given.next().map_or(Ok(0), |it| it.parse())?;
     let mut writer = Writer::create(Path::new(&output), &header(), WriteOptions::default())?;
     let mut dice = Dice(88_172_645_463_325_252);
     writer.append(received(messages, &mut dice))?;
     writer.append(waits(messages, &mut dice))?;
     writer.append(activity(spans, messages, &mut dice))?;
+    append_requests(&mut writer, requests, &mut dice)?;
     writer.seal()?;
-    writer.close(STARTED_NS + messages * APART_NS)?;
+    let ended_ns = (messages * APART_NS).max(requests * REQUEST_APART_NS);
+    writer.close(STARTED_NS + ended_ns)?;
     Ok(())
+}
+
+/// Connections that requests are of, and from one request to the next, ns.
+const CLIENTS: u64 = 1_000;
+const REQUEST_APART_NS: u64 = 10_000;
+
+/// Requests between two writes.
+const REQUESTS_AT_ONCE: u64 = 1 << 16;
+
+/// A server with an epoll loop in each thread: a wait, a call that receives and one that sends for each request.
+fn append_requests(
+    writer: &mut Writer,
+    requests: u64,
+    dice: &mut Dice,
+) -> Result<(), Box<dyn Error>> {
+    if requests == 0 {
+        return Ok(());
+    }
+    let mut connections = Connections::default();
+    (0..CLIENTS).for_each(|client| connections.push(connection(client)));
+    writer.append(connections)?;
+    for first in (0..requests).step_by(REQUESTS_AT_ONCE as usize) {
+        let (mut calls, mut waits) = (Calls::default(), Waits::default());
+        for number in first..requests.min(first + REQUESTS_AT_ONCE) {
+            let at_ns = STARTED_NS + (number + 2) * REQUEST_APART_NS;
+            let conn = CONNECTIONS + 1 + number % CLIENTS;
+            waits.push(Wait {
+                ready_fd: Some(5),
+                ready_conn: Some(conn),
+                ..wait(number, at_ns - 2 * REQUEST_APART_NS, at_ns, dice)
+            });
+            let times = if dice.below(100) == 0 { 50 } else { 1 };
+            let took_ns = 2_000 + dice.below(20_000) * times;
+            calls.push(call(number, at_ns + 1_000, false));
+            calls.push(call(number, at_ns + took_ns, true));
+        }
+        writer.append(waits)?;
+        writer.append(calls)?;
+    }
+    Ok(())
+}
+
+fn connection(client: u64) -> Connection {
+    Connection {
+        conn: CONNECTIONS + 1 + client,
+        time_ns: STARTED_NS,
+        netns: 1,
+        local: "10.0.0.1:80".to_owned(),
+        remote: format!("10.0.0.2:{}", 40_000 + client),
+        role: Role::Server,
+        chosen: Chosen::Target,
+        connect_ns: None,
+        syn_retries: None,
+        opened_ns: None,
+        closed_ns: None,
+        pid: Some(100),
+        peer_conn: None,
+        nodelay: None,
+        congestion: None,
+        mss_bytes: None,
+        sndbuf_bytes: None,
+        sndbuf_locked: None,
+        rcvbuf_bytes: None,
+        rcvbuf_locked: None,
+        ulp: None,
+        mptcp_token: None,
+        errno: None,
+    }
+}
+
+/// A call of 100 bytes.
+fn call(number: u64, end_ns: u64, is_send: bool) -> Call {
+    Call {
+        conn: CONNECTIONS + 1 + number % CLIENTS,
+        end_ns,
+        start_ns: None,
+        blocked_ns: Some(0),
+        runq_ns: Some(0),
+        unread_ns: (!is_send).then_some(2_000),
+        is_send,
+        asked_bytes: Some(4_096),
+        result: 100,
+        offset_end: (number / CLIENTS + 1) * 100,
+        flags: 0,
+        tid: 100 + (number % u64::from(THREADS)) as u32,
+        pid: 100,
+        cpu: 0,
+    }
 }
 
 fn header() -> Header {
@@ -113,30 +208,36 @@ fn waits(messages: u64, dice: &mut Dice) -> Waits {
     let mut rows = Waits::default();
     for number in 0..messages {
         let end_ns = STARTED_NS + (number + 1) * APART_NS;
-        rows.push(Wait {
-            end_ns,
-            start_ns: end_ns - APART_NS / 2 - dice.below(APART_NS / 4),
-            woken_ns: Some(end_ns - 1 - dice.below(5_000)),
-            tid: 100 + (number % u64::from(THREADS)) as u32,
-            pid: 100,
-            kind: WaitObject::Epoll,
-            object: Some(number % 12),
-            conn: None,
-            fd: Some(4),
-            syscall: Some(232),
-            waker: Waker::Interrupt,
-            waker_tid: None,
-            waker_pid: None,
-            ready_fd: None,
-            ready_conn: None,
-            ready_kind: None,
-            uninterruptible: false,
-            stack: None,
-            kernel_stack: None,
-            cpu: 1,
-        });
+        let start_ns = end_ns - APART_NS / 2 - dice.below(APART_NS / 4);
+        rows.push(wait(number, start_ns, end_ns, dice));
     }
     rows
+}
+
+fn wait(number: u64, start_ns: u64, end_ns: u64, dice: &mut Dice) -> Wait {
+    Wait {
+        end_ns,
+        start_ns,
+        woken_ns: Some(end_ns - 1 - dice.below(5_000)),
+        tid: 100 + (number % u64::from(THREADS)) as u32,
+        pid: 100,
+        kind: WaitObject::Epoll,
+        object: Some(number % 12),
+        conn: None,
+        fd: Some(4),
+        syscall: Some(232),
+        waker: Waker::Interrupt,
+        waker_tid: None,
+        waker_pid: None,
+        ready_fd: None,
+        ready_conn: None,
+        ready_kind: None,
+        uninterruptible: false,
+        stack: None,
+        kernel_stack: None,
+        cpu: 1,
+        limit_ns: None,
+    }
 }
 
 /// Spans of eight CPUs, four deep.

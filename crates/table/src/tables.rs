@@ -481,6 +481,8 @@ table! {
         kernel_stack: Option<u32>, "-", null = "as `stack`";
         /// CPU on which it ran again.
         cpu: u16, "-";
+        /// Of epoll_wait(), epoll_pwait() and poll(): how long it waits at most.
+        limit_ns: Option<u64>, "ns", null = "no limit, another call, or an older recording";
     }
 }
 

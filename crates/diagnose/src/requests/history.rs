@@ -1,7 +1,8 @@
 //! Keeps what each thread did lately: its waits and its calls, in the order of time. What no open request needs any longer is
 //! dropped.
 
-use std::collections::{HashMap, VecDeque};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
 use table::{WaitObject, Waker};
@@ -9,6 +10,7 @@ use table::{WaitObject, Waker};
 use super::endpoint::EndpointId;
 use super::functions::ThreadSample;
 use super::owner::{Owner, ThreadWork, TimedCall, is_of_loop};
+use crate::histogram::{bucket, lower_edge};
 use crate::rows::hash::CookieHasher;
 use crate::waits::{KernelPurpose, StackPurpose};
 
@@ -78,6 +80,8 @@ pub struct ThreadWait {
     pub kernel: KernelPurpose,
     /// It waited for room for what it wrote.
     pub is_output: bool,
+    /// Of epoll and poll: when its time limit passes; `None`: none, or not known.
+    pub until_ns: Option<u64>,
 }
 
 /// Time in which a thread could run and did not, or the sum of several short ones.
@@ -136,6 +140,15 @@ pub struct ThreadEvent {
     pub served: u64,
     /// The request that the thread had to do with until then.
     pub owner: Option<Owner>,
+}
+
+/// Waits of requests within their event loops, by what ended them.
+#[derive(Debug, Clone, Default)]
+struct SleepCounts {
+    timers: u64,
+    others: u64,
+    /// Lengths of those that timers ended, as buckets of a histogram.
+    lengths: BTreeSet<usize>,
 }
 
 /// A thread and what it did.
@@ -294,6 +307,8 @@ pub struct History {
     threads: Vec<ThreadHistory>,
     /// Requests that each process has begun to serve.
     served: HashMap<u32, u64>,
+    /// Waits of requests within the loops of each process.
+    sleeps: RefCell<HashMap<u32, SleepCounts>>,
     /// The thread of the last look-up.
     latest: Option<(u64, ThreadId)>,
     /// Events of all threads.
@@ -308,6 +323,7 @@ impl Default for History {
             numbers: HashMap::default(),
             threads: Vec::new(),
             served: HashMap::new(),
+            sleeps: RefCell::default(),
             latest: None,
             events: 0,
             events_most: SWEPT_LEAST,
@@ -323,6 +339,29 @@ impl History {
             0 => self.served.get(&thread.pid).copied().unwrap_or(0),
             served => served,
         }
+    }
+
+    /// Counts a wait of a request within its loop: that for a timer, of this length, or for something that is not known.
+    pub fn count_sleep(&self, thread: ThreadId, timer_ns: Option<u64>) {
+        let mut sleeps = self.sleeps.borrow_mut();
+        let counts = sleeps.entry(self.get(thread).pid).or_default();
+        match timer_ns {
+            Some(ns) => {
+                counts.timers += 1;
+                counts.lengths.insert(bucket(ns));
+            }
+            None => counts.others += 1,
+        }
+    }
+
+    /// Returns how long a request slept that waited within its loop for so long at most: the longest timer of its process
+    /// that was seen and is no longer than that; `None`: timers ended no more of such waits than anything else.
+    pub fn sleep_ns(&self, thread: ThreadId, most_ns: u64) -> Option<u64> {
+        let sleeps = self.sleeps.borrow();
+        let counts = sleeps.get(&self.get(thread).pid)?;
+        let fitting = counts.lengths.range(..=bucket(most_ns)).next_back();
+        let length_ns = fitting.map(|bucket| lower_edge(*bucket));
+        length_ns.filter(|_| counts.timers > counts.others)
     }
 
     /// Returns the thread with these ids, which is made if it is new.

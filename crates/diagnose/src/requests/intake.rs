@@ -99,6 +99,7 @@ impl RequestTable {
             stack: rows.stack[row],
             kernel,
             is_output: kernel == KernelPurpose::Output || is_output(rows, row),
+            until_ns: rows.limit_ns[row].map(|limit_ns| start_ns.saturating_add(limit_ns)),
         }
     }
 

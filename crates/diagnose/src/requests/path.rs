@@ -3,18 +3,15 @@
 
 use std::cell::Cell;
 
-use table::{WaitObject, Waker};
-
+use super::cause::Cause;
 use super::endpoint::{EndpointId, EndpointTable};
 use super::history::{
-    History, Target, ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadPreemption,
-    ThreadWait,
+    History, ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadPreemption, ThreadWait,
 };
 use super::owner::is_of_loop;
 use super::part::RequestPart;
 use super::service::Side;
 use super::trail::{StepSubject, Trail};
-use crate::waits::{KernelPurpose, StackPurpose};
 
 /// Events that are read for one stretch of a request, at least: a loop that serves many connections has more than matter.
 /// More are read as long as [`HopCredit`] has some.
@@ -25,6 +22,9 @@ const HOPS_PER_CALL: u64 = 64;
 
 /// Events that may be read before any call came.
 const HOPS_AT_FIRST: u64 = 1 << 20;
+
+/// Unit of the time limits of waits.
+const LIMIT_UNIT_NS: u64 = 1_000_000;
 
 /// Threads that wait for each other are followed so deep.
 const DEPTH_MOST: u32 = 6;
@@ -81,20 +81,6 @@ impl HopCredit {
     }
 }
 
-/// Says what a wait means for a request.
-enum Cause {
-    /// The time goes to this.
-    Part(RequestPart, StepSubject),
-    /// It waited for its own connection.
-    Own,
-    /// The thread had nothing to do: the request waited for something that is not seen here.
-    Idle,
-    /// Another thread had the request until then.
-    Handover(ThreadId),
-    /// Another thread did something for it meanwhile.
-    Helper(ThreadId),
-}
-
 /// Finds the path of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct PathFinder<'a> {
@@ -132,16 +118,33 @@ impl CallEnd {
     }
 }
 
+/// Evidence of the wait of a request within its loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SleepEvidence {
+    /// Nothing, or it did not wait there.
+    None,
+    /// A timer ended it.
+    Timer,
+    /// The loop was never idle meanwhile.
+    Unseen,
+}
+
 /// A place on a path.
 struct Position {
     thread: ThreadId,
     /// Events of the thread before it.
     events: usize,
+    /// When the request's own work began that comes later on.
+    own_ns: u64,
+    /// When the timer was due that the request waited for, once that was searched.
+    due_ns: Option<Option<u64>>,
     /// Says what the request waited for later on: while the thread is idle or serves others, it still does.
     later: Option<(RequestPart, StepSubject)>,
     next: NextCall,
     /// The thread read another request later on.
     has_read: bool,
+    /// Evidence of the wait of the request within its loop.
+    sleep: SleepEvidence,
     /// The request that this one waited behind, as counted last.
     behind: Option<EndpointId>,
     /// Threads that are followed.
@@ -169,7 +172,21 @@ impl PathFinder<'_> {
     }
 
     fn walk_all(&self, context: &PathContext, mut at: Position, until_ns: u64, trail: &mut Trail) {
+        let before_ns = trail.ns(RequestPart::Timer);
         self.walk_on(context, &mut at, until_ns, trail);
+        let slept_ns = trail.ns(RequestPart::Timer) - before_ns;
+        match at.sleep {
+            SleepEvidence::None => {}
+            SleepEvidence::Timer => self.history.count_sleep(at.thread, Some(slept_ns)),
+            SleepEvidence::Unseen => {
+                let timer_ns = self.history.sleep_ns(at.thread, slept_ns).unwrap_or(0);
+                trail.turn(
+                    RequestPart::Timer,
+                    RequestPart::Queued,
+                    slept_ns - timer_ns.min(slept_ns),
+                );
+            }
+        }
         trail.add(until_ns, RequestPart::Unknown, None, StepSubject::default());
     }
 
@@ -195,9 +212,12 @@ impl PathFinder<'_> {
         Position {
             thread,
             events: self.history.get(thread).until(ns),
+            own_ns: ns,
+            due_ns: None,
             later: None,
             next: NextCall::None,
             has_read: false,
+            sleep: SleepEvidence::None,
             behind: None,
             depth,
         }
@@ -230,6 +250,8 @@ impl PathFinder<'_> {
             }
             return trail.add(begin_ns, part, thread, StepSubject::default());
         };
+        let due_ns = self.due_ns(context, at).filter(|_| at.later.is_none());
+        let ready_ns = due_ns.map_or(begin_ns, |due_ns| due_ns.max(begin_ns));
         let (part, about) = at.later.unwrap_or_else(|| {
             let about = StepSubject {
                 behind: u64::from(at.behind != Some(other)),
@@ -237,10 +259,43 @@ impl PathFinder<'_> {
             };
             (RequestPart::Queued, about)
         });
-        if part == RequestPart::Queued && begin_ns < trail.at_ns() {
+        if part == RequestPart::Queued && ready_ns < trail.at_ns() {
             at.behind = Some(other);
         }
-        trail.add(begin_ns, part, thread, about);
+        trail.add(ready_ns, part, thread, about);
+        if begin_ns < ready_ns {
+            let timer = (RequestPart::Timer, StepSubject::default());
+            let (part, about) = *at.later.insert(timer);
+            trail.add(begin_ns, part, thread, about);
+        }
+    }
+
+    /// Returns when the timer was due that the request waited for while its thread worked for others: a loop waits until
+    /// its next timer at most. If that was due by the time of the request's own work, and the loop did not wait again in
+    /// between, the request is what the timer was for.
+    fn due_ns(&self, context: &PathContext, at: &mut Position) -> Option<u64> {
+        if let Some(known) = at.due_ns {
+            return known;
+        }
+        let thread = self.history.get(at.thread);
+        let before = (0..at.events).rev().take(HOPS_LEAST as usize);
+        let mut before = before.filter_map(|number| thread.event(number));
+        let due_ns = before.find_map(|event| match &event.kind {
+            ThreadEventKind::Call(call) if self.is_own_call(context, call) => Some(None),
+            ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => Some(wait_due_ns(wait, at)),
+            _ => None,
+        });
+        let due_ns = due_ns.flatten();
+        if due_ns.is_some() {
+            at.sleep = SleepEvidence::Timer;
+        }
+        *at.due_ns.insert(due_ns)
+    }
+
+    /// Whether a thread made a call for the request.
+    fn is_own_call(&self, context: &PathContext, call: &ThreadCall) -> bool {
+        let is_of_own = call.served.is_some_and(|served| context.is_own(served));
+        call.endpoint == context.own || is_of_own
     }
 
     /// Returns the other request that the thread had to do with before a place; `None`: with none, as far as known.
@@ -314,8 +369,6 @@ impl PathFinder<'_> {
         self.work(context, at, (begin_ns, part), trail);
     }
 
-    /// Goes back over a call. If a response came that this request had asked for, it waited for that since it asked;
-    /// while the response lay unread, the thread had to do with others.
     /// Returns the part that a request to another end is.
     fn part_of_asking(&self, endpoint: EndpointId) -> RequestPart {
         match self.endpoints.get(endpoint).is_resolver {
@@ -324,6 +377,8 @@ impl PathFinder<'_> {
         }
     }
 
+    /// Goes back over a call. If a response came that this request had asked for, it waited for that since it asked;
+    /// while the response lay unread, the thread had to do with others.
     fn pass_call(
         &self,
         context: &PathContext,
@@ -341,12 +396,15 @@ impl PathFinder<'_> {
         if !is_own {
             if let Some(served) = call.served {
                 at.next = NextCall::Other(end, served);
-                pass_round(call, served, at);
+                if self.due_ns(context, at).is_none() {
+                    self.pass_round(call, served, at);
+                }
             }
             return;
         }
         at.has_read = false;
         at.next = NextCall::Own(end);
+        (at.own_ns, at.due_ns) = (end_ns, None);
         let is_upstream = context.side == Side::Server && Some(call.endpoint) != context.peer;
         let response = call
             .response
@@ -390,12 +448,29 @@ impl PathFinder<'_> {
         }
         match self.cause(context, at.thread, wait) {
             Cause::Part(part, about) => {
+                let is_sleep = at.later.is_none() && is_of_loop(wait.object);
+                if is_sleep && part == RequestPart::Timer {
+                    at.sleep = SleepEvidence::Timer;
+                }
                 at.later = Some((part, about));
                 trail.add(begin_ns, part, thread, about);
             }
             Cause::Own => self.wait_own(context, begin_ns, wait.waker_thread, trail, at.depth),
             Cause::Idle => {
-                let (part, about) = *at.later.get_or_insert((RequestPart::Unknown, none));
+                if at.later.is_none() {
+                    let part = match wait_due_ns(wait, at) {
+                        Some(_) => {
+                            at.sleep = SleepEvidence::Timer;
+                            RequestPart::Timer
+                        }
+                        None => {
+                            self.history.count_sleep(at.thread, None);
+                            RequestPart::Unknown
+                        }
+                    };
+                    at.later = Some((part, none));
+                }
+                let (part, about) = at.later.unwrap_or((RequestPart::Unknown, none));
                 trail.add(begin_ns, part, thread, about);
             }
             Cause::Handover(other) => {
@@ -463,189 +538,30 @@ impl PathFinder<'_> {
         thread.has_waits && peer == Some(thread.pid)
     }
 
-    fn cause(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
-        match wait.kernel {
-            KernelPurpose::Stopped | KernelPurpose::Frozen => {
-                return Cause::Part(RequestPart::Paused, self.about(wait));
-            }
-            KernelPurpose::Reclaim | KernelPurpose::MajorFault => {
-                return Cause::Part(RequestPart::Memory, self.about(wait));
-            }
-            KernelPurpose::Output | KernelPurpose::Sync | KernelPurpose::Unknown => {}
-        }
-        let is_recorded = wait.target != Target::None;
-        if wait.is_output && !is_recorded && self.followed(thread, wait).is_none() {
-            return Cause::Part(RequestPart::Output, self.about(wait));
-        }
-        match wait.target {
-            Target::Connection(it) => self.cause_of_connection(context, thread, wait, it),
-            Target::Socket => self.cause_of_socket(wait),
-            Target::None => self.cause_of_object(context, thread, wait),
-        }
-    }
-
-    fn cause_of_connection(
-        &self,
-        context: &PathContext,
-        thread: ThreadId,
-        wait: &ThreadWait,
-        endpoint: EndpointId,
-    ) -> Cause {
-        let about = StepSubject {
-            endpoint: Some(endpoint),
-            ..StepSubject::default()
-        };
-        let is_blocked_on_it = matches!(
-            wait.object,
-            WaitObject::Connection | WaitObject::Unix | WaitObject::Datagram
-        );
-        let end = self.endpoints.get(endpoint);
-        let is_resolver = end.is_resolver || wait.purpose == StackPurpose::Resolver;
-        if is_resolver && endpoint != context.own {
-            return Cause::Part(RequestPart::Dns, self.about(wait));
-        }
-        if end.is_udp && end.side == Side::Server && endpoint != context.own {
-            return Cause::Idle; // a socket that serves waits for all of its clients
-        }
-        if endpoint == context.own {
-            return Cause::Own;
-        }
-        if Some(endpoint) == context.peer || self.is_of_peer(context, thread) && !is_blocked_on_it {
-            return Cause::Part(RequestPart::Network, about);
-        }
-        match self.endpoints.get(endpoint).side {
-            Side::Client if context.side == Side::Server => {
-                Cause::Part(RequestPart::Upstream, about)
-            }
-            _ if is_blocked_on_it => Cause::Part(RequestPart::Queued, about),
-            _ => Cause::Idle,
-        }
-    }
-
-    fn cause_of_socket(&self, wait: &ThreadWait) -> Cause {
-        let part = match (wait.object, wait.purpose) {
-            (_, StackPurpose::Resolver) => RequestPart::Dns,
-            (WaitObject::Datagram | WaitObject::Connection | WaitObject::Socket, _) => {
-                RequestPart::Upstream
-            }
-            _ => return Cause::Idle,
-        };
-        Cause::Part(part, self.about(wait))
-    }
-
-    fn about(&self, wait: &ThreadWait) -> StepSubject {
-        StepSubject {
-            waker: wait.waker_thread.filter(|_| wait.waker == Waker::Thread),
-            stack: wait.stack,
-            ..StepSubject::default()
-        }
-    }
-
-    fn cause_of_object(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
-        let part = match wait.object {
-            _ if wait.purpose == StackPurpose::Resolver => RequestPart::Dns,
-            WaitObject::Futex => return self.cause_of_futex(context, thread, wait),
-            WaitObject::Epoll | WaitObject::Poll | WaitObject::Select | WaitObject::Event => {
-                return self.cause_of_set(context, thread, wait);
-            }
-            WaitObject::Unix | WaitObject::Pipe | WaitObject::Signal => {
-                return self.cause_of_process(thread, wait);
-            }
-            WaitObject::Child => RequestPart::Process,
-            WaitObject::Sleep => RequestPart::Timer,
-            WaitObject::PageFault => RequestPart::Memory,
-            WaitObject::File => RequestPart::Disk,
-            WaitObject::Datagram | WaitObject::Socket | WaitObject::Connection => {
-                RequestPart::Upstream
-            }
-            WaitObject::Other if wait.uninterruptible => RequestPart::Disk,
-            WaitObject::Listener => return Cause::Idle,
-            WaitObject::IoUring | WaitObject::Other => RequestPart::Unknown,
-        };
-        Cause::Part(part, self.about(wait))
-    }
-
-    /// A futex is a lock for a thread that had the request already; for another, it is how it got the request.
-    fn cause_of_futex(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
-        let (home, since_ns) = context.home;
-        let had_it = thread == home && wait.start_ns >= since_ns;
-        let other = self.followed(thread, wait);
-        match other {
-            Some(other) if !had_it && wait.purpose != StackPurpose::Mutex => Cause::Handover(other),
-            Some(other) if had_it && self.is_woken_by(other, thread, wait, context.begin_ns) => {
-                Cause::Helper(other)
-            }
-            None if wait.waker == Waker::Interrupt && wait.purpose != StackPurpose::Mutex => {
-                Cause::Part(RequestPart::Timer, self.about(wait))
-            }
-            _ => Cause::Part(RequestPart::Lock, self.about(wait)),
-        }
-    }
-
-    /// Whether `helper` was woken by `thread` since the request began and shortly before it waited: it was given work.
-    fn is_woken_by(
-        &self,
-        helper: ThreadId,
-        thread: ThreadId,
-        wait: &ThreadWait,
-        begin_ns: u64,
-    ) -> bool {
-        let history = self.history.get(helper);
-        let last = history.until(wait.woken_ns);
-        let waits = (0..last).rev().take(16).filter_map(|at| history.event(at));
-        let mut waits = waits.filter_map(|event| match event.kind {
-            ThreadEventKind::Wait(wait) => Some(wait),
-            ThreadEventKind::Call(_) | ThreadEventKind::Preemption(_) => None,
-        });
-        waits.any(|it| {
-            it.woken_ns >= begin_ns && it.waker == Waker::Thread && it.waker_thread == Some(thread)
-        })
-    }
-
-    /// The recorded thread of the same process that ended a wait.
-    fn followed(&self, thread: ThreadId, wait: &ThreadWait) -> Option<ThreadId> {
-        let pid = self.history.get(thread).pid;
-        let other = wait
-            .waker_thread
-            .filter(|_| wait.waker == Waker::Thread)
-            .filter(|other| *other != thread)?;
-        let known = self.history.get(other);
-        (known.pid == pid && known.has_waits).then_some(other)
-    }
-
-    /// A set of descriptors, or an event file: a thread of the process ended it, its time limit, or something that is
-    /// not seen.
-    fn cause_of_set(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
-        let (home, since_ns) = context.home;
-        match self.followed(thread, wait) {
-            Some(other) if thread == home && wait.start_ns >= since_ns => Cause::Helper(other),
-            Some(other) => Cause::Handover(other),
-            None => match wait.waker {
-                Waker::Thread => Cause::Part(RequestPart::Process, self.about(wait)),
-                Waker::Interrupt if !wait.is_ready => {
-                    Cause::Part(RequestPart::Timer, self.about(wait))
+    /// Goes back over a call for another request. A loop that answered others and then read more did not have this request
+    /// to answer meanwhile: it waited for something that is not seen. That is a timer if it mostly is in its process, as
+    /// long as one that was seen there; then it waited behind the others.
+    fn pass_round(&self, call: &ThreadCall, served: EndpointId, at: &mut Position) {
+        let is_of_client = call.endpoint == served;
+        if is_of_client && call.is_send && at.has_read && at.later.is_none() {
+            let part = match self.history.sleep_ns(at.thread, u64::MAX) {
+                Some(_) => {
+                    at.sleep = SleepEvidence::Unseen;
+                    RequestPart::Timer
                 }
-                Waker::Interrupt | Waker::Unseen => Cause::Idle,
-            },
+                None => RequestPart::Unknown,
+            };
+            at.later = Some((part, StepSubject::default()));
         }
-    }
-
-    fn cause_of_process(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
-        match (self.followed(thread, wait), wait.waker) {
-            (Some(other), _) => Cause::Helper(other),
-            (None, Waker::Interrupt) => Cause::Part(RequestPart::Timer, self.about(wait)),
-            (None, _) => Cause::Part(RequestPart::Process, self.about(wait)),
-        }
+        at.has_read |= is_of_client && !call.is_send;
     }
 }
 
-/// Goes back over a call for another request. A loop that answered others and then read more did not have this request to
-/// answer meanwhile: it waited for something that is not seen.
-fn pass_round(call: &ThreadCall, served: EndpointId, at: &mut Position) {
-    let is_of_client = call.endpoint == served;
-    if is_of_client && call.is_send && at.has_read {
-        at.later
-            .get_or_insert((RequestPart::Unknown, StepSubject::default()));
-    }
-    at.has_read |= is_of_client && !call.is_send;
+/// Returns when the timer was due that a loop waited for at most, if that was before the request's own work. Limits are in
+/// whole milliseconds: most loops round up what is left.
+fn wait_due_ns(wait: &ThreadWait, at: &Position) -> Option<u64> {
+    let until_ns = wait.until_ns?;
+    let least_ns = until_ns.saturating_sub(LIMIT_UNIT_NS);
+    let due_ns = least_ns.midpoint(until_ns).min(at.own_ns);
+    (least_ns <= at.own_ns).then_some(due_ns)
 }

@@ -17,6 +17,7 @@ use crate::answer::RecordingState;
 use crate::waits::NameTable;
 
 mod bounds;
+mod contrast;
 mod loops;
 mod turns;
 
@@ -108,6 +109,7 @@ fn wait(tid: u32, times: (u64, u64, u64), kind: WaitObject, conn: Option<u64>) -
         stack: None,
         kernel_stack: None,
         cpu: 0,
+        limit_ns: None,
     }
 }
 

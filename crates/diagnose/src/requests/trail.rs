@@ -92,6 +92,36 @@ impl Trail {
         last.is_some_and(|last| last.part == part && last.begin_ns == self.at_ns)
     }
 
+    /// Returns the time of a part so far, ns.
+    pub fn ns(&self, part: RequestPart) -> u64 {
+        self.parts.get(part)
+    }
+
+    /// Gives time of one part to another: what came last of it.
+    pub fn turn(&mut self, from: RequestPart, to: RequestPart, ns: u64) {
+        self.parts.shift(from, to, ns);
+        let mut left_ns = ns;
+        let mut number = 0;
+        while let Some(step) = self.steps.get_mut(number).filter(|_| left_ns > 0) {
+            let length_ns = step.end_ns - step.begin_ns;
+            if step.part == from && length_ns > left_ns {
+                let later = RequestStep {
+                    begin_ns: step.end_ns - left_ns,
+                    part: to,
+                    ..*step
+                };
+                step.end_ns = later.begin_ns;
+                self.steps.insert(number, later);
+                return;
+            }
+            if step.part == from {
+                step.part = to;
+                left_ns -= length_ns;
+            }
+            number += 1;
+        }
+    }
+
     /// Adds samples of a thread that ran.
     pub fn add_samples<'a>(&mut self, samples: impl Iterator<Item = &'a ThreadSample>) {
         samples.for_each(|sample| self.functions.add(sample));

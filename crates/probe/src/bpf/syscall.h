@@ -47,11 +47,13 @@ enum {
 	SYS_sendmsg = 46,
 	SYS_recvmsg = 47,
 	SYS_getsockopt = 55,
+	SYS_ppoll = 271,
 	SYS_splice = 275,
 	SYS_recvmmsg = 299,
 	SYS_sendmmsg = 307,
 	SYS_preadv2 = 327,
 	SYS_pwritev2 = 328,
+	SYS_epoll_pwait2 = 441,
 };
 
 static __always_inline void syscall_saved(struct task_struct *task, struct syscall_args *args)
@@ -103,6 +105,7 @@ enum {
 	SYS_readv = 65,
 	SYS_writev = 66,
 	SYS_sendfile = 71,
+	SYS_ppoll = 73,
 	SYS_splice = 76,
 	SYS_sched_yield = 124,
 	SYS_sendto = 206,
@@ -114,6 +117,7 @@ enum {
 	SYS_sendmmsg = 269,
 	SYS_preadv2 = 286,
 	SYS_pwritev2 = 287,
+	SYS_epoll_pwait2 = 441,
 };
 
 static __always_inline void syscall_saved(struct task_struct *task, struct syscall_args *args)

@@ -39,6 +39,7 @@ struct thread_wait {
 	s32 fd;
 	s32 ready_fd;
 	s32 syscall;
+	s32 limit_ms;	      /* epoll, poll: negative: none, or in another form */
 	struct polled polled; /* poll, select */
 	u32 waker_tid;
 	u32 waker_pid;

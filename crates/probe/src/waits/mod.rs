@@ -248,6 +248,8 @@ fn append(records: &[wait_record], rows: &mut tables::Waits) -> u64 {
     (records.len() - known) as u64
 }
 
+const NS_IN_MS: u64 = 1_000_000;
+
 /// Appends records of known kinds.
 fn extend(records: &[wait_record], rows: &mut tables::Waits) {
     if rows.is_empty() {
@@ -274,6 +276,7 @@ fn extend(records: &[wait_record], rows: &mut tables::Waits) {
         stack,
         kernel_stack,
         cpu,
+        limit_ns: limits_ns,
     } = rows;
     let seen = |r: &wait_record| waker(r.waker) != Waker::Unseen;
     end_ns.extend(records.iter().map(|r| r.end_ns));
@@ -316,6 +319,8 @@ fn extend(records: &[wait_record], rows: &mut tables::Waits) {
             .map(|r| (r.kernel_stack != 0).then_some(r.kernel_stack)),
     );
     cpu.extend(records.iter().map(|r| r.cpu));
+    let limit_ns = |r: &wait_record| Some(u64::try_from(r.limit_ms).ok()? * NS_IN_MS);
+    limits_ns.extend(records.iter().map(limit_ns));
 }
 
 #[cfg(test)]
@@ -335,6 +340,7 @@ mod tests {
             fd: -1,
             ready_fd: -1,
             syscall: -1,
+            limit_ms: -1,
             kind: wait_object::WAIT_PAGE_FAULT.0 as u8,
             ..Default::default()
         };
@@ -342,6 +348,7 @@ mod tests {
             waker: wait_waker::WAKER_THREAD.0 as u8,
             kind: wait_object::WAIT_PIPE.0 as u8,
             object: 7,
+            limit_ms: 2,
             ..unseen
         };
         let unknown = wait_record {
@@ -364,6 +371,7 @@ mod tests {
             (Some(0), Some(0), Some(7))
         );
         assert_eq!((seen.kind, rows.len()), (WaitObject::Pipe, 2));
+        assert_eq!((unseen.limit_ns, seen.limit_ns), (None, Some(2_000_000)));
     }
 
     #[test]

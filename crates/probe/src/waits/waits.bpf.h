@@ -161,6 +161,17 @@ static __always_inline void wait_for_polled(struct thread_wait *wait, struct tas
 		wait_for_descriptor(wait, task, alone);
 }
 
+/* How long epoll_wait() and poll() wait at most, ms; negative: for ever, or the limit is not in a register. */
+static __always_inline s32 wait_limit_ms(struct task_struct *task, const struct syscall_args *args,
+					 u8 what)
+{
+	if (what == SYSCALL_EPOLL && args->number != SYS_epoll_pwait2)
+		return syscall_fourth(task);
+	if (what == SYSCALL_POLL && args->number != SYS_ppoll)
+		return args->len;
+	return -1;
+}
+
 /* Returns what a thread that leaves the CPU waits for. */
 static __always_inline void wait_for(struct thread_wait *wait, struct task_struct *task,
 				     const struct syscall_args *args)
@@ -174,6 +185,7 @@ static __always_inline void wait_for(struct thread_wait *wait, struct task_struc
 	wait->polled.len = 0;
 	wait->fd = -1;
 	wait->syscall = args->number;
+	wait->limit_ms = -1;
 	if (args->number < 0) {
 		wait->kind = WAIT_PAGE_FAULT;
 		return;
@@ -184,6 +196,7 @@ static __always_inline void wait_for(struct thread_wait *wait, struct task_struc
 		return;
 	}
 	what = syscall_objects[args->number & (SYSCALLS - 1)];
+	wait->limit_ms = wait_limit_ms(task, args, what);
 	switch (what) {
 	case SYSCALL_FILE:
 		wait_for_descriptor(wait, task, args->fd);
@@ -310,6 +323,7 @@ static __always_inline void wait_fill(struct wait_record *record, const struct t
 	record->fd = wait->fd;
 	record->ready_fd = wait->ready_fd;
 	record->syscall = wait->syscall;
+	record->limit_ms = wait->limit_ms;
 	record->tid = task->pid;
 	record->pid = task->tgid;
 	record->waker_tid = seen ? wait->waker_tid : 0;

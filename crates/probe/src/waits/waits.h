@@ -70,7 +70,7 @@ struct wait_record {
 	__u8 pad[2];
 	__u32 stack;	    /* number of the program's call stack; 0: none */
 	__u32 kernel_stack; /* the same of the kernel's */
-	__u32 pad2;
+	__s32 limit_ms;	    /* of epoll and poll: how long at most; negative: not known, or none */
 };
 
 #define WAIT_BATCH_LEN 64

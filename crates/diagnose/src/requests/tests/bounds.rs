@@ -87,6 +87,7 @@ fn sleep_until(end_ns: u64) -> ThreadEventKind {
         purpose: StackPurpose::Unknown,
         stack: None,
         is_output: false,
+        until_ns: None,
         kernel: KernelPurpose::Unknown,
     })
 }

@@ -18,6 +18,13 @@ impl Rows {
         self.waits.push(wait(70, times, WaitObject::Epoll, conn));
     }
 
+    /// The same, with a time limit.
+    fn epoll_until(&mut self, start_ms: u64, end_ms: u64, due_ms: u64, conn: u64) {
+        self.epoll(start_ms, end_ms, Some(conn));
+        let wait = self.waits.last_mut().expect("it");
+        wait.limit_ns = Some((due_ms - start_ms) * MS);
+    }
+
     /// The thread reads what arrived before.
     fn read(&mut self, conn: u64, arrived_ms: u64, at_ms: u64) {
         self.calls.push(Call {
@@ -174,4 +181,61 @@ fn rounds_of_a_busy_loop_are_no_queue() {
         (RequestPart::Unknown, 37),
     ];
     assert_eq!(rows.parts_ms(1), expected);
+}
+
+/// A loop reads the first request and works for two others until 45. The first one's timer is due at `due_ms`.
+fn busy_loop_with_timer(due_ms: u64) -> Rows {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.epoll_until(11, 12, due_ms, 2);
+    rows.read(2, 12, 12);
+    rows.send(2, 30);
+    rows.read(3, 12, 31);
+    rows.send(3, 45);
+    rows.send(1, 46);
+    rows
+}
+
+#[test]
+fn a_timer_that_is_due_in_the_work_for_others_ends_the_sleep() {
+    let expected = [
+        (RequestPart::Queued, 14),
+        (RequestPart::Cpu, 2),
+        (RequestPart::Timer, 19),
+    ];
+    // limits are known to 1 ms: it was due at 30.5
+    assert_eq!(busy_loop_with_timer(31).parts_ms(1), expected);
+}
+
+#[test]
+fn a_timer_that_is_due_later_is_of_something_else() {
+    let unknown = (RequestPart::Unknown, 19);
+    assert!(busy_loop_with_timer(50).parts_ms(1).contains(&unknown));
+}
+
+#[test]
+fn a_loop_that_is_never_idle_sleeps_as_long_as_was_seen() {
+    let mut rows = event_loop();
+    for at in [0, 1_000, 2_000] {
+        rows.epoll(at, at + 10, Some(1));
+        rows.read(1, at + 10, at + 10);
+        rows.epoll(at + 11, at + 31, None);
+        rows.send(1, at + 32);
+    }
+    let at = 3_000;
+    rows.epoll(at, at + 10, Some(1));
+    rows.read(1, at + 10, at + 10);
+    for round in 0..5 {
+        rows.read(2, at + 10 + round * 10, at + 12 + round * 10);
+        rows.send(2, at + 19 + round * 10);
+    }
+    rows.send(1, at + 61);
+    // 20 ms were seen, known to 1/32
+    let expected = [
+        (RequestPart::Queued, 27),
+        (RequestPart::Cpu, 4),
+        (RequestPart::Timer, 19),
+    ];
+    assert_eq!(rows.parts_ms_of("1:q30"), expected);
 }

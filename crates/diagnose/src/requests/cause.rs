@@ -1,0 +1,208 @@
+//! The cause of a wait on a path: by what the thread waited for, and by who ended that.
+
+use table::{WaitObject, Waker};
+
+use super::endpoint::EndpointId;
+use super::history::{Target, ThreadEventKind, ThreadId, ThreadWait};
+use super::part::RequestPart;
+use super::path::{PathContext, PathFinder};
+use super::service::Side;
+use super::trail::StepSubject;
+use crate::waits::{KernelPurpose, StackPurpose};
+
+/// Says what a wait means for a request.
+pub(super) enum Cause {
+    /// The time goes to this.
+    Part(RequestPart, StepSubject),
+    /// It waited for its own connection.
+    Own,
+    /// The thread had nothing to do: the request waited for something that is not seen here.
+    Idle,
+    /// Another thread had the request until then.
+    Handover(ThreadId),
+    /// Another thread did something for it meanwhile.
+    Helper(ThreadId),
+}
+
+impl PathFinder<'_> {
+    /// Returns what a wait of a thread means for a request.
+    pub(super) fn cause(
+        &self,
+        context: &PathContext,
+        thread: ThreadId,
+        wait: &ThreadWait,
+    ) -> Cause {
+        match wait.kernel {
+            KernelPurpose::Stopped | KernelPurpose::Frozen => {
+                return Cause::Part(RequestPart::Paused, self.about(wait));
+            }
+            KernelPurpose::Reclaim | KernelPurpose::MajorFault => {
+                return Cause::Part(RequestPart::Memory, self.about(wait));
+            }
+            KernelPurpose::Output | KernelPurpose::Sync | KernelPurpose::Unknown => {}
+        }
+        let is_recorded = wait.target != Target::None;
+        if wait.is_output && !is_recorded && self.followed(thread, wait).is_none() {
+            return Cause::Part(RequestPart::Output, self.about(wait));
+        }
+        match wait.target {
+            Target::Connection(it) => self.cause_of_connection(context, thread, wait, it),
+            Target::Socket => self.cause_of_socket(wait),
+            Target::None => self.cause_of_object(context, thread, wait),
+        }
+    }
+
+    fn cause_of_connection(
+        &self,
+        context: &PathContext,
+        thread: ThreadId,
+        wait: &ThreadWait,
+        endpoint: EndpointId,
+    ) -> Cause {
+        let about = StepSubject {
+            endpoint: Some(endpoint),
+            ..StepSubject::default()
+        };
+        let is_blocked_on_it = matches!(
+            wait.object,
+            WaitObject::Connection | WaitObject::Unix | WaitObject::Datagram
+        );
+        let end = self.endpoints.get(endpoint);
+        let is_resolver = end.is_resolver || wait.purpose == StackPurpose::Resolver;
+        if is_resolver && endpoint != context.own {
+            return Cause::Part(RequestPart::Dns, self.about(wait));
+        }
+        if end.is_udp && end.side == Side::Server && endpoint != context.own {
+            return Cause::Idle; // a socket that serves waits for all of its clients
+        }
+        if endpoint == context.own {
+            return Cause::Own;
+        }
+        if Some(endpoint) == context.peer || self.is_of_peer(context, thread) && !is_blocked_on_it {
+            return Cause::Part(RequestPart::Network, about);
+        }
+        match self.endpoints.get(endpoint).side {
+            Side::Client if context.side == Side::Server => {
+                Cause::Part(RequestPart::Upstream, about)
+            }
+            _ if is_blocked_on_it => Cause::Part(RequestPart::Queued, about),
+            _ => Cause::Idle,
+        }
+    }
+
+    fn cause_of_socket(&self, wait: &ThreadWait) -> Cause {
+        let part = match (wait.object, wait.purpose) {
+            (_, StackPurpose::Resolver) => RequestPart::Dns,
+            (WaitObject::Datagram | WaitObject::Connection | WaitObject::Socket, _) => {
+                RequestPart::Upstream
+            }
+            _ => return Cause::Idle,
+        };
+        Cause::Part(part, self.about(wait))
+    }
+
+    fn about(&self, wait: &ThreadWait) -> StepSubject {
+        StepSubject {
+            waker: wait.waker_thread.filter(|_| wait.waker == Waker::Thread),
+            stack: wait.stack,
+            ..StepSubject::default()
+        }
+    }
+
+    fn cause_of_object(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
+        let part = match wait.object {
+            _ if wait.purpose == StackPurpose::Resolver => RequestPart::Dns,
+            WaitObject::Futex => return self.cause_of_futex(context, thread, wait),
+            WaitObject::Epoll | WaitObject::Poll | WaitObject::Select | WaitObject::Event => {
+                return self.cause_of_set(context, thread, wait);
+            }
+            WaitObject::Unix | WaitObject::Pipe | WaitObject::Signal => {
+                return self.cause_of_process(thread, wait);
+            }
+            WaitObject::Child => RequestPart::Process,
+            WaitObject::Sleep => RequestPart::Timer,
+            WaitObject::PageFault => RequestPart::Memory,
+            WaitObject::File => RequestPart::Disk,
+            WaitObject::Datagram | WaitObject::Socket | WaitObject::Connection => {
+                RequestPart::Upstream
+            }
+            WaitObject::Other if wait.uninterruptible => RequestPart::Disk,
+            WaitObject::Listener => return Cause::Idle,
+            WaitObject::IoUring | WaitObject::Other => RequestPart::Unknown,
+        };
+        Cause::Part(part, self.about(wait))
+    }
+
+    /// A futex is a lock for a thread that had the request already; for another, it is how it got the request.
+    fn cause_of_futex(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
+        let (home, since_ns) = context.home;
+        let had_it = thread == home && wait.start_ns >= since_ns;
+        let other = self.followed(thread, wait);
+        match other {
+            Some(other) if !had_it && wait.purpose != StackPurpose::Mutex => Cause::Handover(other),
+            Some(other) if had_it && self.is_woken_by(other, thread, wait, context.begin_ns) => {
+                Cause::Helper(other)
+            }
+            None if wait.waker == Waker::Interrupt && wait.purpose != StackPurpose::Mutex => {
+                Cause::Part(RequestPart::Timer, self.about(wait))
+            }
+            _ => Cause::Part(RequestPart::Lock, self.about(wait)),
+        }
+    }
+
+    /// Whether `helper` was woken by `thread` since the request began and shortly before it waited: it was given work.
+    fn is_woken_by(
+        &self,
+        helper: ThreadId,
+        thread: ThreadId,
+        wait: &ThreadWait,
+        begin_ns: u64,
+    ) -> bool {
+        let history = self.history.get(helper);
+        let last = history.until(wait.woken_ns);
+        let waits = (0..last).rev().take(16).filter_map(|at| history.event(at));
+        let mut waits = waits.filter_map(|event| match event.kind {
+            ThreadEventKind::Wait(wait) => Some(wait),
+            ThreadEventKind::Call(_) | ThreadEventKind::Preemption(_) => None,
+        });
+        waits.any(|it| {
+            it.woken_ns >= begin_ns && it.waker == Waker::Thread && it.waker_thread == Some(thread)
+        })
+    }
+
+    /// The recorded thread of the same process that ended a wait.
+    fn followed(&self, thread: ThreadId, wait: &ThreadWait) -> Option<ThreadId> {
+        let pid = self.history.get(thread).pid;
+        let other = wait
+            .waker_thread
+            .filter(|_| wait.waker == Waker::Thread)
+            .filter(|other| *other != thread)?;
+        let known = self.history.get(other);
+        (known.pid == pid && known.has_waits).then_some(other)
+    }
+
+    /// A set of descriptors, or an event file: a thread of the process ended it, its time limit, or something that is
+    /// not seen.
+    fn cause_of_set(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
+        let (home, since_ns) = context.home;
+        match self.followed(thread, wait) {
+            Some(other) if thread == home && wait.start_ns >= since_ns => Cause::Helper(other),
+            Some(other) => Cause::Handover(other),
+            None => match wait.waker {
+                Waker::Thread => Cause::Part(RequestPart::Process, self.about(wait)),
+                Waker::Interrupt if !wait.is_ready => {
+                    Cause::Part(RequestPart::Timer, self.about(wait))
+                }
+                Waker::Interrupt | Waker::Unseen => Cause::Idle,
+            },
+        }
+    }
+
+    fn cause_of_process(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
+        match (self.followed(thread, wait), wait.waker) {
+            (Some(other), _) => Cause::Helper(other),
+            (None, Waker::Interrupt) => Cause::Part(RequestPart::Timer, self.about(wait)),
+            (None, _) => Cause::Part(RequestPart::Process, self.about(wait)),
+        }
+    }
+}
