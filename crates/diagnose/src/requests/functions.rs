@@ -63,6 +63,12 @@ impl FunctionTable {
         number
     }
 
+    /// Returns the name of a function; `None`: it has none.
+    pub fn title(&self, id: FunctionId) -> Option<String> {
+        let function = self.get(id);
+        function.no_name.is_none().then(|| function.name.clone())
+    }
+
     fn get(&self, id: FunctionId) -> &SampledFunction {
         &self.functions[id.0 as usize]
     }
@@ -117,6 +123,22 @@ impl FunctionCounts {
                 self.left_out.in_kernel += count.in_kernel;
             }
         }
+    }
+
+    /// Returns the functions.
+    pub fn ids(&self) -> impl Iterator<Item = FunctionId> + '_ {
+        self.by_function.iter().map(|(id, _)| *id)
+    }
+
+    /// Returns the samples of a function.
+    pub fn samples_of(&self, id: FunctionId) -> u64 {
+        let known = self.by_function.iter().find(|it| it.0 == id);
+        known.map_or(0, |(_, count)| count.samples)
+    }
+
+    /// Returns all samples.
+    pub fn samples(&self) -> u64 {
+        self.total().samples
     }
 
     /// Returns whether there are no samples.

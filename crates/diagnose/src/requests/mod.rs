@@ -12,6 +12,7 @@
 //! history   what threads did lately
 //! owner     which request a thread had to do with, of several at once
 //! path      backward over waits and wakers: the critical path
+//! cause     the cause of a wait on it
 //! trail     steps without gap or overlap, and their sums
 //! budget    an exchange → its steps
 //! stages    what TCP held back meanwhile
@@ -20,6 +21,7 @@
 //! exchanges calls → exchanges → requests, by connection
 //! tally     a request → the sums of its service
 //! service   requests of one process and address
+//! contrast  what distinguishes the slowest of a service
 //! subjects  who took the time of a service's requests
 //! pool      waits for a connection, before requests
 //! series    how its requests follow each other
@@ -41,7 +43,10 @@ mod arrival;
 mod blockers;
 mod budget;
 mod case;
+mod cause;
 mod class;
+mod contrast;
+pub mod contrast_report;
 mod datagrams;
 pub(crate) mod digests;
 mod endpoint;

@@ -132,7 +132,7 @@ impl Serialize for RequestPart {
 }
 
 /// Time of each part, ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartTimes([u64; PARTS]);
 
 impl PartTimes {

@@ -5,7 +5,9 @@ use serde::Serialize;
 
 use super::RequestTable;
 use super::class::ConnectionClass;
-use super::functions::{FunctionShares, FunctionTable, ServiceFunctions};
+use super::contrast;
+use super::contrast_report::Contrast;
+use super::functions::{FunctionShares, ServiceFunctions};
 use super::listing::Request;
 use super::part::{PartShares, PartTimes, RequestPart};
 use super::service::{ServiceDigest, ServiceKey, Side};
@@ -50,6 +52,9 @@ pub struct Service {
     pub role: Side,
     /// Address at which it listens, or that it asks.
     pub address: String,
+    /// The process that most of its time was with at the other end; absent: it is of another host, or not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_end: Option<Process>,
     /// How many requests.
     pub requests: u64,
     /// How long they took.
@@ -63,6 +68,9 @@ pub struct Service {
     /// Functions that ran while they computed; absent: nothing was sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions: Option<ServiceFunctions>,
+    /// Says what distinguishes the slowest; absent: all took about as long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contrast: Option<Contrast>,
 }
 
 /// How long requests took, ns.
@@ -133,6 +141,9 @@ pub struct PathStep {
     /// The connection that it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connection: Option<String>,
+    /// The process of this host at its other end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_end: Option<Process>,
     /// Requests that it waited behind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
@@ -204,7 +215,7 @@ pub(super) fn assemble(mut table: RequestTable, recorded: RecordingState) -> Req
     let services = table.services.ranked();
     let services = services
         .into_iter()
-        .filter_map(|(key, digest)| service(key, digest, &table.functions));
+        .filter_map(|(key, digest)| service(&table, key, digest));
     RequestReport {
         schema: SCHEMA,
         relative_error: RELATIVE_ERROR,
@@ -218,7 +229,7 @@ pub(super) fn assemble(mut table: RequestTable, recorded: RecordingState) -> Req
     }
 }
 
-fn service(key: &ServiceKey, digest: &ServiceDigest, table: &FunctionTable) -> Option<Service> {
+fn service(table: &RequestTable, key: &ServiceKey, digest: &ServiceDigest) -> Option<Service> {
     let durations = digest.durations();
     let quantile = |share| durations.quantile_ns(share);
     let all = digest.all();
@@ -227,6 +238,7 @@ fn service(key: &ServiceKey, digest: &ServiceDigest, table: &FunctionTable) -> O
         name: key.name.clone(),
         role: key.side,
         address: key.address.clone(),
+        other_end: other_end(table, key, digest),
         requests: digest.requests(),
         duration_ns: DurationSpread {
             p50: quantile(0.5)?,
@@ -241,10 +253,19 @@ fn service(key: &ServiceKey, digest: &ServiceDigest, table: &FunctionTable) -> O
         },
         queue_most: digest.queue_most,
         functions: (!functions.is_empty()).then(|| ServiceFunctions {
-            all: functions.report(table),
-            slowest: digest.slowest_functions().report(table),
+            all: functions.report(&table.functions),
+            slowest: digest.slowest_functions().report(&table.functions),
         }),
+        contrast: contrast::compare(table, digest),
     })
+}
+
+/// Returns the process of this host that a client's service asks.
+fn other_end(table: &RequestTable, key: &ServiceKey, digest: &ServiceDigest) -> Option<Process> {
+    let is_client = key.side == Side::Client;
+    let most = digest.others.worst(1).into_iter().next();
+    let pid = most.filter(|it| is_client && it.number != 0)?.number;
+    Some(table.names.process(pid))
 }
 
 /// Returns a request as it is shown.
@@ -287,6 +308,8 @@ fn path_step(table: &RequestTable, request: &Request, step: &RequestStep) -> Pat
         stack,
     } = step.subject;
     let connection = endpoint.map(|it| table.endpoints.get(it).conn);
+    let peer = endpoint.and_then(|it| table.endpoints.get(it).peer);
+    let peer = peer.map(|it| table.endpoints.get(it).pid);
     let waker = waker.map(|waker| table.history.get(waker));
     PathStep {
         after_ns: step.begin_ns.saturating_sub(request.begin_ns),
@@ -295,6 +318,9 @@ fn path_step(table: &RequestTable, request: &Request, step: &RequestStep) -> Pat
         process: thread.map(|thread| table.names.process(thread.pid)),
         tid: thread.map(|thread| thread.tid),
         connection: connection.map(|conn| table.names.connection(conn).name),
+        other_end: peer
+            .filter(|pid| *pid != 0)
+            .map(|pid| table.names.process(pid)),
         behind: (behind > 0).then_some(behind),
         woken_by: waker.map(|waker| Waker {
             process: table.names.process(waker.pid),

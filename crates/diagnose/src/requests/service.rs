@@ -7,6 +7,7 @@ use serde::Serialize;
 use table::tables::Connection;
 
 use super::blockers::BlockerDigest;
+use super::contrast::ContrastDigest;
 use super::functions::FunctionCounts;
 use super::listing::RequestId;
 use super::part::{PartShares, PartTimes};
@@ -112,6 +113,8 @@ struct PartSums {
 pub struct SlowestRequests {
     /// How many.
     pub count: u64,
+    /// The bucket of durations of the shortest of them.
+    pub from_bucket: usize,
     /// Their parts.
     pub all: PartTimes,
     /// Parts that lie in the process at the other end.
@@ -165,12 +168,16 @@ pub struct ServiceDigest {
     pub workers: WorkerDigest,
     /// Waits for a connection, before requests.
     pub pool: PoolDigest,
+    /// Slow and other requests, to be compared.
+    pub contrast: ContrastDigest,
     /// Smallest round trip of any connection, ns; `None`: no sample has one.
     pub path_ns: Option<u64>,
     /// Connections with the most time, by their position.
     pub connections: Top,
     /// Processes with the most time.
     pub processes: Top,
+    /// The same of the other ends, where these are of this host.
+    pub others: Top,
     /// The slowest: its duration and its name.
     pub longest: Option<(u64, RequestId)>,
     /// From the begin of the first to the end of the last, ns.
@@ -271,6 +278,7 @@ impl ServiceDigest {
             && is_in(slowest.count, count)
         {
             slowest.count += count;
+            slowest.from_bucket = bucket;
             if let Some(Some(sums)) = self.by_bucket.get(bucket) {
                 slowest.all.add_all(&sums.all);
                 slowest.peer.add_all(&sums.peer);

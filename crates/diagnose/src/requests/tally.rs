@@ -2,6 +2,7 @@
 
 use super::RequestTable;
 use super::class::ConnectionClass;
+use super::contrast::RequestTraits;
 use super::endpoint::EndpointId;
 use super::exchanges::Turns;
 use super::listing::Request;
@@ -46,6 +47,21 @@ impl RequestTable {
             functions: &budget.functions,
             queue: budget.queue_most,
         });
+        digest
+            .contrast
+            .add(request.duration_ns(), id, || RequestTraits {
+                duration_ns: request.duration_ns(),
+                id,
+                numbers: [
+                    request.request.bytes(),
+                    request.response.bytes(),
+                    request.calls,
+                    budget.queue_most,
+                ],
+                endpoint: request.endpoint,
+                thread: request.thread,
+                parts: budget.parts,
+            });
         if let Some(pool) = &request.pool {
             let stack = pool.stack.and_then(|it| self.names.distinct_stack(it));
             digest.pool.add(pool, stack);
@@ -60,6 +76,9 @@ impl RequestTable {
         let ns = request.duration_ns();
         digest.connections.add(request.endpoint.index() as u32, ns);
         digest.processes.add(endpoint.pid, ns);
+        if let Some(pid) = other {
+            digest.others.add(pid, ns);
+        }
         if endpoint.side == Side::Server {
             digest.blockers.add(id, request.endpoint, &budget.parts);
             let of = request.endpoint;

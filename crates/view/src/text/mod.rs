@@ -4,6 +4,7 @@
 mod answer;
 pub mod bar;
 mod connections;
+mod contrast;
 mod coverage;
 mod diff;
 mod drops;

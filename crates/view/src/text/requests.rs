@@ -7,7 +7,7 @@ use diagnose::units::{bytes, count, counted, duration, percent};
 use table::manifest::ProbeState;
 
 use super::parts::{LABEL, head, process};
-use super::{footer, functions};
+use super::{contrast, footer, functions};
 use crate::layout::{Style, TextLayout, TextOptions, columns};
 
 /// Parts of a sentence or a line: the largest, of at least the share below.
@@ -203,10 +203,10 @@ fn slowest_title(requests: u64) -> &'static str {
 /// All parts of a service.
 fn draw(layout: &mut TextLayout, service: &Service) {
     layout.blank();
-    layout.title(&[
-        (Style::Bold, &name(service)),
-        (Style::Dim, &format!(", {}", service.role.name())),
-    ]);
+    let other = service.other_end.as_ref();
+    let of = other.map(|it| format!(" of {}", process(Some(it))));
+    let role = format!(", {}{}", service.role.name(), of.unwrap_or_default());
+    layout.title(&[(Style::Bold, &name(service)), (Style::Dim, &role)]);
     let line =
         |part: &str, all: &str, slowest: &str| format!("{part:PART$}{all:>CELL$}{slowest:>14}");
     let head = line("part", "all", slowest_title(service.requests));
@@ -222,6 +222,9 @@ fn draw(layout: &mut TextLayout, service: &Service) {
             counted(service.queue_most, "other")
         );
         layout.labelled(2, "queue", LABEL, &text);
+    }
+    if let Some(it) = &service.contrast {
+        contrast::draw(layout, it);
     }
     if let Some(functions) = &service.functions {
         functions::service(layout, functions);
@@ -395,6 +398,9 @@ fn about(step: &PathStep) -> String {
         words.push(format!("{title} thread {tid}"));
     }
     words.extend(step.connection.clone());
+    if let Some(other) = &step.other_end {
+        words.push(format!("other end {}", process(Some(other))));
+    }
     if let Some(behind) = step.behind {
         words.push(format!("behind {}", counted(behind, "request")));
     }

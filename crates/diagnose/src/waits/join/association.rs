@@ -65,13 +65,25 @@ pub fn association(factor: &Factor, cuts: usize) -> Option<Association> {
         };
         (FactorSide::High, best.high_least, high)
     };
-    let chance = (2.0 * cuts as f64 * fisher(with, known)).min(1.0);
-    (chance <= ERROR && distance(with, known) >= LARGE).then_some(Association {
+    property(with, known, cuts).map(|chance| Association {
         side,
         value,
         with,
         chance,
     })
+}
+
+/// Returns the chance of so uneven shares of those with a property; `None`: it is no small one, or they differ little.
+/// `tests`: of all properties together.
+pub fn property(with: SideCounts, known: SideCounts, tests: usize) -> Option<f64> {
+    let chance = (2.0 * tests as f64 * fisher(with, known)).min(1.0);
+    (chance <= ERROR && distance(with, known) >= LARGE).then_some(chance)
+}
+
+/// Whether there are enough for any association: that of a property which all slow ones have and no other.
+pub fn is_enough(known: SideCounts, tests: usize) -> bool {
+    let fast = 0;
+    property(SideCounts { fast, ..known }, known, tests.max(1)).is_some()
 }
 
 fn share(part: u64, whole: u64) -> f64 {

@@ -14,9 +14,9 @@
 //! association  the best cut, if it is more than chance
 //! ```
 
-mod association;
+pub(crate) mod association;
 pub(super) mod counters;
-mod factor;
+pub(crate) mod factor;
 mod groups;
 mod history;
 pub mod report;

@@ -1,0 +1,311 @@
+//! Finds what distinguishes the slowest requests of a service from the others: which part of their time is longer, and with
+//! which sizes, threads, connections and processes they go. The slowest [`KEPT`] are kept, and so many drawn from all, by
+//! a hash of their names: memory does not grow with the requests.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use super::RequestTable;
+use super::contrast_report::{
+    Contrast, ContrastPart, ContrastSide, ContrastTrait, TraitKind, TraitValue,
+};
+use super::endpoint::EndpointId;
+use super::functions::{FunctionCounts, FunctionId, ShareBounds};
+use super::history::ThreadId;
+use super::listing::RequestId;
+use super::part::{PartTimes, RequestPart};
+use super::service::{ServiceDigest, SlowestRequests};
+use crate::histogram::{bucket, lower_edge};
+use crate::waits::join::association::{Association, FactorSide, association, is_enough, property};
+use crate::waits::join::factor::{Factor, SideCounts};
+
+/// Requests that are kept of each kind: the slowest, and those that are drawn.
+const KEPT: usize = 1_024;
+
+/// A request, as far as it is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestTraits {
+    /// How long it took, ns.
+    pub duration_ns: u64,
+    /// Its name.
+    pub id: RequestId,
+    /// Numbers, in the order of [`NUMBERS`].
+    pub numbers: [u64; NUMBERS.len()],
+    /// Its connection.
+    pub endpoint: EndpointId,
+    /// The thread that took or sent it.
+    pub thread: ThreadId,
+    /// Its parts.
+    pub parts: PartTimes,
+}
+
+/// Kinds of the numbers of a request.
+pub const NUMBERS: [TraitKind; 4] = [
+    TraitKind::RequestBytes,
+    TraitKind::ResponseBytes,
+    TraitKind::Calls,
+    TraitKind::Behind,
+];
+
+/// Kinds of those that a request belongs to.
+const SUBJECTS: [TraitKind; 4] = [
+    TraitKind::Peer,
+    TraitKind::Process,
+    TraitKind::Thread,
+    TraitKind::Connection,
+];
+
+/// Requests of a service that are compared.
+#[derive(Debug, Default)]
+pub struct ContrastDigest {
+    slowest: BinaryHeap<Reverse<RequestTraits>>,
+    drawn: BinaryHeap<(u64, RequestTraits)>,
+}
+
+impl ContrastDigest {
+    /// Adds a request.
+    pub fn add(&mut self, duration_ns: u64, id: RequestId, traits: impl Fn() -> RequestTraits) {
+        let least = self.slowest.peek().map_or(0, |it| it.0.duration_ns);
+        if self.slowest.len() < KEPT || duration_ns > least {
+            self.slowest.push(Reverse(traits()));
+            if self.slowest.len() > KEPT {
+                self.slowest.pop();
+            }
+        }
+        let lot = lot(id);
+        let most = self.drawn.peek().map_or(0, |it| it.0);
+        if self.drawn.len() < KEPT || lot < most {
+            self.drawn.push((lot, traits()));
+            if self.drawn.len() > KEPT {
+                self.drawn.pop();
+            }
+        }
+    }
+
+    /// Returns the slowest, of those in a bucket of durations or above.
+    fn slow(&self, from_bucket: usize) -> Vec<&RequestTraits> {
+        let slowest = self.slowest.iter().map(|it| &it.0);
+        let slow = slowest.filter(|it| bucket(it.duration_ns) >= from_bucket);
+        slow.collect()
+    }
+
+    /// Returns those that were drawn, of the others.
+    fn others(&self, slow_from_bucket: usize) -> Vec<&RequestTraits> {
+        let drawn = self.drawn.iter().map(|(_, it)| it);
+        let others = drawn.filter(|it| bucket(it.duration_ns) < slow_from_bucket);
+        others.collect()
+    }
+}
+
+/// A number that looks random (the last step of MurmurHash3): the same for the same request.
+fn lot(id: RequestId) -> u64 {
+    let mut mixed = id.conn.rotate_left(32) ^ id.offset;
+    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    mixed ^ mixed >> 33
+}
+
+/// The requests of both sides.
+struct Sides<'a> {
+    slow: Vec<&'a RequestTraits>,
+    others: Vec<&'a RequestTraits>,
+}
+
+impl Sides<'_> {
+    fn known(&self) -> SideCounts {
+        SideCounts {
+            slow: self.slow.len() as u64,
+            fast: self.others.len() as u64,
+        }
+    }
+
+    /// The duration of the shortest slow one: if not all are kept, known as a bucket.
+    fn least_slow_ns(&self, slowest: &SlowestRequests) -> u64 {
+        let kept = self.slow.iter().map(|it| it.duration_ns).min();
+        let is_whole = self.known().slow == slowest.count;
+        let least_ns = kept.filter(|_| is_whole);
+        least_ns.unwrap_or_else(|| lower_edge(slowest.from_bucket))
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&RequestTraits, bool)> {
+        let slow = self.slow.iter().map(|it| (*it, true));
+        slow.chain(self.others.iter().map(|it| (*it, false)))
+    }
+}
+
+/// Returns what distinguishes the slowest requests of a service; `None`: it has none that are slower than others.
+pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast> {
+    let slowest = digest.slowest();
+    let others = digest.requests() - slowest.count;
+    if others == 0 {
+        return None;
+    }
+    let sides = Sides {
+        slow: digest.contrast.slow(slowest.from_bucket),
+        others: digest.contrast.others(slowest.from_bucket),
+    };
+    let all = digest.all().0;
+    let mean_ns = |ns: u64, count: u64| ns as f64 / count.max(1) as f64;
+    let usual_ns = |part| mean_ns(all.get(part) - slowest.all.get(part), others);
+    let extra = |part| mean_ns(slowest.all.get(part), slowest.count) - usual_ns(part);
+    let extra_ns: f64 = RequestPart::ALL.iter().map(|part| extra(*part)).sum();
+    let mut traits = Tests::new(table, digest, &sides);
+    let is_enough = is_enough(sides.known(), traits.count);
+    if !is_enough {
+        traits.found.clear();
+    }
+    Some(Contrast {
+        slow: slowest.count,
+        slow_from_ns: sides.least_slow_ns(&slowest),
+        others,
+        compared: ContrastSide::new(sides.known()),
+        extra_ns: extra_ns.max(0.0) as u64,
+        parts: parts(&sides, usual_ns, extra),
+        traits: traits.found,
+        why_unknown: (!is_enough).then_some("the slow requests are too few"),
+    })
+}
+
+/// The parts that made the slow ones slow: what each is longer by than in the others, and in how many it is the largest
+/// of these.
+fn parts(
+    sides: &Sides<'_>,
+    usual_ns: impl Fn(RequestPart) -> f64,
+    extra: impl Fn(RequestPart) -> f64,
+) -> Vec<ContrastPart> {
+    let mut first: BTreeMap<RequestPart, u64> = BTreeMap::new();
+    for request in &sides.slow {
+        let excess = |part: &RequestPart| request.parts.get(*part) as f64 - usual_ns(*part);
+        let largest = RequestPart::ALL.iter().copied();
+        let largest = largest.reduce(|a, b| if excess(&b) > excess(&a) { b } else { a });
+        *first
+            .entry(largest.unwrap_or(RequestPart::Unknown))
+            .or_default() += 1;
+    }
+    let slow = sides.known().slow;
+    let mut parts: Vec<_> = first
+        .into_iter()
+        .map(|(part, requests)| ContrastPart {
+            part,
+            extra_ns: extra(part).max(0.0) as u64,
+            requests,
+            share: ShareBounds::new(requests, slow),
+        })
+        .collect();
+    parts.sort_by_key(|it| (Reverse((it.requests, it.extra_ns)), it.part));
+    parts
+}
+
+/// All that is tested of one service.
+struct Tests {
+    /// Cuts and properties of all traits together.
+    count: usize,
+    found: Vec<ContrastTrait>,
+}
+
+impl Tests {
+    fn new(table: &RequestTable, digest: &ServiceDigest, sides: &Sides<'_>) -> Self {
+        let numbers = NUMBERS.iter().enumerate().map(|(at, kind)| {
+            let mut factor = Factor::default();
+            let each = sides.all();
+            each.for_each(|(it, is_slow)| factor.add(it.numbers[at] as f64, is_slow));
+            (*kind, factor)
+        });
+        let numbers: Vec<(TraitKind, Factor)> = numbers.collect();
+        let subjects = SUBJECTS.map(|kind| (kind, values(table, sides, kind)));
+        let functions = function_samples(digest);
+        let cuts: usize = numbers.iter().map(|(_, it)| it.cut_count()).sum();
+        let named: usize = subjects.iter().map(|(_, it)| it.len()).sum();
+        let count = cuts + named + functions.by_function.len();
+        let known = sides.known();
+        let mut found = Vec::new();
+        for (kind, factor) in &numbers {
+            let cut = association(factor, count);
+            found.extend(cut.map(|it| number_trait(*kind, &it, known)));
+        }
+        for (kind, values) in subjects {
+            let values = values.into_iter();
+            found.extend(values.filter_map(|(name, with)| {
+                let chance = property(with, known, count)?;
+                let value = TraitValue::Name(name);
+                Some(ContrastTrait::new(kind, value, (with, known), chance))
+            }));
+        }
+        let known = functions.known;
+        let functions = functions.by_function.into_iter();
+        found.extend(functions.filter_map(|(id, with)| {
+            let chance = property(with, known, count)?;
+            let value = TraitValue::Name(table.functions.title(id)?);
+            Some(ContrastTrait::new(
+                TraitKind::Function,
+                value,
+                (with, known),
+                chance,
+            ))
+        }));
+        Self { count, found }
+    }
+}
+
+fn number_trait(kind: TraitKind, found: &Association, known: SideCounts) -> ContrastTrait {
+    let value = match found.side {
+        FactorSide::Low => TraitValue::AtMost(found.value as u64),
+        FactorSide::High => TraitValue::AtLeast(found.value as u64),
+    };
+    ContrastTrait::new(kind, value, (found.with, known), found.chance)
+}
+
+/// How many requests of both sides are of each subject; none if all are of one.
+fn values(
+    table: &RequestTable,
+    sides: &Sides<'_>,
+    kind: TraitKind,
+) -> BTreeMap<String, SideCounts> {
+    let mut values: BTreeMap<String, SideCounts> = BTreeMap::new();
+    for (request, is_slow) in sides.all() {
+        if let Some(name) = subject(table, request, kind) {
+            values.entry(name).or_default().add(is_slow);
+        }
+    }
+    if values.len() < 2 {
+        values.clear();
+    }
+    values
+}
+
+fn subject(table: &RequestTable, request: &RequestTraits, kind: TraitKind) -> Option<String> {
+    let endpoint = table.endpoints.get(request.endpoint);
+    let thread = table.history.get(request.thread);
+    Some(match kind {
+        TraitKind::Peer => {
+            let remote = &table.names.row(endpoint.conn)?.remote;
+            remote.rsplit_once(':')?.0.to_owned()
+        }
+        TraitKind::Process => endpoint.pid.to_string(),
+        TraitKind::Thread => thread.tid.to_string(),
+        TraitKind::Connection => table.names.connection(endpoint.conn).name,
+        _ => return None,
+    })
+}
+
+/// Samples of the functions that ran in the slowest, and in the others.
+struct FunctionSides {
+    by_function: Vec<(FunctionId, SideCounts)>,
+    known: SideCounts,
+}
+
+fn function_samples(digest: &ServiceDigest) -> FunctionSides {
+    let (all, slow) = (digest.functions(), digest.slowest_functions());
+    let sides = |all: u64, slow: u64| SideCounts {
+        slow,
+        fast: all.saturating_sub(slow),
+    };
+    let of = |counts: &FunctionCounts, id| counts.samples_of(id);
+    let ids = all.ids();
+    FunctionSides {
+        by_function: ids
+            .map(|id| (id, sides(of(all, id), of(&slow, id))))
+            .collect(),
+        known: sides(all.samples(), slow.samples()),
+    }
+}

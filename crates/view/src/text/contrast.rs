@@ -1,0 +1,92 @@
+//! Draws what distinguishes the slowest requests of a service from the others.
+
+use diagnose::requests::contrast_report::{
+    Contrast, ContrastPart, ContrastTrait, TraitKind, TraitValue,
+};
+use diagnose::requests::functions::ShareBounds;
+use diagnose::units::{bytes, count, counted, duration};
+
+use super::parts::LABEL;
+use crate::layout::TextLayout;
+
+/// Parts that are named.
+const PARTS: usize = 3;
+
+/// Traits that are named: JSON has all.
+const TRAITS: usize = 6;
+
+/// Draws the lines.
+pub fn draw(layout: &mut TextLayout, contrast: &Contrast) {
+    let text = format!(
+        "{} of {} or longer took {} more than others, on average",
+        counted(contrast.slow, "request"),
+        duration(contrast.slow_from_ns),
+        duration(contrast.extra_ns)
+    );
+    layout.labelled(2, "slow", LABEL, &text);
+    for part in contrast.parts.iter().take(PARTS) {
+        layout.labelled(2, "", LABEL, &first_cause(part, contrast.compared.slow));
+    }
+    if let Some(why) = contrast.why_unknown {
+        let text = format!("what else differs is not known: {why}");
+        return layout.labelled(2, "", LABEL, &text);
+    }
+    for it in contrast.traits.iter().take(TRAITS) {
+        layout.labelled(2, "", LABEL, &sentence(it));
+    }
+    if contrast.traits.is_empty() {
+        layout.labelled(2, "", LABEL, "nothing else differs beyond chance");
+    }
+}
+
+fn first_cause(part: &ContrastPart, slow: u64) -> String {
+    format!(
+        "{}: first cause of {} of {} ({}), {} more on average",
+        part.part.text(),
+        count(part.requests),
+        count(slow),
+        bounds(&part.share),
+        duration(part.extra_ns)
+    )
+}
+
+fn sentence(it: &ContrastTrait) -> String {
+    let samples = match it.what {
+        TraitKind::Function => " of samples",
+        _ => "",
+    };
+    format!(
+        "{}: {:.0} %{samples} ({}), others {:.0} % ({})",
+        title(it),
+        it.slow_share.share * 100.0,
+        bounds(&it.slow_share),
+        it.others_share.share * 100.0,
+        bounds(&it.others_share)
+    )
+}
+
+/// Names what slow requests have more often.
+fn title(it: &ContrastTrait) -> String {
+    let number = |number: u64| match it.what {
+        TraitKind::RequestBytes => format!("{} in the request", bytes(number)),
+        TraitKind::ResponseBytes => format!("{} in the response", bytes(number)),
+        TraitKind::Behind => format!("behind {}", counted(number, "other")),
+        _ => counted(number, "call"),
+    };
+    match &it.value {
+        TraitValue::AtMost(most) => format!("at most {}", number(*most)),
+        TraitValue::AtLeast(least) => format!("at least {}", number(*least)),
+        TraitValue::Name(name) => match it.what {
+            TraitKind::Peer => format!("other end {name}"),
+            TraitKind::Process => format!("process {name}"),
+            TraitKind::Thread => format!("thread {name}"),
+            TraitKind::Function => format!("computing {name}"),
+            _ => name.clone(),
+        },
+    }
+}
+
+/// The 95 % bounds of a share.
+fn bounds(share: &ShareBounds) -> String {
+    format!("{:.0}–{:.0} %", share.low * 100.0, share.high * 100.0)
+}
