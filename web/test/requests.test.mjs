@@ -188,3 +188,17 @@ test("a request that the page lacks says so", async () => {
   assert.deepEqual(faults, []);
   await close();
 });
+
+test("requests over UNIX sockets have services, too", async () => {
+  const unix = recording("golden_unix/recording");
+  const known = JSON.parse(whylat("report", "--requests", "--format", "json", unix));
+  const { page, faults, close } = await open(browser, made(unix), { hash: "#page=requests" });
+  const drawn = await cells(page.locator("table.services tbody tr"));
+  assert.deepEqual(
+    drawn.map(([name, number]) => [name, number]),
+    known.services.map((service) => [title(service), String(service.requests)]),
+  );
+  assert.ok(drawn.some(([name]) => name === "nginx → unix:/run/shop.sock"));
+  assert.deepEqual(faults, []);
+  await close();
+});
