@@ -1,5 +1,5 @@
 /* A server with one epoll loop: it reads all requests that are there, computes for each when it reads it, and then answers
- * them all. Its log has a line a request: cookie, offset, CPU time, time asleep.
+ * them all. Its log has a line a request: the client's port, offset, CPU time, time asleep.
  *
  * usage: loop PORT LOG */
 #include <arpa/inet.h>
@@ -21,26 +21,29 @@ static uint64_t clock_ns(clockid_t clock) {
     return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-static uint64_t cookie(int fd) {
-    uint64_t id = 0;
-    socklen_t size = sizeof id;
-    getsockopt(fd, SOL_SOCKET, SO_COOKIE, &id, &size);
-    return id;
+static unsigned port(int fd) {
+    struct sockaddr_in other = {0};
+    socklen_t size = sizeof other;
+    getpeername(fd, (void *)&other, &size);
+    return ntohs(other.sin_port);
 }
 
-static void work(int fd, const char *request, FILE *out) {
-    uint64_t ns = strtoull(request + 1, NULL, 10) * 1000, since = clock_ns(CLOCK_THREAD_CPUTIME_ID), slept = 0;
+/* A request: where its answer goes, and what it took. */
+struct request {
+    int fd;
+    uint64_t cpu, slept;
+};
+
+static void work(struct request *of, const char *request) {
+    uint64_t ns = strtoull(request + 1, NULL, 10) * 1000, since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if (request[0] == 's') {
         struct timespec time = {.tv_nsec = ns};
         nanosleep(&time, NULL);
-        slept = ns;
+        of->slept = ns;
     } else {
         while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - since < ns)
             ;
     }
-    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - since;
-    fprintf(out, "%lu %lu %lu %lu\n", cookie(fd), offsets[fd], cpu, slept);
-    offsets[fd] += REQUEST;
 }
 
 int main(int argc, char **argv) {
@@ -55,7 +58,8 @@ int main(int argc, char **argv) {
     if (bind(listener, (void *)&address, sizeof address) || listen(listener, MOST)) return 1;
     epoll_ctl(set, EPOLL_CTL_ADD, listener, &event);
     for (;;) {
-        int count = epoll_wait(set, ready, MOST, -1), answers[MOST], answered = 0;
+        int count = epoll_wait(set, ready, MOST, -1), answered = 0;
+        struct request answers[MOST];
         for (int at = 0; at < count; at++) {
             int fd = ready[at].data.fd;
             if (fd == listener) {
@@ -64,16 +68,24 @@ int main(int argc, char **argv) {
                 epoll_ctl(set, EPOLL_CTL_ADD, event.data.fd, &event);
                 continue;
             }
+            uint64_t since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
             ssize_t size = recv(fd, request, REQUEST, MSG_WAITALL);
             if (size != REQUEST) {
                 close(fd);
                 continue;
             }
             if (request[0] == 'q') return fclose(out);
-            work(fd, request, out);
-            answers[answered++] = fd;
+            answers[answered] = (struct request){.fd = fd};
+            work(&answers[answered], request);
+            answers[answered++].cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - since;
         }
-        for (int at = 0; at < answered; at++)
-            send(answers[at], response, RESPONSE, MSG_NOSIGNAL);
+        for (int at = 0; at < answered; at++) {
+            struct request *of = &answers[at];
+            uint64_t since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+            send(of->fd, response, RESPONSE, MSG_NOSIGNAL);
+            of->cpu += clock_ns(CLOCK_THREAD_CPUTIME_ID) - since;
+            fprintf(out, "%u %lu %lu %lu\n", port(of->fd), offsets[of->fd], of->cpu, of->slept);
+            offsets[of->fd] += REQUEST;
+        }
     }
 }

@@ -1,32 +1,21 @@
-"""A server in a process of its own and its clients, in threads. Both note what each request was.
+"""A server in a process of its own, and its clients: `load.py` has what they note.
 
-usage: programs.py threads|asyncio|c TRUTH [PROGRAM]: the server, the file to write, and the compiled loop.c.
-
-The truth: {"port", "clients": [[cookie, offset, begin_ns, end_ns]], "servers": [[cookie, offset, cpu_ns, timer_ns]]}.
-Cookies and offsets are the name that a request has in a report.
+usage: programs.py TRUTH threads|asyncio|asyncio_busy
+       programs.py TRUTH command WORD...: a server that takes a port and the file for its log
 """
 
 import asyncio
-import json
 import os
-import random
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
 import time
 
-SO_COOKIE = 57
+import load
+
 REQUEST, RESPONSE = 16, 64
-CONNECTIONS, EACH = 8, 250
-KINDS = (("c", 100), ("c", 300), ("c", 2_000), ("s", 1_000), ("s", 5_000))
-WEIGHTS = (60, 20, 5, 10, 5)
-
-
-def cookie(sock):
-    return struct.unpack("Q", sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0]
 
 
 def compute(us):
@@ -37,26 +26,21 @@ def compute(us):
     return used_ns
 
 
-def read(sock, size):
-    data = b""
-    while len(data) < size and (more := sock.recv(size - len(data))):
-        data += more
-    return data
-
-
 def serve(sock, log):
-    """A thread a connection."""
-    offset = 0
-    while len(data := read(sock, REQUEST)) == REQUEST:
-        us, slept_ns, used_ns = int(data[1:]), 0, 0
+    """A thread a connection. Its CPU time since the last request ended is that of this one."""
+    offset, port = 0, sock.getpeername()[1]
+    since_ns = time.thread_time_ns()
+    while len(data := load.read(sock, REQUEST)) == REQUEST:
+        us, slept_ns = int(data[1:]), 0
         if data[:1] == b"s":
             time.sleep(us / 1e6)
             slept_ns = us * 1_000
         else:
-            used_ns = compute(us)
-        log.append((cookie(sock), offset, used_ns, slept_ns))
+            compute(us)
         sock.sendall(bytes(RESPONSE))
-        offset += REQUEST
+        now_ns = time.thread_time_ns()
+        log.append((port, offset, now_ns - since_ns, slept_ns))
+        since_ns, offset = now_ns, offset + REQUEST
 
 
 def threads(listener, path):
@@ -73,20 +57,20 @@ def threads(listener, path):
 
 
 async def handle(reader, writer, log):
-    offset, sock = 0, writer.get_extra_info("socket")
+    offset, port = 0, writer.get_extra_info("peername")[1]
     while True:
         try:
             data = await reader.readexactly(REQUEST)
         except asyncio.IncompleteReadError:
             return writer.close()
-        us, slept_ns, used_ns = int(data[1:]), 0, 0
+        us, slept_ns, since_ns = int(data[1:]), 0, time.thread_time_ns()
         if data[:1] == b"s":
             await asyncio.sleep(us / 1e6)
-            slept_ns = us * 1_000
+            slept_ns, since_ns = us * 1_000, time.thread_time_ns()
         else:
-            used_ns = compute(us)
-        log.append((cookie(sock), offset, used_ns, slept_ns))
+            compute(us)
         writer.write(bytes(RESPONSE))
+        log.append((port, offset, time.thread_time_ns() - since_ns, slept_ns))
         offset += REQUEST
 
 
@@ -104,36 +88,26 @@ def write(path, log):
         out.writelines(" ".join(map(str, line)) + "\n" for line in log)
 
 
-def ask(address, seed, log):
-    chosen = random.Random(seed)
-    with socket.create_connection(address) as sock:
-        for number in range(EACH):
-            kind, us = chosen.choices(KINDS, WEIGHTS)[0]
-            data = f"{kind}{us}".ljust(REQUEST).encode()
-            begin_ns = time.monotonic_ns()
-            sock.sendall(data)
-            assert len(read(sock, RESPONSE)) == RESPONSE
-            log.append((cookie(sock), number * REQUEST, begin_ns, time.monotonic_ns()))
+def exchange(sock, kind, us):
+    sock.sendall(f"{kind}{us}".ljust(REQUEST).encode())
+    assert len(load.read(sock, RESPONSE)) == RESPONSE
+    return REQUEST
 
 
-def begin_server(kind, path):
-    """Starts the server; returns its port and how to end it."""
-    if kind == "c":
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        child = subprocess.Popen([sys.argv[3], str(port), path])
-        while True:
-            try:
-                quit_by = socket.create_connection(("127.0.0.1", port))
-                break
-            except ConnectionRefusedError:
-                assert child.poll() is None
+def begin_command(command, path):
+    """Starts a server; returns its port and how to end it."""
+    port = load.free_port()
+    child = subprocess.Popen([*command, str(port), path])
+    quit_by = load.wait_for(port)
 
-        def end():
-            quit_by.sendall(b"q".ljust(REQUEST))
-            child.wait()
+    def end():
+        quit_by.sendall(b"q".ljust(REQUEST))
+        child.wait()
 
-        return port, end
+    return port, end
+
+
+def begin_python(kind, path):
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     child = os.fork()
@@ -149,22 +123,16 @@ def begin_server(kind, path):
 
 
 def main():
-    kind, truth = sys.argv[1:3]
+    truth, kind, *_ = command = sys.argv[1:]
+    load.sleep_exactly()
     path = truth + ".server"
-    port, end = begin_server(kind, path)
-    log = []
-    clients = [
-        threading.Thread(target=ask, args=(("127.0.0.1", port), seed, log)) for seed in range(CONNECTIONS)
-    ]
-    for client in clients:
-        client.start()
-    for client in clients:
-        client.join()
+    is_python = kind in ("threads", "asyncio", "asyncio_busy")
+    port, end = begin_python(kind, path) if is_python else begin_command(command[2:], path)
+    asked = load.run_clients(port, exchange, is_eager=kind == "asyncio_busy")
+    # a client ends when it has its response: the server may not have noted the last requests
+    time.sleep(0.2)
     end()
-    with open(path) as lines:
-        servers = [tuple(map(int, line.split())) for line in lines]
-    with open(truth, "w") as out:
-        json.dump({"port": port, "clients": log, "servers": servers}, out)
+    load.write_truth(truth, (port, port), asked, [(*line, 0) for line in load.read_lines(path)])
 
 
 main()
