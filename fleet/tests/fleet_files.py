@@ -122,7 +122,7 @@ def _connection(
             "send_buffer_us": 0, "fast_retransmit_us": 0, "timeout_us": 0, "receiver_window_us": 0, "no_flag_us": 0,
             "acked_bytes": generator.choice([0, 999, 10**5, 10**7, 10**9]), "received_bytes": 0,
             "segs_out": generator.randrange(lost, 2000), "retrans": lost, "cwnd_segs": 10, "max_send_queue_bytes": 0,
-            "timeouts": None if number == 2 else generator.randrange(lost + 1), "polls": 3, "poll_gap_us": 1,
+            "timeouts": None if number == 2 else generator.randrange(lost + 3), "polls": 3, "poll_gap_us": 1,
         }  # fmt: skip
         if calls:
             row |= {

@@ -1,11 +1,13 @@
 """Differences between two windows: those that chance can explain, and others."""
 
+import json
 import random
 from itertools import product
 from pathlib import Path
 
 import fleet_files
 import pytest
+from conftest import BEGIN as CENTER_BEGIN
 from fleet_files import BEGIN, BEGIN_NS, HOSTILE, Row
 
 from whylat_fleet.blame import Verdict
@@ -110,6 +112,26 @@ def test_report_names_culprits_that_stay_and_says_none_came_or_went(
     assert printed[0] == "  none new, none gone"
     assert len(printed) > 3
     assert [line for line in printed[1:] if not line.startswith("  still: ")] == []
+
+
+def test_a_share_that_fell_with_its_culprit_is_no_noise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Three hosts are too few to agree on anything; the application that is gone says why the share fell."""
+    for name, plants in (("before", ["delayed-acks"]), ("after", ["none"])):
+        options = ["--hosts", "3", "--conns", "60", "--begin", CENTER_BEGIN, *(f"--plant={plant}" for plant in plants)]
+        assert main(["simulate", str(tmp_path / name), *options]) == 0
+    (truth,) = json.loads((tmp_path / "before" / "truth.json").read_text(encoding="utf-8"))["planted"]
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "before"), str(tmp_path / "after"), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["kind"], one["name"]) for one in found["culprits"]["gone"]] == [("application", truth["name"])]
+    changes = {(one["application"], one["problem"]): one for one in found["changes"]}
+    for application in (None, truth["name"]):
+        change = changes[application, "delayed_ack"]
+        assert (change["verdict"], change["culprit"]) == ("cannot tell", "gone")
+        assert change["after"] < change["before"]
+    assert main(["compare", str(tmp_path / "before"), str(tmp_path / "after")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown if line.endswith("culprit gone")] == ["delayed", truth["name"]]
 
 
 def test_a_side_without_data_is_named(racks: Path, few: Few, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,8 +9,8 @@ could as well be swapped, each host's by itself: the test is that permutation. S
 p the time with the problem and c the connections' time of one host before, p' and c' after, R the share of both
 windows together; the sum of all d is the difference of the two shares but for a factor. Up to `EXACT` hosts all swaps
 are counted, beyond that their tail is bounded by Hoeffding's inequality (1963, theorem 2), which is never too small.
-What changes on one host alone is never beyond noise here: it is a culprit that is gone or new. A cause that struck many
-hosts at once, in one of the windows by accident, still looks like a change: compare like hours.
+What changes on one host alone is never beyond noise here: `culprit` says that one is gone or new. A cause that struck
+many hosts at once, in one of the windows by accident, still looks like a change: compare like hours.
 """
 
 import math
@@ -71,6 +71,8 @@ class Change:
     """The least that so many hosts could have shown."""
     most_host: str
     """The host that differs most."""
+    culprit: str | None = None
+    """`gone` where the share fell and a culprit with the problem is gone, `new` where it rose and one is new."""
 
     @property
     def verdict(self) -> str:
@@ -125,7 +127,16 @@ def compare(before: Side, after: Side) -> Comparison:
     found.gone = [one for identity, one in was.items() if identity not in now]
     found.new = [one for identity, one in now.items() if identity not in was]
     found.still = [one for identity, one in now.items() if identity in was]
+    for change in changes:
+        came, culprits = ("gone", found.gone) if change.after < change.before else ("new", found.new)
+        change.culprit = came if any(_is_of(one, change) for one in culprits) else None
     return found
+
+
+def _is_of(one: Evidence, change: Change) -> bool:
+    """Whether the culprit has the problem of the change, in all of the fleet or as that application."""
+    is_there = change.application is None or (one.kind, one.name) == ("application", change.application)
+    return is_there and one.problem == change.problem
 
 
 def _identity(one: Evidence) -> tuple[str, str, str]:

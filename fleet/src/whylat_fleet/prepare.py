@@ -67,7 +67,7 @@ class Coverage:
     undescribed: dict[str, int] = field(default_factory=dict)
     """By host: connections with a problem that are left out, because the file that describes them is left out."""
     connections: int = 0
-    """Connections open at a host's end of an interval, at most, summed over the hosts."""
+    """Connections that agents have seen in the window, also those that closed soon."""
     with_problem: int = 0
     """Connections with a problem."""
     counted: int = 0
@@ -198,6 +198,8 @@ def _prepare(
     weigh(engine, grid)
     coverage.with_problem = int(engine.rows("SELECT COUNT(*) FROM spread AS s")[0][0])
     coverage.counted = int(engine.rows("SELECT COUNT(*) FROM weights AS w")[0][0])
+    span = {"begin_ns": window.begin_ns, "end_ns": window.end_ns}
+    coverage.connections = int(engine.rows(text("connections_seen", **span))[0][0])
     engine.create("conns", text("conns", end_ns=window.end_ns))
     return PreparedWindow(engine, grid, coverage, known, hosts, tors)
 
@@ -231,7 +233,7 @@ def _hosts(
         coverage.clocks_differ = not coverage.one_clock
         wrong = {}
     coverage.left_out_hosts = wrong
-    for host, watched_us, gap_us, _, _, stats, lost, connections, _, simulated, *_ in sorted(rows):
+    for host, watched_us, gap_us, _, _, stats, lost, _, _, simulated, *_ in sorted(rows):
         coverage.simulated += bool(simulated)
         if host in wrong:
             continue
@@ -246,7 +248,6 @@ def _hosts(
             # what was measured in a part of the window is no vector of all of it
             coverage.without_delayed_ack.add(host)
         coverage.lost_records += lost
-        coverage.connections += connections
     coverage.hosts = len(chosen)
     seen = {row[0] for row in rows}
     coverage.absent = sorted(set(known.hosts) - seen)

@@ -137,8 +137,9 @@ def summarise(prepared: PreparedWindow) -> Summary:
     """Asks all questions."""
     engine, window = prepared.engine, prepared.coverage.window
     span = {"begin_ns": window.begin_ns, "end_ns": window.end_ns}
-    engine.create("lives", text("lives", until_ns=window.end_ns + BEFORE_MERGE_NS, **span))
-    engine.create("host_sizes", text("host_sizes", **span))
+    engine.create("latest", text("latest", until_ns=window.end_ns + BEFORE_MERGE_NS, **span))
+    engine.create("lives", text("lives", end_ns=window.end_ns))
+    engine.create("host_sizes", text("host_sizes"))
     found = Summary()
     total, watched = engine.rows("SELECT COUNT(*), SUM(CASE WHEN l.watched_us > 0 THEN 1 ELSE 0 END) FROM lives AS l")[
         0
@@ -148,7 +149,7 @@ def summarise(prepared: PreparedWindow) -> Summary:
         line, found.applications = _limited(engine, problem, column)
         found.limited.append(line)
     found.send_buffers = _send_buffers(engine)
-    found.step_s = -(-window.seconds // STEPS)
+    found.step_s = _step_s(engine, window.seconds)
     found.losses = _losses(prepared, found.step_s)
     found.rates = _rates(engine, span)
     engine.create("members_hosts", text("members_host", first=0))
@@ -161,6 +162,12 @@ def summarise(prepared: PreparedWindow) -> Summary:
     found.versions = sorted(engine.rows(text("versions", **span)), key=lambda row: (-row[3], row[:3]))
     found.agents = _agents(engine, span)
     return found
+
+
+def _step_s(engine: Engine, seconds: int) -> int:
+    """Returns the length of steps: no shorter than an interval, so that each has all that happened in it."""
+    longest_us = int(engine.rows("SELECT MAX(c.length_us) FROM coverage AS c")[0][0])
+    return max(-(-seconds // STEPS), round(longest_us / 1e6), 1)
 
 
 def _classes(value: str, edges: tuple[int, ...]) -> str:
@@ -196,12 +203,14 @@ def _losses(prepared: PreparedWindow, step_s: int) -> list[Loss]:
     for step in range(-(-window.seconds // step_s)):
         hosts = watched.get(step, 0)
         segs, retrans, fast, timeouts = lost.get(step, (0, 0, 0, 0)) if hosts else (None, None, None, None)
+        # the last step may be shorter
+        length_s = min(step_s, window.seconds - step * step_s)
         answer.append(
             Loss(
                 window.begin_ns + step * step_s * SECOND_NS,
                 hosts,
-                None if fast is None else fast / step_s,
-                None if timeouts is None else timeouts / step_s,
+                None if fast is None else fast / length_s,
+                None if timeouts is None else timeouts / length_s,
                 retrans / segs if segs else None,
             )
         )

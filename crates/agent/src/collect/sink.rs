@@ -81,6 +81,11 @@ impl AgentSink {
         now: ClockReading,
         coverage: FleetCoverage,
     ) -> Interval {
+        if end == End::Cut {
+            // perhaps the last of these connections: their totals are then those until now
+            let live = self.watched.live.values_mut();
+            live.for_each(|connection| connection.is_changed = true);
+        }
         let context = context(&self.watch, &self.span, self.has_calls, self.has_timeouts);
         let interval = self.pending.end(&context, &mut self.watched, coverage);
         if end == End::Cut {

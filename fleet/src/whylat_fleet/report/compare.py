@@ -52,6 +52,7 @@ def _change_json(change: Change) -> dict[str, Any]:
         "probability": change.probability,
         "most_different_host": change.most_host,
         "verdict": change.verdict,
+        "culprit": change.culprit,
     }
 
 
@@ -101,16 +102,23 @@ def _row(change: Change) -> list[str]:
         percent(change.after),
         str(change.hosts),
         f"{change.probability:.1g}",
-        _SHORT.get(change.verdict, change.verdict),
+        _verdict(change),
     ]
+
+
+def _verdict(change: Change) -> str:
+    """Returns better or worse where many hosts agree, else the culprit that came or went."""
+    if change.verdict in ("better", "worse") or change.culprit is None:
+        return _SHORT.get(change.verdict, change.verdict)
+    return f"culprit {change.culprit}"
 
 
 def _parts(found: Comparison) -> tuple[list[Change], list[Change], str]:
     """Changes of the fleet, those of applications that are beyond noise, and a sentence on the others."""
     fleet = [one for one in found.changes if one.application is None]
     apps = [one for one in found.changes if one.application is not None]
-    loud = [one for one in apps if one.verdict in ("better", "worse")]
-    noise = sum(one.verdict == "no difference beyond noise" for one in apps)
+    loud = [one for one in apps if one.verdict in ("better", "worse") or one.culprit]
+    noise = sum(one.verdict == "no difference beyond noise" for one in apps if one not in loud)
     more = f"{len(loud) - SHOWN} more are in JSON; " if len(loud) > SHOWN else ""
     return (
         fleet,

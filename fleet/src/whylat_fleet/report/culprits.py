@@ -215,7 +215,7 @@ def _exact_facts(one: Evidence, heading: str) -> list[str]:
 
 def _life(share: float) -> str:
     """Returns a share of a connection's life in words."""
-    return f"more than {share * 100:g} % of their time" if share else "some of their time"
+    return f"more than {share * 100:g} % of their time"
 
 
 def as_html(prepared: PreparedWindow, verdict: Verdict, drills: list[Drill]) -> str:

@@ -109,7 +109,7 @@ def _limited_row(name: str, counts: tuple[int, ...], apps: tuple[int, ...], meas
 def _send_buffers(found: Summary) -> Table:
     body = [
         [
-            f"{entry.least} or more" if entry.least else "none",
+            f"{entry.least} or more" if entry.least else "none at an interval's end",
             number(entry.hosts),
             number(entry.connections),
             percent(entry.limited / entry.connections),
@@ -118,10 +118,12 @@ def _send_buffers(found: Summary) -> Table:
         for entry in found.send_buffers
     ]
     headings = ("connections of a host", "hosts", "connections", "ever limited", "share of time")
-    return "Send buffers by connections of a host", headings, body, "", 1
+    note = "Connections of a host: the most that were open at the end of an interval."
+    return "Send buffers by connections of a host", headings, body, note, 1
 
 
 def _losses(found: Summary) -> Table:
+    watched = [step for step in found.losses if step.hosts]
     body = [
         [
             f"{coverage.moment(step.begin_ns):%d %H:%M:%S}",
@@ -130,11 +132,11 @@ def _losses(found: Summary) -> Table:
             number(step.timeouts_per_s),
             percent(step.retransmitted),
         ]
-        for step in sorted(found.losses, key=lambda step: -((step.fast_per_s or 0) + (step.timeouts_per_s or 0)))[:5]
+        for step in sorted(watched, key=lambda step: -((step.fast_per_s or 0) + (step.timeouts_per_s or 0)))[:5]
     ]
     body.sort()
     note = (
-        f"The worst of {len(found.losses)} steps of {found.step_s} s; JSON and HTML have all. "
+        f"The worst of {len(watched)} watched steps of {found.step_s} s; JSON and HTML have all. "
         "A retransmission is fast if no timeout began it."
     )
     return "Losses over time", ("step", "hosts", "fast/s", "timeouts/s", "retransmitted"), body, note, 1

@@ -1,4 +1,5 @@
--- Retransmissions over time (SNAP figure 4). `fast` are those that no timeout began.
+-- Retransmissions over time (SNAP figure 4). `fast` are those that no timeout began. A timeout may send nothing
+-- again, where the device or the peer's window takes nothing.
 SELECT
     k.step AS step,
     CAST(SUM(k.segs_out) AS BIGINT) AS segs_out,
@@ -10,7 +11,7 @@ FROM (
         CAST(FLOOR(CAST(i.begin_ns - ${begin_ns} AS DOUBLE) / ${step_ns}) AS INTEGER) AS step,
         i.segs_out AS segs_out,
         i.retrans AS retrans,
-        i.retrans - i.timeouts AS fast,
+        CASE WHEN i.timeouts IS NULL THEN NULL WHEN i.retrans > i.timeouts THEN i.retrans - i.timeouts ELSE 0 END AS fast,
         i.timeouts AS timeouts
     FROM fleet_intervals AS i
     JOIN hosts AS h ON i.host = h.host
