@@ -72,7 +72,8 @@ class Change:
     most_host: str
     """The host that differs most."""
     culprit: str | None = None
-    """`gone` where the share fell and a culprit with the problem is gone, `new` where it rose and one is new."""
+    """`gone` where the share fell and a culprit with the problem is gone, `new` where it rose and one is new; None
+    where both are so."""
 
     @property
     def verdict(self) -> str:
@@ -128,8 +129,9 @@ def compare(before: Side, after: Side) -> Comparison:
     found.new = [one for identity, one in now.items() if identity not in was]
     found.still = [one for identity, one in now.items() if identity in was]
     for change in changes:
-        came, culprits = ("gone", found.gone) if change.after < change.before else ("new", found.new)
-        change.culprit = came if any(_is_of(one, change) for one in culprits) else None
+        gone, new = (any(_is_of(one, change) for one in those) for those in (found.gone, found.new))
+        if gone != new and gone == (change.after < change.before):
+            change.culprit = "gone" if gone else "new"
     return found
 
 

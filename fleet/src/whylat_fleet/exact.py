@@ -27,8 +27,11 @@ from whylat_fleet.questions import text
 from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
 from whylat_fleet.schema import PROBLEMS
 
-SHARES: Final = (0.05, 0.25, 0.5, 0.75, 0.999)
-"""Shares of a connection's life, those of SNAP's Table 4. Not 0: who lives longer has more often had a problem ever."""
+SHARES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.999)
+"""Shares of a connection's life, those of SNAP's Table 4. A share above 0, a problem at any time, is asked of
+connections that were there for as long as any: one that is there longer has more time for it."""
+WHOLE_LIFE: Final = 0.999
+"""Share of the longest life that counts as the whole, of Table 4 too."""
 MOST_CONNECTIONS: Final = 50_000
 """Connections that are tested one by one, in memory. Of larger fleets, random sets say enough."""
 MAX_ROUNDS: Final = 12
@@ -206,6 +209,8 @@ class _Search:
         everyone = set(range(len(people.alive_us)))
         measured = {number for number in everyone if people.measured[number]}
         self.left = {problem: set(measured if problem == "delayed_ack" else everyone) for problem in PROBLEMS}
+        longest_us = max(people.alive_us, default=0)
+        self.whole = {number for number in everyone if people.alive_us[number] >= WHOLE_LIFE * longest_us}
         self.hits = {(problem, share): self._hits(problem, share) for problem, share in product(PROBLEMS, SHARES)}
 
     def _hits(self, problem: str, share: float) -> set[int]:
@@ -240,7 +245,7 @@ class _Search:
     def _of_all(self, problem: str) -> Counts | None:
         """The counts of a problem that most connections have."""
         left = self.left[problem]
-        for share in reversed(SHARES):
+        for share in reversed(SHARES[1:]):
             hits = len(self.hits[problem, share] & left)
             if 2 * hits > len(left):
                 return Counts(share, hits, len(left), 0, 0)
@@ -251,27 +256,24 @@ class _Search:
         found = []
         for problem in PROBLEMS:
             left = self.left[problem]
-            hits = {share: self.hits[problem, share] & left for share in SHARES}
-            if not hits[SHARES[0]]:
+            whole = left & self.whole
+            asked = {share: left if share else whole for share in SHARES}
+            hits = {share: self.hits[problem, share] & asked[share] for share in SHARES}
+            if not any(hits.values()):
                 continue
             for resource, members in self.people.members.items():
-                if suspect := self._suspect(resource, problem, members & left, len(left), hits):
+                counts = [_count(share, members & asked[share], asked[share], hits[share]) for share in SHARES]
+                if suspect := self._suspect(resource, problem, counts):
                     found.append(suspect)
         return sorted(found, key=_order)
 
-    def _suspect(
-        self, resource: int, problem: str, members: set[int], total: int, hits: dict[float, set[int]]
-    ) -> Suspect | None:
-        best: tuple[float, Counts] | None = None
-        for share in SHARES:
-            own = len(members & hits[share])
-            counts = Counts(share, own, len(members), len(hits[share]) - own, total - len(members))
-            if counts.is_cause:
-                # of equal chances the greater share says more
-                best = min(
-                    best or (0.0, counts), (counts.log_chance, counts), key=lambda pair: (pair[0], -pair[1].share)
-                )
-        return Suspect(resource, problem, best[1], math.exp(best[0]) * self.tests) if best else None
+    def _suspect(self, resource: int, problem: str, counts: list[Counts]) -> Suspect | None:
+        causes = [(one.log_chance, -one.share, one) for one in counts if one.is_cause]
+        if not causes:
+            return None
+        # of equal chances the greater share says more
+        log_chance, _, best = min(causes, key=lambda cause: cause[:2])
+        return Suspect(resource, problem, best, math.exp(log_chance) * self.tests)
 
     def _explain(self, culprit: ExactCulprit, before: list[Suspect], after: list[Suspect]) -> None:
         """Sorts the others that were unlikely before it was taken out, and no longer are."""
@@ -296,6 +298,11 @@ AT: Final = {
     "receiver_window": ("peer", "application", "host", "link", "switch"),
 }
 """Where SNAP's Table 2 locates a problem: decides between resources that nothing else distinguishes."""
+
+
+def _count(share: float, members: set[int], asked: set[int], hits: set[int]) -> Counts:
+    own = len(members & hits)
+    return Counts(share, own, len(members), len(hits) - own, len(asked) - len(members))
 
 
 def _level(level: float, number: int) -> float:

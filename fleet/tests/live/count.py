@@ -14,7 +14,7 @@ PLAN: dict[str, Any] = json.loads(sys.argv[1])
 COUNTED: list[dict[str, Any]] = []
 
 
-class Counted:
+class Connection:
     """A socket, with the calls that were made on it."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -56,7 +56,7 @@ class Counted:
         )  # fmt: skip
 
 
-LIVE: list[Counted] = []
+LIVE: list[Connection] = []
 
 
 async def serve(listener: socket.socket) -> None:
@@ -64,10 +64,10 @@ async def serve(listener: socket.socket) -> None:
     loop, taking = asyncio.get_running_loop(), set()
     while True:
         connection, _ = await loop.sock_accept(listener)
-        taking.add(asyncio.create_task(answer(Counted(connection))))
+        taking.add(asyncio.create_task(answer(Connection(connection))))
 
 
-async def answer(one: Counted) -> None:
+async def answer(one: Connection) -> None:
     """One connection that was accepted."""
     LIVE.append(one)
     try:
@@ -86,15 +86,15 @@ async def answer(one: Counted) -> None:
     one.socket.close()
 
 
-async def connect() -> Counted:
+async def connect() -> Connection:
     """Opens a connection to the peer."""
     connection = socket.socket()
     connection.setblocking(False)
     await asyncio.get_running_loop().sock_connect(connection, (PLAN["peer"], PLAN["port"]))
-    return Counted(connection)
+    return Connection(connection)
 
 
-async def ask(one: Counted, generator: random.Random) -> None:
+async def ask(one: Connection, generator: random.Random) -> None:
     """Asks until the end."""
     while True:
         await asyncio.sleep(generator.uniform(0.1, 0.3))

@@ -98,8 +98,8 @@ class Rack:
             f'[ship]\ntarget = "{dataset}"\nspool = "{spool}"\n{rules}'
         )
         log = (self.place / f"agent{host}.log").open("wb")
-        command = [str(self.whylat), "agent", "--config", str(config), "--ready-file", str(ready)]
-        agent = self.start(host, command, stdout=log, stderr=log)
+        agent_command = [str(self.whylat), "agent", "--config", str(config), "--ready-file", str(ready)]
+        agent = self.start(host, agent_command, stdout=log, stderr=log)
         while not ready.exists():
             if agent.poll() is not None:
                 raise RuntimeError((self.place / f"agent{host}.log").read_text())
@@ -124,7 +124,7 @@ class Rack:
         run("ip", "-n", self.name("bridge"), "link", "set", f"h{self.hosts}", "up")
 
 
-def tell(children: list[subprocess.Popen[Any]], line: str) -> list[str]:
+def command(children: list[subprocess.Popen[Any]], line: str) -> list[str]:
     """Sends a line to each; returns the line that each answers."""
     for child in children:
         assert child.stdin is not None
@@ -140,20 +140,20 @@ def record(whylat: Path, place: Path, hosts: int, seconds: int, pull: bool = Fal
     with Rack(whylat, place, hosts) as rack:
         agents = [rack.watch(host, dataset) for host in range(1, hosts + 1)]
         children = [rack.talk(host, app) for host in range(1, hosts + 1) for app in APPS]
-        tell(children, "listen")
-        tell(children, "connect")
-        tell(children, "go")
+        command(children, "listen")
+        command(children, "connect")
+        command(children, "go")
         time.sleep(seconds / 2)
         if pull:
             rack.pull(3.0)
         time.sleep(seconds / 2)
-        tell(children, "end")
-        counted = [row for answer in tell(children, "count") for row in json.loads(answer)]
+        command(children, "end")
+        counted = [row for answer in command(children, "count") for row in json.loads(answer)]
         for agent in agents:
             agent.send_signal(signal.SIGTERM)
         for agent in agents:
             agent.wait(timeout=60)
-        tell(children, "exit")
+        command(children, "exit")
     return counted
 
 
@@ -172,8 +172,16 @@ def main() -> int:
         if options.keep:
             shutil.copytree(Path(place) / "dataset", options.keep / "dataset", ignore=shutil.ignore_patterns(".agents"))
             (options.keep / "counted.json").write_text(json.dumps(counted) + "\n", encoding="utf-8")
-        command = [sys.executable, "-m", "whylat_fleet", "correlate", str(Path(place) / "dataset"), "--format", "json"]
-        found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        correlate = [
+            sys.executable,
+            "-m",
+            "whylat_fleet",
+            "correlate",
+            str(Path(place) / "dataset"),
+            "--format",
+            "json",
+        ]
+        found = json.loads(subprocess.run(correlate, capture_output=True, text=True, check=True).stdout)
     named = [(one["kind"], one["name"], one["problem"]) for one in found["culprits"]]
     print(f"named: {named}; {len(counted)} sockets counted, {found['coverage']['connections']} in the dataset")
     return 0 if [one[:2] for one in named][:1] == [("application", "ledger")] else 1

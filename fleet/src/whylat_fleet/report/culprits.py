@@ -134,7 +134,7 @@ def _without_culprit(verdict: Verdict) -> list[str]:
     if not exact.with_problem:
         return [f"no culprit: none of {counted(exact.connections, 'connection')} had a problem"]
     everywhere = [
-        f"{TITLES[problem]} for {_life(counts.share)}: {counts.hits:,} of {counted(counts.members, 'connection')}"
+        f"{TITLES[problem]} {_life(counts.share)}: {counts.hits:,} of {counted(counts.members, 'connection')}"
         for problem, counts in exact.everywhere
     ]
     return ["no culprit", *everywhere, *_needs(exact)]
@@ -204,8 +204,8 @@ def _exact_facts(one: Evidence, heading: str) -> list[str]:
     if counts is None:
         return []
     facts = [
-        f"{heading}{counts.hits:,} of its {counted(counts.members, 'connection')} had it for {_life(counts.share)}; of "
-        f"the others, {counts.other_hits:,} of {counts.others:,}",
+        f"{heading}{counts.hits:,} of its {counted(counts.members, 'connection')} had it {_life(counts.share)}; of the "
+        f"others, {counts.other_hits:,} of {counts.others:,}",
         f"expected by chance in the whole fleet: {one.probability:.1e} (exact test)",
     ]
     if one.score:
@@ -215,7 +215,7 @@ def _exact_facts(one: Evidence, heading: str) -> list[str]:
 
 def _life(share: float) -> str:
     """Returns a share of a connection's life in words."""
-    return f"more than {share * 100:g} % of their time"
+    return f"for more than {share * 100:g} % of their time" if share else "at any time, of those that were always there"
 
 
 def as_html(prepared: PreparedWindow, verdict: Verdict, drills: list[Drill]) -> str:

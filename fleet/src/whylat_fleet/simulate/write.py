@@ -306,7 +306,7 @@ def _connections(plan: Plan, hour_begin: str) -> str:
     values = {
         "host": HOST_NAME,
         "conn_id": "conn_id",
-        "time_ns": f"{hour_begin} + 3599000000000",
+        "time_ns": f"{hour_begin} + {HOUR_NS - 1}",
         "netns": "4026531840",
         "local_address": own.format("host").replace("{", "{{").replace("}", "}}"),
         "local_port": "CASE WHEN client THEN client_port ELSE server_port END",
