@@ -87,6 +87,7 @@ web/node_modules: web/package-lock.json
 accuracy: setup-test build
 	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md $(if $(REFRESH),--refresh)
 	python3 scripts/request_accuracy.py
+	python3 scripts/capture_accuracy.py --output docs/captures.md
 	WHYLAT_PLAYS=$(if $(REFRESH),refresh,record) $(cargo) test $(PROFILE) --workspace --test replay -- \
 		--test-threads=1 --skip faults::
 

@@ -3,6 +3,7 @@
 //!
 //! Each takes the way that the program takes with such input, so that a panic that the program catches is no failure.
 
+mod capture;
 mod config;
 mod files;
 mod recording;
@@ -15,6 +16,7 @@ mod profile;
 #[path = "../../crates/cli/src/values.rs"]
 mod values;
 
+pub use capture::pcap;
 pub use config::{agent_config, profiles};
 pub use files::elf;
 pub use recording::{manifest, segment};
@@ -31,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("perf", perf),
     ("ftrace", ftrace),
     ("intel_pt", intel_pt),
+    ("pcap", pcap),
     ("itt_ring", itt_ring),
     ("netlink", netlink),
     ("elf", elf),

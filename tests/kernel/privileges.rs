@@ -325,6 +325,7 @@ fn readers_are_confined() {
         ("validate", &recording),
         ("diff --format html -o d.html r.whylat", &recording),
         ("import ftrace", &trace),
+        ("import pcap", &trace),
         ("bugreport -o report", &recording),
     ] {
         let mut command = whylat(words);

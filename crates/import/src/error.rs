@@ -42,4 +42,27 @@ pub enum ImportError {
          comm,pid,tid,cpu,time,event,ip,sym,dso -i FILE > TEXT, then import TEXT"
     )]
     NoActivity,
+    /// Neither pcap nor pcapng.
+    #[error(
+        "it is no capture: it begins neither as pcap nor as pcapng\nhint: tcpdump -s 128 -w FILE tcp; \
+         whylat reads pcap and pcapng, and both compressed by gzip or zstd"
+    )]
+    NotCapture,
+    /// A capture that ends within a packet.
+    #[error("it ends within a packet; all before is used")]
+    CaptureCut,
+    /// A capture with a block that makes no sense.
+    #[error("it is damaged; all before the damage is used")]
+    CaptureDamaged,
+    /// A file that cannot be read on.
+    #[error("it cannot be read on: {0}\nhint: copy it again, or decompress it first")]
+    Unreadable(String),
+    /// A capture without packets.
+    #[error(
+        "it holds no packet\nhint: capture for longer, or with another filter: tcpdump -w FILE tcp"
+    )]
+    NoPackets,
+    /// A capture without TCP.
+    #[error("no packet of it is a TCP segment: {0}\nhint: tcpdump -s 128 -w FILE tcp")]
+    NoSegments(String),
 }

@@ -1,8 +1,9 @@
-//! Traces that other tools made → rows of the table `activity`.
+//! Traces that other tools made → rows of the table `activity`; captures → rows of connections.
 //!
 //! - `perf_script`: the text of `perf script`: Intel PT branches, sampled stacks, tracepoints;
 //! - `perf_data`: `perf.data` itself: its clock, its threads, and its Intel PT packets;
 //! - `ftrace`: the text of ftrace's `trace` file and of `trace-cmd report`.
+//! - `pcap`: packet captures, as the tables of a live recording;
 //! - `merge`: the functions of a trace among what a recording knows of its CPUs.
 //!
 //! Bytes in, rows and an account of every line or record out: what was not used is counted by the
@@ -13,6 +14,7 @@ mod error;
 mod ftrace;
 mod intel_pt;
 mod merge;
+mod pcap;
 mod perf_data;
 mod perf_script;
 mod stack;
@@ -21,6 +23,7 @@ mod text;
 
 pub use error::ImportError;
 pub use merge::{MergedFunctions, merge};
+pub use pcap::{CaptureImport, CaptureReader, Vantage};
 pub use tally::Tally;
 
 use table::tables::Activities;

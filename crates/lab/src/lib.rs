@@ -9,6 +9,7 @@
 //! * [`wire`]: a user-space path between two namespaces, with delay, loss, rate and
 //!   queue, its own counters and a log of every packet.
 //! * [`capture`]: segments as they leave and reach the TCP of a namespace.
+//! * [`tcpdump`]: the same as files, as users make them.
 //! * [`workload`]: small programs, one process each, that print at the end exactly
 //!   what they did; [`process`] starts them and reads what they say, [`site`] does so at the
 //!   two ends of a wire.
@@ -25,6 +26,7 @@ pub mod output;
 pub mod process;
 mod random;
 pub mod site;
+pub mod tcpdump;
 pub mod wire;
 pub mod workload;
 

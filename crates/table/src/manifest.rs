@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 /// Version of the recording format that this code writes. Older ones are read.
 pub const FORMAT: u32 = 1;
 
+/// Detail of a recording that was made of a packet capture, and the name by which it accounts for packets.
+pub const CAPTURE: &str = "capture";
+
 /// One line of the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -60,6 +63,13 @@ pub struct Header {
     pub started_realtime_ns: u64,
     /// Length of a jiffy, the resolution of the kernel's own stage clocks; `None`: unknown.
     pub jiffy_ns: Option<u64>,
+}
+
+impl Header {
+    /// Returns whether the recording was made of a packet capture: no socket was seen.
+    pub fn is_capture(&self) -> bool {
+        self.detail == CAPTURE
+    }
 }
 
 /// A sealed file of one table.

@@ -226,6 +226,15 @@ names! {
         Chronograph = "chronograph",
         /// From the share of random samples that found the socket in the stage.
         Samples = "samples",
+        /// From the packets of a capture: every interval, as far as packets show what ended it.
+        Capture = "capture",
+    }
+}
+
+impl Method {
+    /// Whether every interval was measured.
+    pub const fn is_measured(self) -> bool {
+        matches!(self, Self::Ledger | Self::Capture)
     }
 }
 

@@ -174,6 +174,11 @@ impl Writer {
             && self.open.iter().any(|open| open.rows() > 0)
     }
 
+    /// Whether so many bytes are open that segments should be sealed, whatever the time.
+    pub fn is_full(&self) -> bool {
+        self.open.iter().map(|open| open.bytes()).sum::<u64>() >= self.options.segment_bytes
+    }
+
     /// Seals if it is due; returns whether it was.
     ///
     /// # Errors

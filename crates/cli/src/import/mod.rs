@@ -1,5 +1,6 @@
-//! `whylat import`: converts a trace of another tool to a recording, or adds its functions to one.
+//! `whylat import`: converts a trace or a capture of another tool to a recording, or adds functions to one.
 
+mod pcap;
 mod with;
 
 use std::collections::BTreeMap;
@@ -22,10 +23,11 @@ const PROBE: &str = "activity";
 /// Reader of a format.
 type Reader = fn(&[u8]) -> Result<TraceImport, ::import::ImportError>;
 
-/// Makes a recording of a trace.
+/// Makes a recording of a trace or a packet capture.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  whylat import pcap x.pcap -o x.whylat
   whylat import perf perf.data
   whylat import ftrace trace.txt --with whylat-20261121T203000Z.whylat")]
 pub(crate) struct Import {
@@ -49,6 +51,16 @@ Examples:
   whylat import ftrace trace.txt
   whylat import ftrace report.txt --with r.whylat --clock monotonic")]
     Ftrace(File),
+    /// Convert packet captures of tcpdump, Wireshark and others
+    ///
+    /// Reads pcap and pcapng, plain or compressed by gzip or zstd. Needs no root.
+    #[command(after_help = "\
+Examples:
+  tcpdump -s 128 -w x.pcap tcp port 5432
+  whylat import pcap x.pcap -o x.whylat
+  whylat report x.whylat
+  whylat import pcap x1.pcap.gz x2.pcapng --at server")]
+    Pcap(pcap::CaptureFiles),
 }
 
 #[derive(Debug, Args)]
@@ -81,6 +93,7 @@ impl Import {
         let (file, read): (File, Reader) = match self.from {
             From::Perf(file) => (file, ::import::perf),
             From::Ftrace(file) => (file, ::import::ftrace),
+            From::Pcap(files) => return files.execute(),
         };
         let default = || args::default_output(Path::new(""));
         let output = file.to.path()?.map_or_else(default, Path::to_owned);

@@ -154,6 +154,10 @@ fn subjects<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conne
                 .processes
                 .comm(pid, until_ns.unwrap_or(evidence.latest_ns))
         });
+        let comm = comm.or_else(|| {
+            let role = gathered.identity.as_ref().map(|it| it.role.name());
+            role.filter(|_| context.given.is_capture)
+        });
         let cpu = crate::connections::cpu::seen(evidence, gathered, calls, &judged);
         Some(ConnectionSubject {
             id,
@@ -407,7 +411,8 @@ fn tcp(subject: &ConnectionSubject) -> Tcp {
         mss_bytes: last
             .map(|last| last.mss_bytes)
             .or(identity.and_then(|identity| identity.mss_bytes)),
-        cwnd: last.map(|last| last.cwnd),
+        // No packet has it: of a capture it is 0.
+        cwnd: last.map(|last| last.cwnd).filter(|cwnd| *cwnd > 0),
         snd_wnd_bytes: last.and_then(|last| last.snd_wnd_bytes),
         sndbuf_bytes: subject.sndbuf_bytes(),
         sndbuf_locked: identity.and_then(|identity| identity.sndbuf_locked),

@@ -97,7 +97,7 @@ impl Case<'_> {
     pub fn peer_reader_late(&self) -> Option<f64> {
         let peer = self.peer?;
         let slow = &peer.judged.receive.as_ref()?.reader_slow;
-        let known = slow.method == Method::Ledger || peer.gathered.samples.polls >= LEAST_POLLS;
+        let known = slow.method.is_measured() || peer.gathered.samples.polls >= LEAST_POLLS;
         known.then_some(slow.share)
     }
 
@@ -113,7 +113,8 @@ impl Case<'_> {
     /// Congestion window in bytes, last seen.
     pub fn cwnd_bytes(&self) -> Option<u64> {
         let last = self.own.last_sample()?;
-        Some(u64::from(last.cwnd) * u64::from(last.mss_bytes))
+        let cwnd = Some(last.cwnd).filter(|cwnd| *cwnd > 0)?;
+        Some(u64::from(cwnd) * u64::from(last.mss_bytes))
     }
 
     /// Whether so many bytes in flight, at the flow's own best rate, are twice what the path holds

@@ -103,6 +103,7 @@ impl RecordingContext {
             given: StageInputs {
                 jiffy_ns,
                 span: evidence.span,
+                is_capture: evidence.header.is_capture(),
             },
             snap: evidence.snap,
             detail: evidence.header.detail.clone(),

@@ -99,7 +99,11 @@ impl Case<'_> {
     /// Returns the gaps that every finding has: the far end unseen, records lost.
     pub fn general_blind_spots(&self) -> Vec<String> {
         let mut blind = Vec::new();
-        if self.peer.is_none() {
+        if self.context.given.is_capture {
+            blind.push(
+                "A capture shows packets: what programs and buffers did is inferred.".to_owned(),
+            );
+        } else if self.peer.is_none() {
             blind.push(
                 "The other end is not recorded: its side is inferred from this end.".to_owned(),
             );

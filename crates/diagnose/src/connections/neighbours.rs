@@ -11,6 +11,9 @@ use crate::connections::subject::ConnectionSubject;
 /// Namespace and address of a host: addresses mean something within a namespace only.
 type HostKey<'a> = (u32, &'a str);
 
+/// A process, or of a capture a host.
+type ProcessKey<'a> = (u32, &'a str);
+
 /// Connections by host and process.
 #[derive(Debug)]
 pub struct Neighbours<'a> {
@@ -19,7 +22,7 @@ pub struct Neighbours<'a> {
     /// Senders, by the host that they send to.
     to_host: HashMap<HostKey<'a>, HostSenders>,
     /// How many of these are of one process.
-    of_process: HashMap<(u32, HostKey<'a>), usize>,
+    of_process: HashMap<(ProcessKey<'a>, HostKey<'a>), usize>,
     /// Behind which data of others has waited.
     blocking: HashSet<u64>,
 }
@@ -42,8 +45,8 @@ impl<'a> Neighbours<'a> {
             };
             let host = remote(identity);
             to_host.entry(host).or_default().push(subject);
-            if let Some(pid) = identity.pid {
-                *of_process.entry((pid, host)).or_default() += 1;
+            if let Some(process) = process(identity) {
+                *of_process.entry((process, host)).or_default() += 1;
             }
         }
         let senders = |subjects: Vec<&ConnectionSubject>| HostSenders {
@@ -91,13 +94,22 @@ impl<'a> Neighbours<'a> {
         let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
             return 0;
         };
-        let key = identity.pid.map(|pid| (pid, remote(identity)));
+        let key = process(identity).map(|process| (process, remote(identity)));
         let all = key.and_then(|key| self.of_process.get(&key));
         all.map_or(0, |all| all - 1)
     }
 
     fn senders<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s HostSenders> {
         self.to_host.get(&remote(own.identity()?))
+    }
+}
+
+/// Returns the process of a connection. Packets show its host alone, and have no namespace.
+fn process(identity: &Connection) -> Option<ProcessKey<'_>> {
+    match (identity.pid, identity.netns) {
+        (Some(pid), _) => Some((pid, "")),
+        (None, 0) => Some((0, host(&identity.local))),
+        (None, _) => None,
     }
 }
 

@@ -230,7 +230,6 @@ impl RequestTable {
         Self {
             latest_ns: header.started_ns,
             listing: Listing::new(filter, limit, header.started_ns),
-            header,
             is_whole,
             is_lossless: lost("calls").is_none_or(|it| it.lost_total() == 0),
             has_waits: is_on("waits"),
@@ -250,7 +249,8 @@ impl RequestTable {
             over: vec![false; endpoints.len()],
             unfinished: 0,
             endpoints,
-            stages: StageTable::default(),
+            stages: StageTable::new(header.is_capture()),
+            header,
             history: History::default(),
             functions: FunctionTable::default(),
             classes: HashMap::new(),

@@ -71,7 +71,16 @@ impl ServiceKey {
             Side::Server => &row.local,
             Side::Client => &row.remote,
         };
-        Self::at(row.pid, side, address.clone(), names)
+        let key = Self::at(row.pid, side, address.clone(), names);
+        // Packets show a host, and no process and no namespace.
+        let host = row.local.rsplit_once(':').filter(|_| row.netns == 0);
+        match host {
+            Some((host, _)) => Self {
+                name: host.to_owned(),
+                ..key
+            },
+            None => key,
+        }
     }
 
     /// Returns the service of a process at an address.

@@ -28,11 +28,21 @@ struct HeldStage {
 /// The stages of all connections in which data was held.
 #[derive(Debug, Default)]
 pub struct StageTable {
+    /// No thread was seen: what is unknown of a client may have been TCP's.
+    is_capture: bool,
     held: Vec<HeldStage>,
     latest: HashMap<EndpointId, (u64, Vec<u64>)>,
 }
 
 impl StageTable {
+    /// Starts without any. `is_capture`: all was read from packets.
+    pub fn new(is_capture: bool) -> Self {
+        Self {
+            is_capture,
+            ..Self::default()
+        }
+    }
+
     /// Adds rows of table `tcp_stages`, in the order of time for each connection.
     pub fn add(&mut self, rows: &TcpStages, endpoints: &mut EndpointTable) {
         for index in 0..rows.len() {
@@ -97,8 +107,12 @@ impl StageTable {
         };
         for end in [Some(id), endpoint.peer].into_iter().flatten() {
             let range = self.overlapping(end, time);
+            let parts = match self.is_capture {
+                true => &SHARED[..],
+                false => &SHARED[..2],
+            };
             for held in &mut self.held[range] {
-                held.share(endpoint, exchanges);
+                held.share(endpoint, parts, exchanges);
             }
         }
     }
@@ -106,11 +120,11 @@ impl StageTable {
 
 impl HeldStage {
     /// Gives each exchange its part, of at most the time that it waited.
-    fn share(&mut self, endpoint: &Endpoint, exchanges: &mut [Exchange]) {
+    fn share(&mut self, endpoint: &Endpoint, parts: &[RequestPart], exchanges: &mut [Exchange]) {
         let path_ns = endpoint.min_rtt_ns.unwrap_or(0);
         let waited = |it: &Exchange| -> u64 {
             let overlaps = it.begin_ns < self.until_ns && self.from_ns < it.answered_ns;
-            let ns = elsewhere_ns(&it.budget).saturating_sub(path_ns);
+            let ns = elsewhere_ns(&it.budget, parts).saturating_sub(path_ns);
             if overlaps { ns } else { 0 }
         };
         let weight = |ns: u64| (ns as f64) * (ns as f64);
@@ -123,22 +137,29 @@ impl HeldStage {
             let waited_ns = waited(exchange);
             let share = weight(waited_ns) / sum;
             let ns = ((self.ns as f64 * share) as u64).min(waited_ns);
-            move_steps(&mut exchange.budget, self.part, ns);
+            move_steps(&mut exchange.budget, parts, self.part, ns);
             given_ns += ns;
         }
         self.ns = self.ns.saturating_sub(given_ns);
     }
 }
 
+/// Parts that stages are taken from, in this order; the last only where no thread was seen.
+const SHARED: [RequestPart; 3] = [
+    RequestPart::Remote,
+    RequestPart::Network,
+    RequestPart::Unknown,
+];
+
 /// Time in which a request was with the network or the other end, and no stage is known yet.
-fn elsewhere_ns(budget: &Budget) -> u64 {
-    budget.parts.get(RequestPart::Network) + budget.parts.get(RequestPart::Remote)
+fn elsewhere_ns(budget: &Budget, parts: &[RequestPart]) -> u64 {
+    parts.iter().map(|part| budget.parts.get(*part)).sum()
 }
 
 /// Gives time of the other end, then of the network, to a stage: the longest steps first.
-fn move_steps(budget: &mut Budget, part: RequestPart, ns: u64) {
+fn move_steps(budget: &mut Budget, parts: &[RequestPart], part: RequestPart, ns: u64) {
     let mut left_ns = ns;
-    for from in [RequestPart::Remote, RequestPart::Network] {
+    for from in parts.iter().copied() {
         let moved_ns = left_ns.min(budget.parts.get(from));
         budget.parts.shift(from, part, moved_ns);
         left_ns -= moved_ns;

@@ -44,6 +44,9 @@ struct Options {
     /// Sizes, delays and losses follow from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Captures packets at both ends with tcpdump: client.pcap and server.pcap in this directory.
+    #[arg(long, value_name = "DIR")]
+    captures: Option<PathBuf>,
     #[command(flatten)]
     to: OutputArgs,
 }
@@ -153,6 +156,7 @@ fn play(options: &Options) -> Result<(), LabError> {
         fix: options.fix.as_deref(),
         congctl: &options.congctl,
         seed: options.seed,
+        captures: options.captures.as_deref(),
     };
     let file = options.to.open()?;
     write(&play.run(&program)?, file)

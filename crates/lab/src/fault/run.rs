@@ -9,6 +9,7 @@ use super::scene::{
     Claim, ClaimSubject, ConnectionEnd, Fault, FaultFix, ProgramPair, Scene, SeededDice, Variant,
 };
 use crate::site::Site;
+use crate::tcpdump::Tcpdump;
 use crate::{LabError, LabProcess, Wire, WireConfig};
 
 /// Holds what is played.
@@ -23,6 +24,8 @@ pub struct FaultRun<'a> {
     pub congctl: &'a str,
     /// Seed of sizes, delays and losses.
     pub seed: u64,
+    /// Where `client.pcap` and `server.pcap` are made, what tcpdump sees at either end; `None`: nowhere.
+    pub captures: Option<&'a Path>,
 }
 
 impl FaultRun<'_> {
@@ -49,6 +52,7 @@ impl FaultRun<'_> {
             };
             netns.sysctl(name, value)?;
         }
+        let captures = self.capture(&wire)?;
         let site = Site::over(&wire, program);
         let machine = site.beside("pauses")?;
         let beside: Vec<LabProcess> = scene
@@ -73,6 +77,7 @@ impl FaultRun<'_> {
             .map(LabProcess::finish)
             .collect::<Result<_, _>>()?;
         let machine = machine.finish()?;
+        captures.into_iter().try_for_each(Tcpdump::stop)?;
         let (stats, _) = wire.stop();
         let lasts_ns = scene.lasts_us.zip(stats.first_packet_ns);
         let lasts_ns =
@@ -95,6 +100,16 @@ impl FaultRun<'_> {
             "beside": beside,
             "machine": machine,
         }))
+    }
+
+    /// Starts captures at both ends, if they are wanted.
+    fn capture(&self, wire: &Wire) -> Result<Vec<Tcpdump>, LabError> {
+        let Some(place) = self.captures else {
+            return Ok(Vec::new());
+        };
+        let ends = [(&wire.a, "client.pcap"), (&wire.b, "server.pcap")];
+        let started = ends.map(|(netns, file)| Tcpdump::start(netns, &place.join(file)));
+        started.into_iter().collect()
     }
 
     /// Returns the scene, with the fix that is applied if it has several.

@@ -162,6 +162,7 @@ fn exactness(connection: &Connection) -> String {
         (Method::Ledger, "ledger"),
         (Method::Chronograph, "kernel clocks"),
         (Method::Samples, "random polls"),
+        (Method::Capture, "packets of a capture"),
     ]
     .into_iter()
     .filter(|(method, _)| uses(*method))

@@ -3,6 +3,7 @@
 use diagnose::report::{About, DataDirection, FindingSubject, Process, SubjectRequests};
 use diagnose::requests::Side;
 use diagnose::units::{count, counted, duration};
+use table::manifest::CAPTURE;
 
 use crate::layout::{Style, TextLayout};
 
@@ -15,13 +16,16 @@ pub(super) const CELL: usize = 11;
 /// Draws which recording this is, and its damage.
 pub(super) fn head(layout: &mut TextLayout, about: &About) {
     let host = &about.host;
-    let text = format!(
-        "whylat · {} · Linux {} · detail {} · {} recorded",
-        host.name,
-        release(&host.kernel),
-        host.detail,
-        duration(about.span_ns)
-    );
+    let span = duration(about.span_ns);
+    let text = match host.detail == CAPTURE {
+        true => format!("whylat · {} · packet capture · {span}", host.name),
+        false => format!(
+            "whylat · {} · Linux {} · detail {} · {span} recorded",
+            host.name,
+            release(&host.kernel),
+            host.detail,
+        ),
+    };
     layout.paragraph(0, Style::Dim, &text);
     layout.blank();
     if let Some(damage) = about.damage("problem") {

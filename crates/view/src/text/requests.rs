@@ -4,7 +4,7 @@ use diagnose::requests::functions::FunctionShares;
 use diagnose::requests::report::{DurationSpread, PathStep, RequestRow, Service};
 use diagnose::requests::{PartShares, RequestPart, RequestReport, Side};
 use diagnose::units::{bytes, count, counted, duration, percent};
-use table::manifest::ProbeState;
+use table::manifest::{CAPTURE, ProbeState};
 
 use super::parts::{LABEL, head, process};
 use super::{contrast, footer, functions};
@@ -77,7 +77,10 @@ fn no_waits(layout: &mut TextLayout, report: &RequestReport) {
     let is_off = |state: &ProbeState| matches!(state, ProbeState::Off { .. });
     let waits = report.about.coverage.iter().find(|it| it.probe == "waits");
     if waits.is_none_or(|it| is_off(&it.state)) {
-        let text = "What threads did meanwhile was not recorded: --detail waits does that.";
+        let text = match report.about.host.detail == CAPTURE {
+            true => "Packets do not show what threads did meanwhile.",
+            false => "What threads did meanwhile was not recorded: --detail waits does that.",
+        };
         layout.paragraph(2, Style::Dim, text);
     }
 }

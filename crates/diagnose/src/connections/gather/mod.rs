@@ -98,7 +98,7 @@ fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
 
 impl Consumer for Evidence {
     fn wants(&self, table: TableId) -> bool {
-        const TABLES: [TableId; 16] = [
+        const TABLES: [TableId; 15] = [
             TableId::Connection,
             TableId::Listener,
             TableId::Process,
@@ -107,7 +107,6 @@ impl Consumer for Evidence {
             TableId::TcpSample,
             TableId::TcpStage,
             TableId::TcpEvent,
-            TableId::Call,
             TableId::ZerocopySend,
             TableId::StackFrame,
             TableId::Symbol,
@@ -116,7 +115,9 @@ impl Consumer for Evidence {
             TableId::DropCount,
             TableId::Preemption,
         ];
-        TABLES.contains(&table)
+        // of a capture, these are runs of bytes, not calls
+        let is_call = table == TableId::Call && !self.header.is_capture();
+        TABLES.contains(&table) || is_call
     }
 
     fn take(&mut self, rows: Rows<'_>) {

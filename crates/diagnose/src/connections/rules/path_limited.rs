@@ -1,7 +1,7 @@
 //! Congestion control held data back, and nothing is wrong with either end: the flow ran at what
 //! the path gave. As `sender_app_limited`, an answer and not a problem.
 
-use table::{Method, Stage};
+use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, min_rtt, real, worst};
@@ -68,7 +68,9 @@ impl Rule for PathLimited {
 
     fn explain(&self, case: &Case) -> FindingExplanation {
         let confidence = match case.method(Stage::CongestionWindow) {
-            Some(Method::Ledger) => measured(case, "every stage was measured in the kernel"),
+            Some(method) if method.is_measured() => {
+                measured(case, "every stage was measured in the kernel")
+            }
             _ => Confidence {
                 level: ConfidenceLevel::Low,
                 because: "from random polls".into(),

@@ -15,7 +15,7 @@ use crate::report::{
     UndecidedFinding,
 };
 use crate::units::percent;
-use table::{Chosen, Method};
+use table::Chosen;
 
 /// The rule `sender_app_limited`.
 pub struct SenderAppLimited;
@@ -61,7 +61,9 @@ impl Rule for SenderAppLimited {
 
     fn explain(&self, case: &Case) -> FindingExplanation {
         let confidence = match case.method(Stage::SenderApp) {
-            Some(Method::Ledger) => measured(case, "every stage was measured in the kernel"),
+            Some(method) if method.is_measured() => {
+                measured(case, "every stage was measured in the kernel")
+            }
             _ => Confidence {
                 level: ConfidenceLevel::Medium,
                 because: "from the kernel's own busy time, in jiffies".into(),

@@ -16,6 +16,8 @@ pub struct Scale {
     pub changes: u64,
     /// Length of a jiffy, ns.
     pub jiffy_ns: u64,
+    /// How the ledger was kept.
+    pub method: Method,
 }
 
 /// The shares of all stages.
@@ -32,7 +34,10 @@ pub fn stages(ledger: &TcpStage, scale: Scale) -> Stages {
         };
         stages.set(
             stage,
-            share(ns, bound_ns(ledger, stage, scale), scale.life_ns),
+            StageShare {
+                method: scale.method,
+                ..share(ns, bound_ns(ledger, stage, scale), scale.life_ns)
+            },
         );
     }
     stages

@@ -6,6 +6,7 @@ mod ledger;
 mod polled;
 mod receive;
 
+use table::Method;
 use table::tables::TcpStage;
 
 use crate::connections::gather::ConnectionDigest;
@@ -20,6 +21,8 @@ pub struct StageInputs {
     pub jiffy_ns: u64,
     /// Judged span, `CLOCK_MONOTONIC` ns.
     pub span: (u64, u64),
+    /// Whether all was read from packets.
+    pub is_capture: bool,
 }
 
 /// The stages of one connection.
@@ -56,6 +59,10 @@ pub fn judge(
                 life_ns,
                 changes: changes(gathered, calls),
                 jiffy_ns: given.jiffy_ns,
+                method: match given.is_capture {
+                    true => Method::Capture,
+                    false => Method::Ledger,
+                },
             };
             (life_ns, ledger::stages(ledger, scale), None)
         }
@@ -71,7 +78,11 @@ pub fn judge(
     let sent_nothing = bytes.0 == Some(0);
     StageTimes {
         life_ns,
-        receive: receive(gathered, ledger.as_ref(), bytes.1, life_ns, given.jiffy_ns),
+        receive: match given.is_capture {
+            // when bytes were read, packets do not show
+            true => None,
+            false => receive(gathered, ledger.as_ref(), bytes.1, life_ns, given.jiffy_ns),
+        },
         ledger,
         stages: if sent_nothing {
             Stages::default()

@@ -40,6 +40,12 @@ pub(in crate::connections::rules) fn advice<const N: usize>(
 
 /// Confidence of a finding that the ledger measured, lowered when records were lost.
 pub(in crate::connections::rules) fn measured(case: &Case, because: &str) -> Confidence {
+    if case.context.given.is_capture {
+        return Confidence {
+            level: ConfidenceLevel::Medium,
+            because: "every interval is known by the packets that ended it".to_owned(),
+        };
+    }
     if case.context.lost.is_empty() {
         Confidence {
             level: ConfidenceLevel::High,

@@ -23,6 +23,9 @@ pub enum WindowCause {
 /// window was zero, then the size of the window in polls that found it full. What explains the
 /// greater part of the time decides.
 pub fn window_cause(case: &Case) -> WindowCause {
+    if case.context.given.is_capture {
+        return by_closed_window(case);
+    }
     let limited = case.share(Stage::ReceiverWindow);
     if let Some(slow) = case.peer_reader_late() {
         let because = format!(
@@ -43,6 +46,27 @@ pub fn window_cause(case: &Case) -> WindowCause {
         return by_zero_windows(case);
     }
     by_polls(case)
+}
+
+/// Of a capture: a reader that does not read leaves no room for a segment in the window. A small buffer with a good reader
+/// has room for what is on its way.
+fn by_closed_window(case: &Case) -> WindowCause {
+    let ledger = case.peer.and_then(|peer| peer.judged.ledger.as_ref());
+    let closed_ns = ledger.map_or(0, |ledger| ledger.window_closed_ns);
+    let limited_ns = case.ns(Stage::ReceiverWindow);
+    let closed = (closed_ns as f64 / limited_ns.max(1) as f64).min(1.0);
+    let because = format!(
+        "the window had no room for a segment {} of that time",
+        percent(closed)
+    );
+    let confidence = Confidence {
+        level: ConfidenceLevel::Medium,
+        because,
+    };
+    match closed_ns * 2 >= limited_ns {
+        true => WindowCause::Reader(confidence),
+        false => WindowCause::Buffer(confidence),
+    }
 }
 
 /// A reader that does not read lets the window go to zero and stay there. A small buffer with

@@ -1,0 +1,478 @@
+//! One direction of a connection: which bytes passed, which did again, which the other end acknowledged.
+
+use std::collections::VecDeque;
+
+use super::ledger::{ArrivedAck, RetransmitKind, StageLedger};
+use super::round_trip::{PendingSegments, SideTrip};
+use super::segment::Segment;
+use super::sequence::{Gap, GapList, Offset, SequenceSpace};
+
+/// Least delayed ACK of Linux (`TCP_DELACK_MIN`), less the longest jiffy (`CONFIG_HZ=100`). RFC 1122 (4.2.3.2) allows 500 ms.
+const DELACK_LEAST_NS: u64 = 30_000_000;
+
+/// Least retransmission timeout of Linux (`TCP_RTO_MIN`), less the longest jiffy.
+const RTO_LEAST_NS: u64 = 190_000_000;
+
+/// Least time until a tail-loss probe: two jiffies (`TCP_TIMEOUT_MIN`), the longest; else two round trips (RFC 8985, 7.2).
+const PROBE_LEAST_NS: u64 = 20_000_000;
+
+/// Copies of a packet that a capture on several interfaces has come one right after another.
+const COPY_NS: u64 = 1_000_000;
+
+/// More packets than these are not lost one after another: another counter began.
+const MISSING_MOST: u16 = 64;
+
+/// Largest payload of a frame: a jumbo frame of 9,000 bytes. What is larger is a bundle that a network card is to cut.
+const FRAME_MOST_BYTES: u32 = 8_960;
+
+/// Payload of a full segment on Ethernet with timestamps (RFC 6691).
+const USUAL_MSS_BYTES: u32 = 1_448;
+
+/// The round trip to an end is no longer than what its kernel takes to answer: the capture was made there.
+const NEAR_NS: u64 = 1_000_000;
+
+/// ACKs on their way to an end: of more, the first arrive early.
+const ACKS_MOST: usize = 4_096;
+
+/// Says what a segment's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Passage {
+    /// The first time.
+    New,
+    /// They passed before: retransmitted.
+    Again(RetransmitKind),
+    /// Later ones passed before: on another way, or lost before and retransmitted.
+    Late(Option<RetransmitKind>),
+    /// A keep-alive, or a probe of a closed window.
+    Probe,
+}
+
+/// Counters of one direction.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct HalfCounts {
+    /// Segments.
+    pub segments: u32,
+    /// Those with data.
+    pub data_segments: u32,
+    /// Bytes sent, all.
+    pub bytes: u64,
+    /// Bytes retransmitted.
+    pub bytes_again: u64,
+    /// Segments retransmitted.
+    pub segments_again: u32,
+    /// Retransmission timeouts.
+    pub timeouts: u16,
+    /// Duplicates that the receiver reported.
+    pub duplicates: u32,
+    /// Segments that came out of order.
+    pub reordered: u32,
+    /// Segments with a congestion mark.
+    pub marked: u32,
+    /// Bytes that the receiver had and the capture has not.
+    pub unseen_bytes: u64,
+    /// Longest run of bytes of a segment.
+    pub largest_bytes: u32,
+}
+
+/// An ACK on its way.
+#[derive(Debug, Clone, Copy)]
+struct PendingAck {
+    arrives_ns: u64,
+    ack: ArrivedAck,
+}
+
+/// One end as a sender, and what the other end announced to it.
+#[derive(Debug, Clone)]
+pub struct Half {
+    space: Option<SequenceSpace>,
+    /// Whether its SYN was seen.
+    pub has_syn: bool,
+    /// Offset after the last byte that passed.
+    pub next: Offset,
+    /// Offset after the last byte that was acknowledged.
+    pub una: Offset,
+    gaps: GapList,
+    /// End of the stream, after its FIN.
+    pub fin: Option<Offset>,
+    /// Largest segment that it takes, by its SYN.
+    pub mss: Option<u16>,
+    /// Shift of the windows that it announces.
+    pub shift: Option<u8>,
+    /// Whether it takes selective ACKs; `None`: its SYN was not seen.
+    pub is_sack: Option<bool>,
+    /// Payload of a full segment, as the SYNs say.
+    pub peer_mss: Option<u32>,
+    pending: PendingSegments,
+    /// When its data was last sent or acknowledged.
+    progress_ns: u64,
+    /// ACKs without news since.
+    duplicate_acks: u32,
+    /// Bytes before this offset arrived at the other end, some maybe not.
+    sacked: Offset,
+    recovery_end: Option<Offset>,
+    has_probed: bool,
+    acks: VecDeque<PendingAck>,
+    latest: Option<Segment>,
+    /// IPv4's identification that its next packet has, if none is lost.
+    next_ip_id: Option<u16>,
+    /// Packets that were sent before the latest and did not pass.
+    missing: u16,
+    /// Counters.
+    pub counts: HalfCounts,
+    /// Stages.
+    pub ledger: StageLedger,
+}
+
+impl Half {
+    /// Starts without any segment.
+    pub fn new(conn: u64, since_ns: u64) -> Self {
+        Self {
+            space: None,
+            has_syn: false,
+            next: 0,
+            una: 0,
+            gaps: GapList::default(),
+            fin: None,
+            mss: None,
+            shift: None,
+            is_sack: None,
+            peer_mss: None,
+            pending: PendingSegments::default(),
+            progress_ns: since_ns,
+            duplicate_acks: 0,
+            sacked: 0,
+            recovery_end: None,
+            has_probed: false,
+            acks: VecDeque::new(),
+            latest: None,
+            next_ip_id: None,
+            missing: 0,
+            counts: HalfCounts::default(),
+            ledger: StageLedger::new(conn, since_ns),
+        }
+    }
+
+    /// Whether a segment is a copy of the one before, taken at another interface.
+    pub fn is_copy(&mut self, segment: &Segment) -> bool {
+        let before = self.latest.replace(*segment);
+        before.is_some_and(|before| {
+            let is_soon = segment.time_ns.saturating_sub(before.time_ns) <= COPY_NS;
+            let is_known = segment.ip_id.is_some_and(|id| id != 0)
+                || segment.options.timestamps.is_some() && segment.bytes > 0;
+            let alike = Segment {
+                time_ns: before.time_ns,
+                ..*segment
+            };
+            is_soon && is_known && alike == before
+        })
+    }
+
+    /// Counts packets by IPv4's identification: Linux numbers those of a connection one by one.
+    pub fn count_ids(&mut self, segment: &Segment) {
+        let Some(id) = segment.ip_id.filter(|id| *id != 0) else {
+            return;
+        };
+        let full = self.full_bytes().unwrap_or(u32::MAX).max(1);
+        let segments = segment.bytes.div_ceil(full).max(1) as u16;
+        let missing = self.next_ip_id.map_or(0, |next| id.wrapping_sub(next));
+        self.missing = if missing <= MISSING_MOST { missing } else { 0 };
+        self.next_ip_id = Some(id.wrapping_add(segments));
+    }
+
+    /// Takes its SYN.
+    pub fn begin(&mut self, segment: &Segment) {
+        self.space = Some(SequenceSpace::new(segment.seq.wrapping_add(1)));
+        self.has_syn = true;
+        self.mss = segment.options.mss;
+        self.shift = segment.options.window_shift;
+        self.is_sack = Some(segment.options.is_sack_permitted);
+    }
+
+    /// Starts in the middle, at this sequence number, if it has not started.
+    pub fn join(&mut self, seq: u32) -> SequenceSpace {
+        *self.space.get_or_insert_with(|| SequenceSpace::new(seq))
+    }
+
+    /// Whether lost data is not acknowledged yet.
+    pub fn is_recovering(&self) -> bool {
+        self.recovery_end.is_some()
+    }
+
+    /// Returns the sequence number of an offset.
+    pub fn seq(&self, offset: Offset) -> u32 {
+        self.space.map_or(0, |space| space.seq(offset))
+    }
+
+    /// Returns the offset up to which all bytes passed.
+    pub fn contiguous(&self) -> Offset {
+        let passed = self.gaps.first().unwrap_or(self.next);
+        // The FIN has a sequence number, and is no byte.
+        self.fin.map_or(passed, |fin| passed.min(fin - 1))
+    }
+
+    /// Returns the bytes out, as they are at the place of the capture.
+    pub fn flight_bytes(&self) -> Offset {
+        self.next - self.una
+    }
+
+    /// Passes ACKs to the ledger that arrived by now.
+    pub fn settle(&mut self, now_ns: u64) {
+        while let Some(first) = self.acks.front().copied()
+            && (first.arrives_ns <= now_ns || self.acks.len() > ACKS_MOST)
+        {
+            self.acks.pop_front();
+            let at_ns = first.arrives_ns.min(now_ns);
+            self.ledger.acknowledge(at_ns, first.ack);
+        }
+    }
+
+    /// The other end acknowledged. `near`: the round trip to this end; `far`: to the other. Returns whether the ACK is new.
+    pub fn acknowledge(
+        &mut self,
+        segment: &Segment,
+        ack: Offset,
+        window_bytes: Option<i64>,
+        (near, far): (&SideTrip, &mut SideTrip),
+    ) -> bool {
+        let now_ns = segment.time_ns;
+        let has_data = segment.bytes > 0 || segment.is_fin;
+        let is_new = ack > self.una;
+        let mut is_by_timer = false;
+        if is_new {
+            let acked_bytes = ack - self.una;
+            let most = self.mss_bytes().unwrap_or(i64::MAX);
+            if let Some(sent_ns) = self.pending.acknowledge(ack) {
+                let took_ns = now_ns.saturating_sub(sent_ns);
+                far.add(took_ns);
+                let least_ns = far.least_ns.unwrap_or(took_ns);
+                is_by_timer = !has_data
+                    && acked_bytes <= most
+                    && took_ns >= least_ns.saturating_add(DELACK_LEAST_NS);
+                self.count_trip(took_ns + near.least_ns.unwrap_or(0), is_by_timer);
+            }
+            self.take_new(ack, now_ns);
+        } else if !has_data && self.flight_bytes() > 0 && !segment.is_rst {
+            self.duplicate_acks += 1;
+        }
+        let is_duplicate = self.take_sack(segment, ack);
+        self.queue_ack(
+            now_ns,
+            near,
+            ArrivedAck {
+                ack,
+                window_bytes,
+                has_data,
+                is_by_timer,
+                is_duplicate,
+                echo: segment.options.timestamps.map(|(_, echo)| echo),
+            },
+        );
+        is_new
+    }
+
+    fn queue_ack(&mut self, now_ns: u64, near: &SideTrip, ack: ArrivedAck) {
+        let arrives_ns = now_ns + travel_ns(near);
+        let arrives_ns = self
+            .acks
+            .back()
+            .map_or(arrives_ns, |it| it.arrives_ns.max(arrives_ns));
+        self.acks.push_back(PendingAck { arrives_ns, ack });
+    }
+
+    fn count_trip(&mut self, ns: u64, is_by_timer: bool) {
+        let row = &mut self.ledger.row;
+        row.rtt_sum_us += ns / 1_000;
+        row.rtt_samples = row.rtt_samples.saturating_add(1);
+        row.acks_by_timer += u32::from(is_by_timer);
+    }
+
+    fn take_new(&mut self, ack: Offset, now_ns: u64) {
+        let unseen = (ack - self.next).max(0).unsigned_abs() + self.gaps.close_before(ack);
+        // Bytes from before the capture are no loss of it.
+        if self.has_syn || self.counts.data_segments > 0 {
+            self.counts.unseen_bytes += unseen;
+        }
+        self.una = ack;
+        self.next = self.next.max(ack);
+        self.progress_ns = now_ns;
+        self.duplicate_acks = 0;
+        self.has_probed = false;
+        self.sacked = self.sacked.max(ack);
+        if self.recovery_end.is_some_and(|end| ack >= end) {
+            self.recovery_end = None;
+        }
+    }
+
+    /// Takes selective ACKs. Returns whether the first block reports a duplicate (RFC 2883).
+    fn take_sack(&mut self, segment: &Segment, ack: Offset) -> bool {
+        let (Some(space), [Some(first), second, ..]) = (self.space, segment.options.sack) else {
+            return false;
+        };
+        let range = |block: (u32, u32)| (space.offset(block.0, ack), space.offset(block.1, ack));
+        let (begin, end) = range(first);
+        let is_within = second
+            .map(range)
+            .is_some_and(|(b, e)| b <= begin && end <= e);
+        let is_duplicate = begin < ack || is_within;
+        self.counts.duplicates += u32::from(is_duplicate);
+        let blocks = segment.options.sack.into_iter().flatten();
+        let highest = blocks.map(|block| range(block).1).max().unwrap_or(ack);
+        self.sacked = self.sacked.max(highest.min(self.next));
+        is_duplicate
+    }
+
+    /// Returns the payload of a full segment, bytes; `None`: no segment shows it.
+    pub fn mss_bytes(&self) -> Option<i64> {
+        self.full_bytes().map(i64::from)
+    }
+
+    /// The same as a column has it.
+    pub fn full_bytes(&self) -> Option<u32> {
+        let seen = self.counts.largest_bytes;
+        self.peer_mss.or(match seen {
+            0 => None,
+            1..=FRAME_MOST_BYTES => Some(seen),
+            _ => Some(USUAL_MSS_BYTES),
+        })
+    }
+
+    /// Takes data, or a FIN. The smoothed round trip of the whole path, ns, and whether the other end waits for no ACK.
+    pub fn send(
+        &mut self,
+        segment: &Segment,
+        first: Offset,
+        (trip_ns, is_other_idle): (u64, bool),
+    ) -> Passage {
+        let now_ns = segment.time_ns;
+        let end = first + i64::from(segment.bytes) + i64::from(segment.is_fin);
+        if self.is_probe(segment, first, end) {
+            return Passage::Probe;
+        }
+        if segment.is_fin {
+            self.fin = Some(end);
+        }
+        let passage = self.passage(segment, (first, end), (trip_ns, is_other_idle));
+        self.count(segment, passage, (first, end));
+        if passage == Passage::New {
+            if first > self.next && (self.has_syn || self.counts.data_segments > 1) {
+                let lost = self.gaps.push(Gap {
+                    first: self.next,
+                    end: first,
+                    since_ns: now_ns,
+                    ip_id: segment.ip_id,
+                });
+                self.counts.unseen_bytes += lost;
+            }
+            self.pending.push(end, now_ns);
+            self.ledger
+                .send(now_ns, end, (end - first.max(self.next), segment.is_fin));
+        }
+        if let Passage::Again(kind) | Passage::Late(Some(kind)) = passage {
+            self.pending.clear();
+            self.has_probed |= kind == RetransmitKind::TailLossProbe;
+            let recovery_end = self.next;
+            self.recovery_end.get_or_insert(recovery_end);
+            let stamp = segment.options.timestamps.map(|(own, _)| own);
+            self.ledger.resend(now_ns, (first, end), (kind, stamp));
+        }
+        self.next = self.next.max(end);
+        self.progress_ns = now_ns;
+        passage
+    }
+
+    /// A keep-alive repeats the last byte or none of what was acknowledged; a probe of a closed window, too.
+    fn is_probe(&self, segment: &Segment, first: Offset, end: Offset) -> bool {
+        let is_closed = self.ledger.is_window_closed();
+        segment.bytes <= 1
+            && !segment.is_fin
+            && (first == self.una - 1 && end <= self.una || is_closed && first == self.next)
+            && self.counts.data_segments > 0
+    }
+
+    fn passage(
+        &mut self,
+        segment: &Segment,
+        (first, end): (Offset, Offset),
+        (trip_ns, is_other_idle): (u64, bool),
+    ) -> Passage {
+        if first >= self.next {
+            let silent_ns = segment.time_ns.saturating_sub(self.progress_ns);
+            // The tail was lost before it came here: a packet is missing, and it was no ACK that the other end waits for.
+            let is_lost = first == self.next
+                && self.missing > 0
+                && is_other_idle
+                && silent_ns >= PROBE_LEAST_NS.max(2 * trip_ns);
+            return match is_lost {
+                true => Passage::Late(Some(self.kind(segment.time_ns, end, trip_ns))),
+                false => Passage::New,
+            };
+        }
+        if let Some(gap) = self.gaps.fill(first, end) {
+            let is_late = self.is_reordered(segment, &gap, trip_ns);
+            return Passage::Late((!is_late).then(|| self.kind(segment.time_ns, end, trip_ns)));
+        }
+        // Of a segment that begins with old bytes the new ones count: the old ones go along.
+        match end > self.next && first < self.una {
+            true => Passage::New,
+            false => Passage::Again(self.kind(segment.time_ns, end, trip_ns)),
+        }
+    }
+
+    /// Whether a segment that comes late was sent before the one that it follows (Jaiswal et al., Measurement and
+    /// Classification of Out-of-Sequence Packets, 2007): by IPv4's identification, else by time.
+    fn is_reordered(&self, segment: &Segment, gap: &Gap, trip_ns: u64) -> bool {
+        let ids = segment.ip_id.zip(gap.ip_id).filter(|ids| *ids != (0, 0));
+        match ids {
+            Some((own, later)) => later.wrapping_sub(own) < u16::MAX / 2,
+            None => segment.time_ns.saturating_sub(gap.since_ns) < trip_ns,
+        }
+    }
+
+    /// Returns by what means a segment was retransmitted.
+    fn kind(&self, now_ns: u64, end: Offset, trip_ns: u64) -> RetransmitKind {
+        let silent_ns = now_ns.saturating_sub(self.progress_ns);
+        let is_shown = self.sacked > end || self.duplicate_acks >= 3 || self.recovery_end.is_some();
+        let is_due = silent_ns >= RTO_LEAST_NS + trip_ns.min(RTO_LEAST_NS);
+        let is_tail = end >= self.next && self.is_sack != Some(false);
+        if is_shown && !is_due && !self.has_probed {
+            RetransmitKind::Fast
+        } else if is_tail && self.recovery_end.is_none() && !self.has_probed {
+            RetransmitKind::TailLossProbe
+        } else if self.sacked > end && !is_due {
+            RetransmitKind::Fast
+        } else {
+            RetransmitKind::Timeout
+        }
+    }
+
+    fn count(&mut self, segment: &Segment, passage: Passage, (first, end): (Offset, Offset)) {
+        let counts = &mut self.counts;
+        counts.data_segments += 1;
+        counts.bytes += u64::from(segment.bytes);
+        counts.largest_bytes = counts.largest_bytes.max(segment.bytes);
+        let again = match passage {
+            Passage::Again(kind) | Passage::Late(Some(kind)) => kind,
+            Passage::Late(None) => {
+                counts.reordered += 1;
+                return;
+            }
+            Passage::New | Passage::Probe => return,
+        };
+        counts.segments_again += 1;
+        counts.bytes_again += (end - first).unsigned_abs();
+        counts.timeouts = counts
+            .timeouts
+            .saturating_add(u16::from(again == RetransmitKind::Timeout));
+    }
+}
+
+/// How long an ACK takes to an end and what answers it back, ns. The least round trip is of a sample, and others may be
+/// shorter: an answer must not seem to come before.
+fn travel_ns(near: &SideTrip) -> u64 {
+    let least_ns = near.least_ns.unwrap_or(0);
+    if least_ns < NEAR_NS {
+        0
+    } else {
+        least_ns / 4 * 3
+    }
+}

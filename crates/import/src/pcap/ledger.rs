@@ -1,0 +1,510 @@
+//! Stages of a sending socket as packets show them: what stopped its next byte. A time is judged when it ends, by what ended it:
+//! data that follows an ACK at once had waited for that ACK; data that follows nothing had waited for the application.
+//!
+//! The order of decision is that of the recorder's own ledger. What packets cannot show (a send buffer, pacing, a local queue,
+//! a cork) lies in the stage that they look like: docs/captures.md says in which.
+
+use table::tables::TcpStage;
+
+use super::pace::DeliveryPace;
+use super::round_trip::SideTrip;
+use super::rows::empty_stages;
+use super::sequence::Offset;
+
+/// Data that was held by TCP leaves within the same softirq as the ACK that let it go, some tens of microseconds. The limit
+/// leaves room for a busy CPU, and is far below every timer of TCP (the delayed ACK's least is 40 ms).
+const RELEASE_NS: u64 = 1_000_000;
+
+/// Duplicate ACKs show a loss only with three more segments out (RFC 5681, 3.2).
+const THIN_SEGMENTS: i64 = 3;
+
+/// Segments that a new connection may have out (`TCP_INIT_CWND`).
+const INITIAL_SEGMENTS: i64 = 10;
+
+/// A pause of a retransmission timeout (`TCP_RTO_MIN`) makes a congestion window old (RFC 5681, 4.1).
+const PAUSE_NS: u64 = 200_000_000;
+
+/// Means by which a segment was retransmitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetransmitKind {
+    /// ACKs showed the loss.
+    Fast,
+    /// A timer expired.
+    Timeout,
+    /// A timer for lost tails expired.
+    TailLossProbe,
+}
+
+/// An ACK as it arrives at the sender.
+#[derive(Debug, Clone, Copy)]
+pub struct ArrivedAck {
+    /// All bytes before this offset are acknowledged.
+    pub ack: Offset,
+    /// Window, scaled, bytes; `None`: its scale is not known.
+    pub window_bytes: Option<i64>,
+    /// It carries data: the application may answer.
+    pub has_data: bool,
+    /// The receiver's delayed-ACK timer sent it.
+    pub is_by_timer: bool,
+    /// It reports that bytes came twice (DSACK, RFC 2883).
+    pub is_duplicate: bool,
+    /// The timestamp that it echoes.
+    pub echo: Option<u32>,
+}
+
+/// The ACK that let the sender go on.
+#[derive(Debug, Clone, Copy)]
+struct Release {
+    ns: u64,
+    /// Room in the window before it.
+    room_bytes: Option<i64>,
+    flight_bytes: Offset,
+    /// It acknowledged all.
+    is_emptied: bool,
+    /// No full-sized segment was out.
+    is_small_flight: bool,
+    is_by_timer: bool,
+}
+
+/// Data that waits for a timer.
+#[derive(Debug, Clone, Copy)]
+struct Stall {
+    kind: RetransmitKind,
+    /// It ends when this byte is acknowledged.
+    first: Offset,
+    is_thin: bool,
+    /// Timestamp of the first segment that was retransmitted.
+    stamp: Option<u32>,
+}
+
+impl Stall {
+    /// Whether its ACK shows that nothing was lost: it is of what was sent before (RFC 3522), or reports a duplicate.
+    fn is_spurious(&self, ack: &ArrivedAck) -> bool {
+        let ages = ack.echo.zip(self.stamp);
+        let is_of_original = ages.is_some_and(|(echo, stamp)| {
+            let age = stamp.wrapping_sub(echo);
+            0 < age && age < u32::MAX / 2
+        });
+        is_of_original || ack.is_duplicate
+    }
+}
+
+/// A recovery from loss.
+#[derive(Debug, Clone, Copy)]
+struct Recovery {
+    /// It ends when all before is acknowledged.
+    end: Offset,
+    is_fast: bool,
+}
+
+/// The stage ledger of one sending end.
+#[derive(Debug, Clone)]
+pub struct StageLedger {
+    /// Sums until `time_ns`.
+    pub row: TcpStage,
+    una: Offset,
+    next: Offset,
+    window_bytes: Option<i64>,
+    mss: Option<u32>,
+    /// Least round trip of the whole path, ns.
+    path_ns: u64,
+    /// Data follows an ACK that let it go within so long.
+    slack_ns: u64,
+    sent_ns: u64,
+    emptied_ns: Option<u64>,
+    release: Option<Release>,
+    is_small_flight: bool,
+    /// Data of the other end came since the last byte was sent.
+    has_heard: bool,
+    stall: Option<Stall>,
+    recovery: Option<Recovery>,
+    /// Most bytes out before the latest loss; `None`: none was lost.
+    flight_before_loss: Option<Offset>,
+    pace: DeliveryPace,
+    burst: Option<Burst>,
+}
+
+/// A flight after a pause, with more out than a new connection may have.
+#[derive(Debug, Clone, Copy)]
+struct Burst {
+    /// Its first window ends here; `None`: nothing of it is acknowledged yet.
+    end: Option<Offset>,
+    /// Segments of it were lost since then.
+    lost_ns: Option<u64>,
+}
+
+impl StageLedger {
+    /// Begins a ledger.
+    pub fn new(conn: u64, since_ns: u64) -> Self {
+        Self {
+            row: empty_stages(conn, since_ns),
+            una: 0,
+            next: 0,
+            window_bytes: None,
+            mss: None,
+            path_ns: 0,
+            slack_ns: RELEASE_NS,
+            sent_ns: since_ns,
+            emptied_ns: Some(since_ns),
+            release: None,
+            is_small_flight: true,
+            has_heard: false,
+            stall: None,
+            recovery: None,
+            flight_before_loss: None,
+            pace: DeliveryPace::default(),
+            burst: None,
+        }
+    }
+
+    /// Sets what is known of the path: its round trip, the part of it between the place of the capture and this end, and the
+    /// size of a full segment.
+    pub fn set_path(&mut self, path_ns: u64, near: &SideTrip, mss: Option<u32>) {
+        self.path_ns = path_ns;
+        let near_ns = near.least_ns.unwrap_or(0);
+        let varies_ns = (4 * near.deviation_ns).min(near_ns);
+        self.slack_ns = RELEASE_NS + near_ns * 3 / 4 + varies_ns;
+        self.mss = mss;
+    }
+
+    /// Returns the bytes out.
+    pub fn flight_bytes(&self) -> Offset {
+        self.next - self.una
+    }
+
+    /// Returns whether the receiver announced a window of no bytes.
+    pub fn is_window_closed(&self) -> bool {
+        self.window_bytes == Some(0)
+    }
+
+    /// Returns the window that the receiver announced last, bytes; `None`: its scale is not known.
+    pub fn window_bytes(&self) -> Option<u64> {
+        self.window_bytes.map(i64::unsigned_abs)
+    }
+
+    /// Begins the judged time: the connection is established.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.row = empty_stages(self.row.conn, now_ns);
+        self.stall = None;
+        self.sent_ns = now_ns;
+        self.emptied_ns = Some(now_ns);
+    }
+
+    fn mss_bytes(&self) -> i64 {
+        self.mss.map_or(1, i64::from)
+    }
+
+    /// An ACK arrived.
+    pub fn acknowledge(&mut self, now_ns: u64, ack: ArrivedAck) {
+        let (before, flight_bytes) = (self.una, self.flight_bytes());
+        let is_new = ack.ack > self.una;
+        let room_bytes = self.window_bytes.map(|window| window - flight_bytes);
+        let is_wider = ack.window_bytes > self.window_bytes;
+        if is_new && self.stall.is_some_and(|stall| ack.ack > stall.first) {
+            self.end_stall(now_ns, Some(&ack));
+        }
+        if is_new {
+            self.see_window_of_burst(flight_bytes);
+        }
+        self.una = self.una.max(ack.ack);
+        self.next = self.next.max(self.una);
+        self.window_bytes = ack.window_bytes.or(self.window_bytes);
+        if let Some(window) = ack.window_bytes {
+            let window = u32::try_from(window).unwrap_or(u32::MAX);
+            self.row.max_snd_wnd_bytes = self.row.max_snd_wnd_bytes.max(window);
+        }
+        if self
+            .recovery
+            .is_some_and(|recovery| self.una >= recovery.end)
+        {
+            self.judge(now_ns, None);
+            self.recovery = None;
+            if let Some(lost_ns) = self.burst.take().and_then(|burst| burst.lost_ns) {
+                self.row.burst_loss_ns += now_ns.saturating_sub(lost_ns);
+            }
+        }
+        if self.una == self.next && before < self.una {
+            self.emptied_ns = Some(now_ns);
+        }
+        self.has_heard |= ack.has_data;
+        if !ack.has_data && (is_new || is_wider) {
+            let is_emptied = self.una == self.next;
+            let first = self.release.get_or_insert(Release {
+                ns: now_ns,
+                room_bytes,
+                flight_bytes,
+                is_emptied,
+                is_small_flight: self.is_small_flight,
+                is_by_timer: false,
+            });
+            // Of several ACKs the first shows what had held data back, the last what let it go.
+            first.ns = now_ns;
+            first.room_bytes = first.room_bytes.min(room_bytes);
+            first.is_emptied = is_emptied;
+            first.is_by_timer |= ack.is_by_timer;
+        }
+    }
+
+    /// The first window of a flight after a pause is out.
+    fn see_window_of_burst(&mut self, flight_bytes: Offset) {
+        let is_large = flight_bytes > INITIAL_SEGMENTS * self.mss_bytes();
+        let Some(burst) = self.burst.as_mut().filter(|burst| burst.end.is_none()) else {
+            return;
+        };
+        burst.end = Some(self.next);
+        match is_large {
+            true => self.row.bursts_after_idle += 1,
+            false => self.burst = None,
+        }
+    }
+
+    /// Data was lost: of the first window after a pause?
+    fn lose_of_burst(&mut self, first: Offset) {
+        let is_large = self.flight_bytes() > INITIAL_SEGMENTS * self.mss_bytes();
+        let sent_ns = self.sent_ns;
+        match &mut self.burst {
+            Some(burst) if is_large && burst.end.is_none_or(|end| first < end) => {
+                burst.lost_ns = Some(sent_ns);
+                self.row.burst_losses += 1;
+            }
+            _ => self.burst = None,
+        }
+    }
+
+    /// New data was sent.
+    pub fn send(&mut self, now_ns: u64, end: Offset, (bytes, is_fin): (i64, bool)) {
+        // When a program closes, nothing had held its FIN.
+        self.judge(now_ns, Some(bytes).filter(|_| !is_fin));
+        let is_paused = now_ns.saturating_sub(self.sent_ns) >= PAUSE_NS;
+        if self.flight_bytes() == 0 && is_paused && self.row.data_segs_out > 0 {
+            self.burst = Some(Burst {
+                end: None,
+                lost_ns: None,
+            });
+        }
+        let is_small = bytes < self.mss_bytes();
+        if is_small
+            && !is_fin
+            && self.flight_bytes() > 0
+            && self.is_small_flight
+            && self.recovery.is_none()
+        {
+            // Nagle's algorithm would have held it (RFC 1122, 4.2.3.4).
+            self.row.nodelay = true;
+        }
+        self.is_small_flight = is_small && (self.flight_bytes() == 0 || self.is_small_flight);
+        self.next = self.next.max(end);
+        self.sent_ns = now_ns;
+        self.emptied_ns = None;
+        self.release = None;
+        self.has_heard = false;
+        self.row.data_segs_out = self.row.data_segs_out.saturating_add(1);
+        let flight = u32::try_from(self.flight_bytes()).unwrap_or(u32::MAX);
+        self.row.max_send_queue_bytes = self.row.max_send_queue_bytes.max(flight);
+    }
+
+    /// Data was retransmitted.
+    pub fn resend(
+        &mut self,
+        now_ns: u64,
+        (first, end): (Offset, Offset),
+        (kind, stamp): (RetransmitKind, Option<u32>),
+    ) {
+        self.pace.again_bytes += (end - first).unsigned_abs();
+        self.row.data_segs_out = self.row.data_segs_out.saturating_add(1);
+        if end <= self.una {
+            // Its ACK was lost behind the capture: nothing waited here.
+            return;
+        }
+        if self.recovery.is_none() {
+            self.flight_before_loss = Some(self.flight_bytes());
+            self.row.loss_episodes += 1;
+            self.lose_of_burst(first);
+        }
+        match kind {
+            RetransmitKind::Fast => self.resend_fast(now_ns),
+            _ => self.resend_by_timer(now_ns, first, (kind, stamp)),
+        }
+        self.next = self.next.max(end);
+        if self.una < self.next {
+            self.emptied_ns = None;
+        }
+        self.sent_ns = now_ns;
+    }
+
+    fn resend_fast(&mut self, now_ns: u64) {
+        self.judge(now_ns, None);
+        let end = self.next;
+        self.recovery.get_or_insert(Recovery { end, is_fast: true });
+    }
+
+    fn resend_by_timer(
+        &mut self,
+        now_ns: u64,
+        first: Offset,
+        (kind, stamp): (RetransmitKind, Option<u32>),
+    ) {
+        match &mut self.stall {
+            Some(stall) if kind == RetransmitKind::Timeout => stall.kind = kind,
+            Some(_) => {}
+            None => {
+                // The round trip that an answer may take is not of the stall.
+                let due_ns = self.sent_ns.saturating_add(self.path_ns).min(now_ns);
+                let in_flight_ns = self.elapsed_ns(due_ns);
+                self.row.in_flight_ns += in_flight_ns;
+                self.row.time_ns += in_flight_ns;
+                let mss = self.mss_bytes();
+                self.stall = Some(Stall {
+                    kind,
+                    first,
+                    is_thin: self.flight_bytes() <= THIN_SEGMENTS * mss,
+                    stamp,
+                });
+            }
+        }
+        let end = self.next;
+        self.recovery = Some(Recovery {
+            end,
+            is_fast: false,
+        });
+    }
+
+    /// Ends the stall: its data is acknowledged, or (`None`) never was.
+    fn end_stall(&mut self, now_ns: u64, ack: Option<&ArrivedAck>) {
+        let Some(stall) = self.stall.take() else {
+            return;
+        };
+        let ns = self.elapsed_ns(now_ns);
+        self.row.time_ns += ns;
+        if ack.is_some_and(|ack| stall.is_spurious(ack)) {
+            self.row.sender_app_ns += ns;
+            if stall.kind == RetransmitKind::Timeout {
+                self.row.spurious_timeouts += 1;
+                self.row.spurious_timeout_ns += ns;
+            }
+            return;
+        }
+        if stall.kind == RetransmitKind::TailLossProbe {
+            self.row.tail_loss_ns += ns;
+            self.row.tail_loss_stalls += 1;
+        } else {
+            self.row.retransmit_timeout_ns += ns;
+            self.row.timeout_stalls += 1;
+        }
+        if stall.is_thin {
+            self.row.thin_stalls += 1;
+            self.row.thin_stall_ns += ns;
+        }
+    }
+
+    fn elapsed_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.row.time_ns)
+    }
+
+    /// Judges the time until now. `bytes`: so many are sent now; `None`: none.
+    fn judge(&mut self, now_ns: u64, bytes: Option<i64>) {
+        if self.stall.is_some() {
+            return;
+        }
+        let release = self
+            .release
+            .filter(|it| now_ns.saturating_sub(it.ns) <= self.slack_ns);
+        match bytes.zip(release) {
+            Some((bytes, release)) => self.judge_released(now_ns, bytes, release),
+            None => self.judge_unasked(now_ns),
+        }
+        self.row.time_ns = self.row.time_ns.max(now_ns);
+    }
+
+    /// Data followed an ACK at once.
+    fn judge_released(&mut self, now_ns: u64, bytes: i64, release: Release) {
+        let waits_ns = self.elapsed_ns(now_ns);
+        let mss = self.mss_bytes();
+        let is_full = release.room_bytes.is_some_and(|room| room < bytes.min(mss));
+        if is_full {
+            self.row.receiver_window_ns += waits_ns;
+        } else if self.recovery.is_some_and(|it| it.is_fast) {
+            self.row.fast_retransmit_ns += waits_ns;
+            self.count_pace(now_ns, waits_ns, release.flight_bytes);
+        } else if release.is_emptied && release.is_small_flight {
+            match self.has_heard || bytes >= mss || release.flight_bytes == 0 {
+                true => self.judge_unasked(now_ns),
+                false => self.hold(now_ns, release),
+            }
+        } else if release.flight_bytes >= mss {
+            *self.congestion_ns(release.flight_bytes) += waits_ns;
+            self.count_pace(now_ns, waits_ns, release.flight_bytes);
+        } else {
+            self.judge_unasked(now_ns);
+        }
+    }
+
+    /// The network was the limit.
+    fn count_pace(&mut self, now_ns: u64, ns: u64, flight: Offset) {
+        let is_lost = self
+            .flight_before_loss
+            .is_some_and(|before| flight < before);
+        let bytes = (self.una, flight);
+        self.pace
+            .add(&mut self.row, (now_ns, ns), bytes, (self.path_ns, is_lost));
+    }
+
+    /// Returns where time in stage `congestion_window` is counted.
+    fn congestion_ns(&mut self, flight_bytes: Offset) -> &mut u64 {
+        match self.flight_before_loss {
+            None => &mut self.row.cwnd_startup_ns,
+            Some(before) if flight_bytes < before => &mut self.row.cwnd_loss_ns,
+            Some(_) => &mut self.row.cwnd_probing_ns,
+        }
+    }
+
+    /// A small segment waited for the ACK of the one before: up to the path's round trip by Nagle's algorithm, longer by the
+    /// receiver.
+    fn hold(&mut self, now_ns: u64, release: Release) {
+        let waits_ns = self.elapsed_ns(now_ns);
+        let held_ns = release.ns.saturating_sub(self.row.time_ns).min(waits_ns);
+        let path_ns = held_ns.min(self.path_ns);
+        self.row.nagle_ns += path_ns;
+        self.row.nagle_holds += 1;
+        if release.is_by_timer {
+            self.row.delayed_ack_ns += held_ns - path_ns;
+            self.row.delayed_acks += 1;
+        } else {
+            self.row.nagle_ns += held_ns - path_ns;
+        }
+        self.row.longest_hold_ns = self.row.longest_hold_ns.max(held_ns);
+        self.row.in_flight_ns += waits_ns - held_ns;
+    }
+
+    /// Nothing that packets show held data back: it was in flight, then there was none.
+    fn judge_unasked(&mut self, now_ns: u64) {
+        let waits_ns = self.elapsed_ns(now_ns);
+        let begin_ns = self.row.time_ns;
+        if self.recovery.is_some_and(|it| it.is_fast) {
+            self.row.fast_retransmit_ns += waits_ns;
+            let flight = self.flight_bytes();
+            return self.count_pace(now_ns, waits_ns, flight);
+        }
+        let is_late = self.release.is_some_and(|it| it.is_by_timer);
+        let acked_ns = self.emptied_ns.unwrap_or(now_ns).min(now_ns);
+        let busy_ns = match is_late || self.emptied_ns.is_none() {
+            true => acked_ns.min(self.sent_ns.saturating_add(self.path_ns)),
+            false => acked_ns,
+        };
+        let in_flight_ns = busy_ns.saturating_sub(begin_ns).min(waits_ns);
+        self.row.in_flight_ns += in_flight_ns;
+        self.row.sender_app_ns += waits_ns - in_flight_ns;
+        if waits_ns > self.slack_ns {
+            self.pace.interrupt(self.una);
+        }
+    }
+
+    /// The connection ended, or the capture did.
+    pub fn finish(&mut self, now_ns: u64, is_closed: bool) {
+        match self.stall.is_some() {
+            true => self.end_stall(now_ns, None),
+            false => self.judge(now_ns, None),
+        }
+        self.row.closed = is_closed;
+    }
+}

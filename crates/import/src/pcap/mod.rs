@@ -1,0 +1,43 @@
+//! Packet captures → the tables of a live recording, as far as packets show them.
+//!
+//! ```text
+//! source     a file → packets
+//! segment    a packet → a TCP segment
+//! sequence   sequence numbers → offsets in a stream, and its gaps
+//! round_trip round trips to either end
+//! half       one direction: what passed, again, late; what was acknowledged
+//! ledger     what stopped the next byte
+//! pace       rates, and what loss left of them
+//! turns      bytes → calls, by which requests are found
+//! connection both directions → rows of both ends
+//! rows       these rows
+//! flows      all connections of a capture, and files side by side
+//! ```
+
+mod connection;
+mod flows;
+mod half;
+mod ledger;
+mod pace;
+mod round_trip;
+mod rows;
+mod segment;
+mod sequence;
+mod source;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+pub use flows::{CaptureImport, CaptureReader};
+
+/// Place of the capture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Vantage {
+    /// Where round trips show it to be, for each connection.
+    #[default]
+    Estimated,
+    /// At the end that opened the connections.
+    Client,
+    /// At the other.
+    Server,
+}

@@ -1,0 +1,67 @@
+//! Round trips between the place of the capture and each end: a segment passes, and later what answers it. Both together are the
+//! path's round trip, and their split is the place.
+
+use std::collections::VecDeque;
+
+use super::sequence::Offset;
+
+/// Segments of a direction that wait for their ACK: more are not measured.
+const PROBES_MOST: usize = 1024;
+
+/// Least and smoothed round trip of a side.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SideTrip {
+    /// The least, ns; `None`: no segment was answered.
+    pub least_ns: Option<u64>,
+    /// Smoothed as TCP does (RFC 6298), ns.
+    pub smoothed_ns: u64,
+    /// Mean deviation, ns.
+    pub deviation_ns: u64,
+}
+
+impl SideTrip {
+    /// Adds a sample.
+    pub fn add(&mut self, ns: u64) {
+        match self.least_ns {
+            None => (self.smoothed_ns, self.deviation_ns) = (ns, ns / 2),
+            Some(_) => {
+                let off_ns = self.smoothed_ns.abs_diff(ns);
+                self.deviation_ns = (3 * self.deviation_ns + off_ns) / 4;
+                self.smoothed_ns = (7 * self.smoothed_ns + ns) / 8;
+            }
+        }
+        self.least_ns = Some(self.least_ns.map_or(ns, |least| least.min(ns)));
+    }
+}
+
+/// Segments of one direction that wait for their ACK.
+#[derive(Debug, Clone, Default)]
+pub struct PendingSegments {
+    probes: VecDeque<(Offset, u64)>,
+}
+
+impl PendingSegments {
+    /// Adds a segment that was sent for the first time.
+    pub fn push(&mut self, end: Offset, time_ns: u64) {
+        if self.probes.len() < PROBES_MOST {
+            self.probes.push_back((end, time_ns));
+        }
+    }
+
+    /// A segment was retransmitted: what waits is not measured (Karn's algorithm).
+    pub fn clear(&mut self) {
+        self.probes.clear();
+    }
+
+    /// Takes what is acknowledged. Returns when the last segment of it passed.
+    pub fn acknowledge(&mut self, ack: Offset) -> Option<u64> {
+        let mut last_ns = None;
+        while let Some((end, time_ns)) = self.probes.front().copied()
+            && end <= ack
+        {
+            self.probes.pop_front();
+            last_ns = Some(time_ns);
+        }
+        last_ns
+    }
+}

@@ -1,0 +1,236 @@
+//! Rows of a connection's ends.
+
+use table::tables::{Connection as ConnectionRow, FailedConnect, TcpEvent, TcpSample, TcpStage};
+use table::{Chosen, Columns, Role, RowSet, SampleKind, TcpEventKind};
+
+use super::connection::{CLOSE, Connection, ESTABLISHED};
+
+const EPIPE: i32 = 32;
+const ECONNRESET: i32 = 104;
+const ETIMEDOUT: i32 = 110;
+const ECONNREFUSED: i32 = 111;
+
+/// The SYN counts as an acknowledged byte, as in `tcp_info`.
+const SYN_BYTES: u64 = 1;
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+impl Connection {
+    /// Writes an event of an end.
+    pub fn event(
+        &self,
+        rows: &mut RowSet,
+        end: usize,
+        kind: TcpEventKind,
+        fill: impl FnOnce(&mut TcpEvent),
+    ) {
+        let mut row = TcpEvent {
+            conn: self.conn + end as u64,
+            time_ns: self.last_ns,
+            kind,
+            old: None,
+            new: None,
+            segments: None,
+            in_flight_bytes: None,
+            seq: None,
+            end_seq: None,
+        };
+        fill(&mut row);
+        rows.tcp_events.push(row);
+    }
+
+    /// Whether it was asked for and never established.
+    pub fn is_failed(&self) -> bool {
+        self.times.syn_ns.is_some()
+            && self.times.opened_ns.is_none()
+            && self.times.answer_ns.is_none()
+    }
+
+    /// Returns the attempt to connect that failed.
+    pub fn failed_connect(&self) -> FailedConnect {
+        let server = 1 - self.client;
+        let is_refused = self.times.reset_by == Some(server);
+        FailedConnect {
+            end_ns: self.last_ns,
+            start_ns: self.times.syn_ns.unwrap_or(self.first_ns),
+            netns: 0,
+            local: Some(self.ends[self.client].to_string()),
+            remote: self.ends[server].to_string(),
+            pid: 0,
+            tid: 0,
+            errno: Some(if is_refused { ECONNREFUSED } else { ETIMEDOUT }),
+            syn_retries: self.times.syn_retries,
+        }
+    }
+
+    /// Returns the row of an end in table `connections`.
+    pub fn row(&self, end: usize) -> ConnectionRow {
+        let other = 1 - end;
+        let is_client = end == self.client;
+        let half = &self.halves[end];
+        let is_reset = self.times.reset_by == Some(other);
+        let errno = match self.halves[other].fin {
+            Some(_) => EPIPE,
+            None => ECONNRESET,
+        };
+        ConnectionRow {
+            conn: self.conn + end as u64,
+            time_ns: self.last_ns,
+            netns: 0,
+            local: self.ends[end].to_string(),
+            remote: self.ends[other].to_string(),
+            role: match is_client {
+                true => Role::Client,
+                false => Role::Server,
+            },
+            chosen: Chosen::Target,
+            connect_ns: self.times.syn_ns.filter(|_| is_client),
+            syn_retries: (is_client && self.times.syn_ns.is_some())
+                .then_some(self.times.syn_retries),
+            opened_ns: self.times.opened_ns,
+            closed_ns: self.times.closed_ns,
+            pid: None,
+            peer_conn: Some(self.conn + other as u64),
+            nodelay: half.ledger.row.nodelay.then_some(true),
+            congestion: None,
+            mss_bytes: half.full_bytes(),
+            sndbuf_bytes: None,
+            sndbuf_locked: None,
+            rcvbuf_bytes: None,
+            rcvbuf_locked: None,
+            ulp: None,
+            mptcp_token: None,
+            errno: is_reset.then_some(errno),
+        }
+    }
+
+    /// Returns what `tcp_info` of an end's socket would say, as far as packets show it.
+    pub fn sample(&self, end: usize, kind: SampleKind) -> TcpSample {
+        let (half, other) = (&self.halves[end], &self.halves[1 - end]);
+        let counts = &half.counts;
+        let full = half.full_bytes().unwrap_or(0);
+        let flight = small(half.flight_bytes().max(0).unsigned_abs());
+        let smoothed_ns: u64 = self.sides.iter().map(|side| side.smoothed_ns).sum();
+        let deviation_ns: u64 = self.sides.iter().map(|side| side.deviation_ns).sum();
+        let path_ns = self.path_ns();
+        TcpSample {
+            conn: self.conn + end as u64,
+            time_ns: self.last_ns,
+            kind,
+            state: match self.times.closed_ns {
+                Some(_) => CLOSE,
+                None => ESTABLISHED,
+            },
+            ca_state: self.congestion_state(end),
+            backoff: 0,
+            app_limited: None,
+            send_queue_bytes: flight,
+            max_send_queue_bytes: half.ledger.row.max_send_queue_bytes,
+            receive_queue_bytes: 0,
+            notsent_bytes: None,
+            unacked: flight.checked_div(full).unwrap_or(0),
+            sacked: 0,
+            lost: 0,
+            retrans: 0,
+            total_retrans: counts.segments_again,
+            total_rto: Some(counts.timeouts),
+            total_rto_recoveries: None,
+            total_rto_time_ms: None,
+            rto_us: 0,
+            ato_us: 0,
+            srtt_us: small(smoothed_ns / 1_000),
+            rttvar_us: small(deviation_ns / 1_000),
+            min_rtt_us: path_ns.map(|ns| small(ns.div_ceil(1_000))),
+            rcv_rtt_us: 0,
+            cwnd: 0,
+            ssthresh: 0,
+            mss_bytes: full,
+            snd_wnd_bytes: half.ledger.window_bytes().map(small),
+            rcv_wnd_bytes: other.ledger.window_bytes().map(small),
+            pacing_rate_bytes_per_s: None,
+            delivery_rate_bytes_per_s: None,
+            bytes_acked: half.una.max(0).unsigned_abs() + u64::from(half.has_syn) * SYN_BYTES,
+            bytes_received: other.contiguous().max(0).unsigned_abs(),
+            bytes_sent: Some(counts.bytes),
+            bytes_retrans: Some(counts.bytes_again),
+            segs_out: counts.segments,
+            segs_in: other.counts.segments,
+            data_segs_out: Some(counts.data_segments),
+            data_segs_in: Some(other.counts.data_segments),
+            delivered: None,
+            delivered_ce: None,
+            dsack_dups: Some(counts.duplicates),
+            reord_seen: Some(counts.reordered),
+            rcv_ooopack: None,
+            busy_us: Some(self.busy_ns[end] / 1_000),
+            rwnd_limited_us: Some(half.ledger.row.receiver_window_ns / 1_000),
+            sndbuf_limited_us: None,
+            rcvbuf_bytes: None,
+            sndbuf_bytes: None,
+            wmem_queued_bytes: None,
+            drops: None,
+        }
+    }
+}
+
+/// Returns a row of table `tcp_stages` without any time.
+pub fn empty_stages(conn: u64, since_ns: u64) -> TcpStage {
+    TcpStage {
+        conn,
+        time_ns: since_ns,
+        since_ns,
+        closed: false,
+        retransmit_timeout_ns: 0,
+        tail_loss_ns: 0,
+        receiver_window_ns: 0,
+        fast_retransmit_ns: 0,
+        cwnd_startup_ns: 0,
+        cwnd_loss_ns: 0,
+        cwnd_cwr_ns: 0,
+        cwnd_probing_ns: 0,
+        pacing_ns: 0,
+        local_queue_ns: 0,
+        cork_ns: 0,
+        nagle_ns: 0,
+        delayed_ack_ns: 0,
+        send_buffer_ns: 0,
+        in_flight_ns: 0,
+        sender_app_ns: 0,
+        unknown_ns: 0,
+        nagle_holds: 0,
+        delayed_acks: 0,
+        acks_by_timer: 0,
+        data_segs_out: 0,
+        longest_hold_ns: 0,
+        timeout_stalls: 0,
+        tail_loss_stalls: 0,
+        rtt_sum_us: 0,
+        rtt_samples: 0,
+        reader_slow_ns: 0,
+        reader_slow_waits: 0,
+        reader_slow_by_jiffy: 0,
+        window_closed_ns: 0,
+        best_rate_bytes_per_s: None,
+        unseen_ns: 0,
+        asleep_ns: 0,
+        loss_limited_ns: 0,
+        loss_limited_bytes: 0,
+        loss_limited_retrans_bytes: 0,
+        loss_limited_cwnd_byte_ms: 0,
+        thin_stalls: 0,
+        thin_stall_ns: 0,
+        spurious_timeouts: 0,
+        spurious_timeout_ns: 0,
+        timeout_acks_delayed: 0,
+        timeout_ack_delayed_ns: 0,
+        bursts_after_idle: 0,
+        burst_losses: 0,
+        burst_loss_ns: 0,
+        loss_episodes: 0,
+        max_send_queue_bytes: 0,
+        max_snd_wnd_bytes: 0,
+        nodelay: false,
+    }
+}
