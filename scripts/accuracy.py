@@ -351,6 +351,7 @@ and the finding that names it.
 | 6.3 latency by Nagle's algorithm | `write_write_read` | `nagle_delayed_ack` |
 
 How near the share of delayed ACKs is to a packet capture is on [a page of its own](delayed_acks.md).
+Where requests' time goes is scored beside [what a request is](requests.md#accuracy).
 
 ## Score
 """

@@ -47,14 +47,17 @@ def value(lines):
 
 
 def commands_of(port):
-    """Returns what redis noted, the first command first: client's port, microseconds, whether it slept."""
+    """Returns what redis noted, the first command first: client's port, microseconds of work, microseconds asleep."""
     with load.wait_for(port) as sock:
         sock.sendall(command(b"SLOWLOG", b"GET", b"-1"))
         entries = value(sock.makefile("rb"))
     entries.sort(key=lambda entry: entry[0])
     for _, _, us, words, client, *_ in entries:
-        if words[0] in (b"EVAL", b"DEBUG"):
-            yield int(client.split(b":")[1]), us, words[0] == b"DEBUG"
+        port = int(client.split(b":")[1])
+        if words[0] == b"EVAL":
+            yield port, us, 0
+        if words[0] == b"DEBUG":
+            yield port, 0, round(float(words[2]) * 1e6)
 
 
 def main():
@@ -70,9 +73,8 @@ def main():
     for own in offsets:
         offsets[own].sort(reverse=True)
     served = []
-    for own, us, is_sleep in commands_of(port):
-        ns = us * 1_000
-        served.append((own, offsets[own].pop(), 0 if is_sleep else ns, ns if is_sleep else 0, 0))
+    for own, work_us, asleep_us in commands_of(port):
+        served.append((own, offsets[own].pop(), work_us * 1_000, asleep_us * 1_000, 0))
     server.terminate()
     server.wait()
     load.write_truth(truth, (port, port), asked, served)
