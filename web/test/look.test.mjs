@@ -4,11 +4,12 @@ import { after, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
 import { page as made, recording, scratch, whylat } from "./recordings.mjs";
 
-let browser, messages, waits, stalled;
+let browser, messages, waits, associated, stalled;
 before(async () => {
   browser = await launch();
   messages = made(recording("golden_messages/recording"));
   waits = made(recording("golden_waits/recording"));
+  associated = made(recording("golden_waits/associated"));
   stalled = made(recording("golden/nagle_delayed_ack/fires"));
 });
 after(() => browser.close());
@@ -255,15 +256,14 @@ test("a wrong link, and pages without data, say so and break nothing", async () 
 });
 
 test("counters belong to a process, and legends have values", async () => {
-  const file = made(recording("golden_waits/associated"));
-  const { page, faults, close } = await open(browser, file, { hash: "#page=waits&in=pid:4242" });
+  const { page, faults, close } = await open(browser, associated, { hash: "#page=waits&in=pid:4242" });
   const counters = page.locator("section.panel", { hasText: "Counters of the program" });
   await counters.locator(".u-legend .u-value").first().waitFor();
   const values = await counters.locator(".u-legend .u-value").allInnerTexts();
   assert.ok(values.length > 0);
   for (const value of values) assert.match(value, /\d/, `${values}`);
   await close();
-  const other = await open(browser, file, { hash: "#page=waits&in=pid:4243" });
+  const other = await open(browser, associated, { hash: "#page=waits&in=pid:4243" });
   assert.match(await other.page.locator("main").innerText(), /Threads/);
   assert.equal(await other.page.getByText("Counters of the program").count(), 0);
   assert.deepEqual([...faults, ...other.faults], []);
@@ -271,9 +271,7 @@ test("counters belong to a process, and legends have values", async () => {
 });
 
 test("counters share the threads' time axis, and a wait shows their values", async () => {
-  const { page, faults, close } = await open(browser, made(recording("golden_waits/associated")), {
-    hash: "#page=waits",
-  });
+  const { page, faults, close } = await open(browser, associated, { hash: "#page=waits" });
   assert.match(await page.locator("main").innerText(), /net: send_args/);
   const plot = page.getByRole("group", { name: "waits of each thread over time" });
   await meet(page, plot);

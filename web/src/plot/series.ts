@@ -2,6 +2,7 @@
 
 import uPlot from "uplot";
 import { el } from "../dom";
+import { duration } from "../format";
 import { ink } from "../theme/palette";
 import { asTable } from "./plot";
 import { linearTicks, timeLabels } from "./scale";
@@ -68,10 +69,10 @@ function written(value: number | null | undefined, write: (value: number) => str
   return value === null || value === undefined || Number.isNaN(value) ? "unknown" : write(value);
 }
 
-/** Room for the longest label of an axis, in a font of 12 px. */
+/** Room for the longest label of an axis, in a font of 12 px; as much for short ones, so that plots are in line. */
 function axisWidth(labels: string[]): number {
   const longest = Math.max(0, ...labels.map((label) => label.length));
-  return Math.max(74, longest * 7 + 16);
+  return Math.max(96, longest * 7 + 16);
 }
 
 function data(options: Series): uPlot.AlignedData {
@@ -114,7 +115,7 @@ function settings(options: Series, width: number): uPlot.Options {
         label: "time",
         value: (_, __, ___, row) => {
           const time = options.times[row ?? options.times.length - 1];
-          return time === undefined ? "none" : (timeLabels([time])[0] ?? "");
+          return time === undefined ? "none" : duration(time);
         },
       },
       ...options.lines.map((line) => ({
