@@ -44,7 +44,8 @@ impl DropCause {
     /// Returns it with its meaning and a remedy.
     pub fn explain(&self) -> String {
         let known = self.reason.as_deref();
-        let known = known.and_then(|reason| meaning(DropKind::Packet, reason));
+        let known =
+            known.and_then(|reason| meaning(DropKind::Packet, reason, self.place.as_deref()));
         match known {
             Some(known) => format!("{}: {} {}", self.title(), known.what, known.remedy),
             None => format!(

@@ -260,8 +260,20 @@ const RESETS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Returns the meaning of a reason; `None`: it is not listed here.
-pub fn meaning(kind: DropKind, reason: &str) -> Option<ReasonMeaning> {
+/// Functions that drop for another reason than they give: net/ipv4/syncookies.c and net/ipv6/syncookies.c say NO_SOCKET where
+/// the accept queue has no room for the connection.
+const PLACES: &[(&str, &str)] = &[
+    ("cookie_v4_check", "TCP_LISTEN_OVERFLOW"),
+    ("cookie_v6_check", "TCP_LISTEN_OVERFLOW"),
+];
+
+/// Returns the meaning of a reason in a function; `None`: it is not listed here.
+pub fn meaning(kind: DropKind, reason: &str, place: Option<&str>) -> Option<ReasonMeaning> {
+    let other = PLACES.iter().find(|(name, _)| Some(*name) == place);
+    let reason = match other {
+        Some((_, true_reason)) if kind == DropKind::Packet && reason == "NO_SOCKET" => true_reason,
+        _ => reason,
+    };
     let list = match kind {
         DropKind::Packet => DROPS,
         DropKind::ResetSent => RESETS,

@@ -311,7 +311,7 @@ fn reasons(
 
 fn nothing_for(row: &DropCount) -> ReasonGroup {
     let known = row.reason.as_deref();
-    let known = known.and_then(|reason| meaning(row.kind, reason));
+    let known = known.and_then(|reason| meaning(row.kind, reason, row.place.as_deref()));
     ReasonGroup {
         kind: row.kind,
         reason: row.reason.clone(),

@@ -150,9 +150,11 @@ fn put_stalls_first(findings: &mut [Finding]) {
 const LESSER_SHARE: f64 = 0.1;
 
 /// Makes a lack of CPU information, if it is small and the requests of the process have a larger cause: it waits with them.
+/// That the other end or computing takes their time is such a cause, too, even where it is no warning.
 pub(crate) fn demote_lesser(findings: &mut [Finding]) {
     for place in 0..findings.len() {
-        let is_small = findings[place].share < LESSER_SHARE;
+        let lesser = &findings[place];
+        let is_small = lesser.rule == RuleId::CpuContention && lesser.share < LESSER_SHARE;
         if is_small
             && findings
                 .iter()
@@ -164,12 +166,13 @@ pub(crate) fn demote_lesser(findings: &mut [Finding]) {
 }
 
 /// Puts a lack of CPU behind larger causes of requests of the process that have the same severity: its harm is a sum over
-/// connections, that of requests is counted once.
+/// connections, that of requests is counted once. A slow reader goes behind what keeps it from reading.
 pub(crate) fn put_larger_first(findings: &mut [Finding]) {
     for place in 0..findings.len() {
         let severity = findings[place].severity;
-        let is_larger =
-            |it: &Finding| it.severity == severity && it.is_larger_than(&findings[place]);
+        let is_larger = |it: &Finding| {
+            it.severity == severity && !it.is_note() && it.is_larger_than(&findings[place])
+        };
         if let Some(last) = findings
             .iter()
             .rposition(is_larger)
@@ -181,15 +184,18 @@ pub(crate) fn put_larger_first(findings: &mut [Finding]) {
 }
 
 impl Finding {
-    /// Returns whether it is a cause of requests that is larger than `other`, a lack of CPU of the same process.
+    /// Returns whether it is a cause of requests that is larger than `other`, a lack of CPU of the same process or of the
+    /// one that serves them; or most of what makes it a slow reader.
     fn is_larger_than(&self, other: &Self) -> bool {
         let pid = |it: &Self| it.subject.process.as_ref().and_then(|it| it.pid);
-        other.rule == RuleId::CpuContention
-            && self.subject.requests.is_some()
-            && !self.is_note()
-            && pid(self).is_some()
-            && pid(self) == pid(other)
-            && self.share > other.share
+        let requests = self.subject.requests.as_ref();
+        let is_process = pid(self).is_some() && pid(self) == pid(other);
+        let is_larger = match other.rule {
+            RuleId::CpuContention => self.share > other.share,
+            RuleId::SlowReader => self.rule != RuleId::RemoteSlow && 2.0 * self.share > other.share,
+            _ => false,
+        };
+        is_larger && requests.is_some_and(|it| is_process || it.address == other.subject.local)
     }
 
     /// Returns the connection on which a thread was blocked while data of others waited.

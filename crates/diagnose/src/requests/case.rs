@@ -15,6 +15,12 @@ use crate::units::part;
 /// A service of fewer requests has no slowest hundredth.
 const HUNDREDTH_LEAST: u64 = 100;
 
+/// Parts in which no thread had the request.
+pub const QUEUE: [RequestPart; 2] = [RequestPart::Queued, RequestPart::Unread];
+
+/// A part that takes most of the time in which threads have requests makes the queue before them.
+const SERVED_LEAST: f64 = 0.5;
+
 /// Most ids of connections that are listed in a finding.
 const MOST_IDS: usize = 16;
 
@@ -132,6 +138,28 @@ impl<'a> ServiceCase<'a> {
             excess_ns,
             excess_share: part(excess_ns, whole_ns).min(1.0),
         }
+    }
+
+    /// Returns the time of a part, with that of requests which waited behind others meanwhile, and that second time, ns. The
+    /// queue counts where threads spent most of the time that they had requests with this part: its share of that time is
+    /// its share of the queue.
+    pub fn harm_with_queue(&self, part: RequestPart) -> (PartHarm, u64) {
+        let harm = self.harm(&[part]);
+        let queued = self.harm(&QUEUE);
+        let served_ns = self.total_ns().saturating_sub(queued.ns);
+        let of_served = crate::units::part(harm.ns, served_ns);
+        if !self.is_server() || of_served < SERVED_LEAST || self.is_claimed(RequestPart::Queued) {
+            return (harm, 0);
+        }
+        let behind_ns = (queued.ns as f64 * of_served) as u64;
+        let excess_ns = (queued.excess_ns as f64 * of_served) as u64;
+        let all = PartHarm {
+            ns: harm.ns + behind_ns,
+            share: crate::units::part(harm.ns + behind_ns, self.total_ns()),
+            excess_ns: harm.excess_ns + excess_ns,
+            excess_share: (harm.excess_share + queued.excess_share * of_served).min(1.0),
+        };
+        (all, behind_ns)
     }
 
     /// By how much the slowest have more of something than others, of its sum over all and over the slowest.

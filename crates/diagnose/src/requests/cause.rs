@@ -4,6 +4,7 @@ use table::{WaitObject, Waker};
 
 use super::endpoint::EndpointId;
 use super::history::{Target, ThreadEventKind, ThreadId, ThreadWait};
+use super::holder::held_for;
 use super::part::RequestPart;
 use super::path::{PathContext, PathFinder};
 use super::service::Side;
@@ -146,7 +147,23 @@ impl PathFinder<'_> {
             None if wait.waker == Waker::Interrupt && wait.purpose != StackPurpose::Mutex => {
                 Cause::Part(RequestPart::Timer, self.about(wait))
             }
-            _ => Cause::Part(RequestPart::Lock, self.about(wait)),
+            _ => self.cause_of_lock(wait),
+        }
+    }
+
+    /// A lock, or what the thread waited for that had it.
+    fn cause_of_lock(&self, wait: &ThreadWait) -> Cause {
+        let about = self.about(wait);
+        let held = about.waker.and_then(|it| held_for(self.history, it, wait));
+        match held {
+            Some(held) => Cause::Part(
+                held.part,
+                StepSubject {
+                    stack: held.stack,
+                    ..about
+                },
+            ),
+            None => Cause::Part(RequestPart::Lock, about),
         }
     }
 

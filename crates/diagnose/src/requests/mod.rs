@@ -10,6 +10,7 @@
 //! datagrams the same by datagrams
 //! intake    rows of the tables, in the order of time
 //! history   what threads did lately
+//! holder    what the thread that held a lock waited for
 //! owner     which request a thread had to do with, of several at once
 //! path      backward over waits and wakers: the critical path
 //! cause     the cause of a wait on it
@@ -54,6 +55,7 @@ mod evidence;
 mod exchanges;
 pub mod functions;
 mod history;
+mod holder;
 mod intake;
 mod judge;
 mod listing;

@@ -87,10 +87,11 @@ pub fn wait_before(
     None
 }
 
-/// Whether a thread of the same process ended a wait for a futex that is no plain mutex, or for descriptors.
+/// Whether a thread of the same process ended a wait for a futex that is no plain mutex and no wait for work, or for
+/// descriptors.
 fn is_of_process(history: &History, thread: ThreadId, wait: &ThreadWait) -> bool {
     let is_lock = match wait.object {
-        WaitObject::Futex => wait.purpose != StackPurpose::Mutex,
+        WaitObject::Futex => !matches!(wait.purpose, StackPurpose::Mutex | StackPurpose::Scheduler),
         WaitObject::Event | WaitObject::Pipe => true,
         _ => false,
     };

@@ -46,6 +46,9 @@ const HANDSHAKE_FUNCTIONS: [&str; 4] = [
 /// Functions that wait for the lock of an interpreter, as names of locks do not say: of CPython.
 const INTERPRETER_FUNCTIONS: [&str; 2] = ["take_gil", "PyEval_RestoreThread"];
 
+/// Functions in which a thread of a runtime has no task to run: of Go.
+const SCHEDULER_FUNCTIONS: [&str; 2] = ["runtime.mPark", "runtime.findRunnable"];
+
 /// Purpose of a wait, where only its stack says that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StackPurpose {
@@ -57,6 +60,8 @@ pub enum StackPurpose {
     Resolver,
     /// The other end's part of a TLS handshake.
     Handshake,
+    /// Work from the scheduler of a language's runtime: none of its tasks can run.
+    Scheduler,
 }
 
 /// Purpose of a wait inside of the kernel, as the kernel's stack says, whatever the program had asked for.
@@ -326,6 +331,10 @@ impl WaitStack {
         let mut inner = names().take(LOCK_FRAMES);
         if inner.any(|name| is_any(name, &INTERPRETER_FUNCTIONS)) {
             return StackPurpose::Mutex;
+        }
+        let mut inner = names().take(LOCK_FRAMES);
+        if inner.any(|name| SCHEDULER_FUNCTIONS.contains(&name)) {
+            return StackPurpose::Scheduler;
         }
         match self.lock() {
             Some(LockKind::Mutex | LockKind::ReadWrite) => StackPurpose::Mutex,

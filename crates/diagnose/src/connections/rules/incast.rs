@@ -43,6 +43,11 @@ impl Rule for Incast {
         let Some(coincidence) = loses_together(case) else {
             return Verdict::Quiet;
         };
+        // The kernel says why: `packet_dropped_here` names it.
+        let dropped_here = case.own.gathered.drops.retransmitted;
+        if 2 * dropped_here > case.retransmits().unwrap_or(0).max(dropped_here) {
+            return Verdict::Quiet;
+        }
         let senders = case.neighbours.to_same_host(case.own);
         let Some(ledger) = case.ledger() else {
             return self.inconclusive(case, senders);

@@ -77,7 +77,7 @@ fn fix(reason: Option<&str>) -> Advice {
     let Some(reason) = reason else {
         return Advice("This kernel gives no reason of resets: Linux 6.10 does.".into());
     };
-    let text = match meaning(table::DropKind::ResetSent, reason) {
+    let text = match meaning(table::DropKind::ResetSent, reason, None) {
         Some(known) => format!("{reason}: {} {}", known.what, known.remedy),
         None => format!("{reason}: `whylat report --drops` shows the functions of the kernel."),
     };

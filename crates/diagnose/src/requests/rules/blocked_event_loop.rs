@@ -26,7 +26,7 @@ impl RequestRule for BlockedEventLoop {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        if !case.is_server() {
+        if !case.is_server() || case.is_claimed(RequestPart::Queued) {
             return RequestVerdict::Quiet;
         }
         let queued = case.harm(&[RequestPart::Queued]);

@@ -3,10 +3,9 @@
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
     EXPLAINS_LEAST, LACK_OF_CPU, advice, durations, measured, of_requests, of_time, rule_out,
-    share, time, unseen,
+    share, slows_slowest, time, unseen,
 };
 use crate::report::RuleId;
-use crate::report::severity::held_up;
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::{duration, percent};
@@ -36,9 +35,7 @@ impl RequestRule for Computes {
 }
 
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
-    let is_slow = is_shown(case, harm)
-        && harm.excess_share >= 0.5
-        && held_up(harm.excess_ns, case.total_ns());
+    let is_slow = is_shown(case, harm) && slows_slowest(case, harm);
     let process = case.process().pid;
     let functions = &case.evidence.digests.functions;
     let function = process.and_then(|pid| functions.of_process(pid));

@@ -6,6 +6,7 @@ use crate::report::RuleId;
 use crate::report::severity::held_up;
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
+use crate::requests::endpoint::Endpoint;
 use crate::units::{count, counted, duration};
 
 /// The rule `connection_churn`.
@@ -42,7 +43,7 @@ impl RequestRule for ConnectionChurn {
 struct PoolSize {
     /// How many.
     connections: u64,
-    /// Most that were open at once: so many a pool needs.
+    /// Most that were in use at once, from connect() to the last call: so many a pool needs.
     most: u64,
     /// Time of their TCP handshakes, ns.
     tcp_ns: u64,
@@ -62,7 +63,7 @@ impl PoolSize {
                 let opened_ns = endpoint.opened_ns.unwrap_or(connect_ns);
                 opened.tcp_ns += opened_ns.saturating_sub(connect_ns);
                 changes.push((connect_ns, 1));
-                changes.extend(endpoint.closed_ns.map(|ns| (ns, -1)));
+                changes.push((end_of_use_ns(endpoint, opened_ns), -1));
             }
         }
         // an end before a begin at the same time
@@ -75,10 +76,19 @@ impl PoolSize {
         opened
     }
 
-    /// Connections that a pool would not have opened.
+    /// Returns the number of connections that a pool would not have opened.
     fn spare(&self) -> u64 {
         self.connections - self.most
     }
+}
+
+/// Returns when a connection was last used: one that stays open without another request is no use to anyone.
+fn end_of_use_ns(endpoint: &Endpoint, opened_ns: u64) -> u64 {
+    let called_ns = match endpoint.called_ns {
+        0 => u64::MAX, // no call was seen
+        ns => ns.max(opened_ns),
+    };
+    endpoint.closed_ns.map_or(called_ns, |ns| ns.min(called_ns))
 }
 
 fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> RequestFinding {
@@ -95,7 +105,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
         number(
             "connections_at_once",
             opened.most,
-            "most of them open at once",
+            "most of them in use at once",
         ),
         time("connect_ns", connect_ns, "requests waited for handshakes"),
         time("tcp_handshakes_ns", tcp_ns, "of it TCP handshakes"),

@@ -71,7 +71,9 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             ],
         ),
         could_not_see: unseen,
-        advice: advice(FIXES),
+        advice: advice(fixes(
+            slowest.is_some_and(|(_, waits)| waits.unanswered > 0),
+        )),
         gain: Some("names are known without a question"),
         confidence: measured(case, "waits below the resolver were measured"),
         ..RequestFinding::new(case)
@@ -86,6 +88,15 @@ const FIXES: [&str; 4] = [
     "Ask less: a local cache (systemd-resolved, nscd, dnsmasq, NodeLocal DNSCache), kept connections, a name with a final dot.",
     "With search domains, `ndots:1` or the whole name: each domain of `search` is a question more.",
 ];
+
+/// Returns the fixes: to ask less comes first, unless answers are lost.
+fn fixes(is_lost: bool) -> [&'static str; 4] {
+    let mut fixes = FIXES;
+    if !is_lost {
+        fixes.rotate_left(2);
+    }
+    fixes
+}
 
 /// Returns ` (2 of 3 waits without an answer)`.
 fn in_vain(waits: &ServerWaits) -> String {

@@ -51,16 +51,21 @@ pub fn judge(
     cause: impl FnOnce(&PartHarm) -> HostCause,
     part: RequestPart,
 ) -> RequestVerdict {
-    let harm = case.harm(&[part]);
-    match harm.ns {
+    let own = case.harm(&[part]);
+    match own.ns {
         0 => RequestVerdict::Quiet,
-        _ => RequestVerdict::Fires(Box::new(finding(case, &harm, cause(&harm)))),
+        _ => RequestVerdict::Fires(Box::new(finding(case, &own, cause(&own)))),
     }
 }
 
-fn finding(case: &ServiceCase<'_>, harm: &PartHarm, cause: HostCause) -> RequestFinding {
+fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestFinding {
+    let (harm, behind_ns) = case.harm_with_queue(cause.part);
     let mut facts = durations(case);
-    facts.push(time(cause.fact.0, harm.ns, cause.fact.1));
+    facts.push(time(cause.fact.0, own.ns, cause.fact.1));
+    if behind_ns > 0 {
+        let label = "others waited behind these";
+        facts.push(time("queued_behind_ns", behind_ns, label));
+    }
     facts.push(share("share", harm.share, "of the time of requests"));
     facts.extend(cause.facts);
     let others = OTHERS
@@ -68,7 +73,10 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, cause: HostCause) -> Request
         .filter(|(_, parts)| !parts.contains(&cause.part));
     let others: Vec<_> = others.copied().collect();
     RequestFinding {
-        parts: vec![cause.part],
+        parts: match behind_ns {
+            0 => vec![cause.part],
+            _ => vec![cause.part, RequestPart::Queued],
+        },
         harm_ns: harm.ns,
         excess_ns: harm.excess_ns,
         excess_share: harm.excess_share,

@@ -30,6 +30,8 @@ impl RequestRule for LockWait {
         let harm = case.harm(PARTS);
         match harm.ns {
             0 => RequestVerdict::Quiet,
+            // a collector: `process_pause`
+            _ if case.is_claimed(RequestPart::Lock) => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case, &harm))),
         }
     }

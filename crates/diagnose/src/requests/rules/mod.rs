@@ -5,6 +5,7 @@
 //! names a deeper cause comes before one that names only where the time went. Its page is `docs/findings/NAME.md`.
 
 mod blocked_event_loop;
+mod busy_workers;
 mod computes;
 mod connect_failed;
 mod connection_churn;
@@ -17,6 +18,7 @@ mod memory_stall;
 mod output_blocked;
 mod pool_wait;
 mod process_pause;
+mod process_wait;
 mod remote_slow;
 mod reset_by_peer;
 mod rule;

@@ -23,8 +23,11 @@ impl RequestRule for PoolWait {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        let series = &case.digest.series;
         match case.digest.pool.ns {
             0 => unseen(case),
+            // each thread may have a connection of its own
+            _ if series.threads <= series.connections => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case))),
         }
     }

@@ -21,7 +21,84 @@ impl RequestRule for ProcessPause {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge(case, |harm| cause(case, harm), RequestPart::Paused)
+        match collector(case) {
+            Some(function) => judge(
+                case,
+                |harm| collection(case, harm, &function),
+                RequestPart::Lock,
+            ),
+            None => judge(case, |harm| cause(case, harm), RequestPart::Paused),
+        }
+    }
+}
+
+/// Parts of the names of functions that collect garbage: of HotSpot (src/hotspot/share/gc).
+const COLLECTORS: [&str; 18] = [
+    "MarkSweep",
+    "GenCollectedHeap",
+    "DefNewGeneration",
+    "TenuredGeneration",
+    "OopOopIterate",
+    "ContiguousSpace",
+    "G1CollectedHeap",
+    "G1FullGC",
+    "G1Par",
+    "G1RemSet",
+    "G1ScanHR",
+    "G1CMTask",
+    "PSParallelCompact",
+    "PSScavenge",
+    "PSPromotionManager",
+    "Shenandoah",
+    "ZMark",
+    "ZRelocate",
+];
+
+/// Returns the function in which the thread that ended most waits for locks collects garbage, or else its process if no sample
+/// of that thread was taken; `None`: it does something else, or other waits are longer.
+fn collector(case: &ServiceCase<'_>) -> Option<String> {
+    if case.ns(RequestPart::Lock) <= case.ns(RequestPart::Paused) {
+        return None;
+    }
+    let wakers = case.wakers(RequestPart::Lock);
+    let holder = &wakers.first()?.subject;
+    let functions = &case.evidence.digests.functions;
+    let of_thread = functions.of_thread(holder.tid);
+    let (name, _) = of_thread.or_else(|| functions.of_process(holder.pid))?;
+    let is_collector = COLLECTORS.iter().any(|part| name.contains(part));
+    is_collector.then(|| name.to_owned())
+}
+
+/// Threads wait until the collector lets them go on.
+fn collection(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> HostCause {
+    let threads = case.threads(RequestPart::Lock);
+    let count = threads.iter().map(|it| it.count).sum();
+    HostCause {
+        part: RequestPart::Lock,
+        holds: "Garbage collection stops",
+        place: format!(", in {function}"),
+        fact: ("paused_ns", "waited until the collector was done"),
+        facts: vec![number(
+            "pauses",
+            count,
+            "waits of a thread that had a request",
+        )],
+        could_not_see: vec![
+            "Which of these waits were for a lock of the program: the collector's thread ended them."
+                .to_owned(),
+        ],
+        advice: vec![
+            "See how long and how often it collects: `-Xlog:gc,safepoint`. A full collection again and again means that the \
+             heap is too small: raise -Xmx, or find what keeps the objects (`jcmd PID GC.class_histogram`).",
+            "Use a collector with short pauses: -XX:+UseZGC, -XX:+UseShenandoahGC, or G1 with -XX:MaxGCPauseMillis. A JVM with \
+             one CPU or less than 2 GB takes the serial one by itself.",
+            "Allocate less for each request: reuse buffers, read in parts.",
+        ],
+        gain: "the collector stops no thread",
+        because: format!(
+            "waits of {} were measured that the collector's thread ended",
+            duration(harm.ns)
+        ),
     }
 }
 

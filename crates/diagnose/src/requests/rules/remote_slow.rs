@@ -2,10 +2,10 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    EXPLAINS_LEAST, advice, durations, measured, of_requests, of_time, rule_out, share, time,
+    EXPLAINS_LEAST, advice, durations, measured, of_requests, of_time, rule_out, share,
+    slows_slowest, time,
 };
 use crate::report::RuleId;
-use crate::report::severity::held_up;
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::duration;
@@ -32,7 +32,7 @@ impl RequestRule for RemoteSlow {
         {
             return RequestVerdict::Quiet;
         }
-        let is_slow = harm.excess_share >= 0.5 && held_up(harm.excess_ns, case.total_ns());
+        let is_slow = slows_slowest(case, &harm);
         match case.digest.path_ns {
             None if is_slow => RequestVerdict::Inconclusive(Box::new(doubt(case, &harm))),
             _ => RequestVerdict::Fires(Box::new(finding(case, &harm, is_slow))),
@@ -99,6 +99,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
             case,
             "the wait was measured; a longer queue on the path counts as well",
         ),
+        excess_share: if is_slow { harm.excess_share } else { 0.0 },
         ..RequestFinding::from_harm(case, harm, Remedy::Unavoidable)
     }
 }

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use super::rule::{RequestDoubt, RequestVerdict};
+use crate::kernel::TCP_DELACK_MIN_NS;
 use crate::report::severity::{WARNING_SHARE, held_up};
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, Fact, FactMerge, FactUnit, FactValue, RuleId, RuledOut,
 };
 use crate::requests::RequestPart;
-use crate::requests::case::ServiceCase;
+use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::{counted, duration, percent};
 
 /// A fact in a unit.
@@ -105,7 +106,7 @@ pub fn measured(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidenc
 }
 
 /// Rules that speak of what threads did with a request: where that is not recorded, each of them may apply.
-const OF_THREADS: [RuleId; 11] = [
+const OF_THREADS: [RuleId; 13] = [
     RuleId::DnsSlow,
     RuleId::ProcessPause,
     RuleId::CpuQuota,
@@ -114,7 +115,9 @@ const OF_THREADS: [RuleId; 11] = [
     RuleId::OutputBlocked,
     RuleId::UnevenWorkers,
     RuleId::BlockedEventLoop,
+    RuleId::BusyWorkers,
     RuleId::LockWait,
+    RuleId::ProcessWait,
     RuleId::TimerWait,
     RuleId::Computes,
 ];
@@ -129,6 +132,14 @@ pub const LACK_OF_CPU: &[RequestPart] = &[
 /// A cause that explains less of the time of all requests, and less of what the slowest took longer, is never above info: it
 /// is not what makes them slow.
 pub const EXPLAINS_LEAST: f64 = 0.1;
+
+/// Returns whether something that has to be done makes the slowest requests slow: it is most of what they took longer, and the
+/// longest takes longer than the shortest stall that Linux makes on purpose.
+pub fn slows_slowest(case: &ServiceCase<'_>, harm: &PartHarm) -> bool {
+    harm.excess_share >= 0.5
+        && held_up(harm.excess_ns, case.total_ns())
+        && case.max_ns() >= TCP_DELACK_MIN_NS
+}
 
 /// Returns a doubt, if it was not recorded what threads did, and the slowest requests lost time in the program.
 pub fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {

@@ -1,0 +1,152 @@
+//! All threads that serve have a request already and wait for something with it: further requests wait for a free thread.
+
+use std::collections::BTreeSet;
+
+use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
+use super::shared::{LACK_OF_CPU, advice, durations, measured, of_time, rule_out, share, time};
+use crate::report::{Fact, FactUnit, FactValue, RuleId};
+use crate::requests::RequestPart;
+use crate::requests::case::{PartHarm, QUEUE, ServiceCase};
+use crate::units::{count, counted, part, percent};
+
+/// The rule `busy_workers`.
+pub struct BusyWorkers;
+
+/// A thread that waits for these could serve others meanwhile, if there were more threads. Locks, disks and the like have
+/// rules of their own: more threads would wait for the same.
+const WAITS: [RequestPart; 7] = [
+    RequestPart::Timer,
+    RequestPart::Upstream,
+    RequestPart::Remote,
+    RequestPart::Process,
+    RequestPart::Dns,
+    RequestPart::Connect,
+    RequestPart::Network,
+];
+
+/// The threads wait for most of the time that they have requests, or more of them would not help.
+const WAITING_LEAST: f64 = 0.5;
+
+impl RequestRule for BusyWorkers {
+    fn id(&self) -> RuleId {
+        RuleId::BusyWorkers
+    }
+
+    fn summary(&self) -> &'static str {
+        "All threads that serve wait with a request, and further requests wait for a thread"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        let is_explained = case.is_claimed(RequestPart::Queued);
+        if !case.is_server() || !case.evidence.has_waits() || is_explained {
+            return RequestVerdict::Quiet;
+        }
+        let queued = case.harm(&QUEUE);
+        let served_ns = case.total_ns().saturating_sub(queued.ns);
+        let waiting = case.harm(&WAITS);
+        match queued.ns > 0 && part(waiting.ns, served_ns) >= WAITING_LEAST {
+            true => RequestVerdict::Fires(Box::new(finding(case, &queued, served_ns))),
+            false => RequestVerdict::Quiet,
+        }
+    }
+}
+
+fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> RequestFinding {
+    let (why, why_ns) = largest(case);
+    let busy = format!("busy ({} {})", why.text(), percent(part(why_ns, served_ns)));
+    let threads = threads(case);
+    let subject = match threads {
+        1 => format!("the only one of {} was {busy}", case.title()),
+        _ => format!("the {} of {} were {busy}", count(threads), case.title()),
+    };
+    let mut facts = durations(case);
+    facts.push(time("queued_ns", queued.ns, "waited for a thread"));
+    let label = "of the time of requests";
+    facts.push(share("queued_share", queued.share, label));
+    facts.extend(occupation(case, served_ns, queued.ns));
+    RequestFinding {
+        parts: vec![RequestPart::Queued, why],
+        involved: involved(case, why),
+        headline: format!(
+            "Too few threads: {subject}, and {} waited {} for one.",
+            counted(case.requests(), "request"),
+            of_time(case, queued.ns),
+        ),
+        facts,
+        ruled_out: rule_out(
+            case,
+            &[
+                ("computing", &[RequestPart::Cpu]),
+                ("lack of CPU", LACK_OF_CPU),
+                ("locks", &[RequestPart::Lock]),
+                ("disks", &[RequestPart::Disk]),
+            ],
+        ),
+        could_not_see: vec!["How many requests the server lets come at once.".to_owned()],
+        advice: advice([
+            "Start more threads or workers, as many as requests come at once: gunicorn `--workers` and `--threads`, uWSGI \
+             `processes`, php-fpm `pm.max_children`, Puma `threads`, Tomcat `maxThreads`, the size of a Java executor.",
+            "In an event loop (Node.js, asyncio), do not wait in the loop: use `await`, or another thread \
+             (`run_in_executor`, `asyncio.to_thread`).",
+            "Shorten what the threads wait for: set a time limit, ask at the same time what does not depend on each other, \
+             keep answers in a cache.",
+        ]),
+        gain: Some("a thread is always free"),
+        confidence: measured(
+            case,
+            "the queue of each request was measured, and what the threads waited for",
+        ),
+        ..RequestFinding::from_harm(case, queued, Remedy::Avoidable)
+    }
+}
+
+/// Returns the part that threads spent most time with while they had a request, and that time, ns.
+fn largest(case: &ServiceCase<'_>) -> (RequestPart, u64) {
+    let parts = WAITS.iter().map(|part| (*part, case.ns(*part)));
+    parts
+        .max_by_key(|(_, ns)| *ns)
+        .unwrap_or((RequestPart::Unknown, 0))
+}
+
+/// Returns the number of threads that waited with requests, as far as they are kept.
+fn threads(case: &ServiceCase<'_>) -> u64 {
+    let threads = WAITS.iter().flat_map(|part| case.threads(*part));
+    let threads: BTreeSet<u32> = threads.map(|it| it.subject.tid).collect();
+    threads.len() as u64
+}
+
+/// Returns how many requests were served and how many waited at a time: the sums of their times over the time in which there
+/// were requests (Little's law).
+fn occupation(case: &ServiceCase<'_>, served_ns: u64, queued_ns: u64) -> Vec<Fact> {
+    let Some((begin_ns, end_ns)) = case.digest.time else {
+        return Vec::new();
+    };
+    let mean = |name, ns: u64, label| Fact {
+        name,
+        value: FactValue::Real(part(ns, end_ns.saturating_sub(begin_ns))),
+        unit: FactUnit::Count,
+        label,
+        merge: crate::report::FactMerge::Worst,
+    };
+    vec![
+        mean(
+            "served_mean",
+            served_ns,
+            "requests that had a thread, on average",
+        ),
+        mean(
+            "queued_mean",
+            queued_ns,
+            "requests that waited for one, on average",
+        ),
+    ]
+}
+
+/// Names the places in the program where threads waited with a request.
+fn involved(case: &ServiceCase<'_>, why: RequestPart) -> Vec<String> {
+    let stacks = case.stacks(why).into_iter().take(2);
+    let line = |it: crate::requests::evidence::NamedTime<String>| {
+        format!("in {}: {}", it.subject, crate::units::duration(it.ns))
+    };
+    stacks.map(line).collect()
+}
