@@ -2,7 +2,7 @@
 //! El Abbadi, "Efficient computation of frequent and top-k elements in data streams", ICDT 2005).
 
 /// Kept of each kind: an element with more than an eighth of the time is never missed.
-const KEPT: usize = 8;
+pub(crate) const KEPT: usize = 8;
 
 /// Counts of one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

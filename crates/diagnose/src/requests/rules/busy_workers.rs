@@ -1,12 +1,13 @@
 //! All threads that serve have a request already and wait for something with it: further requests wait for a free thread.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{LACK_OF_CPU, advice, durations, measured, of_time, rule_out, share, time};
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, QUEUE, ServiceCase};
+use crate::rows::top::KEPT;
 use crate::units::{count, counted, part, percent};
 
 /// The rule `busy_workers`.
@@ -23,6 +24,9 @@ const WAITS: [RequestPart; 7] = [
     RequestPart::Connect,
     RequestPart::Network,
 ];
+
+/// Threads with so much of the time are those that serve: others only took part.
+const THREADS_SHARE: f64 = 0.9;
 
 /// The threads wait for most of the time that they have requests, or more of them would not help.
 const WAITING_LEAST: f64 = 0.5;
@@ -56,8 +60,9 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
     let busy = format!("busy ({} {})", why.text(), percent(part(why_ns, served_ns)));
     let threads = threads(case);
     let subject = match threads {
-        1 => format!("the only one of {} was {busy}", case.title()),
-        _ => format!("the {} of {} were {busy}", count(threads), case.title()),
+        Some(1) => format!("the only one of {} was {busy}", case.title()),
+        Some(threads) => format!("the {} of {} were {busy}", count(threads), case.title()),
+        None => format!("all of {} were {busy}", case.title()),
     };
     let mut facts = durations(case);
     facts.push(time("queued_ns", queued.ns, "waited for a thread"));
@@ -108,11 +113,21 @@ fn largest(case: &ServiceCase<'_>) -> (RequestPart, u64) {
         .unwrap_or((RequestPart::Unknown, 0))
 }
 
-/// Returns the number of threads that waited with requests, as far as they are kept.
-fn threads(case: &ServiceCase<'_>) -> u64 {
-    let threads = WAITS.iter().flat_map(|part| case.threads(*part));
-    let threads: BTreeSet<u32> = threads.map(|it| it.subject.tid).collect();
-    threads.len() as u64
+/// Returns the number of threads with most of the time; `None`: there may be more than are kept.
+fn threads(case: &ServiceCase<'_>) -> Option<u64> {
+    let mut by_thread: BTreeMap<u32, u64> = BTreeMap::new();
+    for thread in WAITS.iter().flat_map(|part| case.threads(*part)) {
+        *by_thread.entry(thread.subject.tid).or_default() += thread.ns;
+    }
+    let mut times: Vec<u64> = by_thread.into_values().collect();
+    times.sort_unstable_by_key(|ns| std::cmp::Reverse(*ns));
+    let most_ns = times.iter().sum::<u64>() as f64 * THREADS_SHARE;
+    let sums = times.iter().scan(0, |sum, ns| {
+        *sum += ns;
+        Some(*sum)
+    });
+    let number = sums.take_while(|sum| (*sum as f64) < most_ns).count() + 1;
+    (number < KEPT).then_some(number as u64)
 }
 
 /// Returns how many requests were served and how many waited at a time: the sums of their times over the time in which there
