@@ -1,4 +1,4 @@
-//! What the thread that held a lock did meanwhile: the one that ended a wait for the lock had it until then. If it waited for a
+//! Waits of the thread that holds a lock: the one that ended a wait for the lock had it until then. If it waited for a
 //! disk or for memory, so did the thread that wanted the lock.
 
 use table::WaitObject;
@@ -10,7 +10,7 @@ use crate::waits::KernelPurpose;
 /// Events of the holder that are read back from the end of the wait.
 const EVENTS_MOST: usize = 64;
 
-/// What a holder waited for.
+/// Wait of a holder, for a disk or for memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HolderWait {
     /// Part of the time.
