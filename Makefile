@@ -10,7 +10,7 @@ cargo    = env -u MAKEFLAGS $(CARGO)
 PROFILE := --release
 
 .PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
-	bench build agent-s3 agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words setup setup-test \
+	bench build agent-s3 agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports setup setup-test \
 	check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
 
 demo: build
@@ -181,7 +181,12 @@ words:
 	scripts/words
 	python3 -m unittest -q scripts/tests/test_words.py
 
-lint: setup-test words
+# Modules of a crate that use each other in a circle; tests are left out.
+imports:
+	scripts/imports
+	python3 -m unittest -q scripts/tests/test_imports.py
+
+lint: setup-test words imports
 	$(cargo) fmt --all --check
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
 	$(cargo) clippy $(PROFILE) --workspace --all-targets -- -D warnings

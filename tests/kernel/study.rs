@@ -1,4 +1,4 @@
-//! `whylat lab tail` says what it lacks. What it finds: `tests/replay/claims/study.rs`.
+//! `whylat lab tail` says what it does not have. What it finds: `tests/replay/claims/study.rs`.
 
 use testbed::{finish, root, whylat};
 

@@ -455,5 +455,8 @@ fn dashboard_metrics_exist() {
         .iter()
         .filter(|name| !guide.contains(name.as_str()))
         .collect();
-    assert!(untold.is_empty(), "docs/fleet/agent.md lacks {untold:?}");
+    assert!(
+        untold.is_empty(),
+        "docs/fleet/agent.md does not have {untold:?}"
+    );
 }

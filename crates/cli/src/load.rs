@@ -1,4 +1,4 @@
-//! The path of a recording → an answer: opens it, says what it lacks, and asks.
+//! The path of a recording → an answer: opens it, says what it does not have, and asks.
 
 use std::path::{Path, PathBuf};
 

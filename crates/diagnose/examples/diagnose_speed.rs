@@ -14,7 +14,7 @@ use table::row_of;
 use table::tables::{
     Call, Calls, Connection, Connections, TcpSample, TcpSamples, TcpStage, TcpStages,
 };
-use table::{Chosen, Columns, Role, Table};
+use table::{Columns, Role, Table};
 use whylat_diagnose::{Evidence, diagnose};
 
 const CONNECTIONS: u64 = 10_000;
@@ -69,29 +69,14 @@ fn connections() -> Connections {
     let mut rows = Connections::default();
     for conn in 1..=CONNECTIONS {
         rows.push(Connection {
-            conn,
             time_ns: conn,
             netns: 1,
-            local: format!("10.0.0.1:{conn}"),
-            remote: "10.0.0.2:80".to_owned(),
             role: Role::Client,
-            chosen: Chosen::Target,
             opened_ns: Some(conn),
-            closed_ns: None,
-            pid: None,
-            peer_conn: None,
             nodelay: Some(false),
             congestion: Some("cubic".to_owned()),
             mss_bytes: Some(1_448),
-            sndbuf_bytes: None,
-            sndbuf_locked: None,
-            rcvbuf_bytes: None,
-            rcvbuf_locked: None,
-            ulp: None,
-            mptcp_token: None,
-            errno: None,
-            connect_ns: None,
-            syn_retries: None,
+            ..Connection::with_addresses(conn, format!("10.0.0.1:{conn}"), "10.0.0.2:80")
         });
     }
     rows

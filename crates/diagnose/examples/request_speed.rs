@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::json;
 use table::manifest::Header;
 use table::tables::{Call, Calls, Connection, Connections, Wait, Waits};
-use table::{Chosen, Columns, Role, WaitObject, Waker};
+use table::{Columns, Role, WaitObject, Waker};
 use whylat_diagnose::report::RecordingState;
 use whylat_diagnose::requests::{RequestFilter, RequestTable, Source};
 use whylat_diagnose::waits::NameTable;
@@ -38,29 +38,10 @@ fn connection(conn: u64, role: Role) -> Connection {
         _ => ("10.0.0.1:80", "10.0.0.2:50000"),
     };
     Connection {
-        conn,
-        time_ns: 0,
         netns: 1,
-        local: local.to_owned(),
-        remote: remote.to_owned(),
         role,
-        chosen: Chosen::Target,
-        connect_ns: None,
-        syn_retries: None,
-        opened_ns: None,
-        closed_ns: None,
         pid: Some(100),
-        peer_conn: None,
-        nodelay: None,
-        congestion: None,
-        mss_bytes: None,
-        sndbuf_bytes: None,
-        sndbuf_locked: None,
-        rcvbuf_bytes: None,
-        rcvbuf_locked: None,
-        ulp: None,
-        mptcp_token: None,
-        errno: None,
+        ..Connection::with_addresses(conn, local, remote)
     }
 }
 

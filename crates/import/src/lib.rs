@@ -20,24 +20,13 @@ mod perf_script;
 mod stack;
 mod tally;
 mod text;
+mod trace_import;
 
 pub use error::ImportError;
 pub use merge::{MergedFunctions, merge};
 pub use pcap::{CaptureImport, CaptureReader, Vantage};
 pub use tally::Tally;
-
-use table::tables::Activities;
-
-/// Holds what was read from a trace.
-#[derive(Debug, Default)]
-pub struct TraceImport {
-    /// The spans.
-    pub activities: Activities,
-    /// How many lines or records were used, and why others were not.
-    pub tally: Tally,
-    /// Notes on the trace for the reader.
-    pub notes: Vec<String>,
-}
+pub use trace_import::TraceImport;
 
 /// Reads `perf.data`, or the text of `perf script`.
 ///

@@ -5,6 +5,7 @@ mod busy_poll;
 mod calls;
 pub mod clock;
 pub mod cpu;
+mod cpu_clocks;
 mod dns_waits;
 pub mod drops;
 mod failed_connects;
@@ -12,6 +13,7 @@ mod failed_connects;
 pub mod fuzz;
 mod helper;
 pub mod hooks;
+mod interface;
 pub mod inventory;
 pub mod itt;
 mod messages;
@@ -24,7 +26,6 @@ mod preemptions;
 pub mod privileges;
 pub mod processes;
 pub mod python;
-mod registry;
 pub mod self_cost;
 pub mod signals;
 mod skel;
@@ -41,7 +42,7 @@ pub mod watch;
 mod wire;
 mod zerocopy;
 
-use registry::Probe;
+use interface::Probe;
 
 /// The probes, in the order of their accounts: the one list. What each is, it says itself.
 static PROBES: &[&dyn Probe] = &[

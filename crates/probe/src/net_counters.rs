@@ -8,8 +8,8 @@ use table::tables::{NetCounter, NetCounters};
 use table::{Columns, TableId};
 
 use crate::clock::monotonic_ns;
+use crate::interface::Probe;
 use crate::netns;
-use crate::registry::Probe;
 
 /// The probe of these counters, which needs no BPF.
 pub(crate) struct NetCounterReadings;

@@ -40,7 +40,7 @@ impl Capability {
         Self::CheckpointRestore,
     ];
 
-    /// Holds what setcap gives a program of an ordinary user: what probes need. Not what is as good as root in the hands of
+    /// Capabilities that setcap gives a program of an ordinary user: those that probes need. Not what is as good as root in the hands of
     /// whoever may run the program.
     const GIVEN: [Self; 4] = [Self::Bpf, Self::Perfmon, Self::NetAdmin, Self::SysPtrace];
 
@@ -78,7 +78,7 @@ impl Capability {
     }
 }
 
-/// Holds what this process may do.
+/// Privileges of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Privileges {
     /// Effective user id.

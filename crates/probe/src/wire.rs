@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
 
+use table::Role;
+
 /// The structs, as the object's BTF has them.
 pub(crate) use crate::skel::types;
 
@@ -50,6 +52,15 @@ pub(crate) fn read_all<T: Wire>(bytes: &[u8]) -> Cow<'_, [T]> {
             .filter_map(read)
             .collect(),
     )
+}
+
+/// Returns the role of an end of a connection: `ROLE_*` of `inventory.h`.
+pub(crate) fn role_of(role: u8) -> Role {
+    match role {
+        1 => Role::Client,
+        2 => Role::Server,
+        _ => Role::Unknown,
+    }
 }
 
 /// The text of a NUL-terminated C string field; bytes that are not UTF-8 are replaced.

@@ -133,7 +133,7 @@ pub trait Columns: Default + Send + 'static {
     /// Turns the columns into an Arrow batch.
     fn into_batch(self) -> RecordBatch;
     /// Takes the columns out of an Arrow batch. A nullable column that the batch
-    /// lacks (an older recording) is all null; columns unknown to us are ignored.
+    /// does not have (an older recording) is all null; columns unknown to us are ignored.
     fn from_batch(batch: &RecordBatch) -> Result<Self, ShapeError>;
     /// First and last time of the rows; `None` without rows.
     fn time_range_ns(&self) -> Option<(u64, u64)>;
@@ -175,7 +175,7 @@ pub trait Cell: Sized + Clone {
     fn to_array(cells: Vec<Self>) -> ArrayRef;
     /// The cells of an Arrow array; `None` if it has another type or forbidden nulls.
     fn from_array(array: &dyn Array) -> Option<Vec<Self>>;
-    /// Cells for a column that an older recording lacks; `None` if it may not lack it.
+    /// Cells for a column that an older recording does not have; `None` if it must have it.
     fn absent(rows: usize) -> Option<Vec<Self>> {
         let _ = rows;
         None

@@ -3,6 +3,7 @@
 //! survives a kill ([`write`], [`read`]).
 
 mod check;
+mod connection;
 mod decode;
 mod delta;
 mod encode;

@@ -24,7 +24,7 @@ pub fn knows_table(table: &str) -> bool {
     for_each_table!(names)
 }
 
-/// Writes a table, batch by batch; nothing for a table that the recording lacks or this whylat does not know
+/// Writes a table, batch by batch; nothing for a table that the recording does not have or this whylat does not know
 /// ([`knows_table`]).
 ///
 /// # Errors

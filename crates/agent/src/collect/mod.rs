@@ -17,6 +17,7 @@ mod connection;
 mod gaps;
 mod live;
 mod meter;
+mod options;
 mod owners;
 mod pending;
 mod rates;
@@ -39,6 +40,7 @@ use crate::apps::ApplicationRules;
 use gaps::CoverageGaps;
 use live::LiveConnections;
 use meter::{IntervalCost, Meter};
+pub use options::{Pace, Watch};
 use owners::Owners;
 use pending::Pending;
 use rates::{Budget, DECIDE_EVERY_NS, Rates};
@@ -48,28 +50,6 @@ use timeline::{ClockReading, End, IntervalSpan};
 
 /// Attempts to read two clocks together.
 const CLOCK_ATTEMPTS: u32 = 3;
-
-/// Options that can change while an agent runs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pace {
-    /// Mean time between two readings of one connection, ns.
-    pub poll_ns: u64,
-    /// Below this share of one CPU, connections with problems are read more often.
-    pub cpu_low: f64,
-    /// Above it, connections without problems are read more seldom.
-    pub cpu_high: f64,
-}
-
-/// The choice of what an agent watches.
-#[derive(Debug, Clone)]
-pub struct Watch {
-    /// Name of the host, as every row has it.
-    pub host: String,
-    /// Length of an interval, ns: a whole number of bins.
-    pub interval_ns: i64,
-    /// How often it looks.
-    pub pace: Pace,
-}
 
 /// Watches until it is dropped.
 pub struct ConnectionWatcher<'a> {

@@ -6,9 +6,9 @@ use probe::hooks::{Hooks, HooksError, ProbeOutput};
 use record::CaptureSink;
 use table::fleet::FleetCoverage;
 
-use super::Watch;
 use super::live::{Changes, ClosedConnection, LiveConnections};
 use super::meter::{IntervalCost, Meter};
+use super::options::Watch;
 use super::pending::Pending;
 use super::rates::Rates;
 use super::rows::RowContext;

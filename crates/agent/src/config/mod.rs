@@ -5,17 +5,17 @@
 
 mod check;
 mod error;
+mod read;
 mod target;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use error::ConfigError;
-use error::InvalidValue;
 pub(crate) use target::Target;
 
-use crate::apps::{Application, ApplicationRules};
+use crate::apps::Application;
 
 /// Holds what an agent is to do. [`Config::read`] is the way to one that is checked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
@@ -145,61 +145,4 @@ pub struct MetricsConfig {
     pub listen: String,
     /// Further names under which Prometheus may ask: addresses, `localhost` and the name of the host always work.
     pub names: Vec<String>,
-}
-
-impl Config {
-    /// Reads and checks a file.
-    ///
-    /// # Errors
-    /// When it cannot be read, is no TOML, has a key that is not known or a value that cannot be meant: with the line
-    /// and what to do.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
-        Self::parse(path, &text)
-    }
-
-    /// Checks the text of a file of this name.
-    ///
-    /// # Errors
-    /// As [`Config::read`].
-    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let config: Self =
-            toml::from_str(text).map_err(|error| ConfigError::of_toml(path, text, &error))?;
-        match check::first_fault(&config) {
-            Some(fault) => Err(fault.at(path, text)),
-            None => Ok(config),
-        }
-    }
-
-    /// Returns the rules that name applications.
-    ///
-    /// # Errors
-    /// When a pattern is none; [`Config::read`] has seen to that.
-    pub fn rules(&self) -> Result<ApplicationRules, ConfigError> {
-        ApplicationRules::new(&self.applications)
-            .map_err(|error| InvalidValue::from(error).at(Path::new("agent.toml"), ""))
-    }
-
-    /// Returns what cannot change while an agent runs: `None` if the other configuration can be taken up without a restart, else
-    /// what differs.
-    pub fn needs_restart(&self, other: &Self) -> Option<&'static str> {
-        if self.host != other.host {
-            Some("[host] name")
-        } else if self.watch.detail != other.watch.detail {
-            Some("[watch] detail")
-        } else if self.watch.netns != other.watch.netns {
-            Some("[watch] netns")
-        } else if self.watch.interval_s != other.watch.interval_s {
-            Some("[watch] interval_s")
-        } else if self.ship != other.ship {
-            Some("[ship]")
-        } else if self.metrics != other.metrics {
-            Some("[metrics]")
-        } else {
-            None
-        }
-    }
 }

@@ -80,7 +80,7 @@ impl TcpMetrics {
         );
         own.register_with_unit(
             "watched",
-            "Time for which connections were watched in intervals in which something happened",
+            "Time that connections were watched, in intervals with activity",
             Unit::Seconds,
             tcp.watched.clone(),
         );

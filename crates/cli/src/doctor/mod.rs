@@ -2,6 +2,7 @@
 
 mod checks;
 mod groups;
+mod host_report;
 mod names;
 pub(crate) mod privileges;
 mod text;
@@ -15,12 +16,11 @@ use probe::nic;
 use probe::tcp_stats::{Poller, Scope};
 use record::Detail;
 use record::privileges::Privileges as Kept;
-use serde::Serialize;
 use table::manifest::{Coverage, ProbeState};
 
 use crate::exit;
 use crate::out::OutputArgs;
-use groups::ProbeGroup;
+pub(crate) use host_report::HostReport;
 use privileges::Privileges;
 
 /// Examines the host.
@@ -35,22 +35,6 @@ pub(crate) struct Doctor {
     json: bool,
     #[command(flatten)]
     to: OutputArgs,
-}
-
-/// All that was found out.
-#[derive(Debug, Serialize)]
-pub(crate) struct HostReport {
-    schema: &'static str,
-    kernel: String,
-    cpus: u32,
-    clocksource: String,
-    privileges: Privileges,
-    /// Each by what needs it.
-    groups: Vec<ProbeGroup>,
-    /// As a recording would list them.
-    probes: Vec<Coverage>,
-    /// Checks beside the probes of a recording.
-    checks: Vec<Coverage>,
 }
 
 impl Doctor {
@@ -70,12 +54,6 @@ impl Doctor {
             to.print(&text::text(&report))?;
         }
         Ok(ExitCode::from(if works { 0 } else { exit::FAILED }))
-    }
-}
-
-impl HostReport {
-    fn rows(&self) -> impl Iterator<Item = &Coverage> {
-        self.probes.iter().chain(&self.checks)
     }
 }
 

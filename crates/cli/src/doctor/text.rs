@@ -2,7 +2,7 @@
 
 use table::manifest::{Coverage, ProbeState};
 
-use super::HostReport;
+use super::host_report::HostReport;
 
 /// Columns of the word before the names of probes.
 const MARK: usize = 10;

@@ -10,12 +10,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::import::TraceImport;
 use anyhow::anyhow;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
 use table::{ClosedRecording, Columns, WriteOptions, Writer};
 
 use crate::out::DirectoryArgs;
 use crate::{args, out};
+use with::Clock;
 
 /// Name under which a recording accounts for imported rows.
 const PROBE: &str = "activity";
@@ -77,15 +78,6 @@ struct File {
     clock: Clock,
     #[command(flatten)]
     to: DirectoryArgs,
-}
-
-/// Clock of a trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Clock {
-    /// The default of perf and ftrace (`local`).
-    Perf,
-    /// `perf record -k CLOCK_MONOTONIC`, `trace-cmd record -C mono`, or `mono` in `trace_clock`.
-    Monotonic,
 }
 
 impl Import {

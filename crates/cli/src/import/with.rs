@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ::import::{MergedFunctions, TraceImport, merge};
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use table::clock::{ClockMap, Nature};
 use table::manifest::{Coverage, Line, Loss, ProbeState};
 use table::tables::{Activities, Activity, ClockPair, ClockPairs};
@@ -13,11 +14,19 @@ use table::{
     for_each_table,
 };
 
-use super::Clock;
 use crate::out;
 
 /// Name under which a recording accounts for the functions of a trace.
 const PROBE: &str = "activity.functions";
+
+/// Clock of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Clock {
+    /// The default of perf and ftrace (`local`).
+    Perf,
+    /// `perf record -k CLOCK_MONOTONIC`, `trace-cmd record -C mono`, or `mono` in `trace_clock`.
+    Monotonic,
+}
 
 /// Writes the recording. Returns a message for the user.
 pub(super) fn store(
@@ -214,7 +223,7 @@ mod tests {
     use table::tables::{Activity, Process};
     use table::{ActivityKind, Columns, Recording, row_of};
 
-    use super::super::{Clock, header};
+    use super::super::header;
     use super::*;
 
     const GRAPH: &[u8] = include_bytes!("../../../import/tests/traces/graph.txt");

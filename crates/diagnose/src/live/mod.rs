@@ -26,6 +26,7 @@ pub use report::{
     AboutLive, HoldReason, LiveConnection, LiveProcess, LiveReport, LiveService, LiveSums,
     MainHold, SCHEMA,
 };
+use services::Batches;
 pub use waits::{ObjectWaits, ProcessWaits, ThreadSample, ThreadSnapshots, WaitSource};
 
 use crate::connections::gather::Evidence;
@@ -36,9 +37,6 @@ use crate::report::Report;
 const MOST_READINGS: usize = 100_000;
 /// Calls and waits that are kept: about 40 MB.
 const MOST_CALLS: usize = 400_000;
-
-/// Batches of a table, with the time of the last row of each.
-type Batches<C> = VecDeque<(u64, C)>;
 
 /// A poll, and the rows that came from it until the next.
 #[derive(Debug, Clone, Copy)]

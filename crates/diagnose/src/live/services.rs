@@ -3,15 +3,19 @@
 
 use std::collections::{HashMap, HashSet};
 
+use std::collections::VecDeque;
 use table::Columns;
+
 use table::manifest::{Coverage, Header};
 use table::tables::{Calls, Connection, Connections, Process, Processes, Waits};
 
-use super::Batches;
 use super::report::LiveService;
 use crate::answer::RecordingState;
 use crate::requests::{RequestFilter, RequestTable};
 use crate::waits::NameTable;
+
+/// Batches of a table, with the time of the last row of each.
+pub(super) type Batches<C> = VecDeque<(u64, C)>;
 
 /// Rows that are judged at each snapshot: some ten milliseconds of one CPU.
 const MOST_ROWS: usize = 50_000;

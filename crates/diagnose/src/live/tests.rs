@@ -1,7 +1,7 @@
 //! Windows over connections with a known story.
 
 use table::tables::{Connection, Connections, TcpSample, TcpSamples};
-use table::{Chosen, Columns, Role, Stage};
+use table::{Columns, Role, Stage};
 
 use super::*;
 use crate::connections::gather::samples::tests::sample;
@@ -32,29 +32,11 @@ fn window() -> LiveWindow {
 fn known(conn: u64, closed_ns: Option<u64>) -> Connections {
     let mut rows = Connections::default();
     rows.push(Connection {
-        conn,
         time_ns: 1,
         netns: 1,
-        local: "10.0.0.1:5000".to_owned(),
-        remote: format!("10.0.0.2:{conn}"),
         role: Role::Client,
-        chosen: Chosen::Target,
-        connect_ns: None,
-        syn_retries: None,
-        opened_ns: None,
         closed_ns,
-        pid: None,
-        peer_conn: None,
-        nodelay: None,
-        sndbuf_bytes: None,
-        sndbuf_locked: None,
-        rcvbuf_bytes: None,
-        rcvbuf_locked: None,
-        ulp: None,
-        mptcp_token: None,
-        errno: None,
-        congestion: None,
-        mss_bytes: None,
+        ..Connection::with_addresses(conn, "10.0.0.1:5000", format!("10.0.0.2:{conn}"))
     });
     rows
 }

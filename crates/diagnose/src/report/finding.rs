@@ -7,9 +7,9 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use super::RuleId;
-use super::severity::{Severity, WARNING_SHARE};
+use super::severity::{EXPLAINS_LEAST, Severity, WARNING_SHARE};
 use crate::answer::Process;
-use crate::requests::Side;
+use crate::answer::Side;
 
 /// Direction of the data in a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
@@ -146,15 +146,12 @@ fn put_stalls_first(findings: &mut [Finding]) {
     }
 }
 
-/// A lack of CPU that is less of the time than this is no warning where requests of the process have a larger cause.
-const LESSER_SHARE: f64 = 0.1;
-
 /// Makes a lack of CPU information, if it is small and the requests of the process have a larger cause: it waits with them.
 /// That the other end or computing takes their time is such a cause, too, even where it is no warning.
 pub(crate) fn demote_lesser(findings: &mut [Finding]) {
     for place in 0..findings.len() {
         let lesser = &findings[place];
-        let is_small = lesser.rule == RuleId::CpuContention && lesser.share < LESSER_SHARE;
+        let is_small = lesser.rule == RuleId::CpuContention && lesser.share < EXPLAINS_LEAST;
         if is_small
             && findings
                 .iter()

@@ -35,6 +35,9 @@ pub const WARNING_SHARE: f64 = 0.05;
 /// Harm above this share of a life is critical.
 const CRITICAL_SHARE: f64 = 0.5;
 
+/// A cause that explains less than this of the time of requests is not what makes them slow: it is never above info.
+pub const EXPLAINS_LEAST: f64 = 0.1;
+
 /// Harm below this in total is never above info: it is the shortest stall that Linux makes on purpose.
 const LEAST_HARM_NS: u64 = TCP_DELACK_MIN_NS;
 

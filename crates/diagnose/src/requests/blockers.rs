@@ -5,7 +5,7 @@
 //! hundredth is the share of the queue that they make. Where all are about alike, it is small, however long the queue is.
 
 use super::endpoint::EndpointId;
-use super::listing::RequestId;
+use super::id::RequestId;
 use super::part::{PartTimes, RequestPart};
 use crate::histogram::{Histogram, bucket};
 use crate::rows::top::Top;

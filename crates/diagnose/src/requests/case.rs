@@ -5,6 +5,7 @@
 use super::endpoint::Endpoint;
 use super::evidence::{NamedThread, NamedTime, RequestEvidence};
 use super::part::{PartTimes, RequestPart};
+use super::resets::ResetDigest;
 use super::service::{ServiceDigest, ServiceId, ServiceKey, Side, SlowestRequests};
 use super::subjects::PartSubjects;
 use crate::report::finding::SubjectRequests;
@@ -63,6 +64,29 @@ pub struct PartHarm {
     pub excess_ns: u64,
     /// Its share of what the slowest hundredth took longer than others; 0: there are fewer than a hundred requests.
     pub excess_share: f64,
+}
+
+impl<'a> RequestEvidence<'a> {
+    /// Returns every service with requests, those with the most time first.
+    pub fn services(&'a self) -> Vec<ServiceCase<'a>> {
+        let services = &self.table.services;
+        let ids = services.ids();
+        let with_requests = ids.filter(|id| services.digest(*id).requests() > 0);
+        let mut cases: Vec<_> = with_requests.map(|id| ServiceCase::new(self, id)).collect();
+        cases.sort_by(|a, b| (b.total_ns(), a.key).cmp(&(a.total_ns(), b.key)));
+        cases
+    }
+
+    /// Returns the clients with requests that a reset or an end answered, those with the most time first.
+    pub fn clients_with_resets(&'a self) -> Vec<ServiceCase<'a>> {
+        let has_any = |it: &ResetDigest| it.count > 0 || it.unanswered > 0;
+        let services = &self.table.services;
+        let reset = services.ids();
+        let reset = reset.filter(|id| has_any(&services.digest(*id).resets));
+        let mut cases: Vec<_> = reset.map(|id| ServiceCase::new(self, id)).collect();
+        cases.sort_by(|a, b| (b.total_ns(), a.key).cmp(&(a.total_ns(), b.key)));
+        cases
+    }
 }
 
 impl<'a> ServiceCase<'a> {

@@ -6,7 +6,7 @@ use super::endpoint::EndpointId;
 use super::history::{Target, ThreadEventKind, ThreadId, ThreadWait};
 use super::holder::held_for;
 use super::part::RequestPart;
-use super::path::{PathContext, PathFinder};
+use super::path_finder::{PathContext, PathFinder};
 use super::service::Side;
 use super::trail::StepSubject;
 use crate::waits::{KernelPurpose, StackPurpose};

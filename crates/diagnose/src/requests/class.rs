@@ -1,7 +1,7 @@
 //! Classes of connections: whether their ends take turns. It is judged again and again, each time over some exchanges, as a
 //! connection may begin to pipeline, or stop.
 
-use super::turns::Exchange;
+use super::exchange::Exchange;
 
 /// Crossings within this are no crossings: the end of a call is noted after the other end has its bytes.
 pub const CALL_END_NS: u64 = 50_000;

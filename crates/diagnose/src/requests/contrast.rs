@@ -1,51 +1,20 @@
 //! Finds what distinguishes the slowest requests of a service from the others: which part of their time is longer, and with
-//! which sizes, threads, connections and processes they go. The slowest [`KEPT`] are kept, and so many drawn from all, by
-//! a hash of their names: memory does not grow with the requests.
+//! which sizes, threads, connections and processes they go.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
-use super::RequestTable;
+pub use super::contrast_digest::{NUMBERS, RequestTraits};
 use super::contrast_report::{
     Contrast, ContrastPart, ContrastSide, ContrastTrait, TraitKind, TraitValue,
 };
-use super::endpoint::EndpointId;
 use super::functions::{FunctionCounts, FunctionId, ShareBounds};
-use super::history::ThreadId;
-use super::listing::RequestId;
-use super::part::{PartTimes, RequestPart};
+use super::part::RequestPart;
+use super::request_table::RequestTable;
 use super::service::{ServiceDigest, SlowestRequests};
 use crate::histogram::{bucket, lower_edge};
 use crate::waits::join::association::{Association, FactorSide, association, is_enough, property};
 use crate::waits::join::factor::{Factor, SideCounts};
-
-/// Requests that are kept of each kind: the slowest, and those that are drawn.
-const KEPT: usize = 1_024;
-
-/// A request, as far as it is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RequestTraits {
-    /// How long it took, ns.
-    pub duration_ns: u64,
-    /// Its name.
-    pub id: RequestId,
-    /// Numbers, in the order of [`NUMBERS`].
-    pub numbers: [u64; NUMBERS.len()],
-    /// Its connection.
-    pub endpoint: EndpointId,
-    /// The thread that took or sent it.
-    pub thread: ThreadId,
-    /// Its parts.
-    pub parts: PartTimes,
-}
-
-/// Kinds of the numbers of a request.
-pub const NUMBERS: [TraitKind; 4] = [
-    TraitKind::RequestBytes,
-    TraitKind::ResponseBytes,
-    TraitKind::Calls,
-    TraitKind::Behind,
-];
 
 /// Kinds of those that a request belongs to.
 const SUBJECTS: [TraitKind; 4] = [
@@ -54,56 +23,6 @@ const SUBJECTS: [TraitKind; 4] = [
     TraitKind::Thread,
     TraitKind::Connection,
 ];
-
-/// Requests of a service that are compared.
-#[derive(Debug, Default)]
-pub struct ContrastDigest {
-    slowest: BinaryHeap<Reverse<RequestTraits>>,
-    drawn: BinaryHeap<(u64, RequestTraits)>,
-}
-
-impl ContrastDigest {
-    /// Adds a request.
-    pub fn add(&mut self, duration_ns: u64, id: RequestId, traits: impl Fn() -> RequestTraits) {
-        let least = self.slowest.peek().map_or(0, |it| it.0.duration_ns);
-        if self.slowest.len() < KEPT || duration_ns > least {
-            self.slowest.push(Reverse(traits()));
-            if self.slowest.len() > KEPT {
-                self.slowest.pop();
-            }
-        }
-        let lot = lot(id);
-        let most = self.drawn.peek().map_or(0, |it| it.0);
-        if self.drawn.len() < KEPT || lot < most {
-            self.drawn.push((lot, traits()));
-            if self.drawn.len() > KEPT {
-                self.drawn.pop();
-            }
-        }
-    }
-
-    /// Returns the slowest, of those in a bucket of durations or above.
-    fn slow(&self, from_bucket: usize) -> Vec<&RequestTraits> {
-        let slowest = self.slowest.iter().map(|it| &it.0);
-        let slow = slowest.filter(|it| bucket(it.duration_ns) >= from_bucket);
-        slow.collect()
-    }
-
-    /// Returns those that were drawn, of the others.
-    fn others(&self, slow_from_bucket: usize) -> Vec<&RequestTraits> {
-        let drawn = self.drawn.iter().map(|(_, it)| it);
-        let others = drawn.filter(|it| bucket(it.duration_ns) < slow_from_bucket);
-        others.collect()
-    }
-}
-
-/// A number that looks random (the last step of MurmurHash3): the same for the same request.
-fn lot(id: RequestId) -> u64 {
-    let mut mixed = id.conn.rotate_left(32) ^ id.offset;
-    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-    mixed = (mixed ^ mixed >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-    mixed ^ mixed >> 33
-}
 
 /// The requests of both sides.
 struct Sides<'a> {

@@ -1,7 +1,7 @@
 //! Turn-taking by datagrams: each question has one answer. A question that was repeated before its answer came is the same
 //! question; without payload that shows by what its sender did meanwhile.
 
-use super::turns::MovingCall;
+use super::moving_call::MovingCall;
 
 /// Questions of a request that were asked again before their answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use table::Role;
 use table::tables::{Connection, TcpSamples, UdpFlow, UnixSocket};
 
-use super::history::ThreadId;
+pub use super::id::EndpointId;
+use super::id::ThreadId;
 use super::service::{ServiceId, ServiceKey, ServiceTable, Side};
 pub use crate::rows::addresses::port;
 use crate::rows::hash::CookieHasher;
@@ -18,23 +19,6 @@ use crate::waits::NameTable;
 
 /// A reset closes a connection within the call that it answers: that call has ended so long after, a time slice.
 const CALL_LATE_NS: u64 = 10_000_000;
-
-/// Number of a connection in an [`EndpointTable`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EndpointId(u32);
-
-impl EndpointId {
-    /// Returns the endpoint with this number.
-    #[cfg(test)]
-    pub const fn from_number(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// Returns it as a position.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// One recorded end of a connection.
 #[derive(Debug, Clone)]
@@ -198,7 +182,9 @@ impl EndpointTable {
         ends.sort_unstable_by_key(|(end, _)| end.conn);
         let mut table = Self::default();
         for (number, (end, _)) in (0..).zip(&ends) {
-            table.numbers.insert(end.conn, EndpointId(number));
+            table
+                .numbers
+                .insert(end.conn, EndpointId::from_number(number));
         }
         sockets.sort_unstable();
         for (conn, socket, inode) in sockets {
@@ -298,7 +284,7 @@ impl EndpointTable {
 
     /// Returns the numbers of all connections.
     pub fn ids(&self) -> impl Iterator<Item = EndpointId> + use<> {
-        (0..self.endpoints.len() as u32).map(EndpointId)
+        (0..self.endpoints.len() as u32).map(EndpointId::from_number)
     }
 
     /// Returns the number of connections.
@@ -308,7 +294,7 @@ impl EndpointTable {
 
     /// Returns the connections that were closed, in the order of time.
     pub fn closings(&self) -> Vec<(u64, EndpointId)> {
-        let all = (0..).map(EndpointId).zip(&self.endpoints);
+        let all = (0..).map(EndpointId::from_number).zip(&self.endpoints);
         let mut closed: Vec<_> = all
             .filter_map(|(id, endpoint)| {
                 let late_ns = endpoint.errno.map_or(0, |_| CALL_LATE_NS);

@@ -2,13 +2,10 @@
 
 use table::Role;
 
-use super::RequestTable;
-use super::case::ServiceCase;
 use super::digests::DigestSet;
-use super::endpoint::{Endpoint, EndpointId};
-use super::history::ThreadId;
-use super::resets::ResetDigest;
-use super::service::ServiceId;
+use super::endpoint::Endpoint;
+use super::id::{EndpointId, ServiceId, ThreadId};
+use super::request_table::RequestTable;
 use crate::rows::addresses::port;
 use crate::rows::top::{Element, Top};
 use crate::waits::NameTable;
@@ -47,27 +44,6 @@ impl<'a> RequestEvidence<'a> {
     /// Makes the evidence of a table that has all rows.
     pub fn new(table: &'a RequestTable, digests: &'a DigestSet) -> Self {
         Self { table, digests }
-    }
-
-    /// Returns every service with requests, those with the most time first.
-    pub fn services(&'a self) -> Vec<ServiceCase<'a>> {
-        let services = &self.table.services;
-        let ids = services.ids();
-        let with_requests = ids.filter(|id| services.digest(*id).requests() > 0);
-        let mut cases: Vec<_> = with_requests.map(|id| ServiceCase::new(self, id)).collect();
-        cases.sort_by(|a, b| (b.total_ns(), a.key).cmp(&(a.total_ns(), b.key)));
-        cases
-    }
-
-    /// Returns the clients with requests that a reset or an end answered, those with the most time first.
-    pub fn clients_with_resets(&'a self) -> Vec<ServiceCase<'a>> {
-        let has_any = |it: &ResetDigest| it.count > 0 || it.unanswered > 0;
-        let services = &self.table.services;
-        let reset = services.ids();
-        let reset = reset.filter(|id| has_any(&services.digest(*id).resets));
-        let mut cases: Vec<_> = reset.map(|id| ServiceCase::new(self, id)).collect();
-        cases.sort_by(|a, b| (b.total_ns(), a.key).cmp(&(a.total_ns(), b.key)));
-        cases
     }
 
     /// Returns when a process opened connections to the port of an address, in the order of time, ns.

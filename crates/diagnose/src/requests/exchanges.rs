@@ -2,51 +2,15 @@
 
 use super::endpoint::EndpointId;
 use super::history::{ResponseTimes, ThreadCall, ThreadEventKind};
-use super::listing::Request;
 use super::owner::TimedCall;
-use super::series::ConnectionSeries;
+use super::request::Request;
+use super::request_table::{RequestTable, Row, WAITING_LEAST};
 use super::service::Side;
-use super::turns::{Exchange, MovingCall, StreamRange, TurnChange, TurnTracker};
-use super::{RequestTable, Row, WAITING_LEAST, arrival, budget, path, pool};
+use super::turns::{Exchange, MovingCall, StreamRange, TurnChange, TurnTracker, Turns};
+use super::{arrival, budget, path, pool};
 
 /// An end that was silent for so long had nothing to send (`TCP_RTO_MIN`; RFC 5681, 4.1).
 const SILENT_NS: u64 = 200_000_000;
-
-/// One connection's turns, and its exchanges until it is judged.
-#[derive(Debug)]
-pub(super) struct Turns {
-    /// Turns.
-    pub(super) tracker: TurnTracker,
-    held: Vec<Exchange>,
-    pub(super) series: ConnectionSeries,
-    /// How many of these, the first ones, are requests.
-    judged: usize,
-    /// When the last response ended.
-    answered_ns: Option<u64>,
-    /// Until then stages are shared by those that are held.
-    shared_until_ns: u64,
-}
-
-impl Turns {
-    fn new(tracker: TurnTracker) -> Self {
-        Self {
-            tracker,
-            held: Vec::new(),
-            series: ConnectionSeries::default(),
-            judged: 0,
-            answered_ns: None,
-            shared_until_ns: 0,
-        }
-    }
-
-    /// Judges the exchanges that are held since the last time: they are requests, or dropped.
-    fn judge(&mut self) {
-        match self.tracker.counts.judge() {
-            true => self.judged = self.held.len(),
-            false => self.held.truncate(self.judged),
-        }
-    }
-}
 
 impl RequestTable {
     /// Takes a call in its order.

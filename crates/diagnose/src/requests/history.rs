@@ -5,14 +5,18 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-use table::{WaitObject, Waker};
+use table::WaitObject;
 
-use super::endpoint::EndpointId;
 use super::functions::ThreadSample;
+use super::id::EndpointId;
+pub use super::id::ThreadId;
 use super::owner::{Owner, ThreadWork, TimedCall, is_of_loop};
+pub use super::thread_event::{
+    ResponseTimes, Target, ThreadCall, ThreadEventKind, ThreadPreemption, ThreadWait,
+};
 use crate::histogram::{bucket, lower_edge};
 use crate::rows::hash::CookieHasher;
-use crate::waits::{KernelPurpose, StackPurpose};
+use crate::waits::StackPurpose;
 
 /// Events that are kept of a thread, however old: a request may turn out to have begun before any that was open.
 const KEPT_LEAST: usize = 1_024;
@@ -25,109 +29,6 @@ const SWEPT_LEAST: usize = 1 << 20;
 
 /// Events that are kept of a thread at most: 6 MB. What a longer request did before is unknown.
 const KEPT_MOST: usize = 1 << 16;
-
-/// Number of a thread in a [`History`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ThreadId(u32);
-
-impl ThreadId {
-    /// Returns it as a number.
-    pub const fn number(self) -> u32 {
-        self.0
-    }
-
-    /// Returns the thread with this number.
-    pub const fn from_number(number: u32) -> Self {
-        Self(number)
-    }
-}
-
-/// Says what a thread waited for, as far as requests are concerned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
-    /// No socket.
-    None,
-    /// A recorded connection; of a wait for several descriptors, the one that was ready.
-    Connection(EndpointId),
-    /// A listening socket, or a socket that is not recorded.
-    Socket,
-}
-
-/// A wait of a thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadWait {
-    /// When it left the CPU.
-    pub start_ns: u64,
-    /// When it was runnable again.
-    pub woken_ns: u64,
-    /// Says what it waited for.
-    pub object: WaitObject,
-    /// The socket among it.
-    pub target: Target,
-    /// Says who ended it.
-    pub waker: Waker,
-    /// The thread that did, or that ran where the interrupt came.
-    pub waker_thread: Option<ThreadId>,
-    /// Whether a descriptor was ready.
-    pub is_ready: bool,
-    /// No signal could end it.
-    pub uninterruptible: bool,
-    /// Says what the program's stack says that it was for.
-    pub purpose: StackPurpose,
-    /// Number of that stack.
-    pub stack: Option<u32>,
-    /// Says what the kernel's stack says that it was for.
-    pub kernel: KernelPurpose,
-    /// It waited for room for what it wrote.
-    pub is_output: bool,
-    /// Of epoll and poll: when its time limit passes; `None`: none, or not known.
-    pub until_ns: Option<u64>,
-}
-
-/// Time in which a thread could run and did not, or the sum of several short ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadPreemption {
-    /// Time off the CPU, ns.
-    pub off_cpu_ns: u64,
-    /// Whether the control group had used up its CPU quota.
-    pub is_quota: bool,
-}
-
-/// A call of a thread on a recorded connection that moved bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ThreadCall {
-    /// The connection.
-    pub endpoint: EndpointId,
-    /// Whether it sent.
-    pub is_send: bool,
-    /// Whether it moved a datagram, as to or from a name server.
-    pub is_udp: bool,
-    /// The connection that the thread served with this call: the same one, or the one with the request that asked on
-    /// this one; `None`: not known, or none.
-    pub served: Option<EndpointId>,
-    /// Of a call that received a response: when it was asked for, and when it was there.
-    pub response: Option<ResponseTimes>,
-}
-
-/// When a response that a thread received was asked for, and when it was there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResponseTimes {
-    /// Begin of the request.
-    pub asked_ns: u64,
-    /// Arrival of the first byte that the call took.
-    pub arrived_ns: u64,
-}
-
-/// Says what a thread did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ThreadEventKind {
-    /// It waited until then.
-    Wait(ThreadWait),
-    /// It ended a call then.
-    Call(ThreadCall),
-    /// It ran again then, without having waited.
-    Preemption(ThreadPreemption),
-}
 
 /// Says what a thread did until a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -372,7 +273,7 @@ impl History {
         {
             return thread;
         }
-        let next = ThreadId(self.threads.len() as u32);
+        let next = ThreadId::from_number(self.threads.len() as u32);
         let thread = *self.numbers.entry(key).or_insert(next);
         if thread == next {
             self.threads.push(ThreadHistory {
@@ -392,11 +293,11 @@ impl History {
 
     /// Returns what a thread did.
     pub fn get(&self, thread: ThreadId) -> &ThreadHistory {
-        &self.threads[thread.0 as usize]
+        &self.threads[thread.index()]
     }
 
     fn get_mut(&mut self, thread: ThreadId) -> &mut ThreadHistory {
-        &mut self.threads[thread.0 as usize]
+        &mut self.threads[thread.index()]
     }
 
     /// Returns when a thread last ended a wait or a call; 0: nothing is known.

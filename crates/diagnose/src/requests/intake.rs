@@ -5,7 +5,8 @@ use table::{Columns, WaitObject};
 
 use super::functions::ThreadSample;
 use super::history::{Target, ThreadPreemption, ThreadWait};
-use super::{InOrder, ROWS_KEPT, RequestTable, Row, SOURCES, Source};
+use super::request_table::{ROWS_KEPT, RequestTable, Row, SOURCES, Source};
+use crate::rows::in_order::InOrder;
 use crate::waits::{KernelPurpose, StackPurpose};
 
 /// A receive call that takes nothing away (`MSG_PEEK`), or takes what is no data (`MSG_ERRQUEUE`).
@@ -16,7 +17,7 @@ const NOT_TAKING: u32 = 0x2 | 0x2000;
 const OUTPUT_CALLS: [i32; 13] = [1, 18, 20, 44, 46, 275, 307, 64, 68, 66, 206, 211, 269];
 
 impl RequestTable {
-    /// Returns the table that lacks rows; `None`: all have come.
+    /// Returns the table with rows that have not come yet; `None`: all have come.
     pub fn lacks(&self) -> Option<Source> {
         let reached = SOURCES.into_iter().zip(self.reached_ns);
         let behind = reached.filter_map(|(source, ns)| Some((ns?, source)));

@@ -1,15 +1,16 @@
 //! Asks every rule about each service and about programs, and makes findings of what they say, worst first.
 
 use super::case::{PartClaim, ServiceCase};
+use super::digests::DigestSet;
 use super::evidence::RequestEvidence;
-use super::rules::shared::EXPLAINS_LEAST;
+use super::request_table::RequestTable;
 use super::rules::{
     ProgramVerdict, REQUEST_RULES, Remedy, RequestDoubt, RequestFinding, RequestRule,
     RequestVerdict,
 };
 use super::service::Side;
 use crate::report::finding::FactList;
-use crate::report::severity::{severity, severity_of_share};
+use crate::report::severity::{EXPLAINS_LEAST, severity, severity_of_share};
 use crate::report::{
     DataDirection, EstimatedWin, Finding, FindingSubject, Severity, UndecidedFinding,
 };
@@ -30,8 +31,15 @@ pub struct RequestFindings {
     pub undecided: Vec<UndecidedFinding>,
 }
 
+impl RequestTable {
+    /// Returns what rules see, after [`RequestTable::finish`].
+    pub(crate) fn judge(&self, digests: &DigestSet) -> RequestFindings {
+        judge(&RequestEvidence::new(self, digests))
+    }
+}
+
 /// Returns what all rules find.
-pub fn judge(evidence: &RequestEvidence<'_>) -> RequestFindings {
+fn judge(evidence: &RequestEvidence<'_>) -> RequestFindings {
     let mut found = RequestFindings::default();
     for mut case in evidence.services() {
         for rule in REQUEST_RULES {

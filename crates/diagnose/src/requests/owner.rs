@@ -9,8 +9,8 @@
 
 use table::WaitObject;
 
-use super::endpoint::EndpointId;
-use super::history::ThreadCall;
+use super::id::EndpointId;
+use super::thread_event::ThreadCall;
 
 /// Requests of a thread that are remembered while they are open: other threads may answer them, unseen here.
 const OPEN_MOST: usize = 64;

@@ -1,15 +1,14 @@
 //! The critical path: backward from a time over the waits of a thread and those who ended them. What a thread waited for
 //! takes the time of the wait; a wait that another recorded thread ended goes on in that thread.
 
-use std::cell::Cell;
-
 use super::cause::Cause;
-use super::endpoint::{EndpointId, EndpointTable};
+use super::endpoint::EndpointId;
 use super::history::{
-    History, ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadPreemption, ThreadWait,
+    ThreadCall, ThreadEvent, ThreadEventKind, ThreadId, ThreadPreemption, ThreadWait,
 };
 use super::owner::is_of_loop;
 use super::part::RequestPart;
+pub use super::path_finder::{PathContext, PathFinder};
 use super::service::Side;
 use super::trail::{StepSubject, Trail};
 
@@ -17,82 +16,11 @@ use super::trail::{StepSubject, Trail};
 /// More are read as long as [`HopCredit`] has some.
 const HOPS_LEAST: u32 = 1_000;
 
-/// More events that are read for each call of a response, on average: so time stays linear in calls.
-const HOPS_PER_CALL: u64 = 64;
-
-/// Events that may be read before any call came.
-const HOPS_AT_FIRST: u64 = 1 << 20;
-
 /// Unit of the time limits of waits.
 const LIMIT_UNIT_NS: u64 = 1_000_000;
 
 /// Threads that wait for each other are followed so deep.
 const DEPTH_MOST: u32 = 6;
-
-/// The request that a path belongs to.
-#[derive(Debug, Clone, Copy)]
-pub struct PathContext {
-    /// Its connection.
-    pub own: EndpointId,
-    /// The other end of that, if it is recorded.
-    pub peer: Option<EndpointId>,
-    /// Says which side this end is on.
-    pub side: Side,
-    /// When the request began.
-    pub begin_ns: u64,
-    /// The thread that had the request, and since when.
-    pub home: (ThreadId, u64),
-    /// Of a client, the connection with the request that asked.
-    pub served: Option<EndpointId>,
-}
-
-impl PathContext {
-    /// Whether what a thread did for the request of a connection, it did for this one.
-    fn is_own(&self, served: EndpointId) -> bool {
-        served == self.own || Some(served) == self.peer || Some(served) == self.served
-    }
-
-    /// Whether the time of other requests can be separated from that of this one.
-    fn has_others(&self) -> bool {
-        self.side == Side::Server || self.served.is_some()
-    }
-}
-
-/// Events that paths may read beyond [`HOPS_LEAST`].
-#[derive(Debug)]
-pub struct HopCredit(Cell<u64>);
-
-impl Default for HopCredit {
-    fn default() -> Self {
-        Self(Cell::new(HOPS_AT_FIRST))
-    }
-}
-
-impl HopCredit {
-    /// Adds the credit of a call.
-    pub fn add_call(&self) {
-        self.0.set(self.0.get().saturating_add(HOPS_PER_CALL));
-    }
-
-    fn take(&self) -> bool {
-        let left = self.0.get();
-        self.0.set(left.saturating_sub(1));
-        left > 0
-    }
-}
-
-/// Finds the path of requests.
-#[derive(Debug, Clone, Copy)]
-pub struct PathFinder<'a> {
-    /// Says what threads did.
-    pub history: &'a History,
-    /// All connections.
-    pub endpoints: &'a EndpointTable,
-    /// Whether the recording has waits.
-    pub has_waits: bool,
-    /// How much may be read.
-    pub credit: &'a HopCredit,
-}
 
 /// The call that a thread made next after a place on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 
 use serde::Serialize;
 
-use super::RequestTable;
 use super::class::ConnectionClass;
 use super::contrast;
 use super::contrast_report::Contrast;
 use super::functions::{FunctionShares, ServiceFunctions};
-use super::listing::Request;
 use super::part::{PartShares, PartTimes, RequestPart};
+use super::request::Request;
+use super::request_table::RequestTable;
 use super::service::{ServiceDigest, ServiceKey, Side};
 use super::trail::{RequestStep, StepSubject};
 use super::turns::StreamRange;
@@ -208,8 +208,22 @@ impl RequestReport {
     }
 }
 
+impl RequestTable {
+    /// Takes the requests that are over since the last time, in about the order in which they ended.
+    pub fn take_over(&mut self) -> Vec<RequestRow> {
+        let over = self.listing.take_over();
+        let rows = over.iter().map(|it| row(self, it));
+        rows.collect()
+    }
+
+    /// Returns the report of all rows added, after [`RequestTable::finish`].
+    pub fn report(self, recorded: RecordingState) -> RequestReport {
+        assemble(self, recorded)
+    }
+}
+
 /// Returns the report of a table that has all rows.
-pub(super) fn assemble(mut table: RequestTable, recorded: RecordingState) -> RequestReport {
+fn assemble(mut table: RequestTable, recorded: RecordingState) -> RequestReport {
     let slowest = table.listing.take_slowest();
     let requests = slowest.iter().map(|it| row(&table, it)).collect();
     let services = table.services.ranked();

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use table::tables::Connection;
 
 use super::blockers::BlockerDigest;
-use super::contrast::ContrastDigest;
+use super::contrast_digest::ContrastDigest;
 use super::functions::FunctionCounts;
-use super::listing::RequestId;
+use super::id::RequestId;
+pub use super::id::ServiceId;
 use super::part::{PartShares, PartTimes};
 use super::pool::PoolDigest;
 use super::repeats::RepeatDigest;
@@ -18,40 +18,13 @@ use super::runs::RunDigest;
 use super::series::SeriesDigest;
 use super::subjects::SubjectTable;
 use super::workers::WorkerDigest;
+pub use crate::answer::Side;
 use crate::histogram::{Histogram, bucket};
 use crate::rows::top::Top;
 use crate::waits::NameTable;
 
 /// The slowest of so many are judged by themselves.
 const SLOWEST_OF: u64 = 100;
-
-/// Says which side of a connection a process is on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Side {
-    /// It answers.
-    Server,
-    /// It asks.
-    Client,
-}
-
-impl Side {
-    /// Returns the name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Client => "client",
-        }
-    }
-
-    /// Returns the side of the other end.
-    pub const fn other(self) -> Self {
-        match self {
-            Self::Server => Self::Client,
-            Self::Client => Self::Server,
-        }
-    }
-}
 
 /// Says what requests of a service have in common.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,22 +64,6 @@ impl ServiceKey {
             side,
             address,
         }
-    }
-}
-
-/// Number of a service in a [`ServiceTable`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ServiceId(u32);
-
-impl ServiceId {
-    /// Returns it as a number.
-    pub const fn number(self) -> u32 {
-        self.0
-    }
-
-    /// Returns the service with this number.
-    pub const fn from_number(number: u32) -> Self {
-        Self(number)
     }
 }
 
@@ -323,7 +280,7 @@ impl ServiceTable {
         if self.services.len() >= ADDRESSES_MOST && !self.numbers.contains_key(&key) {
             OTHER_ADDRESSES.clone_into(&mut key.address);
         }
-        let next = ServiceId(self.services.len() as u32);
+        let next = ServiceId::from_number(self.services.len() as u32);
         let services = &mut self.services;
         *self.numbers.entry(key).or_insert_with_key(|key| {
             services.push((key.clone(), ServiceDigest::default()));
@@ -339,22 +296,22 @@ impl ServiceTable {
 
     /// Returns what requests of a service have in common.
     pub fn key(&self, id: ServiceId) -> &ServiceKey {
-        &self.services[id.0 as usize].0
+        &self.services[id.index()].0
     }
 
     /// Returns the requests of a service.
     pub fn digest(&self, id: ServiceId) -> &ServiceDigest {
-        &self.services[id.0 as usize].1
+        &self.services[id.index()].1
     }
 
     /// The same, to change it.
     pub fn digest_mut(&mut self, id: ServiceId) -> &mut ServiceDigest {
-        &mut self.services[id.0 as usize].1
+        &mut self.services[id.index()].1
     }
 
     /// Returns the numbers of all services.
     pub fn ids(&self) -> impl Iterator<Item = ServiceId> + use<> {
-        (0..self.services.len() as u32).map(ServiceId)
+        (0..self.services.len() as u32).map(ServiceId::from_number)
     }
 
     /// Returns the position of each service among those that have requests.

@@ -9,9 +9,9 @@ use table::Columns;
 use table::tables::TcpStages;
 
 use super::endpoint::{Endpoint, EndpointId, EndpointTable};
+use super::exchange::Exchange;
 use super::part::RequestPart;
 use super::trail::{Budget, RequestStep, STEPS_MOST};
-use super::turns::Exchange;
 
 /// A stage that lasted between two readings of a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

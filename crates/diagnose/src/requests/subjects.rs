@@ -1,8 +1,8 @@
 //! Subjects of the parts of a service's requests: the few stacks, threads and services with the most of the time, in bounded
 //! memory.
 
+use super::id::ServiceId;
 use super::part::{PARTS, RequestPart};
-use super::service::ServiceId;
 use super::trail::RequestStep;
 use crate::rows::top::Top;
 

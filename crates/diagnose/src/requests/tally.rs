@@ -1,17 +1,16 @@
 //! Adds requests, and the ends of connections, to the sums of their services.
 
-use super::RequestTable;
 use super::class::ConnectionClass;
-use super::contrast::RequestTraits;
+use super::contrast_digest::RequestTraits;
 use super::endpoint::EndpointId;
-use super::exchanges::Turns;
-use super::listing::Request;
 use super::part::{PartTimes, RequestPart};
+use super::request::Request;
+use super::request_table::RequestTable;
 use super::resets::LostRequest;
 use super::runs::SeriesRequest;
 use super::series::ConnectionSeries;
 use super::service::{RequestSums, Side};
-use super::turns::Exchange;
+use super::turns::{Exchange, Turns};
 
 /// Errors of a connection that a RST ended: before the FIN of the other end, and after (`include/uapi/asm-generic/errno.h`).
 const ECONNRESET: i32 = 104;

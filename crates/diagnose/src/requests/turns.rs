@@ -6,12 +6,10 @@
 //! their time is late; many are not.
 
 use super::class::{CALL_END_NS, JUDGED_TOGETHER, TurnCounts, is_crossing};
-use super::datagrams::{DatagramTurns, Question, RepeatedQuestions};
-use super::endpoint::EndpointId;
-use super::history::ThreadId;
-use super::pool::PoolWait;
+use super::datagrams::{DatagramTurns, Question};
+pub use super::exchange::{Exchange, MovingCall, StreamRange};
+use super::series::ConnectionSeries;
 use super::service::Side;
-use super::trail::Budget;
 
 /// Messages of a protocol itself are this small. HTTP/2 (RFC 9113, 4.1, 6.7, 6.9): WINDOW_UPDATE has 13 bytes, PING 17;
 /// two updates, of the stream and of the connection, go together. A TLS record adds 22 bytes (1.3) to 29 (1.2): 55.
@@ -23,178 +21,6 @@ const CONTROLLED_LEAST_BYTES: u64 = 4_096;
 /// Body of a record with TLS's message Finished: 4 bytes and a hash of 32 or 48, the type, and a tag of 16 (RFC 8446, 4.4.4
 /// and 5.2).
 const FINISHED_BYTES: [u64; 2] = [53, 69];
-
-/// Bytes of a stream: from the first to the one after the last.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct StreamRange {
-    /// Offset of the first byte.
-    pub first: u64,
-    /// Offset after the last byte.
-    pub end: u64,
-}
-
-impl StreamRange {
-    /// Returns the number of bytes.
-    pub fn bytes(self) -> u64 {
-        self.end.saturating_sub(self.first)
-    }
-}
-
-/// A call that moved bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct MovingCall {
-    /// Whether the bytes are of a request.
-    pub is_request: bool,
-    /// When its first byte was there: arrived, or given to send.
-    pub begin_ns: u64,
-    /// `begin_ns` is known to a jiffy only.
-    pub is_coarse: bool,
-    /// When it ended.
-    pub end_ns: u64,
-    /// It had not begun before: the thread did something else.
-    pub began_after_ns: u64,
-    /// Its bytes.
-    pub range: StreamRange,
-    /// Says who called.
-    pub thread: ThreadId,
-}
-
-impl MovingCall {
-    /// Returns the call with a begin of no earlier than `ns`, if its begin is coarse.
-    fn no_earlier_than(&self, ns: u64) -> Self {
-        let least_ns = if self.is_coarse { ns } else { 0 };
-        Self {
-            begin_ns: self.begin_ns.max(least_ns),
-            ..*self
-        }
-    }
-}
-
-/// A request and its response, as far as they came.
-#[derive(Debug, Clone)]
-pub struct Exchange {
-    /// When the first byte of the request was there, or its connection was asked for.
-    pub begin_ns: u64,
-    /// When its first byte was there.
-    pub asked_ns: u64,
-    /// When the first call of the request ended.
-    pub first_call_ns: u64,
-    /// The thread that made it.
-    pub first_thread: ThreadId,
-    /// When the last call of the request ended.
-    pub requested_ns: u64,
-    /// The thread that made it.
-    pub request_thread: ThreadId,
-    /// When its last call had not begun yet.
-    pub request_began_after_ns: u64,
-    /// The connection with the request that its thread served then.
-    pub asked_for: Option<EndpointId>,
-    /// Bytes of the request.
-    pub request: StreamRange,
-    /// Bytes of the response; `None`: none came yet.
-    pub response: Option<StreamRange>,
-    /// When the last call of the response ended.
-    pub answered_ns: u64,
-    /// When its last call had not begun yet.
-    pub answer_began_after_ns: u64,
-    /// Calls of both turns.
-    pub calls: u64,
-    /// Bytes of the last call of the request.
-    pub last_bytes: u64,
-    /// Datagrams of the request that were repeated.
-    pub again: RepeatedQuestions,
-    /// It may be control of the flow of the exchange before, and no request.
-    pub may_be_control: bool,
-    /// Small messages of the client that came while the server sent.
-    controls: u64,
-    /// Longest time between two calls of the response.
-    pub pause_ns: u64,
-    /// Bytes are missing in between: rows were lost, or moved without a call.
-    pub has_gap: bool,
-    /// The wait for its connection, before it.
-    pub pool: Option<PoolWait>,
-    /// Requests that its thread had begun to serve.
-    pub served: u64,
-    /// Its time until then is accounted.
-    pub accounted_ns: u64,
-    /// Says what that time went to.
-    pub budget: Budget,
-}
-
-impl Exchange {
-    fn new(call: &MovingCall) -> Self {
-        let begin_ns = call.begin_ns.min(call.end_ns);
-        Self {
-            begin_ns,
-            asked_ns: begin_ns,
-            accounted_ns: begin_ns,
-            first_call_ns: call.end_ns,
-            first_thread: call.thread,
-            requested_ns: call.end_ns,
-            request_thread: call.thread,
-            request_began_after_ns: call.began_after_ns,
-            asked_for: None,
-            request: call.range,
-            response: None,
-            answered_ns: call.end_ns,
-            answer_began_after_ns: call.began_after_ns,
-            calls: 1,
-            last_bytes: call.range.bytes(),
-            again: RepeatedQuestions::new(call),
-            may_be_control: false,
-            controls: 0,
-            pause_ns: 0,
-            has_gap: false,
-            pool: None,
-            served: 0,
-            budget: Budget::default(),
-        }
-    }
-
-    fn add_request(&mut self, call: &MovingCall) {
-        self.requested_ns = self.requested_ns.max(call.end_ns);
-        self.request_thread = call.thread;
-        self.request_began_after_ns = call.began_after_ns;
-        self.request.end = call.range.end;
-        self.last_bytes = call.range.bytes();
-        self.calls += 1;
-    }
-
-    /// Adds a question that belongs to it: once answers have come, it changes no times.
-    fn repeat(&mut self, call: &MovingCall) {
-        if self.response.is_none() {
-            return self.add_request(call);
-        }
-        self.request.end = call.range.end;
-        self.calls += 1;
-    }
-
-    /// Adds a call of the response; its time is to be accounted until then.
-    pub fn add_response(&mut self, call: &MovingCall) {
-        let first = self.response.map_or(call.range.first, |range| range.first);
-        if self.response.is_some() {
-            let pause_ns = call.begin_ns.saturating_sub(self.answered_ns);
-            self.pause_ns = self.pause_ns.max(pause_ns);
-        }
-        self.response = Some(StreamRange {
-            first,
-            end: call.range.end,
-        });
-        self.answered_ns = self.accounted_ns.max(call.end_ns);
-        self.answer_began_after_ns = call.began_after_ns;
-        self.calls += 1;
-    }
-
-    fn response_bytes(&self) -> u64 {
-        self.response.map_or(0, StreamRange::bytes)
-    }
-
-    /// Whether the response may go on: it paused for longer before than it does now.
-    pub fn may_go_on(&self, now_ns: u64) -> bool {
-        let waits_ns = now_ns.saturating_sub(self.answered_ns);
-        self.response.is_some() && self.pause_ns > 0 && waits_ns <= self.pause_ns
-    }
-}
 
 /// Calls after which an end that never answered is not expected to: what threads did since need not be kept.
 const UNANSWERED_CALLS: u64 = JUDGED_TOGETHER;
@@ -460,5 +286,41 @@ impl TurnTracker {
         }
         self.end(&open);
         Some(open)
+    }
+}
+
+/// One connection's turns, and its exchanges until it is judged.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// Turns.
+    pub(super) tracker: TurnTracker,
+    pub(super) held: Vec<Exchange>,
+    pub(super) series: ConnectionSeries,
+    /// How many of these, the first ones, are requests.
+    pub(super) judged: usize,
+    /// When the last response ended.
+    pub(super) answered_ns: Option<u64>,
+    /// Until then stages are shared by those that are held.
+    pub(super) shared_until_ns: u64,
+}
+
+impl Turns {
+    pub(super) fn new(tracker: TurnTracker) -> Self {
+        Self {
+            tracker,
+            held: Vec::new(),
+            series: ConnectionSeries::default(),
+            judged: 0,
+            answered_ns: None,
+            shared_until_ns: 0,
+        }
+    }
+
+    /// Judges the exchanges that are held since the last time: they are requests, or dropped.
+    pub(super) fn judge(&mut self) {
+        match self.tracker.counts.judge() {
+            true => self.judged = self.held.len(),
+            false => self.held.truncate(self.judged),
+        }
     }
 }

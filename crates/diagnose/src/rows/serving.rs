@@ -95,33 +95,12 @@ fn key(row: &Connection, address: &str) -> (u32, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use table::Chosen;
 
     fn connection(local: &str, remote: &str, role: Role) -> Connection {
         Connection {
-            conn: 1,
-            time_ns: 0,
-            netns: 1,
-            local: local.to_owned(),
-            remote: remote.to_owned(),
             role,
-            chosen: Chosen::Target,
-            connect_ns: None,
-            syn_retries: None,
-            opened_ns: None,
-            closed_ns: None,
             pid: Some(7),
-            peer_conn: None,
-            nodelay: None,
-            congestion: None,
-            mss_bytes: None,
-            sndbuf_bytes: None,
-            sndbuf_locked: None,
-            rcvbuf_bytes: None,
-            rcvbuf_locked: None,
-            ulp: None,
-            mptcp_token: None,
-            errno: None,
+            ..Connection::with_addresses(1, local, remote)
         }
     }
 

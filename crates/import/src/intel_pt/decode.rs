@@ -8,7 +8,7 @@
 //! all but the first in each file; here each is an event.
 
 use super::clock::{ClockRatios, PtClock};
-use super::packet::{ItemBlock, PSB, PtAddress, PtPacket, parse};
+use super::packet::{ItemBlock, PtAddress, PtPacket, parse};
 use crate::branch::{BranchKind, FlowEdge};
 
 /// The reason why decoding stopped. The words are perf's.
@@ -55,7 +55,7 @@ pub(crate) struct PtEvent {
 
 /// The state of a decoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum DecoderState {
+pub(super) enum DecoderState {
     /// It looks for a PSB.
     Lost,
     /// It looks for a whole address.
@@ -65,31 +65,22 @@ enum DecoderState {
     InSync,
 }
 
-/// Says what became of a group of packets after a PSB.
-enum PsbGroup {
-    Done,
-    /// A packet that does not belong there, which is still to be read.
-    Unexpected,
-    Event(FlowEvent),
-    End,
-}
-
 /// The events of one buffer.
 pub(crate) struct Decoder<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    step: usize,
-    block: ItemBlock,
-    clock: PtClock,
-    state: DecoderState,
+    pub(super) bytes: &'a [u8],
+    pub(super) at: usize,
+    pub(super) step: usize,
+    pub(super) block: ItemBlock,
+    pub(super) clock: PtClock,
+    pub(super) state: DecoderState,
     /// Tracing is on.
-    tracing: bool,
-    address: u64,
-    last_address: u64,
-    have_last: bool,
-    overflowed: bool,
+    pub(super) tracing: bool,
+    pub(super) address: u64,
+    pub(super) last_address: u64,
+    pub(super) have_last: bool,
+    pub(super) overflowed: bool,
     /// Latest time of an event: perf's samples never go back.
-    latest: u64,
+    pub(super) latest: u64,
 }
 
 impl<'a> Decoder<'a> {
@@ -125,7 +116,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Returns the next packet but padding. Bytes that are none are passed over one by one.
-    fn next_packet(&mut self) -> Option<Result<PtPacket, FlowEvent>> {
+    pub(super) fn next_packet(&mut self) -> Option<Result<PtPacket, FlowEvent>> {
         loop {
             self.at += std::mem::take(&mut self.step);
             let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
@@ -147,12 +138,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// The packet just read is to be read again.
-    fn unread(&mut self) {
+    pub(super) fn unread(&mut self) {
         self.step = 0;
     }
 
     /// Takes what a packet says of the time. Returns whether that was all.
-    fn update_clock(&mut self, packet: PtPacket) -> bool {
+    pub(super) fn update_clock(&mut self, packet: PtPacket) -> bool {
         match packet {
             PtPacket::Tsc(payload) => self.clock.tsc(payload),
             PtPacket::Tma { ctc, fast } => self.clock.tma(ctc, fast),
@@ -164,7 +155,7 @@ impl<'a> Decoder<'a> {
         true
     }
 
-    fn stop(&self, why: StopReason) -> FlowEvent {
+    pub(super) fn stop(&self, why: StopReason) -> FlowEvent {
         FlowEvent::Stop {
             why,
             at: self.address,
@@ -172,12 +163,12 @@ impl<'a> Decoder<'a> {
     }
 
     /// The code at the present address is needed.
-    fn no_code(&mut self) -> FlowEvent {
+    pub(super) fn no_code(&mut self) -> FlowEvent {
         self.state = DecoderState::NoAddress;
         self.stop(StopReason::NoCode)
     }
 
-    fn overflow(&mut self) -> FlowEvent {
+    pub(super) fn overflow(&mut self) -> FlowEvent {
         let event = self.stop(StopReason::Overflow);
         self.state = DecoderState::InSync;
         self.address = 0;
@@ -186,7 +177,7 @@ impl<'a> Decoder<'a> {
         event
     }
 
-    fn set_last(&mut self, address: PtAddress) -> bool {
+    pub(super) fn set_last(&mut self, address: PtAddress) -> bool {
         let Some(address) = address.after(self.last_address) else {
             return false;
         };
@@ -204,7 +195,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// As [`Self::set_address`], if the address can be known.
-    fn set_if_known(&mut self, address: PtAddress) -> bool {
+    pub(super) fn set_if_known(&mut self, address: PtAddress) -> bool {
         let known = self.have_last || matches!(address, PtAddress::Whole(_));
         known && self.set_address(address)
     }
@@ -216,82 +207,6 @@ impl<'a> Decoder<'a> {
             from: 0,
             to: self.address,
         }
-    }
-
-    /// Looks for a PSB, and reads the group of packets after it.
-    fn synchronise(&mut self) -> Option<Option<FlowEvent>> {
-        self.tracing = false;
-        self.have_last = false;
-        (self.address, self.last_address) = (0, 0);
-        self.at += std::mem::take(&mut self.step);
-        let rest = self.bytes.get(self.at..)?;
-        self.at += rest.windows(PSB.len()).position(|window| window == PSB)?;
-        self.step = PSB.len();
-        self.block = ItemBlock::None;
-        self.have_last = true;
-        self.state = DecoderState::InSync;
-        self.group_out_of_sync()
-    }
-
-    /// The group of packets after a PSB, while the address is not known.
-    fn group_out_of_sync(&mut self) -> Option<Option<FlowEvent>> {
-        Some(match self.group(true) {
-            PsbGroup::Done => None,
-            PsbGroup::Event(event) => Some(event),
-            PsbGroup::Unexpected => Some(self.stop(StopReason::Mismatch)),
-            PsbGroup::End => return None,
-        })
-    }
-
-    /// Reads packets until the PSBEND. Out of sync, an address among them is where the code is.
-    fn group(&mut self, out_of_sync: bool) -> PsbGroup {
-        loop {
-            let packet = match self.next_packet() {
-                None => return PsbGroup::End,
-                Some(Err(event)) => return PsbGroup::Event(event),
-                Some(Ok(packet)) => packet,
-            };
-            if self.update_clock(packet) {
-                self.note_time();
-                continue;
-            }
-            match packet {
-                PtPacket::PsbEnd => return PsbGroup::Done,
-                PtPacket::Overflow => return PsbGroup::Event(self.overflow()),
-                PtPacket::Fup(address) => {
-                    self.tracing = true;
-                    if out_of_sync {
-                        self.set_if_known(address);
-                    } else {
-                        self.set_last(address);
-                    }
-                }
-                PtPacket::Tnt | PtPacket::TraceStop if out_of_sync => {
-                    self.clock.lose_crystal();
-                    self.tracing &= packet == PtPacket::Tnt;
-                    self.state = match self.address {
-                        0 => DecoderState::Resync,
-                        _ => DecoderState::InSync,
-                    };
-                    return PsbGroup::Unexpected;
-                }
-                PtPacket::ModeExec | PtPacket::ModeTsx { .. } => {}
-                PtPacket::Other => {}
-                PtPacket::Psb if out_of_sync => {}
-                _ => {
-                    if !out_of_sync {
-                        self.clock.lose_crystal();
-                        self.unread();
-                    }
-                    return PsbGroup::Unexpected;
-                }
-            }
-        }
-    }
-
-    /// Times within a PSB's group count for the events that follow.
-    fn note_time(&mut self) {
-        self.latest = self.latest.max(self.clock.tsc);
     }
 
     /// Looks for an address. `Some(None)`: found in the group after a PSB, which is no branch.
@@ -473,26 +388,9 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Reads the group of packets after a PSB. `Some(None)`: nothing new is in it.
-    fn group_in_sync(&mut self) -> Option<Option<FlowEvent>> {
-        if let Some(address) = self.address_in_group() {
-            self.set_last(address);
-            if self.address != self.last_address {
-                return Some(Some(self.no_code()));
-            }
-        }
-        self.last_address = 0;
-        self.have_last = true;
-        Some(match self.group(false) {
-            PsbGroup::Done | PsbGroup::Unexpected => None,
-            PsbGroup::Event(event) => Some(event),
-            PsbGroup::End => return None,
-        })
-    }
-
     /// Looks ahead for the address in the group after a PSB. One with a TIP.PGE soon after does not
     /// count: tracing was off.
-    fn address_in_group(&self) -> Option<PtAddress> {
+    pub(super) fn address_in_group(&self) -> Option<PtAddress> {
         let (mut found, mut left) = (None, None::<u32>);
         for packet in self.ahead() {
             match (packet, left) {

@@ -3,6 +3,7 @@
 mod clock;
 mod decode;
 mod packet;
+mod psb;
 
 pub(crate) use clock::{ClockRatios, TimeConversion};
 pub(crate) use decode::{Decoder, FlowEvent, PtEvent, StopReason};

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use crate::busy_poll::online_cpus;
+use crate::cpu_clocks::online_cpus;
 use crate::perf_event;
 
 /// `PERF_COUNT_SW_PAGE_FAULTS_MIN` and `PERF_COUNT_SW_PAGE_FAULTS_MAJ` (include/uapi/linux/perf_event.h).

@@ -16,7 +16,7 @@ use super::names::{ActivityNames, VECTORS, ended};
 use super::replay::{Window, had_thread, replay};
 use super::skel::{ActivitySkel, ActivitySkelBuilder, OpenActivitySkel};
 use crate::clock::monotonic_ns;
-use crate::hooks::HooksError;
+use crate::interface::{BtfError, HooksError};
 
 /// Where the loaded object lives; it must outlive [`Flight`].
 pub type Storage = MaybeUninit<OpenObject>;
@@ -30,7 +30,7 @@ const PAGE_FAULTS: [&str; 2] = ["page_fault_user", "page_fault_kernel"];
 /// Events younger than this may still be on their way into the memory.
 const YOUNG_NS: u64 = 20_000;
 
-/// Holds what every CPU did lately. Dropping it detaches its programs; so does the kernel after a kill.
+/// The flight recorder of every CPU: spans of the last moments, in memory. Dropping it detaches its programs; so does the kernel after a kill.
 pub struct Flight<'obj> {
     links: Vec<Link>,
     memory: Memory,
@@ -44,7 +44,8 @@ impl<'obj> Flight<'obj> {
     /// # Errors
     /// When the kernel refuses one.
     pub fn begin(storage: &'obj mut Storage) -> Result<Self, HooksError> {
-        let btf = Btf::from_vmlinux().map_err(|error| HooksError::NoBtf(error.to_string()))?;
+        let btf = Btf::from_vmlinux()
+            .map_err(|error| HooksError::Btf(BtfError::Missing(error.to_string())))?;
         let has = |tracepoint: &str| {
             let name = format!("btf_trace_{tracepoint}");
             btf.type_by_name::<Typedef<'_>>(&name).is_some()

@@ -16,7 +16,7 @@
  *
  * What leaves the kernel, each probe's header puts into the object's BTF (`wire_*`), from which Rust takes it.
  *
- * For tracepoints that some kernels lack there is a second program, at a function: hooks/features.rs
+ * For tracepoints that some kernels do not have there is a second program, at a function: interface/features.rs
  * chooses.
  */
 #include "kernel.h"
@@ -51,7 +51,7 @@ char LICENSE[] SEC("license") = "GPL";
 /* Messages are put together: detail `messages`. */
 const volatile bool detail_messages = false;
 
-/* Sent ones, too, for which some kernels lack hooks. */
+/* Sent ones, too: some kernels do not have hooks for them. */
 const volatile bool detail_sent = false;
 
 /* ---- processes: who is recorded ---- */

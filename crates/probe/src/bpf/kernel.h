@@ -2,7 +2,7 @@
 /*
  * The kernel types that the probes read: only the fields used, found in the running kernel by
  * CO-RE relocation. Order and offsets here mean nothing. A field that some supported kernel
- * lacks is read behind bpf_core_field_exists().
+ * does not have is read behind bpf_core_field_exists().
  */
 #ifndef WHYLAT_KERNEL_H
 #define WHYLAT_KERNEL_H

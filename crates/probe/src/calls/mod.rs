@@ -4,9 +4,10 @@
 use table::manifest::Coverage;
 use table::{Columns, TableId, tables};
 
-use crate::hooks::features::{Levels, SCHED_SWITCH, Tracepoint, tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::{Levels, SCHED_SWITCH, Tracepoint, tracepoint};
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
+};
 use crate::wire::types::{call_batch, call_record};
 use crate::wire::{Wire, read_all};
 

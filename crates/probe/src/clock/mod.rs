@@ -16,7 +16,7 @@ pub use steering::clock_error_us;
 use nix::time::{ClockId, clock_getres, clock_gettime};
 use table::TableId;
 
-use crate::registry::Probe;
+use crate::interface::Probe;
 
 const NS_PER_S: i64 = 1_000_000_000;
 
@@ -33,7 +33,7 @@ impl Probe for ClockPairs {
     }
 }
 
-/// Reading of a clock, nanoseconds; `None` when the kernel lacks the clock.
+/// Reading of a clock, nanoseconds; `None` when the kernel does not have the clock.
 pub fn read_ns(clock: ClockId) -> Option<i64> {
     let time = clock_gettime(clock).ok()?;
     Some(time.tv_sec() * NS_PER_S + time.tv_nsec())

@@ -40,7 +40,7 @@ impl Clock {
         }
     }
 
-    /// Reading, nanoseconds; `None` when the kernel lacks the clock.
+    /// Reading, nanoseconds; `None` when the kernel does not have the clock.
     pub fn read_ns(self) -> Option<i64> {
         read_ns(match self {
             Self::Realtime => ClockId::CLOCK_REALTIME,
@@ -50,7 +50,7 @@ impl Clock {
     }
 }
 
-/// The narrowest of `attempts` sandwiched readings of `clock`; `None` when the kernel lacks
+/// The narrowest of `attempts` sandwiched readings of `clock`; `None` when the kernel does not have
 /// the clock or no attempt was asked for.
 pub fn read_pair(clock: Clock, attempts: u32) -> Option<ClockPair> {
     sandwich(clock.name(), attempts, || clock.read_ns())

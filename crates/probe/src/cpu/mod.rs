@@ -8,7 +8,7 @@ pub use cpus::Cpus;
 use table::TableId;
 pub use threads::Threads;
 
-use crate::registry::Probe;
+use crate::interface::Probe;
 
 /// The probe of what processes do with the CPUs.
 pub(crate) struct ProcessSamples;

@@ -7,7 +7,7 @@ use table::tables::ProcessSample;
 use super::Schedstat;
 use crate::clock::monotonic_ns;
 
-/// Holds what was last read of each thread of one process.
+/// The last reading of each thread of one process.
 #[derive(Debug, Default)]
 pub struct Threads {
     last: HashMap<u32, Schedstat>,

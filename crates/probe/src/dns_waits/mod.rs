@@ -4,10 +4,11 @@ use table::manifest::Coverage;
 use table::tables::DnsWait;
 use table::{Columns, TableId};
 
-use crate::hooks::features::{Levels, SCHED_SWITCH, Tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
+use crate::interface::features::{Levels, SCHED_SWITCH, Tracepoint};
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support,
+};
 use crate::inventory::seen::address;
-use crate::registry::{Probe, Source, Support};
 use crate::wire::types::{dns_wait, record_kind};
 use crate::wire::{Wire, read};
 

@@ -14,14 +14,15 @@ mod ordinary;
 mod readings;
 mod row;
 
-pub use readings::{DropReader, DropReadings};
+pub use readings::DropReader;
 
 use table::manifest::{Coverage, ProbeState};
 use table::{Columns, TableId};
 
-use crate::hooks::features::{Features, Levels, Tracepoint, tracepoint};
-use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::{Features, Levels, Tracepoint, tracepoint};
+use crate::interface::{
+    HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support, on,
+};
 use crate::wire::types::{drop_count, drop_key, drop_kind, drop_seen, record_kind, rodata};
 use crate::wire::{Wire, read};
 use names::names;
@@ -43,40 +44,12 @@ static HOOKS: [Tracepoint; 6] = [
     tracepoint("icmp_send", "6.11"),
 ];
 
-/// Holds how many arguments the tracepoints of drops have, which differ between kernels.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct DropArguments {
-    kfree_skb: usize,
-    send_reset: usize,
-    udp: usize,
-}
-
-impl DropArguments {
-    /// `parameters`: of the function at a tracepoint, which has its own data first.
-    pub(crate) fn new(parameters: impl Fn(&str) -> Option<usize>) -> Self {
-        let arguments = |name| parameters(name).map_or(0, |all| all - 1);
-        Self {
-            kfree_skb: arguments("kfree_skb"),
-            send_reset: arguments("tcp_send_reset"),
-            udp: arguments("udp_fail_queue_rcv_skb"),
-        }
-    }
-
-    fn has_reasons(self) -> bool {
-        self.kfree_skb >= 3
-    }
-}
-
 /// Adapts the programs to this kernel before they are loaded.
-pub(crate) fn configure(rodata: &mut rodata, arguments: DropArguments) {
-    let DropArguments {
-        kfree_skb,
-        send_reset,
-        udp,
-    } = arguments;
-    rodata.kfree_skb_arguments = u32::try_from(kfree_skb.clamp(2, 4)).unwrap_or(2);
-    rodata.reset_has_reason = send_reset >= 3;
-    rodata.udp_drop_has_skb = udp >= 3;
+pub(crate) fn configure(rodata: &mut rodata, features: &Features) {
+    let arguments = |tracepoint| features.arguments(tracepoint);
+    rodata.kfree_skb_arguments = u32::try_from(arguments("kfree_skb").clamp(2, 4)).unwrap_or(2);
+    rodata.reset_has_reason = arguments("tcp_send_reset") >= 3;
+    rodata.udp_drop_has_skb = arguments("udp_fail_queue_rcv_skb") >= 3;
     for (is_ordinary, reason) in rodata.drop_ordinary.iter_mut().zip(0..) {
         let name = names().reason(reason);
         *is_ordinary = u8::from(name.is_some_and(ordinary::is_ordinary));
@@ -108,7 +81,7 @@ fn refused_runs(kernel: &KernelCounts<'_>) -> Result<[(drop_kind, u64); 6], Hook
 }
 
 /// Returns the drops that are in no place's count, by kind: for these, or because the map was full.
-pub(crate) fn uncounted(kernel: &KernelCounts<'_>) -> Result<Vec<(drop_kind, u64)>, HooksError> {
+fn uncounted(kernel: &KernelCounts<'_>) -> Result<Vec<(drop_kind, u64)>, HooksError> {
     let full = kernel.variables().map(|bss| bss.drops_uncounted);
     let full = full.into_iter().flatten().zip(0..);
     let full = full.map(|(count, kind)| (drop_kind(kind), count));
@@ -163,6 +136,23 @@ impl Probe for Drops {
     }
 }
 
+/// The probe of counts of drops, which are read in user space.
+pub(crate) struct DropReadings;
+
+impl Probe for DropReadings {
+    fn name(&self) -> &'static str {
+        "drops.counts"
+    }
+
+    fn table(&self) -> Option<TableId> {
+        Some(TableId::DropCount)
+    }
+
+    fn is_on(&self, levels: Levels) -> bool {
+        !levels.summaries
+    }
+}
+
 /// Returns how dropped packets are seen.
 fn drops_coverage(probe: &str, features: &Features) -> Coverage {
     let covered = features.covered(probe, &HOOKS[..1]);
@@ -171,7 +161,7 @@ fn drops_coverage(probe: &str, features: &Features) -> Coverage {
     }
     let lacks = [
         (
-            !features.drops.has_reasons(),
+            features.arguments("kfree_skb") < 3,
             "places without reasons",
             "this kernel gives no reasons of drops (Linux 5.17 does)",
         ),

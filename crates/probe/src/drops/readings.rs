@@ -4,33 +4,14 @@ use std::collections::BTreeMap;
 
 use libbpf_rs::{MapCore, MapFlags};
 use table::tables::{DropCount, DropCounts};
-use table::{Columns, DropKind, TableId};
+use table::{Columns, DropKind};
 
 use super::names::names;
 use super::row;
 use crate::clock::monotonic_ns;
-use crate::hooks::features::Levels;
-use crate::hooks::{Hooks, HooksError};
-use crate::registry::Probe;
+use crate::interface::{HooksError, KernelCounts};
 use crate::wire::types::{drop_count, drop_key};
 use crate::wire::{read, text};
-
-/// The probe of counts of drops, which are read in user space.
-pub struct DropReadings;
-
-impl Probe for DropReadings {
-    fn name(&self) -> &'static str {
-        "drops.counts"
-    }
-
-    fn table(&self) -> Option<TableId> {
-        Some(TableId::DropCount)
-    }
-
-    fn is_on(&self, levels: Levels) -> bool {
-        !levels.summaries
-    }
-}
 
 /// Time between two readings.
 const READ_EVERY_NS: u64 = 1_000_000_000;
@@ -66,9 +47,9 @@ impl DropReader {
     ///
     /// # Errors
     /// When the map cannot be read.
-    pub fn read_if_due(
+    pub(crate) fn read_if_due(
         &mut self,
-        hooks: &Hooks<'_>,
+        kernel: &KernelCounts<'_>,
         rows: &mut DropCounts,
     ) -> Result<(), HooksError> {
         let now_ns = monotonic_ns();
@@ -76,15 +57,19 @@ impl DropReader {
             return Ok(());
         }
         self.next_ns = now_ns + READ_EVERY_NS;
-        self.read(hooks, rows)
+        self.read(kernel, rows)
     }
 
     /// Reads the counts: a row for each that has changed.
     ///
     /// # Errors
     /// When the map cannot be read.
-    pub fn read(&mut self, hooks: &Hooks<'_>, rows: &mut DropCounts) -> Result<(), HooksError> {
-        let sums = read_sums(hooks)?;
+    pub(crate) fn read(
+        &mut self,
+        kernel: &KernelCounts<'_>,
+        rows: &mut DropCounts,
+    ) -> Result<(), HooksError> {
+        let sums = read_sums(kernel)?;
         let time_ns = monotonic_ns();
         for (key, sum) in &sums {
             if self.last.get(key) != Some(sum) {
@@ -126,11 +111,12 @@ fn count_row(time_ns: u64, key: &CountKey, sum: CountSum) -> DropCount {
     }
 }
 
-fn read_sums(hooks: &Hooks<'_>) -> Result<BTreeMap<CountKey, CountSum>, HooksError> {
+fn read_sums(kernel: &KernelCounts<'_>) -> Result<BTreeMap<CountKey, CountSum>, HooksError> {
     let mut sums = BTreeMap::new();
-    let Some(map) = hooks.drop_counts() else {
+    if kernel.levels.summaries {
         return Ok(sums);
-    };
+    }
+    let map = &kernel.maps().drop_counts;
     for bytes in map.keys() {
         let values = map.lookup_percpu(&bytes, MapFlags::ANY);
         let values = values.map_err(|error| HooksError::Use {
@@ -146,7 +132,7 @@ fn read_sums(hooks: &Hooks<'_>) -> Result<BTreeMap<CountKey, CountSum>, HooksErr
             add(sums.entry(key).or_default(), &values);
         }
     }
-    for (kind, uncounted) in hooks.uncounted_drops()? {
+    for (kind, uncounted) in super::uncounted(kernel)? {
         let kind = u8::try_from(kind.0).ok().and_then(row::kind);
         if let Some(kind) = kind.filter(|_| uncounted > 0) {
             sums.entry(unplaced(kind)).or_default().count += uncounted;

@@ -5,10 +5,10 @@ use table::manifest::Coverage;
 use table::tables::FailedConnect;
 use table::{Columns, TableId};
 
-use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
+use crate::interface::{
+    HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support, on,
+};
 use crate::inventory::seen::address;
-use crate::processes::ObservedProcess;
-use crate::registry::{Probe, Source, Support};
 use crate::wire::types::{failed_connect, record_kind};
 use crate::wire::{Wire, read};
 
@@ -43,9 +43,7 @@ impl Probe for FailedConnects {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.failed_connects.push(row(&seen));
-    output
-        .owners
-        .extend(ObservedProcess::from_wire(&seen.owner, seen.end_ns));
+    output.add_owner(&seen.owner, seen.end_ns);
     Some(())
 }
 

@@ -5,24 +5,9 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use libbpf_rs::skel::Skel;
 use libbpf_rs::{Link, MapCore, ProgramMut, ProgramType};
 
+use super::Hooks;
 use super::iterate::read_iterator;
-use super::{Hooks, HooksError};
-
-/// Holds what is attached; dropped to detach.
-#[derive(Default)]
-pub(super) struct AttachedLinks {
-    pub(super) hooks: Vec<Link>,
-    pub(super) walk: Option<Link>,
-    pub(super) subflows: Option<Link>,
-    pub(super) sockets: Option<Link>,
-    pub(super) active: Option<Link>,
-    pub(super) draining: Option<Link>,
-    pub(super) sending: Option<Link>,
-    pub(super) udp: Option<Link>,
-    pub(super) preemptions: Option<Link>,
-    pub(super) zerocopy: Option<Link>,
-    pub(super) zerocopy_uring: Option<Link>,
-}
+use crate::interface::HooksError;
 
 impl Hooks<'_> {
     /// Attaches every loaded program. Sockets that are open already are found by

@@ -1,23 +1,16 @@
 //! Ring buffers → columns. The consumer looks at its own pace, and is woken when a ring fills faster.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::LazyLock;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use table::RowSet;
 
-use super::HooksError;
 use crate::PROBES;
-use crate::processes::ObservedProcess;
-use crate::python::PythonCode;
-use crate::registry::{DecodeBatch, DecodeRecord, Source};
+use crate::interface::{DecodeBatch, DecodeRecord, HooksError, ProbeOutput, Source};
 use crate::skel::HooksMaps;
-use crate::stacks::{SampledAddress, SeenStack};
-use crate::watch::SocketReading;
 use crate::wire::types as wire;
 use crate::wire::{Wire, read};
 
@@ -32,31 +25,6 @@ const FILLING_MOST: usize = 16;
 
 /// The probe of records of unknown kinds.
 const NO_PROBE: &str = "rings";
-
-/// Holds what the hooks gave since the last [`Drainer::take`]: rows, and what is still to be made into some.
-#[derive(Debug, Default)]
-pub struct ProbeOutput {
-    /// Rows as the kernel side knows them.
-    pub rows: RowSet,
-    /// Owners of sockets, one for each row of a socket that has one.
-    pub owners: Vec<ObservedProcess>,
-    /// Recorded processes that became other programs, which they are now.
-    pub programs: Vec<ObservedProcess>,
-    /// Call stacks that came for the first time.
-    pub stacks: Vec<SeenStack>,
-    /// The same of the callers of what samples interrupted.
-    pub sampled_stacks: Vec<SeenStack>,
-    /// Functions of Python that came for the first time.
-    pub python_codes: Vec<PythonCode>,
-    /// Where samples interrupted programs: one for each row of `on_cpu_samples`, in their order.
-    pub sampled: Vec<SampledAddress>,
-    /// The same of rows of `spins`.
-    pub spun: Vec<SampledAddress>,
-    /// Watched sockets, as they were read.
-    pub readings: Vec<SocketReading>,
-    /// Records that could not be decoded, by probe; none unless program and reader do not fit.
-    pub undecoded: BTreeMap<&'static str, u64>,
-}
 
 /// Takes records out of the rings.
 pub struct Drainer<'a> {
@@ -199,16 +167,10 @@ fn decode_record(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     0
 }
 
-impl ProbeOutput {
-    fn note_undecoded(&mut self, probe: &'static str, records: u64) {
-        if records > 0 {
-            *self.undecoded.entry(probe).or_default() += records;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use table::Columns;
 
     use super::*;

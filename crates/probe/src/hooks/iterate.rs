@@ -2,7 +2,7 @@
 
 use libbpf_rs::{Iter, Link};
 
-use super::HooksError;
+use crate::interface::HooksError;
 
 /// Runs an iterator to its end. Its programs write to rings, not to their reader.
 pub(super) fn read_iterator(link: Option<&Link>, what: &'static str) -> Result<(), HooksError> {

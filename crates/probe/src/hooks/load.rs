@@ -7,13 +7,17 @@ use std::mem::MaybeUninit;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{MapType, OpenObject};
 
-use super::attach::AttachedLinks;
-use super::features::{Features, Levels};
-use super::mib::MibPlaces;
-use super::select::{LoadOptions, OutputMode};
-use super::{Detail, Hooks, HooksError, Selection, log, walk};
+use super::links::AttachedLinks;
+use super::select::{LoadOptions, OutputMode, Selection};
+use super::{Hooks, log, walk};
 use crate::PROBES;
+use crate::busy_poll::BusyPolls;
+use crate::cpu_clocks::{self, clock_coverage};
+use crate::interface::features::{Features, Levels};
+use crate::interface::mib::MibPlaces;
+use crate::interface::{Detail, HooksError, Probe};
 use crate::nic::Nics;
+use crate::on_cpu_samples::OnCpuSamples;
 use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
 
 /// How many programs that the kernel refuses are left out before it is given up.
@@ -37,7 +41,7 @@ impl Storage {
 }
 
 impl<'obj> Hooks<'obj> {
-    /// Loads the programs for `selection`. Hooks that this kernel lacks, and those with programs that it
+    /// Loads the programs for `selection`. Hooks that this kernel does not have, and those with programs that it
     /// refuses, are left out and named in [`coverage`](Self::coverage).
     pub fn load(
         storage: &'obj mut Storage,
@@ -51,7 +55,7 @@ impl<'obj> Hooks<'obj> {
         Self::load_beside(storage, selection, detail, &nics)
     }
 
-    /// The same on a host with these adapters.
+    /// Loads the programs as on a host with these adapters.
     pub(crate) fn load_beside(
         storage: &'obj mut Storage,
         selection: &Selection,
@@ -139,8 +143,10 @@ impl<'obj> Hooks<'obj> {
             .set_autoload(levels.logs_calls() || levels.waits);
         let mut coverage = features.coverage(detail, has_mib);
         let clocks = if levels.waits {
-            let opened = crate::busy_poll::open_clocks();
-            coverage.extend(crate::busy_poll::coverage(opened.as_ref().err()));
+            let opened = cpu_clocks::open_clocks();
+            let users: [&dyn Probe; 2] = [&BusyPolls, &OnCpuSamples];
+            let refused = opened.as_ref().err();
+            coverage.extend(users.map(|probe| clock_coverage(probe.name(), refused)));
             opened.unwrap_or_default()
         } else {
             Vec::new()
@@ -246,7 +252,7 @@ fn configure(
     }
     crate::waits::name_syscalls(&mut rodata.syscall_objects);
     crate::busy_poll::name_timeouts(&mut rodata.syscall_timeouts);
-    crate::drops::configure(rodata, features.drops);
+    crate::drops::configure(rodata, features);
     rodata.select_all = selection.all;
     rodata.select_sharers = selection.sharers;
     rodata.select_port = selection.port.unwrap_or(0);

@@ -3,15 +3,12 @@
 //! lost, and coverage: which hooks this kernel has, decided from its BTF.
 
 mod attach;
-mod count;
+mod choose;
 mod drain;
-mod error;
-pub(crate) mod features;
 mod iterate;
+mod links;
 mod load;
 mod log;
-mod mib;
-mod mptcp;
 mod open_sockets;
 mod select;
 mod tasks;
@@ -23,25 +20,28 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{MapMut, ProgramInput, ProgramMut};
-use table::manifest::{Coverage, ProbeState};
+use libbpf_rs::{ProgramInput, ProgramMut};
+use table::manifest::Coverage;
+use table::tables::DropCounts;
 
 use crate::PROBES;
+use crate::drops::DropReader;
+use crate::interface::KernelCounts;
+use crate::interface::features::Levels;
+pub use crate::interface::{
+    Detail, HooksError, ProbeCount, ProbeCounts, ProbeOutput, REENTERED, RING_FULL,
+};
 use crate::inventory::kinds::KINDS;
 use crate::nic::Nics;
 use crate::python::PythonProcesses;
 use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::HooksSkel;
 use crate::wire::types as wire;
-use attach::AttachedLinks;
-pub(crate) use count::KernelCounts;
-pub use count::{ProbeCount, ProbeCounts, REENTERED, RING_FULL};
-pub use drain::{Drainer, ProbeOutput};
-pub use error::HooksError;
-use features::Levels;
+pub use drain::Drainer;
 use iterate::read_iterator;
+use links::AttachedLinks;
 pub use load::Storage;
-pub use select::{Detail, Selection};
+pub use select::Selection;
 pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
 
 /// The running programs. Dropping it detaches them all; so does the kernel after a kill.
@@ -49,13 +49,13 @@ pub struct Hooks<'obj> {
     skel: HooksSkel<'obj>,
     attached: RefCell<AttachedLinks>,
     cpus: usize,
-    /// Holds what is recorded.
+    /// Levels that are recorded.
     levels: Levels,
     /// The present walk is.
     over_active: Cell<bool>,
     /// So many walks are not to be, though they might.
     over_all: Cell<u8>,
-    /// Holds what walks over active sockets had no need to look at, so far.
+    /// Sockets that walks over active ones did not have to read, so far.
     resting: Cell<u64>,
     counts_timeouts: bool,
     /// Calls on sockets that are no TCP sockets are counted.
@@ -97,14 +97,32 @@ impl Hooks<'_> {
         self.skel.maps.sockets.as_fd()
     }
 
-    /// Returns the map of counts of drops; `None`: they are not counted.
-    pub(crate) fn drop_counts(&self) -> Option<&MapMut<'_>> {
-        (!self.levels.summaries).then_some(&self.skel.maps.drop_counts)
+    /// Reads the counts of drops, unless the last time was less than a second ago.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn read_drops_if_due(
+        &self,
+        reader: &mut DropReader,
+        rows: &mut DropCounts,
+    ) -> Result<(), HooksError> {
+        reader.read_if_due(&self.kernel_counts(), rows)
     }
 
-    /// Returns, by kind, the drops that are in no place's count.
-    pub(crate) fn uncounted_drops(&self) -> Result<Vec<(wire::drop_kind, u64)>, HooksError> {
-        crate::drops::uncounted(&KernelCounts::new(&self.skel, self.levels))
+    /// Reads the counts of drops: a row for each that has changed.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    pub fn read_drops(
+        &self,
+        reader: &mut DropReader,
+        rows: &mut DropCounts,
+    ) -> Result<(), HooksError> {
+        reader.read(&self.kernel_counts(), rows)
+    }
+
+    fn kernel_counts(&self) -> KernelCounts<'_> {
+        KernelCounts::new(&self.skel, self.levels)
     }
 
     /// The adapters that may stamp sent messages; `None`: these are not recorded.
@@ -201,7 +219,12 @@ impl Hooks<'_> {
 
     /// Records produced and lost so far, by probe.
     pub fn counts(&self) -> Result<ProbeCounts, HooksError> {
-        KernelCounts::new(&self.skel, self.levels).read()
+        let kernel = self.kernel_counts();
+        let mut counts = ProbeCounts::default();
+        for probe in PROBES {
+            counts.add(probe.name(), probe.count(&kernel)?);
+        }
+        Ok(counts)
     }
 
     /// Reads what the programs wrote, at the caller's pace.
@@ -258,12 +281,4 @@ pub fn accounts() -> impl Iterator<Item = ProbeAccount> {
 pub fn missed_without_bpf(detail: Detail) -> impl Iterator<Item = &'static str> {
     let asked = PROBES.iter().filter(move |probe| probe.detail() <= detail);
     asked.filter(|it| it.is_missed()).map(|it| it.name())
-}
-
-/// Coverage entry of a working probe.
-pub(crate) fn on(probe: &str) -> Coverage {
-    Coverage {
-        probe: probe.to_owned(),
-        state: ProbeState::On,
-    }
 }

@@ -4,9 +4,10 @@
 use libbpf_rs::MapCore;
 use table::manifest::{Coverage, ProbeState, SocketKind};
 
-use super::count::per_cpu;
+use super::Hooks;
 use super::iterate::read_iterator;
-use super::{Hooks, HooksError};
+use crate::interface::HooksError;
+use crate::interface::count::per_cpu;
 use crate::inventory::kinds::{self, KINDS};
 use crate::netns::{self, Netns};
 use crate::wire::types::kind_calls;

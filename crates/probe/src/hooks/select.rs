@@ -2,34 +2,10 @@
 
 use std::time::Duration;
 
+use crate::interface::Detail;
 use crate::nic::Nics;
 
-/// How much is recorded. Each level includes the ones before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Detail {
-    /// Polled statistics, events, last statistics of every connection.
-    Stats,
-    /// Also every send and receive call, and the exact stage ledger.
-    Calls,
-    /// Also every interval in which a thread was blocked, and on what.
-    Waits,
-    /// Also every received message, with the times of its way to the program.
-    Messages,
-}
-
-impl Detail {
-    /// Name on the command line and in the recording.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stats => "stats",
-            Self::Calls => "calls",
-            Self::Waits => "waits",
-            Self::Messages => "messages",
-        }
-    }
-}
-
-/// Holds what leaves the kernel of the connections that are recorded.
+/// The form in which recorded connections leave the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputMode {
     /// Each call and each event.
@@ -55,7 +31,7 @@ pub struct Selection {
     pub netns: Option<u32>,
 }
 
-/// Holds what is to be loaded.
+/// Options of loading.
 pub(super) struct LoadOptions<'a> {
     pub(super) selection: &'a Selection,
     pub(super) detail: Detail,

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
+use super::Hooks;
 use super::select::TaskKind;
-use super::{Hooks, HooksError};
+use crate::interface::HooksError;
 use crate::processes::{families, sees_all};
 
 /// Walks that look for processes that belong to those that were named. Each finds some, or is one of the last two: only

@@ -3,9 +3,9 @@
 use libbpf_rs::{MapCore, MapFlags};
 use table::manifest::ProbeState;
 
-use super::features::Features;
 use super::select::{LoadOptions, OutputMode};
 use super::{Detail, Hooks, Selection, Storage, log, walk};
+use crate::interface::features::Features;
 use crate::nic::Nics;
 
 /// Whether the test may load programs; says so if it is skipped.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags};
 
-use super::features::Levels;
-use super::{Hooks, HooksError};
+use super::Hooks;
+use crate::interface::HooksError;
+use crate::interface::features::Levels;
 use crate::skel::OpenHooksSkel;
 use crate::wire::types as wire;
 
@@ -29,7 +30,7 @@ pub enum WalkOf {
     Every = 2,
 }
 
-/// Holds what walks over watched sockets did.
+/// Counts of walks over watched sockets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WalkCounts {
     /// Sockets that were read, or found unchanged.

@@ -13,10 +13,10 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 use crate::clock::monotonic_ns;
-use crate::hooks::features::Features;
 use crate::hooks::select::{LoadOptions, OutputMode};
 use crate::hooks::tests::root;
 use crate::hooks::{Detail, Drainer, Nics, Selection, Storage};
+use crate::interface::features::Features;
 use crate::netns::Netns;
 use crate::watch::{CallSummary, SocketReading};
 

@@ -4,9 +4,7 @@ use table::tables::Listener;
 use table::{Columns, TableId};
 
 use super::seen::address;
-use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput};
-use crate::processes::ObservedProcess;
-use crate::registry::{Probe, Source};
+use crate::interface::{HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source};
 use crate::wire::types::{listener_mib, listener_seen, record_kind};
 use crate::wire::{Wire, read};
 
@@ -37,9 +35,7 @@ impl Probe for Listeners {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.listeners.push(row(&seen));
-    output
-        .owners
-        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
+    output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 

@@ -10,9 +10,9 @@ pub(crate) use listener::Listeners;
 use table::manifest::{Coverage, ProbeState};
 use table::{Columns, TableId};
 
-use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
-use crate::processes::ObservedProcess;
-use crate::registry::{Probe, Source, Support};
+use crate::interface::{
+    HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support, on,
+};
 use crate::wire::read;
 use crate::wire::types::record_kind;
 
@@ -60,9 +60,7 @@ impl Probe for Inventory {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.connections.push(seen::row(&seen));
-    output
-        .owners
-        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
+    output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 

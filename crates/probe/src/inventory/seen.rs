@@ -3,8 +3,8 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
+use table::Chosen;
 use table::tables::Connection;
-use table::{Chosen, Role};
 
 use crate::wire::types::socket_seen;
 use crate::wire::{self, Wire};
@@ -12,9 +12,7 @@ use crate::wire::{self, Wire};
 // SAFETY: `socket_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for socket_seen {}
 
-/// `ROLE_*` and `CHOSEN_*` of `inventory.h`.
-const ROLE_CLIENT: u8 = 1;
-const ROLE_SERVER: u8 = 2;
+/// `CHOSEN_PEER` of `inventory.h`.
 const CHOSEN_PEER: u8 = 2;
 
 /// An IPv4-mapped address is written as the IPv4 address that it is.
@@ -60,11 +58,7 @@ pub(crate) fn row(seen: &socket_seen) -> Connection {
         netns,
         local: address(local_addr, local_port).to_string(),
         remote: address(remote_addr, remote_port).to_string(),
-        role: match role {
-            ROLE_CLIENT => Role::Client,
-            ROLE_SERVER => Role::Server,
-            _ => Role::Unknown,
-        },
+        role: wire::role_of(role),
         chosen: if chosen == CHOSEN_PEER {
             Chosen::Peer
         } else {

@@ -6,7 +6,7 @@ use serde_json::Value as Entry;
 use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, RowSet, TaskKind, ValueSource};
 
-use super::IttCounts;
+use super::counts::IttCounts;
 use super::names::{CounterName, IttNames};
 use super::notes::{self, Notes};
 use super::open::{End, NamedId, Open, OpenSpan, SpanKey};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ::itt::{COLLECTOR_VARIABLE, loadable};
 
-use super::Refusal;
+use super::refusal::Refusal;
 
 /// Environment variable that names the collector's file; it goes before the places where it is
 /// installed. `crates/itt/README.md` has the table of all variables.

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Gid, Pid, Uid, fork, setgroups, setresgid, setresuid};
 
-use super::Refusal;
+use super::refusal::Refusal;
 use crate::helper::{close_all_but, keep_capabilities};
 
 /// The user and group of a program.
@@ -29,7 +29,7 @@ pub struct User {
     pub gid: Gid,
 }
 
-/// Holds what the holder tries before it holds.
+/// Steps of the holder before it is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Step {
@@ -48,7 +48,7 @@ pub(super) struct Holder {
     ring_path: PathBuf,
 }
 
-/// Holds what the process works with; allocated before it is forked.
+/// Files and paths of the process; allocated before it is forked.
 struct HolderFiles {
     ring: RawFd,
     line: RawFd,

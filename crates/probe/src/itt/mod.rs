@@ -7,10 +7,12 @@
 
 mod assemble;
 mod collector;
+mod counts;
 mod holder;
 mod names;
 pub(crate) mod notes;
 pub(crate) mod open;
+mod refusal;
 pub(crate) mod words;
 
 use std::ffi::OsStr;
@@ -22,57 +24,16 @@ use table::manifest::{Coverage, ProbeState};
 
 pub(crate) use assemble::Assembler;
 pub use collector::{COLLECTOR_OVERRIDE, find};
+pub use counts::IttCounts;
 use holder::Holder;
 pub use holder::User;
+pub use refusal::Refusal;
 
 /// Name of the probe in coverage and accounts.
 const PROBE: &str = "itt";
 
 /// Rows that are handed over together, at least.
 const BATCH_LEN: usize = 8192;
-
-/// Holds what became of the program's calls. Each record that was read is a row, filtered (it gave a
-/// name, or ended or completed a row), or lost without its beginning.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IttCounts {
-    /// Records read and lost.
-    pub produced: u64,
-    /// Records that only added to other rows.
-    pub filtered: u64,
-    /// Ends of what was never seen to begin.
-    pub lost_no_begin: u64,
-    /// The ring was full.
-    pub lost_ring_full: u64,
-    /// Made in a signal handler, within another call.
-    pub lost_interrupted: u64,
-    /// Made with a handle that nobody had created, or without a value.
-    pub lost_invalid: u64,
-    /// IttNames for which there was no room.
-    pub lost_names: u64,
-    /// Stretches of the ring over which the program had written; each counts as one record.
-    pub lost_damaged: u64,
-}
-
-/// Why there is nothing from the program, and what helps.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
-    /// Why.
-    pub why: String,
-    /// Holds what helps.
-    pub remedy: String,
-}
-
-impl Refusal {
-    /// From an error that ends with a hint.
-    fn from_error(error: &impl ToString) -> Self {
-        let text = error.to_string();
-        let (why, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));
-        Self {
-            why: why.to_owned(),
-            remedy: remedy.to_owned(),
-        }
-    }
-}
 
 /// The probe's line of coverage.
 pub fn coverage<T>(found: Result<T, Refusal>) -> Coverage {

@@ -18,7 +18,7 @@ const MOST_EARLY: usize = 65_536;
 /// in which the span began.
 const EARLY_READINGS: u64 = 2;
 
-/// Holds what pairs an end with its beginning.
+/// The key that pairs an end with its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum SpanKey {
     /// The innermost of thread and domain.

@@ -6,9 +6,10 @@ use table::{Columns, TableId};
 
 use super::{DATAGRAM, seen};
 use crate::calls;
-use crate::hooks::features::{Levels, Tracepoint, tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::{Levels, Tracepoint, tracepoint};
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
+};
 use crate::wire::types::{received_batch, received_record};
 use crate::wire::{Wire, read_all};
 

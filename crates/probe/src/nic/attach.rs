@@ -27,7 +27,7 @@ use crate::wire::{Wire, read};
 // SAFETY: `nic_stamp` is `repr(C)` and made of integers.
 unsafe impl Wire for nic_stamp {}
 
-/// Holds what the object needs of the kernel; Linux 6.15 has it.
+/// The kernel function that the object needs; Linux 6.15 has it.
 const KFUNC: &str = "bpf_sock_ops_enable_tx_tstamp";
 
 /// `SK_BPF_CB_TX_TIMESTAMPING` of include/uapi/linux/bpf.h.

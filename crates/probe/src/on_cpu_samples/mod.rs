@@ -6,10 +6,11 @@ use table::manifest::Coverage;
 use table::tables::OnCpuSample;
 use table::{Columns, TableId};
 
-use crate::busy_poll::{SAMPLE_NS, coverage_without_threads};
-use crate::hooks::features::Levels;
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
-use crate::registry::{Probe, Source, Support};
+use crate::cpu_clocks::{SAMPLE_NS, coverage_without_threads};
+use crate::interface::features::Levels;
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support,
+};
 use crate::stacks::SampledAddress;
 use crate::wire::types::{on_cpu_sample, record_kind};
 use crate::wire::{Wire, read};

@@ -6,9 +6,10 @@ use table::manifest::{Coverage, ProbeState};
 use table::tables::Preemption;
 use table::{Columns, TableId};
 
-use crate::hooks::features::{Levels, SCHED_SWITCH, Tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::{Levels, SCHED_SWITCH, Tracepoint};
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
+};
 use crate::wire::types::{preemption_quota, preemption_seen, record_kind};
 use crate::wire::{Wire, read};
 

@@ -16,12 +16,12 @@ mod target;
 
 use std::sync::OnceLock;
 
+pub use crate::interface::ObservedProcess;
 pub(crate) use cgroup::cgroup2_root;
 pub use cgroup::{Cgroup, CgroupError};
 pub use containers::{Container, ContainerError, Members, Runtime, find_container};
 pub use facts::{ProcessReader, USER_TICK_NS};
 pub use owners::{Owners, SocketOwners};
-pub use seen::ObservedProcess;
 pub(crate) use seen::Processes;
 pub use target::{TargetError, check_pid, families, pids_by_comm, pids_of_uid};
 

@@ -7,7 +7,7 @@ use std::io;
 /// Socket inode → owning process.
 pub type Owners = HashMap<u32, u32>;
 
-/// Holds what a scan of `/proc/PID/fd` found.
+/// Sockets that a scan of `/proc/PID/fd` found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SocketOwners {
     /// Owner by socket inode; of several owners, the lowest pid (most often the parent).

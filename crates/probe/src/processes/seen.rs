@@ -1,17 +1,14 @@
 //! Processes as the kernel side meets them (`bpf/process.h`), which may be gone by the time anyone looks them up.
 
 use table::TableId;
-use table::tables::Process;
 
 use crate::clock::monotonic_ns;
-use crate::hooks::features::Levels;
-use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput};
-use crate::registry::{Probe, Source};
-use crate::wire::types::{process_seen, record_kind};
-use crate::wire::{Wire, read, text};
-
-// SAFETY: `process_seen` is `repr(C)` and made of integers and an array of them.
-unsafe impl Wire for process_seen {}
+use crate::interface::features::Levels;
+use crate::interface::{
+    HooksError, KernelCounts, ObservedProcess, Probe, ProbeCount, ProbeOutput, Source,
+};
+use crate::wire::read;
+use crate::wire::types::record_kind;
 
 /// The probe of processes. The kernel side reports those that became other programs; owners of sockets are in the
 /// records of sockets. Which of them is a row, user space knows.
@@ -65,51 +62,4 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
         .programs
         .extend(ObservedProcess::from_wire(&read(body)?, monotonic_ns()));
     Some(())
-}
-
-/// A process that was found: which one it was, and what it was called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObservedProcess {
-    /// When, `CLOCK_MONOTONIC` nanoseconds; of one that became another program, when that was read.
-    pub time_ns: u64,
-    /// Its id, which the kernel uses again.
-    pub pid: u32,
-    /// Its start, `CLOCK_MONOTONIC` nanoseconds: with the id, which process it is.
-    pub started_ns: u64,
-    /// How often it, and those that it was forked from, became other programs: with the others, which program it is.
-    pub execs: u32,
-    /// Command name of its first thread, as `/proc/PID/comm` shows it. A socket keeps the one of when its owner was found.
-    pub comm: String,
-}
-
-impl ObservedProcess {
-    /// `None`: the kernel side does not know which.
-    pub(crate) fn from_wire(seen: &process_seen, time_ns: u64) -> Option<Self> {
-        let process_seen {
-            started_ns,
-            pid,
-            execs,
-            comm,
-        } = seen;
-        (*pid != 0).then(|| Self {
-            time_ns,
-            pid: *pid,
-            started_ns: *started_ns,
-            execs: *execs,
-            comm: text(comm),
-        })
-    }
-
-    /// The row of a process with nothing more known.
-    pub fn row(&self) -> Process {
-        Process {
-            pid: self.pid,
-            time_ns: self.time_ns,
-            started_ns: Some(self.started_ns),
-            comm: self.comm.clone(),
-            exe: None,
-            cgroup: None,
-            uid: None,
-        }
-    }
 }

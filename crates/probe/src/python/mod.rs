@@ -11,22 +11,18 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 use table::manifest::{Coverage, ProbeState};
 
-use crate::hooks::features::Levels;
-use crate::hooks::{Detail, ProbeOutput};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::Levels;
+use crate::interface::{Detail, Probe, ProbeOutput, ProgramKey, Source, Support};
 use crate::wire::types::{python_code_seen, python_process};
 use crate::wire::{Wire, read};
 use layout::Layout;
-pub(crate) use names::PythonNames;
+pub(crate) use names::{PYTHON, PythonNames};
 
 // SAFETY: `python_code_seen` is `repr(C)` and made of integers and arrays of integers.
 unsafe impl Wire for python_code_seen {}
 
 // SAFETY: `python_process` is `repr(C)` and made of integers.
 unsafe impl Wire for python_process {}
-
-/// Object of functions of Python in rows of `stacks` and `symbols`.
-pub(crate) const PYTHON: &str = "[python]";
 
 /// The state of all interpreters, and the function that runs what they compiled.
 const RUNTIME: &str = "_PyRuntime";
@@ -79,27 +75,6 @@ fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     let undecoded = u64::from(code.is_none());
     output.python_codes.extend(code);
     undecoded
-}
-
-/// A function of Python, as the kernel side handed it over.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PythonCode {
-    pub(crate) pid: u32,
-    /// Address of its code object.
-    pub(crate) code: u64,
-    /// Its qualified name; until Python 3.10, its name.
-    pub(crate) function: String,
-    pub(crate) file: Option<String>,
-    /// The line where it begins.
-    pub(crate) line: u32,
-}
-
-/// The program of a process, as the kernel knows it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ProgramKey {
-    pub(crate) pid: u32,
-    pub(crate) started_ns: u64,
-    pub(crate) execs: u32,
 }
 
 /// An interpreter in a process.

@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use table::Columns;
 use table::tables::{Symbol, Symbols};
 
-use super::{PYTHON, PythonCode};
 use crate::clock::monotonic_ns;
+use crate::interface::PythonCode;
 use crate::wire::types::{python_code_seen, python_text};
+
+/// Object of functions of Python in rows of `stacks` and `symbols`.
+pub(crate) const PYTHON: &str = "[python]";
 
 /// Bytes between the headers of an ASCII text and of another one: 24 until Python 3.11, then 16 (`PyCompactUnicodeObject`).
 const OTHER_HEADERS: [usize; 2] = [16, 24];

@@ -8,13 +8,11 @@
 //! when this process dies.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::libbpf_sys::{
-    BPF_STATS_RUN_TIME, bpf_enable_stats, bpf_prog_get_info_by_fd, bpf_prog_info,
-};
+use libbpf_rs::libbpf_sys::{bpf_prog_get_info_by_fd, bpf_prog_info};
 
-use super::Statistics;
+use super::statistics::{Statistics, enable_statistics};
 use crate::tcp_stats::Random;
 
 /// Length of a window.
@@ -43,7 +41,7 @@ struct Counters {
     recursion_misses: u64,
 }
 
-/// Holds what the windows showed so far.
+/// Cost of the programs, as the windows showed so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct BpfCost {
     /// Time of all windows together, nanoseconds.
@@ -179,17 +177,6 @@ impl BpfTimeSampler {
     }
 }
 
-/// Holds the statistics open, by a call of this thread.
-pub(super) fn enable_statistics() -> io::Result<OwnedFd> {
-    // SAFETY: the call takes a plain number and returns a descriptor or a negative errno.
-    let fd = unsafe { bpf_enable_stats(BPF_STATS_RUN_TIME) };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the kernel has just given this descriptor to us and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 pub(crate) fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf_prog_info> {
     let mut info = bpf_prog_info::default();
     let mut len = size_of::<bpf_prog_info>() as u32;
@@ -203,6 +190,8 @@ pub(crate) fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf_prog_info>
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::FromRawFd;
+
     use super::*;
     use libbpf_rs::libbpf_sys::{BPF_PROG_TYPE_SOCKET_FILTER, bpf_insn, bpf_prog_load};
     use std::net::UdpSocket;

@@ -6,11 +6,11 @@ use std::io::{self, IoSliceMut, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
+use libbpf_rs::libbpf_sys::{BPF_STATS_RUN_TIME, bpf_enable_stats};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
 
-use super::bpf_time::enable_statistics;
 use crate::helper::{close_all_but, keep_capabilities};
 
 /// `CAP_SYS_ADMIN` (`uapi/linux/capability.h`).
@@ -138,6 +138,17 @@ fn send(line: RawFd, statistics: io::Result<OwnedFd>) -> bool {
 
 fn last_errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Holds the statistics open, by a call of this thread.
+pub(super) fn enable_statistics() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes a plain number and returns a descriptor or a negative errno.
+    let fd = unsafe { bpf_enable_stats(BPF_STATS_RUN_TIME) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: the kernel has just given this descriptor to us and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]

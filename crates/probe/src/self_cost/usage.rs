@@ -7,7 +7,7 @@ use nix::sys::time::TimeValLike;
 
 const STATUS: &str = "/proc/self/status";
 
-/// Holds what this process used so far.
+/// CPU time and memory that this process used so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time of all its threads, user and system, nanoseconds.
@@ -24,7 +24,7 @@ pub enum UsageError {
     /// `getrusage` failed.
     #[error("cannot read this process's CPU time: {0}")]
     Cpu(io::Error),
-    /// `/proc/self/status` is not readable or lacks a line.
+    /// `/proc/self/status` is not readable or does not have a line.
     #[error("cannot read memory from {STATUS}: {0}\nhint: mount -t proc proc /proc")]
     Memory(io::Error),
 }

@@ -14,10 +14,9 @@ use super::mappings::{self, Mapping};
 use super::objects::{Object, Objects};
 use super::symbols::{self, CodePlace, KERNEL, Kernel};
 use super::unwind::{ProgramUnwinder, Unwound};
-use super::{PYTHON_FRAMES, Program, Registers, STACK_FRAMES, SampledAddress, SeenStack};
-use crate::python::{
-    self, Interpreter, PYTHON, ProgramKey, PythonCode, PythonNames, PythonProcesses,
-};
+use super::{PYTHON_FRAMES, STACK_FRAMES};
+use crate::interface::{ProgramKey, PythonCode, Registers, SampledAddress, SeenStack};
+use crate::python::{self, Interpreter, PYTHON, PythonNames, PythonProcesses};
 
 /// Programs with mappings that are kept; the oldest is forgotten.
 const MOST_PROGRAMS: usize = 256;
@@ -33,9 +32,9 @@ const FIRST_SAMPLED: u32 = 1 << 31;
 #[derive(Default)]
 pub struct Stacks {
     objects: Objects,
-    programs: HashMap<Program, MappedFiles>,
+    programs: HashMap<ProgramKey, MappedFiles>,
     /// In the order in which they were found.
-    recent: VecDeque<Program>,
+    recent: VecDeque<ProgramKey>,
     kernel: Option<Kernel>,
     places: BTreeSet<CodePlace>,
     sampled: SampledStacks,
@@ -58,7 +57,7 @@ struct SampledStacks {
 /// Callers of functions that samples interrupted.
 struct Callers {
     time_ns: u64,
-    program: Program,
+    program: ProgramKey,
     /// Return addresses, innermost first, without that of the function.
     addresses: Vec<u64>,
     /// Code objects of Python's functions.
@@ -74,7 +73,7 @@ struct StackIdentity {
     pid: Option<u32>,
 }
 
-/// Holds what is mapped in a program.
+/// Files that are mapped in a program.
 #[derive(Default)]
 struct MappedFiles {
     mappings: Vec<Mapping>,
@@ -199,7 +198,7 @@ impl Stacks {
         }
     }
 
-    fn put_program(&mut self, stack: &SeenStack, program: Program, rows: &mut StackFrames) {
+    fn put_program(&mut self, stack: &SeenStack, program: ProgramKey, rows: &mut StackFrames) {
         let Unwound { addresses, caller } = self.unwind(stack, program);
         let identity = StackIdentity::from_stack(stack);
         self.push_program(identity, program, (&addresses, &stack.codes), caller, rows);
@@ -208,7 +207,7 @@ impl Stacks {
     fn push_program(
         &mut self,
         identity: StackIdentity,
-        program: Program,
+        program: ProgramKey,
         (addresses, codes): (&[u64], &[u64]),
         outermost: Caller,
         rows: &mut StackFrames,
@@ -234,7 +233,7 @@ impl Stacks {
     fn push_python(
         &mut self,
         identity: StackIdentity,
-        program: Program,
+        program: ProgramKey,
         (addresses, codes): (&[u64], &[u64]),
         rows: &mut StackFrames,
     ) {
@@ -263,7 +262,7 @@ impl Stacks {
 
     /// Returns how many frames lie before the first run of the interpreter: those of libraries, and the interpreter's own
     /// that were called by it.
-    fn before_python(&self, program: Program, addresses: &[u64]) -> usize {
+    fn before_python(&self, program: ProgramKey, addresses: &[u64]) -> usize {
         let mapped = self.programs.get(&program);
         let Some(interpreter) = mapped.and_then(|it| it.interpreter.as_ref()) else {
             return addresses.len();
@@ -278,7 +277,7 @@ impl Stacks {
     }
 
     /// Where the function of an address begins; the address itself where nothing says that.
-    fn function_start(&mut self, program: Program, address: u64) -> u64 {
+    fn function_start(&mut self, program: ProgramKey, address: u64) -> u64 {
         self.map(program, address);
         let mapped = self.programs.get(&program);
         let mapping = mapped.and_then(|it| mappings::find(&it.mappings, address));
@@ -304,7 +303,7 @@ impl Stacks {
             .unwrap_or(address)
     }
 
-    fn unwind(&mut self, stack: &SeenStack, program: Program) -> Unwound {
+    fn unwind(&mut self, stack: &SeenStack, program: ProgramKey) -> Unwound {
         self.map(program, stack.registers.ip);
         let Some(mapped) = self.programs.get_mut(&program) else {
             let addresses = stack.addresses.clone();
@@ -320,7 +319,7 @@ impl Stacks {
     }
 
     /// Reads what is mapped in a program, unless an address in question is known already.
-    fn map(&mut self, program: Program, address: u64) {
+    fn map(&mut self, program: ProgramKey, address: u64) {
         let known = self.programs.get(&program);
         if known.is_some_and(|it| mappings::find(&it.mappings, address).is_some()) {
             return;
@@ -348,7 +347,7 @@ impl Stacks {
     }
 
     /// Finds the interpreter of Python in a program, and has the kernel side read it.
-    fn find_interpreter(&mut self, program: Program, mapped: &mut MappedFiles) {
+    fn find_interpreter(&mut self, program: ProgramKey, mapped: &mut MappedFiles) {
         for mapping in &mapped.mappings {
             let Some(minor) = python::minor_version(&mapping.name) else {
                 continue;
@@ -369,19 +368,7 @@ impl Stacks {
                     evaluate,
                 });
                 if let Some(processes) = &self.python_processes {
-                    let Program {
-                        pid,
-                        started_ns,
-                        execs,
-                    } = program;
-                    processes.add(
-                        ProgramKey {
-                            pid,
-                            started_ns,
-                            execs,
-                        },
-                        &process,
-                    );
+                    processes.add(program, &process);
                 }
                 return;
             }
@@ -389,7 +376,7 @@ impl Stacks {
     }
 
     /// Where in which file an address is.
-    fn place(&mut self, program: Program, address: u64) -> Option<CodePlace> {
+    fn place(&mut self, program: ProgramKey, address: u64) -> Option<CodePlace> {
         let mapping = mappings::find(&self.programs.get(&program)?.mappings, address)?;
         if mapping.is_generated() {
             return Some(self.generated.place(program, address));

@@ -12,11 +12,11 @@ use nix::libc;
 use table::Columns;
 use table::tables::{Symbol, Symbols};
 
-use super::Program;
 use super::objects::Object;
 use super::perf_map::{self, CodeName, PerfMap};
 use super::symbols::CodePlace;
 use crate::clock::monotonic_ns;
+use crate::interface::ProgramKey;
 
 /// Bytes that are read of a map: what is longer is cut.
 const MAP_BYTES_MOST: u64 = 64 << 20;
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Names of generated code.
 #[derive(Debug, Default)]
 pub(super) struct GeneratedCode {
-    maps: HashMap<Program, ProcessMap>,
+    maps: HashMap<ProgramKey, ProcessMap>,
     /// Names with the number that rows have for their place, by process.
     numbers: HashMap<(u32, Rc<str>), u64>,
     /// Addresses that no name was known for.
@@ -55,13 +55,13 @@ struct ProcessMap {
 
 impl GeneratedCode {
     /// Returns the first address of the function at an address.
-    pub(super) fn start(&mut self, program: Program, address: u64) -> Option<u64> {
+    pub(super) fn start(&mut self, program: ProgramKey, address: u64) -> Option<u64> {
         let map = self.map(program, address)?;
         map.find(address).map(|(start, _)| start)
     }
 
     /// Returns the place of an address in rows: a number for each name, or the address itself until it has one.
-    pub(super) fn place(&mut self, program: Program, address: u64) -> CodePlace {
+    pub(super) fn place(&mut self, program: ProgramKey, address: u64) -> CodePlace {
         let map = self.map(program, address);
         let name = map
             .and_then(|map| map.find(address))
@@ -82,7 +82,7 @@ impl GeneratedCode {
         }
     }
 
-    fn map(&mut self, program: Program, address: u64) -> Option<&PerfMap> {
+    fn map(&mut self, program: ProgramKey, address: u64) -> Option<&PerfMap> {
         let known = self.maps.entry(program);
         let known = known.or_insert_with(|| ProcessMap::new(program.pid));
         if known.map.find(address).is_none() {

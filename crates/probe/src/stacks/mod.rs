@@ -20,15 +20,18 @@ mod perf_map;
 mod symbols;
 mod unwind;
 
+pub use crate::interface::{SampledAddress, SeenStack};
 pub use frames::Stacks;
 pub(crate) use frames::unwind_through;
 pub(crate) use perf_map::PerfMap;
 
 use table::TableId;
 
-use crate::hooks::features::Levels;
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, RING_FULL};
-use crate::registry::{Probe, Source};
+use crate::interface::features::Levels;
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, ProgramKey, RING_FULL,
+    Registers, Source,
+};
 use crate::wire::types::stack_seen;
 use crate::wire::{Wire, read_padded};
 
@@ -134,54 +137,11 @@ impl Probe for SampledStacks {
     }
 }
 
-/// Where a sample interrupted a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SampledAddress {
-    /// Number of the stack of its callers, as the kernel gave it; 0: none.
-    pub(crate) callers: u32,
-    /// The address.
-    pub(crate) address: u64,
-}
-
-/// A stack as the kernel handed it over.
-#[derive(Debug, Clone)]
-pub struct SeenStack {
-    /// When it was first seen, `CLOCK_MONOTONIC`.
-    time_ns: u64,
-    /// Its number in rows of `waits`.
-    number: u32,
-    /// The program; `None` for a stack of the kernel.
-    program: Option<Program>,
-    /// Return addresses that the frame pointers show, innermost first.
-    addresses: Vec<u64>,
-    registers: Registers,
-    /// Code objects of Python's functions, innermost first.
-    codes: Vec<u64>,
-    /// Holds what lay on the stack, from the stack pointer on.
-    copied: Vec<u8>,
-}
-
-/// A program that a process was: another one after each `execve`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Program {
-    pid: u32,
-    started_ns: u64,
-    execs: u32,
-}
-
-/// Registers with which a thread entered the kernel.
-#[derive(Debug, Clone, Copy)]
-struct Registers {
-    ip: u64,
-    sp: u64,
-    bp: u64,
-}
-
 /// Decodes a record; `None` if it is none.
 fn seen(bytes: &[u8]) -> Option<SeenStack> {
     // Only what was copied of the stack is handed over.
     let record: stack_seen = read_padded(bytes, std::mem::offset_of!(stack_seen, copied))?;
-    let program = Program {
+    let program = ProgramKey {
         pid: record.pid,
         started_ns: record.started_ns,
         execs: record.execs,

@@ -25,7 +25,7 @@ pub(super) struct Object {
     pub(super) tables: Option<UnwindTables>,
 }
 
-/// Holds what unwinding needs of a file.
+/// Sections of a file that unwinding needs.
 #[derive(Debug)]
 pub(super) struct UnwindTables {
     /// File offsets with the addresses that they are linked for.

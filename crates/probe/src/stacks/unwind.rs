@@ -10,8 +10,9 @@ use framehop::{
 };
 use table::Caller;
 
+use super::mappings::Mapping;
 use super::objects::{Object, Section};
-use super::{Registers, SeenStack, mappings::Mapping};
+use crate::interface::{Registers, SeenStack};
 
 /// Frames that are kept of a stack.
 const MOST_FRAMES: usize = 128;

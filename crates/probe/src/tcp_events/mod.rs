@@ -4,9 +4,10 @@ use table::manifest::{Coverage, ProbeState};
 use table::tables::TcpEvent;
 use table::{Columns, TableId, TcpEventKind};
 
-use crate::hooks::features::{Features, Levels, Tracepoint, tracepoint};
-use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED, on};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::{Features, Levels, Tracepoint, tracepoint};
+use crate::interface::{
+    HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support, on,
+};
 use crate::wire::types::{record_kind, tcp_event, tcp_event_kind};
 use crate::wire::{Wire, read};
 

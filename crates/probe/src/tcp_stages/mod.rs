@@ -6,9 +6,10 @@ use table::tables::TcpStage;
 use table::{Columns, TableId};
 
 use crate::calls;
-use crate::hooks::features::{Levels, Tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::{Levels, Tracepoint};
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support,
+};
 use crate::wire::types::{record_kind, stage_reading, stall_facts};
 use crate::wire::{Wire, read};
 

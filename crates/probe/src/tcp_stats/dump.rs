@@ -29,7 +29,7 @@ pub(super) const BUFFER_LEN: usize = 32 * 1024;
 /// A dump that stops answering is broken off after this long.
 const TIMEOUT_S: i64 = 5;
 
-/// Holds what each reply carries beside addresses, queues and `tcp_info`; each costs time.
+/// Extensions that a reply carries beside addresses, queues and `tcp_info`; each costs time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions {
     /// Memory and buffer limits.
@@ -107,7 +107,7 @@ pub enum DumpError {
     },
 }
 
-/// Holds what one dump visited.
+/// Counts of the sockets that one dump visited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DumpCounts {
     /// Sockets handed to the visitor.

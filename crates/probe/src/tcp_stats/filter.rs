@@ -47,7 +47,7 @@ impl Hasher for CookieHasher {
 /// A map by socket cookie.
 pub type CookieMap<V> = HashMap<u64, V, BuildHasherDefault<CookieHasher>>;
 
-/// Holds what became of a visited socket.
+/// The fate of a visited socket: a row, or why there is none.
 // The row is the common case for a busy connection, and is moved once, into a column.
 #[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq)]
@@ -85,7 +85,7 @@ struct Memory {
     max_send_queue_bytes: u32,
 }
 
-/// Holds what is remembered of every recorded connection.
+/// The last reading of every recorded connection.
 #[derive(Debug, Default)]
 pub struct SampleFilter {
     memories: Vec<Memory>,

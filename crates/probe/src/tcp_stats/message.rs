@@ -213,7 +213,7 @@ impl<'a> SocketView<'a> {
     }
 }
 
-/// Holds what a netlink batch held next.
+/// The next message of a netlink batch.
 #[derive(Debug)]
 pub(crate) enum Item<'a> {
     /// A socket.
@@ -228,7 +228,7 @@ pub(crate) enum Item<'a> {
 
 /// The messages of one batch that answer request `sequence`.
 pub(crate) struct Batch<'a> {
-    /// Holds what is left to read.
+    /// The bytes that are left to read.
     pub rest: &'a [u8],
     /// Number of the request; answers to earlier ones are passed over.
     pub sequence: u32,

@@ -79,7 +79,7 @@ impl PeerIndex {
         );
     }
 
-    /// The same, for a socket known from elsewhere than a poll.
+    /// Adds a socket that is known from elsewhere than a poll.
     pub fn insert_socket(&mut self, netns: u32, local: SocketAddr, remote: SocketAddr, conn: u64) {
         self.insert_ends(
             Ends::new(local, remote),

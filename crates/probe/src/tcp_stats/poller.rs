@@ -23,7 +23,7 @@ pub enum Scope {
     Own,
 }
 
-/// Holds what changed in the set of namespaces.
+/// Changes in the set of namespaces.
 #[derive(Debug, Default)]
 pub struct Refresh {
     /// Namespaces polled from now on.
@@ -36,7 +36,7 @@ pub struct Refresh {
     pub denied_processes: u32,
 }
 
-/// Holds what one poll did.
+/// Counts and rows of one poll.
 #[derive(Debug, Default)]
 pub struct PollReport {
     /// Sums over the namespaces.

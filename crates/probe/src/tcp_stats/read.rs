@@ -5,9 +5,10 @@ use table::manifest::Coverage;
 use table::tables::TcpSample;
 use table::{Columns, SampleKind, TableId};
 
-use crate::hooks::features::Levels;
-use crate::hooks::{HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::Levels;
+use crate::interface::{
+    HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support, on,
+};
 use crate::wire::types::{record_kind, tcp_sample};
 use crate::wire::{Wire, read};
 

@@ -67,7 +67,7 @@ pub fn sample_row(view: &SocketView, max_send_queue_bytes: u32) -> Option<TcpSam
     })
 }
 
-/// Holds what is known of a connection from elsewhere than its own socket.
+/// Facts of a connection from elsewhere than its own socket.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionFacts {
     /// Says which side opened it.

@@ -5,7 +5,7 @@
 
 #include <linux/types.h>
 
-/* Fields that the running kernel lacks have their bit clear in `present`. */
+/* A field that the running kernel does not have has its bit clear in `present`. */
 #define HAS_BYTES_SENT 1
 #define HAS_DSACK_DUPS 2
 #define HAS_TOTAL_RTO 4

@@ -3,11 +3,9 @@
 use table::tables::UdpSocket;
 use table::{Columns, TableId};
 
-use crate::hooks::features::{Levels, Tracepoint, tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
+use crate::interface::features::{Levels, Tracepoint, tracepoint};
+use crate::interface::{Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source};
 use crate::inventory::seen::address;
-use crate::processes::ObservedProcess;
-use crate::registry::{Probe, Source};
 use crate::wire::types::{record_kind, udp_seen};
 use crate::wire::{Wire, read};
 
@@ -57,9 +55,7 @@ impl Probe for UdpSockets {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.udp_sockets.push(row(&seen));
-    output
-        .owners
-        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
+    output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 

@@ -7,17 +7,18 @@ use std::os::fd::AsRawFd;
 use libbpf_rs::Link;
 use table::manifest::{Coverage, ProbeState};
 use table::tables::UdpFlow;
-use table::{Columns, Role, TableId};
+use table::{Columns, TableId};
 
 use crate::calls;
-use crate::hooks::features::Levels;
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, on};
+use crate::interface::features::Levels;
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support, on,
+};
 use crate::inventory::seen::address;
-use crate::processes::{ObservedProcess, cgroup2_root};
-use crate::registry::{Probe, Source, Support};
+use crate::processes::cgroup2_root;
 use crate::skel::HooksSkel;
 use crate::wire::types::{record_kind, udp_flow_seen};
-use crate::wire::{Wire, read};
+use crate::wire::{Wire, read, role_of};
 
 // SAFETY: `udp_flow_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for udp_flow_seen {}
@@ -27,9 +28,6 @@ const PROBE: &str = "udp_flows";
 
 /// Name of the hooks that see addresses in coverage.
 const ADDRESSES: &str = "udp_flows.addresses";
-
-/// Values of `udp_flow_seen.role` (`inventory.h`).
-const CLIENT: u8 = 1;
 
 /// Programs at the hooks of the control group.
 pub(crate) const PROGRAMS: [&str; 4] = [
@@ -122,9 +120,7 @@ pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.udp_flows.push(row(&seen));
-    output
-        .owners
-        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
+    output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 
@@ -152,10 +148,7 @@ fn row(seen: &udp_flow_seen) -> UdpFlow {
         netns,
         local: address(local_addr, local_port).to_string(),
         remote: (remote_port != 0).then(|| address(remote_addr, remote_port).to_string()),
-        role: match role {
-            CLIENT => Role::Client,
-            _ => Role::Server,
-        },
+        role: role_of(role),
         pid: (owner.pid != 0).then_some(owner.pid),
     }
 }
@@ -163,12 +156,13 @@ fn row(seen: &udp_flow_seen) -> UdpFlow {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use table::Role;
 
     #[test]
     fn absent_is_not_zero() {
         let row = row(&udp_flow_seen {
             id: 3,
-            role: CLIENT,
+            role: 1,
             ..Default::default()
         });
         assert_eq!((row.inode, row.remote, row.pid), (None, None, None));

@@ -3,22 +3,18 @@
 
 use table::manifest::Coverage;
 use table::tables::UnixSocket;
-use table::{Columns, Role, TableId};
+use table::{Columns, TableId};
 
 use crate::calls;
-use crate::hooks::features::Levels;
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
-use crate::processes::ObservedProcess;
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::Levels;
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support,
+};
 use crate::wire::types::{record_kind, unix_seen};
-use crate::wire::{Wire, read};
+use crate::wire::{Wire, read, role_of};
 
 // SAFETY: `unix_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for unix_seen {}
-
-/// Values of `unix_seen.role` (`inventory.h`).
-const CLIENT: u8 = 1;
-const SERVER: u8 = 2;
 
 /// The probe of UNIX stream sockets. Their calls are rows of table `calls`.
 pub(crate) struct UnixSockets;
@@ -65,9 +61,7 @@ impl Probe for UnixSockets {
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.unix_sockets.push(row(&seen));
-    output
-        .owners
-        .extend(ObservedProcess::from_wire(&seen.owner, seen.time_ns));
+    output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 
@@ -91,11 +85,7 @@ fn row(seen: &unix_seen) -> UnixSocket {
         inode: nonzero(inode),
         peer_inode: nonzero(peer_inode),
         path: path.get(..usize::from(path_bytes)).and_then(path_text),
-        role: match role {
-            CLIENT => Role::Client,
-            SERVER => Role::Server,
-            _ => Role::Unknown,
-        },
+        role: role_of(role),
         is_seqpacket: is_seqpacket != 0,
         pid: (owner.pid != 0).then_some(owner.pid),
     }
@@ -119,6 +109,7 @@ fn path_text(name: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use table::Role;
 
     #[test]
     fn names_are_written_as_ss_does() {

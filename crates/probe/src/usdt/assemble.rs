@@ -5,7 +5,8 @@ use ::itt::Value;
 use table::tables::{Counter, Task};
 use table::{Columns, CounterKind, RowSet, TaskKind, ValueSource};
 
-use super::{Argument, Firing, FiringCounts, Marker, Meaning, Probe};
+use super::attach::{Firing, FiringCounts};
+use super::probe::{Argument, Marker, Meaning, Probe};
 use crate::itt::notes::{self, Notes};
 use crate::itt::open::{End, Open, OpenSpan, SpanKey};
 
@@ -22,7 +23,7 @@ pub struct Assembler {
     tasks: u64,
 }
 
-/// Holds what became of the firings. A value is a record, and a firing without values is one. Each is a
+/// Counts of firings, by their fate. A value is a record, and a firing without values is one. Each is a
 /// row, filtered (it ended the row of another), or lost.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UsdtCounts {

@@ -9,9 +9,10 @@ use std::rc::Rc;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, RingBuffer, RingBufferBuilder, UsdtOpts};
 
+use super::error::UsdtError;
+use super::probe::{MOST_ARGUMENTS, Probe};
 use super::skel::types::{usdt_count, usdt_record};
 use super::skel::{OpenUsdtSkel, UsdtSkel, UsdtSkelBuilder};
-use super::{MOST_ARGUMENTS, Probe, UsdtError};
 use crate::hooks::{Hooks, Selection};
 use crate::wire::{Wire, read};
 

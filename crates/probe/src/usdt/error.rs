@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Holds what keeps the probes that the user asked for from being attached.
+/// Why the probes that the user asked for cannot be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum UsdtError {
     /// No file has it.
@@ -87,7 +87,7 @@ pub enum UsdtError {
     /// A loaded program or map could not be used.
     #[error("cannot {action}: {error}\nhint: whylat doctor")]
     Use {
-        /// Holds what was tried.
+        /// The step that failed.
         action: &'static str,
         /// Cause.
         error: libbpf_rs::Error,

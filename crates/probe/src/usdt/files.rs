@@ -49,7 +49,7 @@ pub struct Files {
     pub(super) files: Vec<Binary>,
     /// The command, where the first file is what interprets it.
     pub(super) script: Option<PathBuf>,
-    /// Holds what could not be searched, and why.
+    /// Places that could not be searched, and why.
     pub(super) gaps: Vec<String>,
 }
 

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use super::error::UsdtError;
 use super::files::{Binary, Files};
 use super::notes::{Elf, Note};
+use super::probe::{Argument, MARKERS, MOST_ARGUMENTS, Marker, Meaning, Probe};
 use super::request::Request;
-use super::{Argument, MARKERS, Marker, Meaning, Probe, UsdtError};
 
 /// Names that a hint lists.
 const MOST_NAMED: usize = 40;
@@ -213,7 +214,7 @@ fn probe_of(
         };
     }
     let count = notes.iter().map(|note| note.places().count()).min();
-    let count = count.unwrap_or(0).min(super::MOST_ARGUMENTS);
+    let count = count.unwrap_or(0).min(MOST_ARGUMENTS);
     let wanted = match request.arguments.is_empty() {
         true => (1..=count)
             .map(|number| Some(format!("arg{number}")))

@@ -25,7 +25,7 @@ pub(crate) struct Note {
     pub(crate) arguments: String,
 }
 
-/// Holds what is read of a program.
+/// Sections and notes of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Elf {
     pub(crate) notes: Vec<Note>,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::MOST_ARGUMENTS;
+use super::probe::MOST_ARGUMENTS;
 
 /// USDT probes that the user asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Request {
     pub arguments: Vec<Option<String>>,
 }
 
-/// Holds what is wrong with a request.
+/// Why a request cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what}\n\

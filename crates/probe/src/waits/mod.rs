@@ -9,9 +9,10 @@ use std::hash::{BuildHasher, RandomState};
 use table::manifest::Coverage;
 use table::{Columns, TableId, WaitObject, Waker, tables};
 
-use crate::hooks::features::{Levels, SCHED_SWITCH, Tracepoint, tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::{Levels, SCHED_SWITCH, Tracepoint, tracepoint};
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
+};
 use crate::wire::types::{syscall_object, wait_batch, wait_object, wait_record, wait_waker};
 use crate::wire::{Wire, read_all};
 

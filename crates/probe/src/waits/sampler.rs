@@ -16,7 +16,7 @@ use crate::wire::types::syscall_object;
 /// Most threads that one look takes: of a process with more, each look takes the next ones.
 pub const MOST_THREADS: usize = 256;
 
-/// Holds what a thread was doing.
+/// The state of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadState {
     /// It was on a CPU, or could have been.
@@ -30,7 +30,7 @@ pub enum ThreadState {
 pub struct ThreadSnapshot {
     /// Says which.
     pub tid: u32,
-    /// Holds what it was doing.
+    /// Its state.
     pub doing: ThreadState,
     /// CPU time that it had used by then, ns: as long as that is the same, so is the wait. `None`: the kernel does
     /// not say.

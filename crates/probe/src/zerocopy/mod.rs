@@ -5,9 +5,10 @@ use table::manifest::{Coverage, ProbeState};
 use table::tables::ZerocopySend;
 use table::{Columns, TableId, ZerocopyInterface};
 
-use crate::hooks::features::{Levels, Tracepoint, tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput, REENTERED};
-use crate::registry::{Probe, Source, Support};
+use crate::interface::features::{Levels, Tracepoint, tracepoint};
+use crate::interface::{
+    Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, REENTERED, Source, Support,
+};
 use crate::wire::types::{record_kind, zerocopy_interface, zerocopy_seen};
 use crate::wire::{Wire, read};
 

@@ -1,16 +1,15 @@
 //! The end: last readings, detaching, the accounts of all probes, and a closed recording.
 
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use probe::clock::monotonic_ns;
 use probe::hooks::{self, Hooks};
 use probe::{itt, nic, usdt};
+use table::RowSet;
 use table::manifest::{Line, Loss, SocketKind, UsdtProbe};
-use table::{RowSet, WriteError};
 
 use super::Session;
+use super::outcome::Outcome;
 use crate::RecordError;
 use crate::account::{
     RowCounts, UserSpaceCounts, count, flight_recorder_losses, losses, nic_loss, program_losses,
@@ -19,32 +18,6 @@ use crate::flight_recorder::{FlightRecorder, WindowCounts};
 use crate::poll::Polls;
 use crate::store::RowSink;
 use crate::usdt::Usdt;
-
-/// A recording that was made.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The directory.
-    pub path: PathBuf,
-    /// How the command ended; `None` when none was started.
-    pub status: Option<ExitStatus>,
-    /// Records lost, for any cause.
-    pub lost: u64,
-    /// The USDT probes that were listened to.
-    pub usdt: Vec<UsdtProbe>,
-    /// The first error of the disk, if there was one; the rest is stored.
-    pub write_error: Option<WriteError>,
-}
-
-impl Outcome {
-    /// The command's exit code as a shell gives it: its own, or 128 + signal.
-    pub fn command_exit_code(&self) -> Option<u8> {
-        let status = self.status?;
-        let code = status
-            .code()
-            .or_else(|| status.signal().map(|signal| 128 + signal));
-        code.and_then(|code| u8::try_from(code).ok())
-    }
-}
 
 /// Holds what the probes counted in all.
 struct Totals {
@@ -142,7 +115,9 @@ impl Session<'_> {
     fn read_drops(&mut self) -> Result<(), RecordError> {
         let mut rows = RowSet::default();
         if let Some(capture) = &self.capture {
-            self.drops.read(capture.hooks(), &mut rows.drop_counts)?;
+            capture
+                .hooks()
+                .read_drops(&mut self.drops, &mut rows.drop_counts)?;
         }
         self.net_counters.finish(&mut rows.net_counters);
         self.sink.pipeline.put_added(rows);

@@ -3,6 +3,7 @@
 mod begin;
 mod child;
 mod finish;
+mod outcome;
 mod setup;
 mod sink;
 
@@ -32,7 +33,7 @@ use crate::usdt::Usdt;
 use crate::watchdog::Watchdog;
 use crate::{Options, RecordError};
 use child::{forward, has_ended};
-pub use finish::Outcome;
+pub use outcome::Outcome;
 pub use setup::{RecordingStart, record};
 use sink::StoreSink;
 
@@ -204,8 +205,9 @@ impl Session<'_> {
     fn read_drops_if_due(&mut self) -> Result<(), RecordError> {
         let mut rows = RowSet::default();
         if let Some(capture) = &self.capture {
-            self.drops
-                .read_if_due(capture.hooks(), &mut rows.drop_counts)?;
+            capture
+                .hooks()
+                .read_drops_if_due(&mut self.drops, &mut rows.drop_counts)?;
         }
         self.sink.pipeline.put_added(rows);
         Ok(())

@@ -144,7 +144,7 @@ impl CounterReading {
     }
 }
 
-/// Adds up the counts of threads; what one lacks, the sum lacks.
+/// Adds up the counts of threads; what one thread does not have is not in the sum.
 pub(super) fn sum(all: impl IntoIterator<Item = CounterValues>) -> CounterValues {
     let mut all = all.into_iter();
     let first = all.next().unwrap_or_default();

@@ -20,7 +20,7 @@ const SIZE: usize = 65_536;
 const WINDOW: usize = 32;
 const HINT: &str = "apt-get install iperf3, or leave out --peer";
 
-/// Rounds of both, as far as the journal lacks them.
+/// Rounds of both, as far as the journal does not have them.
 ///
 /// # Errors
 /// When iperf3 is missing or fails, or there are no namespaces.

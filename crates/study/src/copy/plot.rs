@@ -6,7 +6,7 @@ use super::doc::bytes;
 use super::matrix::ALL;
 use super::svg::{ChartPoint, ChartSeries, LineChart};
 
-/// A figure, or what it lacks.
+/// A figure, or what is missing for it.
 #[derive(Debug)]
 pub(super) struct PlotFigure {
     /// Its file's name, without an ending.

@@ -23,7 +23,7 @@ pub(super) struct ExtraRuns {
     pub(super) peer: bool,
 }
 
-/// Measures what the journal lacks.
+/// Measures what the journal does not have.
 ///
 /// # Errors
 /// When a run fails; what was measured before stays in the journal.

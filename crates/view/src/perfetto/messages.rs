@@ -111,7 +111,7 @@ impl DrawnMessage {
             Err(known_ns) => *known_ns,
         };
         let name = self.name();
-        let what = event(&name, flow, &notes);
+        let what = TraceEvent::in_flow("message", &name, flow, &notes);
         let parts = self.breakdown.iter().flat_map(LatencyBreakdown::parts);
         let parts = parts.map(|(part, ns)| {
             (
@@ -142,7 +142,7 @@ impl DrawnMessage {
         let mut notes = self.notes();
         notes.push(("connection", NoteValue::Text(&connection)));
         let name = self.name();
-        let what = event(&name, flow, &notes);
+        let what = TraceEvent::in_flow("message", &name, flow, &notes);
         let lanes = track.lanes(drawing, tracks)?;
         lanes.apart(&mut drawing.trace, times, &what, std::iter::empty())
     }
@@ -156,19 +156,6 @@ impl DrawnMessage {
             ("message", NoteValue::Text(&self.id)),
             ("bytes", NoteValue::Unsigned(self.bytes.into())),
         ]
-    }
-}
-
-fn event<'a>(
-    name: &'a str,
-    flow: u64,
-    notes: &'a [(&'static str, NoteValue<'a>)],
-) -> TraceEvent<'a> {
-    TraceEvent {
-        name,
-        category: "message",
-        flow: Some(flow),
-        notes,
     }
 }
 

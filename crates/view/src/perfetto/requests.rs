@@ -70,7 +70,7 @@ impl RequestTracks {
         let largest = request.parts.largest();
         let first = largest.first().map_or(RequestPart::Unknown, |it| it.0);
         let name = format!("request: {}", first.text());
-        let what = event(&name, flow, &notes);
+        let what = TraceEvent::in_flow("request", &name, flow, &notes);
         let times = (request.begin_ns, request.begin_ns + request.duration_ns);
         let steps = steps(&request.path, 0);
         let lanes = self.service(drawing, &request.service)?;
@@ -95,7 +95,7 @@ impl RequestTracks {
             ("request", NoteValue::Text(&request.id)),
             ("service", NoteValue::Text(&request.service)),
         ];
-        let what = event("request", flow, &notes);
+        let what = TraceEvent::in_flow("request", "request", flow, &notes);
         let begin_ns = request.begin_ns + first.after_ns;
         let times = (begin_ns, request.begin_ns + last.after_ns + last.ns);
         let steps = steps(stay, first.after_ns);
@@ -161,17 +161,4 @@ fn steps(path: &[PathStep], begin_ns: u64) -> Vec<(u64, TraceEvent<'static>)> {
         at_ns = step.after_ns + step.ns;
     }
     out
-}
-
-fn event<'a>(
-    name: &'a str,
-    flow: u64,
-    notes: &'a [(&'static str, NoteValue<'a>)],
-) -> TraceEvent<'a> {
-    TraceEvent {
-        name,
-        category: "request",
-        flow: Some(flow),
-        notes,
-    }
 }

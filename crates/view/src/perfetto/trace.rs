@@ -142,6 +142,23 @@ pub(super) struct TraceEvent<'a> {
     pub(super) notes: &'a [(&'static str, NoteValue<'a>)],
 }
 
+impl<'a> TraceEvent<'a> {
+    /// Returns an event that is connected with others of the same flow.
+    pub(super) fn in_flow(
+        category: &'static str,
+        name: &'a str,
+        flow: u64,
+        notes: &'a [(&'static str, NoteValue<'a>)],
+    ) -> Self {
+        Self {
+            name,
+            category,
+            flow: Some(flow),
+            notes,
+        }
+    }
+}
+
 /// A value of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum CounterValue {

@@ -15,7 +15,7 @@ const ROOM: usize = MOST_COLUMNS - LABEL - 2;
 /// The probe without which a connection is found only by a poll.
 const EVENTS: &str = "tcp_events";
 
-/// Clocks that most hosts lack; only what compares hosts or adapters needs them.
+/// Clocks that most hosts do not have; only what compares hosts or adapters needs them.
 const OPTIONAL_CLOCKS: [&str; 2] = ["clock.perf", "clock.ptp"];
 
 /// Draws the lines of probes, then that of clocks if one is missing.

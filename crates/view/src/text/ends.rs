@@ -9,7 +9,7 @@ use super::footer;
 use super::parts::LABEL;
 use super::parts::head;
 use super::parts::hidden_groups;
-use super::spread::spreads;
+use super::spread::{slowest_lines, spreads};
 use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Legs of a slow message that are shown.
@@ -96,16 +96,11 @@ fn draw(layout: &mut TextLayout, group: &CrossingGroup) {
         let legs = group.legs.iter();
         let legs = legs.map(|it| (it.leg.name(), &it.spread, it.leg.is_of_whole()));
         spreads(layout, whole, legs);
-        for (index, slow) in group.slowest.iter().enumerate() {
-            let label = if index == 0 { "slowest" } else { "" };
-            let text = format!(
-                "{}  {}: {}",
-                slow.id,
-                duration(slow.whole_ns),
-                longest_legs(slow)
-            );
-            layout.labelled(2, label, LABEL, &text);
-        }
+        let slowest = group.slowest.iter();
+        slowest_lines(
+            layout,
+            slowest.map(|it| (it.id.as_str(), it.whole_ns, longest_legs(it))),
+        );
     }
     layout.blank();
 }

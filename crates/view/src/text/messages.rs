@@ -9,7 +9,7 @@ use diagnose::units::{bytes, count, counted, duration};
 use table::tables::{ReceivedMessage, SentMessage};
 
 use super::parts::{CELL, LABEL, head, hidden_groups};
-use super::spread::spreads;
+use super::spread::{slowest_lines, spreads};
 use super::{footer, meanwhile};
 use crate::layout::{Style, TextLayout, TextOptions};
 
@@ -95,16 +95,11 @@ fn draw(layout: &mut TextLayout, group: &MessageGroup) {
         let parts = group.parts.iter();
         let parts = parts.map(|it| (it.part.name(), &it.spread, true));
         spreads(layout, whole, parts);
-        for (index, slow) in group.slowest.iter().enumerate() {
-            let label = if index == 0 { "slowest" } else { "" };
-            let text = format!(
-                "{}  {}: {}",
-                slow.id,
-                duration(slow.whole_ns),
-                largest_parts(slow)
-            );
-            layout.labelled(2, label, LABEL, &text);
-        }
+        let slowest = group.slowest.iter();
+        slowest_lines(
+            layout,
+            slowest.map(|it| (it.id.as_str(), it.whole_ns, largest_parts(it))),
+        );
     }
     layout.blank();
 }

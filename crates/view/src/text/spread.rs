@@ -6,6 +6,18 @@ use diagnose::units::{duration, percent};
 use super::parts::{CELL, LABEL};
 use crate::layout::{Style, TextLayout};
 
+/// Draws a line for each of the slowest: its id, how long it took, and its largest parts.
+pub(super) fn slowest_lines<'a>(
+    layout: &mut TextLayout,
+    slowest: impl Iterator<Item = (&'a str, u64, String)>,
+) {
+    for (index, (id, whole_ns, parts)) in slowest.enumerate() {
+        let label = if index == 0 { "slowest" } else { "" };
+        let text = format!("{id}  {}: {parts}", duration(whole_ns));
+        layout.labelled(2, label, LABEL, &text);
+    }
+}
+
 /// Draws a line for each part, the total last. A part outside of the total has no share of it.
 pub(super) fn spreads<'a>(
     layout: &mut TextLayout,

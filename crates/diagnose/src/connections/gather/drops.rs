@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use table::DropKind;
 use table::tables::{Connection, DropCount, PacketDrop};
-use table::{DropKind, TcpEventKind};
 
 use super::events::EventDigest;
 use crate::drops::{DropCause, overlaps};
@@ -151,13 +151,4 @@ impl DropRows {
             }
         }
     }
-}
-
-/// Returns whether an event ends a connection at once: by a reset, of either end.
-pub(super) fn is_abort(kind: TcpEventKind, old: Option<u8>, new: Option<u8>) -> bool {
-    const TCP_ESTABLISHED: u8 = 1;
-    const TCP_CLOSE: u8 = 7;
-    const TCP_CLOSE_WAIT: u8 = 8;
-    let was_open = matches!(old, Some(TCP_ESTABLISHED | TCP_CLOSE_WAIT));
-    kind == TcpEventKind::State && was_open && new == Some(TCP_CLOSE)
 }

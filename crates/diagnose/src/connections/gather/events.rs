@@ -4,7 +4,6 @@
 use table::TcpEventKind;
 use table::tables::TcpEvent;
 
-use super::drops::is_abort;
 use crate::kernel::{TCP_CA_LOSS, TCP_CA_RECOVERY};
 
 /// Retransmissions of one connection with a kept time: those of its first minutes, where there
@@ -148,4 +147,13 @@ impl EventDigest {
             .map_or(0, |since| end_ns.saturating_sub(since));
         self.zero_window_ns + open_ns
     }
+}
+
+/// Returns whether an event ends a connection at once: by a reset, of either end.
+fn is_abort(kind: TcpEventKind, old: Option<u8>, new: Option<u8>) -> bool {
+    const TCP_ESTABLISHED: u8 = 1;
+    const TCP_CLOSE: u8 = 7;
+    const TCP_CLOSE_WAIT: u8 = 8;
+    let was_open = matches!(old, Some(TCP_ESTABLISHED | TCP_CLOSE_WAIT));
+    kind == TcpEventKind::State && was_open && new == Some(TCP_CLOSE)
 }

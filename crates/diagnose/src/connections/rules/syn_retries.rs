@@ -137,7 +137,7 @@ impl SynRetries {
                 retries,
                 "segments without data retransmitted",
             )],
-            why: "The recording does not show when connect() was called: they were SYNs, or FINs at the end.",
+            why: "The recording does not show when connect() was called: SYNs were retransmitted, or FINs at the end.",
             would_help: Some("Record as root from before the program connects."),
         })
     }

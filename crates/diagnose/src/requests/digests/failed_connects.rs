@@ -7,7 +7,7 @@ use table::manifest::Header;
 use table::tables::FailedConnect;
 use table::{Columns, Consumer, Rows, TableId};
 
-use super::RecordingDigest;
+use super::digest::RecordingDigest;
 use crate::waits::NameTable;
 
 /// Attempts that are kept of one process and address; more are counted.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use table::manifest::Header;
 use table::{Consumer, Rows, TableId};
 
-use super::RecordingDigest;
+use super::digest::RecordingDigest;
 use crate::rows::top::Top;
 use crate::waits::NameTable;
 

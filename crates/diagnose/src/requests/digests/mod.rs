@@ -2,6 +2,7 @@
 //! a file here, a line in `mod` and a line in `digests!`. A table that no analysis took before needs a line in
 //! `recording/pass.rs`, too.
 
+mod digest;
 pub mod failed_connects;
 pub mod functions;
 pub mod name_servers;
@@ -13,18 +14,11 @@ use table::manifest::Header;
 use table::{Consumer, Rows, TableId};
 
 use crate::waits::NameTable;
+use digest::RecordingDigest;
 use failed_connects::FailedConnectDigest;
 use functions::FunctionDigest;
 use name_servers::NameServerDigest;
 use udp_drops::UdpDropDigest;
-
-/// Digest of rows. Its names are complete: of connections, sockets, processes and stacks.
-pub trait RecordingDigest: Consumer {
-    /// Starts without rows.
-    fn new(header: &Header, names: &Rc<NameTable>) -> Self
-    where
-        Self: Sized;
-}
 
 macro_rules! digests {
     ($($(#[doc = $doc:literal])+ $field:ident: $digest:ty),+ $(,)?) => {

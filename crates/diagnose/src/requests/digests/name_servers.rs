@@ -7,7 +7,7 @@ use table::manifest::Header;
 use table::tables::DnsWaits;
 use table::{Consumer, Rows, TableId};
 
-use super::RecordingDigest;
+use super::digest::RecordingDigest;
 use crate::waits::NameTable;
 
 /// Waits for one name server.

@@ -7,7 +7,7 @@ use table::manifest::Header;
 use table::tables::{Calls, DropCount, PacketDrop, UdpFlow};
 use table::{Columns, Consumer, DropKind, Role, Rows, TableId};
 
-use super::RecordingDigest;
+use super::digest::RecordingDigest;
 use crate::drops::DropCause;
 use crate::rows::addresses::{is_at, port};
 use crate::waits::NameTable;

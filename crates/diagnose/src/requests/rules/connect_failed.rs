@@ -206,7 +206,7 @@ fn finding(
         whole_ns: subject.lifetime_ns,
         remedy: Remedy::Avoidable,
         headline: format!(
-            "{who} could not connect to {}: {} {}, for {} until a connection or the last attempt.",
+            "{who} could not connect to {}: {} {} in {}.",
             subject.remote,
             counted(subject.connections, "attempt"),
             kind.text(),

@@ -23,12 +23,8 @@ impl RequestRule for DnsSlow {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        let harm = case.harm(PARTS);
-        match harm.ns {
-            // where waits were not recorded, `timer_wait` says so for all rules on them
-            0 => RequestVerdict::Quiet,
-            _ => RequestVerdict::Fires(Box::new(finding(case, &harm))),
-        }
+        // where waits were not recorded, `timer_wait` says so for all rules on them
+        RequestVerdict::of_parts(case, PARTS, finding)
     }
 }
 

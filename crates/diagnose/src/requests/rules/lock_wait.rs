@@ -27,13 +27,11 @@ impl RequestRule for LockWait {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        let harm = case.harm(PARTS);
-        match harm.ns {
-            0 => RequestVerdict::Quiet,
-            // a collector: `process_pause`
-            _ if case.is_claimed(RequestPart::Lock) => RequestVerdict::Quiet,
-            _ => RequestVerdict::Fires(Box::new(finding(case, &harm))),
+        // a collector: `process_pause`
+        if case.is_claimed(RequestPart::Lock) {
+            return RequestVerdict::Quiet;
         }
+        RequestVerdict::of_parts(case, PARTS, finding)
     }
 }
 

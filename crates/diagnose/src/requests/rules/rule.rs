@@ -18,6 +18,21 @@ pub enum RequestVerdict {
     Inconclusive(Box<RequestDoubt>),
 }
 
+impl RequestVerdict {
+    /// Fires if requests of a service spent time in these parts, else is quiet.
+    pub fn of_parts(
+        case: &ServiceCase<'_>,
+        parts: &[RequestPart],
+        finding: impl FnOnce(&ServiceCase<'_>, &PartHarm) -> RequestFinding,
+    ) -> Self {
+        let harm = case.harm(parts);
+        match harm.ns {
+            0 => Self::Quiet,
+            _ => Self::Fires(Box::new(finding(case, &harm))),
+        }
+    }
+}
+
 /// Says whether the cause of a finding can be avoided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::rule::{RequestDoubt, RequestVerdict};
 use crate::kernel::TCP_DELACK_MIN_NS;
+pub use crate::report::severity::EXPLAINS_LEAST;
 use crate::report::severity::{WARNING_SHARE, held_up};
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, Fact, FactMerge, FactUnit, FactValue, RuleId, RuledOut,
@@ -128,10 +129,6 @@ pub const LACK_OF_CPU: &[RequestPart] = &[
     RequestPart::Preempted,
     RequestPart::CpuQuota,
 ];
-
-/// A cause that explains less of the time of all requests, and less of what the slowest took longer, is never above info: it
-/// is not what makes them slow.
-pub const EXPLAINS_LEAST: f64 = 0.1;
 
 /// Returns whether something that has to be done makes the slowest requests slow: it is most of what they took longer, and the
 /// longest takes longer than the shortest stall that Linux makes on purpose.

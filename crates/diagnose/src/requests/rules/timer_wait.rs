@@ -24,12 +24,10 @@ impl RequestRule for TimerWait {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        let harm = case.harm(PARTS);
-        match harm.ns {
-            0 => RequestVerdict::Quiet,
-            _ if case.is_claimed(RequestPart::Timer) => RequestVerdict::Quiet,
-            _ => RequestVerdict::Fires(Box::new(finding(case, &harm))),
+        if case.is_claimed(RequestPart::Timer) {
+            return RequestVerdict::Quiet;
         }
+        RequestVerdict::of_parts(case, PARTS, finding)
     }
 }
 

@@ -1,5 +1,8 @@
 //! Tests of input that no kernel should write, and of what is kept.
 
+use proptest::prelude::*;
+
+use super::any_rows::any_rows;
 use super::*;
 use crate::requests::history::{Target, ThreadWait};
 use crate::waits::{KernelPurpose, StackPurpose};

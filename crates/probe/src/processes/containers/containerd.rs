@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Container, Runtime, folders, json, last, pid_in};
+use super::container::{Container, Runtime};
+use super::files::{folders, json, last, pid_in};
 
 /// Where the folders are: containerd's own, those of the one that Docker starts, of k3s and of MicroK8s.
 const TASKS: [&str; 4] = [

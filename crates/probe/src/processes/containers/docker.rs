@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Container, Runtime, entries, folders, json, membership};
+use super::container::{Container, Runtime};
+use super::files::{entries, folders, json, lives};
 
 /// Where Docker keeps its data unless it is configured otherwise; the second as a snap.
 const DATA: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
@@ -31,6 +32,6 @@ fn read(root: &Path, dir: &Path) -> Option<Container> {
         runtime: Runtime::Docker,
         id: config["ID"].as_str()?.to_owned(),
         names: vec![name.trim_start_matches('/').to_owned()],
-        pid: pid.filter(|pid| membership::lives(root, *pid)),
+        pid: pid.filter(|pid| lives(root, *pid)),
     })
 }

@@ -9,7 +9,8 @@
 
 use std::path::Path;
 
-use super::{Container, Runtime, entries, last};
+use super::container::{Container, Runtime};
+use super::files::{entries, last};
 
 /// Names of the control groups of programs that look after a container, and are not in it.
 const MONITORS: [&str; 2] = ["conmon-", "-conmon"];
@@ -122,11 +123,6 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
         }
     }
     found
-}
-
-/// Whether there is such a process.
-pub(super) fn lives(root: &Path, pid: u32) -> bool {
-    root.join(format!("proc/{pid}")).is_dir()
 }
 
 fn pids(root: &Path) -> impl Iterator<Item = u32> {

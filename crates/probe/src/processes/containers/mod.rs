@@ -4,69 +4,17 @@
 //! Nobody is asked: the files of the runtimes say which containers there are (one file a runtime here), and `/proc` says
 //! which processes are theirs.
 
+mod container;
 mod containerd;
 mod docker;
+mod files;
 mod membership;
 mod storage;
 
-use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+pub use container::{Container, Runtime};
 pub use membership::Members;
-
-/// Digits of an id that are enough to distinguish containers, as `docker ps` shows it.
-const SHORT_ID: usize = 12;
-
-/// Holds what runs a container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Runtime {
-    /// Docker.
-    Docker,
-    /// Podman.
-    Podman,
-    /// containerd, by nerdctl, ctr or Kubernetes.
-    Containerd,
-    /// CRI-O.
-    CriO,
-    /// Its files cannot be read; a control group has its id.
-    Unknown,
-}
-
-impl Runtime {
-    /// As people write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-            Self::Containerd => "containerd",
-            Self::CriO => "CRI-O",
-            Self::Unknown => "unknown runtime",
-        }
-    }
-}
-
-/// A container.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Container {
-    /// Holds what runs it.
-    pub runtime: Runtime,
-    /// Its whole id.
-    pub id: String,
-    /// Its names, the one that people use first; an id is all that some have.
-    pub names: Vec<String>,
-    /// Its first process; `None`: it does not run.
-    pub pid: Option<u32>,
-}
-
-impl fmt::Display for Container {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let id = self.id.get(..SHORT_ID).unwrap_or(&self.id);
-        match self.names.first() {
-            Some(name) => write!(f, "{name} ({}, {id})", self.runtime.name()),
-            None => write!(f, "{id} ({})", self.runtime.name()),
-        }
-    }
-}
 
 /// Why there is no one container to record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -174,42 +122,6 @@ fn all(root: &Path) -> Vec<Container> {
     }
     all.sort_by(|a, b| (a.runtime, &a.names, &a.id).cmp(&(b.runtime, &b.names, &b.id)));
     all
-}
-
-/// Folders that a pattern such as `run/user/*/containers` means below a root; `*` is any one name.
-fn folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
-    let mut found = vec![root.to_owned()];
-    for part in pattern.split('/') {
-        found = match part {
-            "*" => found.iter().flat_map(|dir| entries(dir)).collect(),
-            part => found.iter().map(|dir| dir.join(part)).collect(),
-        };
-    }
-    found.retain(|dir| dir.is_dir());
-    found
-}
-
-/// Returns what is in a folder; nothing where it cannot be read.
-fn entries(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).collect()
-}
-
-/// A file of JSON; `None` where it cannot be read, or is none.
-fn json(path: &Path) -> Option<serde_json::Value> {
-    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
-}
-
-/// The process with the id in a file, if it lives.
-fn pid_in(root: &Path, file: &Path) -> Option<u32> {
-    let pid = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
-    membership::lives(root, pid).then_some(pid)
-}
-
-/// Last part of a path, as text.
-fn last(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::container::{Container, Runtime};
 use super::containerd::names;
-use super::{Container, Runtime, entries, folders, json, last, pid_in};
+use super::files::{entries, folders, json, last, pid_in};
 
 /// Data and run folders: root's, and those of users who run Podman without root.
 const DATA: [&str; 3] = [

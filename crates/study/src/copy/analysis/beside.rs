@@ -1,9 +1,10 @@
 //! The published figures beside these, with what explains the differences.
 
 use super::super::csv::ResultRow;
-use super::super::doc::{TextBlock, bytes, digits};
+use super::super::doc::{TextBlock, bytes, digits, table};
 use super::super::published;
-use super::{AnalysisExtras, heading, paragraph, row};
+use super::extras::AnalysisExtras;
+use super::shared::{heading, paragraph, row};
 
 /// Returns the published figures beside these.
 pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
@@ -44,7 +45,7 @@ pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> V
         "here, 8 clients",
         "here, 1 client / published",
     ];
-    blocks.push(super::table(head, lines));
+    blocks.push(table(head, lines));
     let here = extras
         .study
         .as_ref()

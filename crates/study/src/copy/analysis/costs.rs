@@ -1,9 +1,10 @@
 //! Costs by themselves beside the published study's estimates.
 
-use super::super::doc::{TextBlock, bytes, digits};
+use super::super::doc::{TextBlock, bytes, digits, table};
 use super::super::journal::CopyCost;
 use super::super::published;
-use super::{AnalysisExtras, heading, paragraph};
+use super::extras::AnalysisExtras;
+use super::shared::{heading, paragraph};
 
 /// Returns what a cost is.
 fn name(cost: &str) -> &str {
@@ -54,6 +55,6 @@ pub(super) fn beside_estimates(extras: &AnalysisExtras) -> Vec<TextBlock> {
     vec![
         heading("Costs by themselves, and the published estimates (4.2, 6.2)"),
         paragraph("Median of 31 batches, with its 95 % interval; in ns, which every machine has."),
-        super::table(["cost", "here", "published estimate"], lines.collect()),
+        table(["cost", "here", "published estimate"], lines.collect()),
     ]
 }

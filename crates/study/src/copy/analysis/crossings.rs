@@ -2,9 +2,10 @@
 
 use super::super::crossover;
 use super::super::csv::ResultRow;
-use super::super::doc::{TextBlock, bytes, change, digits};
+use super::super::doc::{TextBlock, bytes, change, digits, table};
 use super::super::trend;
-use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts};
+use super::extras::AnalysisExtras;
+use super::shared::{heading, paragraph, row, sizes, thread_counts};
 
 /// 10.1.
 pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
@@ -93,7 +94,7 @@ pub(super) fn crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
         ));
         return blocks;
     }
-    blocks.push(super::table(["", "crossover", "throughput"], lines));
+    blocks.push(table(["", "crossover", "throughput"], lines));
     blocks.push(paragraph(
         "Published: none for A2 (\"projected >128 KB\"), about 32 to 48 KB for A3, from single runs without a spread.",
     ));
@@ -124,7 +125,7 @@ pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextB
             change(noise)
         ),
         Some(noise) => format!(
-            " That is more than what two runs of A1 of this size that differ in nothing differed by ({} at most): it wants a cause.",
+            " It wants a cause: two runs of A1 of this size that differ in nothing differed by less ({} at most).",
             change(noise)
         ),
         None => " The noise is not in these results.".to_owned(),
@@ -136,9 +137,9 @@ pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextB
             format!(" (95 %: {} to {} µs)", digits(low), digits(high))
         });
     blocks.push(paragraph(format!(
-        "The largest departure from the trend of its way of sending (logarithm of the mean latency, quadratic in those of \
-         size and clients): {} at {} with {} client(s), {} µs{interval}, {} against the trend; the usual departure there \
-         is {}.{within}{verdict}",
+        "The trend of a variant is the logarithm of its mean latency as a quadratic of those of size and clients. The \
+         largest departure from it has {} at {} with {} client(s): {} µs{interval}, {} against the trend. The usual \
+         departure there is {}.{within}{verdict}",
         found.row.variant,
         bytes(found.row.size as f64),
         found.row.threads,

@@ -4,7 +4,8 @@ use super::super::csv::ResultRow;
 use super::super::doc::{TextBlock, bytes, change, digits};
 use super::super::matrix::ALL;
 use super::super::stats::median;
-use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts, two_columns, variants};
+use super::extras::AnalysisExtras;
+use super::shared::{heading, paragraph, row, sizes, thread_counts, two_columns, variants};
 
 /// Returns where and how it was measured, and how much two equal runs differ.
 pub(super) fn setting(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {

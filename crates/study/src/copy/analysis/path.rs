@@ -3,7 +3,8 @@
 use super::super::csv::ResultRow;
 use super::super::doc::{TextBlock, bytes, digits};
 use super::costs::cost_text;
-use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts};
+use super::extras::AnalysisExtras;
+use super::shared::{heading, paragraph, row, sizes, thread_counts};
 
 /// 4.2 and 5.2.
 pub(super) fn copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
@@ -44,13 +45,13 @@ pub(super) fn copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlo
 fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
     let study = extras.study.as_ref();
     if study.is_some_and(|study| study.path != "namespaces") {
-        "A1 copies three times with a CPU: eight fields into one buffer (in the program), that buffer into socket buffers \
-         (tcp_sendmsg), and out of them into the receiver's buffer (tcp_recvmsg). The DMA of the network cards comes in \
+        "A1 copies three times with a CPU. The program copies eight fields into one buffer, tcp_sendmsg that buffer into socket \
+         buffers, and tcp_recvmsg these into the receiver's buffer. The DMA of the network cards comes in \
          between, once at each end; it costs no CPU time, but memory bandwidth."
     } else {
-        "A1 copies three times with a CPU between these namespaces, and none of its copies is made by DMA: eight \
-         fields into one buffer (in the program), that buffer into socket buffers (tcp_sendmsg), and out of them into \
-         the receiver's buffer (tcp_recvmsg). A veth device passes socket buffers on by reference. With a network \
+        "A1 copies three times with a CPU between these namespaces, and DMA makes none of its copies. The program copies \
+         eight fields into one buffer, tcp_sendmsg that buffer into socket buffers, and tcp_recvmsg these into the \
+         receiver's buffer. A veth device passes socket buffers on by reference. With a network \
          card its DMA comes in between, once at each end; it costs no CPU time, but memory bandwidth."
     }
 }

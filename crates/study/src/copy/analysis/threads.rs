@@ -1,8 +1,9 @@
 //! Caches and threads (the published study's 10.2 and 10.3).
 
 use super::super::csv::ResultRow;
-use super::super::doc::{TextBlock, bytes, change, digits};
-use super::{AnalysisExtras, heading, paragraph, row, sizes, thread_counts};
+use super::super::doc::{TextBlock, bytes, change, digits, table};
+use super::extras::AnalysisExtras;
+use super::shared::{heading, paragraph, row, sizes, thread_counts};
 
 /// 10.2.
 pub(super) fn caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
@@ -81,7 +82,7 @@ pub(super) fn contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<Tex
         ));
         return blocks;
     }
-    blocks.push(super::table(
+    blocks.push(table(
         [
             "",
             "speed-up",

@@ -10,7 +10,7 @@ use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::sendfile::sendfile64;
 
-use super::Sender;
+use super::sender::Sender;
 use crate::copy::message::MessagePool;
 
 /// Bytes of a pipe by default.

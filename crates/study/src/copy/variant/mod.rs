@@ -2,6 +2,7 @@
 
 mod file;
 mod plain;
+mod sender;
 mod uring;
 mod zerocopy;
 
@@ -10,28 +11,8 @@ use std::net::TcpStream;
 
 use super::matrix::SendVariant;
 use super::message::MessagePool;
-use super::protocol::{SendTally, StreamRequest};
-
-/// Sends messages, each by a number that its receiver expects in it.
-pub(super) trait Sender {
-    /// Sends the next message, whole. Memory that the kernel may still read is not touched.
-    ///
-    /// # Errors
-    /// When the peer is gone.
-    fn send(&mut self, number: u64) -> io::Result<()>;
-
-    /// Waits until the kernel needs no more of its memory.
-    ///
-    /// # Errors
-    /// When the peer is gone.
-    fn finish(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn tally(&self) -> SendTally {
-        SendTally::default()
-    }
-}
+use super::protocol::StreamRequest;
+pub(super) use sender::Sender;
 
 /// Returns the sender of a variant; why there is none, where the kernel cannot.
 pub(super) fn sender(
@@ -72,18 +53,4 @@ pub(super) fn sender(
         SendVariant::Sendfile => Box::new(file::SendfileSender::new(stream, &heap())?),
         SendVariant::Splice => Box::new(file::SpliceSender::new(stream, &heap())?),
     }))
-}
-
-/// Slots in turn.
-#[derive(Debug, Default)]
-pub(super) struct SlotTurn {
-    sent: usize,
-}
-
-impl SlotTurn {
-    pub(super) fn next(&mut self, slots: usize) -> usize {
-        let slot = self.sent % slots;
-        self.sent += 1;
-        slot
-    }
 }

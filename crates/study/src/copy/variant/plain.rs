@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, sendmsg};
 
-use super::{Sender, SlotTurn};
+use super::sender::{Sender, SlotTurn};
 use crate::copy::message::{FIELDS, MessagePool};
 
 /// A1: all fields in one buffer, which is kept from message to message.

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 
-use super::{Sender, SlotTurn};
+use super::sender::{Sender, SlotTurn};
 use crate::copy::message::{FIELDS, MessagePool};
 use crate::copy::protocol::SendTally;
 
@@ -17,7 +17,7 @@ use crate::copy::protocol::SendTally;
 const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
 const NOTIF_USAGE_ZC_COPIED: i32 = i32::MIN;
 
-/// Makes a ring; fails if the kernel lacks an operation.
+/// Makes a ring; fails if the kernel does not have an operation.
 fn ring(entries: u32, code: u8) -> io::Result<IoUring> {
     let ring = IoUring::new(entries)?;
     let mut probe = Probe::new();

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::sys::socket::MsgFlags;
 
 use super::plain::gather;
-use super::{Sender, SlotTurn};
+use super::sender::{Sender, SlotTurn};
 use crate::copy::errqueue::{self, Notification};
 use crate::copy::message::MessagePool;
 use crate::copy::protocol::SendTally;

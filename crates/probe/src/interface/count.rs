@@ -5,9 +5,8 @@ use std::os::fd::AsFd;
 
 use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 
-use super::HooksError;
+use super::error::HooksError;
 use super::features::Levels;
-use crate::PROBES;
 use crate::self_cost::program_info;
 use crate::skel::{HooksMaps, HooksProgs, HooksSkel};
 use crate::wire::types as wire;
@@ -106,17 +105,8 @@ pub(crate) struct KernelCounts<'a> {
 }
 
 impl<'a> KernelCounts<'a> {
-    pub(super) fn new(skel: &'a HooksSkel<'a>, levels: Levels) -> Self {
+    pub(crate) fn new(skel: &'a HooksSkel<'a>, levels: Levels) -> Self {
         Self { skel, levels }
-    }
-
-    /// Counts all probes.
-    pub(super) fn read(&self) -> Result<ProbeCounts, HooksError> {
-        let mut counts = ProbeCounts::default();
-        for probe in PROBES {
-            counts.add(probe.name(), probe.count(self)?);
-        }
-        Ok(counts)
     }
 
     pub(crate) fn maps(&self) -> &'a HooksMaps<'a> {
@@ -174,7 +164,7 @@ impl<'a> KernelCounts<'a> {
     }
 }
 
-pub(super) fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, HooksError> {
+pub(crate) fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, HooksError> {
     let values = map
         .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
         .map_err(|error| HooksError::Use {

@@ -4,20 +4,20 @@
 use libbpf_rs::btf::Btf;
 use table::manifest::{Coverage, ProbeState};
 
-use super::Detail;
-use super::features::has_member;
+use super::btf::has_member;
+use super::detail::Detail;
 
-/// Holds what the kernel's BTF shows of MPTCP sockets.
+/// Features of MPTCP sockets, as the kernel's BTF shows them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mptcp {
     /// Subflows lead to their MPTCP sockets (Linux 5.7).
-    pub(super) sockets: bool,
+    pub(crate) sockets: bool,
     /// These count the bytes that calls on them moved (Linux 6.5).
-    pub(super) calls: bool,
+    pub(crate) calls: bool,
 }
 
 impl Mptcp {
-    pub(super) fn from_btf(btf: &Btf<'_>) -> Self {
+    pub(crate) fn from_btf(btf: &Btf<'_>) -> Self {
         let has = |of, members: &[&str]| members.iter().all(|it| has_member(btf, of, it));
         let sockets = has("mptcp_sock", &["first", "token"])
             && has("mptcp_subflow_context", &["conn"])

@@ -6,14 +6,14 @@ use libbpf_rs::btf::types::Enum;
 
 /// Places of counters in `struct linux_mib`. They differ between kernels; its BTF says which.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct MibPlaces {
-    pub(super) listen_overflows: u32,
-    pub(super) syncookies_received: u32,
+pub(crate) struct MibPlaces {
+    pub(crate) listen_overflows: u32,
+    pub(crate) syncookies_received: u32,
 }
 
 impl MibPlaces {
     /// `None` where the kernel does not say.
-    pub(super) fn from_btf(btf: &Btf<'_>) -> Option<Self> {
+    pub(crate) fn from_btf(btf: &Btf<'_>) -> Option<Self> {
         btf.type_by_kind::<Enum<'_>>()
             .filter(|found| found.name().is_none())
             .find_map(|found| {

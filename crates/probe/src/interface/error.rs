@@ -2,7 +2,7 @@
 
 use libbpf_rs::{ErrorKind, ProgramType};
 
-use super::features::Features;
+use super::btf::{BtfError, kernel_btf};
 use crate::privileges::{Capability, Privileges};
 
 /// Why the programs do not run.
@@ -30,7 +30,7 @@ pub enum HooksError {
     /// A loaded program or map could not be used.
     #[error("cannot {action}: {error}")]
     Use {
-        /// Holds what was tried.
+        /// The step that failed.
         action: &'static str,
         /// Cause.
         error: libbpf_rs::Error,
@@ -38,21 +38,18 @@ pub enum HooksError {
     /// An iterator could not be read.
     #[error("cannot read {what} from the kernel: {error}")]
     Read {
-        /// Holds what was read.
+        /// The thing that was read.
         what: &'static str,
         /// Cause.
         error: std::io::Error,
     },
-    /// The kernel carries no type information, which the programs need.
-    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux): {0}")]
-    NoBtf(String),
-    /// The kernel is too old.
-    #[error("this kernel has no BPF helper bpf_{0}, which the programs need")]
-    NoHelper(&'static str),
+    /// The kernel cannot run the programs at all.
+    #[error(transparent)]
+    Btf(BtfError),
 }
 
 impl HooksError {
-    pub(super) fn attach(program: &str) -> impl Fn(libbpf_rs::Error) -> Self {
+    pub(crate) fn attach(program: &str) -> impl Fn(libbpf_rs::Error) -> Self {
         move |error| Self::Attach {
             program: program.to_owned(),
             error,
@@ -74,13 +71,7 @@ impl HooksError {
         let needs = [Capability::Bpf, Capability::Perfmon, Capability::NetAdmin];
         match self {
             _ if self.is_permission() => Privileges::read().remedy(&needs),
-            Self::NoBtf(_) => {
-                "run a kernel built with CONFIG_DEBUG_INFO_BTF=y, as distributions' are; \
-                in a container, mount /sys/kernel/btf"
-                    .to_owned()
-            }
-            // the oldest that `make kernels` sees them run on
-            Self::NoHelper(_) => "run Linux 6.1 or newer".to_owned(),
+            Self::Btf(error) => error.remedy().to_owned(),
             Self::Load(error) | Self::Refused { error, .. } | Self::Attach { error, .. } => {
                 remedy_of(error.kind())
             }
@@ -92,7 +83,7 @@ impl HooksError {
     }
 }
 
-/// Holds what is left to do where the kernel has all that is known to be needed.
+/// The remedy where the kernel has all that is known to be needed.
 const REPORT: &str = "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says";
 
 /// Returns what fixes a refusal that needs no other privilege: the kernel is asked what it has, as it does not say why.
@@ -100,8 +91,8 @@ fn remedy_of(refused: ErrorKind) -> String {
     if refused == ErrorKind::OutOfMemory {
         return "free memory, or raise the memory limit of this container or service".to_owned();
     }
-    if let Err(lack) = Features::probe() {
-        return lack.remedy();
+    if let Err(lack) = kernel_btf() {
+        return lack.remedy().to_owned();
     }
     // it comes with programs at tracepoints, and is the simplest of its kind to try
     if matches!(ProgramType::PerfEvent.is_supported(), Ok(false)) {
@@ -122,12 +113,12 @@ mod tests {
     fn remedy_of_a_refusal_is_what_is_missing() {
         let remedy = load(libc::ENOMEM).remedy();
         assert!(remedy.starts_with("free memory"), "{remedy}");
-        let known = match Features::probe() {
+        let known = match kernel_btf() {
             Ok(_) => vec![
                 REPORT.to_owned(),
                 "run a kernel built with CONFIG_BPF_EVENTS=y, as distributions' are".to_owned(),
             ],
-            Err(lack) => vec![lack.remedy()],
+            Err(lack) => vec![lack.remedy().to_owned()],
         };
         let remedy = load(libc::EINVAL).remedy();
         assert!(known.contains(&remedy), "{remedy}");

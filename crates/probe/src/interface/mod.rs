@@ -1,12 +1,44 @@
-//! The interface of a probe: its hooks, its records and their decoder, their counts, and its coverage. Loading, draining, counting and coverage go over [`PROBES`](crate::PROBES),
-//! the one list; who adds a probe there changes none of them.
+//! The interface of a probe: its hooks, its records and their decoder, their counts, and its coverage. Loading, draining,
+//! counting and coverage (`hooks/`) go over [`PROBES`](crate::PROBES), the one list; who adds a probe there changes none of them.
+//!
+//! ```text
+//! detail    how much is recorded
+//! features  what this kernel has: hooks, MPTCP (mptcp), counters of network namespaces (mib)
+//! output    what probes make of records: rows, and what becomes rows later (process, stack, reading)
+//! btf       what its type information says
+//! count     how many records there were
+//! error     what can fail
+//! ```
 
+mod btf;
+pub(crate) mod count;
+mod detail;
+mod error;
+pub(crate) mod features;
+pub(crate) mod mib;
+pub(crate) mod mptcp;
+mod output;
+mod process;
+mod reading;
+mod stack;
+
+pub use btf::BtfError;
+pub(crate) use count::KernelCounts;
+pub use count::{ProbeCount, ProbeCounts, REENTERED, RING_FULL};
+pub use detail::Detail;
+pub use error::HooksError;
+pub(crate) use features::on;
+pub use output::ProbeOutput;
+pub use process::ObservedProcess;
+pub use reading::{CALL_CLASSES, CallCounts, CallSummary, SocketReading};
+pub(crate) use stack::{ProgramKey, Registers};
+pub use stack::{PythonCode, SampledAddress, SeenStack};
+
+use features::{Features, Levels, Tracepoint};
 use libbpf_rs::MapCore;
 use table::TableId;
 use table::manifest::Coverage;
 
-use crate::hooks::features::{Features, Levels, Tracepoint};
-use crate::hooks::{Detail, HooksError, KernelCounts, ProbeCount, ProbeOutput};
 use crate::skel::HooksMaps;
 use crate::wire::types::record_kind;
 
@@ -62,7 +94,7 @@ pub(crate) trait Probe: Sync {
         false
     }
 
-    /// Returns the hooks that it uses and some kernel lacks. The program at hook X is `handle_X`.
+    /// Returns the hooks that it uses and some kernel does not have. The program at hook X is `handle_X`.
     fn hooks(&self) -> &'static [Tracepoint] {
         &[]
     }

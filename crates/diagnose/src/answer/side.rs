@@ -1,0 +1,31 @@
+//! The sides of a connection.
+
+use serde::Serialize;
+
+/// Says which side of a connection a process is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// It answers.
+    Server,
+    /// It asks.
+    Client,
+}
+
+impl Side {
+    /// Returns the name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+
+    /// Returns the side of the other end.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Server => Self::Client,
+            Self::Client => Self::Server,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The interface of a digest.
+
+use std::rc::Rc;
+
+use table::Consumer;
+use table::manifest::Header;
+
+use crate::waits::NameTable;
+
+/// Digest of rows. Its names are complete: of connections, sockets, processes and stacks.
+pub trait RecordingDigest: Consumer {
+    /// Starts without rows.
+    fn new(header: &Header, names: &Rc<NameTable>) -> Self
+    where
+        Self: Sized;
+}

@@ -1,0 +1,79 @@
+//! Holds what a path is found by: the request that it belongs to, what threads did, and how much of that may be read.
+
+use std::cell::Cell;
+
+use super::endpoint::EndpointTable;
+use super::history::History;
+use super::id::{EndpointId, ThreadId};
+use super::service::Side;
+
+/// More events that are read for each call of a response, on average: so time stays linear in calls.
+const HOPS_PER_CALL: u64 = 64;
+
+/// Events that may be read before any call came.
+const HOPS_AT_FIRST: u64 = 1 << 20;
+
+/// The request that a path belongs to.
+#[derive(Debug, Clone, Copy)]
+pub struct PathContext {
+    /// Its connection.
+    pub own: EndpointId,
+    /// The other end of that, if it is recorded.
+    pub peer: Option<EndpointId>,
+    /// Says which side this end is on.
+    pub side: Side,
+    /// When the request began.
+    pub begin_ns: u64,
+    /// The thread that had the request, and since when.
+    pub home: (ThreadId, u64),
+    /// Of a client, the connection with the request that asked.
+    pub served: Option<EndpointId>,
+}
+
+impl PathContext {
+    /// Whether what a thread did for the request of a connection, it did for this one.
+    pub(super) fn is_own(&self, served: EndpointId) -> bool {
+        served == self.own || Some(served) == self.peer || Some(served) == self.served
+    }
+
+    /// Whether the time of other requests can be separated from that of this one.
+    pub(super) fn has_others(&self) -> bool {
+        self.side == Side::Server || self.served.is_some()
+    }
+}
+
+/// Events that paths may read beyond the least number.
+#[derive(Debug)]
+pub struct HopCredit(Cell<u64>);
+
+impl Default for HopCredit {
+    fn default() -> Self {
+        Self(Cell::new(HOPS_AT_FIRST))
+    }
+}
+
+impl HopCredit {
+    /// Adds the credit of a call.
+    pub fn add_call(&self) {
+        self.0.set(self.0.get().saturating_add(HOPS_PER_CALL));
+    }
+
+    pub(super) fn take(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.saturating_sub(1));
+        left > 0
+    }
+}
+
+/// Finds the path of requests.
+#[derive(Debug, Clone, Copy)]
+pub struct PathFinder<'a> {
+    /// Says what threads did.
+    pub history: &'a History,
+    /// All connections.
+    pub endpoints: &'a EndpointTable,
+    /// Whether the recording has waits.
+    pub has_waits: bool,
+    /// How much may be read.
+    pub credit: &'a HopCredit,
+}

@@ -1,0 +1,93 @@
+//! Events of a thread: its waits, its calls, and when it could run and did not.
+
+use table::{WaitObject, Waker};
+
+use super::id::{EndpointId, ThreadId};
+use crate::waits::{KernelPurpose, StackPurpose};
+
+/// Says what a thread waited for, as far as requests are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// No socket.
+    None,
+    /// A recorded connection; of a wait for several descriptors, the one that was ready.
+    Connection(EndpointId),
+    /// A listening socket, or a socket that is not recorded.
+    Socket,
+}
+
+/// A wait of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadWait {
+    /// When it left the CPU.
+    pub start_ns: u64,
+    /// When it was runnable again.
+    pub woken_ns: u64,
+    /// Says what it waited for.
+    pub object: WaitObject,
+    /// The socket among it.
+    pub target: Target,
+    /// Says who ended it.
+    pub waker: Waker,
+    /// The thread that did, or that ran where the interrupt came.
+    pub waker_thread: Option<ThreadId>,
+    /// Whether a descriptor was ready.
+    pub is_ready: bool,
+    /// No signal could end it.
+    pub uninterruptible: bool,
+    /// Says what the program's stack says that it was for.
+    pub purpose: StackPurpose,
+    /// Number of that stack.
+    pub stack: Option<u32>,
+    /// Says what the kernel's stack says that it was for.
+    pub kernel: KernelPurpose,
+    /// It waited for room for what it wrote.
+    pub is_output: bool,
+    /// Of epoll and poll: when its time limit passes; `None`: none, or not known.
+    pub until_ns: Option<u64>,
+}
+
+/// Time in which a thread could run and did not, or the sum of several short ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadPreemption {
+    /// Time off the CPU, ns.
+    pub off_cpu_ns: u64,
+    /// Whether the control group had used up its CPU quota.
+    pub is_quota: bool,
+}
+
+/// A call of a thread on a recorded connection that moved bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadCall {
+    /// The connection.
+    pub endpoint: EndpointId,
+    /// Whether it sent.
+    pub is_send: bool,
+    /// Whether it moved a datagram, as to or from a name server.
+    pub is_udp: bool,
+    /// The connection that the thread served with this call: the same one, or the one with the request that asked on
+    /// this one; `None`: not known, or none.
+    pub served: Option<EndpointId>,
+    /// Of a call that received a response: when it was asked for, and when it was there.
+    pub response: Option<ResponseTimes>,
+}
+
+/// When a response that a thread received was asked for, and when it was there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResponseTimes {
+    /// Begin of the request.
+    pub asked_ns: u64,
+    /// Arrival of the first byte that the call took.
+    pub arrived_ns: u64,
+}
+
+/// Says what a thread did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThreadEventKind {
+    /// It waited until then.
+    Wait(ThreadWait),
+    /// It ended a call then.
+    Call(ThreadCall),
+    /// It ran again then, without having waited.
+    Preemption(ThreadPreemption),
+}

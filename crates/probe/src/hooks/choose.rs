@@ -1,0 +1,257 @@
+//! Decides which programs are loaded: by what this kernel has, by what is asked for, and by what it refused before.
+
+use libbpf_rs::OpenObject;
+use table::manifest::Coverage;
+
+use crate::interface::features::{FUNCTIONS, Features, Levels, SCHED_SWITCH, Tracepoint};
+use crate::interface::mptcp::Mptcp;
+use crate::interface::{Detail, HooksError, Support};
+use crate::messages::{received, sent};
+use crate::preemptions::READ_PREEMPTIONS;
+use crate::{PROBES, calls, udp_flows, zerocopy};
+
+/// Programs that nothing can do without, which are simpler without MPTCP: an older verifier may refuse them with it.
+const NEEDED_WITH_MPTCP: [&str; 3] = [
+    "handle_inet_sock_set_state",
+    "walk_subflows",
+    "walk_task_files",
+];
+
+/// Walks over active sockets; those over all of them do for it.
+const READ_ACTIVE: &str = "read_active";
+
+/// Programs that are simpler without functions of Python: an older verifier may refuse them with these.
+const WITH_PYTHON: [&str; 2] = ["handle_sched_switch", "sample_cpu"];
+
+/// Returns the hooks of all probes, each once.
+fn optional() -> Vec<&'static Tracepoint> {
+    let mut all: Vec<&Tracepoint> = Vec::new();
+    for hook in PROBES.iter().flat_map(|probe| probe.hooks()) {
+        if !all.iter().any(|found| found.name == hook.name) {
+            all.push(hook);
+        }
+    }
+    all
+}
+
+impl Features {
+    /// Returns what this kernel has for the probes.
+    pub(super) fn probe() -> Result<Self, HooksError> {
+        Self::read(&optional()).map_err(HooksError::Btf)
+    }
+
+    /// Does without a program from now on. False if that cannot be, or it was not there anyway.
+    pub(super) fn refuse(&mut self, program: &str) -> bool {
+        if self.mptcp.sockets && NEEDED_WITH_MPTCP.contains(&program) {
+            self.mptcp = Mptcp::default();
+            return true;
+        }
+        if self.python && WITH_PYTHON.contains(&program) {
+            self.python = false;
+            return true;
+        }
+        let mut dispensable = [READ_ACTIVE, READ_PREEMPTIONS]
+            .into_iter()
+            .chain(udp_flows::PROGRAMS)
+            .chain(zerocopy::PROGRAMS);
+        if let Some(name) = dispensable.find(|it| *it == program) {
+            let is_first = !self.is_refused(name);
+            self.refused.push(name);
+            return is_first;
+        }
+        let Some(name) = program.strip_prefix("handle_") else {
+            return false;
+        };
+        let there = self.tracepoints.iter().find(|found| **found == name);
+        let there = there.copied().or_else(|| {
+            let function = self.functions.iter().find(|found| found.program == name);
+            function.map(|function| function.program)
+        });
+        self.refused.extend(there);
+        self.tracepoints.retain(|found| *found != name);
+        self.functions.retain(|found| found.program != name);
+        there.is_some()
+    }
+
+    /// Returns the first hook for UDP that this kernel does not have, and the first Linux that has it: functions stand in for TCP only.
+    pub(super) fn lacks_for_udp(&self) -> Option<(&'static str, &'static str)> {
+        let mut calls = calls::HOOKS[..2].iter();
+        let missing = calls.find(|hook| !self.tracepoints.contains(&hook.name))?;
+        Some((missing.name, missing.since))
+    }
+
+    /// Programs at functions that stand in for missing tracepoints.
+    pub(super) fn stand_ins(&self) -> impl Iterator<Item = &'static str> {
+        let hooks = optional().into_iter();
+        hooks.filter_map(|hook| Some(self.stand_in(hook)?.program))
+    }
+
+    /// Returns what of `detail` this kernel can do.
+    pub(crate) fn levels(&self, detail: Detail, summaries: bool) -> Levels {
+        let calls = detail >= Detail::Calls && self.has_all(&calls::HOOKS);
+        let messages =
+            calls && detail >= Detail::Messages && self.has_all(received::needed_hooks());
+        Levels {
+            calls,
+            waits: detail >= Detail::Waits && self.program(&SCHED_SWITCH).is_some(),
+            messages,
+            sent: messages && self.has_all(&sent::HOOKS),
+            summaries,
+            active: summaries && calls && self.sees_all_calls(),
+        }
+    }
+
+    /// A substitute function does not see all that its tracepoint does: what `tcp_sendpage()` sends, until Linux 6.5.
+    fn sees_all_calls(&self) -> bool {
+        let mut calls = calls::HOOKS.iter();
+        calls.all(|hook| self.tracepoints.contains(&hook.name)) && !self.is_refused(READ_ACTIVE)
+    }
+
+    /// Leaves out the programs of hooks that are not there, and of probes that are not asked for.
+    pub(super) fn choose_programs(&self, object: &mut OpenObject, levels: Levels) {
+        let on = || PROBES.iter().filter(|probe| probe.is_on(levels));
+        let at_hooks: Vec<&str> = on()
+            .flat_map(|probe| probe.hooks())
+            .filter_map(|hook| self.program(hook))
+            .collect();
+        let chosen: Vec<&str> = on().flat_map(|probe| probe.programs()).copied().collect();
+        let of_probes: Vec<&str> = PROBES
+            .iter()
+            .flat_map(|it| it.programs())
+            .copied()
+            .collect();
+        let optional = optional();
+        let is_at_hook = |name: &str| {
+            optional.iter().any(|hook| hook.name == name)
+                || FUNCTIONS.iter().any(|function| function.program == name)
+        };
+        for mut program in object.progs_mut() {
+            let name = program.name().to_str().unwrap_or_default();
+            let hook = name.strip_prefix("handle_");
+            if let Some(hook) = hook.filter(|hook| is_at_hook(hook)) {
+                program.set_autoload(at_hooks.contains(&hook));
+            } else if of_probes.contains(&name) {
+                let is_chosen = chosen.contains(&name) && !self.is_refused(name);
+                program.set_autoload(is_chosen);
+            }
+        }
+    }
+
+    /// Returns how well each probe works that this detail asks for.
+    pub(super) fn coverage(&self, detail: Detail, has_mib: bool) -> Vec<Coverage> {
+        let support = Support {
+            features: self,
+            detail,
+            has_mib,
+        };
+        let asked = PROBES.iter().filter(|probe| probe.detail() <= detail);
+        asked.flat_map(|probe| probe.coverage(&support)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use table::manifest::ProbeState;
+
+    use super::*;
+
+    /// A kernel with these tracepoints missing, and with all functions but the older `tcp_recvmsg`.
+    fn without(missing: &[&str]) -> Features {
+        let there = optional().into_iter().map(|hook| hook.name);
+        let parameters = there.clone().map(|name| (name, 4)).collect();
+        Features {
+            tracepoints: there.filter(|name| !missing.contains(name)).collect(),
+            functions: FUNCTIONS.iter().filter(|f| f.parameters != 6).collect(),
+            mptcp: Mptcp {
+                sockets: true,
+                calls: true,
+            },
+            parameters,
+            python: true,
+            ..Features::default()
+        }
+    }
+
+    fn state(features: &Features, probe: &str) -> ProbeState {
+        let coverage = features.coverage(Detail::Messages, true);
+        let found = coverage.into_iter().find(|found| found.probe == probe);
+        found.map_or(ProbeState::On, |found| found.state)
+    }
+
+    #[test]
+    fn complete_kernel_needs_no_substitute() {
+        let features = without(&[]);
+        assert_eq!(features.stand_ins().count(), 0);
+        let levels = features.levels(Detail::Messages, false);
+        assert!(levels.calls && levels.waits && levels.messages && levels.sent);
+        let coverage = features.coverage(Detail::Messages, true);
+        let off: Vec<_> = coverage
+            .iter()
+            .filter(|it| it.state != ProbeState::On)
+            .collect();
+        assert!(off.is_empty(), "{off:?}");
+    }
+
+    #[test]
+    fn functions_stand_in_for_missing_tracepoints() {
+        let features = without(&["sock_send_length", "sock_recv_length", "tcp_sendmsg_locked"]);
+        let stand_ins: Vec<_> = features.stand_ins().collect();
+        assert_eq!(
+            stand_ins,
+            ["tcp_sendmsg", "tcp_recvmsg", "tcp_sendmsg_locked_entry"]
+        );
+        assert!(features.levels(Detail::Messages, false).sent);
+        for probe in ["calls", "tcp_stages", "messages.sent"] {
+            let state = state(&features, probe);
+            assert!(matches!(state, ProbeState::Fallback { .. }), "{probe}");
+        }
+        assert_eq!(state(&features, "messages"), ProbeState::On);
+    }
+
+    #[test]
+    fn a_refused_program_counts_as_missing() {
+        let mut features = without(&["sock_send_length"]);
+        assert!(features.refuse("handle_tcp_sendmsg"));
+        assert!(!features.refuse("handle_tcp_sendmsg"), "not twice");
+        assert!(!features.levels(Detail::Messages, false).calls);
+        assert!(features.levels(Detail::Messages, false).waits);
+        for probe in ["calls", "tcp_stages", "messages"] {
+            let ProbeState::Off { why, .. } = state(&features, probe) else {
+                panic!("{probe} is not off");
+            };
+            assert_eq!(why, "this kernel has no tracepoint sock_send_length");
+        }
+
+        assert!(features.refuse("handle_tcp_cong_state_set"));
+        let ProbeState::Fallback { why, .. } = state(&features, "tcp_events.congestion_state")
+        else {
+            panic!("not polled");
+        };
+        assert!(why.contains("refuses"), "{why}");
+    }
+
+    #[test]
+    fn walks_are_over_active_sockets_only_where_hooks_see_every_call() {
+        let mut features = without(&[]);
+        assert!(features.levels(Detail::Calls, true).active);
+        assert!(!features.levels(Detail::Calls, false).active);
+        assert!(!features.levels(Detail::Stats, true).active);
+        let substituted = without(&["sock_send_length"]).levels(Detail::Calls, true);
+        assert!(substituted.calls && !substituted.active);
+
+        assert!(features.refuse("read_active"));
+        assert!(!features.refuse("read_active"), "not twice");
+        assert!(features.refuse("read_preemptions"));
+        assert!(!features.refuse("read_preemptions"), "not twice");
+        let levels = features.levels(Detail::Calls, true);
+        assert!(levels.calls && !levels.active);
+    }
+
+    #[test]
+    fn what_nothing_can_do_without_is_not_left_out() {
+        let mut features = without(&[]);
+        for program in ["handle_sched_process_fork", "read_sockets", "handle_"] {
+            assert!(!features.refuse(program), "{program}");
+        }
+    }
+}

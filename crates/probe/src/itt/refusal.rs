@@ -1,0 +1,22 @@
+//! Why nothing is recorded of a program.
+
+/// Why there is nothing from the program, and what helps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why.
+    pub why: String,
+    /// The remedy.
+    pub remedy: String,
+}
+
+impl Refusal {
+    /// Makes it of an error that ends with a hint.
+    pub(super) fn from_error(error: &impl ToString) -> Self {
+        let text = error.to_string();
+        let (why, remedy) = text.split_once("\nhint: ").unwrap_or((&text, ""));
+        Self {
+            why: why.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}

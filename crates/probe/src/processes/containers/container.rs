@@ -1,0 +1,57 @@
+//! A container, and what runs it.
+
+use std::fmt;
+
+/// Digits of an id that are enough to distinguish containers, as `docker ps` shows it.
+const SHORT_ID: usize = 12;
+
+/// The runtime of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Runtime {
+    /// Docker.
+    Docker,
+    /// Podman.
+    Podman,
+    /// containerd, by nerdctl, ctr or Kubernetes.
+    Containerd,
+    /// CRI-O.
+    CriO,
+    /// Its files cannot be read; a control group has its id.
+    Unknown,
+}
+
+impl Runtime {
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::Containerd => "containerd",
+            Self::CriO => "CRI-O",
+            Self::Unknown => "unknown runtime",
+        }
+    }
+}
+
+/// A container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    /// Its runtime.
+    pub runtime: Runtime,
+    /// Its whole id.
+    pub id: String,
+    /// Its names, the one that people use first; an id is all that some have.
+    pub names: Vec<String>,
+    /// Its first process; `None`: it does not run.
+    pub pid: Option<u32>,
+}
+
+impl fmt::Display for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let id = self.id.get(..SHORT_ID).unwrap_or(&self.id);
+        match self.names.first() {
+            Some(name) => write!(f, "{name} ({}, {id})", self.runtime.name()),
+            None => write!(f, "{id} ({})", self.runtime.name()),
+        }
+    }
+}
