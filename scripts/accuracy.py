@@ -303,33 +303,34 @@ REASONS = {
     ("incast", "cubic", "faulty", 6): "True of that connection: the receiver delayed the ACK after its timeout.",
 }
 
-ADVICE = """The first advice of each finding, followed by the lab (`--variant mended`): how much faster the
-client's bytes went (of several clients, the one with the connection), and the gain that the finding had estimated. They agree within a factor of
-two; an estimate that is a lower bound agrees if the measured gain is at least half of it. "None": the
-finding says that it cannot estimate. In `path_limited` and `reordering` there is nothing to fix.
+ADVICE = """The lab follows the first advice of each finding (`--variant mended`). Measured is how
+much faster the client's bytes went (of several clients, the one with the connection); estimated is
+the gain that the finding had named. They agree within a factor of two; an estimate that is a lower
+bound agrees if the measured gain is at least half of it. "None": the finding says that it cannot
+estimate. In `path_limited` and `reordering` there is nothing to fix.
 
 | fault | congestion control | estimated, median | measured, median | agree |
 |---|---|---:|---:|---:|"""
 
 HEAD = """# Accuracy
 
-How often the diagnosis is right, measured: every fault of `whylat lab list` is planted {times}
-under cubic and under bbr, each time with other sizes, delays and losses, and beside each its
-healthy twin, which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of two CPUs on a
-busy host. Built from (instances): {builds}. `make accuracy` writes this page.
+How often is the diagnosis right? Every fault of `whylat lab list` is planted {times} under cubic
+and under bbr, each time with other sizes, delays and losses. With each comes its healthy twin,
+which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of
+two CPUs on a busy host. Built from (instances): {builds}. `make accuracy` writes this page.
 
 A fault is found if a finding above `info` names its rule, of the socket on which it was planted,
-while it lasted (the finding's interval covers half of the planted one or more);
-`path_limited`, `send_buffer_exceeds_window` and `sender_app_limited`, which are answers and no
-problems, at any severity: healthy twins get them, too, so they have no precision and are not in the
-sum. Any other finding above `info`, of any connection, is false, unless the machine itself was so
-busy that the program's own thread waited more than 5 % of the life for a CPU (its schedstat, which
-the lab reads): then `cpu_contention` of it is true, and so is `slow_reader` of its other end. An
-instance counts once for each rule. A CPU that paused (a thread before all others
-on it was woken late by a jiffy or more) excuses nothing, but each miss names it; the median of the
-instances with this measurement is {paused:.2%} of the time.
+while it lasted. The finding's interval then covers half of the planted one or more. `path_limited`,
+`send_buffer_exceeds_window` and `sender_app_limited` are answers and no problems, and count at any
+severity. Healthy twins get them, too, so they have no precision and are not in the sum. Any other
+finding above `info`, of any connection, is false. There is one exception. The machine itself may be
+so busy that the program's own thread waited more than 5 % of the life for a CPU (its schedstat,
+which the lab reads). Then `cpu_contention` of it is true, and so is `slow_reader` of its other end.
+An instance counts once for each rule. A CPU that paused (a thread before all others on it was woken
+late by a jiffy or more) excuses nothing, but each miss names it. The median of the instances with
+this measurement is {paused:.2%} of the time.
 
-What is planted is what the lab can plant so far, by its own programs over its own wire: the score
+What is planted is what the lab can plant so far, by its own programs over its own wire. The score
 says nothing of faults that are not in the list.
 
 ## SNAP's problems

@@ -329,10 +329,11 @@ says it in two ways, in `totals` of each connection:
   from nothing but sums of round-trip times between polls,
   `(diff(SumRTT) − diff(SampleRTT) × MaxQueuingDelay) / DelayedACKTimeout`.
 
-Both are compared here with a capture of the same traffic, made by tcpdump and taken apart by tshark.
-The share is the same in all three: data segments with an ACK from the timer, of all data segments. In
-the capture the timer sent an ACK if it carries nothing else and came 36 ms (`TCP_DELACK_MIN` less a
-jiffy) or more after the oldest segment that it is the first to acknowledge.
+Both are compared here with a capture of the same traffic, made by tcpdump and taken apart by
+tshark. The share is the same in all three: data segments with an ACK from the timer, of all data
+segments. In the capture an ACK is the timer's if it carries nothing else and came late enough: 36
+ms (`TCP_DELACK_MIN` less a jiffy) or more after the oldest segment that it is the first to
+acknowledge.
 
 The traffic: requests of one segment each, over loopback. The server acknowledges a chosen part of them
 at once by TCP_QUICKACK and leaves the others to the timer (`whylat lab workload
@@ -345,27 +346,27 @@ this page. SNAP polls, so below 40 ms, the time of the timer itself, nothing is 
 ![Error of both methods by poll interval]({plot})
 """
 
-EXACT = """The largest error of any connection, of {segments} segments in all. The count does not depend on
-the polls, which only read it. Of {delayed} segments that the timer acknowledged it missed {missed}, and
-it counted {beside} too many. Some kernels run no program while a
-protected process is on the CPU, as this machine's does: an ACK with a softirq that interrupts it passes no hook
-([what the hooks cannot see](principles.md#what-the-hooks-cannot-see)).
+EXACT = """The largest error of any connection, of {segments} segments in all. The count does not
+depend on the polls, which only read it. Of {delayed} segments that the timer acknowledged it missed
+{missed}, and it counted {beside} too many. Some kernels run no program while a protected process is
+on the CPU, as this machine's does. An ACK with a softirq that interrupts it passes no hook ([what
+the hooks cannot see](principles.md#what-the-hooks-cannot-see)).
 
-What it costs: of every segment that comes to a quiet socket, whether it carries data, by two numbers that
-TCP has just written beside it; of a bare ACK, also whether the peer was silent for 20 ms, by
-jiffies and a field in a cache line that TCP is about to write. Only then is the ledger read, with
-a clock: at most 50 times a second on a connection."""
+It costs two questions. Does a segment that comes to a quiet socket carry data? Two numbers that TCP
+has just written beside it say so. Was the peer of a bare ACK silent for 20 ms? Jiffies and a field
+in a cache line that TCP is about to write say so. Only then is the ledger read, with a clock: at
+most 50 times a second on a connection."""
 
-ESTIMATOR = """The mean error of the connections, and in brackets the largest. With the settings for Linux:
-a DelayedACKTimeout of 36 ms and a MaxQueuingDelay of 2 ms, which are to its 40 ms (`TCP_DELACK_MIN`)
-as SNAP's 180 ms and 10 ms are to the 200 ms of Windows; no interval has more delayed ACKs than samples,
-or less than none. Other paths and receivers need other settings: `whylat report
---max-queuing-delay-us … --delayed-ack-timeout-us …`.
+ESTIMATOR = """The mean error of the connections, and in brackets the largest. The settings are
+those for Linux: a DelayedACKTimeout of 36 ms and a MaxQueuingDelay of 2 ms. They are to its 40 ms
+(`TCP_DELACK_MIN`) as SNAP's 180 ms and 10 ms are to the 200 ms of Windows. No interval has more
+delayed ACKs than samples, or less than none. Other paths and receivers need other settings:
+`whylat report --max-queuing-delay-us … --delayed-ack-timeout-us …`.
 
-The formula takes MaxQueuingDelay off every sample, so that it says too little where few ACKs are delayed
-and an interval holds many samples: at 10 % it is off by a third. SNAP gives no error for such shares; by
-the same formula, its own settings have a like one. Queues longer than MaxQueuingDelay count as delayed
-ACKs."""
+The formula takes MaxQueuingDelay off every sample. So it says too little where few ACKs are delayed
+and an interval holds many samples: at 10 % it is off by a third. SNAP gives no error for such
+shares; by the same formula, its own settings have a like one. Queues longer than MaxQueuingDelay
+count as delayed ACKs."""
 
 COLOURS = {10: "#9467bd", 50: "#2ca02c", 75: "#ff7f0e", 100: "#d62728", "exact": "#1f77b4"}
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 400, 60, 150, 30, 50

@@ -34,7 +34,7 @@ UP, BOOTS_MOST = "the guest is up", 3
 
 
 def missing():
-    """Returns the programs that this machine lacks to run guests, each with its package."""
+    """Returns the programs that this machine does not have to run guests, each with its package."""
     needed = {"qemu-system-x86_64": "qemu-system-x86", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2"}
     return {tool: package for tool, package in needed.items() if not shutil.which(tool)}
 

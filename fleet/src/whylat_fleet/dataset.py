@@ -140,7 +140,7 @@ class Dataset:
                 if all(file.path.exists() for file in files):
                     raise
                 continue
-            # one that is neither kept nor named has vanished: its rows are in a file that the list lacks
+            # one that is neither kept nor named has vanished: its rows are in a file that the list does not have
             if len(kept) + len(part.left_out) - named == len(files):
                 selection.left_out += part.left_out
                 selection.superseded += part.superseded
@@ -335,7 +335,7 @@ def _wrong_metadata(metadata: dict[str, str], footer: _Footer, host: str) -> str
 
 def _wrong_columns(footer: _Footer, table: str) -> str | None:
     lacks = [name for name, kind in TABLES[table].items() if f"{name} {_TYPES[kind]}" not in footer.columns]
-    return f"it lacks the column {min(lacks)}" if lacks else None
+    return f"it does not have the column {min(lacks)}" if lacks else None
 
 
 def _wrong_hour(footer: _Footer, hour: datetime, now_ns: int) -> str | None:

@@ -50,7 +50,7 @@ class Coverage:
     absent: list[str] = field(default_factory=list)
     """Hosts of the topology file that nothing watched."""
     unplaced: list[str] = field(default_factory=list)
-    """Hosts that the topology file lacks."""
+    """Hosts that the topology file does not have."""
     without_delayed_ack: set[str] = field(default_factory=set)
     """Hosts at detail `stats` at any time: their delayed ACKs are left out as not measured."""
     lost_records: int = 0

@@ -78,7 +78,7 @@ def read(path: Path) -> Topology:
 
 
 def _reason(error: Exception) -> str:
-    return f"an entry lacks {error}" if isinstance(error, KeyError) else str(error)
+    return f"an entry does not have {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _parse(data: dict[str, Any]) -> Topology:
@@ -94,13 +94,13 @@ def _parse(data: dict[str, Any]) -> Topology:
     named |= {above for uplinks in topology.uplinks.values() for above in uplinks}
     named |= {name for (source, target), via in topology.routes.items() for name in (source, target, *via)}
     if unknown := sorted(named - set(topology.uplinks)):
-        raise ValueError(f"`switches` lacks {unknown[0]}, which another entry names")
+        raise ValueError(f"`switches` does not have {unknown[0]}, which another entry names")
     _refuse_circles(topology.uplinks)
     owner: dict[str, str] = {}
     for name, host in topology.hosts.items():
         for address in host.addresses:
             if owner.setdefault(address, name) != name:
-                raise ValueError(f"address {address} is of both {owner[address]} and {name}")
+                raise ValueError(f"address {address} belongs to both {owner[address]} and {name}")
     return topology
 
 

@@ -14,7 +14,7 @@ SEND_BUFFER, FAST_RETRANSMIT, TIMEOUT, DELAYED_ACK, RECEIVER_WINDOW = range(len(
 
 
 class TooSmallError(Exception):
-    """A data centre that is too small for a culprit; says what it lacks."""
+    """A data centre that is too small for a culprit; says what it does not have."""
 
 
 @dataclass(frozen=True, slots=True)
