@@ -44,7 +44,8 @@ pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn small(number: impl TryInto<i32>) -> i32 {
+/// Returns the number, or the largest that fits.
+fn clamp_to_i32(number: impl TryInto<i32>) -> i32 {
     number.try_into().unwrap_or(i32::MAX)
 }
 
@@ -87,11 +88,11 @@ impl RowContext<'_> {
             retrans: signed(part.counts.retrans),
             timeouts: self.timeouts(&part.counts),
             srtt_us: srtt(part.gauges.srtt_us),
-            min_rtt_us: part.gauges.min_rtt_us.map(small),
-            cwnd_segs: small(part.gauges.cwnd_segs),
+            min_rtt_us: part.gauges.min_rtt_us.map(clamp_to_i32),
+            cwnd_segs: clamp_to_i32(part.gauges.cwnd_segs),
             snd_wnd_bytes: part.gauges.snd_wnd_bytes.map(i64::from),
             max_send_queue_bytes: part.gauges.max_send_queue_bytes.into(),
-            polls: small(part.polls),
+            polls: clamp_to_i32(part.polls),
             poll_gap_us: us(part.poll_gap_ns),
             writes: writes.map(|cells| cells.calls),
             written_bytes: writes.map(|cells| cells.bytes),
@@ -160,7 +161,7 @@ impl RowContext<'_> {
             peer_port: peer.port().into(),
             role: row.role,
             process: row.pid.and_then(|pid| owners.comm(pid)).map(str::to_owned),
-            pid: row.pid.map(small),
+            pid: row.pid.map(clamp_to_i32),
             app: application.map(|app| app.name.clone()),
             tier: application.and_then(|app| app.tier.clone()),
             delay_sensitive: application.map(|app| app.delay_sensitive),
@@ -186,7 +187,8 @@ impl RowContext<'_> {
 
     /// A bin of a connection that was there from and until these times (`CLOCK_REALTIME`).
     pub(super) fn problem(&self, conn_id: i64, lifetime: (i64, i64), bin: &Bin) -> FleetProblem {
-        let time = |problem: Problem| small(us(bin.time_ns(problem).min(BIN_NS.cast_unsigned())));
+        let time =
+            |problem: Problem| clamp_to_i32(us(bin.time_ns(problem).min(BIN_NS.cast_unsigned())));
         FleetProblem {
             host: self.host.to_owned(),
             conn_id,
@@ -220,7 +222,7 @@ impl RowContext<'_> {
             timeouts: self.timeouts(&near.counts),
             send_queue_bytes: near.gauges.send_queue_bytes.into(),
             unacked_segs: near.gauges.unacked_segs.into(),
-            cwnd_segs: small(near.gauges.cwnd_segs),
+            cwnd_segs: clamp_to_i32(near.gauges.cwnd_segs),
             snd_wnd_bytes: near.gauges.snd_wnd_bytes.map(i64::from),
             srtt_us: srtt(near.gauges.srtt_us),
         }
@@ -229,7 +231,7 @@ impl RowContext<'_> {
 
 /// The kernel's smoothed round-trip time is 0 before its first sample.
 fn srtt(us: u32) -> Option<i32> {
-    (us > 0).then(|| small(us))
+    (us > 0).then(|| clamp_to_i32(us))
 }
 
 #[derive(Clone, Copy)]
@@ -278,7 +280,7 @@ fn sender_app_us((first_ns, last_ns): (i64, i64), bin: &Bin) -> i32 {
     let until_ns = last_ns.min(bin.begin_ns + BIN_NS);
     let lifetime_ns = (until_ns - from_ns).max(0).cast_unsigned();
     let idle_ns = lifetime_ns.saturating_sub(bin.covered_ns);
-    small(us(idle_ns + bin.sender_app_ns))
+    clamp_to_i32(us(idle_ns + bin.sender_app_ns))
 }
 
 /// Returns whether a row has something new.

@@ -70,8 +70,8 @@ const WITHOUT_CPU: [RequestPart; 3] = [
 ];
 
 /// Returns the parts in which a request keeps its thread from others: all but the queue, and what TCP or the other end did.
-pub fn kept(parts: &PartTimes) -> PartTimes {
-    let mut kept = PartTimes::default();
+fn blocking_parts(parts: &PartTimes) -> PartTimes {
+    let mut blocking = PartTimes::default();
     for (part, ns) in parts.iter() {
         let is_free = matches!(
             part,
@@ -83,17 +83,17 @@ pub fn kept(parts: &PartTimes) -> PartTimes {
                 | RequestPart::Unknown
         );
         if !part.is_elsewhere() && !is_free {
-            kept.add(part, ns);
+            blocking.add(part, ns);
         }
     }
-    kept
+    blocking
 }
 
 impl BlockerDigest {
     /// Adds a request that a server answered.
     pub fn add(&mut self, id: RequestId, endpoint: EndpointId, parts: &PartTimes) {
-        let kept = kept(parts);
-        let kept_ns = kept.total_ns();
+        let blocking = blocking_parts(parts);
+        let kept_ns = blocking.total_ns();
         let without_cpu_ns: u64 = WITHOUT_CPU.iter().map(|it| parts.get(*it)).sum();
         self.kept.add(kept_ns);
         let bucket = bucket(kept_ns);
@@ -103,7 +103,7 @@ impl BlockerDigest {
         let sums = self.by_bucket[bucket].get_or_insert_default();
         let s = kept_ns as f64 / 1e9;
         sums.squares += s * s;
-        sums.parts.add_all(&kept);
+        sums.parts.add_all(&blocking);
         sums.blocking_ns += kept_ns + without_cpu_ns;
         let us = kept_ns / 1_000;
         self.connections

@@ -146,7 +146,7 @@ impl Clocks {
         let perf = perf.and_then(|perf| sandwich("perf", attempts, || perf.read()));
         // after the pairs: what is set now shows in the rate at the next tick
         let steering = Steering::read();
-        let with_steering = |pair: ClockPair| steered(pair, steering, Some(0));
+        let with_steering = |pair: ClockPair| add_steering(pair, steering, Some(0));
         pairs.extend(counter.map(with_steering));
         pairs.extend(perf.map(with_steering));
         if let Some(realtime) = &realtime {
@@ -179,7 +179,7 @@ impl Clocks {
 }
 
 /// A pair with the kernel's settings of the reference, and of the clock itself.
-fn steered(pair: ClockPair, reference: Option<Steering>, own_ppb: Option<i64>) -> ClockPair {
+fn add_steering(pair: ClockPair, reference: Option<Steering>, own_ppb: Option<i64>) -> ClockPair {
     let steer_ppb = reference.zip(own_ppb).map(|(reference, own_ppb)| {
         let by = PPB + i128::from(own_ppb);
         let ratio = (PPB + i128::from(reference.rate_ppb)) * PPB / by.max(1);
@@ -203,7 +203,7 @@ fn read_device(
     let after_ns = monotonic_ns();
     let window = within(seen, realtime, (before_ns, after_ns));
     let pair = pair(&device.name, window, seen.device_ns);
-    Some(steered(pair, steering, device.frequency_ppb()))
+    Some(add_steering(pair, steering, device.frequency_ppb()))
 }
 
 /// The window of the reference: by the stamps of the wall clock, if they fall into the call; else the
@@ -327,7 +327,7 @@ mod tests {
             rate_ppb: 500_000,
             slew_ppb: 3,
         };
-        let row = |own_ppb| steered(pair("ptp0", (0, 2), 1), Some(reference), own_ppb);
+        let row = |own_ppb| add_steering(pair("ptp0", (0, 2), 1), Some(reference), own_ppb);
         assert_eq!(row(Some(0)).steer_ppb, Some(500_000));
         // 1.0005 / 1.0005, and 1.0005 / 0.9995
         assert_eq!(row(Some(500_000)).steer_ppb, Some(0));

@@ -57,7 +57,7 @@ pub fn judge(
             let life_ns = ledger_life_ns(ledger, gathered, given);
             let scale = ledger::Scale {
                 life_ns,
-                changes: changes(gathered, calls),
+                changes: count_changes(gathered, calls),
                 jiffy_ns: given.jiffy_ns,
                 method: match given.is_capture {
                     true => Method::Capture,
@@ -142,7 +142,7 @@ fn known_life_ns(gathered: &ConnectionDigest) -> u64 {
 
 /// How often the sending socket may have changed its stage: every send call can end a wait for
 /// the application, every data segment can end a wait for an ACK.
-fn changes(gathered: &ConnectionDigest, calls: Option<&CallDigest>) -> u64 {
+fn count_changes(gathered: &ConnectionDigest, calls: Option<&CallDigest>) -> u64 {
     let opened_ns = gathered
         .identity
         .as_ref()

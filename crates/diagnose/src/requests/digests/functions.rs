@@ -83,12 +83,12 @@ impl FunctionDigest {
 
     /// Returns the function that took most of a process's CPU time, and its share of that; `None`: no sample has a name.
     pub fn of_process(&self, pid: u32) -> Option<(&str, f64)> {
-        self.most(self.processes.get(&pid)?)
+        self.largest(self.processes.get(&pid)?)
     }
 
     /// Returns the same of a thread.
     pub fn of_thread(&self, tid: u32) -> Option<(&str, f64)> {
-        self.most(self.threads.get(&tid)?)
+        self.largest(self.threads.get(&tid)?)
     }
 
     /// Returns the CPU time of a process, as samples show it, ns.
@@ -96,7 +96,7 @@ impl FunctionDigest {
         self.processes.get(&pid).map_or(0, |it| it.total_ns)
     }
 
-    fn most(&self, times: &FunctionTimes) -> Option<(&str, f64)> {
+    fn largest(&self, times: &FunctionTimes) -> Option<(&str, f64)> {
         let worst = *times.functions.worst(1).first()?;
         let name = self.names_of_functions.get(worst.number as usize)?;
         Some((name, crate::units::part(worst.blocked_ns, times.total_ns)))
