@@ -42,7 +42,7 @@ fn apply() -> anyhow::Result<()> {
     let none = SeccompAction::Errno(libc::ENOSYS as u32);
     let clone3 = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let clone3 = filter(clone3, SeccompAction::Allow, none)?;
-    let others = filter(allowed()?, SeccompAction::Trap, SeccompAction::Allow)?;
+    let others = filter(allowed_calls()?, SeccompAction::Trap, SeccompAction::Allow)?;
     report_refusals()?;
     seccompiler::apply_filter_all_threads(&clone3)?;
     Ok(seccompiler::apply_filter_all_threads(&others)?)
@@ -156,7 +156,7 @@ const OLDER: &[libc::c_long] = &[];
 
 type Rules = BTreeMap<libc::c_long, Vec<SeccompRule>>;
 
-fn allowed() -> anyhow::Result<Rules> {
+fn allowed_calls() -> anyhow::Result<Rules> {
     use SeccompCmpOp::{Eq, MaskedEq};
     let plain = PLAIN.iter().chain(OLDER);
     let mut rules: Rules = plain.map(|call| (*call, Vec::new())).collect();

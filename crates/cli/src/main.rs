@@ -127,16 +127,16 @@ fn main() -> ExitCode {
         Command::Run(run) => run.execute(),
         Command::Record(record) => record.execute(),
         Command::Snapshot(snapshot) => snapshot.execute(),
-        Command::Report(report) => confined(|| report.execute()),
+        Command::Report(report) => run_confined(|| report.execute()),
         Command::View(view) => view.execute(),
         Command::Top(top) => top.execute(),
-        Command::Diff(diff) => confined(|| diff.execute()),
+        Command::Diff(diff) => run_confined(|| diff.execute()),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Agent(agent) => agent.execute(),
-        Command::Validate(validate) => confined(|| validate.execute()),
-        Command::Recover(recover) => confined(|| recover.execute()),
-        Command::Import(import) => confined(|| import.execute()),
+        Command::Validate(validate) => run_confined(|| validate.execute()),
+        Command::Recover(recover) => run_confined(|| recover.execute()),
+        Command::Import(import) => run_confined(|| import.execute()),
         Command::Config(config) => config.execute(),
         Command::Bugreport(bugreport) => bugreport.execute(&program()),
         Command::Completions(completions) => completions.execute(program()),
@@ -151,7 +151,7 @@ fn main() -> ExitCode {
 }
 
 /// Runs a command that reads untrusted files.
-fn confined(execute: impl FnOnce() -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+fn run_confined(execute: impl FnOnce() -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     confine::confine();
     execute()
 }

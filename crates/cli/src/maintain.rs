@@ -116,21 +116,21 @@ impl CheckResult {
             "recording": self.dir.to_string_lossy(),
             "live": self.is_live,
             "closed": self.about.closed,
-            "lost_total": lost(&self.about),
+            "lost_total": lost_records(&self.about),
             "problems": self.problems.iter().map(problem).collect::<Vec<_>>(),
         })
     }
 }
 
 /// Records of all probes that were lost.
-fn lost(about: &About) -> u64 {
+fn lost_records(about: &About) -> u64 {
     let lost = about.loss.iter().map(|loss| loss.lost_total);
     lost.fold(0, u64::saturating_add)
 }
 
 /// The same in words, if there are any.
 fn losses(about: &About) -> Option<String> {
-    let lost = lost(about);
+    let lost = lost_records(about);
     let words = || format!("{} lost; the report says which", counted(lost, "record"));
     (lost > 0).then(words)
 }

@@ -6,9 +6,9 @@ pub fn duration(ns: u64) -> String {
     let value = ns as f64;
     match ns {
         0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => scaled(value / 1e3, "µs"),
-        1_000_000..1_000_000_000 => scaled(value / 1e6, "ms"),
-        1_000_000_000..120_000_000_000 => scaled(value / 1e9, "s"),
+        1_000..1_000_000 => with_prefix(value / 1e3, "µs"),
+        1_000_000..1_000_000_000 => with_prefix(value / 1e6, "ms"),
+        1_000_000_000..120_000_000_000 => with_prefix(value / 1e9, "s"),
         _ => minutes(ns / 1_000_000_000),
     }
 }
@@ -26,10 +26,10 @@ pub fn bytes(count: u64) -> String {
     let value = count as f64;
     match count {
         0..1_000 => format!("{count} B"),
-        1_000..1_000_000 => scaled(value / 1e3, "kB"),
-        1_000_000..1_000_000_000 => scaled(value / 1e6, "MB"),
-        1_000_000_000..1_000_000_000_000 => scaled(value / 1e9, "GB"),
-        _ => scaled(value / 1e12, "TB"),
+        1_000..1_000_000 => with_prefix(value / 1e3, "kB"),
+        1_000_000..1_000_000_000 => with_prefix(value / 1e6, "MB"),
+        1_000_000_000..1_000_000_000_000 => with_prefix(value / 1e9, "GB"),
+        _ => with_prefix(value / 1e12, "TB"),
     }
 }
 
@@ -37,10 +37,10 @@ pub fn bytes(count: u64) -> String {
 pub fn rate(bytes_per_s: f64) -> String {
     let bits = bytes_per_s * 8.0;
     match bits {
-        b if b < 1e3 => scaled(b, "bit/s"),
-        b if b < 1e6 => scaled(b / 1e3, "kbit/s"),
-        b if b < 1e9 => scaled(b / 1e6, "Mbit/s"),
-        b => scaled(b / 1e9, "Gbit/s"),
+        b if b < 1e3 => with_prefix(b, "bit/s"),
+        b if b < 1e6 => with_prefix(b / 1e3, "kbit/s"),
+        b if b < 1e9 => with_prefix(b / 1e6, "Mbit/s"),
+        b => with_prefix(b / 1e9, "Gbit/s"),
     }
 }
 
@@ -95,7 +95,7 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-fn scaled(value: f64, unit: &str) -> String {
+fn with_prefix(value: f64, unit: &str) -> String {
     match value {
         v if v < 9.995 => format!("{v:.2} {unit}"),
         v if v < 99.95 => format!("{v:.1} {unit}"),

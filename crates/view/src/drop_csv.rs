@@ -32,14 +32,14 @@ pub fn drop_csv(report: &DropReport, text: CsvText, mut out: impl Write) -> io::
             line.add(Value::Unsigned(number));
         }
         for names in [&group.hooks, &group.devices] {
-            line.add(Value::Text(&joined(names)));
+            line.add(Value::Text(&join_names(names)));
         }
         line.end(&mut out)?;
     }
     out.flush()
 }
 
-fn joined(names: &[NamedCount]) -> String {
+fn join_names(names: &[NamedCount]) -> String {
     let names = names.iter().map(|it| format!("{}={}", it.name, it.count));
     names.collect::<Vec<_>>().join(" ")
 }

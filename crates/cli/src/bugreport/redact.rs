@@ -87,7 +87,7 @@ impl Redactor {
     pub(super) fn learn<'v>(&mut self, values: impl Iterator<Item = &'v Value>) {
         for value in values {
             self.learn_users(value);
-            self.replaced(&mut value.clone(), "text");
+            self.replace_value(&mut value.clone(), "text");
         }
     }
 
@@ -110,26 +110,28 @@ impl Redactor {
 
     /// Redacts a value.
     pub(super) fn value(&mut self, value: &mut Value) {
-        self.replaced(value, "text");
+        self.replace_value(value, "text");
         self.scrub(value);
     }
 
     /// Replaces texts by the key that they are under.
-    fn replaced(&mut self, value: &mut Value, key: &str) {
+    fn replace_value(&mut self, value: &mut Value, key: &str) {
         match value {
             Value::String(text) if !OWN_WORDS.contains(&key) => *text = self.name(key, text),
             Value::Array(items) if key == "arguments" => self.arguments(items),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.replaced(item, key)),
+            Value::Array(items) => items
+                .iter_mut()
+                .for_each(|item| self.replace_value(item, key)),
             // a USDT probe's name is its program's
             Value::Object(fields) if fields.contains_key("provider") => {
                 for field in fields.values_mut() {
-                    self.replaced(field, "usdt");
+                    self.replace_value(field, "usdt");
                 }
             }
             Value::Object(fields) => {
                 for (name, field) in fields {
                     let is_map = matches!(key, "kernel_config" | "settings");
-                    self.replaced(field, if is_map { key } else { name });
+                    self.replace_value(field, if is_map { key } else { name });
                 }
             }
             _ => {}
@@ -186,14 +188,14 @@ impl Redactor {
     /// Replaces names within texts.
     fn scrub(&mut self, value: &mut Value) {
         match value {
-            Value::String(text) => *text = self.scrubbed(text),
+            Value::String(text) => *text = self.scrub_text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.scrub(item)),
             Value::Object(fields) => fields.values_mut().for_each(|field| self.scrub(field)),
             _ => {}
         }
     }
 
-    fn scrubbed(&mut self, text: &str) -> String {
+    fn scrub_text(&mut self, text: &str) -> String {
         let named = self.without_names(text);
         let scrubbed = self.without_addresses(&named);
         let is_end = |letter: char| letter.is_whitespace() || "()[],;'\"`<>".contains(letter);

@@ -107,12 +107,12 @@ fn polling() -> Vec<Coverage> {
 /// Loads and attaches everything, as a recording would, and lets go again. What is not permitted for messages may be
 /// for all else.
 fn hooks() -> Vec<Coverage> {
-    let refused = match attached(Detail::Messages) {
+    let refused = match try_attach(Detail::Messages) {
         Ok(coverage) => return coverage,
         Err(error) => error,
     };
     let off = record::without_hooks(&refused, Detail::Messages, true);
-    let below = refused.is_permission().then(|| attached(Detail::Waits));
+    let below = refused.is_permission().then(|| try_attach(Detail::Waits));
     let Some(Ok(mut coverage)) = below else {
         return off;
     };
@@ -122,7 +122,7 @@ fn hooks() -> Vec<Coverage> {
     coverage
 }
 
-fn attached(detail: Detail) -> Result<Vec<Coverage>, HooksError> {
+fn try_attach(detail: Detail) -> Result<Vec<Coverage>, HooksError> {
     let mut storage = Storage::uninit();
     let hooks = Hooks::load(&mut storage, &Selection::default(), detail)?;
     hooks.attach()?;

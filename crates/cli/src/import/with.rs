@@ -37,7 +37,7 @@ pub(super) fn store(
     force: bool,
 ) -> anyhow::Result<String> {
     let recording = Recording::open(path)?;
-    let recorded = recorded(&recording)?;
+    let recorded = recorded_activities(&recording)?;
     let map = map(&recording, clock)?;
     let merged = merge(&recorded, &trace.activities, |ns| match &map {
         None => Some((ns, 0)),
@@ -63,7 +63,7 @@ pub(super) fn store(
 }
 
 /// Returns the CPU activity of the recording.
-fn recorded(recording: &Recording) -> anyhow::Result<Activities> {
+fn recorded_activities(recording: &Recording) -> anyhow::Result<Activities> {
     let path = out::name(recording.path());
     if recording.live() {
         bail!("{path} is still being recorded\nhint: whylat import … after it has ended");

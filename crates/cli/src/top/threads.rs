@@ -103,7 +103,7 @@ fn follow(
                 let waits = (looks.number() >= FIRST && is_due).then(|| looks.waits());
                 waits.flatten().map(Ok)
             }
-            Err(error) => Some(Err(refused(&error))),
+            Err(error) => Some(Err(refusal_text(&error))),
         };
         let is_over = matches!(answer, Some(Err(_)));
         if let Some(answer) = answer {
@@ -143,7 +143,7 @@ fn seen_of(look: &ThreadSnapshot) -> ThreadSample {
     }
 }
 
-fn refused(error: &std::io::Error) -> String {
+fn refusal_text(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             "not shown: it is another user's; sudo whylat top shows them".to_owned()

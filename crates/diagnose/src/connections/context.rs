@@ -121,13 +121,13 @@ impl RecordingContext {
             off: off.collect(),
             send_buffers: SendBufferTotals::from_evidence(evidence),
             drops_unstored: evidence.drops.unstored(),
-            served: served(evidence),
+            served: served_addresses(evidence),
         }
     }
 }
 
 /// Returns the addresses of all connections that serve.
-fn served(evidence: &Evidence) -> ServedAddresses {
+fn served_addresses(evidence: &Evidence) -> ServedAddresses {
     let digests = evidence.connections.conns();
     let digests = digests.filter_map(|conn| evidence.connections.get(conn));
     let identities: Vec<&Connection> = digests.filter_map(|it| it.identity.as_ref()).collect();

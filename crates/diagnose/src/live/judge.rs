@@ -36,7 +36,7 @@ pub fn active(connection: Connection) -> LiveConnection {
         closed: connection.closed_ns.is_some(),
         idle: is_quiet && connection.findings.is_empty(),
         judged_ns: life_ns,
-        held: held(&connection.stages, receive),
+        held: main_hold(&connection.stages, receive),
         limited_share: limited_share(&connection.stages, receive),
         out_bytes_per_s: per_s(totals.bytes_sent),
         in_bytes_per_s: per_s(totals.bytes_received),
@@ -142,7 +142,7 @@ pub fn add_process_waits(processes: &mut [LiveProcess], mut waits: HashMap<u32, 
 }
 
 /// Returns the limit with the largest share, if that matters; else the largest share.
-fn held(stages: &Stages, receive: Option<&Receive>) -> Option<MainHold> {
+fn main_hold(stages: &Stages, receive: Option<&Receive>) -> Option<MainHold> {
     let largest = |of: fn(Stage) -> bool| {
         let found = stages.iter().filter(|(stage, _)| of(*stage));
         let found = found.max_by(|a, b| a.1.share.total_cmp(&b.1.share));
@@ -263,7 +263,7 @@ impl<'a> ProcessGroup<'a> {
                 },
                 share: if is_late { share } else { 1.0 - share },
             });
-        let sending = held(&self.stages, None);
+        let sending = main_hold(&self.stages, None);
         let braked =
             sending.filter(|held| matches!(held.by, HoldReason::Stage(stage) if is_limit(stage)));
         let limited = limited_share(&self.stages, None);

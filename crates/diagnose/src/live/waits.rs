@@ -86,14 +86,14 @@ pub(super) fn recorded<'a>(
     let finish = |objects: BTreeMap<WaitObject, WaitSum>| ProcessWaits {
         measured: WaitSource::Recorded,
         time_ns,
-        objects: sorted(objects.into_iter().map(of).collect()),
+        objects: sort_objects(objects.into_iter().map(of).collect()),
     };
     sums.into_iter()
         .map(|(pid, objects)| (pid, finish(objects)))
         .collect()
 }
 
-fn sorted(mut objects: Vec<ObjectWaits>) -> Vec<ObjectWaits> {
+fn sort_objects(mut objects: Vec<ObjectWaits>) -> Vec<ObjectWaits> {
     objects.sort_by(|a, b| b.threads.total_cmp(&a.threads));
     objects
 }
@@ -233,7 +233,7 @@ impl ThreadSnapshots {
                 running: threads(self.looks.iter().map(|look| look.running).sum()),
             },
             time_ns: last.time_ns - first.time_ns,
-            objects: sorted(sums.into_iter().map(of).collect()),
+            objects: sort_objects(sums.into_iter().map(of).collect()),
         })
     }
 }

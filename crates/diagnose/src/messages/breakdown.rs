@@ -118,7 +118,7 @@ impl MessageRow {
 fn with_received<T>(row: &ReceivedMessage, read: impl FnOnce(&[EventMark]) -> T) -> T {
     match row.cut_bytes {
         Some(_) => read(&received_datagram(row)),
-        None => read(&received(row)),
+        None => read(&marks_of_received(row)),
     }
 }
 
@@ -135,7 +135,7 @@ fn with_sent<T>(
 }
 
 /// Returns the marks of what a TCP connection received.
-fn received(row: &ReceivedMessage) -> [EventMark; 8] {
+fn marks_of_received(row: &ReceivedMessage) -> [EventMark; 8] {
     use MarkRole::{Begin, End};
     let first = EventMark::new(MessageEvent::FirstArrived, row.first_arrival_ns, Begin);
     let last_ns = row.last_arrival_ns;
@@ -146,7 +146,7 @@ fn received(row: &ReceivedMessage) -> [EventMark; 8] {
     );
     let took = EventMark::new(MessageEvent::TcpTook, row.tcp_ns, End(MessagePart::Softirq));
     let ready = EventMark::new(MessageEvent::Ready, row.ready_ns, End(MessagePart::Tcp));
-    let [woken, running, copying, done] = taken(row);
+    let [woken, running, copying, done] = marks_of_taken(row);
     let took = took.at(row.receive_cpu, None);
     [first, last, took, ready, woken, running, copying, done]
 }
@@ -161,13 +161,13 @@ fn received_datagram(row: &ReceivedMessage) -> [EventMark; 7] {
         End(MessagePart::Softirq),
     );
     let ready = EventMark::new(MessageEvent::Ready, row.ready_ns, End(MessagePart::Udp));
-    let [woken, running, copying, done] = taken(row);
+    let [woken, running, copying, done] = marks_of_taken(row);
     let took = took.at(row.receive_cpu, None);
     [arrived, took, ready, woken, running, copying, done]
 }
 
 /// Returns the marks of what the thread of a received message does.
-fn taken(row: &ReceivedMessage) -> [EventMark; 4] {
+fn marks_of_taken(row: &ReceivedMessage) -> [EventMark; 4] {
     use MarkRole::{End, MayEnd};
     let last = match row.copy_ns {
         Some(_) => MessagePart::Copy,

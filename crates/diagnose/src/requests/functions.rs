@@ -117,7 +117,7 @@ impl FunctionCounts {
         }
         self.by_function.push((function, count));
         if self.by_function.len() > 2 * KEPT_MOST {
-            self.by_function = self.ranked();
+            self.by_function = self.rank_functions();
             for (_, count) in self.by_function.split_off(KEPT_MOST) {
                 self.left_out.samples += count.samples;
                 self.left_out.in_kernel += count.in_kernel;
@@ -146,7 +146,7 @@ impl FunctionCounts {
         self.by_function.is_empty()
     }
 
-    fn ranked(&self) -> Vec<(FunctionId, Count)> {
+    fn rank_functions(&self) -> Vec<(FunctionId, Count)> {
         let mut ranked = self.by_function.clone();
         ranked.sort_by_key(|(id, count)| (std::cmp::Reverse(count.samples), *id));
         ranked
@@ -171,7 +171,7 @@ impl FunctionCounts {
             others: self.left_out.samples,
             unnamed: Vec::new(),
         };
-        for (id, count) in self.ranked() {
+        for (id, count) in self.rank_functions() {
             let function = table.get(id);
             match function.no_name {
                 Some(why) => report.add_unnamed(why, count.samples),
@@ -330,7 +330,7 @@ mod tests {
         }
         assert!(counts.by_function.len() <= 2 * KEPT_MOST);
         assert_eq!(counts.total().samples, 20_000);
-        assert_eq!(counts.ranked()[0].0, FunctionId(0));
-        assert_eq!(counts.ranked()[0].1.samples, 10_000);
+        assert_eq!(counts.rank_functions()[0].0, FunctionId(0));
+        assert_eq!(counts.rank_functions()[0].1.samples, 10_000);
     }
 }

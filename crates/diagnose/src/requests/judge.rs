@@ -90,7 +90,9 @@ impl RequestFindings {
                 let found = finding(rule, evidence, (subject, time), *fired);
                 self.findings.push(found);
             }
-            RequestVerdict::Inconclusive(doubt) => self.undecided.push(undecided(subject, *doubt)),
+            RequestVerdict::Inconclusive(doubt) => {
+                self.undecided.push(undecided_finding(subject, *doubt))
+            }
         }
     }
 }
@@ -169,7 +171,7 @@ fn direction(subject: &FindingSubject) -> DataDirection {
     }
 }
 
-fn undecided(subject: FindingSubject, doubt: RequestDoubt) -> UndecidedFinding {
+fn undecided_finding(subject: FindingSubject, doubt: RequestDoubt) -> UndecidedFinding {
     UndecidedFinding {
         candidates: doubt.candidates,
         headline: doubt.headline,

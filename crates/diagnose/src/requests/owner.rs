@@ -50,15 +50,15 @@ impl GapCounts {
     }
 
     /// Returns how many are about as long, or longer.
-    fn long(&self, ns: u64) -> u64 {
+    fn count_long(&self, ns: u64) -> u64 {
         let first = (ns | 1).ilog2() as usize;
         self.counts[first..].iter().map(|it| u64::from(*it)).sum()
     }
 
     /// Whether times of that length are a larger share here than there.
     fn has_more(&self, other: &Self, ns: u64) -> bool {
-        self.long(ns) * u64::from(other.total.max(1))
-            > other.long(ns) * u64::from(self.total.max(1))
+        self.count_long(ns) * u64::from(other.total.max(1))
+            > other.count_long(ns) * u64::from(self.total.max(1))
     }
 }
 

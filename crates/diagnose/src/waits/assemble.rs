@@ -31,7 +31,7 @@ impl WaitTable {
         let has_spins = is_on(&recorded.coverage, "spins");
         let total = self.total(&groups, has_spins);
         let listed = groups.iter().take(limit);
-        let groups = listed.map(|(number, sums)| self.named(*number, sums, &total));
+        let groups = listed.map(|(number, sums)| self.name_group(*number, sums, &total));
         let groups: Vec<WaitGroup> = groups.collect();
         let preceding = groups
             .iter()
@@ -118,7 +118,7 @@ impl WaitTable {
         }
     }
 
-    fn named(&self, number: u32, sums: &WaitSums, total: &WaitTotal) -> WaitGroup {
+    fn name_group(&self, number: u32, sums: &WaitSums, total: &WaitTotal) -> WaitGroup {
         let since_start = |ns: u64| ns.saturating_sub(self.header.started_ns);
         let share = match total.blocked_ns {
             0 => 0.0,

@@ -159,7 +159,7 @@ impl Stacks {
         let mut frames: Vec<_> = std::mem::take(&mut self.frames).into_iter().collect();
         frames.sort_by_key(|(number, _)| *number);
         for (number, rows) in frames {
-            let stack = self.named(rows);
+            let stack = self.name_frames(rows);
             let next = self.stacks.len() as u32;
             let distinct = *known.entry(stack).or_insert_with_key(|stack| {
                 self.stacks.push(stack.clone());
@@ -184,7 +184,7 @@ impl Stacks {
         self.stacks.get(number as usize)
     }
 
-    fn named(&self, mut rows: Vec<StackFrame>) -> WaitStack {
+    fn name_frames(&self, mut rows: Vec<StackFrame>) -> WaitStack {
         rows.sort_by_key(|row| row.depth);
         let of_kernel = rows.first().is_some_and(|row| row.pid.is_none());
         let caller = rows.last().map_or(Caller::Unknown, |row| row.caller);

@@ -58,7 +58,7 @@ pub(super) fn replay(
     }
     let rows = spans(window, &events, names, ended);
     for index in 0..rows.len() {
-        if let Some(row) = cut(rows.row(index), window) {
+        if let Some(row) = clip_to_window(rows.row(index), window) {
             into.push(row);
         }
     }
@@ -188,7 +188,7 @@ fn activity(kind: ActivityKind, name: Option<Rc<str>>) -> OpenActivity {
 }
 
 /// The part of a span that lies in the window.
-fn cut(mut row: Row, window: Window) -> Option<Row> {
+fn clip_to_window(mut row: Row, window: Window) -> Option<Row> {
     if row.begin_ns >= window.until_ns || row.end_ns < window.from_ns {
         return None;
     }

@@ -110,11 +110,11 @@ impl Clocks {
             Ok(_) => ProbeState::On,
             Err((why, remedy)) => off(why, remedy),
         };
-        coverage.push(covered("perf", state));
+        coverage.push(clock_coverage("perf", state));
         let found = PtpClock::find();
         if found.is_empty() {
             let why = "no network adapter here has a clock of its own (/dev/ptp*)";
-            coverage.push(covered("ptp", off(why, "")));
+            coverage.push(clock_coverage("ptp", off(why, "")));
         }
         coverage.extend(
             found
@@ -224,7 +224,7 @@ fn within(seen: Sandwich, realtime: &ClockPair, call_ns: (u64, u64)) -> (u64, u6
     )
 }
 
-fn covered(clock: &str, state: ProbeState) -> Coverage {
+fn clock_coverage(clock: &str, state: ProbeState) -> Coverage {
     Coverage {
         probe: format!("clock.{clock}"),
         state,
@@ -243,7 +243,7 @@ fn kernel_coverage(clock: Clock) -> Coverage {
         Some(_) => ProbeState::On,
         None => off("this kernel does not have it", ""),
     };
-    covered(clock.name(), state)
+    clock_coverage(clock.name(), state)
 }
 
 fn device_coverage(name: &str, clock: &std::io::Result<PtpClock>) -> Coverage {
@@ -264,7 +264,7 @@ fn device_coverage(name: &str, clock: &std::io::Result<PtpClock>) -> Coverage {
             off(&format!("cannot read /dev/{name}: {error}"), remedy)
         }
     };
-    covered(name, state)
+    clock_coverage(name, state)
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ fn read_sums(kernel: &KernelCounts<'_>) -> Result<BTreeMap<CountKey, CountSum>, 
     for (kind, uncounted) in super::uncounted(kernel)? {
         let kind = u8::try_from(kind.0).ok().and_then(row::kind);
         if let Some(kind) = kind.filter(|_| uncounted > 0) {
-            sums.entry(unplaced(kind)).or_default().count += uncounted;
+            sums.entry(key_without_place(kind)).or_default().count += uncounted;
         }
     }
     Ok(sums)
@@ -155,7 +155,7 @@ fn count_key(key: &drop_key, values: &[drop_count]) -> Option<CountKey> {
 }
 
 /// Drops that nobody examined: see [`super::uncounted`].
-fn unplaced(kind: DropKind) -> CountKey {
+fn key_without_place(kind: DropKind) -> CountKey {
     CountKey {
         kind,
         reason: None,

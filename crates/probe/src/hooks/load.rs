@@ -157,7 +157,7 @@ impl<'obj> Hooks<'obj> {
             let connections = &mut open.maps.mptcp_connections;
             connections.set_max_entries(1).map_err(HooksError::Load)?;
         }
-        let mut skel = open.load().map_err(refused)?;
+        let mut skel = open.load().map_err(load_error)?;
         try_stand_ins(&skel, features)?;
         let mut attached = AttachedLinks::default();
         match features.lacks_for_udp() {
@@ -199,7 +199,7 @@ impl<'obj> Hooks<'obj> {
 }
 
 /// Why a load failed.
-fn refused(error: libbpf_rs::Error) -> HooksError {
+fn load_error(error: libbpf_rs::Error) -> HooksError {
     match log::take_refused() {
         Some(program) => HooksError::Refused { program, error },
         None => HooksError::Load(error),

@@ -160,7 +160,7 @@ impl Hooks<'_> {
             false => &attached.sockets,
         };
         let walk = || read_iterator(link.as_ref(), "recorded sockets");
-        Ok(self.counted(walk, |walked| walked.postponed)? > 0)
+        Ok(self.count_raised(walk, |walked| walked.postponed)? > 0)
     }
 
     /// Advances the ledgers of connections with an end that has closed, and that may still send: no
@@ -168,11 +168,11 @@ impl Hooks<'_> {
     pub fn read_draining(&self) -> Result<u64, HooksError> {
         let attached = self.attached.borrow();
         let walk = || read_iterator(attached.draining.as_ref(), "draining sockets");
-        self.counted(walk, |walked| walked.draining)
+        self.count_raised(walk, |walked| walked.draining)
     }
 
     /// By how much a walk raised a count.
-    fn counted(
+    fn count_raised(
         &self,
         walk: impl FnOnce() -> Result<(), HooksError>,
         count: impl Fn(&wire::walk_counts) -> u64,

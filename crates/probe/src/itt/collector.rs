@@ -30,13 +30,13 @@ pub fn find() -> Result<PathBuf, Refusal> {
     }
     let path = match std::env::var_os(COLLECTOR_OVERRIDE).filter(|path| !path.is_empty()) {
         Some(path) => std::path::absolute(path).map_err(|error| Refusal::from_error(&error))?,
-        None => installed()?,
+        None => find_installed()?,
     };
     loadable(&path).map_err(|error| Refusal::from_error(&error))?;
     Ok(path)
 }
 
-fn installed() -> Result<PathBuf, Refusal> {
+fn find_installed() -> Result<PathBuf, Refusal> {
     let program = std::env::current_exe().map_err(|error| Refusal::from_error(&error))?;
     let directory = program.parent().unwrap_or(Path::new("/"));
     in_places(directory).ok_or_else(|| Refusal {

@@ -99,14 +99,14 @@ impl Probe for Symbols {
 }
 
 fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
-    let stack = seen(bytes);
+    let stack = decode_stack(bytes);
     let undecoded = u64::from(stack.is_none());
     output.stacks.extend(stack);
     undecoded
 }
 
 fn decode_sampled(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
-    let stack = seen(bytes);
+    let stack = decode_stack(bytes);
     let undecoded = u64::from(stack.is_none());
     output.sampled_stacks.extend(stack);
     undecoded
@@ -138,7 +138,7 @@ impl Probe for SampledStacks {
 }
 
 /// Decodes a record; `None` if it is none.
-fn seen(bytes: &[u8]) -> Option<SeenStack> {
+fn decode_stack(bytes: &[u8]) -> Option<SeenStack> {
     // Only what was copied of the stack is handed over.
     let record: stack_seen = read_padded(bytes, std::mem::offset_of!(stack_seen, copied))?;
     let program = ProgramKey {

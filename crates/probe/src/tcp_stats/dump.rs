@@ -204,7 +204,7 @@ impl DiagSocket {
         visit: &mut dyn FnMut(&SocketView),
     ) -> Result<(), DumpError> {
         self.sequence = self.sequence.wrapping_add(1);
-        let message = framed(kind, self.sequence, request);
+        let message = netlink_message(kind, self.sequence, request);
         self.io(|fd| send(fd, &message, MsgFlags::empty()))?;
         // The kernel fills the first batch while it takes the request, and each further batch
         // while it hands out the one before (`netlink_recvmsg` calls `netlink_dump`): a batch
@@ -273,7 +273,7 @@ impl DiagSocket {
 }
 
 /// `struct nlmsghdr` followed by the request.
-fn framed(kind: u16, sequence: u32, request: &[u8]) -> Vec<u8> {
+fn netlink_message(kind: u16, sequence: u32, request: &[u8]) -> Vec<u8> {
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
     let len = (HEADER_LEN + request.len()) as u32;
     let mut message = Vec::with_capacity(HEADER_LEN + request.len());

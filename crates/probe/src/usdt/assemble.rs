@@ -128,7 +128,7 @@ impl Firing {
     fn value(&self, argument: &Argument) -> Option<Value> {
         let value = *self.values.get(argument.index)?;
         self.is_read(argument.index)
-            .then(|| typed(value, !argument.is_signed))
+            .then(|| typed_value(value, !argument.is_signed))
     }
 }
 
@@ -137,7 +137,7 @@ fn marker(firing: &Firing) -> Option<Marker> {
     Marker::from_kind(firing.values[0]).filter(|_| is_read)
 }
 
-fn typed(value: i64, is_unsigned: bool) -> Value {
+fn typed_value(value: i64, is_unsigned: bool) -> Value {
     match is_unsigned {
         true => Value::U64(value.cast_unsigned()),
         false => Value::S64(value),
@@ -153,12 +153,16 @@ fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, 
     };
     match marker {
         Marker::Counter { is_unsigned } => {
-            let value = typed(value, is_unsigned);
+            let value = typed_value(value, is_unsigned);
             rows.counters
                 .push(counter(probe, firing, probe.name.clone(), value));
         }
         Marker::Mark { is_unsigned } => {
-            let numbers = notes::numbers(Some("value".to_owned()), &[typed(value, is_unsigned)], 1);
+            let numbers = notes::numbers(
+                Some("value".to_owned()),
+                &[typed_value(value, is_unsigned)],
+                1,
+            );
             rows.tasks.push(Task {
                 metadata: Notes::from_entry(&numbers).text(),
                 ..task(probe, firing, TaskKind::Marker)

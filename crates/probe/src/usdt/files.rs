@@ -102,7 +102,7 @@ impl Files {
                 continue;
             };
             if seen.insert(path) {
-                self.files.push(mapped(pid, range, path));
+                self.files.push(mapped_binary(pid, range, path));
             }
         }
     }
@@ -119,7 +119,7 @@ fn executable(line: &str) -> Option<(&str, &str)> {
 
 /// A mapped file: in the process's own mount namespace it may be another one than here, or have
 /// been deleted.
-fn mapped(pid: u32, range: &str, path: &str) -> Binary {
+fn mapped_binary(pid: u32, range: &str, path: &str) -> Binary {
     let here = Binary::at(Path::new(path));
     let there = Binary {
         shown: here.shown.clone(),
@@ -243,7 +243,7 @@ mod tests {
         let (range, path) = executable(line).unwrap();
         assert_eq!(path, "/tmp/gone file (deleted)");
         let own = std::process::id();
-        let found = mapped(own, range, path);
+        let found = mapped_binary(own, range, path);
         assert_eq!(
             found.opened,
             Path::new(&format!("/proc/{own}/map_files/7f00-7f01"))

@@ -103,13 +103,13 @@ pub fn html(sides: &[PageSide], difference: Option<&TailReport>) -> std::io::Res
         let size = VIEWER.len() + data.len().div_ceil(3) * 4;
         // A page of a thousandth of the rows that is still too large is so by its reports.
         if size <= LARGEST || nth > 1_000 {
-            return Ok(filled(&data));
+            return Ok(fill_template(&data));
         }
         nth = (nth * size.div_ceil(LARGEST)).max(nth + 1);
     }
 }
 
-fn filled(data: &[u8]) -> String {
+fn fill_template(data: &[u8]) -> String {
     let (before, after) = VIEWER
         .split_once(PLACE)
         .expect("the viewer has a place for data");

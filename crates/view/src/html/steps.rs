@@ -114,7 +114,7 @@ impl StepLists {
             *cell = begin_ns + step.after_ns;
         }
         StepTimes {
-            list: self.number(listed(&steps)),
+            list: self.number(list_steps(&steps)),
             ns,
             steps: steps.len(),
             error_ns: steps.iter().find_map(|step| step.error_ns),
@@ -166,7 +166,7 @@ pub fn columns(times: Vec<StepTimes>) -> impl Iterator<Item = DerivedColumn> {
 }
 
 /// Returns the index of the step that begins a part: the end of the part before.
-fn listed(steps: &[MessageStep]) -> Vec<StepKey> {
+fn list_steps(steps: &[MessageStep]) -> Vec<StepKey> {
     let mut before = None;
     let mut list = Vec::with_capacity(steps.len());
     for (place, step) in steps.iter().enumerate() {

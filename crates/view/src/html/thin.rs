@@ -33,7 +33,7 @@ impl Thinning {
         Self {
             nth,
             explained: explained().filter_map(|it| it.id.parse().ok()).collect(),
-            times: joined(times),
+            times: join_ranges(times),
         }
     }
 
@@ -61,7 +61,7 @@ impl Thinning {
 }
 
 /// Joins times that overlap.
-fn joined(sorted: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+fn join_ranges(sorted: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     for (from, until) in sorted {
         match out.last_mut() {
@@ -81,7 +81,7 @@ mod tests {
         let thinning = Thinning {
             nth: 2,
             explained: HashSet::new(),
-            times: joined(vec![(10, 20), (15, 30), (50, 60)]),
+            times: join_ranges(vec![(10, 20), (15, 30), (50, 60)]),
         };
         assert_eq!(thinning.times, [(10, 30), (50, 60)]);
         for (begin_ns, end_ns, held) in [

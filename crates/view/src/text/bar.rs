@@ -55,14 +55,14 @@ pub fn cells(stages: &Stages, width: usize) -> Vec<(Stage, usize)> {
 
 /// Returns the stages in words, largest first. `unknown` is always named.
 pub fn legend(stages: &Stages) -> String {
-    let words = named(stages, |stage| stage == Stage::Unknown);
+    let words = stage_names(stages, |stage| stage == Stage::Unknown);
     let words = words.map(|(stage, share)| format!("{}\u{a0}{stage}\u{a0}{share}", mark(stage).0));
     words.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the stages in words, without the letters of a bar.
 pub fn summary(stages: &Stages) -> String {
-    let words = named(stages, |_| false);
+    let words = stage_names(stages, |_| false);
     let words: Vec<String> = words
         .map(|(stage, share)| format!("{stage}\u{a0}{share}"))
         .collect();
@@ -70,7 +70,10 @@ pub fn summary(stages: &Stages) -> String {
 }
 
 /// Returns the stages with their shares, largest first; small ones only if `is_kept`.
-fn named(stages: &Stages, is_kept: fn(Stage) -> bool) -> impl Iterator<Item = (Stage, String)> {
+fn stage_names(
+    stages: &Stages,
+    is_kept: fn(Stage) -> bool,
+) -> impl Iterator<Item = (Stage, String)> {
     const LEAST: f64 = 0.000_5;
     let all = stages.iter();
     let mut named: Vec<_> = all

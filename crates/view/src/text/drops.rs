@@ -55,7 +55,7 @@ pub fn section(layout: &mut TextLayout, report: &DropReport) {
         layout.labelled(2, &count(group.selected), NUMBER, &what(group));
     }
     if let Some(causes) = &report.retransmissions {
-        layout.paragraph(2, Style::Plain, &retransmitted(causes));
+        layout.paragraph(2, Style::Plain, &retransmission_text(causes));
     }
     let text = "`whylat report --drops` says what each means and what helps.";
     layout.paragraph(2, Style::Dim, text);
@@ -198,12 +198,12 @@ fn list(names: &[NamedCount]) -> String {
 
 fn retransmissions(layout: &mut TextLayout, causes: &RetransmissionCauses) {
     layout.title(&[(Style::Bold, "retransmissions")]);
-    layout.paragraph(2, Style::Plain, &retransmitted(causes));
+    layout.paragraph(2, Style::Plain, &retransmission_text(causes));
     layout.blank();
 }
 
 /// Returns which retransmitted segments were dropped here.
-fn retransmitted(causes: &RetransmissionCauses) -> String {
+fn retransmission_text(causes: &RetransmissionCauses) -> String {
     let RetransmissionCauses {
         dropped_here,
         not_dropped_here,

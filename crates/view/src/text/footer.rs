@@ -36,7 +36,7 @@ fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {
         "{} of {} records{}",
         count(sum(|loss| loss.lost_total)),
         count(sum(|loss| loss.totals.produced)),
-        unexplained(all.iter().map(|loss| loss.residual).sum())
+        unaccounted_text(all.iter().map(|loss| loss.residual).sum())
     );
     layout.labelled(2, "lost", LABEL, &text);
     for loss in all
@@ -55,14 +55,14 @@ fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {
             loss.totals.probe,
             count(loss.lost_total),
             causes.join(", "),
-            unexplained(loss.residual)
+            unaccounted_text(loss.residual)
         );
         layout.labelled(2, "", LABEL, &text);
     }
 }
 
 /// Returns how many records the accounts do not explain, if there are any.
-fn unexplained(residual: i64) -> String {
+fn unaccounted_text(residual: i64) -> String {
     match residual {
         0 => String::new(),
         number => format!("; {number} not accounted for"),

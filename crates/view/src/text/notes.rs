@@ -26,7 +26,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
         return;
     }
     let known = known.map(finding);
-    let mut all: Vec<(String, String)> = known.chain(open.map(undecided)).collect();
+    let mut all: Vec<(String, String)> = known.chain(open.map(undecided_note)).collect();
     let has_evidence = !all.is_empty();
     all.extend(slow::note(report));
     if all.is_empty() {
@@ -50,7 +50,7 @@ fn finding(finding: &Finding) -> (String, String) {
     (finding.rule.to_string(), text)
 }
 
-fn undecided(undecided: &UndecidedFinding) -> (String, String) {
+fn undecided_note(undecided: &UndecidedFinding) -> (String, String) {
     let rules = undecided.join_candidates(" or ");
     let sentence = first_sentence(&undecided.headline);
     let text = format!("{}: {sentence}", subject(&undecided.subject));

@@ -113,12 +113,12 @@ fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: 
     ]);
     draw_latencies(layout, report, group);
     let (tail, body) = (&group.tail, &group.body);
-    layout.labelled(2, "slow", LABEL, &judged(&report.tail, tail));
+    layout.labelled(2, "slow", LABEL, &band_text(&report.tail, tail));
     let other = match report.other {
         Some(_) => ", of the other recording",
         None => "",
     };
-    let ordinary = format!("{}{other}", judged(&report.body, body));
+    let ordinary = format!("{}{other}", band_text(&report.body, body));
     layout.labelled(2, "ordinary", LABEL, &ordinary);
     if tail.kept == 0 || body.kept == 0 {
         layout.blank();
@@ -145,7 +145,7 @@ fn draw_latencies(layout: &mut TextLayout, report: &TailReport, group: &TailGrou
 }
 
 /// Returns how many messages a band has, and of how many the CPU activity is known.
-fn judged(band: &str, judged: &BandCounts) -> String {
+fn band_text(band: &str, judged: &BandCounts) -> String {
     format!(
         "{} ({}); CPU activity recorded for {}",
         count(judged.messages),

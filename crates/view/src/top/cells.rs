@@ -128,19 +128,19 @@ pub fn of_processes(width: usize) -> ColumnWidths {
     columns
 }
 
-fn used(columns: &ColumnWidths) -> usize {
+fn used_width(columns: &ColumnWidths) -> usize {
     columns.iter().map(|(_, width)| width + 1).sum::<usize>() - 1
 }
 
 fn add(columns: &mut ColumnWidths, width: usize, place: usize, column: (ListColumn, usize)) {
-    if used(columns) + column.1 < width {
+    if used_width(columns) + column.1 < width {
         columns.insert(place.min(columns.len()), column);
     }
 }
 
 /// Distributes the rest of the width.
 fn widen(columns: &mut ColumnWidths, width: usize) {
-    let mut left = width.saturating_sub(used(columns));
+    let mut left = width.saturating_sub(used_width(columns));
     for (wanted, most) in [
         (ListColumn::Bar, 24),
         (ListColumn::Process, 24),
@@ -193,9 +193,9 @@ pub fn connection(connection: &LiveConnection, columns: &ColumnWidths) -> Vec<St
         ListColumn::Held if connection.closed && connection.held.is_none() => {
             (Style::Dim, "closed".to_owned())
         }
-        ListColumn::Held if connection.closed => (Style::Dim, held(connection.held, width).1),
+        ListColumn::Held if connection.closed => (Style::Dim, hold_cell(connection.held, width).1),
         ListColumn::Held if connection.idle => (Style::Dim, "idle".to_owned()),
-        ListColumn::Held => held(connection.held, width),
+        ListColumn::Held => hold_cell(connection.held, width),
         ListColumn::Bar => (Style::Plain, letters(&connection.stages, width)),
         ListColumn::Out => number(Style::Plain, connection.out_bytes_per_s.map(bits)),
         ListColumn::In => number(Style::Plain, connection.in_bytes_per_s.map(bits)),
@@ -214,7 +214,7 @@ pub fn of_process(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece>
         ListColumn::Process => (Style::Plain, process_cell(one.process.as_ref(), width)),
         ListColumn::Connections => number(Some(count(one.sums.connections))),
         ListColumn::Held if one.sums.active == 0 => (Style::Dim, "idle".to_owned()),
-        ListColumn::Held => held(one.held, width),
+        ListColumn::Held => hold_cell(one.held, width),
         ListColumn::Bar => (Style::Plain, letters(&one.stages, width)),
         ListColumn::Out => number(Some(bits(one.sums.out_bytes_per_s))),
         ListColumn::In => number(Some(bits(one.sums.in_bytes_per_s))),
@@ -337,7 +337,7 @@ pub fn look(by: HoldReason) -> Style {
     }
 }
 
-fn held(held: Option<MainHold>, width: usize) -> StyledPiece {
+fn hold_cell(held: Option<MainHold>, width: usize) -> StyledPiece {
     let Some(MainHold { by, share: part }) = held else {
         return (Style::Dim, "-".to_owned());
     };
@@ -403,18 +403,21 @@ mod tests {
     fn columns_fill_the_line_exactly() {
         for width in [80, 81, 90, 100, 120, 160, 200, 300] {
             for columns in [of_connections(width), of_processes(width)] {
-                assert!(used(&columns) <= width, "{width}: {columns:?}");
+                assert!(used_width(&columns) <= width, "{width}: {columns:?}");
                 assert_eq!(
                     Span::raw(headings(&columns, None, false)).width(),
-                    used(&columns)
+                    used_width(&columns)
                 );
             }
         }
         assert_eq!(
-            (used(&of_connections(80)), used(&of_processes(80))),
+            (
+                used_width(&of_connections(80)),
+                used_width(&of_processes(80))
+            ),
             (80, 80)
         );
-        assert_eq!(used(&of_connections(40)), 80);
+        assert_eq!(used_width(&of_connections(40)), 80);
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<
         layout.labelled(0, "", LABEL, &bar::legend(&connection.stages));
         layout.labelled(0, "", LABEL, &exactness(connection));
     }
-    let received = received(connection);
+    let received = receive_text(connection);
     if !received.is_empty() {
         let label = connection.receive.map_or("calls", |_| "receiving");
         layout.labelled(0, label, LABEL, &received);
@@ -131,7 +131,7 @@ fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<
 }
 
 /// Returns the receiving side, and the time of threads in calls.
-fn received(connection: &LiveConnection) -> String {
+fn receive_text(connection: &LiveConnection) -> String {
     let mut parts = Vec::new();
     if let Some(receive) = &connection.receive {
         parts.push(format!(

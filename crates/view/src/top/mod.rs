@@ -112,18 +112,22 @@ fn body(top: &mut TopState, width: usize, height: usize, paint: StyleMapper) -> 
         }
         ScreenPage::Connection(id) => {
             let lines = detail::connection(top, &live, id, width, paint);
-            scrolled(top, lines, height)
+            scroll_lines(top, lines, height)
         }
         ScreenPage::Finding(id) => {
             let lines = detail::finding(top, &live, &id, width, paint);
-            scrolled(top, lines, height)
+            scroll_lines(top, lines, height)
         }
-        ScreenPage::Help => scrolled(top, help::lines(paint), height),
+        ScreenPage::Help => scroll_lines(top, help::lines(paint), height),
     }
 }
 
 /// Returns the part of a text that fits.
-fn scrolled(top: &mut TopState, lines: Vec<Line<'static>>, height: usize) -> Vec<Line<'static>> {
+fn scroll_lines(
+    top: &mut TopState,
+    lines: Vec<Line<'static>>,
+    height: usize,
+) -> Vec<Line<'static>> {
     top.set_lines(lines.len(), height);
     let (_, offset) = top.cursor();
     lines.into_iter().skip(offset).take(height).collect()

@@ -101,7 +101,7 @@ impl TopState {
         if self.paused && self.live.is_some() {
             return;
         }
-        let selected = self.selected();
+        let selected = self.selected_page();
         self.live = Some(live);
         self.refresh();
         self.select(selected);
@@ -198,7 +198,7 @@ impl TopState {
     }
 
     /// Returns the screen that the selected row opens.
-    fn selected(&self) -> Option<ScreenPage> {
+    fn selected_page(&self) -> Option<ScreenPage> {
         let live = self.live.as_ref()?;
         let place = *self.shown.get(self.cursor().0)?;
         match self.page() {
@@ -400,7 +400,7 @@ impl TopState {
         // of one connection: the finding on it
         let page = match self.page() {
             ScreenPage::Connection(id) => self.finding_on(*id),
-            _ => self.selected(),
+            _ => self.selected_page(),
         };
         if let Some(page) = page {
             self.push(page);

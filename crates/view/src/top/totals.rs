@@ -24,7 +24,7 @@ pub(super) fn sums(live: &LiveReport, width: usize) -> Vec<StyledPiece> {
         ),
         counted(totals.retransmits, "retransmit"),
     ];
-    let mut pieces = vec![found(live)];
+    let mut pieces = vec![findings_piece(live)];
     let mut used = pieces[0].1.chars().count();
     for part in parts {
         let piece = format!(" · {part}");
@@ -37,7 +37,7 @@ pub(super) fn sums(live: &LiveReport, width: usize) -> Vec<StyledPiece> {
     pieces
 }
 
-fn found(live: &LiveReport) -> StyledPiece {
+fn findings_piece(live: &LiveReport) -> StyledPiece {
     let number = |of| live.findings.iter().filter(|it| it.severity == of).count() as u64;
     let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));
     match (critical, warnings) {

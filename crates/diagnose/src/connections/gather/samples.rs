@@ -101,9 +101,9 @@ impl SampleDigest {
         if sample.kind == SampleKind::Poll {
             self.polls += 1;
         }
-        self.min_rtt_us = least(self.min_rtt_us, sample.min_rtt_us);
+        self.min_rtt_us = smaller_of(self.min_rtt_us, sample.min_rtt_us);
         if sample.backoff == 0 && sample.rto_us > 0 {
-            self.first_rto_us = least(self.first_rto_us, Some(sample.rto_us));
+            self.first_rto_us = smaller_of(self.first_rto_us, Some(sample.rto_us));
         }
         self.max_send_queue_bytes = self.max_send_queue_bytes.max(sample.max_send_queue_bytes);
         if let Some(window_bytes) = sample.snd_wnd_bytes {
@@ -175,7 +175,7 @@ impl SampleDigest {
 }
 
 /// The smaller of two values; either may be unknown.
-fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
+fn smaller_of(a: Option<u32>, b: Option<u32>) -> Option<u32> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (one, other) => one.or(other),

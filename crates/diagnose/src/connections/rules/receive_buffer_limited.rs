@@ -79,7 +79,7 @@ impl Rule for ReceiveBufferLimited {
     }
 
     fn headline(&self, finding: &Finding) -> String {
-        let cause = match changed(&finding.evidence.0) {
+        let cause = match buffer_change(&finding.evidence.0) {
             Some((seen, announced)) => format!(
                 "A device on the path shrank the receiver's window from {} to {}",
                 bytes(announced),
@@ -100,7 +100,7 @@ impl Rule for ReceiveBufferLimited {
 }
 
 /// The window as it arrived and as it was announced, where something changed it on the way.
-fn changed(facts: &[Fact]) -> Option<(u64, u64)> {
+fn buffer_change(facts: &[Fact]) -> Option<(u64, u64)> {
     Some((
         whole(facts, "largest_window_bytes")?,
         whole(facts, "announced_window_bytes")?,

@@ -25,7 +25,7 @@ impl Rule for SendBufferExceedsWindow {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let Some((queue, window)) = beyond(case) else {
+        let Some((queue, window)) = bytes_beyond_window(case) else {
             return Verdict::Quiet;
         };
         let facts = facts(case, queue, window);
@@ -61,7 +61,7 @@ impl Rule for SendBufferExceedsWindow {
         FindingExplanation {
             ruled_out: Vec::new(),
             could_not_see: blind,
-            advice: beyond(case).map_or_else(Vec::new, |(_, window)| fixes(window)),
+            advice: bytes_beyond_window(case).map_or_else(Vec::new, |(_, window)| fixes(window)),
             win: WinBasis::Unknown,
             confidence: measured(case, "queue and window are the kernel's own numbers"),
         }
@@ -92,7 +92,7 @@ impl Rule for SendBufferExceedsWindow {
 }
 
 /// Most that was queued and the largest window, where the first is far more than the second.
-fn beyond(case: &Case) -> Option<(u64, u64)> {
+fn bytes_beyond_window(case: &Case) -> Option<(u64, u64)> {
     let queue = case.max_send_queue_bytes();
     let window = case.largest_window_bytes();
     (window > 0 && queue > SNDBUF_EXPAND * window).then_some((queue, window))

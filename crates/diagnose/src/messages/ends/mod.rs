@@ -152,7 +152,10 @@ pub fn report(
         paths.extend(path((&other, there), (&first, here), false));
     }
     let clocks = clocks(&first, &other, &paths);
-    let mut groups: Vec<_> = paths.iter().map(|path| crossed(path, &clocks)).collect();
+    let mut groups: Vec<_> = paths
+        .iter()
+        .map(|path| crossing_group(path, &clocks))
+        .collect();
     let slowest_ns = |group: &CrossingGroup| group.slowest.first().map_or(0, |it| it.whole_ns);
     groups.sort_by_key(|group| (Reverse(slowest_ns(group)), group.from.conn));
     let all = groups.len() as u64;
@@ -278,7 +281,7 @@ fn taken_ns(path: &EndsPath<'_>) -> Vec<u64> {
     taken
 }
 
-fn crossed(path: &EndsPath<'_>, clocks: &ClockRelation) -> CrossingGroup {
+fn crossing_group(path: &EndsPath<'_>, clocks: &ClockRelation) -> CrossingGroup {
     let (sender, conn) = path.from;
     let sent = sender.sent.get(&conn).map_or(&[][..], |all| all);
     let taken_ns = taken_ns(path);

@@ -195,7 +195,7 @@ impl<'a> CauseNamer<'a> {
             ),
             TreePlace::Role(_) => (MessageRule::Untraced, "not recorded".to_owned(), None),
             TreePlace::Other(what) => self.context(what, role),
-            TreePlace::Within(what) => self.within(node, what),
+            TreePlace::Within(what) => self.cause_within(node, what),
         };
         CauseKey {
             rule,
@@ -254,25 +254,25 @@ impl<'a> CauseNamer<'a> {
                 )
             }
             ActivityKind::Task => (MessageRule::CpuContention, name, category),
-            _ => self.named(id),
+            _ => self.cause_by_name(id),
         }
     }
 
     /// Returns the cause within a context: functions of general use belong to the one around them.
-    fn within(&self, node: TreeNode, id: LabelId) -> (MessageRule, String, Option<Cause>) {
+    fn cause_within(&self, node: TreeNode, id: LabelId) -> (MessageRule, String, Option<Cause>) {
         let around = self.tree.around(node);
         match (
             self.categories[id.index()],
             around.map(|it| (it, self.tree.place(it))),
         ) {
             (Some(Cause::Helpers), Some((around, TreePlace::Within(what)))) => {
-                self.within(around, what)
+                self.cause_within(around, what)
             }
-            _ => self.named(id),
+            _ => self.cause_by_name(id),
         }
     }
 
-    fn named(&self, id: LabelId) -> (MessageRule, String, Option<Cause>) {
+    fn cause_by_name(&self, id: LabelId) -> (MessageRule, String, Option<Cause>) {
         let what = self.labels.get(id);
         let Some(category) = self.categories[id.index()] else {
             let rule = match what.kind {

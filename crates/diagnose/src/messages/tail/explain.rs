@@ -121,7 +121,7 @@ pub(super) fn explain(
         outer.explained_ns += found.explained_ns;
         outer.causes.extend(found.causes);
     }
-    let mut causes = capped(whole, deviation_ns).causes;
+    let mut causes = cap_causes(whole, deviation_ns).causes;
     causes.sort_by(|a, b| b.ns.total_cmp(&a.ns).then(a.node.cmp(&b.node)));
     MessageExplanation {
         deviation_ns,
@@ -155,7 +155,7 @@ fn judge(
             explained_ns: deviation_ns,
         };
     }
-    let mut inner = capped(inner, deviation_ns);
+    let mut inner = cap_causes(inner, deviation_ns);
     let is_seen = !matches!(tree.place(node), TreePlace::Role(_));
     if !is_seen || inner.explained_ns >= settings.explained * deviation_ns {
         return inner;
@@ -191,7 +191,7 @@ fn is_opaque(tree: &PlaceTree, labels: &LabelTable, node: TreeNode, usual: Usual
 
 /// Parts never explain more than the whole: where they would, as some of it was shorter than usual, each counts for
 /// as much less.
-fn capped(mut within: InnerCauses, most_ns: f64) -> InnerCauses {
+fn cap_causes(mut within: InnerCauses, most_ns: f64) -> InnerCauses {
     if within.explained_ns > most_ns {
         let share = most_ns / within.explained_ns;
         within.causes.iter_mut().for_each(|it| it.ns *= share);

@@ -250,7 +250,7 @@ impl QueryContext<'_> {
         messages: &[HostMessage],
         other: Option<&[HostMessage]>,
     ) -> TailGroup {
-        let (judged, rest) = self.split(messages);
+        let (judged, rest) = self.split_bands(messages);
         let (side, ordinary) = match (&self.table.sides.1, other) {
             (Some(side), Some(other)) => (side, other),
             _ => (&self.table.sides.0, rest.as_slice()),
@@ -272,7 +272,7 @@ impl QueryContext<'_> {
     }
 
     /// Those that are to be explained, and those that they are compared with.
-    fn split(&self, messages: &[HostMessage]) -> (Vec<HostMessage>, Vec<HostMessage>) {
+    fn split_bands(&self, messages: &[HostMessage]) -> (Vec<HostMessage>, Vec<HostMessage>) {
         let started_ns = self.table.sides.0.header.started_ns;
         match self.question.only {
             None => (messages.to_vec(), messages.to_vec()),

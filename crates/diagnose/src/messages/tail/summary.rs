@@ -86,7 +86,7 @@ impl GroupSummary<'_> {
             usual_ns: self.body.reference.latency_ns(),
             deviation_ns: mean(slow.iter().map(|it| it.explanation.deviation_ns)),
             longer: slow.iter().filter(|it| it.explanation.is_longer).count() as u64,
-            covered: covered(slow, &explained),
+            covered: covered_share(slow, &explained),
             queue: self.queue(slow),
             queueing: self.queueing,
             cores: self.cores,
@@ -289,7 +289,10 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
-fn covered(slow: &[ExplainedMessage<'_>], explained: &[MessageCauses]) -> Option<CoveredShare> {
+fn covered_share(
+    slow: &[ExplainedMessage<'_>],
+    explained: &[MessageCauses],
+) -> Option<CoveredShare> {
     let longer = slow
         .iter()
         .zip(explained)

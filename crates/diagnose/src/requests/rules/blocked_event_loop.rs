@@ -34,7 +34,7 @@ impl RequestRule for BlockedEventLoop {
             return RequestVerdict::Quiet;
         }
         let long = case.digest.blockers.long_requests(case.evidence.jiffy_ns());
-        let harm = behind(case, &long, &queued);
+        let harm = harm_behind(case, &long, &queued);
         let is_few = long.count * 2 <= case.requests();
         // Without the table `preemptions` long requests may be ones that had no CPU.
         let is_known = case.evidence.has_preemptions();
@@ -47,7 +47,7 @@ impl RequestRule for BlockedEventLoop {
 
 /// Returns the time that requests waited behind the long ones: their share of the queue, at most what all other
 /// connections can wait while these are served.
-fn behind(case: &ServiceCase<'_>, long: &LongRequests, queued: &PartHarm) -> PartHarm {
+fn harm_behind(case: &ServiceCase<'_>, long: &LongRequests, queued: &PartHarm) -> PartHarm {
     let others = case.digest.series.connections.saturating_sub(1);
     let most_ns = long.blocking_ns.saturating_mul(others);
     let ns = ((queued.ns as f64 * long.queue_share) as u64).min(most_ns);

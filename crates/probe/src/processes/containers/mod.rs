@@ -34,7 +34,7 @@ pub enum ContainerError {
     #[error(
         "{wanted} may be any of {} containers\nhint: give more of the id of one: {}",
         found.len(),
-        listed(found)
+        join_names(found)
     )]
     Ambiguous {
         /// As given.
@@ -47,7 +47,7 @@ pub enum ContainerError {
     NotRunning(Box<Container>),
 }
 
-fn listed(containers: &[Container]) -> String {
+fn join_names(containers: &[Container]) -> String {
     let words: Vec<_> = containers.iter().map(Container::to_string).collect();
     words.join(", ")
 }
@@ -57,7 +57,7 @@ fn those_that_run(known: &[Container]) -> String {
         [] => "no running container of docker, podman, containerd or CRI-O was found; their files want root. \
                Others can be chosen by --cgroup"
             .to_owned(),
-        known => format!("these run: {}", listed(known)),
+        known => format!("these run: {}", join_names(known)),
     }
 }
 
