@@ -6,11 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rule::{
     ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
 };
-use super::shared::{
-    EXPLAINS_LEAST, advice, durations, number, of_requests, of_time, rule_out, share, time,
-};
+use super::shared::{advice, durations, number, of_requests, of_time, rule_out, share, time};
 use crate::drops::DropCause;
-use crate::report::severity::held_up;
+use crate::report::severity::{EXPLAINS_LEAST, held_up};
 use crate::report::{Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
