@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
 use table::tables::Counters;
 use table::{Columns, Consumer, CounterKind, Rows, TableId};
 
+pub use super::counter_report::CounterReport;
 use super::join::counters::value;
 use super::join::report::{FactorKind, Preceding};
 use super::{NameTable, WaitFilter};
-use crate::answer::Process;
 
 /// One counter of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,29 +36,6 @@ pub struct CounterTable {
     tid: Option<u32>,
     span: (u64, u64),
     counters: HashMap<CounterKey, CounterSums>,
-}
-
-/// A counter that a program reports.
-#[derive(Debug, Clone, Serialize)]
-pub struct CounterReport {
-    /// Process.
-    pub process: Process,
-    /// Its domain; `None`: the program gave none.
-    pub domain: Option<String>,
-    /// Its name; `None`: lost.
-    pub name: Option<String>,
-    /// Unit of its values, in the program's words.
-    pub unit: Option<String>,
-    /// Number of values, or of changes.
-    pub values: u64,
-    /// Smallest value.
-    pub min: f64,
-    /// Largest value.
-    pub max: f64,
-    /// Last value.
-    pub last: f64,
-    /// Groups of waits that go with it when they are slow.
-    pub slow_waits: Vec<String>,
 }
 
 impl Consumer for CounterTable {
@@ -164,17 +140,6 @@ fn goes_with(preceding: &Preceding, key: &CounterKey) -> bool {
         FactorKind::Counter { domain, name, .. } => *domain == key.domain && *name == key.name,
         _ => false,
     })
-}
-
-impl CounterReport {
-    /// Returns its name with its domain, as it is printed.
-    pub fn title(&self) -> String {
-        let name = self.name.as_deref().unwrap_or("counter with a lost name");
-        match &self.domain {
-            Some(domain) => format!("{domain}: {name}"),
-            None => name.to_owned(),
-        }
-    }
 }
 
 #[cfg(test)]

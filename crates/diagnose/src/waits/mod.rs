@@ -17,6 +17,7 @@
 //! ```
 
 mod assemble;
+mod counter_report;
 pub mod counters;
 mod filter;
 mod group;

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use table::{Caller, WaitObject, Waker};
 
-use super::counters::CounterReport;
+use super::counter_report::CounterReport;
 use super::filter::{Grouping, WaitFilter};
 use super::join::report::Preceding;
 use crate::answer::About;
