@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-pub use super::contrast_digest::{NUMBERS, RequestTraits};
+use super::contrast_digest::{NUMBERS, RequestTraits};
 use super::contrast_report::{
     Contrast, ContrastPart, ContrastSide, ContrastTrait, TraitKind, TraitValue,
 };
