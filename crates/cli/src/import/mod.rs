@@ -1,21 +1,22 @@
 //! `whylat import`: converts a trace or a capture of another tool to a recording, or adds functions to one.
 
+mod header;
 mod pcap;
 mod with;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::import::TraceImport;
 use anyhow::anyhow;
 use clap::{Args, Subcommand};
-use table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
+use table::manifest::{Coverage, Line, Loss, ProbeState};
 use table::{ClosedRecording, Columns, WriteOptions, Writer};
 
 use crate::out::DirectoryArgs;
 use crate::{args, out};
+use header::header;
 use with::Clock;
 
 /// Name under which a recording accounts for imported rows.
@@ -158,28 +159,6 @@ fn coverage(notes: &[String]) -> Coverage {
     Coverage {
         probe: PROBE.to_owned(),
         state,
-    }
-}
-
-/// Returns the header of the recording. A trace does not name its host, and has a clock of its own.
-fn header(started_ns: u64) -> Header {
-    let unknown = || "unknown".to_owned();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    Header {
-        format: FORMAT,
-        whylat: env!("CARGO_PKG_VERSION").to_owned(),
-        host: unknown(),
-        boot_id: unknown(),
-        kernel: unknown(),
-        cpus: 0,
-        clocksource: "the trace's own".to_owned(),
-        detail: "import".to_owned(),
-        arguments: std::env::args_os()
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect(),
-        started_ns,
-        started_realtime_ns: now.unwrap_or_default().as_nanos() as u64,
-        jiffy_ns: None,
     }
 }
 

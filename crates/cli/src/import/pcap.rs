@@ -13,6 +13,7 @@ use diagnose::units::counted;
 use table::manifest::{CAPTURE, Coverage, Header, Line, Loss, ProbeState};
 use table::{ClosedRecording, WriteError, WriteOptions, Writer};
 
+use super::header::header;
 use crate::out::DirectoryArgs;
 use crate::{args, out};
 
@@ -161,7 +162,7 @@ fn store(
         detail: CAPTURE.to_owned(),
         clocksource: "the capture's own".to_owned(),
         started_realtime_ns: since_1970_ns,
-        ..super::header(started_ns)
+        ..header(started_ns)
     };
     let mut writer = Writer::create(output, &header, options)?;
     let import = reader.read(vantage, |rows| -> Result<(), StoreError> {

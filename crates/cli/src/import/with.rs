@@ -223,7 +223,7 @@ mod tests {
     use table::tables::{Activity, Process};
     use table::{ActivityKind, Columns, Recording, row_of};
 
-    use super::super::header;
+    use super::super::header::header;
     use super::*;
 
     const GRAPH: &[u8] = include_bytes!("../../../import/tests/traces/graph.txt");

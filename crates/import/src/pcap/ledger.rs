@@ -6,9 +6,9 @@
 
 use table::tables::TcpStage;
 
+use super::empty_stages::empty_stages;
 use super::pace::DeliveryPace;
 use super::round_trip::SideTrip;
-use super::rows::empty_stages;
 use super::sequence::Offset;
 
 /// Data that was held by TCP leaves within the same softirq as the ACK that let it go, some tens of microseconds. The limit

@@ -15,6 +15,7 @@
 //! ```
 
 mod connection;
+mod empty_stages;
 mod flows;
 mod half;
 mod ledger;

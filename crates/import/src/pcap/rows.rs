@@ -1,6 +1,6 @@
 //! Rows of a connection's ends.
 
-use table::tables::{Connection as ConnectionRow, FailedConnect, TcpEvent, TcpSample, TcpStage};
+use table::tables::{Connection as ConnectionRow, FailedConnect, TcpEvent, TcpSample};
 use table::{Chosen, Columns, Role, RowSet, SampleKind, TcpEventKind};
 
 use super::connection::{CLOSE, Connection, ESTABLISHED};
@@ -172,65 +172,5 @@ impl Connection {
             wmem_queued_bytes: None,
             drops: None,
         }
-    }
-}
-
-/// Returns a row of table `tcp_stages` without any time.
-pub fn empty_stages(conn: u64, since_ns: u64) -> TcpStage {
-    TcpStage {
-        conn,
-        time_ns: since_ns,
-        since_ns,
-        closed: false,
-        retransmit_timeout_ns: 0,
-        tail_loss_ns: 0,
-        receiver_window_ns: 0,
-        fast_retransmit_ns: 0,
-        cwnd_startup_ns: 0,
-        cwnd_loss_ns: 0,
-        cwnd_cwr_ns: 0,
-        cwnd_probing_ns: 0,
-        pacing_ns: 0,
-        local_queue_ns: 0,
-        cork_ns: 0,
-        nagle_ns: 0,
-        delayed_ack_ns: 0,
-        send_buffer_ns: 0,
-        in_flight_ns: 0,
-        sender_app_ns: 0,
-        unknown_ns: 0,
-        nagle_holds: 0,
-        delayed_acks: 0,
-        acks_by_timer: 0,
-        data_segs_out: 0,
-        longest_hold_ns: 0,
-        timeout_stalls: 0,
-        tail_loss_stalls: 0,
-        rtt_sum_us: 0,
-        rtt_samples: 0,
-        reader_slow_ns: 0,
-        reader_slow_waits: 0,
-        reader_slow_by_jiffy: 0,
-        window_closed_ns: 0,
-        best_rate_bytes_per_s: None,
-        unseen_ns: 0,
-        asleep_ns: 0,
-        loss_limited_ns: 0,
-        loss_limited_bytes: 0,
-        loss_limited_retrans_bytes: 0,
-        loss_limited_cwnd_byte_ms: 0,
-        thin_stalls: 0,
-        thin_stall_ns: 0,
-        spurious_timeouts: 0,
-        spurious_timeout_ns: 0,
-        timeout_acks_delayed: 0,
-        timeout_ack_delayed_ns: 0,
-        bursts_after_idle: 0,
-        burst_losses: 0,
-        burst_loss_ns: 0,
-        loss_episodes: 0,
-        max_send_queue_bytes: 0,
-        max_snd_wnd_bytes: 0,
-        nodelay: false,
     }
 }
