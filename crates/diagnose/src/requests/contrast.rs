@@ -12,7 +12,7 @@ use super::functions::{FunctionCounts, FunctionId, ShareBounds};
 use super::part::RequestPart;
 use super::request_table::RequestTable;
 use super::service::{ServiceDigest, SlowestRequests};
-use crate::histogram::{bucket, lower_edge};
+use crate::histogram::lower_edge;
 use crate::waits::join::association::{Association, FactorSide, association, is_enough, property};
 use crate::waits::join::factor::{Factor, SideCounts};
 
