@@ -37,6 +37,12 @@ impl RequestTable {
             let stack = stack.and_then(|it| self.names.distinct_stack(it));
             digest.subjects.add(step, stack, service);
         }
+        for (thread, part, ns) in budget.unkept.iter() {
+            let pid = thread.map(|thread| self.history.get(thread).pid);
+            if pid.is_some() && pid == other {
+                peer.add(part, ns);
+            }
+        }
         let time = (request.begin_ns, request.end_ns);
         digest.add(&RequestSums {
             id,

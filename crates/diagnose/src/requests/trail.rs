@@ -44,6 +44,25 @@ pub struct RequestStep {
     pub subject: StepSubject,
 }
 
+/// Time of steps that are not kept, by thread and part.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnkeptTimes(Vec<(Option<ThreadId>, RequestPart, u64)>);
+
+impl UnkeptTimes {
+    fn add(&mut self, thread: Option<ThreadId>, part: RequestPart, ns: u64) {
+        let same = self.0.iter_mut().find(|it| (it.0, it.1) == (thread, part));
+        match same {
+            Some(sum) => sum.2 += ns,
+            None => self.0.push((thread, part, ns)),
+        }
+    }
+
+    /// Returns threads and parts with their time, ns.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<ThreadId>, RequestPart, u64)> {
+        self.0.iter().copied()
+    }
+}
+
 /// Steps that are found backward in time, and their sums.
 #[derive(Debug)]
 pub struct Trail {
@@ -53,6 +72,7 @@ pub struct Trail {
     functions: FunctionCounts,
     /// The last one first.
     steps: Vec<RequestStep>,
+    unkept: UnkeptTimes,
     is_cut: bool,
     queue_most: u64,
 }
@@ -64,6 +84,7 @@ impl Default for Trail {
             parts: PartTimes::default(),
             functions: FunctionCounts::default(),
             steps: Vec::with_capacity(STEPS_MOST),
+            unkept: UnkeptTimes::default(),
             is_cut: false,
             queue_most: 0,
         }
@@ -77,6 +98,7 @@ impl Trail {
         self.parts = PartTimes::default();
         self.functions = FunctionCounts::default();
         self.steps.clear();
+        self.unkept.0.clear();
         self.is_cut = false;
         self.queue_most = 0;
     }
@@ -153,6 +175,7 @@ impl Trail {
         }
         if self.steps.len() == STEPS_MOST {
             self.is_cut = true;
+            self.unkept.add(thread, part, end_ns - begin_ns);
             return;
         }
         self.steps.push(RequestStep {
@@ -174,6 +197,13 @@ impl Trail {
         for step in self.steps.iter().rev().take(room) {
             budget.push(*step);
         }
+        for step in self.steps.iter().rev().skip(room) {
+            let ns = step.end_ns - step.begin_ns;
+            budget.unkept.add(step.thread, step.part, ns);
+        }
+        for (thread, part, ns) in self.unkept.iter() {
+            budget.unkept.add(thread, part, ns);
+        }
     }
 }
 
@@ -186,6 +216,8 @@ pub struct Budget {
     pub functions: FunctionCounts,
     /// The steps in the order of time.
     pub steps: Vec<RequestStep>,
+    /// Time of the others.
+    pub unkept: UnkeptTimes,
     /// Steps are missing, because there were too many.
     pub is_cut: bool,
     /// Most requests that it waited behind at a time.
@@ -203,6 +235,9 @@ impl Budget {
         self.parts
             .add(part, other.parts.total_ns() + end_ns - gap_begin_ns);
         self.is_cut |= other.is_cut;
+        for (thread, _, ns) in other.unkept.iter() {
+            self.unkept.add(thread, part, ns);
+        }
         let gap = RequestStep {
             begin_ns: gap_begin_ns,
             end_ns,
@@ -231,5 +266,30 @@ impl Budget {
             return;
         }
         self.steps.push(step);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_beyond_the_kept_steps_counts() {
+        const PARTS: [RequestPart; 2] = [RequestPart::Disk, RequestPart::Cpu];
+        let mut budget = Budget::default();
+        for _ in 0..2 {
+            let mut trail = Trail::default();
+            trail.restart(100);
+            for begin_ns in (0..100).rev() {
+                let part = PARTS[begin_ns as usize % 2];
+                trail.add(begin_ns, part, None, StepSubject::default());
+            }
+            trail.append_to(&mut budget);
+        }
+        let unkept = budget.unkept.iter();
+        let unkept_ns: u64 = unkept.map(|(_, _, ns)| ns).sum();
+        assert_eq!((budget.steps.len(), budget.parts.total_ns()), (64, 200));
+        assert_eq!(unkept_ns, 200 - 64);
+        assert!(budget.is_cut);
     }
 }
