@@ -24,8 +24,22 @@ impl RequestRule for DnsSlow {
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         // where waits were not recorded, `timer_wait` says so for all rules on them
-        RequestVerdict::of_parts(case, PARTS, finding)
+        match is_named_elsewhere(case) {
+            true => RequestVerdict::Quiet,
+            false => RequestVerdict::of_parts(case, PARTS, finding),
+        }
     }
+}
+
+/// Returns whether the service is a name server, and the process has requests that waited for it as long: these are named.
+fn is_named_elsewhere(case: &ServiceCase<'_>) -> bool {
+    let is_resolver = case.endpoints().all(|it| it.is_resolver);
+    let dns_ns = case.ns(RequestPart::Dns);
+    let waits_as_long = |other: &ServiceCase<'_>| {
+        let is_other = other.key != case.key && !other.endpoints().all(|it| it.is_resolver);
+        is_other && other.process() == case.process() && other.ns(RequestPart::Dns) >= dns_ns
+    };
+    is_resolver && case.evidence.services().iter().any(waits_as_long)
 }
 
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
