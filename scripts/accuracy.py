@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Plants every fault of `whylat lab list`, and its healthy twin, records and diagnoses each, and
-counts how often the diagnosis says what was planted, of the connections that it was planted on.
+counts how often the diagnosis says what was planted, of the connections, requests or processes that it was planted on.
 
 Writes the page (docs/accuracy.md) to --output, every instance to --json. Needs root.
 """
 
 import argparse
 import concurrent.futures
+import functools
 import json
 import os
 import pathlib
@@ -19,9 +20,11 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 
-CONGCTLS = ("cubic", "bbr")
 # Faults that use up a CPU: nothing else is played beside them.
-OF_CPUS = ("starved_server", "starved_reader", "softirq_flood")
+OF_CPUS = (
+    *("starved_server", "starved_reader", "softirq_flood"),
+    *("blocked_event_loop", "computes", "cpu_quota", "small_io", "uneven_workers"),
+)
 # Answers, not problems: never above info. The list is generated: make golden.
 ANSWERS = ("path_limited", "reset_by_us", "send_buffer_exceeds_window", "sender_app_limited", "zerocopy_copied")
 # Exit status of a report on a recording that is not whole.
@@ -33,18 +36,24 @@ def faults(whylat):
     return [json.loads(line) for line in output.stdout.splitlines()]
 
 
+@functools.cache
+def causes(whylat):
+    """Names of the faults of requests and programs, for which the congestion control does not matter."""
+    return {fault["name"] for fault in faults(whylat) if len(fault["congctls"]) == 1}
+
+
 def play(whylat, fault, variant, congctl, seed, keep):
     """The ground truth, the report and the score of one instance; one that is wrong is copied to `keep`."""
     with tempfile.TemporaryDirectory() as scratch:
         recording = f"{scratch}/r.whylat"
         words = ["lab", "fault", fault, "--variant", variant, "--congctl", congctl]
         truth = f"{scratch}/truth.json"
-        run(whylat, "run", "--output", recording, "--", whylat, *words, "--seed", str(seed), "--truth", truth)
+        run(whylat, *words, "--seed", str(seed), "--truth", truth, "--record", recording)
         report = f"{scratch}/report.json"
         output = run(whylat, "report", recording, "--format", "json", also=(EVENTS_LOST,))
         pathlib.Path(report).write_text(output)
         score = json.loads(run(whylat, "lab", "score", truth, report))
-        score = {name: {(rule, cookie) for rule, cookie in named} for name, named in score.items()}
+        score = {name: {(rule, subject) for rule, subject in named} for name, named in score.items()}
         if keep and (score["planted"] != score["found"] or score["beside"]):
             shutil.copytree(scratch, keep / f"{fault}.{variant}.{congctl}.{seed}", dirs_exist_ok=True)
         return json.loads(pathlib.Path(truth).read_text()), json.loads(output), score
@@ -95,7 +104,7 @@ def instances(whylat, seeds, only):
     for seed in range(1, seeds + 1):
         for fault in planted:
             variants = ("faulty", "healthy", "mended") if fault["mendable"] else ("faulty", "healthy")
-            for congctl in CONGCTLS:
+            for congctl in fault["congctls"]:
                 for variant in variants:
                     yield fault["name"], congctl, variant, seed
 
@@ -117,6 +126,7 @@ def judged(whylat, build, keep, fault, congctl, variant, seed):
     planted, found, beside = score["planted"], score["found"], score["beside"]
     return {
         "fault": fault,
+        "is_cause": fault in causes(whylat),
         "congctl": congctl,
         "variant": variant,
         "seed": seed,
@@ -148,6 +158,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="instances at a time")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--output", type=pathlib.Path)
+    parser.add_argument("--section", action="store_true", help="replace only the section of requests and programs in --output")
     parser.add_argument("--json", type=pathlib.Path, help="each instance, as soon as it is judged; those that are there already are not played again")
     parser.add_argument("--keep", type=pathlib.Path, help="copy the recordings of wrong instances into this folder")
     parser.add_argument("--refresh", action="store_true", help="then record the plays of tests/replay again, and keep those that are right")
@@ -171,7 +182,10 @@ def main():
             list(pool.map(one, [instance for instance in of_seed if instance not in alone]))
         for instance in alone:
             one(instance)
-    text = page(rows)
+    if options.section:
+        text = replaced(options.output.read_text(), rows)
+    else:
+        text = page(rows)
     if options.output:
         options.output.write_text(text)
     else:
@@ -205,8 +219,54 @@ def ratio(part, whole):
     return f"{part / whole:.3f}" if whole else "–"
 
 
-def page(rows):
+CAUSES = "## Faults of requests and programs"
+
+
+def cause_lines(rows):
+    """Returns the section of faults of requests and programs: the score by rule, and every miss."""
+    rows = [row for row in rows if row.get("is_cause")]
+    if not rows:
+        return []
+    instances = Counter((row["fault"], row["variant"]) for row in rows)
+    false = Counter()
+    loud = Counter(row["fault"] for row in rows if row["variant"] == "healthy" and row["beside"])
+    hit = Counter(row["fault"] for row in rows if row["fault"] in row["found"])
+    for row in rows:
+        false.update(row["beside"])
+    builds = ", ".join(f"{build} ({n})" for build, n in Counter(row["build"] for row in rows).most_common())
+    lines = [CAUSES, "", CAUSE_HEAD.format(instances=len(rows), builds=builds)]
+    lines += ["| rule | planted | found | recall | precision | twins | of these above info |", "|---|---:|---:|---:|---:|---:|---:|"]
+    for rule in sorted({row["fault"] for row in rows}):
+        planted, found = instances[rule, "faulty"], hit[rule]
+        precision = "–" if rule in ANSWERS else ratio(found, found + false[rule])
+        twins = instances[rule, "healthy"]
+        lines.append(f"| `{rule}` | {planted} | {found} | {ratio(found, planted)} | {precision} | {twins} | {loud[rule]} |")
+    others = {rule: n for rule, n in false.items() if rule not in instances_rules(rows)}
+    if others:
+        words = ", ".join(f"`{rule}` ({n})" for rule, n in sorted(others.items()))
+        lines += ["", f"Other rules that were reported beside these: {words}."]
+    wrong = [row for row in rows if row["missed"] or row["beside"]]
+    lines += ["", *[f"- {wrong_row(row)}" for row in wrong]]
+    return [*lines, ""]
+
+
+def instances_rules(rows):
+    """Returns the rules that are planted."""
+    return {row["fault"] for row in rows}
+
+
+def replaced(text, rows):
+    """Returns a page with a new section of requests and programs; one without it gets it before the misses."""
+    lines = text.splitlines()
+    begin = lines.index(CAUSES) if CAUSES in lines else lines.index("## Misses")
+    after = [at for at in range(begin + 1, len(lines)) if lines[at].startswith("## ")]
+    end = begin if CAUSES not in lines else after[0]
+    return "\n".join(lines[:begin] + cause_lines(rows) + lines[end:]) + "\n"
+
+
+def page(every):
     """Returns the page: the score by rule, the findings of each fault, and every miss."""
+    rows = [row for row in every if not row.get("is_cause")]
     hit, miss, false = Counter(), Counter(), Counter()
     output = defaultdict(Counter)
     for row in rows:
@@ -241,7 +301,7 @@ def page(rows):
         lines.append(f"| `{fault}` | {form} | {congctl} | {words} |")
     lines += ["", "## Advice", "", ADVICE]
     lines += wins(rows)
-    lines += ["", "## Misses", ""]
+    lines += ["", *cause_lines(every), "## Misses", ""]
     wrong = [row for row in rows if row["missed"] or row["beside"]]
     lines += [f"- {wrong_row(row)}" for row in wrong] or ["None."]
     return "\n".join(lines) + "\n"
@@ -312,9 +372,19 @@ estimate. In `path_limited` and `reordering` there is nothing to fix.
 | fault | congestion control | estimated, median | measured, median | agree |
 |---|---|---:|---:|---:|"""
 
+CAUSE_HEAD = """One fault for each rule on requests and programs, of its name, and a healthy twin: {instances} instances, each with other sizes,
+delays, counts and shares. Real programs where they show it best (redis, glibc's resolver, a firewall, a control group), else those
+of the lab. Built from (instances): {builds}.
+
+Found: a finding above `info` names the rule, of the service (side, address, process) or the process on which it was planted;
+`reset_by_us` is an answer, at any severity. Precision: of all findings of the rule above `info`, in every instance here. Twins above
+info had any such finding. True of a workload, and so not false: `serial_round_trips` of a client that asks one request after
+another, and `cpu_contention`, `slow_reader` and `remote_slow` of threads that waited more than 5 % of the time for a CPU.
+"""
+
 HEAD = """# Accuracy
 
-How often is the diagnosis right? Every fault of `whylat lab list` is planted {times} under cubic
+How often is the diagnosis right? Every fault of connections of `whylat lab list` is planted {times} under cubic
 and under bbr, each time with other sizes, delays and losses. With each comes its healthy twin,
 which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of
 two CPUs on a busy host. Built from (instances): {builds}. `make accuracy` writes this page.

@@ -68,6 +68,26 @@ fn ended_fault_leaves_nothing() {
     }
 }
 
+/// The control group of a role goes when the role has, however that ended.
+#[test]
+fn killed_fault_leaves_no_group() {
+    if !testbed::root() {
+        return;
+    }
+    let words = "lab fault cpu_quota --truth /dev/null --force";
+    let fault = ChildGuard::start(whylat(words).stdout(std::process::Stdio::null()));
+    let group_of = |pid: &u32| {
+        let roots = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup"].map(std::path::Path::new);
+        let groups = roots.map(|root| root.join(format!("whylat-lab-{pid}")));
+        groups.into_iter().find(|group| group.is_dir())
+    };
+    let group = until("the server's control group", || {
+        descendants(fault.0.id()).iter().find_map(group_of)
+    });
+    fault.signal(Signal::SIGKILL);
+    until("the end of the group", || (!group.exists()).then_some(()));
+}
+
 #[test]
 fn unknown_fix_is_refused() {
     let refused = |words: &str, what: &str| {

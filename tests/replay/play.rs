@@ -154,17 +154,17 @@ impl Play {
 
     /// Keeps a small recording that says the same: of those with less and less in them, the first that is small.
     fn keep(&self, whole: &Outcome) -> Result<(), String> {
-        let mut why = "nothing may be left out".to_owned();
+        let mut reasons = Vec::new();
         for left_out in self.left_out(whole) {
             match self.shrink(whole, &left_out) {
                 Ok(small) if kept::is_small(small.path()) => {
                     return kept::replace(&self.name, small.path());
                 }
-                Ok(small) => why = kept::too_large(small.path()),
-                Err(other) => why = other,
+                Ok(small) => reasons.push(kept::too_large(small.path())),
+                Err(other) => reasons.push(other),
             }
         }
-        Err(format!("{}: {why}", self.name))
+        Err(format!("{}: {}", self.name, reasons.join("\n")))
     }
 
     /// Returns what may be left out, from nothing on: of a bulk transfer calls, and then what the play itself leaves out.
@@ -175,10 +175,12 @@ impl Play {
                 ..left_out.clone()
             })
         };
-        let all = [
-            Some(LeftOut::nothing()),
-            self.leaves_out.map(|left_out| left_out(whole)),
-        ];
+        let own = self.leaves_out.map(|left_out| left_out(whole));
+        // waits of processes that only play are no part of a judgement
+        if let Some(own) = own.clone().filter(|own| !own.processes.is_empty()) {
+            return vec![own];
+        }
+        let all = [Some(LeftOut::nothing()), own];
         let has_calls = self.tables.contains(&"calls");
         let all = all.into_iter().flatten().flat_map(with_calls);
         all.filter(|left_out| has_calls || left_out.calls == Calls::All)

@@ -39,6 +39,12 @@ tables! {
         stacks symbols tasks tcp_events tcp_samples tcp_stages waits;
     /// Requests, what threads did with them, and where.
     REQUESTS: calls connections listeners preemptions processes stacks symbols tcp_samples waits;
+    /// Tables by which the requests of programs are judged, with all that they may wait for.
+    CAUSES: calls connections dns_waits failed_connects listeners on_cpu_samples preemptions
+        processes stacks symbols tcp_samples udp_flows udp_sockets waits;
+    /// Tables by which connections are judged, and what the host dropped.
+    DROPPED: calls connections cpu_samples drops listeners process_samples processes tcp_events
+        tcp_samples tcp_stages;
     /// Tables by which connections are judged, and their messages.
     MESSAGES: calls clock_pairs connections cpu_samples listeners process_samples processes
         received_messages sent_messages tcp_events tcp_samples tcp_stages udp_sockets;
@@ -79,6 +85,8 @@ pub struct LeftOut {
     pub judged: Vec<(u64, u64)>,
     /// Waits for something else than a connection.
     pub waits: bool,
+    /// Processes, with what their threads waited for.
+    pub processes: HashSet<u32>,
 }
 
 impl LeftOut {
@@ -89,6 +97,7 @@ impl LeftOut {
             sockets: HashSet::new(),
             judged: Vec::new(),
             waits: false,
+            processes: HashSet::new(),
         }
     }
 }
@@ -373,7 +382,8 @@ impl Redact for ReceivedMessage {
 impl Redact for Wait {
     fn is_within(&self, limits: &Limits<'_>) -> bool {
         let is_asked_for = !limits.left_out.waits || self.conn.is_some();
-        is_asked_for && limits.is_meanwhile(self.start_ns, self.end_ns)
+        let is_kept = !limits.left_out.processes.contains(&self.pid);
+        is_kept && is_asked_for && limits.is_meanwhile(self.start_ns, self.end_ns)
     }
 }
 
@@ -398,7 +408,8 @@ impl Redact for Preemption {
     }
 
     fn is_within(&self, limits: &Limits<'_>) -> bool {
-        limits.is_meanwhile(self.start_ns, self.end_ns)
+        let is_kept = !limits.left_out.processes.contains(&self.pid);
+        is_kept && limits.is_meanwhile(self.start_ns, self.end_ns)
     }
 }
 

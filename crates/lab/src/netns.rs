@@ -112,18 +112,39 @@ impl Netns {
     /// # Errors
     /// When `ip` is missing or refuses.
     pub fn ip(&self, arguments: &str) -> Result<String, LabError> {
-        let output = self
-            .command("ip")
-            .args(arguments.split_whitespace())
-            .output()
-            .map_err(|why| LabError::os("run", format!("ip {arguments}"), why, HINT_IPROUTE))?;
+        let words: Vec<&str> = arguments.split_whitespace().collect();
+        let refused = "run `ip addr` and `ip route` in the namespace to see its state";
+        self.configure("ip", &words, (HINT_IPROUTE, refused))
+    }
+
+    /// Runs `nft RULES` in the namespace: commands of the firewall, separated by semicolons.
+    ///
+    /// # Errors
+    /// When `nft` is missing or refuses.
+    pub fn nft(&self, rules: &str) -> Result<(), LabError> {
+        let refused = "load nf_tables, and see nft(8) for the rule";
+        let missing = "install nftables: apt-get install nftables";
+        self.configure("nft", &[rules], (missing, refused))
+            .map(drop)
+    }
+
+    /// Runs a program that sets something up, and returns what it printed. Hints: it is missing; it refuses.
+    fn configure(
+        &self,
+        program: &str,
+        words: &[&str],
+        (missing, refused): (&'static str, &'static str),
+    ) -> Result<String, LabError> {
+        let whole = format!("{program} {}", words.join(" "));
+        let output = self.command(program).args(words).output();
+        let output = output.map_err(|why| LabError::os("run", &whole, why, missing))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         Err(LabError::Command {
-            command: format!("ip {arguments}"),
+            command: whole,
             detail: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-            hint: "run `ip addr` and `ip route` in the namespace to see its state",
+            hint: refused,
         })
     }
 

@@ -115,8 +115,11 @@ impl LabProcess {
     pub fn finish(mut self) -> Result<Value, LabError> {
         drop(self.stdin.take());
         let mut last = self.line()?;
+        // a recorder around it adds lines for people
         while let Some(Ok(line)) = self.lines.next() {
-            last = serde_json::from_str(&line).unwrap_or(Value::String(line));
+            if let Ok(object @ Value::Object(_)) = serde_json::from_str(&line) {
+                last = object;
+            }
         }
         let status = self.child.wait();
         match status {

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::{LabError, LabProcess, Netns, Wire};
 
@@ -27,6 +28,15 @@ impl Site {
             address: wire.address_b(),
             program: program.to_owned(),
             limit_s: 60,
+        }
+    }
+
+    /// Both at `a`, over its loopback device.
+    pub fn within(wire: &Wire, program: &Path) -> Self {
+        Site {
+            server: wire.a.clone(),
+            address: Ipv4Addr::LOCALHOST,
+            ..Site::over(wire, program)
         }
     }
 
@@ -73,6 +83,23 @@ impl Site {
         self.start(&self.client, &format!("{role} --connect {address}:{port}"))
     }
 
+    /// Starts a client role under `whylat run`, which makes the recording.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn connect_recorded(
+        &self,
+        role: &str,
+        port: u16,
+        recording: &Path,
+    ) -> Result<LabProcess, LabError> {
+        let mut command = self.client.command(&self.program);
+        command.args(["run", "--output"]).arg(recording).arg("--");
+        command.arg(&self.program);
+        let role = format!("{role} --connect {}:{port}", self.address);
+        self.start_by(command, &role)
+    }
+
     /// Starts a role beside the clients that passes on to the server at `port`, and gives it and its
     /// port.
     ///
@@ -106,7 +133,11 @@ impl Site {
     }
 
     fn start(&self, netns: &Netns, role: &str) -> Result<LabProcess, LabError> {
-        let mut command = netns.command(&self.program);
+        self.start_by(netns.command(&self.program), role)
+    }
+
+    /// Starts a role by a command to which its words are added.
+    fn start_by(&self, mut command: Command, role: &str) -> Result<LabProcess, LabError> {
         command.args(["lab", "workload", "--limit-s", &self.limit_s.to_string()]);
         LabProcess::start({
             command.args(role.split_whitespace());

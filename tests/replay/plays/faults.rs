@@ -3,18 +3,22 @@
 
 use std::collections::HashSet;
 
+use lab::fault::scene::ClaimSubject;
 use lab::fault::{FAULTS, Fault, Score};
 use serde_json::Value;
 
 use crate::play::{Outcome, Play};
-use crate::shrink::{CONNECTIONS, LeftOut};
+use crate::shrink::{CAUSES, CONNECTIONS, DROPPED, LeftOut};
 use testbed::report::{Report, number};
-use testbed::{finish, program, whylat};
+use testbed::{finish, whylat};
 
 pub fn plays() -> Vec<Play> {
     let mut plays = Vec::new();
-    for fault in FAULTS {
-        for congctl in ["cubic", "bbr"] {
+    let kept = FAULTS
+        .iter()
+        .filter(|fault| !NOT_KEPT.contains(&fault.name));
+    for fault in kept {
+        for congctl in fault.congctls {
             for variant in ["faulty", "healthy", "mended"] {
                 if variant != "mended" || fault.mendable {
                     plays.push(play(fault, variant, congctl));
@@ -30,8 +34,37 @@ fn play(fault: &'static Fault, variant: &'static str, congctl: &'static str) -> 
         name: format!("faults::{congctl}::{}::{variant}", fault.name),
         record: Box::new(move || record(fault, variant, congctl)),
         judge: is_right,
-        tables: CONNECTIONS,
-        leaves_out: Some(connections_beyond_few),
+        tables: tables_of(fault),
+        leaves_out: Some(if is_cause(fault) {
+            processes_of_lab
+        } else {
+            connections_beyond_few
+        }),
+    }
+}
+
+/// Returns the tables by which a fault is judged.
+fn tables_of(fault: &Fault) -> &'static [&'static str] {
+    let claim = (fault.claim)("cubic").map(|claim| claim.of);
+    match claim {
+        _ if !is_cause(fault) => CONNECTIONS,
+        Some(ClaimSubject::Service | ClaimSubject::Process) => CAUSES,
+        _ => DROPPED,
+    }
+}
+
+/// Whether it is a fault of requests or programs.
+fn is_cause(fault: &Fault) -> bool {
+    fault.congctls.len() == 1
+}
+
+/// The processes that play: the wire has many waits, and no part in a finding.
+fn processes_of_lab(outcome: &Outcome) -> LeftOut {
+    let pids = ["/pid", "/machine/pid"].map(|name| number(&outcome.truth, name));
+    let pids = pids.into_iter().filter_map(|pid| u32::try_from(pid).ok());
+    LeftOut {
+        processes: pids.collect(),
+        ..LeftOut::nothing()
     }
 }
 
@@ -39,11 +72,10 @@ fn play(fault: &'static Fault, variant: &'static str, congctl: &'static str) -> 
 fn record(fault: &Fault, variant: &str, congctl: &str) -> Result<Outcome, String> {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let truth = scratch.path().join("truth.json");
-    let mut command = whylat("run --output");
-    command.arg(scratch.path().join("r.whylat")).arg("--");
-    command.arg(program());
-    command.args(["lab", "fault", fault.name, "--variant", variant]);
-    command.args(["--congctl", congctl, "--truth"]).arg(&truth);
+    let mut command = whylat("lab fault");
+    command.args([fault.name, "--variant", variant, "--congctl", congctl]);
+    command.arg("--truth").arg(&truth).arg("--record");
+    command.arg(scratch.path().join("r.whylat"));
     finish(&mut command).ended(0);
     let truth = std::fs::read_to_string(truth).expect("the truth");
     let truth = serde_json::from_str(&truth).expect("JSON");
@@ -53,7 +85,7 @@ fn record(fault: &Fault, variant: &str, congctl: &str) -> Result<Outcome, String
     Ok(Outcome { report, truth })
 }
 
-/// Without what the ends know of their calls: the score is of connections.
+/// Without what the ends know of their calls: the score is of connections and requests.
 fn scored_part(mut truth: Value) -> Value {
     const SCORED: &[&str] = &[
         "cookie",
@@ -80,7 +112,8 @@ fn scored_part(mut truth: Value) -> Value {
             connection.retain(|name, _| SCORED.contains(&name.as_str()));
         }
         let end = end.as_object_mut().expect("an end");
-        end.retain(|name, value| name == "connections" || !value.is_array());
+        const LISTS: &[&str] = &["also_true", "connections"];
+        end.retain(|name, value| LISTS.contains(&name.as_str()) || !value.is_array());
     }
     truth
 }
@@ -122,6 +155,28 @@ fn connections_beyond_few(outcome: &Outcome) -> LeftOut {
 
 /// Longest part of a play that a CPU may have been stalled: a fifth of what would be a warning.
 const MAX_STALL: f64 = 0.01;
+
+/// Faults without a kept recording: it would be too large, or is judged rightly only on a machine that does nothing else.
+/// `make accuracy` plays them.
+const NOT_KEPT: &[&str] = &[
+    "blocked_event_loop",
+    "computes",
+    "connection_churn",
+    "cpu_quota",
+    "disk_wait",
+    "dns_slow",
+    "lock_wait",
+    "memory_stall",
+    "output_blocked",
+    "packet_dropped_here",
+    "process_pause",
+    "reset_by_peer",
+    "reset_by_us",
+    "serial_round_trips",
+    "small_io",
+    "timer_wait",
+    "uneven_workers",
+];
 
 /// Whether it was planted, and nothing else beside it, by the account of those who planted it.
 fn came_about(fault: &Fault, truth: &Value) -> Result<(), String> {

@@ -1,6 +1,7 @@
-//! The list of faults.
+//! The list of faults: those of connections, and then those of requests and programs ([`super::causes`]).
 
-use super::scene::{Claim, ClaimSubject, ConnectionEnd, Fault, sending, serving};
+use super::causes::CAUSES;
+use super::scene::{CONGCTLS, Claim, ClaimSubject, ConnectionEnd, Fault, sending, serving};
 use super::{buffers, cpus, losses, messages, programs, startup};
 
 /// The fault of this name.
@@ -9,13 +10,31 @@ pub fn find(name: &str) -> Option<&'static Fault> {
 }
 
 /// All faults.
-pub const FAULTS: &[Fault] = &[
+pub const FAULTS: &[Fault] = &all::<{ CONNECTIONS.len() + CAUSES.len() }>();
+
+/// Returns one list after the other.
+const fn all<const COUNT: usize>() -> [Fault; COUNT] {
+    let mut all = [CONNECTIONS[0]; COUNT];
+    let mut at = 1;
+    while at < COUNT {
+        all[at] = match at < CONNECTIONS.len() {
+            true => CONNECTIONS[at],
+            false => CAUSES[at - CONNECTIONS.len()],
+        };
+        at += 1;
+    }
+    all
+}
+
+/// Faults of connections.
+const CONNECTIONS: &[Fault] = &[
     Fault {
         name: "write_write_read",
         summary: "a request in two small writes waits for the receiver's ACK timer",
         source: "Nagle's algorithm with delayed ACKs; SNAP 6.1",
         claim: |_| sending("nagle_delayed_ack"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: messages::write_write_read,
     },
     Fault {
@@ -24,6 +43,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 4.1 and 6.3",
         claim: |_| sending("send_buffer_limited"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: buffers::tiny_send_buffer,
     },
     Fault {
@@ -32,6 +52,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 4.1 and 6.3",
         claim: |_| sending("receive_buffer_limited"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: buffers::tiny_receive_buffer,
     },
     Fault {
@@ -40,6 +61,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6.3",
         claim: |_| sending("slow_reader"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: buffers::slow_reader,
     },
     Fault {
@@ -48,6 +70,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 4.1",
         claim: |congctl| sending("fast_retransmits").filter(|_| congctl != "bbr"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::random_loss,
     },
     Fault {
@@ -56,6 +79,7 @@ pub const FAULTS: &[Fault] = &[
         source: "RFC 8985 section 6.2: the reordering window",
         claim: |_| sending("path_limited"),
         mendable: false,
+        congctls: CONGCTLS,
         scene: losses::reordering,
     },
     Fault {
@@ -64,6 +88,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6.1",
         claim: |_| sending("retransmit_timeouts"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::tail_loss,
     },
     Fault {
@@ -72,6 +97,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 4.1",
         claim: |_| sending("retransmit_timeouts"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::black_hole,
     },
     Fault {
@@ -86,6 +112,7 @@ pub const FAULTS: &[Fault] = &[
             })
         },
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::syn_loss,
     },
     Fault {
@@ -94,6 +121,7 @@ pub const FAULTS: &[Fault] = &[
         source: "RFC 5682: spurious timeouts",
         claim: |_| sending("spurious_retransmits"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::delay_spikes,
     },
     Fault {
@@ -108,6 +136,7 @@ pub const FAULTS: &[Fault] = &[
             })
         },
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::thin_connections,
     },
     Fault {
@@ -116,6 +145,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6.2",
         claim: |congctl| sending("burst_after_idle").filter(|_| congctl != "bbr"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::burst_after_idle,
     },
     Fault {
@@ -124,6 +154,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP figure 6",
         claim: |_| sending("delayed_ack_after_timeout"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::delayed_ack_after_timeout,
     },
     Fault {
@@ -132,6 +163,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 4.1",
         claim: |_| serving("incast"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: programs::incast,
     },
     Fault {
@@ -146,6 +178,7 @@ pub const FAULTS: &[Fault] = &[
             })
         },
         mendable: true,
+        congctls: CONGCTLS,
         scene: programs::listen_overflow,
     },
     Fault {
@@ -154,6 +187,7 @@ pub const FAULTS: &[Fault] = &[
         source: "tcp_check_req(): TCP_DEFER_ACCEPT",
         claim: |_| None,
         mendable: false,
+        congctls: CONGCTLS,
         scene: programs::deferred_accepts,
     },
     Fault {
@@ -168,6 +202,7 @@ pub const FAULTS: &[Fault] = &[
             })
         },
         mendable: true,
+        congctls: CONGCTLS,
         scene: programs::waiting_proxy,
     },
     Fault {
@@ -182,6 +217,7 @@ pub const FAULTS: &[Fault] = &[
             })
         },
         mendable: true,
+        congctls: CONGCTLS,
         scene: programs::head_of_line,
     },
     Fault {
@@ -190,6 +226,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 3.2: the network",
         claim: |_| sending("path_limited"),
         mendable: false,
+        congctls: CONGCTLS,
         scene: buffers::path_limited,
     },
     Fault {
@@ -198,6 +235,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6",
         claim: |_| sending("nagle_delayed_ack"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: messages::one_among_200,
     },
     Fault {
@@ -206,6 +244,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6",
         claim: |_| sending("nagle_delayed_ack"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: messages::two_faults,
     },
     Fault {
@@ -214,6 +253,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6.2: the logging application",
         claim: |_| sending("nagle_delayed_ack"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: messages::logging_client,
     },
     Fault {
@@ -222,6 +262,7 @@ pub const FAULTS: &[Fault] = &[
         source: "VTune cookbook: Inefficient TCP/IP Synchronization",
         claim: |_| sending("nagle_delayed_ack"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: startup::vtune_startup,
     },
     Fault {
@@ -230,6 +271,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6.3: receiver window negotiation",
         claim: |_| sending("receive_buffer_limited"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: buffers::window_scale_lost,
     },
     Fault {
@@ -238,6 +280,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 5.3",
         claim: |_| sending("send_buffer_exceeds_window"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: buffers::buffer_beyond_window,
     },
     Fault {
@@ -246,6 +289,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6.2: the send buffer set to zero",
         claim: |_| sending("delayed_ack"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: buffers::odd_segment,
     },
     Fault {
@@ -254,6 +298,7 @@ pub const FAULTS: &[Fault] = &[
         source: "Gilbert, 1960; SNAP 4.1",
         claim: |congctl| sending("fast_retransmits").filter(|_| congctl != "bbr"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: losses::burst_loss,
     },
     Fault {
@@ -262,6 +307,7 @@ pub const FAULTS: &[Fault] = &[
         source: "run-queue delay: Documentation/scheduler/sched-stats.rst",
         claim: |_| serving("cpu_contention"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: cpus::starved_server,
     },
     Fault {
@@ -270,6 +316,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 6.3; run-queue delay: Documentation/scheduler/sched-stats.rst",
         claim: |_| sending("slow_reader"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: cpus::starved_reader,
     },
     Fault {
@@ -278,6 +325,7 @@ pub const FAULTS: &[Fault] = &[
         source: "MAX_SOFTIRQ_TIME of kernel/softirq.c; Documentation/networking/scaling.rst: RPS",
         claim: |_| serving("softirq_delay"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: cpus::softirq_flood,
     },
     Fault {
@@ -286,6 +334,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 3.2: the sender's application",
         claim: |_| serving("sender_app_limited"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: messages::server_computes,
     },
     Fault {
@@ -294,6 +343,7 @@ pub const FAULTS: &[Fault] = &[
         source: "SNAP 3.2: the sender's application",
         claim: |_| sending("sender_app_limited"),
         mendable: true,
+        congctls: CONGCTLS,
         scene: messages::client_thinks,
     },
 ];

@@ -7,12 +7,12 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser};
+use clap::{Args, CommandFactory, Parser, ValueEnum};
 use serde_json::{Value, json};
 
 use super::catalogue::{FAULTS, find};
 use super::run::FaultRun;
-use super::scene::{SeededDice, Variant};
+use super::scene::{RecordedPrograms, SeededDice, Variant};
 use super::score::Score;
 use crate::error::LabError;
 
@@ -26,7 +26,8 @@ use crate::error::LabError;
 Examples:
   whylat lab fault write_write_read
   whylat lab fault incast --variant healthy --seed 7
-  whylat run --as-root -- whylat lab fault slow_reader   # and its diagnosis",
+  whylat run --as-root -- whylat lab fault slow_reader   # and its diagnosis
+  whylat lab fault remote_slow --record r.whylat         # records the programs that it is seen at",
     mut_arg("output", |output| output.visible_alias("truth"))
 )]
 struct Options {
@@ -47,6 +48,9 @@ struct Options {
     /// Captures packets at both ends with tcpdump: client.pcap and server.pcap in this directory.
     #[arg(long, value_name = "DIR")]
     captures: Option<PathBuf>,
+    /// Records it by `whylat run`: all of its programs, or the client alone where the fault is that of another host.
+    #[arg(long, value_name = "RECORDING")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     to: OutputArgs,
 }
@@ -96,7 +100,7 @@ struct ListOptions {
 }
 
 /// Compares a report with the ground truth of a fault. Prints as JSON what was planted, what of it
-/// was found, and what was reported beside it: each a rule and a socket cookie.
+/// was found, and what was reported beside it: each a rule and a socket cookie, the side and address of a service, or a process.
 #[derive(Debug, Parser)]
 #[command(
     name = "whylat lab score",
@@ -157,9 +161,49 @@ fn play(options: &Options) -> Result<(), LabError> {
         congctl: &options.congctl,
         seed: options.seed,
         captures: options.captures.as_deref(),
+        recording: options.record.as_deref(),
     };
+    if let Some(recording) = &options.record
+        && play.recorded()? == RecordedPrograms::All
+    {
+        return record(&program, recording, options);
+    }
     let file = options.to.open()?;
     write(&play.run(&program)?, file)
+}
+
+/// Plays the same again, under `whylat run`.
+fn record(program: &Path, recording: &Path, options: &Options) -> Result<(), LabError> {
+    let variant = options.variant.to_possible_value();
+    let variant = variant.map_or_else(String::new, |it| it.get_name().to_owned());
+    let mut command = std::process::Command::new(program);
+    command.args(["run", "--output"]).arg(recording).arg("--");
+    command.arg(program).args(["lab", "fault", &options.name]);
+    command.args(["--variant", &variant, "--congctl", &options.congctl]);
+    command.args(["--seed", &options.seed.to_string()]);
+    if let Some(fix) = &options.fix {
+        command.args(["--cure", fix]);
+    }
+    if let Some(output) = &options.to.output {
+        command.arg("--output").arg(output);
+    }
+    if let Some(captures) = &options.captures {
+        command.arg("--captures").arg(captures);
+    }
+    if options.to.force {
+        command.arg("--force");
+    }
+    let hint = "read what it printed on stderr";
+    let status = crate::tie_to_parent(&mut command).status();
+    let status = status.map_err(|why| LabError::os("run", "the recorder", why, hint))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(LabError::Command {
+            command: format!("{command:?}"),
+            detail: status.to_string(),
+            hint,
+        }),
+    }
 }
 
 /// Returns the options of `whylat lab list`.
@@ -178,6 +222,7 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     for fault in FAULTS {
         let rule = (fault.claim)("cubic").map(|claim| claim.rule);
         let (name, summary, source) = (fault.name, fault.summary, fault.source);
+        let congctls = fault.congctls;
         let fixes = (fault.scene)(Variant::Fixed, &mut SeededDice::new(1)).fixes;
         if options.json {
             let bbr = (fault.claim)("bbr").map(|claim| claim.rule);
@@ -185,7 +230,7 @@ pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let _ = writeln!(
                 list,
                 "{}",
-                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "mendable": fault.mendable, "cures": fixes })
+                json!({ "name": name, "summary": summary, "source": source, "rules": rules, "congctls": congctls, "mendable": fault.mendable, "cures": fixes })
             );
         } else {
             let _ = writeln!(list, "{name:<20} {summary}");

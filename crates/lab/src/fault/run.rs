@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::scene::{
-    Claim, ClaimSubject, ConnectionEnd, Fault, FaultFix, ProgramPair, Scene, SeededDice, Variant,
+    Claim, ClaimSubject, ConnectionEnd, Fault, FaultFix, ProgramPair, RecordedPrograms, Scene,
+    SeededDice, Variant,
 };
 use crate::site::Site;
 use crate::tcpdump::Tcpdump;
@@ -26,6 +27,8 @@ pub struct FaultRun<'a> {
     pub seed: u64,
     /// Where `client.pcap` and `server.pcap` are made, what tcpdump sees at either end; `None`: nowhere.
     pub captures: Option<&'a Path>,
+    /// Recording that is made of the first client, if the fault is one that is seen there alone.
+    pub recording: Option<&'a Path>,
 }
 
 impl FaultRun<'_> {
@@ -45,15 +48,21 @@ impl FaultRun<'_> {
             log_packets: 0,
             ..WireConfig::default()
         })?;
+        let netns_of = |end| match end {
+            ConnectionEnd::Client | ConnectionEnd::Proxy => &wire.a,
+            ConnectionEnd::Server => &wire.b,
+        };
         for (end, name, value) in scene.sysctls {
-            let netns = match end {
-                ConnectionEnd::Client | ConnectionEnd::Proxy => &wire.a,
-                ConnectionEnd::Server => &wire.b,
-            };
-            netns.sysctl(name, value)?;
+            netns_of(end).sysctl(name, value)?;
         }
         let captures = self.capture(&wire)?;
-        let site = Site::over(&wire, program);
+        for (end, rules) in &scene.firewall {
+            netns_of(*end).nft(rules)?;
+        }
+        let site = match scene.is_local {
+            true => Site::within(&wire, program),
+            false => Site::over(&wire, program),
+        };
         let machine = site.beside("pauses")?;
         let beside: Vec<LabProcess> = scene
             .beside
@@ -65,8 +74,9 @@ impl FaultRun<'_> {
         let claim = (self.fault.claim)(self.congctl).filter(|_| faulty);
         first.claims.extend(claim);
         let pairs = std::iter::once(first).chain(scene.others);
+        let mut recording = self.recording;
         let started: Vec<StartedPair> = pairs
-            .map(|pair| start(&site, pair))
+            .map(|pair| start(&site, pair, &mut recording))
             .collect::<Result<_, _>>()?;
         let ended: Vec<PairOutcome> = started
             .into_iter()
@@ -93,6 +103,7 @@ impl FaultRun<'_> {
             "cure": fix.map(|fix| fix.name),
             "congctl": self.congctl,
             "seed": self.seed,
+            "pid": std::process::id(),
             "expected": expected,
             "lossless": scene.lossless,
             "wire": stats,
@@ -110,6 +121,14 @@ impl FaultRun<'_> {
         let ends = [(&wire.a, "client.pcap"), (&wire.b, "server.pcap")];
         let started = ends.map(|(netns, file)| Tcpdump::start(netns, &place.join(file)));
         started.into_iter().collect()
+    }
+
+    /// Returns which programs a recording has to see.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn recorded(&self) -> Result<RecordedPrograms, LabError> {
+        Ok(self.scene()?.0.recorded)
     }
 
     /// Returns the scene, with the fix that is applied if it has several.
@@ -145,6 +164,7 @@ impl FaultRun<'_> {
 
 /// A pair under way.
 struct StartedPair {
+    address: String,
     server: LabProcess,
     proxy: Option<LabProcess>,
     clients: Vec<LabProcess>,
@@ -153,22 +173,31 @@ struct StartedPair {
 
 /// Holds what each of a pair knew at its end.
 struct PairOutcome {
+    /// Where the server listens.
+    address: String,
     server: Value,
     proxy: Option<Value>,
     clients: Vec<Value>,
     claims: Vec<Claim>,
 }
 
-fn start(site: &Site, pair: ProgramPair) -> Result<StartedPair, LabError> {
+/// Starts a pair. The first client that takes the recording runs under `whylat run`.
+fn start(
+    site: &Site,
+    pair: ProgramPair,
+    recording: &mut Option<&Path>,
+) -> Result<StartedPair, LabError> {
     let (server, port) = site.serve(&pair.server)?;
     let proxy = pair.proxy.map(|words| site.pass_on(&words, port));
     let proxy = proxy.transpose()?;
-    let connect = |words: &String| match &proxy {
-        Some((_, port)) => site.connect_near(words, *port),
-        None => site.connect(words, port),
+    let connect = |words: &String| match (&proxy, recording.take()) {
+        (Some((_, port)), _) => site.connect_near(words, *port),
+        (None, Some(recording)) => site.connect_recorded(words, port, recording),
+        (None, None) => site.connect(words, port),
     };
     let clients = pair.clients.iter().map(connect);
     Ok(StartedPair {
+        address: format!("{}:{port}", site.address),
         server,
         clients: clients.collect::<Result<_, _>>()?,
         proxy: proxy.map(|(proxy, _)| proxy),
@@ -180,6 +209,7 @@ impl StartedPair {
     fn finish(self) -> Result<PairOutcome, LabError> {
         let clients = self.clients.into_iter().map(LabProcess::finish);
         Ok(PairOutcome {
+            address: self.address,
             clients: clients.collect::<Result<_, _>>()?,
             proxy: self.proxy.map(LabProcess::finish).transpose()?,
             server: self.server.finish()?,
@@ -190,43 +220,80 @@ impl StartedPair {
 
 impl PairOutcome {
     fn truth(&self) -> Value {
-        json!({ "clients": self.clients, "proxy": self.proxy, "server": self.server })
+        json!({
+            "address": self.address,
+            "clients": self.clients,
+            "proxy": self.proxy,
+            "server": self.server,
+        })
     }
 
-    /// Returns the rules to be reported, with connections and times; none where nothing is to be reported.
+    /// Returns the rules to be reported, with their subjects and times; none where nothing is to be reported.
     fn expected(&self, lasts_ns: Option<&Range<u64>>) -> impl Iterator<Item = Value> {
         self.claims.iter().map(move |claim| {
             let connections = self.sockets(*claim);
-            let of_all = |name| connections.iter().filter_map(move |one| one[name].as_u64());
             let (from_ns, until_ns) = match (claim.of, lasts_ns) {
                 (ClaimSubject::LateToConnect, _) => {
-                    (of_all("connecting_ns").min(), of_all("opened_ns").max())
+                    range(&connections, "connecting_ns", "opened_ns")
                 }
                 (_, Some(lasts)) => (Some(lasts.start), Some(lasts.end)),
-                (_, None) => (of_all("opened_ns").min(), of_all("closed_ns").max()),
+                (ClaimSubject::Service | ClaimSubject::Process, None) => {
+                    range(&self.clients, "start_ns", "end_ns")
+                }
+                (_, None) => range(&connections, "opened_ns", "closed_ns"),
             };
             json!({
                 "rule": claim.rule,
                 "end": claim.end,
                 "connections": connections,
+                "services": self.services(*claim),
+                "processes": self.processes(*claim),
                 "from_ns": from_ns,
                 "until_ns": until_ns,
             })
         })
     }
 
-    /// Returns the sockets that a claim speaks of.
-    fn sockets(&self, claim: Claim) -> Vec<Value> {
-        let ends = match claim.end {
-            ConnectionEnd::Client => self.clients.as_slice(),
+    /// Returns the outcomes of an end.
+    fn ends(&self, end: ConnectionEnd) -> &[Value] {
+        match end {
+            ConnectionEnd::Client => &self.clients,
             ConnectionEnd::Server => std::slice::from_ref(&self.server),
             ConnectionEnd::Proxy => self.proxy.as_slice(),
+        }
+    }
+
+    /// Returns the services that a claim speaks of: the requests of an end's process. Several processes are one service.
+    fn services(&self, claim: Claim) -> Vec<Value> {
+        if claim.of != ClaimSubject::Service {
+            return Vec::new();
+        }
+        let role = match claim.end {
+            ConnectionEnd::Server => "server",
+            ConnectionEnd::Client | ConnectionEnd::Proxy => "client",
         };
+        let ends = self.ends(claim.end).iter();
+        let service =
+            |end: &Value| json!({ "role": role, "address": self.address, "pid": end["pid"] });
+        ends.map(service).collect()
+    }
+
+    /// Returns the processes that a claim speaks of.
+    fn processes(&self, claim: Claim) -> Vec<Value> {
+        let ends = self.ends(claim.end).iter();
+        let of_processes = ends.filter(|_| claim.of == ClaimSubject::Process);
+        of_processes.map(|end| end["pid"].clone()).collect()
+    }
+
+    /// Returns the sockets that a claim speaks of.
+    fn sockets(&self, claim: Claim) -> Vec<Value> {
+        let ends = self.ends(claim.end);
         let sockets = ends
             .iter()
             .filter_map(|end| end["connections"].as_array())
             .flatten();
         match claim.of {
+            ClaimSubject::Service | ClaimSubject::Process => Vec::new(),
             ClaimSubject::All => sockets.cloned().collect(),
             ClaimSubject::Stalled => sockets.filter(|one| has_stalled(one)).cloned().collect(),
             ClaimSubject::LateToConnect => {
@@ -242,6 +309,12 @@ impl PairOutcome {
             }
         }
     }
+}
+
+/// Returns the first begin and the last end.
+fn range(of: &[Value], begin: &str, end: &str) -> (Option<u64>, Option<u64>) {
+    let times = |name| of.iter().filter_map(move |one: &Value| one[name].as_u64());
+    (times(begin).min(), times(end).max())
 }
 
 /// Returns whether a receive call took TCP_RTO_MIN or more.

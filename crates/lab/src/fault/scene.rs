@@ -51,6 +51,10 @@ pub enum ClaimSubject {
     Nth(usize),
     /// Those with the n-th client.
     WithClient(usize),
+    /// No socket: the requests that this end's process sends or answers.
+    Service,
+    /// No socket: the process of this end.
+    Process,
 }
 
 /// Holds what a diagnosis of the fault has to say.
@@ -60,8 +64,18 @@ pub struct Claim {
     pub rule: &'static str,
     /// The end of the socket that it is about.
     pub end: ConnectionEnd,
-    /// The sockets of that end.
+    /// The sockets of that end, or what else of it.
     pub of: ClaimSubject,
+}
+
+/// Says which programs of a scene a recording has to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecordedPrograms {
+    /// All of them.
+    All,
+    /// The first client alone, as where the server runs on another host.
+    Client,
 }
 
 /// A server and its clients, with their options.
@@ -110,6 +124,12 @@ pub struct Scene {
     pub sysctls: Vec<(ConnectionEnd, &'static str, &'static str)>,
     /// Programs without connections that run meanwhile: `whylat lab workload` words.
     pub beside: Vec<String>,
+    /// Commands of nft, each in the namespace of an end.
+    pub firewall: Vec<(ConnectionEnd, String)>,
+    /// Client and server run on one host, and talk over its loopback device instead of the path.
+    pub is_local: bool,
+    /// Programs that a recording has to see.
+    pub recorded: RecordedPrograms,
     /// Its fixes, each apart, if there are several. The scene of [`Variant::Fixed`] is then
     /// without any, and the first one is applied unless another is chosen.
     pub fixes: &'static [FaultFix],
@@ -147,7 +167,18 @@ impl Scene {
             lossless: false,
             sysctls: Vec::new(),
             beside: Vec::new(),
+            firewall: Vec::new(),
+            is_local: false,
+            recorded: RecordedPrograms::All,
             fixes: &[],
+        }
+    }
+
+    /// On one host.
+    pub fn local(server: impl Into<String>, client: impl Into<String>) -> Self {
+        Scene {
+            is_local: true,
+            ..Scene::over(DirectionConfig::default(), server, client)
         }
     }
 
@@ -179,7 +210,11 @@ impl Scene {
     }
 }
 
+/// Congestion controls under which a fault of connections is planted.
+pub const CONGCTLS: &[&str] = &["cubic", "bbr"];
+
 /// A fault that the lab can plant.
+#[derive(Clone, Copy)]
 pub struct Fault {
     /// Its name on the command line.
     pub name: &'static str,
@@ -191,6 +226,8 @@ pub struct Fault {
     pub claim: fn(congctl: &str) -> Option<Claim>,
     /// Whether the lab can follow the finding's advice: else there is no [`Variant::Fixed`].
     pub mendable: bool,
+    /// Congestion controls under which it is planted: the first alone where it does not matter.
+    pub congctls: &'static [&'static str],
     /// Sets the scene.
     pub scene: fn(Variant, &mut SeededDice) -> Scene,
 }
@@ -246,5 +283,23 @@ pub(super) fn serving(rule: &'static str) -> Option<Claim> {
         rule,
         end: ConnectionEnd::Server,
         of: ClaimSubject::All,
+    })
+}
+
+/// Of the requests that a program sends.
+pub(super) fn asking(rule: &'static str) -> Option<Claim> {
+    Some(Claim {
+        rule,
+        end: ConnectionEnd::Client,
+        of: ClaimSubject::Service,
+    })
+}
+
+/// Of the requests that a program answers.
+pub(super) fn answering(rule: &'static str) -> Option<Claim> {
+    Some(Claim {
+        rule,
+        end: ConnectionEnd::Server,
+        of: ClaimSubject::Service,
     })
 }

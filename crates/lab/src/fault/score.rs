@@ -1,8 +1,8 @@
 //! Compares a report with the ground truth of a fault.
 //!
 //! In: the ground truth of [`super::run::FaultRun`], and the JSON report of a recording of it. Out: what was planted,
-//! what of it was found, and what was reported beside it, each a rule and a socket. `make accuracy` and the
-//! replayed tests judge by it.
+//! what of it was found, and what was reported beside it, each a rule and its subject: a socket, the requests of a program, or
+//! a program. `make accuracy` and the replayed tests judge by it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,28 @@ const LEAST_OVERLAP: f64 = 0.5;
 /// From this share of a life on harm is above info (`crates/diagnose/src/report/severity.rs`).
 const WARNING_SHARE: f64 = 0.05;
 
-/// Rules that are right about workloads, whatever fault is planted: clients ask one request after another over a path, and some
-/// open a connection for each.
-const OF_WORKLOADS: [&str; 2] = ["serial_round_trips", "connection_churn"];
+/// Holds what a rule speaks of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+pub enum ScoredSubject {
+    /// The cookie of a socket.
+    Socket(u64),
+    /// The requests that go to an address, at one side: `server 10.77.0.2:4711`. Or a process: `process 4711`.
+    Named(String),
+}
 
-/// A rule, and the cookie of the socket that it speaks of.
-pub type NamedFinding = (String, u64);
+impl ScoredSubject {
+    fn service(role: &str, address: &str) -> Self {
+        Self::Named(format!("{role} {address}"))
+    }
+
+    fn process(pid: u64) -> Self {
+        Self::Named(format!("process {pid}"))
+    }
+}
+
+/// A rule, and its subject.
+pub type NamedFinding = (String, ScoredSubject);
 
 /// Holds what was planted, and what was reported.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
@@ -40,15 +56,15 @@ impl Score {
         let reported = reported(report, answers);
         let is_found = |named: &&NamedFinding| {
             let finding = reported.get(*named);
-            finding.is_some_and(|finding| overlap(finding, claims[*named]) >= LEAST_OVERLAP)
+            finding.is_some_and(|finding| is_as_claimed(finding, claims[*named]))
         };
         let found = claims.keys().filter(is_found).cloned().collect();
         let planted: BTreeSet<NamedFinding> = claims.keys().cloned().collect();
-        let suffered = suffered(truth);
+        let mut also_true = suffered(truth);
+        also_true.extend(of_workloads(truth));
         let is_beside = |named: &&NamedFinding| {
-            let rule = named.0.as_str();
-            let is_answer = answers.contains(&rule) || OF_WORKLOADS.contains(&rule);
-            !is_answer && !planted.contains(*named) && !suffered.contains(*named)
+            let is_answer = answers.contains(&named.0.as_str());
+            !is_answer && !planted.contains(*named) && !also_true.contains(*named)
         };
         let beside = reported.keys().filter(is_beside).cloned().collect();
         Score {
@@ -76,15 +92,24 @@ fn rule(value: &Value) -> String {
     value["rule"].as_str().unwrap_or_default().to_owned()
 }
 
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_default()
+}
+
 /// Returns the findings that must be reported, with their claims.
 fn claims(truth: &Value) -> BTreeMap<NamedFinding, &Value> {
     let claims = list(truth, "expected");
-    claims
-        .flat_map(|claim| {
-            let connections = list(claim, "connections");
-            connections.map(move |it| ((rule(claim), number(it, "cookie")), claim))
-        })
-        .collect()
+    let named = claims.flat_map(|claim| {
+        let sockets = list(claim, "connections").map(|it| number(it, "cookie"));
+        let services = list(claim, "services");
+        let services =
+            services.map(|it| ScoredSubject::service(text(it, "role"), text(it, "address")));
+        let processes = list(claim, "processes").filter_map(Value::as_u64);
+        let subjects = sockets.map(ScoredSubject::Socket).chain(services);
+        let subjects = subjects.chain(processes.map(ScoredSubject::process));
+        subjects.map(move |subject| ((rule(claim), subject), claim))
+    });
+    named.collect()
 }
 
 /// Returns every finding that is above info, and every answer.
@@ -98,10 +123,56 @@ fn reported<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &
     let findings = list(report, "findings").filter(is_claim);
     findings
         .flat_map(|finding| {
-            let sockets = sockets(report, finding).into_iter();
-            sockets.map(move |cookie| ((rule(finding), cookie), finding))
+            let subjects = subjects(report, finding).into_iter();
+            subjects.map(move |subject| ((rule(finding), subject), finding))
         })
         .collect()
+}
+
+/// Returns what a finding speaks of.
+fn subjects(report: &Value, finding: &Value) -> Vec<ScoredSubject> {
+    let subject = &finding["subject"];
+    let requests = &subject["requests"];
+    if requests.is_object() {
+        let (role, address) = (text(requests, "role"), text(requests, "address"));
+        return vec![ScoredSubject::service(role, address)];
+    }
+    let sockets = sockets(report, finding);
+    match (sockets.as_slice(), subject["process"]["pid"].as_u64()) {
+        ([], Some(pid)) => vec![ScoredSubject::process(pid)],
+        _ => sockets.into_iter().map(ScoredSubject::Socket).collect(),
+    }
+}
+
+/// Returns whether a finding is of the process and of the time that a claim says.
+fn is_as_claimed(finding: &Value, claim: &Value) -> bool {
+    let pid = finding["subject"]["process"]["pid"].as_u64();
+    let mut services = list(claim, "services").peekable();
+    let is_of_process = services.peek().is_none()
+        || services.any(|it| pid.is_none() || it["pid"].as_u64() == pid || it["pid"].is_null());
+    is_of_process && overlap(finding, claim) >= LEAST_OVERLAP
+}
+
+/// Returns the findings that are true of workloads, by their own words: a client asks one request after another.
+fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
+    let mut also_true = BTreeSet::new();
+    for pair in list(truth, "roles") {
+        let clients = || list(pair, "clients");
+        let addresses: BTreeSet<&str> = clients()
+            .flat_map(|client| list(client, "connections"))
+            .map(|connection| text(connection, "remote"))
+            .chain(pair["address"].as_str())
+            .collect();
+        let ends = clients().map(|client| ("client", client));
+        for (role, end) in ends.chain([("server", &pair["server"])]) {
+            for rule in list(end, "also_true").filter_map(Value::as_str) {
+                let services = addresses.iter();
+                let services = services.map(|address| ScoredSubject::service(role, address));
+                also_true.extend(services.map(|service| (rule.to_owned(), service)));
+            }
+        }
+    }
+    also_true
 }
 
 /// Returns the sockets of a finding: of many, not all are listed with it.
@@ -125,7 +196,7 @@ fn overlap(finding: &Value, claim: &Value) -> f64 {
 }
 
 /// Returns claims that are true though nothing planted them: the machine was busy, and the role's own thread waited for a
-/// CPU, as the scheduler counts it (schedstat). A reader that waits is slow.
+/// CPU, as the scheduler counts it (schedstat). A reader that waits is slow, and so is a server.
 fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
     let mut suffered = BTreeSet::new();
     for pair in list(truth, "roles") {
@@ -134,24 +205,30 @@ fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
         let servers: Vec<&Value> = list(&pair["server"], "connections").collect();
         let mut add = |end: &[&Value],
                        others: &[&Value],
+                       beside_ns: u64,
                        by_softirq_ns: fn(&Value, &Value) -> u64| {
             for connection in end {
                 let life_ns =
                     number(connection, "closed_ns").saturating_sub(number(connection, "opened_ns"));
                 let waited_ns = number(&connection["thread"], "runq_ns");
                 let waited_ns = waited_ns.saturating_sub(by_softirq_ns(truth, connection));
+                let waited_ns = waited_ns + beside_ns;
                 if waited_ns as f64 <= WARNING_SHARE * life_ns as f64 {
                     continue;
                 }
-                suffered.insert(("cpu_contention".to_owned(), number(connection, "cookie")));
+                let socket = |it: &Value| ScoredSubject::Socket(number(it, "cookie"));
+                suffered.insert(("cpu_contention".to_owned(), socket(connection)));
                 let others = others
                     .iter()
                     .filter(|it| it["local"] == connection["remote"]);
-                suffered.extend(others.map(|it| ("slow_reader".to_owned(), number(it, "cookie"))));
+                suffered.extend(others.map(|it| ("slow_reader".to_owned(), socket(it))));
+                let service = ScoredSubject::service("client", text(connection, "local"));
+                suffered.insert(("remote_slow".to_owned(), service));
             }
         };
-        add(&clients, &servers, |_, _| 0);
-        add(&servers, &clients, by_softirq_ns);
+        let beside_ns = number(&pair["server"]["thread_beside"], "runq_ns");
+        add(&clients, &servers, 0, |_, _| 0);
+        add(&servers, &clients, beside_ns, by_softirq_ns);
     }
     suffered
 }
@@ -220,5 +297,42 @@ mod tests {
         // its thread waited for a CPU for a tenth of its life
         assert_eq!(score(&report("cpu_contention", "warning", 2, 200)), (0, 0));
         assert_eq!(score(&report("cpu_contention", "warning", 1, 200)), (0, 1));
+    }
+    fn of_requests(rule: &str, pid: u64, role: &str) -> Value {
+        json!({
+            "findings": [{
+                "rule": rule, "severity": "warning", "from_ns": 100, "until_ns": 200,
+                "subject": {
+                    "ids": [1], "connections": 1, "process": { "pid": pid },
+                    "requests": { "role": role, "address": "b" },
+                },
+            }],
+            "connections": [],
+        })
+    }
+
+    #[test]
+    fn service_is_named_by_side_address_and_process() {
+        let services = json!([{ "role": "server", "address": "b", "pid": 7 }]);
+        let claim =
+            json!({ "rule": "timer_wait", "from_ns": 100, "until_ns": 200, "services": services });
+        let truth = json!({ "expected": [claim], "roles": [] });
+        let score = |report: &Value| {
+            let score = Score::new(&truth, report, &[]);
+            (score.found.len(), score.beside.len())
+        };
+        assert_eq!(score(&of_requests("timer_wait", 7, "server")), (1, 0));
+        assert_eq!(score(&of_requests("timer_wait", 8, "server")), (0, 0));
+        assert_eq!(score(&of_requests("timer_wait", 7, "client")), (0, 1));
+    }
+
+    #[test]
+    fn workload_says_what_is_true_of_it() {
+        let mut truth = truth();
+        let report = of_requests("serial_round_trips", 9, "client");
+        let beside = |truth: &Value| Score::new(truth, &report, &[]).beside.len();
+        assert_eq!(beside(&truth), 1);
+        truth["roles"][0]["clients"][0]["also_true"] = json!(["serial_round_trips"]);
+        assert_eq!(beside(&truth), 0);
     }
 }

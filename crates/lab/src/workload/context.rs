@@ -29,6 +29,9 @@ pub(super) struct CommonOptions {
     /// Also write the ready line to this file.
     #[arg(long, global = true)]
     ready_file: Option<PathBuf>,
+    /// Run in a control group of its own, with so much CPU time: 100 is one CPU.
+    #[arg(long, global = true)]
+    cpu_quota_percent: Option<u64>,
 }
 
 /// Holds what a role is given beside its own options.
@@ -47,6 +50,7 @@ impl Context {
             start_on_stdin,
             ready_file,
             cpu,
+            cpu_quota_percent,
         } = options;
         limit_time(limit_s)?;
         let context = Context {
@@ -54,6 +58,9 @@ impl Context {
             ready_file,
             cpus: cpu::allowed()?,
         };
+        if let Some(percent) = cpu_quota_percent {
+            super::quota::enter_group(percent)?;
+        }
         if let Some(place) = cpu {
             cpu::pin(context.cpu_at(place))?;
         }

@@ -17,14 +17,22 @@ mod delay_acks;
 mod flood;
 mod hold;
 mod itt;
+mod keep_alive;
 mod logging;
+mod lookups;
 mod open_loop;
 mod pauses;
 mod peer;
+mod pool;
+mod quota;
+mod redis;
 mod relay;
 mod reply;
 mod rounds;
+mod tasks;
 pub mod threads;
+mod until_end;
+mod workers;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -73,6 +81,8 @@ enum Role {
     ShortLived(rounds::ShortConnections),
     /// Client: sends in bulk.
     Stream(bulk::Stream),
+    /// Server: does one kind of work for some of its requests, or beside them.
+    TaskServer(tasks::TaskServer),
     /// Server: receives in bulk.
     Sink(bulk::Sink),
     /// Server: sends in bulk to whoever connects.
@@ -99,6 +109,30 @@ enum Role {
     CountCalls(calls::CountCalls),
     /// Holds many idle connections until stdin closes.
     HoldOpen(hold::HoldOpen),
+    /// Server: several processes, which serve at one port by SO_REUSEPORT.
+    WorkerServer(workers::WorkerServer),
+    /// One of these processes.
+    Worker(workers::Worker),
+    /// Client: has so many connections at each of the workers.
+    WorkerClient(workers::WorkerClient),
+    /// Server: a real redis-server, until stdin closes.
+    RedisServer(redis::RedisServer),
+    /// Client: asks redis for a key, or lets it run a script.
+    RedisClient(redis::RedisClient),
+    /// Client: threads that share the connections of a pool.
+    PoolClient(pool::PoolClient),
+    /// Client: keeps its connection, and opens another one after an error.
+    KeepAliveClient(keep_alive::KeepAliveClient),
+    /// Client: looks a name up, connects, asks and closes, again and again.
+    LookupClient(lookups::LookupClient),
+    /// Name server: answers questions by UDP, and leaves some out, until stdin closes.
+    NameServer(lookups::NameServer),
+    /// Removes a control group when stdin is closed.
+    RemoveGroup(quota::RemoveGroup),
+    /// Reads its stdin, with pauses.
+    Drain(tasks::Drain),
+    /// Stops its parent again and again.
+    StopParent(tasks::StopParent),
     /// Uses CPU time, and nothing else, until stdin closes.
     Burn(burn::Burn),
     /// Gives a CPU softirq work until stdin closes.
@@ -138,6 +172,7 @@ fn run(command: WorkloadCommand) -> Result<(), LabError> {
         Role::RequestReply(role) => ("request-reply", to_json(role.run(&context)?)),
         Role::ShortLived(role) => ("short-lived", to_json(role.run(&context)?)),
         Role::Stream(role) => ("stream", to_json(role.run(&context)?)),
+        Role::TaskServer(role) => ("task-server", to_json(role.run(&context)?)),
         Role::Sink(role) => ("sink", to_json(role.run(&context)?)),
         Role::PushServer(role) => ("push-server", to_json(role.run(&context)?)),
         Role::ReceiveOnly(role) => ("receive-only", to_json(role.run(&context)?)),
@@ -151,6 +186,18 @@ fn run(command: WorkloadCommand) -> Result<(), LabError> {
         Role::Batches(role) => ("batches", to_json(role.run(&context)?)),
         Role::CountCalls(role) => ("count-calls", to_json(role.run(&context)?)),
         Role::HoldOpen(role) => ("hold-open", to_json(role.run(&context)?)),
+        Role::WorkerServer(role) => ("worker-server", to_json(role.run(&context)?)),
+        Role::Worker(role) => ("worker", to_json(role.run(&context)?)),
+        Role::WorkerClient(role) => ("worker-client", to_json(role.run(&context)?)),
+        Role::RedisServer(role) => ("redis-server", to_json(role.run(&context)?)),
+        Role::RedisClient(role) => ("redis-client", to_json(role.run(&context)?)),
+        Role::PoolClient(role) => ("pool-client", to_json(role.run(&context)?)),
+        Role::KeepAliveClient(role) => ("keep-alive-client", to_json(role.run(&context)?)),
+        Role::LookupClient(role) => ("lookup-client", to_json(role.run(&context)?)),
+        Role::NameServer(role) => ("name-server", to_json(role.run(&context)?)),
+        Role::RemoveGroup(role) => ("remove-group", to_json(role.run(&context)?)),
+        Role::Drain(role) => ("drain", to_json(role.run(&context)?)),
+        Role::StopParent(role) => ("stop-parent", to_json(role.run(&context)?)),
         Role::Burn(role) => ("burn", to_json(role.run(&context)?)),
         Role::Flood(role) => ("flood", to_json(role.run(&context)?)),
         Role::Pauses(role) => ("pauses", to_json(role.run(&context)?)),

@@ -54,6 +54,8 @@ pub(crate) struct ReplyServer {
 pub(crate) struct ReplyTruth {
     requests: u64,
     replies: u64,
+    /// Rules that are true of it by its options: it sleeps while it has a request.
+    also_true: Vec<&'static str>,
     listener: ListenerTruth,
     connections: Vec<ConnectionTruth>,
     /// Each request: before and after the calls that read it; `CLOCK_MONOTONIC`. By connection.
@@ -80,6 +82,10 @@ impl ReplyServer {
         Ok(ReplyTruth {
             requests: served.iter().map(|one| one.requests).sum(),
             replies: served.iter().map(|one| one.replies).sum(),
+            also_true: match self.compute_us {
+                0 => Vec::new(),
+                _ => vec!["timer_wait"],
+            },
             listener: truth,
             read_times_ns: served
                 .iter()

@@ -118,6 +118,8 @@ pub(crate) struct RoundsTruth {
     median_ns: u64,
     p99_ns: u64,
     max_ns: u64,
+    /// Rules that are true of it by its options: its pauses are shorter than its rounds.
+    also_true: Vec<&'static str>,
     connections: Vec<ConnectionTruth>,
     /// Each round: start, all written, answer read; `CLOCK_MONOTONIC`. By connection.
     round_times_ns: Vec<[u64; 3]>,
@@ -129,7 +131,24 @@ pub(crate) struct RoundsTruth {
 /// Holds what `short-lived` did.
 #[derive(Debug, Serialize)]
 pub(crate) struct ShortConnectionsTruth {
+    /// Requests, each on a connection of its own.
+    requests: u64,
+    /// From the begin of the handshakes to their end, together.
+    connecting_ns: u64,
+    /// Rules that are true of it whatever its options.
+    also_true: Vec<&'static str>,
     connections: Vec<ConnectionTruth>,
+}
+
+/// Fewer rounds are no series: what an initial window carries in one round trip (ten segments, RFC 6928).
+const SERIES_LEAST: usize = 10;
+
+/// Returns the rule that is true of a client with pauses shorter than its rounds: it asks one after another.
+fn in_series(rounds: usize, pause_us: u64, round_ns: u64) -> Vec<&'static str> {
+    match rounds >= SERIES_LEAST && pause_us * 1_000 < round_ns {
+        true => vec!["serial_round_trips"],
+        false => Vec::new(),
+    }
 }
 
 /// A request that says, for servers that ask, how many bytes are wanted back.
@@ -167,10 +186,8 @@ impl WriteWriteRead {
             min_rtts: false,
             barrier: None,
         };
-        Ok(RoundsTruth::from_runs(
-            vec![plan.run(peer)?],
-            self.waiting.stall_ms,
-        ))
+        let runs = vec![plan.run(peer)?];
+        Ok(RoundsTruth::from_runs(runs, &self.waiting))
     }
 }
 
@@ -200,7 +217,7 @@ impl RequestReply {
         } else {
             run_all(&plan, peers)?
         };
-        Ok(RoundsTruth::from_runs(runs, self.waiting.stall_ms))
+        Ok(RoundsTruth::from_runs(runs, &self.waiting))
     }
 }
 
@@ -259,8 +276,10 @@ impl RoundPlan<'_> {
 }
 
 impl RoundsTruth {
-    fn from_runs(runs: Vec<ConnectionRun>, stall_ms: u64) -> Self {
+    fn from_runs(runs: Vec<ConnectionRun>, waiting: &WaitOptions) -> Self {
+        let (stall_ms, pause_us) = (waiting.stall_ms, waiting.pause_us);
         let (mut connections, mut round_times_ns, mut min_rtts_us) = (vec![], vec![], vec![]);
+        let longest = runs.iter().map(|run| run.round_times_ns.len()).max();
         for run in runs {
             connections.push(run.connection);
             round_times_ns.extend(run.round_times_ns);
@@ -284,6 +303,7 @@ impl RoundsTruth {
             median_ns: at(50),
             p99_ns: at(99),
             max_ns: at(100),
+            also_true: in_series(longest.unwrap_or(0), pause_us, at(50)),
             connections,
             round_times_ns: Vec::new(),
             min_rtts_us: Vec::new(),
@@ -301,10 +321,16 @@ impl RoundsTruth {
 impl ShortConnections {
     pub(crate) fn run(&self, context: &Context) -> Result<ShortConnectionsTruth, LabError> {
         context.start(0)?;
-        let connections = (0..self.count)
-            .map(|_| self.live())
-            .collect::<Result<_, _>>()?;
-        Ok(ShortConnectionsTruth { connections })
+        let connections = (0..self.count).map(|_| self.live());
+        let connections: Vec<ConnectionTruth> = connections.collect::<Result<_, _>>()?;
+        let handshake_ns =
+            |one: &ConnectionTruth| one.connecting_ns.map_or(0, |begin| one.opened_ns - begin);
+        Ok(ShortConnectionsTruth {
+            requests: self.count,
+            connecting_ns: connections.iter().map(handshake_ns).sum(),
+            also_true: vec!["connection_churn", "serial_round_trips"],
+            connections,
+        })
     }
 
     fn live(&self) -> Result<ConnectionTruth, LabError> {
@@ -346,13 +372,22 @@ mod tests {
             min_rtts_us: Vec::new(),
         };
         let runs = vec![run(&times[..2]), run(&times[2..])];
-        let truth = RoundsTruth::from_runs(runs, 25);
+        let waiting = WaitOptions {
+            reply: 100,
+            reply_every: 1,
+            pause_us: 1_999,
+            stall_ms: 25,
+        };
+        let truth = RoundsTruth::from_runs(runs, &waiting);
         assert_eq!((truth.rounds, truth.stalled_rounds), (5, 2));
         assert_eq!(truth.stalled_ns, 81_000_000);
         assert_eq!(
             (truth.min_ns, truth.median_ns, truth.max_ns),
             (1_000_000, 3_000_000, 41_000_000)
         );
-        assert_eq!(RoundsTruth::from_runs(Vec::new(), 25).max_ns, 0);
+        assert!(truth.also_true.is_empty());
+        assert_eq!(in_series(10, 1_999, 2_000_000), ["serial_round_trips"]);
+        assert!(in_series(10, 2_000, 2_000_000).is_empty());
+        assert_eq!(RoundsTruth::from_runs(Vec::new(), &waiting).max_ns, 0);
     }
 }

@@ -1,0 +1,93 @@
+//! Scenes of a server with other work than to answer: in the requests, or, in the twin, beside them.
+
+use super::scene::{Scene, SeededDice, Variant};
+
+/// A `task-server`, and a client that pauses between its requests: they are no series.
+fn server(variant: Variant, dice: &mut SeededDice, work: &str) -> Scene {
+    let rounds = dice.between(30, 45);
+    asked(variant, dice, work, rounds)
+}
+
+/// The same with so many requests.
+fn asked(variant: Variant, dice: &mut SeededDice, work: &str, rounds: u64) -> Scene {
+    let pause_us = dice.between(2_500, 4_000);
+    let beside = match variant {
+        Variant::Healthy => "--beside",
+        Variant::Faulty | Variant::Fixed => "",
+    };
+    Scene::local(
+        format!("task-server {work} {beside}"),
+        format!("request-reply --rounds {rounds} --pause-us {pause_us}"),
+    )
+}
+
+/// Every few requests, the server sleeps: it polls for something.
+pub(super) fn timer_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let us = dice.between(10_000, 30_000);
+    let every = dice.between(1, 4);
+    server(
+        variant,
+        dice,
+        &format!("--work sleep --amount {us} --every {every}"),
+    )
+}
+
+/// A thread holds the lock most of the time, and sleeps with it.
+pub(super) fn lock_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let us = dice.between(8_000, 20_000);
+    server(variant, dice, &format!("--work lock --amount {us}"))
+}
+
+/// A hundredth of the requests computes; the twin does the same work in equal parts.
+pub(super) fn computes(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let every = dice.between(60, 100);
+    let ms = dice.between(120, 250);
+    let work = match variant {
+        Variant::Healthy => format!("--work compute --amount {}", ms * 1_000 / every),
+        Variant::Faulty | Variant::Fixed => {
+            format!("--work compute --amount {} --every {every}", ms * 1_000)
+        }
+    };
+    // a hundred at least, so that there is a slowest hundredth
+    let rounds = dice.between(110, 150);
+    asked(Variant::Faulty, dice, &work, rounds)
+}
+
+/// Each request writes to a file and waits for the disk.
+pub(super) fn disk_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let times = dice.between(6, 12);
+    server(variant, dice, &format!("--work sync --amount {times}"))
+}
+
+/// Each request reads pages of a mapped file that have to come from the disk.
+pub(super) fn memory_stall(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let pages = dice.between(100, 200);
+    server(variant, dice, &format!("--work page --amount {pages}"))
+}
+
+/// Each request writes to a pipe with a slow reader.
+pub(super) fn output_blocked(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let us = dice.between(8_000, 20_000);
+    server(variant, dice, &format!("--work log --amount {us}"))
+}
+
+/// Another process stops the server again and again; in the twin, another one than the server.
+pub(super) fn process_pause(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let us = dice.between(50_000, 90_000);
+    server(variant, dice, &format!("--work stopped --amount {us}"))
+}
+
+/// Requests compute under a quota that a few of them use up; in the twin under one that is never reached.
+pub(super) fn cpu_quota(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let us = dice.between(10_000, 20_000);
+    let small = dice.between(4, 10);
+    let rounds = dice.between(15, 25);
+    let percent = match variant {
+        Variant::Healthy => 190,
+        Variant::Faulty | Variant::Fixed => small,
+    };
+    Scene::local(
+        format!("task-server --cpu-quota-percent {percent} --work compute --amount {us}"),
+        format!("request-reply --rounds {rounds} --pause-us 3000"),
+    )
+}
