@@ -73,15 +73,15 @@ def score(whylat, scratch, truth, report):
 
 
 def expert(path):
-    """Returns tshark's expert information: each message with its number; `None`: it is not installed."""
+    """Returns tshark's errors, warnings and notes: each message with its number; `None`: it is not installed."""
     if not shutil.which("tshark"):
         return None
     counts = Counter()
     text = run("tshark", "-r", str(path), "-q", "-z", "expert")
-    for line in text.splitlines():
+    for line in text.partition("\nChats")[0].splitlines():
         words = line.split(None, 3)
-        if len(words) == 4 and words[0].isdigit() and words[2] == "TCP":
-            counts[words[3].strip()] += int(words[0])
+        if len(words) == 4 and words[0].isdigit() and words[2] == "TCP" and "connection closing" not in words[3]:
+            counts[words[3].partition("(#")[0].strip()] += int(words[0])
     return counts
 
 

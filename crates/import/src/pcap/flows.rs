@@ -18,6 +18,9 @@ const BEGIN_NS: u64 = 1_000_000_000;
 /// Rows that are handed over together.
 const ROWS_MOST: usize = 1 << 14;
 
+/// Connections that end together, at the end of the capture: so many are written at a time.
+const FLOWS_MOST: usize = 1 << 10;
+
 /// One file, and its next packet.
 struct FileInput {
     name: String,
@@ -127,10 +130,11 @@ impl FlowTable {
         }
     }
 
-    fn finish(&mut self, rows: &mut RowSet, import: &mut CaptureImport) {
-        let mut left: Vec<_> = self.flows.drain().map(|(_, flow)| flow).collect();
-        left.sort_unstable_by_key(|flow| flow.conn);
-        left.into_iter().for_each(|flow| end(flow, rows, import));
+    /// Returns what is open, in the order in which it began.
+    fn into_open(self) -> Vec<Connection> {
+        let mut open: Vec<_> = self.flows.into_values().collect();
+        open.sort_unstable_by_key(|flow| flow.conn);
+        open
     }
 }
 
@@ -232,7 +236,12 @@ impl CaptureReader {
         if self.import.tally.used == 0 {
             return Err(ImportError::NoSegments(self.import.tally.to_string()).into());
         }
-        flows.finish(&mut rows, &mut self.import);
+        for (number, flow) in flows.into_open().into_iter().enumerate() {
+            end(flow, &mut rows, &mut self.import);
+            if number % FLOWS_MOST == 0 {
+                take(std::mem::take(&mut rows))?;
+            }
+        }
         take(rows)?;
         self.import.last_ns = now_ns;
         self.import.dropped = self.files.iter().map(|it| it.reader.dropped).sum();

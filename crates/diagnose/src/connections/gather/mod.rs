@@ -334,6 +334,9 @@ impl Evidence {
     /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
     /// connections on which short segments waited and ACKs were delayed. To be asked after the last row.
     pub fn wants_calls_again(&mut self) -> bool {
+        if self.header.is_capture() {
+            return false;
+        }
         for conn in self.connections.conns() {
             let gathered = self.connections.get(conn);
             let ledger = gathered.and_then(|gathered| gathered.ledger.last.as_ref());
