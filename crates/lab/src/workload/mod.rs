@@ -195,7 +195,7 @@ fn run(command: WorkloadCommand) -> Result<(), LabError> {
         Role::KeepAliveClient(role) => ("keep-alive-client", to_json(role.run(&context)?)),
         Role::LookupClient(role) => ("lookup-client", to_json(role.run(&context)?)),
         Role::NameServer(role) => ("name-server", to_json(role.run(&context)?)),
-        Role::RemoveGroup(role) => ("remove-group", to_json(role.run(&context)?)),
+        Role::RemoveGroup(role) => ("remove-group", to_json(role.run()?)),
         Role::Drain(role) => ("drain", to_json(role.run(&context)?)),
         Role::StopParent(role) => ("stop-parent", to_json(role.run(&context)?)),
         Role::Burn(role) => ("burn", to_json(role.run(&context)?)),

@@ -9,7 +9,6 @@ use std::process::Stdio;
 use clap::Args;
 use serde::Serialize;
 
-use super::context::Context;
 use super::cpu::wait_for_end;
 use super::peer::pause_us;
 use crate::error::{HINT_ROOT, LabError};
@@ -78,7 +77,7 @@ pub(crate) struct RemovedGroup {
 }
 
 impl RemoveGroup {
-    pub(crate) fn run(&self, _: &Context) -> Result<RemovedGroup, LabError> {
+    pub(crate) fn run(&self) -> Result<RemovedGroup, LabError> {
         wait_for_end();
         loop {
             match fs::remove_dir(&self.group) {
