@@ -116,6 +116,8 @@ fleet-engines: setup-test fleet/.venv/dev
 # A small data centre of network namespaces with real traffic and real agents, in which a link, a host and an application
 # are at fault: ten runs, as root, twenty minutes. Wants a machine that has nothing else to do.
 fleet-live: setup-test build fleet/.venv/dev
+	cd fleet && .venv/bin/python tests/live/first.py ../target/release/whylat --hosts 1
+	cd fleet && .venv/bin/python tests/live/first.py ../target/release/whylat --hosts 3
 	cd fleet && .venv/bin/python tests/live/center.py ../target/release/whylat
 
 fleet/.venv/dev: fleet/pyproject.toml
