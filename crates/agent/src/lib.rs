@@ -3,6 +3,7 @@
 //! Two sides that meet in an [`Interval`]: what collects asks the kernel and judges, what ships writes files, keeps
 //! what cannot be delivered yet, and answers Prometheus.
 
+mod announce;
 pub mod apps;
 pub mod collect;
 pub mod config;

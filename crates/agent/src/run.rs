@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
-use probe::clock::{Host, HostError, monotonic_ns};
+use probe::clock::{Host, HostError, clock_error_us, monotonic_ns};
 use probe::hooks::{Hooks, HooksError, Storage};
 use probe::netns::{Netns as Namespace, NetnsError};
 use probe::privileges::{Capability, Privileges};
@@ -17,6 +17,7 @@ use probe::signals::Signals;
 use record::privileges::{PrivilegeError, Privileges as RecorderPrivileges};
 
 use crate::Interval;
+use crate::announce::{self, PaceNews};
 use crate::collect::{ConnectionWatcher, Pace, Watch};
 use crate::config::{Config, ConfigError, Detail, WatchConfig, WatchedNetns};
 use crate::delivery::Delivery;
@@ -128,7 +129,9 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         metrics,
         notify: ServiceNotifier::from_environment(),
         known_gaps: Vec::new(),
+        pace: PaceNews::default(),
     };
+    agent.announce(&watcher);
     agent.report_gaps(watcher.gaps());
     agent.notify.ready();
     if let Some(path) = &start.ready_file {
@@ -151,6 +154,7 @@ struct RunningAgent<'a> {
     notify: ServiceNotifier,
     /// The gaps that were reported.
     known_gaps: Vec<String>,
+    pace: PaceNews,
 }
 
 impl RunningAgent<'_> {
@@ -194,7 +198,19 @@ impl RunningAgent<'_> {
             coverage.connections,
             coverage.cpu_us as f64 * 100.0 / coverage.length_us.max(1) as f64,
         ));
+        if let Some((priority, text)) = self.pace.news(&self.config.watch, coverage) {
+            say(priority, &text);
+        }
         self.shipper.put(interval);
+    }
+
+    /// Says what is watched, where files go, and what cannot be done.
+    fn announce(&self, watcher: &ConnectionWatcher<'_>) {
+        let has_clock = clock_error_us().is_some();
+        let (connections, detail) = (watcher.connections(), watcher.detail().name());
+        for (priority, text) in announce::start(&self.config, connections, detail, has_clock) {
+            say(priority, &text);
+        }
     }
 
     /// Says what cannot be seen, when that is something new.

@@ -148,6 +148,20 @@ impl<'a> ConnectionWatcher<'a> {
         self.gaps.now()
     }
 
+    /// Returns the number of connections that are watched now.
+    pub fn connections(&self) -> usize {
+        self.sink.watched.live.len()
+    }
+
+    /// Returns the detail that the kernel allows.
+    pub fn detail(&self) -> Detail {
+        if self.sink.has_calls {
+            Detail::Calls
+        } else {
+            Detail::Stats
+        }
+    }
+
     /// Takes up other rules and another pace.
     pub fn reconfigure(&mut self, rules: ApplicationRules, pace: Pace) {
         self.sink.watched.owners.set_rules(rules);
@@ -258,11 +272,6 @@ impl<'a> ConnectionWatcher<'a> {
         let connections = signed(self.sink.watched.live.len() as u64);
         let gaps = self.gaps();
         let reason = |gap: &String| gap.lines().next().unwrap_or_default().to_owned();
-        let detail = if self.sink.has_calls {
-            Detail::Calls
-        } else {
-            Detail::Stats
-        };
         FleetCoverage {
             host: self.sink.watch.host.clone(),
             begin_ns: self.sink.span.begin_ns,
@@ -270,7 +279,7 @@ impl<'a> ConnectionWatcher<'a> {
             boot_id: self.facts.boot_id.clone(),
             agent: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: self.facts.kernel.clone(),
-            detail: detail.name().to_owned(),
+            detail: self.detail().name().to_owned(),
             connections,
             polled: polled.min(connections),
             polls,
