@@ -97,6 +97,8 @@ export interface Subject {
   connections: number;
   ids: number[];
   lifetime_ns: number;
+  /** Absent: it is about connections. */
+  requests?: { role: "server" | "client"; address: string; requests: number };
 }
 
 export type Severity = "info" | "warning" | "critical";
@@ -111,11 +113,12 @@ export interface Finding {
   until_ns: number;
   share: number;
   harm_ns: number;
+  involved?: string[];
   evidence: Record<string, Fact>;
   ruled_out: { cause: string; because: string }[];
   could_not_see: string[];
   advice: string[];
-  estimated_win: { times_faster: number; at_least: boolean; assumes: string } | null;
+  estimated_win: { times_faster: number; at_least: boolean; at_most?: boolean; assumes: string } | null;
   confidence: { level: string; because: string };
 }
 

@@ -64,7 +64,7 @@ export function requestsOf(side: Side): Requests | null {
 }
 
 /** The name of a service, as the command line writes it. */
-export function serviceTitle(service: RequestService): string {
+export function serviceTitle(service: Pick<RequestService, "name" | "role" | "address">): string {
   return `${service.name} ${service.role === "client" ? "→" : "at"} ${service.address}`;
 }
 

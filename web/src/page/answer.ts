@@ -2,14 +2,15 @@
 // coverage, loss and cost of the recording.
 
 import type { Fact, Finding, Severity, SlowMessages, Subject, UndecidedProblem } from "../data/contract";
+import { requestsOf } from "../data/requests";
 import { button, el, prose } from "../dom";
 import { bytes, count, counted, duration, percent, plural, rate, times, words } from "../format";
 import { legend, shareBar, shareWords, stageShares } from "../plot/bar";
 import { stagesOverTime } from "../plot/stages";
-import { passes } from "../state/filter";
+import { type Term, passes } from "../state/filter";
 import { recordingPanel } from "./recording";
 import type { Page, Site } from "./page";
-import { subjectTitle } from "./who";
+import { subjectService, subjectTitle } from "./who";
 
 /** Panels of one kind that are listed at once. */
 const LISTED = 20;
@@ -98,7 +99,7 @@ function findingPanel(site: Site, finding: Finding, open: boolean): HTMLElement 
 function advice(site: Site, finding: Finding): HTMLElement {
   const { estimated_win: win, confidence } = finding;
   const gain = win
-    ? `${win.at_least ? "At least" : "About"} ${times(win.times_faster)} faster${win.at_least ? " (a lower bound)" : ""}, if ${win.assumes}.`
+    ? `${bound(win)} ${times(win.times_faster)} faster${win.at_least ? " (a lower bound)" : ""}, if ${win.assumes}.`
     : null;
   return el(
     "div",
@@ -107,9 +108,32 @@ function advice(site: Site, finding: Finding): HTMLElement {
     el("div.do", {}, list(finding.advice, true), gain && el("p.soft", {}, gain)),
     el("h3", {}, "Evidence"),
     facts(finding.evidence),
+    ...involved(finding),
     el("p.soft.note", {}, `Confidence ${confidence.level}: ${confidence.because}.`),
-    el("p", {}, connectionLink(site, finding.subject)),
+    el("p", {}, requestsLink(site, finding.subject) ?? connectionLink(site, finding.subject)),
   );
+}
+
+/** Says whether a gain is a bound. */
+function bound(win: { at_least: boolean; at_most?: boolean }): string {
+  return win.at_least ? "At least" : win.at_most ? "At most" : "About";
+}
+
+/** The threads, functions and connections that take part. */
+function involved(finding: Finding): HTMLElement[] {
+  const entries = list(finding.involved ?? []);
+  return entries ? [el("h3", {}, "Involved"), entries] : [];
+}
+
+/** Leads to the requests of a finding; null: it is about connections, or the page has no requests. */
+function requestsLink(site: Site, subject: Subject): HTMLElement | null {
+  const service = subjectService(subject);
+  if (service === null || !site.side.once(requestsOf)) {
+    return null;
+  }
+  const term: Term = { by: "service", value: service };
+  const open = () => site.store.go({ page: "requests", filters: [{ out: false, terms: [term] }], selection: [] });
+  return button(subjectTitle(subject), open, { class: "link" });
 }
 
 function connectionLink(site: Site, subject: Subject): HTMLElement {

@@ -1,6 +1,7 @@
 // Names of processes and connections.
 
 import type { Process, Subject } from "../data/contract";
+import { serviceTitle } from "../data/requests";
 import { counted } from "../format";
 
 export function processTitle(process: Process | null): string {
@@ -9,7 +10,18 @@ export function processTitle(process: Process | null): string {
   return process.comm ?? `process ${process.pid ?? "not known"}`;
 }
 
+/** The service that a finding on requests is about, as the page of requests names it; null: it is about connections. */
+export function subjectService(subject: Subject): string | null {
+  const { requests, process } = subject;
+  return requests ? serviceTitle({ ...requests, name: process?.comm ?? "?" }) : null;
+}
+
 export function subjectTitle(subject: Subject): string {
+  if (subject.requests) {
+    const { role, address, requests } = subject.requests;
+    const place = `${role === "server" ? "at" : "→"} ${address}`;
+    return `${processTitle(subject.process)} ${place} · ${counted(requests, "request")}`;
+  }
   const ends = `${subject.local} → ${subject.remote}`;
   return subject.connections > 1
     ? `${processTitle(subject.process)} · ${counted(subject.connections, "connection")}, such as ${ends}`

@@ -23,6 +23,8 @@ pub struct Neighbours<'a> {
     to_host: HashMap<HostKey<'a>, HostSenders>,
     /// How many of these are of one process.
     of_process: HashMap<(ProcessKey<'a>, HostKey<'a>), usize>,
+    /// When the latest connection to each host was established, ns.
+    opened_ns: HashMap<HostKey<'a>, u64>,
     /// Behind which data of others has waited.
     blocking: HashSet<u64>,
 }
@@ -60,6 +62,7 @@ impl<'a> Neighbours<'a> {
                 .map(|(host, subjects)| (host, senders(subjects)))
                 .collect(),
             of_process,
+            opened_ns: latest_openings(all),
             blocking: all
                 .iter()
                 .filter_map(|subject| subject.behind)
@@ -89,6 +92,14 @@ impl<'a> Neighbours<'a> {
         self.blocking.contains(&own.id)
     }
 
+    /// Returns whether a connection with the same host was established after this time: the host was there, and small
+    /// segments passed in both directions.
+    pub fn opened_after(&self, own: &ConnectionSubject, ns: u64) -> bool {
+        let latest = own.identity().map(remote);
+        let latest = latest.and_then(|host| self.opened_ns.get(&host));
+        latest.is_some_and(|opened_ns| *opened_ns > ns)
+    }
+
     /// How many others of the same process send to the same host.
     pub fn beside_in_process(&self, own: &ConnectionSubject) -> usize {
         let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
@@ -111,6 +122,17 @@ fn process(identity: &Connection) -> Option<ProcessKey<'_>> {
         (None, 0) => Some((0, host(&identity.local))),
         (None, _) => None,
     }
+}
+
+fn latest_openings<'a>(all: &'a [ConnectionSubject<'a>]) -> HashMap<HostKey<'a>, u64> {
+    let mut latest: HashMap<HostKey<'a>, u64> = HashMap::new();
+    for identity in all.iter().filter_map(ConnectionSubject::identity) {
+        if let Some(opened_ns) = identity.opened_ns {
+            let known = latest.entry(remote(identity)).or_default();
+            *known = opened_ns.max(*known);
+        }
+    }
+    latest
 }
 
 fn remote(identity: &Connection) -> HostKey<'_> {

@@ -41,6 +41,11 @@ pub const EXPLAINS_LEAST: f64 = 0.1;
 /// Harm below this in total is never above info: it is the shortest stall that Linux makes on purpose.
 const LEAST_HARM_NS: u64 = TCP_DELACK_MIN_NS;
 
+/// Returns whether a share is printed as `<0.1 %`: then it says nothing, not even as information.
+pub fn is_too_small(share: f64) -> bool {
+    share < 0.001
+}
+
 /// Severity of a finding over connections, given as (harm, life) in ns. A band counts when the
 /// connections in it or above lose enough together, so that many healthy connections do not
 /// dilute a few that stall.

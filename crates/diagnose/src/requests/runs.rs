@@ -14,6 +14,8 @@ pub struct SeriesRequest {
     pub served: u64,
     /// One round trip of the path, no longer than the request was on the path, ns; 0: none is known.
     pub round_trip_ns: u64,
+    /// Bytes that a small message let the other end send; 0: it is an ordinary request.
+    pub credit_bytes: u64,
 }
 
 /// Requests of one thread to one service that follow each other until now.
@@ -44,6 +46,34 @@ struct RunSums {
     gaps_ns: u64,
     /// Round trips of all but the first.
     round_trips_ns: u64,
+    credits: CreditSums,
+}
+
+/// Small messages that let the other end send on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CreditSums {
+    /// How many.
+    pub count: u64,
+    /// Bytes that came after them.
+    pub bytes: u64,
+    /// Most bytes that came after one.
+    pub most_bytes: u64,
+}
+
+impl CreditSums {
+    fn new(request: &SeriesRequest) -> Self {
+        Self {
+            count: u64::from(request.credit_bytes > 0),
+            bytes: request.credit_bytes,
+            most_bytes: request.credit_bytes,
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+        self.most_bytes = self.most_bytes.max(other.most_bytes);
+    }
 }
 
 /// Series of requests of a service.
@@ -61,6 +91,8 @@ pub struct RunDigest {
     pub gaps_ns: u64,
     /// Round trips of all but the first of each, ns.
     pub round_trips_ns: u64,
+    /// Those of them that only let the other end send on.
+    pub credits: CreditSums,
 }
 
 impl RunDigest {
@@ -80,11 +112,13 @@ impl RunDigest {
                 sums.duration_ns += duration_ns;
                 sums.gaps_ns += gap_ns;
                 sums.round_trips_ns += request.round_trip_ns;
+                sums.credits.add(CreditSums::new(request));
                 let last = RunSums {
                     requests: 1,
                     duration_ns,
                     gaps_ns: gap_ns,
                     round_trips_ns: request.round_trip_ns,
+                    credits: CreditSums::new(request),
                 };
                 match sums.requests {
                     SERIES_LEAST => {
@@ -100,6 +134,7 @@ impl RunDigest {
                 *sums = RunSums {
                     requests: 1,
                     duration_ns,
+                    credits: CreditSums::new(request),
                     ..RunSums::default()
                 };
             }
@@ -113,6 +148,7 @@ impl RunDigest {
         self.duration_ns += sums.duration_ns;
         self.gaps_ns += sums.gaps_ns;
         self.round_trips_ns += sums.round_trips_ns;
+        self.credits.add(sums.credits);
     }
 }
 
@@ -130,6 +166,7 @@ mod tests {
                 time: (begin_ns, begin_ns + 20 * MS),
                 served: served(number),
                 round_trip_ns: 19 * MS,
+                credit_bytes: 0,
             };
             digest.add(&mut run, &request);
         }

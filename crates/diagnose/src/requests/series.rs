@@ -1,5 +1,6 @@
 //! How the requests of a service follow each other: on a connection, and by the thread that asks.
 
+use super::turns::{CONTROL_MOST_BYTES, CONTROLLED_LEAST_BYTES};
 use crate::histogram::Histogram;
 
 /// Requests of a service in the order in which they ended.
@@ -19,6 +20,8 @@ pub struct SeriesDigest {
     pub followed: u64,
     /// Time between these, ns.
     pub followed_gaps_ns: u64,
+    /// Requests that only let the other end send on.
+    pub credits: u64,
     /// Requests that a thread sent or took before the response to its request before.
     pub overlapping: u64,
 }
@@ -30,6 +33,20 @@ pub struct ConnectionSeries {
     requests: u64,
     /// When the last response ended.
     answered_ns: u64,
+    /// Bytes of the largest request so far.
+    largest_bytes: u64,
+}
+
+impl ConnectionSeries {
+    /// Returns how many bytes a request let the other end send, if it only does that: it is as small as a protocol's own
+    /// messages, and smaller than a request before it. Else 0.
+    pub fn credit_bytes(&mut self, request_bytes: u64, response_bytes: u64) -> u64 {
+        let is_credit = request_bytes <= CONTROL_MOST_BYTES
+            && request_bytes < self.largest_bytes
+            && response_bytes >= CONTROLLED_LEAST_BYTES;
+        self.largest_bytes = self.largest_bytes.max(request_bytes);
+        if is_credit { response_bytes } else { 0 }
+    }
 }
 
 impl SeriesDigest {

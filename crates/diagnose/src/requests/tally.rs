@@ -92,6 +92,8 @@ impl RequestTable {
         let before = (endpoint.service, request.thread);
         let run = self.runs.entry(before).or_default();
         digest.series.add(series, run.end_ns(), time);
+        let credit_bytes = series.credit_bytes(request.request.bytes(), request.response.bytes());
+        digest.series.credits += u64::from(credit_bytes > 0);
         digest.resets.follow(request.thread, request.begin_ns);
         let on_path_ns = budget.parts.get(RequestPart::Network) - peer.get(RequestPart::Network);
         let path_ns = endpoint.min_rtt_ns.filter(|_| !endpoint.is_within_host);
@@ -99,6 +101,7 @@ impl RequestTable {
             time,
             served: request.served,
             round_trip_ns: path_ns.unwrap_or(0).min(on_path_ns),
+            credit_bytes,
         };
         match endpoint.side {
             Side::Client => digest.runs.add(run, &in_series),

@@ -13,10 +13,10 @@ use super::service::Side;
 
 /// Messages of a protocol itself are this small. HTTP/2 (RFC 9113, 4.1, 6.7, 6.9): WINDOW_UPDATE has 13 bytes, PING 17;
 /// two updates, of the stream and of the connection, go together. A TLS record adds 22 bytes (1.3) to 29 (1.2): 55.
-const CONTROL_MOST_BYTES: u64 = 64;
+pub const CONTROL_MOST_BYTES: u64 = 64;
 
 /// A receiver sends one such message for so many bytes at most: `transportDefaultStreamMinRefresh` of Go's HTTP/2.
-const CONTROLLED_LEAST_BYTES: u64 = 4_096;
+pub const CONTROLLED_LEAST_BYTES: u64 = 4_096;
 
 /// Body of a record with TLS's message Finished: 4 bytes and a hash of 32 or 48, the type, and a tag of 16 (RFC 8446, 4.4.4
 /// and 5.2).
@@ -224,7 +224,11 @@ impl TurnTracker {
         let mut exchange = Box::new(Exchange::new(call));
         exchange.has_gap = has_gap;
         exchange.may_be_control = may_be_control;
-        let over = self.open.replace(exchange);
+        let mut over = self.open.replace(exchange);
+        // Requests without rows lie between the two: their responses are in the one before.
+        if let Some(over) = over.as_mut().filter(|_| has_gap) {
+            over.has_gap = true;
+        }
         if is_kept {
             let before = self.take_before();
             self.before = over;

@@ -16,6 +16,7 @@ const MOST_ROWS: usize = 200_000;
 struct DroppedSegment {
     time_ns: u64,
     range: (u32, u32),
+    bytes: Option<u32>,
     cause: DropCause,
 }
 
@@ -42,6 +43,19 @@ impl DropDigest {
         most.map(|(cause, _)| cause)
     }
 
+    /// Returns how many segments it retransmitted after this host had dropped them for a reason.
+    pub fn segments_of(&self, reason: &str) -> u64 {
+        let all = self.causes.iter();
+        let own = all.filter(|(cause, _)| cause.reason.as_deref() == Some(reason));
+        own.map(|(_, segments)| *segments).sum()
+    }
+
+    /// Returns the size of the smallest segment that was dropped, from the IP header on.
+    pub fn least_bytes(&self) -> Option<u64> {
+        let sizes = self.segments.iter().filter_map(|it| it.bytes);
+        sizes.min().map(u64::from)
+    }
+
     /// Returns from when to when segments were dropped, ns.
     pub fn when(&self) -> Option<(u64, u64)> {
         let times = || self.segments.iter().map(|it| it.time_ns);
@@ -54,6 +68,7 @@ impl DropDigest {
             self.segments.push(DroppedSegment {
                 time_ns: row.time_ns,
                 range,
+                bytes: row.bytes,
                 cause: DropCause::from_row(row),
             });
         }

@@ -20,6 +20,17 @@ pub(super) struct Retransmission {
     pub(super) range: Option<(u32, u32)>,
 }
 
+/// A segment that was retransmitted until the end, and never acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StuckSegment {
+    /// Its size, and that of all segments that were retransmitted since: the smallest.
+    pub bytes: u64,
+    /// How often it was retransmitted.
+    pub again: u64,
+    /// When it was retransmitted first, ns.
+    pub since_ns: u64,
+}
+
 /// Events of one connection.
 #[derive(Debug, Clone, Default)]
 pub struct EventDigest {
@@ -117,6 +128,32 @@ impl EventDigest {
         {
             last.1 = Some(time_ns);
         }
+    }
+
+    /// Returns the segment that nothing acknowledged any more, if there is one: all later retransmissions are of it, or of
+    /// segments behind it.
+    pub fn stuck_segment(&self) -> Option<StuckSegment> {
+        let is_before = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() < 0;
+        let (seq, _) = self.retransmitted.last()?.range?;
+        let ranges = || {
+            self.retransmitted
+                .iter()
+                .filter_map(|it| Some((it, it.range?)))
+        };
+        let first = ranges().position(|(_, range)| range.0 == seq)?;
+        let since: Vec<_> = ranges().skip(first).collect();
+        if since.iter().any(|(_, range)| is_before(range.0, seq)) {
+            return None;
+        }
+        let size = |it: &Retransmission, (from, to): (u32, u32)| {
+            u64::from(to.wrapping_sub(from)) / it.segments.max(1)
+        };
+        let own = || since.iter().filter(|(_, range)| range.0 == seq);
+        Some(StuckSegment {
+            bytes: since.iter().map(|(it, range)| size(it, *range)).min()?,
+            again: own().count() as u64,
+            since_ns: own().next()?.0.time_ns,
+        })
     }
 
     /// Returns retransmissions with their times.

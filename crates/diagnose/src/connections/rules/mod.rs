@@ -14,6 +14,7 @@ mod listen_overflow;
 mod nagle_delayed_ack;
 mod packet_dropped_here;
 mod path_limited;
+mod path_mtu;
 mod proxy_stall;
 mod receive_buffer_limited;
 mod reset_by_us;

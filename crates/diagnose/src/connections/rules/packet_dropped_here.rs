@@ -42,6 +42,9 @@ impl Rule for PacketDroppedHere {
     }
 
     fn check(&self, case: &Case) -> Verdict {
+        if case.loss_named {
+            return Verdict::Quiet;
+        }
         let drops = &case.own.gathered.drops;
         let retransmits = case.retransmits().unwrap_or(0).max(drops.retransmitted);
         if drops.retransmitted == 0 {

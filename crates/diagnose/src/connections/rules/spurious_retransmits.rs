@@ -9,8 +9,9 @@ use super::shared::facts::{known, min_rtt, sum, whole};
 use super::shared::sentences::{advice, measured, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
+use crate::report::severity::is_too_small;
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
-use crate::units::{counted, duration};
+use crate::units::{counted, duration, part};
 
 /// The rule `spurious_retransmits`.
 pub struct SpuriousRetransmits;
@@ -31,13 +32,15 @@ impl Rule for SpuriousRetransmits {
         let late_ns = ledger.spurious_timeout_ns;
         let slowed = slowed_ns(case).filter(|_| case.is_mostly_spurious());
         let (slowed_ns, slowed_harm_ns) = slowed.unwrap_or((0, 0));
-        if ledger.spurious_timeouts == 0 && slowed_harm_ns == 0 {
+        let harm_ns = late_ns + slowed_harm_ns;
+        let is_none = ledger.spurious_timeouts == 0 && slowed_harm_ns == 0;
+        if is_none || is_too_small(part(harm_ns, case.life_ns())) {
             return Verdict::Quiet;
         }
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: late_ns + slowed_ns,
-            harm_ns: late_ns + slowed_harm_ns,
+            harm_ns,
             facts: facts(case, ledger.spurious_timeouts, late_ns),
         })
     }

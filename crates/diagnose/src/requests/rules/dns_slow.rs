@@ -6,7 +6,7 @@ use crate::report::{Fact, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::digests::name_servers::{ProcessServers, ServerWaits};
-use crate::units::{count, counted};
+use crate::units::{count, counted, duration};
 
 /// The rule `dns_slow`.
 pub struct DnsSlow;
@@ -64,6 +64,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         harm_ns: harm.ns,
         excess_ns: harm.excess_ns,
         excess_share: harm.excess_share,
+        involved: servers.iter().flat_map(involved).collect(),
         remedy: Remedy::Avoidable,
         headline: format!(
             "DNS holds {}: they waited for {who}, {}.",
@@ -118,6 +119,36 @@ fn in_vain(waits: &ServerWaits) -> String {
             counted(unanswered + waits.answered, "wait")
         ),
     }
+}
+
+/// Name servers in words, at most.
+const NAMED_MOST: usize = 4;
+
+/// Names each server, the one with the most time first: how its waits ended, and how long they took.
+fn involved(servers: &ProcessServers) -> Vec<String> {
+    let time_ns = |it: &ServerWaits| it.answered_ns + it.unanswered_ns;
+    let mut all: Vec<_> = servers.servers.iter().collect();
+    all.sort_by_key(|(_, waits)| std::cmp::Reverse(time_ns(waits)));
+    let name = |(server, waits): (&String, &ServerWaits)| {
+        let answered = (waits.answered > 0).then(|| {
+            format!(
+                "{} in {}, the longest {}",
+                counted(waits.answered, "answer"),
+                duration(waits.answered_ns),
+                duration(waits.answered_most_ns)
+            )
+        });
+        let unanswered = (waits.unanswered > 0).then(|| {
+            format!(
+                "{} without an answer in {}",
+                counted(waits.unanswered, "wait"),
+                duration(waits.unanswered_ns)
+            )
+        });
+        let parts: Vec<_> = answered.into_iter().chain(unanswered).collect();
+        format!("{server}: {}", parts.join("; "))
+    };
+    all.into_iter().take(NAMED_MOST).map(name).collect()
 }
 
 /// Name servers of the service's process.

@@ -4,6 +4,7 @@
 //! A rule explains parts of the time of requests, and names what it excluded. Rules judge in the order of the list: one that
 //! names a deeper cause comes before one that names only where the time went. Its page is `docs/findings/NAME.md`.
 
+mod application_window;
 mod blocked_event_loop;
 mod busy_workers;
 mod computes;

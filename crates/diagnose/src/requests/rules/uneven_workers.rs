@@ -33,7 +33,9 @@ impl RequestRule for UnevenWorkers {
         let avoidable_ns: u64 = spread.workers.iter().map(|it| it.avoidable_ns).sum();
         // time on the path of requests is what counts: not that of a client that does not wait
         let harm_ns = avoidable_ns.min(case.harm(PARTS).ns);
-        if spread.number < 2 || harm_ns == 0 {
+        // one connection at a time, as of clients that connect for each request, cannot be spread better
+        let has_several = spread.workers.first().is_some_and(|it| it.connections > 1);
+        if spread.number < 2 || harm_ns == 0 || !has_several {
             return RequestVerdict::Quiet;
         }
         RequestVerdict::Fires(Box::new(finding(case, &spread, harm_ns)))

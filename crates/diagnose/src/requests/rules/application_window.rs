@@ -1,0 +1,130 @@
+//! The other end sends a part of its data, and waits for a small message of this one before it sends the next: a window in the
+//! application, on top of TCP's. Each part costs a round trip of the path.
+
+use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
+use super::shared::{advice, durations, fact, measured, number, of_time, rule_out, time};
+use crate::report::severity::held_up;
+use crate::report::{Fact, FactUnit, FactValue, RuleId};
+use crate::requests::RequestPart;
+use crate::requests::case::ServiceCase;
+use crate::requests::runs::{RunDigest, SERIES_LEAST};
+use crate::units::{bytes, counted};
+
+/// The rule `application_window`.
+pub struct ApplicationWindow;
+
+const PARTS: &[RequestPart] = &[RequestPart::Network];
+
+impl RequestRule for ApplicationWindow {
+    fn id(&self) -> RuleId {
+        RuleId::ApplicationWindow
+    }
+
+    fn summary(&self) -> &'static str {
+        "The sender waits for a small message from the receiver before it sends on"
+    }
+
+    fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
+        let runs = &case.digest.runs;
+        if case.is_server() {
+            return RequestVerdict::Quiet;
+        }
+        // most of the series are such messages, and the path takes most of their time
+        let is_window = 2 * runs.credits.count > runs.requests;
+        let is_path = 2 * runs.round_trips_ns >= runs.duration_ns;
+        match runs.runs {
+            0 => doubt(case),
+            _ if is_window && is_path => RequestVerdict::Fires(Box::new(finding(case, runs))),
+            _ => RequestVerdict::Quiet,
+        }
+    }
+}
+
+fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
+    let credits = runs.credits;
+    let mut facts = vec![
+        number(
+            "credits",
+            credits.count,
+            "small messages that let the sender go on",
+        ),
+        bytes_of(
+            "window_bytes",
+            credits.bytes / credits.count.max(1),
+            "came after one (mean)",
+        ),
+        bytes_of(
+            "window_max_bytes",
+            credits.most_bytes,
+            "came after one (most)",
+        ),
+    ];
+    let path = case.digest.path_ns;
+    facts.extend(path.map(|ns| time("min_rtt_ns", ns, "round trip of the path (minimum)")));
+    facts.extend(durations(case));
+    RequestFinding {
+        parts: PARTS.to_vec(),
+        harm_ns: runs.round_trips_ns,
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "A window of the application limits {}: the sender waits for a message after {} at most, {}.",
+            case.title(),
+            bytes(credits.most_bytes),
+            of_time(case, runs.round_trips_ns)
+        ),
+        facts,
+        ruled_out: rule_out(
+            case,
+            &[
+                ("the other end", &[RequestPart::Remote]),
+                ("the receive window of TCP", &[RequestPart::ReceiverWindow]),
+                ("computing", &[RequestPart::Cpu]),
+            ],
+        ),
+        could_not_see: vec!["What the small messages are: no payload is read.".to_owned()],
+        advice: advice(FIXES),
+        gain: Some("the sender need not wait for the messages"),
+        confidence: measured(case, "each message and the data after it were measured"),
+        ..RequestFinding::new(case)
+    }
+}
+
+const FIXES: [&str; 3] = [
+    "Make the window as large as the path needs: rate × round trip. HTTP/2 begins with 65,535 bytes (RFC 9113, 6.9.2). gRPC: \
+     grpc.WithInitialWindowSize and WithInitialConnWindowSize (Go), NettyChannelBuilder.flowControlWindow (Java); h2 and hyper: \
+     initial_stream_window_size; nginx: http2_body_preread_size for uploads.",
+    "Let the receiver send its message before the sender runs dry: after half of the window.",
+    "Use several connections or streams, where the protocol has a window for each.",
+];
+
+fn bytes_of(name: &'static str, value: u64, label: &'static str) -> Fact {
+    fact(name, FactValue::Whole(value), FactUnit::Bytes, label)
+}
+
+/// Small messages let the other end send, and no sample says how long the path takes.
+fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
+    let credits = case.digest.series.credits;
+    let remote = case.harm(&[RequestPart::Remote]);
+    let is_often = credits >= SERIES_LEAST && 2 * credits > case.requests();
+    if !is_often || case.digest.path_ns.is_some() || !held_up(remote.ns, case.total_ns()) {
+        return RequestVerdict::Quiet;
+    }
+    let mut facts = durations(case);
+    facts.push(number(
+        "credits",
+        credits,
+        "small messages that let the sender go on",
+    ));
+    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
+        candidates: vec![RuleId::ApplicationWindow, RuleId::RemoteSlow],
+        concerned_ns: remote.ns,
+        headline: format!(
+            "{} waited for data after {}; the recording does not show how long the path takes.",
+            case.key.name,
+            counted(credits, "small message")
+        ),
+        facts,
+        why: "No sample has the round trip of the path.",
+        would_help: vec!["Record for longer, so that connections are sampled.".to_owned()],
+    }))
+}
