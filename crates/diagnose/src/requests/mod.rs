@@ -10,6 +10,7 @@
 //! exchange  a turn of the client, and the server's that answers it
 //! turns     calls of a connection → exchanges, by turn-taking
 //! class     whether its ends take turns
+//! control   sizes of small messages of a protocol itself
 //! datagrams the same by datagrams
 //! intake    rows of the tables
 //! request_table  puts them in the order of time, and keeps what follows
@@ -55,6 +56,7 @@ mod class;
 mod contrast;
 mod contrast_digest;
 pub mod contrast_report;
+mod control;
 mod datagrams;
 pub(crate) mod digests;
 mod endpoint;

@@ -1,6 +1,6 @@
 //! How the requests of a service follow each other: on a connection, and by the thread that asks.
 
-use super::turns::{CONTROL_MOST_BYTES, CONTROLLED_LEAST_BYTES};
+use super::control::{CONTROL_MOST_BYTES, CONTROLLED_LEAST_BYTES};
 use crate::histogram::Histogram;
 
 /// Requests of a service in the order in which they ended.

@@ -6,17 +6,11 @@
 //! their time is late; many are not.
 
 use super::class::{CALL_END_NS, JUDGED_TOGETHER, TurnCounts, is_crossing};
+use super::control::{CONTROL_MOST_BYTES, CONTROLLED_LEAST_BYTES};
 use super::datagrams::{DatagramTurns, Question};
 pub use super::exchange::{Exchange, MovingCall, StreamRange};
 use super::series::ConnectionSeries;
 use super::service::Side;
-
-/// Messages of a protocol itself are this small. HTTP/2 (RFC 9113, 4.1, 6.7, 6.9): WINDOW_UPDATE has 13 bytes, PING 17;
-/// two updates, of the stream and of the connection, go together. A TLS record adds 22 bytes (1.3) to 29 (1.2): 55.
-pub const CONTROL_MOST_BYTES: u64 = 64;
-
-/// A receiver sends one such message for so many bytes at most: `transportDefaultStreamMinRefresh` of Go's HTTP/2.
-pub const CONTROLLED_LEAST_BYTES: u64 = 4_096;
 
 /// Body of a record with TLS's message Finished: 4 bytes and a hash of 32 or 48, the type, and a tag of 16 (RFC 8446, 4.4.4
 /// and 5.2).
