@@ -137,10 +137,7 @@ impl Connection {
     /// Returns the round trip of the whole path, the least, ns.
     pub fn path_ns(&self) -> Option<u64> {
         let [one, other] = self.sides.map(|side| side.least_ns);
-        match one.or(other) {
-            None => None,
-            Some(_) => Some(one.unwrap_or(0) + other.unwrap_or(0)),
-        }
+        one.or(other).map(|_| one.unwrap_or(0) + other.unwrap_or(0))
     }
 
     /// Adds a segment. Returns whether it is a copy that was left out.

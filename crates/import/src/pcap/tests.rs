@@ -222,7 +222,7 @@ fn read(file: &[u8], vantage: Vantage) -> (RowSet, CaptureImport) {
 /// Returns the last stages of an end; 0: the client.
 fn stages(rows: &RowSet, end: usize) -> TcpStage {
     let stages = (0..rows.tcp_stages.len()).map(|at| rows.tcp_stages.row(at));
-    let last = stages.filter(|row| row.conn == end as u64 + 1).last();
+    let last = stages.rev().find(|row| row.conn == end as u64 + 1);
     let last = last.expect("a row");
     let judged: u64 = last.stages_ns().iter().map(|(_, ns)| ns).sum();
     assert_eq!(judged, last.time_ns - last.since_ns);
