@@ -55,6 +55,12 @@ class Finding(unittest.TestCase):
         self.assertEqual(found("pub(crate) struct Span {"), [(1, "Span")])
         self.assertEqual(found("struct Span {"), [])
 
+    def test_long_sentence_of_markdown_is_found(self):
+        long = "one " * 31
+        self.assertEqual([line for line, _ in found(f"# A\n\nShort. {long}end.\n", "a.md")], [3])
+        for text in ("one " * 15 + ". One " * 15, f"```\n{long}\n```", f"`{long}`", f"| {long} |", "- one\n" * 31):
+            self.assertEqual(found(text, "a.md"), [], text)
+
     def test_first_word_of_a_doc_comment_is_found(self):
         self.assertEqual(found("/// What it took.\nfn cost()"), [(1, "What")])
         self.assertEqual(found("/// Returns\n/// What it took.\nfn cost()"), [])
