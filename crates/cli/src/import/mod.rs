@@ -58,7 +58,6 @@ Examples:
     /// Reads pcap and pcapng, plain or compressed by gzip or zstd. Needs no root.
     #[command(after_help = "\
 Examples:
-  tcpdump -s 128 -w x.pcap tcp port 5432
   whylat import pcap x.pcap -o x.whylat
   whylat report x.whylat
   whylat import pcap x1.pcap.gz x2.pcapng --at server")]
