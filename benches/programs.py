@@ -85,6 +85,14 @@ def server(kind):
             child.wait()
 
 
+def cpu_ns(pid):
+    """CPU time of a process's threads so far (/proc/PID/task/TID/schedstat)."""
+    total = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        total += int((thread / "schedstat").read_text().split()[0])
+    return total
+
+
 class Recorder:
     """`whylat record` over a part of a benchmark."""
 
@@ -112,11 +120,8 @@ class Recorder:
             raise
 
     def cpu_ns(self):
-        """CPU time of its threads so far (/proc/PID/task/TID/schedstat)."""
-        total = 0
-        for thread in Path(f"/proc/{self.pid}/task").iterdir():
-            total += int((thread / "schedstat").read_text().split()[0])
-        return total
+        """CPU time of its threads so far."""
+        return cpu_ns(self.pid)
 
     def resident_bytes(self, field="VmHWM"):
         """Resident memory: `VmHWM`, the most so far, or `VmRSS`, now."""

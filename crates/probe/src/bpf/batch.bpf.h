@@ -7,9 +7,12 @@
 #include "kernel.h"
 #include "ring.h"
 
-/* Hands over what is there, of records of `bytes` each, at most `most`. */
+/*
+ * Hands over what is there, of records of `bytes` each, at most `most`: in the ring, whose lines are in the cache, or in
+ * its overflow while the reader is late. Nobody is woken for the ring: it is read by the clock.
+ */
 static __always_inline void batch_flush(struct batch *batch, const void *records, u32 bytes,
-					u32 most, void *ring)
+					u32 most, void *ring, void *overflow)
 {
 	u32 len = batch->len;
 
@@ -18,7 +21,8 @@ static __always_inline void batch_flush(struct batch *batch, const void *records
 	barrier_var(len); /* two comparisons in one are beyond verifiers up to Linux 6.12 */
 	if (len > most)
 		return;
-	if (bpf_ringbuf_output(ring, (void *)records, len * bytes, ring_wakeup(ring)))
+	if (bpf_ringbuf_output(ring, (void *)records, len * bytes, BPF_RB_NO_WAKEUP) &&
+	    bpf_ringbuf_output(overflow, (void *)records, len * bytes, ring_wakeup(overflow)))
 		batch->lost_ring_full += len;
 	batch->len = 0;
 }

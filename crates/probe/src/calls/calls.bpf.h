@@ -17,8 +17,14 @@
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 * 1024 * 1024);
+	__uint(max_entries, 512 * 1024);
 } call_ring SEC(".maps");
+
+/* See batch_flush(). */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} call_overflow SEC(".maps");
 
 /* One batch a CPU for each program: 0 sends, 1 receives. */
 struct {
@@ -31,7 +37,7 @@ struct {
 static __always_inline void call_batch_flush(struct call_batch *batch)
 {
 	batch_flush(&batch->batch, batch->records, sizeof(struct call_record), CALL_BATCH_LEN,
-		    &call_ring);
+		    &call_ring, &call_overflow);
 }
 
 /*

@@ -54,11 +54,11 @@ impl Probe for Calls {
     }
 
     fn maps(&self) -> &'static [&'static str] {
-        &["call_ring"]
+        &["call_ring", "call_overflow"]
     }
 
     fn source(&self) -> Source {
-        Source::Ring(|maps| &maps.call_ring, decode)
+        Source::Batches(|maps| [&maps.call_ring, &maps.call_overflow], decode)
     }
 
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {

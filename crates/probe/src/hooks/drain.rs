@@ -117,13 +117,15 @@ fn rings<'a>(maps: &'a HooksMaps<'a>) -> Vec<Ring<'a>> {
         probe: NO_PROBE,
         decode: decode_record,
     });
-    let own = PROBES.iter().filter_map(|probe| match probe.source() {
-        Source::Ring(find, decode) => Some(Ring {
-            map: find(maps),
-            probe: probe.name(),
-            decode,
-        }),
-        Source::Records(_) | Source::UserSpace => None,
+    let own = PROBES.iter().flat_map(|probe| {
+        let (found, decode) = match probe.source() {
+            Source::Ring(find, decode) => (vec![find(maps)], decode),
+            Source::Batches(find, decode) => (find(maps).to_vec(), decode),
+            Source::Records(_) | Source::UserSpace => return Vec::new(),
+        };
+        let probe = probe.name();
+        let ring = |map| Ring { map, probe, decode };
+        found.into_iter().map(ring).collect()
     });
     shared.chain(own).collect()
 }

@@ -51,6 +51,9 @@ pub(crate) type DecodeBatch = fn(&mut ProbeOutput, &[u8]) -> u64;
 /// Finds a map among those of the object.
 pub(crate) type FindMap = for<'a> fn(&'a HooksMaps<'a>) -> &'a dyn MapCore;
 
+/// Finds a ring of batches, and its overflow.
+pub(crate) type FindRings = for<'a> fn(&'a HooksMaps<'a>) -> [&'a dyn MapCore; 2];
+
 /// Where the records of a probe lie.
 pub(crate) enum Source {
     /// Nowhere: its rows are made in user space.
@@ -59,6 +62,8 @@ pub(crate) enum Source {
     Records(&'static [(record_kind, DecodeRecord)]),
     /// In a ring of its own.
     Ring(FindMap, DecodeBatch),
+    /// In a ring that fits the cache, and, while the reader is late, in another one: `batch_flush()`.
+    Batches(FindRings, DecodeBatch),
 }
 
 /// Holds the inputs of coverage.

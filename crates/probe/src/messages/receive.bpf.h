@@ -70,8 +70,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 * 1024 * 1024);
+	__uint(max_entries, 512 * 1024);
 } received_ring SEC(".maps");
+
+/* See batch_flush(). */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} received_overflow SEC(".maps");
 
 /* Says who hands messages over: one batch a CPU for each program. */
 enum received_by {
@@ -95,7 +101,7 @@ static __always_inline struct received_batch *received_batch(u32 by)
 static __always_inline void received_batch_flush(struct received_batch *batch)
 {
 	batch_flush(&batch->batch, batch->records, sizeof(struct received_record),
-		    RECEIVED_BATCH_LEN, &received_ring);
+		    RECEIVED_BATCH_LEN, &received_ring, &received_overflow);
 }
 
 /* Some network adapter stamps what it receives. */

@@ -64,11 +64,20 @@ impl Probe for ReceivedProbe {
 
     /// Datagrams that are sent go with received messages, whether sent ones of TCP are seen or not.
     fn maps(&self) -> &'static [&'static str] {
-        &["received_ring", "arrivals", "sent_ring"]
+        &[
+            "received_ring",
+            "received_overflow",
+            "arrivals",
+            "sent_ring",
+            "sent_overflow",
+        ]
     }
 
     fn source(&self) -> Source {
-        Source::Ring(|maps| &maps.received_ring, decode)
+        Source::Batches(
+            |maps| [&maps.received_ring, &maps.received_overflow],
+            decode,
+        )
     }
 
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {

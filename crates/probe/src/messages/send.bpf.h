@@ -84,8 +84,14 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 * 1024 * 1024);
+	__uint(max_entries, 512 * 1024);
 } sent_ring SEC(".maps");
+
+/* See batch_flush(). */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 8 * 1024 * 1024);
+} sent_overflow SEC(".maps");
 
 /* Calls that are not reported: others of the same socket took the place that there is for those not followed. */
 u64 lost_sends = 0;
@@ -119,7 +125,7 @@ static __always_inline struct sent_batch *sent_batch(u32 which)
 static __always_inline void sent_batch_flush(struct sent_batch *batch)
 {
 	batch_flush(&batch->batch, batch->records, sizeof(struct sent_record), SENT_BATCH_LEN,
-		    &sent_ring);
+		    &sent_ring, &sent_overflow);
 }
 
 static __always_inline void sent_record_fill(struct sent_record *to, u64 cookie,

@@ -54,7 +54,7 @@ impl Probe for SentProbe {
     }
 
     fn source(&self) -> Source {
-        Source::Ring(|maps| &maps.sent_ring, decode)
+        Source::Batches(|maps| [&maps.sent_ring, &maps.sent_overflow], decode)
     }
 
     fn count(&self, kernel: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {

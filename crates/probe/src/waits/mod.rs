@@ -55,11 +55,11 @@ impl Probe for Waits {
     }
 
     fn maps(&self) -> &'static [&'static str] {
-        &["wait_ring"]
+        &["wait_ring", "wait_overflow"]
     }
 
     fn source(&self) -> Source {
-        Source::Ring(|maps| &maps.wait_ring, decode)
+        Source::Batches(|maps| [&maps.wait_ring, &maps.wait_overflow], decode)
     }
 
     /// Refused runs are switches between threads that were not examined.

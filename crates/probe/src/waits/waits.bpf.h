@@ -28,8 +28,14 @@ const volatile u8 syscall_objects[SYSCALLS] = {}; /* enum syscall_object, by num
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4 * 1024 * 1024);
+	__uint(max_entries, 256 * 1024);
 } wait_ring SEC(".maps");
+
+/* See batch_flush(). */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4 * 1024 * 1024);
+} wait_overflow SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -64,7 +70,7 @@ static __always_inline struct wait_batch *wait_batch(void)
 static __always_inline void wait_batch_flush(struct wait_batch *batch)
 {
 	batch_flush(&batch->batch, batch->records, sizeof(struct wait_record), WAIT_BATCH_LEN,
-		    &wait_ring);
+		    &wait_ring, &wait_overflow);
 }
 
 static __always_inline bool is_internet(struct sock *sk)

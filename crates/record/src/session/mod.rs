@@ -4,6 +4,7 @@ mod begin;
 mod child;
 mod finish;
 mod outcome;
+mod pace;
 mod setup;
 mod sink;
 
@@ -34,16 +35,10 @@ use crate::watchdog::Watchdog;
 use crate::{Options, RecordError};
 use child::{forward, has_ended};
 pub use outcome::Outcome;
+use pace::Pace;
 pub use setup::{RecordingStart, record};
 use sink::StoreSink;
 
-/// How long the loop sleeps between looks at the rings, unless one fills faster: 8 MiB of ring hold what
-/// 500,000 calls/s of 72 bytes make in more than four times as long.
-const TICK_MS: u16 = 50;
-/// How long it sleeps while more comes than that.
-const BUSY_TICK_MS: u16 = 5;
-/// Batches in one look that show it: an eighth of the ring.
-const BUSY_BATCHES: usize = 100;
 const COST_EVERY_NS: u64 = 10_000_000_000;
 
 struct Session<'a> {
@@ -69,8 +64,7 @@ struct Session<'a> {
     /// Reads what namespaces count of that themselves.
     net_counters: NetCounterReader,
     overhead: OverheadMeter,
-    /// The last look found much in the rings.
-    busy: bool,
+    pace: Pace,
     /// When the cost is written next, `CLOCK_MONOTONIC` ns.
     next_cost_ns: u64,
 }
@@ -101,9 +95,8 @@ impl Session<'_> {
             monotonic_ns().saturating_add(duration_ns)
         });
         loop {
-            let tick_ms = if self.busy { BUSY_TICK_MS } else { TICK_MS };
             let filling = self.capture.as_ref().map(AsFd::as_fd);
-            let signal = self.signals.wait(tick_ms, filling);
+            let signal = self.signals.wait(self.pace.tick_ms(), filling);
             let signal = signal.map_err(RecordError::Signals)?;
             self.tick()?;
             if let Some(child) = child
@@ -133,7 +126,7 @@ impl Session<'_> {
             capture.flush_if_due(now_ns)?;
         }
         let taken = self.drain();
-        self.busy = taken > BUSY_BATCHES;
+        self.pace.note(taken);
         self.itt_listener.drain(&self.sink.pipeline.store);
         self.answer_snapshot();
         if self.poll_times.is_due(now_ns) {

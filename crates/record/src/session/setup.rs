@@ -15,6 +15,7 @@ use probe::{activity, nic, usdt};
 use table::manifest::ProbeState;
 use table::{WriteOptions, Writer};
 
+use super::pace::Pace;
 use super::sink::StoreSink;
 use super::{Outcome, Session};
 use crate::collector::{Collector, WalkShare};
@@ -141,7 +142,7 @@ pub fn record(
         drops: DropReader::default(),
         net_counters: NetCounterReader::begin(),
         overhead,
-        busy: false,
+        pace: Pace::default(),
         next_cost_ns: 0,
     };
     session.run(|| begun(RecordingStart { processes }))

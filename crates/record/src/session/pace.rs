@@ -1,0 +1,63 @@
+//! How often the loop looks at the rings: so often that they stay in the cache.
+
+/// How long the loop sleeps between two looks at least, and at most.
+const LEAST_MS: u16 = 5;
+const MOST_MS: u16 = 50;
+
+/// Batches and records that one look should find: a quarter of what the smallest ring of batches holds (256 KiB, batches
+/// of 5 KiB).
+const BATCHES: usize = 12;
+
+/// Holds how long the loop sleeps before its next look at the rings.
+#[derive(Debug)]
+pub(super) struct Pace {
+    tick_ms: u16,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { tick_ms: MOST_MS }
+    }
+}
+
+impl Pace {
+    pub(super) fn tick_ms(&self) -> u16 {
+        self.tick_ms
+    }
+
+    /// Notes how much a look found: more makes the next sleep shorter in proportion, little makes it twice as long.
+    pub(super) fn note(&mut self, taken: usize) {
+        let next_ms = if taken > BATCHES {
+            usize::from(self.tick_ms) * BATCHES / taken
+        } else if taken <= BATCHES / 2 {
+            usize::from(self.tick_ms) * 2
+        } else {
+            usize::from(self.tick_ms)
+        };
+        let next_ms = u16::try_from(next_ms).unwrap_or(MOST_MS);
+        self.tick_ms = next_ms.clamp(LEAST_MS, MOST_MS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pace_follows_load() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.tick_ms(), MOST_MS);
+        pace.note(2 * BATCHES);
+        assert_eq!(pace.tick_ms(), MOST_MS / 2);
+        pace.note(BATCHES);
+        assert_eq!(pace.tick_ms(), MOST_MS / 2);
+        pace.note(1_000_000);
+        assert_eq!(pace.tick_ms(), LEAST_MS);
+        pace.note(usize::MAX / usize::from(MOST_MS));
+        assert_eq!(pace.tick_ms(), LEAST_MS);
+        for _ in 0..4 {
+            pace.note(0);
+        }
+        assert_eq!(pace.tick_ms(), MOST_MS);
+    }
+}
