@@ -12,6 +12,7 @@ mod agent_host;
 mod alone;
 mod bpf;
 mod bugreport;
+mod check;
 mod command_line;
 mod completion;
 mod containers;

@@ -2,8 +2,8 @@
 //!
 //! Exit codes: `run` returns the command's own status (126 or 127 when it cannot be started, 128 +
 //! signal); every other command returns 0 done, 1 failed, 2 usage, 3 done but the data is partial:
-//! events were lost, or the recording is damaged or was not closed in order. The help and every
-//! manual page list them.
+//! events were lost, or the recording is damaged or was not closed in order, 4 `check` found what it
+//! must not. The help and every manual page list them.
 
 /// Writes a message to stderr, cleaned; unlike std's macro of this name it never panics.
 macro_rules! eprintln {
@@ -15,6 +15,7 @@ macro_rules! eprintln {
 mod agent;
 mod args;
 mod bugreport;
+mod check;
 mod config;
 mod confine;
 mod container;
@@ -68,6 +69,7 @@ Exit codes:
   2  wrong usage
   3  done, but the data is partial: events were lost, or the recording is
      damaged or was not closed in order
+  4  `check` found what it must not
   `run` returns the status of its command; 128 + signal; 126 or 127: the
   command did not start"
 )]
@@ -92,6 +94,8 @@ enum Command {
     Top(top::TopArgs),
     /// Explain why messages take longer than in another recording.
     Diff(diff::Diff),
+    /// Fail when a command got worse: for continuous integration.
+    Check(check::CheckArgs),
     /// Check what works on this host, with the fix for the rest.
     Doctor(doctor::Doctor),
     /// Record a real stall on this host, explain it, and fix it.
@@ -131,6 +135,7 @@ fn main() -> ExitCode {
         Command::View(view) => view.execute(),
         Command::Top(top) => top.execute(),
         Command::Diff(diff) => run_confined(|| diff.execute()),
+        Command::Check(check) => check.execute(),
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Agent(agent) => agent.execute(),

@@ -36,6 +36,14 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Returns the options for a file that must not be there yet.
+    pub(crate) fn of_file(path: PathBuf) -> Self {
+        Self {
+            output: Some(path),
+            force: false,
+        }
+    }
+
     /// Standard output unless a path was given, which nothing may have yet. Called before the work, which may take long.
     ///
     /// # Errors
@@ -181,6 +189,11 @@ impl Output {
             view::write_json(answer, &mut *out)?;
             out.write_all(b"\n")
         })
+    }
+
+    /// Writes JSON for people who compare versions of it: a line for each value.
+    pub(crate) fn pretty_json(&self, answer: &impl Serialize) -> anyhow::Result<()> {
+        self.exact(&format!("{}\n", serde_json::to_string_pretty(answer)?))
     }
 
     /// Writes what is no text: not to a terminal.

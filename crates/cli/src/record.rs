@@ -34,6 +34,9 @@ pub(crate) struct Run {
     /// Print the diagnosis as JSON
     #[arg(long)]
     json: bool,
+    /// Record only, and say nothing of it: `check` reports by itself
+    #[arg(long, hide = true)]
+    no_report: bool,
     /// Show the recording in a browser afterwards, as `whylat view` does
     #[arg(long)]
     open: bool,
@@ -60,6 +63,11 @@ impl Run {
                 return Ok(ExitCode::from(code));
             }
         };
+        if self.no_report {
+            return Ok(ExitCode::from(
+                outcome.command_exit_code().unwrap_or(exit::FAILED),
+            ));
+        }
         print_outcome(&outcome);
         confine();
         print_diagnosis(&outcome, self.json)?;

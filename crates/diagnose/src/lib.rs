@@ -13,6 +13,7 @@
 //! messages/    where the time of messages went: `whylat.messages/1`; tail/: why slow ones are slow, `whylat.tail/1`
 //! waits/       what threads waited for, by object, thread or waker: `whylat.waits/1`
 //! difference/  two recordings side by side: `whylat.diff/1`
+//! check/       runs of a program beside a baseline: `whylat.check/1`
 //! answer/      what all answers share
 //! report/      the contract `whylat.report/1`
 //! causes/      the name of what a CPU did → why: categories of functions, system calls, interrupts
@@ -24,6 +25,7 @@
 
 mod answer;
 pub mod causes;
+pub mod check;
 mod connections;
 pub mod difference;
 pub mod drops;

@@ -4,6 +4,7 @@
 //! in [`top`]. Computes nothing new: every number is in the
 //! report, here it only gets its unit and its place.
 
+pub mod check;
 mod clean;
 mod compare;
 mod csv;

@@ -1,5 +1,6 @@
 //! Views of recordings against committed answers: one program, because each links all of the tables and analyses.
 
+mod check;
 mod compare;
 mod csv;
 mod diff;

@@ -1,0 +1,277 @@
+//! `whylat check`: a gate for continuous integration. Records a command several times, and judges what does not depend on
+//! the speed of the machine.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::str::FromStr;
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, ValueEnum};
+use diagnose::check::baseline::{Baseline, SCHEMA};
+use diagnose::check::count::CheckedRecording;
+use diagnose::check::limit::CheckLimit;
+use diagnose::check::report::CheckReport;
+use diagnose::check::{Check, CheckOptions};
+use diagnose::recording::{self, DiagnosisOptions};
+use diagnose::report::RuleId;
+use table::Recording;
+
+use crate::out::{Output, OutputArgs};
+use crate::{exit, out};
+
+/// File of a baseline in a directory.
+const FILE: &str = "whylat-baseline.json";
+
+/// Checks a command.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo whylat check --repeat 5 --write-baseline whylat-baseline.json -- ./test
+  sudo whylat check --repeat 3 --baseline whylat-baseline.json -- ./test
+  sudo whylat check --limit connections=1 --limit share.nagle=0.05 -- ./client
+  sudo whylat check --format junit -o whylat.xml -- ./client
+
+Exit codes: 0 passed, 4 failed the check, 3 passed but a recording is not whole,
+1 the command failed, 2 wrong usage")]
+pub(crate) struct CheckArgs {
+    /// Compare counts with this file, or with whylat-baseline.json in this directory
+    #[arg(long, value_name = "PATH")]
+    baseline: Option<PathBuf>,
+    /// Write the counts of these runs to a file to commit; findings do not fail then
+    #[arg(long, value_name = "PATH", conflicts_with = "baseline")]
+    write_baseline: Option<PathBuf>,
+    /// Let this rule pass; may be given several times
+    #[arg(long, value_name = "RULE", value_parser = rule)]
+    allow: Vec<RuleId>,
+    /// The most of a count, of findings of a rule, or share.STAGE of the time; may be given several times
+    #[arg(long, value_name = "NAME=VALUE")]
+    limit: Vec<CheckLimit>,
+    /// Run the command so often; the median counts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    repeat: u32,
+    /// Under sudo, run the command as root instead of as the invoking user
+    #[arg(long)]
+    as_root: bool,
+    /// Keep the recordings in this directory, which is created
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    format: CheckFormat,
+    #[command(flatten)]
+    to: OutputArgs,
+    /// Write the answer to a file in another format, too; may be given several times
+    #[arg(long, value_name = "FORMAT=PATH")]
+    also: Vec<AlsoFormat>,
+    /// The command and its arguments; what it prints goes to standard error
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Format of a check.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CheckFormat {
+    /// Text of at most 80 columns.
+    Text,
+    /// JSON by the schema whylat.check/1.
+    Json,
+    /// Annotations of GitHub Actions.
+    Github,
+    /// A summary with tables.
+    Markdown,
+    /// JUnit's XML.
+    Junit,
+    /// SARIF 2.1.0.
+    Sarif,
+}
+
+/// A further format, and its file.
+#[derive(Debug, Clone)]
+struct AlsoFormat {
+    format: CheckFormat,
+    path: PathBuf,
+}
+
+impl FromStr for AlsoFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (format, path) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text} is not FORMAT=PATH, such as junit=whylat.xml"))?;
+        Ok(Self {
+            format: CheckFormat::from_str(format, false)?,
+            path: path.into(),
+        })
+    }
+}
+
+fn rule(text: &str) -> Result<RuleId, String> {
+    let mut rules = RuleId::ALL.iter();
+    let found = rules.find(|it| it.name() == text).copied();
+    found.ok_or_else(|| format!("there is no rule {text}; docs/findings has a page for each"))
+}
+
+impl CheckArgs {
+    pub(crate) fn execute(mut self) -> anyhow::Result<ExitCode> {
+        let mut outputs = vec![(self.format, std::mem::take(&mut self.to).check()?)];
+        for AlsoFormat { format, path } in &self.also {
+            let file = OutputArgs::of_file(path.clone()).check()?;
+            outputs.push((*format, file));
+        }
+        let baseline = self.baseline.as_deref().map(read).transpose()?;
+        let written = self.write_baseline.as_deref().map(to_write).transpose()?;
+        let scratch = Scratch::new(self.keep.as_deref())?;
+        let mut check = Check::new(CheckOptions {
+            baseline,
+            allowed: self.allow.clone(),
+            limits: self.limit.clone(),
+        });
+        for number in 1..=self.repeat {
+            let path = scratch.path.join(format!("run-{number}.whylat"));
+            self.record(&path, number)?;
+            let recording = Recording::open(&path)?;
+            let report = recording::report(&recording, DiagnosisOptions::default())?;
+            check.add(&CheckedRecording {
+                recording: &recording,
+                report: &report,
+            });
+        }
+        if let Some(written) = written {
+            written.pretty_json(&check.baseline(env!("CARGO_PKG_VERSION")))?;
+        }
+        let words = self
+            .command
+            .iter()
+            .map(|it| it.to_string_lossy().into_owned());
+        let report = check.report(words.collect());
+        for (format, to) in &outputs {
+            self.print(&report, *format, to)?;
+        }
+        Ok(self.exit_code(&report))
+    }
+
+    /// Who writes a baseline wants it, whatever it holds.
+    fn exit_code(&self, report: &CheckReport) -> ExitCode {
+        match report.is_passed || self.write_baseline.is_some() {
+            false => ExitCode::from(exit::CHECK_FAILED),
+            true => exit::from_complete(report.is_complete),
+        }
+    }
+
+    /// Records one run of the command.
+    fn record(&self, path: &Path, number: u32) -> anyhow::Result<()> {
+        let program = std::env::current_exe().context("cannot find whylat's own program file")?;
+        let mut recorder = Command::new(program);
+        recorder
+            .args(["run", "--no-report", "--force", "--output"])
+            .arg(path);
+        if self.as_root {
+            recorder.arg("--as-root");
+        }
+        recorder.arg("--").args(&self.command);
+        // what the command prints is no part of the answer
+        recorder.stdout(Stdio::from(std::io::stderr()));
+        let status = recorder.status().context("cannot start whylat once more")?;
+        if !status.success() {
+            bail!(
+                "run {number} of {} ended with {status}\n\
+                 hint: check a command that succeeds; whylat run -- COMMAND shows what it does",
+                self.command.first().map(out::name).unwrap_or_default()
+            );
+        }
+        Ok(())
+    }
+
+    fn print(&self, report: &CheckReport, format: CheckFormat, to: &Output) -> anyhow::Result<()> {
+        match format {
+            CheckFormat::Text => to.exact(&view::check::text(report, &to.text_options())),
+            CheckFormat::Json => to.json(report),
+            CheckFormat::Github => to.exact(&view::check::github(report)),
+            CheckFormat::Markdown => to.exact(&view::check::markdown(report)),
+            CheckFormat::Junit => to.exact(&view::check::junit(report)?),
+            CheckFormat::Sarif => {
+                let version = env!("CARGO_PKG_VERSION");
+                to.exact(&view::check::sarif(report, &self.artifact(), version)?)
+            }
+        }
+    }
+
+    /// Returns what results of SARIF point at: the baseline, else the program.
+    fn artifact(&self) -> String {
+        match &self.baseline {
+            Some(path) => out::name(&in_directory(path)),
+            None => self.command.first().map(out::name).unwrap_or_default(),
+        }
+    }
+}
+
+fn in_directory(path: &Path) -> PathBuf {
+    match path.is_dir() {
+        true => path.join(FILE),
+        false => path.to_owned(),
+    }
+}
+
+/// Reads a baseline.
+fn read(path: &Path) -> anyhow::Result<Baseline> {
+    let path = in_directory(path);
+    let name = out::name(&path);
+    let hint = "hint: make one with `whylat check --repeat 5 --write-baseline PATH -- COMMAND`";
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| anyhow!("cannot read {name}: {error}\n{hint}"))?;
+    let value: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| anyhow!("{name} is no JSON: {error}\n{hint}"))?;
+    match value["schema"].as_str() {
+        Some(SCHEMA) => {}
+        other => bail!(
+            "{name} has the schema {}, this whylat reads {SCHEMA}\n{hint}",
+            other.map_or_else(|| "of no baseline".to_owned(), view::clean)
+        ),
+    }
+    serde_json::from_value(value).map_err(|error| anyhow!("{name} is no baseline: {error}\n{hint}"))
+}
+
+/// Returns where a baseline goes; one that is there is replaced.
+fn to_write(path: &Path) -> anyhow::Result<Output> {
+    let path = in_directory(path);
+    let is_other = path.exists() && read(&path).is_err();
+    if is_other {
+        bail!(
+            "{} is there, and is no baseline\nhint: name another file",
+            out::name(&path)
+        );
+    }
+    Ok(Output::replacing(path))
+}
+
+/// The directory of the recordings: one of the user's, or one that is removed at the end.
+struct Scratch {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl Scratch {
+    fn new(kept: Option<&Path>) -> anyhow::Result<Self> {
+        let is_kept = kept.is_some();
+        let own = || std::env::temp_dir().join(format!("whylat-check-{}", std::process::id()));
+        let path = kept.map_or_else(own, Path::to_owned);
+        std::fs::create_dir(&path).map_err(|error| {
+            anyhow!(
+                "cannot create {}: {error}\nhint: name a directory that does not exist",
+                out::name(&path)
+            )
+        })?;
+        Ok(Self { path, is_kept })
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Only a temporary directory is left over if this fails.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What `whylat check` counts in each run: things that the program decides, not the speed of the machine.
+
+use table::tables::{DnsWait, FailedConnect};
+use table::{Recording, Role};
+
+use crate::report::connection::Totals;
+use crate::report::{Connection, Report};
+use crate::requests::Side;
+
+/// Says what makes a count differ from one run to the next of the same program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountSource {
+    /// Nothing but the program itself.
+    Program,
+    /// The machine as well: when threads run, and how bytes fall into segments and calls.
+    Machine,
+}
+
+/// A count of one run: how many, of how many others where it is a ratio.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CountValue {
+    /// How many.
+    pub events: u64,
+    /// What they are divided by; 1: they are no ratio.
+    pub per: u64,
+}
+
+impl CountValue {
+    /// Returns the number that is compared.
+    pub fn value(self) -> f64 {
+        self.events as f64 / self.per as f64
+    }
+}
+
+type ReadCount = fn(&CheckedRecording<'_>) -> Option<CountValue>;
+
+/// A count of a run.
+pub struct CheckCount {
+    /// The name in baselines and in `--limit`.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub title: &'static str,
+    /// Says what makes it differ.
+    pub source: CountSource,
+    read: ReadCount,
+}
+
+impl CheckCount {
+    /// Returns the count of a run; `None`: the recording does not have it.
+    pub fn of(&self, run: &CheckedRecording<'_>) -> Option<CountValue> {
+        (self.read)(run)
+    }
+
+    /// Finds a count by its name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        COUNTS.iter().find(|it| it.name == name)
+    }
+}
+
+/// A recording of one run, with its diagnosis.
+pub struct CheckedRecording<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// Its diagnosis.
+    pub report: &'a Report,
+}
+
+const fn program(name: &'static str, title: &'static str, read: ReadCount) -> CheckCount {
+    CheckCount {
+        name,
+        title,
+        source: CountSource::Program,
+        read,
+    }
+}
+
+const fn machine(name: &'static str, title: &'static str, read: ReadCount) -> CheckCount {
+    CheckCount {
+        source: CountSource::Machine,
+        ..program(name, title, read)
+    }
+}
+
+/// All counts, in the order in which they are shown. A baseline that does not have one of them is compared by the others.
+pub static COUNTS: &[CheckCount] = &[
+    program("connections", "connections opened", |it| {
+        whole(it.opened()?)
+    }),
+    program("requests", "requests sent", |it| {
+        whole(it.requests(Side::Client)?)
+    }),
+    program("requests_served", "requests served", |it| {
+        whole(it.requests(Side::Server)?)
+    }),
+    machine("asked_per_served", "requests sent for each served", |it| {
+        ratio(it.requests(Side::Client)?, it.requests(Side::Server)?)
+    }),
+    machine("calls", "send and receive calls", |it| whole(it.calls()?)),
+    machine(
+        "calls_per_request",
+        "send and receive calls for each request",
+        |it| ratio(it.calls()?, it.all_requests()?),
+    ),
+    machine("bytes", "bytes sent and received", |it| whole(it.bytes()?)),
+    machine("bytes_per_request", "bytes for each request", |it| {
+        ratio(it.bytes()?, it.all_requests()?)
+    }),
+    machine("dns_waits", "waits for name servers", |it| {
+        whole(it.recording.rows::<DnsWait>())
+    }),
+    program("failed_connects", "connections that failed", |it| {
+        whole(it.recording.rows::<FailedConnect>())
+    }),
+    machine("retransmits", "segments retransmitted", |it| {
+        whole(it.sum(|of| of.retransmits)?)
+    }),
+    machine("timeouts", "retransmission timeouts", |it| {
+        whole(it.sum(|of| of.timeouts)?)
+    }),
+    machine("nagle_holds", "segments held by Nagle's algorithm", |it| {
+        whole(it.sum(|of| of.nagle_holds)?)
+    }),
+    machine("delayed_acks", "waits for a delayed ACK", |it| {
+        whole(it.sum(|of| of.delayed_acks)?)
+    }),
+    machine("zero_windows", "windows that went to zero", |it| {
+        whole(it.sum(|of| of.zero_windows)?)
+    }),
+];
+
+/// A number by itself.
+fn whole(events: u64) -> Option<CountValue> {
+    Some(CountValue { events, per: 1 })
+}
+
+/// A number for each of others; `None`: there is none of them.
+fn ratio(events: u64, per: u64) -> Option<CountValue> {
+    (per > 0).then_some(CountValue { events, per })
+}
+
+impl CheckedRecording<'_> {
+    /// Connections that the recorded programs opened meanwhile, at the end that opened each; `None`: not all are known.
+    fn opened(&self) -> Option<u64> {
+        let is_opened = |it: &&Connection| it.opened_ns.is_some() && it.role == Role::Client;
+        let opened = self.report.connections.iter().filter(is_opened);
+        self.knows_all().then(|| opened.count() as u64)
+    }
+
+    /// Returns whether every connection is judged and listed.
+    fn knows_all(&self) -> bool {
+        self.report.connections_not_judged + self.report.connections_not_listed == 0
+    }
+
+    /// Requests of one side; `None`: no calls were recorded.
+    fn requests(&self, side: Side) -> Option<u64> {
+        let services = &self.report.requests.as_ref()?.services;
+        let of_side = services.iter().filter(|it| it.role == side);
+        Some(of_side.map(|it| it.requests).sum())
+    }
+
+    fn all_requests(&self) -> Option<u64> {
+        Some(self.requests(Side::Client)? + self.requests(Side::Server)?)
+    }
+
+    fn calls(&self) -> Option<u64> {
+        Some(self.sum(|it| it.send_calls)? + self.sum(|it| it.receive_calls)?)
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        Some(self.sum(|it| it.bytes_sent)? + self.sum(|it| it.bytes_received)?)
+    }
+
+    /// Sum over the connections that have it; `None`: there are connections, and none has, or not all are known.
+    fn sum(&self, of: impl Fn(&Totals) -> Option<u64>) -> Option<u64> {
+        let connections = &self.report.connections;
+        let known = connections.iter().filter_map(|it| of(&it.totals));
+        let sum = known.fold(None, |sum: Option<u64>, it| Some(sum.unwrap_or(0) + it));
+        let sum = sum.or(connections.is_empty().then_some(0));
+        sum.filter(|_| self.knows_all())
+    }
+}

@@ -1,0 +1,78 @@
+//! A summary for the page of a job, or a comment: Markdown with tables.
+
+use diagnose::check::report::CheckReport;
+use diagnose::check::{interval, number};
+
+use super::headline;
+use crate::clean::clean;
+
+/// Writes the summary.
+pub fn markdown(report: &CheckReport) -> String {
+    let mut out = format!("### whylat check\n\n{}\n", cell(&headline(report)));
+    if !report.failures.is_empty() {
+        out.push_str("\n| failed | what | hint |\n|---|---|---|\n");
+    }
+    for it in &report.failures {
+        out += &format!(
+            "| `{}` | {} | {} |\n",
+            cell(&it.name),
+            cell(&it.text),
+            cell(&it.hint)
+        );
+    }
+    let known: Vec<_> = report
+        .counts
+        .iter()
+        .filter_map(|it| Some((it, it.median?)))
+        .collect();
+    if !known.is_empty() {
+        out.push_str("\n| count | now | baseline | limit |\n|---|---:|---:|---:|\n");
+    }
+    for (count, median) in known {
+        let baseline = count
+            .baseline
+            .map_or("–".to_owned(), |(least, most)| interval(least, most));
+        let limit = count.limit.map_or("–".to_owned(), number);
+        out += &format!(
+            "| {} | {} | {baseline} | {limit} |\n",
+            count.title,
+            number(median)
+        );
+    }
+    for text in &report.could_not_see {
+        out += &format!("\n{}\n", cell(text));
+    }
+    out
+}
+
+/// Text of a cell: no end of a line or cell, and nothing that Markdown reads as HTML or as a link.
+fn cell(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in clean(text).chars() {
+        match letter {
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '[' | ']' | '*' | '\\' => out.extend(['\\', letter]),
+            _ => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    #[test]
+    fn cells_hold_any_text() {
+        let text = markdown(&fixture::failed());
+        let row = "| `serial_round_trips` | A &lt;b> said \"300\": one, by one | do 100 % of it, &amp; well |";
+        assert!(text.lines().any(|line| line == row), "{text}");
+        assert!(
+            text.contains("| connections opened | 40 | 1 | 1 |"),
+            "{text}"
+        );
+        assert!(text.ends_with("do not have \\| bytes.\n"), "{text}");
+    }
+}

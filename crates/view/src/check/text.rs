@@ -1,0 +1,126 @@
+//! A check for a terminal.
+
+use diagnose::check::report::{CheckReport, CountResult, CountState, FindingResult};
+use diagnose::check::{interval, number};
+
+use super::headline;
+use crate::layout::{Style, TextLayout, TextOptions, columns};
+
+/// Width of the title of a count, and of its numbers.
+const TITLE: usize = 36;
+const NUMBER: usize = 14;
+
+/// Draws a check.
+pub fn text(report: &CheckReport, options: &TextOptions) -> String {
+    let mut layout = TextLayout::new(options);
+    let style = if report.is_passed {
+        Style::Green
+    } else {
+        Style::Red
+    };
+    layout.paragraph(0, style, &headline(report));
+    for failure in &report.failures {
+        layout.blank();
+        layout.bullet(0, (Style::Bold, &failure.name), &failure.text);
+        layout.labelled(2, "hint:", 6, &failure.hint);
+    }
+    counts(&mut layout, &report.counts);
+    let others: Vec<_> = report
+        .findings
+        .iter()
+        .filter(|it| it.state.why_not().is_some())
+        .collect();
+    if !others.is_empty() {
+        layout.blank();
+        layout.line(0, &[(Style::Bold, "Findings that do not fail")]);
+    }
+    for finding in others {
+        other(&mut layout, finding);
+    }
+    if !report.could_not_see.is_empty() {
+        layout.blank();
+    }
+    for text in &report.could_not_see {
+        layout.paragraph(0, Style::Dim, text);
+    }
+    layout.finish()
+}
+
+fn counts(layout: &mut TextLayout, counts: &[CountResult]) {
+    if counts.iter().all(|it| it.median.is_none()) {
+        return;
+    }
+    layout.blank();
+    let head = [
+        pad("Counts, median of the runs", TITLE),
+        right("now"),
+        right("baseline"),
+        right("limit"),
+    ];
+    layout.line(0, &[(Style::Bold, &head.concat())]);
+    for count in counts {
+        let Some(median) = count.median else { continue };
+        let baseline = count
+            .baseline
+            .map_or("–".to_owned(), |(least, most)| interval(least, most));
+        let limit = count.limit.map_or("–".to_owned(), number);
+        let (style, note) = state(count.state);
+        let cells = [
+            pad(count.title, TITLE),
+            right(&number(median)),
+            right(&baseline),
+            right(&limit),
+        ];
+        layout.line(0, &[(Style::Plain, &cells.concat()), (style, note)]);
+    }
+}
+
+fn state(state: CountState) -> (Style, &'static str) {
+    match state {
+        CountState::Worse => (Style::Red, " !"),
+        CountState::Better => (Style::Green, " ↓"),
+        CountState::Within | CountState::New | CountState::Absent => (Style::Plain, ""),
+    }
+}
+
+fn other(layout: &mut TextLayout, finding: &FindingResult) {
+    let why = finding.state.why_not().unwrap_or_default();
+    let text = format!("{} ({why})", finding.headline);
+    layout.bullet(0, (Style::Plain, finding.rule.name()), &text);
+}
+
+fn pad(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
+}
+
+fn right(text: &str) -> String {
+    format!("{}{text}", " ".repeat(NUMBER.saturating_sub(columns(text))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    #[test]
+    fn failures_come_first_and_no_line_is_too_long() {
+        let text = text(&fixture::failed(), &TextOptions::default());
+        assert!(
+            text.starts_with("Failed: 3 problems in 3 runs.\n"),
+            "{text}"
+        );
+        assert!(text.contains("connections opened"), "{text}");
+        assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
+        assert!(
+            text.ends_with("The recordings do not have | bytes.\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn passed_check_is_one_line() {
+        let text = text(&fixture::passed(), &TextOptions::default());
+        let line = "Passed: in 3 runs no finding is new, and no count is beyond its baseline.\n";
+        assert_eq!(text, line);
+    }
+}
