@@ -219,6 +219,9 @@ fn action_annotates_and_sums_up() {
         "{summary}"
     );
     let log = json(&fs::read_to_string(path("whylat.sarif")).expect("a log"));
-    let mut results = log["runs"][0]["results"].as_array().expect("results").iter();
+    let mut results = log["runs"][0]["results"]
+        .as_array()
+        .expect("results")
+        .iter();
     assert!(results.any(|it| it["ruleId"] == "requests"), "{log:#}");
 }

@@ -152,7 +152,7 @@ impl CheckArgs {
         Ok(self.exit_code(&report))
     }
 
-    /// Who writes a baseline wants it, whatever it holds.
+    /// Returns the exit code: a baseline that is written is wanted, with all that it holds.
     fn exit_code(&self, report: &CheckReport) -> ExitCode {
         match report.is_passed || self.write_baseline.is_some() {
             false => ExitCode::from(exit::CHECK_FAILED),

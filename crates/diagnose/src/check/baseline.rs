@@ -1,4 +1,4 @@
-//! What a program's runs counted, in a file to commit: the contract `whylat.baseline/1`. Later runs are compared with it.
+//! Counts of a program's runs in a file to commit: the contract `whylat.baseline/1`. Later runs are compared with it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub struct Baseline {
     pub whylat: String,
     /// How many runs.
     pub runs: u64,
-    /// What each run counted, by the name of the count.
+    /// The counts of each run, by name.
     pub counts: BTreeMap<String, BaselineCount>,
     /// Findings above information that most runs had.
     pub findings: Vec<KnownFinding>,
@@ -32,7 +32,7 @@ pub struct Baseline {
 pub struct BaselineCount {
     /// How many, for each run.
     pub events: Vec<u64>,
-    /// What they are divided by. Absent: they are no ratio.
+    /// The divisor of each. Absent: they are no ratio.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per: Vec<u64>,
 }

@@ -1,4 +1,4 @@
-//! What `whylat check` counts in each run: things that the program decides, not the speed of the machine.
+//! The counts of each run: things that the program decides, not the speed of the machine.
 
 use table::tables::{DnsWait, FailedConnect};
 use table::{Recording, Role};
@@ -21,7 +21,7 @@ pub enum CountSource {
 pub struct CountValue {
     /// How many.
     pub events: u64,
-    /// What they are divided by; 1: they are no ratio.
+    /// The divisor; 1: they are no ratio.
     pub per: u64,
 }
 
@@ -38,7 +38,7 @@ type ReadCount = fn(&CheckedRecording<'_>) -> Option<CountValue>;
 pub struct CheckCount {
     /// The name in baselines and in `--limit`.
     pub name: &'static str,
-    /// What it is, for people.
+    /// Its name for people.
     pub title: &'static str,
     /// Says what makes it differ.
     pub source: CountSource,
@@ -47,7 +47,7 @@ pub struct CheckCount {
 
 impl CheckCount {
     /// Returns the count of a run; `None`: the recording does not have it.
-    pub fn of(&self, run: &CheckedRecording<'_>) -> Option<CountValue> {
+    pub fn read_from(&self, run: &CheckedRecording<'_>) -> Option<CountValue> {
         (self.read)(run)
     }
 

@@ -12,7 +12,7 @@ use crate::units::part;
 /// Prefix of the names of stages.
 const SHARE: &str = "share.";
 
-/// What is limited.
+/// The subject of a limit.
 #[derive(Clone, Copy)]
 enum LimitSubject {
     Count(&'static CheckCount),
@@ -82,10 +82,10 @@ fn subject(name: &str) -> Result<LimitSubject, String> {
 }
 
 impl CheckLimit {
-    /// Returns what a run has; `None`: its recording does not tell.
-    pub fn of(&self, run: &CheckedRecording<'_>) -> Option<f64> {
+    /// Returns what a run has; `None`: its recording does not have it.
+    pub fn read_from(&self, run: &CheckedRecording<'_>) -> Option<f64> {
         match self.subject {
-            LimitSubject::Count(count) => count.of(run).map(|it| it.value()),
+            LimitSubject::Count(count) => count.read_from(run).map(|it| it.value()),
             LimitSubject::Rule(rule) => {
                 let is_it = |it: &&Finding| it.rule == rule && it.severity > Severity::Info;
                 Some(run.report.findings.iter().filter(is_it).count() as f64)

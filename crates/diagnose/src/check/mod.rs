@@ -37,7 +37,7 @@ const OF_MACHINE: &[RuleId] = &[
     RuleId::Computes,
 ];
 
-/// What is demanded.
+/// The demands on the runs.
 #[derive(Debug, Clone, Default)]
 pub struct CheckOptions {
     /// Runs that were right.
@@ -87,10 +87,10 @@ impl Check {
     pub fn add(&mut self, run: &CheckedRecording<'_>) {
         self.runs += 1;
         for (count, values) in COUNTS.iter().zip(&mut self.counts) {
-            values.extend(count.of(run));
+            values.extend(count.read_from(run));
         }
         for (limit, values) in self.options.limits.iter().zip(&mut self.limited) {
-            values.extend(limit.of(run));
+            values.extend(limit.read_from(run));
         }
         if !run.report.about.is_complete() {
             self.is_complete = false;
@@ -258,7 +258,7 @@ impl Check {
         }
         for (limit, values) in self.options.limits.iter().zip(&self.limited) {
             if values.is_empty() {
-                texts.push(format!("The recordings do not tell {}.", limit.name));
+                texts.push(format!("The recordings do not have {}.", limit.name));
             }
         }
         texts
@@ -292,14 +292,12 @@ fn finding_failure(finding: &FindingResult) -> Option<CheckFailure> {
         kind: FailureKind::Finding,
         name: finding.rule.name().to_owned(),
         text: finding.headline.clone(),
-        hint: format!(
-            "{}; --allow {} lets it pass",
-            finding
-                .advice
-                .as_deref()
-                .unwrap_or("see its page in docs/findings"),
-            finding.rule
-        ),
+        hint: {
+            let advice = finding.advice.as_deref();
+            let advice = advice.unwrap_or("See its page in docs/findings");
+            let advice = advice.trim_end_matches('.');
+            format!("{advice}. Or let it pass: --allow {}", finding.rule)
+        },
     })
 }
 

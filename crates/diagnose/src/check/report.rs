@@ -23,7 +23,7 @@ pub struct CheckReport {
     pub is_passed: bool,
     /// Whether every recording is whole.
     pub is_complete: bool,
-    /// What failed: findings, then counts, then limits.
+    /// The failures: findings, then counts, then limits.
     pub failures: Vec<CheckFailure>,
     /// Every count.
     pub counts: Vec<CountResult>,
@@ -42,7 +42,7 @@ pub struct CheckFailure {
     pub name: String,
     /// One sentence with the numbers.
     pub text: String,
-    /// What to do.
+    /// The next step.
     pub hint: String,
 }
 
@@ -63,7 +63,7 @@ pub enum FailureKind {
 pub struct CountResult {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its name for people.
     pub title: &'static str,
     /// The value of each run that has it.
     pub values: Vec<f64>,

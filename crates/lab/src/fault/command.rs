@@ -27,7 +27,7 @@ Examples:
   whylat lab fault write_write_read
   whylat lab fault incast --variant healthy --seed 7
   whylat run --as-root -- whylat lab fault slow_reader   # and its diagnosis
-  whylat lab fault remote_slow --record r.whylat         # records the programs that it is seen at",
+  whylat lab fault remote_slow --record r.whylat   # records its programs",
     mut_arg("output", |output| output.visible_alias("truth"))
 )]
 struct Options {

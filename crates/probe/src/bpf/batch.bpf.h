@@ -8,8 +8,8 @@
 #include "ring.h"
 
 /*
- * Hands over what is there, of records of `bytes` each, at most `most`: in the ring, whose lines are in the cache, or in
- * its overflow while the reader is late. Nobody is woken for the ring: it is read by the clock.
+ * Hands over what is there, of records of `bytes` each, at most `most`: in the ring, which fits the cache, or in its
+ * overflow while the reader is late. Nobody is woken for the ring: it is read by the clock.
  */
 static __always_inline void batch_flush(struct batch *batch, const void *records, u32 bytes,
 					u32 most, void *ring, void *overflow)

@@ -2,7 +2,7 @@
 
 use diagnose::check::report::CheckReport;
 
-use super::headline;
+use super::headline::headline;
 use crate::clean::clean;
 
 /// Writes an error for each failure, a warning for what could not be seen, and a notice with the answer.
@@ -46,7 +46,7 @@ mod tests {
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
             lines[0],
-            "::error title=whylat%3A serial_round_trips::A <b> said \"300\": one,%0Aby one%0Ahint: do 100 %25 of it, & well"
+            "::error title=whylat%3A serial_round_trips::A <b> sent \"300\": one,%0Aby one%0Ahint: do 100 %25 of it, & well"
         );
         assert_eq!(lines.len(), 5);
         assert_eq!(

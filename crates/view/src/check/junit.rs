@@ -94,7 +94,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("message=\"A &lt;b&gt; said &quot;300&quot;: one, by one\""),
+            text.contains("message=\"A &lt;b&gt; sent &quot;300&quot;: one, by one\""),
             "{text}"
         );
         assert!(

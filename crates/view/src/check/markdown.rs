@@ -3,7 +3,7 @@
 use diagnose::check::report::CheckReport;
 use diagnose::check::{interval, number};
 
-use super::headline;
+use super::headline::headline;
 use crate::clean::clean;
 
 /// Writes the summary.
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn cells_hold_any_text() {
         let text = markdown(&fixture::failed());
-        let row = "| `serial_round_trips` | A &lt;b> said \"300\": one, by one | do 100 % of it, &amp; well |";
+        let row = "| `serial_round_trips` | A &lt;b> sent \"300\": one, by one | do 100 % of it, &amp; well |";
         assert!(text.lines().any(|line| line == row), "{text}");
         assert!(
             text.contains("| connections opened | 40 | 1 | 1 |"),

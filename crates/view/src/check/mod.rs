@@ -1,7 +1,10 @@
 //! The answer to `whylat check`, for people and for the programs that show it: text, Markdown, annotations of GitHub,
 //! JUnit's XML and SARIF. JSON is the contract `whylat.check/1` itself.
 
+#[cfg(test)]
+mod fixture;
 mod github;
+mod headline;
 mod junit;
 mod markdown;
 mod sarif;
@@ -12,87 +15,3 @@ pub use junit::junit;
 pub use markdown::markdown;
 pub use sarif::sarif;
 pub use text::text;
-
-use diagnose::check::report::CheckReport;
-use diagnose::units::counted;
-
-/// Returns the answer in one sentence.
-fn headline(report: &CheckReport) -> String {
-    let runs = counted(report.runs, "run");
-    match report.failures.as_slice() {
-        [] => {
-            let judged = match report.baseline_runs {
-                Some(_) => "no finding is new, and no count is beyond its baseline",
-                None => "no finding above information; there is no baseline of counts",
-            };
-            format!("Passed: in {runs} {judged}.")
-        }
-        [only] => format!("Failed: {} in {runs}.", only.name),
-        failures => format!("Failed: {} problems in {runs}.", failures.len()),
-    }
-}
-
-#[cfg(test)]
-pub(super) mod fixture {
-    use diagnose::check::report::{
-        CheckFailure, CheckReport, CountResult, CountState, FailureKind, SCHEMA,
-    };
-
-    /// Returns an answer with a failure of each kind; their texts have what the formats must escape.
-    pub(crate) fn failed() -> CheckReport {
-        let failure = |kind, name: &str, text: &str| CheckFailure {
-            kind,
-            name: name.to_owned(),
-            text: text.to_owned(),
-            hint: "do 100 % of it, & well".to_owned(),
-        };
-        let count = CountResult {
-            name: "connections",
-            title: "connections opened",
-            values: vec![41.0, 40.0, 40.0],
-            median: Some(40.0),
-            baseline: Some((1.0, 1.0)),
-            limit: Some(1.0),
-            state: CountState::Worse,
-        };
-        CheckReport {
-            schema: SCHEMA,
-            command: vec!["./client".to_owned(), "--fast".to_owned()],
-            runs: 3,
-            baseline_runs: Some(5),
-            is_passed: false,
-            is_complete: true,
-            failures: vec![
-                failure(
-                    FailureKind::Finding,
-                    "serial_round_trips",
-                    "A <b> said \"300\": one,\nby one",
-                ),
-                failure(
-                    FailureKind::Count,
-                    "connections",
-                    "connections opened: 40, the baseline has 1",
-                ),
-                failure(
-                    FailureKind::Limit,
-                    "share.nagle",
-                    "share.nagle is 0.50, the limit is 0.10",
-                ),
-            ],
-            counts: vec![count],
-            findings: Vec::new(),
-            could_not_see: vec!["The recordings do not have | bytes.".to_owned()],
-        }
-    }
-
-    /// Returns one without any.
-    pub(crate) fn passed() -> CheckReport {
-        CheckReport {
-            is_passed: true,
-            failures: Vec::new(),
-            counts: Vec::new(),
-            could_not_see: Vec::new(),
-            ..failed()
-        }
-    }
-}

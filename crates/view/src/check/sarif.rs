@@ -49,7 +49,12 @@ pub fn sarif(report: &CheckReport, artifact: &str, version: &str) -> serde_json:
 }
 
 fn result(failure: &CheckFailure, artifact: &str) -> Value {
-    let text = format!("{}. {}.", clean(&failure.text), clean(&failure.hint));
+    let [text, hint] = [&failure.text, &failure.hint].map(|it| clean(it));
+    let text = format!(
+        "{}. {}.",
+        text.trim_end_matches('.'),
+        hint.trim_end_matches('.')
+    );
     json!({
         "ruleId": failure.name,
         "level": "error",

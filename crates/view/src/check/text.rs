@@ -3,7 +3,7 @@
 use diagnose::check::report::{CheckReport, CountResult, CountState, FindingResult};
 use diagnose::check::{interval, number};
 
-use super::headline;
+use super::headline::headline;
 use crate::layout::{Style, TextLayout, TextOptions, columns};
 
 /// Width of the title of a count, and of its numbers.
