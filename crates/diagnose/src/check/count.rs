@@ -96,11 +96,9 @@ pub static COUNTS: &[CheckCount] = &[
         ratio(it.requests(Side::Client)?, it.requests(Side::Server)?)
     }),
     machine("calls", "send and receive calls", |it| whole(it.calls()?)),
-    machine(
-        "calls_per_request",
-        "send and receive calls for each request",
-        |it| ratio(it.calls()?, it.all_requests()?),
-    ),
+    machine("calls_per_request", "calls for each request", |it| {
+        ratio(it.calls()?, it.all_requests()?)
+    }),
     machine("bytes", "bytes sent and received", |it| whole(it.bytes()?)),
     machine("bytes_per_request", "bytes for each request", |it| {
         ratio(it.bytes()?, it.all_requests()?)

@@ -67,7 +67,7 @@ fn json_keeps_the_published_schemas() -> Outcome {
 
 #[test]
 fn stall_fails_as_finding_and_as_count() -> Outcome {
-    // of one healthy run, nine holds may be chance; of five they are not
+    // of one healthy run, eight waits may be chance; of five they are not
     let failed = report(with_baseline(&[HEALTHY; 5])?, &[STALL])?;
     let has = |kind, name: &str| {
         let mut failures = failed.failures.iter();
@@ -80,9 +80,9 @@ fn stall_fails_as_finding_and_as_count() -> Outcome {
         failed.failures
     );
     assert!(
-        has(FailureKind::Count, "nagle_holds"),
+        has(FailureKind::Count, "delayed_acks"),
         "{:#?}",
-        failed.failures
+        failed.counts
     );
     Ok(())
 }
