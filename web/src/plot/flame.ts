@@ -4,7 +4,7 @@
 import type { Frame, WaitPart } from "../data/contract";
 import { el, short } from "../dom";
 import { counted, duration, percent } from "../format";
-import { colourOf } from "../theme/palette";
+import { colourOf, inkOn } from "../theme/palette";
 
 /** A function, or what else has a time and things within. */
 export interface Node {
@@ -79,7 +79,9 @@ function draw(node: Node, depth: number, from: number, whole: number, lines: HTM
       );
       box.style.left = `${left * 100}%`;
       box.style.width = `${share * 100}%`;
-      box.style.background = colourOf(child.kind ?? (depth % 2 === 0 ? "function" : "task"));
+      const colour = colourOf(child.kind ?? (depth % 2 === 0 ? "function" : "task"));
+      box.style.background = colour;
+      box.style.color = inkOn(colour);
       line.append(box);
       draw(child, depth + 1, left, whole, lines);
     }
