@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 
 use lab::Netns;
@@ -397,12 +398,14 @@ fn command_and_orphaned_children() {
     }
     let netns = Netns::new().expect("a namespace");
     let scratch = tempfile::tempdir().expect("a directory");
-    // a thread that is preempted on its way into a sleep may find that it is over: the kernel counts those that were none
-    let sleeper = "python3 -c 'import time, os, resource\nprint(os.getppid(), os.getpid(), flush=True)\n\
+    // A thread that is preempted on its way into a sleep may find that it is over, and another wait may come in its
+    // time: the kernel counts how often the thread left the CPU in each.
+    let sleeper = "python3 -c 'import time, os, resource\nprint(os.getpid(), flush=True)\n\
                    waits = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw\n\
-                   before = waits()\n\
-                   for _ in range(5): time.sleep(0.01)\n\
-                   print(waits() - before)'";
+                   for _ in range(5):\n\
+                   \tbefore, begin = waits(), time.monotonic_ns()\n\
+                   \ttime.sleep(0.01)\n\
+                   \tprint(begin, time.monotonic_ns(), waits() - before)'";
     // the inner shell ends at once; the process that it started reports when it has seen that
     let script = format!(
         "mkfifo '{0}/left' '{0}/over'; \
@@ -418,17 +421,22 @@ fn command_and_orphaned_children() {
         .stdin(Stdio::null());
     finish(&mut command).ended(0);
     let printed = std::fs::read_to_string(scratch.path().join("printed")).expect("what it printed");
-    let numbers: Vec<usize> = printed
-        .split_whitespace()
-        .map(|it| it.parse().expect("a number"))
-        .collect();
-    let [_, pid, waits] = numbers[..] else {
-        panic!("{numbers:?}");
-    };
+    let mut numbers = printed.split_whitespace().map(|it| it.parse::<u64>());
+    let mut next = || numbers.next().map(|it| it.expect("a number"));
+    let pid = next().expect("a process id");
+    let sleeps = std::iter::from_fn(|| Some((next()?..=next()?, next()?)));
+    let sleeps: Vec<_> = sleeps.collect();
+    assert_eq!(sleeps.len(), 5, "{printed}");
     let report = Report::from_scratch(scratch);
     report.assert_whole();
-    let sleeps = report.rows::<Wait>().into_iter();
-    let sleeps = sleeps.filter(|wait| wait.pid as usize == pid && wait.kind == WaitObject::Sleep);
-    assert!(waits > 0, "it never slept");
-    assert_eq!(sleeps.count(), waits);
+    let mut waits: Vec<Wait> = report.rows();
+    waits.retain(|it| u64::from(it.pid) == pid);
+    let is_seen = |span: &RangeInclusive<u64>| waits.iter().any(|it| span.contains(&it.end_ns));
+    for (span, switches) in &sleeps {
+        assert!(*switches == 0 || is_seen(span), "{span:?}: {waits:#?}");
+    }
+    assert!(
+        waits.iter().any(|it| it.kind == WaitObject::Sleep),
+        "{waits:#?}"
+    );
 }
