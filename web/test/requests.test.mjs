@@ -78,6 +78,8 @@ test("the map counts every request by its begin and duration", async () => {
   const panel = page.getByRole("region", { name: "Requests by time and duration" });
   assert.ok((await panel.locator("header").innerText()).includes(`${format.count(report.requests.length)} requests`));
   await panel.getByText("as a table").click();
+  // the table is made when the browser says that it is open
+  await panel.locator("tbody tr").first().waitFor();
   const drawn = await cells(panel.locator("tbody tr"));
   // Cells of 1 ms, and a quarter of a doubling.
   const expected = new Map();
