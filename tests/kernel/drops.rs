@@ -64,7 +64,7 @@ impl PlantedDrops {
         let last = last_counts(&self.report);
         let counted = last
             .iter()
-            .filter(|row| row.kind == kind && is_it(&row.reason, row.netns));
+            .filter(|row| row.kind == kind && is_it(&row.reason, row.netns) && !is_of_ipv6(row));
         let counted: u64 = counted.map(|row| row.count).sum();
         let rows: Vec<PacketDrop> = self.report.rows();
         let stored = rows.iter().filter(|row| {
@@ -104,6 +104,14 @@ fn has_port(row: &PacketDrop) -> bool {
     let ends = [&row.source, &row.destination].into_iter().flatten();
     let port = format!(":{PORT}");
     ends.into_iter().any(|end| end.ends_with(&port))
+}
+
+/// The kernel speaks IPv6 by itself on a device that has come up, until the program disables it there; what is planted
+/// is IPv4.
+fn is_of_ipv6(row: &DropCount) -> bool {
+    let place = row.place.as_deref().unwrap_or_default();
+    let parts = ["ip6", "ipv6", "icmpv6", "ndisc", "mld"];
+    parts.iter().any(|part| place.contains(part))
 }
 
 /// The last count of each reason and place.
