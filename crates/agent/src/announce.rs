@@ -134,21 +134,12 @@ impl PaceNews {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
 
     fn coverage(connections: i64, polls: i64, poll_interval_us: i64) -> FleetCoverage {
-        let mut row = serde_json::json!({
-            "host": "web-1", "boot_id": "", "agent": "", "kernel": "", "detail": "calls", "length_us": 60_000_000,
+        fixture::coverage(serde_json::json!({
             "cpu_us": 900_000, "connections": connections, "polls": polls, "poll_interval_us": poll_interval_us,
-        });
-        for field in <FleetCoverage as table::Table>::FIELDS
-            .iter()
-            .filter(|field| field.null.is_empty())
-        {
-            if row.get(field.name).is_none() {
-                row[field.name] = 0.into();
-            }
-        }
-        table::row_of(row).expect("a row")
+        }))
     }
 
     #[test]

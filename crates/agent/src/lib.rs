@@ -8,6 +8,8 @@ pub mod apps;
 pub mod collect;
 pub mod config;
 mod delivery;
+#[cfg(test)]
+mod fixture;
 mod interval;
 pub mod metrics;
 pub mod notify;

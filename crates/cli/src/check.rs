@@ -18,6 +18,7 @@ use diagnose::report::RuleId;
 use table::Recording;
 
 use crate::out::{Output, OutputArgs};
+use crate::scratch::ScratchDirectory;
 use crate::{exit, out};
 
 /// File of a baseline in a directory.
@@ -122,7 +123,7 @@ impl CheckArgs {
         }
         let baseline = self.baseline.as_deref().map(read).transpose()?;
         let written = self.write_baseline.as_deref().map(to_write).transpose()?;
-        let scratch = Scratch::new(self.keep.as_deref())?;
+        let scratch = self.scratch()?;
         let mut check = Check::new(CheckOptions {
             baseline,
             allowed: self.allow.clone(),
@@ -150,6 +151,20 @@ impl CheckArgs {
             self.print(&report, *format, to)?;
         }
         Ok(self.exit_code(&report))
+    }
+
+    /// Returns the directory of the recordings.
+    fn scratch(&self) -> anyhow::Result<ScratchDirectory> {
+        let Some(kept) = &self.keep else {
+            return ScratchDirectory::new("check");
+        };
+        std::fs::create_dir(kept).map_err(|error| {
+            anyhow!(
+                "cannot create {}: {error}\nhint: name a directory that does not exist",
+                out::name(kept)
+            )
+        })?;
+        Ok(ScratchDirectory::from_kept(kept))
     }
 
     /// Returns the exit code: a baseline that is written is wanted, with all that it holds.
@@ -244,34 +259,4 @@ fn to_write(path: &Path) -> anyhow::Result<Output> {
         );
     }
     Ok(Output::replacing(path))
-}
-
-/// The directory of the recordings: one of the user's, or one that is removed at the end.
-struct Scratch {
-    path: PathBuf,
-    is_kept: bool,
-}
-
-impl Scratch {
-    fn new(kept: Option<&Path>) -> anyhow::Result<Self> {
-        let is_kept = kept.is_some();
-        let own = || std::env::temp_dir().join(format!("whylat-check-{}", std::process::id()));
-        let path = kept.map_or_else(own, Path::to_owned);
-        std::fs::create_dir(&path).map_err(|error| {
-            anyhow!(
-                "cannot create {}: {error}\nhint: name a directory that does not exist",
-                out::name(&path)
-            )
-        })?;
-        Ok(Self { path, is_kept })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            // Only a temporary directory is left over if this fails.
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
-    }
 }

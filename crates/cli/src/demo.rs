@@ -1,7 +1,7 @@
 //! `whylat demo`: a real client and server that stall on Nagle's algorithm and delayed ACKs,
 //! recorded and explained; then the same work fixed; then both side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, anyhow, bail};
@@ -11,6 +11,7 @@ use diagnose::recording::DiagnosisOptions;
 use lab::LabProcess;
 
 use crate::out::DirectoryArgs;
+use crate::scratch::ScratchDirectory;
 use crate::{load, out};
 
 /// Requests of each run: half of them stall about 40 ms, which makes a run of two seconds.
@@ -38,7 +39,10 @@ struct DemoRun {
 impl Demo {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let to = out::stdout();
-        let scratch = Scratch::new(self.to.make()?)?;
+        let scratch = match self.to.make()? {
+            Some(kept) => ScratchDirectory::from_kept(kept),
+            None => ScratchDirectory::new("demo")?,
+        };
         eprintln!(
             "1/2  a client sends {ROUNDS} requests of two small writes each, and waits for every reply"
         );
@@ -59,36 +63,6 @@ impl Demo {
         out::line("")?;
         to.exact(&view::side_by_side(&before, &after, &to.text_options()))?;
         Ok(ExitCode::SUCCESS)
-    }
-}
-
-/// Where the recordings go: a directory of the user's, or one that is removed at the end.
-struct Scratch {
-    path: PathBuf,
-    remove: bool,
-}
-
-impl Scratch {
-    fn new(kept: Option<&Path>) -> anyhow::Result<Self> {
-        if let Some(path) = kept {
-            return Ok(Self {
-                path: path.to_owned(),
-                remove: false,
-            });
-        }
-        let path = std::env::temp_dir().join(format!("whylat-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&path)
-            .with_context(|| format!("cannot create {}", out::name(&path)))?;
-        Ok(Self { path, remove: true })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if self.remove {
-            // Only a temporary directory is left over if this fails.
-            let _ = std::fs::remove_dir_all(&self.path);
-        }
     }
 }
 

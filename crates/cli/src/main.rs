@@ -38,6 +38,7 @@ mod progress;
 mod record;
 mod report;
 mod requests;
+mod scratch;
 mod shell;
 mod tail;
 mod top;

@@ -11,7 +11,7 @@ use whylat_table::tables::{
     Wait, Waits,
 };
 use whylat_table::{
-    ActivityKind, ActivitySource, Chosen, Columns, Role, WaitObject, Waker, WriteOptions, Writer,
+    ActivityKind, ActivitySource, Columns, Role, WaitObject, Waker, WriteOptions, Writer,
 };
 
 const STARTED_NS: u64 = 1_000_000_000_000;
@@ -83,30 +83,13 @@ fn append_requests(
 }
 
 fn connection(client: u64) -> Connection {
+    let remote = format!("10.0.0.2:{}", 40_000 + client);
     Connection {
-        conn: CONNECTIONS + 1 + client,
         time_ns: STARTED_NS,
         netns: 1,
-        local: "10.0.0.1:80".to_owned(),
-        remote: format!("10.0.0.2:{}", 40_000 + client),
         role: Role::Server,
-        chosen: Chosen::Target,
-        connect_ns: None,
-        syn_retries: None,
-        opened_ns: None,
-        closed_ns: None,
         pid: Some(100),
-        peer_conn: None,
-        nodelay: None,
-        congestion: None,
-        mss_bytes: None,
-        sndbuf_bytes: None,
-        sndbuf_locked: None,
-        rcvbuf_bytes: None,
-        rcvbuf_locked: None,
-        ulp: None,
-        mptcp_token: None,
-        errno: None,
+        ..Connection::with_addresses(CONNECTIONS + 1 + client, "10.0.0.1:80", remote)
     }
 }
 

@@ -217,6 +217,16 @@ impl TextLayout {
     }
 }
 
+/// Pads a text at its end to so many columns.
+pub fn pad_end(text: &str, width: usize) -> String {
+    format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
+}
+
+/// Pads a text at its begin to so many columns.
+pub fn pad_begin(text: &str, width: usize) -> String {
+    format!("{}{text}", " ".repeat(width.saturating_sub(columns(text))))
+}
+
 /// Returns the columns of a cleaned string. Names are short and nearly always Latin.
 pub fn columns(text: &str) -> usize {
     text.chars().count()

@@ -1,7 +1,7 @@
 """Culprits among few connections: exact tests of who has a problem, with no sample and no limit of large numbers.
 
 In: all connections of a window, those without a problem too, and how long each had each problem. Out: the resources
-with a problem that the others lack. `blame` asks another question, what connections with a problem
+with a problem that the others do not have. `blame` asks another question, what connections with a problem
 have in common: where all of them are of one application, they have the same in common whoever is drawn.
 
 Of N connections, K have a problem for more than a share of their life, k of them among the n of a resource. If it did

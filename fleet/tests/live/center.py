@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from namespaces import Namespaces, run
 
 HOSTS = range(1, 9)
 BAD_HOST, DELAYING = 8, "logger"
@@ -38,94 +39,37 @@ def address(host: int) -> str:
     return f"10.77.{rack(host)}.{host}"
 
 
-def run(*command: str) -> None:
-    """Runs a command; what it says is in the error when it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-class Center:
+class Center(Namespaces):
     """The network, while the context lasts."""
 
     def __init__(self, whylat: Path, directory: Path, seed: int) -> None:
+        super().__init__("wl")
         self.whylat, self.directory, self.seed = whylat, directory, seed
         self.dataset = directory / "dataset"
-        self.prefix = f"wl{os.getpid() % 100000}"
-        self.stack = ExitStack()
         self.talkers: list[subprocess.Popen[str]] = []
         self.agents: list[subprocess.Popen[bytes]] = []
-
-    def __enter__(self) -> "Center":
-        try:
-            self._network()
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
 
     def __exit__(self, *_: object) -> None:
         children: list[subprocess.Popen[Any]] = [*self.talkers, *self.agents]
         for child in children:
             child.kill()
             child.wait()
-        self.stack.close()
+        super().__exit__()
 
-    def name(self, host: int | str) -> str:
-        """Of a namespace."""
-        return f"{self.prefix}-{host}"
-
-    def _namespace(self, host: int | str) -> None:
-        run("ip", "netns", "add", self.name(host))
-        self.stack.callback(run, "ip", "netns", "del", self.name(host))
-        run("ip", "-n", self.name(host), "link", "set", "lo", "up")
-
-    def _network(self) -> None:
-        self._namespace("switch")
+    def network(self) -> None:
+        """Two racks, and an uplink between them."""
+        self.add("switch")
         switch = self.name("switch")
         for number in (1, 2):
-            run("ip", "-n", switch, "link", "add", f"rack{number}", "type", "bridge")
-            run("ip", "-n", switch, "link", "set", f"rack{number}", "up")
+            self.add_bridge("switch", f"rack{number}")
         run("ip", "-n", switch, "link", "add", "up1", "type", "veth", "peer", "name", "up2")
         for number in (1, 2):
             run("ip", "-n", switch, "link", "set", f"up{number}", "master", f"rack{number}", "up")
-        run(
-            "tc",
-            "-n",
-            switch,
-            "qdisc",
-            "add",
-            "dev",
-            "up1",
-            "root",
-            "tbf",
-            "rate",
-            RATE,
-            "burst",
-            BURST,
-            "limit",
-            QUEUE,
-        )
+        bucket = ["root", "tbf", "rate", RATE, "burst", BURST, "limit", QUEUE]
+        run("tc", "-n", switch, "qdisc", "add", "dev", "up1", *bucket)
         for host in HOSTS:
-            self._namespace(host)
-            run(
-                "ip",
-                "-n",
-                self.name(host),
-                "link",
-                "add",
-                "eth0",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                f"h{host}",
-                "netns",
-                switch,
-            )
-            run("ip", "-n", switch, "link", "set", f"h{host}", "master", f"rack{rack(host)}", "up")
-            run("ip", "-n", self.name(host), "address", "add", f"{address(host)}/16", "dev", "eth0")
-            run("ip", "-n", self.name(host), "link", "set", "eth0", "up")
+            self.add(host)
+            self.connect(host, f"{address(host)}/16", "switch", f"rack{rack(host)}")
 
     def topology(self) -> None:
         """Writes what the operator would."""

@@ -17,68 +17,35 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from namespaces import Namespaces, run
 
 APPS = {"chat": 7001, "ledger": 7002, "ring": 7003}
 TALK = Path(__file__).with_name("count.py")
 
 
-def run(*command: str) -> None:
-    """Runs a command; what it says is in the error when it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-
-
-class Rack:
+class Rack(Namespaces):
     """Hosts and a bridge between them, while the context lasts."""
 
     def __init__(self, whylat: Path, place: Path, hosts: int) -> None:
+        super().__init__("wf")
         self.whylat, self.place, self.hosts = whylat, place, hosts
-        self.prefix = f"wf{os.getpid() % 100000}"
-        self.stack = ExitStack()
-
-    def __enter__(self) -> "Rack":
-        try:
-            self._network()
-        except BaseException:
-            self.stack.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stack.close()
-
-    def name(self, host: int | str) -> str:
-        """Of a namespace."""
-        return f"{self.prefix}-{host}"
 
     def address(self, host: int) -> str:
         """Its address: of one host alone, loopback."""
         return "127.0.0.1" if self.hosts == 1 else f"10.78.0.{host}"
 
-    def _namespace(self, host: int | str) -> None:
-        run("ip", "netns", "add", self.name(host))
-        self.stack.callback(run, "ip", "netns", "del", self.name(host))
-        run("ip", "-n", self.name(host), "link", "set", "lo", "up")
-
-    def _network(self) -> None:
+    def network(self) -> None:
+        """One host is alone; others are on a bridge."""
         if self.hosts > 1:
-            self._namespace("bridge")
-            run("ip", "-n", self.name("bridge"), "link", "add", "rack", "type", "bridge")
-            run("ip", "-n", self.name("bridge"), "link", "set", "rack", "up")
+            self.add("bridge")
+            self.add_bridge("bridge", "rack")
         for host in range(1, self.hosts + 1):
-            self._namespace(host)
-            if self.hosts == 1:
-                continue
-            ours, theirs = ["-n", self.name(host)], ["-n", self.name("bridge")]
-            ends = ["eth0", "type", "veth", "peer", "name", f"h{host}", "netns", self.name("bridge")]
-            run("ip", *ours, "link", "add", *ends)
-            run("ip", *theirs, "link", "set", f"h{host}", "master", "rack", "up")
-            run("ip", *ours, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
-            run("ip", *ours, "link", "set", "eth0", "up")
+            self.add(host)
+            if self.hosts > 1:
+                self.connect(host, f"{self.address(host)}/24", "bridge", "rack")
 
     def start(self, host: int, command: list[str], **options: Any) -> subprocess.Popen[Any]:
         """Starts a program on a host."""

@@ -223,6 +223,7 @@ impl Pending {
 mod tests {
     use super::super::timeline::{ClockReading, IntervalSpan};
     use super::*;
+    use crate::fixture;
 
     const CROWD: u64 = 100_000;
 
@@ -233,21 +234,6 @@ mod tests {
             has_calls: true,
             has_timeouts: true,
         }
-    }
-
-    fn coverage() -> FleetCoverage {
-        let mut row = serde_json::json!({
-            "host": "web-1", "boot_id": "", "agent": "", "kernel": "", "detail": "calls", "length_us": 60_000_000,
-        });
-        for field in <FleetCoverage as table::Table>::FIELDS
-            .iter()
-            .filter(|field| field.null.is_empty())
-        {
-            if row.get(field.name).is_none() {
-                row[field.name] = 0.into();
-            }
-        }
-        table::row_of(row).expect("a row")
     }
 
     #[test]
@@ -264,7 +250,11 @@ mod tests {
                 closed.part = Some(Box::default());
                 pending.put_closed(&context, closed, &watched.owners);
             }
-            let interval = pending.end(&context, &mut watched, coverage());
+            let interval = pending.end(
+                &context,
+                &mut watched,
+                fixture::coverage(serde_json::json!({})),
+            );
             let kept = interval.intervals.len() as i64;
             assert!((CLOSED_MOST - 10..=CLOSED_MOST).contains(&kept), "{kept}");
             let left_out = interval.coverage.connections_left_out;
@@ -287,14 +277,22 @@ mod tests {
         let mut pending = Pending::new(MINUTE_NS);
         let near = |conn_id: i64| (conn_id, ContextSample::default());
         pending.put_near(&context, (0..100).map(|_| near(1)).collect());
-        let interval = pending.end(&context, &mut watched, coverage());
+        let interval = pending.end(
+            &context,
+            &mut watched,
+            fixture::coverage(serde_json::json!({})),
+        );
         assert_eq!(interval.details.len() as u32, DETAILS_OF_ONE);
         assert_eq!(
             interval.coverage.details_left_out,
             Some(100 - i64::from(DETAILS_OF_ONE))
         );
         pending.put_near(&context, (0..1_000).map(near).collect());
-        let interval = pending.end(&context, &mut watched, coverage());
+        let interval = pending.end(
+            &context,
+            &mut watched,
+            fixture::coverage(serde_json::json!({})),
+        );
         assert_eq!(interval.details.len() as i64, DETAILS_A_MINUTE);
         assert_eq!(
             interval.coverage.details_left_out,

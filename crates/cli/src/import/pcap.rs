@@ -17,7 +17,7 @@ use super::header::header;
 use crate::out::DirectoryArgs;
 use crate::{args, out};
 
-/// Names of parts that a capture lacks: probes of a live recording, as its coverage names them, and a part of the ledger.
+/// Names of parts that a capture does not have: probes of a live recording, as its coverage names them, and a part of the ledger.
 const OFF: [&str; 5] = ["calls", "waits", "cpu", "send_buffer", "receive_queue"];
 
 /// Names of probes with tables that are filled.
@@ -104,7 +104,8 @@ fn summary(import: &CaptureImport, output: &str) -> String {
     }
     if import.unseen_bytes > 0 {
         let bytes = import.unseen_bytes;
-        text += &format!("\nnote: the capture lacks {bytes} bytes that receivers acknowledged");
+        text +=
+            &format!("\nnote: the capture does not have {bytes} bytes that receivers acknowledged");
     }
     text
 }
@@ -206,7 +207,7 @@ fn coverage(import: &CaptureImport) -> Vec<Coverage> {
             }
             if import.unseen_bytes > 0 {
                 why.push(format!(
-                    "it lacks {} bytes that were acknowledged",
+                    "it does not have {} bytes that were acknowledged",
                     import.unseen_bytes
                 ));
             }

@@ -35,6 +35,13 @@ pub struct Case<'a> {
     pub loss_named: bool,
 }
 
+/// Stages of lost data: what fills them is a cause of loss.
+pub const LOSS_STAGES: [Stage; 3] = [
+    Stage::RetransmitTimeout,
+    Stage::TailLoss,
+    Stage::FastRetransmit,
+];
+
 impl Case<'_> {
     /// Judged time, ns.
     pub fn life_ns(&self) -> u64 {
@@ -208,6 +215,11 @@ impl Case<'_> {
     /// show whether anything was lost.
     pub fn stalls_may_be_late_acks(&self) -> bool {
         self.ledger().is_none() && self.stalled_ns() > 0 && self.is_mostly_spurious()
+    }
+
+    /// Time in which data was lost and not yet received again, ns.
+    pub fn lost_ns(&self) -> u64 {
+        self.stalled_ns() + self.ns(Stage::FastRetransmit)
     }
 
     /// Time in which lost data waited for a timer, ns. What the receiver added by holding its ACK

@@ -4,7 +4,7 @@ use diagnose::check::report::{CheckReport, CountResult, CountState, FindingResul
 use diagnose::check::{interval, number};
 
 use super::headline::headline;
-use crate::layout::{Style, TextLayout, TextOptions, columns};
+use crate::layout::{Style, TextLayout, TextOptions, pad_begin, pad_end};
 
 /// Width of the title of a count, and of its numbers.
 const TITLE: usize = 36;
@@ -52,7 +52,7 @@ fn counts(layout: &mut TextLayout, counts: &[CountResult]) {
     }
     layout.blank();
     let head = [
-        pad("Counts, median of the runs", TITLE),
+        pad_end("Counts, median of the runs", TITLE),
         right("now"),
         right("baseline"),
         right("limit"),
@@ -66,7 +66,7 @@ fn counts(layout: &mut TextLayout, counts: &[CountResult]) {
         let limit = count.limit.map_or("–".to_owned(), number);
         let (style, note) = state(count.state);
         let cells = [
-            pad(count.title, TITLE),
+            pad_end(count.title, TITLE),
             right(&number(median)),
             right(&baseline),
             right(&limit),
@@ -89,18 +89,15 @@ fn other(layout: &mut TextLayout, finding: &FindingResult) {
     layout.bullet(0, (Style::Plain, finding.rule.name()), &text);
 }
 
-fn pad(text: &str, width: usize) -> String {
-    format!("{text}{}", " ".repeat(width.saturating_sub(columns(text))))
-}
-
 fn right(text: &str) -> String {
-    format!("{}{text}", " ".repeat(NUMBER.saturating_sub(columns(text))))
+    pad_begin(text, NUMBER)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::fixture;
     use super::*;
+    use crate::layout::columns;
 
     #[test]
     fn failures_come_first_and_no_line_is_too_long() {

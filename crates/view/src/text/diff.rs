@@ -9,7 +9,7 @@ use diagnose::requests::Side;
 use diagnose::units::{count, counted, duration, percent};
 
 use super::parts::plain;
-use crate::layout::{Style, TextLayout, TextOptions, columns};
+use crate::layout::{Style, TextLayout, TextOptions, columns, pad_end};
 
 /// Entries of a list, unless the user wants more.
 const SHOWN: usize = 10;
@@ -116,12 +116,6 @@ fn name(service: &ServiceChange) -> String {
         Side::Client => "→",
     };
     format!("{} {arrow} {}", service.name, service.address)
-}
-
-/// Pads a text to a number of columns.
-fn pad(text: &str, width: usize) -> String {
-    let gap = width.saturating_sub(columns(text));
-    format!("{text}{}", " ".repeat(gap))
 }
 
 fn services(layout: &mut TextLayout, services: &[ServiceChange], most: usize) {
@@ -271,8 +265,8 @@ fn pair_line(layout: &mut TextLayout, style: Style, [name, before, after]: [&str
     if !is_short {
         layout.paragraph(2, style, name);
     }
-    let name = pad(if is_short { name } else { "" }, NAME);
-    let line = format!("{name}{}{after}", pad(before, SIDE));
+    let name = pad_end(if is_short { name } else { "" }, NAME);
+    let line = format!("{name}{}{after}", pad_end(before, SIDE));
     layout.line(2, &[(style, &line)]);
 }
 

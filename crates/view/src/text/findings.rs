@@ -7,7 +7,7 @@ use diagnose::report::{
 use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
 
 use super::parts::{LABEL, more, subject};
-use crate::layout::{Style, TextLayout, TextOptions, columns};
+use crate::layout::{Style, TextLayout, TextOptions, pad_begin};
 
 /// Findings drawn unless the user asks for more.
 const SHOWN: usize = 6;
@@ -143,8 +143,7 @@ fn draw_evidence(layout: &mut TextLayout, facts: &[Fact]) {
     for (index, fact) in facts.enumerate() {
         let label = if index == 0 { "evidence" } else { "" };
         let value = value(fact);
-        let pad = NUMBERS.saturating_sub(columns(&value));
-        let head = format!("{label:LABEL$}{}{value}  ", " ".repeat(pad));
+        let head = format!("{label:LABEL$}{}  ", pad_begin(&value, NUMBERS));
         let one = fact.value == FactValue::Whole(1);
         layout.labelled(2, &head, 0, &plural(fact.label, if one { 1 } else { 2 }));
     }

@@ -8,7 +8,7 @@ use super::delayed_ack_after_timeout;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, min_rtt, sum, whole};
 use super::shared::sentences::{advice, measured, of_life};
-use crate::connections::case::Case;
+use crate::connections::case::{Case, LOSS_STAGES};
 use crate::connections::coincidence::Coincidence;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::severity::WARNING_SHARE;
@@ -32,11 +32,7 @@ impl Rule for Incast {
     }
 
     fn stages(&self) -> &'static [Stage] {
-        &[
-            Stage::RetransmitTimeout,
-            Stage::TailLoss,
-            Stage::FastRetransmit,
-        ]
+        &LOSS_STAGES
     }
 
     fn check(&self, case: &Case) -> Verdict {

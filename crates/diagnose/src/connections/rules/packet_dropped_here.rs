@@ -6,7 +6,7 @@ use table::Stage;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{sum, whole};
 use super::shared::sentences::{measured, of_life};
-use crate::connections::case::Case;
+use crate::connections::case::{Case, LOSS_STAGES};
 use crate::connections::exclusion::ExcludableCause;
 use crate::drops::DropCause;
 use crate::report::{Advice, DataDirection, Finding, RuleId, UndecidedFinding};
@@ -25,11 +25,7 @@ impl Rule for PacketDroppedHere {
     }
 
     fn stages(&self) -> &'static [Stage] {
-        &[
-            Stage::RetransmitTimeout,
-            Stage::TailLoss,
-            Stage::FastRetransmit,
-        ]
+        &LOSS_STAGES
     }
 
     fn names_cause_of_loss(&self) -> bool {
@@ -50,7 +46,7 @@ impl Rule for PacketDroppedHere {
         if drops.retransmitted == 0 {
             return self.check_unstored(case, retransmits);
         }
-        let lost_ns = case.stalled_ns() + case.ns(Stage::FastRetransmit);
+        let lost_ns = case.lost_ns();
         let share = part(drops.retransmitted, retransmits);
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
@@ -121,7 +117,7 @@ impl PacketDroppedHere {
         }
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
-            concerned_ns: case.stalled_ns() + case.ns(Stage::FastRetransmit),
+            concerned_ns: case.lost_ns(),
             facts: vec![
                 sum("retransmits", retransmits, "segments retransmitted"),
                 sum(

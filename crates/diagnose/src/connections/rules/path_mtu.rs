@@ -7,7 +7,7 @@ use table::Stage;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{sum, whole};
 use super::shared::sentences::{advice, measured, of_life};
-use crate::connections::case::Case;
+use crate::connections::case::{Case, LOSS_STAGES};
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::events::StuckSegment;
 use crate::report::{
@@ -35,11 +35,7 @@ impl Rule for PathMtu {
     }
 
     fn stages(&self) -> &'static [Stage] {
-        &[
-            Stage::RetransmitTimeout,
-            Stage::TailLoss,
-            Stage::FastRetransmit,
-        ]
+        &LOSS_STAGES
     }
 
     fn names_cause_of_loss(&self) -> bool {
@@ -47,7 +43,7 @@ impl Rule for PathMtu {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let lost_ns = case.stalled_ns() + case.ns(Stage::FastRetransmit);
+        let lost_ns = case.lost_ns();
         let Some(lost) = LargeLoss::new(case) else {
             return Verdict::Quiet;
         };
