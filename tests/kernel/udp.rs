@@ -51,6 +51,11 @@ fn matched<T>(
     calls.into_iter().zip(rows).collect()
 }
 
+/// The number that the datagram of a call holds; an empty one has none.
+fn sent_number(call: &Value) -> u64 {
+    call["number"].as_u64().unwrap_or(u64::MAX)
+}
+
 fn within(call: &Value, ns: u64) -> bool {
     (number(call, "/begin_ns")..=number(call, "/end_ns")).contains(&ns)
 }
@@ -91,8 +96,8 @@ impl MatchedCalls {
         assert!(self.report.rows::<Connection>().is_empty());
     }
 
-    /// All of what was sent went out within its call; what was received arrived within the call that sent it,
-    /// which proves that its times are its own. So of all but `strange` ones.
+    /// All of what was sent went out within its call; what was received arrived within the call that sent it, which
+    /// proves that its times are its own, but for a tenth that may arrive late. So of all but `strange` ones.
     fn check_times(&self, strange: usize) {
         let out = self.sent.iter().filter(|(call, message)| {
             let stamps = (message.queue_ns, message.driver_ns);
@@ -100,31 +105,49 @@ impl MatchedCalls {
                 if within(call, queue_ns) && within(call, driver_ns) && queue_ns <= driver_ns)
         });
         let out = out.count();
-        let own = self.own_arrivals();
+        let (own, late) = self.own_arrivals();
         let unseen = self.received.iter().filter(|(_, it)| it.ready_ns.is_none());
         println!("{} not seen", unseen.count());
         let (sent, received) = (self.sent.len(), self.received.len());
-        println!("{out} of {sent} sent and {own} of {received} received have their own times");
+        println!(
+            "{out} of {sent} sent, {own} and {late} of {received} received have their own times"
+        );
         assert!(out + strange >= sent, "{out} of {sent} sent");
-        assert!(own + strange >= received, "{own} of {received} received");
+        assert!(
+            own + late + strange >= received,
+            "{own} of {received} received"
+        );
+        assert!(late * 10 <= received, "{late} of {received} arrived late");
     }
 
-    /// How many arrived within the call that sent them.
-    fn own_arrivals(&self) -> usize {
+    /// How many arrived within the call that sent them, and how many after it: a softirq that the kernel puts off
+    /// (ksoftirqd) takes those, and no other datagram arrived at that time on that CPU.
+    fn own_arrivals(&self) -> (usize, usize) {
         let mut senders: HashMap<u64, Vec<&Value>> = HashMap::new();
         for (call, _) in &self.sent {
-            let number = call["number"].as_u64().unwrap_or(u64::MAX);
-            senders.entry(number).or_default().push(call);
+            senders.entry(sent_number(call)).or_default().push(call);
         }
-        let own = self.received.iter().filter(|(call, message)| {
-            let number = call["number"].as_u64().unwrap_or(u64::MAX);
-            let arrived_ns = message
-                .first_arrival_ns
-                .filter(|_| message.ready_ns.is_some());
-            let mut sent = senders[&number].iter();
-            arrived_ns.is_some_and(|ns| sent.any(|call| within(call, ns)))
-        });
-        own.count()
+        let mut arrived: HashMap<(u16, u64), HashSet<u64>> = HashMap::new();
+        for (call, at) in self.known_arrivals() {
+            arrived.entry(at).or_default().insert(sent_number(call));
+        }
+        let (mut own, mut late) = (0, 0);
+        for (call, at) in self.known_arrivals() {
+            let sent = &senders[&sent_number(call)];
+            let is_after = sent.iter().any(|it| number(it, "/end_ns") < at.1);
+            if sent.iter().any(|call| within(call, at.1)) {
+                own += 1;
+            } else if is_after && arrived[&at].len() == 1 {
+                late += 1;
+            }
+        }
+        (own, late)
+    }
+
+    /// The calls that received a datagram with known times, and on which CPU and when that arrived.
+    fn known_arrivals(&self) -> impl Iterator<Item = (&Value, (u16, u64))> {
+        let known = self.received.iter().filter(|(_, it)| it.ready_ns.is_some());
+        known.filter_map(|(call, it)| Some((call, (it.receive_cpu?, it.first_arrival_ns?))))
     }
 
     fn socket(&self, conn: u64) -> UdpSocket {
@@ -247,17 +270,13 @@ struct Arrival {
 }
 
 fn arrivals(known: &MatchedCalls) -> Vec<Arrival> {
-    let of_call = |call: &Value| number(call, "/number");
     let sent = known.sent.iter();
     let begun: HashMap<u64, u64> = sent
-        .map(|(call, _)| (of_call(call), number(call, "/begin_ns")))
+        .map(|(call, _)| (sent_number(call), number(call, "/begin_ns")))
         .collect();
-    let times = known.received.iter().filter_map(|(call, message)| {
-        message.ready_ns?;
-        Some(Arrival {
-            arrived: (message.receive_cpu?, message.first_arrival_ns?),
-            begun_ns: begun[&of_call(call)],
-        })
+    let times = known.known_arrivals().map(|(call, arrived)| Arrival {
+        arrived,
+        begun_ns: begun[&sent_number(call)],
     });
     times.collect()
 }
@@ -292,7 +311,8 @@ fn broadcast_from_two_senders() {
             assert_eq!(known.received.len(), 7 * 422);
             let seen = known.received.iter();
             let seen = seen.filter(|(_, it)| it.ready_ns.is_some()).count();
-            assert_eq!(known.own_arrivals(), seen);
+            let (own, late) = known.own_arrivals();
+            assert_eq!(own + late, seen);
             known.check_times(BURST);
         }
     }
@@ -310,10 +330,8 @@ fn several_readers() {
             .iter()
             .filter(|(_, it)| it.ready_ns.is_some());
         assert_eq!(seen.count(), 1004);
-        println!(
-            "{} of 1004 alike have their own times",
-            alike.own_arrivals()
-        );
+        let (own, late) = alike.own_arrivals();
+        println!("{own} and {late} of 1004 alike have their own times");
     }
 }
 
