@@ -111,27 +111,17 @@ int BPF_PROG(handle_sched_process_exit, struct task_struct *task)
 
 /* ---- connections: birth, death, problems ---- */
 
-static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp, int old_state,
-				     int new_state)
+/* A connection that is there goes on to another state. */
+static __always_inline void on_later_state(struct socket_state *st, struct sock *sk,
+					   const struct tcp_sock *tp, int old_state, int new_state)
 {
-	struct socket_state *st;
 	u64 now_ns = bpf_ktime_get_ns();
 
-	if (old_state == TCP_LISTEN) {
-		/* else it is a copy on its way to an accepted socket (inet_csk_clone_lock()) */
-		if (new_state == TCP_CLOSE)
-			listener_on_change(sk, true);
-		return;
-	}
-	if (new_state == TCP_ESTABLISHED) {
-		socket_on_established(sk, tp, old_state == TCP_SYN_SENT, now_ns);
-		return;
-	}
-	st = socket_recorded(sk);
-	if (!st)
-		return;
-	if (new_state != TCP_CLOSE)
+	st->closed_ns = now_ns;
+	if (new_state != TCP_CLOSE) {
+		st->closed_ns = 0;
 		socket_has_news(st, sk);
+	}
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
 	if (detail_sent) /* ACKs of a FIN, and after it, pass no other hook */
 		send_on_ack(sk, tp, tp->snd_una, SENT_BY_STATE, now_ns);
@@ -139,8 +129,15 @@ static __always_inline void on_state(struct sock *sk, const struct tcp_sock *tp,
 		stages_on_closing(st, sk, tp, new_state, now_ns);
 		ledger_unlock(st);
 	}
-	if (new_state != TCP_CLOSE)
-		return;
+}
+
+/* It has closed: on_later_state() has run, unless the kernel ran its program for another socket at that time. */
+static __always_inline void on_close(struct socket_state *st, struct sock *sk,
+				     const struct tcp_sock *tp)
+{
+	u64 now_ns = st->closed_ns ? st->closed_ns : bpf_ktime_get_ns();
+
+	st->closed_ns = 0;
 	if (detail_sent)
 		send_on_close(sk);
 	if (only_summaries)
@@ -161,7 +158,11 @@ static __always_inline void messages_forget(struct sock *sk)
 	bpf_sk_storage_delete(&send_streams, sk);
 }
 
-/* A program of its own: with it, the next one is too large for the verifier of Linux 6.1. */
+/*
+ * Four programs at one hook, which run one after another, where one would do. A larger one takes more than its share to
+ * load, and the kernel lets nobody else have the CPU while it patches and compiles it; that of Linux 6.1 does not verify
+ * it at all.
+ */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(handle_failed_connect, struct sock *sk, int old_state, int new_state)
 {
@@ -175,6 +176,7 @@ int BPF_PROG(handle_failed_connect, struct sock *sk, int old_state, int new_stat
 	return 0;
 }
 
+/* A socket begins to connect or to listen, or a connection is there. */
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(handle_inet_sock_set_state, struct sock *sk, int old_state, int new_state)
 {
@@ -193,9 +195,55 @@ int BPF_PROG(handle_inet_sock_set_state, struct sock *sk, int old_state, int new
 		listener_on_change(sk, false);
 		return 0;
 	}
+	if (old_state == TCP_LISTEN) {
+		/* else it is a copy on its way to an accepted socket (inet_csk_clone_lock()) */
+		if (new_state == TCP_CLOSE)
+			listener_on_change(sk, true);
+		return 0;
+	}
+	if (new_state != TCP_ESTABLISHED)
+		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (tp)
-		on_state(sk, tp, old_state, new_state);
+		socket_on_established(sk, tp, old_state == TCP_SYN_SENT, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* Does the socket keep its connection, or lose it? */
+static __always_inline bool is_later_state(int old_state, int new_state)
+{
+	return old_state != TCP_LISTEN && new_state != TCP_SYN_SENT && new_state != TCP_LISTEN &&
+	       new_state != TCP_ESTABLISHED;
+}
+
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(handle_later_state, struct sock *sk, int old_state, int new_state)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+
+	if (sk->sk_protocol != IPPROTO_TCP || !is_later_state(old_state, new_state))
+		return 0;
+	st = socket_recorded(sk);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (st && tp)
+		on_later_state(st, sk, tp, old_state, new_state);
+	return 0;
+}
+
+/* The same of one that closes, after that. */
+SEC("tp_btf/inet_sock_set_state")
+int BPF_PROG(handle_connection_close, struct sock *sk, int old_state, int new_state)
+{
+	const struct tcp_sock *tp;
+	struct socket_state *st;
+
+	if (sk->sk_protocol != IPPROTO_TCP || old_state == TCP_LISTEN || new_state != TCP_CLOSE)
+		return 0;
+	st = socket_recorded(sk);
+	tp = bpf_skc_to_tcp_sock(sk);
+	if (st && tp)
+		on_close(st, sk, tp);
 	return 0;
 }
 

@@ -149,6 +149,7 @@ static __always_inline bool is_unasked_call(const struct sock *sk, const struct 
 static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct task_struct *task;
 	struct socket_state *st;
 	struct call_end end;
 	u64 now_ns;
@@ -161,10 +162,11 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	st = socket_at_call(sk, &late);
 	if (!st || (late && only_summaries))
 		return 0;
+	task = bpf_get_current_task_btf();
 	if (result > 0 && !late)
 		socket_has_news(st, sk);
 	if (!late)
-		socket_owner(st, sk, tp);
+		socket_owner(st, task, sk, tp);
 	quiet = send_is_quiet(st, sk, tp);
 	now_ns = bpf_ktime_get_ns();
 	if (!late && ledger_try_lock(st)) {
@@ -177,7 +179,7 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	}
 	if (detail_sent && st->chosen == CHOSEN_TARGET)
 		send_on_call(sk, tp, result, now_ns);
-	end = call_end_of(sk, true);
+	end = call_end_of(task, sk, true);
 	call_ended(&end, tp, st, true, result, flags, 0, now_ns);
 	return 0;
 }
@@ -227,6 +229,7 @@ int BPF_PROG(handle_tcp_sendmsg, struct sock *sk, struct msghdr *msg, u64 size, 
 static __always_inline int on_receive_call(struct sock *sk, int result, int flags)
 {
 	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	struct task_struct *task;
 	struct socket_state *st;
 	struct call_end end = {};
 	u64 now_ns, unread_ns = 0;
@@ -239,15 +242,16 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	st = socket_at_call(sk, &late);
 	if (!st || (late && only_summaries))
 		return 0;
+	task = bpf_get_current_task_btf();
 	if (result > 0 && !late)
 		socket_has_news(st, sk);
 	now_ns = bpf_ktime_get_ns();
 	if (!late)
-		socket_owner(st, sk, tp);
+		socket_owner(st, task, sk, tp);
 	if (only_summaries)
 		receive_count(st, result, flags);
 	else
-		end = call_end_of(sk, false);
+		end = call_end_of(task, sk, false);
 	if (detail_messages && st->chosen == CHOSEN_TARGET) {
 		if (takes_bytes(result, flags))
 			receive_on_call(sk, tp, st, result, now_ns);

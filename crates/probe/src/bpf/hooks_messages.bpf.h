@@ -85,7 +85,7 @@ static __always_inline void on_take(struct sock *sk, struct task_struct *task, b
 	if (!st || st->chosen != CHOSEN_TARGET)
 		return;
 	if (!late)
-		socket_owner(st, sk, tp);
+		socket_owner(st, bpf_get_current_task_btf(), sk, tp);
 	receive_on_take(sk, tp, st, maps, bpf_ktime_get_ns());
 }
 

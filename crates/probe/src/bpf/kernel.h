@@ -685,9 +685,31 @@ extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym __weak;
 		 : BPF_CORE_READ((type *)(pointer), field))
 
 /*
+ * A pointer in a struct that the verifier trusts, to be compared, or followed by what reads untrusted ones. For each
+ * plain load of one, on each path, verifiers of Linux 6.2 to 6.18 look four times for a name among all types of the
+ * kernel, a millisecond in all: a third of what loading took. The plain load is as fast where they do not.
+ */
+#define KERNEL_POINTER(type, pointer, field)                                                       \
+	(bpf_ksym_exists(bpf_rdonly_cast)                                                          \
+		 ? ((type *)bpf_rdonly_cast((pointer), bpf_core_type_id_kernel(type)))->field      \
+		 : (pointer)->field)
+
+/*
  * The pointer that lies at an untrusted place, as a number, which the verifier lets be mixed and
  * compared: the first field of a struct of the kernel that has 64 bits and is no pointer.
  */
 #define KERNEL_READ_POINTER(at) ((void *)KERNEL_READ(struct timespec64, at, tv_sec))
+
+/* The number of a socket's network namespace. */
+static __always_inline u32 netns_of(const struct sock *sk)
+{
+	return KERNEL_POINTER(struct sock, sk, __sk_common.skc_net.net)->ns.inum;
+}
+
+/* When the process of a thread began. */
+static __always_inline u64 process_started_ns(const struct task_struct *task)
+{
+	return KERNEL_POINTER(struct task_struct, task, group_leader)->start_time;
+}
 
 #endif /* WHYLAT_KERNEL_H */

@@ -43,7 +43,7 @@ u64 lost_tasks = 0;
 
 static __always_inline bool is_selected_netns(const struct sock *sk)
 {
-	return !select_netns || sk->__sk_common.skc_net.net->ns.inum == select_netns;
+	return !select_netns || netns_of(sk) == select_netns;
 }
 
 static __always_inline bool in_selected_cgroup(void)
@@ -142,7 +142,7 @@ static __always_inline bool is_target_task(struct task_struct *task)
 /* The process of a thread. */
 static __always_inline void process_fill(struct process_seen *process, struct task_struct *task)
 {
-	struct task_struct *first = task->group_leader;
+	struct task_struct *first = KERNEL_POINTER(struct task_struct, task, group_leader);
 
 	process->started_ns = first->start_time;
 	process->pid = task->tgid;

@@ -152,6 +152,7 @@ struct socket_state {
 	u64 listen_ns;	    /* of the listening socket: when listen() was called; 0: not seen */
 	u64 opened_ns;	    /* 0: open before */
 	u64 since_ns;	    /* when the ledger began */
+	u64 closed_ns;	    /* when it closed, between the two programs that see that */
 	u64 ended_cookie;   /* of a target's connection that has closed; 0: none */
 	u64 ulp_ops;	    /* the protocol above TCP, as last written out; 0: none */
 	u64 mptcp;	    /* the MPTCP socket above it: a key of mptcp_connections; 0: none */

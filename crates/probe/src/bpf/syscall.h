@@ -189,7 +189,7 @@ static __always_inline bool is_socket_call(s64 number)
 /* The file of a thread's descriptor, NULL if it is none. */
 static __always_inline struct file *task_file(struct task_struct *task, u64 fd)
 {
-	struct fdtable *fdt = task->files->fdt;
+	struct fdtable *fdt = KERNEL_POINTER(struct task_struct, task, files)->fdt;
 
 	return fd < fdt->max_fds ? KERNEL_READ_POINTER(&fdt->fd[fd]) : NULL;
 }
@@ -252,7 +252,8 @@ static __always_inline struct sock *call_socket(struct task_struct *task,
 /* A ring may move bytes of any socket at the end of any call. */
 static __always_inline bool has_ring(const struct task_struct *task)
 {
-	return bpf_core_field_exists(task->io_uring) && task->io_uring;
+	return bpf_core_field_exists(task->io_uring) &&
+	       KERNEL_POINTER(struct task_struct, task, io_uring);
 }
 
 /* Bytes that the call on this socket offers or has room for; -1 if its registers do not say. */

@@ -97,7 +97,9 @@ struct {
 /* Returns what is kept of a thread; NULL: nothing. Most threads have no storage of any kind. */
 static __always_inline struct thread_state *thread_known(struct task_struct *task)
 {
-	return task->bpf_storage ? bpf_task_storage_get(&threads, task, NULL, 0) : NULL;
+	return KERNEL_POINTER(struct task_struct, task, bpf_storage)
+		       ? bpf_task_storage_get(&threads, task, NULL, 0)
+		       : NULL;
 }
 
 /*

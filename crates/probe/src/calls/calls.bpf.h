@@ -188,6 +188,7 @@ static __always_inline void call_record_wait(struct call_record *record, struct 
 
 /* A call on its way out: where its record goes, and how it had blocked. */
 struct call_end {
+	struct task_struct *task;
 	struct call_batch *batch;
 	struct call_wait *wait; /* NULL: it did not block */
 };
@@ -196,7 +197,7 @@ static __always_inline void call_log(const struct call_end *end, const struct so
 				     const struct call_subject *subject, bool is_send, int result,
 				     int msg_flags, u64 unread_ns, u64 now_ns)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *task = end->task;
 	struct call_batch *batch = end->batch;
 	u32 at = batch_begin(&batch->batch);
 
@@ -214,14 +215,16 @@ static __always_inline void call_log(const struct call_end *end, const struct so
 	batch_end(&batch->batch);
 }
 
-static __always_inline struct call_end call_end_of(struct sock *sk, bool is_send)
+/* The same of the running thread's. */
+static __always_inline struct call_end call_end_of(struct task_struct *task, struct sock *sk,
+						   bool is_send)
 {
-	struct call_end end = {};
+	struct call_end end = {.task = task};
 	u32 which = !is_send;
 
 	end.batch = bpf_map_lookup_elem(&call_batches, &which);
 	if (end.batch)
-		end.wait = call_wait_of(end.batch, bpf_get_current_task_btf(), sk);
+		end.wait = call_wait_of(end.batch, task, sk);
 	return end;
 }
 
@@ -262,7 +265,7 @@ static __always_inline void call_ended(const struct call_end *end, const struct 
 static __always_inline void mptcp_call_ended(struct mptcp_connection *known, struct sock *sk,
 					     bool is_send, int result, int msg_flags)
 {
-	struct call_end end = call_end_of(sk, is_send);
+	struct call_end end = call_end_of(bpf_get_current_task_btf(), sk, is_send);
 	struct call_subject subject = {};
 
 	if (end.batch && known->chosen == CHOSEN_TARGET) {

@@ -53,7 +53,7 @@ static __always_inline void connect_failed(struct sock *sk, const struct tcp_soc
 	read_addr(seen->local_addr, sk, true);
 	read_addr(seen->remote_addr, sk, false);
 	seen->owner = st->process;
-	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
+	seen->netns = netns_of(sk);
 	seen->tid = st->connect_tid;
 	seen->syn_retries = tp->total_retrans;
 	seen->error = connect_error(sk);

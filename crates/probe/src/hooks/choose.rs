@@ -11,7 +11,8 @@ use crate::preemptions::READ_PREEMPTIONS;
 use crate::{PROBES, calls, udp_flows, zerocopy};
 
 /// Programs that nothing can do without, which are simpler without MPTCP: an older verifier may refuse them with it.
-const NEEDED_WITH_MPTCP: [&str; 3] = [
+const NEEDED_WITH_MPTCP: [&str; 4] = [
+    "handle_connection_close",
     "handle_inet_sock_set_state",
     "walk_subflows",
     "walk_task_files",

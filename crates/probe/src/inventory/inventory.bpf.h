@@ -138,7 +138,7 @@ static __always_inline void socket_emit(struct socket_state *st, struct sock *sk
 	seen->closed_ns = closed_ns;
 	read_addr(seen->local_addr, sk, true);
 	read_addr(seen->remote_addr, sk, false);
-	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
+	seen->netns = netns_of(sk);
 	seen->owner = st->process;
 	seen->mss_bytes = tp->mss_cache;
 	seen->sndbuf_bytes = sk->sk_sndbuf;
@@ -198,7 +198,7 @@ static __always_inline void listener_emit(const struct socket_state *st, struct 
 	seen->listen_ns = st->listen_ns;
 	seen->closed_ns = closed_ns;
 	read_addr(seen->local_addr, sk, true);
-	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
+	seen->netns = netns_of(sk);
 	seen->owner = *owner;
 	seen->waiting = sk->sk_ack_backlog;
 	seen->waiting_max = sk->sk_max_ack_backlog;
@@ -342,15 +342,15 @@ static __always_inline struct socket_state *socket_recorded(struct sock *sk)
  * Processes that share a socket do not take turns in being its owner. A peer's owner has its
  * blocking measured from then on.
  */
-static __always_inline void socket_owner(struct socket_state *st, struct sock *sk,
-					 const struct tcp_sock *tp)
+static __always_inline void socket_owner(struct socket_state *st, struct task_struct *task,
+					 struct sock *sk, const struct tcp_sock *tp)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	struct task_struct *task = bpf_get_current_task_btf();
-	bool known = st->process.pid == tgid;
+	u32 tgid = task->tgid;
+	bool known;
 
 	if (st->owner == tgid || st->owners == OWNERS_MOST || (task->flags & PF_KTHREAD))
 		return;
+	known = st->process.pid == tgid;
 	st->owner = tgid;
 	st->owners++;
 	process_fill(&st->process, task);

@@ -106,7 +106,7 @@ static __always_inline void mptcp_on_walk(struct task_struct *task, struct sock 
 		return;
 	if (holder->walks < MPTCP_WALKS)
 		holder->walks++;
-	netns = sk->__sk_common.skc_net.net->ns.inum;
+	netns = netns_of(sk);
 	bpf_map_update_elem(&mptcp_netns, &netns, &asked, BPF_ANY);
 }
 

@@ -235,13 +235,20 @@ struct covering {
 	u8 bits;
 };
 
-static __always_inline void cover_with(struct covering *found, const struct segment *at, u32 index,
-				       u32 from, u32 to)
+/* Verified by itself: it is called in a loop. */
+__noinline int cover_with(struct covering *found, const struct segment *at, u32 index, u32 from,
+			  u32 to)
 {
-	bool begins = seq_diff(at->seq, from) >= 0, ends = seq_diff(at->end_seq, to) <= 0;
-	const struct segment_times *times = ends ? &at->last : &at->first;
-	s64 doubt_ns = at->last.arrived_ns - at->first.arrived_ns; /* < 0: the last is not known */
+	const struct segment_times *times;
+	bool begins, ends;
+	s64 doubt_ns;
 
+	if (!found || !at)
+		return 0;
+	begins = seq_diff(at->seq, from) >= 0;
+	ends = seq_diff(at->end_seq, to) <= 0;
+	times = ends ? &at->last : &at->first;
+	doubt_ns = at->last.arrived_ns - at->first.arrived_ns; /* < 0: the last is not known */
 	found->bytes += (ends ? at->end_seq : to) - (begins ? at->seq : from);
 	if (!found->segments || at->first.arrived_ns < found->first_ns)
 		found->first_ns = at->first.arrived_ns;
@@ -249,12 +256,13 @@ static __always_inline void cover_with(struct covering *found, const struct segm
 	if (!(begins && ends) && at->first.arrived_ns && doubt_ns > (s64)found->doubt_ns)
 		found->doubt_ns = doubt_ns;
 	if (times->tcp_ns < found->last.tcp_ns)
-		return;
+		return 0;
 	found->last = *times;
 	if (detail_nic)
 		found->last_at = ends ? index & (SEGMENTS - 1) : SEGMENTS;
 	found->cpu = at->cpu;
 	found->bits = at->bits;
+	return 0;
 }
 
 /* Finds the segments that cover [from, to), and lets go of those that end there. */

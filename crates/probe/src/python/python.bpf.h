@@ -64,7 +64,8 @@ static __always_inline u64 python_thread_id(struct task_struct *task)
 #endif
 }
 
-static __always_inline u64 python_word(u64 at)
+/* Verified by itself: it is called in loops, and on many paths. */
+__noinline u64 python_word(u64 at)
 {
 	u64 word = 0;
 
@@ -123,11 +124,14 @@ __noinline u64 python_frame_pass(const struct python_process *python, struct sta
 }
 
 /* Puts the functions of a thread into a stack, innermost first. */
-static __always_inline void python_frames_read(const struct python_process *python,
-					       struct stack_seen *seen, u64 thread)
+__noinline int python_frames_read(const struct python_process *python, struct stack_seen *seen,
+				  u64 thread)
 {
-	u64 frame = python_word(thread + python->thread_frame);
+	u64 frame;
 
+	if (!has_python || !python || !seen)
+		return 0;
+	frame = python_word(thread + python->thread_frame);
 	if (python->current_frame != PYTHON_NONE)
 		frame = frame ? python_word(frame + python->current_frame) : 0;
 	for (u32 i = 0; i < 2 * PYTHON_FRAMES; i++) {
@@ -135,6 +139,7 @@ static __always_inline void python_frames_read(const struct python_process *pyth
 			break;
 		frame = python_frame_pass(python, seen, frame);
 	}
+	return 0;
 }
 
 /* Copies a text, or its end if it is long. */
@@ -233,7 +238,7 @@ static __always_inline void python_read(struct task_struct *task, struct stack_s
 		return;
 	python = bpf_map_lookup_elem(&python_processes, &pid);
 	if (!python || python->execs != task->self_exec_id ||
-	    python->started_ns != task->group_leader->start_time)
+	    python->started_ns != process_started_ns(task))
 		return;
 	id = python_thread_id(task);
 	if (!id)

@@ -221,7 +221,7 @@ static __always_inline u32 stack_of_program(void *ctx, struct task_struct *task,
 	if (last->number && last->hash == key.hash && last->sp == key.sp &&
 	    last->execs == key.execs)
 		return last->number;
-	key.started_ns = task->group_leader->start_time;
+	key.started_ns = process_started_ns(task);
 	last->hash = key.hash;
 	last->sp = key.sp;
 	last->execs = key.execs;
@@ -277,7 +277,7 @@ static __always_inline u32 stack_of_sample(void *ctx, struct task_struct *task,
 		key.hash = stack_mix(key.hash, stack_codes_hash(seen));
 	key.pid = task->tgid;
 	key.execs = task->self_exec_id;
-	key.started_ns = task->group_leader->start_time;
+	key.started_ns = process_started_ns(task);
 	known = bpf_map_lookup_elem(&sample_stack_numbers, &key);
 	if (known)
 		return *known;

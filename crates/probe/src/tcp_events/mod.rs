@@ -53,6 +53,8 @@ impl Probe for TcpEvents {
         let mut count = kernel.records(record_kind::RECORD_TCP_EVENT)?;
         let refused = kernel.refused_runs(&[
             &programs.handle_inet_sock_set_state,
+            &programs.handle_later_state,
+            &programs.handle_connection_close,
             &programs.handle_tcp_cong_state_set,
             &programs.handle_tcp_retransmit_skb,
         ])?;

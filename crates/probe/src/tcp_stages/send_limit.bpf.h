@@ -135,8 +135,12 @@ static __always_inline bool writer_has_room(const struct sock *sk)
 /* A writer is waiting for room in the send buffer. */
 static __always_inline bool writer_waits(struct sock *sk)
 {
-	return !writer_has_room(sk) && sk->sk_socket &&
-	       (sk->sk_socket->flags & (1UL << SOCK_NOSPACE));
+	struct socket *socket;
+
+	if (writer_has_room(sk))
+		return false;
+	socket = KERNEL_POINTER(struct sock, sk, sk_socket);
+	return socket && (socket->flags & (1UL << SOCK_NOSPACE));
 }
 
 /*

@@ -81,10 +81,12 @@ static __always_inline void find_due(struct stage_ledger *led, struct sock *sk,
 }
 
 /* Moves what was late to the stage that the stall proved to be; returns how much it was. */
-static __always_inline u64 settle_late(struct stage_ledger *led, u32 stage)
+__noinline u64 settle_late(struct stage_ledger *led, u32 stage)
 {
 	u64 moved_ns = 0, most_ns = 0;
 
+	if (!led)
+		return 0;
 	for (int i = 0; i < STAGE_COUNT; i++) {
 		u64 late_ns = led->late_ns[i];
 

@@ -134,7 +134,7 @@ static __always_inline void udp_flow_emit(const struct udp_flow *flow, struct so
 	read_addr(seen->local_addr, sk, true);
 	__builtin_memcpy(seen->remote_addr, remote->addr, 16);
 	process_fill(&seen->owner, bpf_get_current_task_btf());
-	seen->netns = sk->__sk_common.skc_net.net->ns.inum;
+	seen->netns = netns_of(sk);
 	seen->local_port = sk->__sk_common.skc_num;
 	seen->remote_port = remote->port;
 	seen->role = udp_role(sk, is_send, remote->port);
@@ -185,7 +185,7 @@ static __always_inline void udp_flow_on_call(struct sock *sk, bool is_send, int 
 	if (!is_asked_for(bpf_get_current_pid_tgid() >> 32))
 		return;
 	udp_remote(&key.remote, sk);
-	end = call_end_of(sk, is_send);
+	end = call_end_of(bpf_get_current_task_btf(), sk, is_send);
 	if (result > 0 && (is_send || takes_bytes(result, flags)))
 		udp_flow_log(&key, &end, sk, is_send, result, flags);
 	if (end.wait)

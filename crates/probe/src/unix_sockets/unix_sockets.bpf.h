@@ -189,7 +189,7 @@ static __always_inline u64 unix_take_unread(struct sock *sk)
 static __always_inline void unix_log(struct unix_socket *state, struct sock *sk, bool is_send,
 				     int result, int flags, u64 now_ns)
 {
-	struct call_end end = call_end_of(sk, is_send);
+	struct call_end end = call_end_of(bpf_get_current_task_btf(), sk, is_send);
 	struct call_subject subject = {.cookie = state->cookie, .owner_measured = true};
 	u64 *bytes = is_send ? &state->sent_bytes : &state->received_bytes;
 	u64 since_ns, unread_ns = UNREAD_UNSEEN;

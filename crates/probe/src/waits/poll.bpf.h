@@ -13,6 +13,7 @@
 
 /* Descriptors of a select() that are examined: a program with more of them has left it behind. */
 #define SELECT_DESCRIPTORS 256
+#define SET_WORD_BITS 64
 
 /* include/uapi/asm-generic/poll.h */
 struct pollfd {
@@ -43,21 +44,13 @@ __noinline int polled_by_poll(struct polled *polled, const struct syscall_args *
 	return 0;
 }
 
-__noinline int polled_by_select(struct polled *polled, const struct syscall_args *args)
+/* Those of one word of a set, which begins with descriptor `fd` and holds `bits`. */
+__noinline int polled_by_word(struct polled *polled, u64 bits, u32 fd)
 {
-	u64 bits = 0, most;
-
-	if (!polled || !args)
+	if (!polled)
 		return 0;
-	most = args->fd;
-	/* the other sets, of descriptors to be written or with errors, are not examined */
-	polled->has_more = args->len || most > SELECT_DESCRIPTORS;
-	for (u32 fd = 0; fd < SELECT_DESCRIPTORS && fd < most; fd++) {
-		const u64 *word = (const u64 *)args->second + fd / 64;
-
-		if (fd % 64 == 0 && bpf_probe_read_user(&bits, sizeof(bits), word))
-			return 0;
-		if (!(bits >> (fd % 64) & 1))
+	for (u32 i = 0; i < SET_WORD_BITS && bits; i++, fd++, bits >>= 1) {
+		if (!(bits & 1))
 			continue;
 		if (polled->len >= POLLED) {
 			polled->has_more = 1;
@@ -66,6 +59,27 @@ __noinline int polled_by_select(struct polled *polled, const struct syscall_args
 		/* kept in memory only: the verifier must not distinguish the numbers of bits */
 		polled->fds[polled->len & (POLLED - 1)] = fd;
 		polled->len++;
+	}
+	return 0;
+}
+
+__noinline int polled_by_select(struct polled *polled, const struct syscall_args *args)
+{
+	u64 bits, most;
+
+	if (!polled || !args)
+		return 0;
+	most = args->fd;
+	/* the other sets, of descriptors to be written or with errors, are not examined */
+	polled->has_more = args->len || most > SELECT_DESCRIPTORS;
+	for (u32 fd = 0; fd < SELECT_DESCRIPTORS && fd < most; fd += SET_WORD_BITS) {
+		const u64 *word = (const u64 *)args->second + fd / SET_WORD_BITS;
+
+		if (bpf_probe_read_user(&bits, sizeof(bits), word))
+			return 0;
+		if (most - fd < SET_WORD_BITS)
+			bits &= (1ULL << (most - fd)) - 1;
+		polled_by_word(polled, bits, fd);
 	}
 	return 0;
 }
