@@ -1,7 +1,7 @@
 //! Messages of real servers, unchanged: each call that moved bytes is a message, and what is missing of
 //! their times is counted and explained.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use table::tables::{Call, Connection, ReceivedMessage, SentMessage, UnixSocket};
@@ -71,7 +71,10 @@ fn check(server: &str) {
     assert_same(&of_calls(&calls, false), &messages);
     let messages = sent.iter();
     let messages = in_order(messages.map(|it| (it.conn, (it.offset_end, it.bytes))));
-    assert_same(&of_calls(&calls, true), &messages);
+    let mut sends = of_calls(&calls, true);
+    let connections: Vec<Connection> = report.rows();
+    forget_unseen_ends(&mut sends, &messages, &connections);
+    assert_same(&sends, &messages);
     assert!(received.len() > 100 && sent.len() > 100);
     let whole_received = received.iter().filter(|it| has_arrival(it)).count();
     // a server has 32 and more calls on their way where the other end reads late: those are not followed
@@ -83,8 +86,24 @@ fn check(server: &str) {
     );
     println!("{server}: {whole_sent} of {} sent whole", sent.len());
     assert!(whole_received > 0 && whole_sent > 0);
-    let connections: Vec<Connection> = report.rows();
     assert!(connections.iter().any(|it| it.closed_ns.is_some()));
+}
+
+/// Takes out the last call of a connection with an end that no program saw (see docs/principles.md), if it has no message:
+/// with its socket went what was not acknowledged.
+fn forget_unseen_ends(
+    sends: &mut StreamRanges,
+    messages: &StreamRanges,
+    connections: &[Connection],
+) {
+    let ended = connections.iter().filter(|it| it.closed_ns.is_some());
+    let ended: BTreeSet<u64> = ended.map(|it| it.conn).collect();
+    for (conn, ranges) in sends.iter_mut().filter(|(conn, _)| !ended.contains(conn)) {
+        let is_known = |last| messages.get(conn).is_some_and(|it| it.contains(last));
+        if ranges.last().is_some_and(|last| !is_known(last)) {
+            ranges.pop();
+        }
+    }
 }
 
 fn assert_same(calls: &StreamRanges, messages: &StreamRanges) {

@@ -171,12 +171,17 @@ impl Report {
         format!("\n{}", lines.join("\n"))
     }
 
-    /// Nothing was lost and nothing is unaccounted for.
+    /// Nothing was lost and nothing is unaccounted for. A softirq may bring a change of state while another one is
+    /// reported on its CPU: then the kernel runs no program, and counts that. A few such events may be lost.
     #[track_caller]
     pub fn assert_whole(&self) {
+        const NOT_RUN_MOST: u64 = 8;
         for loss in self.json["loss"].as_array().expect("loss") {
             assert_eq!(loss["residual"], 0, "{loss}");
-            assert_eq!(loss["lost_total"], 0, "{loss}");
+            let is_of_events = loss["probe"] == "tcp_events";
+            let not_run = loss["lost"]["reentered"].as_u64();
+            let not_run = not_run.filter(|it| is_of_events && *it <= NOT_RUN_MOST);
+            assert_eq!(loss["lost_total"], not_run.unwrap_or(0), "{loss}");
         }
         assert_eq!(self.json["closed"], "in_order");
     }

@@ -133,13 +133,13 @@ static __always_inline void on_later_state(struct socket_state *st, struct sock 
 
 /* It has closed: on_later_state() has run, unless the kernel ran its program for another socket at that time. */
 static __always_inline void on_close(struct socket_state *st, struct sock *sk,
-				     const struct tcp_sock *tp)
+				     const struct tcp_sock *tp, u32 by)
 {
 	u64 now_ns = st->closed_ns ? st->closed_ns : bpf_ktime_get_ns();
 
 	st->closed_ns = 0;
 	if (detail_sent)
-		send_on_close(sk);
+		send_on_close(sk, by);
 	if (only_summaries)
 		watch_on_close(st, sk, tp, now_ns);
 	else
@@ -243,7 +243,22 @@ int BPF_PROG(handle_connection_close, struct sock *sk, int old_state, int new_st
 	st = socket_recorded(sk);
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (st && tp)
-		on_close(st, sk, tp);
+		on_close(st, sk, tp, SENT_BY_LAST_STATE);
+	return 0;
+}
+
+/*
+ * The kernel runs no program inside itself on one CPU. So it may leave out a connection's last change of state, where a
+ * softirq brings it while another one is reported. That connection ends here, a little later.
+ */
+SEC("tp_btf/tcp_destroy_sock")
+int BPF_PROG(handle_tcp_destroy_sock, struct sock *sk)
+{
+	struct socket_state *st = socket_recorded(sk);
+	const struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+
+	if (st && tp)
+		on_close(st, sk, tp, SENT_BY_DESTROY);
 	return 0;
 }
 

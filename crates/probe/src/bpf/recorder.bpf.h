@@ -218,7 +218,7 @@ int read_sending(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct sock *sk = ctx->sk;
 
 	if (sk && ctx->value)
-		send_on_close(sk);
+		send_on_close(sk, SENT_BY_LAST_STATE);
 	return 0;
 }
 

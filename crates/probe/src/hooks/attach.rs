@@ -98,7 +98,7 @@ impl Hooks<'_> {
 }
 
 /// Returns the hook of a loaded program that is attached to one: those that others attach, or that are run, have none.
-fn hook(program: &ProgramMut<'_>) -> Option<String> {
+pub(super) fn hook(program: &ProgramMut<'_>) -> Option<String> {
     let is_at_hook = program.autoload() && program.prog_type() == ProgramType::Tracing;
     let hook = program.name().to_str()?.strip_prefix("handle_")?;
     is_at_hook.then(|| hook.to_owned())

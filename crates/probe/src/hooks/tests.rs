@@ -1,10 +1,14 @@
 //! Programs in this kernel, with maps that are full and hooks that are refused.
 
+use std::io::Write;
+
+use libbpf_rs::skel::Skel;
 use libbpf_rs::{MapCore, MapFlags};
+use table::Columns;
 use table::manifest::ProbeState;
 
 use super::select::{LoadOptions, OutputMode};
-use super::{Detail, Hooks, Selection, Storage, log, walk};
+use super::{Detail, Hooks, Selection, Storage, attach, log, walk};
 use crate::interface::features::Features;
 use crate::nic::Nics;
 
@@ -74,6 +78,51 @@ fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {
     }
     caller.join().unwrap();
     assert_eq!(hooks.counts().unwrap().lost("inventory", "no_memory"), 0);
+}
+
+/// Where no program sees the last change of state, a connection ends with its socket, and so do its messages.
+#[test]
+fn connection_ends_with_its_socket() {
+    if !root() {
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Messages).unwrap();
+    hooks.attach().unwrap();
+    hooks.record_process(std::process::id()).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    let client_address = client.local_addr().unwrap().to_string();
+    client.write_all(b"last words").unwrap();
+    detach_program(&hooks, "later_state");
+    detach_program(&hooks, "connection_close");
+    drop((client, server));
+    hooks.flush().unwrap();
+    let drainer = hooks.drainer().unwrap();
+    while drainer.drain(usize::MAX, || ()) > 0 {}
+    let rows = drainer.take().rows;
+    let connections = (0..rows.connections.len()).map(|at| rows.connections.row(at));
+    let own = connections.filter(|it| it.local == client_address);
+    let ended: Vec<u64> = own
+        .filter(|it| it.closed_ns.is_some())
+        .map(|it| it.conn)
+        .collect();
+    assert_eq!(ended.len(), 1);
+    let sent = (0..rows.sent_messages.len()).map(|at| rows.sent_messages.row(at));
+    let sent: Vec<u32> = sent
+        .filter(|it| it.conn == ended[0])
+        .map(|it| it.bytes)
+        .collect();
+    assert_eq!(sent, [10]);
+}
+
+/// Detaches one program; its hook is named.
+fn detach_program(hooks: &Hooks<'_>, name: &str) {
+    let programs = hooks.skel.object().progs_mut();
+    let mut attached = programs.filter_map(|program| attach::hook(&program));
+    let place = attached.position(|hook| hook == name).unwrap();
+    drop(hooks.attached.borrow_mut().hooks.remove(place));
 }
 
 /// Puts keys into a map that the kernel makes none of, until it is full.

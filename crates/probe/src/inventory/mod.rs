@@ -10,11 +10,15 @@ pub(crate) use listener::Listeners;
 use table::manifest::{Coverage, ProbeState};
 use table::{Columns, TableId};
 
+use crate::interface::features::{Tracepoint, tracepoint};
 use crate::interface::{
     HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support, on,
 };
 use crate::wire::read;
 use crate::wire::types::record_kind;
+
+/// Where connections end with a last change of state that no program saw.
+static HOOKS: [Tracepoint; 1] = [tracepoint("tcp_destroy_sock", "4.16")];
 
 /// The probe of connections.
 pub(crate) struct Inventory;
@@ -30,6 +34,10 @@ impl Probe for Inventory {
 
     fn is_missed(&self) -> bool {
         true
+    }
+
+    fn hooks(&self) -> &'static [Tracepoint] {
+        &HOOKS
     }
 
     fn source(&self) -> Source {

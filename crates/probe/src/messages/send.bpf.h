@@ -103,10 +103,12 @@ u64 lost_sends = 0;
 enum sent_by {
 	SENT_BY_CALL,
 	SENT_BY_ACK,
-	SENT_BY_STATE,	/* and by the walk at the end */
-	SENT_BY_QUEUE,	/* of UDP: net_dev_queue */
-	SENT_BY_DRIVER, /* net_dev_start_xmit */
-	SENT_BY_CLOSE,	/* the end of a socket */
+	SENT_BY_STATE,
+	SENT_BY_LAST_STATE, /* and by the walk at the end */
+	SENT_BY_DESTROY,    /* the end of a socket of TCP */
+	SENT_BY_QUEUE,	    /* of UDP: net_dev_queue */
+	SENT_BY_DRIVER,	    /* net_dev_start_xmit */
+	SENT_BY_CLOSE,	    /* the end of a socket of UDP */
 	SENT_BY_COUNT,
 };
 
@@ -539,7 +541,7 @@ static __always_inline void send_on_call(struct sock *sk, const struct tcp_sock 
  * The socket closes, or the recording ends: that more of it is acknowledged will not be seen. A call that is still under
  * way is handed over when it ends.
  */
-static __always_inline void send_on_close(struct sock *sk)
+static __always_inline void send_on_close(struct sock *sk, u32 by)
 {
 	struct send_stream *stream = send_stream(sk);
 
@@ -552,7 +554,7 @@ static __always_inline void send_on_close(struct sock *sk)
 		if (stream->head + i == stream->tail)
 			break;
 		if (call->bits & SEND_DONE)
-			send_hand_over(stream->cookie, call, SENT_BY_STATE);
+			send_hand_over(stream->cookie, call, by);
 	}
 }
 
