@@ -58,7 +58,7 @@ class Screen:
         self.shown = b""
 
     def read(self, seconds):
-        """Returns what it draws within a time, at the first output."""
+        """Returns the first output of the screen within a time limit."""
         ready, _, _ = select.select([self.master], [], [], max(seconds, 0))
         if not ready:
             return b""

@@ -100,7 +100,7 @@ def ends(connections, known):
 
 
 def by_name(lines, ends):
-    """Returns what is noted, by the name of the request. A port may be used for one connection after the other."""
+    """Returns the notes of the programs by the name of the request. A port may be used for one connection after the other."""
     named, earlier = {}, collections.Counter()
     for port, offset, *times in lines:
         conns = ends.get(port, [])

@@ -20,7 +20,7 @@ Socket = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def sockets() -> list[Socket]:
-    """Returns what the programs counted, a row for each socket."""
+    """Returns the counts of the programs themselves, a row for each socket."""
     rows: list[Socket] = json.loads((ROOT / "counted.json").read_text(encoding="utf-8"))
     return rows
 

@@ -47,7 +47,7 @@ def value(lines):
 
 
 def commands_of(port):
-    """Returns what redis noted, the first command first: client's port, microseconds of work, microseconds asleep."""
+    """Returns the notes of redis in order of time: client's port, microseconds of work, microseconds asleep."""
     with load.wait_for(port) as sock:
         sock.sendall(command(b"SLOWLOG", b"GET", b"-1"))
         entries = value(sock.makefile("rb"))

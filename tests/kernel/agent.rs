@@ -30,7 +30,7 @@ const SIZES: [usize; 11] = [
     1, 64, 65, 512, 513, 4_096, 4_097, 32_768, 32_769, 262_144, 262_145,
 ];
 
-/// Holds what the client did: ports of the long connection, and bytes.
+/// Truth of the client: ports of its long connection, and bytes that it sent and read.
 struct Did {
     long: (u16, u16),
     bytes: u64,

@@ -12,7 +12,7 @@ const QUESTIONER: &str = include_str!("programs/questioner.py");
 
 const QUESTIONS: u64 = 11;
 
-/// Returns what `whylat check` says of the program.
+/// Runs `whylat check` on the program.
 fn check(options: &[&str], how: &str, questions: u64) -> CommandOutput {
     let mut command = whylat("check");
     command

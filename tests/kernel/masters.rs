@@ -94,7 +94,7 @@ impl Server {
     }
 }
 
-/// Holds what one side of some connections moved.
+/// Connections and bytes of one side, added up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct TrafficTotals {
     pub connections: u64,

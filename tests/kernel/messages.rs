@@ -111,7 +111,7 @@ pub(crate) fn has_arrival(message: &ReceivedMessage) -> bool {
     arrivals.iter().all(Option::is_some) && message.ready_ns.is_some()
 }
 
-/// Returns how many messages have the time when the thread was woken.
+/// Checks received messages, and returns how many of them have a wake-up time.
 fn check_received(truth: &[Value], report: &Report) -> usize {
     let (calls, conn) = calls(truth, "received");
     let messages = received(report, conn);
@@ -181,7 +181,7 @@ pub(super) fn check_followed(messages: &[SentMessage]) -> usize {
     whole
 }
 
-/// Returns how many messages lack nothing.
+/// Checks sent messages, and returns how many of them have all times.
 fn check_sent(truth: &[Value], report: &Report) -> usize {
     let (calls, conn) = calls(truth, "sent");
     let messages = sent(report, conn);

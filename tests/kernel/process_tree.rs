@@ -56,7 +56,7 @@ fn owners(connections: &[&Value]) -> BTreeSet<u32> {
     pids.map(|pid| u32::try_from(pid).expect("a pid")).collect()
 }
 
-/// Returns what the calls on these connections moved, each with its blocking measured.
+/// Returns the bytes that calls on these connections moved. Each call must have its blocked time.
 fn moved(report: &Report, connections: &[&Value]) -> TrafficTotals {
     let ids: BTreeSet<u64> = connections.iter().map(|it| number(it, "/id")).collect();
     let mut moved = TrafficTotals {

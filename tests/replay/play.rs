@@ -118,7 +118,7 @@ pub struct Play {
     pub judge: Judge,
     /// The tables that the judgement needs.
     pub tables: &'static [&'static str],
-    /// Returns what it can do without where its recording is too large.
+    /// Returns the rows that the play can omit where its recording is too large.
     pub leaves_out: Option<fn(&Outcome) -> LeftOut>,
 }
 
@@ -167,7 +167,7 @@ impl Play {
         Err(format!("{}: {}", self.name, reasons.join("\n")))
     }
 
-    /// Returns what may be left out, from nothing on: of a bulk transfer calls, and then what the play itself leaves out.
+    /// Returns selections of rows to omit, from none on: calls of a bulk transfer, then those that the play names.
     fn left_out(&self, whole: &Outcome) -> Vec<LeftOut> {
         let with_calls = |left_out: LeftOut| {
             [Calls::All, Calls::Eventful, Calls::None].map(|calls| LeftOut {

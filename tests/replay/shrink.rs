@@ -73,7 +73,7 @@ pub enum Calls {
     None,
 }
 
-/// Holds what is left out of a recording that is too large with it.
+/// Rows that a kept recording omits, because it would be too large with them.
 #[derive(Debug, Clone)]
 pub struct LeftOut {
     /// The calls that are kept.

@@ -32,7 +32,7 @@ impl DurationRange {
         }
     }
 
-    /// Returns what is left of a whole.
+    /// Returns the rest of a whole duration.
     pub fn rest_of(self, whole_ns: u64) -> Self {
         DurationRange {
             least_ns: whole_ns.saturating_sub(self.most_ns),
@@ -58,7 +58,7 @@ impl Sum for DurationRange {
     }
 }
 
-/// Holds what this end had sent and heard at one moment. Offsets are from its first byte.
+/// State of one end's TCP sequence space at one moment, bytes from its first.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moment {
     pub at_ns: u64,
@@ -117,7 +117,7 @@ impl Trace {
         u64::from(seq.wrapping_sub(first))
     }
 
-    /// Returns what was sent and heard when, after the handshake.
+    /// Returns the state of the sequence space after each segment, from the handshake on.
     pub fn history(&self) -> Vec<Moment> {
         let heard_syn = self.syn(CaptureDirection::In).segment;
         let scale = heard_syn.window_scale.unwrap_or(0);

@@ -83,7 +83,7 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Says what the share of a CPU buys: after the first whole interval, and when that changes.
+/// State of the announcements about pace: printed after the first whole interval, and when the pace changes.
 #[derive(Debug, Default)]
 pub(crate) struct PaceNews {
     /// Whether connections were read too seldom for bins, in the last message.

@@ -38,7 +38,7 @@ pub struct Application {
     pub ports: Vec<u16>,
 }
 
-/// Holds what is known of a connection and of the process that owns it; `None` is not known.
+/// Attributes of a connection and its process that the rules of applications read; `None`: not known.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectionFacts<'a> {
     /// Command line, arguments with a blank between them.

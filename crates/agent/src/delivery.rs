@@ -7,7 +7,7 @@ use crate::config::ShipConfig;
 use crate::notify::LogPriority;
 use crate::ship::ShipState;
 
-/// Holds the last messages.
+/// Messages about shipping that were printed last, so that only a change is printed again.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     target: String,
@@ -73,7 +73,7 @@ impl Delivery {
     }
 }
 
-/// Returns what the host must provide for the configuration: for a check, which may run elsewhere.
+/// Returns the target that this host does not have, as text. It may exist on the host of the agent.
 pub fn reservation(ship: &ShipConfig) -> Option<String> {
     let target = Path::new(&ship.target);
     let is_missing = target.is_absolute() && !target.is_dir();

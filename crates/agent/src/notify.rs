@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 
-/// Says how serious a line is, as syslog and the journal number it.
+/// Priority of a line, as syslog and the journal number it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogPriority {
     /// Something is lost or does not work.
@@ -79,7 +79,7 @@ impl ServiceNotifier {
         }
     }
 
-    /// Returns how often [`ServiceNotifier::alive`] is to be called at least; `None` when nobody waits for it.
+    /// Returns the longest pause between two calls of [`ServiceNotifier::alive`]; `None` when nobody waits for it.
     pub fn watchdog(&self) -> Option<Duration> {
         // half of the limit, as sd_watchdog_enabled(3) recommends
         self.watchdog.map(|limit| limit / 2)

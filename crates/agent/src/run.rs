@@ -71,7 +71,7 @@ pub enum AgentError {
     },
 }
 
-/// Holds what an agent is started with.
+/// Options of the command line with which an agent starts.
 #[derive(Debug, Clone)]
 pub struct StartOptions {
     /// Its configuration, which it reads again on SIGHUP.
@@ -180,7 +180,7 @@ impl RunningAgent<'_> {
         Ok(())
     }
 
-    /// Returns how long nothing is due.
+    /// Returns the time until something is due, ms.
     fn wait_ms(&self, next_ns: u64) -> u16 {
         let wait_ns = next_ns.saturating_sub(monotonic_ns());
         let wait_ms = u16::try_from(wait_ns.div_ceil(NS_PER_MS)).unwrap_or(u16::MAX);
@@ -204,7 +204,7 @@ impl RunningAgent<'_> {
         self.shipper.put(interval);
     }
 
-    /// Says what is watched, where files go, and what cannot be done.
+    /// Prints what is watched, where files go, and what cannot be done.
     fn announce(&self, watcher: &ConnectionWatcher<'_>) {
         let has_clock = clock_error_us().is_some();
         let (connections, detail) = (watcher.connections(), watcher.detail().name());
@@ -213,7 +213,7 @@ impl RunningAgent<'_> {
         }
     }
 
-    /// Says what cannot be seen, when that is something new.
+    /// Prints the gaps in what the agent sees, when they have changed.
     fn report_gaps(&mut self, gaps: &[String]) {
         let new = gaps.iter().filter(|gap| !self.known_gaps.contains(gap));
         new.for_each(|lack| say(LogPriority::Warning, &format!("cannot see {lack}")));

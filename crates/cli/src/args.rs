@@ -15,7 +15,7 @@ use crate::values::{Detail, ProfileOptions};
 /// at 10,000 sockets.
 pub(crate) const POLL_MEAN: Duration = Duration::from_millis(500);
 
-/// Holds the options of every command that records.
+/// Options of every command that records.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     #[command(flatten)]

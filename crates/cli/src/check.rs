@@ -213,7 +213,7 @@ impl CheckArgs {
         }
     }
 
-    /// Returns what results of SARIF point at: the baseline, else the program.
+    /// Returns the artifact of SARIF results: the baseline, else the program.
     fn artifact(&self) -> String {
         match &self.baseline {
             Some(path) => out::name(&in_directory(path)),
@@ -248,7 +248,7 @@ fn read(path: &Path) -> anyhow::Result<Baseline> {
     serde_json::from_value(value).map_err(|error| anyhow!("{name} is no baseline: {error}\n{hint}"))
 }
 
-/// Returns where a baseline goes; one that is there is replaced.
+/// Returns the output of a baseline; an existing one is replaced.
 fn to_write(path: &Path) -> anyhow::Result<Output> {
     let path = in_directory(path);
     let is_other = path.exists() && read(&path).is_err();

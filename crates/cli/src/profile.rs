@@ -16,8 +16,8 @@ use super::values::ProfileOptions;
 /// Similarity from which a name is taken for another one, misspelt: what clap uses for options.
 const ALIKE: f64 = 0.7;
 
-/// Holds options of `run` and `record`; those that a profile does not name are `None` or empty. What a profile may name
-/// follows from this definition: the long names of options, with `_` for `-`.
+/// Options of `run` and `record` in a profile; those that it does not name are `None` or empty. What a profile may
+/// name follows from this definition: the long names of options, with `_` for `-`.
 #[derive(Debug, Default, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub(crate) struct Profile {

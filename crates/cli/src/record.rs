@@ -180,7 +180,7 @@ impl Record {
     }
 }
 
-/// Says how many processes are recorded from the start.
+/// Prints how many processes are recorded from the start.
 fn print_process_count(processes: usize) {
     match processes {
         0 => eprintln!("recording no process yet"),
@@ -189,7 +189,7 @@ fn print_process_count(processes: usize) {
     }
 }
 
-/// Says where the recording is and what went wrong with it.
+/// Prints the path of the recording and the problems with it.
 fn print_outcome(outcome: &Outcome) {
     progress::clear();
     eprintln!("recorded to {}", out::name(&outcome.path));

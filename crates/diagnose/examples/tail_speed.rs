@@ -51,7 +51,7 @@ fn message(number: u64) -> ReceivedMessage {
     table::row_of(row).expect("a row")
 }
 
-/// Returns what its CPUs did: a softirq there, and here a thread with calls within calls.
+/// Makes the activity of its CPUs: a softirq there, and here a thread with calls within calls.
 fn spans(number: u64, of: &ReceivedMessage, rows: &mut Activities) {
     let start_ns = number * 4 * EACH_NS;
     let step_ns = (of.done_ns - start_ns) / (SPANS - 2);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 /// Addresses from here on are the kernel's (the upper half of x86-64's address space).
 pub(crate) const KERNEL_BEGIN: u64 = 1 << 63;
 
-/// Says what made the processor branch.
+/// Kind of a branch of the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BranchKind {
     Call,
@@ -23,7 +23,7 @@ pub(crate) enum BranchKind {
     Unknown,
 }
 
-/// Says whether the trace itself begins or ends with the branch.
+/// Whether the trace itself begins or ends with the branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FlowEdge {
     Begin,

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use table::tables::{Activities, Activity};
 use table::{ActivityKind, Columns};
 
-/// Holds what became of the rows.
+/// The recording with a trace's functions merged in, and counts of functions that were left out, by reason.
 #[derive(Debug, Default)]
 pub struct MergedFunctions {
     /// The recording's rows and the trace's functions.
@@ -117,7 +117,7 @@ pub fn merge(
     merged
 }
 
-/// Returns how much of each time a trace leaves out, ns: text often has microseconds only.
+/// Returns the resolution of a trace's times, ns: text often has microseconds only.
 fn left_out_ns(trace: &Activities) -> u64 {
     let mut times = trace.begin_ns.iter().chain(&trace.end_ns);
     let is_whole = times.all(|ns| ns.is_multiple_of(1_000));
@@ -154,7 +154,7 @@ fn recorded_spans(recorded: &Activities) -> BTreeMap<u16, Vec<MergedSpan>> {
     cpus
 }
 
-/// Says when which thread had which CPU, as far as the recording kept it.
+/// Threads of each CPU by time, as far as the recording kept them.
 struct TraceWindows {
     by_cpu: BTreeMap<u16, Vec<TraceWindow>>,
     by_thread: BTreeMap<u32, Vec<TraceWindow>>,
@@ -193,7 +193,7 @@ impl TraceWindows {
         windows
     }
 
-    /// Returns what of a span of the trace lies within them, and on which CPU.
+    /// Returns the pieces of a trace's span that lie within the windows, with their CPU.
     fn pieces(
         &self,
         span: &MergedSpan,

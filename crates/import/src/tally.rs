@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Says how many lines (of a binary file: records) were read, and what became of them.
+/// Counts of lines (of a binary file: records) that were read, used, and left out by reason.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// All.
@@ -35,7 +35,7 @@ impl Tally {
         }
     }
 
-    /// Returns what the account leaves unexplained: zero, always.
+    /// Returns the lines that no count explains: always zero.
     pub fn residual(&self) -> i128 {
         let ignored: u64 = self.ignored.values().sum();
         i128::from(self.read) - i128::from(self.used) - i128::from(ignored)

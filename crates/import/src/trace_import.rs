@@ -1,10 +1,10 @@
-//! Holds a trace as it was read.
+//! A trace as it was read.
 
 use table::tables::Activities;
 
 use crate::tally::Tally;
 
-/// Holds what was read from a trace.
+/// Spans of an imported trace, counts of lines or records that were used, and notes for the reader.
 #[derive(Debug, Default)]
 pub struct TraceImport {
     /// The spans.

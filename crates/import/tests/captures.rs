@@ -77,7 +77,7 @@ fn found(report: &Report) -> BTreeSet<NamedFinding> {
         .collect()
 }
 
-/// Returns what was planted.
+/// Returns the findings that were planted.
 fn planted(file: &Path) -> BTreeSet<NamedFinding> {
     let truth = fs::read(file).expect("what the lab knew");
     let truth: Value = serde_json::from_slice(&truth).expect("JSON");

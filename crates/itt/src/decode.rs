@@ -37,7 +37,7 @@ fn is_definition(code: RecordCode) -> bool {
     code as u8 <= RecordCode::CounterContext as u8
 }
 
-/// Holds the rest of a record.
+/// Words of a record that are not decoded yet.
 struct Fields<'a>(&'a [u64]);
 
 impl Fields<'_> {

@@ -1,4 +1,4 @@
-//! Where things are in the ring file. This is the only description of it; all numbers are 64-bit
+//! Layout of the ring file. This is the only description of it; all numbers are 64-bit
 //! words in the machine's own byte order.
 //!
 //! ```text
@@ -89,8 +89,8 @@ pub(crate) enum LossCause {
     Invalid = 2,
 }
 
-/// Says how large a ring is. The file is allocated at once, in full, so that the program can never
-/// meet a full disk; on tmpfs it is memory.
+/// Size of a ring. The file is allocated at once, in full, so that the program can never meet a full disk; on tmpfs
+/// it is memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingShape {
     /// Chunks for values. Each thread that makes ITT calls holds one; a busy thread takes more.

@@ -23,9 +23,9 @@ pub struct Record {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identifier(pub [u64; 3]);
 
-/// Holds a call and its arguments. Numbers named `domain`, `counter`, … are ids of definitions; they are unique
-/// in a ring, and a definition is read before what uses it, unless it is missing
-/// ([`crate::Losses::missing_definitions`]). Two ids may have the same name: of two processes.
+/// A call and its arguments. Numbers named `domain`, `counter`, … are ids of definitions; they are unique in a ring,
+/// and a definition is read before what uses it, unless it is missing ([`crate::Losses::missing_definitions`]). Two
+/// ids may have the same name: of two processes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Body {
     /// A domain was created.
@@ -289,7 +289,7 @@ pub enum Body {
     ThreadIgnored,
 }
 
-/// Says what [`Body::CounterContext`] was given.
+/// Value of [`Body::CounterContext`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Context {
     /// A name, a device, units, an address.
@@ -315,7 +315,7 @@ pub enum Scope {
     Marker,
 }
 
-/// Says what happened to a synchronisation object.
+/// Change of a synchronisation object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SyncAction {

@@ -88,7 +88,7 @@ impl Ring {
         records
     }
 
-    /// Returns what is missing, so far.
+    /// Returns the losses so far.
     pub fn losses(&self) -> Losses {
         let sum = |cause| {
             RingShape::losses_at(cause)

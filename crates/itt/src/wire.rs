@@ -1,6 +1,6 @@
 //! The words of a record: what the collector packs and the reader unpacks.
 
-/// Holds what a record says. In comments: the use of the head's detail and id, then the words after
+/// Kinds of records. In comments: the use of the head's detail and id, then the words after
 /// the time. `[ticks]` words precede them if the head has [`GIVEN_TICKS`]. A text is its length in
 /// bytes, then the bytes, padded with zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,7 +148,7 @@ pub(crate) fn text_words(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
-/// Names who writes into a chunk.
+/// Writer of a chunk: process and thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChunkOwner {
     /// Process, as it knows itself.

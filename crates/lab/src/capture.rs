@@ -28,7 +28,7 @@ const PACKET_BYTES: usize = 65_535;
 /// The kernel begins to stamp within milliseconds.
 const STAMPS_WITHIN_NS: u64 = 5_000_000_000;
 
-/// Says which way a segment went.
+/// Direction of a captured segment, seen from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureDirection {
     /// TCP gave it to a device.

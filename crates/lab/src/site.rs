@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::{LabError, LabProcess, Netns, Wire};
 
-/// Says where roles are started: the two namespaces, and the program that has the roles.
+/// Two namespaces, and the program that plays roles in them.
 #[derive(Debug, Clone)]
 pub struct Site {
     /// Where clients run.

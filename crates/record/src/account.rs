@@ -21,7 +21,7 @@ const NO_BEGIN: &str = "no_begin";
 /// Rows by table.
 pub(crate) type RowCounts = BTreeMap<&'static str, u64>;
 
-/// Returns how many rows each table has.
+/// Returns the number of rows of each table.
 pub(crate) fn count_rows(rows: &RowSet) -> RowCounts {
     let counts = rows.len_by_table().filter(|(_, rows)| *rows > 0);
     counts.map(|(table, rows)| (table, rows as u64)).collect()
@@ -34,7 +34,7 @@ pub(crate) fn add_counts(to: &mut RowCounts, counts: RowCounts) {
     }
 }
 
-/// Counts of user space itself.
+/// Rows, and records without a decoder, that user space counted by itself.
 #[derive(Debug, Default)]
 pub(crate) struct UserSpaceCounts {
     /// Rows beyond those that the kernel side made.
@@ -230,7 +230,7 @@ pub(crate) fn nic_loss(counts: nic::NicCounts) -> Loss {
     }
 }
 
-/// Counts what was read by hooks, or without them.
+/// Counts the records that hooks, or polls without them, produced.
 pub(crate) fn count(
     hooks: Option<&Hooks<'_>>,
     polls: Option<&Polls>,

@@ -19,7 +19,7 @@ pub(crate) struct CpuUse {
 }
 
 impl CpuUse {
-    /// Returns how well CPUs can be read here.
+    /// Returns the coverage of CPU times on this host.
     pub(crate) fn coverage(&self) -> Coverage {
         self.cpus.coverage()
     }

@@ -9,7 +9,7 @@ use table::manifest::{Coverage, FORMAT, Header, ProbeState};
 use crate::poll::Polls;
 use crate::{Options, RecordError, Target};
 
-/// Holds the target of the user, as found on this host.
+/// The user's target as processes and ids of this host.
 #[derive(Default)]
 pub(crate) struct ResolvedTarget {
     selection: Selection,
@@ -67,7 +67,7 @@ fn check_readable(pid: u32) -> Result<(), RecordError> {
     }
 }
 
-/// Holds how sockets are read: by hooks, or without them by polls; and how well.
+/// Sources of socket data: BPF hooks, or polls where hooks do not load; and what they cover.
 pub(crate) struct DataSources<'a> {
     pub(crate) hooks: Option<Hooks<'a>>,
     pub(crate) polls: Option<Polls>,

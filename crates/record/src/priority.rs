@@ -17,7 +17,7 @@ use probe::clock::monotonic_ns;
 /// `include/uapi/linux/capability.h`.
 const CAP_SYS_NICE: u32 = 23;
 
-/// Holds the priority of a thread that runs behind others.
+/// Priority of a thread that runs behind others (`SCHED_IDLE`), and when it is raised.
 #[derive(Debug, Default)]
 pub(crate) struct IdlePriority {
     /// Zero until the thread has begun, and where it may not lower its priority.

@@ -22,7 +22,7 @@ const OF_POLLS: [Capability; 2] = [Capability::CAP_SYS_ADMIN, Capability::CAP_DA
 #[error("cannot drop the privileges that are not needed any more: {0}")]
 pub struct PrivilegeError(io::Error);
 
-/// Says what a recorder still does when everything is attached.
+/// Tasks that a recorder has after everything is attached.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RecordingTasks {
     /// The detail of what the hooks record.
@@ -35,7 +35,7 @@ pub struct RecordingTasks {
     pub command: bool,
 }
 
-/// Holds the privileges that a thread keeps.
+/// Capabilities and user that a thread keeps.
 #[derive(Debug, Clone, Default)]
 pub struct Privileges {
     capabilities: CapsHashSet,

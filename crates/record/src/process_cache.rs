@@ -9,7 +9,7 @@ use table::tables::Process;
 /// Processes in a generation. Two are kept: some megabytes.
 const GENERATION: usize = 4096;
 
-/// Holds what is known of a process.
+/// Start, program and names of a process, as its last row has them: only a change makes another row.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CachedProcess {
     pub(crate) started_ns: Option<u64>,

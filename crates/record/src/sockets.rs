@@ -36,7 +36,7 @@ impl Sockets {
         self.open.contains_key(&conn)
     }
 
-    /// Returns how many open sockets have come since the last call without their owner or their other end.
+    /// Returns the number of open sockets, new since the last call, without a known owner or peer.
     pub(crate) fn take_unresolved(&mut self) -> usize {
         std::mem::take(&mut self.unresolved)
     }

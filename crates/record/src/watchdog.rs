@@ -23,7 +23,7 @@ const ALIVE_WITHIN: Duration = Duration::from_millis(100);
 /// priority, others may have had the CPUs between two of its runs for longer than a ring lasts.
 const AFTER_FILLING: Duration = Duration::from_secs(1);
 
-/// Holds the idle priority of the collecting thread, and the thread that watches it and the storing thread.
+/// Idle priority of the collecting thread, and a thread that raises it when the rings fill.
 pub(crate) struct Watchdog {
     collector: Arc<IdlePriority>,
     ends: Arc<EventFd>,
@@ -133,7 +133,7 @@ impl WatchdogThread {
     }
 }
 
-/// Returns which of these are readable; `None`: that is not known.
+/// Returns whether each of these is readable; `None`: not known.
 fn readable<const N: usize>(fds: [BorrowedFd<'_>; N], within: Duration) -> Option<[bool; N]> {
     let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
     // rounded up: zero would not wait at all

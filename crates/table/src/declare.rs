@@ -39,7 +39,7 @@ pub struct Field {
     pub null: &'static str,
 }
 
-/// Holds the value of a cell, for formats that have no types of their own.
+/// Value of a cell, for formats that have no types of their own.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
     /// Null.

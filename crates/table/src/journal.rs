@@ -199,7 +199,7 @@ pub(crate) fn is_locked(path: &Path) -> io::Result<bool> {
     Ok(i32::from(lock.l_type) != libc::F_UNLCK)
 }
 
-/// Holds the lines of a manifest.
+/// Lines of a manifest, and problems in them.
 #[derive(Debug)]
 pub(crate) struct Contents {
     /// First line.

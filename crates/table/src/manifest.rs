@@ -198,7 +198,7 @@ impl SocketKind {
     }
 }
 
-/// Holds the cost of the profiler itself.
+/// Cost of the profiler itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Recorded time.

@@ -50,7 +50,7 @@ fn check_chunk(file: &File, chunk: &ColumnChunkMetaData) -> Result<(), String> {
     Ok(())
 }
 
-/// Holds the header of a page.
+/// Header of a Parquet page.
 #[derive(Debug, PartialEq, Eq)]
 struct Header {
     own_bytes: u64,

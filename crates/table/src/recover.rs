@@ -15,7 +15,7 @@ use crate::manifest::{Close, Line};
 use crate::merge;
 use crate::read::Recording;
 
-/// Holds the results of a recovery.
+/// Result of a recovery: files that it removed or set aside, and damage that stays.
 #[derive(Debug, Default)]
 pub struct RecoveryResult {
     /// The recording had been closed before; nothing but left-over files was touched.

@@ -7,7 +7,7 @@ use crate::{Columns, Table, for_each_table};
 
 macro_rules! declare {
     ($($field:ident: $root:tt :: tables :: $row:ident),+ $(,)?) => {
-        /// Holds rows of any tables: the columns of each, in the order in which its rows came.
+        /// Rows of any tables: the columns of each, in the order in which its rows came.
         #[derive(Debug, Default)]
         pub struct RowSet {
             $(

@@ -42,7 +42,7 @@ impl Default for WriteOptions {
     }
 }
 
-/// Holds the rows of a closed recording.
+/// Counts of rows of a closed recording, and failures that occurred.
 #[derive(Debug)]
 pub struct ClosedRecording {
     /// Sealed rows of each table.

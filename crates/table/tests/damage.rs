@@ -71,7 +71,7 @@ fn sample(close: bool) -> Sample {
     }
 }
 
-/// Returns what may be seen of a recording with a `damaged` file.
+/// Checks what a reader gets from a recording with a `damaged` file.
 fn check(sample: &Sample, damaged: &Path, what: &str) {
     let recording = match Recording::open(&sample.dir) {
         Ok(recording) => recording,
@@ -224,7 +224,7 @@ fn recovery_keeps_damage_visible() {
     assert_eq!(recording.read_all::<Connection>(), sample.connections);
 }
 
-/// Returns what a crash can leave beside whole segments.
+/// Leaves files as a crash does beside whole segments, and recovers.
 #[test]
 fn recovery_clears_what_a_crash_leaves() {
     let sample = sample(false);

@@ -91,7 +91,7 @@ fn start(dir: &Path) -> Child {
         .expect("start child")
 }
 
-/// Holds what the child printed before it was killed.
+/// Counts that the child printed before it was killed.
 #[derive(Default)]
 struct ChildReport {
     seals: u64,

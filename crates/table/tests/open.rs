@@ -116,7 +116,7 @@ fn later_format_is_refused_and_earlier_is_read() {
 }
 
 table! {
-    /// Holds what an earlier version knew of a call.
+    /// Table `calls` as an earlier version declared it.
     row OldCall, columns OldCalls, name "calls", time end_ns {
         /// Socket cookie.
         conn: u64, "-";

@@ -80,7 +80,7 @@ impl Agent {
         agent
     }
 
-    /// Returns where its configuration, dataset and spool are.
+    /// Returns the folder with its configuration, dataset and spool.
     pub fn path(&self) -> &Path {
         self.scratch.path()
     }

@@ -219,7 +219,7 @@ pub fn json_report(path: &Path) -> Value {
     ask(path, "")
 }
 
-/// Returns what `whylat report` answers to other questions, given as options.
+/// Returns the JSON of `whylat report` with other options.
 pub fn ask(path: &Path, question: &str) -> Value {
     let mut report = whylat("report --format json");
     let output = finish(report.args(question.split_whitespace()).arg(path));

@@ -18,7 +18,7 @@ pub fn compile(variable: &str, compiler: &str, output: &Path, source: &Path, mor
     assert!(status.success(), "{command:?} failed");
 }
 
-/// Returns where the ittnotify sources are.
+/// Returns the folder with the ittnotify sources.
 pub fn c_library() -> PathBuf {
     let mut command = Command::new(env!("CARGO"));
     command.args(["metadata", "--format-version", "1", "--manifest-path"]);

@@ -65,7 +65,7 @@ fn rows<T: Table>(recording: &Recording, text: CsvText, out: &mut dyn Write) -> 
     out.flush()
 }
 
-/// Holds the line that is being written; all lines share its buffer.
+/// The line that is being written; all lines share its buffer.
 pub(crate) struct Line {
     text: CsvText,
     buffer: Vec<u8>,

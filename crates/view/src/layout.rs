@@ -9,7 +9,7 @@ pub const MOST_COLUMNS: usize = 80;
 /// Narrowest text that is laid out; narrower terminals wrap by themselves.
 const LEAST_COLUMNS: usize = 40;
 
-/// Holds how text is drawn.
+/// Options of a text report: colour, width, length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextOptions {
     /// Use ANSI colours: for a terminal, and without NO_COLOR.

@@ -24,7 +24,7 @@ MEMBERS = "members_drilled"
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Holds what the agents wrote about a connection. None is not known."""
+    """A connection as the agents reported it; None: not known."""
 
     conn: int
     host: str

@@ -87,7 +87,7 @@ class Chance:
         return min(1.0, 2 * min(whole, self.timed.probability(score.members, _timed(score))))
 
     def shared(self, score: Score) -> float:
-        """Returns what the set has in common beyond chance, in connections' worth."""
+        """Returns the number of connections that share a resource beyond chance."""
         return (score.members - 1) * max(score.acc - self.whole.mean, _timed(score) - self.timed.mean)
 
 

@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class Coverage:
-    """Holds what a report covers, and what it does not."""
+    """Hosts, times and tables that a report covers, and those that it does not."""
 
     window: Window
     hosts: int = 0

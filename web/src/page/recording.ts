@@ -98,7 +98,7 @@ function inPart(table: Table): string {
   return `about one in ${nth} of ${count(table.allRows)} rows is in this page; with all, it would be too large`;
 }
 
-/** Returns which of the recording's connections the page does not have; `null`: none. */
+/** Returns a text about connections that the page does not have; `null`: it has all. */
 export function someConnections(side: Side): string | null {
   const { connections, connections_not_judged: notJudged = 0, connections_not_listed: notListed = 0 } = side.report;
   const parts = [];

@@ -145,7 +145,7 @@ function partLegend(site: Site, requests: Requests, services: RequestService[]):
   return el("ul.legend", { "aria-label": "Parts" }, ...items);
 }
 
-/** Says what is no request, and what is not known. */
+/** Draws connections without requests, and time that is not known. */
 function notes(requests: Requests): HTMLElement[] {
   const { report } = requests;
   const waits = report.coverage.find((it) => it.probe === "waits");
@@ -219,7 +219,7 @@ function heatLegend(cells: HeatCell[]): HTMLElement {
   return el("ul.legend", { "aria-label": "Requests in a cell" }, ...items);
 }
 
-/** Says which requests the page holds. */
+/** Returns a text about the requests that the page holds. */
 function heldWords(requests: Requests): string {
   return requests.isWhole
     ? counted(requests.all, "request")

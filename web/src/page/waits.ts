@@ -332,7 +332,7 @@ function parts(site: Site, title: string, all: WaitPart[], by: "tid"): HTMLEleme
   return el("div.part", {}, el("h3", {}, title), el("table", {}, el("tbody", {}, ...rows)), others(all, rows.length));
 }
 
-/** Returns how many more there are than shown; `null`: none. */
+/** Returns the number of rows that are not shown; `null`: all are shown. */
 function others(all: WaitPart[], shown: number): HTMLElement | null {
   return all.length > shown ? el("p.soft", {}, `${count(all.length - shown)} more`) : null;
 }

@@ -48,7 +48,7 @@ pub(super) struct PollInterval {
     pub(super) sender_app_ns: u64,
 }
 
-/// Holds one bin of a connection.
+/// One bin of a connection: its begin, the time that readings cover, and the time with each problem; ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bin {
     /// Its begin, a multiple of [`BIN_NS`].

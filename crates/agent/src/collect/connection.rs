@@ -78,7 +78,7 @@ pub(super) struct IntervalPart {
     pub(super) gauges: Gauges,
 }
 
-/// Holds gauges of one reading.
+/// Values of `tcp_info` and of the socket that one reading shows.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Gauges {
     pub(super) srtt_us: u32,

@@ -14,7 +14,7 @@ const PROBES: [&str; 4] = ["tcp_stats", "tcp_events", "calls", "tcp_stages"];
 /// `TCP_ESTABLISHED` in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 
-/// Holds gaps as text: what is missing, why, and after `hint:` the fix.
+/// Gaps in what the agent sees, as text: what is missing, why, and after `hint:` the fix.
 #[derive(Debug, Default)]
 pub(super) struct CoverageGaps {
     /// For as long as the agent runs.

@@ -18,7 +18,7 @@ pub(super) struct ClosedConnection {
     pub(super) connection: Connection,
 }
 
-/// Holds what the drained records changed.
+/// Problems, readings near them and closed connections that one drain of the rings brought.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Readings near problems, by `conn_id`.

@@ -143,7 +143,7 @@ impl<'a> ConnectionWatcher<'a> {
         Ok(watcher)
     }
 
-    /// Returns what it cannot see, each with why, and after `hint:` the fix.
+    /// Returns the gaps in what it sees: each says what, why, and after `hint:` the fix.
     pub fn gaps(&self) -> &[String] {
         self.gaps.now()
     }

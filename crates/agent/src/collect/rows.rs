@@ -13,7 +13,7 @@ use super::connection::{Connection, ContextSample, CounterGrowth, IntervalPart};
 use super::owners::Owners;
 use super::timeline::IntervalSpan;
 
-/// Holds what rows need beside the connection itself.
+/// The host, the interval and the abilities of the kernel, which every row of an interval needs.
 pub(super) struct RowContext<'a> {
     pub(super) host: &'a str,
     pub(super) span: &'a IntervalSpan,

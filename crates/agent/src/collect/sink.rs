@@ -65,7 +65,7 @@ impl AgentSink {
         self.put_closed(unread);
     }
 
-    /// Returns what the interval that ends now did cost.
+    /// Returns the cost of the interval that ends now.
     pub(super) fn cost(
         &mut self,
         hooks: &Hooks<'_>,

@@ -17,7 +17,7 @@ pub(crate) use target::Target;
 
 use crate::apps::Application;
 
-/// Holds what an agent is to do. [`Config::read`] is the way to one that is checked.
+/// The agent's configuration, `agent.toml`. [`Config::read`] reads it and checks its values.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -34,7 +34,7 @@ pub struct Config {
     pub applications: Vec<Application>,
 }
 
-/// Holds the name of this host.
+/// Section `[host]`: the name under which this host's rows are shipped.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostConfig {
@@ -52,7 +52,7 @@ impl Default for HostConfig {
     }
 }
 
-/// Says how much is recorded of every connection.
+/// Amount that is recorded of every connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Detail {
@@ -84,7 +84,7 @@ pub enum WatchedNetns {
     Own,
 }
 
-/// Holds what is watched, how often, at what cost.
+/// Section `[watch]`: connections that are read, how often, and the share of a CPU that this may cost.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WatchConfig {
@@ -115,7 +115,7 @@ impl Default for WatchConfig {
     }
 }
 
-/// Says where files go.
+/// Section `[ship]`: the target of files, and the spool where they wait for it.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShipConfig {

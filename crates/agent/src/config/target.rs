@@ -1,8 +1,8 @@
-//! Where the dataset is, as the configuration names it.
+//! Place of the dataset, as the configuration names it.
 
 use std::path::PathBuf;
 
-/// Says where the dataset is.
+/// Place of the dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A directory, which must exist.

@@ -58,7 +58,7 @@ pub enum EndpointError {
     },
 }
 
-/// Holds what Prometheus must show, as a digest: comparing digests takes as long whatever they are.
+/// BLAKE3 digest of the secret that Prometheus presents. Comparing two digests takes the same time for every secret.
 #[derive(Debug, Clone, Copy)]
 pub struct Token(blake3::Hash);
 
@@ -90,7 +90,7 @@ pub struct Endpoint {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Holds what answers.
+/// Metrics and shipping state that an HTTP request is answered from, with the host names that it may ask by.
 struct MetricsPage {
     metrics: Arc<Metrics>,
     shipping: Option<ShipWatch>,
@@ -146,7 +146,7 @@ impl Endpoint {
         }))
     }
 
-    /// Returns where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,4 +1,4 @@
-//! How shipping is getting on, as metrics: counted elsewhere, read when the page is made.
+//! Metrics of shipping. They are counted elsewhere, and read when the page is made.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};

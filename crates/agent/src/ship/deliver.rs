@@ -15,7 +15,7 @@ use super::target::OpenTarget;
 /// Tries to remove a file that the target keeps. Then it is left, and data goes on: readers take the hour's file instead.
 const REMOVALS: u32 = 3;
 
-/// Holds what the spooling and the delivering thread share.
+/// State of the spool, shared by the thread that spools and the thread that delivers.
 pub(super) struct SharedSpool {
     inner: Mutex<DeliveryState>,
     changed: Condvar,
@@ -50,7 +50,7 @@ pub(super) struct DeliveryState {
     pub ends: Option<Instant>,
 }
 
-/// Says how shipping is getting on.
+/// State of shipping: files that wait, files that were delivered, failures.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ShipState {
     /// Files that wait for the target.
@@ -102,7 +102,8 @@ impl SharedSpool {
         })
     }
 
-    /// Returns what is shared. Held while the spool's disk works: not for who must not wait.
+    /// Locks the shared state. The lock is held while the spool's disk works: threads that must not wait use
+    /// [`SharedSpool::state`].
     pub(super) fn lock(&self) -> MutexGuard<'_, DeliveryState> {
         // a thread that panicked has changed nothing half: files are moved one by one
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -158,7 +159,7 @@ impl SharedSpool {
         ControlFlow::Continue(())
     }
 
-    /// Returns how shipping is getting on, as of the last change.
+    /// Returns the state of shipping, as of the last change.
     pub(super) fn state(&self) -> ShipState {
         let published = self.look();
         let delay = published.oldest.and_then(|since| since.elapsed().ok());

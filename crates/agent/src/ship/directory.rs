@@ -63,7 +63,7 @@ impl DirectoryTarget {
         }
     }
 
-    /// Returns what must be done once before a file is written.
+    /// Prepares the target once before a file is written.
     fn prepare(&mut self) -> io::Result<()> {
         self.lock()?;
         if !self.is_clear {

@@ -189,7 +189,7 @@ impl InterleavingWorld {
         }
     }
 
-    /// Returns what there is of an hour that is not merged as a whole.
+    /// Returns the path of the file that a merge of an hour writes, if there is one.
     fn merging(&self) -> Option<PathBuf> {
         let path = self.dir.path().join("merging.tmp");
         path.exists().then_some(path)

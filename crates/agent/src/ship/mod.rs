@@ -114,12 +114,12 @@ impl Shipper {
         }
     }
 
-    /// Returns how shipping is getting on. Waits for no disk.
+    /// Returns the state of shipping. Waits for no disk.
     pub fn state(&self) -> ShipState {
         self.shared.state()
     }
 
-    /// Returns a handle by which others see how shipping is getting on.
+    /// Returns a handle for readers of the shipping state.
     pub fn watch(&self) -> ShipWatch {
         ShipWatch(Arc::clone(&self.shared))
     }
@@ -146,12 +146,12 @@ impl Shipper {
     }
 }
 
-/// Names who asks how shipping is getting on.
+/// Handle for readers of the shipping state.
 #[derive(Clone)]
 pub struct ShipWatch(Arc<SharedSpool>);
 
 impl ShipWatch {
-    /// Returns how shipping is getting on.
+    /// Returns the state of shipping.
     pub fn state(&self) -> ShipState {
         self.0.state()
     }

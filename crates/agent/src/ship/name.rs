@@ -23,7 +23,7 @@ pub(crate) const TABLES: [&str; 5] = [
     FleetCoverage::NAME,
 ];
 
-/// Names who writes: what distinguishes its rows and files from those of others.
+/// Identity of the writer of rows and files: its host and its boot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WriterIdentity {
     /// Name of the host.
@@ -124,7 +124,7 @@ impl FileKey {
         self.hour_ns() + i64::from(self.minute.unwrap_or(0)) * MINUTE_NS
     }
 
-    /// Returns where it lies below the dataset: folders and name.
+    /// Returns its path below the dataset.
     pub fn path(&self) -> String {
         let (date, hour) = self.date_hour();
         let name = self.name();

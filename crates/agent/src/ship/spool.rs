@@ -31,7 +31,7 @@ use super::stage::{FilePlace, StagedInterval};
 use super::state::SpoolMemory;
 use crate::Interval;
 
-/// Holds what waits for the target.
+/// A file of the spool that waits for its delivery to the target.
 #[derive(Debug)]
 pub(super) struct WaitingFile {
     /// Length of the file.
@@ -46,7 +46,7 @@ pub(super) struct WaitingFile {
     pub since: SystemTime,
 }
 
-/// Holds what has gone wrong in a spool since the agent began, or was given up.
+/// Files and rows that a spool gave up since the agent began, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AbandonedRows {
     /// Files dropped because the spool, or its disk, was full.
@@ -77,7 +77,7 @@ pub(super) struct Spool {
     _lock: Flock<File>,
 }
 
-/// Says what to do at the target.
+/// Next task at the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum DeliveryTask {
     /// Send a file.
@@ -428,7 +428,7 @@ impl Spool {
         self.root.join("sent").join(key.spool_name())
     }
 
-    /// Returns where an hour's file is written.
+    /// Returns the path at which an hour's file is written.
     pub(super) fn merging_path(&self) -> PathBuf {
         self.root.join("merging.tmp")
     }

@@ -21,7 +21,7 @@ pub(super) struct StagedFile {
     pub bytes: Vec<u8>,
 }
 
-/// Holds what of an interval can be stored.
+/// Files of one interval, ready for the spool, and counts of rows that were too late for them.
 #[derive(Debug, Default)]
 pub(super) struct StagedInterval {
     /// Files, those of `fleet_coverage` excepted.
@@ -34,7 +34,7 @@ pub(super) struct StagedInterval {
     pub damaged: Vec<Problem>,
 }
 
-/// Says where rows go.
+/// Place of rows: host and boot, hours that are open, files that exist.
 pub(super) struct FilePlace<'a> {
     /// Host and boot of the files.
     pub stem: &'a FileStem,

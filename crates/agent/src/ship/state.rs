@@ -15,7 +15,7 @@ const NAME: &str = "state.json";
 /// Most closed hours that are remembered: six weeks of them, as no clock that is set back by more is waited for.
 const CLOSED_HOURS: usize = 1000;
 
-/// Holds what was true of all files of one host and boot.
+/// State of a spool that outlives its files and the agent: hours that are closed, for one host and boot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct SpoolMemory {
     /// Host and boot.

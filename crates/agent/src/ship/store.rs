@@ -258,7 +258,7 @@ fn as_io(error: Error) -> io::Error {
     io::Error::new(kind, plain(&error))
 }
 
-/// Returns what an error says, on one line, and without what follows a question mark in a URL: there may be a signature.
+/// Returns the text of an error, on one line, and without what follows a question mark in a URL: there may be a signature.
 fn plain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -182,7 +182,7 @@ fn json(name: &str, value: impl serde::Serialize) -> anyhow::Result<Part> {
     })
 }
 
-/// Says what the other parts are.
+/// Makes the README of a bug report: it describes the other parts.
 fn readme(parts: &[Part], is_redacted: bool) -> Part {
     let mut text = "A report for the developers of whylat.\n\n".to_owned();
     for part in parts {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Holds the placeholders so far.
+/// Placeholders that were given so far.
 #[derive(Debug, Default)]
 pub(super) struct PlaceholderTable {
     given: HashMap<String, String>,

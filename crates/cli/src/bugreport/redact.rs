@@ -57,7 +57,7 @@ const HOMES: &str = "/home/";
 /// Shorter words are no secrets, but parts of others.
 const SHORTEST: usize = 3;
 
-/// Holds the secrets and their placeholders.
+/// Secrets of the host and their placeholders.
 #[derive(Debug)]
 pub(super) struct Redactor {
     names: PlaceholderTable,

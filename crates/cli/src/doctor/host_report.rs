@@ -1,4 +1,4 @@
-//! Holds the findings on a host.
+//! Report of `whylat doctor` on a host.
 
 use serde::Serialize;
 use table::manifest::Coverage;

@@ -77,7 +77,7 @@ fn is_hidden_from_all() -> bool {
         .is_ok_and(|setting| setting >= 2)
 }
 
-/// Returns what makes the kernel show its addresses: a setting, a capability, or other privileges.
+/// Returns the remedy that makes the kernel show its addresses: a setting, a capability, or other privileges.
 fn kallsyms_remedy(is_hidden_from_all: bool, remedy_for: Option<String>) -> String {
     const SETTING: &str = "show them to holders of CAP_SYSLOG: sysctl kernel.kptr_restrict=1";
     match (is_hidden_from_all, remedy_for) {

@@ -87,7 +87,7 @@ impl CaptureFiles {
     }
 }
 
-/// Says what was found, and where the capture was made.
+/// Summarises an import: what was found, and where the capture was made.
 fn summary(import: &CaptureImport, output: &str) -> String {
     let mut text = format!(
         "imported {} to {output}; round trips from the capture on average: {} to clients, {} to servers",

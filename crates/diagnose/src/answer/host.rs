@@ -1,4 +1,4 @@
-//! Where a recording was made, how it ended, and what its probes lost.
+//! Host of a recording, its end, and the losses of its probes.
 
 use serde::Serialize;
 use table::manifest::{Close, Header};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// Says which side of a connection a process is on.
+/// Side of a connection on which a process is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {

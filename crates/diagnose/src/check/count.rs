@@ -7,7 +7,7 @@ use crate::report::connection::Totals;
 use crate::report::{Connection, Report};
 use crate::requests::Side;
 
-/// Says what makes a count differ from one run to the next of the same program.
+/// Cause of the difference between two runs of the same program in a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CountSource {
     /// Nothing but the program itself.
@@ -40,7 +40,7 @@ pub struct CheckCount {
     pub name: &'static str,
     /// Its name for people.
     pub title: &'static str,
-    /// Says what makes it differ.
+    /// Cause of differences between runs.
     pub source: CountSource,
     read: ReadCount,
 }

@@ -82,7 +82,7 @@ fn subject(name: &str) -> Result<LimitSubject, String> {
 }
 
 impl CheckLimit {
-    /// Returns what a run has; `None`: its recording does not have it.
+    /// Returns the value of a run; `None`: its recording does not have it.
     pub fn read_from(&self, run: &CheckedRecording<'_>) -> Option<f64> {
         match self.subject {
             LimitSubject::Count(count) => count.read_from(run).map(|it| it.value()),

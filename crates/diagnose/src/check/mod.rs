@@ -242,7 +242,7 @@ impl Check {
         })
     }
 
-    /// Returns what was not judged, and why.
+    /// Returns the counts that were not judged, and why.
     fn could_not_see(&self, counts: &[CountResult]) -> Vec<String> {
         let mut texts = self.could_not_see.clone();
         let kept = self.options.baseline.as_ref();

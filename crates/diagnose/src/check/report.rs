@@ -46,7 +46,7 @@ pub struct CheckFailure {
     pub hint: String,
 }
 
-/// Says what failed.
+/// Kind of a failed check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -77,7 +77,7 @@ pub struct CountResult {
     pub state: CountState,
 }
 
-/// Says how a count compares with the baseline.
+/// State of a count, compared with the baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountState {
@@ -113,7 +113,7 @@ pub struct FindingResult {
     pub state: FindingVerdict,
 }
 
-/// Says whether a finding fails a check.
+/// Verdict of a check on a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingVerdict {

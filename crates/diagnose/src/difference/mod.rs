@@ -31,7 +31,7 @@ pub struct ComparedRecording {
     pub counters: Vec<CounterReport>,
 }
 
-/// Returns what changed from one recording to another.
+/// Compares two recordings and returns the differences.
 pub fn compare(before: &ComparedRecording, after: &ComparedRecording) -> DiffReport {
     let reports = [&before.report, &after.report];
     DiffReport {

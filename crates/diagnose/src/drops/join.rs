@@ -64,7 +64,7 @@ impl SegmentJoin {
         }
     }
 
-    /// Returns what became known; `None`: nothing was retransmitted.
+    /// Returns the causes of retransmissions; `None`: nothing was retransmitted.
     pub(super) fn finish(self) -> Option<RetransmissionCauses> {
         let mut by: Vec<RetransmittedBy> = self
             .by

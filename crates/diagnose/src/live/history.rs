@@ -63,7 +63,7 @@ impl Histories {
         self.with(|all| put(all.entry(later.conn).or_default(), point));
     }
 
-    /// Says what stopped a connection until a reading of its ledger.
+    /// Notes the stage that a connection was in until a reading of its ledger.
     pub(super) fn note_stage(&self, conn: u64, stage: Stage) {
         self.with(|all| {
             if let Some(last) = all.get_mut(&conn).and_then(VecDeque::back_mut) {

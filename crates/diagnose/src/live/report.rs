@@ -41,7 +41,7 @@ pub struct LiveReport {
 pub struct LiveService {
     /// Command name of the process.
     pub name: String,
-    /// Says which side it is on.
+    /// Side of the connection on which the process is.
     pub role: Side,
     /// Address at which it listens, or that it asks.
     pub address: String,

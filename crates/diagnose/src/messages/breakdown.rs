@@ -40,7 +40,7 @@ impl MessageDirection {
         }
     }
 
-    /// Returns where a part is among them; of the other direction's parts there are none.
+    /// Returns the index of a part among them.
     fn position(self, part: MessagePart) -> usize {
         let position = self.parts().iter().position(|it| *it == part);
         position.expect("marks name parts of their direction")
@@ -320,12 +320,12 @@ impl LatencyBreakdown {
         })
     }
 
-    /// Returns how long each part of [`MessageDirection::parts`] took; `None`: it had no such part.
+    /// Returns the duration of each part of [`MessageDirection::parts`], ns; `None`: it had no such part.
     pub(super) fn parts_ns(&self) -> [Option<u64>; PARTS_MOST] {
         self.parts_ns
     }
 
-    /// Returns how long a part took; `None`: it had none.
+    /// Returns the duration of a part, ns; `None`: it had none.
     pub(super) fn part_ns(&self, part: MessagePart) -> Option<u64> {
         self.parts_ns[self.direction.position(part)]
     }

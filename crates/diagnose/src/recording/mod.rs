@@ -229,7 +229,7 @@ pub fn tail(
     })
 }
 
-/// Returns what changed from one recording to another.
+/// Compares two recordings and returns the differences.
 pub fn difference(before: &Recording, after: &Recording, judging: DiagnosisOptions) -> DiffReport {
     let [before, after] = [before, after].map(|recording| ComparedRecording {
         report: findings(recording, judging),

@@ -14,7 +14,7 @@ use crate::requests::report::RequestRow;
 use crate::requests::{RequestFilter, RequestReport, RequestTable, Source};
 use crate::waits::NameTable;
 
-/// Returns where the time of the wanted requests went, and lists the slowest `limit` of them.
+/// Reports the time of the selected requests by part, and the slowest `limit` of them.
 pub fn requests(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestReport {
     let mut table = begin(recording, filter, limit);
     feed(recording, &mut table, |_| {});

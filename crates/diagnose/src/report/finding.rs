@@ -24,7 +24,7 @@ pub enum DataDirection {
 /// Requests of a finding: of one service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SubjectRequests {
-    /// Says which side the process is on.
+    /// Side of the connection on which the process is.
     pub role: Side,
     /// Address at which it listens, or that it asks.
     pub address: String,

@@ -81,7 +81,7 @@ macro_rules! add_request_rules {
 
 macro_rules! declare_ids {
     ($($name:ident::$rule:ident),+ $(,)?) => {
-        /// Names a rule. Its text, the same in JSON, is stable: scripts rely on it.
+        /// Identity of a rule. Its text, the same in JSON, is stable: scripts rely on it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum RuleId {
             $(

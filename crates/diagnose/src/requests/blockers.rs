@@ -41,7 +41,7 @@ pub struct BlockerDigest {
 struct KeptSums {
     /// Of the squares of these times, s².
     squares: f64,
-    /// Says what they kept their threads with.
+    /// Activity with which they kept their threads busy.
     parts: PartTimes,
     /// Time in which others waited for them: also while their threads had no CPU, ns.
     blocking_ns: u64,
@@ -56,7 +56,7 @@ pub struct LongRequests {
     pub from_ns: u64,
     /// Their share of the sum of squares: the share of the queue that they make.
     pub queue_share: f64,
-    /// Says what their time went to.
+    /// Time of the requests, by part.
     pub parts: PartTimes,
     /// Time in which others had to wait for them, ns.
     pub blocking_ns: u64,

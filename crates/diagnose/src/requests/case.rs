@@ -111,7 +111,7 @@ impl<'a> ServiceCase<'a> {
         self.key.side == Side::Server
     }
 
-    /// Returns how many requests there are.
+    /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
         self.digest.requests()
     }
@@ -142,7 +142,7 @@ impl<'a> ServiceCase<'a> {
         crate::units::part(self.ns(part), self.total_ns())
     }
 
-    /// Returns how much time the process at the other end took, where that is recorded, ns.
+    /// Returns the time of the process at the other end, where that is recorded, ns.
     pub fn peer_ns(&self) -> u64 {
         self.peer.total_ns()
     }
@@ -238,7 +238,7 @@ impl<'a> ServiceCase<'a> {
         }
     }
 
-    /// Returns what the service is called in a sentence: `redis-server at 127.0.0.1:6379`, `curl to 10.0.0.1:80`.
+    /// Returns the service's name in a sentence: `redis-server at 127.0.0.1:6379`, `curl to 10.0.0.1:80`.
     pub fn title(&self) -> String {
         let word = if self.is_server() { "at" } else { "to" };
         format!("{} {word} {}", self.key.name, self.key.address)

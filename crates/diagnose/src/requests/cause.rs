@@ -11,7 +11,7 @@ use super::service::Side;
 use super::trail::StepSubject;
 use crate::waits::{KernelPurpose, StackPurpose};
 
-/// Says what a wait means for a request.
+/// Meaning of a wait for a request.
 pub(super) enum Cause {
     /// The time goes to this.
     Part(RequestPart, StepSubject),

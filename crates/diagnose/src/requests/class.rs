@@ -55,7 +55,7 @@ impl TurnWindow {
     }
 }
 
-/// Holds what was counted on a connection.
+/// Counts of exchanges and calls of one connection, by which [`TurnCounts::class`] decides whether it has requests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TurnCounts {
     /// Exchanges with a response.

@@ -52,7 +52,7 @@ impl Sides<'_> {
     }
 }
 
-/// Returns what distinguishes the slowest requests of a service; `None`: it has none that are slower than others.
+/// Compares the slowest requests of a service with the others; `None`: it has none that are slower than others.
 pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast> {
     let slowest = digest.slowest();
     let others = digest.requests() - slowest.count;

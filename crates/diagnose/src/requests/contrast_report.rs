@@ -1,4 +1,4 @@
-//! Holds what distinguishes the slowest requests of a service, as answers have it.
+//! Report of the differences between the slowest requests of a service and the others.
 
 use serde::Serialize;
 

@@ -42,7 +42,7 @@ pub struct DatagramTurns {
     last_ns: u64,
 }
 
-/// Says what a question means for the open exchange.
+/// Meaning of a datagram that asks, for the open exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
     /// It begins another exchange.

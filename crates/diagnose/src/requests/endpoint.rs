@@ -25,7 +25,7 @@ const CALL_LATE_NS: u64 = 10_000_000;
 pub struct Endpoint {
     /// Socket cookie.
     pub conn: u64,
-    /// Says which side this end is on.
+    /// Side of the connection on which this end is.
     pub side: Side,
     /// The service that its requests belong to.
     pub service: ServiceId,
@@ -261,7 +261,7 @@ impl EndpointTable {
         }
     }
 
-    /// Returns what is known of a connection.
+    /// Returns a connection by its id.
     pub fn get(&self, id: EndpointId) -> &Endpoint {
         &self.endpoints[id.index()]
     }

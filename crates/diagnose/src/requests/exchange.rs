@@ -53,7 +53,7 @@ pub struct Exchange {
     pub served: u64,
     /// Its time until then is accounted.
     pub accounted_ns: u64,
-    /// Says what that time went to.
+    /// That time, by part.
     pub budget: Budget,
 }
 

@@ -82,7 +82,7 @@ impl RequestTable {
         self.history.add(thread, end_ns, call, horizon_ns);
     }
 
-    /// Says what a call was for: of a client, for the request that its thread served when it asked.
+    /// Returns the request that a call belonged to: of a client, for the request that its thread served when it asked.
     fn thread_call(&mut self, id: EndpointId, side: Side, call: &MovingCall) -> ThreadCall {
         let is_server = side == Side::Server;
         let turns = self.turns[id.index()].as_mut();

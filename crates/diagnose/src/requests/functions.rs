@@ -191,7 +191,7 @@ impl FunctionCounts {
     }
 }
 
-/// Holds the functions that ran while requests computed, by samples.
+/// Functions that ran while requests computed, by samples.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct FunctionShares {
     /// Samples within the time that counts as `cpu`.

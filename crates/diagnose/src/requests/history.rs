@@ -30,7 +30,7 @@ const SWEPT_LEAST: usize = 1 << 20;
 /// Events that are kept of a thread at most: 6 MB. What a longer request did before is unknown.
 const KEPT_MOST: usize = 1 << 16;
 
-/// Says what a thread did until a time.
+/// Activity of a thread until a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadEvent {
     /// When it ran again, or the call ended.
@@ -183,7 +183,7 @@ impl ThreadHistory {
         }
     }
 
-    /// Returns how the thread divides its work.
+    /// Returns how the thread divides its work among requests.
     pub fn work(&self) -> &ThreadWork {
         &self.work
     }
@@ -291,7 +291,7 @@ impl History {
         thread
     }
 
-    /// Returns what a thread did.
+    /// Returns the history of a thread.
     pub fn get(&self, thread: ThreadId) -> &ThreadHistory {
         &self.threads[thread.index()]
     }

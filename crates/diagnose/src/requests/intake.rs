@@ -131,7 +131,7 @@ impl RequestTable {
         }
     }
 
-    /// Says what a wait was for, where only its stack says that.
+    /// Returns the purpose of a wait that only its stack shows.
     fn purpose(&mut self, object: WaitObject, stack: Option<u32>) -> StackPurpose {
         let has_purpose = matches!(
             object,

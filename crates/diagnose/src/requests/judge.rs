@@ -32,13 +32,13 @@ pub struct RequestFindings {
 }
 
 impl RequestTable {
-    /// Returns what rules see, after [`RequestTable::finish`].
+    /// Returns the findings of all rules, after [`RequestTable::finish`].
     pub(crate) fn judge(&self, digests: &DigestSet) -> RequestFindings {
         judge(&RequestEvidence::new(self, digests))
     }
 }
 
-/// Returns what all rules find.
+/// Evaluates all rules.
 fn judge(evidence: &RequestEvidence<'_>) -> RequestFindings {
     let mut found = RequestFindings::default();
     for mut case in evidence.services() {
@@ -150,7 +150,7 @@ fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
     }
 }
 
-/// Returns what is left of the time without the harm: other work may take its place, so that it is the most.
+/// Returns the time that is left without the harm. It is an upper bound of the gain: other work may take that time.
 fn win(fired: &RequestFinding, total_ns: u64) -> Option<EstimatedWin> {
     let assumes = fired.gain?;
     let rest = 1.0 - part(fired.harm_ns, total_ns);

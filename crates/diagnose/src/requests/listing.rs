@@ -8,7 +8,7 @@ use super::id::{RequestId, ServiceId};
 use super::page_digest::PageDigest;
 use super::request::{RankedRequest, Request};
 
-/// Says which requests are wanted. Times count from the recording's start.
+/// Filter of requests. Times count from the recording's start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestFilter {
     /// Only those that ended then or later, ns.
@@ -58,12 +58,12 @@ impl Listing {
         self.over = Some(Vec::new());
     }
 
-    /// Keeps what a page shows.
+    /// Starts to keep the rows that a page shows.
     pub fn keep_page(&mut self) {
         self.page = Some(Box::new(PageDigest::new(self.started_ns)));
     }
 
-    /// Takes what a page shows.
+    /// Takes the rows that a page shows.
     pub fn take_page(&mut self) -> Option<PageDigest> {
         self.page.take().map(|page| *page)
     }

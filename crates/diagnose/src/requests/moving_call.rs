@@ -33,7 +33,7 @@ pub struct MovingCall {
     pub began_after_ns: u64,
     /// Its bytes.
     pub range: StreamRange,
-    /// Says who called.
+    /// Thread that made the call.
     pub thread: ThreadId,
 }
 

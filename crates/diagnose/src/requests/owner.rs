@@ -49,7 +49,7 @@ impl GapCounts {
         self.total = self.total.saturating_add(1);
     }
 
-    /// Returns how many are about as long, or longer.
+    /// Returns the number of requests that last about as long, or longer.
     fn count_long(&self, ns: u64) -> u64 {
         let first = (ns | 1).ilog2() as usize;
         self.counts[first..].iter().map(|it| u64::from(*it)).sum()

@@ -66,7 +66,7 @@ struct Position {
     own_ns: u64,
     /// When the timer was due that the request waited for, once that was searched.
     due_ns: Option<Option<u64>>,
-    /// Says what the request waited for later on: while the thread is idle or serves others, it still does.
+    /// Object of the request's next wait: while the thread is idle or serves others, it still does.
     later: Option<(RequestPart, StepSubject)>,
     next: NextCall,
     /// The thread read another request later on.

@@ -1,4 +1,4 @@
-//! Holds what a path is found by: the request that it belongs to, what threads did, and how much of that may be read.
+//! Inputs of the search for a request's path: the request, the history of all threads, and a limit of events to read.
 
 use std::cell::Cell;
 
@@ -20,7 +20,7 @@ pub struct PathContext {
     pub own: EndpointId,
     /// The other end of that, if it is recorded.
     pub peer: Option<EndpointId>,
-    /// Says which side this end is on.
+    /// Side of the connection on which this end is.
     pub side: Side,
     /// When the request began.
     pub begin_ns: u64,
@@ -68,7 +68,7 @@ impl HopCredit {
 /// Finds the path of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct PathFinder<'a> {
-    /// Says what threads did.
+    /// Activity of all threads.
     pub history: &'a History,
     /// All connections.
     pub endpoints: &'a EndpointTable,

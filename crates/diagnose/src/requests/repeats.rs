@@ -47,7 +47,7 @@ impl RepeatDigest {
 }
 
 impl RepeatedRequest {
-    /// Returns how long it took until its last question was asked again, ns.
+    /// Returns the time until its last question was asked again, ns.
     pub fn lost_ns(&self) -> u64 {
         self.again.last_ns.saturating_sub(self.begin_ns)
     }

@@ -48,7 +48,7 @@ pub struct RequestReport {
 pub struct Service {
     /// Command name of the process.
     pub name: String,
-    /// Says which side it is on.
+    /// Side of the connection on which the process is.
     pub role: Side,
     /// Address at which it listens, or that it asks.
     pub address: String,
@@ -59,7 +59,7 @@ pub struct Service {
     pub requests: u64,
     /// How long they took.
     pub duration_ns: DurationSpread,
-    /// Says what their time went to.
+    /// Time of the requests, by part.
     pub parts: ServiceParts,
     /// Share of the time of all of them that is unknown.
     pub unknown: f64,
@@ -68,7 +68,7 @@ pub struct Service {
     /// Functions that ran while they computed; absent: nothing was sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub functions: Option<ServiceFunctions>,
-    /// Says what distinguishes the slowest; absent: all took about as long.
+    /// Differences between the slowest and the others; absent: all took about as long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contrast: Option<Contrast>,
 }
@@ -98,7 +98,7 @@ pub struct ServiceParts {
 /// One request.
 #[derive(Debug, Clone, Serialize)]
 pub struct RequestRow {
-    /// Says what `--request` takes.
+    /// Id of the request, which option `--request` takes.
     pub id: String,
     /// Its service: process, direction and address.
     pub service: String,
@@ -106,7 +106,7 @@ pub struct RequestRow {
     pub begin_ns: u64,
     /// How long until the last byte of its response, ns.
     pub duration_ns: u64,
-    /// Says what the time went to, ns.
+    /// Time by part, ns.
     pub parts: PartTimes,
     /// The same in the order of time.
     pub path: Vec<PathStep>,
@@ -130,7 +130,7 @@ pub struct PathStep {
     pub after_ns: u64,
     /// How long it took, ns.
     pub ns: u64,
-    /// Says what took the time.
+    /// Part of the request to which the time belongs.
     pub part: RequestPart,
     /// The process.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,7 +147,7 @@ pub struct PathStep {
     /// Requests that it waited behind.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
-    /// Says who ended the wait.
+    /// Thread or interrupt that ended the wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub woken_by: Option<Waker>,
     /// Where in the program it waited.
@@ -202,7 +202,7 @@ impl NotRequests {
 }
 
 impl RequestReport {
-    /// Returns how many requests there are.
+    /// Returns the number of requests.
     pub fn count(&self) -> u64 {
         self.services.iter().map(|it| it.requests).sum()
     }
@@ -304,7 +304,7 @@ pub(super) fn row(table: &RequestTable, request: &Request) -> RequestRow {
     }
 }
 
-/// Returns what a service is called: `client → address`, `server ← its own address`.
+/// Returns the title of a service: `client → address`, `server ← its own address`.
 fn title(key: &ServiceKey) -> String {
     let arrow = match key.side {
         Side::Client => "→",

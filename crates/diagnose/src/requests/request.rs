@@ -60,7 +60,7 @@ impl Request {
         }
     }
 
-    /// Returns how long it took, ns.
+    /// Returns the duration, ns.
     pub fn duration_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }

@@ -193,7 +193,7 @@ impl RequestTable {
         self
     }
 
-    /// Keeps what a page shows for [`RequestTable::page`].
+    /// Makes the table keep the rows that a page shows, for [`RequestTable::page`].
     #[must_use]
     pub fn keeping_page(mut self) -> Self {
         self.listing.keep_page();

@@ -23,7 +23,7 @@ pub struct LostRequest {
 }
 
 impl LostRequest {
-    /// Returns how long it took until the thread asked again, or saw the end, ns.
+    /// Returns the time until the thread asked again, or saw the end, ns.
     pub fn lost_ns(&self) -> u64 {
         let until_ns = self.next_ns.unwrap_or(self.closed_ns);
         until_ns.saturating_sub(self.begin_ns)

@@ -1,4 +1,4 @@
-//! How the requests of a service follow each other: on a connection, and by the thread that asks.
+//! Sequence of the requests of a service: on a connection, and by the thread that asks.
 
 use super::control::{CONTROL_MOST_BYTES, CONTROLLED_LEAST_BYTES};
 use crate::histogram::Histogram;

@@ -26,12 +26,12 @@ use crate::waits::NameTable;
 /// The slowest of so many are judged by themselves.
 const SLOWEST_OF: u64 = 100;
 
-/// Says what requests of a service have in common.
+/// Key of a service: process name, side and address, which all its requests share.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceKey {
     /// Command name of the process.
     pub name: String,
-    /// Says which side it is on.
+    /// Side of the connection on which the process is.
     pub side: Side,
     /// Address at which it listens, or that it asks.
     pub address: String,
@@ -181,7 +181,7 @@ impl ServiceDigest {
         self.time = Some((first_ns.min(begin_ns), last_ns.max(end_ns)));
     }
 
-    /// Returns how many there are.
+    /// Returns the number of requests.
     pub fn requests(&self) -> u64 {
         self.durations.count()
     }
@@ -294,7 +294,7 @@ impl ServiceTable {
         self.number(ServiceKey { side, ..key })
     }
 
-    /// Returns what requests of a service have in common.
+    /// Returns the key of a service.
     pub fn key(&self, id: ServiceId) -> &ServiceKey {
         &self.services[id.index()].0
     }

@@ -271,7 +271,7 @@ fn parts(row: &RequestRow) -> Vec<(RequestPart, u64)> {
     row.parts.iter().collect()
 }
 
-/// Says what holds of every request.
+/// Checks the invariants of a request.
 fn check(row: &RequestRow) {
     assert_eq!(row.parts.total_ns(), row.duration_ns, "{row:?}");
     let mut at_ns = 0;

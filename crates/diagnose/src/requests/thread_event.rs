@@ -5,7 +5,7 @@ use table::{WaitObject, Waker};
 use super::id::{EndpointId, ThreadId};
 use crate::waits::{KernelPurpose, StackPurpose};
 
-/// Says what a thread waited for, as far as requests are concerned.
+/// Object of a thread's wait, as far as requests are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// No socket.
@@ -23,11 +23,11 @@ pub struct ThreadWait {
     pub start_ns: u64,
     /// When it was runnable again.
     pub woken_ns: u64,
-    /// Says what it waited for.
+    /// Object of the wait.
     pub object: WaitObject,
     /// The socket among it.
     pub target: Target,
-    /// Says who ended it.
+    /// Thread or interrupt that ended the wait.
     pub waker: Waker,
     /// The thread that did, or that ran where the interrupt came.
     pub waker_thread: Option<ThreadId>,
@@ -35,11 +35,11 @@ pub struct ThreadWait {
     pub is_ready: bool,
     /// No signal could end it.
     pub uninterruptible: bool,
-    /// Says what the program's stack says that it was for.
+    /// Purpose of the wait by the program's stack.
     pub purpose: StackPurpose,
     /// Number of that stack.
     pub stack: Option<u32>,
-    /// Says what the kernel's stack says that it was for.
+    /// Purpose of the wait by the kernel's stack.
     pub kernel: KernelPurpose,
     /// It waited for room for what it wrote.
     pub is_output: bool,
@@ -81,7 +81,7 @@ pub struct ResponseTimes {
     pub arrived_ns: u64,
 }
 
-/// Says what a thread did.
+/// Kind of a thread's activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThreadEventKind {
     /// It waited until then.

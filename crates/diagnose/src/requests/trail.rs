@@ -8,7 +8,7 @@ use super::part::{PartTimes, RequestPart};
 /// Steps that are kept of a request: more than anyone reads. The sums have all.
 pub const STEPS_MOST: usize = 64;
 
-/// Says what a step is about, beside its thread.
+/// Subject of a step, beside its thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepSubject {
     /// Connection that was waited for.
@@ -36,11 +36,11 @@ pub struct RequestStep {
     pub begin_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Says what took the time.
+    /// Part of the request to which the time belongs.
     pub part: RequestPart,
     /// In which thread; `None`: in none.
     pub thread: Option<ThreadId>,
-    /// Says what it is about.
+    /// Subject of the step: connection, waker, stack.
     pub subject: StepSubject,
 }
 
@@ -207,7 +207,7 @@ impl Trail {
     }
 }
 
-/// Says what the time of a request went to.
+/// Time of a request, divided by part, function and step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Budget {
     /// Time of each part.

@@ -19,7 +19,7 @@ const FINISHED_BYTES: [u64; 2] = [53, 69];
 /// Calls after which an end that never answered is not expected to: what threads did since need not be kept.
 const UNANSWERED_CALLS: u64 = JUDGED_TOGETHER;
 
-/// Says what a call did to the turns.
+/// Effect of a call on the turns of its connection.
 #[derive(Debug)]
 pub enum TurnChange {
     /// Nothing that matters.
@@ -45,7 +45,7 @@ pub struct TurnTracker {
     is_lossless: bool,
     /// Of a flow of UDP: its datagrams.
     datagrams: Option<DatagramTurns>,
-    /// Says what was counted.
+    /// Counts of exchanges and calls so far.
     pub counts: TurnCounts,
 }
 

@@ -80,7 +80,7 @@ impl WorkerDigest {
         }
     }
 
-    /// Returns how evenly requests were spread among those that listen and those that had requests.
+    /// Returns the distribution of requests over the processes that listen.
     pub fn spread(&self, listeners: &[WorkerLife]) -> WorkerSpread {
         let mut workers: BTreeMap<u32, Worker> = BTreeMap::new();
         let mut uses: HashMap<EndpointId, (u32, u64, u64)> = HashMap::new();

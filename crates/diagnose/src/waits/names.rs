@@ -186,7 +186,7 @@ impl NameTable {
         self.object(ObjectKey::conn(conn))
     }
 
-    /// Names what a row of table `waits` waited for.
+    /// Returns the object of a row of table `waits`.
     pub fn object_of(&self, rows: &Waits, row: usize) -> ObjectIdentity {
         self.object(ObjectKey::from_wait(rows, row))
     }
@@ -236,14 +236,14 @@ impl NameTable {
         self.listeners.values().map(|it| it.local.as_str())
     }
 
-    /// Returns what a wait was for, as its stack says; of names with stacks.
+    /// Returns the purpose of a wait by its stack; needs names with stacks.
     pub(crate) fn purpose(&self, stack: u32) -> StackPurpose {
         let stack = self.stacks.number(Some(stack));
         let stack = stack.and_then(|stack| self.stacks.stack(stack));
         stack.map_or(StackPurpose::Unknown, WaitStack::purpose)
     }
 
-    /// Returns what a wait was for inside of the kernel, as that stack says; of names with stacks.
+    /// Returns the purpose of a wait inside the kernel by its stack; needs names with stacks.
     pub(crate) fn kernel_purpose(&self, stack: u32) -> KernelPurpose {
         let stack = self.stacks.number(Some(stack));
         let stack = stack.and_then(|stack| self.stacks.stack(stack));

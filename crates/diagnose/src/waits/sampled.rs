@@ -30,7 +30,7 @@ impl NoName {
         }
     }
 
-    /// Returns how to see their names; `None`: nothing helps.
+    /// Returns the remedy for missing names; `None`: there is none.
     pub const fn remedy(self) -> Option<&'static str> {
         match self {
             Self::NoStack => None,

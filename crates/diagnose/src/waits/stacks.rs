@@ -318,7 +318,7 @@ impl WaitStack {
         names.take(LOCK_FRAMES).find_map(LockKind::of_function)
     }
 
-    /// Returns what a thread waits for here, as the names of functions say.
+    /// Returns the purpose of a wait at this place, by the names of functions.
     pub(super) fn purpose(&self) -> StackPurpose {
         let names = || self.frames.iter().filter_map(|it| it.function.as_deref());
         let is_any = |name: &str, of: &[&str]| of.iter().any(|part| name.contains(part));
@@ -342,7 +342,7 @@ impl WaitStack {
         }
     }
 
-    /// Returns what a thread waits for inside of the kernel: of a stack of the kernel.
+    /// Returns the purpose of a wait inside the kernel, by a kernel stack.
     pub(super) fn kernel_purpose(&self) -> KernelPurpose {
         // parts of a function that the compiler made: `name.constprop.0`
         let names = self.frames.iter().filter_map(|it| it.function.as_deref());

@@ -160,12 +160,12 @@ impl SpanTable {
             .map_or(OUTSIDE, |span| span.group)
     }
 
-    /// Returns how many groups there are, with that outside of all spans.
+    /// Returns the number of groups, including the one outside of all spans.
     pub fn groups(&self) -> usize {
         self.keys.len() + 1
     }
 
-    /// Returns what the spans of a group have in common; `None`: it is outside of all spans.
+    /// Returns the key that the spans of a group share; `None`: it is outside of all spans.
     pub fn key(&self, group: u32) -> Option<&SpanKey> {
         self.keys.get((group as usize).checked_sub(1)?)
     }

@@ -30,7 +30,7 @@ const VECTORS: [&str; 11] = [
     "thermal_apic",
 ];
 
-/// Says what an event says of its CPU.
+/// Meaning of a trace event for its CPU.
 enum EventAction<'a> {
     Begin(OpenActivity),
     End(OpenActivity),

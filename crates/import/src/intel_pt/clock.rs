@@ -27,7 +27,7 @@ impl TimeConversion {
     }
 }
 
-/// Holds what the processor's clocks are to each other.
+/// Ratios between the processor's clocks, which turn Intel PT's timing packets into time stamp counter ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ClockRatios {
     /// Bits of the crystal clock's counter that MTC packets leave out at the low end.

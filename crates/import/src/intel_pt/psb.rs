@@ -3,7 +3,7 @@
 use super::decode::{Decoder, DecoderState, FlowEvent, StopReason};
 use super::packet::{ItemBlock, PSB, PtPacket};
 
-/// Says what became of a group of packets after a PSB.
+/// Outcome of a group of packets after a PSB.
 enum PsbGroup {
     Done,
     /// A packet that does not belong there, which is still to be read.

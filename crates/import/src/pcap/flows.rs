@@ -41,7 +41,7 @@ impl FileInput {
     }
 }
 
-/// Says what a capture held.
+/// Connections that a capture holds, and counts of packets that were used or not.
 #[derive(Debug, Default)]
 pub struct CaptureImport {
     /// How many packets were used, and why others were not.
@@ -130,7 +130,7 @@ impl FlowTable {
         }
     }
 
-    /// Returns what is open, in the order in which it began.
+    /// Returns the open connections, in the order in which they began.
     fn into_open(self) -> Vec<Connection> {
         let mut open: Vec<_> = self.flows.into_values().collect();
         open.sort_unstable_by_key(|flow| flow.conn);

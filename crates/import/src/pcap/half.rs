@@ -34,7 +34,7 @@ const NEAR_NS: u64 = 1_000_000;
 /// ACKs on their way to an end: of more, the first arrive early.
 const ACKS_MOST: usize = 4_096;
 
-/// Says what a segment's bytes are.
+/// Kind of a segment's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passage {
     /// The first time.

@@ -449,7 +449,7 @@ impl StageLedger {
             .add(&mut self.row, (now_ns, ns), bytes, (self.path_ns, is_lost));
     }
 
-    /// Returns where time in stage `congestion_window` is counted.
+    /// Returns the counter of stage `congestion_window`, ns.
     fn congestion_ns(&mut self, flight_bytes: Offset) -> &mut u64 {
         match self.flight_before_loss {
             None => &mut self.row.cwnd_startup_ns,

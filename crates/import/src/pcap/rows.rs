@@ -106,7 +106,7 @@ impl Connection {
         }
     }
 
-    /// Returns what `tcp_info` of an end's socket would say, as far as packets show it.
+    /// Returns the `tcp_info` of an end's socket, as far as packets show it.
     pub fn sample(&self, end: usize, kind: SampleKind) -> TcpSample {
         let (half, other) = (&self.halves[end], &self.halves[1 - end]);
         let counts = &half.counts;

@@ -33,7 +33,7 @@ mod link {
     pub const LINUX_SLL2: i32 = 276;
 }
 
-/// Holds the options of a segment that matter.
+/// TCP options of a segment that the import reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SegmentOptions {
     /// Largest segment that the sender takes; in SYNs.

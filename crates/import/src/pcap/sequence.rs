@@ -61,7 +61,7 @@ impl GapList {
         (given_up.end - given_up.first).unsigned_abs()
     }
 
-    /// Returns where the first gap begins.
+    /// Returns the offset at which the first gap begins.
     pub fn first(&self) -> Option<Offset> {
         self.0.first().map(|gap| gap.first)
     }

@@ -22,7 +22,7 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Holds what a capture file says of a packet.
+/// Header of a captured packet: pcap's record header, or a packet block of pcapng.
 #[derive(Debug, Clone, Copy)]
 pub struct PacketHead {
     /// When it was captured, since 1970.

@@ -21,7 +21,7 @@ fn named(edge: FlowEdge, kind: BranchKind) -> String {
     format!("{edge:?} {kind:?}")
 }
 
-/// Returns what perf printed: branches, and errors.
+/// Returns the branches and errors that perf printed.
 fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
     let (mut branches, mut errors) = (Vec::new(), Vec::new());
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
@@ -58,7 +58,7 @@ fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
     (branches, errors)
 }
 
-/// Returns what this crate makes of it: branches, and errors.
+/// Returns the branches and errors that this crate decodes.
 fn ours(bytes: &[u8]) -> (Vec<Event>, Vec<Event>) {
     let file = PerfData::parse(bytes).expect("perf.data");
     let sideband = Sideband::read(&file, &mut Tally::default());

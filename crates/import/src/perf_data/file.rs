@@ -58,7 +58,7 @@ pub(crate) struct PerfRecord<'a> {
     pub(crate) trace: &'a [u8],
 }
 
-/// Holds thread and time, from the end of a kernel's record.
+/// Thread, time and CPU from the end of a kernel's record (`sample_id_all`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RecordStamp {
     pub(crate) pid: Option<u32>,

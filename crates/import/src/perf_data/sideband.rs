@@ -151,7 +151,7 @@ impl Sideband {
         Some(true)
     }
 
-    /// Returns who had a CPU at a time.
+    /// Returns the thread that had a CPU at a time.
     pub(crate) fn thread_at(&self, cpu: u32, time_ns: u64) -> Option<Thread> {
         let switches = self.switches.get(&cpu)?;
         let after = switches.partition_point(|(switch_ns, _)| *switch_ns <= time_ns);

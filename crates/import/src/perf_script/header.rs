@@ -3,7 +3,7 @@
 
 use crate::text::{seconds_ns, word};
 
-/// Holds what a line begins with.
+/// The first fields of a line of `perf script`: thread, CPU, time and event; a field that is not printed is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventHeader<'a> {
     pub(crate) comm: Option<&'a str>,
@@ -103,7 +103,7 @@ fn event(text: &str) -> Option<(&str, &str)> {
     Some((name, rest))
 }
 
-/// Returns where the last word of a text begins.
+/// Returns the index at which the last word of a text begins.
 fn last_word(text: &str) -> usize {
     let last = text.rsplit(char::is_whitespace).next().unwrap_or_default();
     text.len() - last.len()

@@ -1,4 +1,4 @@
-//! Where the sample data is, which the repository does not hold.
+//! Finds the sample data, which is not in the repository.
 
 use std::path::PathBuf;
 

@@ -123,7 +123,7 @@ pub(crate) struct ContextMetadata {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct IttId(pub(crate) u64, pub(crate) u64, pub(crate) u64);
 
-/// Holds what the end of a static part's struct has.
+/// Optional fields at the end of a static part's `__itt_global`, by the version of ittnotify that it was built from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Features {
     /// There is a `counter_list`.

@@ -15,7 +15,7 @@ struct Chunk {
     committed: &'static AtomicU64,
 }
 
-/// Says where one writer writes.
+/// Chunk of the ring into which one writer writes, and its place in it.
 pub(crate) struct ChunkWriter {
     chunk: Cell<Option<Chunk>>,
     used_words: Cell<usize>,

@@ -17,7 +17,7 @@ pub(crate) enum HandleKind {
     Histogram,
 }
 
-/// Holds what is known of a handle, in one word, so that it is read and written at once.
+/// Kind, definition id and value types of a handle, packed into one word, so that a single atomic access reads all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HandleEntry(NonZeroU64);
 

@@ -6,7 +6,7 @@ use crate::collector::definition::{Definition, DefinitionQueue};
 use crate::region::Region;
 use crate::wire::{RecordCode, RecordHead};
 
-/// Says what makes two definitions the same.
+/// Key of a definition: two definitions with the same key are one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NameKey {
     /// A domain's name.
@@ -35,7 +35,7 @@ pub(crate) enum NameKey {
     Event(Vec<u8>),
 }
 
-/// Holds what is known of a name.
+/// The definition of a name that the program created, and the address of the handle that it got.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct DefinedName {
     /// Id of its definition.
@@ -63,7 +63,7 @@ impl NameTable {
         }
     }
 
-    /// Returns what is known of a name; it is defined if nothing is.
+    /// Returns the definition of a name, and defines it if it has none.
     pub(crate) fn intern(&mut self, region: &'static Region, name: NameKey) -> &mut DefinedName {
         self.check_process(region);
         let queue = &mut self.queue;

@@ -1,4 +1,4 @@
-//! How a call writes its record: who the thread is, whether anybody records, and the words.
+//! Writes the record of a call: finds the thread's state, checks that a recorder reads, writes the words.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
@@ -10,7 +10,7 @@ use crate::collector::system::{now_ns, thread_id};
 use crate::layout::LossCause;
 use crate::wire::{ChunkOwner, RecordHead};
 
-/// Holds what is kept of each thread.
+/// State of one thread: its ids, whether it is recorded, and its chunk of the ring.
 struct ThreadState {
     /// The process for which the rest was set up; no pid is this large.
     process: Cell<u64>,
@@ -35,13 +35,14 @@ thread_local! {
     };
 }
 
-/// Holds what a call writes with. It exists only while a recorder reads the ring, and stays on its thread.
+/// Writes the records of one call into the ring. It exists only while a recorder reads the ring, and stays on its
+/// thread.
 pub(crate) struct RecordWriter {
     pub(crate) collector: &'static Collector,
     thread: &'static ThreadState,
 }
 
-/// Says when a record is of.
+/// Time of a record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RecordTime {
     /// Of this moment.

@@ -10,7 +10,7 @@ use crate::collector::names::NameTable;
 use crate::collector::system::now_ns;
 use crate::region::Region;
 
-/// Holds what the collector has in a process that is recorded. It is never freed.
+/// The collector of a recorded process: its ring, its handles, its state. It is never freed.
 pub(crate) struct Collector {
     pub(crate) region: Region,
     pub(crate) identity: Identity,

@@ -55,7 +55,7 @@ struct Options {
     to: OutputArgs,
 }
 
-/// Holds what an answer is written to.
+/// Options that say where the answer is written.
 #[derive(Debug, Args)]
 struct OutputArgs {
     /// Creates this file for the answer; `-` is stdout, as is no file.

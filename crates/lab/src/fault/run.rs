@@ -13,7 +13,7 @@ use crate::site::Site;
 use crate::tcpdump::Tcpdump;
 use crate::{LabError, LabProcess, Wire, WireConfig};
 
-/// Holds what is played.
+/// One run of a fault: its variant, fix and congestion control, and the files that it makes.
 pub struct FaultRun<'a> {
     /// The fault.
     pub fault: &'a Fault,
@@ -123,7 +123,7 @@ impl FaultRun<'_> {
         started.into_iter().collect()
     }
 
-    /// Returns which programs a recording has to see.
+    /// Returns the programs that a recording must cover.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -171,7 +171,7 @@ struct StartedPair {
     claims: Vec<Claim>,
 }
 
-/// Holds what each of a pair knew at its end.
+/// Truth that the programs of a pair printed at their end, as JSON, and the claims that a diagnosis must make.
 struct PairOutcome {
     /// Where the server listens.
     address: String,

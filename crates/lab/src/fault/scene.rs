@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::random::Random;
 use crate::{DirectionConfig, LabError};
 
-/// Says which of a fault's forms is played. They differ in nothing but the fault and its fix, and have
-/// the same sizes and delays for the same seed.
+/// Form of a fault that is played. The forms differ in nothing but the fault and its fix, and have the same sizes and
+/// delays for the same seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
@@ -35,7 +35,7 @@ pub enum ConnectionEnd {
     Proxy,
 }
 
-/// Says which connections of an end a claim speaks of.
+/// Connections of an end that a claim is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClaimSubject {
@@ -57,7 +57,7 @@ pub enum ClaimSubject {
     Process,
 }
 
-/// Holds what a diagnosis of the fault has to say.
+/// A finding that a diagnosis of the fault must report: its rule and its sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Claim {
     /// Name of the rule.
@@ -68,7 +68,7 @@ pub struct Claim {
     pub of: ClaimSubject,
 }
 
-/// Says which programs of a scene a recording has to see.
+/// Programs of a scene that a recording must cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedPrograms {
@@ -103,7 +103,7 @@ impl ProgramPair {
     }
 }
 
-/// Holds what is played: a path, and who talks over it.
+/// A path between two ends, the programs that use it, and the settings of both ends.
 #[derive(Debug, Clone)]
 pub struct Scene {
     /// MTU of the path.

@@ -15,7 +15,7 @@ const LEAST_OVERLAP: f64 = 0.5;
 /// From this share of a life on harm is above info (`crates/diagnose/src/report/severity.rs`).
 const WARNING_SHARE: f64 = 0.05;
 
-/// Holds what a rule speaks of.
+/// The subject of a finding, as the score compares it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(untagged)]
 pub enum ScoredSubject {
@@ -38,7 +38,7 @@ impl ScoredSubject {
 /// A rule, and its subject.
 pub type NamedFinding = (String, ScoredSubject);
 
-/// Holds what was planted, and what was reported.
+/// Planted findings, those of them that a report has, and wrong ones beside them.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Score {
     /// Findings that must be reported.
@@ -129,7 +129,7 @@ fn reported<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &
         .collect()
 }
 
-/// Returns what a finding speaks of.
+/// Returns the subjects of a finding.
 fn subjects(report: &Value, finding: &Value) -> Vec<ScoredSubject> {
     let subject = &finding["subject"];
     let requests = &subject["requests"];
@@ -233,7 +233,7 @@ fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
     suffered
 }
 
-/// Returns what a planted flood's ksoftirqd took of the server's CPU in the connection's life.
+/// Returns the CPU time that a planted flood's ksoftirqd took from the server while the connection existed, ns.
 fn by_softirq_ns(truth: &Value, connection: &Value) -> u64 {
     let life = number(connection, "opened_ns")..=number(connection, "closed_ns");
     let readings = list(truth, "beside").flat_map(|role| list(role, "ksoftirqd_ns"));

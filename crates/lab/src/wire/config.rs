@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 
-/// Says which way a packet goes over a wire.
+/// Direction of a packet over a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -55,7 +55,7 @@ pub struct HoldWindow {
 }
 
 impl HoldWindow {
-    /// Returns how much longer it lasts at this age of the wire; 0 outside.
+    /// Returns the time that it still lasts at this age of the wire, µs; 0 outside.
     pub(crate) fn rest_us(&self, since_first_us: u64) -> u64 {
         let Some(age_us) = since_first_us.checked_sub(self.after_us) else {
             return 0;
@@ -74,7 +74,7 @@ pub struct BurstLoss {
     pub packets: u32,
 }
 
-/// Says what a middlebox makes of the window scale option of a SYN segment.
+/// Change that a middlebox makes to the window scale option of a SYN segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WindowScale {
     /// Overwrites the option, so that the receiver believes that the sender has none.
@@ -96,7 +96,7 @@ impl FromStr for WindowScale {
     }
 }
 
-/// Says what happens to the packets of one direction. The default changes nothing.
+/// Delays, losses and changes of the packets of one direction. The default changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirectionConfig {
     /// Propagation delay in microseconds.

@@ -39,7 +39,7 @@ pub struct Segment {
     pub first_sack: Option<(u32, u32)>,
 }
 
-/// Says what a packet is to the wire.
+/// Kind of a packet, as the wire treats it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packet {
     /// Counts, and is TCP.
@@ -147,7 +147,7 @@ pub(crate) fn set_window_scale(bytes: &mut [u8], scale: WindowScale) -> bool {
     true
 }
 
-/// Returns where the TCP header of a SYN begins, and where its window scale option does.
+/// Returns the offsets of a SYN's TCP header and of its window scale option, bytes.
 fn window_scale_option(bytes: &[u8]) -> Option<(usize, usize)> {
     let Packet::Tcp(syn) = parse(bytes) else {
         return None;

@@ -15,7 +15,7 @@ const PPM: u64 = 1_000_000;
 /// it keeps the process from growing without bound.
 const TRAVELLING_BYTES: u64 = 256 << 20;
 
-/// Says what becomes of a packet.
+/// Fate of a packet: delivered at a time, or dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PacketFate {
     /// It arrives at this time.

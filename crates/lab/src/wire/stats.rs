@@ -171,7 +171,7 @@ impl WireStats {
     }
 }
 
-/// Says what became of a logged packet.
+/// Fate of a logged packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {

@@ -39,7 +39,7 @@ pub(crate) struct Batches {
     pause_ms: u64,
 }
 
-/// Says what is asked at once.
+/// Kind of a batch of requests.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum BatchKind {
     /// memcached: many requests for many values.
@@ -50,7 +50,7 @@ enum BatchKind {
     Scan,
 }
 
-/// Holds what `batches` did.
+/// Truth that `batches` prints: the batches that it sent.
 #[derive(Debug, Serialize)]
 pub(crate) struct BatchesTruth {
     batches: u64,

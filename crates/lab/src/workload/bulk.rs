@@ -16,7 +16,7 @@ use super::threads::{gather, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
-/// Holds what and how fast to send.
+/// Options of a sender: the amount of data, the size of calls, pauses.
 #[derive(Debug, Clone, Args)]
 struct SendOptions {
     /// Bytes to send on each connection.
@@ -33,7 +33,7 @@ struct SendOptions {
     pause_us: u64,
 }
 
-/// Says how to read.
+/// Options of a receiver: the size of calls, pauses, CPU time.
 #[derive(Debug, Clone, Args)]
 struct ReadOptions {
     /// Bytes asked for by each receive call.
@@ -104,7 +104,7 @@ pub(crate) struct ReceiveOnly {
     socket: SocketOptions,
 }
 
-/// Holds what a sender did.
+/// Truth that a sender prints: its transfers and its connections.
 #[derive(Debug, Serialize)]
 pub(crate) struct SendTruth {
     transfers: Vec<TransferTruth>,
@@ -121,7 +121,7 @@ struct TransferTruth {
     drained_ns: u64,
 }
 
-/// Holds what a receiver did.
+/// Truth that a receiver prints: its connections, in the order in which it accepted them.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReceiveTruth {
     connections: Vec<ConnectionTruth>,

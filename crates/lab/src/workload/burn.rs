@@ -19,7 +19,7 @@ pub(crate) struct Burn {
     threads: usize,
 }
 
-/// Holds what `burn` used.
+/// Truth that `burn` prints: the CPU time of each thread; `null`: the kernel does not count it.
 #[derive(Debug, Serialize)]
 pub(crate) struct BurnTruth {
     threads: Vec<Option<ThreadCpu>>,

@@ -34,7 +34,7 @@ pub(super) struct CommonOptions {
     cpu_quota_percent: Option<u64>,
 }
 
-/// Holds what a role is given beside its own options.
+/// Settings that all roles share: when to start, the ready file, the CPUs.
 pub(crate) struct Context {
     start_on_stdin: bool,
     ready_file: Option<PathBuf>,

@@ -56,7 +56,7 @@ pub(crate) struct DelayAcks {
     socket: SocketOptions,
 }
 
-/// Holds what the server did.
+/// Truth that `delay-acks` prints: its requests, and those with an ACK that waited for the timer.
 #[derive(Debug, Serialize)]
 pub(crate) struct DelayAcksTruth {
     requests: u64,
@@ -68,7 +68,7 @@ pub(crate) struct DelayAcksTruth {
     delayed_times_ns: Vec<[u64; 2]>,
 }
 
-/// Holds what it did on one connection.
+/// Requests of one connection, with the times of those that had a delayed ACK.
 struct DelayedConnection {
     connection: ConnectionTruth,
     requests: u64,

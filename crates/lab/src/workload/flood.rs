@@ -43,7 +43,7 @@ pub(crate) struct Flood {
     bursts: usize,
 }
 
-/// Holds what `flood` sent, and what the CPU had to do meanwhile.
+/// Truth that `flood` prints: the packets that it sent, and softirq work of the CPU during that time.
 #[derive(Debug, Serialize)]
 pub(crate) struct FloodTruth {
     cpu: usize,

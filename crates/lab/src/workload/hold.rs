@@ -31,7 +31,7 @@ pub(crate) struct HoldOpen {
     connections: u64,
 }
 
-/// Holds what was held.
+/// Truth that `hold` prints: counts of connections, sockets and processes that it kept open.
 #[derive(Debug, Serialize)]
 pub(crate) struct HoldTruth {
     connections_held: u64,

@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 
 use ittapi_sys as c;
 
-/// Holds what the names of a program's tasks and counters belong to.
+/// An ITT domain of the program, with its handle; no handle: no collector is loaded.
 #[derive(Debug)]
 pub(crate) struct Domain {
     name: &'static CStr,

@@ -52,7 +52,7 @@ pub(crate) struct KeepAliveClient {
     try_limit_ms: u64,
 }
 
-/// Holds what the client did.
+/// Truth that the client prints: requests and connection attempts, with the failures and the time they cost, ns.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct KeepAliveTruth {
     /// Requests with a reply.
@@ -122,7 +122,7 @@ impl KeepAliveClient {
         peer.send_all(&bytes).is_ok() && peer.recv_exact(&mut bytes).unwrap_or(false)
     }
 
-    /// Returns how many attempts failed.
+    /// Tries to connect, and returns how many attempts failed.
     fn connect_in_vain(&self, address: IpAddr) -> Result<u64, LabError> {
         let to = SocketAddr::new(address, self.connect.port());
         let limit = Duration::from_millis(self.try_limit_ms);

@@ -60,7 +60,7 @@ pub(crate) struct LogServer {
     socket: SocketOptions,
 }
 
-/// Holds what the client did.
+/// Truth that the client prints: the time at which it wrote each record.
 #[derive(Debug, Serialize)]
 pub(crate) struct LogClientTruth {
     records: u64,
@@ -69,7 +69,7 @@ pub(crate) struct LogClientTruth {
     written_ns: Vec<u64>,
 }
 
-/// Holds what the server did.
+/// Truth that the server prints: the time at which it had read each record.
 #[derive(Debug, Serialize)]
 pub(crate) struct LogServerTruth {
     answers: u64,

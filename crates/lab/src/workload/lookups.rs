@@ -32,7 +32,7 @@ pub(crate) struct NameServer {
     drop_every: u64,
 }
 
-/// Holds what the name server did.
+/// Truth that the name server prints: the questions that it received and did not answer.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct NameServerTruth {
     questions: u64,
@@ -117,7 +117,7 @@ pub(crate) struct LookupClient {
     timeout_s: u64,
 }
 
-/// Holds what the client did.
+/// Truth that the client prints: its requests and the duration of their look-ups.
 #[derive(Debug, Serialize)]
 pub(crate) struct LookupTruth {
     requests: u64,

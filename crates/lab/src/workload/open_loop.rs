@@ -66,14 +66,14 @@ fn rate(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "it is not between 1/3600 and 1,000,000,000".to_owned())
 }
 
-/// Says what is talked to.
+/// Kind of server that gets the requests.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ServerKind {
     Redis,
     Memcached,
 }
 
-/// Holds the requests to a server. Key and value have the size of redis-benchmark's.
+/// Requests and answers of a server, as bytes. Key and value have the size of redis-benchmark's.
 struct ServerProtocol {
     store: &'static [u8],
     stored: &'static [u8],
@@ -117,7 +117,7 @@ struct LatencyQuantiles {
     curve_ns: Vec<u64>,
 }
 
-/// Holds what `open-loop` saw.
+/// Truth that `open-loop` prints: its requests and the quantiles of their latency.
 #[derive(Debug, Serialize)]
 pub(crate) struct OpenLoopTruth {
     requests: usize,

@@ -26,7 +26,7 @@ const LATE_NS: u64 = 4_000_000;
 #[derive(Debug, Args)]
 pub(crate) struct Pauses {}
 
-/// Says how long a CPU was stalled.
+/// Pauses of one CPU: how many, their total and the longest, ns.
 #[derive(Debug, Serialize)]
 pub(crate) struct CpuPauses {
     cpu: usize,
@@ -35,7 +35,7 @@ pub(crate) struct CpuPauses {
     longest_ns: u64,
 }
 
-/// Holds what `pauses` saw.
+/// Truth that `pauses` prints: the pauses of each CPU.
 #[derive(Debug, Serialize)]
 pub(crate) struct PausesTruth {
     cpus: Vec<CpuPauses>,

@@ -36,7 +36,7 @@ pub(crate) struct PoolClient {
     pause_us: u64,
 }
 
-/// Holds what the client did.
+/// Truth that the client prints: time in requests, and time of threads that waited for a connection of the pool, ns.
 #[derive(Debug, Serialize)]
 pub(crate) struct PoolTruth {
     requests: u64,
@@ -102,7 +102,7 @@ impl PoolClient {
         })
     }
 
-    /// Returns how long a thread waited for connections, and how long its requests took.
+    /// Sends the requests of a thread, and returns its time without a connection and the time of its requests, ns.
     fn ask(&self, pool: &ConnectionPool) -> Result<(u64, u64), LabError> {
         let mut bytes = vec![0x71; self.bytes];
         let (mut waited_ns, mut asked_ns) = (0, 0);

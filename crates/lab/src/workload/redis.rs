@@ -28,7 +28,7 @@ pub(crate) struct RedisServer {
     listen: SocketAddr,
 }
 
-/// Holds who served.
+/// Truth about the redis server: its process.
 #[derive(Debug, Serialize)]
 pub(crate) struct RedisTruth {
     /// The real server, not who started it.
@@ -84,7 +84,7 @@ pub(crate) struct RedisClient {
     steps: u64,
 }
 
-/// Holds what the client did.
+/// Truth that the client prints: its requests, their total and longest duration, ns.
 #[derive(Debug, Serialize)]
 pub(crate) struct RedisClientTruth {
     requests: u64,

@@ -45,7 +45,7 @@ pub(crate) struct PollServer {
     socket: SocketOptions,
 }
 
-/// Holds what it did.
+/// Truth that a relay prints: the connections on both of its sides.
 #[derive(Debug, Serialize)]
 pub(crate) struct RelayTruth {
     connections: Vec<ConnectionTruth>,
@@ -114,7 +114,7 @@ fn readable(peers: &[Peer]) -> Result<Vec<usize>, LabError> {
     Ok(ready.map(|(index, _)| index).collect())
 }
 
-/// Returns how many bytes a request asks for, as [`super::rounds`] writes it.
+/// Returns the bytes that a request asks for, as [`super::rounds`] writes it.
 fn wanted(request: &[u8]) -> usize {
     let bytes = request.first_chunk().copied().map_or(0, u64::from_le_bytes);
     usize::try_from(bytes).unwrap_or(0)

@@ -49,7 +49,7 @@ pub(crate) struct ReplyServer {
     socket: SocketOptions,
 }
 
-/// Holds what the server did.
+/// Truth that the server prints: requests, replies, its listening socket, and the time at which it read each request.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReplyTruth {
     requests: u64,
@@ -62,7 +62,7 @@ pub(crate) struct ReplyTruth {
     read_times_ns: Vec<[u64; 2]>,
 }
 
-/// Holds what it did on one connection.
+/// Requests and replies of one connection, with the time at which each request was read.
 #[derive(Debug)]
 struct ServedConnection {
     connection: ConnectionTruth,

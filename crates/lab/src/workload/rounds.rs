@@ -69,7 +69,7 @@ pub(crate) struct RequestReply {
     socket: SocketOptions,
 }
 
-/// Says how answers are waited for.
+/// Options of the wait for answers.
 #[derive(Debug, Clone, Args)]
 struct WaitOptions {
     /// Bytes of an answer.
@@ -108,7 +108,7 @@ pub(crate) struct ShortConnections {
     socket: SocketOptions,
 }
 
-/// Holds what a client with rounds did and how long it waited.
+/// Truth that a client with rounds prints: the duration of its rounds, and those that stalled.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct RoundsTruth {
     rounds: u64,
@@ -128,7 +128,7 @@ pub(crate) struct RoundsTruth {
     min_rtts_us: Vec<u32>,
 }
 
-/// Holds what `short-lived` did.
+/// Truth that `short-lived` prints: its requests and the duration of their handshakes.
 #[derive(Debug, Serialize)]
 pub(crate) struct ShortConnectionsTruth {
     /// Requests, each on a connection of its own.
@@ -231,7 +231,7 @@ fn run_all(plan: &RoundPlan<'_>, peers: Vec<Peer>) -> Result<Vec<ConnectionRun>,
     })
 }
 
-/// Holds what one connection did.
+/// Rounds of one connection, as `round_times_ns` and `min_rtts_us` of [`RoundsTruth`] have them.
 struct ConnectionRun {
     connection: ConnectionTruth,
     round_times_ns: Vec<[u64; 3]>,

@@ -41,7 +41,7 @@ pub(crate) struct WorkerServer {
     burn_us: u64,
 }
 
-/// Holds what the workers did.
+/// Truth that the server prints: that of each worker.
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkerServerTruth {
     workers: Vec<Value>,
@@ -107,7 +107,7 @@ pub(crate) struct Worker {
     burn_us: u64,
 }
 
-/// Holds what a worker did.
+/// Truth that one worker prints: its requests, and the time that it worked on them, ns.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct WorkerTruth {
     requests: u64,
@@ -178,7 +178,7 @@ pub(crate) struct WorkerClient {
     pause_us: u64,
 }
 
-/// Holds what the client did.
+/// Truth that the client prints: its requests, in all and by worker, and their total duration, ns.
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkerClientTruth {
     requests: u64,
@@ -239,7 +239,7 @@ impl WorkerClient {
             .collect())
     }
 
-    /// Returns how long the requests on a connection took.
+    /// Sends the requests of a connection, and returns their total duration, ns.
     fn ask(&self, mut peer: Peer) -> Result<(u64, ConnectionTruth), LabError> {
         let mut asked_ns = 0;
         for _ in 0..self.rounds {

@@ -37,7 +37,7 @@ const READ_AT_ONCE: usize = 64;
 const MOST_PROCESSES: usize = 1_024;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Says how much is kept.
+/// Summarises the windows that are kept.
 pub(crate) fn summary(windows: &RowSet) -> String {
     let activity = &windows.activity;
     let begin_ns = activity.begin_ns.iter().min().copied();

@@ -19,7 +19,7 @@ use crate::poll::Polls;
 use crate::store::RowSink;
 use crate::usdt::Usdt;
 
-/// Holds what the probes counted in all.
+/// Totals of all probes at the end of a recording; `None`: the probe was off.
 struct Totals {
     hooks: hooks::ProbeCounts,
     windows: Option<WindowCounts>,

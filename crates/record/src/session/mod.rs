@@ -165,7 +165,7 @@ impl Session<'_> {
         while self.drain() > 0 {}
     }
 
-    /// Keeps what the flight recorder holds, if another process asks for it.
+    /// Saves the windows of the flight recorder, if another process asks for them.
     fn answer_snapshot(&mut self) {
         let Some(request) = self.snapshots.as_ref().and_then(SnapshotListener::next) else {
             return;

@@ -1,4 +1,4 @@
-//! How often the loop looks at the rings: so often that they stay in the cache.
+//! Pace of the loop that drains the rings: so fast that they stay in the cache.
 
 /// How long the loop sleeps between two looks at least, and at most.
 const LEAST_MS: u16 = 5;
@@ -8,7 +8,7 @@ const MOST_MS: u16 = 50;
 /// of 5 KiB).
 const BATCHES: usize = 12;
 
-/// Holds how long the loop sleeps before its next look at the rings.
+/// Sleep between two drains of the rings, ms. It adapts to the amount of records that a drain finds.
 #[derive(Debug)]
 pub(super) struct Pace {
     tick_ms: u16,

@@ -31,7 +31,7 @@ use crate::store::Store;
 use crate::usdt::{Usdt, attach_usdt, find_probes};
 use crate::{Options, RecordError, Target, launch};
 
-/// Holds what is recorded as a recording begins.
+/// Facts that are printed when a recording begins.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordingStart {
     /// Processes; of a command none has started. `None`: without hooks only their sockets are known.

@@ -54,7 +54,7 @@ pub struct WatchOptions {
     pub arguments: Vec<String>,
 }
 
-/// Holds what came since the snapshot before, and the state of the probes.
+/// Rows that came since the snapshot before, and the state and totals of the probes.
 #[derive(Debug)]
 pub struct LiveSnapshot<'a> {
     /// Where it was made.

@@ -34,7 +34,7 @@ enum EndLocation {
     Remote,
 }
 
-/// Says what came of a run.
+/// Outcome of a run: its figures, or why it was skipped.
 pub(super) enum RunOutcome {
     Measured(RunFigures),
     Skipped(String),
@@ -145,7 +145,7 @@ impl TestBed {
         }
     }
 
-    /// Returns where the server is.
+    /// Returns the server's address.
     pub(super) fn server_address(&self) -> String {
         self.server.ip().to_string()
     }

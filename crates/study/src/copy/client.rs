@@ -24,7 +24,7 @@ use lab::workload::threads::{gather, start};
 const LONGEST: Duration = Duration::from_secs(10);
 const HINT_SERVER: &str = "see what the server printed; whylat lab copy serve starts one";
 
-/// Says what came of it.
+/// Outcome of a client's run: its figures, or why it was skipped.
 pub(super) enum ClientOutcome {
     Figures(RunFigures),
     /// Why the server cannot.

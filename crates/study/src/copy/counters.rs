@@ -55,7 +55,7 @@ pub(super) struct ThreadCounters {
     events: Vec<(&'static str, io::Result<Vec<File>>)>,
 }
 
-/// Holds what they showed at a moment.
+/// Values of a thread's counters and its CPU times at one moment.
 pub(super) struct CounterReading {
     /// Count, time enabled and time running of each PMU.
     events: Vec<Option<Vec<[u64; 3]>>>,

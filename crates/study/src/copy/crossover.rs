@@ -10,7 +10,7 @@ const DRAWS: usize = 2_000;
 /// A 95 % interval of a normal distribution is so many deviations wide.
 const WIDTH_95: f64 = 2.0 * 1.959_964;
 
-/// Says where one begins to win for good.
+/// Message size from which on one variant is faster than the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum CrossoverPoint {
     /// It wins at every measured size.

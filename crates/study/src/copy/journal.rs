@@ -62,7 +62,7 @@ pub(super) enum JournalEntry {
     },
 }
 
-/// Holds what is studied, and on what.
+/// Plan of a study: the machine, the path, the configurations and how each is run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StudyPlan {
     /// Of the journal.
@@ -170,7 +170,7 @@ impl StudyJournal {
         Ok(())
     }
 
-    /// Returns what is studied.
+    /// Returns the plan of the study.
     ///
     /// # Errors
     /// When the journal does not begin with it.
@@ -204,7 +204,7 @@ impl StudyJournal {
         })
     }
 
-    /// Returns what whylat says of one.
+    /// Returns the diagnosis of a configuration.
     pub(super) fn diagnosis(&self, of: RunConfig) -> Option<&RunDiagnosis> {
         self.entries.iter().find_map(|entry| match entry {
             JournalEntry::Diagnosis { config, diagnosis } if *config == of => Some(diagnosis),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use lab::Random;
 
-/// Says how a message is sent, or received.
+/// Calls by which a message is sent, or received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub(super) enum SendVariant {
     /// The eight fields are copied into one buffer, which is sent by send()

@@ -184,7 +184,7 @@ pub(super) fn is_size(size: usize) -> bool {
     size > 0 && size.is_multiple_of(FIELDS * STAMP_BYTES)
 }
 
-/// Returns what a word of a message holds that is no stamp.
+/// Returns the content of a word of a message that is no stamp.
 fn body(word: usize) -> u64 {
     (word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -198,7 +198,7 @@ fn checksum<'a>(fields: impl Iterator<Item = &'a [u8]>) -> u64 {
     weighed.fold(0, u64::wrapping_add)
 }
 
-/// Holds what a receiver expects.
+/// Layout and checksum with which a receiver verifies each message.
 pub(super) struct ExpectedMessage {
     field_bytes: usize,
     /// Of the words that never change.

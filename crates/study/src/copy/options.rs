@@ -25,7 +25,7 @@ pub(super) struct ClientOptions {
     pub(super) how: RunOptions,
 }
 
-/// Holds what is the same for all configurations.
+/// Options that all configurations of a study share.
 #[derive(Debug, Clone, Args)]
 pub(super) struct RunOptions {
     /// Seconds that are measured.

@@ -21,7 +21,7 @@ const TITLE: &str = "What a copy costs";
 const STYLE: &str = concat!(include_str!("page.css"), include_str!("chart.css"));
 const STYLE_DIGEST: &str = "2SRTzNa5j6svO3Kc+ejXB6E0FVyeDvDoEeP/h7vwX3o=";
 
-/// Holds what the machine is, as far as a reader wants to know.
+/// Kernel release and CPU model of the machine, for the head of a study's report.
 pub(super) struct MachineFacts {
     pub(super) kernel: String,
     pub(super) cpu: String,
@@ -149,7 +149,7 @@ fn page(figures: &[PlotFigure], blocks: &[TextBlock]) -> String {
     )
 }
 
-/// Returns what the columns of results.csv are.
+/// Describes the columns of results.csv.
 fn columns() -> Vec<TextBlock> {
     let lines = FIGURES.iter();
     let lines = lines.map(|figure| [figure.name.to_owned(), figure.what.to_owned()]);

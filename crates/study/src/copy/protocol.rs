@@ -19,7 +19,7 @@ pub(super) const REQUEST_BYTES: usize = 8;
 /// No frame is longer.
 const LONGEST_FRAME: u32 = 1 << 20;
 
-/// Holds what a client wants of its connection.
+/// The first message of a client: variant, size and slots of the stream that it wants. Serialized as JSON.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct StreamRequest {
     pub(super) magic: String,
@@ -32,14 +32,14 @@ pub(super) struct StreamRequest {
     pub(super) pin: Option<usize>,
 }
 
-/// Says whether the server can.
+/// The server's answer to a [`StreamRequest`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StreamReply {
     /// Why not.
     pub(super) skipped: Option<String>,
 }
 
-/// Holds what the server did on a connection.
+/// The server's last message on a connection: messages and bytes that it sent, and its counters. Serialized as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ServerAccount {
     /// Connections that the server had at a time, of this run.
@@ -80,7 +80,7 @@ impl SendTally {
     }
 }
 
-/// Says what a request belongs to.
+/// Phase of the run to which a request belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequestPhase {
     WarmUp,

@@ -34,7 +34,7 @@ pub(super) struct ReceivingClient {
     pub(super) served: Option<ServerAccount>,
 }
 
-/// Says where a message is received.
+/// Memory into which a message is received.
 enum ReceiveBuffer {
     Whole(Vec<u8>),
     Fields(Vec<Box<[u8]>>),

@@ -16,7 +16,7 @@ const NOISE_PAIRS: usize = 3;
 /// A recording that is diagnosed is of so many seconds at most.
 const RECORDED_S: f64 = 1.0;
 
-/// Holds what else is wanted beside the runs.
+/// Runs beside the matrix of configurations that the user asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ExtraRuns {
     pub(super) diagnosis: bool,
@@ -174,7 +174,7 @@ fn diagnose(
     Ok(())
 }
 
-/// Says what is measured, and how long it will still take.
+/// Progress of a study: runs that are done, and the time that the rest will take.
 struct StudyProgress {
     all: usize,
     done: usize,

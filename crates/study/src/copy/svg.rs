@@ -22,7 +22,7 @@ pub(super) struct ChartSeries {
     pub(super) points: Vec<ChartPoint>,
 }
 
-/// Holds what is drawn; x is always logarithmic, to base 2.
+/// A line chart; its x axis is always logarithmic, to base 2.
 #[derive(Debug, Clone)]
 pub(super) struct LineChart {
     pub(super) title: String,
@@ -156,7 +156,7 @@ fn mark(svg: &mut String, style: usize, x: f64, y: f64) {
     put!(svg, "\"/>");
 }
 
-/// Says where values are on the drawing.
+/// Scales of a drawing, from values to positions.
 struct ChartAxes {
     x: (f64, f64),
     y: (f64, f64),

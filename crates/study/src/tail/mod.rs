@@ -100,7 +100,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Returns how long the rest of the steps takes at the rate of those that are done, to be printed behind something.
+/// Returns the estimated time of the remaining steps, as text.
 fn left(took: Duration, done: usize, all: usize) -> String {
     let each = u32::try_from(done)
         .ok()

@@ -36,7 +36,7 @@ const RECORDING: &str = "recording to ";
 /// No program of the study runs longer, s.
 const LIMIT_S: usize = 3_600;
 
-/// Holds what a scene needs that stays the same.
+/// Resources that all scenes of a study share: this program, a scratch folder, the CPUs.
 pub(super) struct StudyStage {
     /// This program: its workloads are the clients, its recordings the evidence.
     program: PathBuf,

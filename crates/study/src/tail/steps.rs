@@ -14,7 +14,7 @@ pub(super) struct StudiedServer {
     pub(super) mistake: Option<StudyStep>,
 }
 
-/// Says how everything is set up.
+/// Setup of one step: the server's options, CPUs, and load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StudyStep {
     /// The change.

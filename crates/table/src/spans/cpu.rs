@@ -14,7 +14,7 @@ use super::timeline::{SpanOwner, SpanSubject, SpanTimeline, TimelinePoint};
 /// System calls and functions that threads have open while they have no CPU, outermost first.
 pub type SuspendedActivities = BTreeMap<u32, Vec<OpenActivity>>;
 
-/// Holds what may be open.
+/// An activity of a CPU that has begun and not ended: its kind, its name, its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenActivity {
     /// The kind of activity.
@@ -25,7 +25,7 @@ pub struct OpenActivity {
     pub source: ActivitySource,
 }
 
-/// Names who has a CPU.
+/// Thread that has a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningThread {
     /// Zero for the idle task.

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use crate::tables::{Activities, Activity};
 use crate::{ActivityKind, ActivitySource, Columns};
 
-/// Says where on one lane a span began or ended, in the order of the source. A begin that was inferred
-/// later lies `outward` of everything of its step: before what was there.
+/// Place on a lane at which a span began or ended, in the order of the source. A begin that was inferred later lies
+/// `outward` of everything of its step: before what was there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 struct SpanOrder {
     step: u64,
@@ -26,7 +26,7 @@ pub struct SpanOwner {
     pub cpu: Option<u16>,
 }
 
-/// Holds what a span is of.
+/// The activity that a span shows: kind, name, owner, source.
 #[derive(Debug, Clone)]
 pub struct SpanSubject {
     /// The kind of activity.

@@ -219,7 +219,7 @@ pub struct TableHead {
     columns: Vec<ColumnHead>,
 }
 
-/// Holds tables as bytes, with their headers.
+/// Tables as bytes, with their headers.
 #[derive(Debug, Default)]
 pub struct PackedTables {
     pub heads: Vec<TableHead>,

@@ -74,7 +74,7 @@ struct PartHead {
     from: usize,
 }
 
-/// Holds all lists of steps.
+/// Lists of message steps, each kept once: messages with the same steps share a number.
 #[derive(Debug, Default)]
 pub struct StepLists {
     numbers: HashMap<Vec<StepKey>, usize>,

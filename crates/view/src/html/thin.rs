@@ -7,7 +7,7 @@ use diagnose::messages::message::MessageDirection;
 use diagnose::messages::message::MessageId;
 use diagnose::tail::report::TailReport;
 
-/// Holds which rows a page keeps.
+/// Rules by which rows are left out of a page that would be too large.
 #[derive(Debug)]
 pub struct Thinning {
     /// One row of so many is kept; 1: every row.

@@ -128,7 +128,7 @@ impl RequestTracks {
     }
 }
 
-/// Returns how many steps follow each other in one thread without a gap: steps may be missing where there were too many.
+/// Returns the number of steps that one thread makes without a gap: steps may be missing where there were too many.
 fn length_of_stay(steps: &[PathStep]) -> usize {
     let follows = |pair: &[PathStep]| {
         let is_next = pair[0].after_ns + pair[0].ns == pair[1].after_ns;

@@ -197,7 +197,7 @@ impl<'a> TraceWriter<'a> {
         Ok(trace)
     }
 
-    /// Says what clocks showed at one moment.
+    /// Writes the readings of several clocks at one moment.
     pub(super) fn clocks(
         &mut self,
         monotonic_ns: u64,

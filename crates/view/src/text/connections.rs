@@ -145,7 +145,7 @@ fn draw_sending(layout: &mut TextLayout, connection: &Connection) {
     layout.paragraph(4, Style::Dim, &exactness(connection));
 }
 
-/// Returns how the shares were measured, and the largest error among them.
+/// Returns the method of measurement of the shares, and their largest error.
 fn exactness(connection: &Connection) -> String {
     let uses = |method| {
         connection

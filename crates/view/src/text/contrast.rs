@@ -65,7 +65,7 @@ fn sentence(it: &ContrastTrait) -> String {
     )
 }
 
-/// Names what slow requests have more often.
+/// Returns the title of a trait that slow requests have more often.
 fn title(it: &ContrastTrait) -> String {
     let number = |number: u64| match it.what {
         TraitKind::RequestBytes => format!("{} in the request", bytes(number)),

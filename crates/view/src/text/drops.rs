@@ -202,7 +202,7 @@ fn retransmissions(layout: &mut TextLayout, causes: &RetransmissionCauses) {
     layout.blank();
 }
 
-/// Returns which retransmitted segments were dropped here.
+/// Returns the text on retransmitted segments that this host dropped.
 fn retransmission_text(causes: &RetransmissionCauses) -> String {
     let RetransmissionCauses {
         dropped_here,

@@ -110,7 +110,7 @@ fn when(report: &Report, finding: &Finding) -> Option<String> {
     ))
 }
 
-/// Returns how many times faster, in words.
+/// Returns an estimated gain in words.
 pub fn estimate(win: &EstimatedWin) -> String {
     let word = match (win.at_least, win.at_most) {
         (true, _) => "at least",

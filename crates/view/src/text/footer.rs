@@ -61,7 +61,7 @@ fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {
     }
 }
 
-/// Returns how many records the accounts do not explain, if there are any.
+/// Returns the text on records that the accounts do not explain.
 fn unaccounted_text(residual: i64) -> String {
     match residual {
         0 => String::new(),

@@ -55,7 +55,7 @@ fn title(activity: &CpuActivity) -> String {
     span_name::of_activity(activity.kind, activity.name.as_deref(), activity.tid)
 }
 
-/// Returns how long it took; a span that was cut off took longer.
+/// Returns the duration as text; a span that was cut off took longer.
 fn length(activity: &CpuActivity) -> String {
     let cut = !(activity.begin_seen && activity.end_seen);
     let more = if cut { " or more" } else { "" };

@@ -49,7 +49,7 @@ fn answer(layout: &mut TextLayout, report: &MessageReport) {
     layout.blank();
 }
 
-/// Returns what the latency of a message is counted from, and to.
+/// Returns the begin and end of a message's latency, as text.
 fn span(lifetime: &MessageLifetime) -> &'static str {
     match &lifetime.message {
         MessageRow::Received(_) => "its arrival to the end of the receive call",
@@ -104,7 +104,7 @@ fn draw(layout: &mut TextLayout, group: &MessageGroup) {
     layout.blank();
 }
 
-/// Returns how many messages of a group are irregular, and in what.
+/// Returns the numbers of irregular messages of a group, each with its reason.
 fn irregular(group: &MessageGroup) -> [(u64, String); 6] {
     let late = duration(group.doubt_ns);
     let stamped = group.stamped;

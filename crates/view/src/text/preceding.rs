@@ -71,7 +71,7 @@ fn sentence(
     text
 }
 
-/// Returns how waits are related to a value.
+/// Returns the text on the relation between waits and a value.
 fn relation(what: &FactorKind, association: &FactorAssociation) -> String {
     let from_on = |value: String| match association.is_low() {
         true => format!("≤ {value}"),

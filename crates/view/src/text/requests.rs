@@ -263,7 +263,7 @@ fn slowest(layout: &mut TextLayout, report: &RequestReport) {
     );
 }
 
-/// Says what is no request.
+/// Draws the connections without requests.
 fn others(layout: &mut TextLayout, report: &RequestReport) {
     layout.blank();
     for it in &report.not_requests {

@@ -144,7 +144,7 @@ fn draw_latencies(layout: &mut TextLayout, report: &TailReport, group: &TailGrou
     }
 }
 
-/// Returns how many messages a band has, and of how many the CPU activity is known.
+/// Returns the text on a band: its messages, and those with known CPU activity.
 fn band_text(band: &str, judged: &BandCounts) -> String {
     format!(
         "{} ({}); CPU activity recorded for {}",
@@ -200,7 +200,7 @@ fn draw_whole(layout: &mut TextLayout, group: &TailGroup) {
     }
 }
 
-/// Returns who had a CPU, with the ordinary share where that differs.
+/// Returns the threads that had a CPU, with the ordinary share where that differs.
 fn contexts(core: &CpuShare) -> String {
     let share = |ns: f64, of: f64| if of > 0.0 { ns / of } else { 0.0 };
     let shown = core.contexts.iter().filter_map(|it| {

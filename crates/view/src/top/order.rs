@@ -77,7 +77,7 @@ impl SortKey {
     }
 }
 
-/// Holds the filter and the order of a list.
+/// Filter and order of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListOrder {
     /// Sort key.

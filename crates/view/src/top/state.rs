@@ -60,7 +60,7 @@ struct Cursor {
     offset: usize,
 }
 
-/// Holds the state of the screen.
+/// State of the screen.
 #[derive(Debug)]
 pub struct TopState {
     pub(super) live: Option<Arc<LiveReport>>,

@@ -79,7 +79,7 @@ def totals(coverage: Coverage) -> str:
 
 
 def gaps(coverage: Coverage) -> list[str]:
-    """Returns what is missing, and what is simulated."""
+    """Returns a text about missing and simulated data."""
     files = coverage.left_out_files
     found = [f"left out: {file.path}: {file.reason}" for file in files[:SHOWN]]
     if len(files) > SHOWN:

@@ -78,7 +78,7 @@ FROM (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Holds what a writer needs in addition to the tables."""
+    """Settings of a writer beside its tables."""
 
     out: Path
     begin_ns: int

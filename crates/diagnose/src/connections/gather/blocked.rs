@@ -190,7 +190,7 @@ impl BlockedTable {
         }
     }
 
-    /// Counts what is left: no more calls come.
+    /// Counts the calls that are left: no more come.
     pub fn finish(&mut self) {
         let connections = &mut self.connections;
         let rest = self.waiting.finish();

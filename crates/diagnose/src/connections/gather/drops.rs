@@ -43,7 +43,7 @@ impl DropDigest {
         most.map(|(cause, _)| cause)
     }
 
-    /// Returns how many segments it retransmitted after this host had dropped them for a reason.
+    /// Returns the number of segments that were retransmitted because this host dropped them for a reason.
     pub fn segments_of(&self, reason: &str) -> u64 {
         let all = self.causes.iter();
         let own = all.filter(|(cause, _)| cause.reason.as_deref() == Some(reason));
@@ -127,7 +127,7 @@ impl DropRows {
         }
     }
 
-    /// Returns how many dropped packets of recorded sockets are no rows.
+    /// Returns the number of dropped packets of recorded sockets without a row.
     pub fn unstored(&self) -> u64 {
         self.unstored.values().sum::<u64>() + u64::from(self.is_cut)
     }

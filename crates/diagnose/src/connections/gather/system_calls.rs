@@ -138,7 +138,7 @@ impl SystemCallTable {
         }
     }
 
-    /// Returns what is known of a process; `None`: no sample shows it in a socket call.
+    /// Returns the time of a process in socket calls; `None`: no sample shows it in one.
     pub fn get(&self, pid: u32) -> Option<SystemCallTime> {
         let known = self.processes.get(&pid).copied();
         known.filter(|it| it.samples > 0)

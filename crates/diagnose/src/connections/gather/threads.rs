@@ -118,7 +118,7 @@ impl ThreadTable {
         }
     }
 
-    /// Counts what is left: no more calls come.
+    /// Counts the calls that are left: no more come.
     pub fn finish(&mut self) {
         let rest = self.waiting.finish().collect();
         self.count_all(rest);

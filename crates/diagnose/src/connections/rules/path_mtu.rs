@@ -222,7 +222,7 @@ fn confidence(case: &Case, passes: Option<Passage>) -> Confidence {
     }
 }
 
-/// Returns what dropped segments on this host.
+/// Returns the drop reasons of segments on this host, as advice.
 fn causes_here(case: &Case) -> impl Iterator<Item = Advice> {
     let causes = case.own.gathered.drops.causes.keys();
     causes.map(|cause| Advice(cause.explain().into()))

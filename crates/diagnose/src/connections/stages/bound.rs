@@ -1,4 +1,4 @@
-//! How far a share may be off: the half-width of its 95 % interval.
+//! Error bound of a share: the half-width of its 95 % interval.
 //!
 //! * **Samples**: Wilson's score interval for a share of `n` random polls.
 //! * **Chronograph**: the kernel adds whole jiffies. Each busy period is off by the difference

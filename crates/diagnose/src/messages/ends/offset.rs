@@ -1,4 +1,4 @@
-//! How far the clocks of two hosts are apart, from the messages themselves: none arrives before it was sent.
+//! Offset between the clocks of two hosts, from the messages themselves: none arrives before it was sent.
 //! If the receiver's clock is θ ahead of the sender's, every message from here to there shows
 //! `arrived − driven = way + θ ≥ θ`, and every one back shows `way − θ ≥ −θ`. So θ lies between the negative
 //! of the least difference one way and the least difference the other way (Duda, Harrus, Haddad and Bernard,

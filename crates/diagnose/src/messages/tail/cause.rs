@@ -139,7 +139,7 @@ impl CauseKey {
     }
 }
 
-/// Names causes by place.
+/// Names the cause of a message by its place in the tree of activities.
 pub(super) struct CauseNamer<'a> {
     tree: &'a PlaceTree,
     labels: &'a LabelTable,

@@ -202,7 +202,7 @@ impl UdpDropDigest {
         }
     }
 
-    /// Returns what a flow moved.
+    /// Returns the datagrams and bytes of a flow.
     pub fn moved(&self, flow: u64) -> MovedDatagrams {
         self.moved.get(&flow).copied().unwrap_or_default()
     }

@@ -33,7 +33,7 @@ impl RequestVerdict {
     }
 }
 
-/// Says whether the cause of a finding can be avoided.
+/// Whether the cause of a finding can be avoided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
     /// The time can be avoided: it counts by its share of the time of all requests.

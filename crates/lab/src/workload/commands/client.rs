@@ -49,7 +49,7 @@ pub(crate) struct CommandClient {
     socket: SocketOptions,
 }
 
-/// Says how a command is handed to the kernel.
+/// Calls by which a command is handed to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum WriteMethod {
     /// Header and body by a call each.
@@ -73,7 +73,7 @@ struct CommandTruth {
     answered_ns: u64,
 }
 
-/// Holds what the client did.
+/// Truth that a client of commands prints: times and calls of start-up, then of the requests.
 #[derive(Debug, Serialize)]
 pub(crate) struct CommandClientTruth {
     /// From the first command to the answer of the last.

@@ -24,7 +24,7 @@ const HEADER_BYTES: usize = 8;
 /// Bytes of an answer.
 const ANSWER_BYTES: usize = 24;
 
-/// Says how a command begins.
+/// Header of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CommandHeader {
     number: u32,
@@ -48,7 +48,7 @@ impl CommandHeader {
     }
 }
 
-/// Holds what the program says of itself.
+/// ITT domain, tasks and counters with which the program reports its commands.
 struct IttReporter {
     domain: Domain,
     start_up: TaskName,

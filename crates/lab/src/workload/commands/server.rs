@@ -38,7 +38,7 @@ struct ReceiveTruth {
     end_ns: u64,
 }
 
-/// Holds what the server did.
+/// Truth that the server of commands prints: each header and body that it received.
 #[derive(Debug, Serialize)]
 pub(crate) struct CommandServerTruth {
     commands: u64,
@@ -49,7 +49,7 @@ pub(crate) struct CommandServerTruth {
     bodies: Vec<ReceiveTruth>,
 }
 
-/// Holds what it did on one connection.
+/// Headers and bodies that the server received on one connection.
 #[derive(Debug)]
 struct ServedConnection {
     connection: ConnectionTruth,

@@ -58,7 +58,7 @@ pub(crate) struct TaskServer {
     refuse: bool,
 }
 
-/// Holds what the server did.
+/// Truth that `task-server` prints: its requests, the work that they took, and the CPU time of its second thread.
 #[derive(Debug, Serialize)]
 pub(crate) struct TaskTruth {
     requests: u64,
@@ -73,7 +73,7 @@ pub(crate) struct TaskTruth {
     connections: Vec<ConnectionTruth>,
 }
 
-/// Holds what it did on one connection.
+/// Requests of one connection and the work that they took, ns.
 struct ServedTasks {
     requests: u64,
     worked: u64,

@@ -104,7 +104,7 @@ pub(crate) struct Drain {
     stopped_us: Option<u64>,
 }
 
-/// Holds what `drain` read.
+/// Truth that `drain` prints: the bytes that it read from the pipe.
 #[derive(Debug, Serialize)]
 pub(crate) struct DrainTruth {
     bytes: u64,
@@ -134,7 +134,7 @@ pub(crate) struct StopParent {
     stop_us: u64,
 }
 
-/// Holds what `stop-parent` did.
+/// Truth that `stop-parent` prints: how often it stopped its parent.
 #[derive(Debug, Serialize)]
 pub(crate) struct StopTruth {
     stops: u64,

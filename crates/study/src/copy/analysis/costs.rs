@@ -6,7 +6,7 @@ use super::super::published;
 use super::extras::AnalysisExtras;
 use super::shared::{heading, paragraph};
 
-/// Returns what a cost is.
+/// Returns the description of a cost.
 fn name(cost: &str) -> &str {
     match cost {
         "consolidation" => "consolidation of eight fields",

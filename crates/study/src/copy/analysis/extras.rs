@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::journal::{CopyCost, JournalEntry, StudyJournal, StudyPlan};
 
-/// Holds what is known beside the results themselves; all of it is lacking where only a file of results is read.
+/// Plan, costs and checks of a study, beside its results. All are missing where only a file of results is read.
 #[derive(Debug, Default)]
 pub(in crate::copy) struct AnalysisExtras {
     pub(in crate::copy) study: Option<StudyPlan>,

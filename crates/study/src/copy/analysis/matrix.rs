@@ -7,7 +7,7 @@ use super::super::stats::median;
 use super::extras::AnalysisExtras;
 use super::shared::{heading, paragraph, row, sizes, thread_counts, two_columns, variants};
 
-/// Returns where and how it was measured, and how much two equal runs differ.
+/// Describes the machine, the path and the runs, and the difference between two equal runs.
 pub(super) fn setting(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Setting")];
     if let Some(study) = &extras.study {
@@ -55,7 +55,7 @@ fn requests(window: usize) -> String {
     }
 }
 
-/// Returns what the study itself takes of the CPU time of the smallest message.
+/// Describes the study's own share of the CPU time of the smallest message.
 fn harness(rows: &[ResultRow], extras: &AnalysisExtras) -> Option<TextBlock> {
     let cost = extras.costs.iter().find(|cost| cost.name == "harness")?;
     let of_size = rows
@@ -165,7 +165,7 @@ fn cell(row: Option<&ResultRow>) -> String {
     }
 }
 
-/// Returns what the ways of sending that the published study does not have are worth.
+/// Compares the variants of sending that the published study does not have.
 pub(super) fn beyond(rows: &[ResultRow]) -> Vec<TextBlock> {
     let bases = [
         ("A1-nodelay", "A1"),
@@ -207,7 +207,7 @@ pub(super) fn beyond(rows: &[ResultRow]) -> Vec<TextBlock> {
     ]
 }
 
-/// Returns what whylat says of each: a line for each way of sending and size.
+/// Lists the diagnosis of each variant and size.
 pub(super) fn reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
     if rows.iter().all(|row| row.word("stage").is_none()) {
         return Vec::new();

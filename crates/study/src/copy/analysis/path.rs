@@ -1,4 +1,4 @@
-//! Where copies are made (the published study's 4.2, 5.2 and 6.2).
+//! Copies on the path of a message (the published study's 4.2, 5.2 and 6.2).
 
 use super::super::csv::ResultRow;
 use super::super::doc::{TextBlock, bytes, digits};

@@ -133,7 +133,7 @@ pub(super) fn contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<Tex
     blocks
 }
 
-/// Returns where more clients are more than as many times as fast, one alone was slowed by something.
+/// Lists runs that scale better than linearly: there, one client alone was slowed by something.
 fn superlinear(rows: &[ResultRow]) -> Option<TextBlock> {
     let most = sizes(rows).into_iter().flat_map(|size| {
         let one = row(rows, "A1", size, 1);

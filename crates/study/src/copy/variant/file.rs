@@ -40,7 +40,7 @@ impl MessageFile {
         })
     }
 
-    /// Returns where a message begins.
+    /// Returns the offset of a message in the file, bytes.
     fn offset(&self, number: u64) -> i64 {
         (number % self.slots * self.size as u64) as i64
     }

@@ -1,4 +1,4 @@
-//! How a server sends its messages: one file for each family.
+//! Variants of sending: one file for each family.
 
 mod file;
 mod plain;

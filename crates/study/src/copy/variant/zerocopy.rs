@@ -39,7 +39,7 @@ impl PendingSends {
         self.of_slot[slot] += 1;
     }
 
-    /// Returns how many are over that were not before.
+    /// Returns the number of sends that a notification completes for the first time.
     fn ended(&mut self, notification: &Notification) -> u64 {
         let count = notification
             .last

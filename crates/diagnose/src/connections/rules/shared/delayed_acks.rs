@@ -1,4 +1,4 @@
-//! How long delayed ACKs and Nagle's algorithm can hold data back.
+//! Longest time for which delayed ACKs and Nagle's algorithm can hold data back.
 
 use table::Stage;
 use table::tables::TcpStage;
