@@ -23,54 +23,13 @@
 
 #include "../bpf/ring.h"
 #include "ledger.bpf.h"
+#include "reader.bpf.h"
+#include "unseen.bpf.h"
 
 struct stage_reading_record {
 	struct record_header header;
 	struct stage_reading reading;
 };
-
-/* The window that this socket announces: is there any beyond rcv_nxt? */
-static __always_inline bool own_window_closed(const struct tcp_sock *tp)
-{
-	return seq_diff(tp->rcv_wup + tp->rcv_wnd, tp->rcv_nxt) <= 0;
-}
-
-static __always_inline void track_own_window(struct stage_ledger *led, const struct tcp_sock *tp,
-					     u64 now_ns)
-{
-	if (led->window_closed_since_ns && led->window_closed_since_ns < now_ns)
-		led->window_closed_ns += now_ns - led->window_closed_since_ns;
-	led->window_closed_since_ns = own_window_closed(tp) ? now_ns : 0;
-}
-
-/* Bytes are there that the reader has not taken; a FIN counts in rcv_nxt, and is none. */
-static __always_inline bool bytes_ready(const struct sock *sk, const struct tcp_sock *tp)
-{
-	bool fin = sk->__sk_common.skc_state != TCP_ESTABLISHED;
-
-	return seq_diff(tp->rcv_nxt, tp->copied_seq) > fin;
-}
-
-/*
- * Since when bytes wait for the reader: known, or since the one segment that came last. That is the
- * last use of tcp_mstamp, unless the socket has sent since, or the reader has taken its time
- * (tcp_rcv_space_adjust()): then the time of the last data, in jiffies, is the earlier one.
- */
-static __always_inline u64 ready_since_ns(const struct stage_ledger *led, const struct tcp_sock *tp,
-					  u64 now_ns, bool *by_jiffy)
-{
-	u64 mstamp_ns = tp->tcp_mstamp * NSEC_PER_USEC, received_ns;
-	s32 jiffies;
-
-	*by_jiffy = false;
-	if (led->ready_ns)
-		return led->ready_ns;
-	jiffies = seq_diff((u32)bpf_jiffies64(), tp->inet_conn.icsk_ack.lrcvtime);
-	/* one jiffy apart may be no time at all */
-	received_ns = jiffies > 1 ? now_ns - jiffies * jiffy_ns() : now_ns;
-	*by_jiffy = received_ns < mstamp_ns;
-	return *by_jiffy ? received_ns : mstamp_ns;
-}
 
 /* All is sent, and nothing stops the next byte: see the head of this file. */
 static __always_inline bool sender_is_quiet(const struct sock *sk, const struct tcp_sock *tp)
@@ -92,30 +51,6 @@ static __always_inline bool segment_matters(const struct socket_state *st, const
 static __always_inline bool segment_may_matter(const struct sock *sk, const struct tcp_sock *tp)
 {
 	return may_be_watched(sk) || tp->copied_seq != tp->rcv_nxt || !sender_is_quiet(sk, tp);
-}
-
-/* A receive call took all there was, and that had come in this jiffy or the one before. */
-static __always_inline bool reader_is_quiet(const struct tcp_sock *tp)
-{
-	return tp->copied_seq == tp->rcv_nxt &&
-	       (u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime <= 1;
-}
-
-/* Bytes wait since then, up to the end that is known now. */
-static __always_inline void set_ready(struct stage_ledger *led, const struct tcp_sock *tp,
-				      u64 since_ns)
-{
-	led->ready_ns = since_ns;
-	led->ready_end = tp->rcv_nxt;
-}
-
-/* tcp_probe: bytes wait already, and this segment will move tcp_mstamp. */
-static __always_inline void note_ready(struct stage_ledger *led, const struct tcp_sock *tp)
-{
-	if (tp->copied_seq == tp->rcv_nxt)
-		return;
-	if (!led->ready_ns || seq_diff(tp->copied_seq, led->ready_end) >= 0)
-		set_ready(led, tp, tp->tcp_mstamp * NSEC_PER_USEC);
 }
 
 /* Accounts what is not acknowledged, by what stops it now. */
@@ -201,76 +136,6 @@ static __always_inline void stages_on_segment(struct socket_state *st, struct so
 	led->stage_known = 0;
 	track_own_window(led, tp, now_ns);
 	remember(st, tp);
-}
-
-/*
- * A delivery after an ACK became overdue ended the stall, though no hook saw it; when, since the
- * last look, is not known.
- */
-static __always_inline bool stall_ended_unseen(const struct stage_ledger *led,
-					       const struct tcp_sock *tp)
-{
-	return led->unseen && led->due_ns && delivered_ns(tp) > led->due_ns;
-}
-
-/* A flight lasts for the path's round trip, whenever its ACK is seen. */
-static __always_inline bool is_flight_acknowledged(const struct stage_ledger *led, u32 stage)
-{
-	return led->stage == STAGE_IN_FLIGHT && stage == STAGE_SENDER_APP;
-}
-
-/*
- * What stops the next byte until the next look. A look that meets the kernel between two segments, its
- * pacing timer not armed yet, does not say: what held back bytes before goes on, which is not sure.
- */
-__noinline int note_stage(struct stage_ledger *led, u32 stage)
-{
-	if (!led)
-		return 0;
-	led->unsure = stage == STAGE_UNKNOWN;
-	if (!led->unsure || led->stage < STAGE_NETWORK_FIRST || led->stage > STAGE_NETWORK_LAST)
-		led->stage = stage;
-	return 0;
-}
-
-/* An end closes: from now on what passes is not seen, and this was what stopped the next byte. */
-__noinline int begin_unseen(struct stage_ledger *led, u32 stage, u32 rwnd_jiffies)
-{
-	if (!led)
-		return 0;
-	led->unseen = 1;
-	led->rwnd_jiffies = rwnd_jiffies;
-	led->stage = stage;
-	led->unsure = stage == STAGE_UNKNOWN;
-	return 0;
-}
-
-/*
- * Once an end has closed, ACKs do not pass tcp_probe (tcp_rcv_state_process() takes them), so that
- * sends and readings are all that is seen. The kernel's own clock still shows how long the
- * receiver's window was the limit. The rest counts as what was seen at its beginning, which is
- * sure only if the same is seen at its end, and no stall ended in between.
- */
-static __always_inline void account_unseen(struct stage_ledger *led, struct sock *sk,
-					   const struct tcp_sock *tp, bool stall_ended, u64 now_ns)
-{
-	u32 jiffies = rwnd_limited_jiffies(tp), stage = send_limit(led, sk, tp);
-	s32 limited = seq_diff(jiffies, led->rwnd_jiffies);
-	u64 until_ns, last_ns;
-	bool unsure;
-
-	last_ns = last_sent_ns(tp);
-	if (seq_diff(tp->snd_nxt, led->snd_nxt) > 0 && last_ns)
-		led->sent_ns = last_ns;
-	until_ns = led->accounted_ns + (limited > 0 ? limited : 0) * jiffy_ns();
-	account(led, STAGE_RECEIVER_WINDOW, until_ns < now_ns ? until_ns : now_ns);
-	unsure = (stage != led->stage || led->unsure) && !is_flight_acknowledged(led, stage);
-	if ((unsure || stall_ended) && !led->ended)
-		led->unseen_ns += now_ns - led->accounted_ns;
-	advance(led, tp, led->stage == STAGE_RECEIVER_WINDOW ? STAGE_IN_FLIGHT : led->stage,
-		now_ns);
-	led->rwnd_jiffies = jiffies;
-	note_stage(led, stage);
 }
 
 /* The stage of the interval that a send call ends, judged by what the call found. */
