@@ -7,11 +7,15 @@
 SEC("raw_tp")
 int leave_out_self(void *ctx)
 {
-	u32 tgid = bpf_get_current_pid_tgid() >> 32;
-	u8 own = TASK_OWN;
-
-	bpf_map_update_elem(&tasks, &tgid, &own, BPF_ANY);
+	task_put(bpf_get_current_pid_tgid() >> 32, TASK_OWN, BPF_ANY);
 	return 0;
+}
+
+/* Puts a process into `tasks`. In: its id, and why. Out: 0, or the error. */
+SEC("raw_tp")
+int put_task(struct bpf_raw_tracepoint_args *ctx)
+{
+	return task_put(ctx->args[0], ctx->args[1], BPF_ANY);
 }
 
 /* Learns where the CPU on which it is run keeps what is per CPU. */

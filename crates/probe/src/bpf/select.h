@@ -38,6 +38,41 @@ struct {
 	__type(value, u8);
 } tasks SEC(".maps");
 
+/*
+ * By the low bits of a process id: may it be in `tasks`? Set before it gets there, and for good. Most processes of a host
+ * are not there, which their calls and waits find out with one load. An object that only shares the map does not know.
+ */
+#define TASK_NUMBERS 32768
+
+#ifdef TASKS_OF_ANOTHER
+static __always_inline bool task_may_be_known(u32 tgid)
+{
+	return true;
+}
+
+static __always_inline void task_note(u32 tgid)
+{
+}
+#else
+u8 tasks_noted[TASK_NUMBERS] = {};
+
+static __always_inline bool task_may_be_known(u32 tgid)
+{
+	return READ_ONCE(tasks_noted[tgid & (TASK_NUMBERS - 1)]);
+}
+
+static __always_inline void task_note(u32 tgid)
+{
+	*(volatile u8 *)&tasks_noted[tgid & (TASK_NUMBERS - 1)] = 1;
+}
+#endif
+
+static __always_inline long task_put(u32 tgid, u8 why, u64 flags)
+{
+	task_note(tgid);
+	return bpf_map_update_elem(&tasks, &tgid, &why, flags);
+}
+
 /* Processes that are not recorded because `tasks` is full. */
 u64 lost_tasks = 0;
 
@@ -75,8 +110,11 @@ static __always_inline bool is_in_selected_cgroup(struct task_struct *task)
 /* TASK_*; 0: it is not known. */
 static __always_inline u8 task_why(u32 tgid)
 {
-	u8 *why = bpf_map_lookup_elem(&tasks, &tgid);
+	u8 *why;
 
+	if (!task_may_be_known(tgid))
+		return 0;
+	why = bpf_map_lookup_elem(&tasks, &tgid);
 	return why ? *why : 0;
 }
 
@@ -161,7 +199,7 @@ static __always_inline void select_task(u32 tgid, u8 why)
 			*before = why;
 		return;
 	}
-	error = bpf_map_update_elem(&tasks, &tgid, &why, BPF_NOEXIST);
+	error = task_put(tgid, why, BPF_NOEXIST);
 	if (error && error != -EEXIST)
 		__sync_fetch_and_add(&lost_tasks, 1);
 }

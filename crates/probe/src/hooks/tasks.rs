@@ -103,13 +103,20 @@ impl Hooks<'_> {
     }
 
     fn set_task(&self, pid: u32, kind: TaskKind) -> Result<(), HooksError> {
-        self.skel
-            .maps
-            .tasks
-            .update(&pid.to_ne_bytes(), &[kind as u8], MapFlags::ANY)
-            .map_err(|error| HooksError::Use {
-                action: "select a process",
-                error,
-            })
+        let arguments = [u64::from(pid), kind as u64];
+        let mut context: Vec<u8> = arguments.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            ..ProgramInput::default()
+        };
+        let run = self.skel.progs.put_task.test_run(input);
+        let put = run.and_then(|run| match run.return_value.cast_signed() {
+            0 => Ok(()),
+            error => Err(libbpf_rs::Error::from_raw_os_error(-error)),
+        });
+        put.map_err(|error| HooksError::Use {
+            action: "select a process",
+            error,
+        })
     }
 }

@@ -7,6 +7,7 @@
  */
 #include <linux/ptrace.h>
 #include "../bpf/kernel.h"
+#define TASKS_OF_ANOTHER
 #include "../bpf/select.h"
 #include <bpf/usdt.bpf.h>
 #include "usdt.h"
