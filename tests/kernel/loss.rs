@@ -43,12 +43,13 @@ fn made(truth: &Value) -> u64 {
     number(truth, "/send_calls") + number(truth, "/recv_calls")
 }
 
+/// They fit into the rings, however late the recorder is. (`make faults` demands more at their rate.)
 #[test]
 fn all_records_are_stored_without_loss() {
     if !root() {
         return;
     }
-    let (calls, recorder) = calls("--pairs 2 --sends 20011");
+    let (calls, recorder) = calls("--pairs 2 --sends 6007");
     let truth = calls.finish().expect("truth");
     let report = recorder.stop();
     let account = account(&report);
