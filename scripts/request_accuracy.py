@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Records programs that note what each of their requests was, and compares that with `whylat report --requests`.
+A share in brackets is how much a part was at most, by the program.
 
 Prints a table for docs/requests.md. Needs root, python3, cc, go, a JDK, node, redis, nginx, gunicorn and postgres.
 """
@@ -13,11 +14,14 @@ import subprocess
 import tempfile
 
 PROGRAMS = pathlib.Path(__file__).parent / "request_programs"
-# A logged duration encloses the calls: this much more, or 1 %.
+# A logged duration encloses the calls: this much more, or 1 %. What the client waited for a CPU is more, too: it may have
+# waited after the call.
 NEAR_NS, NEAR_SHARE = 50_000, 0.01
 SLOWEST_OF = 100
 # Records were lost: what is missing is missing in the table, too.
 INCOMPLETE = 3
+# The server cannot say how much a part was at most.
+UNKNOWN = -1
 PARTS = ("cpu", "timer", "upstream")
 HEADS = ("program", "logged", "found", "false", "duration near", *PARTS, "largest part", "unknown")
 
@@ -110,13 +114,23 @@ def by_name(lines, ends):
     return named
 
 
-def is_near(row, begin_ns, end_ns):
+def is_near(row, begin_ns, end_ns, waited_ns):
     logged_ns = end_ns - begin_ns
-    return abs(logged_ns - row["duration_ns"]) <= max(NEAR_NS, logged_ns * NEAR_SHARE)
+    near_ns = max(NEAR_NS, logged_ns * NEAR_SHARE)
+    return -near_ns <= logged_ns - row["duration_ns"] <= near_ns + waited_ns
 
 
 def share(part, whole):
     return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def sum_cell(part, bounds):
+    """Returns a sum as a share of the least that the server noted, and the share that the most is."""
+    least, most = (sum(bound[at] for bound in bounds) for at in (0, 1))
+    if not least:
+        return "–"
+    limit = "?" if any(bound[1] == UNKNOWN for bound in bounds) else f"{100 * most / least:.1f}"
+    return f"{share(part, least)} (100–{limit})"
 
 
 def score(known, found, connections):
@@ -125,7 +139,7 @@ def score(known, found, connections):
     logged = clients.keys() | servers.keys()
     near = sum(is_near(found[it], *times) for it, times in clients.items() if it in found)
     served = [(found[it], times) for it, times in servers.items() if it in found]
-    worked = sorted(served, key=lambda it: -max(it[1]))[: max(len(served) // SLOWEST_OF, 1)]
+    worked = sorted(served, key=lambda it: -max(least_of(it[1])))[: max(len(served) // SLOWEST_OF, 1)]
     largest = sum(is_largest(row, times) for row, times in worked)
     of = lambda part: sum(row["parts"].get(part, 0) for row, _ in served)
     everything = sum(row["duration_ns"] for row, _ in served)
@@ -134,16 +148,20 @@ def score(known, found, connections):
         share(len(logged & found.keys()), len(logged)),
         str(len(found.keys() - logged)),
         share(near, len(clients)),
-        *(share(of(part), sum(times[at] for _, times in served)) for at, part in enumerate(PARTS)),
+        *(sum_cell(of(part), [bounds[at] for _, bounds in served]) for at, part in enumerate(PARTS)),
         share(largest, len(worked)),
         share(of("unknown"), everything),
     ]
 
 
-def is_largest(row, times):
+def least_of(bounds):
+    return [least for least, _ in bounds]
+
+
+def is_largest(row, bounds):
     """Whether the largest of what the program did is the largest of these in the report, too."""
-    reported = [row["parts"].get(part, 0) for part in PARTS]
-    return times.index(max(times)) == reported.index(max(reported))
+    reported, noted = [row["parts"].get(part, 0) for part in PARTS], least_of(bounds)
+    return noted.index(max(noted)) == reported.index(max(reported))
 
 
 def main():

@@ -32,10 +32,16 @@ own = threading.local()
 def connect():
     """Begins to speak postgres' protocol, version 3, as a user that needs no password."""
     sock = socket.create_connection(("127.0.0.1", int(os.environ["POSTGRES"])))
+    begin = load.times()
     words = f"user\0{POSTGRES_USER}\0database\0postgres\0\0".encode()
     sock.sendall(struct.pack("!II", len(words) + 8, 3 << 16) + words)
     read_ready(sock)
-    return sock
+    return sock, elapsed(begin)
+
+
+def elapsed(begin):
+    """Returns how long this thread has waited at least, and at most: what it had or wanted a CPU for counts, too."""
+    return load.idle_ns(begin), time.monotonic_ns() - begin[0]
 
 
 def read_ready(sock):
@@ -46,14 +52,15 @@ def read_ready(sock):
 
 
 def ask_postgres(text):
-    """Returns how long it took, ns."""
+    """Returns how long it waited for postgres, ns: at least, and at most."""
+    connecting = (0, 0)
     if not hasattr(own, "sock"):
-        own.sock = connect()
-    since_ns = time.monotonic_ns()
+        own.sock, connecting = connect()
+    begin = load.times()
     data = text.encode() + b"\0"
     own.sock.sendall(b"Q" + struct.pack("!I", len(data) + 4) + data)
     read_ready(own.sock)
-    return time.monotonic_ns() - since_ns
+    return [sum(both) for both in zip(connecting, elapsed(begin))]
 
 
 def compute(us):
@@ -66,8 +73,8 @@ def compute(us):
 def application(environ, start_response):
     kind, us = environ["PATH_INFO"][1], int(environ["PATH_INFO"][2:])
     used_ns = 0 if kind == "s" else compute(us)
-    upstream_ns = ask_postgres(f"SELECT pg_sleep({us / 1e6})" if kind == "s" else "SELECT 1")
-    line = (environ["REMOTE_PORT"], 0, used_ns, 0, upstream_ns)
+    upstream = ask_postgres(f"SELECT pg_sleep({us / 1e6})" if kind == "s" else "SELECT 1")
+    line = (environ["REMOTE_PORT"], 0, used_ns, load.UNKNOWN, 0, 0, *upstream)
     # one write, so that lines of several processes do not mix
     os.write(LOG, (" ".join(map(str, line)) + "\n").encode())
     start_response("200 OK", [("Content-Length", "4")])
@@ -99,7 +106,8 @@ def begin_postgres(folder, port):
 
 
 def begin_gunicorn(port, postgres, log):
-    words = ["--workers", "2", "--threads", "4", "--worker-class", "gthread", "--bind", f"127.0.0.1:{port}"]
+    # one thread a worker answers: a second one would take the interpreter's lock, which looks like waiting for postgres
+    words = ["--workers", "4", "--threads", "1", "--worker-class", "gthread", "--bind", f"127.0.0.1:{port}"]
     settings = {**os.environ, "POSTGRES": str(postgres), "CHAIN_LOG": log, "PYTHONPATH": str(pathlib.Path(__file__).parent)}
     words = ["gunicorn", "--log-level", "error", *words, "chain:application"]
     return subprocess.Popen(words, env=settings)

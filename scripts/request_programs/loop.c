@@ -1,5 +1,5 @@
 /* A server with one epoll loop: it reads all requests that are there, computes for each when it reads it, and then answers
- * them all. Its log has a line a request: the client's port, offset, CPU time, time asleep.
+ * them all. Its log has a line a request: the client's port, offset, CPU time and time asleep, each at least and at most.
  *
  * usage: loop PORT LOG */
 #include <arpa/inet.h>
@@ -31,15 +31,26 @@ static unsigned port(int fd) {
 /* A request: where its answer goes, and what it took. */
 struct request {
     int fd;
-    uint64_t cpu, slept;
+    uint64_t cpu, cpu_most, asked, slept;
 };
+
+/* Adds the CPU time of work that ends now: what the loop used since the work before may be of it. */
+static void add_cpu(struct request *of, uint64_t begin) {
+    static uint64_t last;
+    uint64_t now = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    of->cpu += now - begin;
+    of->cpu_most += now - last;
+    last = now;
+}
 
 static void work(struct request *of, const char *request) {
     uint64_t ns = strtoull(request + 1, NULL, 10) * 1000, since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if (request[0] == 's') {
         struct timespec time = {.tv_nsec = ns};
+        uint64_t begin = clock_ns(CLOCK_MONOTONIC);
         nanosleep(&time, NULL);
-        of->slept = ns;
+        of->asked = ns;
+        of->slept = clock_ns(CLOCK_MONOTONIC) - begin;
     } else {
         while (clock_ns(CLOCK_THREAD_CPUTIME_ID) - since < ns)
             ;
@@ -77,14 +88,15 @@ int main(int argc, char **argv) {
             if (request[0] == 'q') return fclose(out);
             answers[answered] = (struct request){.fd = fd};
             work(&answers[answered], request);
-            answers[answered++].cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID) - since;
+            add_cpu(&answers[answered++], since);
         }
         for (int at = 0; at < answered; at++) {
             struct request *of = &answers[at];
             uint64_t since = clock_ns(CLOCK_THREAD_CPUTIME_ID);
             send(of->fd, response, RESPONSE, MSG_NOSIGNAL);
-            of->cpu += clock_ns(CLOCK_THREAD_CPUTIME_ID) - since;
-            fprintf(out, "%u %lu %lu %lu\n", port(of->fd), offsets[of->fd], of->cpu, of->slept);
+            add_cpu(of, since);
+            fprintf(out, "%u %lu %lu %lu %lu %lu\n", port(of->fd), offsets[of->fd], of->cpu, of->cpu_most, of->asked,
+                    of->slept);
             offsets[of->fd] += REQUEST;
         }
     }

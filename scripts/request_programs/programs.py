@@ -27,19 +27,22 @@ def compute(us):
 
 
 def serve(sock, log):
-    """A thread a connection. Its CPU time since the last request ended is that of this one."""
+    """A thread a connection. Its CPU time since it had the request is that of the request, and some of that since the last
+    request ended."""
     offset, port = 0, sock.getpeername()[1]
     since_ns = time.thread_time_ns()
     while len(data := load.read(sock, REQUEST)) == REQUEST:
-        us, slept_ns = int(data[1:]), 0
+        read_ns = time.thread_time_ns()
+        us, slept = int(data[1:]), (0, 0)
         if data[:1] == b"s":
+            begin = load.times()
             time.sleep(us / 1e6)
-            slept_ns = us * 1_000
+            slept = us * 1_000, max(us * 1_000, load.idle_ns(begin))
         else:
             compute(us)
         sock.sendall(bytes(RESPONSE))
         now_ns = time.thread_time_ns()
-        log.append((port, offset, now_ns - since_ns, slept_ns))
+        log.append((port, offset, now_ns - read_ns, now_ns - since_ns, *slept))
         since_ns, offset = now_ns, offset + REQUEST
 
 
@@ -56,28 +59,42 @@ def threads(listener, path):
         threading.Thread(target=serve, args=(sock, log), daemon=True).start()
 
 
-async def handle(reader, writer, log):
+class LoopClock:
+    """CPU time of the loop's thread, divided among requests: what it used between two handlers may be of the later one."""
+
+    def __init__(self):
+        self.last_ns = time.thread_time_ns()
+
+    def used(self, begin_ns):
+        """Returns how much a handler used that ends now, and how much the loop did since the handler before."""
+        last_ns, self.last_ns = self.last_ns, time.thread_time_ns()
+        return self.last_ns - begin_ns, self.last_ns - last_ns
+
+
+async def handle(reader, writer, log, clock):
     offset, port = 0, writer.get_extra_info("peername")[1]
     while True:
         try:
             data = await reader.readexactly(REQUEST)
         except asyncio.IncompleteReadError:
             return writer.close()
-        us, slept_ns, since_ns = int(data[1:]), 0, time.thread_time_ns()
+        us, slept, used, since_ns = int(data[1:]), (0, 0), (0, 0), time.thread_time_ns()
         if data[:1] == b"s":
+            begin, used = load.times(), clock.used(since_ns)
             await asyncio.sleep(us / 1e6)
-            slept_ns, since_ns = us * 1_000, time.thread_time_ns()
+            since_ns, slept = time.thread_time_ns(), (us * 1_000, max(us * 1_000, load.idle_ns(begin)))
         else:
             compute(us)
         writer.write(bytes(RESPONSE))
-        log.append((port, offset, time.thread_time_ns() - since_ns, slept_ns))
+        used = [sum(both) for both in zip(used, clock.used(since_ns))]
+        log.append((port, offset, *used, *slept))
         offset += REQUEST
 
 
 async def loop(listener, path):
-    log, over = [], asyncio.Event()
+    log, over, clock = [], asyncio.Event(), LoopClock()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, over.set)
-    await asyncio.start_server(lambda reader, writer: handle(reader, writer, log), sock=listener)
+    await asyncio.start_server(lambda reader, writer: handle(reader, writer, log, clock), sock=listener)
     await over.wait()
     write(path, log)
     os._exit(0)
@@ -132,7 +149,7 @@ def main():
     # a client ends when it has its response: the server may not have noted the last requests
     time.sleep(0.2)
     end()
-    load.write_truth(truth, (port, port), asked, [(*line, 0) for line in load.read_lines(path)])
+    load.write_truth(truth, (port, port), asked, load.read_lines(path))
 
 
 main()

@@ -47,7 +47,7 @@ def value(lines):
 
 
 def commands_of(port):
-    """Returns the notes of redis in order of time: client's port, microseconds of work, microseconds asleep."""
+    """Returns the notes of redis in order of time: client's port, microseconds of the command, microseconds asleep."""
     with load.wait_for(port) as sock:
         sock.sendall(command(b"SLOWLOG", b"GET", b"-1"))
         entries = value(sock.makefile("rb"))
@@ -57,7 +57,7 @@ def commands_of(port):
         if words[0] == b"EVAL":
             yield port, us, 0
         if words[0] == b"DEBUG":
-            yield port, 0, round(float(words[2]) * 1e6)
+            yield port, us, round(float(words[2]) * 1e6)
 
 
 def main():
@@ -73,8 +73,11 @@ def main():
     for own in offsets:
         offsets[own].sort(reverse=True)
     served = []
-    for own, work_us, asleep_us in commands_of(port):
-        served.append((own, offsets[own].pop(), work_us * 1_000, asleep_us * 1_000, 0))
+    for own, took_us, asleep_us in commands_of(port):
+        took_ns, asleep_ns = took_us * 1_000, asleep_us * 1_000
+        # of the time of a command that sleeps, the log does not say how much it slept; of one that works, not the calls
+        parts = (0, load.UNKNOWN, asleep_ns, took_ns) if asleep_us else (took_ns, load.UNKNOWN)
+        served.append((own, offsets[own].pop(), *parts))
     server.terminate()
     server.wait()
     load.write_truth(truth, (port, port), asked, served)

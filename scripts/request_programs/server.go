@@ -1,5 +1,5 @@
-// A server in Go, a goroutine for each connection. Its log has a line a request: the client's port, offset, CPU time, time
-// asleep.
+// A server in Go, a goroutine for each connection. Its log has a line a request: the client's port, offset, CPU time and time
+// asleep, each at least and at most. At most, a request used the CPU time of the whole process since the one noted before.
 //
 // usage: server PORT LOG
 package main
@@ -20,36 +20,40 @@ import (
 )
 
 const (
-	request, response  = 16, 64
-	clockThreadCPUTime = 3
+	request, response   = 16, 64
+	clockProcessCPUTime = 2
+	clockThreadCPUTime  = 3
 )
 
 var (
 	mutex sync.Mutex
 	out   *bufio.Writer
+	last  int64
 )
 
-func cpuTime() int64 {
+func cpuTime(clock uintptr) int64 {
 	var now syscall.Timespec
-	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockThreadCPUTime, uintptr(unsafe.Pointer(&now)), 0)
+	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&now)), 0)
 	return now.Nano()
 }
 
 func compute(ns int64) int64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	since := cpuTime()
-	for cpuTime()-since < ns {
+	since := cpuTime(clockThreadCPUTime)
+	for cpuTime(clockThreadCPUTime)-since < ns {
 	}
-	return cpuTime() - since
+	return cpuTime(clockThreadCPUTime) - since
 }
 
-func work(kind byte, ns int64) (int64, int64) {
+// Returns CPU time, time asleep at least, and at most.
+func work(kind byte, ns int64) (int64, int64, int64) {
 	if kind == 's' {
+		since := time.Now()
 		time.Sleep(time.Duration(ns))
-		return 0, ns
+		return 0, ns, int64(time.Since(since))
 	}
-	return compute(ns), 0
+	return compute(ns), 0, 0
 }
 
 func serve(conn net.Conn) {
@@ -66,11 +70,13 @@ func serve(conn net.Conn) {
 			os.Exit(0)
 		}
 		us, _ := strconv.ParseInt(strings.TrimSpace(string(data[1:])), 10, 64)
-		cpu, asleep := work(data[0], us*1000)
-		mutex.Lock()
-		fmt.Fprintln(out, port, offset, cpu, asleep)
-		mutex.Unlock()
+		cpu, asleep, asleepMost := work(data[0], us*1000)
 		conn.Write(answer)
+		mutex.Lock()
+		now := cpuTime(clockProcessCPUTime)
+		fmt.Fprintln(out, port, offset, cpu, now-last, asleep, asleepMost)
+		last = now
+		mutex.Unlock()
 	}
 }
 
