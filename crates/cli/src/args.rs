@@ -103,7 +103,7 @@ pub(crate) fn utc_now() -> String {
 
 /// Returns a UTC time in ISO 8601's basic form. Days to date by the civil-from-days algorithm (Howard
 /// Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn utc(seconds: u64) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let era = shifted / 146_097;

@@ -78,21 +78,7 @@ impl ExportArgs {
                 names(&recording)
             );
         };
-        if !recording.tables().any(|name| name == table) {
-            bail!(
-                "{} holds no table {table}\nhint: {}",
-                out::name(path),
-                names(&recording)
-            );
-        }
-        if !view::knows_table(table) {
-            bail!(
-                "{} holds a table {table} that this whylat does not know\n\
-                 hint: use whylat {} or later, which wrote it",
-                out::name(path),
-                out::name(&recording.header().whylat)
-            );
-        }
+        require_table(&recording, table)?;
         let text = match to.is_terminal() {
             true => CsvText::Clean,
             false => CsvText::Exact,
@@ -100,6 +86,26 @@ impl ExportArgs {
         to.write(|out| view::csv(&recording, table, text, out))?;
         Ok(code(&recording))
     }
+}
+
+/// Says why rows of a table cannot be given, if they cannot.
+pub(crate) fn require_table(recording: &Recording, table: &str) -> anyhow::Result<()> {
+    let path = out::name(recording.path());
+    if !recording.tables().any(|name| name == table) {
+        bail!(
+            "{path} holds no table {}\nhint: {}",
+            out::name(table),
+            names(recording)
+        );
+    }
+    if view::declaration(table).is_none() {
+        bail!(
+            "{path} holds a table {table} that this whylat does not know\n\
+             hint: use whylat {} or later, which wrote it",
+            out::name(&recording.header().whylat)
+        );
+    }
+    Ok(())
 }
 
 /// Returns the names of the recording's tables.

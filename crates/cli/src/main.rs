@@ -30,6 +30,7 @@ mod import;
 mod lab;
 mod load;
 mod maintain;
+mod mcp;
 mod messages;
 mod out;
 mod page;
@@ -103,6 +104,8 @@ enum Command {
     Demo(demo::Demo),
     /// Watch every connection of this host continuously, for a fleet.
     Agent(agent::Agent),
+    /// Answer an assistant about recordings (Model Context Protocol).
+    Mcp(mcp::Mcp),
     /// Check the integrity of a recording.
     Validate(maintain::Validate),
     /// Close a recording that a crash left open.
@@ -140,6 +143,7 @@ fn main() -> ExitCode {
         Command::Doctor(doctor) => doctor.execute(),
         Command::Demo(demo) => demo.execute(),
         Command::Agent(agent) => agent.execute(),
+        Command::Mcp(mcp) => mcp.execute(),
         Command::Validate(validate) => run_confined(|| validate.execute()),
         Command::Recover(recover) => run_confined(|| recover.execute()),
         Command::Import(import) => run_confined(|| import.execute()),
@@ -151,7 +155,7 @@ fn main() -> ExitCode {
     };
     progress::clear();
     result.unwrap_or_else(|error| {
-        eprintln!("error: {}", describe(&error));
+        eprintln!("error: {}", out::describe(&error));
         ExitCode::from(exit::FAILED)
     })
 }
@@ -160,18 +164,6 @@ fn main() -> ExitCode {
 fn run_confined(execute: impl FnOnce() -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     confine::confine();
     execute()
-}
-
-/// Returns an error with its causes, each once: typed errors contain their cause already.
-fn describe(error: &anyhow::Error) -> String {
-    let mut text = error.to_string();
-    for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
-    text
 }
 
 #[cfg(test)]
@@ -205,6 +197,7 @@ mod tests {
     const WITHOUT_OUTPUT: &[(&str, &str)] = &[
         ("snapshot", "the running recorder writes into its recording"),
         ("recover", "repairs a recording in place"),
+        ("mcp", "answers an assistant on standard output"),
         ("agent", "its configuration names a target"),
         ("list", "lab: a list for people, one line a fault"),
         ("wire", "lab: runs until it is stopped"),

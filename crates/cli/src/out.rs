@@ -303,6 +303,18 @@ pub(crate) fn print_message(message: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", clean(&message.to_string()));
 }
 
+/// Returns an error with its causes, each once: typed errors contain their cause already.
+pub(crate) fn describe(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 /// Returns a name for a message, on one line: a line end in a name would forge a line.
 pub(crate) fn name(name: &(impl AsRef<OsStr> + ?Sized)) -> String {
     view::clean(&name.as_ref().to_string_lossy())

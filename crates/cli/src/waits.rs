@@ -106,7 +106,7 @@ impl WaitArgs {
     /// # Errors
     /// When there can be none.
     pub(crate) fn requests(&self) -> anyhow::Result<RequestFilter> {
-        self.check_times()?;
+        check_window(self.from, self.to)?;
         Ok(RequestFilter {
             from_ns: self.from,
             to_ns: self.to,
@@ -118,23 +118,8 @@ impl WaitArgs {
         })
     }
 
-    fn check_times(&self) -> anyhow::Result<()> {
-        if let (Some(from), Some(to)) = (self.from, self.to)
-            && from >= to
-        {
-            let words = diagnose::units::duration;
-            bail!(
-                "no time lies between --from {} and --to {}: both count from the start\n\
-                 hint: give a --to later than --from",
-                words(from),
-                words(to)
-            );
-        }
-        Ok(())
-    }
-
     fn filter(self) -> anyhow::Result<WaitFilter> {
-        self.check_times()?;
+        check_window(self.from, self.to)?;
         Ok(WaitFilter {
             from_ns: self.from,
             to_ns: self.to,
@@ -144,4 +129,20 @@ impl WaitArgs {
             longer_than_ns: self.longer_than,
         })
     }
+}
+
+/// Refuses a window without time.
+pub(crate) fn check_window(from: Option<u64>, to: Option<u64>) -> anyhow::Result<()> {
+    if let (Some(from), Some(to)) = (from, to)
+        && from >= to
+    {
+        let words = diagnose::units::duration;
+        bail!(
+            "no time lies between --from {} and --to {}: both count from the start\n\
+             hint: give a --to later than --from",
+            words(from),
+            words(to)
+        );
+    }
+    Ok(())
 }

@@ -19,6 +19,7 @@
 //! causes/      the name of what a CPU did → why: categories of functions, system calls, interrupts
 //! rows/        what several analyses keep of rows
 //! histogram    durations, in log-linear buckets
+//! pages        the page of each rule
 //! kernel       numbers of the Linux kernel
 //! units        numbers as people read them
 //! ```
@@ -34,6 +35,7 @@ pub mod imports;
 mod kernel;
 pub mod live;
 pub mod messages;
+pub mod pages;
 pub mod recording;
 pub mod report;
 pub mod requests;

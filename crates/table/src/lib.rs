@@ -47,7 +47,7 @@ pub use names::{
     ActivityKind, ActivitySource, Caller, Chosen, CounterKind, DropKind, Method, Role, SampleKind,
     Stage, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
 };
-pub use read::Recording;
+pub use read::{Recording, recording_time};
 pub use recover::{RecoveryResult, recover};
 pub use reference::{fleet_reference, reference};
 pub use rows::RowSet;

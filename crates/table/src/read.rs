@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use arrow_schema::SchemaRef;
 
@@ -318,6 +319,12 @@ impl Recording {
     fn checked(&self) -> std::sync::MutexGuard<'_, CheckedFiles> {
         self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns when the recording at `path` was last written; `None`: there is no recording.
+pub fn recording_time(path: &Path) -> Option<SystemTime> {
+    let manifest = fs::metadata(path.join(MANIFEST)).ok()?;
+    manifest.is_file().then(|| manifest.modified().ok())?
 }
 
 /// Puts a line in the place of the earlier one with its key, or at the end.

@@ -4,10 +4,12 @@
 //! * `recorder` and `site`: `whylat record`, and roles of the lab that it records;
 //! * [`report`]: what `whylat report` says of a recording;
 //! * [`agents`]: an agent and its dataset;
+//! * [`assistant`]: an assistant that asks `whylat mcp`;
 //! * [`instrumented`] and [`sources`]: a program with Intel's ittnotify in it;
 //! * [`programs`]: programs that were not written for tests; `recorded_program`: those that were, recorded.
 
 pub mod agents;
+pub mod assistant;
 pub mod instrumented;
 mod process;
 pub mod programs;

@@ -117,6 +117,11 @@ pub fn finish(command: &mut Command) -> CommandOutput {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap_or_else(|why| panic!("{command:?}: {why}"));
+    finish_child(child)
+}
+
+/// Waits for a process to end, and returns what is left of its output; the end is bounded.
+pub(crate) fn finish_child(child: Child) -> CommandOutput {
     let pid = child.id();
     let (ended, end) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn(move || {

@@ -16,16 +16,8 @@ pub enum CsvText {
     Clean,
 }
 
-/// Returns whether this whylat knows a table.
-pub fn knows_table(table: &str) -> bool {
-    macro_rules! names {
-        ($($row:ty),+ $(,)?) => { [$(<$row as Table>::NAME),+].contains(&table) };
-    }
-    for_each_table!(names)
-}
-
 /// Writes a table, batch by batch; nothing for a table that the recording does not have or this whylat does not know
-/// ([`knows_table`]).
+/// ([`crate::declaration`]).
 ///
 /// # Errors
 /// When `out` cannot be written.

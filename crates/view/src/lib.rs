@@ -14,18 +14,23 @@ mod json;
 mod layout;
 mod perfetto;
 mod request_csv;
+mod row_selection;
 mod span_name;
 mod text;
 pub mod top;
 
 pub use clean::clean;
 pub use compare::{ComparedSide, side_by_side};
-pub use csv::{CsvText, csv, knows_table};
+pub use csv::{CsvText, csv};
 pub use drop_csv::drop_csv;
 pub use json::{json, write_json};
 pub use layout::{MOST_COLUMNS, TextOptions, wrap};
 pub use perfetto::perfetto;
 pub use request_csv::RequestCsv;
+pub use row_selection::{
+    CellTest, Operand, RowCondition, RowSelection, SelectedRows, TableDeclaration, declaration,
+    selected_csv,
+};
 pub use text::{
     diff as diff_text, drops as drops_text, ends as ends_text, message as message_text,
     messages as messages_text, request as request_text, requests as requests_text,
