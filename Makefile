@@ -218,4 +218,4 @@ clean:
 
 # Rewrites the expected answers of golden recordings and the lists of rules after a wanted change: read the difference before you commit it.
 golden: setup
-	WHYLAT_GOLDEN_UPDATE=1 $(cargo) test $(PROFILE) --workspace --test view --test tail --test rule_lists
+	WHYLAT_GOLDEN_UPDATE=1 $(cargo) test $(PROFILE) --workspace --test view --test tail --test rule_lists --test monitoring
