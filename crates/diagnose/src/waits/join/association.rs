@@ -136,6 +136,7 @@ fn ln_factorial(number: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
 
     use super::*;
 
@@ -220,7 +221,12 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) })]
+        // The same values in every run: of random ones, one run in 25 has a chance below the bound.
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            rng_seed: RngSeed::Fixed(1),
+            ..ProptestConfig::with_cases(4_000)
+        })]
 
         /// Values that have nothing to do with how long a wait was: four of 4,000 may be reported by chance.
         #[test]
