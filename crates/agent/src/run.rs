@@ -225,7 +225,7 @@ impl RunningAgent<'_> {
     fn reload(&mut self, watcher: &mut ConnectionWatcher<'_>) {
         self.notify.reloading();
         let taken = self.take_up(watcher);
-        self.metrics.reloaded(taken.is_ok());
+        self.metrics.note_reload(taken.is_ok());
         match taken {
             Ok(()) => say(LogPriority::Info, "the configuration was taken up"),
             Err(why) => say(

@@ -139,7 +139,7 @@ fn times_are_labelled_by_application() {
         page.contains("whylat_agent_bpf_seconds_total 0.002\n"),
         "{page}"
     );
-    metrics.reloaded(false);
+    metrics.note_reload(false);
     let page = metrics.page(TextFormat::Prometheus).expect("a page");
     assert!(
         page.contains("whylat_config_last_reload_successful 0\n"),

@@ -26,7 +26,7 @@ impl ProblemFlags {
         self.0 |= u8::from(raised) << problem as usize;
     }
 
-    pub(super) fn any(self) -> bool {
+    pub(super) fn has_any(self) -> bool {
         self.0 != 0
     }
 
@@ -147,7 +147,7 @@ impl Bins {
     }
 
     /// Bins that begin before this.
-    pub(super) fn before(&self, end_ns: i64) -> impl Iterator<Item = &Bin> {
+    pub(super) fn bins_before(&self, end_ns: i64) -> impl Iterator<Item = &Bin> {
         self.0.iter().filter(move |bin| bin.begin_ns < end_ns)
     }
 

@@ -191,7 +191,7 @@ impl Connection {
         self.bins.add(&step.interval);
         let near = self.near(step);
         ReadingResult {
-            problem_ns: if step.interval.raised.any() {
+            problem_ns: if step.interval.raised.has_any() {
                 step.length_ns
             } else {
                 0
@@ -206,7 +206,7 @@ impl Connection {
     fn near(&mut self, step: &ReadingStep) -> Vec<ContextSample> {
         let (first_ns, last_ns) = step.bins();
         self.recent.push_back(step.near());
-        if step.interval.raised.any() {
+        if step.interval.raised.has_any() {
             self.near_until_ns = last_ns + BIN_NS;
         } else if first_ns > self.near_until_ns {
             let oldest_ns = last_ns - BIN_NS;
@@ -302,7 +302,7 @@ impl ReadingStep {
             retrans,
             timeouts: _,
         } = self.counts;
-        self.interval.raised.any()
+        self.interval.raised.has_any()
             || acked_bytes + received_bytes + segs_out + retrans > 0
             || self.writes.calls() + self.reads.calls() > 0
     }
@@ -417,7 +417,7 @@ fn add_problems(sums_ns: &mut [u64; PROBLEMS], any_ns: &mut u64, step: &ReadingS
             sums_ns[problem as usize] += step.length_ns;
         }
     }
-    if step.interval.raised.any() {
+    if step.interval.raised.has_any() {
         *any_ns += step.length_ns;
     }
 }

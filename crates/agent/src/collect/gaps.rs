@@ -42,7 +42,7 @@ impl CoverageGaps {
     }
 
     /// Returns the gaps as of the last check.
-    pub(super) fn now(&self) -> &[String] {
+    pub(super) fn current(&self) -> &[String] {
         &self.now
     }
 
@@ -109,11 +109,11 @@ mod tests {
         let _stream = TcpStream::connect(address).expect("a connection");
         let mut gaps = CoverageGaps::default();
         gaps.check(0);
-        assert_eq!(gaps.now(), [""; 0], "it may have come just now");
+        assert_eq!(gaps.current(), [""; 0], "it may have come just now");
         gaps.check(0);
-        assert!(gaps.now()[0].contains("/proc/net/tcp"), "{gaps:?}");
+        assert!(gaps.current()[0].contains("/proc/net/tcp"), "{gaps:?}");
         gaps.check(1);
-        assert_eq!(gaps.now(), [""; 0]);
+        assert_eq!(gaps.current(), [""; 0]);
     }
 
     #[test]

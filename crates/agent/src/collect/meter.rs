@@ -4,7 +4,7 @@
 use probe::hooks::{Hooks, HooksError, ProbeCounts};
 use probe::self_cost::{BpfCost, BpfTimeSampler, Statistics, Usage};
 
-use super::rows::{signed, us};
+use super::rows::{to_i64, us};
 
 /// Counters since the agent began, as of some moment.
 #[derive(Debug, Clone, Default)]
@@ -84,12 +84,12 @@ impl Meter {
     }
 
     /// Records that program and agent did not agree on.
-    pub(super) fn undecoded(&mut self, records: u64) {
+    pub(super) fn note_undecoded(&mut self, records: u64) {
         self.undecoded += records;
     }
 
     /// Notes a walk: how many sockets it visited, and how many of these it read or found unchanged.
-    pub(super) fn walked(&mut self, begin_ns: u64, visited: u64, read: u64) {
+    pub(super) fn note_walk(&mut self, begin_ns: u64, visited: u64, read: u64) {
         let walks = &mut self.walks;
         if walks.last_ns > 0 {
             let between_ns = begin_ns.saturating_sub(walks.last_ns);
@@ -139,10 +139,10 @@ impl Meter {
             cpu_us: us(now.cpu_ns.saturating_sub(before.cpu_ns)),
             bpf_us: bpf_share(&before.bpf, &now.bpf)
                 .map(|share| us((share * length_ns as f64) as u64)),
-            rss_bytes: Usage::read().map_or(0, |usage| signed(usage.rss_bytes)),
-            lost: signed(lost),
-            polls: signed(walks.read),
-            polled: signed(walks.last_read),
+            rss_bytes: Usage::read().map_or(0, |usage| to_i64(usage.rss_bytes)),
+            lost: to_i64(lost),
+            polls: to_i64(walks.read),
+            polled: to_i64(walks.last_read),
             poll_interval_us: us(walks.mean_ns().unwrap_or(length_ns)),
             poll_gap_us: us(walks.gap_ns),
         })

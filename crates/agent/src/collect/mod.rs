@@ -44,7 +44,7 @@ pub use options::{Pace, Watch};
 use owners::Owners;
 use pending::Pending;
 use rates::{Budget, DECIDE_EVERY_NS, Rates};
-use rows::signed;
+use rows::to_i64;
 use sink::AgentSink;
 use timeline::{ClockReading, End, IntervalSpan};
 
@@ -145,7 +145,7 @@ impl<'a> ConnectionWatcher<'a> {
 
     /// Returns the gaps in what it sees: each says what, why, and after `hint:` the fix.
     pub fn gaps(&self) -> &[String] {
-        self.gaps.now()
+        self.gaps.current()
     }
 
     /// Returns the number of connections that are watched now.
@@ -233,7 +233,7 @@ impl<'a> ConnectionWatcher<'a> {
         // those that rest are unchanged, as those that were found so
         let read = after.sockets - before.sockets + after.resting - before.resting;
         let left_out = after.left_out - before.left_out;
-        self.sink.meter.walked(begin_ns, read + left_out, read);
+        self.sink.meter.note_walk(begin_ns, read + left_out, read);
         self.schedule_walk(begin_ns);
         Ok(())
     }
@@ -269,7 +269,7 @@ impl<'a> ConnectionWatcher<'a> {
             poll_interval_us,
             poll_gap_us,
         } = *cost;
-        let connections = signed(self.sink.watched.live.len() as u64);
+        let connections = to_i64(self.sink.watched.live.len() as u64);
         let gaps = self.gaps();
         let reason = |gap: &String| gap.lines().next().unwrap_or_default().to_owned();
         FleetCoverage {

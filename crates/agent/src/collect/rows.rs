@@ -36,11 +36,11 @@ pub(super) fn conn_id(boot_id: &str, cookie: u64, netns: u32) -> i64 {
 
 /// Nanoseconds to whole microseconds.
 pub(super) fn us(ns: u64) -> i64 {
-    signed(ns / 1_000)
+    to_i64(ns / 1_000)
 }
 
 /// A value that no counter of this kernel reaches is written as the largest that fits.
-pub(super) fn signed(number: u64) -> i64 {
+pub(super) fn to_i64(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -82,10 +82,10 @@ impl RowContext<'_> {
                 .then(|| us(part.time_ns(Problem::DelayedAck))),
             receiver_window_us: us(part.time_ns(Problem::ReceiverWindow)),
             no_flag_us: us(length_ns.saturating_sub(part.any_flag_ns)),
-            acked_bytes: signed(part.counts.acked_bytes),
-            received_bytes: signed(part.counts.received_bytes),
-            segs_out: signed(part.counts.segs_out),
-            retrans: signed(part.counts.retrans),
+            acked_bytes: to_i64(part.counts.acked_bytes),
+            received_bytes: to_i64(part.counts.received_bytes),
+            segs_out: to_i64(part.counts.segs_out),
+            retrans: to_i64(part.counts.retrans),
             timeouts: self.timeouts(&part.counts),
             srtt_us: srtt(part.gauges.srtt_us),
             min_rtt_us: part.gauges.min_rtt_us.map(clamp_to_i32),
@@ -114,7 +114,7 @@ impl RowContext<'_> {
     }
 
     fn timeouts(&self, counts: &CounterGrowth) -> Option<i64> {
-        self.has_timeouts.then(|| signed(counts.timeouts))
+        self.has_timeouts.then(|| to_i64(counts.timeouts))
     }
 
     fn verdict(&self, part: &IntervalPart, length_ns: u64) -> Option<String> {
@@ -178,9 +178,9 @@ impl RowContext<'_> {
             delayed_ack_us: self.has_calls.then(|| total(Problem::DelayedAck)),
             receiver_window_us: total(Problem::ReceiverWindow),
             no_flag_us: us(watched_ns.saturating_sub(of.totals.any_flag_ns)),
-            acked_bytes: signed(counts.acked_bytes),
-            received_bytes: signed(counts.received_bytes),
-            retrans: signed(counts.retrans),
+            acked_bytes: to_i64(counts.acked_bytes),
+            received_bytes: to_i64(counts.received_bytes),
+            retrans: to_i64(counts.retrans),
             timeouts: self.timeouts(counts),
         })
     }
@@ -205,7 +205,7 @@ impl RowContext<'_> {
     /// A reading near a problem.
     pub(super) fn detail(&self, conn_id: i64, near: &ContextSample) -> FleetDetail {
         let [writes, reads] = near.calls;
-        let call = |number| self.has_calls.then(|| signed(number));
+        let call = |number| self.has_calls.then(|| to_i64(number));
         FleetDetail {
             host: self.host.to_owned(),
             conn_id,
@@ -216,9 +216,9 @@ impl RowContext<'_> {
             written_bytes: call(writes.1),
             reads: call(reads.0),
             read_bytes: call(reads.1),
-            acked_bytes: signed(near.counts.acked_bytes),
-            received_bytes: signed(near.counts.received_bytes),
-            retrans: signed(near.counts.retrans),
+            acked_bytes: to_i64(near.counts.acked_bytes),
+            received_bytes: to_i64(near.counts.received_bytes),
+            retrans: to_i64(near.counts.retrans),
             timeouts: self.timeouts(&near.counts),
             send_queue_bytes: near.gauges.send_queue_bytes.into(),
             unacked_segs: near.gauges.unacked_segs.into(),
@@ -244,9 +244,9 @@ struct CallCells {
 impl CallCells {
     fn from_counts(counts: &CallCounts) -> Self {
         Self {
-            calls: signed(counts.calls()),
-            bytes: signed(counts.bytes),
-            classes: counts.by_class.map(signed),
+            calls: to_i64(counts.calls()),
+            bytes: to_i64(counts.bytes),
+            classes: counts.by_class.map(to_i64),
         }
     }
 }
@@ -259,7 +259,7 @@ impl NearProblems {
     /// Notes the problems of a connection of this process, in bins that begin before `end_ns`.
     pub(super) fn note(&mut self, pid: Option<u32>, bins: &Bins, end_ns: i64) {
         let Some(pid) = pid else { return };
-        for bin in bins.before(end_ns).filter(|bin| bin.has_problem()) {
+        for bin in bins.bins_before(end_ns).filter(|bin| bin.has_problem()) {
             let beside = [-BIN_NS, 0, BIN_NS].map(|by| bin.begin_ns + by);
             self.0.entry(pid).or_default().extend(beside);
         }

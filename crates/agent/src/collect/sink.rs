@@ -29,7 +29,7 @@ pub(super) struct AgentSink {
 
 impl CaptureSink for AgentSink {
     fn take(&mut self, output: ProbeOutput) -> bool {
-        self.meter.undecoded(output.undecoded.values().sum());
+        self.meter.note_undecoded(output.undecoded.values().sum());
         let Changes {
             near,
             problems,

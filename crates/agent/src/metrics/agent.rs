@@ -138,7 +138,7 @@ impl AgentMetrics {
         self.lacks.set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
-    pub(super) fn reloaded(&self, is_taken: bool) {
+    pub(super) fn note_reload(&self, is_taken: bool) {
         self.reload_ok.set(i64::from(is_taken));
         if is_taken {
             self.reloaded.set(unix_s(SystemTime::now()));

@@ -56,7 +56,7 @@ impl Metrics {
             agent,
             shipping,
         };
-        metrics.reloaded(true);
+        metrics.note_reload(true);
         Arc::new(metrics)
     }
 
@@ -78,8 +78,8 @@ impl Metrics {
     }
 
     /// A configuration was read again: taken up, or refused and the one before kept.
-    pub fn reloaded(&self, is_taken: bool) {
-        self.agent.reloaded(is_taken);
+    pub fn note_reload(&self, is_taken: bool) {
+        self.agent.note_reload(is_taken);
     }
 
     /// Returns the page.

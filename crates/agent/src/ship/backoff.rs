@@ -26,7 +26,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// Before the next try after so many failures in a row: doubled each time, and then between half of that and all.
-    pub(super) fn after(&self, failures: u32) -> Duration {
+    pub(super) fn pause_after(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         let longest = self.first.saturating_mul(1 << doublings).min(self.most);
         let random = RandomState::new().build_hasher().finish();
@@ -44,13 +44,13 @@ mod tests {
         for (failures, longest_s) in [(1, 1), (2, 2), (6, 32), (7, 60), (1000, 60)] {
             let longest = Duration::from_secs(longest_s);
             for _ in 0..100 {
-                let wait = backoff.after(failures);
+                let wait = backoff.pause_after(failures);
                 assert!(
                     wait >= longest / 2 && wait <= longest,
                     "{failures}: {wait:?}"
                 );
             }
         }
-        assert_ne!(backoff.after(1), backoff.after(1));
+        assert_ne!(backoff.pause_after(1), backoff.pause_after(1));
     }
 }

@@ -203,8 +203,8 @@ pub(super) fn run(shared: &SharedSpool, target: &mut OpenTarget, backoff: Backof
             Ok(()) => failed = 0,
             Err(error) => {
                 failed += 1;
-                shared.change(|inner| inner.failed(&work, &error));
-                if shared.pause(backoff.after(failed)).is_break() {
+                shared.change(|inner| inner.note_failure(&work, &error));
+                if shared.pause(backoff.pause_after(failed)).is_break() {
                     return;
                 }
             }
@@ -229,7 +229,7 @@ fn perform(
             let bytes = path.metadata().map_or(0, |file| file.len());
             match target.put(key, path) {
                 Err(_) if is_gone(path) => {
-                    shared.change(|inner| inner.spool.vanished(key, *generation))
+                    shared.change(|inner| inner.spool.mark_vanished(key, *generation))
                 }
                 Err(error) => return Err(error),
                 Ok(()) => shared.change(|inner| inner.taken(key, *generation, bytes)),
@@ -240,7 +240,7 @@ fn perform(
             Err(error) if failed < REMOVALS => return Err(error),
             result => shared.change(|inner| {
                 inner.left_files += u64::from(result.is_err());
-                inner.spool.removed(key);
+                inner.spool.mark_removed(key);
             }),
         },
     }
@@ -254,14 +254,14 @@ fn is_gone(path: &Path) -> bool {
 
 impl DeliveryState {
     fn taken(&mut self, key: &FileKey, generation: u64, bytes: u64) {
-        self.spool.delivered(key, generation);
+        self.spool.mark_delivered(key, generation);
         self.delivered_files += 1;
         self.delivered_bytes += bytes;
         self.delivered_at = Some(SystemTime::now());
         self.error = None;
     }
 
-    fn failed(&mut self, work: &DeliveryTask, error: &io::Error) {
+    fn note_failure(&mut self, work: &DeliveryTask, error: &io::Error) {
         let (DeliveryTask::Send { key, .. } | DeliveryTask::Remove(key)) = work;
         self.failures += 1;
         self.error = Some(format!("{}: {error}", key.path()));
@@ -322,7 +322,7 @@ mod tests {
             perform(&self.shared, &mut self.target, &work, 0).expect("nothing to try again");
         }
 
-        fn given(&self) -> AbandonedRows {
+        fn abandoned_rows(&self) -> AbandonedRows {
             self.shared.lock().spool.given
         }
     }
@@ -335,7 +335,7 @@ mod tests {
             inner.spool.store(late);
             assert!(!path.exists());
         });
-        assert_eq!(world.given(), AbandonedRows::default());
+        assert_eq!(world.abandoned_rows(), AbandonedRows::default());
     }
 
     #[test]
@@ -349,7 +349,7 @@ mod tests {
             );
             assert!(!path.exists());
         });
-        let given = world.given();
+        let given = world.abandoned_rows();
         assert_eq!((given.full_files, given.failed_files), (1, 0));
     }
 
@@ -357,11 +357,11 @@ mod tests {
     fn file_removed_by_another_process_is_counted() {
         let mut world = DeliveryWorld::new(interval(BEGIN_NS));
         world.send_after(|_, path| std::fs::remove_file(path).expect("a file"));
-        assert_eq!(world.given().failed_files, 1);
+        assert_eq!(world.abandoned_rows().failed_files, 1);
         let pending = world.dir.path().join("spool/pending");
         assert_eq!(std::fs::read_dir(pending).expect("spool").count(), 1);
         world.send_after(|_, _| ());
-        assert_eq!(world.given().failed_files, 1);
+        assert_eq!(world.abandoned_rows().failed_files, 1);
         assert_eq!(world.shared.state().spooled_files, 0);
     }
 
@@ -376,9 +376,9 @@ mod tests {
         };
         world.shared.change(|inner| {
             inner.spool.store(interval(BEGIN_NS + 1));
-            inner.spool.vanished(&key, generation);
+            inner.spool.mark_vanished(&key, generation);
             assert!(inner.spool.pending.contains_key(&key));
         });
-        assert_eq!(world.given(), AbandonedRows::default());
+        assert_eq!(world.abandoned_rows(), AbandonedRows::default());
     }
 }

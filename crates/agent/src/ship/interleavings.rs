@@ -140,7 +140,7 @@ impl InterleavingWorld {
         match &work {
             DeliveryTask::Send {
                 key, generation, ..
-            } if !is_done => self.spool().vanished(key, *generation),
+            } if !is_done => self.spool().mark_vanished(key, *generation),
             _ => self.report(&work),
         }
     }
@@ -149,8 +149,8 @@ impl InterleavingWorld {
         match work {
             DeliveryTask::Send {
                 key, generation, ..
-            } => self.spool().delivered(key, *generation),
-            DeliveryTask::Remove(key) => self.spool().removed(key),
+            } => self.spool().mark_delivered(key, *generation),
+            DeliveryTask::Remove(key) => self.spool().mark_removed(key),
         }
     }
 

@@ -74,7 +74,7 @@ impl Spool {
         self.given.unmerged_hours += 1;
         for key in &minutes {
             if self.sent.contains_key(key) {
-                self.removed(key);
+                self.mark_removed(key);
             }
         }
         Ok(())

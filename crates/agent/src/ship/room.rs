@@ -27,7 +27,7 @@ impl Spool {
         if self.forget_sent(begin_ns) {
             return true;
         }
-        let details = stage.without(FleetDetail::NAME);
+        let details = stage.remove_table(FleetDetail::NAME);
         if details > 0 {
             self.given.full_files += details as u64;
             return true;
@@ -48,10 +48,10 @@ impl Spool {
         }
         // before the files go: what is not there must not be thought whole
         if let Err(error) = self.save() {
-            self.failed(&error);
+            self.note_failure(&error);
             return false;
         }
-        old.iter().for_each(|key| self.removed(key));
+        old.iter().for_each(|key| self.mark_removed(key));
         true
     }
 

@@ -186,7 +186,7 @@ impl Spool {
         }
         self.keep(stage, interval.begin_ns);
         if let Err(error) = self.close_past(interval.begin_ns) {
-            self.failed(&error);
+            self.note_failure(&error);
         }
     }
 
@@ -201,7 +201,7 @@ impl Spool {
             }
         };
         if changed && let Err(error) = self.save() {
-            self.failed(&error);
+            self.note_failure(&error);
         }
     }
 
@@ -231,7 +231,7 @@ impl Spool {
                     Err(error) if is_full(&error) => {}
                     Err(error) => {
                         self.given.failed_files += stage.files.len() as u64;
-                        return self.failed(&error);
+                        return self.note_failure(&error);
                     }
                 }
             }
@@ -339,7 +339,7 @@ impl Spool {
     }
 
     /// The target has a file in one of its states.
-    pub(super) fn delivered(&mut self, key: &FileKey, generation: u64) {
+    pub(super) fn mark_delivered(&mut self, key: &FileKey, generation: u64) {
         let Some(waiting) = self.pending.get_mut(key) else {
             return;
         };
@@ -356,7 +356,7 @@ impl Spool {
         if self.memory.as_ref().is_some_and(|m| m.is_open(key)) {
             match fs::rename(&path, self.sent_path(key)) {
                 Ok(()) => drop(self.sent.insert(key.clone(), bytes)),
-                Err(error) => self.failed(&error),
+                Err(error) => self.note_failure(&error),
             }
         } else {
             self.forget_file(&path);
@@ -364,14 +364,14 @@ impl Spool {
     }
 
     /// A file of a minute is no longer at the target, or is left there.
-    pub(super) fn removed(&mut self, key: &FileKey) {
+    pub(super) fn mark_removed(&mut self, key: &FileKey) {
         self.sent.remove(key);
         self.forget_file(&self.sent_path(key));
     }
 
     /// A file that was to be sent in one of its states is not there: another process has removed it, unless it no longer waits.
     /// Then its hour was merged, or it was dropped and counted, since it was chosen.
-    pub(super) fn vanished(&mut self, key: &FileKey, generation: u64) {
+    pub(super) fn mark_vanished(&mut self, key: &FileKey, generation: u64) {
         let waiting = self.pending.get(key);
         if waiting.is_some_and(|waiting| waiting.generation == generation) {
             self.let_go(key);
@@ -392,7 +392,7 @@ impl Spool {
 
     pub(super) fn forget_file(&mut self, path: &Path) {
         if let Err(error) = disk::remove(path) {
-            self.failed(&error);
+            self.note_failure(&error);
         }
     }
 
@@ -442,7 +442,7 @@ impl Spool {
         self.wait(key, bytes, SystemTime::now(), false);
     }
 
-    pub(super) fn failed(&mut self, error: &io::Error) {
+    pub(super) fn note_failure(&mut self, error: &io::Error) {
         self.failure = Some(format!("spool {}: {error}", self.root.display()));
     }
 }

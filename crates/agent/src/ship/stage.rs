@@ -64,7 +64,7 @@ impl StagedInterval {
     }
 
     /// Takes the files of a table out again.
-    pub(super) fn without(&mut self, table: &str) -> usize {
+    pub(super) fn remove_table(&mut self, table: &str) -> usize {
         let before = self.files.len();
         self.files.retain(|file| file.key.table() != table);
         before - self.files.len()
