@@ -47,7 +47,7 @@ fn check(profile: Profile) {
         nic_stamps,
         recorder_cpus,
         poll_ms,
-    } = options.or(ProfileOptions::default());
+    } = options.or_profile(ProfileOptions::default());
     let _taken = (trigger, nic_stamps, recorder_cpus, usdt, output_dir);
     let _detail = detail.map(record::Detail::from);
     assert_ne!(poll_ms, Some(0));

@@ -50,7 +50,7 @@ impl RecordArgs {
             nic_stamps,
             recorder_cpus,
             poll_ms,
-        } = self.chosen.or(profile.options);
+        } = self.chosen.or_profile(profile.options);
         let detail = detail.unwrap_or(Detail::Waits);
         let has_messages = matches!(detail, Detail::Messages);
         if !has_messages && (keep.is_some() || trigger.is_some()) {

@@ -45,7 +45,7 @@ pub(crate) struct View {
 impl View {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self.dir.map_or_else(load::newest, Ok)?;
-        let to = self.to.check_or(|| Output::replacing(beside(&path)))?;
+        let to = self.to.check_or(|| Output::replacing(page_path(&path)))?;
         let shown = to.file().filter(|_| !self.no_open).map(Path::to_owned);
         let opener = shown.map(Opener::start).transpose()?;
         confine();
@@ -61,7 +61,7 @@ impl View {
 }
 
 /// Where the page of a recording goes: `r.whylat` → `r.whylat.html`.
-pub(crate) fn beside(recording: &Path) -> PathBuf {
+pub(crate) fn page_path(recording: &Path) -> PathBuf {
     let mut name = recording.components().as_path().as_os_str().to_owned();
     name.push(".html");
     name.into()
@@ -70,7 +70,7 @@ pub(crate) fn beside(recording: &Path) -> PathBuf {
 /// Writes the page of a recording beside it, and replaces an older one.
 pub(crate) fn write(recording: &Path) -> anyhow::Result<()> {
     let (page, _) = page_of_one(recording, &PageOptions::default())?;
-    Output::replacing(beside(recording)).exact(&page)
+    Output::replacing(page_path(recording)).exact(&page)
 }
 
 /// The page of a recording, and whether that is complete.
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn page_path_is_beside_recording() {
         for given in ["a/r.whylat", "a/r.whylat/", "a/./r.whylat"] {
-            assert_eq!(beside(Path::new(given)), Path::new("a/r.whylat.html"));
+            assert_eq!(page_path(Path::new(given)), Path::new("a/r.whylat.html"));
         }
     }
 }

@@ -54,7 +54,7 @@ impl Run {
         let options = self.recording.options(Target::Command(command), None)?;
         let opener = self
             .open
-            .then(|| Opener::start(page::beside(&options.output)));
+            .then(|| Opener::start(page::page_path(&options.output)));
         let outcome = match record::record(&options, |_| ()) {
             Ok(outcome) => outcome,
             Err(error) => {

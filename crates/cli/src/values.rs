@@ -47,7 +47,7 @@ pub(crate) struct ProfileOptions {
 
 impl ProfileOptions {
     /// Takes from `profile` the options that are not given here.
-    pub(crate) fn or(self, profile: Self) -> Self {
+    pub(crate) fn or_profile(self, profile: Self) -> Self {
         let Self {
             usdt,
             detail,

@@ -32,7 +32,7 @@ pub(crate) fn run(
 }
 
 /// One interval.
-pub(crate) fn once(options: &WatchOptions) -> anyhow::Result<LiveReport> {
+pub(crate) fn collect_once(options: &WatchOptions) -> anyhow::Result<LiveReport> {
     let (mut snapshots, mut last) = (0, None);
     run(options, &AtomicBool::new(false), |live, _| {
         last = Some(live);

@@ -147,7 +147,7 @@ impl TopArgs {
         };
         if self.once {
             let to = self.to.check()?;
-            let live = collect::once(&options)?;
+            let live = collect::collect_once(&options)?;
             let complete = exit::from_complete(live.about.lost_total == 0);
             print(live, &order, self.limit, self.json, &to)?;
             return Ok(complete);
