@@ -254,7 +254,7 @@ fn most<T, K: Ord>(mut all: Vec<T>, by: impl Fn(&T) -> K) -> Vec<T> {
 }
 
 /// Returns the trace of a recording that `whylat import` made; `None`: it is another one.
-pub fn imported(recording: &Recording) -> Option<ImportedTrace> {
+pub fn find_trace(recording: &Recording) -> Option<ImportedTrace> {
     if recording.header().detail != DETAIL {
         return None;
     }

@@ -108,7 +108,7 @@ mod tests {
             events: events.to_vec(),
             per: Vec::new(),
         };
-        let count = CheckCount::named(name).expect("a count");
+        let count = CheckCount::find(name).expect("a count");
         baseline.limit(count).expect("runs")
     }
 

@@ -52,7 +52,7 @@ impl CheckCount {
     }
 
     /// Finds a count by its name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         COUNTS.iter().find(|it| it.name == name)
     }
 }

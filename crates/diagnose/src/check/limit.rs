@@ -69,7 +69,7 @@ fn subject(name: &str) -> Result<LimitSubject, String> {
         });
     }
     let rule = RuleId::ALL.iter().find(|it| it.name() == name);
-    let count = CheckCount::named(name).map(LimitSubject::Count);
+    let count = CheckCount::find(name).map(LimitSubject::Count);
     count
         .or(rule.map(|it| LimitSubject::Rule(*it)))
         .ok_or_else(|| {

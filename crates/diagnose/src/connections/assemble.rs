@@ -33,7 +33,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
     let context = RecordingContext::new(&evidence);
     let subjects = subjects(&evidence, &context);
     let outcomes = evaluate_rules(&evidence, &context, &subjects);
-    let connections_not_judged = evidence.not_judged();
+    let connections_not_judged = evidence.count_unjudged();
     let (connections, snap_table4) = connections(&subjects, &context, outcomes.claims);
     let unseen = connections.is_empty() && connections_not_judged == 0;
     let why_unseen = unseen.then(|| {
@@ -120,7 +120,7 @@ fn evaluate_rules(
     }
     let claims = claims(&found);
     let mut findings = group::findings(found);
-    let mut undecided = group::undecided(doubts);
+    let mut undecided = group::group_undecided(doubts);
     rank(&mut findings, &mut undecided);
     RuleOutcomes {
         findings,
@@ -158,7 +158,7 @@ fn subjects<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conne
             let role = gathered.identity.as_ref().map(|it| it.role.name());
             role.filter(|_| context.given.is_capture)
         });
-        let cpu = crate::connections::cpu::seen(evidence, gathered, calls, &judged);
+        let cpu = crate::connections::cpu::evidence(evidence, gathered, calls, &judged);
         Some(ConnectionSubject {
             id,
             gathered,

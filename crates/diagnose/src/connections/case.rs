@@ -249,9 +249,9 @@ impl Case<'_> {
     }
 
     /// Segments retransmitted in this way while [`retransmits`](Self::retransmits) were counted, by events.
-    pub fn retransmitted(&self, kind: TcpEventKind) -> u64 {
+    pub fn count_retransmits(&self, kind: TcpEventKind) -> u64 {
         let events = &self.own.gathered.events;
-        match self.own.counted() {
+        match self.own.counted_period() {
             Some(span) => events.retransmitted_within(kind, span),
             None => events.count(kind),
         }
@@ -259,7 +259,7 @@ impl Case<'_> {
 
     /// Those of the retransmissions that duplicate ACKs started, if events were recorded.
     pub fn fast_retransmits(&self) -> Option<u64> {
-        let seen = self.retransmitted(TcpEventKind::FastRetransmit);
+        let seen = self.count_retransmits(TcpEventKind::FastRetransmit);
         // A retransmission is seen a moment before or after it is counted.
         let most = self.retransmits().unwrap_or(u64::MAX);
         self.context.events.then_some(seen.min(most))

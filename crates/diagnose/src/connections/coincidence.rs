@@ -63,7 +63,7 @@ impl Coincidence {
 
     /// How many times this connection lost segments, and how many of these while at least
     /// [`LEAST_OTHERS`] others did.
-    pub fn beside(&self, own: &ConnectionSubject) -> (u64, u64) {
+    pub fn count_losses(&self, own: &ConnectionSubject) -> (u64, u64) {
         let own = slots(&own.gathered.events.losses_ns, self.slot_ns);
         let together = own
             .iter()

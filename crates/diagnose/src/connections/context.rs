@@ -117,10 +117,10 @@ impl RecordingContext {
             lost: lost
                 .map(|loss| (loss.probe.clone(), loss.lost_total()))
                 .collect(),
-            not_judged: evidence.not_judged(),
+            not_judged: evidence.count_unjudged(),
             off: off.collect(),
             send_buffers: SendBufferTotals::from_evidence(evidence),
-            drops_unstored: evidence.drops.unstored(),
+            drops_unstored: evidence.drops.count_unstored(),
             served: served_addresses(evidence),
         }
     }

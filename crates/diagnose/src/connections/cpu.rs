@@ -20,7 +20,7 @@ pub struct CpuObservation {
 }
 
 /// Looks at the readings that concern one connection.
-pub fn seen(
+pub fn evidence(
     evidence: &Evidence,
     gathered: &ConnectionDigest,
     calls: Option<&CallDigest>,

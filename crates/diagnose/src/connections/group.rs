@@ -135,7 +135,7 @@ fn share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
 }
 
 /// Returns undecided findings, in the order of rules.
-pub fn undecided(members: Vec<RuleResult<RuleDoubt>>) -> Vec<UndecidedFinding> {
+pub fn group_undecided(members: Vec<RuleResult<RuleDoubt>>) -> Vec<UndecidedFinding> {
     let groups = gather(
         members,
         |_| DataDirection::Sending,

@@ -66,7 +66,7 @@ impl ConnectionSubject<'_> {
     }
 
     /// From when to when counters of `tcp_info` grew, ns; `None` without a sample.
-    pub fn counted(&self) -> Option<(u64, u64)> {
+    pub fn counted_period(&self) -> Option<(u64, u64)> {
         let samples = &self.gathered.samples;
         let (_, start_ns) = samples.start(self.opened_ns())?;
         Some((start_ns, samples.last.as_ref()?.time_ns))

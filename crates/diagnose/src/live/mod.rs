@@ -290,7 +290,7 @@ impl LiveWindow {
             .for_each(|(_, rows)| evidence.add_events(rows));
         for (conn, kept) in &self.kept {
             if kept.is_active(span.from_ns) || evidence.connections.get(*conn).is_some() {
-                kept.gather(span, evidence.gathered(*conn));
+                kept.gather(span, evidence.digest_mut(*conn));
             }
         }
         for process in self.processes.values() {
@@ -353,7 +353,7 @@ impl LiveWindow {
     fn live(&self, span: LiveSpan, about: AboutLive, report: Report) -> LiveReport {
         let mut connections: Vec<LiveConnection> =
             report.connections.into_iter().map(judge::active).collect();
-        let waited = judge::waited(self.waits.iter().map(|(_, rows)| rows), span.from_ns);
+        let waited = judge::sum_waits(self.waits.iter().map(|(_, rows)| rows), span.from_ns);
         connections
             .iter_mut()
             .for_each(|it| judge::add_waits(it, &waited));
@@ -370,7 +370,7 @@ impl LiveWindow {
         let mut processes = judge::processes(&connections);
         if about.detail == "waits" {
             let rows = self.waits.iter().map(|(_, rows)| rows);
-            let waits = waits::recorded(rows, span.from_ns, about.window_ns);
+            let waits = waits::group_by_process(rows, span.from_ns, about.window_ns);
             judge::add_process_waits(&mut processes, waits);
         }
         let mut totals = LiveSums::default();

@@ -58,7 +58,7 @@ struct WaitSum {
 }
 
 /// Of each process by pid, from the rows of a window that began at `from_ns` and is `time_ns` long.
-pub(super) fn recorded<'a>(
+pub(super) fn group_by_process<'a>(
     batches: impl Iterator<Item = &'a Waits>,
     from_ns: u64,
     time_ns: u64,
@@ -345,7 +345,7 @@ mod tests {
         wait(5, WaitObject::Epoll, 5 * S, 6 * S);
         wait(5, WaitObject::Futex, S / 2, S);
         wait(6, WaitObject::Pipe, 3 * S, 5 * S);
-        let waits = recorded([&rows].into_iter(), 2 * S, 4 * S);
+        let waits = group_by_process([&rows].into_iter(), 2 * S, 4 * S);
         let five = &waits[&5];
         assert_eq!((five.measured, five.time_ns), (WaitSource::Recorded, 4 * S));
         let expected = ObjectWaits {

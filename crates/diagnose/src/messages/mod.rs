@@ -271,7 +271,7 @@ impl MessageTable {
             disordered: digest.disordered,
             cut: digest.cut,
             stamped: digest.stamped,
-            dropped: digest.cut.and_then(|_| self.names.dropped(conn)),
+            dropped: digest.cut.and_then(|_| self.names.count_dropped(conn)),
             whole: digest.whole.spread(),
             parts: parts.collect(),
             slowest: slowest

@@ -289,7 +289,7 @@ fn judged(
     let left_out = recorded.left_out.iter().cloned();
     left_out.for_each(|part| evidence.add_left_out(part));
     let mut report = crate::diagnose(evidence);
-    report.imported = imports::imported(recording);
+    report.imported = imports::find_trace(recording);
     let page = digests
         .and_then(|digests| requests::judge(recording, (names, &digests), &mut report, wants_page));
     (report, page)

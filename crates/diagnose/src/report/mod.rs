@@ -97,7 +97,7 @@ impl Report {
     }
 
     /// Says that connections are not judged, if any are not.
-    pub fn not_judged(&self) -> Option<String> {
+    pub fn unjudged_text(&self) -> Option<String> {
         let left = self.connections_not_judged;
         let judged = self.connections.len() as u64 + self.connections_not_listed;
         (left > 0).then(|| {

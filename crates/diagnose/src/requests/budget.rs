@@ -195,7 +195,7 @@ impl Accountant {
     fn unread(&mut self, finder: &PathFinder<'_>, context: &PathContext, thread: ThreadId) {
         let begin_ns = context.begin_ns;
         let history = finder.history.get(thread);
-        let others = history.others(context.own, begin_ns, self.trail.at_ns());
+        let others = history.count_others(context.own, begin_ns, self.trail.at_ns());
         if let Some((behind, last_ns)) = others {
             finder.walk(context, thread, last_ns, &mut self.trail);
             // The last of them is counted already, if its work went on until the request was read.

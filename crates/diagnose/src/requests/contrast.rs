@@ -31,7 +31,7 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
-    fn known(&self) -> SideCounts {
+    fn count_known(&self) -> SideCounts {
         SideCounts {
             slow: self.slow.len() as u64,
             fast: self.others.len() as u64,
@@ -41,7 +41,7 @@ impl Sides<'_> {
     /// The duration of the shortest slow one: if not all are kept, known as a bucket.
     fn least_slow_ns(&self, slowest: &SlowestRequests) -> u64 {
         let kept = self.slow.iter().map(|it| it.duration_ns).min();
-        let is_whole = self.known().slow == slowest.count;
+        let is_whole = self.count_known().slow == slowest.count;
         let least_ns = kept.filter(|_| is_whole);
         least_ns.unwrap_or_else(|| lower_edge(slowest.from_bucket))
     }
@@ -61,7 +61,7 @@ pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast>
     }
     let sides = Sides {
         slow: digest.contrast.slow(slowest.from_bucket),
-        others: digest.contrast.others(slowest.from_bucket),
+        others: digest.contrast.other_requests(slowest.from_bucket),
     };
     let all = digest.all().0;
     let mean_ns = |ns: u64, count: u64| ns as f64 / count.max(1) as f64;
@@ -69,7 +69,7 @@ pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast>
     let extra = |part| mean_ns(slowest.all.get(part), slowest.count) - usual_ns(part);
     let extra_ns: f64 = RequestPart::ALL.iter().map(|part| extra(*part)).sum();
     let mut traits = Tests::new(table, digest, &sides);
-    let is_enough = is_enough(sides.known(), traits.count);
+    let is_enough = is_enough(sides.count_known(), traits.count);
     if !is_enough {
         traits.found.clear();
     }
@@ -77,7 +77,7 @@ pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast>
         slow: slowest.count,
         slow_from_ns: sides.least_slow_ns(&slowest),
         others,
-        compared: ContrastSide::new(sides.known()),
+        compared: ContrastSide::new(sides.count_known()),
         extra_ns: extra_ns.max(0.0) as u64,
         parts: parts(&sides, usual_ns, extra),
         traits: traits.found,
@@ -101,7 +101,7 @@ fn parts(
             .entry(largest.unwrap_or(RequestPart::Unknown))
             .or_default() += 1;
     }
-    let slow = sides.known().slow;
+    let slow = sides.count_known().slow;
     let mut parts: Vec<_> = first
         .into_iter()
         .map(|(part, requests)| ContrastPart {
@@ -136,7 +136,7 @@ impl Tests {
         let cuts: usize = numbers.iter().map(|(_, it)| it.cut_count()).sum();
         let named: usize = subjects.iter().map(|(_, it)| it.len()).sum();
         let count = cuts + named + functions.by_function.len();
-        let known = sides.known();
+        let known = sides.count_known();
         let mut found = Vec::new();
         for (kind, factor) in &numbers {
             let cut = association(factor, count);

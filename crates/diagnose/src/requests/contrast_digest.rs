@@ -72,7 +72,7 @@ impl ContrastDigest {
     }
 
     /// Returns those that were drawn, of the others.
-    pub(super) fn others(&self, slow_from_bucket: usize) -> Vec<&RequestTraits> {
+    pub(super) fn other_requests(&self, slow_from_bucket: usize) -> Vec<&RequestTraits> {
         let drawn = self.drawn.iter().map(|(_, it)| it);
         let others = drawn.filter(|it| bucket(it.duration_ns) < slow_from_bucket);
         others.collect()

@@ -88,7 +88,7 @@ impl<'a> RequestEvidence<'a> {
     }
 
     /// Returns the records that were lost, by probe.
-    pub fn lost(&self) -> &'a [(String, u64)] {
+    pub fn losses(&self) -> &'a [(String, u64)] {
         &self.table.lost
     }
 

@@ -197,7 +197,7 @@ impl RequestTable {
         let opening = finished.map(|finished| *finished).or(opening);
         if let Some(open) = turns.tracker.open() {
             open.pool = pool;
-            open.served = self.history.served(call.thread);
+            open.served = self.history.count_served(call.thread);
             if side == Side::Client {
                 open.asked_for = self.history.asker(call.thread, call.end_ns);
             }

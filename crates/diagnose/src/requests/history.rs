@@ -139,7 +139,7 @@ impl ThreadHistory {
     }
 
     /// Returns how many requests of others it began to serve between two times, and when it last had to do with one.
-    pub fn others(&self, own: EndpointId, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
+    pub fn count_others(&self, own: EndpointId, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
         let (first, last) = (self.until(from_ns), self.until(to_ns));
         let is_other = |event: &ThreadEvent| match event.kind {
             ThreadEventKind::Call(call) => call.served.is_some_and(|served| served != own),
@@ -234,7 +234,7 @@ impl Default for History {
 
 impl History {
     /// Returns how many requests a thread has begun to serve; of one that never does, how many its process has.
-    pub fn served(&self, thread: ThreadId) -> u64 {
+    pub fn count_served(&self, thread: ThreadId) -> u64 {
         let thread = self.get(thread);
         match thread.served {
             0 => self.served.get(&thread.pid).copied().unwrap_or(0),

@@ -108,7 +108,7 @@ fn finding(
         lifetime_ns: total_ns,
         ..subject
     };
-    let lost = evidence.lost().iter();
+    let lost = evidence.losses().iter();
     let lost = lost.map(|(probe, lost)| format!("{} records of {probe} were lost.", count(*lost)));
     let could_not_see = fired.could_not_see.iter().cloned().chain(lost);
     Finding {

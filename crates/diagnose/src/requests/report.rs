@@ -226,7 +226,7 @@ impl RequestTable {
 fn assemble(mut table: RequestTable, recorded: RecordingState) -> RequestReport {
     let slowest = table.listing.take_slowest();
     let requests = slowest.iter().map(|it| row(&table, it)).collect();
-    let services = table.services.ranked();
+    let services = table.services.rank_services();
     let services = services
         .into_iter()
         .filter_map(|(key, digest)| service(&table, key, digest));

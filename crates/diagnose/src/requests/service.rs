@@ -316,13 +316,13 @@ impl ServiceTable {
 
     /// Returns the position of each service among those that have requests.
     pub fn ranks(&self) -> HashMap<ServiceId, usize> {
-        let ranked = self.ranked().into_iter();
+        let ranked = self.rank_services().into_iter();
         let ids = ranked.filter_map(|(key, _)| self.numbers.get(key));
         ids.copied().zip(0..).collect()
     }
 
     /// Returns the services that have requests, those with the most time first.
-    pub fn ranked(&self) -> Vec<&(ServiceKey, ServiceDigest)> {
+    pub fn rank_services(&self) -> Vec<&(ServiceKey, ServiceDigest)> {
         let has_any = |(_, digest): &&(ServiceKey, ServiceDigest)| digest.requests() > 0;
         let mut ranked: Vec<_> = self.services.iter().filter(has_any).collect();
         ranked.sort_by(|(a_key, a), (b_key, b)| {

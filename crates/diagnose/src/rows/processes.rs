@@ -17,7 +17,7 @@ impl Processes {
     }
 
     /// Returns when processes began with ids that others had before, the latest first.
-    pub fn reused(&self) -> Vec<(u64, u32)> {
+    pub fn reused_ids(&self) -> Vec<(u64, u32)> {
         let mut reused = Vec::new();
         for (pid, uses) in &self.by_pid {
             let mut starts: Vec<u64> = uses.iter().filter_map(|it| it.started_ns).collect();

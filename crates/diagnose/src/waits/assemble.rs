@@ -27,7 +27,7 @@ impl WaitTable {
             let groups = self.names.spans.groups().max(self.groups.len());
             self.groups.resize_with(groups, WaitSums::default);
         }
-        let groups = self.ranked();
+        let groups = self.rank_groups();
         let has_spins = is_on(&recorded.coverage, "spins");
         let total = self.total(&groups, has_spins);
         let listed = groups.iter().take(limit);
@@ -52,7 +52,7 @@ impl WaitTable {
     }
 
     /// Groups with waits or spins, worst first.
-    pub(super) fn ranked(&self) -> Vec<(u32, &WaitSums)> {
+    pub(super) fn rank_groups(&self) -> Vec<(u32, &WaitSums)> {
         let mut groups: Vec<(u32, &WaitSums)> = (0_u32..).zip(&self.groups).collect();
         groups.retain(|(number, sums)| !sums.is_empty() || self.spans(*number).is_some());
         groups.sort_by_key(|(number, sums)| {

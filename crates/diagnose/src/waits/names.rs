@@ -147,7 +147,7 @@ impl NameTable {
     }
 
     /// Datagrams that a UDP socket had no room for; `None`: no such socket is known.
-    pub(crate) fn dropped(&self, conn: u64) -> Option<u64> {
+    pub(crate) fn count_dropped(&self, conn: u64) -> Option<u64> {
         self.udp_sockets.get(&conn).map(|it| it.dropped)
     }
 
@@ -198,7 +198,7 @@ impl NameTable {
 
     /// Returns when processes began with ids that others had before, the latest first.
     pub(crate) fn reused_pids(&self) -> Vec<(u64, u32)> {
-        self.processes.reused()
+        self.processes.reused_ids()
     }
 
     /// Returns every TCP connection, in no order.

@@ -122,7 +122,7 @@ fn fill_template(data: &[u8]) -> String {
 
 /// Returns the answer, after the warnings about the recording.
 fn answer(report: &Report) -> String {
-    let before = [report.about.damage("Damaged"), report.not_judged()];
+    let before = [report.about.damage("Damaged"), report.unjudged_text()];
     let sentences = before.into_iter().flatten().chain([sentence(report)]);
     sentences.collect::<Vec<_>>().join(" ")
 }

@@ -41,7 +41,7 @@ pub use waits::text as waits;
 pub fn text(report: &Report, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     parts::head(&mut layout, &report.about);
-    if let Some(text) = report.not_judged() {
+    if let Some(text) = report.unjudged_text() {
         layout.paragraph(0, Style::Bold, &text);
         layout.blank();
     }

@@ -87,7 +87,7 @@ impl BlockedCalls {
 
     /// Returns the sends before calls that were blocked `least_ns` or longer (within 3 %), and before the others.
     /// A time below 17 ms is not distinguished.
-    pub fn after(&self, least_ns: u64) -> (CallsAfter, CallsAfter) {
+    pub fn split_calls(&self, least_ns: u64) -> (CallsAfter, CallsAfter) {
         let (mut late, mut others) = (CallsAfter::default(), self.short);
         for (cell, calls) in &self.long {
             let after = if cell.is(least_ns) {
@@ -263,8 +263,8 @@ mod tests {
             sends_known: calls,
             several_sends,
         };
-        assert_eq!(blocked.after(36 * MS), (after(3, 1), after(1, 0)));
-        assert_eq!(blocked.after(100 * MS), (after(1, 0), after(3, 1)));
+        assert_eq!(blocked.split_calls(36 * MS), (after(3, 1), after(1, 0)));
+        assert_eq!(blocked.split_calls(100 * MS), (after(1, 0), after(3, 1)));
         let short_sends = |known, short| ShortSends { known, short };
         assert_eq!(blocked.short_sends(36 * MS, 1_448), short_sends(3, 1));
         assert_eq!(blocked.short_sends(36 * MS, 32_741), short_sends(3, 3));

@@ -128,7 +128,7 @@ impl DropRows {
     }
 
     /// Returns the number of dropped packets of recorded sockets without a row.
-    pub fn unstored(&self) -> u64 {
+    pub fn count_unstored(&self) -> u64 {
         self.unstored.values().sum::<u64>() + u64::from(self.is_cut)
     }
 

@@ -99,7 +99,7 @@ impl ListenDrops {
     }
 
     /// Those that no full queue caused, at least: a packet that found one counts twice at most.
-    pub fn others(&self) -> u64 {
+    pub fn other_drops(&self) -> u64 {
         self.all
             .saturating_sub(self.untold)
             .saturating_sub(2 * self.refused)
@@ -226,14 +226,14 @@ mod tests {
         assert_eq!(seen(&acks), (14, 7, 0, 0));
         let cookies = digest(&[(1, 5, Some((40, 3))), (2, 12, Some((47, 8)))]);
         assert_eq!(seen(&cookies), (7, 7, 2, 0));
-        assert_eq!(acks.drops.others(), 0);
+        assert_eq!(acks.drops.other_drops(), 0);
     }
 
     #[test]
     fn refused_is_what_both_counts_allow_between_two_readings() {
         let deferred = digest(&[(1, 0, Some((3, 0))), (2, 11, Some((3, 0)))]);
         assert_eq!(seen(&deferred), (11, 0, 0, 0));
-        assert_eq!(deferred.drops.others(), 11);
+        assert_eq!(deferred.drops.other_drops(), 11);
         // Others' overflows while it drops nothing are not its own.
         let apart = digest(&[
             (1, 0, Some((3, 0))),
@@ -242,7 +242,7 @@ mod tests {
             (4, 16, Some((92, 0))),
         ]);
         assert_eq!(seen(&apart), (16, 2, 0, 0));
-        assert_eq!(apart.drops.others(), 12);
+        assert_eq!(apart.drops.other_drops(), 12);
     }
 
     #[test]

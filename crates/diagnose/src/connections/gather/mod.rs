@@ -197,7 +197,7 @@ impl Evidence {
     }
 
     /// How many connections are not judged.
-    pub(crate) fn not_judged(&self) -> u64 {
+    pub(crate) fn count_unjudged(&self) -> u64 {
         self.only.as_ref().map_or(0, |only| only.others)
     }
 
@@ -226,7 +226,7 @@ impl Evidence {
         self.sockets.extend_from_slice(sockets);
     }
 
-    pub(crate) fn gathered(&mut self, conn: u64) -> &mut ConnectionDigest {
+    pub(crate) fn digest_mut(&mut self, conn: u64) -> &mut ConnectionDigest {
         let position = self.connections.position(conn);
         self.connections.at(position)
     }
@@ -265,7 +265,7 @@ impl Evidence {
         self.blocked.finish();
         let folded = table::fold_connections(std::mem::take(&mut self.identities));
         for index in 0..folded.len() {
-            self.gathered(folded.conn[index]).identity = Some(folded.row(index));
+            self.digest_mut(folded.conn[index]).identity = Some(folded.row(index));
         }
         self.distribute_drops(&folded);
         listeners::compare(self.listeners.values_mut().filter_map(|gathered| {
@@ -280,7 +280,7 @@ impl Evidence {
         let span = self.span;
         for index in 0..rows.len() {
             if self.judges(rows.conn[index]) {
-                let gathered = self.gathered(rows.conn[index]);
+                let gathered = self.digest_mut(rows.conn[index]);
                 gathered.samples.add(rows.row(index), span);
             }
         }
@@ -292,7 +292,7 @@ impl Evidence {
         let span = self.span;
         for index in 0..rows.len() {
             if self.judges(rows.conn[index]) {
-                let gathered = self.gathered(rows.conn[index]);
+                let gathered = self.digest_mut(rows.conn[index]);
                 gathered.ledger.add(rows.row(index), span);
             }
         }
@@ -306,7 +306,9 @@ impl Evidence {
         for index in 0..rows.len() {
             let is_within = (span.0..=span.1).contains(&rows.time_ns[index]);
             if is_within && self.judges(rows.conn[index]) {
-                self.gathered(rows.conn[index]).events.add(&rows.row(index));
+                self.digest_mut(rows.conn[index])
+                    .events
+                    .add(&rows.row(index));
             }
         }
     }
@@ -325,7 +327,7 @@ impl Evidence {
         let span = self.span;
         for index in 0..rows.len() {
             if self.judges(rows.conn[index]) {
-                let gathered = self.gathered(rows.conn[index]);
+                let gathered = self.digest_mut(rows.conn[index]);
                 gathered.zerocopy.add(&rows.row(index), span);
             }
         }
@@ -421,11 +423,11 @@ impl Evidence {
         let mut drops = std::mem::take(&mut self.drops);
         let mut concerned = BTreeSet::new();
         drops.distribute(identities.iter(), |conn, add| {
-            add(&mut self.gathered(conn).drops);
+            add(&mut self.digest_mut(conn).drops);
             concerned.insert(conn);
         });
         for conn in concerned {
-            let gathered = self.gathered(conn);
+            let gathered = self.digest_mut(conn);
             let ConnectionDigest { drops, events, .. } = gathered;
             drops.join(events);
         }

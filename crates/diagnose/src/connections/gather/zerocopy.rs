@@ -41,7 +41,7 @@ impl ZerocopyCounts {
     }
 
     /// Returns those with a known result.
-    pub const fn known(self) -> u64 {
+    pub const fn count_known(self) -> u64 {
         self.not_copied + self.copied
     }
 }
@@ -111,6 +111,6 @@ mod tests {
         }
         digest.add(&row(12, ZerocopyInterface::IoUring, 2), (10, 20));
         assert_eq!(digest.by_interface().map(|it| it.copied), [7, 2]);
-        assert_eq!(digest.sends().known(), 9);
+        assert_eq!(digest.sends().count_known(), 9);
     }
 }

@@ -210,8 +210,8 @@ fn limited_ns(case: &Case, fall: RateFall) -> u64 {
 
 /// Part of the retransmissions that duplicate ACKs started; all without events.
 fn by_duplicate_acks(case: &Case) -> f64 {
-    let fast = case.retransmitted(TcpEventKind::FastRetransmit);
-    let timeout = case.retransmitted(TcpEventKind::TimeoutRetransmit);
+    let fast = case.count_retransmits(TcpEventKind::FastRetransmit);
+    let timeout = case.count_retransmits(TcpEventKind::TimeoutRetransmit);
     if fast + timeout == 0 {
         1.0
     } else {
@@ -221,7 +221,7 @@ fn by_duplicate_acks(case: &Case) -> f64 {
 
 /// Segments retransmitted, by counters or by events.
 fn retransmits(case: &Case) -> u64 {
-    let seen = case.retransmitted(TcpEventKind::FastRetransmit);
+    let seen = case.count_retransmits(TcpEventKind::FastRetransmit);
     case.retransmits().unwrap_or(0).max(seen)
 }
 

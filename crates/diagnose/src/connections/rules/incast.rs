@@ -48,7 +48,7 @@ impl Rule for Incast {
         let Some(ledger) = case.ledger() else {
             return self.inconclusive(case, senders);
         };
-        let (losses, together) = coincidence.beside(case.own);
+        let (losses, together) = coincidence.count_losses(case.own);
         // Flows that never pause, and repair their losses without a timer, share a full path.
         if case.stalled_ns() < ledger.fast_retransmit_ns
             && case.share(Stage::SenderApp) <= WARNING_SHARE
@@ -152,7 +152,7 @@ impl Rule for Incast {
 /// Losses of all to its host, if they come together, and most of its own with them.
 pub(super) fn loses_together<'a>(case: &Case<'a>) -> Option<&'a Coincidence> {
     let coincidence = case.neighbours.coincidence(case.own)?;
-    let (losses, together) = coincidence.beside(case.own);
+    let (losses, together) = coincidence.count_losses(case.own);
     (coincidence.is_proved() && together * 2 > losses).then_some(coincidence)
 }
 

@@ -161,9 +161,9 @@ fn facts(listener: &ListenerDigest) -> Vec<Fact> {
     }
     facts.extend(waiting(listener));
     // What the sockets share among them is no bound of its own.
-    if listener.beside == 0 && drops.others() > 0 {
+    if listener.beside == 0 && drops.other_drops() > 0 {
         let label = "or more other drop(s): scans, resets, deferred accepts and the like";
-        facts.push(sum("other_drops", drops.others(), label));
+        facts.push(sum("other_drops", drops.other_drops(), label));
     }
     facts
 }

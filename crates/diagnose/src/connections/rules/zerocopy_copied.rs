@@ -23,7 +23,7 @@ impl Rule for ZerocopyCopied {
 
     fn check(&self, case: &Case) -> Verdict {
         let sends = case.own.gathered.zerocopy.sends();
-        if sends.known() == 0 && sends.unknown > 0 {
+        if sends.count_known() == 0 && sends.unknown > 0 {
             return Verdict::Inconclusive(RuleDoubt {
                 candidates: vec![self.id()],
                 concerned_ns: 0,
@@ -87,14 +87,14 @@ impl Rule for ZerocopyCopied {
 fn facts(case: &Case, sends: ZerocopyCounts) -> Vec<Fact> {
     let mean_bytes = case.mean_send_bytes().map(|bytes| bytes as u64);
     let facts = [
-        (sends.known() > 0).then(|| {
+        (sends.count_known() > 0).then(|| {
             sum(
                 "copied_sends",
                 sends.copied,
                 "zero-copy sends that the kernel copied",
             )
         }),
-        (sends.known() > 0).then(|| {
+        (sends.count_known() > 0).then(|| {
             sum(
                 "not_copied_sends",
                 sends.not_copied,

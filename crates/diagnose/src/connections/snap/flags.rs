@@ -56,7 +56,7 @@ impl IntervalFlags {
     }
 
     /// Whether any of them is raised.
-    pub fn any(&self) -> bool {
+    pub fn is_any_raised(&self) -> bool {
         self.send_buffer
             || self.retransmitted
             || self.timeout == Some(true)
@@ -123,7 +123,7 @@ impl FlagTimes {
         self.timeout.add(flags.timeout, length_ns);
         self.congestion.add(flags.congestion(), length_ns);
         self.receiver_window.add(flags.receiver_window, length_ns);
-        self.no_other.add(Some(!flags.any()), length_ns);
+        self.no_other.add(Some(!flags.is_any_raised()), length_ns);
     }
 
     /// Adds the intervals of the ledger.

@@ -71,7 +71,7 @@ impl ContextTimes {
     }
 
     /// The CPUs of a set of messages, and how that is in another set.
-    pub(super) fn compared(&self, usual: &Self, labels: &LabelTable) -> Vec<CpuShare> {
+    pub(super) fn compare(&self, usual: &Self, labels: &LabelTable) -> Vec<CpuShare> {
         let mut cores: BTreeMap<u16, BTreeMap<String, (f64, f64)>> = BTreeMap::new();
         for ((cpu, context), ns) in &self.ns {
             let contexts = cores.entry(*cpu).or_default();

@@ -107,7 +107,7 @@ pub(super) fn explain(
             ..MessageExplanation::default()
         };
     }
-    let places: Vec<(TreeNode, PlaceTime)> = times.sorted().collect();
+    let places: Vec<(TreeNode, PlaceTime)> = times.sort_places().collect();
     let index_of = |node: TreeNode| places.binary_search_by_key(&node, |(node, _)| *node).ok();
     let mut within: Vec<InnerCauses> = places.iter().map(|_| InnerCauses::default()).collect();
     let mut whole = InnerCauses::default();

@@ -123,7 +123,7 @@ impl TimelineBuilder<'_> {
         let role = self.tree.node(None, TreePlace::Role(CoreRole::Application));
         self.times.add(role, time(from_ns, until_ns));
         let mut at_ns = from_ns;
-        for blocked in threads.blocked(message.tid, from_ns, until_ns) {
+        for blocked in threads.blocked_spans(message.tid, from_ns, until_ns) {
             let start_ns = blocked.start_ns.clamp(at_ns, until_ns);
             self.wants_cpu(role, at_ns, start_ns);
             at_ns = blocked.woken_ns.clamp(start_ns, until_ns);
@@ -143,7 +143,7 @@ impl TimelineBuilder<'_> {
                 return;
             }
             let begin_ns = on.begin_ns.clamp(at_ns, until_ns);
-            if let Some(moved) = self.spans.moved(self.message.tid, at_ns, begin_ns) {
+            if let Some(moved) = self.spans.find_move(self.message.tid, at_ns, begin_ns) {
                 self.moving = self.moving(moved.cpu, at_ns);
                 self.on(role, moved.cpu, at_ns, moved.at_ns);
                 self.on(role, on.cpu, moved.at_ns, begin_ns);
@@ -228,7 +228,10 @@ impl TimelineBuilder<'_> {
         let is_kernel = self.tree.place(role) == TreePlace::Role(CoreRole::Receive);
         let own = self.side.program(self.message);
         let (from_ns, until_ns) = piece.part(softirq);
-        let all = self.side.receptions.within(piece.cpu, from_ns, until_ns);
+        let all = self
+            .side
+            .receptions
+            .find_within(piece.cpu, from_ns, until_ns);
         for other in all {
             let place = match Some(other.program) == own {
                 false => TreePlace::Received(other.program),

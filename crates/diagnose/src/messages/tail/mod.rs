@@ -209,10 +209,10 @@ struct QueryContext<'a> {
 impl QueryContext<'_> {
     fn report(&self, recorded: RecordingState) -> TailReport {
         let sides = &self.table.sides;
-        let others = sides.1.as_ref().map(TailSide::grouped);
+        let others = sides.1.as_ref().map(TailSide::group_messages);
         let mut groups: Vec<TailGroup> = sides
             .0
-            .grouped()
+            .group_messages()
             .into_iter()
             .map(|(key, messages)| {
                 let other = others.as_ref();
@@ -264,7 +264,7 @@ impl QueryContext<'_> {
         summary::GroupSummary {
             causes: CauseNamer::new(&tree, labels, self.categories, application.as_deref()),
             queueing: body.ahead.compare(&tail.ahead, settings.resolution_ns),
-            cores: tail.contexts.compared(&body.contexts, labels),
+            cores: tail.contexts.compare(&body.contexts, labels),
             body,
             started_ns: self.table.sides.0.header.started_ns,
         }

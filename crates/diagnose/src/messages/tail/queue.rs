@@ -68,7 +68,7 @@ impl QueueTable {
     }
 
     /// When a thread waited, in the order of time, as far as it overlaps the interval.
-    pub(super) fn blocked(
+    pub(super) fn blocked_spans(
         &self,
         tid: u32,
         from_ns: u64,
@@ -95,7 +95,11 @@ impl QueueTable {
         let (between, before) = (&taken[first..last], taken[..first].last());
         // who waited for this message was at none before
         let at_one = message.times.running_ns.is_none()
-            && before.is_some_and(|at| self.blocked(message.tid, *at, ready_ns).next().is_none());
+            && before.is_some_and(|at| {
+                self.blocked_spans(message.tid, *at, ready_ns)
+                    .next()
+                    .is_none()
+            });
         let since_ns = if at_one {
             Some(ready_ns)
         } else {

@@ -50,7 +50,7 @@ pub(super) fn ahead(
     };
     let [mut receive, mut request, mut send] = [QueueDepth::default(); 3];
     let is_other = |node| tree.place(node) == TreePlace::OtherMessage;
-    for (node, observed) in times.sorted() {
+    for (node, observed) in times.sort_places() {
         match tree.place(node) {
             TreePlace::OtherMessage => request.ns += observed.time_ns,
             TreePlace::Within(what) if tree.around(node).is_some_and(is_other) => {

@@ -52,7 +52,7 @@ impl ReceptionTable {
     }
 
     /// Returns the receptions of a CPU within a time, in order; nothing is counted twice.
-    pub(super) fn within(
+    pub(super) fn find_within(
         &self,
         cpu: u16,
         from_ns: u64,

@@ -35,7 +35,7 @@ impl ReferenceSet {
         self.messages += 1;
         self.latency_ns += latency_ns;
         self.ahead += u64::from(ahead);
-        for (node, PlaceTime { time_ns, count }) in times.sorted() {
+        for (node, PlaceTime { time_ns, count }) in times.sort_places() {
             let index = node.index();
             if index >= self.observed.len() {
                 self.observed.resize(index + 1, PlaceSum::default());

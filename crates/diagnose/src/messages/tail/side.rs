@@ -124,7 +124,7 @@ impl TailSide {
     }
 
     /// The messages by application and direction, each group in the order of time.
-    pub(super) fn grouped(&self) -> BTreeMap<GroupKey, Vec<HostMessage>> {
+    pub(super) fn group_messages(&self) -> BTreeMap<GroupKey, Vec<HostMessage>> {
         let mut groups: BTreeMap<GroupKey, Vec<HostMessage>> = BTreeMap::new();
         let mut applications: BTreeMap<u32, Option<String>> = BTreeMap::new();
         for message in &self.messages {

@@ -184,7 +184,7 @@ impl SpanTable {
     }
 
     /// The first time that a thread was moved within an interval.
-    pub(super) fn moved(&self, tid: u32, from_ns: u64, until_ns: u64) -> Option<ThreadMove> {
+    pub(super) fn find_move(&self, tid: u32, from_ns: u64, until_ns: u64) -> Option<ThreadMove> {
         let moves = self.moves.get(&tid)?;
         let first = moves.partition_point(|it| it.at_ns < from_ns);
         moves.get(first).copied().filter(|it| it.at_ns < until_ns)

@@ -162,7 +162,7 @@ impl PlaceTimes {
     }
 
     /// The places observed, inner ones after those around them, with what was observed of each.
-    pub(super) fn sorted(
+    pub(super) fn sort_places(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = (TreeNode, PlaceTime)> + Clone + '_ {
         self.touched.sort_unstable();

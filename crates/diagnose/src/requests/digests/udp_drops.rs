@@ -203,7 +203,7 @@ impl UdpDropDigest {
     }
 
     /// Returns the datagrams and bytes of a flow.
-    pub fn moved(&self, flow: u64) -> MovedDatagrams {
+    pub fn flow_totals(&self, flow: u64) -> MovedDatagrams {
         self.moved.get(&flow).copied().unwrap_or_default()
     }
 

@@ -94,7 +94,7 @@ pub fn advice(lines: impl IntoIterator<Item = impl Into<Cow<'static, str>>>) -> 
 /// Confidence of what was measured, lowered when records were lost.
 pub fn measured(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidence {
     let because = because.into();
-    match case.evidence.lost().is_empty() {
+    match case.evidence.losses().is_empty() {
         true => Confidence {
             level: ConfidenceLevel::High,
             because,

@@ -457,7 +457,7 @@ fn moved(evidence: &RequestEvidence<'_>, (pid, address, is_receiver): &(u32, Str
     let own = evidence.names().udp_flows().all();
     let own = own.filter(|it| it.pid.unwrap_or(0) == *pid);
     let moved = own.map(|flow| {
-        let moved = drops.moved(flow.conn);
+        let moved = drops.flow_totals(flow.conn);
         let is_here = crate::rows::addresses::is_at(address, &flow.local);
         let is_there = flow.remote.as_ref() == Some(address);
         match is_receiver {

@@ -47,7 +47,7 @@ pub struct Association {
 
 /// The association of one number, if there is one. `cuts`: of all numbers of the group.
 pub fn association(factor: &Factor, cuts: usize) -> Option<Association> {
-    let known = factor.known();
+    let known = factor.count_known();
     let difference =
         |cut: &FactorCut| share(cut.low.slow, known.slow) - share(cut.low.fast, known.fast);
     let best = factor.cuts().reduce(|best, cut| {

@@ -88,7 +88,7 @@ impl Factor {
     }
 
     /// Waits with a known value.
-    pub fn known(&self) -> SideCounts {
+    pub fn count_known(&self) -> SideCounts {
         self.known
     }
 
@@ -148,7 +148,7 @@ mod tests {
         let mut factor = Factor::default();
         factor.add(f64::NAN, true);
         assert_eq!(
-            (factor.known(), factor.cut_count()),
+            (factor.count_known(), factor.cut_count()),
             (SideCounts::default(), 0)
         );
     }

@@ -10,7 +10,12 @@ impl WaitTable {
     /// group has slow waits. To be called after the last row was added.
     pub fn join(&mut self, limit: usize) -> Option<Join<'_>> {
         let longer_than_ns = self.filter.longer_than_ns;
-        let listed: Vec<u32> = self.ranked().iter().take(limit).map(|it| it.0).collect();
+        let listed: Vec<u32> = self
+            .rank_groups()
+            .iter()
+            .take(limit)
+            .map(|it| it.0)
+            .collect();
         let mut asked = vec![None; self.groups.len()];
         for number in listed {
             asked[number as usize] = match longer_than_ns {

@@ -64,7 +64,7 @@ impl WaitSides {
         let all = self.counters.values().chain(calls);
         let cuts = all.map(Factor::cut_count).sum();
         let factor_report = |what, of, factor: &Factor| {
-            FactorReport::new(what, of, factor.known(), association(factor, cuts))
+            FactorReport::new(what, of, factor.count_known(), association(factor, cuts))
         };
         let of = self.on_connection;
         let mut factors = Vec::new();

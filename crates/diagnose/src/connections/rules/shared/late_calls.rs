@@ -27,7 +27,7 @@ impl LateCalls {
         let segment_bytes = case.own.identity()?.mss_bytes?;
         let least_ns = u64::from(rtt_us) * 1_000 + delack_min_ns(case);
         let blocked = case.own.blocked?;
-        let (late, others) = blocked.after(least_ns);
+        let (late, others) = blocked.split_calls(least_ns);
         (late.calls > 0).then(|| Self {
             late,
             others,
