@@ -20,7 +20,7 @@ pub struct Losses {
 
 impl Losses {
     /// Returns whether anything is missing.
-    pub fn any(&self) -> bool {
+    pub fn has_any(&self) -> bool {
         *self != Losses::default()
     }
 }

@@ -139,7 +139,7 @@ impl RecordWriter {
             self.collector.retry_names();
         }
         if self.thread.is_writing.replace(true) {
-            return self.lost(LossCause::Interrupted);
+            return self.count_loss(LossCause::Interrupted);
         }
         // A signal handler of this thread must not see half a record without the mark.
         compiler_fence(Ordering::SeqCst);
@@ -166,7 +166,7 @@ impl RecordWriter {
             before + words,
         );
         let Some(room) = room else {
-            return self.lost(LossCause::Full);
+            return self.count_loss(LossCause::Full);
         };
         let (start, rest) = room.split_at(before);
         start[0].store(head.pack(room.len(), has_ticks), Ordering::Relaxed);
@@ -184,11 +184,11 @@ impl RecordWriter {
 
     /// Returns the entry of a handle. A handle without an entry is counted.
     #[inline(always)]
-    pub(crate) fn known<T>(&self, handle: *const T, kind: HandleKind) -> Option<HandleEntry> {
+    pub(crate) fn find_entry<T>(&self, handle: *const T, kind: HandleKind) -> Option<HandleEntry> {
         let entry = self.collector.handles.find(handle.addr());
         let entry = entry.filter(|entry| entry.is(kind));
         if entry.is_none() {
-            self.lost(LossCause::Invalid);
+            self.count_loss(LossCause::Invalid);
         }
         entry
     }
@@ -206,7 +206,7 @@ impl RecordWriter {
 
     /// Counts a record that is not written.
     #[cold]
-    pub(crate) fn lost(&self, cause: LossCause) {
+    pub(crate) fn count_loss(&self, cause: LossCause) {
         self.collector
             .region
             .count_loss(self.thread.tid.get(), cause);

@@ -25,12 +25,12 @@ pub(super) unsafe extern "C" fn metadata_add(
     data: *const c_void,
 ) {
     with_writer(|writer| {
-        let Some(known) = writer.known(domain, HandleKind::Domain) else {
+        let Some(known) = writer.find_entry(domain, HandleKind::Domain) else {
             return;
         };
         let value_type = ValueType::from_number(ValueType::byte_of(value_type).into());
         let (Some(value_type), false) = (value_type, data.is_null()) else {
-            return writer.lost(LossCause::Invalid);
+            return writer.count_loss(LossCause::Invalid);
         };
         let head = RecordHead::with(RecordCode::Metadata, value_type as u8, known.id());
         let kept = count.min(VALUES_MAX);
@@ -57,11 +57,11 @@ pub(super) unsafe extern "C" fn metadata_str_add(
     length: usize,
 ) {
     with_writer(|writer| {
-        let Some(known) = writer.known(domain, HandleKind::Domain) else {
+        let Some(known) = writer.find_entry(domain, HandleKind::Domain) else {
             return;
         };
         if data.is_null() {
-            return writer.lost(LossCause::Invalid);
+            return writer.count_loss(LossCause::Invalid);
         }
         let length = match length {
             // SAFETY: -1 says that the text ends with a zero.
@@ -148,7 +148,7 @@ fn relate(
     tail: IttId,
 ) {
     with_writer(|writer| {
-        let Some(known) = writer.known(domain, HandleKind::Domain) else {
+        let Some(known) = writer.find_entry(domain, HandleKind::Domain) else {
             return;
         };
         let stamp = given.map_or(RecordTime::Now, |(clock, timestamp)| {

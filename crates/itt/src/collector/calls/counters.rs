@@ -55,12 +55,12 @@ pub(super) unsafe extern "C" fn counter_set_value_ex(
 /// The pointer is null or of a value of the counter's type.
 #[inline(always)]
 unsafe fn set(writer: &RecordWriter, counter: Counter, stamp: RecordTime, value: *const c_void) {
-    let Some(known) = writer.known(counter, HandleKind::Counter) else {
+    let Some(known) = writer.find_entry(counter, HandleKind::Counter) else {
         return;
     };
     let value_type = ValueType::from_number(known.types()[0].into());
     let (Some(value_type), false) = (value_type, value.is_null()) else {
-        return writer.lost(LossCause::Invalid);
+        return writer.count_loss(LossCause::Invalid);
     };
     let head = RecordHead::with(RecordCode::CounterValue, value_type as u8, known.id());
     // SAFETY: the API demands a value of the type with which the counter was created.
@@ -86,7 +86,7 @@ pub(super) extern "C" fn counter_dec_delta(counter: Counter, delta: u64) {
 #[inline(always)]
 fn change(counter: Counter, delta: u64, is_decrement: bool) {
     if let Some(writer) = record_writer()
-        && let Some(known) = writer.known(counter, HandleKind::Counter)
+        && let Some(known) = writer.find_entry(counter, HandleKind::Counter)
     {
         let head = RecordHead::with(RecordCode::CounterDelta, is_decrement.into(), known.id());
         writer.write(head, RecordTime::Now, [delta]);
@@ -124,7 +124,7 @@ fn change_named(
     is_decrement: bool,
 ) {
     with_writer(|writer| {
-        let Some(known) = writer.known(domain, HandleKind::Domain) else {
+        let Some(known) = writer.find_entry(domain, HandleKind::Domain) else {
             return;
         };
         let head = RecordHead::with(RecordCode::NamedDelta, is_decrement.into(), known.id());
@@ -134,7 +134,7 @@ fn change_named(
 
 pub(super) extern "C" fn counter_destroy(counter: Counter) {
     with_writer(|writer| {
-        if let Some(known) = writer.known(counter, HandleKind::Counter) {
+        if let Some(known) = writer.find_entry(counter, HandleKind::Counter) {
             writer.write(
                 RecordHead::new(RecordCode::CounterDestroyed, known.id()),
                 RecordTime::Now,
@@ -154,12 +154,12 @@ pub(super) unsafe extern "C" fn histogram_submit(
     y: *const c_void,
 ) {
     with_writer(|writer| {
-        let Some(known) = writer.known(histogram, HandleKind::Histogram) else {
+        let Some(known) = writer.find_entry(histogram, HandleKind::Histogram) else {
             return;
         };
         // SAFETY: the API demands arrays of that length, or null.
         let Some(points) = (unsafe { HistogramPoints::new(known, x, y) }) else {
-            return writer.lost(LossCause::Invalid);
+            return writer.count_loss(LossCause::Invalid);
         };
         for first in (0..length).step_by(POINTS_MAX) {
             let count = POINTS_MAX.min(length - first);

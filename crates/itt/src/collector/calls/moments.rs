@@ -37,7 +37,7 @@ fn mark(
     scope: c_int,
 ) {
     with_writer(|writer| {
-        let Some(known) = writer.known(domain, HandleKind::Domain) else {
+        let Some(known) = writer.find_entry(domain, HandleKind::Domain) else {
             return;
         };
         let stamp = given.map_or(RecordTime::Now, |(clock, timestamp)| {
@@ -64,7 +64,7 @@ pub(super) extern "C" fn event_end(event: c_int) -> c_int {
 fn happen(code: RecordCode, event: c_int) -> c_int {
     with_writer(|writer| match u32::try_from(event) {
         Ok(event @ 1..) => writer.write(RecordHead::new(code, event), RecordTime::Now, []),
-        _ => writer.lost(LossCause::Invalid),
+        _ => writer.count_loss(LossCause::Invalid),
     });
     0
 }

@@ -72,7 +72,7 @@ fn begin(
     name: *const TextHandle,
 ) {
     with_writer(|writer| {
-        let Some(known) = writer.known(domain, HandleKind::Domain) else {
+        let Some(known) = writer.find_entry(domain, HandleKind::Domain) else {
             return;
         };
         let stamp = given.map_or(RecordTime::Now, |(clock, timestamp)| {
@@ -138,7 +138,7 @@ fn end<const N: usize>(
     words: [u64; N],
 ) {
     with_writer(|writer| {
-        let Some(known) = writer.known(domain, HandleKind::Domain) else {
+        let Some(known) = writer.find_entry(domain, HandleKind::Domain) else {
             return;
         };
         let stamp = given.map_or(RecordTime::Now, |(clock, timestamp)| {
