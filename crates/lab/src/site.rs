@@ -32,7 +32,7 @@ impl Site {
     }
 
     /// Both at `a`, over its loopback device.
-    pub fn within(wire: &Wire, program: &Path) -> Self {
+    pub fn on_loopback(wire: &Wire, program: &Path) -> Self {
         Site {
             server: wire.a.clone(),
             address: Ipv4Addr::LOCALHOST,
@@ -58,7 +58,7 @@ impl Site {
 
     /// The longest that a role may run.
     #[must_use]
-    pub fn limited(mut self, limit_s: u32) -> Self {
+    pub fn with_limit(mut self, limit_s: u32) -> Self {
         self.limit_s = limit_s;
         self
     }
@@ -126,7 +126,7 @@ impl Site {
     ///
     /// # Errors
     /// When it cannot be started, or ends before.
-    pub fn beside(&self, role: &str) -> Result<LabProcess, LabError> {
+    pub fn start_role(&self, role: &str) -> Result<LabProcess, LabError> {
         let mut running = self.start(&self.client, role)?;
         running.port()?;
         Ok(running)

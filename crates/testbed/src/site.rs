@@ -40,13 +40,13 @@ impl Deref for Site {
 impl Site {
     /// Makes the client at `a`, the server at `b`.
     pub fn over(wire: &Wire) -> Self {
-        Site(lab::Site::over(wire, program().as_ref()).limited(LIMIT_S))
+        Site(lab::Site::over(wire, program().as_ref()).with_limit(LIMIT_S))
     }
 
     /// Both in one new namespace.
     pub fn loopback(congctl: &str) -> Self {
         let site = lab::Site::loopback(congctl, program().as_ref());
-        Site(site.expect("a namespace").limited(LIMIT_S))
+        Site(site.expect("a namespace").with_limit(LIMIT_S))
     }
 
     /// Starts a server role; gives it and its port.

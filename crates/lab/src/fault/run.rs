@@ -60,14 +60,14 @@ impl FaultRun<'_> {
             netns_of(*end).nft(rules)?;
         }
         let site = match scene.is_local {
-            true => Site::within(&wire, program),
+            true => Site::on_loopback(&wire, program),
             false => Site::over(&wire, program),
         };
-        let machine = site.beside("pauses")?;
+        let machine = site.start_role("pauses")?;
         let beside: Vec<LabProcess> = scene
             .beside
             .iter()
-            .map(|role| site.beside(role))
+            .map(|role| site.start_role(role))
             .collect::<Result<_, _>>()?;
         let mut first = scene.pair;
         let faulty = self.variant == Variant::Faulty;

@@ -33,7 +33,7 @@ impl Burn {
                 while !ended.load(Ordering::Relaxed) {
                     burn_us(100);
                 }
-                Ok(ThreadCpu::own())
+                Ok(ThreadCpu::read_own())
             };
             let threads = (0..self.threads)
                 .map(|_| start(scope, burn))

@@ -26,7 +26,7 @@ pub struct ThreadCpu {
 
 impl ThreadCpu {
     /// Reads those of the calling thread; `None` where the kernel does not count.
-    pub(crate) fn own() -> Option<Self> {
+    pub(crate) fn read_own() -> Option<Self> {
         Self::from_directory("/proc/thread-self")
     }
 
@@ -96,9 +96,9 @@ mod tests {
 
     #[test]
     fn burnt_time_is_cpu_time() {
-        let before = ThreadCpu::own().unwrap();
+        let before = ThreadCpu::read_own().unwrap();
         burn_us(20_000);
-        let after = ThreadCpu::own().unwrap();
+        let after = ThreadCpu::read_own().unwrap();
         assert!(after.cpu_ns - before.cpu_ns >= 20_000_000, "{after:?}");
     }
 

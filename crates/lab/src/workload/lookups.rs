@@ -154,7 +154,7 @@ impl LookupClient {
             let mut peer = Peer::connect(address, &SocketOptions::default())?;
             peer.send_all(&bytes)?;
             if !peer.recv_exact(&mut bytes)? {
-                return Err(peer.gone(0, self.bytes));
+                return Err(peer.end_error(0, self.bytes));
             }
             truth.connections.push(peer.close());
             pause_us(self.pause_us);

@@ -221,7 +221,7 @@ impl Peer {
         while done < bytes.len() {
             match self.recv(&mut bytes[done..])? {
                 0 if done == 0 => return Ok(false),
-                0 => return Err(self.gone(done, bytes.len())),
+                0 => return Err(self.end_error(done, bytes.len())),
                 more => done += more,
             }
         }
@@ -250,7 +250,7 @@ impl Peer {
     /// Closes the connection and gives its account.
     pub(crate) fn close(mut self) -> ConnectionTruth {
         self.truth.closed_ns = now_ns();
-        self.truth.thread = ThreadCpu::own();
+        self.truth.thread = ThreadCpu::read_own();
         self.truth
     }
 
@@ -259,7 +259,7 @@ impl Peer {
     }
 
     /// Makes the error of a peer that ended after so many of the bytes that were expected.
-    pub(crate) fn gone(&self, done: usize, expected: usize) -> LabError {
+    pub(crate) fn end_error(&self, done: usize, expected: usize) -> LabError {
         LabError::PeerGone {
             connection: self.name(),
             done,

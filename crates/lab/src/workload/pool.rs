@@ -112,7 +112,7 @@ impl PoolClient {
             let taken_ns = now_ns();
             peer.send_all(&bytes)?;
             if !peer.recv_exact(&mut bytes)? {
-                return Err(peer.gone(0, self.bytes));
+                return Err(peer.end_error(0, self.bytes));
             }
             pool.give_back(peer);
             waited_ns += taken_ns - begin_ns;

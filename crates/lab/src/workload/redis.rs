@@ -137,7 +137,7 @@ impl RedisClient {
             let mut length = 0;
             while !reply[..length].ends_with(b"\r\n") {
                 match peer.recv(&mut reply[length..])? {
-                    0 => return Err(peer.gone(length, reply.len())),
+                    0 => return Err(peer.end_error(length, reply.len())),
                     bytes => length += bytes,
                 }
             }

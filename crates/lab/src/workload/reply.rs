@@ -77,7 +77,7 @@ impl ReplyServer {
         let mut truth = ListenerTruth::from_listener(&listener)?;
         context.ready(port_of(&listener)?)?;
         let serve = |peer| self.serve(peer);
-        let served = serve_each_paced(&listener, self.connections, self.accept_delay_us, serve)?;
+        let served = serve_paced(&listener, self.connections, self.accept_delay_us, serve)?;
         truth.closed_ns = now_ns();
         Ok(ReplyTruth {
             requests: served.iter().map(|one| one.requests).sum(),
@@ -125,18 +125,18 @@ impl ReplyServer {
     }
 }
 
-/// As [`serve_each_paced`], without pauses.
+/// As [`serve_paced`], without pauses.
 pub(crate) fn serve_each<T: Send>(
     listener: &TcpListener,
     count: usize,
     serve: impl Fn(Peer) -> Result<T, LabError> + Sync,
 ) -> Result<Vec<T>, LabError> {
-    serve_each_paced(listener, count, 0, serve)
+    serve_paced(listener, count, 0, serve)
 }
 
 /// Accepts `count` connections, each after a pause, serves each in a thread of its own and gathers what they
 /// return, in the order of accept.
-pub(crate) fn serve_each_paced<T: Send>(
+pub(crate) fn serve_paced<T: Send>(
     listener: &TcpListener,
     count: usize,
     delay_us: u64,

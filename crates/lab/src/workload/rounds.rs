@@ -259,7 +259,7 @@ impl RoundPlan<'_> {
             let sent_ns = now_ns();
             let every = self.waiting.reply_every;
             if every > 0 && round % every == 0 && !peer.recv_exact(&mut reply)? {
-                return Err(peer.gone(0, reply.len()));
+                return Err(peer.end_error(0, reply.len()));
             }
             round_times_ns.push([start_ns, sent_ns, now_ns()]);
             if self.min_rtts {

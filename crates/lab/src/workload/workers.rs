@@ -220,7 +220,7 @@ impl WorkerClient {
             let mut message = [WHO; BYTES];
             peer.send_all(&message)?;
             if !peer.recv_exact(&mut message)? {
-                return Err(peer.gone(0, BYTES));
+                return Err(peer.end_error(0, BYTES));
             }
             let pid = message.first_chunk().copied().map_or(0, u32::from_le_bytes);
             by_worker.entry(pid).or_default().push((pid, peer));
@@ -247,7 +247,7 @@ impl WorkerClient {
             let begin_ns = now_ns();
             peer.send_all(&message)?;
             if !peer.recv_exact(&mut message)? {
-                return Err(peer.gone(0, BYTES));
+                return Err(peer.end_error(0, BYTES));
             }
             asked_ns += now_ns() - begin_ns;
             pause_us(self.pause_us);

@@ -174,7 +174,7 @@ impl CommandClient {
         let sent_ns = now_ns();
         let mut answer = [0; ANSWER_BYTES];
         if !channel.receive(&mut answer)? || answer[..HEADER_BYTES] != header {
-            return Err(channel.peer.gone(0, ANSWER_BYTES));
+            return Err(channel.peer.end_error(0, ANSWER_BYTES));
         }
         Ok(CommandTruth {
             body_bytes,

@@ -114,7 +114,7 @@ impl CountedChannel<'_> {
                 return Ok(false);
             }
             if got == 0 {
-                return Err(self.peer.gone(done, bytes.len()));
+                return Err(self.peer.end_error(done, bytes.len()));
             }
             if self.quickack {
                 self.peer.set_quickack(true)?;

@@ -89,7 +89,7 @@ impl CommandServer {
             if body_bytes > 0 {
                 let mut body = vec![0; body_bytes];
                 let received = receive(&mut channel, &mut body)?;
-                bodies.push(received.ok_or_else(|| channel.peer.gone(0, body_bytes))?);
+                bodies.push(received.ok_or_else(|| channel.peer.end_error(0, body_bytes))?);
             }
             let mut answer = [0; ANSWER_BYTES];
             answer[..HEADER_BYTES].copy_from_slice(&header);

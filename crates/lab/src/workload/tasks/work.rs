@@ -100,7 +100,7 @@ impl Work {
             self.perform()?;
             pause_us(PAUSE_US);
         }
-        Ok(ThreadCpu::own())
+        Ok(ThreadCpu::read_own())
     }
 
     /// Starts the thread that holds the lock, if the work is about one.
