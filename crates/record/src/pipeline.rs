@@ -162,7 +162,7 @@ impl<S: RowSink> RowPipeline<S> {
         let samples = rows.on_cpu_samples.stack.iter_mut().zip(sampled);
         let spins = rows.spins.stack.iter_mut().zip(spun);
         for (number, sample) in samples.chain(spins) {
-            *number = self.stacks.sampled(*sample, &mut rows.stacks);
+            *number = self.stacks.add_sample(*sample, &mut rows.stacks);
         }
     }
 

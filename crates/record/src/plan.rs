@@ -94,7 +94,7 @@ pub(crate) fn open_sources<'a>(
                 .coverage()
                 .iter()
                 .cloned()
-                .chain(hooks.unreached())
+                .chain(hooks.unreached_netns())
                 .collect(),
             processes: Some(count_processes(&hooks, plan)),
             hooks: Some(hooks),

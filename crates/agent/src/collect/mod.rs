@@ -223,13 +223,13 @@ impl<'a> ConnectionWatcher<'a> {
     fn walk(&mut self, which: WalkOf) -> Result<(), HooksError> {
         let begin_ns = monotonic_ns();
         let hooks = self.capture.hooks();
-        let before = hooks.walked();
+        let before = hooks.count_walks();
         let rates = &self.sink.rates;
         let (level, has_levels) = (rates.default_level(), rates.has_levels());
         self.capture.read_sockets(&mut self.sink, |hooks| {
             hooks.walk_watched(which, level, has_levels)
         })?;
-        let after = hooks.walked();
+        let after = hooks.count_walks();
         // those that rest are unchanged, as those that were found so
         let read = after.sockets - before.sockets + after.resting - before.resting;
         let left_out = after.left_out - before.left_out;

@@ -12,7 +12,7 @@ use table::tables::Activities;
 
 use super::faults::open_ends;
 use super::memory::Memory;
-use super::names::{ActivityNames, VECTORS, ended};
+use super::names::{ActivityNames, VECTORS, find_ended};
 use super::replay::{Window, had_thread, replay};
 use super::skel::{ActivitySkel, ActivitySkelBuilder, OpenActivitySkel};
 use crate::clock::monotonic_ns;
@@ -101,7 +101,7 @@ impl<'obj> Flight<'obj> {
     /// is cut there.
     pub fn read(&self, window: Window, into: &mut Activities) {
         let names = &mut self.names.borrow_mut();
-        let ended = |tid| ended(tid, &self.skel.maps.ended_threads);
+        let ended = |tid| find_ended(tid, &self.skel.maps.ended_threads);
         replay(&self.memory, names, &ended, window, into);
     }
 
@@ -111,8 +111,8 @@ impl<'obj> Flight<'obj> {
     }
 
     /// When the oldest event of a CPU that is held was, and the newest that can be read.
-    pub fn held(&self, cpu: u16) -> Window {
-        let held = self.memory.held(cpu);
+    pub fn held_window(&self, cpu: u16) -> Window {
+        let held = self.memory.held_numbers(cpu);
         let newest_ns = Self::readable_until_ns();
         let oldest = held.clone().next();
         let from_ns = oldest.map_or(newest_ns, |number| self.memory.event(cpu, number).time_ns);

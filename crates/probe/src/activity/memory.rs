@@ -58,7 +58,7 @@ impl Memory {
     }
 
     /// Numbers of the events of a CPU that are there, whole.
-    pub(super) fn held(&self, cpu: u16) -> Range<u64> {
+    pub(super) fn held_numbers(&self, cpu: u16) -> Range<u64> {
         let words_of_head = size_of::<activity_head>() / size_of::<u64>();
         let next = word(&self.heads, usize::from(cpu) * words_of_head).load(Ordering::Acquire);
         let overwritten = next
@@ -88,7 +88,7 @@ impl Memory {
             .collect();
         // what was read before is compared with what is written after
         fence(Ordering::Acquire);
-        let lost = self.held(cpu).start.saturating_sub(numbers.start);
+        let lost = self.held_numbers(cpu).start.saturating_sub(numbers.start);
         let lost = usize::try_from(lost).map_or(events.len(), |lost| lost.min(events.len()));
         events[lost..].to_vec()
     }
@@ -188,12 +188,12 @@ mod tests {
                 kind: activity_event_kind::ACTIVITY_SWITCH,
             };
             written.write(event);
-            let held = written.memory.held(0);
+            let held = written.memory.held_numbers(0);
             assert_eq!(held.end, number + 1);
             assert!(held.end - held.start == (number + 1).min(1_024 - GUARD) || number < 1_024);
             assert_eq!(written.memory.event(0, number), event);
         }
-        let (memory, held) = (&written.memory, written.memory.held(0));
+        let (memory, held) = (&written.memory, written.memory.held_numbers(0));
         assert_eq!(memory.first_from(0, held.clone(), 45_001), 4_501);
         assert_eq!(memory.first_from(0, held.clone(), 45_000), 4_500);
         assert_eq!(memory.first_from(0, held.clone(), 0), held.start);

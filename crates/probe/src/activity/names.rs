@@ -138,7 +138,7 @@ fn running(tid: u32) -> Option<RunningThread> {
 }
 
 /// A thread of the map of those that have ended.
-pub(super) fn ended(tid: u32, threads: &impl MapCore) -> Option<RunningThread> {
+pub(super) fn find_ended(tid: u32, threads: &impl MapCore) -> Option<RunningThread> {
     let bytes = threads.lookup(&tid.to_ne_bytes(), MapFlags::ANY).ok()??;
     let activity_thread { pid, comm } = read(&bytes)?;
     Some(RunningThread {

@@ -41,7 +41,7 @@ pub(super) fn replay(
     window: Window,
     into: &mut Activities,
 ) {
-    let held = memory.held(window.cpu);
+    let held = memory.held_numbers(window.cpu);
     let first = memory.first_from(window.cpu, held.clone(), window.from_ns);
     let last = memory.first_from(window.cpu, held.clone(), window.until_ns);
     let before = last_switch(memory, window.cpu, held.start..first);
@@ -66,7 +66,7 @@ pub(super) fn replay(
 
 /// Whether a thread had the CPU at some time of a window.
 pub(super) fn had_thread(memory: &Memory, window: Window, tid: u32) -> bool {
-    let held = memory.held(window.cpu);
+    let held = memory.held_numbers(window.cpu);
     let first = memory.first_from(window.cpu, held.clone(), window.from_ns);
     let last = memory.first_from(window.cpu, held.clone(), window.until_ns);
     let before = last_switch(memory, window.cpu, held.start..first);

@@ -73,7 +73,7 @@ impl Probe for Calls {
     }
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
-        vec![support.features.covered(self.name(), &HOOKS)]
+        vec![support.features.hook_coverage(self.name(), &HOOKS)]
     }
 }
 

@@ -50,7 +50,7 @@ impl Probe for DnsWaits {
     }
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
-        vec![support.features.covered(self.name(), &HOOKS)]
+        vec![support.features.hook_coverage(self.name(), &HOOKS)]
     }
 }
 

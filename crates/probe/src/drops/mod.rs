@@ -155,7 +155,7 @@ impl Probe for DropReadings {
 
 /// Returns how dropped packets are seen.
 fn drops_coverage(probe: &str, features: &Features) -> Coverage {
-    let covered = features.covered(probe, &HOOKS[..1]);
+    let covered = features.hook_coverage(probe, &HOOKS[..1]);
     if covered.state != ProbeState::On {
         return covered;
     }

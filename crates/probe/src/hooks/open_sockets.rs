@@ -74,7 +74,7 @@ impl Hooks<'_> {
     }
 
     /// That MPTCP sockets of a network namespace were not found so far; `None`: of all of them they were.
-    pub fn unreached(&self) -> Option<Coverage> {
+    pub fn unreached_netns(&self) -> Option<Coverage> {
         let error = self.unreached.borrow();
         let why = error.as_ref()?.lines().next()?.to_owned();
         Some(Coverage {

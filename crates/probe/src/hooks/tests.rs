@@ -44,8 +44,8 @@ fn what_full_maps_have_no_room_for_is_counted() {
         std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let counts = hooks.counts().unwrap();
         (
-            counts.lost("inventory", "processes_full"),
-            counts.lost("inventory", "peers_full"),
+            counts.count_lost("inventory", "processes_full"),
+            counts.count_lost("inventory", "peers_full"),
         )
     };
     assert_eq!(use_both(), (0, 0));
@@ -77,7 +77,10 @@ fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {
         hooks.walk().unwrap();
     }
     caller.join().unwrap();
-    assert_eq!(hooks.counts().unwrap().lost("inventory", "no_memory"), 0);
+    assert_eq!(
+        hooks.counts().unwrap().count_lost("inventory", "no_memory"),
+        0
+    );
 }
 
 /// Where no program sees the last change of state, a connection ends with its socket, and so do its messages.

@@ -108,7 +108,7 @@ impl Hooks<'_> {
     }
 
     /// Returns what all walks over watched sockets did so far.
-    pub fn walked(&self) -> WalkCounts {
+    pub fn count_walks(&self) -> WalkCounts {
         let counts = self.walk_counts();
         WalkCounts {
             sockets: counts.sockets,

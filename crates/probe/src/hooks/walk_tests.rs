@@ -98,7 +98,7 @@ struct Watching<'a> {
 impl Watching<'_> {
     /// One poll; what it did, and read.
     fn walk(&self, which: WalkOf) -> (WalkCounts, Vec<SocketReading>) {
-        let before = self.hooks.walked();
+        let before = self.hooks.count_walks();
         let mut more = self.hooks.walk_watched(which, 0, false).unwrap();
         loop {
             while self.drainer.drain(usize::MAX, || ()) > 0 {}
@@ -109,7 +109,7 @@ impl Watching<'_> {
         }
         let drained = self.drainer.take();
         assert!(drained.undecoded.is_empty(), "{:?}", drained.undecoded);
-        let after = self.hooks.walked();
+        let after = self.hooks.count_walks();
         let walked = WalkCounts {
             sockets: after.sockets - before.sockets,
             left_out: after.left_out - before.left_out,
@@ -291,10 +291,10 @@ fn a_further_walk_counts_no_socket_again() {
         }
         pairs[0].exchange();
         for (which, unchanged) in [(WalkOf::Due, 0), (WalkOf::Changed, 104)] {
-            let before = watching.hooks.walked();
+            let before = watching.hooks.count_walks();
             assert!(walk(which));
             assert!(watching.hooks.read_more_sockets().unwrap());
-            let after = watching.hooks.walked();
+            let after = watching.hooks.count_walks();
             assert_eq!(after.sockets - before.sockets, unchanged, "{which:?}");
             assert_eq!(after.postponed - before.postponed, 2 * 2, "{which:?}");
         }

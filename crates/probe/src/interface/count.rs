@@ -73,7 +73,7 @@ impl ProbeCounts {
     }
 
     /// Returns the records of one probe that were lost for one cause.
-    pub fn lost(&self, probe: &str, cause: &str) -> u64 {
+    pub fn count_lost(&self, probe: &str, cause: &str) -> u64 {
         let count = self.0.get(probe);
         count.map_or(0, |it| it.lost.get(cause).copied().unwrap_or(0))
     }
@@ -93,7 +93,9 @@ impl ProbeCounts {
             ("calls", REENTERED),
             ("tcp_events", REENTERED),
         ];
-        let lost = LOSSES.iter().map(|(probe, cause)| self.lost(probe, cause));
+        let lost = LOSSES
+            .iter()
+            .map(|(probe, cause)| self.count_lost(probe, cause));
         lost.sum()
     }
 }

@@ -176,7 +176,7 @@ impl Features {
     }
 
     /// How a probe works that needs these hooks.
-    pub(crate) fn covered(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
+    pub(crate) fn hook_coverage(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
         if let Some(hook) = hooks.iter().find(|hook| self.program(hook).is_none()) {
             return self.off(probe, hook);
         }
@@ -205,7 +205,7 @@ impl Features {
 
     /// Returns how a probe works that needs these hooks; `None`: it works without a substitute.
     pub(crate) fn unless_on(&self, probe: &str, hooks: &[Tracepoint]) -> Option<Coverage> {
-        Some(self.covered(probe, hooks)).filter(|coverage| coverage.state != ProbeState::On)
+        Some(self.hook_coverage(probe, hooks)).filter(|coverage| coverage.state != ProbeState::On)
     }
 
     fn off(&self, probe: &str, hook: &Tracepoint) -> Coverage {

@@ -289,7 +289,7 @@ impl Assembler {
     fn subject(&mut self, at: At, domain: u32, id: Option<Identifier>) -> Option<&mut OpenSpan> {
         let At { pid, tid, .. } = at;
         match id {
-            Some(id) => self.open.named((pid, domain, id)),
+            Some(id) => self.open.find_named((pid, domain, id)),
             None => self.open.innermost(SpanKey::Task { pid, tid, domain }),
         }
     }

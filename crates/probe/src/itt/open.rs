@@ -213,7 +213,7 @@ impl Open {
     }
 
     /// The open span of this name.
-    pub(crate) fn named(&mut self, named: NamedId) -> Option<&mut OpenSpan> {
+    pub(crate) fn find_named(&mut self, named: NamedId) -> Option<&mut OpenSpan> {
         self.spans.get_mut(self.by_name.get(&named)?)
     }
 

@@ -102,7 +102,7 @@ impl Probe for ReceivedProbe {
             .levels(support.detail, false)
             .messages
             .then(|| features.unless_on("messages.spliced", &HOOKS[6..]));
-        let messages = features.covered(self.name(), hooks);
+        let messages = features.hook_coverage(self.name(), hooks);
         [messages].into_iter().chain(spliced.flatten()).collect()
     }
 }

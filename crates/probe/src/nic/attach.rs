@@ -18,7 +18,7 @@ use table::tables::SentMessages;
 use super::matching::{Matcher, Stamp};
 use super::skel::types::{nic_place, nic_stamp};
 use super::skel::{NicSkel, NicSkelBuilder};
-use super::{Nics, covered};
+use super::{Nics, coverage_line};
 use crate::hooks::Hooks;
 use crate::netns::{self, Netns};
 use crate::processes::cgroup2_root;
@@ -73,13 +73,13 @@ impl<'obj> Stamper<'obj> {
             return (None, None);
         };
         if let Some(lack) = nics.lack(shared) {
-            return (None, Some(covered(lack)));
+            return (None, Some(coverage_line(lack)));
         }
         match Self::attach(storage, hooks, nics) {
-            Ok(stamper) => (Some(stamper), Some(covered(ProbeState::On))),
+            Ok(stamper) => (Some(stamper), Some(coverage_line(ProbeState::On))),
             Err((why, remedy)) => {
                 let remedy = remedy.to_owned();
-                (None, Some(covered(ProbeState::Off { why, remedy })))
+                (None, Some(coverage_line(ProbeState::Off { why, remedy })))
             }
         }
     }

@@ -78,7 +78,7 @@ fn switch_on(name: &str) -> String {
     format!("hwstamp_ctl -i {name} -t 1 (or ethtool --set-hwtimestamp-cfg {name} tx on)")
 }
 
-fn covered(state: ProbeState) -> Coverage {
+fn coverage_line(state: ProbeState) -> Coverage {
     Coverage {
         probe: PROBE.to_owned(),
         state,

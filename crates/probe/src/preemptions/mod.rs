@@ -72,7 +72,7 @@ impl Probe for Preemptions {
     }
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
-        let mut covered = support.features.covered(self.name(), &HOOKS);
+        let mut covered = support.features.hook_coverage(self.name(), &HOOKS);
         if covered.state == ProbeState::On && support.features.is_refused(READ_PREEMPTIONS) {
             covered.state = ProbeState::Fallback {
                 which: "without those below 50 µs in the last 10 ms of each thread".to_owned(),

@@ -128,7 +128,7 @@ impl Stacks {
 
     /// Returns the number of the stack of a sample, and appends its frames if it is new: the innermost is the function, at
     /// its first address.
-    pub fn sampled(&mut self, sample: SampledAddress, rows: &mut StackFrames) -> Option<u32> {
+    pub fn add_sample(&mut self, sample: SampledAddress, rows: &mut StackFrames) -> Option<u32> {
         let SampledAddress { callers, address } = sample;
         if callers == 0 {
             return None;
@@ -242,7 +242,7 @@ impl Stacks {
             .take(native)
             .map(|at| self.place(program, at))
             .collect();
-        let object = Rc::new(Object::named(PYTHON));
+        let object = Rc::new(Object::from_name(PYTHON));
         places.extend(codes.iter().map(|code| {
             Some(CodePlace {
                 object: Some(Rc::clone(&object)),

@@ -77,7 +77,7 @@ impl GeneratedCode {
             }
         };
         CodePlace {
-            object: Some(Rc::new(Object::named(&perf_map::path(program.pid)))),
+            object: Some(Rc::new(Object::from_name(&perf_map::path(program.pid)))),
             offset,
         }
     }

@@ -58,7 +58,7 @@ impl Objects {
     /// The file of a mapping of this process.
     pub(super) fn open(&mut self, pid: u32, mapping: &Mapping) -> Rc<Object> {
         if mapping.file.1 == 0 {
-            return Rc::new(Object::named(&mapping.name));
+            return Rc::new(Object::from_name(&mapping.name));
         }
         let known = self.0.entry(mapping.file.clone());
         let object = known.or_insert_with(|| Rc::new(Object::open(pid, mapping)));
@@ -67,7 +67,7 @@ impl Objects {
 }
 
 impl Object {
-    pub(super) fn named(name: &str) -> Self {
+    pub(super) fn from_name(name: &str) -> Self {
         Self {
             path: name.to_owned(),
             build_id: None,
@@ -82,13 +82,13 @@ impl Object {
         let Range { start, end } = mapping.addresses;
         match File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
             Ok(file) => Self::from_file(&mapping.name, file),
-            Err(_) => Self::named(&mapping.name),
+            Err(_) => Self::from_name(&mapping.name),
         }
     }
 
     /// Returns what unwinding needs of an opened file.
     pub(super) fn from_file(name: &str, file: File) -> Self {
-        let mut opened = Self::named(name);
+        let mut opened = Self::from_name(name);
         // SAFETY: the mapping is only read. Should another process cut the file short meanwhile, reading
         // beyond its end would be a fault, as it would be for the program that runs it.
         if let Ok(data) = unsafe { Mmap::map(&file) } {

@@ -65,7 +65,7 @@ impl Probe for TcpEvents {
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
         let features = support.features;
         vec![
-            features.covered(self.name(), &HOOKS[1..]),
+            features.hook_coverage(self.name(), &HOOKS[1..]),
             congestion_state_coverage(features),
         ]
     }

@@ -60,7 +60,7 @@ impl Probe for TcpStages {
     }
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
-        vec![support.features.covered(self.name(), &calls::HOOKS)]
+        vec![support.features.hook_coverage(self.name(), &calls::HOOKS)]
     }
 }
 

@@ -50,11 +50,11 @@ pub fn coverage() -> Coverage {
             remedy: "run a kernel with CONFIG_UPROBE_EVENTS".to_owned(),
         }
     };
-    covered(state)
+    coverage_with(state)
 }
 
 /// The probe's line of coverage.
-pub fn covered(state: ProbeState) -> Coverage {
+pub fn coverage_with(state: ProbeState) -> Coverage {
     Coverage {
         probe: PROBE.to_owned(),
         state,

@@ -77,7 +77,7 @@ impl Probe for Waits {
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
         let features = support.features;
         let wakers = features.unless_on("waits.wakers", &HOOKS[1..]);
-        let waits = features.covered(self.name(), &HOOKS[..1]);
+        let waits = features.hook_coverage(self.name(), &HOOKS[..1]);
         [waits].into_iter().chain(wakers).collect()
     }
 }

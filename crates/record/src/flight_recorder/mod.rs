@@ -290,7 +290,7 @@ impl<'a> FlightRecorder<'a> {
     ) {
         self.counts.produced += 1;
         let held: Vec<Window> = (0..self.flight.cpus())
-            .map(|cpu| self.flight.held(cpu))
+            .map(|cpu| self.flight.held_window(cpu))
             .filter(|window| window.from_ns < window.until_ns)
             .collect();
         let from_ns = held.iter().map(|window| window.from_ns).min();
@@ -339,7 +339,7 @@ impl<'a> FlightRecorder<'a> {
         self.flight.forget_threads();
         for (cpu, kept) in self.kept.iter_mut().enumerate() {
             if !windows.activity_windows.is_empty() {
-                kept.forget_before(self.flight.held(cpu as u16).from_ns);
+                kept.forget_before(self.flight.held_window(cpu as u16).from_ns);
             }
         }
     }

@@ -71,7 +71,7 @@ pub fn record(
     )?;
     let mut usdt_storage = usdt::Storage::uninit();
     let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
-    coverage.extend(probes.as_ref().map(|_| usdt::covered(ProbeState::On)));
+    coverage.extend(probes.as_ref().map(|_| usdt::coverage_with(ProbeState::On)));
     let mut flight_storage = activity::Storage::uninit();
     let (flight_recorder, flight_coverage) =
         flight_recorder::begin(&mut flight_storage, options.keep);
