@@ -23,7 +23,7 @@ impl LiveBuffer {
     }
 
     /// Rows that were kept so far, by table.
-    pub(crate) fn kept(&self) -> RowCounts {
+    pub(crate) fn count_rows(&self) -> RowCounts {
         self.taken.borrow().clone()
     }
 }

@@ -253,7 +253,7 @@ impl Watch<'_> {
         if let Some(polls) = &mut self.polls {
             self.pipeline.poll(polls);
         }
-        self.pace.polled(cpu_ns().saturating_sub(began_ns));
+        self.pace.note_poll(cpu_ns().saturating_sub(began_ns));
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Watch<'_> {
         let now_ns = monotonic_ns();
         let hooks = self.capture.as_ref().map(Collector::hooks);
         let counts = count(hooks, self.polls.as_ref())?;
-        let kept = self.pipeline.store.kept();
+        let kept = self.pipeline.store.count_rows();
         let loss = losses(&counts, &self.pipeline.added, &kept, &Default::default());
         let of_polls = self.polls.as_ref().map(Polls::coverage);
         Ok(LiveSnapshot {

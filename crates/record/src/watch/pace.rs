@@ -31,7 +31,7 @@ impl Pace {
     }
 
     /// A poll took so much CPU time.
-    pub(crate) fn polled(&mut self, cpu_ns: u64) {
+    pub(crate) fn note_poll(&mut self, cpu_ns: u64) {
         follow(&mut self.poll_cost_ns, cpu_ns);
     }
 
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn what_is_cheap_comes_as_asked() {
         let mut pace = Pace::new(2 * S, S / 2);
-        pace.polled(100_000);
+        pace.note_poll(100_000);
         pace.note_snapshot(1_000_000);
         assert_eq!((pace.poll_mean_ns(), pace.interval_ns()), (S / 2, 2 * S));
         assert_eq!(Pace::new(S / 10, S / 2).poll_mean_ns(), S / 40);
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn what_is_dear_comes_as_seldom_as_its_share_allows() {
         let mut pace = Pace::new(2 * S, S / 2);
-        pace.polled(8_000_000);
+        pace.note_poll(8_000_000);
         pace.note_snapshot(60_000_000);
         assert_eq!((pace.poll_mean_ns(), pace.interval_ns()), (S, 5 * S));
         // one cheap snapshot does not make up for it at once
