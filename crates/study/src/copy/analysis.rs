@@ -25,7 +25,7 @@ pub(super) fn answers(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBl
     all.extend(crossings::crossovers(rows));
     all.extend(crossings::surprise(rows, extras));
     all.extend(costs::beside_estimates(extras));
-    all.extend(matrix::beyond(rows));
+    all.extend(matrix::compare_unpublished(rows));
     all.extend(beside::beside_published(rows, extras));
     all.extend(matrix::reasons(rows));
     all

@@ -52,7 +52,7 @@ pub(super) fn write(journal: &StudyJournal) -> Result<String, LabError> {
     let mut text = header.join(",") + "\n";
     for &config in &journal.study()?.configs {
         let runs: Vec<_> = journal.runs(config).collect();
-        let skipped = journal.skipped(config);
+        let skipped = journal.skip_reason(config);
         if runs.is_empty() && skipped.is_none() {
             continue;
         }

@@ -85,13 +85,13 @@ pub(super) fn html(blocks: &[TextBlock]) -> String {
     let mut text = String::new();
     for block in blocks {
         match block {
-            TextBlock::Heading(heading) => text += &format!("<h2>{}</h2>\n", escaped(heading)),
-            TextBlock::Paragraph(words) => text += &format!("<p>{}</p>\n", escaped(words)),
-            TextBlock::Verbatim(lines) => text += &format!("<pre>{}</pre>\n", escaped(lines)),
+            TextBlock::Heading(heading) => text += &format!("<h2>{}</h2>\n", escape(heading)),
+            TextBlock::Paragraph(words) => text += &format!("<p>{}</p>\n", escape(words)),
+            TextBlock::Verbatim(lines) => text += &format!("<pre>{}</pre>\n", escape(lines)),
             TextBlock::List(items) => {
                 let items: String = items
                     .iter()
-                    .map(|item| format!("<li>{}</li>", escaped(item)))
+                    .map(|item| format!("<li>{}</li>", escape(item)))
                     .collect();
                 text += &format!("<ul>{items}</ul>\n");
             }
@@ -99,7 +99,7 @@ pub(super) fn html(blocks: &[TextBlock]) -> String {
                 let cells = |cells: &[String], name: &str| -> String {
                     let cells = cells.iter();
                     cells
-                        .map(|cell| format!("<{name}>{}</{name}>", escaped(cell)))
+                        .map(|cell| format!("<{name}>{}</{name}>", escape(cell)))
                         .collect()
                 };
                 let body: String = rows
@@ -117,7 +117,7 @@ pub(super) fn html(blocks: &[TextBlock]) -> String {
 }
 
 /// As text of an element or of an attribute.
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -197,7 +197,7 @@ impl StudyJournal {
     }
 
     /// Returns why a configuration is not measured.
-    pub(super) fn skipped(&self, of: RunConfig) -> Option<&str> {
+    pub(super) fn skip_reason(&self, of: RunConfig) -> Option<&str> {
         self.entries.iter().find_map(|entry| match entry {
             JournalEntry::Skipped { config, why } if *config == of => Some(why.as_str()),
             _ => None,

@@ -82,7 +82,7 @@ impl SendVariant {
     }
 
     /// In a few words.
-    pub(super) fn what(self) -> &'static str {
+    pub(super) fn description(self) -> &'static str {
         match self {
             Self::Send => "consolidated, send()",
             Self::Sendmsg => "sendmsg() gathers",

@@ -216,7 +216,7 @@ impl ExpectedMessage {
     }
 
     /// Whether the fields of a message have its number; else which has not, and what it has.
-    pub(super) fn stamped<'a>(
+    pub(super) fn check_stamps<'a>(
         fields: impl Iterator<Item = &'a [u8]>,
         number: u64,
     ) -> Result<(), (usize, u64)> {
@@ -253,7 +253,7 @@ mod tests {
             let is_whole =
                 |bytes: &[u8], number| expected.is_whole(bytes.chunks(size / FIELDS), number);
             let stamped = |bytes: &[u8], number| {
-                ExpectedMessage::stamped(bytes.chunks(size / FIELDS), number)
+                ExpectedMessage::check_stamps(bytes.chunks(size / FIELDS), number)
             };
             assert_eq!(stamped(&whole, 77), Ok(()));
             assert!(is_whole(&whole, 77) && !is_whole(&whole, 78));

@@ -236,7 +236,7 @@ impl CopyOptions {
         let repeat = self.repeat.unwrap_or(repeat);
         let configs = configs(&variants, &sizes, &threads);
         self.check(&configs, seconds, repeat)?;
-        let machine = outputs::MachineFacts::this();
+        let machine = outputs::MachineFacts::read();
         Ok(StudyPlan {
             version: 1,
             whylat: env!("CARGO_PKG_VERSION").to_owned(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::analysis::{AnalysisExtras, answers};
-use super::doc::{TextBlock, escaped, html, markdown, table};
+use super::doc::{TextBlock, escape, html, markdown, table};
 use super::figures::FIGURES;
 use super::journal::StudyJournal;
 use super::plot::{PlotFigure, figures};
@@ -29,7 +29,7 @@ pub(super) struct MachineFacts {
 
 impl MachineFacts {
     /// This one.
-    pub(super) fn this() -> Self {
+    pub(super) fn read() -> Self {
         let unknown = || "unknown".to_owned();
         let kernel =
             nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
@@ -127,7 +127,7 @@ fn page(figures: &[PlotFigure], blocks: &[TextBlock]) -> String {
     for figure in figures {
         match &figure.chart {
             Ok(chart) => charts += &format!("<figure>{}</figure>\n", svg::draw(chart)),
-            Err(why) => lacking.push(format!("<li>{}</li>", escaped(why))),
+            Err(why) => lacking.push(format!("<li>{}</li>", escape(why))),
         }
     }
     if !lacking.is_empty() {

@@ -164,7 +164,7 @@ impl ReceivingClient {
         is_whole: bool,
     ) -> io::Result<()> {
         let this = self.received;
-        ExpectedMessage::stamped(fields(), number).map_err(|(field, stamp)| {
+        ExpectedMessage::check_stamps(fields(), number).map_err(|(field, stamp)| {
             io::Error::other(format!(
                 "field {field} of message {this} has the number {stamp} instead of {number}: its memory was \
                  written to before it had left"

@@ -70,7 +70,7 @@ pub(super) fn measure(
     let mut progress = StudyProgress::new(left.len(), how.seconds + how.warm_up);
     for (repetition, config) in left {
         progress.next(config);
-        if journal.skipped(config).is_some() {
+        if journal.skip_reason(config).is_some() {
             continue;
         }
         journal.add(match bed.run(config, &how)? {

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::doc::{digits, escaped};
+use super::doc::{digits, escape};
 
 /// A value with its 95 % interval, where there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,7 +66,7 @@ pub(super) fn file(chart: &LineChart) -> String {
 
 fn element(chart: &LineChart, style: &str) -> String {
     let axes = ChartAxes::new(chart);
-    let title = escaped(&chart.title);
+    let title = escape(&chart.title);
     let mut svg = format!(
         "<svg class=\"chart\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
          aria-label=\"{title}\">{style}<text class=\"title\" x=\"{LEFT}\" y=\"18\">{title}</text>"
@@ -94,7 +94,7 @@ fn legend(svg: &mut String, series: &ChartSeries, place: usize) {
         "<text x=\"{}\" y=\"{}\">{}</text>",
         x + 10.0,
         y + 4.0,
-        escaped(&series.name)
+        escape(&series.name)
     );
 }
 

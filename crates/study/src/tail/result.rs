@@ -85,7 +85,7 @@ impl RoundLatencies {
     }
 
     /// Returns rounds that were done again, and those that were disturbed nevertheless.
-    pub(super) fn disturbed(&self) -> (u64, usize) {
+    pub(super) fn count_disturbed(&self) -> (u64, usize) {
         let repeated = self.rounds.iter().map(|round| round.repeated).sum();
         (
             repeated,
@@ -127,7 +127,7 @@ impl RoundLatencies {
         let spreads = self.quantiles();
         let spreads = spreads.map(|(name, spread)| json!({ "quantile": name, "ns": spread }));
         let spreads: Vec<Value> = spreads.collect();
-        let (repeated, disturbed) = self.disturbed();
+        let (repeated, disturbed) = self.count_disturbed();
         json!({
             "quantiles": spreads, "curve_ns": self.curve(),
             "rounds_repeated": repeated, "rounds_disturbed": disturbed,

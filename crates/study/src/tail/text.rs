@@ -55,7 +55,7 @@ fn write_latency(out: &mut impl Write, measured: &RoundLatencies) -> io::Result<
         )?;
         title = "";
     }
-    match measured.disturbed() {
+    match measured.count_disturbed() {
         (_, 0) => Ok(()),
         (_, rounds) => writeln!(
             out,

@@ -166,7 +166,7 @@ fn cell(row: Option<&ResultRow>) -> String {
 }
 
 /// Compares the variants of sending that the published study does not have.
-pub(super) fn beyond(rows: &[ResultRow]) -> Vec<TextBlock> {
+pub(super) fn compare_unpublished(rows: &[ResultRow]) -> Vec<TextBlock> {
     let bases = [
         ("A1-nodelay", "A1"),
         ("A2-scatter", "A2"),
@@ -189,7 +189,10 @@ pub(super) fn beyond(rows: &[ResultRow]) -> Vec<TextBlock> {
             ))
         });
         let cells: Vec<String> = cells.collect();
-        let what = ALL.iter().find(|known| known.name() == variant)?.what();
+        let what = ALL
+            .iter()
+            .find(|known| known.name() == variant)?
+            .description();
         (!cells.is_empty()).then(|| {
             [
                 format!("{variant} against {base}: {what}"),
