@@ -17,7 +17,7 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::statistics::Statistics;
 
-use crate::decode::{check, guarded};
+use crate::decode::{catch_panics, check};
 use crate::fleet::{
     FLEET_SCHEMA, FLEET_SCHEMA_KEY, FleetConnection, FleetCoverage, FleetDetail, FleetInterval,
     FleetProblem,
@@ -59,7 +59,7 @@ impl FleetRow for FleetCoverage {
 }
 
 /// These rows by time, then by connection; what is equal in both stays in its order.
-pub fn sorted<C: Columns>(rows: &C) -> C
+pub fn sort_rows<C: Columns>(rows: &C) -> C
 where
     C::Row: FleetRow,
 {
@@ -80,7 +80,7 @@ where
     C::Row: FleetRow,
 {
     let mut writer = FileWriter::<C, _>::new(Vec::new(), host)?;
-    writer.write(sorted(rows))?;
+    writer.write(sort_rows(rows))?;
     writer.finish()
 }
 
@@ -129,7 +129,7 @@ impl<C: Columns, W: Write + Send> FileWriter<C, W> {
 /// # Errors
 /// When it is not a whole file of this table and schema.
 pub fn read<C: Columns>(path: &Path) -> Result<C, Problem> {
-    guarded(|| read_guarded(path)).map_err(|cause| Problem::of_file(path, None, cause))
+    catch_panics(|| read_guarded(path)).map_err(|cause| Problem::of_file(path, None, cause))
 }
 
 fn read_guarded<C: Columns>(path: &Path) -> Result<C, String> {
@@ -185,7 +185,7 @@ fn check_metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<(),
 /// Time of a file's earliest row, from its statistics; `None` without rows.
 fn first_ns<C: Columns>(path: &Path) -> Result<Option<i64>, String> {
     let column = C::Row::TIME;
-    guarded(|| {
+    catch_panics(|| {
         let builder = open_rows::<C>(path)?;
         let groups = builder.metadata().row_groups().iter();
         let of_groups = groups.map(|group| {
@@ -234,7 +234,7 @@ where
     let mut held = C::default();
     for (path, until_ns) in files.iter().zip(begins_of_rest::<C>(files)?) {
         held.append(read(path).map_err(MergeError::Damaged)?);
-        let (ready, rest) = split(&sorted(&held), until_ns);
+        let (ready, rest) = split(&sort_rows(&held), until_ns);
         writer.write(ready)?;
         held = rest;
     }
@@ -246,7 +246,7 @@ fn host_of(files: &[PathBuf]) -> Result<String, MergeError> {
     let Some(path) = files.first() else {
         return Ok(String::new());
     };
-    let host = guarded(|| {
+    let host = catch_panics(|| {
         Ok(metadata(&open(path)?, HOST_KEY)
             .unwrap_or_default()
             .to_owned())

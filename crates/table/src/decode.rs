@@ -68,7 +68,7 @@ impl Batches {
     ) -> Result<Self, String> {
         let file = File::open(path).map_err(|error| error.to_string())?;
         let headers = file.try_clone().map_err(|error| error.to_string())?;
-        guarded(|| {
+        catch_panics(|| {
             let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
             let builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)
                 .map_err(|error| error.to_string())?;
@@ -101,7 +101,7 @@ impl Iterator for Batches {
     type Item = Result<RecordBatch, String>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = guarded(|| {
+        let next = catch_panics(|| {
             self.reader
                 .next()
                 .transpose()
@@ -120,7 +120,7 @@ thread_local! {
 }
 
 /// Runs a decoder; a panic becomes a cause.
-pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn catch_panics<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         let hook = std::panic::take_hook();
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_cause() {
-        let outcome = guarded(|| -> Result<(), String> { panic!("length {}", 5) });
+        let outcome = catch_panics(|| -> Result<(), String> { panic!("length {}", 5) });
         assert_eq!(outcome, Err("the decoder gave up: length 5".to_owned()));
     }
 }

@@ -11,7 +11,7 @@ use parquet::errors::ParquetError;
 use crate::manifest::FORMAT;
 
 /// A name or a cause within a message: it stays on its line, whoever made the recording, and steers no terminal.
-pub(crate) fn shown(text: &(impl AsRef<OsStr> + ?Sized)) -> String {
+pub(crate) fn one_line(text: &(impl AsRef<OsStr> + ?Sized)) -> String {
     let mut shown = String::new();
     for c in text.as_ref().to_string_lossy().chars() {
         if c.is_control() {
@@ -29,7 +29,7 @@ pub enum WriteError {
     /// The path is taken.
     #[error(
         "cannot create the recording {}: it exists already\nhint: name another path with -o, or replace it with --force",
-        shown(path)
+        one_line(path)
     )]
     Exists {
         /// The path asked for.
@@ -38,7 +38,7 @@ pub enum WriteError {
     /// The path to replace is not a recording.
     #[error(
         "will not replace {}: it is not a recording\nhint: name another path with -o",
-        shown(path)
+        one_line(path)
     )]
     NotARecording {
         /// The path asked for.
@@ -47,7 +47,7 @@ pub enum WriteError {
     /// Another process writes this recording.
     #[error(
         "the recording {} is still being written by another process\nhint: stop that recorder first, or name another path",
-        shown(path)
+        one_line(path)
     )]
     Busy {
         /// The recording.
@@ -56,7 +56,7 @@ pub enum WriteError {
     /// No space, or the user's quota is used up.
     #[error(
         "cannot {what} {}: {source}\nhint: free some space, or name a path on another disk with -o",
-        shown(path)
+        one_line(path)
     )]
     Full {
         /// The operation.
@@ -69,7 +69,7 @@ pub enum WriteError {
     /// Not allowed to write there.
     #[error(
         "cannot {what} {}: {source}\nhint: name a path that you may write to with -o",
-        shown(path)
+        one_line(path)
     )]
     Denied {
         /// The operation.
@@ -82,7 +82,7 @@ pub enum WriteError {
     /// Any other failure of the file system.
     #[error(
         "cannot {what} {}: {source}\nhint: see that the directory exists and that its disk works",
-        shown(path)
+        one_line(path)
     )]
     Io {
         /// The operation.
@@ -95,8 +95,8 @@ pub enum WriteError {
     /// The rows could not be made into Parquet.
     #[error(
         "cannot encode rows of table {} for {}: {source}\nhint: the rows already sealed are safe; please report this",
-        shown(table),
-        shown(path)
+        one_line(table),
+        one_line(path)
     )]
     Encode {
         /// Their table.
@@ -117,7 +117,7 @@ pub enum WriteError {
     /// A sealed file that was to be merged or kept cannot be read.
     #[error(
         "cannot merge table {}: {problem}\nhint: the undamaged segments stay readable; `whylat validate` lists the damage",
-        shown(table)
+        one_line(table)
     )]
     Damaged {
         /// Their table.
@@ -174,7 +174,7 @@ pub enum ReadError {
     /// Nothing is there.
     #[error(
         "cannot open the recording {}: no such directory\nhint: make one with `whylat record`, or look for it with `ls -d *.whylat`",
-        shown(path)
+        one_line(path)
     )]
     NotFound {
         /// The path asked for.
@@ -183,7 +183,7 @@ pub enum ReadError {
     /// A file where the directory should be.
     #[error(
         "cannot open the recording {}: it is a file, and a recording is a directory\nhint: name the NAME.whylat directory itself",
-        shown(path)
+        one_line(path)
     )]
     NotADirectory {
         /// The path asked for.
@@ -192,7 +192,7 @@ pub enum ReadError {
     /// A directory of another kind.
     #[error(
         "{} is not a recording: it has no manifest.jsonl\nhint: name a NAME.whylat directory",
-        shown(path)
+        one_line(path)
     )]
     NoManifest {
         /// The path asked for.
@@ -201,7 +201,7 @@ pub enum ReadError {
     /// The recorder died before the first line, or the file was emptied.
     #[error(
         "cannot read {}: it is empty; the recording ended before it began\nhint: record again",
-        shown(path)
+        one_line(path)
     )]
     EmptyManifest {
         /// The manifest.
@@ -210,8 +210,8 @@ pub enum ReadError {
     /// The first line is not a header.
     #[error(
         "cannot read {} at byte 0: {}\nhint: without its first line a recording cannot be understood; its tables are still Parquet files that other tools read",
-        shown(path),
-        shown(cause)
+        one_line(path),
+        one_line(cause)
     )]
     Header {
         /// The manifest.
@@ -222,8 +222,8 @@ pub enum ReadError {
     /// Made by a later version.
     #[error(
         "cannot read the recording {}: it has format {found}, and this whylat reads formats up to {FORMAT}\nhint: use whylat {} or later, which wrote it",
-        shown(path),
-        shown(whylat)
+        one_line(path),
+        one_line(whylat)
     )]
     Newer {
         /// The recording.
@@ -236,7 +236,7 @@ pub enum ReadError {
     /// Any other failure of the file system.
     #[error(
         "cannot read {}: {source}\nhint: see that you may read it (`ls -ld`), and that its disk works",
-        shown(path)
+        one_line(path)
     )]
     Io {
         /// On what.
@@ -283,11 +283,11 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.file))?;
+        f.write_str(&one_line(&self.file))?;
         if let Some(offset) = self.offset {
             write!(f, " at byte {offset}")?;
         }
-        write!(f, ": {}", shown(&self.cause))?;
+        write!(f, ": {}", one_line(&self.cause))?;
         match self.rows {
             Some(rows) => write!(f, " ({rows} rows are left out)"),
             None => Ok(()),

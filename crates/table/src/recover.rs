@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::check::table_files;
-use crate::error::{Problem, WriteError, shown};
+use crate::error::{Problem, WriteError, one_line};
 use crate::files::{SEALED, TEMPORARY, UNLISTED, sync_dir};
 use crate::journal::{self, Contents, Journal};
 use crate::manifest::{Close, Line};
@@ -46,13 +46,13 @@ impl fmt::Display for RecoveryResult {
             )?;
         }
         for path in &self.removed {
-            write!(f, "\nremoved {}", shown(path))?;
+            write!(f, "\nremoved {}", one_line(path))?;
         }
         for path in &self.set_aside {
             write!(
                 f,
                 "\nset aside {}: the manifest does not list it",
-                shown(path)
+                one_line(path)
             )?;
         }
         for problem in &self.problems {

@@ -388,5 +388,5 @@ fn pairs_out_of_order_are_counted() {
         wall(3_000, 1_010, false),
     ];
     let map = ClockMap::new(Nature::Offset, &pairs);
-    assert_eq!((map.disordered(), map.gaps()), (2, 0));
+    assert_eq!((map.count_disordered(), map.gaps()), (2, 0));
 }

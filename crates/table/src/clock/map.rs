@@ -106,7 +106,7 @@ impl ClockMap {
     }
 
     /// Pairs left out because they were not later than the one before.
-    pub fn disordered(&self) -> u64 {
+    pub fn count_disordered(&self) -> u64 {
         self.disordered
     }
 
