@@ -5,7 +5,7 @@ use diagnose::check::report::{
 };
 
 /// Returns an answer with a failure of each kind; their texts have what the formats must escape.
-pub(crate) fn failed() -> CheckReport {
+pub(crate) fn failed_report() -> CheckReport {
     let failure = |kind, name: &str, text: &str| CheckFailure {
         kind,
         name: name.to_owned(),
@@ -52,12 +52,12 @@ pub(crate) fn failed() -> CheckReport {
 }
 
 /// Returns one without any.
-pub(crate) fn passed() -> CheckReport {
+pub(crate) fn passed_report() -> CheckReport {
     CheckReport {
         is_passed: true,
         failures: Vec::new(),
         counts: Vec::new(),
         could_not_see: Vec::new(),
-        ..failed()
+        ..failed_report()
     }
 }

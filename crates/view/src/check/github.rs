@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn each_failure_is_one_line() {
-        let text = github(&fixture::failed());
+        let text = github(&fixture::failed_report());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
             lines[0],
@@ -53,6 +53,6 @@ mod tests {
             lines[4],
             "::notice title=whylat%3A check::Failed: 3 problems in 3 runs."
         );
-        assert_eq!(github(&fixture::passed()).lines().count(), 1);
+        assert_eq!(github(&fixture::passed_report()).lines().count(), 1);
     }
 }

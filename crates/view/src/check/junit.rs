@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn every_failure_is_a_case_with_escaped_text() {
-        let text = junit(&fixture::failed()).expect("XML");
+        let text = junit(&fixture::failed_report()).expect("XML");
         assert!(
             text.contains("<testsuite name=\"whylat\" tests=\"3\" failures=\"3\">"),
             "{text}"
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn passed_check_has_a_case() {
-        let text = junit(&fixture::passed()).expect("XML");
+        let text = junit(&fixture::passed_report()).expect("XML");
         assert!(text.contains("tests=\"1\" failures=\"0\""), "{text}");
         assert!(text.contains("name=\"no_new_finding\""), "{text}");
     }

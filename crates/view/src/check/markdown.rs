@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn cells_hold_any_text() {
-        let text = markdown(&fixture::failed());
+        let text = markdown(&fixture::failed_report());
         let row = "| `serial_round_trips` | A &lt;b> sent \"300\": one, by one | do 100 % of it, &amp; well |";
         assert!(text.lines().any(|line| line == row), "{text}");
         assert!(

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn every_failure_is_a_result_with_a_place() {
-        let text = sarif(&fixture::failed(), "baseline.json", "0.1.0").expect("JSON");
+        let text = sarif(&fixture::failed_report(), "baseline.json", "0.1.0").expect("JSON");
         let log: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(log["version"], "2.1.0");
         let results = log["runs"][0]["results"].as_array().expect("a list");
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(place, "baseline.json");
         let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array();
         assert_eq!(rules.map(Vec::len), Some(3));
-        let passed = sarif(&fixture::passed(), "baseline.json", "0.1.0").expect("JSON");
+        let passed = sarif(&fixture::passed_report(), "baseline.json", "0.1.0").expect("JSON");
         assert!(passed.contains("\"results\": []"), "{passed}");
     }
 }

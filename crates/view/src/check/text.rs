@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn failures_come_first_and_no_line_is_too_long() {
-        let text = text(&fixture::failed(), &TextOptions::default());
+        let text = text(&fixture::failed_report(), &TextOptions::default());
         assert!(
             text.starts_with("Failed: 3 problems in 3 runs.\n"),
             "{text}"
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn passed_check_is_one_line() {
-        let text = text(&fixture::passed(), &TextOptions::default());
+        let text = text(&fixture::passed_report(), &TextOptions::default());
         let line = "Passed: in 3 runs no finding is new, and no count is beyond its baseline.\n";
         assert_eq!(text, line);
     }

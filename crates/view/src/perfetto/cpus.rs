@@ -78,7 +78,7 @@ impl Place {
         Ok(match self {
             Self::Cpu(cpu) => {
                 let cpus = drawing.cpus()?;
-                TrackLanes::ranked(format!("CPU {cpu}"), cpus, rank(cpu, None))
+                TrackLanes::with_rank(format!("CPU {cpu}"), cpus, rank(cpu, None))
             }
             Self::Thread(pid, tid) => {
                 let thread = drawing.thread(pid, tid)?;

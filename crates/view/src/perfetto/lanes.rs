@@ -44,7 +44,7 @@ impl TrackLanes {
     }
 
     /// Among the tracks of a group.
-    pub(super) fn ranked(name: String, within: TrackId, rank: u16) -> Self {
+    pub(super) fn with_rank(name: String, within: TrackId, rank: u16) -> Self {
         Self {
             rank: Some(rank),
             ..Self::new(name, Some(within))

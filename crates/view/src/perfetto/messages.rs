@@ -181,7 +181,7 @@ impl MessageTrack {
             Self::Cpu(cpu, direction) => {
                 let cpus = drawing.cpus()?;
                 let name = format!("CPU {cpu} {}", direction.name());
-                TrackLanes::ranked(name, cpus, rank(cpu, Some(direction)))
+                TrackLanes::with_rank(name, cpus, rank(cpu, Some(direction)))
             }
             Self::Thread(pid, tid, direction) => {
                 let thread = drawing.thread(pid, tid)?;

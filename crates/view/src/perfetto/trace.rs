@@ -191,7 +191,7 @@ impl<'a> TraceWriter<'a> {
         };
         trace.packet(packet::STATE_CLEARED, |body| {
             body.message(packet::DEFAULTS, |it| {
-                it.unsigned(packet::TIMESTAMP_CLOCK_ID, TraceClock::Monotonic as u64);
+                it.put_unsigned(packet::TIMESTAMP_CLOCK_ID, TraceClock::Monotonic as u64);
             });
         })?;
         Ok(trace)
@@ -208,11 +208,11 @@ impl<'a> TraceWriter<'a> {
                 let all = [(TraceClock::Monotonic, monotonic_ns)];
                 for (clock, ns) in all.iter().chain(others) {
                     it.message(snapshot::CLOCKS, |it| {
-                        it.unsigned(snapshot::CLOCK_ID, *clock as u64);
-                        it.unsigned(snapshot::CLOCK_NS, *ns);
+                        it.put_unsigned(snapshot::CLOCK_ID, *clock as u64);
+                        it.put_unsigned(snapshot::CLOCK_NS, *ns);
                     });
                 }
-                it.unsigned(snapshot::PRIMARY, TraceClock::Monotonic as u64);
+                it.put_unsigned(snapshot::PRIMARY, TraceClock::Monotonic as u64);
             });
         })
     }
@@ -240,12 +240,12 @@ impl<'a> TraceWriter<'a> {
     ) -> io::Result<()> {
         self.packet(packet::NEEDS_STATE, |body| {
             body.message(packet::TRACK_DESCRIPTOR, |it| {
-                it.unsigned(descriptor::UUID, track.0);
+                it.put_unsigned(descriptor::UUID, track.0);
                 if let Some(within) = within {
-                    it.unsigned(descriptor::PARENT, within.0);
+                    it.put_unsigned(descriptor::PARENT, within.0);
                 }
                 if let Some(rank) = rank {
-                    it.unsigned(descriptor::RANK, rank.into());
+                    it.put_unsigned(descriptor::RANK, rank.into());
                 }
                 of.write(it);
             });
@@ -265,10 +265,10 @@ impl<'a> TraceWriter<'a> {
     /// The innermost open span of the track ends.
     pub(super) fn close(&mut self, track: TrackId, ns: u64) -> io::Result<()> {
         self.packet(packet::NEEDS_STATE, |body| {
-            body.unsigned(packet::TIMESTAMP, ns);
+            body.put_unsigned(packet::TIMESTAMP, ns);
             body.message(packet::TRACK_EVENT, |it| {
-                it.unsigned(event::TYPE, event::END);
-                it.unsigned(event::TRACK, track.0);
+                it.put_unsigned(event::TYPE, event::END);
+                it.put_unsigned(event::TRACK, track.0);
             });
         })
     }
@@ -286,12 +286,12 @@ impl<'a> TraceWriter<'a> {
     /// A counter has this value from now on.
     pub(super) fn count(&mut self, track: TrackId, ns: u64, count: CounterValue) -> io::Result<()> {
         self.packet(packet::NEEDS_STATE, |body| {
-            body.unsigned(packet::TIMESTAMP, ns);
+            body.put_unsigned(packet::TIMESTAMP, ns);
             body.message(packet::TRACK_EVENT, |it| {
-                it.unsigned(event::TYPE, event::COUNTER);
-                it.unsigned(event::TRACK, track.0);
+                it.put_unsigned(event::TYPE, event::COUNTER);
+                it.put_unsigned(event::TRACK, track.0);
                 match count {
-                    CounterValue::Whole(value) => it.signed(event::COUNT, value),
+                    CounterValue::Whole(value) => it.put_signed(event::COUNT, value),
                     CounterValue::Real(value) => it.double(event::COUNT_REAL, value),
                 }
             });
@@ -330,23 +330,23 @@ impl<'a> TraceWriter<'a> {
         });
         let note_names: Vec<u64> = note_names.collect();
         self.packet(packet::NEEDS_STATE, |body| {
-            body.unsigned(packet::TIMESTAMP, ns);
+            body.put_unsigned(packet::TIMESTAMP, ns);
             body.append(packet::INTERNED_DATA, &new);
             body.message(packet::TRACK_EVENT, |it| {
-                it.unsigned(event::TYPE, kind);
-                it.unsigned(event::TRACK, track.0);
-                it.unsigned(event::CATEGORY_NUMBER, category);
+                it.put_unsigned(event::TYPE, kind);
+                it.put_unsigned(event::TRACK, track.0);
+                it.put_unsigned(event::CATEGORY_NUMBER, category);
                 match numbered {
-                    Some(number) => it.unsigned(event::NAME_NUMBER, number),
+                    Some(number) => it.put_unsigned(event::NAME_NUMBER, number),
                     None => it.text(event::NAME, &clean(what.name)),
                 }
                 if let Some(flow) = what.flow {
-                    it.unsigned(event::FLOWS_OLD, flow);
-                    it.fixed(event::FLOWS, flow);
+                    it.put_unsigned(event::FLOWS_OLD, flow);
+                    it.put_fixed(event::FLOWS, flow);
                 }
                 for ((_, note), number) in what.notes.iter().zip(note_names) {
                     it.message(event::NOTES, |it| {
-                        it.unsigned(event::NOTE_NAME_NUMBER, number);
+                        it.put_unsigned(event::NOTE_NAME_NUMBER, number);
                         note.write(it);
                     });
                 }
@@ -357,8 +357,8 @@ impl<'a> TraceWriter<'a> {
     /// Writes one packet.
     fn packet(&mut self, flags: u64, write: impl FnOnce(&mut WireMessage)) -> io::Result<()> {
         self.body.clear();
-        self.body.unsigned(packet::SEQUENCE_ID, 1);
-        self.body.unsigned(packet::SEQUENCE_FLAGS, flags);
+        self.body.put_unsigned(packet::SEQUENCE_ID, 1);
+        self.body.put_unsigned(packet::SEQUENCE_FLAGS, flags);
         write(&mut self.body);
         self.packet.clear();
         self.packet.append(packet::PACKET, &self.body);
@@ -383,7 +383,7 @@ fn number(
 /// Writes the name of a number.
 fn name(new: &mut WireMessage, field: u32, number: u64, text: &str) {
     new.message(field, |it| {
-        it.unsigned(interned::NUMBER, number);
+        it.put_unsigned(interned::NUMBER, number);
         it.text(interned::TEXT, text);
     });
 }
@@ -394,17 +394,17 @@ impl TrackKind<'_> {
             Self::Named(name) => it.text(descriptor::NAME, &clean(name)),
             Self::Group(name) => {
                 it.text(descriptor::NAME, name);
-                it.unsigned(descriptor::CHILD_ORDERING, descriptor::BY_RANK);
+                it.put_unsigned(descriptor::CHILD_ORDERING, descriptor::BY_RANK);
             }
             Self::Process(pid, name) => it.message(descriptor::PROCESS, |it| {
-                it.unsigned(descriptor::PID, (*pid).into());
+                it.put_unsigned(descriptor::PID, (*pid).into());
                 if let Some(name) = name {
                     it.text(descriptor::PROCESS_NAME, &clean(name));
                 }
             }),
             Self::Thread(pid, tid, name) => it.message(descriptor::THREAD, |it| {
-                it.unsigned(descriptor::PID, (*pid).into());
-                it.unsigned(descriptor::TID, (*tid).into());
+                it.put_unsigned(descriptor::PID, (*pid).into());
+                it.put_unsigned(descriptor::TID, (*tid).into());
                 if let Some(name) = name {
                     it.text(descriptor::THREAD_NAME, &clean(name));
                 }
@@ -412,7 +412,7 @@ impl TrackKind<'_> {
             Self::Counter(name, unit) => {
                 it.text(descriptor::NAME, &clean(name));
                 it.message(descriptor::COUNTER, |it| match unit {
-                    CounterUnit::Ns => it.unsigned(descriptor::UNIT, descriptor::TIME_NS),
+                    CounterUnit::Ns => it.put_unsigned(descriptor::UNIT, descriptor::TIME_NS),
                     CounterUnit::Named(name) => it.text(descriptor::UNIT_NAME, &clean(name)),
                     CounterUnit::Unknown => {}
                 });
@@ -424,8 +424,8 @@ impl TrackKind<'_> {
 impl NoteValue<'_> {
     fn write(&self, it: &mut WireMessage) {
         match self {
-            Self::Unsigned(value) => it.unsigned(event::NOTE_UNSIGNED, *value),
-            Self::Is(value) => it.unsigned(event::NOTE_IS, (*value).into()),
+            Self::Unsigned(value) => it.put_unsigned(event::NOTE_UNSIGNED, *value),
+            Self::Is(value) => it.put_unsigned(event::NOTE_IS, (*value).into()),
             Self::Text(value) => it.text(event::NOTE_TEXT, &clean(value)),
         }
     }

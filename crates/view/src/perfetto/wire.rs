@@ -23,25 +23,25 @@ impl WireMessage {
     }
 
     /// A field of type `uint32`, `uint64`, `bool`, or an enum.
-    pub(super) fn unsigned(&mut self, field: u32, value: u64) {
+    pub(super) fn put_unsigned(&mut self, field: u32, value: u64) {
         self.tag(field, VARINT);
         self.varint(value);
     }
 
     /// A field of type `int32` or `int64`: two's complement, not zigzag.
-    pub(super) fn signed(&mut self, field: u32, value: i64) {
-        self.unsigned(field, value.cast_unsigned());
+    pub(super) fn put_signed(&mut self, field: u32, value: i64) {
+        self.put_unsigned(field, value.cast_unsigned());
     }
 
     /// A field of type `fixed64`.
-    pub(super) fn fixed(&mut self, field: u32, value: u64) {
+    pub(super) fn put_fixed(&mut self, field: u32, value: u64) {
         self.tag(field, FIXED_64);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
     /// A field of type `double`.
     pub(super) fn double(&mut self, field: u32, value: f64) {
-        self.fixed(field, value.to_bits());
+        self.put_fixed(field, value.to_bits());
     }
 
     /// A field of type `string`.
@@ -158,19 +158,19 @@ mod tests {
     /// The examples of the format's own description.
     #[test]
     fn the_examples_of_the_specification() {
-        assert_eq!(written(|it| it.unsigned(1, 150)), [0x08, 0x96, 0x01]);
+        assert_eq!(written(|it| it.put_unsigned(1, 150)), [0x08, 0x96, 0x01]);
         let testing = [0x12, 0x07, 0x74, 0x65, 0x73, 0x74, 0x69, 0x6e, 0x67];
         assert_eq!(written(|it| it.text(2, "testing")), testing);
-        let within = written(|it| it.message(3, |it| it.unsigned(1, 150)));
+        let within = written(|it| it.message(3, |it| it.put_unsigned(1, 150)));
         assert_eq!(within, [0x1a, 0x03, 0x08, 0x96, 0x01]);
         let minus_two = [vec![0x08, 0xfe], vec![0xff; 8], vec![0x01]].concat();
-        assert_eq!(written(|it| it.signed(1, -2)), minus_two);
+        assert_eq!(written(|it| it.put_signed(1, -2)), minus_two);
     }
 
     #[test]
     fn numbers_of_eight_bytes_are_little_endian() {
         let bytes = [0xf9, 0x02, 8, 7, 6, 5, 4, 3, 2, 1];
-        assert_eq!(written(|it| it.fixed(47, 0x0102_0304_0506_0708)), bytes);
+        assert_eq!(written(|it| it.put_fixed(47, 0x0102_0304_0506_0708)), bytes);
         let one = [0xe1, 0x02, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
         assert_eq!(written(|it| it.double(44, 1.0)), one);
     }
@@ -183,14 +183,14 @@ mod tests {
             let bytes = written(|it| {
                 it.message(field, |it| {
                     it.text(field, &text);
-                    it.unsigned(field, numbers[0]);
+                    it.put_unsigned(field, numbers[0]);
                 });
-                it.fixed(field, numbers[1]);
+                it.put_fixed(field, numbers[1]);
                 it.double(1, real);
             });
             let within = written(|it| {
                 it.text(field, &text);
-                it.unsigned(field, numbers[0]);
+                it.put_unsigned(field, numbers[0]);
             });
             let outer = [
                 (field, Value::Bytes(&within)),

@@ -43,7 +43,7 @@ pub fn one(layout: &mut TextLayout, finding: &Finding) {
 }
 
 /// Draws one undecided problem.
-pub fn one_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
+pub fn draw_one_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
     draw_undecided(layout, undecided);
 }
 

@@ -18,7 +18,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let open = report.undecided.iter().filter(|it| it.is_minor());
     if options.is_full {
         known.for_each(|it| findings::one(layout, it));
-        open.for_each(|it| findings::one_undecided(layout, it));
+        open.for_each(|it| findings::draw_one_undecided(layout, it));
         if let Some((name, sentence)) = slow::note(report) {
             layout.bullet(2, (Style::Green, &name), &sentence);
             layout.blank();

@@ -236,7 +236,7 @@ fn row(
         }
         let (style, text) = cell(*column, *width);
         if *column == ListColumn::Bar {
-            pieces.extend(coloured(&fit(&text, *width, false)));
+            pieces.extend(colour_bar(&fit(&text, *width, false)));
         } else {
             pieces.push((style, fit(&clean(&text), *width, column.is_number())));
         }
@@ -245,7 +245,7 @@ fn row(
 }
 
 /// Returns the letters of a bar.
-pub fn coloured(letters: &str) -> Vec<StyledPiece> {
+pub fn colour_bar(letters: &str) -> Vec<StyledPiece> {
     let style = |letter: char| {
         let stages = Stage::ALL.iter().map(|stage| bar::mark(*stage));
         let found = stages

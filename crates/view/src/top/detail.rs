@@ -115,7 +115,7 @@ fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<
     } else {
         let mut pieces = labelled("sending");
         pieces.push((Style::Dim, "[".to_owned()));
-        pieces.extend(cells::coloured(&letters));
+        pieces.extend(cells::colour_bar(&letters));
         pieces.push((Style::Dim, "]".to_owned()));
         lines.push(paint.line(pieces));
         layout.labelled(0, "", LABEL, &bar::legend(&connection.stages));
@@ -179,7 +179,7 @@ fn history(bins: &[HistoryBin], paint: StyleMapper) -> Vec<Line<'static>> {
         .map(|bin| bin.stage.map_or(' ', |stage| bar::mark(stage).0))
         .collect();
     let mut pieces = labelled("stage");
-    pieces.extend(cells::coloured(&letters));
+    pieces.extend(cells::colour_bar(&letters));
     lines.push(paint.line(pieces));
     let rate = |value: f64| cells::bits(value);
     let time = |value: f64| cells::time(value as u32);
@@ -289,7 +289,7 @@ pub fn finding(
                 let undecided = live.undecided.get(place - live.findings.len());
                 undecided
                     .into_iter()
-                    .for_each(|it| findings::one_undecided(&mut layout, it));
+                    .for_each(|it| findings::draw_one_undecided(&mut layout, it));
             }
         },
         None => layout.paragraph(

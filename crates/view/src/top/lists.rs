@@ -269,7 +269,7 @@ pub fn text(live: &LiveReport, order: &ListOrder, limit: usize, options: &TextOp
         .into_iter()
         .map(|(_, text)| text)
         .collect();
-    let head = [sums, super::totals::own(live).1, String::new()];
+    let head = [sums, super::totals::profiler_state(live).1, String::new()];
     let mut out = head.join("\n");
     let titles = cells::headings(&columns, Some(order.sort.column()), order.reversed);
     out.push_str(&format!("{}\n", titles.trim_end()));

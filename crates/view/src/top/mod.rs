@@ -37,7 +37,7 @@ use crate::clean::clean;
 use crate::layout::Style;
 use cells::fit;
 use paint::StyleMapper;
-use totals::{own, round, sums};
+use totals::{profiler_state, round, sums};
 
 /// Lines above a list or a text: title, totals, the profiler's own cost.
 const HEAD: usize = 3;
@@ -74,7 +74,7 @@ fn head(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> 
     let state = if top.paused { "PAUSED " } else { "" };
     let right = format!("{state}{}", clock(about.realtime_ns));
     let room = width.saturating_sub(right.len() + 1);
-    let (own_style, own) = own(live);
+    let (own_style, own) = profiler_state(live);
     vec![
         paint.line(vec![
             (Style::Bold, fit(&title, room, false)),

@@ -62,7 +62,7 @@ fn nobody(live: &LiveReport) -> String {
 }
 
 /// Returns the profiler's loss, gaps and cost, the most important first.
-pub(super) fn own(live: &LiveReport) -> StyledPiece {
+pub(super) fn profiler_state(live: &LiveReport) -> StyledPiece {
     let about = &live.about;
     let mut parts = Vec::new();
     if about.lost_total > 0 {
