@@ -157,6 +157,7 @@ fn written(scratch: &TempDir) -> PathBuf {
         boot_id: unknown(),
         kernel: unknown(),
         cpus: 1,
+        architecture: None,
         clocksource: unknown(),
         detail: "calls".to_owned(),
         arguments: Vec::new(),

@@ -30,6 +30,7 @@ fn header() -> Header {
         boot_id: String::new(),
         kernel: String::new(),
         cpus: 2,
+        architecture: None,
         clocksource: String::new(),
         detail: "calls".to_owned(),
         arguments: Vec::new(),

@@ -28,6 +28,7 @@ fn evidence(detail: &str) -> Evidence {
         boot_id: "boot".to_owned(),
         kernel: "6.18".to_owned(),
         cpus: 2,
+        architecture: None,
         clocksource: "tsc".to_owned(),
         detail: detail.to_owned(),
         arguments: Vec::new(),

@@ -30,6 +30,7 @@ fn header(started_ns: u64) -> Header {
         boot_id: String::new(),
         kernel: String::new(),
         cpus: 0,
+        architecture: None,
         clocksource: String::new(),
         detail: CAPTURE.to_owned(),
         arguments: Vec::new(),

@@ -205,6 +205,7 @@ pub(crate) fn describe(host: &Host, detail: Detail, arguments: &[String]) -> Hea
         boot_id,
         kernel,
         cpus,
+        architecture: Some(std::env::consts::ARCH.to_owned()),
         clocksource,
         detail: detail.name().to_owned(),
         arguments: arguments.to_vec(),

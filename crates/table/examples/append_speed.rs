@@ -138,6 +138,7 @@ fn header() -> Header {
         boot_id: "00000000-0000-0000-0000-000000000000".to_owned(),
         kernel: String::new(),
         cpus: 1,
+        architecture: None,
         clocksource: String::new(),
         detail: "calls".to_owned(),
         arguments: Vec::new(),

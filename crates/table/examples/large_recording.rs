@@ -121,6 +121,7 @@ fn header() -> Header {
         boot_id: "00000000-0000-4000-8000-000000000000".to_owned(),
         kernel: "none".to_owned(),
         cpus: 8,
+        architecture: None,
         clocksource: "none".to_owned(),
         detail: "messages".to_owned(),
         arguments: vec!["large_recording".to_owned()],

@@ -51,6 +51,10 @@ pub struct Header {
     pub kernel: String,
     /// Online CPUs.
     pub cpus: u32,
+    /// Architecture of the recorder, by which numbers of system calls are read (`x86_64`, `aarch64`); `None`: an earlier
+    /// version did not write it, or no host was recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
     /// Kernel clock source (`tsc`, `kvm-clock`, …).
     pub clocksource: String,
     /// Detail level.

@@ -15,6 +15,7 @@ pub(super) fn header(started_ns: u64) -> Header {
         boot_id: unknown(),
         kernel: unknown(),
         cpus: 0,
+        architecture: None,
         clocksource: "the trace's own".to_owned(),
         detail: "import".to_owned(),
         arguments: std::env::args_os()

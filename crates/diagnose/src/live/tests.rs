@@ -16,6 +16,7 @@ fn header() -> Header {
         boot_id: "b".to_owned(),
         kernel: "6".to_owned(),
         cpus: 1,
+        architecture: None,
         clocksource: String::new(),
         detail: "stats".to_owned(),
         arguments: Vec::new(),

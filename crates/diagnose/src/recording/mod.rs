@@ -172,7 +172,7 @@ pub fn waits(
     filter: WaitFilter,
     limit: usize,
 ) -> Option<WaitReport> {
-    let mut names = NameTable::default().with_stacks();
+    let mut names = NameTable::from_header(recording.header()).with_stacks();
     if grouping == Grouping::Task {
         names = names.with_spans();
     }
@@ -270,7 +270,7 @@ fn side(recording: &Recording) -> EndRecording {
 
 /// Names of all connections, sockets and processes.
 pub fn names(recording: &Recording) -> Rc<NameTable> {
-    let mut names = NameTable::default();
+    let mut names = NameTable::from_header(recording.header());
     recording.feed(NAMING, &mut [&mut names]);
     names.complete()
 }

@@ -13,6 +13,7 @@
 
 use std::rc::Rc;
 
+use table::manifest::Header;
 use table::tables::{Call, Connection, Counter, Wait};
 use table::{Consumer, Recording, Rows, TableId};
 
@@ -92,7 +93,7 @@ pub(super) fn read(
 ) -> AnalysisSet {
     let header = || recording.header().clone();
     let mut connections = evidence(recording, judging);
-    let mut names = wanted.names();
+    let mut names = wanted.names(recording.header());
     recording.feed(NAMING, &mut [&mut names, &mut connections]);
     let names = names.map(NameTable::complete).unwrap_or_default();
     let waits = |_| {
@@ -120,10 +121,11 @@ pub(super) fn read(
 
 impl AnalysisSelection {
     /// Names, if anybody needs them before the rows that they name.
-    fn names(self) -> Option<NameTable> {
+    fn names(self, header: &Header) -> Option<NameTable> {
+        let names = || NameTable::from_header(header);
         match self.waits.is_some() || self.requests {
-            true => Some(NameTable::default().with_stacks()),
-            false => (self.messages || self.tail).then(NameTable::default),
+            true => Some(names().with_stacks()),
+            false => (self.messages || self.tail).then(names),
         }
     }
 }

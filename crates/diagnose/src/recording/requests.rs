@@ -59,7 +59,7 @@ pub fn for_each_request(
 }
 
 fn begin(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestTable {
-    let mut names = NameTable::default().with_stacks();
+    let mut names = NameTable::from_header(recording.header()).with_stacks();
     recording.feed(NAMING, &mut [&mut names]);
     table(recording, names.complete(), (filter, limit))
 }

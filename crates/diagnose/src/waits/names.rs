@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use table::manifest::Header;
 use table::tables::{
     Connection, Connections, Listeners, Processes, StackFrames, Symbols, Tasks, UdpFlow, UdpFlows,
     UdpSocket, UdpSockets, UnixSocket, UnixSockets, Waits,
@@ -38,6 +39,8 @@ pub struct NameTable {
     unix_sockets: UnixSocketTable,
     udp_flows: UdpFlowTable,
     processes: processes::Processes,
+    /// Architecture of the host; `None`: not known.
+    architecture: Option<String>,
     has_stacks: bool,
     pub(super) stacks: Stacks,
     has_spans: bool,
@@ -72,6 +75,14 @@ impl Consumer for NameTable {
 }
 
 impl NameTable {
+    /// Names what a recording with this header holds: numbers of system calls are those of its host's architecture.
+    pub fn from_header(header: &Header) -> Self {
+        Self {
+            architecture: header.architecture.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Names stacks, too, which only waits have.
     #[must_use]
     pub fn with_stacks(mut self) -> Self {
@@ -341,7 +352,10 @@ impl NameTable {
             WaitObject::Signal => "signal".to_owned(),
             WaitObject::PageFault => "page fault".to_owned(),
             WaitObject::Other if fd < 0 => "unknown".to_owned(),
-            WaitObject::Other => format!("system call {fd}"),
+            WaitObject::Other => match self.system_call(fd) {
+                Some(name) => format!("system call {name}"),
+                None => format!("system call {fd}"),
+            },
         };
         let is_set = matches!(key.kind, WaitObject::Epoll | WaitObject::IoUring);
         ObjectIdentity {
@@ -351,6 +365,16 @@ impl NameTable {
             fd: (is_set && fd >= 0).then_some(fd),
             process: (key.pid != 0).then(|| self.process(key.pid)),
             ..ObjectIdentity::default()
+        }
+    }
+
+    /// Returns the name of a system call; `None`: the architecture is not known, or has no such number.
+    fn system_call(&self, number: i32) -> Option<&'static str> {
+        let number = usize::try_from(number).ok()?;
+        match self.architecture.as_deref()? {
+            "x86_64" => Some(syscalls::x86_64::Sysno::new(number)?.name()),
+            "aarch64" => Some(syscalls::aarch64::Sysno::new(number)?.name()),
+            _ => None,
         }
     }
 

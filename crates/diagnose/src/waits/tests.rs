@@ -251,3 +251,29 @@ fn slow_waits_that_are_too_few_for_a_population_are_listed() {
     }
     assert!(with_slow_waits(40).groups[0].populations.is_some());
 }
+
+#[test]
+fn system_calls_are_named_by_the_hosts_architecture() {
+    let named = |architecture: Option<&str>, number: i32| {
+        let header = Header {
+            architecture: architecture.map(str::to_owned),
+            ..header()
+        };
+        let names = Rc::new(NameTable::from_header(&header));
+        let all = WaitFilter::default();
+        let mut table = WaitTable::new(header, names, Grouping::Object, all);
+        let mut rows = Waits::default();
+        let other = json!({"kind": "other", "syscall": number});
+        rows.push(wait(71, 0, 10, other));
+        table.add(&rows);
+        let report = table.report(RecordingState::default(), usize::MAX);
+        report.groups[0].identity.name.clone()
+    };
+    // `__NR_execve`: 59 in syscall_64.tbl, 221 in asm-generic/unistd.h.
+    assert_eq!(named(Some("x86_64"), 59), "system call execve");
+    assert_eq!(named(Some("aarch64"), 221), "system call execve");
+    assert_eq!(named(Some("aarch64"), 59), "system call pipe2");
+    assert_eq!(named(Some("riscv64"), 59), "system call 59");
+    assert_eq!(named(None, 59), "system call 59");
+    assert_eq!(named(Some("x86_64"), 100_000), "system call 100000");
+}

@@ -20,6 +20,7 @@ pub fn header() -> Header {
         boot_id: "2f1b5b54-0f2e-4c38-9a53-6a2e7f6f8d01".to_owned(),
         kernel: "6.18".to_owned(),
         cpus: 2,
+        architecture: Some("x86_64".to_owned()),
         clocksource: "tsc".to_owned(),
         detail: "calls".to_owned(),
         arguments: vec!["whylat".to_owned(), "record".to_owned()],

@@ -67,8 +67,8 @@ impl EndRecording {
     pub fn new(header: Header) -> Self {
         Self {
             latest_ns: header.started_ns,
+            names: NameTable::from_header(&header),
             header,
-            names: NameTable::default(),
             connections: Connections::default(),
             sent: HashMap::new(),
             received: HashMap::new(),
