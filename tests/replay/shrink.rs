@@ -5,21 +5,19 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use arrow_schema::DataType;
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
-use serde_json::Value;
-use table::declare::RecordBatch;
-use table::manifest::{Header, Line, ProbeState, Segment};
+use table::manifest::{Header, Line, ProbeState};
 use table::tables::{
     Activity, ActivityWindow, Call, Connection, DropCount, NetCounter, Preemption, Process,
     ReceivedMessage, StackFrame, Symbol, TcpEvent, TcpSample, TcpStage, Wait,
 };
 use table::{Columns, Recording, Table, WriteOptions, Writer, for_each_table};
+
+use self::parquet_file::{FOREIGN, check_text, write_table};
+
+pub use self::comparison::finds_the_same;
+
+mod comparison;
+mod parquet_file;
 
 macro_rules! tables {
     ($($(#[$doc:meta])* $name:ident: $($table:ident)+;)+) => {
@@ -55,12 +53,6 @@ tables! {
     /// The same, and what threads waited for.
     BLOCKED: activity activity_windows connections processes received_messages udp_sockets waits;
 }
-
-/// Highest level of zstd.
-const ZSTD_LEVEL: i32 = 22;
-
-/// Texts that must not be in a recording that is kept.
-const FOREIGN: &[&str] = &["/home", "/root", "/tmp", "/work", "/var/tmp"];
 
 /// The socket calls that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -442,175 +434,4 @@ macro_rules! nothing_to_redact {
 
 nothing_to_redact! {
     ClockPair Counter CpuSample DnsWait FailedConnect Listener OnCpuSample PacketDrop ProcessSample SentMessage Spin Task UdpFlow UdpSocket UnixSocket ZerocopySend
-}
-
-/// Writes a table's rows as its only file; what the manifest says of it.
-fn write_table<T: Table>(dir: &Path, rows: T::Columns) -> Result<Option<Segment>, String> {
-    let Some((first_ns, last_ns)) = rows.time_range_ns() else {
-        return Ok(None);
-    };
-    let count = rows.len() as u64;
-    for index in 0..rows.len() {
-        let mut foreign = Ok(());
-        rows.for_each_value(index, |value| {
-            if let table::Value::Text(text) = value {
-                foreign = foreign.clone().and(check_text(text));
-            }
-        });
-        foreign?;
-    }
-    let batch = without_empty(&rows.into_batch())?;
-    let written = smallest(&batch).map_err(|why| format!("cannot encode {}: {why}", T::NAME))?;
-    let file = format!("{}/1.parquet", T::NAME);
-    let saved =
-        fs::create_dir_all(dir.join(T::NAME)).and_then(|()| fs::write(dir.join(&file), &written));
-    saved.map_err(|why| format!("cannot write {file}: {why}"))?;
-    Ok(Some(Segment {
-        table: T::NAME.to_owned(),
-        file,
-        rows: count,
-        first_ns,
-        last_ns,
-        bytes: written.len() as u64,
-        blake3: blake3::hash(&written).to_hex().to_string(),
-    }))
-}
-
-/// Without the columns in which nothing is: readers take them for null.
-fn without_empty(batch: &RecordBatch) -> Result<RecordBatch, String> {
-    let rows = batch.num_rows();
-    let filled = (0..batch.num_columns()).filter(|at| batch.column(*at).null_count() < rows);
-    let filled: Vec<usize> = filled.collect();
-    batch.project(&filled).map_err(|why| why.to_string())
-}
-
-/// How a column may be written; `None`: as a dictionary.
-type Choice = Option<Encoding>;
-
-/// A file with the encoding for each column that makes it smallest.
-fn smallest(batch: &RecordBatch) -> Result<Vec<u8>, ParquetError> {
-    let columns = batch.num_columns();
-    let mut best: Vec<(i64, Choice)> = vec![(i64::MAX, None); columns];
-    let packed = batch
-        .schema()
-        .fields()
-        .iter()
-        .map(|field| packed(field.data_type()))
-        .collect();
-    for choices in [
-        packed,
-        vec![Some(Encoding::PLAIN); columns],
-        vec![None; columns],
-    ] {
-        let (_, sizes) = encode(batch, &choices)?;
-        for ((best, size), choice) in best.iter_mut().zip(sizes).zip(choices) {
-            if size < best.0 {
-                *best = (size, choice);
-            }
-        }
-    }
-    let choices: Vec<Choice> = best.into_iter().map(|(_, choice)| choice).collect();
-    Ok(encode(batch, &choices)?.0)
-}
-
-/// As the recorder writes columns of this type.
-fn packed(kind: &DataType) -> Choice {
-    Some(match kind {
-        kind if kind.is_integer() => Encoding::DELTA_BINARY_PACKED,
-        DataType::Utf8 => Encoding::DELTA_BYTE_ARRAY,
-        _ => Encoding::PLAIN,
-    })
-}
-
-/// The file with these encodings, and the bytes of each column in it.
-fn encode(batch: &RecordBatch, choices: &[Choice]) -> Result<(Vec<u8>, Vec<i64>), ParquetError> {
-    let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-        .set_statistics_enabled(EnabledStatistics::None);
-    for (field, choice) in batch.schema().fields().iter().zip(choices) {
-        let column = ColumnPath::from(field.name().as_str());
-        properties = properties.set_column_dictionary_enabled(column.clone(), choice.is_none());
-        if let Some(encoding) = choice {
-            properties = properties.set_column_encoding(column, *encoding);
-        }
-    }
-    let options = ArrowWriterOptions::new()
-        .with_properties(properties.build())
-        .with_skip_arrow_metadata(true);
-    let mut file = Vec::new();
-    let mut writer = ArrowWriter::try_new_with_options(&mut file, batch.schema(), options)?;
-    writer.write(batch)?;
-    let written = writer.close()?;
-    let groups = written.row_groups().iter();
-    let mut sizes = vec![0; choices.len()];
-    for (at, column) in groups.flat_map(|group| group.columns().iter().enumerate()) {
-        sizes[at] += column.compressed_size();
-    }
-    Ok((file, sizes))
-}
-
-fn check_text(text: &str) -> Result<(), String> {
-    match FOREIGN.iter().find(|foreign| text.contains(*foreign)) {
-        Some(_) => Err(format!("a path of this machine is in {text:?}")),
-        None => Ok(()),
-    }
-}
-
-/// Whether two reports have the same findings of the same connections and times, and the same shares of stages; where
-/// sockets were left out, whether all others have the same shares and rules.
-pub fn finds_the_same(whole: &Value, small: &Value, left_out: &HashSet<u64>) -> Result<(), String> {
-    let finding = [
-        "rule",
-        "severity",
-        "direction",
-        "subject",
-        "from_ns",
-        "until_ns",
-    ];
-    let connection = ["id", "stages", "receive", "not_judged", "findings"];
-    let is_kept = |item: &&Value| {
-        let id = item["id"].as_u64();
-        id.is_none_or(|id| !left_out.contains(&id))
-    };
-    let of = |report: &Value, part: &str, members: &[&str]| -> Value {
-        let items = report[part].as_array().into_iter().flatten();
-        let items = items.filter(is_kept);
-        let members = |item: &Value| -> Value {
-            let members = members.iter();
-            members
-                .map(|name| ((*name).to_owned(), item[*name].clone()))
-                .collect()
-        };
-        items.map(members).collect()
-    };
-    let parts = [
-        ("connections", connection.as_slice()),
-        ("findings", &finding),
-    ];
-    // one finding speaks of many sockets
-    let count = if left_out.is_empty() { 2 } else { 1 };
-    parts[..count].iter().try_for_each(|(part, members)| {
-        same(part, &of(whole, part, members), &of(small, part, members))
-    })
-}
-
-fn items(list: &Value) -> &[Value] {
-    list.as_array().map_or(&[], Vec::as_slice)
-}
-
-fn same(part: &str, whole: &Value, small: &Value) -> Result<(), String> {
-    let (whole, small) = (items(whole), items(small));
-    let differs = |(whole, small): &(&Value, &Value)| whole != small;
-    let first = whole.iter().zip(small).find(differs);
-    match first {
-        None if whole.len() == small.len() => Ok(()),
-        None => Err(format!(
-            "the small recording has {} {part}, not {}",
-            small.len(),
-            whole.len()
-        )),
-        Some((whole, small)) => Err(format!(
-            "the small recording has other {part}: {small}, not {whole}"
-        )),
-    }
 }
