@@ -3,37 +3,18 @@
 use serde::Serialize;
 use table::manifest::{Coverage, ProbeState};
 
-/// Name, title, and the probes by the begin of their names.
+/// Name, title, and the probes that it has whatever detail asks for them. A group with the name of a detail has the other
+/// probes of that detail: who adds a probe changes nothing here.
 const GROUPS: [(&str, &str, &[&str]); 11] = [
     (
         "stats",
         "statistics of connections (--detail stats)",
-        &[
-            "tcp_stats",
-            "inventory",
-            "failed_connects",
-            "tcp_events",
-            "cpu",
-        ],
+        &["cpu"],
     ),
     ("drops", "drops and resets (every detail)", &["drops"]),
-    (
-        "calls",
-        "calls and exact stages (--detail calls)",
-        &["calls", "tcp_stages", "zerocopy"],
-    ),
-    (
-        "waits",
-        "waits of threads (--detail waits)",
-        &[
-            "waits",
-            "dns_waits",
-            "spins",
-            "preemptions",
-            "on_cpu_samples",
-        ],
-    ),
-    ("messages", "messages (--detail messages)", &["messages"]),
+    ("calls", "calls and exact stages (--detail calls)", &[]),
+    ("waits", "waits of threads (--detail waits)", &[]),
+    ("messages", "messages (--detail messages)", &[]),
     (
         "recorder",
         "flight recorder of every CPU (--keep, --trigger)",
@@ -115,18 +96,24 @@ pub(crate) struct ProbeGroup {
 pub(crate) fn of<'c>(rows: impl Iterator<Item = &'c Coverage>) -> Vec<ProbeGroup> {
     let mut left: Vec<&Coverage> = rows.collect();
     let mut groups = Vec::new();
-    for (name, title, probes) in GROUPS {
-        let is_of = |row: &&Coverage| {
-            let first = row.probe.split('.').next().unwrap_or_default();
-            probes.contains(&first)
-        };
-        let (these, others) = left.into_iter().partition(is_of);
+    for (name, title, _) in GROUPS {
+        let (these, others) = left
+            .into_iter()
+            .partition(|row| group_of(&row.probe) == Some(name));
         groups.push(group(name, title, these));
         left = others;
     }
     groups.push(group(REST.0, REST.1, left));
     groups.retain(|group| !group.probes.is_empty());
     groups
+}
+
+/// Returns the name of the group of a probe, or of a part of one.
+fn group_of(row: &str) -> Option<&'static str> {
+    let probe = row.split('.').next().unwrap_or_default();
+    let listed = GROUPS.iter().find(|(_, _, probes)| probes.contains(&probe));
+    let name = listed.map(|(name, _, _)| *name);
+    name.or_else(|| probe::hooks::least_detail(probe).map(probe::hooks::Detail::name))
 }
 
 fn group(name: &'static str, title: &'static str, rows: Vec<&Coverage>) -> ProbeGroup {
@@ -158,6 +145,8 @@ mod tests {
             row("messages.udp", off("do")),
             row("messages", ProbeState::On),
             row("new.thing", off("")),
+            row("udp_flows", ProbeState::On),
+            row("tcp_stats.mptcp", ProbeState::On),
             row("clock.ptp", off("")),
             row("clock.perf", ProbeState::On),
         ];
@@ -166,6 +155,8 @@ mod tests {
             .map(|it| (it.name, it.state, it.probes.len()))
             .collect();
         let known = [
+            ("stats", GroupState::Works, 1),
+            ("waits", GroupState::Works, 1),
             ("messages", GroupState::Partly, 2),
             ("clocks", GroupState::Works, 2),
             ("tools", GroupState::Off, 1),

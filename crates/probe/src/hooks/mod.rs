@@ -44,6 +44,12 @@ pub use load::Storage;
 pub use select::Selection;
 pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
 
+/// Returns the least detail that asks for a probe, by its name in coverage; `None`: no probe has this name.
+pub fn least_detail(name: &str) -> Option<Detail> {
+    let probe = PROBES.iter().find(|probe| probe.name() == name)?;
+    Some(probe.detail())
+}
+
 /// The running programs. Dropping it detaches them all; so does the kernel after a kill.
 pub struct Hooks<'obj> {
     skel: HooksSkel<'obj>,
