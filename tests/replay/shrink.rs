@@ -1,6 +1,7 @@
 //! A whole recording in, a small one out that says the same: only the tables and rows that a judgement
 //! needs, one file a table, compressed as far as it goes, without names of the machine it was made on.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -302,20 +303,24 @@ fn spread<T>(all: Vec<T>, most: usize) -> impl Iterator<Item = T> {
 }
 
 /// The rows of a table that are kept, without names of the machine.
-fn small<T: Redact>(whole: &Recording, limits: &Limits<'_>) -> T::Columns {
+fn small<T: Table + 'static>(whole: &Recording, limits: &Limits<'_>) -> T::Columns {
     let all = whole.read_all::<T>();
     let mut rows = T::Columns::default();
-    let all = (0..all.len()).map(|row| all.row(row));
-    all.filter(|row| row.is_within(limits))
-        .for_each(|row| rows.push(row.redacted()));
+    for mut row in (0..all.len()).map(|row| all.row(row)) {
+        let is_kept = rule(&mut row).is_none_or(|rule| {
+            rule.redact();
+            rule.is_within(limits)
+        });
+        if is_kept {
+            rows.push(row);
+        }
+    }
     rows
 }
 
-/// A row that may be without names of the machine.
-trait Redact: Table {
-    fn redacted(self) -> Self {
-        self
-    }
+/// A row that is not kept as it is: some are left out, or names of the machine are. Rows of other tables are all kept.
+trait Redact {
+    fn redact(&mut self) {}
 
     /// Whether it is kept.
     fn is_within(&self, _limits: &Limits<'_>) -> bool {
@@ -394,9 +399,8 @@ impl Redact for NetCounter {
 }
 
 impl Redact for Preemption {
-    fn redacted(mut self) -> Self {
-        self.by_comm = self.by_comm.map(|_| "other".to_owned());
-        self
+    fn redact(&mut self) {
+        self.by_comm = self.by_comm.take().map(|_| "other".to_owned());
     }
 
     fn is_within(&self, limits: &Limits<'_>) -> bool {
@@ -406,32 +410,38 @@ impl Redact for Preemption {
 }
 
 impl Redact for Process {
-    fn redacted(mut self) -> Self {
-        self.exe = self.exe.map(|path| file_name(&path).to_owned());
-        self.cgroup = self.cgroup.map(|_| "/".to_owned());
-        self
+    fn redact(&mut self) {
+        self.exe = self.exe.take().map(|path| file_name(&path).to_owned());
+        self.cgroup = self.cgroup.take().map(|_| "/".to_owned());
     }
 }
 
 impl Redact for StackFrame {
-    fn redacted(mut self) -> Self {
-        self.object = self.object.map(|path| file_name(&path).to_owned());
-        self
+    fn redact(&mut self) {
+        self.object = self.object.take().map(|path| file_name(&path).to_owned());
     }
 }
 
 impl Redact for Symbol {
-    fn redacted(mut self) -> Self {
+    fn redact(&mut self) {
         self.object = file_name(&self.object).to_owned();
-        self.source = self.source.map(|path| file_name(&path).to_owned());
-        self
+        self.source = self.source.take().map(|path| file_name(&path).to_owned());
     }
 }
 
-macro_rules! nothing_to_redact {
-    ($($row:ident)+) => { $(impl Redact for table::tables::$row {})+ };
+macro_rules! rules {
+    ($($row:ident)+) => {
+        /// Returns the rule of a row; `None`: it is kept as it is.
+        fn rule(row: &mut dyn Any) -> Option<&mut dyn Redact> {
+            $(if row.is::<$row>() {
+                return row.downcast_mut::<$row>().map(|row| row as &mut dyn Redact);
+            })+
+            None
+        }
+    };
 }
 
-nothing_to_redact! {
-    ClockPair Counter CpuSample DnsWait FailedConnect Listener OnCpuSample PacketDrop ProcessSample SentMessage Spin Task UdpFlow UdpSocket UnixSocket ZerocopySend
+rules! {
+    Activity ActivityWindow Call Connection DropCount NetCounter Preemption Process ReceivedMessage StackFrame Symbol
+        TcpEvent TcpSample TcpStage Wait
 }
