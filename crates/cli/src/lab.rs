@@ -72,7 +72,8 @@ impl Lab {
             LabCommand::Fault(rest) => rest.hand_on(fault::declaration(), fault::main),
             LabCommand::List(rest) => rest.hand_on(fault::list_declaration(), fault::list),
             LabCommand::Score(rest) => rest.hand_on(fault::score_declaration(), |arguments| {
-                fault::score(arguments, &diagnose::rules::ANSWERS.map(RuleId::name))
+                let answers: Vec<_> = diagnose::rules::answers().map(RuleId::name).collect();
+                fault::score(arguments, &answers)
             }),
             LabCommand::Wire(rest) => rest.hand_on(wire::declaration(), wire::main),
             LabCommand::Tail(rest) => rest.hand_on(tail::declaration(), tail::main),

@@ -45,15 +45,11 @@ macro_rules! declare_rules {
 }
 for_each_rule!(declare_rules);
 
-/// Rules that answer a question, what sets the pace, where memory lies or who ended it, and accuse nobody; or that speak of
-/// CPU time for which no thread waits: always `info`.
-pub const ANSWERS: [RuleId; 5] = [
-    RuleId::PathLimited,
-    RuleId::ResetByUs,
-    RuleId::SendBufferExceedsWindow,
-    RuleId::SenderAppLimited,
-    RuleId::ZerocopyCopied,
-];
+/// Returns the rules that answer a question, in the order in which they judge: see [`Rule::is_answer`].
+pub fn answers() -> impl Iterator<Item = RuleId> {
+    let answers = RULES.iter().filter(|rule| rule.is_answer());
+    answers.map(|rule| rule.id())
+}
 
 #[cfg(test)]
 mod tests {

@@ -33,6 +33,10 @@ impl Rule for PathLimited {
         "Congestion control sets the pace; nothing is wrong at either end"
     }
 
+    fn is_answer(&self) -> bool {
+        true
+    }
+
     fn stages(&self) -> &'static [Stage] {
         &[Stage::CongestionWindow, Stage::Pacing]
     }

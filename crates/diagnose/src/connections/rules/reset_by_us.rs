@@ -24,6 +24,10 @@ impl Rule for ResetByUs {
         "This end reset the connection, and the kernel says why"
     }
 
+    fn is_answer(&self) -> bool {
+        true
+    }
+
     fn when(&self, case: &Case) -> (u64, u64) {
         let reset_ns = case.own.gathered.drops.reset_ns;
         reset_ns.map_or_else(|| case.when(&[]), |ns| (ns, ns))

@@ -80,6 +80,11 @@ pub trait Rule: Sync {
     fn id(&self) -> RuleId;
     /// Returns the finding in one line.
     fn summary(&self) -> &'static str;
+    /// Whether it answers a question (what sets the pace, where memory lies, who ended it) and accuses nobody, or speaks of
+    /// CPU time for which no thread waits: always `info`.
+    fn is_answer(&self) -> bool {
+        false
+    }
     /// Whether it looks at listening sockets, instead of connections.
     fn is_of_listeners(&self) -> bool {
         false
@@ -96,7 +101,7 @@ pub trait Rule: Sync {
     fn stages(&self) -> &'static [Stage] {
         &[]
     }
-    /// From when to when it did harm, `CLOCK_MONOTONIC` ns.
+    /// Returns from when to when it did harm, `CLOCK_MONOTONIC` ns.
     fn when(&self, case: &Case) -> (u64, u64) {
         case.when(self.stages())
     }
@@ -104,9 +109,9 @@ pub trait Rule: Sync {
     fn check(&self, case: &Case) -> Verdict;
     /// Explains a finding by its worst connection.
     fn explain(&self, case: &Case) -> FindingExplanation;
-    /// One sentence for the finding.
+    /// Returns one sentence for the finding.
     fn headline(&self, finding: &Finding) -> String;
-    /// One sentence for an inconclusive verdict.
+    /// Returns one sentence for an inconclusive verdict.
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Up to {} may be lost; the recording does not show the cause.",

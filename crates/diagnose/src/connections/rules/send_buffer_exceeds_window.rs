@@ -24,6 +24,10 @@ impl Rule for SendBufferExceedsWindow {
         "The send buffer holds more than the receiver's window ever allows"
     }
 
+    fn is_answer(&self) -> bool {
+        true
+    }
+
     fn check(&self, case: &Case) -> Verdict {
         let Some((queue, window)) = bytes_beyond_window(case) else {
             return Verdict::Quiet;
