@@ -1,8 +1,10 @@
 // What a user does to look around: select, filter, go back, search, keys, theme, links.
 import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { launch, open } from "./browser.mjs";
-import { page as made, recording, scratch, whylat } from "./recordings.mjs";
+import { golden, madeOf, page as made, recording, scratch, whylat } from "./recordings.mjs";
 
 let browser, messages, waits, associated, stalled;
 before(async () => {
@@ -168,6 +170,33 @@ test("waits: a click on a thread selects the object, rows are found and sorted",
     counts,
     [...counts].sort((a, b) => b - a),
   );
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+/** The page of 40 waits of 1 ms and of two that took 500 ms each, for one file. */
+function fewSlowWaits() {
+  const folder = join(scratch, "few-slow");
+  mkdirSync(folder);
+  writeFileSync(join(folder, "inherits.txt"), `${golden("golden_waits/recording")}\n`);
+  const rows = Array.from({ length: 42 }, (_, index) => {
+    const start = 5_000_001_000_000 + index * 1e9;
+    const woken = start + (index % 21 === 20 ? 500e6 : 1e6);
+    return JSON.stringify({
+      end_ns: woken, start_ns: start, woken_ns: woken, tid: 4242, pid: 4242, kind: "file", object: 99, fd: 7,
+      syscall: 0, waker: "unseen", uninterruptible: false, cpu: 1,
+    });
+  });
+  writeFileSync(join(folder, "waits.jsonl"), rows.join("\n"));
+  madeOf(folder, `${folder}.whylat`);
+  return made(`${folder}.whylat`);
+}
+
+test("slow waits that are too few for a population are named", async () => {
+  const { page, faults, close } = await open(browser, fewSlowWaits(), { hash: "#page=waits&object=file 99" });
+  const text = await page.locator("main").innerText();
+  assert.match(text, /2 slow waits of about 5\d\d ms; the others took at most about 1\.\d+ ms/);
+  assert.match(text, /Fewer than 12 are too few to show two kinds of waits/);
   assert.deepEqual(faults, []);
   await close();
 });

@@ -264,6 +264,11 @@ export interface Population {
   blocked_ns: number;
 }
 
+export interface FewSlow {
+  others_max_ns: number;
+  durations_ns: number[];
+}
+
 export interface WaitGroup extends Identity {
   count: number;
   blocked_ns: number;
@@ -273,6 +278,7 @@ export interface WaitGroup extends Identity {
   last_ns: number;
   durations: { min_ns: number; p50_ns: number; p90_ns: number; p99_ns: number; max_ns: number } | null;
   populations: { boundary_ns: number; fast: Population; slow: Population } | null;
+  few_slow?: FewSlow;
   histogram: { from_ns: number; to_ns: number; count: number }[];
   threads: WaitPart[];
   wakers: WaitPart[];

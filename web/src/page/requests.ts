@@ -151,7 +151,7 @@ function notes(requests: Requests): HTMLElement[] {
   const waits = report.coverage.find((it) => it.probe === "waits");
   const lines = [
     !waits || waits.state === "off"
-      ? "What threads did meanwhile was not recorded: `--detail waits` does that."
+      ? "The activity of threads was not recorded. Hint: `--detail waits`."
       : null,
     report.unanswered > 0 ? `${counted(report.unanswered, "request")} without a response.` : null,
     report.broken > 0 ? `${counted(report.broken, "request")} not judged: rows of their calls were lost.` : null,

@@ -1,6 +1,6 @@
 // What threads waited for: objects, each thread over time with what the program reported, and one object in full.
 
-import type { WaitGroup, WaitPart } from "../data/contract";
+import type { FewSlow, WaitGroup, WaitPart } from "../data/contract";
 import { type Counter, counterFacts, countersOf, tasksOf, valueAt, writeValue } from "../data/counters";
 import { type Sum, type Waits, objectTitle, sums, waitsOf } from "../data/waits";
 import { button, el, short } from "../dom";
@@ -276,6 +276,7 @@ function objectPanel(site: Site, waits: Waits, rows: Uint32Array, picked: Sum): 
         : "",
     ),
     populations(group),
+    isAll ? fewSlow(group.few_slow) : null,
     el("h3.part", {}, "Waits by duration"),
     plot.element,
     asTable(["from", "to", "waits"], () =>
@@ -310,6 +311,24 @@ function populations(group: WaitGroup | undefined): HTMLElement | null {
     ` ${count(fast.count)} fast (p50 ${duration(fast.p50_ns)}) and `,
     key(1),
     ` ${count(slow.count)} slow (p50 ${duration(slow.p50_ns)}, total ${duration(slow.blocked_ns)}); the boundary is ${duration(boundary_ns)}.`,
+  );
+}
+
+/** Draws slow waits that are too few for a population. */
+function fewSlow(few: FewSlow | undefined): HTMLElement | null {
+  if (!few) {
+    return null;
+  }
+  const times = new Map<string, number>();
+  for (const ns of few.durations_ns) {
+    times.set(duration(ns), (times.get(duration(ns)) ?? 0) + 1);
+  }
+  const each = Array.from(times, ([text, number]) => (number > 1 && times.size > 1 ? `${text} (${number} times)` : text));
+  return el(
+    "p",
+    {},
+    `${counted(few.durations_ns.length, "slow wait")} of about ${each.join(", ")}; the others took at most about ` +
+      `${duration(few.others_max_ns)}. Fewer than 12 are too few to show two kinds of waits.`,
   );
 }
 

@@ -88,7 +88,7 @@ fn recorded_activities(recording: &Recording) -> anyhow::Result<Activities> {
     Ok(recorded)
 }
 
-/// From the trace's clock to that of the recording; `None`: they are one.
+/// Returns the map from the trace's clock to that of the recording; `None`: they are one.
 fn map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> {
     let name = match clock {
         Clock::Monotonic => return Ok(None),
@@ -108,7 +108,7 @@ fn map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> 
     Ok(Some(ClockMap::new(nature, &pairs)))
 }
 
-/// Why no function of a trace could be used.
+/// Returns why no function of a trace could be used.
 fn none(merged: &MergedFunctions, path: &Path, clock: Clock) -> String {
     let path = out::name(path);
     let MergedFunctions {
@@ -171,6 +171,12 @@ fn write(
 /// The recording's own lines, and what became of the trace.
 fn lines(recording: &Recording, merged: &MergedFunctions, notes: &[String]) -> Vec<Line> {
     let mut why: Vec<String> = notes.to_vec();
+    if merged.error_ns > 0 {
+        why.push(format!(
+            "the times of its functions are to ±{} ns",
+            merged.error_ns
+        ));
+    }
     if merged.gaps > 0 {
         why.push(format!(
             "the trace has {} gaps or errors within what was kept: functions may be missing there",

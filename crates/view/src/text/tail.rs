@@ -37,6 +37,14 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
     for group in &report.groups {
         draw(&mut layout, report, group, limit);
     }
+    if is_judged(report) {
+        let least = nanoseconds(report.resolution_ns);
+        let text = format!(
+            "Times are CLOCK_MONOTONIC of the host. Differences below {least} count as none."
+        );
+        layout.paragraph(0, Style::Dim, &text);
+        layout.blank();
+    }
     footer::draw(&mut layout, &report.about);
     layout.finish()
 }
