@@ -101,7 +101,7 @@ fn record_run(output: &Path, fix: &[&str]) -> anyhow::Result<DemoRun> {
     Ok(DemoRun { report, took_ns })
 }
 
-/// How long the client's connection lasted: connected, every request answered, closed.
+/// Returns how long the client's connection lasted: connected, every request answered, closed.
 fn client_life_ns(report: &Report) -> Option<u64> {
     let is_client = |c: &&diagnose::report::Connection| c.role == table::Role::Client;
     report

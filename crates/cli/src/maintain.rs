@@ -128,7 +128,7 @@ fn lost_records(about: &About) -> u64 {
     lost.fold(0, u64::saturating_add)
 }
 
-/// The same in words, if there are any.
+/// Returns the lost records in words; `None`: nothing was lost.
 fn losses(about: &About) -> Option<String> {
     let lost = lost_records(about);
     let words = || format!("{} lost; the report says which", counted(lost, "record"));

@@ -61,7 +61,7 @@ impl OutputArgs {
         }
     }
 
-    /// The same, with another default than standard output.
+    /// Checks the options, with another default than standard output.
     ///
     /// # Errors
     /// As [`OutputArgs::check`].
@@ -164,7 +164,7 @@ impl Output {
         self.file.is_none() && io::stdout().is_terminal()
     }
 
-    /// How text looks there: colours are for terminals.
+    /// Returns how text looks there: colours are for terminals.
     pub(crate) fn text_options(&self) -> TextOptions {
         match self.file {
             None => text_options(),

@@ -60,7 +60,7 @@ impl View {
     }
 }
 
-/// Where the page of a recording goes: `r.whylat` → `r.whylat.html`.
+/// Returns where the page of a recording goes: `r.whylat` → `r.whylat.html`.
 pub(crate) fn page_path(recording: &Path) -> PathBuf {
     let mut name = recording.components().as_path().as_os_str().to_owned();
     name.push(".html");
@@ -164,7 +164,7 @@ impl Opener {
 }
 
 impl Drop for Opener {
-    /// Without a page there is nothing to open.
+    /// Ends the thread that waits for the page.
     fn drop(&mut self) {
         self.shell.stdin.take();
         // It ends at once, if it has not yet.

@@ -77,7 +77,7 @@ impl RecordCode {
     /// The last code; they are numbered from 1 without gaps.
     const LAST: u8 = RecordCode::ThreadIgnored as u8;
 
-    /// Makes the code of a head's number.
+    /// Returns the record code with this number; `None`: there is none.
     pub(crate) fn from_number(number: u8) -> Option<Self> {
         if number == 0 || number > Self::LAST {
             return None;

@@ -192,7 +192,8 @@ fn ns(time: TimeSpec) -> i64 {
     time.tv_sec() * 1_000_000_000 + time.tv_nsec()
 }
 
-/// Of some readings of both clocks, by the one that took the shortest: no interruption fell into it.
+/// Returns how far one clock is ahead, ns: reads both several times, and takes the shortest reading, which nothing
+/// interrupted.
 fn ahead_ns() -> nix::Result<i64> {
     const READINGS: usize = 16;
     let monotonic_ns = || clock_gettime(ClockId::CLOCK_MONOTONIC).map(ns);

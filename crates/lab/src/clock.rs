@@ -2,7 +2,7 @@
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Now, in nanoseconds of `CLOCK_MONOTONIC`, the time base of every recording.
+/// Returns the time, ns of `CLOCK_MONOTONIC`: the time base of every recording.
 pub fn now_ns() -> u64 {
     // clock_gettime fails only for a clock id that does not exist.
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| {

@@ -31,7 +31,7 @@ impl Site {
         }
     }
 
-    /// Both at `a`, over its loopback device.
+    /// Makes both ends at `a`, over its loopback device.
     pub fn on_loopback(wire: &Wire, program: &Path) -> Self {
         Site {
             server: wire.a.clone(),
@@ -40,7 +40,7 @@ impl Site {
         }
     }
 
-    /// Both in one new namespace, over its loopback.
+    /// Makes both ends in one new namespace, over its loopback.
     ///
     /// # Errors
     /// As [`Netns::new`] and [`Netns::set_congctl`].

@@ -28,7 +28,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// All of them.
+    /// All privileges.
     pub const ALL: [Self; 8] = [
         Self::Bpf,
         Self::Perfmon,
@@ -99,7 +99,7 @@ pub struct Privileges {
 const ALL_IDS: [&str; 3] = ["0", "0", "4294967295"];
 
 impl Privileges {
-    /// Those of this process now. What cannot be read counts as not held.
+    /// Returns those of this process now. What cannot be read counts as not held.
     pub fn read() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| {

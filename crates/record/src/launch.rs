@@ -48,7 +48,7 @@ pub(crate) fn start(
         .map_err(|source| cannot_start(program, source))
 }
 
-/// Why a program cannot be started.
+/// Returns why a program cannot be started.
 pub(crate) fn cannot_start(program: &OsStr, source: io::Error) -> RecordError {
     RecordError::Start {
         command: program.to_string_lossy().into_owned(),

@@ -21,7 +21,7 @@ impl OverheadMeter {
         }
     }
 
-    /// That of these programs, too.
+    /// Adds the meter of these programs.
     pub(crate) fn with_programs(self, bpf_time: Option<BpfTimeSampler>) -> Self {
         Self { bpf_time, ..self }
     }

@@ -190,7 +190,7 @@ impl<S: RowSink> RowPipeline<S> {
         self.put_added(rows);
     }
 
-    /// The same in any case.
+    /// Reads CPU times, whether they are due or not.
     pub(crate) fn read_cpu(&mut self) {
         let mut rows = RowSet::default();
         let (processes, cpus) = (&mut rows.process_samples, &mut rows.cpu_samples);
@@ -225,7 +225,7 @@ impl<S: RowSink> RowPipeline<S> {
     }
 }
 
-/// How connections are seen that are subflows.
+/// Returns how connections are seen that are subflows.
 fn mptcp_coverage() -> Coverage {
     Coverage {
         probe: "mptcp".to_owned(),

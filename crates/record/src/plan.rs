@@ -142,7 +142,7 @@ fn record_processes(hooks: &Hooks<'_>, pids: &[u32]) -> Result<(), HooksError> {
     pids.iter().try_for_each(|pid| hooks.record_process(*pid))
 }
 
-/// How many processes are recorded from the start.
+/// Returns how many processes are recorded from the start.
 fn count_processes(hooks: &Hooks<'_>, plan: &ResolvedTarget) -> usize {
     let of_others = |pids: &[u32]| {
         let own = processes::families([std::process::id()]);

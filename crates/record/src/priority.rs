@@ -64,7 +64,7 @@ impl IdlePriority {
         }
     }
 
-    /// It has caught up, if it was behind.
+    /// Lowers the priority again, once the thread has caught up.
     pub(crate) fn lower_priority(&self) {
         if monotonic_ns() >= self.raised_until_ns.load(Ordering::Relaxed)
             && self.is_raised.swap(false, Ordering::Relaxed)
@@ -95,7 +95,7 @@ impl IdlePriority {
         self.is_raised.load(Ordering::Relaxed)
     }
 
-    /// If the policy cannot be set, the thread goes on with the one that it has.
+    /// Sets the policy. If that fails, the thread goes on with the one that it has.
     fn set(&self, policy: libc::c_int) {
         let tid = self.tid.load(Ordering::Relaxed);
         if tid == 0 {

@@ -51,7 +51,7 @@ struct Identity {
 }
 
 impl Privileges {
-    /// Of a thread that does this work, for this user instead of the own one.
+    /// Returns the privileges of a thread that does this work, for this user instead of the own one.
     pub fn for_tasks(tasks: RecordingTasks, user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::for_storing(user)?;
         // the recorded process may belong to another user: its executable, cgroup, namespaces
@@ -77,8 +77,8 @@ impl Privileges {
         Ok(kept)
     }
 
-    /// Of a thread that reads and stores nothing: the owners of sockets, and, where there are no hooks, those
-    /// of other network namespaces.
+    /// Returns the privileges of a thread that stores nothing: it reads owners of sockets and, where there are no hooks,
+    /// those of other network namespaces.
     pub fn for_live_view(polls: bool, user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::none(user)?;
         kept.capabilities.insert(Capability::CAP_SYS_PTRACE);
@@ -88,7 +88,7 @@ impl Privileges {
         Ok(kept)
     }
 
-    /// Of a thread that looks at what threads of any process wait for.
+    /// Returns the privileges of a thread that samples the waits of any process's threads.
     pub fn for_thread_samples(user: Option<&User>) -> Result<Self, PrivilegeError> {
         let mut kept = Self::for_live_view(false, user)?;
         // the file of a descriptor: /proc/PID/fd is its owner's
@@ -96,7 +96,7 @@ impl Privileges {
         Ok(kept)
     }
 
-    /// Of a thread that writes a file anywhere, and does nothing else.
+    /// Returns the privileges of a thread that writes a file anywhere, and does nothing else.
     pub fn for_writing() -> Self {
         Self {
             capabilities: CapsHashSet::from([Capability::CAP_DAC_OVERRIDE]),
@@ -104,7 +104,7 @@ impl Privileges {
         }
     }
 
-    /// Of a thread that does what any program of this user may.
+    /// Returns the privileges of a thread that does what any program of this user may.
     pub fn none(user: Option<&User>) -> Result<Self, PrivilegeError> {
         Ok(Self {
             capabilities: CapsHashSet::new(),
@@ -112,7 +112,7 @@ impl Privileges {
         })
     }
 
-    /// Of an agent: some kernels ask for this whenever a program is run, or a map read.
+    /// Returns the privileges of an agent: some kernels ask for them whenever a program is run, or a map read.
     pub fn for_agent() -> Self {
         Self {
             capabilities: CapsHashSet::from([Capability::CAP_BPF]),
@@ -120,7 +120,7 @@ impl Privileges {
         }
     }
 
-    /// Of a thread that writes to a recording that is there already.
+    /// Returns the privileges of a thread that writes to an existing recording.
     pub fn for_storing(user: Option<&User>) -> Result<Self, PrivilegeError> {
         // back from SCHED_IDLE
         let mut capabilities = CapsHashSet::from([Capability::CAP_SYS_NICE]);
@@ -191,7 +191,7 @@ impl Identity {
     }
 }
 
-/// No program that this thread executes gets what this thread does not have (setuid files).
+/// Takes from programs that this thread executes all rights that it does not have (setuid files).
 fn no_new_privileges() -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }

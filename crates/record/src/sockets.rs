@@ -113,7 +113,7 @@ impl Sockets {
         }
     }
 
-    /// The same of processes with nothing known but their ids.
+    /// Describes processes by their ids alone.
     pub(crate) fn describe_pids(&mut self, pids: impl Iterator<Item = u32>, rows: &mut Processes) {
         for pid in pids {
             if self.processes.get(pid).is_some() {

@@ -99,7 +99,7 @@ impl<'a> Usdt<'a> {
         self.probes.program()
     }
 
-    /// No probe fires any more.
+    /// Detaches all probes.
     pub(crate) fn detach(&self) {
         self.probes.detach();
     }

@@ -151,7 +151,7 @@ fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The same of a file with rows to read, in the columns of the table: it is checked first how much they become.
+/// Opens a file with rows to read, in the columns of the table: it is checked first how much they become.
 fn open_rows<C: Columns>(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
     let builder = open(path)?;
     let pages = File::open(path).map_err(|error| error.to_string())?;
@@ -254,7 +254,7 @@ fn host_of(files: &[PathBuf]) -> Result<String, MergeError> {
     host.map_err(|cause| MergeError::Damaged(Problem::of_file(path, None, cause)))
 }
 
-/// For each file, the earliest time in those after it; the end of time after the last.
+/// Returns for each file the earliest time in those after it; the end of time after the last.
 fn begins_of_rest<C: Columns>(files: &[PathBuf]) -> Result<Vec<i64>, MergeError> {
     let mut begins = vec![i64::MAX; files.len()];
     for (index, path) in files.iter().enumerate().skip(1).rev() {

@@ -40,7 +40,8 @@ pub(crate) fn verify(path: &Path, segment: &Segment) -> Result<(), String> {
     Ok(())
 }
 
-/// Where in a file the columns are that are `wanted`, without it all; refuses one that fills the memory of who reads them.
+/// Returns where in a file the columns are that are `wanted`, without it all; refuses one that fills the memory of who
+/// reads them.
 pub(crate) fn check(
     file: &File,
     metadata: &ParquetMetaData,

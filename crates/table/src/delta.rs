@@ -16,7 +16,7 @@ const MINIBLOCKS: usize = BLOCK / MINIBLOCK;
 pub(crate) trait Integer: Copy + Default {
     /// `self - earlier`, wrapping.
     fn difference(self, earlier: Self) -> Self;
-    /// How far `self` lies above `least`.
+    /// Returns how far `self` lies above `least`.
     fn above(self, least: Self) -> u64;
     /// The smaller of two.
     fn least(self, other: Self) -> Self;
@@ -79,7 +79,7 @@ pub(crate) fn encode<T: Integer>(values: &[T], out: &mut Vec<u8>) {
     }
 }
 
-/// One block: least difference, a width for each miniblock, packed miniblocks. Past the last
+/// Encodes one block: least difference, a width for each miniblock, packed miniblocks. Past the last
 /// value the differences are the least one, so that they pack to nothing.
 fn encode_block<T: Integer>(earlier: T, block: &[T], out: &mut Vec<u8>) {
     let mut differences = [T::default(); BLOCK];
@@ -208,7 +208,7 @@ pub(crate) fn sum(bytes: &[u8], most: u64) -> Option<u64> {
     Some(total)
 }
 
-/// One packed value of so many bits; `None`: of more than 32.
+/// Unpacks one value of so many bits; `None`: of more than 32.
 fn unpack(packed: &[u8], index: u64, width: u64) -> Option<i32> {
     let mask = match width {
         0 => return Some(0),

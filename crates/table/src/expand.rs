@@ -90,7 +90,7 @@ fn of_chunk(file: &File, chunk: &ColumnChunkMetaData, rows: i64) -> Result<u64, 
     Ok(total)
 }
 
-/// The same of one page. Each may be the longest text of the dictionary, if there is one. `None`: it is cut.
+/// Returns the bytes that one page may become. Each may be the longest text of the dictionary, if there is one. `None`: it is cut.
 fn of_page(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
     let values = u64::from(page.num_values());
     match page.encoding() {

@@ -326,7 +326,7 @@ names! {
         ResetReceived = "reset_received",
         /// A socket's receive queue was full (`sock_rcvqueue_full`); its packet is counted as dropped, too.
         QueueFull = "queue_full",
-        /// The same of a UDP socket (`udp_fail_queue_rcv_skb`).
+        /// A UDP socket's receive queue was full (`udp_fail_queue_rcv_skb`); its packet is counted as dropped, too.
         UdpQueueFull = "udp_queue_full",
         /// An ICMP error that this host sent, about a packet of these addresses.
         IcmpSent = "icmp_sent",

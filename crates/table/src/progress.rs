@@ -37,7 +37,7 @@ pub(crate) fn begin(what: impl FnOnce() -> String, of: u64) {
     }
 }
 
-/// So many rows more are done.
+/// Advances the progress by so many rows.
 pub(crate) fn advance(rows: usize) {
     let Some(observer) = OBSERVER.get() else {
         return;

@@ -161,7 +161,7 @@ impl Recording {
         self.cost.as_ref()
     }
 
-    /// How it was closed; `None`: it was not, and at most the last unsealed rows are missing.
+    /// Returns how it was closed; `None`: it was not, and at most the last unsealed rows are missing.
     pub fn closed(&self) -> Option<&Close> {
         self.closed.as_ref()
     }
@@ -195,8 +195,8 @@ impl Recording {
         self.holdings.keys().filter(filled).map(String::as_str)
     }
 
-    /// How often the rows of each table were asked for since it was opened, so that a test can see that nothing is
-    /// read twice.
+    /// Returns how often the rows of each table were asked for since it was opened, so that a test can see that nothing
+    /// is read twice.
     pub fn reads(&self) -> BTreeMap<&'static str, u64> {
         self.checked().reads.clone()
     }
@@ -277,7 +277,7 @@ impl Recording {
         batches.map_err(|cause| self.set_aside(segment, cause)).ok()
     }
 
-    /// All rows of a table at once, for tables that are known to be small.
+    /// Reads all rows of a table at once, for tables that are known to be small.
     pub fn read_all<T: Table>(&self) -> T::Columns {
         let mut all = T::Columns::default();
         self.scan::<T>(|columns| all.append(columns));

@@ -108,7 +108,7 @@ pub fn reference() -> String {
     page
 }
 
-/// One table.
+/// Writes the section of one table.
 fn section<T: Table>(page: &mut String) {
     let _ = write!(
         page,

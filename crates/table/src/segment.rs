@@ -39,7 +39,7 @@ pub(crate) trait OpenTable: Send {
     /// Starts again: forgets the rows, sealed by now or given up, and says how many there
     /// were. A file that is not finished is removed.
     fn reset(&mut self) -> u64;
-    /// For the way back to the typed columns.
+    /// Returns itself, from which the typed columns are found again.
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct OpenSegment<C> {
 }
 
 impl<C: Columns> OpenSegment<C> {
-    /// No file is made before there are rows for it.
+    /// Makes a segment. No file is made before there are rows for it.
     pub(crate) fn new(dir: &Path, between: Between) -> Self {
         Self {
             dir: dir.to_owned(),

@@ -12,7 +12,8 @@ use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 /// has 64 MiB.
 const MOST_COLUMNS: usize = 512;
 
-/// Where in a file the columns are that are `wanted`, without it all; refuses the file if one of them is none of a table.
+/// Returns where in a file the columns are that are `wanted`, without it all; refuses the file if one of them is none of
+/// a table.
 pub(crate) fn columns(
     file: &SchemaDescriptor,
     wanted: Option<&SchemaRef>,

@@ -477,7 +477,7 @@ table! {
         uninterruptible: bool, "-";
         /// Number of the program's call stack in table `stacks`.
         stack: Option<u32>, "-", null = "it could not be read, or there was no room";
-        /// The same of the kernel's.
+        /// Number of the kernel's call stack in table `stacks`.
         kernel_stack: Option<u32>, "-", null = "as `stack`";
         /// CPU on which it ran again.
         cpu: u16, "-";
@@ -813,7 +813,7 @@ table! {
         scope: Option<String>, "-", null = "not a marker, or not given";
         /// Timestamp that the program gave for the beginning, of a clock that is not known here.
         given_begin_ticks: Option<u64>, "-", null = "none given, or it is `begin_ns`";
-        /// The same for the end.
+        /// Timestamp that the program gave for the end, of a clock that is not known here.
         given_end_ticks: Option<u64>, "-", null = "none given, or it is `end_ns`";
         /// Attached data: a JSON list of `{"key", "values"}` or `{"key", "text"}`, with `count`
         /// or `length_bytes` where some of it was cut; of a histogram `{"first", "x", "y"}`.
@@ -840,7 +840,7 @@ table! {
         /// When the first of its segments arrived: the driver handed it over, or the other end on this host
         /// did.
         first_arrival_ns: Option<u64>, "ns", null = "of more than 64 unread segments with gaps, of more than 256 unread datagrams, of a datagram that its reader had early and that could be another, or it came before the recording";
-        /// The same of the last, which made it whole: not always the one with the last byte.
+        /// When the last of its segments arrived, which made it whole: not always the one with the last byte.
         last_arrival_ns: Option<u64>, "ns", null = "as `first_arrival_ns`";
         /// When TCP took that (`tcp_probe`); a datagram: when the stack took it from the driver, IP first
         /// (`netif_receive_skb`).
@@ -970,7 +970,7 @@ table! {
         syscall: Option<i32>, "-", null = "in none: its own code, a page fault, or a thread of io_uring";
         /// Number of the program's call stack in table `stacks`: the function that ran, or entered the kernel, and its callers.
         stack: Option<u32>, "-", null = "it could not be read, or there was no room";
-        /// The same of the kernel's.
+        /// Number of the kernel's call stack in table `stacks`.
         kernel_stack: Option<u32>, "-", null = "it ran its own code, or as `stack`";
         /// CPU.
         cpu: u16, "-";
@@ -1105,7 +1105,7 @@ table! {
         protocol: Option<u8>, "-", null = "no packet of IP";
         /// Address of the sender, and port if it has one. Of a reset, of the packet that it answers.
         source: Option<String>, "-", null = "as `protocol`";
-        /// The same of the receiver.
+        /// Address of the receiver, and port if it has one. Of a reset, of the packet that it answers.
         destination: Option<String>, "-", null = "as `protocol`";
         /// Flags of TCP (FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32).
         tcp_flags: Option<u8>, "-", null = "no segment of TCP";

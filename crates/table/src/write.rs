@@ -146,7 +146,7 @@ impl Writer {
         appended
     }
 
-    /// Where the open segment of a table is in the list.
+    /// Returns where the open segment of a table is in the list.
     fn open_index<C: Columns>(&mut self) -> usize {
         let found = self
             .open

@@ -58,7 +58,7 @@ impl Agent {
         Self::start_by(&mut netns.command(program()), scratch)
     }
 
-    /// Starts one that is configured, by a command that executes the program with what comes as further arguments.
+    /// Starts an agent with a configuration. `command` executes the program with the further arguments that it gets.
     pub fn start_by(command: &mut Command, scratch: TempDir) -> Self {
         let (path, ready) = (scratch.path(), scratch.path().join("ready"));
         std::fs::create_dir_all(path.join("dataset")).expect("a directory");

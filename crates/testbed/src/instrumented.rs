@@ -76,7 +76,7 @@ pub struct ToolRun {
 }
 
 impl ToolRun {
-    /// With these options, of a command.
+    /// Makes a run of a command with these options.
     pub fn new(whylat: impl AsRef<Path>, options: &str, argv: &[&str]) -> Self {
         let scratch = open_directory();
         let mut command = Command::new(whylat.as_ref());

@@ -18,7 +18,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of the recording `r.whylat` in a temporary directory.
+    /// Makes the report of the recording `r.whylat` in a temporary directory.
     pub fn from_scratch(scratch: TempDir) -> Self {
         let path = scratch.path().join("r.whylat");
         Report {
@@ -27,7 +27,7 @@ impl Report {
         }
     }
 
-    /// Of the recording at this path.
+    /// Makes the report of the recording at this path.
     pub fn at(path: PathBuf) -> Self {
         Report {
             json: json_report(&path),

@@ -43,7 +43,7 @@ impl Site {
         Site(lab::Site::over(wire, program().as_ref()).with_limit(LIMIT_S))
     }
 
-    /// Both in one new namespace.
+    /// Makes both ends in one new namespace.
     pub fn loopback(congctl: &str) -> Self {
         let site = lab::Site::loopback(congctl, program().as_ref());
         Site(site.expect("a namespace").with_limit(LIMIT_S))

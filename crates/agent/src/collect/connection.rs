@@ -130,7 +130,7 @@ impl Connection {
         }
     }
 
-    /// When it closed, `CLOCK_MONOTONIC`.
+    /// Returns when it closed, `CLOCK_MONOTONIC`.
     pub(super) fn closed_ns(&self) -> Option<u64> {
         self.identity.as_ref()?.closed_ns
     }
@@ -140,7 +140,7 @@ impl Connection {
         self.identity.as_ref()?.pid
     }
 
-    /// When it was read last, `CLOCK_MONOTONIC`; before that, when it was first seen.
+    /// Returns when it was read last, `CLOCK_MONOTONIC`; before that, when it was first seen.
     pub(super) fn last_read_ns(&self) -> u64 {
         let last = self.last.as_ref();
         last.map_or(self.first_ns, |last| last.sample.time_ns)

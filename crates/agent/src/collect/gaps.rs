@@ -66,7 +66,7 @@ impl CoverageGaps {
     }
 }
 
-/// Of the probes that the rows come from, those that are off.
+/// Returns the gaps of probes that are off, as text.
 fn off(coverage: &[Coverage]) -> Vec<String> {
     let ours = coverage
         .iter()

@@ -71,7 +71,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// When [`tick`](Self::tick) has something to do.
+    /// Returns when [`tick`](Self::tick) has something to do.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.bpf_time.as_ref().map(BpfTimeSampler::next_ns)
     }

@@ -170,7 +170,7 @@ impl<'a> ConnectionWatcher<'a> {
         self.schedule_walk(monotonic_ns());
     }
 
-    /// When [`tick`](Self::tick) has something to do, `CLOCK_MONOTONIC` ns.
+    /// Returns when [`tick`](Self::tick) has something to do, `CLOCK_MONOTONIC` ns.
     pub fn next_ns(&self) -> u64 {
         let sink = &self.sink;
         let is_owner_wanted = sink.watched.is_owner_wanted;

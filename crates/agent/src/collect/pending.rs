@@ -61,7 +61,7 @@ struct ClosedBins {
 }
 
 impl Pending {
-    /// Of intervals of this length.
+    /// Makes an empty store for intervals of this length.
     pub(super) fn new(interval_ns: i64) -> Self {
         Self {
             interval_ns,

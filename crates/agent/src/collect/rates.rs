@@ -81,7 +81,7 @@ impl Rates {
         self.healthy = self.healthy.min(self.slowest_healthy());
     }
 
-    /// A connection had problems for so long, up to `now_ns`.
+    /// Notes that a connection had a problem for `problem_ns`, until `now_ns`.
     pub(super) fn note(&mut self, cookie: u64, problem_ns: u64, now_ns: u64) {
         let recent = self.recent.entry(cookie).or_default();
         recent.problem_ns += problem_ns;

@@ -265,8 +265,7 @@ impl NearProblems {
         }
     }
 
-    /// Of the bins that begin before `end_ns`, those that have a problem or are near one of the same process. Each
-    /// is taken once.
+    /// Takes the bins before `end_ns` that have a problem, or are near one of the same process. Each is taken once.
     pub(super) fn take(&self, pid: Option<u32>, bins: &mut Bins, end_ns: i64) -> Vec<Bin> {
         let near = pid.and_then(|pid| self.0.get(&pid));
         let is_near = |bin: &Bin| near.is_some_and(|near| near.contains(&bin.begin_ns));

@@ -86,7 +86,7 @@ impl IntervalSpan {
         self.begin_ns.div_euclid(3_600_000_000_000)
     }
 
-    /// How it has ended, if it has.
+    /// Returns how it has ended, if it has.
     pub(super) fn end(&self, now: ClockReading) -> Option<End> {
         let moved_ns = (now.offset_ns() - self.offset_ns).unsigned_abs();
         let is_set = moved_ns > STEP_NS + now.error_ns;
@@ -99,7 +99,7 @@ impl IntervalSpan {
         }
     }
 
-    /// How long it was when it has ended so.
+    /// Returns how long it was when it has ended so.
     pub(super) fn length_ns(&self, end: End, now: ClockReading) -> i64 {
         let until_ns = match end {
             End::Whole => self.boundary_ns,

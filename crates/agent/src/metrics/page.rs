@@ -72,7 +72,7 @@ impl Metrics {
         self.shipping.set(state);
     }
 
-    /// So many things cannot be seen.
+    /// Sets the number of gaps in what the agent sees.
     pub fn lacks(&self, number: usize) {
         self.agent.lacks(number);
     }

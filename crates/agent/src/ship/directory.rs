@@ -34,7 +34,7 @@ pub(super) struct DirectoryTarget {
 }
 
 impl DirectoryTarget {
-    /// Nothing is read yet: the directory may come later.
+    /// Names the directory. Nothing is read yet: it may come later.
     pub(super) fn new(root: PathBuf, host: &str, boot_id: &str) -> Self {
         Self {
             root,

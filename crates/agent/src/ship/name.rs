@@ -37,7 +37,7 @@ pub struct WriterIdentity {
 pub struct FileStem(String);
 
 impl FileStem {
-    /// Of this host name and boot id.
+    /// Makes the name of a writer with this host name and boot id.
     pub fn new(host: &str, boot_id: &str) -> Self {
         let plain = |c: char| if is_plain(c) { c } else { '-' };
         let host: String = host.chars().map(plain).collect();

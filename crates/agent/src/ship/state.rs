@@ -28,7 +28,7 @@ pub(super) struct SpoolMemory {
 }
 
 impl SpoolMemory {
-    /// Of a spool that has had every file from a time on.
+    /// Makes the memory of a spool that has had every file since a time.
     pub(super) fn new(stem: &FileStem, whole_since_ns: i64) -> Self {
         Self {
             stem: stem.to_string(),
@@ -68,7 +68,7 @@ impl SpoolMemory {
         self.is_of(key.stem()) && key.hour_ns() >= self.whole_since_ns
     }
 
-    /// No more rows are taken for the hour of a file.
+    /// Closes the hour of a file: no more rows are taken for it.
     pub(super) fn close(&mut self, key: &FileKey) {
         self.closed_ns.insert(key.hour_ns());
         while self.closed_ns.len() > CLOSED_HOURS {

@@ -163,7 +163,7 @@ impl ObjectStoreTarget {
         Ok(())
     }
 
-    /// Removes a file; that there is none is as well, whatever a store says of it: some call that a failure.
+    /// Removes a file. A file that does not exist counts as removed: some stores report that as a failure.
     ///
     /// # Errors
     /// `PermissionDenied` when the file is there and the store will not remove it; any other when the store is away.

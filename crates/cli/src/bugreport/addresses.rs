@@ -21,7 +21,7 @@ pub(super) struct Address {
     pub(super) is_common: bool,
 }
 
-/// In the order of the text.
+/// Finds all addresses, in the order of the text.
 pub(super) fn find(text: &str) -> Vec<Address> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -78,7 +78,7 @@ fn version_4(text: &str, from: usize) -> Option<Address> {
     Some(of_ip(from..end + zone(bytes, end), octets.into()))
 }
 
-/// It is no part of a longer word: `probe::udp` has none.
+/// Finds an IPv6 address that is no part of a longer word: `probe::udp` has none.
 fn version_6(text: &str, from: usize) -> Option<Address> {
     let bytes = text.as_bytes();
     if from > 0 && is_of_word(bytes[from - 1]) {
@@ -111,7 +111,7 @@ fn zone(bytes: &[u8], from: usize) -> usize {
     if length == 0 { 0 } else { 1 + length }
 }
 
-/// Of an adapter: `02:ab:00:11:22:33`, or with hyphens.
+/// Finds the address of an adapter: `02:ab:00:11:22:33`, or with hyphens.
 fn hardware(text: &str, from: usize) -> Option<Address> {
     let bytes = text.as_bytes();
     let is_pair = |at: usize| run(bytes, at, 3, |byte| byte.is_ascii_hexdigit()) == 2;
@@ -142,7 +142,7 @@ fn of_ip(place: Range<usize>, address: IpAddr) -> Address {
     }
 }
 
-/// How many bytes from here on are such, up to `most`.
+/// Returns the number of bytes from here on that match, at most `most`.
 fn run(bytes: &[u8], from: usize, most: usize, is_such: impl Fn(u8) -> bool) -> usize {
     let bytes = bytes.iter().skip(from).take(most);
     bytes.take_while(|byte| is_such(**byte)).count()

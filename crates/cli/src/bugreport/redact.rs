@@ -329,8 +329,8 @@ fn replace_words(text: &str, secret: &str, name: &str, addresses: &[Address]) ->
     done + &text[from..]
 }
 
-/// Where a path begins in a word, or what follows the scheme of a URL. A slash within a word, as in `and/or`, begins
-/// none.
+/// Returns where a path begins in a word, or what follows the scheme of a URL. A slash within a word, as in `and/or`,
+/// begins none.
 fn path_begin(word: &str) -> Option<usize> {
     if word.starts_with(['.', '~']) && word.contains('/') {
         return Some(0);

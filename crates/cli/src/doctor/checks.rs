@@ -11,7 +11,7 @@ use table::manifest::{Coverage, ProbeState};
 
 use super::names;
 
-/// All of them.
+/// Runs all checks.
 pub(super) fn all() -> Vec<Coverage> {
     let others = [("netns", netns()), ("view", view()), ("lab", lab())];
     [("stacks", stacks())]

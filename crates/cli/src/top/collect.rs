@@ -31,7 +31,7 @@ pub(crate) fn run(
     })
 }
 
-/// One interval.
+/// Collects one interval, and judges it.
 pub(crate) fn collect_once(options: &WatchOptions) -> anyhow::Result<LiveReport> {
     let (mut snapshots, mut last) = (0, None);
     run(options, &AtomicBool::new(false), |live, _| {

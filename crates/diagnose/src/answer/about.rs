@@ -35,7 +35,7 @@ pub struct OmittedRows {
 }
 
 impl OmittedRows {
-    /// So many rows of a table.
+    /// Makes the note that a table has lost so many rows.
     pub fn new(table: String, rows: u64) -> Self {
         let probe = match table.as_str() {
             "connections" | "listeners" | "processes" => "inventory",
@@ -56,7 +56,7 @@ impl OmittedRows {
         }
     }
 
-    /// How many rows of what.
+    /// Returns the rows and their table in words.
     pub fn words(&self) -> String {
         match self.rows {
             0 => format!("rows of {}", self.table),

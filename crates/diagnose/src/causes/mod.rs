@@ -47,7 +47,7 @@ impl Categories {
         Ok(Self { layers })
     }
 
-    /// The same, after the rules of a CSV of the user's own: what one of these knows, it decides,
+    /// Adds rules of a CSV of the user's own before these: what one of these knows, it decides,
     /// however general.
     ///
     /// # Errors

@@ -21,17 +21,17 @@ impl NamePattern {
         &self.text
     }
 
-    /// How many characters are not stars: the more, the more specific.
+    /// Returns how many characters are not stars: the more, the more specific.
     pub(super) fn literals(&self) -> usize {
         self.parts.iter().map(String::len).sum()
     }
 
-    /// How many stars it has.
+    /// Returns how many stars it has.
     pub(super) fn stars(&self) -> usize {
         self.parts.len() - 1
     }
 
-    /// With which byte names begin; `None`: any.
+    /// Returns the byte with which matching names begin; `None`: any.
     pub(super) fn first(&self) -> Option<u8> {
         self.parts.first()?.bytes().next()
     }

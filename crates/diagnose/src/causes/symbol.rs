@@ -25,7 +25,7 @@ const SYSCALLS: [&str; 8] = [
     "sys_",
 ];
 
-/// Without what a compiler added.
+/// Returns a name without suffixes that a compiler added.
 pub(super) fn plain(name: &str) -> &str {
     let mut plain = name;
     while let Some((before, last)) = plain.rsplit_once('.') {

@@ -282,7 +282,7 @@ fn connections(
     (connections, table)
 }
 
-/// How many subflows of each MPTCP connection were recorded at one end: by its token there.
+/// Returns how many subflows of each MPTCP connection were recorded at one end: by its token there.
 fn subflows(subjects: &[ConnectionSubject]) -> HashMap<u32, u64> {
     let mut subflows = HashMap::new();
     for token in subjects.iter().filter_map(|it| it.identity()?.mptcp_token) {

@@ -48,8 +48,8 @@ impl Case<'_> {
         self.own.judged.life_ns
     }
 
-    /// From when to when these stages took time, `CLOCK_MONOTONIC` ns, to a reading of the ledger;
-    /// without one, or without stages, its life.
+    /// Returns from when to when these stages took time, `CLOCK_MONOTONIC` ns, to a reading of the ledger; without one,
+    /// or without stages, its life.
     pub fn when(&self, stages: &[Stage]) -> (u64, u64) {
         let grew = self
             .ledger()
@@ -74,7 +74,7 @@ impl Case<'_> {
             .map_or(0.0, |share| share.share)
     }
 
-    /// How a stage was measured; `None` when it was not.
+    /// Returns how a stage was measured; `None` when it was not.
     pub fn method(&self, stage: Stage) -> Option<Method> {
         self.own.judged.stages.get(stage).map(|share| share.method)
     }
@@ -172,8 +172,8 @@ impl Case<'_> {
         polled_bytes.max(ledger_bytes).into()
     }
 
-    /// Whether the receiver's window, when it stops the sender, only keeps a queue on the path
-    /// from growing.
+    /// Returns whether the receiver's window covers all that the path holds: a larger window would only let a queue on
+    /// the path grow.
     pub fn window_fills_path(&self) -> bool {
         self.fills_path(self.largest_window_bytes())
     }
@@ -211,7 +211,7 @@ impl Case<'_> {
         retransmits > 0 && duplicates.is_some_and(|duplicates| duplicates * 2 >= retransmits)
     }
 
-    /// Without the ledger: whether the receiver had at least half of what was retransmitted. Then the counters do not
+    /// Returns, without a ledger, whether the receiver had at least half of what was retransmitted. Then the counters do not
     /// show whether anything was lost.
     pub fn stalls_may_be_late_acks(&self) -> bool {
         self.ledger().is_none() && self.stalled_ns() > 0 && self.is_mostly_spurious()

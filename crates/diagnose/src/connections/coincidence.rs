@@ -36,7 +36,7 @@ struct SenderLosses {
 }
 
 impl Coincidence {
-    /// Of these connections; `None` if too few of them lost anything.
+    /// Compares the losses of these connections; `None`: too few of them lost anything.
     pub fn from_subjects(subjects: &[&ConnectionSubject]) -> Option<Self> {
         let slot_ns = slot_ns(subjects);
         let members: Vec<SenderLosses> = subjects
@@ -61,8 +61,8 @@ impl Coincidence {
         self.clustering > self.by_chance
     }
 
-    /// How many times this connection lost segments, and how many of these while at least
-    /// [`LEAST_OTHERS`] others did.
+    /// Returns how many times this connection lost segments, and how many of these while at least [`LEAST_OTHERS`] others
+    /// did.
     pub fn count_losses(&self, own: &ConnectionSubject) -> (u64, u64) {
         let own = slots(&own.gathered.events.losses_ns, self.slot_ns);
         let together = own
@@ -71,7 +71,7 @@ impl Coincidence {
         (own.len() as u64, together.count() as u64)
     }
 
-    /// How many others lost in this slot, or in one beside it.
+    /// Returns how many others lost in this slot, or in one beside it.
     fn others(&self, slot: u64, own: &[u64]) -> usize {
         let near = slot.saturating_sub(1)..=slot + 1;
         let others = near.map(|slot| {

@@ -45,7 +45,7 @@ pub fn evidence(
     }
 }
 
-/// From when to when it was judged, ns.
+/// Returns from when to when it was judged, ns.
 fn life(evidence: &Evidence, gathered: &ConnectionDigest, judged: &StageTimes) -> (u64, u64) {
     let closed_ns = gathered
         .identity
@@ -80,14 +80,14 @@ fn home(times: &CpuTimes, cpus: &[(u16, u64)], life: (u64, u64)) -> Option<CpuUs
 }
 
 impl ProcessUse {
-    /// How many threads ran, on average.
+    /// Returns how many threads ran, on average.
     pub fn threads(&self) -> Option<f64> {
         (self.threads_ns > 0).then(|| self.threads_ns as f64 / self.moved_ns as f64)
     }
 }
 
 impl CpuUse {
-    /// So much as a part of the time that the readings cover.
+    /// Returns a time as a share of the time that the readings cover.
     pub fn share(&self, ns: u64) -> f64 {
         (ns as f64 / self.covered_ns.max(1) as f64).min(1.0)
     }

@@ -29,7 +29,7 @@ pub enum ExcludableCause {
 }
 
 impl Case<'_> {
-    /// Those of these causes that the evidence excludes, with the evidence.
+    /// Returns those of these causes that the evidence excludes, with the evidence.
     pub fn rule_out(&self, causes: &[ExcludableCause]) -> Vec<RuledOut> {
         let excluded = |cause: &ExcludableCause| match cause {
             ExcludableCause::SenderApp => {

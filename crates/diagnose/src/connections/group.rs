@@ -233,7 +233,7 @@ fn combine(known: FactValue, other: FactValue, merge: FactMerge) -> FactValue {
 /// Below this a win is no estimate: it is within what two runs of the same work differ.
 const LEAST_WIN: f64 = 1.05;
 
-/// By how much the harm of these may be wrong: the widest bound of any stage, of each.
+/// Returns the error bound of the harm, ns: for each connection the widest bound of its stages.
 fn bound_ns(group: &[RuleResult<RuleFinding>]) -> u64 {
     let of_case = |case: &Case| {
         let bounds = case.own.judged.stages.iter().map(|(_, share)| share.bound);

@@ -37,7 +37,7 @@ struct HostSenders {
 }
 
 impl<'a> Neighbours<'a> {
-    /// Of all connections, in the order of their ids.
+    /// Makes the index of all connections, which are in the order of their ids.
     pub fn new(all: &'a [ConnectionSubject<'a>]) -> Self {
         let mut to_host: HashMap<HostKey, Vec<&ConnectionSubject>> = HashMap::new();
         let mut of_process: HashMap<_, usize> = HashMap::new();
@@ -77,7 +77,7 @@ impl<'a> Neighbours<'a> {
         at.ok().and_then(|at| self.all.get(at))
     }
 
-    /// How many send to the same host, this one with them.
+    /// Returns how many send to the same host, this one with them.
     pub fn to_same_host(&self, own: &ConnectionSubject) -> usize {
         self.senders(own).map_or(0, |senders| senders.number)
     }
@@ -100,7 +100,7 @@ impl<'a> Neighbours<'a> {
         latest.is_some_and(|opened_ns| *opened_ns > ns)
     }
 
-    /// How many others of the same process send to the same host.
+    /// Returns how many others of the same process send to the same host.
     pub fn beside_in_process(&self, own: &ConnectionSubject) -> usize {
         let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
             return 0;

@@ -39,12 +39,12 @@ impl ConnectionSubject<'_> {
         self.gathered.identity.as_ref()
     }
 
-    /// When it was opened, if within the recording, ns.
+    /// Returns when it was opened, if within the recording, ns.
     pub fn opened_ns(&self) -> Option<u64> {
         self.identity().and_then(|identity| identity.opened_ns)
     }
 
-    /// Since when it is judged, ns.
+    /// Returns the time since which it is judged, ns.
     pub fn start_ns(&self) -> u64 {
         let ledger = self.judged.ledger.as_ref().map(|ledger| ledger.since_ns);
         let listener = self.gathered.listener.as_ref().map(|it| it.since_ns);
@@ -65,7 +65,7 @@ impl ConnectionSubject<'_> {
         self.gathered.samples.growth(self.opened_ns(), counter)
     }
 
-    /// From when to when counters of `tcp_info` grew, ns; `None` without a sample.
+    /// Returns from when to when counters of `tcp_info` grew, ns; `None` without a sample.
     pub fn counted_period(&self) -> Option<(u64, u64)> {
         let samples = &self.gathered.samples;
         let (_, start_ns) = samples.start(self.opened_ns())?;

@@ -56,7 +56,7 @@ pub struct DropTable {
 }
 
 impl DropTable {
-    /// Before its rows; at most `limit` drops are listed. Names are complete.
+    /// Makes an empty table that lists at most `limit` drops. Names are complete.
     pub fn new(header: Header, names: Rc<NameTable>, limit: usize) -> Self {
         Self {
             header,
@@ -131,7 +131,7 @@ impl DropTable {
         }
     }
 
-    /// Only the end that sent a segment retransmits it.
+    /// Joins a drop with the retransmission of the end that sent the segment.
     fn join_drop(&mut self, conn: u64, row: &PacketDrop) {
         let ends = row.source.as_deref().zip(row.destination.as_deref());
         let sender = ends.and_then(|(source, destination)| self.flows.find(source, destination));

@@ -100,7 +100,7 @@ pub fn idle(identity: &Identity, last: Option<&TcpSample>, comm: Option<&str>) -
     }
 }
 
-/// How long threads waited for each connection since `from_ns`, in calls on it or for several descriptors when it
+/// Returns how long threads waited for each connection since `from_ns`, in calls on it or for several descriptors when it
 /// was the one that was ready.
 pub fn sum_waits<'a>(batches: impl Iterator<Item = &'a Waits>, from_ns: u64) -> HashMap<u64, u64> {
     let mut waited = HashMap::new();

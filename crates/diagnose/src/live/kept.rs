@@ -145,7 +145,7 @@ impl RecentRows {
     }
 }
 
-/// The same ledger after the socket had nothing to send for a while.
+/// Returns the ledger after the socket had nothing to send until a time.
 fn idle_until(reading: &TcpStage, until_ns: u64) -> TcpStage {
     let idle_ns = until_ns.saturating_sub(reading.time_ns);
     TcpStage {

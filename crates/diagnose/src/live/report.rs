@@ -47,7 +47,7 @@ pub struct LiveService {
     pub address: String,
     /// How many requests.
     pub requests: u64,
-    /// The same a second; `None`: no time has passed.
+    /// Requests a second; `None`: no time has passed.
     pub requests_per_s: Option<f64>,
     /// Half of them took no longer, ns.
     pub p50_ns: u64,

@@ -57,7 +57,7 @@ struct WaitSum {
     longest_ns: u64,
 }
 
-/// Of each process by pid, from the rows of a window that began at `from_ns` and is `time_ns` long.
+/// Adds up the waits of each process, by pid, from the rows of a window that began at `from_ns` and is `time_ns` long.
 pub(super) fn group_by_process<'a>(
     batches: impl Iterator<Item = &'a Waits>,
     from_ns: u64,
@@ -177,7 +177,7 @@ impl ThreadSnapshots {
         self.lasting.retain(|_, it| it.seen_ns >= from_ns);
     }
 
-    /// Since when a thread is known to be in this wait; `None` when it is seen for the first time.
+    /// Returns how long a thread is known to be in this wait, ns; `None` when it is seen for the first time.
     fn lasted_ns(
         &mut self,
         time_ns: u64,
@@ -203,7 +203,7 @@ impl ThreadSnapshots {
         Some(time_ns - lasting.since_ns).filter(|ns| *ns > 0)
     }
 
-    /// How many count.
+    /// Returns the number of samples that count.
     pub fn number(&self) -> usize {
         self.looks.len()
     }

@@ -47,7 +47,7 @@ pub(super) enum StampTime {
 }
 
 impl NicClocks {
-    /// From all rows of table `clock_pairs`.
+    /// Makes the maps from all rows of table `clock_pairs`.
     pub(super) fn from_pairs(rows: &ClockPairs) -> Self {
         let mut clocks = Self::default();
         clocks.add(rows);

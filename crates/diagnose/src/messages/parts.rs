@@ -12,7 +12,7 @@ pub enum MessagePart {
     Softirq,
     /// Until it was handed to the socket: earlier bytes were missing, or the thread had the socket.
     Tcp,
-    /// The same of a datagram: IP, netfilter and UDP.
+    /// A datagram, until it was handed to the socket: IP, netfilter and UDP.
     Udp,
     /// Until the thread that waited was woken.
     Wakeup,

@@ -12,7 +12,7 @@ use crate::answer::{About, Process};
 /// Name and version of the contract of messages by connection.
 pub const SCHEMA: &str = "whylat.messages/1";
 
-/// The same of one message.
+/// Name and version of the contract of one message.
 pub const STORY_SCHEMA: &str = "whylat.message/1";
 
 /// Messages by connection and direction.

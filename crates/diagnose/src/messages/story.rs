@@ -9,7 +9,7 @@ use super::parts::{MessageEvent, MessagePart};
 use super::report::{MessageStep, PartTime};
 
 impl MessageRow {
-    /// When what is known first of it happened, and what is known last.
+    /// Returns the times of its first and last known events, ns.
     pub fn known_ns(&self) -> (u64, u64) {
         let meanwhile = self.meanwhile();
         (meanwhile.from_ns, meanwhile.until_ns)

@@ -197,7 +197,7 @@ pub fn messages(recording: &Recording, limit: usize) -> MessageReport {
     messages.report(recorded(recording), limit)
 }
 
-/// One message; `None`: there is none with this id.
+/// Reports one message; `None`: there is none with this id.
 pub fn message(recording: &Recording, id: MessageId) -> Option<MessageStory> {
     let messages = MessageTable::new(recording.header().clone(), names(recording));
     let mut messages = messages.looking_for(id);
@@ -205,8 +205,8 @@ pub fn message(recording: &Recording, id: MessageId) -> Option<MessageStory> {
     messages.story(recorded(recording))
 }
 
-/// Why messages of a recording are slow. `before`: they are compared with messages of this other one, not with ordinary
-/// ones of their own.
+/// Returns why messages of a recording are slow. `before`: they are compared with messages of this other one, not with
+/// ordinary ones of their own.
 ///
 /// # Errors
 /// None: [`Categories::built_in`].

@@ -102,7 +102,7 @@ fn of_used(used: &[&SocketKind], coverage: &[Coverage], only: bool) -> String {
     text
 }
 
-/// No byte was seen to move.
+/// Returns the text on open sockets on which no byte was seen to move.
 fn of_open(open: &[&SocketKind], are_counted: bool) -> String {
     let facts: Vec<String> = open
         .iter()

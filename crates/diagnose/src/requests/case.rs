@@ -186,7 +186,7 @@ impl<'a> ServiceCase<'a> {
         (all, behind_ns)
     }
 
-    /// By how much the slowest have more of something than others, of its sum over all and over the slowest.
+    /// Returns how much more of a part the slowest requests have than others, ns; `all_ns` and `slowest_ns` are its sums.
     fn excess_ns(&self, all_ns: u64, slowest_ns: u64) -> u64 {
         let others = self.requests().saturating_sub(self.slowest.count);
         if self.requests() < HUNDREDTH_LEAST || others == 0 {

@@ -174,7 +174,7 @@ fn number_trait(kind: TraitKind, found: &Association, known: SideCounts) -> Cont
     ContrastTrait::new(kind, value, (found.with, known), found.chance)
 }
 
-/// How many requests of both sides are of each subject; none if all are of one.
+/// Returns how many requests of both sides are of each subject; none if all are of one.
 fn values(
     table: &RequestTable,
     sides: &Sides<'_>,

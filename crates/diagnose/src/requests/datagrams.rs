@@ -83,7 +83,7 @@ impl DatagramTurns {
         }
     }
 
-    /// Adds an answer. Returns whether there are more than questions.
+    /// Adds an answer. Returns whether more answers than questions came.
     pub fn answer(&mut self, call: &MovingCall) -> bool {
         self.last_ns = call.end_ns;
         self.answered += 1;

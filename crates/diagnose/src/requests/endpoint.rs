@@ -266,7 +266,7 @@ impl EndpointTable {
         &self.endpoints[id.index()]
     }
 
-    /// The same, to change it.
+    /// Returns a connection by its id, to change it.
     pub fn get_mut(&mut self, id: EndpointId) -> &mut Endpoint {
         &mut self.endpoints[id.index()]
     }

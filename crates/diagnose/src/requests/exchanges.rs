@@ -106,7 +106,7 @@ impl RequestTable {
         }
     }
 
-    /// When the first byte that a receive call took was there.
+    /// Returns when the first byte that a receive call took was there.
     fn arrival_ns(
         &self,
         id: EndpointId,

@@ -86,7 +86,7 @@ impl PathFinder<'_> {
         self.walk_all(context, at, until_ns, trail);
     }
 
-    /// The same, beginning with a send call for the request.
+    /// Walks the path back from a send call for the request.
     pub fn walk_from_send(
         &self,
         context: &PathContext,

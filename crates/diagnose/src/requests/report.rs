@@ -108,7 +108,7 @@ pub struct RequestRow {
     pub duration_ns: u64,
     /// Time by part, ns.
     pub parts: PartTimes,
-    /// The same in the order of time.
+    /// Steps of the request, in the order of time.
     pub path: Vec<PathStep>,
     /// Whether steps are missing in `path`, because there are too many.
     pub path_is_cut: bool,

@@ -271,7 +271,7 @@ impl RequestTable {
         }
     }
 
-    /// When the oldest request began that waits for a response: nothing before that is needed any more.
+    /// Returns when the oldest request began that waits for a response: nothing before that is needed any more.
     pub(super) fn horizon_ns(&mut self, now_ns: u64) -> u64 {
         while let Some((begin_ns, endpoint)) = self.waiting.front() {
             let turns = self.turns[endpoint.index()].as_ref();

@@ -112,7 +112,7 @@ pub struct ServiceDigest {
     by_bucket: Vec<Option<Box<PartSums>>>,
     sums: PartSums,
     functions: FunctionCounts,
-    /// The same of the requests of each bucket of durations.
+    /// Functions of the requests of each bucket of durations.
     functions_by_bucket: Vec<FunctionCounts>,
     /// The longest queue that a request waited in.
     pub queue_most: u64,
@@ -142,7 +142,7 @@ pub struct ServiceDigest {
     pub connections: Top,
     /// Processes with the most time.
     pub processes: Top,
-    /// The same of the other ends, where these are of this host.
+    /// Processes at the other ends, where these are of this host.
     pub others: Top,
     /// The slowest: its duration and its name.
     pub longest: Option<(u64, RequestId)>,
@@ -304,7 +304,7 @@ impl ServiceTable {
         &self.services[id.index()].1
     }
 
-    /// The same, to change it.
+    /// Returns the digest of a service, to change it.
     pub fn digest_mut(&mut self, id: ServiceId) -> &mut ServiceDigest {
         &mut self.services[id.index()].1
     }

@@ -19,7 +19,7 @@ pub struct CallBytes {
 }
 
 impl CallBytes {
-    /// Of a row's fields; `None` if the call moved nothing.
+    /// Makes it from a row's fields; `None`: the call moved nothing.
     pub fn new(
         end_ns: u64,
         is_send: bool,

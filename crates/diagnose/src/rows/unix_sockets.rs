@@ -13,7 +13,7 @@ pub struct UnixSocketTable {
 }
 
 impl UnixSocketTable {
-    /// Adds a row. Later ones win; what they do not know any more stays.
+    /// Adds a row. A later row wins; a field that it does not have keeps its earlier value.
     pub fn add(&mut self, row: UnixSocket) {
         if let Some(inode) = row.inode {
             self.by_inode.insert(inode, row.conn);

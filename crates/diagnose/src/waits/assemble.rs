@@ -63,13 +63,13 @@ impl WaitTable {
         groups
     }
 
-    /// How long the spans of a group took; `None`: the grouping is another.
+    /// Returns how long the spans of a group took; `None`: the grouping is another.
     fn spans(&self, number: u32) -> Option<SpanTimes> {
         let is_wanted = self.grouping == Grouping::Task && self.filter == WaitFilter::default();
         is_wanted.then(|| self.names.spans.times(number)).flatten()
     }
 
-    /// Where the slow waits of a group begin: a bucket of its histogram.
+    /// Returns where the slow waits of a group begin: a bucket of its histogram.
     pub(super) fn boundary(&self, number: u32) -> Option<usize> {
         if let Some(known) = self.boundaries.get(&number) {
             return *known;

@@ -40,7 +40,7 @@ pub struct WaitTimes {
 }
 
 impl WaitTimes {
-    /// Of a row.
+    /// Returns the key of a row.
     pub fn from_row(rows: &Waits, row: usize) -> Self {
         let (start_ns, end_ns) = (rows.start_ns[row], rows.end_ns[row]);
         let woken_ns = rows.woken_ns[row];

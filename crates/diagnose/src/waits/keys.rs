@@ -204,7 +204,7 @@ impl<K: Copy + Eq + Hash> KeyNumbers<K> {
         self.keys[number as usize]
     }
 
-    /// All keys, in the order of their numbers.
+    /// Returns all keys, in the order of their numbers.
     pub fn keys(&self) -> &[K] {
         &self.keys
     }

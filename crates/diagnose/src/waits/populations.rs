@@ -68,8 +68,8 @@ const fn edge(cell: usize) -> u64 {
     lower_edge((FIRST + cell) * BUCKETS_A_CELL)
 }
 
-/// Where fast waits end: the bucket of the histogram with which slow ones begin. `None`: one population,
-/// or too few waits to decide. `jiffy_ns`: the kernel's.
+/// Returns where fast waits end: the bucket of the histogram with which slow ones begin. `None`: one population, or too
+/// few waits to decide. `jiffy_ns`: the kernel's.
 pub fn boundary(histogram: &Histogram, jiffy_ns: u64) -> Option<usize> {
     let cells = DurationCells::from_histogram(histogram, jiffy_ns);
     let (low, high) = cells.widest_gap()?;

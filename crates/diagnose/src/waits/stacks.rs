@@ -289,7 +289,7 @@ impl WaitStack {
         &self.frames[self.inside().saturating_sub(1)..]
     }
 
-    /// The same without the insides of an interpreter, between a library and the functions that it runs.
+    /// Returns the outline without the insides of an interpreter, between a library and the functions that it runs.
     fn own_outline(&self) -> Vec<&Frame> {
         let outline = self.outline();
         let inner = outline.iter().position(is_of_language).unwrap_or(0);

@@ -63,7 +63,7 @@ fn split_cpu(line: &str) -> Option<(&str, u16, &str)> {
     None
 }
 
-/// `COMM-TID`, with the process behind it in parentheses if the option `record-tgid` was set.
+/// Parses `COMM-TID`, with the process behind it in parentheses if the option `record-tgid` was set.
 pub(crate) fn thread(text: &str) -> Option<EventThread<'_>> {
     let text = text.trim();
     let (text, pid) = match text

@@ -344,7 +344,7 @@ impl<'a> Decoder<'a> {
         self.interrupted().map(Some)
     }
 
-    /// After a FUP: where the interrupt or exception went.
+    /// Decodes what follows a FUP: where the interrupt or exception went.
     fn interrupted(&mut self) -> Option<FlowEvent> {
         loop {
             let packet = match self.next_packet()? {

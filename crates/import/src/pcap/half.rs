@@ -326,7 +326,7 @@ impl Half {
         self.full_bytes().map(i64::from)
     }
 
-    /// The same as a column has it.
+    /// Returns the size of a full segment, bytes, as a column has it.
     pub fn full_bytes(&self) -> Option<u32> {
         let seen = self.counts.largest_bytes;
         self.peer_mss.or(match seen {
@@ -466,8 +466,8 @@ impl Half {
     }
 }
 
-/// How long an ACK takes to an end and what answers it back, ns. The least round trip is of a sample, and others may be
-/// shorter: an answer must not seem to come before.
+/// Returns how long an ACK takes to an end and what answers it back, ns. The least round trip is of a sample, and others
+/// may be shorter: an answer must not seem to come before.
 fn travel_ns(near: &SideTrip) -> u64 {
     let least_ns = near.least_ns.unwrap_or(0);
     if least_ns < NEAR_NS {

@@ -476,7 +476,7 @@ impl StageLedger {
         self.row.in_flight_ns += waits_ns - held_ns;
     }
 
-    /// Nothing that packets show held data back: it was in flight, then there was none.
+    /// Accounts time in which packets show nothing that held data back: it was in flight, then there was none.
     fn judge_unasked(&mut self, now_ns: u64) {
         let waits_ns = self.elapsed_ns(now_ns);
         let begin_ns = self.row.time_ns;

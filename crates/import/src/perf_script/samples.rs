@@ -75,7 +75,7 @@ impl SampledSpans {
     }
 }
 
-/// Returns the same function; of unknown ones, the same place.
+/// Returns whether two frames have the same function; of unknown ones, the same place.
 fn alike(one: &SampledFrame, other: &SampledFrame) -> bool {
     match (&one.0, &other.0) {
         (Some(one), Some(other)) => one == other,

@@ -70,7 +70,7 @@ pub(crate) struct DefinitionQueue {
 }
 
 impl DefinitionQueue {
-    /// Nothing waits.
+    /// Makes an empty queue.
     pub(crate) const fn new() -> Self {
         DefinitionQueue {
             chunk_writer: ChunkWriter::new(),

@@ -140,7 +140,7 @@ impl HandleTable {
         }
     }
 
-    /// More than half of the slots are taken.
+    /// Returns whether more than half of the slots are taken.
     fn is_full(&self) -> bool {
         self.taken.load(Ordering::Relaxed) * 2 > self.slots.len()
     }

@@ -72,7 +72,7 @@ pub struct Claim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordedPrograms {
-    /// All of them.
+    /// All programs.
     All,
     /// The first client alone, as where the server runs on another host.
     Client,
@@ -83,9 +83,9 @@ pub enum RecordedPrograms {
 pub struct ProgramPair {
     /// `whylat lab workload` words without the address.
     pub server: String,
-    /// The same of a proxy beside the clients, which then connect to it.
+    /// `whylat lab workload` words of a proxy beside the clients, which then connect to it.
     pub proxy: Option<String>,
-    /// The same of each client.
+    /// `whylat lab workload` words of each client.
     pub clients: Vec<String>,
     /// Claims about it beside that of the fault.
     pub claims: Vec<Claim>,
@@ -145,7 +145,7 @@ pub struct FaultFix {
     /// `whylat lab workload` words for each client.
     #[serde(skip)]
     pub client: &'static str,
-    /// The same for the server.
+    /// `whylat lab workload` words for the server.
     #[serde(skip)]
     pub server: &'static str,
 }
@@ -174,7 +174,7 @@ impl Scene {
         }
     }
 
-    /// On one host.
+    /// Makes a pair on one host.
     pub fn local(server: impl Into<String>, client: impl Into<String>) -> Self {
         Scene {
             is_local: true,
@@ -268,7 +268,7 @@ pub(super) fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
     }
 }
 
-/// Of all connections of the end that opened them.
+/// Claims a rule for all connections of the end that opened them.
 pub(super) fn sending(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
@@ -277,7 +277,7 @@ pub(super) fn sending(rule: &'static str) -> Option<Claim> {
     })
 }
 
-/// Of all connections of the end that accepted them.
+/// Claims a rule for all connections of the end that accepted them.
 pub(super) fn serving(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
@@ -286,7 +286,7 @@ pub(super) fn serving(rule: &'static str) -> Option<Claim> {
     })
 }
 
-/// Of the requests that a program sends.
+/// Claims a rule for the requests that a program sends.
 pub(super) fn asking(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
@@ -295,7 +295,7 @@ pub(super) fn asking(rule: &'static str) -> Option<Claim> {
     })
 }
 
-/// Of the requests that a program answers.
+/// Claims a rule for the requests that a program answers.
 pub(super) fn answering(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,

@@ -8,7 +8,7 @@ fn server(variant: Variant, dice: &mut SeededDice, work: &str) -> Scene {
     asked(variant, dice, work, rounds)
 }
 
-/// The same with so many requests.
+/// Makes the scene with so many requests.
 fn asked(variant: Variant, dice: &mut SeededDice, work: &str, rounds: u64) -> Scene {
     let pause_us = dice.between(2_500, 4_000);
     let beside = match variant {

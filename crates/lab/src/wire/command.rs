@@ -50,7 +50,7 @@ pub struct Options {
     /// Window scale of SYNs from a to b: `remove` it, or lower the shift by so much.
     #[arg(long)]
     window_scale: Option<WindowScale>,
-    /// The same from b to a.
+    /// Window scale of SYNs from b to a.
     #[arg(long)]
     window_scale_back: Option<WindowScale>,
     /// Rate each way, in bits per second.

@@ -30,7 +30,7 @@ impl ThreadCpu {
         Self::from_directory("/proc/thread-self")
     }
 
-    /// Of the thread with this directory in `/proc`.
+    /// Reads those of the thread with this directory in `/proc`.
     pub(crate) fn from_directory(directory: &str) -> Option<Self> {
         let text = std::fs::read_to_string(format!("{directory}/schedstat")).ok()?;
         let mut fields = text.split_ascii_whitespace().map(str::parse);

@@ -223,7 +223,7 @@ struct LoadPlan {
 }
 
 impl LoadPlan {
-    /// So many requests, and their answers. Returns how many were sent late.
+    /// Sends so many requests, and reads their answers. Returns how many were sent late.
     fn run(&mut self, rate: f64, requests: usize) -> io::Result<u64> {
         let mut late = 0;
         let mut due_ns = now_ns(ClockId::CLOCK_MONOTONIC)?;

@@ -340,7 +340,7 @@ pub(crate) struct ListenerTruth {
 }
 
 impl ListenerTruth {
-    /// Of a socket that begins to listen now.
+    /// Reads the counters of a socket that begins to listen now.
     pub(crate) fn from_listener(listener: &TcpListener) -> Result<Self, LabError> {
         let cookie = SockRef::from(listener).cookie();
         let hint = "SO_COOKIE needs Linux 4.12";

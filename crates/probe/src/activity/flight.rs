@@ -110,7 +110,7 @@ impl<'obj> Flight<'obj> {
         had_thread(&self.memory, window, tid)
     }
 
-    /// When the oldest event of a CPU that is held was, and the newest that can be read.
+    /// Returns when the oldest event of a CPU that is held was, and the newest that can be read.
     pub fn held_window(&self, cpu: u16) -> Window {
         let held = self.memory.held_numbers(cpu);
         let newest_ns = Self::readable_until_ns();

@@ -154,7 +154,7 @@ fn count_key(key: &drop_key, values: &[drop_count]) -> Option<CountKey> {
     })
 }
 
-/// Drops that nobody examined: see [`super::uncounted`].
+/// Returns the key of drops that no hook examined: see [`super::uncounted`].
 fn key_without_place(kind: DropKind) -> CountKey {
     CountKey {
         kind,

@@ -198,7 +198,7 @@ impl<'obj> Hooks<'obj> {
     }
 }
 
-/// Why a load failed.
+/// Returns why a load failed.
 fn load_error(error: libbpf_rs::Error) -> HooksError {
     match log::take_refused() {
         Some(program) => HooksError::Refused { program, error },

@@ -51,14 +51,14 @@ pub(crate) fn kernel_btf() -> Result<Btf<'static>, BtfError> {
     }
 }
 
-/// How many parameters a function of the kernel has; `None`: there is none of that name.
+/// Returns how many parameters a function of the kernel has; `None`: there is none of that name.
 pub(super) fn parameters_of(btf: &Btf<'_>, name: &str) -> Option<usize> {
     let function: BtfType<'_> = *btf.type_by_name::<Func<'_>>(name)?;
     let prototype = FuncProto::try_from(function.next_type()?).ok()?;
     Some(prototype.iter().count())
 }
 
-/// How many parameters the function at a tracepoint has; the first is its own data.
+/// Returns how many parameters the function at a tracepoint has; the first is its own data.
 pub(super) fn tracepoint_parameters(btf: &Btf<'_>, name: &str) -> Option<usize> {
     let pointer = btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{name}"))?;
     let prototype = FuncProto::try_from(pointer.next_type()?.next_type()?).ok()?;

@@ -175,7 +175,7 @@ impl Features {
         hooks.iter().all(|hook| self.program(hook).is_some())
     }
 
-    /// How a probe works that needs these hooks.
+    /// Returns how a probe works that needs these hooks.
     pub(crate) fn hook_coverage(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
         if let Some(hook) = hooks.iter().find(|hook| self.program(hook).is_none()) {
             return self.off(probe, hook);
@@ -223,7 +223,7 @@ impl Features {
         }
     }
 
-    /// Why no program serves a hook.
+    /// Returns why no program serves a hook.
     pub(crate) fn why_not(&self, hook: &Tracepoint) -> String {
         let name = hook.name;
         if self.refused.contains(&name) {

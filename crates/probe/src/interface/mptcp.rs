@@ -29,7 +29,7 @@ impl Mptcp {
         }
     }
 
-    /// How MPTCP sockets are seen, where that is not as well as TCP's.
+    /// Returns how MPTCP sockets are seen, where that is not as well as TCP's.
     pub(crate) fn coverage(self, detail: Detail) -> Option<Coverage> {
         let state = match self {
             Self { sockets: false, .. } => ProbeState::Off {

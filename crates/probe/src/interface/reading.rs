@@ -54,7 +54,7 @@ impl CallCounts {
         counts
     }
 
-    /// How many in all.
+    /// Returns how many in all.
     pub fn calls(&self) -> u64 {
         self.by_class.iter().sum()
     }

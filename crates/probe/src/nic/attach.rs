@@ -177,7 +177,7 @@ impl<'obj> Stamper<'obj> {
         self.link.take();
     }
 
-    /// How many stamps there were.
+    /// Returns how many stamps there were.
     pub fn counts(&self) -> NicCounts {
         let bss = self.skel.maps.bss_data.as_deref();
         NicCounts {

@@ -29,7 +29,7 @@ impl Nics {
         Self(find::interfaces())
     }
 
-    /// Those that stamp what they send: where they are, and which clock they have.
+    /// Returns those that stamp what they send: where they are, and which clock they have.
     fn places(&self) -> impl Iterator<Item = (nic_place, u16)> {
         let stamping = self.0.iter().filter(|found| found.stamps_sent);
         stamping.map(|found| {
@@ -48,7 +48,7 @@ impl Nics {
         self.0.iter().any(|found| found.stamps_received)
     }
 
-    /// Why nothing can be seen of them; `None`: something can. `shared`: though a daemon needs stamps, too.
+    /// Returns why nothing can be seen of them; `None`: something can. `shared`: though a daemon needs stamps, too.
     fn lack(&self, shared: bool) -> Option<ProbeState> {
         let off = |why: String, remedy: String| Some(ProbeState::Off { why, remedy });
         let Some(first) = self.0.first() else {

@@ -127,7 +127,7 @@ fn collect_processes(directory: &Path, pids: &mut Vec<u32>) {
     }
 }
 
-/// Where the cgroup v2 tree of this host is mounted.
+/// Returns where the cgroup v2 tree of this host is mounted.
 pub(crate) fn cgroup2_root() -> Result<PathBuf, CgroupError> {
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
     cgroup2_mount(&mounts).ok_or(CgroupError::NotMounted)

@@ -79,7 +79,7 @@ pub fn all_pids() -> Vec<u32> {
         .collect()
 }
 
-/// Whether it is a program: threads of the kernel have no file that they execute, and what has exited has none any more.
+/// Returns whether a process is a program: threads of the kernel have no file that they execute, and what has exited has none any more.
 pub fn is_program(pid: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }

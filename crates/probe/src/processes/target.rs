@@ -87,7 +87,7 @@ pub fn pids_of_uid(uid: u32) -> Vec<u32> {
     pids
 }
 
-/// These processes and all that descend from them now, in order. A process with a parent that exited
+/// Returns these processes and all their present descendants, in order. A process with a parent that exited
 /// no longer descends from it.
 pub fn families(pids: impl IntoIterator<Item = u32>) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();

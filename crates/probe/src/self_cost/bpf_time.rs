@@ -111,7 +111,7 @@ impl BpfTimeSampler {
         Self { statistics, ..self }
     }
 
-    /// When [`Self::tick`] has something to do next, `CLOCK_MONOTONIC` nanoseconds.
+    /// Returns when [`Self::tick`] has something to do next, `CLOCK_MONOTONIC` nanoseconds.
     pub fn next_ns(&self) -> u64 {
         match &self.window {
             Window::Closed { opens_ns } => *opens_ns,

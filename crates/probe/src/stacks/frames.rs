@@ -276,7 +276,7 @@ impl Stacks {
         addresses.iter().position(is_run).unwrap_or(addresses.len())
     }
 
-    /// Where the function of an address begins; the address itself where nothing says that.
+    /// Returns where the function of an address begins; the address itself where nothing says that.
     fn function_start(&mut self, program: ProgramKey, address: u64) -> u64 {
         self.map(program, address);
         let mapped = self.programs.get(&program);
@@ -375,7 +375,7 @@ impl Stacks {
         }
     }
 
-    /// Where in which file an address is.
+    /// Returns where in which file an address is.
     fn place(&mut self, program: ProgramKey, address: u64) -> Option<CodePlace> {
         let mapping = mappings::find(&self.programs.get(&program)?.mappings, address)?;
         if mapping.is_generated() {

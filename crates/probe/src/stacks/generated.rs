@@ -158,7 +158,7 @@ impl ProcessMap {
         }
     }
 
-    /// Where the map may be: of a process that is gone, only if it had this root directory.
+    /// Returns where the map may be: of a process that is gone, only if it had this root directory.
     fn paths(&self) -> Vec<String> {
         let path = perf_map::path(self.own_pid);
         let here = self.shares_root.then(|| path.clone());

@@ -40,7 +40,7 @@ impl Probe for TcpStages {
         true
     }
 
-    /// How calls block is only in the log.
+    /// Returns how calls block is only in the log.
     fn hooks(&self) -> &'static [Tracepoint] {
         &calls::HOOKS[..3]
     }

@@ -152,7 +152,7 @@ impl<'obj> Probes<'obj> {
         self.skel.progs.handle_usdt.as_fd()
     }
 
-    /// How often each probe fired so far.
+    /// Returns how often each probe fired so far.
     ///
     /// # Errors
     /// When the kernel does not give its counts.

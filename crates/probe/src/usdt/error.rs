@@ -44,7 +44,7 @@ pub enum UsdtError {
         path: PathBuf,
         /// Arguments that it has.
         count: usize,
-        /// The same, as the note shows them.
+        /// These arguments, as the note shows them.
         arguments: String,
         /// Arguments named.
         named: usize,

@@ -136,7 +136,7 @@ impl Search<'_> {
         }
     }
 
-    /// Where it was searched for.
+    /// Returns where it was searched for.
     fn describe(&self, request: &Request, searched: &[Binary]) -> String {
         let first = searched
             .first()

@@ -204,7 +204,7 @@ impl<'a> FlightRecorder<'a> {
         self.flight.detach();
     }
 
-    /// Why a message's moment is to be kept; `None`: it is not.
+    /// Returns why a message's moment is to be kept; `None`: it is not.
     fn why(&mut self, message: &Message) -> Option<Why> {
         let is_slow = self.is_slow(message);
         if self

@@ -29,7 +29,7 @@ struct Totals {
 }
 
 impl Totals {
-    /// With what became of the rows.
+    /// Joins the counts of the probes with those of stored rows.
     fn losses(
         &self,
         added: &UserSpaceCounts,

@@ -119,7 +119,7 @@ impl Session<'_> {
         }
     }
 
-    /// One look at everything that is due.
+    /// Does everything that is due.
     fn tick(&mut self) -> Result<(), RecordError> {
         let now_ns = monotonic_ns();
         if let Some(capture) = &mut self.capture {
@@ -160,7 +160,7 @@ impl Session<'_> {
         taken + usdt.map_or(0, |usdt| usdt.drain(&mut self.sink.pipeline))
     }
 
-    /// Until the rings are empty.
+    /// Drains the rings until they are empty.
     fn drain_all(&mut self) {
         while self.drain() > 0 {}
     }

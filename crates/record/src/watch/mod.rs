@@ -199,7 +199,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Until `next_ns`, a tick, or a ring fills.
+    /// Sleeps until `next_ns`, a tick, or until a ring fills.
     fn sleep(&self, next_ns: u64) -> Result<(), RecordError> {
         let left_ms = next_ns.saturating_sub(monotonic_ns()) / 1_000_000;
         let wait_ms = u16::try_from(left_ms).unwrap_or(TICK_MS).clamp(1, TICK_MS);

@@ -3,7 +3,7 @@
 
 /// Share of one CPU that polls may take: with snapshots and walks it stays below 3 %.
 const POLLS_SHARE: f64 = 0.008;
-/// The same of snapshots: judging and handing over.
+/// Share of one CPU that snapshots may take: judging and handing over.
 const SNAPSHOTS_SHARE: f64 = 0.012;
 /// Polls between two snapshots, where nothing is in the way: enough to distinguish stages without the ledger.
 const POLLS_A_SNAPSHOT: u64 = 4;

@@ -27,7 +27,7 @@ const PAGE: usize = 4096;
 /// Messages of the study are sent in turn from so many (`RunOptions::slots`, at one request at a time).
 const SLOTS: usize = 4;
 
-/// All costs, those of messages at each size.
+/// Measures all costs, those of messages at each size.
 ///
 /// # Errors
 /// When the kernel refuses a step.

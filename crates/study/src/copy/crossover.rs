@@ -97,7 +97,7 @@ pub(super) fn find(
     })
 }
 
-/// After the last size at which it loses, between the logarithms of that and the next.
+/// Finds the crossover: after the last size at which it loses, between the logarithms of that and the next.
 fn crossing(points: impl Iterator<Item = (usize, f64)>) -> CrossoverPoint {
     let mut place = CrossoverPoint::Always;
     let mut last: Option<(usize, f64)> = None;
@@ -115,7 +115,7 @@ fn crossing(points: impl Iterator<Item = (usize, f64)>) -> CrossoverPoint {
 }
 
 impl Crossover {
-    /// In words.
+    /// Returns it in words.
     pub(super) fn say(&self) -> String {
         let place = match self.place {
             CrossoverPoint::Always => {

@@ -81,7 +81,7 @@ impl SendVariant {
         }
     }
 
-    /// In a few words.
+    /// Returns a description in a few words.
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::Send => "consolidated, send()",

@@ -33,7 +33,7 @@ enum PoolMemory {
 }
 
 impl MessagePool {
-    /// So many messages of so many bytes, which [`is_size`] accepts.
+    /// Allocates so many messages of so many bytes, which [`is_size`] accepts.
     pub(super) fn heap(slots: usize, size: usize) -> Self {
         let field_bytes = size / FIELDS;
         let blocks = (0..slots * FIELDS).map(|_| vec![0; field_bytes].into_boxed_slice());

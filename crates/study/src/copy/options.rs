@@ -69,7 +69,7 @@ impl RunOptions {
 }
 
 impl ClientOptions {
-    /// To be checked, and not to be run: it has no server.
+    /// Makes a configuration to be checked, not run: it has no server.
     pub(super) fn new(config: RunConfig, how: &RunOptions) -> Self {
         Self {
             connect: SocketAddr::from(([0, 0, 0, 0], 0)),

@@ -136,7 +136,7 @@ impl RoundLatencies {
 }
 
 impl NamedCause {
-    /// Of a report of slow messages, about what a server receives; `None` where nothing could be judged.
+    /// Reads the first cause of a report of slow messages that a server receives; `None` where nothing could be judged.
     pub(super) fn first(report: &Value, application: &str) -> Option<Self> {
         let groups = report["groups"].as_array()?;
         let is_it = |group: &&Value| {

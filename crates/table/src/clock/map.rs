@@ -117,7 +117,7 @@ impl ClockMap {
         self.convert_within(other_ns, 0..=u64::MAX)
     }
 
-    /// The same for a stamp that was certainly taken in this time of the reference: between two looks at
+    /// Converts a stamp that was certainly taken in this time of the reference: between two looks at
     /// a ring, for example. Distinguishes two times that the clock showed the same.
     pub fn convert_within(&self, other_ns: i64, taken_ns: RangeInclusive<u64>) -> Option<Stamp> {
         let other_ns = i128::from(other_ns);
@@ -186,7 +186,7 @@ impl ClockMap {
         })
     }
 
-    /// Before the first reading or after the last one.
+    /// Returns the window of a time before the first reading or after the last one.
     fn beyond(&self, run: &Range<usize>, other_ns: i128) -> Option<Window> {
         if self.nature.can_step() {
             let ends = [run.start, run.end - 1].map(|end| self.beside(run, end, other_ns));
@@ -204,8 +204,8 @@ impl ClockMap {
         })
     }
 
-    /// In a gap the clock showed what followed the reading before it, and what led to the reading
-    /// after it; when it changed from one to the other is not known.
+    /// Returns the window of a time in a gap. The clock showed what followed the reading before it, and what led to the
+    /// reading after it; when it changed from one to the other is not known.
     fn in_gap_after(&self, run: &Range<usize>, other_ns: i128) -> Option<Window> {
         let (before, after) = (self.readings[run.end - 1], self.readings.get(run.end)?);
         let gap = before.window.hull(after.window);
@@ -217,7 +217,7 @@ impl ClockMap {
     }
 }
 
-/// How the clock came from one reading to the next.
+/// Returns how the clock came from one reading to the next.
 fn judge(nature: Nature, from: &ClockPair, to: &ClockPair) -> Piece {
     let (left, right) = (Reading::from_pair(from), Reading::from_pair(to));
     let joins = |rates: &Rates| left.joins(right, *rates);
@@ -245,7 +245,7 @@ impl Reading {
         }
     }
 
-    /// When the clock showed a time from this reading on.
+    /// Returns the window in which the clock showed a time, counted on from this reading.
     fn forward(self, other_ns: i128, rates: Rates) -> Window {
         let (least_ns, most_ns) = rates.reference_ns(other_ns - self.other_ns);
         Window {
@@ -254,7 +254,7 @@ impl Reading {
         }
     }
 
-    /// When it showed a time up to this reading.
+    /// Returns the window in which it showed a time, counted back from this reading.
     fn back(self, other_ns: i128, rates: Rates) -> Window {
         let (least_ns, most_ns) = rates.reference_ns(self.other_ns - other_ns);
         Window {

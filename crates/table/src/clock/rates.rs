@@ -62,7 +62,7 @@ impl Nature {
         matches!(self, Self::Offset | Self::Oscillator)
     }
 
-    /// How far its own rate may be from the counter's, and from what is known of it.
+    /// Returns how far its own rate may be from the counter's, and from what is known of it.
     fn own_ppb(self) -> i128 {
         match self {
             Self::Offset => 0,

@@ -24,7 +24,7 @@ pub enum Order {
 }
 
 impl BoundedSpan {
-    /// From `first` to `second`.
+    /// Makes the span from `first` to `second`.
     pub fn between(first: Stamp, second: Stamp) -> Self {
         let length_ns = i128::from(second.monotonic_ns) - i128::from(first.monotonic_ns);
         let least_ns = i128::from(i64::MIN);

@@ -116,7 +116,7 @@ impl SpanTimeline {
         self.spans[span].end_ns = end_ns;
     }
 
-    /// Now, for what turns out later to have begun by now.
+    /// Returns the present place, for spans that turn out later to have begun by now.
     pub fn moment(&mut self, time_ns: u64) -> TimelinePoint {
         let step = self.next_order().step;
         TimelinePoint { time_ns, step }

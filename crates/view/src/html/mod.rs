@@ -78,7 +78,7 @@ struct SideHead<'a> {
     name: &'a str,
     /// The answer.
     answer: String,
-    /// The same about requests; `None`: none was seen.
+    /// The answer about requests; `None`: none was seen.
     requests_answer: Option<String>,
     /// Services, as the contract `whylat.requests/1` has them.
     requests_report: Option<&'a RequestReport>,

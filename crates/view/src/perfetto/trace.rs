@@ -107,7 +107,7 @@ pub(super) struct TrackId(u64);
 pub(super) enum TrackKind<'a> {
     /// Only a name.
     Named(&'a str),
-    /// The same, with tracks in it that stand in the order of their ranks.
+    /// A name, with tracks in it, in the order of their ranks.
     Group(&'a str),
     /// A process, by number and name.
     Process(u32, Option<&'a str>),
@@ -298,7 +298,7 @@ impl<'a> TraceWriter<'a> {
         })
     }
 
-    /// Hands everything to the system.
+    /// Flushes what is buffered.
     pub(super) fn finish(self) -> io::Result<()> {
         self.out.flush()
     }

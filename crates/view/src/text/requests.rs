@@ -78,8 +78,8 @@ fn no_waits(layout: &mut TextLayout, report: &RequestReport) {
     let waits = report.about.coverage.iter().find(|it| it.probe == "waits");
     if waits.is_none_or(|it| is_off(&it.state)) {
         let text = match report.about.host.detail == CAPTURE {
-            true => "Packets do not show what threads did meanwhile.",
-            false => "What threads did meanwhile was not recorded: --detail waits does that.",
+            true => "Packets do not show the activity of threads.",
+            false => "The activity of threads was not recorded. hint: --detail waits",
         };
         layout.paragraph(2, Style::Dim, text);
     }
@@ -203,7 +203,7 @@ fn slowest_title(requests: u64) -> &'static str {
     }
 }
 
-/// All parts of a service.
+/// Draws all parts of a service.
 fn draw(layout: &mut TextLayout, service: &Service) {
     layout.blank();
     let other = service.other_end.as_ref();
@@ -377,7 +377,7 @@ fn waterfall(layout: &mut TextLayout, request: &RequestRow) {
     }
 }
 
-/// Where a step lies in its request.
+/// Draws a bar: the place of a step in its request.
 fn bar(step: &PathStep, duration_ns: u64) -> String {
     let column = |ns: u64| {
         let share = diagnose::units::part(ns, duration_ns);

@@ -100,7 +100,7 @@ impl BlockedCalls {
         (late, others)
     }
 
-    /// Of the calls that were blocked `least_ns` or longer, those that followed less than a segment of
+    /// Counts calls that were blocked `least_ns` or longer, and those of them that followed less than a segment of
     /// `segment_bytes`.
     pub fn short_sends(&self, least_ns: u64, segment_bytes: u64) -> ShortSends {
         let segment = bucket(segment_bytes) as u16;

@@ -27,7 +27,7 @@ impl<const N: usize> CounterSeries<N> {
         (from_ns < to_ns).then_some((from_ns, to_ns))
     }
 
-    /// How much the counters grew in the covered part of an interval.
+    /// Returns how much the counters grew in the covered part of an interval.
     fn growth(&self, from_ns: u64, to_ns: u64) -> Option<[u64; N]> {
         let (from_ns, to_ns) = self.covered(from_ns, to_ns)?;
         let (start, end) = (self.at(from_ns)?, self.at(to_ns)?);
@@ -205,7 +205,7 @@ impl CpuTimes {
         })
     }
 
-    /// All CPUs with readings.
+    /// Returns the CPUs with readings.
     pub fn numbers(&self) -> impl Iterator<Item = u16> + '_ {
         self.cpus.keys().copied()
     }

@@ -161,13 +161,13 @@ impl EventDigest {
         &self.retransmitted
     }
 
-    /// How often `kind` happened (segments, for retransmissions).
+    /// Returns how often `kind` happened (segments, for retransmissions).
     pub fn count(&self, kind: TcpEventKind) -> u64 {
         self.counts[kind as usize]
     }
 
-    /// How many segments were retransmitted, in this way, within `span` (ns, both ends included). Those without
-    /// a kept time came last, and count.
+    /// Returns how many segments were retransmitted, in this way, within `span` (ns, both ends included). Those without a
+    /// kept time came last, and count.
     pub fn retransmitted_within(&self, kind: TcpEventKind, span: (u64, u64)) -> u64 {
         let outside = self
             .retransmitted

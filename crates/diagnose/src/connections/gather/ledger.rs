@@ -24,7 +24,7 @@ impl StageGrowth {
         }
     }
 
-    /// From the first to the last growth of any of these stages.
+    /// Returns the time from the first to the last growth of any of these stages.
     pub fn interval(&self, stages: &[Stage]) -> Option<(u64, u64)> {
         let grew = Stage::ALL.iter().zip(&self.0);
         let times = grew.filter(|(stage, _)| stages.contains(stage));

@@ -62,7 +62,7 @@ impl ListenCounters {
     }
 }
 
-/// How much a counter grew; one that is still zero never did.
+/// Returns how much a counter grew; one that is still zero never did.
 fn growth(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     match (before, now) {
         (_, Some(0)) => Some(0),
@@ -98,7 +98,7 @@ impl ListenDrops {
         self.refused_syns += (2 * refused).saturating_sub(drops).saturating_sub(cookies);
     }
 
-    /// Those that no full queue caused, at least: a packet that found one counts twice at most.
+    /// Returns those that no full queue caused, at least: a packet that found one counts twice at most.
     pub fn other_drops(&self) -> u64 {
         self.all
             .saturating_sub(self.untold)

@@ -196,7 +196,7 @@ impl Evidence {
         self
     }
 
-    /// How many connections are not judged.
+    /// Returns how many connections are not judged.
     pub(crate) fn count_unjudged(&self) -> u64 {
         self.only.as_ref().map_or(0, |only| only.others)
     }

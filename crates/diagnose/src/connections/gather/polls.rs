@@ -47,13 +47,14 @@ impl PollClass {
         // Kernels before 4.6 do not report unsent bytes: then only "not idle" is known.
         let notsent_bytes = sample.notsent_bytes.unwrap_or(0);
         if notsent_bytes > 0 {
-            Self::of_unsent(sample, notsent_bytes)
+            Self::from_unsent(sample, notsent_bytes)
         } else {
-            Self::of_sent(sample)
+            Self::from_sent(sample)
         }
     }
 
-    fn of_unsent(sample: &TcpSample, notsent_bytes: u32) -> Self {
+    /// Returns the state of a socket with unsent bytes.
+    fn from_unsent(sample: &TcpSample, notsent_bytes: u32) -> Self {
         if window_full(sample) {
             return Self::WindowFull;
         }
@@ -72,7 +73,8 @@ impl PollClass {
         }
     }
 
-    fn of_sent(sample: &TcpSample) -> Self {
+    /// Returns the state of a socket that has sent all its bytes.
+    fn from_sent(sample: &TcpSample) -> Self {
         // A writer that ran out of space is woken when two thirds of the buffer or less are
         // in use (sk_stream_is_writeable): above that it may be asleep with nothing unsent.
         let full = match (sample.wmem_queued_bytes, sample.sndbuf_bytes) {
@@ -81,8 +83,8 @@ impl PollClass {
             }
             _ => false,
         };
-        let brakes_open = segments_in_flight(sample) < sample.cwnd && !window_full(sample);
-        if full && brakes_open {
+        let is_path_open = segments_in_flight(sample) < sample.cwnd && !window_full(sample);
+        if full && is_path_open {
             Self::BufferFull
         } else {
             Self::AllSent

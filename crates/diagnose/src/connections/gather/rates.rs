@@ -56,7 +56,7 @@ pub struct RateFall {
 }
 
 impl RateFall {
-    /// From the ledger. `None` without a best rate to compare with.
+    /// Reads the rates from the ledger. `None` without a best rate to compare with.
     pub fn of_ledger(ledger: &TcpStage) -> Option<Self> {
         let limited = RateInterval {
             length_ns: ledger.loss_limited_ns,

@@ -113,8 +113,8 @@ impl Rule for BurstAfterIdle {
 }
 
 impl BurstAfterIdle {
-    /// Without the ledger: how often loss was found by duplicate ACKs, and that the sender was idle
-    /// for half of its life or more.
+    /// Checks without a ledger: by losses that duplicate ACKs showed, and a sender that was idle for half of its life or
+    /// more.
     fn check_counters(&self, case: &Case) -> Verdict {
         let episodes = case.own.gathered.events.recoveries;
         let busy_ns = case

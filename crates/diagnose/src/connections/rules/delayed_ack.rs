@@ -125,8 +125,7 @@ fn harm_ns(case: &Case, waited_ns: u64) -> u64 {
 }
 
 impl DelayedAck {
-    /// Without the ledger: the smoothed round-trip time says that ACKs come late, but a queue
-    /// on the path does the same.
+    /// Checks without a ledger: the smoothed round-trip time shows late ACKs, but a queue on the path does the same.
     fn check_polls(&self, case: &Case) -> Verdict {
         let unknown_ns = case.ns(Stage::Unknown);
         let Some(last) = case.own.last_sample() else {

@@ -109,8 +109,8 @@ pub(super) fn part_of(case: &Case) -> Option<Fact> {
 }
 
 impl DelayedAckAfterTimeout {
-    /// Without the ledger: the time from each timeout to the end of state Loss, which comes with an
-    /// ACK of all that was out.
+    /// Checks without a ledger: by the time from each timeout to the end of state Loss, which comes with an ACK of all
+    /// that was out.
     fn check_events(&self, case: &Case) -> Verdict {
         let rtt_ns = case.own.gathered.samples.min_rtt_us.map_or(0, u64::from) * 1_000;
         let long = |(from_ns, until_ns): &(u64, Option<u64>)| {

@@ -160,7 +160,7 @@ fn fix_first(other: &ConnectionSubject) -> Option<Advice> {
 }
 
 impl ProxyStall {
-    /// Without the ledger it is not known how long bytes had been ready.
+    /// Checks without a ledger, which alone shows how long bytes had been ready.
     fn check_unknown(&self, case: &Case, blocked_ns: u64) -> Verdict {
         let receive = case.own.judged.receive.as_ref();
         let never_late = receive.is_some_and(|receive| receive.reader_slow.ns == 0);

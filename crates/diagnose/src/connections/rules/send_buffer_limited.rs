@@ -127,8 +127,8 @@ fn path_bytes(case: &Case) -> Option<u64> {
     Some(case.cwnd_bytes()?.min(window_bytes))
 }
 
-/// Where others wait behind it, it sends on what comes from them: how fast they would bring it, if they
-/// did not wait, is not known.
+/// Estimates the gain. Where others wait behind this connection, it forwards their data, and their speed without waiting
+/// is not known.
 fn win(case: &Case) -> WinBasis {
     if case.neighbours.blocks_others(case.own) {
         return WinBasis::Unknown;

@@ -121,7 +121,7 @@ fn retransmitted(case: &Case) -> (u64, u64) {
 }
 
 impl SpuriousRetransmits {
-    /// Without the ledger only counters: timeouts, and duplicates that the receiver reported.
+    /// Checks without a ledger, by counters: timeouts, and duplicates that the receiver reported.
     fn check_counters(&self, case: &Case) -> Verdict {
         if !case.stalls_may_be_late_acks() {
             return Verdict::Quiet;

@@ -111,7 +111,7 @@ impl Rule for SynRetries {
     }
 }
 
-/// From connect() to the answer.
+/// Returns the time from connect() to the answer, ns.
 fn waited_ns(identity: &Connection) -> Option<u64> {
     identity.opened_ns?.checked_sub(identity.connect_ns?)
 }

@@ -140,8 +140,8 @@ fn known_life_ns(gathered: &ConnectionDigest) -> u64 {
     })
 }
 
-/// How often the sending socket may have changed its stage: every send call can end a wait for
-/// the application, every data segment can end a wait for an ACK.
+/// Returns how often the sending socket may have changed its stage: every send call can end a wait for the application,
+/// every data segment can end a wait for an ACK.
 fn count_changes(gathered: &ConnectionDigest, calls: Option<&CallDigest>) -> u64 {
     let opened_ns = gathered
         .identity

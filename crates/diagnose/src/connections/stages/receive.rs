@@ -9,7 +9,7 @@ use super::ledger::share;
 use crate::connections::gather::samples::SampleDigest;
 use crate::report::{Receive, StageShare};
 
-/// From the ledger.
+/// Makes it from the ledger.
 pub fn from_ledger(ledger: &TcpStage, life_ns: u64, jiffy_ns: u64) -> Receive {
     let waits = u64::from(ledger.reader_slow_waits);
     let by_jiffy = u64::from(ledger.reader_slow_by_jiffy);
@@ -27,7 +27,7 @@ pub fn from_ledger(ledger: &TcpStage, life_ns: u64, jiffy_ns: u64) -> Receive {
     }
 }
 
-/// From polls: bytes that lie in the receive queue wait for the reader. `None` without polls.
+/// Makes it from polls: bytes in the receive queue wait for the reader. `None` without polls.
 pub fn from_polls(samples: &SampleDigest, life_ns: u64) -> Option<Receive> {
     if samples.polled_ns == 0 {
         return None;

@@ -44,7 +44,7 @@ pub(super) struct JoinResult {
     pub(super) unmatched: u64,
 }
 
-/// Both in order of `offset_end`.
+/// Joins sent and received messages; both are in order of `offset_end`.
 pub(super) fn join(sent: &[SentTimes], received: &[ReceivedTimes]) -> JoinResult {
     let mut joined = JoinResult::default();
     let mut rest = received;

@@ -255,7 +255,7 @@ fn clocks(first: &EndRecording, other: &EndRecording, paths: &[EndsPath<'_>]) ->
     }
 }
 
-/// How much the receiver's clock is ahead of the sender's, and how far that may be off.
+/// Returns how much the receiver's clock is ahead of the sender's, and how far that may be off.
 fn ahead(clocks: &ClockRelation, path: &EndsPath<'_>, crossing: &Crossing) -> Option<(i64, u64)> {
     let ClockRelation::Apart { offsets } = clocks else {
         return (*clocks == ClockRelation::Same).then_some((0, 0));

@@ -31,7 +31,7 @@ pub struct ClockOffset {
     pub error_ns: u64,
 }
 
-/// For all time, in order; empty when messages went one way only. `pairs` in order of time.
+/// Returns the offsets for all times, in order; empty when messages went one way only. `pairs` are in order of time.
 pub(super) fn offsets(pairs: &[OffsetPair]) -> Vec<ClockOffset> {
     let mut found = Vec::new();
     add(pairs, &mut found);

@@ -26,7 +26,7 @@ pub(super) struct ContextTimes {
 }
 
 impl ContextTimes {
-    /// One message more.
+    /// Counts a message.
     pub(super) fn count(&mut self) {
         self.messages += 1;
     }

@@ -157,7 +157,7 @@ impl TimelineBuilder<'_> {
         self.on(role, self.message.cpu, at_ns, until_ns);
     }
 
-    /// How a thread is moved that has lost its CPU at a time.
+    /// Returns how a thread is moved that has lost its CPU at a time.
     fn moving(&self, cpu: u16, at_ns: u64) -> MoveState {
         let mut moving = MoveState::Queued;
         self.spans.overlapping(cpu, at_ns, at_ns + 1, |span| {
@@ -168,7 +168,7 @@ impl TimelineBuilder<'_> {
         moving
     }
 
-    /// On one CPU: before the thread was at another message, meanwhile, and since it took this one.
+    /// Adds the activity of one CPU: before the thread was at another message, meanwhile, and since it took this one.
     fn on(&mut self, role: TreeNode, cpu: u16, from_ns: u64, until_ns: u64) {
         let taken_ns = self.message.times.taken_ns;
         let since_ns = self.queue.since_ns.unwrap_or(taken_ns).min(taken_ns);

@@ -56,7 +56,7 @@ impl HostMessage {
         })
     }
 
-    /// When the kernel was done with it: a received one in its socket, a sent one at the driver.
+    /// Returns when the kernel was done with it: a received one in its socket, a sent one at the driver.
     pub(super) fn kernel_done_ns(&self) -> u64 {
         match self.id.direction {
             MessageDirection::Received => self.times.handed_ns,
@@ -64,7 +64,7 @@ impl HostMessage {
         }
     }
 
-    /// From when to when it was on the kernel's core.
+    /// Returns from when to when it was on the kernel's core.
     pub(super) fn kernel_ns(&self) -> (u64, u64) {
         match self.id.direction {
             MessageDirection::Received => (self.times.start_ns, self.times.handed_ns),
@@ -72,7 +72,7 @@ impl HostMessage {
         }
     }
 
-    /// From when to when it was on the thread's core.
+    /// Returns from when to when it was on the thread's core.
     pub(super) fn application_ns(&self) -> (u64, u64) {
         match self.id.direction {
             MessageDirection::Received => (self.times.handed_ns, self.times.end_ns),
@@ -80,7 +80,7 @@ impl HostMessage {
         }
     }
 
-    /// How long the host had it, ns.
+    /// Returns how long the host had it, ns.
     pub(super) fn latency_ns(&self) -> u64 {
         self.times.end_ns - self.times.start_ns
     }

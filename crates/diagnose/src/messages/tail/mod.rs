@@ -271,7 +271,7 @@ impl QueryContext<'_> {
         .group(key, [&judged, ordinary].map(sorted_ns), &tail)
     }
 
-    /// Those that are to be explained, and those that they are compared with.
+    /// Returns those that are to be explained, and those that they are compared with.
     fn split_bands(&self, messages: &[HostMessage]) -> (Vec<HostMessage>, Vec<HostMessage>) {
         let started_ns = self.table.sides.0.header.started_ns;
         match self.question.only {

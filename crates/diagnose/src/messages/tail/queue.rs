@@ -67,7 +67,7 @@ impl QueueTable {
         self.blocked.values_mut().for_each(sort);
     }
 
-    /// When a thread waited, in the order of time, as far as it overlaps the interval.
+    /// Returns when a thread waited, in the order of time, as far as it overlaps the interval.
     pub(super) fn blocked_spans(
         &self,
         tid: u32,

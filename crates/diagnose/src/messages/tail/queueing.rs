@@ -104,7 +104,7 @@ impl UsualQueue {
         }
     }
 
-    /// Where messages waited behind more than is usual, for clearly longer.
+    /// Returns where messages waited behind more than is usual, for clearly longer.
     pub(super) fn compare(&self, all: &[QueueAhead], resolution_ns: f64) -> Vec<Queueing> {
         let mean = |sum: u64| sum as f64 / self.messages.max(1) as f64;
         let of = |(index, queued): (usize, &QueuePlace)| {

@@ -98,9 +98,9 @@ pub struct BandCounts {
     pub messages: u64,
     /// Those of them with recorded CPU activity.
     pub kept: u64,
-    /// Shortest and longest latency in it, ns.
+    /// Shortest latency in it, ns.
     pub from_ns: u64,
-    /// The same.
+    /// Longest latency in it, ns.
     pub until_ns: u64,
 }
 
@@ -231,7 +231,7 @@ pub struct CpuShare {
     pub cpu: u16,
     /// Time of an explained message's life that was spent there, ns.
     pub ns: f64,
-    /// The same of the body, ns.
+    /// Time of a life in the body that was spent there, ns.
     pub usual_ns: f64,
     /// Contexts on it, the longest first.
     pub contexts: Vec<CpuContext>,
@@ -244,7 +244,7 @@ pub struct CpuContext {
     pub name: String,
     /// For how long of an explained message's life, ns.
     pub ns: f64,
-    /// The same of the body, ns.
+    /// For how long of a life in the body, ns.
     pub usual_ns: f64,
 }
 

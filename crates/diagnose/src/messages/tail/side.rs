@@ -27,7 +27,7 @@ pub(super) struct TailSide {
     pub(super) threads: QueueTable,
     /// When the kernel was done with messages, by its CPU and their direction.
     handed: HashMap<(u16, MessageDirection), Vec<u64>>,
-    /// The same of received ones, with the program of each.
+    /// When the kernel was done with received messages, with the program of each.
     pub(super) receptions: ReceptionTable,
     /// Programs by process.
     programs: HashMap<u32, LabelId>,

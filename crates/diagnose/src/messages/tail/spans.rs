@@ -112,7 +112,7 @@ impl LabelTable {
         id
     }
 
-    /// All of them, in the order of their ids.
+    /// Returns all labels, in the order of their ids.
     pub(super) fn all(&self) -> &[SpanLabel] {
         &self.all
     }
@@ -174,7 +174,7 @@ impl SpanTable {
         self.moves.values_mut().for_each(|it| it.sort_unstable());
     }
 
-    /// When a thread had a CPU, from the last time that began before `from_ns` on.
+    /// Returns when a thread had a CPU, from the last time that began before `from_ns` on.
     pub(super) fn of_thread(&self, tid: u32, from_ns: u64) -> &[CpuInterval] {
         let Some(times) = self.threads.get(&tid) else {
             return &[];

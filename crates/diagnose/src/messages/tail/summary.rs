@@ -306,7 +306,7 @@ fn covered_share(
 }
 
 impl FiveNumbers {
-    /// Of at least one value.
+    /// Summarises at least one value.
     pub(super) fn from_values(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |share: f64| {

@@ -215,7 +215,7 @@ fn finding(
         facts: facts(attempts, &kinds, harm_ns),
         could_not_see: vec![match evidence.has_waits() {
             true => "What the program did between attempts counts as lost, too.".to_owned(),
-            false => "What threads did meanwhile was not recorded.".to_owned(),
+            false => "The activity of threads was not recorded.".to_owned(),
         }],
         advice: advice(kind.advice().iter().copied()),
         confidence: Confidence {

@@ -55,7 +55,7 @@ pub struct RequestFinding {
     pub whole_ns: u64,
     /// By how much the slowest requests had more of it than others, ns.
     pub excess_ns: u64,
-    /// The same as a share of what they took longer.
+    /// `excess_ns` as a share of what they took longer.
     pub excess_share: f64,
     /// Share of data that was lost, and did not come late; `None`: time is the harm.
     pub lost_share: Option<f64>,

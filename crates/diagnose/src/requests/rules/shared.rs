@@ -160,7 +160,7 @@ pub fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
             duration(harm.excess_ns)
         ),
         facts,
-        why: "What threads did meanwhile was not recorded.",
+        why: "The activity of threads was not recorded.",
         would_help: vec!["Record as root with `--detail waits`.".to_owned()],
     }))
 }

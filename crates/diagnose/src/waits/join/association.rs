@@ -122,7 +122,7 @@ fn ln_choose(all: u64, some: u64) -> f64 {
     ln_factorial(all) - ln_factorial(some) - ln_factorial(all - some)
 }
 
-/// By Stirling's series, with an error below 1e-10 from ten on (Abramowitz and Stegun, 6.1.41).
+/// Returns ln(n!) by Stirling's series, with an error below 1e-10 from ten on (Abramowitz and Stegun, 6.1.41).
 fn ln_factorial(number: u64) -> f64 {
     if number < 10 {
         return (2..=number).map(|factor| (factor as f64).ln()).sum();

@@ -128,7 +128,7 @@ impl History {
         }
     }
 
-    /// No more rows come: hands all waits on.
+    /// Ends the history: hands on all waits, as no more rows come.
     pub fn finish(&mut self, mut emit: impl FnMut(WaitInterval, PrecedingCalls)) {
         for thread in &mut self.threads {
             thread

@@ -76,8 +76,7 @@ pub struct Join<'a> {
 }
 
 impl<'a> Join<'a> {
-    /// For the groups of a table with slow waits as long as given here, by the groups' numbers, or
-    /// longer.
+    /// Makes it for groups of a table; waits of `slow_from_ns` or longer are slow, by the number of the group.
     pub(super) fn new(table: &'a mut WaitTable, slow_from_ns: Vec<Option<u64>>) -> Self {
         let sides = slow_from_ns.into_iter().map(|ns| ns.map(WaitSides::new));
         Self {
@@ -91,7 +90,7 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// The same with another number of rows held back.
+    /// Sets another number of rows that are held back.
     #[cfg(test)]
     fn keeping(mut self, rows: usize) -> Self {
         self.waiting = InOrder::new(rows);

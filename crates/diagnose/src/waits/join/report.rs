@@ -103,7 +103,7 @@ impl From<Association> for FactorAssociation {
 }
 
 impl FactorReport {
-    /// Of what is known of it, of so many waits.
+    /// Makes the report of a factor.
     pub fn new(
         what: FactorKind,
         of: SideCounts,

@@ -90,12 +90,12 @@ struct CountedChannel<'a> {
 }
 
 impl CountedChannel<'_> {
-    /// One send call, and more only for what it left.
+    /// Sends by one call, and by more only if that left something.
     fn send(&mut self, bytes: &[u8]) -> Result<(), LabError> {
         self.send_parts([bytes, &[]])
     }
 
-    /// The same of two parts by one call.
+    /// Sends two parts by one call.
     fn send_parts(&mut self, parts: [&[u8]; 2]) -> Result<(), LabError> {
         let _task = self.reporter.task(&self.reporter.send);
         self.peer.send_all_parts(parts)?;

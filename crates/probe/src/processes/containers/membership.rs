@@ -56,7 +56,7 @@ struct Groups {
     v1: Vec<String>,
 }
 
-/// Those of a process; `None` when there is none.
+/// Returns those of a process; `None` when there is none.
 fn groups(root: &Path, pid: u32) -> Option<Groups> {
     let text = std::fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
     let mut groups = Groups::default();

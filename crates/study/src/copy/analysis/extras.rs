@@ -18,7 +18,7 @@ pub(in crate::copy) struct AnalysisExtras {
 }
 
 impl AnalysisExtras {
-    /// Of a journal.
+    /// Reads them from a journal.
     pub(in crate::copy) fn from_journal(journal: &StudyJournal) -> Self {
         let mut extras = Self::default();
         let mut firsts = BTreeMap::new();
@@ -58,7 +58,7 @@ impl AnalysisExtras {
         costs.find(|cost| cost.name == name && cost.bytes == bytes)
     }
 
-    /// By what factor two runs of a size that differ in nothing differed at most.
+    /// Returns the largest factor between two equal runs of a size.
     pub(super) fn noise_at(&self, size: usize) -> Option<f64> {
         let ratios = self.noise.get(&size)?.iter();
         ratios

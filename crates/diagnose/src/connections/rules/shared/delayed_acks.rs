@@ -41,7 +41,7 @@ pub(in crate::connections::rules) fn round_trips_ns(case: &Case) -> u64 {
     waits_ns.min(case.ns(Stage::SendBuffer))
 }
 
-/// How much later than the path's round trip a delayed ACK comes at least, but for a jiffy, ns.
+/// Returns how much later than the path's round trip a delayed ACK comes at least, but for a jiffy, ns.
 pub(in crate::connections::rules) fn delack_min_ns(case: &Case) -> u64 {
     let jiffy_ns = case.context.given.jiffy_ns;
     TCP_DELACK_MIN_NS.saturating_sub(jiffy_ns)

@@ -19,7 +19,7 @@ pub struct LateCalls {
 }
 
 impl LateCalls {
-    /// Of a connection; `None` without late calls, or where blocking, the path's round trip or the
+    /// Counts the late calls of a connection; `None` without them, or where blocking, the path's round trip or the
     /// segment size is not known.
     pub fn from_case(case: &Case) -> Option<Self> {
         case.calls_with_blocking()?;

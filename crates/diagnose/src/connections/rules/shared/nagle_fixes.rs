@@ -35,7 +35,7 @@ pub fn fixes(case: &Case) -> Vec<Advice> {
     ]
 }
 
-/// One call a message, and whether the calls look as if it applied.
+/// Returns the advice to send a message by one call, and whether the calls look as if it applied.
 fn one_call(late: Option<&LateCalls>, several: Option<bool>) -> Advice {
     let (Some(late), Some(several)) = (late.map(|it| it.late), several) else {
         return Advice(ONE_CALL.into());

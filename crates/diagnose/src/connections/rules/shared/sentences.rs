@@ -22,7 +22,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
     )
 }
 
-/// One sentence for time that no stage explains.
+/// Returns one sentence for time that no stage explains.
 pub(in crate::connections::rules) fn outstanding(undecided: &UndecidedFinding) -> String {
     format!(
         "Data was outstanding for {} ({}); the recording does not show why.",

@@ -48,8 +48,8 @@ pub fn window_cause(case: &Case) -> WindowCause {
     by_polls(case)
 }
 
-/// Of a capture: a reader that does not read leaves no room for a segment in the window. A small buffer with a good reader
-/// has room for what is on its way.
+/// Decides for a capture: a reader that does not read leaves no room for a segment in the window. A small buffer with a
+/// good reader has room for what is on its way.
 fn by_closed_window(case: &Case) -> WindowCause {
     let ledger = case.peer.and_then(|peer| peer.judged.ledger.as_ref());
     let closed_ns = ledger.map_or(0, |ledger| ledger.window_closed_ns);
