@@ -123,7 +123,7 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
         confidence: explanation.confidence,
         subject,
     };
-    finding.headline = rule.headline(&finding);
+    finding.headline = rule.headline_of_worst(&finding, worst.case);
     Some(finding)
 }
 

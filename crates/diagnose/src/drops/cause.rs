@@ -4,7 +4,7 @@ use table::DropKind;
 use table::tables::PacketDrop;
 
 use super::hook::hook_of_stack;
-use super::meaning::meaning;
+use super::meaning::{ReasonMeaning, meaning};
 
 /// Reason, function, and hook of netfilter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,12 +41,27 @@ impl DropCause {
         title
     }
 
+    fn known(&self) -> Option<ReasonMeaning> {
+        meaning(
+            DropKind::Packet,
+            self.reason.as_deref()?,
+            self.place.as_deref(),
+        )
+    }
+
+    /// Returns its meaning in plain words, as a sentence without a full stop: `A firewall rule dropped the packet`.
+    pub fn meaning(&self) -> String {
+        match (self.known(), &self.reason, &self.place) {
+            (Some(known), ..) => known.what.trim_end_matches('.').to_owned(),
+            (None, Some(reason), _) => format!("The kernel gives {reason} as the reason"),
+            (None, None, Some(place)) => format!("{place}() of the kernel dropped the packet"),
+            (None, None, None) => "The kernel gives no reason".to_owned(),
+        }
+    }
+
     /// Returns it with its meaning and a remedy.
     pub fn explain(&self) -> String {
-        let known = self.reason.as_deref();
-        let known =
-            known.and_then(|reason| meaning(DropKind::Packet, reason, self.place.as_deref()));
-        match known {
+        match self.known() {
             Some(known) => format!("{}: {} {}", self.title(), known.what, known.remedy),
             None => format!(
                 "{}: look the function up in the kernel's source.",

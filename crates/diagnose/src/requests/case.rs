@@ -77,9 +77,9 @@ impl<'a> RequestEvidence<'a> {
         cases
     }
 
-    /// Returns the clients with requests that a reset or an end answered, those with the most time first.
+    /// Returns the clients with messages that a reset or an end answered, those with the most time first.
     pub fn clients_with_resets(&'a self) -> Vec<ServiceCase<'a>> {
-        let has_any = |it: &ResetDigest| it.count > 0 || it.unanswered > 0;
+        let has_any = |it: &ResetDigest| it.count + it.unanswered + it.farewells > 0;
         let services = &self.table.services;
         let reset = services.ids();
         let reset = reset.filter(|id| has_any(&services.digest(*id).resets));
@@ -211,6 +211,14 @@ impl<'a> ServiceCase<'a> {
     pub fn stacks(&self, part: RequestPart) -> Vec<NamedTime<String>> {
         let subjects = self.subjects(part);
         subjects.map_or_else(Vec::new, |it| self.evidence.stacks(&it.stacks))
+    }
+
+    /// Returns whether the stack in which most time of a part was spent is within a function with one of these parts in its name.
+    pub fn is_mostly_in(&self, part: RequestPart, functions: &[&str]) -> bool {
+        let stacks = self.subjects(part).map(|it| it.stacks.worst(1));
+        let first = stacks.and_then(|stacks| stacks.first().map(|it| it.number));
+        let names = self.evidence.names();
+        first.is_some_and(|number| names.is_distinct_stack_in(number, functions))
     }
 
     /// Returns the threads that had requests during a part, the one with the most time first.

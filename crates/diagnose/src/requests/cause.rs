@@ -4,7 +4,7 @@ use table::{WaitObject, Waker};
 
 use super::endpoint::EndpointId;
 use super::history::{Target, ThreadEventKind, ThreadId, ThreadWait};
-use super::holder::held_for;
+use super::holder::{held_for, holder_of};
 use super::part::RequestPart;
 use super::path_finder::{PathContext, PathFinder};
 use super::service::Side;
@@ -140,6 +140,8 @@ impl PathFinder<'_> {
         let had_it = thread == home && wait.start_ns >= since_ns;
         let other = self.followed(thread, wait);
         match other {
+            // a thread of a runtime had no task: the one that woke it had the task of the request
+            Some(other) if wait.purpose == StackPurpose::Scheduler => Cause::Handover(other),
             Some(other) if !had_it && wait.purpose != StackPurpose::Mutex => Cause::Handover(other),
             Some(other) if had_it && self.is_woken_by(other, thread, wait, context.begin_ns) => {
                 Cause::Helper(other)
@@ -147,14 +149,15 @@ impl PathFinder<'_> {
             None if wait.waker == Waker::Interrupt && wait.purpose != StackPurpose::Mutex => {
                 Cause::Part(RequestPart::Timer, self.about(wait))
             }
-            _ => self.cause_of_lock(wait),
+            _ => self.cause_of_lock(thread, wait),
         }
     }
 
     /// A lock, or what the thread waited for that had it.
-    fn cause_of_lock(&self, wait: &ThreadWait) -> Cause {
+    fn cause_of_lock(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let about = self.about(wait);
-        let held = about.waker.and_then(|it| held_for(self.history, it, wait));
+        let holder = holder_of(self.history, thread, wait);
+        let held = holder.and_then(|it| held_for(self.history, it, wait));
         match held {
             Some(held) => Cause::Part(
                 held.part,

@@ -3,8 +3,12 @@
 use super::datagrams::RepeatedQuestions;
 use super::id::{EndpointId, ThreadId};
 pub use super::moving_call::{MovingCall, StreamRange};
+use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
 use super::trail::Budget;
+
+/// A message that comes within this part of the time between two others comes at once: one of so many does by chance.
+const AT_ONCE_OF: u64 = 16;
 
 /// A request and its response, as far as they came.
 #[derive(Debug, Clone)]
@@ -43,8 +47,12 @@ pub struct Exchange {
     pub may_be_control: bool,
     /// Small messages of the client that came while the server sent.
     pub(super) controls: u64,
+    /// The request came in several parts, with time between.
+    pub(super) has_pause: bool,
     /// Longest time between two calls of the response.
     pub pause_ns: u64,
+    /// Pauses between these that timers ended.
+    pub pauses: ResponsePauses,
     /// Bytes are missing in between: rows were lost, or moved without a call.
     pub has_gap: bool,
     /// The wait for its connection, before it.
@@ -79,7 +87,9 @@ impl Exchange {
             again: RepeatedQuestions::new(call),
             may_be_control: false,
             controls: 0,
+            has_pause: false,
             pause_ns: 0,
+            pauses: ResponsePauses::default(),
             has_gap: false,
             pool: None,
             served: 0,
@@ -119,6 +129,15 @@ impl Exchange {
         self.answered_ns = self.accounted_ns.max(call.end_ns);
         self.answer_began_after_ns = call.began_after_ns;
         self.calls += 1;
+    }
+
+    /// The next request began then, or the connection ended: if that was at once, the response is over, and all of it was asked
+    /// for.
+    pub(super) fn follow(&mut self, next_ns: u64) {
+        let after_ns = next_ns.saturating_sub(self.answered_ns);
+        if after_ns < self.pause_ns / AT_ONCE_OF {
+            self.pauses.unasked_ns = 0;
+        }
     }
 
     pub(super) fn response_bytes(&self) -> u64 {

@@ -3,6 +3,7 @@
 use super::endpoint::EndpointId;
 use super::history::{ResponseTimes, ThreadCall, ThreadEventKind};
 use super::owner::TimedCall;
+use super::part::RequestPart;
 use super::request::Request;
 use super::request_table::{RequestTable, Row, WAITING_LEAST};
 use super::service::Side;
@@ -10,7 +11,7 @@ use super::turns::{Exchange, MovingCall, StreamRange, TurnChange, TurnTracker, T
 use super::{arrival, budget, path, pool};
 
 /// An end that was silent for so long had nothing to send (`TCP_RTO_MIN`; RFC 5681, 4.1).
-const SILENT_NS: u64 = 200_000_000;
+pub(super) const SILENT_NS: u64 = 200_000_000;
 
 impl RequestTable {
     /// Takes a call in its order.
@@ -188,12 +189,15 @@ impl RequestTable {
         let pool = before.zip(turns.tracker.open()).and_then(|(before, open)| {
             pool::wait_before(
                 &self.history,
-                call.thread,
+                (call.thread, id),
                 open.begin_ns,
                 before.answered_ns,
             )
         });
-        let opening = over.and_then(|over| self.hold(id, turns, *over));
+        let opening = over.and_then(|mut over| {
+            over.follow(call.begin_ns);
+            self.hold(id, turns, *over)
+        });
         let opening = finished.map(|finished| *finished).or(opening);
         if let Some(open) = turns.tracker.open() {
             open.pool = pool;
@@ -224,9 +228,8 @@ impl RequestTable {
 
     /// Bytes of a response moved.
     fn answer(&mut self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
-        if self.is_push(id, turns, call) {
-            turns.tracker.counts.pushes += 1;
-        }
+        let is_push = self.is_push(id, turns, call);
+        let mut is_unasked = is_push;
         if let Some(open) = turns.tracker.open() {
             let finder = path::PathFinder {
                 history: &self.history,
@@ -238,10 +241,18 @@ impl RequestTable {
             let peer = self.endpoints.get(id).peer;
             let peer = peer.and_then(|peer| self.turns[peer.index()].as_deref());
             let peer = peer.and_then(|peer| peer.tracker.peer_of(open));
+            let timer_ns = |open: &Exchange| open.budget.parts.get(RequestPart::Timer);
+            let before_ns = (open.answered_ns, timer_ns(open));
             self.accountant.account(&finder, id, open, (call, peer));
+            if is_push {
+                let pause_ns = call.end_ns.saturating_sub(before_ns.0);
+                let waited_ns = timer_ns(open) - before_ns.1;
+                is_unasked = open.pauses.add(call.range.bytes(), pause_ns, waited_ns);
+            }
             open.add_response(call);
             turns.answered_ns = Some(call.end_ns);
         }
+        turns.tracker.counts.pushes += u64::from(is_unasked);
         if let Some(before) = turns.tracker.take_before() {
             self.hold(id, turns, *before);
         }
@@ -335,14 +346,17 @@ impl RequestTable {
         let recorded_ns = may_be_open.then_some(self.latest_ns);
         let last = turns.tracker.finish(recorded_ns);
         let unanswered = last.clone().filter(|it| it.response.is_none());
-        for exchange in before.into_iter().chain(last) {
+        let closed_ns = endpoint.closed_ns;
+        for mut exchange in before.into_iter().chain(last) {
+            closed_ns.into_iter().for_each(|ns| exchange.follow(ns));
             self.hold(id, &mut turns, *exchange);
         }
         turns.judge();
         self.release(id, &mut turns);
         self.count_class(id, &turns);
         if let Some(request) = unanswered {
-            self.count_reset(id, turns.answered_ns, &request);
+            let may_be_farewell = turns.tracker.may_be_farewell(&request);
+            self.count_reset(id, (turns.answered_ns, may_be_farewell), &request);
         }
     }
 }

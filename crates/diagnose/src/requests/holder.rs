@@ -1,11 +1,11 @@
 //! Waits of the thread that holds a lock: the one that ended a wait for the lock had it until then. If it waited for a
 //! disk or for memory, so did the thread that wanted the lock.
 
-use table::WaitObject;
+use table::{WaitObject, Waker};
 
-use super::history::{History, ThreadEventKind, ThreadId, ThreadWait};
+use super::history::{History, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait};
 use super::part::RequestPart;
-use crate::waits::KernelPurpose;
+use crate::waits::{KernelPurpose, StackPurpose};
 
 /// Events of the holder that are read back from the end of the wait.
 const EVENTS_MOST: usize = 64;
@@ -32,6 +32,57 @@ impl HolderWait {
             longest_ns: 0,
         }
     }
+}
+
+/// Threads that passed a lock on, one after another: so many are followed.
+const HOLDERS_MOST: usize = 16;
+
+/// Returns the thread that held the lock which `thread` waited for: the one that ended the wait. If a time limit ended it, as of
+/// CPython's lock every 5 ms, the thread goes on to wait: who ends that had the lock, or got it meanwhile from another.
+pub fn holder_of(history: &History, thread: ThreadId, wait: &ThreadWait) -> Option<ThreadId> {
+    if wait.waker != Waker::Interrupt || wait.purpose != StackPurpose::Mutex {
+        return wait.waker_thread.filter(|_| wait.waker == Waker::Thread);
+    }
+    let (mut holder, mut given_ns) = end_of_retries(history.get(thread), wait)?;
+    for _ in 0..HOLDERS_MOST {
+        match taken_from(history.get(holder), given_ns) {
+            Some((before, taken_ns)) if taken_ns > wait.woken_ns && before != holder => {
+                (holder, given_ns) = (before, taken_ns);
+            }
+            _ => return (holder != thread).then_some(holder),
+        }
+    }
+    None
+}
+
+/// Returns who ended the waits for a lock that follow one with a time limit, and when.
+fn end_of_retries(own: &ThreadHistory, wait: &ThreadWait) -> Option<(ThreadId, u64)> {
+    let later = (own.until(wait.woken_ns)..).take(EVENTS_MOST);
+    for event in later.map_while(|number| own.event(number)) {
+        match event.kind {
+            ThreadEventKind::Wait(it) if it.start_ns <= wait.start_ns => {}
+            ThreadEventKind::Wait(it) if it.purpose != StackPurpose::Mutex => return None,
+            ThreadEventKind::Wait(it) if it.waker == Waker::Thread => {
+                return Some((it.waker_thread?, it.woken_ns));
+            }
+            ThreadEventKind::Call(_) => return None,
+            ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => {}
+        }
+    }
+    None
+}
+
+/// Returns who gave a thread the lock that it had at a time, and when.
+fn taken_from(own: &ThreadHistory, had_ns: u64) -> Option<(ThreadId, u64)> {
+    let before = (0..own.until(had_ns)).rev().take(EVENTS_MOST);
+    let mut waits = before
+        .filter_map(|number| own.event(number))
+        .filter_map(|event| match event.kind {
+            ThreadEventKind::Wait(it) if it.purpose == StackPurpose::Mutex => Some(it),
+            _ => None,
+        });
+    let last = waits.find(|it| it.waker == Waker::Thread)?;
+    Some((last.waker_thread?, last.woken_ns))
 }
 
 /// Returns what `holder` waited for during most of a wait for a lock; `None`: it did something else, or that is not recorded.

@@ -31,6 +31,7 @@
 //! contrast  what distinguishes the slowest of a service
 //! subjects  who took the time of a service's requests
 //! pool      waits for a connection, before requests
+//! pauses    pauses of a server that timers ended
 //! series    how its requests follow each other
 //! runs      requests in series, and what they spend on the path
 //! repeats   requests with datagrams that were repeated
@@ -77,6 +78,7 @@ mod page_digest;
 mod part;
 mod path;
 mod path_finder;
+mod pauses;
 mod pool;
 mod repeats;
 pub mod report;

@@ -5,13 +5,17 @@
 
 use table::WaitObject;
 
-use super::history::{History, ThreadEventKind, ThreadId, ThreadWait};
+use super::history::{History, ThreadEventKind, ThreadHistory, ThreadId, ThreadWait};
+use super::id::EndpointId;
 use crate::rows::top::Top;
 use crate::waits::StackPurpose;
 
 /// Waits of a thread that are read before its request: between them it may wait for other locks for a short time, such
 /// as that of an interpreter.
 const WAITS_MOST: usize = 16;
+
+/// Events of a thread that are read for its last call before a wait.
+const EVENTS_MOST: usize = 64;
 
 /// A wait for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,14 +62,14 @@ impl PoolDigest {
 /// was another thread's, and had its response at `free_ns`.
 pub fn wait_before(
     history: &History,
-    thread: ThreadId,
+    (thread, endpoint): (ThreadId, EndpointId),
     begin_ns: u64,
     free_ns: u64,
 ) -> Option<PoolWait> {
     let own = history.get(thread);
     let events = (0..own.until(begin_ns)).rev();
     let mut waits = 0;
-    for event in events.filter_map(|number| own.event(number)) {
+    for (number, event) in events.filter_map(|number| Some((number, own.event(number)?))) {
         let wait = match event.kind {
             ThreadEventKind::Wait(wait) => wait,
             ThreadEventKind::Preemption(_) => continue,
@@ -73,6 +77,9 @@ pub fn wait_before(
         };
         let spans = wait.start_ns < free_ns && free_ns <= event.end_ns;
         if spans && is_of_process(history, thread, &wait) {
+            if has_asked(own, number, endpoint) {
+                return None;
+            }
             return Some(PoolWait {
                 ns: event.end_ns - wait.start_ns,
                 stack: wait.stack,
@@ -85,6 +92,20 @@ pub fn wait_before(
         }
     }
     None
+}
+
+/// Whether the last call of a thread before an event sent on this connection: then it waits for a response that another thread
+/// reads, as those do that share a connection of HTTP/2.
+fn has_asked(own: &ThreadHistory, number: usize, endpoint: EndpointId) -> bool {
+    let before = (0..number).rev().take(EVENTS_MOST);
+    let mut calls = before
+        .filter_map(|at| own.event(at))
+        .filter_map(|event| match event.kind {
+            ThreadEventKind::Call(call) => Some(call),
+            ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => None,
+        });
+    let last = calls.next();
+    last.is_some_and(|call| call.is_send && call.endpoint == endpoint)
 }
 
 /// Whether a thread of the same process ended a wait for a futex that is no plain mutex and no wait for work, or for

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use super::datagrams::RepeatedQuestions;
 use super::endpoint::Endpoint;
 use super::id::{EndpointId, RequestId, ThreadId};
+use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
 use super::trail::Budget;
 use super::turns::{Exchange, StreamRange};
@@ -34,6 +35,8 @@ pub struct Request {
     pub served: u64,
     /// Its datagrams that were repeated.
     pub again: RepeatedQuestions,
+    /// Pauses of the server within its response.
+    pub pauses: ResponsePauses,
     /// Where its time went.
     pub budget: Budget,
 }
@@ -56,6 +59,7 @@ impl Request {
             pool: exchange.pool,
             served: exchange.served,
             again: exchange.again,
+            pauses: exchange.pauses,
             budget: exchange.budget,
         }
     }

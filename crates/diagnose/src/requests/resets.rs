@@ -37,6 +37,8 @@ pub struct ResetDigest {
     pub lost: Vec<LostRequest>,
     /// How many, those that are not kept included.
     pub count: u64,
+    /// Last messages that need no response, and that a reset answered: nothing was lost.
+    pub farewells: u64,
     /// Requests without a response, on connections that closed without an error.
     pub unanswered: u64,
     /// Time from these to the ends of their connections, ns.

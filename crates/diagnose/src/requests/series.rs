@@ -38,6 +38,11 @@ pub struct ConnectionSeries {
 }
 
 impl ConnectionSeries {
+    /// Returns the bytes of its largest request so far.
+    pub const fn largest_bytes(&self) -> u64 {
+        self.largest_bytes
+    }
+
     /// Returns how many bytes a request let the other end send, if it only does that: it is as small as a protocol's own
     /// messages, and smaller than a request before it. Else 0.
     pub fn credit_bytes(&mut self, request_bytes: u64, response_bytes: u64) -> u64 {

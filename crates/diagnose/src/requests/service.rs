@@ -11,6 +11,7 @@ use super::functions::FunctionCounts;
 use super::id::RequestId;
 pub use super::id::ServiceId;
 use super::part::{PartShares, PartTimes};
+use super::pauses::PauseDigest;
 use super::pool::PoolDigest;
 use super::repeats::RepeatDigest;
 use super::resets::ResetDigest;
@@ -134,6 +135,8 @@ pub struct ServiceDigest {
     pub workers: WorkerDigest,
     /// Waits for a connection, before requests.
     pub pool: PoolDigest,
+    /// Pauses that timers ended.
+    pub pauses: PauseDigest,
     /// Slow and other requests, to be compared.
     pub contrast: ContrastDigest,
     /// Smallest round trip of any connection, ns; `None`: no sample has one.

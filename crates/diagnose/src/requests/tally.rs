@@ -2,8 +2,10 @@
 
 use super::class::ConnectionClass;
 use super::contrast_digest::RequestTraits;
-use super::endpoint::EndpointId;
+use super::endpoint::{Endpoint, EndpointId};
+use super::exchanges::SILENT_NS;
 use super::part::{PartTimes, RequestPart};
+use super::pauses::may_be_pings;
 use super::request::Request;
 use super::request_table::RequestTable;
 use super::resets::LostRequest;
@@ -78,6 +80,12 @@ impl RequestTable {
         digest
             .repeats
             .add(request.endpoint, request.begin_ns, request.again);
+        let (asked, answered) = (request.request.bytes(), request.response.bytes());
+        let mut pauses = request.pauses;
+        if may_be_pings(asked, answered, series.largest_bytes()) {
+            pauses.unasked_ns = budget.parts.get(RequestPart::Timer);
+        }
+        digest.pauses.add(pauses);
         let ns = request.duration_ns();
         digest.connections.add(request.endpoint.index() as u32, ns);
         digest.processes.add(endpoint.pid, ns);
@@ -92,7 +100,7 @@ impl RequestTable {
         let before = (endpoint.service, request.thread);
         let run = self.runs.entry(before).or_default();
         digest.series.add(series, run.end_ns(), time);
-        let credit_bytes = series.credit_bytes(request.request.bytes(), request.response.bytes());
+        let credit_bytes = series.credit_bytes(asked, answered);
         digest.series.credits += u64::from(credit_bytes > 0);
         digest.resets.follow(request.thread, request.begin_ns);
         let on_path_ns = budget.parts.get(RequestPart::Network) - peer.get(RequestPart::Network);
@@ -113,13 +121,18 @@ impl RequestTable {
     pub(super) fn count_reset(
         &mut self,
         id: EndpointId,
-        answered_ns: Option<u64>,
+        (answered_ns, may_be_farewell): (Option<u64>, bool),
         request: &Exchange,
     ) {
         let endpoint = self.endpoints.get(id);
         let is_reset = matches!(endpoint.errno, Some(ECONNRESET | EPIPE));
         let begin_ns = request.asked_ns;
         if endpoint.side != Side::Client || request.response.is_some() {
+            return;
+        }
+        if may_be_farewell && !self.is_awaited(endpoint, request) {
+            let digest = self.services.digest_mut(endpoint.service);
+            digest.resets.farewells += u64::from(is_reset);
             return;
         }
         if !is_reset {
@@ -141,6 +154,15 @@ impl RequestTable {
         };
         let digest = self.services.digest_mut(endpoint.service);
         digest.resets.add(request.request_thread, lost);
+    }
+
+    /// Whether a thread waited for a response to the last message of a connection: some, for longer than the end of a
+    /// connection takes.
+    fn is_awaited(&self, endpoint: &Endpoint, request: &Exchange) -> bool {
+        let end_ns = request.requested_ns;
+        let closed_ns = endpoint.closed_ns.unwrap_or(u64::MAX);
+        let is_woken = endpoint.woken.is_some_and(|(ns, _)| ns > end_ns);
+        closed_ns.saturating_sub(end_ns) >= SILENT_NS && (is_woken || !self.has_waits)
     }
 
     pub(super) fn count_class(&mut self, id: EndpointId, turns: &Turns) {

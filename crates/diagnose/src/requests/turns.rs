@@ -41,6 +41,8 @@ pub struct TurnTracker {
     ends: [Option<u64>; 2],
     /// Bytes of the smallest request that was answered.
     smallest_bytes: u64,
+    /// The same of the smallest and of the largest that came without a pause.
+    unpaused_bytes: Option<(u64, u64)>,
     /// No row of a call was lost: bytes that no call moved were spliced.
     is_lossless: bool,
     /// Of a flow of UDP: its datagrams.
@@ -59,6 +61,7 @@ impl TurnTracker {
             before: None,
             ends: [None; 2],
             smallest_bytes: u64::MAX,
+            unpaused_bytes: None,
             datagrams: None,
             counts: TurnCounts::default(),
         }
@@ -74,6 +77,14 @@ impl TurnTracker {
     /// Returns the open exchange.
     pub fn open(&mut self) -> Option<&mut Exchange> {
         self.open.as_deref_mut()
+    }
+
+    /// Returns whether a message is as small as a protocol's own, and smaller than every request that was answered: with TLS's
+    /// close_notify or PostgreSQL's Terminate a client takes leave.
+    pub fn may_be_farewell(&self, exchange: &Exchange) -> bool {
+        let bytes = exchange.request.bytes();
+        let is_answering = self.smallest_bytes < u64::MAX;
+        is_answering && bytes <= CONTROL_MOST_BYTES && bytes < self.smallest_bytes
     }
 
     /// Returns the open exchange if it is the same as this one at the other end: it has the same bytes.
@@ -173,7 +184,13 @@ impl TurnTracker {
                 if open.may_be_control && call.begin_ns > since_ns {
                     return self.begin_after_control(call, has_gap);
                 }
-                open.add_request(call);
+                let is_later = call.begin_ns > since_ns;
+                if is_later && is_control_after(open, call, self.unpaused_bytes) {
+                    open.calls += 1;
+                } else {
+                    open.add_request(call);
+                    open.has_pause |= is_later;
+                }
                 open.has_gap |= has_gap;
                 TurnChange::None
             }
@@ -238,7 +255,12 @@ impl TurnTracker {
     fn end(&mut self, exchange: &Exchange) {
         self.counts.end(exchange);
         if exchange.response.is_some() {
-            self.smallest_bytes = self.smallest_bytes.min(exchange.request.bytes());
+            let bytes = exchange.request.bytes();
+            self.smallest_bytes = self.smallest_bytes.min(bytes);
+            if !exchange.has_pause {
+                let (least, most) = self.unpaused_bytes.unwrap_or((bytes, bytes));
+                self.unpaused_bytes = Some((least.min(bytes), most.max(bytes)));
+            }
         }
     }
 
@@ -285,6 +307,15 @@ impl TurnTracker {
         self.end(&open);
         Some(open)
     }
+}
+
+/// Returns whether a small message that comes after a request, and before its response, is control of the protocol: a ping
+/// that a timer of the client sends. Requests of such a size were answered without one, so that the other end need not wait
+/// for it.
+fn is_control_after(open: &Exchange, call: &MovingCall, answered: Option<(u64, u64)>) -> bool {
+    let asked = open.request.bytes();
+    let is_small = call.range.bytes() <= CONTROL_MOST_BYTES.min(asked);
+    is_small && answered.is_some_and(|(least, most)| (least..=most).contains(&asked))
 }
 
 /// One connection's turns, and its exchanges until it is judged.

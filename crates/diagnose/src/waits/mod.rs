@@ -43,7 +43,7 @@ pub use names::NameTable;
 use report::LockKind;
 pub use report::WaitReport;
 pub use sampled::{NoName, SampledFunction};
-pub use stacks::{KernelPurpose, StackPurpose, Stacks};
+pub use stacks::{INTERPRETER_FUNCTIONS, KernelPurpose, StackPurpose, Stacks};
 
 use counters::CounterTable;
 use group::{WaitParts, WaitSums, WaitTimes};

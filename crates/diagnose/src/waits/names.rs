@@ -277,6 +277,13 @@ impl NameTable {
         Some(stack.title(TITLE_FRAMES))
     }
 
+    /// Returns whether a stack with such a number is within a function with one of these parts in its name. A name of the stack
+    /// may leave that function out.
+    pub(crate) fn is_distinct_stack_in(&self, number: u32, functions: &[&str]) -> bool {
+        let stack = self.stacks.stack(number);
+        stack.is_some_and(|stack| stack.is_in(functions))
+    }
+
     /// Returns the row of a TCP connection.
     pub(crate) fn row(&self, conn: u64) -> Option<&Connection> {
         self.sockets.get(&conn)

@@ -44,7 +44,7 @@ const HANDSHAKE_FUNCTIONS: [&str; 4] = [
 ];
 
 /// Functions that wait for the lock of an interpreter, as names of locks do not say: of CPython.
-const INTERPRETER_FUNCTIONS: [&str; 2] = ["take_gil", "PyEval_RestoreThread"];
+pub const INTERPRETER_FUNCTIONS: [&str; 2] = ["take_gil", "PyEval_RestoreThread"];
 
 /// Functions in which a thread of a runtime has no task to run: of Go.
 const SCHEDULER_FUNCTIONS: [&str; 2] = ["runtime.mPark", "runtime.findRunnable"];
@@ -318,6 +318,13 @@ impl WaitStack {
         names.take(LOCK_FRAMES).find_map(LockKind::of_function)
     }
 
+    /// Returns whether it is within a function with one of these parts in its name.
+    pub(super) fn is_in(&self, functions: &[&str]) -> bool {
+        let names = self.frames.iter().filter_map(|it| it.function.as_deref());
+        let mut inner = names.take(LOCK_FRAMES);
+        inner.any(|name| functions.iter().any(|part| name.contains(part)))
+    }
+
     /// Returns the purpose of a wait at this place, by the names of functions.
     pub(super) fn purpose(&self) -> StackPurpose {
         let names = || self.frames.iter().filter_map(|it| it.function.as_deref());
@@ -328,8 +335,7 @@ impl WaitStack {
         if names().any(|name| is_any(name, &HANDSHAKE_FUNCTIONS)) {
             return StackPurpose::Handshake;
         }
-        let mut inner = names().take(LOCK_FRAMES);
-        if inner.any(|name| is_any(name, &INTERPRETER_FUNCTIONS)) {
+        if self.is_in(&INTERPRETER_FUNCTIONS) {
             return StackPurpose::Mutex;
         }
         let mut inner = names().take(LOCK_FRAMES);

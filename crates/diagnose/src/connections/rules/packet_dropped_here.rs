@@ -86,13 +86,15 @@ impl Rule for PacketDroppedHere {
         }
     }
 
+    fn headline_of_worst(&self, finding: &Finding, worst: &Case) -> String {
+        match worst.own.gathered.drops.first_cause() {
+            Some(cause) => format!("{}: this {}", cause.meaning(), effect(finding)),
+            None => self.headline(finding),
+        }
+    }
+
     fn headline(&self, finding: &Finding) -> String {
-        let dropped = whole(&finding.evidence.0, "dropped_retransmits").unwrap_or(0);
-        format!(
-            "This host dropped {} itself — retransmitting them cost {}.",
-            counted(dropped, "segment"),
-            of_life(finding)
-        )
+        format!("This {}", effect(finding))
     }
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
@@ -102,6 +104,16 @@ impl Rule for PacketDroppedHere {
             count(retransmits)
         )
     }
+}
+
+/// Words of a headline after its first one.
+fn effect(finding: &Finding) -> String {
+    let dropped = whole(&finding.evidence.0, "dropped_retransmits").unwrap_or(0);
+    format!(
+        "host dropped {} itself — retransmitting them cost {}.",
+        counted(dropped, "segment"),
+        of_life(finding)
+    )
 }
 
 fn fix(cause: &DropCause) -> Advice {

@@ -111,6 +111,10 @@ pub trait Rule: Sync {
     fn explain(&self, case: &Case) -> FindingExplanation;
     /// Returns one sentence for the finding.
     fn headline(&self, finding: &Finding) -> String;
+    /// Returns the same with what only its worst connection shows.
+    fn headline_of_worst(&self, finding: &Finding, _worst: &Case) -> String {
+        self.headline(finding)
+    }
     /// Returns one sentence for an inconclusive verdict.
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(

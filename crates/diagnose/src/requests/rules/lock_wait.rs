@@ -1,21 +1,21 @@
 //! Requests wait for a lock of the process that another thread holds.
 
-use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, durations, measured, of_requests, of_time, rule_out, share, time,
+    LACK_OF_CPU, advice, durations, has_own_scheduler, measured, of_requests, of_time, rule_out,
+    share, time,
 };
 use crate::report::RuleId;
+use crate::report::severity::held_up;
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::{duration, percent};
+use crate::waits::INTERPRETER_FUNCTIONS;
 
 /// The rule `lock_wait`.
 pub struct LockWait;
 
 const PARTS: &[RequestPart] = &[RequestPart::Lock];
-
-/// Functions in which a thread of CPython waits for the interpreter's lock.
-const INTERPRETER: [&str; 2] = ["take_gil", "PyEval_RestoreThread"];
 
 impl RequestRule for LockWait {
     fn id(&self) -> RuleId {
@@ -31,15 +31,49 @@ impl RequestRule for LockWait {
         if case.is_claimed(RequestPart::Lock) {
             return RequestVerdict::Quiet;
         }
-        RequestVerdict::of_parts(case, PARTS, finding)
+        let harm = case.harm(PARTS);
+        match behind_runtime(case) {
+            Some(doubt) if !held_up(harm.ns, case.total_ns()) => {
+                RequestVerdict::Inconclusive(Box::new(doubt))
+            }
+            _ => RequestVerdict::of_parts(case, PARTS, finding),
+        }
     }
 }
 
+/// Returns a doubt, if timers hold requests of a server with a runtime that puts tasks to sleep itself, and requests overlap: the
+/// others may wait for a lock of the one that sleeps.
+fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
+    let (first_ns, last_ns) = case.digest.time?;
+    let timer_ns = case.harm(&[RequestPart::Timer]).ns;
+    let overlap_ns = case.total_ns().saturating_sub(last_ns - first_ns);
+    let bound_ns = timer_ns.min(overlap_ns);
+    let is_meant = case.is_server() && has_own_scheduler(case);
+    if !is_meant || !held_up(bound_ns, case.total_ns()) {
+        return None;
+    }
+    let mut facts = durations(case);
+    facts.push(time("timer_ns", timer_ns, "waited for timers"));
+    facts.push(time("overlap_ns", overlap_ns, "beside other requests"));
+    Some(RequestDoubt {
+        candidates: vec![RuleId::LockWait, RuleId::TimerWait],
+        concerned_ns: bound_ns,
+        headline: format!(
+            "Timers hold {}; up to {} of that may be waits for a lock with a holder that sleeps.",
+            of_requests(case),
+            of_time(case, bound_ns)
+        ),
+        facts,
+        why: "Go puts goroutines to sleep without the kernel: its threads do not show which goroutine waits for what.",
+        would_help: vec![
+            "Look at the mutex profile: runtime.SetMutexProfileFraction(1), `go tool pprof URL/debug/pprof/mutex`."
+                .to_owned(),
+        ],
+    })
+}
+
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
-    let stacks = case.stacks(RequestPart::Lock);
-    let is_interpreter = stacks
-        .first()
-        .is_some_and(|it| INTERPRETER.iter().any(|name| it.subject.contains(name)));
+    let is_interpreter = case.is_mostly_in(RequestPart::Lock, &INTERPRETER_FUNCTIONS);
     let holder = case.wakers(RequestPart::Lock).into_iter().next();
     let what = match is_interpreter {
         true => "The lock of the interpreter (GIL)",

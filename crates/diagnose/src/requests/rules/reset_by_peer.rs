@@ -41,10 +41,42 @@ fn verdict(case: &ServiceCase<'_>) -> ProgramVerdict {
     ProgramVerdict {
         subject,
         time: (time.0.min(begin_ns), time.1.max(end_ns)),
-        verdict: match resets.count {
-            0 => doubt(case, resets),
+        verdict: match (resets.count, resets.farewells) {
+            (0, 0) => doubt(case, resets),
+            (0, _) => match doubt(case, resets) {
+                RequestVerdict::Quiet => RequestVerdict::Fires(Box::new(harmless(case, resets))),
+                doubt => doubt,
+            },
             _ => RequestVerdict::Fires(Box::new(finding(case, resets, lost_ns))),
         },
+    }
+}
+
+/// Every request had its response: the reset came after the client's last message.
+fn harmless(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFinding {
+    RequestFinding {
+        remedy: Remedy::Avoidable,
+        headline: format!(
+            "{} reset {} after the last message of {}: no harm, for every request before had its response.",
+            case.key.address,
+            counted(resets.farewells, "connection"),
+            case.key.name,
+        ),
+        facts: vec![
+            number(
+                "resets_after_last",
+                resets.farewells,
+                "resets after a last, small message",
+            ),
+            number("requests", case.requests(), "requests with a response"),
+        ],
+        could_not_see: vec![
+            "What the last message was: its size is that of a farewell, such as TLS's close_notify."
+                .to_owned(),
+        ],
+        advice: advice(["Nothing has to be done."]),
+        confidence: measured(case, "the kernel noted the RST as the connection's error"),
+        ..RequestFinding::new(case)
     }
 }
 

@@ -123,6 +123,14 @@ const OF_THREADS: [RuleId; 13] = [
     RuleId::Computes,
 ];
 
+/// Functions in which threads of Go wait for the next task or timer.
+const OWN_SCHEDULERS: [&str; 3] = ["runtime.netpoll", "runtime.findRunnable", "runtime.mPark"];
+
+/// Returns whether timers hold requests in a runtime that schedules its own tasks: its threads wait for all of them.
+pub fn has_own_scheduler(case: &ServiceCase<'_>) -> bool {
+    case.is_mostly_in(RequestPart::Timer, &OWN_SCHEDULERS)
+}
+
 /// Parts in which a thread could run, and had no CPU.
 pub const LACK_OF_CPU: &[RequestPart] = &[
     RequestPart::RunQueue,

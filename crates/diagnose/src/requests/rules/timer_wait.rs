@@ -1,13 +1,18 @@
 //! Requests wait for a timer: a sleep, or a time limit that nothing else ended. Nobody works on them meanwhile.
+//!
+//! A server that sends by its own plan, a ping or an event, looks like one that answers late. Where that may be most of the
+//! time, the rule does not decide.
 
-use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
+use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, durations, measured, of_requests, of_time, rule_out, share, time,
+    LACK_OF_CPU, advice, durations, has_own_scheduler, measured, number, of_requests, of_time,
+    rule_out, share, time,
 };
-use crate::report::RuleId;
+use crate::report::severity::held_up;
+use crate::report::{Fact, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
-use crate::units::duration;
+use crate::units::{count, counted, duration};
 
 /// The rule `timer_wait`.
 pub struct TimerWait;
@@ -24,29 +29,41 @@ impl RequestRule for TimerWait {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        if case.is_claimed(RequestPart::Timer) {
+        let harm = case.harm(PARTS);
+        if case.is_claimed(RequestPart::Timer) || harm.ns == 0 {
             return RequestVerdict::Quiet;
         }
-        RequestVerdict::of_parts(case, PARTS, finding)
+        match is_mostly(case.digest.pauses.sums.unasked_ns, &harm) {
+            true => doubt(case, &harm),
+            false => RequestVerdict::Fires(Box::new(finding(case, &harm))),
+        }
     }
+}
+
+/// Whether this is half of the time that requests waited for timers, or more.
+fn is_mostly(ns: u64, harm: &PartHarm) -> bool {
+    ns > 0 && ns >= harm.ns.div_ceil(2)
 }
 
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let stacks = case.stacks(RequestPart::Timer);
-    let mut facts = durations(case);
-    facts.push(time("timer_ns", harm.ns, "waited for timers"));
-    facts.push(share("timer_share", harm.share, "of the time of requests"));
     let place = stacks.first().map(|it| format!(", in {}", it.subject));
+    let is_paced = is_mostly(case.digest.pauses.sums.paced_ns, harm);
+    let pauses = if is_paced {
+        " between parts of responses"
+    } else {
+        ""
+    };
     RequestFinding {
         parts: PARTS.to_vec(),
         involved: involved(case),
         headline: format!(
-            "A timer holds {}: {}{}.",
+            "A timer holds {}: {}{pauses}{}.",
             of_requests(case),
             of_time(case, harm.ns),
             place.unwrap_or_default()
         ),
-        facts,
+        facts: facts(case, harm, is_paced),
         ruled_out: rule_out(
             case,
             &[
@@ -59,11 +76,11 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
                 ),
             ],
         ),
-        advice: advice([
-            "Find who set the timer, at the stack above, and wait for the event instead of the time.",
-            "curl and libcurl wait a second for `100 Continue` before a large body: `-H 'Expect:'`, \
-             `CURLOPT_EXPECT_100_TIMEOUT_MS`.",
-        ]),
+        could_not_see: has_own_scheduler(case)
+            .then(|| SCHEDULED.to_owned())
+            .into_iter()
+            .collect(),
+        advice: advice(if is_paced { PACED } else { ALONE }),
         gain: Some("the program goes on as soon as it can"),
         confidence: measured(
             case,
@@ -74,6 +91,73 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         ),
         ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
     }
+}
+
+fn facts(case: &ServiceCase<'_>, harm: &PartHarm, is_paced: bool) -> Vec<Fact> {
+    let mut facts = durations(case);
+    facts.push(time("timer_ns", harm.ns, "waited for timers"));
+    facts.push(share("timer_share", harm.share, "of the time of requests"));
+    if is_paced {
+        let label = "parts of responses that timers held";
+        facts.push(number("paced_parts", case.digest.pauses.sums.paced, label));
+    }
+    facts
+}
+
+/// Facts that threads of Go do not show.
+const SCHEDULED: &str =
+    "Which goroutine slept: one that waits for a lock of another that sleeps looks the same.";
+
+/// Fixes of a timer before a response.
+const ALONE: [&str; 2] = [
+    "Find who set the timer, at the stack above, and wait for the event instead of the time.",
+    "curl and libcurl wait a second for `100 Continue` before a large body: `-H 'Expect:'`, \
+     `CURLOPT_EXPECT_100_TIMEOUT_MS`.",
+];
+
+/// Fixes of a server that sends its responses in parts.
+const PACED: [&str; 2] = [
+    "Raise the rate that the server keeps to, if it has one: nginx `limit_rate` and `limit_rate_after`, Apache \
+     mod_ratelimit, HAProxy `bwlim-out`, Envoy's bandwidth limit.",
+    "Find who set the timer, at the stack above: a program that makes its data in time, as a live stream, has to wait.",
+];
+
+/// The server may have sent by its own plan.
+fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
+    if !held_up(harm.ns, case.total_ns()) {
+        return RequestVerdict::Quiet;
+    }
+    let pauses = &case.digest.pauses;
+    let unasked_ns = pauses.sums.unasked_ns;
+    let mut facts = durations(case);
+    facts.push(time("timer_ns", harm.ns, "waited for timers"));
+    facts.push(time(
+        "unasked_ns",
+        unasked_ns,
+        "of this before messages that nobody may have asked for",
+    ));
+    facts.push(number(
+        "unasked_requests",
+        pauses.unasked,
+        "request(s) with such messages",
+    ));
+    RequestVerdict::Inconclusive(Box::new(RequestDoubt {
+        candidates: vec![RuleId::TimerWait],
+        concerned_ns: harm.ns,
+        headline: format!(
+            "{} of {} of {} have late responses, or messages that nobody asked for: {}.",
+            count(pauses.unasked),
+            counted(case.requests(), "request"),
+            case.title(),
+            of_time(case, unasked_ns),
+        ),
+        facts,
+        why: "A ping or an event that a server sends at its own time looks like a response that waits for a timer.",
+        would_help: vec![
+            "Record for longer: after 8 events in a row, a connection counts as one that pushes."
+                .to_owned(),
+        ],
+    }))
 }
 
 /// Names the thread that waited, and where.

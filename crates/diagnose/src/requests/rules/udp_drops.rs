@@ -105,7 +105,11 @@ impl DropSums {
             Some(cause) if is_no_room(cause) => {
                 format!("the receive buffer of the socket at {address} was full")
             }
-            Some(cause) => format!("this host dropped them ({})", cause.title()),
+            Some(cause) => format!(
+                "this host dropped them ({}: {})",
+                lower_first(&cause.meaning()),
+                cause.title()
+            ),
             None => "this host dropped them".to_owned(),
         }
     }
@@ -137,6 +141,12 @@ const OF_ROOM: [&str; 3] = [
     "Take datagrams faster: a thread that only receives, recvmmsg(), or several sockets with SO_REUSEPORT.",
     "Let clients ask fewer at once, and ask again sooner.",
 ];
+
+fn lower_first(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().map(char::to_lowercase);
+    first.into_iter().flatten().chain(letters).collect()
+}
 
 fn is_no_room(cause: &DropCause) -> bool {
     match cause.reason.as_deref() {

@@ -203,3 +203,57 @@ fn a_waits_table_with_holes_is_not_computing() {
     assert_eq!(parts(0), RequestPart::Cpu);
     assert_eq!(parts(50), RequestPart::Unknown);
 }
+
+/// Requests of a client, each with its response after 8 ms. In some a thread sends a small message 5 ms after the request, when
+/// its sleep is over.
+fn with_late_messages(first_bytes: i32, late_bytes: i32, is_late: impl Fn(u64) -> bool) -> Rows {
+    let mut rows = Rows::client();
+    for turn in 1..=20 {
+        let at = turn * 10 * MS;
+        rows.calls.push(call(1, at, true, first_bytes, 80));
+        if is_late(turn) {
+            let times = (at, at + 5 * MS - 1, at + 5 * MS - 1);
+            rows.waits.push(wait(81, times, WaitObject::Sleep, None));
+            rows.calls.push(call(1, at + 5 * MS, true, late_bytes, 81));
+        }
+        let answered = Call {
+            unread_ns: Some(1_000),
+            ..call(1, at + 8 * MS, false, 164, 80)
+        };
+        rows.calls.push(answered);
+        let times = (at + 1, at + 8 * MS - 1_000, at + 8 * MS - 1_000);
+        let blocked = wait(80, times, WaitObject::Connection, Some(1));
+        rows.waits.push(blocked);
+    }
+    rows.with_offsets()
+}
+
+fn timer_ns(rows: &Rows) -> u64 {
+    let requests = rows.requests();
+    requests.iter().for_each(check);
+    let timers = requests.iter().map(|row| row.parts.get(RequestPart::Timer));
+    timers.sum()
+}
+
+#[test]
+fn a_ping_while_the_server_works_is_no_part_of_the_request() {
+    let rows = with_late_messages(62, 17, |turn| turn % 4 == 2);
+    assert_eq!((rows.report().count(), timer_ns(&rows)), (20, 0));
+    assert!(
+        rows.requests()
+            .iter()
+            .all(|row| row.request.1 - row.request.0 == 62)
+    );
+}
+
+#[test]
+fn the_late_rest_of_every_request_is_a_part_of_it() {
+    let rows = with_late_messages(62, 17, |_| true);
+    assert_eq!(timer_ns(&rows), 20 * (5 * MS - 1));
+    // what comes late is no protocol's own message
+    let rows = with_late_messages(62, 1_500, |turn| turn % 4 == 2);
+    assert_eq!(timer_ns(&rows), 5 * (5 * MS - 1));
+    // no request of that size was answered without it
+    let rows = with_late_messages(62, 17, |turn| turn < 3);
+    assert_eq!(timer_ns(&rows), 2 * (5 * MS - 1));
+}
