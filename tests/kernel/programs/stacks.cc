@@ -1,8 +1,9 @@
 // Waits at the end of chains of calls that are known: functions named `outer`, `middle`, `inner`, each
 // compiled as it is written. In the main thread the wait is for a byte of a pipe, in another one for a
-// lock. Prints its pid and the line of each call.
+// lock. Each byte comes while the main thread waits for it. Prints its pid and the line of each call.
 //
 // usage: stacks ROUNDS
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -12,6 +13,7 @@
 #define KEPT __attribute__((noinline, noclone, noipa))
 
 static int pipes[2];
+static std::atomic<int> reads; // begun
 static std::mutex lock;
 static volatile int kept;
 
@@ -20,6 +22,7 @@ extern "C" {
 KEPT void inner_reads()
 {
 	char byte;
+	reads++;
 	kept = read(pipes[0], &byte, 1); // LINE inner_reads
 	kept++;
 }
@@ -80,6 +83,21 @@ KEPT void deep(int depth, int rounds)
 }
 }
 
+// Whether the main thread waits; between two reads it never does
+static bool main_waits()
+{
+	char path[64], state = 0;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
+	FILE *file = fopen(path, "r");
+	if (!file)
+		return false;
+	if (fscanf(file, "%*d %*s %c", &state) != 1)
+		state = 0;
+	fclose(file);
+	return state == 'S';
+}
+
 int main(int count, char **words)
 {
 	int rounds = atoi(words[1]), depth = count > 2 ? atoi(words[2]) : 0;
@@ -90,6 +108,8 @@ int main(int count, char **words)
 	std::thread writer([=] {
 		for (int i = 0; i < rounds; i++) {
 			usleep(2000);
+			while (reads <= i || !main_waits())
+				usleep(200);
 			if (write(pipes[1], "x", 1) != 1)
 				return;
 		}
