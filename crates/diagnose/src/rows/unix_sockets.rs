@@ -10,6 +10,8 @@ use table::tables::UnixSocket;
 pub struct UnixSocketTable {
     sockets: HashMap<u64, UnixSocket>,
     by_inode: HashMap<u64, u64>,
+    /// Sockets by the inode of their other end.
+    by_peer: HashMap<u64, u64>,
 }
 
 impl UnixSocketTable {
@@ -17,6 +19,9 @@ impl UnixSocketTable {
     pub fn add(&mut self, row: UnixSocket) {
         if let Some(inode) = row.inode {
             self.by_inode.insert(inode, row.conn);
+        }
+        if let Some(peer) = row.peer_inode {
+            self.by_peer.insert(peer, row.conn);
         }
         let Some(known) = self.sockets.get_mut(&row.conn) else {
             self.sockets.insert(row.conn, row);
@@ -49,9 +54,14 @@ impl UnixSocketTable {
         self.sockets.values()
     }
 
-    /// Returns the other end of a socket, if it is recorded.
+    /// Returns the other end of a socket, if it is recorded. A client may ask before the server accepts: then only the
+    /// server's end knows both.
     pub fn peer(&self, socket: &UnixSocket) -> Option<&UnixSocket> {
-        self.by_inode(socket.peer_inode?)
+        match (socket.peer_inode, socket.inode) {
+            (Some(peer), _) => self.by_inode(peer),
+            (None, Some(inode)) => self.get(*self.by_peer.get(&inode)?),
+            (None, None) => None,
+        }
     }
 }
 
@@ -106,6 +116,10 @@ mod tests {
         let first = table.get(1).expect("known");
         assert_eq!((first.pid, first.peer_inode), (Some(2), Some(20)));
         assert_eq!(table.peer(first).map(|it| it.conn), Some(2));
+        table.add(socket(3, 30, None));
+        table.add(socket(4, 40, Some(30)));
+        let early = table.get(3).expect("known");
+        assert_eq!(table.peer(early).map(|it| it.conn), Some(4));
         assert_eq!(address(first), "unix:/run/a.sock");
         assert_eq!(name(first), "UNIX /run/a.sock (client)");
     }
