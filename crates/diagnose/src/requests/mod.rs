@@ -18,8 +18,9 @@
 //! history   what threads did lately
 //! holder    what the thread that held a lock waited for
 //! owner     which request a thread had to do with, of several at once
-//! path      backward over waits and wakers: the critical path; path_finder: its inputs
+//! path      backward over waits and wakers: the critical path; path_finder: its inputs; position: a place on it
 //! cause     the cause of a wait on it
+//! sleep     when a request began to sleep in an event loop
 //! trail     steps without gap or overlap, and their sums
 //! budget    an exchange → its steps
 //! stages    what TCP held back meanwhile
@@ -80,6 +81,7 @@ mod path;
 mod path_finder;
 mod pauses;
 mod pool;
+mod position;
 mod repeats;
 pub mod report;
 mod request;
@@ -89,6 +91,7 @@ pub mod rules;
 mod runs;
 mod series;
 mod service;
+mod sleep;
 mod stages;
 mod subjects;
 mod tally;

@@ -9,6 +9,7 @@ use super::history::{
 use super::owner::is_of_loop;
 use super::part::RequestPart;
 pub use super::path_finder::{PathContext, PathFinder};
+use super::position::{CallEnd, NextCall, Position, SleepEvidence};
 use super::service::Side;
 use super::trail::{StepSubject, Trail};
 
@@ -21,63 +22,6 @@ const LIMIT_UNIT_NS: u64 = 1_000_000;
 
 /// Threads that wait for each other are followed so deep.
 const DEPTH_MOST: u32 = 6;
-
-/// The call that a thread made next after a place on a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NextCall {
-    /// None before a wait of the loop.
-    None,
-    /// One for this request.
-    Own(CallEnd),
-    /// One for the request of another connection.
-    Other(CallEnd, EndpointId),
-}
-
-/// When a call ended, and whether it sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct CallEnd {
-    end_ns: u64,
-    is_send: bool,
-}
-
-impl CallEnd {
-    fn new(end_ns: u64, is_send: bool) -> Self {
-        Self { end_ns, is_send }
-    }
-}
-
-/// Evidence of the wait of a request within its loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SleepEvidence {
-    /// Nothing, or it did not wait there.
-    None,
-    /// A timer ended it.
-    Timer,
-    /// The loop was never idle meanwhile.
-    Unseen,
-}
-
-/// A place on a path.
-struct Position {
-    thread: ThreadId,
-    /// Events of the thread before it.
-    events: usize,
-    /// When the request's own work began that comes later on.
-    own_ns: u64,
-    /// When the timer was due that the request waited for, once that was searched.
-    due_ns: Option<Option<u64>>,
-    /// Object of the request's next wait: while the thread is idle or serves others, it still does.
-    later: Option<(RequestPart, StepSubject)>,
-    next: NextCall,
-    /// The thread read another request later on.
-    has_read: bool,
-    /// Evidence of the wait of the request within its loop.
-    sleep: SleepEvidence,
-    /// The request that this one waited behind, as counted last.
-    behind: Option<EndpointId>,
-    /// Threads that are followed.
-    depth: u32,
-}
 
 impl PathFinder<'_> {
     /// Accounts the time from where `trail` is back to `until_ns`, beginning in `thread`.
@@ -129,10 +73,23 @@ impl PathFinder<'_> {
                 return self.run(context, at, until_ns, trail);
             };
             self.run(context, at, event.end_ns.max(until_ns), trail);
+            self.leave_sleep(context, at, trail);
             at.events -= 1;
             if trail.at_ns() > until_ns {
                 self.pass(context, &event, until_ns, trail, at);
             }
+        }
+    }
+
+    /// The request had no timer before its handler ran: it was queued behind others.
+    fn leave_sleep(&self, context: &PathContext, at: &mut Position, trail: &Trail) {
+        let is_asleep = matches!(at.later, Some((RequestPart::Timer, _)));
+        if !is_asleep || at.depth > 0 || at.thread != context.home.0 {
+            return;
+        }
+        let search = || self.handler_ns(context);
+        if trail.at_ns() <= *at.handler_ns.get_or_insert_with(search) {
+            (at.later, at.due_ns, at.has_read) = (None, Some(None), false);
         }
     }
 
@@ -143,6 +100,7 @@ impl PathFinder<'_> {
             own_ns: ns,
             due_ns: None,
             later: None,
+            handler_ns: None,
             next: NextCall::None,
             has_read: false,
             sleep: SleepEvidence::None,

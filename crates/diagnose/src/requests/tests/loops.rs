@@ -239,3 +239,23 @@ fn a_loop_that_is_never_idle_sleeps_as_long_as_was_seen() {
     ];
     assert_eq!(rows.parts_ms_of("1:q30"), expected);
 }
+
+#[test]
+fn handlers_of_earlier_requests_run_before_a_sleep_begins() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    rows.read(2, 10, 11);
+    rows.read(3, 10, 12);
+    // The handlers run in this order: the second one sleeps.
+    rows.send(1, 40);
+    rows.send(3, 50);
+    rows.epoll(51, 60, None);
+    rows.send(2, 61);
+    let expected = [
+        (RequestPart::Queued, 29),
+        (RequestPart::Cpu, 2),
+        (RequestPart::Timer, 20),
+    ];
+    assert_eq!(rows.parts_ms(2), expected);
+}
