@@ -53,6 +53,7 @@ fn calls(from: u64, to: u64) -> Calls {
             blocked_ns: Some(blocked_ns),
             runq_ns: Some(0),
             unread_ns: (!is_send).then_some(0),
+            tcp_ns: None,
             is_send,
             asked_bytes: Some(100),
             result: 100,

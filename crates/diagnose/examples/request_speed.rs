@@ -63,6 +63,7 @@ fn call(conn: u64, turn: u64, end_ns: u64, is_send: bool, tid: u32) -> Call {
         blocked_ns: Some(0),
         runq_ns: Some(0),
         unread_ns: (!is_send).then_some(2_000),
+        tcp_ns: None,
         is_send,
         asked_bytes: Some(4_096),
         result: 100,

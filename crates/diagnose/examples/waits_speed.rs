@@ -168,6 +168,7 @@ fn calls(waits: &Waits) -> Calls {
                 blocked_ns: Some(start_ns.map_or(0, |start_ns| end_ns - start_ns)),
                 runq_ns: Some(0),
                 unread_ns: (!is_send).then_some(0),
+                tcp_ns: None,
                 is_send,
                 asked_bytes: None,
                 result: if is_slow { 100 } else { 1_400 } + (end_ns % 64) as i32,

@@ -177,6 +177,7 @@ impl Source {
             blocked_ns: Some(blocked.unwrap_or(0)),
             runq_ns: Some(blocked.map_or(0, |_| (random >> 12) % 3_000)),
             unread_ns: (random & 2 != 0).then_some((random >> 14) % 50_000),
+            tcp_ns: (random & 2 == 0).then_some(self.now_ns),
             is_send: random & 2 == 0,
             asked_bytes: Some([64, 1_024, 16_384][(random >> 30) as usize % 3]),
             result: ((random >> 40) % 16_384) as i32,

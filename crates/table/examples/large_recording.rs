@@ -102,6 +102,7 @@ fn call(number: u64, end_ns: u64, is_send: bool) -> Call {
         blocked_ns: Some(0),
         runq_ns: Some(0),
         unread_ns: (!is_send).then_some(2_000),
+        tcp_ns: is_send.then_some(end_ns.saturating_sub(5_000)),
         is_send,
         asked_bytes: Some(4_096),
         result: 100,

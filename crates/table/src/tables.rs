@@ -395,6 +395,8 @@ table! {
         runq_ns: Option<u64>, "ns", null = "blocking could not be measured (see coverage)";
         /// How long the first byte received had been ready, with no thread in a call for it.
         unread_ns: Option<u64>, "ns", null = "a send call, or nothing was received, or of a UNIX or UDP socket it was not seen";
+        /// When TCP last began to transmit, of a send call that left no bytes to send: the call had begun by then.
+        tcp_ns: Option<u64>, "ns", null = "a receive call, a send call that blocked (`start_ns`), bytes were left to send, no TCP socket, or a recording from before this column";
         /// Send (true) or receive (false).
         is_send: bool, "-";
         /// Bytes that the caller offered or had room for.

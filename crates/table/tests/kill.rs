@@ -26,6 +26,7 @@ fn call(number: u64) -> Call {
         blocked_ns: Some(number % 11),
         runq_ns: None,
         unread_ns: Some(number % 13),
+        tcp_ns: number.is_multiple_of(5).then_some(number),
         is_send: number.is_multiple_of(2),
         asked_bytes: Some(number * number),
         result: number as i32,

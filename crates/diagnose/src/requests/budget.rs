@@ -77,17 +77,15 @@ impl Accountant {
             served: exchange.asked_for,
         };
         let is_first = exchange.response.is_none();
+        let peer = peer.filter(|_| is_first && endpoint.side == Side::Client);
         let since_ns = match is_first {
-            true => exchange.requested_ns.max(exchange.accounted_ns),
+            true => exchange.handed_ns(peer).max(exchange.accounted_ns),
             false => exchange.accounted_ns,
         };
         let end_ns = call.end_ns.max(since_ns);
         self.trail.restart(end_ns);
         match endpoint.side {
-            Side::Client => {
-                let peer = peer.filter(|_| is_first);
-                self.receive(finder, &context, (call, peer), since_ns);
-            }
+            Side::Client => self.receive(finder, &context, (call, peer), since_ns),
             Side::Server => {
                 finder.walk_from_send(&context, call.thread, since_ns, &mut self.trail);
             }

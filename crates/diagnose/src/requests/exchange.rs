@@ -27,6 +27,8 @@ pub struct Exchange {
     pub request_thread: ThreadId,
     /// When its last call had not begun yet.
     pub request_began_after_ns: u64,
+    /// When its last call had begun: it was sending.
+    pub sending_ns: u64,
     /// The connection with the request that its thread served then.
     pub asked_for: Option<EndpointId>,
     /// Bytes of the request.
@@ -77,6 +79,7 @@ impl Exchange {
             requested_ns: call.end_ns,
             request_thread: call.thread,
             request_began_after_ns: call.began_after_ns,
+            sending_ns: begin_ns,
             asked_for: None,
             request: call.range,
             response: None,
@@ -101,6 +104,7 @@ impl Exchange {
         self.requested_ns = self.requested_ns.max(call.end_ns);
         self.request_thread = call.thread;
         self.request_began_after_ns = call.began_after_ns;
+        self.sending_ns = self.sending_ns.max(call.begin_ns.min(call.end_ns));
         self.request.end = call.range.end;
         self.last_bytes = call.range.bytes();
         self.calls += 1;
@@ -138,6 +142,13 @@ impl Exchange {
         if after_ns < self.pause_ns / AT_ONCE_OF {
             self.pauses.unasked_ns = 0;
         }
+    }
+
+    /// Returns since when the other end had to do with the request, or the path: its last call had ended, or the other
+    /// end's exchange had begun before that.
+    pub(super) fn handed_ns(&self, peer: Option<&Self>) -> u64 {
+        let arrived_ns = peer.map_or(self.requested_ns, |peer| peer.asked_ns);
+        self.requested_ns.min(arrived_ns.max(self.sending_ns))
     }
 
     pub(super) fn response_bytes(&self) -> u64 {

@@ -22,6 +22,7 @@ impl RequestTable {
             is_send,
             start_ns,
             unread_ns,
+            tcp_ns,
             bytes,
             offset_end,
         } = row
@@ -43,7 +44,7 @@ impl RequestTable {
         let endpoint = self.endpoints.get(id);
         let began_after_ns = start_ns.unwrap_or_else(|| self.history.last_ns(thread));
         let begin_ns = match is_send {
-            true => start_ns.unwrap_or(end_ns),
+            true => start_ns.or(tcp_ns).map_or(end_ns, |ns| ns.min(end_ns)),
             false => self.arrival_ns(
                 id,
                 (start_ns, end_ns),

@@ -171,6 +171,7 @@ impl RequestTable {
                 is_send,
                 start_ns: rows.start_ns[row],
                 unread_ns: rows.unread_ns[row],
+                tcp_ns: rows.tcp_ns[row],
                 bytes,
                 offset_end: rows.offset_end[row],
             };

@@ -76,6 +76,7 @@ pub(super) enum Row {
         is_send: bool,
         start_ns: Option<u64>,
         unread_ns: Option<u64>,
+        tcp_ns: Option<u64>,
         bytes: u64,
         offset_end: u64,
     },

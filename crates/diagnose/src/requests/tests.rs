@@ -16,6 +16,7 @@ use crate::answer::RecordingState;
 use crate::waits::NameTable;
 
 mod any_rows;
+mod begins;
 mod bounds;
 mod contrast;
 mod loops;
@@ -57,6 +58,7 @@ fn call(conn: u64, end_ns: u64, is_send: bool, bytes: i32, tid: u32) -> Call {
         blocked_ns: Some(0),
         runq_ns: Some(0),
         unread_ns: (!is_send).then_some(0),
+        tcp_ns: None,
         is_send,
         asked_bytes: None,
         result: bytes,

@@ -116,11 +116,11 @@ mod tests {
         let first = table.get(1).expect("known");
         assert_eq!((first.pid, first.peer_inode), (Some(2), Some(20)));
         assert_eq!(table.peer(first).map(|it| it.conn), Some(2));
+        assert_eq!(address(first), "unix:/run/a.sock");
+        assert_eq!(name(first), "UNIX /run/a.sock (client)");
         table.add(socket(3, 30, None));
         table.add(socket(4, 40, Some(30)));
         let early = table.get(3).expect("known");
         assert_eq!(table.peer(early).map(|it| it.conn), Some(4));
-        assert_eq!(address(first), "unix:/run/a.sock");
-        assert_eq!(name(first), "UNIX /run/a.sock (client)");
     }
 }

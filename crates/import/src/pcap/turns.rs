@@ -89,6 +89,7 @@ impl ByteRun {
             blocked_ns: None,
             runq_ns: None,
             unread_ns: None,
+            tcp_ns: None,
             is_send: self.is_request,
             asked_bytes: None,
             result: i32::try_from(self.bytes).unwrap_or(i32::MAX),

@@ -180,6 +180,8 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	if (detail_sent && st->chosen == CHOSEN_TARGET)
 		send_on_call(sk, tp, result, now_ns);
 	end = call_end_of(task, sk, true);
+	if (result > 0)
+		end.transmit_ns = transmit_ns(tp, now_ns);
 	call_ended(&end, tp, st, true, result, flags, 0, now_ns);
 	return 0;
 }

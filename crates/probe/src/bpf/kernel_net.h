@@ -239,6 +239,7 @@ struct tcp_sock {
 	u8 nonagle : 4;
 	u8 rate_app_limited : 1;
 	u64 tcp_clock_cache;
+	u64 tcp_wstamp_ns;
 	u64 tcp_mstamp;
 	u32 rcv_nxt;
 	u32 snd_nxt;

@@ -157,7 +157,6 @@ static __always_inline void call_record_fill(struct call_record *record, struct 
 
 	record->cookie = subject->cookie;
 	record->end_ns = now_ns;
-	record->start_ns = 0;
 	record->blocked_ns = 0;
 	record->runq_us = 0;
 	record->unread_us = unread_us(unread_ns);
@@ -186,11 +185,23 @@ static __always_inline void call_record_wait(struct call_record *record, struct 
 	record->bits |= CALL_BLOCKED;
 }
 
+/*
+ * When TCP last began to transmit, or 0: that was not in this send call. If all bytes are sent, those of
+ * the call are: the call had begun by then. With pacing the time may lie ahead.
+ */
+static __always_inline u64 transmit_ns(const struct tcp_sock *tp, u64 now_ns)
+{
+	u64 at_ns = tp->tcp_wstamp_ns;
+
+	return tp->write_seq == tp->snd_nxt && at_ns <= now_ns ? at_ns : 0;
+}
+
 /* A call on its way out: where its record goes, and how it had blocked. */
 struct call_end {
 	struct task_struct *task;
 	struct call_batch *batch;
 	struct call_wait *wait; /* NULL: it did not block */
+	u64 transmit_ns;	/* see transmit_ns() */
 };
 
 static __always_inline void call_log(const struct call_end *end, const struct sock *sk,
@@ -206,6 +217,7 @@ static __always_inline void call_log(const struct call_end *end, const struct so
 
 		call_record_fill(record, task, sk, subject, is_send, result, msg_flags, unread_ns,
 				 now_ns);
+		record->start_ns = end->transmit_ns;
 		if (end->wait)
 			call_record_wait(record, end->wait, task);
 		batch_made(&batch->batch, at);

@@ -16,7 +16,7 @@
 struct call_record {
 	__u64 cookie;
 	__u64 end_ns;
-	__u64 start_ns;
+	__u64 start_ns; /* of a send call that did not block: when TCP last transmitted in it, or 0 */
 	__u64 blocked_ns;
 	__u64 offset_end;
 	__u32 runq_us;

@@ -124,6 +124,7 @@ fn append(records: &[call_record], rows: &mut tables::Calls) {
         blocked_ns,
         runq_ns,
         unread_ns,
+        tcp_ns,
         is_send,
         asked_bytes,
         result,
@@ -155,6 +156,13 @@ fn append(records: &[call_record], rows: &mut tables::Calls) {
             .iter()
             .map(|r| received(r).then_some(u64::from(r.unread_us) * 1000)),
     );
+    let has_transmitted =
+        |record: &call_record| record.bits & (SEND | BLOCKED) == SEND && record.start_ns > 0;
+    tcp_ns.extend(
+        records
+            .iter()
+            .map(|r| has_transmitted(r).then_some(r.start_ns)),
+    );
     is_send.extend(records.iter().map(|r| has(r, SEND)));
     asked_bytes.extend(
         records
@@ -183,6 +191,10 @@ mod tests {
             bits: BLOCKING_SEEN | SEND,
             ..Default::default()
         };
+        let transmitted = call_record {
+            start_ns: 23,
+            ..ran
+        };
         let blocked = call_record {
             bits: BLOCKED | BLOCKING_SEEN | ASKED,
             start_ns: 7,
@@ -194,8 +206,8 @@ mod tests {
             ..Default::default()
         };
         let mut rows = tables::Calls::default();
-        append(&[unmeasured, ran, blocked], &mut rows);
-        let [unmeasured, ran, blocked] = [0, 1, 2].map(|index| rows.row(index));
+        append(&[unmeasured, ran, blocked, transmitted], &mut rows);
+        let [unmeasured, ran, blocked, transmitted] = [0, 1, 2, 3].map(|index| rows.row(index));
         assert_eq!(
             (unmeasured.blocked_ns, unmeasured.asked_bytes),
             (None, None)
@@ -206,6 +218,8 @@ mod tests {
         );
         assert_eq!((blocked.start_ns, blocked.blocked_ns), (Some(7), Some(11)));
         assert_eq!((ran.unread_ns, blocked.unread_ns), (None, Some(19_000)));
+        assert_eq!((ran.tcp_ns, blocked.tcp_ns), (None, None));
+        assert_eq!((transmitted.start_ns, transmitted.tcp_ns), (None, Some(23)));
         assert_eq!(
             (blocked.runq_ns, blocked.asked_bytes),
             (Some(13_000), Some(17))

@@ -41,6 +41,7 @@ pub(super) fn any_rows() -> impl Strategy<Value = Rows> {
         for (conn, end_ns, is_send, bytes, tid, unread_ns) in calls {
             rows.calls.push(Call {
                 unread_ns: (!is_send).then_some(unread_ns),
+                tcp_ns: (is_send && unread_ns % 2 == 0).then(|| end_ns.saturating_sub(unread_ns)),
                 start_ns: (unread_ns % 3 == 0).then(|| end_ns.saturating_sub(unread_ns)),
                 ..call(conn, end_ns, is_send, bytes, tid)
             });

@@ -28,7 +28,8 @@ fn wrong_rows() -> impl Strategy<Value = Rows> {
         rows.connections[3].opened_ns = Some(3);
         for ((conn, end_ns, is_send, bytes, tid), (start_ns, unread_ns, offset_end)) in calls {
             rows.calls.push(Call {
-                start_ns: Some(start_ns),
+                start_ns: (start_ns % 2 == 0).then_some(start_ns),
+                tcp_ns: (start_ns % 3 == 0).then_some(unread_ns),
                 unread_ns: Some(unread_ns),
                 offset_end,
                 ..call(conn, end_ns, is_send, bytes, tid)
