@@ -22,21 +22,26 @@ pub struct Site {
 impl Site {
     /// The client at `a`, the server at `b`. `program` is a `whylat`.
     pub fn over(wire: &Wire, program: &Path) -> Self {
+        Site::between(&wire.a, wire, program)
+    }
+
+    /// The client at `client`, from where a way leads to `wire`; the server at its `b`.
+    pub fn between(client: &Netns, wire: &Wire, program: &Path) -> Self {
         Site {
-            client: wire.a.clone(),
             server: wire.b.clone(),
             address: wire.address_b(),
-            program: program.to_owned(),
-            limit_s: 60,
+            ..Site::on_loopback(client, program)
         }
     }
 
-    /// Makes both ends at `a`, over its loopback device.
-    pub fn on_loopback(wire: &Wire, program: &Path) -> Self {
+    /// Makes both ends in one namespace, over its loopback device.
+    pub fn on_loopback(netns: &Netns, program: &Path) -> Self {
         Site {
-            server: wire.a.clone(),
+            client: netns.clone(),
+            server: netns.clone(),
             address: Ipv4Addr::LOCALHOST,
-            ..Site::over(wire, program)
+            program: program.to_owned(),
+            limit_s: 60,
         }
     }
 
@@ -47,13 +52,7 @@ impl Site {
     pub fn loopback(congctl: &str, program: &Path) -> Result<Self, LabError> {
         let netns = Netns::new()?;
         netns.set_congctl(congctl)?;
-        Ok(Site {
-            client: netns.clone(),
-            server: netns,
-            address: Ipv4Addr::LOCALHOST,
-            program: program.to_owned(),
-            limit_s: 60,
-        })
+        Ok(Site::on_loopback(&netns, program))
     }
 
     /// The longest that a role may run.

@@ -45,7 +45,8 @@ struct Options {
     /// Sizes, delays and losses follow from it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Captures packets at both ends with tcpdump: client.pcap and server.pcap in this directory.
+    /// Puts a router between the ends, and captures packets with tcpdump: client.pcap, server.pcap and between.pcap in this
+    /// directory.
     #[arg(long, value_name = "DIR")]
     captures: Option<PathBuf>,
     /// Records it by `whylat run`: all of its programs, or the client alone where the fault is that of another host.

@@ -15,6 +15,7 @@ mod cpus;
 mod losses;
 mod messages;
 mod programs;
+mod route;
 pub mod run;
 pub mod scene;
 pub mod score;

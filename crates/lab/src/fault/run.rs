@@ -5,13 +5,14 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::route::Route;
 use super::scene::{
     Claim, ClaimSubject, ConnectionEnd, Fault, FaultFix, ProgramPair, RecordedPrograms, Scene,
     SeededDice, Variant,
 };
 use crate::site::Site;
 use crate::tcpdump::Tcpdump;
-use crate::{LabError, LabProcess, Wire, WireConfig};
+use crate::{LabError, LabProcess, WireConfig};
 
 /// One run of a fault: its variant, fix and congestion control, and the files that it makes.
 pub struct FaultRun<'a> {
@@ -25,7 +26,8 @@ pub struct FaultRun<'a> {
     pub congctl: &'a str,
     /// Seed of sizes, delays and losses.
     pub seed: u64,
-    /// Where `client.pcap` and `server.pcap` are made, what tcpdump sees at either end; `None`: nowhere.
+    /// Where `client.pcap`, `server.pcap` and `between.pcap` are made: what tcpdump sees at either end, and at a router that
+    /// is between them then; `None`: nowhere.
     pub captures: Option<&'a Path>,
     /// Recording that is made of the first client, if the fault is one that is seen there alone.
     pub recording: Option<&'a Path>,
@@ -39,7 +41,7 @@ impl FaultRun<'_> {
     /// Without root, when the variant or the fix does not exist, or when a role fails.
     pub fn run(&self, program: &Path) -> Result<Value, LabError> {
         let (scene, fix) = self.scene()?;
-        let wire = Wire::start(WireConfig {
+        let config = WireConfig {
             a_to_b: scene.forward,
             b_to_a: scene.back,
             seed: self.seed,
@@ -47,21 +49,25 @@ impl FaultRun<'_> {
             congctl: Some(self.congctl.to_owned()),
             log_packets: 0,
             ..WireConfig::default()
-        })?;
+        };
+        let route = match self.captures {
+            Some(_) => Route::routed(config)?,
+            None => Route::direct(config)?,
+        };
         let netns_of = |end| match end {
-            ConnectionEnd::Client | ConnectionEnd::Proxy => &wire.a,
-            ConnectionEnd::Server => &wire.b,
+            ConnectionEnd::Client | ConnectionEnd::Proxy => route.client(),
+            ConnectionEnd::Server => route.server(),
         };
         for (end, name, value) in scene.sysctls {
             netns_of(end).sysctl(name, value)?;
         }
-        let captures = self.capture(&wire)?;
+        let captures = self.capture(&route)?;
         for (end, rules) in &scene.firewall {
             netns_of(*end).nft(rules)?;
         }
         let site = match scene.is_local {
-            true => Site::on_loopback(&wire, program),
-            false => Site::over(&wire, program),
+            true => Site::on_loopback(route.client(), program),
+            false => Site::between(route.client(), route.server_wire(), program),
         };
         let machine = site.start_role("pauses")?;
         let beside: Vec<LabProcess> = scene
@@ -88,7 +94,8 @@ impl FaultRun<'_> {
             .collect::<Result<_, _>>()?;
         let machine = machine.finish()?;
         captures.into_iter().try_for_each(Tcpdump::stop)?;
-        let (stats, _) = wire.stop();
+        let fault_side = route.fault_side();
+        let stats = route.stop();
         let lasts_ns = scene.lasts_us.zip(stats.first_packet_ns);
         let lasts_ns =
             lasts_ns.map(|(us, first_ns)| first_ns + us.start * 1_000..first_ns + us.end * 1_000);
@@ -107,20 +114,26 @@ impl FaultRun<'_> {
             "expected": expected,
             "lossless": scene.lossless,
             "wire": stats,
+            "fault_side": fault_side,
             "roles": roles,
             "beside": beside,
             "machine": machine,
         }))
     }
 
-    /// Starts captures at both ends, if they are wanted.
-    fn capture(&self, wire: &Wire) -> Result<Vec<Tcpdump>, LabError> {
+    /// Starts captures at both ends and between them, if they are wanted.
+    fn capture(&self, route: &Route) -> Result<Vec<Tcpdump>, LabError> {
         let Some(place) = self.captures else {
             return Ok(Vec::new());
         };
-        let ends = [(&wire.a, "client.pcap"), (&wire.b, "server.pcap")];
-        let started = ends.map(|(netns, file)| Tcpdump::start(netns, &place.join(file)));
-        started.into_iter().collect()
+        let ends = [
+            (route.client(), "client.pcap"),
+            (route.server(), "server.pcap"),
+        ];
+        let between = route.router().map(|router| (router, "between.pcap"));
+        let places = ends.into_iter().chain(between);
+        let started = places.map(|(netns, file)| Tcpdump::start(netns, &place.join(file)));
+        started.collect()
     }
 
     /// Returns the programs that a recording must cover.
