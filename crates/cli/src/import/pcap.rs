@@ -26,6 +26,9 @@ const ON: [&str; 4] = ["inventory", "tcp_stats", "tcp_events", "tcp_stages"];
 /// Why.
 const WHY: &str = "packets do not show what happens within the hosts";
 
+/// A capture is not at the clients if it is so far away: their kernels answer sooner.
+const AWAY_NS: u64 = 1_000_000;
+
 /// Remedy for these.
 const REMEDY: &str = "record on the host: sudo whylat record";
 
@@ -232,5 +235,14 @@ fn coverage(import: &CaptureImport) -> Vec<Coverage> {
         probe: probe.to_owned(),
         state: ProbeState::On,
     });
-    std::iter::once(all).chain(on).chain(off).collect()
+    let is_away = import.trips_ns[0] / import.connections.max(1) >= AWAY_NS;
+    let lost = is_away.then(|| Coverage {
+        probe: "lost_syns".to_owned(),
+        state: ProbeState::Off {
+            why: "SYNs that are lost before they come to the capture do not show".to_owned(),
+            remedy: "capture at the client".to_owned(),
+        },
+    });
+    let all = std::iter::once(all).chain(on).chain(off);
+    all.chain(lost).collect()
 }

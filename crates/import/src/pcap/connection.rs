@@ -5,24 +5,20 @@ use std::net::SocketAddr;
 use table::{Columns, RowSet, SampleKind, TcpEventKind};
 
 use super::Vantage;
-use super::half::{Half, Passage};
+use super::counts::Passage;
+use super::due::{LINGER_NS, UNANSWERED_NS, WaitKind};
+use super::half::{Half, SendContext};
 use super::ledger::RetransmitKind;
 use super::round_trip::SideTrip;
 use super::segment::Segment;
 use super::turns::{ByteRun, TurnRuns};
+use super::window::{AnnouncedWindow, WindowRoom};
 
 /// Between two rows of a connection's statistics, as a live recording has on average.
 const SAMPLE_NS: u64 = 500_000_000;
 
 /// Between two rows of its stages: requests share what lies between.
 const STAGE_NS: u64 = 100_000_000;
-
-/// After its end, what comes late still belongs to it.
-const LINGER_NS: u64 = 1_000_000_000;
-
-/// A connection that was not answered is given up then: Linux sends its last SYN after 63 s and waits 64 s
-/// (`tcp_syn_retries` = 6).
-const UNANSWERED_NS: u64 = 127_000_000_000;
 
 /// Congestion states of Linux (`TCP_CA_*`).
 const OPEN: u8 = 0;
@@ -77,8 +73,8 @@ pub struct Connection {
     pub times: Milestones,
     /// Time with bytes out, by sender, ns.
     pub busy_ns: [u64; 2],
-    /// Since when an end announces a window without room for a segment.
-    closed_window: [Option<u64>; 2],
+    /// Room that each end leaves to the other.
+    rooms: [WindowRoom; 2],
     is_zero_window: [bool; 2],
     congestion: [u8; 2],
     sampled_ns: u64,
@@ -109,7 +105,7 @@ impl Connection {
             last_ns: now_ns,
             times: Milestones::default(),
             busy_ns: [0; 2],
-            closed_window: [None; 2],
+            rooms: [WindowRoom::default(); 2],
             is_zero_window: [false; 2],
             congestion: [OPEN; 2],
             sampled_ns: now_ns,
@@ -237,6 +233,9 @@ impl Connection {
         };
         let now_ns = segment.time_ns;
         let to = 1 - from;
+        if segment.bytes == 0 && !segment.is_fin && !segment.is_rst {
+            self.halves[from].see_next(segment);
+        }
         if let Some(answer_ns) = self.times.answer_ns
             && self.times.opened_ns.is_none()
             && from == self.client
@@ -256,8 +255,16 @@ impl Connection {
             0 => (&*one, other),
             _ => (&*other, one),
         };
-        self.halves[to].acknowledge(segment, ack, window, (near, far));
-        self.see_window(from, now_ns, window, rows);
+        let is_by_timer = self.halves[to].acknowledge(segment, ack, window, (near, far));
+        if let Some(bytes) = window {
+            let edge = ack + bytes;
+            let window = AnnouncedWindow {
+                edge,
+                bytes,
+                is_by_timer,
+            };
+            self.see_window(from, window, rows);
+        }
         if self.halves[to].counts.duplicates > duplicates {
             self.event(rows, to, TcpEventKind::Spurious, |row| {
                 row.segments = Some(1)
@@ -287,23 +294,16 @@ impl Connection {
         }
     }
 
-    fn see_window(&mut self, from: usize, now_ns: u64, window: Option<i64>, rows: &mut RowSet) {
-        let full = self.halves[1 - from].mss_bytes().unwrap_or(1);
-        let Some(window) = window.filter(|_| self.times.closed_ns.is_none()) else {
+    fn see_window(&mut self, from: usize, window: AnnouncedWindow, rows: &mut RowSet) {
+        if self.times.closed_ns.is_some() {
             return;
-        };
-        // Without room for a segment nothing is sent (RFC 1122, 4.2.3.4).
-        let has_room = window >= full;
-        match self.closed_window[from] {
-            Some(since_ns) if has_room => {
-                self.closed_window[from] = None;
-                let closed_ns = now_ns.saturating_sub(since_ns);
-                self.halves[from].ledger.row.window_closed_ns += closed_ns;
-            }
-            None if !has_room => self.closed_window[from] = Some(now_ns),
-            _ => {}
         }
-        let is_zero = window == 0;
+        let far_ns = self.sides[from].least_ns.unwrap_or(0);
+        let sender = &self.halves[1 - from];
+        let out = (sender.next, sender.mss_bytes().unwrap_or(1));
+        let closed_ns = self.rooms[from].announce(self.last_ns, window, out, far_ns);
+        self.halves[from].ledger.row.window_closed_ns += closed_ns;
+        let is_zero = window.bytes == 0;
         if is_zero == self.is_zero_window[from] {
             return;
         }
@@ -318,22 +318,30 @@ impl Connection {
     fn send(&mut self, segment: &Segment, from: usize, rows: &mut RowSet) {
         let trip_ns = self.sides.iter().map(|side| side.smoothed_ns).sum();
         let path_ns = self.path_ns().unwrap_or(0);
-        let now_ns = segment.time_ns;
         let is_other_idle = self.halves[1 - from].flight_bytes() <= 0;
         let half = &mut self.halves[from];
         let space = half.join(segment.seq);
         let first = space.offset(segment.seq, half.next);
         let mss = half.full_bytes();
         half.ledger.set_path(path_ns, &self.sides[from], mss);
-        half.settle(now_ns);
+        let sent_ns = half.sent_ns(segment);
+        half.settle(sent_ns);
         let flight = half.flight_bytes();
-        match half.send(segment, first, (trip_ns, is_other_idle)) {
+        let context = SendContext {
+            sent_ns,
+            trip_ns,
+            is_other_idle,
+        };
+        let passage = half.send(segment, first, context);
+        let full = half.mss_bytes().unwrap_or(1);
+        self.rooms[1 - from].fill(segment.time_ns, half.next, full);
+        match passage {
             Passage::Again(kind) | Passage::Late(Some(kind)) => {
                 self.resent(segment, (from, kind), flight, rows);
             }
             Passage::New | Passage::Late(None) | Passage::Probe => {}
         }
-        self.count_run(from, now_ns, rows);
+        self.count_run(from, segment.time_ns, rows);
     }
 
     fn resent(
@@ -418,8 +426,17 @@ impl Connection {
         }
     }
 
-    /// Returns when it is to be examined again.
-    pub fn due_ns(&self) -> u64 {
+    /// Returns whether it waits for something that time alone brings.
+    pub fn is_waiting(&self, kind: WaitKind) -> bool {
+        let is_closed = self.times.closed_ns.is_some();
+        match kind {
+            WaitKind::Run => self.runs.due_ns().is_some(),
+            WaitKind::Linger => is_closed,
+            WaitKind::Answer => self.has_role && self.times.opened_ns.is_none() && !is_closed,
+        }
+    }
+
+    fn due_ns(&self) -> u64 {
         let over_ns = match (self.times.closed_ns, self.times.opened_ns) {
             (Some(_), _) => self.last_ns.saturating_add(LINGER_NS),
             (None, None) if self.has_role => self.last_ns.saturating_add(UNANSWERED_NS),
@@ -466,9 +483,8 @@ impl Connection {
             let half = &mut self.halves[end];
             half.settle(u64::MAX);
             half.ledger.finish(until_ns, self.times.closed_ns.is_some());
-            if let Some(since_ns) = self.closed_window[end] {
-                half.ledger.row.window_closed_ns += until_ns.saturating_sub(since_ns);
-            }
+            let far_ns = self.sides[end].least_ns.unwrap_or(0);
+            half.ledger.row.window_closed_ns += self.rooms[end].finish(until_ns, far_ns);
             rows.tcp_stages.push(half.ledger.row.clone());
             rows.tcp_samples.push(self.sample(end, SampleKind::Close));
             rows.connections.push(self.row(end));

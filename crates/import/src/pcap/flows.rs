@@ -1,6 +1,7 @@
 //! All connections of a capture. Several files are read side by side, in the order of time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io::Read;
 use std::net::SocketAddr;
 
@@ -8,6 +9,7 @@ use table::RowSet;
 
 use super::Vantage;
 use super::connection::Connection;
+use super::due::{DueQueues, QueuedKinds};
 use super::segment::{Segment, parse};
 use super::source::PacketReader;
 use crate::{ImportError, Tally};
@@ -76,64 +78,80 @@ fn key(segment: &Segment) -> FlowKey {
     }
 }
 
+/// A connection that lives.
+struct Flow {
+    connection: Connection,
+    queued: QueuedKinds,
+}
+
 /// Connections that live.
 #[derive(Default)]
 struct FlowTable {
-    flows: HashMap<FlowKey, Connection>,
-    /// Connections to examine, by when.
-    due: VecDeque<(u64, FlowKey)>,
+    /// Boxed: the table grows without moving them.
+    flows: HashMap<FlowKey, Box<Flow>>,
+    /// Connections to examine, by address and number.
+    due: DueQueues<(FlowKey, u64)>,
     conns: u64,
     vantage: Vantage,
 }
 
-/// Time between two examinations of a connection.
-const LOOK_NS: u64 = 20_000_000;
-
 impl FlowTable {
     fn add(&mut self, segment: &Segment, rows: &mut RowSet, import: &mut CaptureImport) {
         let key = key(segment);
-        if self
-            .flows
-            .get(&key)
-            .is_some_and(|flow| flow.is_replaced_by(segment))
-            && let Some(flow) = self.flows.remove(&key)
-        {
-            end(flow, rows, import);
-        }
-        let flow = self.flows.entry(key).or_insert_with(|| {
-            self.due.push_back((segment.time_ns + LOOK_NS, key));
-            self.conns += 2;
-            Connection::new(self.conns - 1, segment)
-        });
-        match flow.add(segment, self.vantage, rows) {
+        let begin = |conns: &mut u64| {
+            *conns += 2;
+            Box::new(Flow {
+                connection: Connection::new(*conns - 1, segment),
+                queued: QueuedKinds::default(),
+            })
+        };
+        let flow = match self.flows.entry(key) {
+            Entry::Vacant(entry) => entry.insert(begin(&mut self.conns)),
+            Entry::Occupied(entry) => {
+                let flow = entry.into_mut();
+                if flow.connection.is_replaced_by(segment) {
+                    let old = std::mem::replace(flow, begin(&mut self.conns));
+                    end(old.connection, rows, import);
+                }
+                flow
+            }
+        };
+        let connection = &mut flow.connection;
+        match connection.add(segment, self.vantage, rows) {
             true => import.tally.ignore("copies from another interface"),
             false => import.tally.use_one(),
         }
+        let name = || (key, connection.conn);
+        let is_waiting = |kind| connection.is_waiting(kind);
+        self.due
+            .push(segment.time_ns, &mut flow.queued, is_waiting, name);
     }
 
     /// Ends connections that are over by now.
     fn pass_time(&mut self, now_ns: u64, rows: &mut RowSet, import: &mut CaptureImport) {
-        while let Some((due_ns, key)) = self.due.front().copied()
-            && due_ns <= now_ns
-        {
-            self.due.pop_front();
-            let Some(flow) = self.flows.get_mut(&key) else {
+        while let Some((kind, name)) = self.due.pop(now_ns) {
+            let Entry::Occupied(mut entry) = self.flows.entry(name.0) else {
                 continue;
             };
-            if !flow.pass_time(now_ns, rows) {
-                self.due.push_back((now_ns + LOOK_NS, key));
+            let flow = entry.get_mut();
+            if flow.connection.conn != name.1 {
                 continue;
             }
-            if let Some(flow) = self.flows.remove(&key) {
-                end(flow, rows, import);
+            flow.queued.remove(kind);
+            if flow.connection.pass_time(now_ns, rows) {
+                end(entry.remove().connection, rows, import);
+                continue;
             }
+            let is_waiting = |kind| flow.connection.is_waiting(kind);
+            self.due.push(now_ns, &mut flow.queued, is_waiting, || name);
         }
     }
 
     /// Returns the open connections, in the order in which they began.
-    fn into_open(self) -> Vec<Connection> {
-        let mut open: Vec<_> = self.flows.into_values().collect();
-        open.sort_unstable_by_key(|flow| flow.conn);
+    fn into_open(self) -> Vec<Box<Flow>> {
+        let flows = self.flows.into_values();
+        let mut open: Vec<_> = flows.collect();
+        open.sort_unstable_by_key(|flow| flow.connection.conn);
         open
     }
 }
@@ -237,7 +255,7 @@ impl CaptureReader {
             return Err(ImportError::NoSegments(self.import.tally.to_string()).into());
         }
         for (number, flow) in flows.into_open().into_iter().enumerate() {
-            end(flow, &mut rows, &mut self.import);
+            end(flow.connection, &mut rows, &mut self.import);
             if number % FLOWS_MOST == 0 {
                 take(std::mem::take(&mut rows))?;
             }

@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+use super::clock::SenderClock;
+use super::counts::{HalfCounts, Passage};
+use super::ids::IdCounter;
 use super::ledger::{ArrivedAck, RetransmitKind, StageLedger};
 use super::round_trip::{PendingSegments, SideTrip};
 use super::segment::Segment;
@@ -19,9 +22,6 @@ const PROBE_LEAST_NS: u64 = 20_000_000;
 /// Copies of a packet that a capture on several interfaces has come one right after another.
 const COPY_NS: u64 = 1_000_000;
 
-/// More packets than these are not lost one after another: another counter began.
-const MISSING_MOST: u16 = 64;
-
 /// Largest payload of a frame: a jumbo frame of 9,000 bytes. What is larger is a bundle that a network card is to cut.
 const FRAME_MOST_BYTES: u32 = 8_960;
 
@@ -34,44 +34,15 @@ const NEAR_NS: u64 = 1_000_000;
 /// ACKs on their way to an end: of more, the first arrive early.
 const ACKS_MOST: usize = 4_096;
 
-/// Kind of a segment's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Passage {
-    /// The first time.
-    New,
-    /// They passed before: retransmitted.
-    Again(RetransmitKind),
-    /// Later ones passed before: on another way, or lost before and retransmitted.
-    Late(Option<RetransmitKind>),
-    /// A keep-alive, or a probe of a closed window.
-    Probe,
-}
-
-/// Counters of one direction.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct HalfCounts {
-    /// Segments.
-    pub segments: u32,
-    /// Those with data.
-    pub data_segments: u32,
-    /// Bytes sent, all.
-    pub bytes: u64,
-    /// Bytes retransmitted.
-    pub bytes_again: u64,
-    /// Segments retransmitted.
-    pub segments_again: u32,
-    /// Retransmission timeouts.
-    pub timeouts: u16,
-    /// Duplicates that the receiver reported.
-    pub duplicates: u32,
-    /// Segments that came out of order.
-    pub reordered: u32,
-    /// Segments with a congestion mark.
-    pub marked: u32,
-    /// Bytes that the receiver had and the capture has not.
-    pub unseen_bytes: u64,
-    /// Longest run of bytes of a segment.
-    pub largest_bytes: u32,
+/// Knowledge of the connection when a segment with data passes.
+#[derive(Debug, Clone, Copy)]
+pub struct SendContext {
+    /// When it left, by the sender's clock, in the time of the capture.
+    pub sent_ns: u64,
+    /// The smoothed round trip of the whole path, ns.
+    pub trip_ns: u64,
+    /// Whether the other end waits for no ACK.
+    pub is_other_idle: bool,
 }
 
 /// An ACK on its way.
@@ -103,20 +74,18 @@ pub struct Half {
     /// Payload of a full segment, as the SYNs say.
     pub peer_mss: Option<u32>,
     pending: PendingSegments,
-    /// When its data was last sent or acknowledged.
-    progress_ns: u64,
     /// ACKs without news since.
     duplicate_acks: u32,
     /// Bytes before this offset arrived at the other end, some maybe not.
     sacked: Offset,
     recovery_end: Option<Offset>,
+    /// Segment that a timeout retransmitted last: its end, and when it passed.
+    after_timeout: Option<(Offset, u64)>,
     has_probed: bool,
     acks: VecDeque<PendingAck>,
     latest: Option<Segment>,
-    /// IPv4's identification that its next packet has, if none is lost.
-    next_ip_id: Option<u16>,
-    /// Packets that were sent before the latest and did not pass.
-    missing: u16,
+    clock: SenderClock,
+    ids: IdCounter,
     /// Counters.
     pub counts: HalfCounts,
     /// Stages.
@@ -138,15 +107,15 @@ impl Half {
             is_sack: None,
             peer_mss: None,
             pending: PendingSegments::default(),
-            progress_ns: since_ns,
             duplicate_acks: 0,
             sacked: 0,
             recovery_end: None,
+            after_timeout: None,
             has_probed: false,
             acks: VecDeque::new(),
             latest: None,
-            next_ip_id: None,
-            missing: 0,
+            clock: SenderClock::default(),
+            ids: IdCounter::default(),
             counts: HalfCounts::default(),
             ledger: StageLedger::new(conn, since_ns),
         }
@@ -167,16 +136,14 @@ impl Half {
         })
     }
 
-    /// Counts packets by IPv4's identification: Linux numbers those of a connection one by one.
+    /// Counts a packet by IPv4's identification.
     pub fn count_ids(&mut self, segment: &Segment) {
         let Some(id) = segment.ip_id.filter(|id| *id != 0) else {
             return;
         };
         let full = self.full_bytes().unwrap_or(u32::MAX).max(1);
         let segments = segment.bytes.div_ceil(full).max(1) as u16;
-        let missing = self.next_ip_id.map_or(0, |next| id.wrapping_sub(next));
-        self.missing = if missing <= MISSING_MOST { missing } else { 0 };
-        self.next_ip_id = Some(id.wrapping_add(segments));
+        self.ids.add(id, segments);
     }
 
     /// Takes its SYN.
@@ -215,6 +182,12 @@ impl Half {
         self.next - self.una
     }
 
+    /// Returns when a segment left, by the sender's clock, in the time of the capture.
+    pub fn sent_ns(&mut self, segment: &Segment) -> u64 {
+        let stamp = segment.options.timestamps.map(|(own, _)| own);
+        self.clock.sent_ns(segment.time_ns, stamp)
+    }
+
     /// Passes ACKs to the ledger that arrived by now.
     pub fn settle(&mut self, now_ns: u64) {
         while let Some(first) = self.acks.front().copied()
@@ -226,7 +199,8 @@ impl Half {
         }
     }
 
-    /// The other end acknowledged. `near`: the round trip to this end; `far`: to the other. Returns whether the ACK is new.
+    /// The other end acknowledged. `near`: the round trip to this end; `far`: to the other. Returns whether the receiver's
+    /// delayed-ACK timer sent the ACK.
     pub fn acknowledge(
         &mut self,
         segment: &Segment,
@@ -238,19 +212,25 @@ impl Half {
         let has_data = segment.bytes > 0 || segment.is_fin;
         let is_new = ack > self.una;
         let mut is_by_timer = false;
+        let mut held_after_timeout_ns = None;
         if is_new {
-            let acked_bytes = ack - self.una;
             let most = self.mss_bytes().unwrap_or(i64::MAX);
-            if let Some(sent_ns) = self.pending.acknowledge(ack) {
-                let took_ns = now_ns.saturating_sub(sent_ns);
+            let may_be_late = !has_data && ack - self.una <= most;
+            let held_ns = |took_ns: u64, far: &SideTrip| {
+                let held_ns = took_ns.saturating_sub(far.least_ns?);
+                (may_be_late && held_ns >= DELACK_LEAST_NS).then_some(held_ns)
+            };
+            if let Some(probe) = self.pending.acknowledge(ack) {
+                let took_ns = now_ns.saturating_sub(probe.passed_ns);
                 far.add(took_ns);
-                let least_ns = far.least_ns.unwrap_or(took_ns);
-                is_by_timer = !has_data
-                    && acked_bytes <= most
-                    && took_ns >= least_ns.saturating_add(DELACK_LEAST_NS);
-                self.count_trip(took_ns + near.least_ns.unwrap_or(0), is_by_timer);
+                is_by_timer = held_ns(took_ns, far).is_some();
+                let whole_ns = now_ns.saturating_sub(probe.sent_ns) + near.least_ns.unwrap_or(0);
+                self.count_trip(whole_ns, is_by_timer);
             }
-            self.take_new(ack, now_ns);
+            if let Some((_, sent_ns)) = self.after_timeout.take_if(|(end, _)| *end <= ack) {
+                held_after_timeout_ns = held_ns(now_ns.saturating_sub(sent_ns), far);
+            }
+            self.take_new(ack);
         } else if !has_data && self.flight_bytes() > 0 && !segment.is_rst {
             self.duplicate_acks += 1;
         }
@@ -263,11 +243,12 @@ impl Half {
                 window_bytes,
                 has_data,
                 is_by_timer,
+                held_after_timeout_ns,
                 is_duplicate,
                 echo: segment.options.timestamps.map(|(_, echo)| echo),
             },
         );
-        is_new
+        is_by_timer
     }
 
     fn queue_ack(&mut self, now_ns: u64, near: &SideTrip, ack: ArrivedAck) {
@@ -286,7 +267,7 @@ impl Half {
         row.acks_by_timer += u32::from(is_by_timer);
     }
 
-    fn take_new(&mut self, ack: Offset, now_ns: u64) {
+    fn take_new(&mut self, ack: Offset) {
         let unseen = (ack - self.next).max(0).unsigned_abs() + self.gaps.close_before(ack);
         // Bytes from before the capture are no loss of it.
         if self.has_syn || self.counts.data_segments > 0 {
@@ -294,7 +275,6 @@ impl Half {
         }
         self.una = ack;
         self.next = self.next.max(ack);
-        self.progress_ns = now_ns;
         self.duplicate_acks = 0;
         self.has_probed = false;
         self.sacked = self.sacked.max(ack);
@@ -336,14 +316,37 @@ impl Half {
         })
     }
 
-    /// Takes data, or a FIN. The smoothed round trip of the whole path, ns, and whether the other end waits for no ACK.
-    pub fn send(
-        &mut self,
-        segment: &Segment,
-        first: Offset,
-        (trip_ns, is_other_idle): (u64, bool),
-    ) -> Passage {
-        let now_ns = segment.time_ns;
+    /// Takes the sequence number of an ACK without data. It shows how much was sent: what did not pass is a gap.
+    pub fn see_next(&mut self, segment: &Segment) {
+        let Some(space) = self.space.filter(|_| self.is_begun()) else {
+            return;
+        };
+        let next = space.offset(segment.seq, self.next);
+        if next > self.next {
+            self.add_gap(segment, next);
+            self.next = next;
+            self.ledger.see_next(next);
+        }
+    }
+
+    /// Whether offsets are known: its SYN or data passed.
+    fn is_begun(&self) -> bool {
+        self.has_syn || self.counts.data_segments > 1
+    }
+
+    fn add_gap(&mut self, segment: &Segment, end: Offset) {
+        let lost = self.gaps.push(Gap {
+            first: self.next,
+            end,
+            since_ns: segment.time_ns,
+            ip_id: segment.ip_id,
+        });
+        self.counts.unseen_bytes += lost;
+    }
+
+    /// Takes data, or a FIN.
+    pub fn send(&mut self, segment: &Segment, first: Offset, context: SendContext) -> Passage {
+        let sent_ns = context.sent_ns;
         let end = first + i64::from(segment.bytes) + i64::from(segment.is_fin);
         if self.is_probe(segment, first, end) {
             return Passage::Probe;
@@ -351,32 +354,33 @@ impl Half {
         if segment.is_fin {
             self.fin = Some(end);
         }
-        let passage = self.passage(segment, (first, end), (trip_ns, is_other_idle));
-        self.count(segment, passage, (first, end));
+        let passage = self.passage(segment, (first, end), context);
+        self.counts.add(segment, passage, (first, end));
         if passage == Passage::New {
-            if first > self.next && (self.has_syn || self.counts.data_segments > 1) {
-                let lost = self.gaps.push(Gap {
-                    first: self.next,
-                    end: first,
-                    since_ns: now_ns,
-                    ip_id: segment.ip_id,
-                });
-                self.counts.unseen_bytes += lost;
+            if first > self.next && self.is_begun() {
+                self.add_gap(segment, first);
             }
-            self.pending.push(end, now_ns);
+            self.pending.push(end, segment.time_ns, sent_ns);
             self.ledger
-                .send(now_ns, end, (end - first.max(self.next), segment.is_fin));
+                .send(sent_ns, end, (end - first.max(self.next), segment.is_fin));
         }
         if let Passage::Again(kind) | Passage::Late(Some(kind)) = passage {
             self.pending.clear();
             self.has_probed |= kind == RetransmitKind::TailLossProbe;
+            self.after_timeout =
+                (kind == RetransmitKind::Timeout).then_some((end, segment.time_ns));
             let recovery_end = self.next;
             self.recovery_end.get_or_insert(recovery_end);
             let stamp = segment.options.timestamps.map(|(own, _)| own);
-            self.ledger.resend(now_ns, (first, end), (kind, stamp));
+            // Of what was sent before and did not pass only the number is known.
+            let unseen = match passage {
+                Passage::Late(_) => i64::from(self.ids.missing()) * self.mss_bytes().unwrap_or(1),
+                _ => 0,
+            };
+            self.ledger
+                .resend(sent_ns, (first, end), (kind, stamp, unseen));
         }
         self.next = self.next.max(end);
-        self.progress_ns = now_ns;
         passage
     }
 
@@ -393,28 +397,29 @@ impl Half {
         &mut self,
         segment: &Segment,
         (first, end): (Offset, Offset),
-        (trip_ns, is_other_idle): (u64, bool),
+        context: SendContext,
     ) -> Passage {
+        let trip_ns = context.trip_ns;
         if first >= self.next {
-            let silent_ns = segment.time_ns.saturating_sub(self.progress_ns);
+            let silent_ns = context.sent_ns.saturating_sub(self.ledger.progress_ns());
             // The tail was lost before it came here: a packet is missing, and it was no ACK that the other end waits for.
             let is_lost = first == self.next
-                && self.missing > 0
-                && is_other_idle
+                && self.ids.missing() > 0
+                && context.is_other_idle
                 && silent_ns >= PROBE_LEAST_NS.max(2 * trip_ns);
             return match is_lost {
-                true => Passage::Late(Some(self.kind(segment.time_ns, end, trip_ns))),
+                true => Passage::Late(Some(self.kind(context, end))),
                 false => Passage::New,
             };
         }
         if let Some(gap) = self.gaps.fill(first, end) {
             let is_late = self.is_reordered(segment, &gap, trip_ns);
-            return Passage::Late((!is_late).then(|| self.kind(segment.time_ns, end, trip_ns)));
+            return Passage::Late((!is_late).then(|| self.kind(context, end)));
         }
         // Of a segment that begins with old bytes the new ones count: the old ones go along.
         match end > self.next && first < self.una {
             true => Passage::New,
-            false => Passage::Again(self.kind(segment.time_ns, end, trip_ns)),
+            false => Passage::Again(self.kind(context, end)),
         }
     }
 
@@ -429,10 +434,10 @@ impl Half {
     }
 
     /// Returns by what means a segment was retransmitted.
-    fn kind(&self, now_ns: u64, end: Offset, trip_ns: u64) -> RetransmitKind {
-        let silent_ns = now_ns.saturating_sub(self.progress_ns);
+    fn kind(&self, context: SendContext, end: Offset) -> RetransmitKind {
+        let silent_ns = context.sent_ns.saturating_sub(self.ledger.progress_ns());
         let is_shown = self.sacked > end || self.duplicate_acks >= 3 || self.recovery_end.is_some();
-        let is_due = silent_ns >= RTO_LEAST_NS + trip_ns.min(RTO_LEAST_NS);
+        let is_due = silent_ns >= RTO_LEAST_NS + context.trip_ns.min(RTO_LEAST_NS);
         let is_tail = end >= self.next && self.is_sack != Some(false);
         if is_shown && !is_due && !self.has_probed {
             RetransmitKind::Fast
@@ -443,26 +448,6 @@ impl Half {
         } else {
             RetransmitKind::Timeout
         }
-    }
-
-    fn count(&mut self, segment: &Segment, passage: Passage, (first, end): (Offset, Offset)) {
-        let counts = &mut self.counts;
-        counts.data_segments += 1;
-        counts.bytes += u64::from(segment.bytes);
-        counts.largest_bytes = counts.largest_bytes.max(segment.bytes);
-        let again = match passage {
-            Passage::Again(kind) | Passage::Late(Some(kind)) => kind,
-            Passage::Late(None) => {
-                counts.reordered += 1;
-                return;
-            }
-            Passage::New | Passage::Probe => return,
-        };
-        counts.segments_again += 1;
-        counts.bytes_again += (end - first).unsigned_abs();
-        counts.timeouts = counts
-            .timeouts
-            .saturating_add(u16::from(again == RetransmitKind::Timeout));
     }
 }
 

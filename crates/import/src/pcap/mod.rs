@@ -5,19 +5,28 @@
 //! segment    a packet → a TCP segment
 //! sequence   sequence numbers → offsets in a stream, and its gaps
 //! round_trip round trips to either end
+//! clock      timestamps → when a segment left
+//! ids        packets that did not pass
+//! counts     counters of one direction
 //! half       one direction: what passed, again, late; what was acknowledged
 //! ledger     what stopped the next byte
 //! pace       rates, and what loss left of them
+//! window     whether the receiver's program reads
 //! turns      bytes → calls, by which requests are found
 //! connection both directions → rows of both ends
 //! rows       these rows
+//! due        which of them are to be examined, and when
 //! flows      all connections of a capture, and files side by side
 //! ```
 
+mod clock;
 mod connection;
+mod counts;
+mod due;
 mod empty_stages;
 mod flows;
 mod half;
+mod ids;
 mod ledger;
 mod pace;
 mod round_trip;
@@ -28,6 +37,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod window;
 
 pub use flows::{CaptureImport, CaptureReader};
 

@@ -34,17 +34,32 @@ impl SideTrip {
     }
 }
 
+/// Segment that waits for its ACK.
+#[derive(Debug, Clone, Copy)]
+pub struct Probe {
+    /// Offset after its last byte.
+    end: Offset,
+    /// When it passed.
+    pub passed_ns: u64,
+    /// When it left, by the sender's clock.
+    pub sent_ns: u64,
+}
+
 /// Segments of one direction that wait for their ACK.
 #[derive(Debug, Clone, Default)]
 pub struct PendingSegments {
-    probes: VecDeque<(Offset, u64)>,
+    probes: VecDeque<Probe>,
 }
 
 impl PendingSegments {
     /// Adds a segment that was sent for the first time.
-    pub fn push(&mut self, end: Offset, time_ns: u64) {
+    pub fn push(&mut self, end: Offset, passed_ns: u64, sent_ns: u64) {
         if self.probes.len() < PROBES_MOST {
-            self.probes.push_back((end, time_ns));
+            self.probes.push_back(Probe {
+                end,
+                passed_ns,
+                sent_ns,
+            });
         }
     }
 
@@ -53,15 +68,15 @@ impl PendingSegments {
         self.probes.clear();
     }
 
-    /// Takes what is acknowledged. Returns when the last segment of it passed.
-    pub fn acknowledge(&mut self, ack: Offset) -> Option<u64> {
-        let mut last_ns = None;
-        while let Some((end, time_ns)) = self.probes.front().copied()
-            && end <= ack
+    /// Takes what is acknowledged. Returns the last segment of it.
+    pub fn acknowledge(&mut self, ack: Offset) -> Option<Probe> {
+        let mut last = None;
+        while let Some(probe) = self.probes.front().copied()
+            && probe.end <= ack
         {
             self.probes.pop_front();
-            last_ns = Some(time_ns);
+            last = Some(probe);
         }
-        last_ns
+        last
     }
 }

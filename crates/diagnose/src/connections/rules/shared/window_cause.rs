@@ -48,15 +48,15 @@ pub fn window_cause(case: &Case) -> WindowCause {
     by_polls(case)
 }
 
-/// Decides for a capture: a reader that does not read leaves no room for a segment in the window. A small buffer with a
-/// good reader has room for what is on its way.
+/// Decides for a capture: with a reader that does not read, a window stays full after its data arrived, and becomes small. A small
+/// buffer with a good reader is full only of what is on its way.
 fn by_closed_window(case: &Case) -> WindowCause {
     let ledger = case.peer.and_then(|peer| peer.judged.ledger.as_ref());
     let closed_ns = ledger.map_or(0, |ledger| ledger.window_closed_ns);
     let limited_ns = case.ns(Stage::ReceiverWindow);
     let closed = (closed_ns as f64 / limited_ns.max(1) as f64).min(1.0);
     let because = format!(
-        "the window had no room for a segment {} of that time",
+        "the receiver left the window full, or below half of its largest, {} of that time",
         percent(closed)
     );
     let confidence = Confidence {

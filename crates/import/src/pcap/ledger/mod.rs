@@ -6,10 +6,19 @@
 
 use table::tables::TcpStage;
 
+mod ack;
+mod burst;
+mod stall;
+
+pub use ack::ArrivedAck;
+pub use stall::RetransmitKind;
+
 use super::empty_stages::empty_stages;
 use super::pace::DeliveryPace;
 use super::round_trip::SideTrip;
 use super::sequence::Offset;
+use burst::BurstWatch;
+use stall::Stall;
 
 /// Data that was held by TCP leaves within the same softirq as the ACK that let it go, some tens of microseconds. The limit
 /// leaves room for a busy CPU, and is far below every timer of TCP (the delayed ACK's least is 40 ms).
@@ -24,34 +33,6 @@ const INITIAL_SEGMENTS: i64 = 10;
 /// A pause of a retransmission timeout (`TCP_RTO_MIN`) makes a congestion window old (RFC 5681, 4.1).
 const PAUSE_NS: u64 = 200_000_000;
 
-/// Means by which a segment was retransmitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RetransmitKind {
-    /// ACKs showed the loss.
-    Fast,
-    /// A timer expired.
-    Timeout,
-    /// A timer for lost tails expired.
-    TailLossProbe,
-}
-
-/// An ACK as it arrives at the sender.
-#[derive(Debug, Clone, Copy)]
-pub struct ArrivedAck {
-    /// All bytes before this offset are acknowledged.
-    pub ack: Offset,
-    /// Window, scaled, bytes; `None`: its scale is not known.
-    pub window_bytes: Option<i64>,
-    /// It carries data: the application may answer.
-    pub has_data: bool,
-    /// The receiver's delayed-ACK timer sent it.
-    pub is_by_timer: bool,
-    /// It reports that bytes came twice (DSACK, RFC 2883).
-    pub is_duplicate: bool,
-    /// The timestamp that it echoes.
-    pub echo: Option<u32>,
-}
-
 /// The ACK that let the sender go on.
 #[derive(Debug, Clone, Copy)]
 struct Release {
@@ -64,29 +45,6 @@ struct Release {
     /// No full-sized segment was out.
     is_small_flight: bool,
     is_by_timer: bool,
-}
-
-/// Data that waits for a timer.
-#[derive(Debug, Clone, Copy)]
-struct Stall {
-    kind: RetransmitKind,
-    /// It ends when this byte is acknowledged.
-    first: Offset,
-    is_thin: bool,
-    /// Timestamp of the first segment that was retransmitted.
-    stamp: Option<u32>,
-}
-
-impl Stall {
-    /// Whether its ACK shows that nothing was lost: it is of what was sent before (RFC 3522), or reports a duplicate.
-    fn is_spurious(&self, ack: &ArrivedAck) -> bool {
-        let ages = ack.echo.zip(self.stamp);
-        let is_of_original = ages.is_some_and(|(echo, stamp)| {
-            let age = stamp.wrapping_sub(echo);
-            0 < age && age < u32::MAX / 2
-        });
-        is_of_original || ack.is_duplicate
-    }
 }
 
 /// A recovery from loss.
@@ -111,6 +69,7 @@ pub struct StageLedger {
     /// Data follows an ACK that let it go within so long.
     slack_ns: u64,
     sent_ns: u64,
+    acked_ns: u64,
     emptied_ns: Option<u64>,
     release: Option<Release>,
     is_small_flight: bool,
@@ -121,16 +80,7 @@ pub struct StageLedger {
     /// Most bytes out before the latest loss; `None`: none was lost.
     flight_before_loss: Option<Offset>,
     pace: DeliveryPace,
-    burst: Option<Burst>,
-}
-
-/// A flight after a pause, with more out than a new connection may have.
-#[derive(Debug, Clone, Copy)]
-struct Burst {
-    /// Its first window ends here; `None`: nothing of it is acknowledged yet.
-    end: Option<Offset>,
-    /// Segments of it were lost since then.
-    lost_ns: Option<u64>,
+    burst: BurstWatch,
 }
 
 impl StageLedger {
@@ -145,6 +95,7 @@ impl StageLedger {
             path_ns: 0,
             slack_ns: RELEASE_NS,
             sent_ns: since_ns,
+            acked_ns: since_ns,
             emptied_ns: Some(since_ns),
             release: None,
             is_small_flight: true,
@@ -153,7 +104,7 @@ impl StageLedger {
             recovery: None,
             flight_before_loss: None,
             pace: DeliveryPace::default(),
-            burst: None,
+            burst: BurstWatch::default(),
         }
     }
 
@@ -175,6 +126,11 @@ impl StageLedger {
     /// Returns whether the receiver announced a window of no bytes.
     pub fn is_window_closed(&self) -> bool {
         self.window_bytes == Some(0)
+    }
+
+    /// Returns when data was last sent, or acknowledged at the sender.
+    pub fn progress_ns(&self) -> u64 {
+        self.sent_ns.max(self.acked_ns)
     }
 
     /// Returns the window that the receiver announced last, bytes; `None`: its scale is not known.
@@ -204,7 +160,9 @@ impl StageLedger {
             self.end_stall(now_ns, Some(&ack));
         }
         if is_new {
-            self.see_window_of_burst(flight_bytes);
+            self.acked_ns = now_ns;
+            let is_large = flight_bytes > INITIAL_SEGMENTS * self.mss_bytes();
+            self.burst.see_window(&mut self.row, self.next, is_large);
         }
         self.una = self.una.max(ack.ack);
         self.next = self.next.max(self.una);
@@ -219,9 +177,7 @@ impl StageLedger {
         {
             self.judge(now_ns, None);
             self.recovery = None;
-            if let Some(lost_ns) = self.burst.take().and_then(|burst| burst.lost_ns) {
-                self.row.burst_loss_ns += now_ns.saturating_sub(lost_ns);
-            }
+            self.burst.recover(&mut self.row, now_ns);
         }
         if self.una == self.next && before < self.una {
             self.emptied_ns = Some(now_ns);
@@ -245,30 +201,10 @@ impl StageLedger {
         }
     }
 
-    /// The first window of a flight after a pause is out.
-    fn see_window_of_burst(&mut self, flight_bytes: Offset) {
-        let is_large = flight_bytes > INITIAL_SEGMENTS * self.mss_bytes();
-        let Some(burst) = self.burst.as_mut().filter(|burst| burst.end.is_none()) else {
-            return;
-        };
-        burst.end = Some(self.next);
-        match is_large {
-            true => self.row.bursts_after_idle += 1,
-            false => self.burst = None,
-        }
-    }
-
-    /// Data was lost: of the first window after a pause?
-    fn lose_of_burst(&mut self, first: Offset) {
-        let is_large = self.flight_bytes() > INITIAL_SEGMENTS * self.mss_bytes();
-        let sent_ns = self.sent_ns;
-        match &mut self.burst {
-            Some(burst) if is_large && burst.end.is_none_or(|end| first < end) => {
-                burst.lost_ns = Some(sent_ns);
-                self.row.burst_losses += 1;
-            }
-            _ => self.burst = None,
-        }
+    /// Data up to `next` was sent, nobody knows when.
+    pub fn see_next(&mut self, next: Offset) {
+        self.next = self.next.max(next);
+        self.emptied_ns = None;
     }
 
     /// New data was sent.
@@ -277,10 +213,7 @@ impl StageLedger {
         self.judge(now_ns, Some(bytes).filter(|_| !is_fin));
         let is_paused = now_ns.saturating_sub(self.sent_ns) >= PAUSE_NS;
         if self.flight_bytes() == 0 && is_paused && self.row.data_segs_out > 0 {
-            self.burst = Some(Burst {
-                end: None,
-                lost_ns: None,
-            });
+            self.burst.begin();
         }
         let is_small = bytes < self.mss_bytes();
         if is_small
@@ -303,12 +236,12 @@ impl StageLedger {
         self.row.max_send_queue_bytes = self.row.max_send_queue_bytes.max(flight);
     }
 
-    /// Data was retransmitted.
+    /// Data was retransmitted. `unseen`: bytes that were sent before and did not pass.
     pub fn resend(
         &mut self,
         now_ns: u64,
         (first, end): (Offset, Offset),
-        (kind, stamp): (RetransmitKind, Option<u32>),
+        (kind, stamp, unseen): (RetransmitKind, Option<u32>, i64),
     ) {
         self.pace.again_bytes += (end - first).unsigned_abs();
         self.row.data_segs_out = self.row.data_segs_out.saturating_add(1);
@@ -319,11 +252,13 @@ impl StageLedger {
         if self.recovery.is_none() {
             self.flight_before_loss = Some(self.flight_bytes());
             self.row.loss_episodes += 1;
-            self.lose_of_burst(first);
+            let is_large = self.flight_bytes() > INITIAL_SEGMENTS * self.mss_bytes();
+            let lost = (is_large, self.sent_ns);
+            self.burst.lose(&mut self.row, first, lost);
         }
         match kind {
             RetransmitKind::Fast => self.resend_fast(now_ns),
-            _ => self.resend_by_timer(now_ns, first, (kind, stamp)),
+            _ => self.resend_by_timer(now_ns, first, (kind, stamp, unseen)),
         }
         self.next = self.next.max(end);
         if self.una < self.next {
@@ -342,7 +277,7 @@ impl StageLedger {
         &mut self,
         now_ns: u64,
         first: Offset,
-        (kind, stamp): (RetransmitKind, Option<u32>),
+        (kind, stamp, unseen): (RetransmitKind, Option<u32>, i64),
     ) {
         match &mut self.stall {
             Some(stall) if kind == RetransmitKind::Timeout => stall.kind = kind,
@@ -357,7 +292,7 @@ impl StageLedger {
                 self.stall = Some(Stall {
                     kind,
                     first,
-                    is_thin: self.flight_bytes() <= THIN_SEGMENTS * mss,
+                    is_thin: self.flight_bytes() + unseen <= THIN_SEGMENTS * mss,
                     stamp,
                 });
             }
@@ -376,25 +311,7 @@ impl StageLedger {
         };
         let ns = self.elapsed_ns(now_ns);
         self.row.time_ns += ns;
-        if ack.is_some_and(|ack| stall.is_spurious(ack)) {
-            self.row.sender_app_ns += ns;
-            if stall.kind == RetransmitKind::Timeout {
-                self.row.spurious_timeouts += 1;
-                self.row.spurious_timeout_ns += ns;
-            }
-            return;
-        }
-        if stall.kind == RetransmitKind::TailLossProbe {
-            self.row.tail_loss_ns += ns;
-            self.row.tail_loss_stalls += 1;
-        } else {
-            self.row.retransmit_timeout_ns += ns;
-            self.row.timeout_stalls += 1;
-        }
-        if stall.is_thin {
-            self.row.thin_stalls += 1;
-            self.row.thin_stall_ns += ns;
-        }
+        stall.count(&mut self.row, ns, ack);
     }
 
     fn elapsed_ns(&self, now_ns: u64) -> u64 {

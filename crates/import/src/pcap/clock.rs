@@ -1,0 +1,103 @@
+//! When a segment was sent, by the sender's own clock: its timestamp option (RFC 7323) says it to a tick. What comes late to the
+//! place of the capture was sent before, and the sender acted without the answers to it.
+
+/// Tick of timestamps: a millisecond, which RFC 7323 (4.1) allows and which Linux, Windows, macOS and FreeBSD have.
+const TICK_NS: i64 = 1_000_000;
+
+/// A clock is compared for so long before it is believed.
+const COMPARED_NS: u64 = 200_000_000;
+
+/// It may differ by so much: one part of ten. Other ticks in use differ by four times or more.
+const DIFFERENCE: u64 = 10;
+
+/// The least delay counts for so long: two clocks of quartz differ by 100 µs a second at most, so that it stays within a tick.
+const PERIOD_NS: u64 = 5_000_000_000;
+
+/// Clock of one end as the place of the capture sees it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SenderClock {
+    first: Option<(u32, u64)>,
+    is_known: bool,
+    /// Begin of a period, and the least difference between capture and clock, of it and of the one before, ns.
+    period_ns: u64,
+    least_ns: Option<i64>,
+    before_ns: Option<i64>,
+    latest_ns: u64,
+}
+
+impl SenderClock {
+    /// Returns when a segment left, in the time of the capture: as if nothing on the way had delayed it more than others.
+    pub fn sent_ns(&mut self, now_ns: u64, stamp: Option<u32>) -> u64 {
+        let sent_ns = stamp
+            .and_then(|stamp| self.by_stamp(now_ns, stamp))
+            .map_or(now_ns, |sent_ns| sent_ns.min(now_ns));
+        self.latest_ns = self.latest_ns.max(sent_ns).min(now_ns);
+        self.latest_ns
+    }
+
+    fn by_stamp(&mut self, now_ns: u64, stamp: u32) -> Option<u64> {
+        let (first, first_ns) = *self.first.get_or_insert((stamp, now_ns));
+        let ran_ns = i64::from(stamp.wrapping_sub(first).cast_signed()) * TICK_NS;
+        let passed_ns = now_ns.saturating_sub(first_ns);
+        let late_ns = i64::try_from(passed_ns).ok()?.saturating_sub(ran_ns);
+        if !self.is_known {
+            let differs_ns = late_ns.unsigned_abs();
+            self.is_known =
+                passed_ns >= COMPARED_NS && differs_ns.saturating_mul(DIFFERENCE) <= passed_ns;
+        }
+        if now_ns.saturating_sub(self.period_ns) >= PERIOD_NS {
+            self.period_ns = now_ns;
+            self.before_ns = self.least_ns.take();
+        }
+        let least_ns = self.least_ns.map_or(late_ns, |it| it.min(late_ns));
+        self.least_ns = Some(least_ns);
+        let least_ns = self.before_ns.map_or(least_ns, |it| it.min(least_ns));
+        // The segment may have left at the end of the tick.
+        let beyond_ns = late_ns.saturating_sub(least_ns).saturating_sub(TICK_NS);
+        let beyond_ns = beyond_ns.max(0).unsigned_abs();
+        self.is_known.then(|| now_ns.saturating_sub(beyond_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn late_segment_was_sent_when_its_timestamp_says() {
+        let mut clock = SenderClock::default();
+        for ms in 0..300 {
+            assert_eq!(clock.sent_ns(ms * MS, Some(7 + ms as u32)), ms * MS);
+        }
+        // 500 ms late, to a tick
+        assert_eq!(clock.sent_ns(800 * MS, Some(7 + 300)), 301 * MS);
+        assert_eq!(clock.sent_ns(801 * MS, Some(7 + 700)), 701 * MS);
+        assert_eq!(clock.sent_ns(802 * MS, Some(7 + 802)), 802 * MS);
+    }
+
+    #[test]
+    fn clock_with_another_tick_is_not_believed() {
+        for per_s in [100, 250, 1_000_000] {
+            let mut clock = SenderClock::default();
+            for ms in 0..2_000 {
+                let stamp = (ms * per_s / 1_000) as u32;
+                assert_eq!(clock.sent_ns(ms * MS, Some(stamp)), ms * MS);
+            }
+        }
+    }
+
+    #[test]
+    fn clock_that_runs_on_after_its_wrap_is_believed() {
+        let mut clock = SenderClock::default();
+        let begin = u32::MAX - 100;
+        (0..300u32).for_each(|ms| {
+            clock.sent_ns(u64::from(ms) * MS, Some(begin.wrapping_add(ms)));
+        });
+        assert_eq!(
+            clock.sent_ns(900 * MS, Some(begin.wrapping_add(400))),
+            401 * MS
+        );
+    }
+}

@@ -1,0 +1,100 @@
+//! The same conversation at its sender, at its receiver and between: what each place shows of it.
+
+use super::*;
+
+/// Windows of 64 KiB, in steps of 128 bytes.
+const OPEN: u16 = 512;
+const RTT: u64 = 10 * MS;
+
+/// A sender that fills the window each time; the receiver opens it `pause_ns` after the data arrived. `near_ns`: the round trip
+/// between the capture and the sender.
+fn full_windows(near_ns: u64, pause_ns: u64) -> Talk {
+    let mut talk = Talk::begin(near_ns, RTT - near_ns);
+    talk.put(0, 1, |it| it.window = OPEN);
+    for _ in 0..11 {
+        (0..46).for_each(|_| talk.send(0, 0, 1_424));
+        talk.put(RTT - near_ns + pause_ns, 1, |it| it.window = OPEN);
+        talk.put(near_ns, 0, |_| {});
+    }
+    talk.end(RTT);
+    talk
+}
+
+#[test]
+fn window_that_stays_full_is_not_read() {
+    for near_ns in [0, RTT / 2, RTT] {
+        let slow = stages(&full_windows(near_ns, 40 * MS).read().0, 1);
+        assert_eq!(slow.window_closed_ns, 11 * 40 * MS, "{near_ns}");
+        let quick = stages(&full_windows(near_ns, 0).read().0, 1);
+        assert_eq!(quick.window_closed_ns, 0, "{near_ns}");
+    }
+}
+
+#[test]
+fn window_that_shrinks_is_not_read() {
+    let mut talk = Talk::begin(0, RTT);
+    talk.put(0, 1, |it| it.window = OPEN);
+    talk.send(0, 0, 1_424);
+    talk.put(RTT, 1, |it| it.window = OPEN / 4);
+    talk.send(50 * MS, 0, 1_424);
+    talk.put(RTT, 1, |it| it.window = OPEN);
+    talk.end(RTT);
+    assert_eq!(stages(&talk.read().0, 1).window_closed_ns, 60 * MS);
+}
+
+#[test]
+fn ack_shows_data_that_was_lost_before_the_capture() {
+    let mut talk = Talk::begin(RTT, 0);
+    talk.send(MS, 0, 100);
+    talk.send(0, 1, 100);
+    // the next request is lost, with its ACK, and the answer is retransmitted; its ACK is after the request
+    let lost = talk.next[0];
+    talk.next[0] += 100;
+    let answer = talk.next[1].wrapping_sub(100);
+    talk.put(240 * MS, 1, |it| {
+        (it.seq, it.ack, it.bytes) = (answer, Some(lost), 100);
+    });
+    talk.acknowledge(RTT, 0);
+    talk.put(2 * MS, 0, |it| (it.seq, it.bytes) = (lost, 100));
+    talk.send(0, 1, 100);
+    talk.end(RTT);
+    let (rows, import) = talk.read();
+    assert_eq!(import.unseen_bytes, 0);
+    assert_eq!(count(&rows, TcpEventKind::TailLossProbe), 2);
+    assert_eq!(rows.tcp_samples.row(0).total_retrans, 1);
+}
+
+#[test]
+fn data_that_comes_late_was_sent_when_its_timestamp_says() {
+    let mut talk = Talk::begin(RTT, 0);
+    let at = |talk: &Talk| (talk.now_ns / MS) as u32;
+    let put = |talk: &mut Talk,
+               later_ns: u64,
+               from: usize,
+               stamps: (u32, u32),
+               seq: u32,
+               bytes: usize| {
+        talk.put(later_ns, from, |it| {
+            (it.stamps, it.seq, it.bytes) = (Some(stamps), seq, bytes);
+        });
+        talk.next[from] = talk.next[from].max(seq + bytes as u32);
+    };
+    for _ in 0..31 {
+        let (seq, stamp) = (talk.next[0], at(&talk) + 10);
+        put(&mut talk, 10 * MS, 0, (stamp, 0), seq, 100);
+        talk.put(0, 1, |it| it.stamps = Some((1, stamp)));
+    }
+    // the path holds what follows for 500 ms: data, and its retransmission by a timer 250 ms later
+    let (seq, stamp) = (talk.next[0], at(&talk) + 10);
+    put(&mut talk, 510 * MS, 0, (stamp, 0), seq, 1_400);
+    put(&mut talk, 0, 0, (stamp, 0), seq + 1_400, 1_400);
+    talk.put(0, 1, |it| it.stamps = Some((1, stamp)));
+    put(&mut talk, 0, 0, (stamp + 250, 0), seq, 1_400);
+    talk.put(0, 1, |it| it.stamps = Some((1, stamp + 250)));
+    let seq = talk.next[0];
+    put(&mut talk, RTT, 0, (stamp + 510, 0), seq, 100);
+    talk.end(RTT);
+    let client = stages(&talk.read().0, 0);
+    assert_eq!((client.spurious_timeouts, client.timeout_stalls), (1, 0));
+    assert!(client.spurious_timeout_ns > 200 * MS);
+}

@@ -1,0 +1,98 @@
+//! Room that a receiver leaves: is its window small because data lies unread?
+//!
+//! A window that is full at the receiver, with all data there, opens when the program reads. One with a quick reader opens at
+//! once: it is full only of what is on its way. And data that is not read makes the window smaller.
+
+use super::sequence::Offset;
+
+/// Window that one end announces, and what it is full of.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WindowRoom {
+    /// The other end may send what is before this offset.
+    edge: Option<Offset>,
+    largest_bytes: i64,
+    /// Since when the window is below half of its largest. A receiver says so when reading doubles its window
+    /// (`tcp_cleanup_rbuf`): its program did not read.
+    small_since_ns: Option<u64>,
+    /// Since when there is no room for another segment (nothing is sent then: RFC 1122, 4.2.3.4).
+    full_since_ns: Option<u64>,
+}
+
+/// An announced window, and what is known of the connection then.
+#[derive(Debug, Clone, Copy)]
+pub struct AnnouncedWindow {
+    /// First offset beyond it.
+    pub edge: Offset,
+    /// Bytes from the acknowledged one on.
+    pub bytes: i64,
+    /// Whether the receiver's delayed-ACK timer sent it: it says nothing of the reader.
+    pub is_by_timer: bool,
+}
+
+impl WindowRoom {
+    /// Data passed, up to `next`.
+    pub fn fill(&mut self, now_ns: u64, next: Offset, mss: i64) {
+        if self.edge.is_some_and(|edge| edge - next < mss) {
+            self.full_since_ns.get_or_insert(now_ns);
+        }
+    }
+
+    /// A window was announced. `far_ns`: the round trip between the capture and the receiver. Returns for how long the reader
+    /// kept it closed until now, ns.
+    pub fn announce(
+        &mut self,
+        now_ns: u64,
+        window: AnnouncedWindow,
+        (next, mss): (Offset, i64),
+        far_ns: u64,
+    ) -> u64 {
+        let edge = self.edge.map_or(window.edge, |edge| edge.max(window.edge));
+        self.edge = Some(edge);
+        self.largest_bytes = self.largest_bytes.max(window.bytes);
+        let is_small = 2 * window.bytes < self.largest_bytes;
+        let has_room = edge - next >= mss;
+        let small_ns = match is_small {
+            true => self.begin_small(now_ns),
+            false => self.end_small(now_ns),
+        };
+        let full_ns = match has_room {
+            true => self.end_full(now_ns, far_ns),
+            false => self.begin_full(now_ns),
+        };
+        match self.small_since_ns.is_some() || small_ns > 0 {
+            true => small_ns,
+            false if window.is_by_timer => 0,
+            false => full_ns,
+        }
+    }
+
+    fn begin_small(&mut self, now_ns: u64) -> u64 {
+        self.small_since_ns.get_or_insert(now_ns);
+        0
+    }
+
+    fn end_small(&mut self, now_ns: u64) -> u64 {
+        let since_ns = self.small_since_ns.take();
+        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
+    }
+
+    fn begin_full(&mut self, now_ns: u64) -> u64 {
+        self.full_since_ns.get_or_insert(now_ns);
+        0
+    }
+
+    fn end_full(&mut self, now_ns: u64, far_ns: u64) -> u64 {
+        let since_ns = self.full_since_ns.take();
+        since_ns.map_or(0, |since_ns| {
+            now_ns.saturating_sub(since_ns).saturating_sub(far_ns)
+        })
+    }
+
+    /// The connection ended. Returns as [`Self::announce`].
+    pub fn finish(&mut self, now_ns: u64, far_ns: u64) -> u64 {
+        match self.small_since_ns.is_some() {
+            true => self.end_small(now_ns),
+            false => self.end_full(now_ns, far_ns),
+        }
+    }
+}
