@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Plants the TCP faults of `whylat lab list`, captures each with tcpdump at both ends beside a live recording, and counts how
-often `whylat import pcap` leads to the finding that was planted: at the sender of the data, at its receiver, and live.
+"""Plants the TCP faults of `whylat lab list`, captures each with tcpdump at both ends and at a router between them, beside a
+live recording. Counts how often `whylat import pcap` leads to the finding that was planted: at the sender of the data, at
+its receiver, between them, and live.
 
 Writes the table to --output, every instance to --json. Needs root and tcpdump; with tshark, its expert information
 is beside.
@@ -24,7 +25,9 @@ FAULTS = (
 ANSWERS = ("path_limited", "reset_by_us", "send_buffer_exceeds_window", "sender_app_limited")
 # Exit status of a report on a recording that is not whole.
 EVENTS_LOST = 3
-PLACES = ("live", "sender", "receiver")
+PLACES = ("live", "sender", "receiver", "between")
+# Faults behind a place that no packet shows there: SYNs that were lost before it, and a window scale that is changed behind it.
+BEHIND = ("syn_loss", "window_scale_lost")
 
 
 def run(*words, also=()):
@@ -49,6 +52,15 @@ def sender(truth):
     for side, connection in ends(truth):
         sent[side] += connection["send"]["bytes"]
     return "client" if sent["client"] >= sent["server"] else "server"
+
+
+def is_hidden(truth, place):
+    """Whether no packet at this place shows the fault. The sender's end is the client's."""
+    if truth["fault"] not in BEHIND:
+        return False
+    if truth["fault"] == "window_scale_lost" and not truth["wire"]["b_to_a"]["window_scales_changed"]:
+        return False
+    return place == "receiver" or place == "between" and truth["fault_side"] == "client"
 
 
 def as_live(report, truth, ahead_ns):
@@ -99,11 +111,14 @@ def play(whylat, fault, variant, congctl, seed, keep):
         row["live"] = score(whylat, scratch, truth_path, live)
         at = sender(truth)
         row["expert"] = expert(scratch / f"{at}.pcap")
-        for place, side in (("sender", at), ("receiver", "server" if at == "client" else "client")):
+        sides = {"sender": at, "receiver": "server" if at == "client" else "client", "between": "between"}
+        for place, side in sides.items():
             imported = f"{name}/{side}.whylat"
             run(whylat, "import", "pcap", f"{name}/{side}.pcap", "-o", imported)
             report = json.loads(run(whylat, "report", imported, "--format", "json", also=(EVENTS_LOST,)))
             row[place] = score(whylat, scratch, truth_path, as_live(report, truth, ahead_ns))
+            if is_hidden(truth, place):
+                row[place]["hidden"], row[place]["planted"] = row[place]["planted"], []
         wrong = any(row[place]["planted"] != row[place]["found"] or row[place]["beside"] for place in PLACES)
         if keep and wrong:
             shutil.copytree(scratch, keep / f"{fault}.{variant}.{congctl}.{seed}", dirs_exist_ok=True)
@@ -116,7 +131,7 @@ def ratio(part, whole):
 
 def page(rows):
     """Returns the tables of docs/captures.md."""
-    hit, miss, false = (defaultdict(Counter) for _ in range(3))
+    hit, miss, false, hidden = (defaultdict(Counter) for _ in range(4))
     seen = defaultdict(Counter)
     for row in rows:
         for place in PLACES:
@@ -124,6 +139,7 @@ def page(rows):
             hit[place].update(named["found"])
             miss[place].update(set(named["planted"]) - set(named["found"]))
             false[place].update(named["beside"])
+            hidden[place].update(named.get("hidden", []))
         if row["variant"] == "faulty" and row["expert"]:
             seen[row["fault"]].update(row["expert"].keys())
     rules = sorted({rule for place in PLACES for rule in (*hit[place], *miss[place], *false[place])})
@@ -146,6 +162,9 @@ def page(rows):
         cells += [f"**{ratio(found, found + missed)}**", f"**{ratio(found, found + beside)}**"]
     planted = sum(sums["live"][:2])
     lines.append(f"| **all problems** | {planted} | " + " | ".join(cells) + " |")
+    for place in PLACES:
+        for rule, count in sorted(hidden[place].items()):
+            lines += ["", f"No packet shows {count} of `{rule}` at the place {place}: they do not count there."]
     if seen:
         played = Counter(row["fault"] for row in rows if row["variant"] == "faulty")
         lines += ["", "| fault | what `tshark -z expert` says of the capture at the sender (instances) |", "|---|---|"]
