@@ -62,8 +62,8 @@ impl<T> DueQueues<T> {
 
     /// Takes one that is due by now.
     pub fn pop(&mut self, now_ns: u64) -> Option<(WaitKind, T)> {
-        let queues = WAITS.into_iter().zip(&mut self.0);
-        queues.into_iter().find_map(|((kind, _), queue)| {
+        let mut queues = WAITS.into_iter().zip(&mut self.0);
+        queues.find_map(|((kind, _), queue)| {
             queue.front().filter(|(due_ns, _)| *due_ns <= now_ns)?;
             queue.pop_front().map(|(_, name)| (kind, name))
         })

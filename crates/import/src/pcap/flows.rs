@@ -148,6 +148,7 @@ impl FlowTable {
     }
 
     /// Returns the open connections, in the order in which they began.
+    #[allow(clippy::vec_box)] // sorting moves pointers: a connection has some kilobytes
     fn into_open(self) -> Vec<Box<Flow>> {
         let flows = self.flows.into_values();
         let mut open: Vec<_> = flows.collect();
