@@ -26,7 +26,7 @@ const QUEUE_LEN: usize = 8;
 /// An item of the queue to the storing thread.
 enum Batch {
     Rows(Box<RowSet>),
-    Line(Line),
+    Line(Box<Line>),
 }
 
 /// Takes rows.
@@ -109,7 +109,7 @@ impl RowSink for Store {
     }
 
     fn put_line(&self, line: Line) {
-        self.send(Batch::Line(line));
+        self.send(Batch::Line(Box::new(line)));
     }
 }
 
