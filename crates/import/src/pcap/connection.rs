@@ -298,10 +298,9 @@ impl Connection {
         if self.times.closed_ns.is_some() {
             return;
         }
-        let far_ns = self.sides[from].least_ns.unwrap_or(0);
         let sender = &self.halves[1 - from];
         let out = (sender.next, sender.mss_bytes().unwrap_or(1));
-        let closed_ns = self.rooms[from].announce(self.last_ns, window, out, far_ns);
+        let closed_ns = self.rooms[from].announce(self.last_ns, window, out);
         self.halves[from].ledger.row.window_closed_ns += closed_ns;
         let is_zero = window.bytes == 0;
         if is_zero == self.is_zero_window[from] {
@@ -333,8 +332,6 @@ impl Connection {
             is_other_idle,
         };
         let passage = half.send(segment, first, context);
-        let full = half.mss_bytes().unwrap_or(1);
-        self.rooms[1 - from].fill(segment.time_ns, half.next, full);
         match passage {
             Passage::Again(kind) | Passage::Late(Some(kind)) => {
                 self.resent(segment, (from, kind), flight, rows);
@@ -483,8 +480,7 @@ impl Connection {
             let half = &mut self.halves[end];
             half.settle(u64::MAX);
             half.ledger.finish(until_ns, self.times.closed_ns.is_some());
-            let far_ns = self.sides[end].least_ns.unwrap_or(0);
-            half.ledger.row.window_closed_ns += self.rooms[end].finish(until_ns, far_ns);
+            half.ledger.row.window_closed_ns += self.rooms[end].finish(until_ns);
             rows.tcp_stages.push(half.ledger.row.clone());
             rows.tcp_samples.push(self.sample(end, SampleKind::Close));
             rows.connections.push(self.row(end));

@@ -15,6 +15,7 @@ pub struct WindowRoom {
     /// (`tcp_cleanup_rbuf`): its program did not read.
     small_since_ns: Option<u64>,
     /// Since when there is no room for another segment (nothing is sent then: RFC 1122, 4.2.3.4).
+    /// All data was acknowledged by then: before, it may have been on its way, or lost.
     full_since_ns: Option<u64>,
 }
 
@@ -30,22 +31,10 @@ pub struct AnnouncedWindow {
 }
 
 impl WindowRoom {
-    /// Data passed, up to `next`.
-    pub fn fill(&mut self, now_ns: u64, next: Offset, mss: i64) {
-        if self.edge.is_some_and(|edge| edge - next < mss) {
-            self.full_since_ns.get_or_insert(now_ns);
-        }
-    }
-
-    /// A window was announced. `far_ns`: the round trip between the capture and the receiver. Returns for how long the reader
+    /// A window was announced. `out`: the sender's next offset, and its largest segment. Returns for how long the reader
     /// kept it closed until now, ns.
-    pub fn announce(
-        &mut self,
-        now_ns: u64,
-        window: AnnouncedWindow,
-        (next, mss): (Offset, i64),
-        far_ns: u64,
-    ) -> u64 {
+    pub fn announce(&mut self, now_ns: u64, window: AnnouncedWindow, out: (Offset, i64)) -> u64 {
+        let (next, mss) = out;
         let edge = self.edge.map_or(window.edge, |edge| edge.max(window.edge));
         self.edge = Some(edge);
         self.largest_bytes = self.largest_bytes.max(window.bytes);
@@ -56,8 +45,8 @@ impl WindowRoom {
             false => self.end_small(now_ns),
         };
         let full_ns = match has_room {
-            true => self.end_full(now_ns, far_ns),
-            false => self.begin_full(now_ns),
+            true => self.end_full(now_ns),
+            false => self.begin_full(now_ns, window.edge - next == window.bytes),
         };
         match self.small_since_ns.is_some() || small_ns > 0 {
             true => small_ns,
@@ -76,23 +65,21 @@ impl WindowRoom {
         since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
-    fn begin_full(&mut self, now_ns: u64) -> u64 {
-        self.full_since_ns.get_or_insert(now_ns);
+    fn begin_full(&mut self, now_ns: u64, has_all: bool) -> u64 {
+        self.full_since_ns = has_all.then(|| self.full_since_ns.unwrap_or(now_ns));
         0
     }
 
-    fn end_full(&mut self, now_ns: u64, far_ns: u64) -> u64 {
+    fn end_full(&mut self, now_ns: u64) -> u64 {
         let since_ns = self.full_since_ns.take();
-        since_ns.map_or(0, |since_ns| {
-            now_ns.saturating_sub(since_ns).saturating_sub(far_ns)
-        })
+        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
     /// The connection ended. Returns as [`Self::announce`].
-    pub fn finish(&mut self, now_ns: u64, far_ns: u64) -> u64 {
+    pub fn finish(&mut self, now_ns: u64) -> u64 {
         match self.small_since_ns.is_some() {
             true => self.end_small(now_ns),
-            false => self.end_full(now_ns, far_ns),
+            false => self.end_full(now_ns),
         }
     }
 }
