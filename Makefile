@@ -11,7 +11,7 @@ PROFILE := --release
 
 .PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
 	bench build agent-s3 agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports setup setup-test \
-	setup-captures check-tools unit kernel kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
+	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
 
 demo: build
 	./target/release/whylat demo
@@ -23,12 +23,13 @@ build: setup
 # First all is compiled; then the kernel tests, which mostly wait, run beside everything else; what looks at the whole
 # host comes last, and alone. Tests that run side by side print when they end. After a failure the others still run.
 test: compile-tests
-	$(MAKE) --jobs=2 --output-sync=target --keep-going kernel-pairs lint unit viewer-check perfetto-check fleet-check
+	$(MAKE) --jobs=2 --output-sync=target --keep-going run-kernel-pairs lint unit viewer-check perfetto-check fleet-check
 	$(MAKE) kernel-alone faults-quick
 
 compile-tests: setup-test build web/node_modules tests/perfetto/node_modules fleet/.venv/dev
 	$(cargo) test $(PROFILE) --workspace --no-run
-	$(cargo) test $(PROFILE) --workspace --test kernel --no-run
+	$(cargo) test $(PROFILE) --workspace --test kernel --no-run --message-format=json-render-diagnostics | \
+		scripts/link-test kernel target/kernel-tests
 	$(cargo) build $(PROFILE) --workspace --example recording
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
@@ -44,6 +45,10 @@ kernel: kernel-pairs kernel-alone
 
 kernel-pairs: setup-test build
 	$(cargo) test $(PROFILE) --workspace --test kernel -- --test-threads=2 --skip alone::
+
+# The pairs as compile-tests left them: cargo would wait until clippy has ended beside them.
+run-kernel-pairs:
+	cd crates/cli && ../../target/kernel-tests --test-threads=2 --skip alone::
 
 kernel-alone: setup-test build
 	$(cargo) test $(PROFILE) --workspace --test kernel -- --test-threads=1 alone::

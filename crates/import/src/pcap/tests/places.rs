@@ -6,14 +6,15 @@ use super::*;
 const OPEN: u16 = 512;
 const RTT: u64 = 10 * MS;
 
-/// A sender that fills the window each time; the receiver opens it `pause_ns` after the data arrived. `near_ns`: the round trip
-/// between the capture and the sender.
+/// A sender that fills the window each time; the receiver acknowledges the data, and opens the window `pause_ns` later.
+/// `near_ns`: the round trip between the capture and the sender.
 fn full_windows(near_ns: u64, pause_ns: u64) -> Talk {
     let mut talk = Talk::begin(near_ns, RTT - near_ns);
     talk.put(0, 1, |it| it.window = OPEN);
     for _ in 0..11 {
         (0..46).for_each(|_| talk.send(0, 0, 1_424));
-        talk.put(RTT - near_ns + pause_ns, 1, |it| it.window = OPEN);
+        talk.put(RTT - near_ns, 1, |it| it.window = 1);
+        talk.put(pause_ns, 1, |it| it.window = OPEN);
         talk.put(near_ns, 0, |_| {});
     }
     talk.end(RTT);
