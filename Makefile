@@ -48,7 +48,7 @@ kernel-pairs: setup-test build
 
 # The pairs as compile-tests left them: cargo would wait until clippy has ended beside them.
 run-kernel-pairs:
-	cd crates/cli && ../../target/kernel-tests --test-threads=2 --skip alone::
+	cd crates/cli && $$(readlink ../../target/kernel-tests) --test-threads=2 --skip alone::
 
 kernel-alone: setup-test build
 	$(cargo) test $(PROFILE) --workspace --test kernel -- --test-threads=1 alone::

@@ -27,9 +27,8 @@ SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
 NUMBER = struct.Struct("I")
 libc = ctypes.CDLL(None, use_errno=True)
 log = []
-# datagrams that wait for their readers: however late these are, the receive buffer has room for all of them, also where
-# each is of 30 segments
-under_way = threading.Semaphore(4)
+# for datagrams that nobody has read: the receive buffer holds so many of 30 segments each, however late the reader is
+room = threading.Semaphore(4)
 
 
 def cookie(sock):
@@ -65,7 +64,7 @@ def receive(sock, most=65_536, flags=0):
     number = NUMBER.unpack_from(taken)[0] if len(taken) >= NUMBER.size else None
     if not flags & socket.MSG_PEEK:
         note(sock, "received", len(taken), begin_ns, number)
-        under_way.release()
+        room.release()
     return sender
 
 
@@ -124,7 +123,7 @@ def receive_many(sock, count):
         taken = libc.recvmmsg(sock.fileno(), headers, room, waitforone, None)
         for header, buffer in zip(headers[:taken], buffers):
             note(sock, "received", header.len, begin_ns, NUMBER.unpack_from(buffer)[0])
-            under_way.release()
+            room.release()
         count -= taken
 
 
@@ -134,7 +133,7 @@ def send_all(netns, address, count, burst, most=1_000, is_read=True):
     sock = socket.socket(family, socket.SOCK_DGRAM)
     for number in range(count):
         if is_read:
-            under_way.acquire()
+            room.acquire()
         send(sock, number, datagram(number, choice, most), address)
         if number % burst == 0:
             time.sleep(choice.random() / 300)
@@ -196,7 +195,7 @@ def send_segments(netns, address, count):
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.setsockopt(SOL_UDP, UDP_SEGMENT, 100)
     for number in range(count):
-        under_way.acquire()
+        room.acquire()
         send(sock, number, datagram(number, choice, 3_000), address)
 
 
@@ -211,7 +210,7 @@ def receive_segments(sock, count, joined):
             taken = len(sock.recv(65_536))
             note(sock, "received", taken, begin_ns, number, parts=-(-taken // 100))
             rest -= taken
-        under_way.release()
+        room.release()
 
 
 def send_corked(netns, address, count):
