@@ -28,7 +28,7 @@ NUMBER = struct.Struct("I")
 libc = ctypes.CDLL(None, use_errno=True)
 log = []
 # for datagrams that nobody has read: the receive buffer holds so many of 30 segments each, however late the reader is
-room = threading.Semaphore(4)
+places = threading.Semaphore(4)
 
 
 def cookie(sock):
@@ -64,7 +64,7 @@ def receive(sock, most=65_536, flags=0):
     number = NUMBER.unpack_from(taken)[0] if len(taken) >= NUMBER.size else None
     if not flags & socket.MSG_PEEK:
         note(sock, "received", len(taken), begin_ns, number)
-        room.release()
+        places.release()
     return sender
 
 
@@ -123,7 +123,7 @@ def receive_many(sock, count):
         taken = libc.recvmmsg(sock.fileno(), headers, room, waitforone, None)
         for header, buffer in zip(headers[:taken], buffers):
             note(sock, "received", header.len, begin_ns, NUMBER.unpack_from(buffer)[0])
-            room.release()
+            places.release()
         count -= taken
 
 
@@ -133,7 +133,7 @@ def send_all(netns, address, count, burst, most=1_000, is_read=True):
     sock = socket.socket(family, socket.SOCK_DGRAM)
     for number in range(count):
         if is_read:
-            room.acquire()
+            places.acquire()
         send(sock, number, datagram(number, choice, most), address)
         if number % burst == 0:
             time.sleep(choice.random() / 300)
@@ -195,7 +195,7 @@ def send_segments(netns, address, count):
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.setsockopt(SOL_UDP, UDP_SEGMENT, 100)
     for number in range(count):
-        room.acquire()
+        places.acquire()
         send(sock, number, datagram(number, choice, 3_000), address)
 
 
@@ -210,7 +210,7 @@ def receive_segments(sock, count, joined):
             taken = len(sock.recv(65_536))
             note(sock, "received", taken, begin_ns, number, parts=-(-taken // 100))
             rest -= taken
-        room.release()
+        places.release()
 
 
 def send_corked(netns, address, count):
