@@ -399,7 +399,8 @@ fn command_and_orphaned_children() {
     let netns = Netns::new().expect("a namespace");
     let scratch = tempfile::tempdir().expect("a directory");
     // A thread that is preempted on its way into a sleep may find that it is over, and another wait may come in its
-    // time: the kernel counts how often the thread left the CPU in each. So often it waited at most, and at least once.
+    // time: the kernel counts how often the thread left the CPU in each. So often it waited at most, and at least once, but
+    // for one that may end while the agent of a sandbox is the current task: that passes no hook.
     let sleeper = "python3 -c 'import time, os, resource\nprint(os.getpid(), flush=True)\n\
                    waits = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw\n\
                    for _ in range(5):\n\
@@ -436,10 +437,12 @@ fn command_and_orphaned_children() {
         rows.count() as u64
     };
     for (span, switches) in &sleeps {
-        let rows = waited(span);
-        let least = (*switches).min(1);
-        assert!((least..=*switches).contains(&rows), "{span:?}: {waits:#?}");
+        assert!(waited(span) <= *switches, "{span:?}: {waits:#?}");
     }
+    let unseen = sleeps
+        .iter()
+        .filter(|(span, switches)| *switches > 0 && waited(span) == 0);
+    assert!(unseen.count() <= 1, "{sleeps:?}: {waits:#?}");
     assert!(
         waits.iter().any(|it| it.kind == WaitObject::Sleep),
         "{waits:#?}"
