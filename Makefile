@@ -29,7 +29,7 @@ test: compile-tests
 compile-tests: setup-test build web/node_modules tests/perfetto/node_modules fleet/.venv/dev
 	$(cargo) test $(PROFILE) --workspace --no-run
 	$(cargo) test $(PROFILE) --workspace --test kernel --no-run --message-format=json-render-diagnostics | \
-		scripts/link-test kernel target/kernel-tests
+		scripts/test-program kernel > target/kernel-tests.path
 	$(cargo) build $(PROFILE) --workspace --example recording
 
 # Unit, property and golden tests: no privileges needed, though some do more as root.
@@ -48,7 +48,7 @@ kernel-pairs: setup-test build
 
 # The pairs as compile-tests left them: cargo would wait until clippy has ended beside them.
 run-kernel-pairs:
-	cd crates/cli && $$(readlink ../../target/kernel-tests) --test-threads=2 --skip alone::
+	cd crates/cli && $$(cat ../../target/kernel-tests.path) --test-threads=2 --skip alone::
 
 kernel-alone: setup-test build
 	$(cargo) test $(PROFILE) --workspace --test kernel -- --test-threads=1 alone::

@@ -172,10 +172,11 @@ impl Report {
     }
 
     /// Nothing was lost and nothing is unaccounted for. A softirq may bring a change of state while another one is
-    /// reported on its CPU: then the kernel runs no program, and counts that. A few such events may be lost.
+    /// reported on its CPU: then the kernel runs no program, and counts that. Beside bursts of a real-time thread, four were
+    /// lost in a recording of 30,000 connections.
     #[track_caller]
     pub fn assert_whole(&self) {
-        const NOT_RUN_MOST: u64 = 8;
+        const NOT_RUN_MOST: u64 = 4;
         for loss in self.json["loss"].as_array().expect("loss") {
             assert_eq!(loss["residual"], 0, "{loss}");
             let is_of_events = loss["probe"] == "tcp_events";

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use view::TextOptions;
 
-use super::pieces::{self, AnswerPiece, ToolAnswer};
+use super::pieces::{self, AnswerPiece, ToolAnswer, as_size};
 use super::root::RootFolder;
 use super::tool::AssistantTool;
 use crate::{load, values, waits};
@@ -102,7 +102,7 @@ impl AssistantTool for ListFindings {
         problems with a cause that the recording does not show, and what would show it.";
 
     fn answer(&self, root: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer> {
-        let limit = as_size(pieces::limit(self.limit, SHOWN)?);
+        let limit = pieces::limit(self.limit, SHOWN)?;
         let path = root.recording(self.recording.as_deref())?;
         let report = load::diagnose(&path, DiagnosisOptions::default())?;
         let wanted: Vec<_> = report
@@ -110,19 +110,17 @@ impl AssistantTool for ListFindings {
             .iter()
             .filter(|it| self.is_wanted(it))
             .collect();
-        let skip = as_size(cursor).min(wanted.len());
-        let end = skip.saturating_add(limit).min(wanted.len());
+        let (listed, rest) = pieces::part(&wanted, cursor, limit);
         let list = FindingList {
-            findings: &wanted[skip..end],
-            undecided: if skip == 0 { &report.undecided } else { &[] },
+            findings: listed,
+            undecided: if cursor == 0 { &report.undecided } else { &[] },
             problems: &report.about.problems,
         };
-        let left = (wanted.len() - end) as u64;
-        let words = diagnose::units::counted(left, "more finding");
+        let words = |left| diagnose::units::counted(left, "more finding");
         Ok(ToolAnswer::Entries(AnswerPiece {
             text: view::json(&list),
             warning: None,
-            rest: (left > 0).then_some((words, end as u64)),
+            rest: rest.map(|(left, next)| (words(left), next)),
         }))
     }
 }
@@ -238,8 +236,4 @@ fn time(name: &str, given: &Option<String>) -> anyhow::Result<Option<u64>> {
         values::time_ns(text).map_err(|why| anyhow::anyhow!("{name} {}: {why}", view::clean(text)))
     };
     given.as_ref().map(parse).transpose()
-}
-
-fn as_size(number: u64) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX)
 }

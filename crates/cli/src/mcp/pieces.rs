@@ -77,6 +77,19 @@ pub(super) fn cut(text: &str, cursor: u64) -> anyhow::Result<AnswerPiece> {
     })
 }
 
+/// Returns the entries of a list from a cursor on, and the rest: how many, and the cursor of the next call.
+pub(super) fn part<T>(all: &[T], cursor: u64, limit: u64) -> (&[T], Option<(u64, u64)>) {
+    let begin = as_size(cursor).min(all.len());
+    let end = begin.saturating_add(as_size(limit)).min(all.len());
+    let left = (all.len() - end) as u64;
+    (&all[begin..end], (left > 0).then_some((left, end as u64)))
+}
+
+/// Returns a number as a length; what is larger than any length is the largest.
+pub(super) fn as_size(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
 /// Returns the limit of a list.
 ///
 /// # Errors
@@ -115,6 +128,14 @@ mod tests {
             assert_eq!(all, text);
         }
         assert!(cut("é", 1).is_err() && cut("é", 2).is_err() && cut("é", u64::MAX).is_err());
+    }
+
+    #[test]
+    fn parts_are_the_list() {
+        let all = [1, 2, 3];
+        assert_eq!(part(&all, 0, 2), (&all[..2], Some((1, 2))));
+        assert_eq!(part(&all, 2, 2), (&all[2..], None));
+        assert_eq!(part(&all, u64::MAX, u64::MAX), (&all[3..], None));
     }
 
     #[test]

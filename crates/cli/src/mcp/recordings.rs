@@ -68,22 +68,19 @@ impl AssistantTool for ListRecordings {
     fn answer(&self, _: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer> {
         let limit = pieces::limit(self.limit, SHOWN)?;
         let (all, is_all) = search();
-        let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let listed: Vec<_> = all.iter().skip(place(cursor)).take(place(limit)).collect();
-        let listed: Vec<_> = listed.into_iter().map(|path| describe(path)).collect();
-        let next = cursor.saturating_add(listed.len() as u64);
-        let left = (all.len() as u64).saturating_sub(next);
-        let words = match is_all {
-            true => diagnose::units::counted(left, "more recording"),
-            false => format!(
-                "at least {}",
-                diagnose::units::counted(left, "more recording")
-            ),
+        let (listed, rest) = pieces::part(&all, cursor, limit);
+        let listed: Vec<_> = listed.iter().map(|path| describe(path)).collect();
+        let words = |left| {
+            let counted = diagnose::units::counted(left, "more recording");
+            match is_all {
+                true => counted,
+                false => format!("at least {counted}"),
+            }
         };
         Ok(ToolAnswer::Entries(AnswerPiece {
             text: view::json(&listed),
             warning: None,
-            rest: (left > 0).then_some((words, next)),
+            rest: rest.map(|(left, next)| (words(left), next)),
         }))
     }
 }

@@ -40,14 +40,13 @@ impl WindowRoom {
         self.largest_bytes = self.largest_bytes.max(window.bytes);
         let is_small = 2 * window.bytes < self.largest_bytes;
         let has_room = edge - next >= mss;
-        let small_ns = match is_small {
-            true => self.begin_small(now_ns),
-            false => self.end_small(now_ns),
-        };
-        let full_ns = match has_room {
-            true => self.end_full(now_ns),
-            false => self.begin_full(now_ns, window.edge - next == window.bytes),
-        };
+        let small_ns = end_span(&mut self.small_since_ns, is_small, now_ns);
+        // with data that is on its way, or lost, the window is full of what the receiver does not have
+        if !has_room && window.edge - next != window.bytes {
+            self.full_since_ns = None;
+            return small_ns;
+        }
+        let full_ns = end_span(&mut self.full_since_ns, !has_room, now_ns);
         match self.small_since_ns.is_some() || small_ns > 0 {
             true => small_ns,
             false if window.is_by_timer => 0,
@@ -55,31 +54,19 @@ impl WindowRoom {
         }
     }
 
-    fn begin_small(&mut self, now_ns: u64) -> u64 {
-        self.small_since_ns.get_or_insert(now_ns);
-        0
-    }
-
-    fn end_small(&mut self, now_ns: u64) -> u64 {
-        let since_ns = self.small_since_ns.take();
-        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
-    }
-
-    fn begin_full(&mut self, now_ns: u64, has_all: bool) -> u64 {
-        self.full_since_ns = has_all.then(|| self.full_since_ns.unwrap_or(now_ns));
-        0
-    }
-
-    fn end_full(&mut self, now_ns: u64) -> u64 {
-        let since_ns = self.full_since_ns.take();
-        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
-    }
-
     /// The connection ended. Returns as [`Self::announce`].
     pub fn finish(&mut self, now_ns: u64) -> u64 {
-        match self.small_since_ns.is_some() {
-            true => self.end_small(now_ns),
-            false => self.end_full(now_ns),
-        }
+        let since_ns = self.small_since_ns.or(self.full_since_ns);
+        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
+}
+
+/// Begins a span that is on, unless it lasts already, or ends it. Returns how long one lasted that ends now, ns.
+fn end_span(since_ns: &mut Option<u64>, is_on: bool, now_ns: u64) -> u64 {
+    if is_on {
+        since_ns.get_or_insert(now_ns);
+        return 0;
+    }
+    let since_ns = since_ns.take();
+    since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
 }

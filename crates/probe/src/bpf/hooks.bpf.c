@@ -117,11 +117,9 @@ static __always_inline void on_later_state(struct socket_state *st, struct sock 
 {
 	u64 now_ns = bpf_ktime_get_ns();
 
-	st->closed_ns = now_ns;
-	if (new_state != TCP_CLOSE) {
-		st->closed_ns = 0;
+	st->closed_ns = new_state == TCP_CLOSE ? now_ns : 0;
+	if (new_state != TCP_CLOSE)
 		socket_has_news(st, sk);
-	}
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
 	if (detail_sent) /* ACKs of a FIN, and after it, pass no other hook */
 		send_on_ack(sk, tp, tp->snd_una, SENT_BY_STATE, now_ns);

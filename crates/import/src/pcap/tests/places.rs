@@ -31,6 +31,23 @@ fn window_that_stays_full_is_not_read() {
     }
 }
 
+/// The ACK of the data comes late, and opens the window: nothing shows that the reader was slow.
+#[test]
+fn window_full_of_unacknowledged_data_says_nothing_of_the_reader() {
+    for near_ns in [0, RTT / 2, RTT] {
+        let mut talk = Talk::begin(near_ns, RTT - near_ns);
+        talk.put(0, 1, |it| it.window = OPEN);
+        for _ in 0..11 {
+            (0..46).for_each(|_| talk.send(0, 0, 1_424));
+            talk.put(RTT - near_ns + 60 * MS, 1, |it| it.window = OPEN);
+            talk.put(near_ns, 0, |_| {});
+        }
+        talk.end(RTT);
+        let late = stages(&talk.read().0, 1);
+        assert_eq!(late.window_closed_ns, 0, "{near_ns}");
+    }
+}
+
 #[test]
 fn window_that_shrinks_is_not_read() {
     let mut talk = Talk::begin(0, RTT);
