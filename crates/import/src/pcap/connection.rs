@@ -130,7 +130,12 @@ impl Connection {
         usize::from(segment.source != self.ends[0])
     }
 
-    /// Returns the round trip of the whole path, the least, ns.
+    /// Whether the round trips to both ends are known.
+    pub fn has_path(&self) -> bool {
+        self.sides.iter().all(|side| side.least_ns.is_some())
+    }
+
+    /// Returns the round trip of the whole path, the least, ns. With one side known it is that.
     pub fn path_ns(&self) -> Option<u64> {
         let [one, other] = self.sides.map(|side| side.least_ns);
         one.or(other).map(|_| one.unwrap_or(0) + other.unwrap_or(0))
@@ -139,7 +144,7 @@ impl Connection {
     /// Adds a segment. Returns whether it is a copy that was left out.
     pub fn add(&mut self, segment: &Segment, vantage: Vantage, rows: &mut RowSet) -> bool {
         let from = self.sender(segment);
-        if self.halves[from].is_copy(segment) {
+        if self.halves[from].recent.is_copy(segment) {
             return true;
         }
         let now_ns = segment.time_ns;
@@ -155,6 +160,10 @@ impl Connection {
         self.halves[from].counts.segments += 1;
         self.halves[from].count_ids(segment);
         self.halves[from].counts.marked += u32::from(segment.is_marked);
+        self.halves[from].see_stamp(segment);
+        if let Some(ns) = self.halves[1 - from].take_echo(segment) {
+            self.sides[from].add_bound(ns);
+        }
         self.place(vantage);
         match segment.is_syn {
             true => self.shake(segment, from, rows),

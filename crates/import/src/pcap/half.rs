@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use super::clock::SenderClock;
+use super::copies::RecentPackets;
 use super::counts::{HalfCounts, Passage};
 use super::ids::IdCounter;
 use super::ledger::{ArrivedAck, RetransmitKind, StageLedger};
-use super::round_trip::{PendingSegments, SideTrip};
+use super::round_trip::{EchoTrip, PendingSegments, SideTrip};
 use super::segment::Segment;
 use super::sequence::{Gap, GapList, Offset, SequenceSpace};
 
@@ -18,9 +19,6 @@ const RTO_LEAST_NS: u64 = 190_000_000;
 
 /// Least time until a tail-loss probe: two jiffies (`TCP_TIMEOUT_MIN`), the longest; else two round trips (RFC 8985, 7.2).
 const PROBE_LEAST_NS: u64 = 20_000_000;
-
-/// Copies of a packet that a capture on several interfaces has come one right after another.
-const COPY_NS: u64 = 1_000_000;
 
 /// Largest payload of a frame: a jumbo frame of 9,000 bytes. What is larger is a bundle that a network card is to cut.
 const FRAME_MOST_BYTES: u32 = 8_960;
@@ -83,8 +81,10 @@ pub struct Half {
     after_timeout: Option<(Offset, u64)>,
     has_probed: bool,
     acks: VecDeque<PendingAck>,
-    latest: Option<Segment>,
+    /// Packets that just passed.
+    pub recent: RecentPackets,
     clock: SenderClock,
+    echo: EchoTrip,
     ids: IdCounter,
     /// Counters.
     pub counts: HalfCounts,
@@ -113,27 +113,13 @@ impl Half {
             after_timeout: None,
             has_probed: false,
             acks: VecDeque::new(),
-            latest: None,
+            recent: RecentPackets::default(),
             clock: SenderClock::default(),
+            echo: EchoTrip::default(),
             ids: IdCounter::default(),
             counts: HalfCounts::default(),
             ledger: StageLedger::new(conn, since_ns),
         }
-    }
-
-    /// Whether a segment is a copy of the one before, taken at another interface.
-    pub fn is_copy(&mut self, segment: &Segment) -> bool {
-        let before = self.latest.replace(*segment);
-        before.is_some_and(|before| {
-            let is_soon = segment.time_ns.saturating_sub(before.time_ns) <= COPY_NS;
-            let is_known = segment.ip_id.is_some_and(|id| id != 0)
-                || segment.options.timestamps.is_some() && segment.bytes > 0;
-            let alike = Segment {
-                time_ns: before.time_ns,
-                ..*segment
-            };
-            is_soon && is_known && alike == before
-        })
     }
 
     /// Counts a packet by IPv4's identification.
@@ -182,10 +168,25 @@ impl Half {
         self.next - self.una
     }
 
-    /// Returns when a segment left, by the sender's clock, in the time of the capture.
-    pub fn sent_ns(&mut self, segment: &Segment) -> u64 {
+    /// Reads the timestamp of a segment of this end.
+    pub fn see_stamp(&mut self, segment: &Segment) {
         let stamp = segment.options.timestamps.map(|(own, _)| own);
-        self.clock.sent_ns(segment.time_ns, stamp)
+        self.clock.compare(segment.time_ns, stamp);
+        if let Some(stamp) = stamp {
+            self.echo.pass(segment.time_ns, stamp);
+        }
+    }
+
+    /// Reads the echo in a segment of the other end. Returns the round trip to that end or more, ns.
+    pub fn take_echo(&mut self, segment: &Segment) -> Option<u64> {
+        segment.ack?;
+        let (_, echo) = segment.options.timestamps?;
+        self.echo.take_echo(segment.time_ns, echo)
+    }
+
+    /// Returns when the segment that passes left, by the sender's clock, in the time of the capture.
+    pub fn sent_ns(&mut self, segment: &Segment) -> u64 {
+        self.clock.sent_ns(segment.time_ns)
     }
 
     /// Passes ACKs to the ledger that arrived by now.
@@ -224,16 +225,16 @@ impl Half {
                 let took_ns = now_ns.saturating_sub(probe.passed_ns);
                 far.add(took_ns);
                 is_by_timer = held_ns(took_ns, far).is_some();
-                let whole_ns = now_ns.saturating_sub(probe.sent_ns) + near.least_ns.unwrap_or(0);
-                self.count_trip(whole_ns, is_by_timer);
+                let whole_ns = took_ns + near.least_ns.unwrap_or(0);
+                self.count_trip(whole_ns.saturating_add_signed(probe.delay_ns), is_by_timer);
             }
             if let Some((_, sent_ns)) = self.after_timeout.take_if(|(end, _)| *end <= ack) {
                 held_after_timeout_ns = held_ns(now_ns.saturating_sub(sent_ns), far);
             }
             self.take_new(ack);
-        } else if !has_data && self.flight_bytes() > 0 && !segment.is_rst {
-            self.duplicate_acks += 1;
         }
+        let is_repeat = !is_new && !has_data && self.flight_bytes() > 0 && !segment.is_rst;
+        self.duplicate_acks += u32::from(is_repeat);
         let is_duplicate = self.take_sack(segment, ack);
         self.queue_ack(
             now_ns,
@@ -245,6 +246,7 @@ impl Half {
                 is_by_timer,
                 held_after_timeout_ns,
                 is_duplicate,
+                shows_arrival: is_repeat && !is_duplicate,
                 echo: segment.options.timestamps.map(|(_, echo)| echo),
             },
         );
@@ -360,7 +362,8 @@ impl Half {
             if first > self.next && self.is_begun() {
                 self.add_gap(segment, first);
             }
-            self.pending.push(end, segment.time_ns, sent_ns);
+            let delay_ns = self.clock.delay_ns();
+            self.pending.push(end, segment.time_ns, delay_ns);
             self.ledger
                 .send(sent_ns, end, (end - first.max(self.next), segment.is_fin));
         }

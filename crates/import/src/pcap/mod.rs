@@ -7,6 +7,7 @@
 //! round_trip round trips to either end
 //! clock      timestamps → when a segment left
 //! ids        packets that did not pass
+//! copies     the same packet at another interface
 //! counts     counters of one direction
 //! half       one direction: what passed, again, late; what was acknowledged
 //! ledger     what stopped the next byte
@@ -21,6 +22,7 @@
 
 mod clock;
 mod connection;
+mod copies;
 mod counts;
 mod due;
 mod empty_stages;

@@ -114,7 +114,9 @@ impl Connection {
         let flight = small(half.flight_bytes().max(0).unsigned_abs());
         let smoothed_ns: u64 = self.sides.iter().map(|side| side.smoothed_ns).sum();
         let deviation_ns: u64 = self.sides.iter().map(|side| side.deviation_ns).sum();
-        let path_ns = self.path_ns();
+        // Until both sides are known it would be too small: the least of all samples counts.
+        let is_known = self.has_path() || kind == SampleKind::Close;
+        let path_ns = self.path_ns().filter(|_| is_known);
         TcpSample {
             conn: self.conn + end as u64,
             time_ns: self.last_ns,

@@ -15,6 +15,8 @@ pub struct ArrivedAck {
     pub is_by_timer: bool,
     /// So long the timer held it back, though it is of what a timeout had retransmitted, ns.
     pub held_after_timeout_ns: Option<u64>,
+    /// It acknowledges nothing, and shows that a segment arrived: the sender may send another (RFC 3042 and 6675).
+    pub shows_arrival: bool,
     /// It reports that bytes came twice (DSACK, RFC 2883).
     pub is_duplicate: bool,
     /// The timestamp that it echoes.

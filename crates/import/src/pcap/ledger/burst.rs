@@ -8,9 +8,12 @@ use super::super::sequence::Offset;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BurstWatch(Option<Burst>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Burst {
-    /// Its first window ends here; `None`: nothing of it is acknowledged yet.
+    /// Part of it is acknowledged.
+    is_acked: bool,
+    /// Its first window ends here; `None`: nothing that was sent later passed. What is missing before that was sent with it:
+    /// behind a loss, a capture has the end of a window only by that.
     end: Option<Offset>,
     /// Segments of it were lost since then.
     lost_ns: Option<u64>,
@@ -19,21 +22,25 @@ struct Burst {
 impl BurstWatch {
     /// Data follows a pause.
     pub fn begin(&mut self) {
-        self.0 = Some(Burst {
-            end: None,
-            lost_ns: None,
-        });
+        self.0 = Some(Burst::default());
     }
 
-    /// The first window is out, up to `next`.
-    pub fn see_window(&mut self, row: &mut TcpStage, next: Offset, is_large: bool) {
-        let Some(burst) = self.0.as_mut().filter(|burst| burst.end.is_none()) else {
+    /// Data is acknowledged: the first window is out.
+    pub fn see_ack(&mut self, row: &mut TcpStage, is_large: bool) {
+        let Some(burst) = self.0.as_mut().filter(|burst| !burst.is_acked) else {
             return;
         };
-        burst.end = Some(next);
+        burst.is_acked = true;
         match is_large {
             true => row.bursts_after_idle += 1,
             false => self.0 = None,
+        }
+    }
+
+    /// New data is sent, from `first` on.
+    pub fn see_next(&mut self, first: Offset) {
+        if let Some(burst) = self.0.as_mut().filter(|burst| burst.is_acked) {
+            burst.end.get_or_insert(first);
         }
     }
 

@@ -75,6 +75,8 @@ pub struct StageLedger {
     is_small_flight: bool,
     /// Data of the other end came since the last byte was sent.
     has_heard: bool,
+    /// The latest ACK shows that something is missing before what arrived.
+    is_missing: bool,
     stall: Option<Stall>,
     recovery: Option<Recovery>,
     /// Most bytes out before the latest loss; `None`: none was lost.
@@ -100,6 +102,7 @@ impl StageLedger {
             release: None,
             is_small_flight: true,
             has_heard: false,
+            is_missing: false,
             stall: None,
             recovery: None,
             flight_before_loss: None,
@@ -159,10 +162,11 @@ impl StageLedger {
         if is_new && self.stall.is_some_and(|stall| ack.ack > stall.first) {
             self.end_stall(now_ns, Some(&ack));
         }
+        self.is_missing = ack.shows_arrival || self.is_missing && !is_new;
         if is_new {
             self.acked_ns = now_ns;
             let is_large = flight_bytes > INITIAL_SEGMENTS * self.mss_bytes();
-            self.burst.see_window(&mut self.row, self.next, is_large);
+            self.burst.see_ack(&mut self.row, is_large);
         }
         self.una = self.una.max(ack.ack);
         self.next = self.next.max(self.una);
@@ -183,7 +187,7 @@ impl StageLedger {
             self.emptied_ns = Some(now_ns);
         }
         self.has_heard |= ack.has_data;
-        if !ack.has_data && (is_new || is_wider) {
+        if !ack.has_data && (is_new || is_wider || ack.shows_arrival) {
             let is_emptied = self.una == self.next;
             let first = self.release.get_or_insert(Release {
                 ns: now_ns,
@@ -215,6 +219,7 @@ impl StageLedger {
         if self.flight_bytes() == 0 && is_paused && self.row.data_segs_out > 0 {
             self.burst.begin();
         }
+        self.burst.see_next(end - bytes);
         let is_small = bytes < self.mss_bytes();
         if is_small
             && !is_fin
@@ -280,7 +285,10 @@ impl StageLedger {
         (kind, stamp, unseen): (RetransmitKind, Option<u32>, i64),
     ) {
         match &mut self.stall {
-            Some(stall) if kind == RetransmitKind::Timeout => stall.kind = kind,
+            Some(stall) if kind == RetransmitKind::Timeout => {
+                // A tail-loss probe is of the last segment, a timeout of the first (RFC 8985, 7.3; RFC 6298, 5.4).
+                (stall.kind, stall.first) = (kind, stall.first.min(first));
+            }
             Some(_) => {}
             None => {
                 // The round trip that an answer may take is not of the stall.
@@ -362,8 +370,9 @@ impl StageLedger {
             .flight_before_loss
             .is_some_and(|before| flight < before);
         let bytes = (self.una, flight);
-        self.pace
-            .add(&mut self.row, (now_ns, ns), bytes, (self.path_ns, is_lost));
+        let is_whole = self.recovery.is_none() && !self.is_missing;
+        let path = (self.path_ns, is_lost, is_whole);
+        self.pace.add(&mut self.row, (now_ns, ns), bytes, path);
     }
 
     /// Returns the counter of stage `congestion_window`, ns.

@@ -4,6 +4,7 @@ use std::io::Cursor;
 
 mod connections;
 mod envelopes;
+mod losses;
 mod places;
 
 use etherparse::{PacketBuilder, TcpOptionElement};

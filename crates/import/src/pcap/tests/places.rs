@@ -116,3 +116,55 @@ fn data_that_comes_late_was_sent_when_its_timestamp_says() {
     assert_eq!((client.spurious_timeouts, client.timeout_stalls), (1, 0));
     assert!(client.spurious_timeout_ns > 200 * MS);
 }
+
+/// A router shows each packet at two interfaces. SYN-ACKs of Linux have no identification.
+#[test]
+fn copies_at_another_interface_count_once() {
+    let mut talk = Talk::begin(4 * MS, RTT - 4 * MS);
+    (0..46).for_each(|_| talk.send(0, 0, 1_424));
+    talk.acknowledge(RTT - 4 * MS, 1);
+    let mut frames = talk.frames();
+    frames[1].1[18..20].fill(0);
+    // a whole window comes before any of it goes on
+    let copies = frames
+        .iter()
+        .map(|(at_ns, frame)| (at_ns + 30_000, frame.clone()));
+    let mut twice: Vec<_> = frames.iter().cloned().chain(copies).collect();
+    twice.sort_by_key(|(at_ns, _)| *at_ns);
+    let (rows, import) = read(&pcap(&twice), Vantage::Estimated);
+    assert_eq!(import.tally.used as usize, talk.packets.len());
+    assert_eq!(import.trips_ns, [4 * MS, RTT - 4 * MS]);
+    assert_eq!(rows.tcp_samples.row(0).min_rtt_us, Some(10_000));
+}
+
+/// The handshake's ACK comes 80 ms late. The sender's data echoes the timestamps of the ACKs before it at once.
+#[test]
+fn echo_of_a_timestamp_shows_a_round_trip_though_the_handshake_is_late() {
+    let mut talk = Talk::begin(80 * MS + RTT, 0);
+    for at in 0..4 {
+        talk.put(RTT, 0, |it| {
+            (it.bytes, it.stamps) = (1_400, Some((1_000 + at, 7_000 + at)));
+        });
+        talk.next[0] += 1_400;
+        talk.put(0, 1, |it| it.stamps = Some((7_001 + at, 1_000 + at)));
+    }
+    assert_eq!(talk.read().1.trips_ns, [RTT, 0]);
+}
+
+/// The capture begins in the middle, and the client sends only: no ACK of it shows how far it is away.
+#[test]
+fn round_trip_of_one_side_is_not_that_of_the_path_yet() {
+    let mut talk = Talk {
+        next: [1_000, 2_000],
+        ..Talk::default()
+    };
+    for _ in 0..7 {
+        talk.send(100 * MS, 0, 1_000);
+        talk.acknowledge(4 * MS, 1);
+    }
+    let rows = talk.read().0;
+    let least: Vec<_> = (0..rows.tcp_samples.len())
+        .map(|at| rows.tcp_samples.row(at).min_rtt_us)
+        .collect();
+    assert_eq!(least, [None, None, Some(4_000), Some(4_000)]);
+}
