@@ -22,7 +22,7 @@ pub struct SenderClock {
     period_ns: u64,
     least_ns: Option<i64>,
     before_ns: Option<i64>,
-    /// By so much the segment that passes came later than the quickest, to a tick, ns; `None`: the clock is not known.
+    /// By so much the segment that passes came later than the quickest, to a tick, ns; `None`: it has no timestamp.
     later_ns: Option<i64>,
     latest_ns: u64,
 }
@@ -37,17 +37,24 @@ impl SenderClock {
     /// Returns when the segment that passes left, at the latest, in the time of the capture: as if nothing on the way had
     /// delayed it more than others.
     pub fn sent_ns(&mut self, now_ns: u64) -> u64 {
+        let later_ns = self.later_ns.filter(|_| self.is_known);
         // The segment may have left at the end of the tick.
-        let beyond_ns = self.later_ns.unwrap_or(0).saturating_sub(TICK_NS);
+        let beyond_ns = later_ns.unwrap_or(0).saturating_sub(TICK_NS);
         let sent_ns = now_ns.saturating_sub(beyond_ns.max(0).unsigned_abs());
         self.latest_ns = self.latest_ns.max(sent_ns).min(now_ns);
         self.latest_ns
     }
 
     /// Returns by how much the path delayed the segment that passes more than others, ns: right on average, because segments
-    /// leave half a tick after its begin on average. Of a single one it may be below 0.
+    /// leave half a tick after its begin on average. Of a single one it may be below 0. It holds only if the clock is known,
+    /// now or later.
     pub fn delay_ns(&self) -> i64 {
         self.later_ns.map_or(0, |later_ns| later_ns - TICK_NS / 2)
+    }
+
+    /// Whether its tick is the one that is read.
+    pub fn is_known(&self) -> bool {
+        self.is_known
     }
 
     fn later_ns(&mut self, now_ns: u64, stamp: u32) -> Option<i64> {
@@ -67,7 +74,7 @@ impl SenderClock {
         let least_ns = self.least_ns.map_or(late_ns, |it| it.min(late_ns));
         self.least_ns = Some(least_ns);
         let least_ns = self.before_ns.map_or(least_ns, |it| it.min(least_ns));
-        self.is_known.then(|| late_ns.saturating_sub(least_ns))
+        Some(late_ns.saturating_sub(least_ns))
     }
 }
 

@@ -465,7 +465,7 @@ impl Connection {
         if now_ns.saturating_sub(self.staged_ns) >= STAGE_NS {
             self.staged_ns = now_ns;
             for end in [0, 1] {
-                self.halves[end].settle(now_ns);
+                self.halves[end].settle_passed(now_ns);
                 rows.tcp_stages.push(self.halves[end].ledger.row.clone());
             }
         }

@@ -84,6 +84,8 @@ pub struct Half {
     /// Packets that just passed.
     pub recent: RecentPackets,
     clock: SenderClock,
+    /// Delays of the path before the capture that are not counted yet, ns.
+    delays_ns: i64,
     echo: EchoTrip,
     ids: IdCounter,
     /// Counters.
@@ -115,6 +117,7 @@ impl Half {
             acks: VecDeque::new(),
             recent: RecentPackets::default(),
             clock: SenderClock::default(),
+            delays_ns: 0,
             echo: EchoTrip::default(),
             ids: IdCounter::default(),
             counts: HalfCounts::default(),
@@ -200,6 +203,15 @@ impl Half {
         }
     }
 
+    /// Passes ACKs to the ledger that arrived before what is on its way to the capture left.
+    pub fn settle_passed(&mut self, now_ns: u64) {
+        let delay_ns = match self.clock.is_known() {
+            true => self.clock.delay_ns().max(0).unsigned_abs(),
+            false => 0,
+        };
+        self.settle(now_ns.saturating_sub(delay_ns));
+    }
+
     /// The other end acknowledged. `near`: the round trip to this end; `far`: to the other. Returns whether the receiver's
     /// delayed-ACK timer sent the ACK.
     pub fn acknowledge(
@@ -226,7 +238,7 @@ impl Half {
                 far.add(took_ns);
                 is_by_timer = held_ns(took_ns, far).is_some();
                 let whole_ns = took_ns + near.least_ns.unwrap_or(0);
-                self.count_trip(whole_ns.saturating_add_signed(probe.delay_ns), is_by_timer);
+                self.count_trip(whole_ns, probe.delay_ns, is_by_timer);
             }
             if let Some((_, sent_ns)) = self.after_timeout.take_if(|(end, _)| *end <= ack) {
                 held_after_timeout_ns = held_ns(now_ns.saturating_sub(sent_ns), far);
@@ -262,9 +274,15 @@ impl Half {
         self.acks.push_back(PendingAck { arrives_ns, ack });
     }
 
-    fn count_trip(&mut self, ns: u64, is_by_timer: bool) {
+    /// `delay_ns`: the path's, before the capture. It counts when the sender's clock is known, then that of earlier segments, too.
+    fn count_trip(&mut self, ns: u64, delay_ns: i64, is_by_timer: bool) {
+        self.delays_ns += delay_ns;
         let row = &mut self.ledger.row;
         row.rtt_sum_us += ns / 1_000;
+        if self.clock.is_known() {
+            let delays_us = std::mem::take(&mut self.delays_ns) / 1_000;
+            row.rtt_sum_us = row.rtt_sum_us.saturating_add_signed(delays_us);
+        }
         row.rtt_samples = row.rtt_samples.saturating_add(1);
         row.acks_by_timer += u32::from(is_by_timer);
     }

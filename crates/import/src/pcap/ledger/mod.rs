@@ -24,6 +24,10 @@ use stall::Stall;
 /// leaves room for a busy CPU, and is far below every timer of TCP (the delayed ACK's least is 40 ms).
 const RELEASE_NS: u64 = 1_000_000;
 
+/// Segments that one ACK lets go leave together (an ACK is for two at least: RFC 9293, 3.8.6.3). By the clock of the sender they
+/// do so to a tick of 1 ms on either side.
+const TOGETHER_NS: u64 = 2_000_000;
+
 /// Duplicate ACKs show a loss only with three more segments out (RFC 5681, 3.2).
 const THIN_SEGMENTS: i64 = 3;
 
@@ -45,6 +49,8 @@ struct Release {
     /// No full-sized segment was out.
     is_small_flight: bool,
     is_by_timer: bool,
+    /// It let data go.
+    is_used: bool,
 }
 
 /// A recovery from loss.
@@ -53,6 +59,8 @@ struct Recovery {
     /// It ends when all before is acknowledged.
     end: Offset,
     is_fast: bool,
+    /// Something was lost. A tail-loss probe alone does not show that: it may be of data that arrived (RFC 8985, 7.4).
+    is_proved: bool,
 }
 
 /// The stage ledger of one sending end.
@@ -81,6 +89,8 @@ pub struct StageLedger {
     recovery: Option<Recovery>,
     /// Most bytes out before the latest loss; `None`: none was lost.
     flight_before_loss: Option<Offset>,
+    /// A timer found the latest loss, and what is before this offset was out then.
+    timeout_end: Option<Offset>,
     pace: DeliveryPace,
     burst: BurstWatch,
 }
@@ -106,6 +116,7 @@ impl StageLedger {
             stall: None,
             recovery: None,
             flight_before_loss: None,
+            timeout_end: None,
             pace: DeliveryPace::default(),
             burst: BurstWatch::default(),
         }
@@ -189,14 +200,16 @@ impl StageLedger {
         self.has_heard |= ack.has_data;
         if !ack.has_data && (is_new || is_wider || ack.shows_arrival) {
             let is_emptied = self.una == self.next;
-            let first = self.release.get_or_insert(Release {
+            let waiting = self.release.take().filter(|it| !it.is_used);
+            let first = self.release.insert(waiting.unwrap_or(Release {
                 ns: now_ns,
                 room_bytes,
                 flight_bytes,
                 is_emptied,
                 is_small_flight: self.is_small_flight,
                 is_by_timer: false,
-            });
+                is_used: false,
+            }));
             // Of several ACKs the first shows what had held data back, the last what let it go.
             first.ns = now_ns;
             first.room_bytes = first.room_bytes.min(room_bytes);
@@ -234,7 +247,9 @@ impl StageLedger {
         self.next = self.next.max(end);
         self.sent_ns = now_ns;
         self.emptied_ns = None;
-        self.release = None;
+        if let Some(release) = &mut self.release {
+            release.is_used = true;
+        }
         self.has_heard = false;
         self.row.data_segs_out = self.row.data_segs_out.saturating_add(1);
         let flight = u32::try_from(self.flight_bytes()).unwrap_or(u32::MAX);
@@ -254,15 +269,9 @@ impl StageLedger {
             // Its ACK was lost behind the capture: nothing waited here.
             return;
         }
-        if self.recovery.is_none() {
-            self.flight_before_loss = Some(self.flight_bytes());
-            self.row.loss_episodes += 1;
-            let is_large = self.flight_bytes() > INITIAL_SEGMENTS * self.mss_bytes();
-            let lost = (is_large, self.sent_ns);
-            self.burst.lose(&mut self.row, first, lost);
-        }
+        self.see_loss(now_ns, (first, end + unseen), kind);
         match kind {
-            RetransmitKind::Fast => self.resend_fast(now_ns),
+            RetransmitKind::Fast => self.resend_fast(now_ns, end - first),
             _ => self.resend_by_timer(now_ns, first, (kind, stamp, unseen)),
         }
         self.next = self.next.max(end);
@@ -272,10 +281,40 @@ impl StageLedger {
         self.sent_ns = now_ns;
     }
 
-    fn resend_fast(&mut self, now_ns: u64) {
-        self.judge(now_ns, None);
-        let end = self.next;
-        self.recovery.get_or_insert(Recovery { end, is_fast: true });
+    /// Counts a loss when it shows, and what found it.
+    fn see_loss(&mut self, now_ns: u64, (first, until): (Offset, Offset), kind: RetransmitKind) {
+        // A probe is sent before the retransmission timeout expires (RFC 8985, 7.2): what comes later may follow one.
+        let is_long = now_ns.saturating_sub(self.progress_ns()) >= PAUSE_NS;
+        match kind {
+            RetransmitKind::Timeout => self.timeout_end = Some(self.next.max(until)),
+            RetransmitKind::TailLossProbe if is_long => {
+                self.timeout_end = Some(self.next.max(until));
+            }
+            RetransmitKind::TailLossProbe => {}
+            RetransmitKind::Fast => {
+                self.timeout_end = self.timeout_end.filter(|end| self.una < *end);
+            }
+        }
+        if kind == RetransmitKind::TailLossProbe || self.recovery.is_some_and(|it| it.is_proved) {
+            return;
+        }
+        self.flight_before_loss = Some(self.flight_bytes());
+        self.row.loss_episodes += 1;
+        let is_large = self.flight_bytes() > INITIAL_SEGMENTS * self.mss_bytes();
+        self.burst
+            .lose(&mut self.row, first, (is_large, self.sent_ns));
+    }
+
+    /// The first of a recovery follows a duplicate ACK at once, as new data would (RFC 5681, 3.2).
+    fn resend_fast(&mut self, now_ns: u64, bytes: i64) {
+        let is_first = self.recovery.is_none_or(|it| !it.is_fast);
+        self.judge(now_ns, is_first.then_some(bytes));
+        let recovery = self.recovery.get_or_insert(Recovery {
+            end: self.next,
+            is_fast: true,
+            is_proved: true,
+        });
+        recovery.is_proved = true;
     }
 
     fn resend_by_timer(
@@ -305,10 +344,11 @@ impl StageLedger {
                 });
             }
         }
-        let end = self.next;
+        let was_proved = self.recovery.is_some_and(|it| it.is_proved);
         self.recovery = Some(Recovery {
-            end,
+            end: self.next,
             is_fast: false,
+            is_proved: was_proved || kind == RetransmitKind::Timeout,
         });
     }
 
@@ -331,9 +371,10 @@ impl StageLedger {
         if self.stall.is_some() {
             return;
         }
-        let release = self
-            .release
-            .filter(|it| now_ns.saturating_sub(it.ns) <= self.slack_ns);
+        let is_together = now_ns.saturating_sub(self.sent_ns) <= TOGETHER_NS;
+        let release = self.release.filter(|it| {
+            now_ns.saturating_sub(it.ns) <= self.slack_ns && (!it.is_used || is_together)
+        });
         match bytes.zip(release) {
             Some((bytes, release)) => self.judge_released(now_ns, bytes, release),
             None => self.judge_unasked(now_ns),
@@ -352,7 +393,8 @@ impl StageLedger {
             self.row.fast_retransmit_ns += waits_ns;
             self.count_pace(now_ns, waits_ns, release.flight_bytes);
         } else if release.is_emptied && release.is_small_flight {
-            match self.has_heard || bytes >= mss || release.flight_bytes == 0 {
+            let is_free = self.has_heard || release.is_used;
+            match is_free || bytes >= mss || release.flight_bytes == 0 {
                 true => self.judge_unasked(now_ns),
                 false => self.hold(now_ns, release),
             }
@@ -364,11 +406,11 @@ impl StageLedger {
         }
     }
 
-    /// The network was the limit.
+    /// The network was the limit. After a timeout it is that which made the window small: its stall has the cost.
     fn count_pace(&mut self, now_ns: u64, ns: u64, flight: Offset) {
         let is_lost = self
             .flight_before_loss
-            .is_some_and(|before| flight < before);
+            .is_some_and(|before| flight < before && self.timeout_end.is_none());
         let bytes = (self.una, flight);
         let is_whole = self.recovery.is_none() && !self.is_missing;
         let path = (self.path_ns, is_lost, is_whole);
@@ -411,7 +453,7 @@ impl StageLedger {
             let flight = self.flight_bytes();
             return self.count_pace(now_ns, waits_ns, flight);
         }
-        let is_late = self.release.is_some_and(|it| it.is_by_timer);
+        let is_late = self.release.is_some_and(|it| it.is_by_timer && !it.is_used);
         let acked_ns = self.emptied_ns.unwrap_or(now_ns).min(now_ns);
         let busy_ns = match is_late || self.emptied_ns.is_none() {
             true => acked_ns.min(self.sent_ns.saturating_add(self.path_ns)),

@@ -92,3 +92,72 @@ fn data_after_duplicate_acks_had_waited_for_the_congestion_window() {
     // until the last ACK, and until that of the FIN
     assert_eq!(client.in_flight_ns, MS + 10 * MS);
 }
+
+/// The probe repeats what had arrived: after the pause nothing was lost.
+#[test]
+fn probe_of_data_that_arrived_is_no_loss() {
+    let mut talk = Talk::begin(0, RTT);
+    send_full(&mut talk, MS, 1);
+    talk.acknowledge(RTT, 1);
+    send_full(&mut talk, 1_000 * MS, 20);
+    let last = talk.next[0].wrapping_sub(FULL);
+    resend(&mut talk, 30 * MS, last);
+    talk.acknowledge(MS, 1);
+    talk.end(RTT);
+    let client = stages(&talk.read().0, 0);
+    assert_eq!(client.tail_loss_stalls, 1);
+    let losses = (
+        client.bursts_after_idle,
+        client.burst_losses,
+        client.loss_episodes,
+    );
+    assert_eq!(losses, (1, 0, 0));
+}
+
+/// 20 segments each round trip, a loss, then two: of that only what duplicate ACKs found is a loss that limits the rate. What
+/// a timeout costs is its stall.
+#[test]
+fn window_that_a_timeout_made_small_is_of_the_timeout() {
+    for is_timeout in [false, true] {
+        let mut talk = Talk::begin(0, RTT);
+        for _ in 0..30 {
+            send_full(&mut talk, 0, 20);
+            talk.acknowledge(RTT, 1);
+        }
+        let first = talk.next[0];
+        send_full(&mut talk, 0, 20);
+        if is_timeout {
+            resend(&mut talk, 300 * MS, first);
+        } else {
+            (0..3).for_each(|at| {
+                let later_ns = if at == 0 { RTT } else { 0 };
+                acknowledge_until(&mut talk, later_ns, first);
+            });
+            resend(&mut talk, 0, first);
+        }
+        talk.acknowledge(RTT, 1);
+        for _ in 0..30 {
+            send_full(&mut talk, 0, 2);
+            talk.acknowledge(RTT, 1);
+        }
+        talk.end(RTT);
+        let client = stages(&talk.read().0, 0);
+        assert_eq!(client.loss_episodes, 1);
+        assert_eq!(client.loss_limited_ns == 0, is_timeout);
+    }
+}
+
+/// An ACK is for two segments, and lets two go; the path behind them is slow, so that they pass one after another.
+#[test]
+fn segments_of_one_ack_pass_one_after_another() {
+    let mut talk = Talk::begin(RTT, 0);
+    send_full(&mut talk, MS, 2);
+    for _ in 0..20 {
+        talk.acknowledge(0, 1);
+        send_full(&mut talk, RTT - MS, 1);
+        send_full(&mut talk, MS, 1);
+    }
+    talk.acknowledge(0, 1);
+    let client = stages(&talk.read().0, 0);
+    assert_eq!(client.cwnd_startup_ns, 20 * RTT);
+}

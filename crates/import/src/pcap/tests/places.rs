@@ -168,3 +168,24 @@ fn round_trip_of_one_side_is_not_that_of_the_path_yet() {
         .collect();
     assert_eq!(least, [None, None, Some(4_000), Some(4_000)]);
 }
+
+/// At the receiver, five of forty segments come 2 ms late, before the sender's clock is known. It is as if each had left half a
+/// tick after the begin of its timestamp's.
+#[test]
+fn delays_count_when_the_clock_is_known_later() {
+    let mut talk = Talk::begin(RTT, 0);
+    let begin_ns = talk.now_ns;
+    for at in 0..40u32 {
+        let left_ns = begin_ns + u64::from(at) * 10 * MS;
+        let late_ns = if (5..10).contains(&at) { 2 * MS } else { 0 };
+        let later_ns = left_ns + late_ns - talk.now_ns;
+        talk.put(later_ns, 0, |it| {
+            (it.bytes, it.stamps) = (1_000, Some((7 + 10 * at, 0)));
+        });
+        talk.next[0] += 1_000;
+        talk.acknowledge(0, 1);
+    }
+    let client = stages(&talk.read().0, 0);
+    let sum_us = 40 * 10_000 + 5 * 2_000 - 40 * 500;
+    assert_eq!((client.rtt_samples, client.rtt_sum_us), (40, sum_us));
+}
