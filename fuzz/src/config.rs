@@ -42,13 +42,14 @@ fn check(profile: Profile) {
     let ProfileOptions {
         usdt,
         detail,
+        budget,
         keep,
         trigger,
         nic_stamps,
         recorder_cpus,
         poll_ms,
     } = options.or_profile(ProfileOptions::default());
-    let _taken = (trigger, nic_stamps, recorder_cpus, usdt, output_dir);
+    let _taken = (budget, trigger, nic_stamps, recorder_cpus, usdt, output_dir);
     let _detail = detail.map(record::Detail::from);
     assert_ne!(poll_ms, Some(0));
     let share = keep.and_then(|keep| keep.slower_than);

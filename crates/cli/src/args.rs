@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use crate::config::ConfigFile;
 use crate::out::DirectoryArgs;
 use crate::profile::Profile;
-use crate::values::{Detail, ProfileOptions};
+use crate::values::{BudgetChoice, Detail, ProfileOptions};
 
 /// Mean interval between polls: SNAP's own (section 3.2), long enough to stay below 1 % of a CPU
 /// at 10,000 sockets.
@@ -45,6 +45,7 @@ impl RecordArgs {
         let ProfileOptions {
             usdt,
             detail,
+            budget,
             keep,
             trigger,
             nic_stamps,
@@ -58,6 +59,13 @@ impl RecordArgs {
                         hint: add --detail messages\n";
             clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
         }
+        let budget = match budget {
+            None | Some(BudgetChoice::None) => None,
+            Some(BudgetChoice::Share(budget)) => {
+                check_budget(detail, &target);
+                Some(budget)
+            }
+        };
         let output = self.to.path()?.map_or_else(
             || default_output(&profile.output_dir.unwrap_or_default()),
             Path::to_owned,
@@ -72,6 +80,7 @@ impl RecordArgs {
             nic_stamps,
             recorder_cpus,
             usdt,
+            budget,
             force: self.to.force,
             output,
             duration,
@@ -81,6 +90,24 @@ impl RecordArgs {
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
         })
+    }
+}
+
+/// Ends the program, as clap does, if what is recorded has no calls or waits that a budget could bound, or no processes that
+/// are known.
+fn check_budget(detail: Detail, target: &::record::Target) {
+    let refuse = |text: &str| clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
+    if !matches!(detail, Detail::Calls | Detail::Waits) {
+        refuse(
+            "--budget is for calls and waits, not for this detail\n\
+             hint: --detail waits, or --budget none\n",
+        );
+    }
+    if matches!(target, ::record::Target::All | ::record::Target::Cgroup(_)) {
+        refuse(
+            "--budget needs processes: it is a share of their CPU time\n\
+             hint: -p, --comm or --port, or --budget none\n",
+        );
     }
 }
 

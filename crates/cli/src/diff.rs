@@ -10,7 +10,7 @@ use diagnose::recording::{self, DiagnosisOptions, TailOptions};
 use diagnose::tail::report::TailReport;
 use diagnose::tail::{LatencyBand, TailQuery};
 use table::Recording;
-use table::tables::Activity;
+use table::tables::{Activity, Window};
 use view::TextOptions;
 
 use crate::format::AnswerFormat;
@@ -101,6 +101,15 @@ impl Diff {
             Recording::open(&self.before)?,
             Recording::open(&self.after)?,
         );
+        for (recording, path) in [(&before, &self.before), (&after, &self.after)] {
+            if recording.rows::<Window>() > 0 {
+                bail!(
+                    "{} was recorded under a budget: its counts are of windows, and do not compare\n\
+                     hint: record both with --budget none",
+                    out::name(path)
+                );
+            }
+        }
         let judging = DiagnosisOptions::default();
         Ok(recording::difference(&before, &after, judging))
     }

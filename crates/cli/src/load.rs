@@ -12,7 +12,7 @@ use diagnose::requests::{RequestFilter, RequestId, RequestReport};
 use diagnose::tail::report::TailReport;
 use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 use table::manifest::ProbeState;
-use table::tables::{Activity, Call, ReceivedMessage, SentMessage, Task, Wait};
+use table::tables::{Activity, Call, ReceivedMessage, SentMessage, Task, Wait, Window};
 use table::{Recording, Table};
 
 use crate::out;
@@ -49,6 +49,13 @@ pub(crate) fn waits(
 ) -> anyhow::Result<WaitReport> {
     let recording = Recording::open(path)?;
     require::<Wait>(&recording, "waits")?;
+    if grouping == Grouping::Task && recording.rows::<Window>() > 0 {
+        bail!(
+            "the waits in {} are of windows, and its tasks are of all the time: they do not compare\n\
+             hint: record with --budget none",
+            out::name(path)
+        );
+    }
     if grouping == Grouping::Task && recording.rows::<Task>() == 0 {
         bail!(
             "no program reported a task in {}\n\

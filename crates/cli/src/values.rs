@@ -19,6 +19,13 @@ pub(crate) struct ProfileOptions {
     /// How much to record; each level includes the ones before [default: waits]
     #[arg(long, value_enum)]
     pub(crate) detail: Option<Detail>,
+    /// Keep what hooks cost the recorded processes within N % of their CPU time, or `none` [default: none]
+    ///
+    /// Calls and waits are recorded in windows at random times then, and connections are judged by polled statistics. Needs
+    /// `--detail calls` or `waits`. The window that begins with the recording may use what one busy CPU allows in a
+    /// second.
+    #[arg(long, value_name = "N%|none")]
+    pub(crate) budget: Option<BudgetChoice>,
     /// Keep the CPU activity around slow messages and around a sample of all
     ///
     /// `p99`: messages slower than 99 % of the process's. `sample=1000`: one message of 1,000. Needs `--detail
@@ -51,6 +58,7 @@ impl ProfileOptions {
         let Self {
             usdt,
             detail,
+            budget,
             keep,
             trigger,
             nic_stamps,
@@ -60,11 +68,32 @@ impl ProfileOptions {
         Self {
             usdt: if usdt.is_empty() { profile.usdt } else { usdt },
             detail: detail.or(profile.detail),
+            budget: budget.or(profile.budget),
             keep: keep.or(profile.keep),
             trigger: trigger.or(profile.trigger),
             nic_stamps: nic_stamps || profile.nic_stamps,
             recorder_cpus: recorder_cpus.or(profile.recorder_cpus),
             poll_ms: poll_ms.or(profile.poll_ms),
+        }
+    }
+}
+
+/// Choice of a budget.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum BudgetChoice {
+    /// Everything is recorded.
+    None,
+    /// Hooks may take so much.
+    Share(::record::Budget),
+}
+
+impl std::str::FromStr for BudgetChoice {
+    type Err = ::record::BudgetError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "none" => Ok(Self::None),
+            share => share.parse().map(Self::Share),
         }
     }
 }

@@ -50,3 +50,4 @@ pub use connections::{Evidence, diagnose, rules, verdict};
 pub use messages::tail;
 pub use report::Report;
 pub use requests::rules::REQUEST_RULES;
+pub use rows::windows;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use probe::clock::HostError;
 use probe::hooks::HooksError;
 use probe::processes::{CgroupError, TargetError};
+use probe::self_cost::BpfTimeError;
 use probe::tcp_stats::PollerError;
 use probe::usdt::UsdtError;
 use table::WriteError;
@@ -42,6 +43,9 @@ pub enum RecordError {
     /// A USDT probe is not there, or cannot be attached to.
     #[error(transparent)]
     Usdt(#[from] UsdtError),
+    /// The cost of hooks is not known, so that no budget can be kept.
+    #[error("cannot keep a budget: {0}\nhint: record with --budget none")]
+    Budget(BpfTimeError),
     /// Connections could not be polled.
     #[error("{0}\nhint: whylat doctor")]
     Poll(#[from] PollerError),

@@ -7,6 +7,7 @@
 
 mod account;
 mod affinity;
+mod budget;
 mod collector;
 mod cpu;
 mod error;
@@ -30,6 +31,7 @@ mod watch;
 mod watchdog;
 
 pub use affinity::CpuList;
+pub use budget::{Budget, BudgetError};
 pub use collector::{CaptureSink, Collector, DRAIN_MOST, WalkShare};
 pub use error::RecordError;
 pub use flight_recorder::{RetentionError, RetentionPolicy, flight_recorder_coverage};

@@ -8,6 +8,7 @@ use probe::hooks::Detail;
 use probe::usdt::Request;
 
 use crate::affinity::CpuList;
+use crate::budget::Budget;
 use crate::flight_recorder::RetentionPolicy;
 
 /// A command to start and record.
@@ -51,6 +52,9 @@ pub struct Options {
     pub recorder_cpus: Option<CpuList>,
     /// USDT probes to listen to.
     pub usdt: Vec<Request>,
+    /// Share of the recorded processes' CPU time that hooks may take: calls and waits are recorded in windows then; `None`:
+    /// all are recorded.
+    pub budget: Option<Budget>,
     /// The directory to create.
     pub output: PathBuf,
     /// Replace an existing recording.

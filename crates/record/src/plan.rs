@@ -6,6 +6,7 @@ use probe::hooks::{Detail, Hooks, HooksError, Selection, Storage, missed_without
 use probe::processes::{self, Cgroup, check_pid, pids_by_comm};
 use table::manifest::{Coverage, FORMAT, Header, ProbeState};
 
+use crate::budget::HookTimer;
 use crate::poll::Polls;
 use crate::{Options, RecordError, Target};
 
@@ -74,10 +75,12 @@ pub(crate) struct DataSources<'a> {
     pub(crate) coverage: Vec<Coverage>,
     /// Processes that are recorded from the start; `None` without hooks.
     pub(crate) processes: Option<usize>,
+    /// Cost of a hook that leaves at once, ns a run, if calls and waits are recorded in windows.
+    pub(crate) run_ns: Option<f64>,
 }
 
 /// Attaches the hooks for a plan; where this host does not allow that, opens what is polled. With `usdt`, the user asked
-/// for USDT probes, which need hooks.
+/// for USDT probes, which need hooks; with `in_windows`, for calls and waits in windows only.
 ///
 /// # Errors
 /// Where sockets cannot be polled either.
@@ -86,10 +89,12 @@ pub(crate) fn open_sources<'a>(
     target: &Target,
     plan: &ResolvedTarget,
     detail: Detail,
-    usdt: bool,
+    (usdt, in_windows): (bool, bool),
 ) -> Result<DataSources<'a>, RecordError> {
-    let sources = match attach(storage, plan, detail) {
+    let timer = in_windows.then(HookTimer::begin);
+    let sources = match attach(storage, plan, detail, in_windows) {
         Ok(hooks) => DataSources {
+            run_ns: timer.map(HookTimer::finish),
             coverage: hooks
                 .coverage()
                 .iter()
@@ -103,6 +108,7 @@ pub(crate) fn open_sources<'a>(
         Err(error) => DataSources {
             hooks: None,
             processes: None,
+            run_ns: None,
             polls: Some(Polls::open(target)?),
             coverage: without_hooks(&error, detail, usdt),
         },
@@ -115,9 +121,13 @@ fn attach<'a>(
     storage: &'a mut Storage,
     plan: &ResolvedTarget,
     detail: Detail,
+    in_windows: bool,
 ) -> Result<Hooks<'a>, HooksError> {
     let selection = &plan.selection;
-    let hooks = Hooks::load(storage, selection, detail)?;
+    let hooks = match in_windows {
+        true => Hooks::load_for_windows(storage, selection, detail)?,
+        false => Hooks::load(storage, selection, detail)?,
+    };
     hooks.leave_out_self()?;
     // of a control group, processes may leave: the programs ask
     if selection.cgroup.is_none() {

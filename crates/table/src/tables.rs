@@ -1055,6 +1055,18 @@ table! {
 }
 
 table! {
+    /// A window in which calls and waits were recorded, under a budget (`--budget`). Rows of `calls`, `waits`, `dns_waits`,
+    /// `preemptions`, `spins`, `on_cpu_samples`, `unix_sockets` and `udp_flows` are of these times. Without rows here, of
+    /// all the time. A window has one row when it begins, and a second one when it ends.
+    row Window, columns Windows, name "windows", time begin_ns {
+        /// From when. Of what began before there is no row; `calls` that did have no times of blocking.
+        begin_ns: u64, "ns";
+        /// Until when.
+        end_ns: Option<u64>, "ns", null = "it has just begun; without a second row it lasted until the recording ended";
+    }
+}
+
+table! {
     /// A time with kept `activity`, and why it was kept. Nothing is kept of other times. Of a message, the CPUs
     /// named here are kept, and those on which its thread ran meanwhile.
     row ActivityWindow, columns ActivityWindows, name "activity_windows", time begin_ns {
@@ -1219,6 +1231,7 @@ macro_rules! for_each_table {
             drops: $crate::tables::PacketDrop,
             drop_counts: $crate::tables::DropCount,
             net_counters: $crate::tables::NetCounter,
+            windows: $crate::tables::Window,
         }
     };
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use table::manifest::{Close, Cost, Coverage, Header};
 
 use super::host::{CloseState, ProbeLoss, RecordingHost};
+use crate::rows::windows::WindowSums;
 use crate::units::counted;
 
 /// The end of the manifest, and the state of the recording as its reader found it.
@@ -21,6 +22,8 @@ pub struct RecordingState {
     pub problems: Vec<String>,
     /// Rows that are left out for it.
     pub left_out: Vec<OmittedRows>,
+    /// The windows that its calls and waits are of; `None`: of all the time.
+    pub windows: Option<WindowSums>,
 }
 
 /// Rows of a table that cannot be read.
@@ -79,6 +82,9 @@ pub struct About {
     /// Rows that are left out for it, by table; empty of a sound recording.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<OmittedRows>,
+    /// The windows that calls and waits are of, and with them requests; absent: of all the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub windows: Option<WindowSums>,
     /// State of each probe.
     pub coverage: Vec<Coverage>,
     /// Totals of each probe.
@@ -105,6 +111,7 @@ impl About {
             closed: CloseState::from_close(closed),
             problems: recorded.problems,
             left_out: recorded.left_out,
+            windows: recorded.windows,
             coverage: recorded.coverage,
             loss: recorded.loss.into_iter().map(Into::into).collect(),
             cost: recorded.cost,

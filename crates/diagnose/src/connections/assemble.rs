@@ -47,6 +47,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
         closed: evidence.closed,
         problems: evidence.problems,
         left_out: evidence.left_out,
+        windows: evidence.windows,
     };
     Report {
         schema: SCHEMA,

@@ -107,13 +107,14 @@ impl RecordingContext {
             },
             snap: evidence.snap,
             detail: evidence.header.detail.clone(),
-            calls: !evidence.calls.is_empty() || on("calls"),
+            calls: evidence.windows.is_none() && (!evidence.calls.is_empty() || on("calls")),
             events: evidence.any_events || on("tcp_events"),
             cpu: evidence
                 .coverage
                 .iter()
                 .any(|coverage| coverage.probe == "cpu"),
-            no_samples: off.clone().any(|(probe, _)| probe == "on_cpu_samples"),
+            no_samples: evidence.windows.is_some()
+                || off.clone().any(|(probe, _)| probe == "on_cpu_samples"),
             lost: lost
                 .map(|loss| (loss.probe.clone(), loss.lost_total()))
                 .collect(),

@@ -6,6 +6,7 @@ use std::path::Path;
 use table::{Problem, Recording};
 
 use crate::answer::{About, OmittedRows, RecordingState};
+use crate::rows::windows::WindowTimes;
 
 /// Returns the state of a recording. To be asked after all is read: damage is found by reading.
 pub fn recorded(recording: &Recording) -> RecordingState {
@@ -17,6 +18,7 @@ pub fn recorded(recording: &Recording) -> RecordingState {
         closed: recording.closed().cloned(),
         left_out: left_out(&problems),
         problems: problems.iter().map(ToString::to_string).collect(),
+        windows: WindowTimes::read(recording).sums(),
     }
 }
 

@@ -23,6 +23,7 @@ use crate::connections::gather::longest::Lifespans;
 use crate::messages::MessageTable;
 use crate::messages::tail::TailTable;
 use crate::requests::digests::DigestSet;
+use crate::rows::windows::WindowTimes;
 use crate::waits::join::JoinSource;
 use crate::waits::{Grouping, NameTable, WaitFilter, WaitTable};
 
@@ -173,7 +174,8 @@ fn evidence(recording: &Recording, judging: DiagnosisOptions) -> Evidence {
         recording.closed().cloned(),
         Vec::new(),
     )
-    .with_snap(judging.snap);
+    .with_snap(judging.snap)
+    .in_windows(WindowTimes::read(recording).sums());
     evidence.add_sockets(recording.sockets());
     // A connection has a row at least, but for what was lost.
     if recording.rows::<Connection>() <= judging.max_connections as u64 {
@@ -187,6 +189,10 @@ fn evidence(recording: &Recording, judging: DiagnosisOptions) -> Evidence {
 /// Finds what went before the slow waits of the groups that a report with this limit lists. Reads three tables side by
 /// side, so that none runs ahead of the others.
 pub(super) fn join(waits: &mut WaitTable, recording: &Recording, limit: usize) {
+    // between windows other calls may have gone before
+    if WindowTimes::read(recording).sums().is_some() {
+        return;
+    }
     let Some(mut join) = waits.join(limit) else {
         return;
     };

@@ -12,6 +12,7 @@ use crate::requests::digests::DigestSet;
 use crate::requests::page::RequestPage;
 use crate::requests::report::RequestRow;
 use crate::requests::{RequestFilter, RequestReport, RequestTable, Source};
+use crate::rows::windows::WindowTimes;
 use crate::waits::NameTable;
 
 /// Reports the time of the selected requests by part, and the slowest `limit` of them.
@@ -71,6 +72,7 @@ fn table(
 ) -> RequestTable {
     let manifest = (recording.coverage(), recording.loss());
     RequestTable::new(recording.header().clone(), names, manifest, wanted)
+        .in_windows(WindowTimes::read(recording))
 }
 
 /// Feeds all rows; `after` each batch the requests that are over may be taken.

@@ -72,6 +72,11 @@ impl<'a> RequestEvidence<'a> {
         &self.table.names
     }
 
+    /// Returns whether requests are of windows only.
+    pub fn has_windows(&self) -> bool {
+        self.table.has_windows()
+    }
+
     /// Returns whether it is recorded what threads waited for.
     pub fn has_waits(&self) -> bool {
         self.table.has_waits

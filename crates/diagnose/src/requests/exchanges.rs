@@ -66,6 +66,7 @@ impl RequestTable {
         };
         let side = endpoint.side;
         self.endpoints.note_call(id, end_ns);
+        let is_cut = moving.begin_ns < self.window_begin_ns();
         let timed = |served| TimedCall {
             end_ns,
             is_send,
@@ -74,7 +75,10 @@ impl RequestTable {
         if side == Side::Server {
             self.history.count_time(thread, timed(id));
         }
-        self.take_turn(id, &moving);
+        match is_cut {
+            true => self.skip_turn(id),
+            false => self.take_turn(id, &moving),
+        }
         let call = self.thread_call(id, side, &moving);
         if let (Side::Client, Some(served)) = (side, call.served) {
             self.history.count_time(thread, timed(served));
@@ -155,11 +159,7 @@ impl RequestTable {
         if self.over[id.index()] {
             return;
         }
-        let mut turns = self.turns[id.index()].take().unwrap_or_else(|| {
-            let endpoint = self.endpoints.get(id);
-            let tracker = TurnTracker::new(endpoint.side, self.is_lossless);
-            Box::new(Turns::new(tracker.of_datagrams(endpoint.is_udp)))
-        });
+        let mut turns = self.take_turns(id);
         let handshake_ns = self.endpoints.get(id).handshake_ns;
         let finished = match call.is_request && handshake_ns > 0 {
             true => turns.tracker.take_finished(handshake_ns),
@@ -171,6 +171,23 @@ impl RequestTable {
             TurnChange::Answered => self.answer(id, &mut turns, call),
         }
         self.turns[id.index()] = Some(turns);
+    }
+
+    /// Bytes that a call took had arrived before the window: their turn is in none.
+    fn skip_turn(&mut self, id: EndpointId) {
+        if !self.over[id.index()] {
+            let mut turns = self.take_turns(id);
+            turns.tracker.skip();
+            self.turns[id.index()] = Some(turns);
+        }
+    }
+
+    fn take_turns(&mut self, id: EndpointId) -> Box<Turns> {
+        self.turns[id.index()].take().unwrap_or_else(|| {
+            let endpoint = self.endpoints.get(id);
+            let tracker = TurnTracker::new(endpoint.side, self.is_lossless);
+            Box::new(Turns::new(tracker.of_datagrams(endpoint.is_udp)))
+        })
     }
 
     /// A request began, and the one before is over.
@@ -260,7 +277,12 @@ impl RequestTable {
     }
 
     /// An exchange is over. It is a request once its connection is judged; that of a TLS handshake is returned.
-    fn hold(&mut self, id: EndpointId, turns: &mut Turns, exchange: Exchange) -> Option<Exchange> {
+    pub(super) fn hold(
+        &mut self,
+        id: EndpointId,
+        turns: &mut Turns,
+        exchange: Exchange,
+    ) -> Option<Exchange> {
         if exchange.response.is_none() || exchange.has_gap {
             return None;
         }
@@ -320,7 +342,7 @@ impl RequestTable {
     }
 
     /// Makes the exchanges that were judged requests.
-    fn release(&mut self, id: EndpointId, turns: &mut Turns) {
+    pub(super) fn release(&mut self, id: EndpointId, turns: &mut Turns) {
         let judged = std::mem::take(&mut turns.judged);
         let mut held: Vec<_> = turns.held.drain(..judged).collect();
         self.stages.share(self.endpoints.get(id), id, &mut held);

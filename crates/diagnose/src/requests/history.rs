@@ -380,6 +380,17 @@ impl History {
         self.events
     }
 
+    /// Forgets what threads did: what comes next is of a later window.
+    pub fn forget(&mut self) {
+        for thread in &mut self.threads {
+            thread.events.clear();
+            thread.samples.clear();
+            thread.work = ThreadWork::default();
+            thread.known_from_ns = 0;
+        }
+        self.events = 0;
+    }
+
     /// The process with this id is a new one since then: its threads are others.
     pub fn replace_process(&mut self, pid: u32, since_ns: u64) {
         let same = self.threads.iter_mut().filter(|it| it.pid == pid);

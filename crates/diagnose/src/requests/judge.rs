@@ -14,6 +14,7 @@ use crate::report::severity::{EXPLAINS_LEAST, severity, severity_of_share};
 use crate::report::{
     DataDirection, EstimatedWin, Finding, FindingSubject, Severity, UndecidedFinding,
 };
+use crate::rows::windows::RULES_NOT_ASKED;
 use crate::units::{count, part};
 
 /// A cause that cannot be avoided has to explain most of what the slowest requests took longer.
@@ -41,12 +42,15 @@ impl RequestTable {
 /// Evaluates all rules.
 fn judge(evidence: &RequestEvidence<'_>) -> RequestFindings {
     let mut found = RequestFindings::default();
+    let is_asked = |rule: &&&dyn RequestRule| {
+        !(evidence.has_windows() && RULES_NOT_ASKED.contains(&rule.id().name()))
+    };
     for mut case in evidence.services() {
-        for rule in REQUEST_RULES {
+        for rule in REQUEST_RULES.iter().filter(is_asked) {
             judge_service(*rule, &mut case, &mut found);
         }
     }
-    for rule in REQUEST_RULES {
+    for rule in REQUEST_RULES.iter().filter(is_asked) {
         for program in rule.check_programs(evidence) {
             let ProgramVerdict {
                 subject,

@@ -43,6 +43,7 @@
 //! evidence  all of that, as rules see it; case: one service
 //! rules/    one file a rule: fires, quiet, or inconclusive
 //! judge     all rules in order → findings
+//! windows   edges of windows, under a budget
 //! request   a request, as it is listed
 //! listing   the slowest requests, or one of them
 //! page      what a page shows; page_digest: what is kept for it
@@ -98,6 +99,7 @@ mod tally;
 mod thread_event;
 mod trail;
 mod turns;
+mod windows;
 mod workers;
 
 pub use crate::answer::Side;

@@ -19,6 +19,7 @@ use super::service::ServiceTable;
 use super::stages::StageTable;
 use super::turns::Turns;
 use crate::rows::in_order::InOrder;
+use crate::rows::windows::WindowTimes;
 use crate::waits::{KernelPurpose, NameTable, StackPurpose};
 
 /// Rows that are held back to be put in order: more than come from both tables between two drains of the kernel's buffers.
@@ -126,6 +127,10 @@ pub struct RequestTable {
     pub(super) rows: InOrder<RowKey, Row>,
     pub(super) reached_ns: [Option<u64>; SOURCES.len()],
     pub(super) latest_ns: u64,
+    /// Windows that rows are of; none: of all the time.
+    pub(super) windows: WindowTimes,
+    /// So many have begun.
+    pub(super) windows_begun: usize,
     pub(super) accountant: Accountant,
     pub(super) credit: HopCredit,
     pub(super) listing: Listing,
@@ -182,6 +187,8 @@ impl RequestTable {
             kernel_purposes: HashMap::new(),
             rows: InOrder::new(ROWS_KEPT),
             reached_ns: [Some(0); SOURCES.len()],
+            windows: WindowTimes::default(),
+            windows_begun: 0,
             accountant: Accountant::default(),
             credit: HopCredit::default(),
         }
@@ -218,6 +225,7 @@ impl RequestTable {
 
     /// Takes a row in its order.
     pub(super) fn pass(&mut self, end_ns: u64, row: Row) {
+        self.begin_windows(end_ns);
         self.latest_ns = self.latest_ns.max(end_ns);
         self.close_until(end_ns);
         self.replace_processes(end_ns);

@@ -1,6 +1,8 @@
 //! Requests of a thread in series: each begins after the response to the one before, and sooner than the path takes for a
 //! round trip. What they spend on the path could be spent once.
 
+use super::series::RequestBefore;
+
 /// Requests in a row before they count as a series: what the initial window of a connection carries in one round trip (ten
 /// segments, RFC 6928). Fewer are what protocols need to begin: a greeting, a login, a question.
 pub const SERIES_LEAST: u64 = 10;
@@ -23,17 +25,29 @@ pub struct SeriesRequest {
 pub struct ThreadRun {
     end_ns: u64,
     served: u64,
+    is_cut: bool,
     sums: RunSums,
 }
 
 impl ThreadRun {
-    /// Returns when the last request ended; `None`: there was none.
-    pub fn end_ns(&self) -> Option<u64> {
-        (self.end_ns > 0).then_some(self.end_ns)
+    /// Returns the last request.
+    pub fn before(&self) -> RequestBefore {
+        match self.end_ns {
+            0 => RequestBefore::None,
+            _ if self.is_cut => RequestBefore::Unseen,
+            end_ns => RequestBefore::Ended(end_ns),
+        }
+    }
+
+    /// A window ends: what comes next does not follow what is known.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
+        self.sums = RunSums::default();
     }
 
     /// Notes the end of a request that is of no series.
     pub fn pass(&mut self, end_ns: u64) {
+        self.is_cut = false;
         self.end_ns = end_ns;
     }
 }
@@ -139,7 +153,7 @@ impl RunDigest {
                 };
             }
         }
-        run.end_ns = end_ns;
+        run.pass(end_ns);
         run.served = request.served;
     }
 

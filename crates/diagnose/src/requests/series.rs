@@ -26,13 +26,24 @@ pub struct SeriesDigest {
     pub overlapping: u64,
 }
 
+/// The request before another one, of a connection or of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestBefore {
+    /// There was none.
+    None,
+    /// It ended then, ns.
+    Ended(u64),
+    /// It came after the last window, if at all.
+    Unseen,
+}
+
 /// The requests of one connection, as far as they are over.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConnectionSeries {
     /// How many.
     requests: u64,
-    /// When the last response ended.
-    answered_ns: u64,
+    /// When the last response ended; `None`: after the last window, if at all.
+    answered_ns: Option<u64>,
     /// Bytes of the largest request so far.
     largest_bytes: u64,
 }
@@ -41,6 +52,11 @@ impl ConnectionSeries {
     /// Returns the bytes of its largest request so far.
     pub const fn largest_bytes(&self) -> u64 {
         self.largest_bytes
+    }
+
+    /// A window ends: what comes next does not follow what is known.
+    pub fn cut(&mut self) {
+        self.answered_ns = None;
     }
 
     /// Returns how many bytes a request let the other end send, if it only does that: it is as small as a protocol's own
@@ -55,31 +71,32 @@ impl ConnectionSeries {
 }
 
 impl SeriesDigest {
-    /// Adds the next request of a connection, and of its thread: `before_ns` is when the thread's request before ended.
+    /// Adds the next request of a connection, and of its thread.
     pub fn add(
         &mut self,
         connection: &mut ConnectionSeries,
-        before_ns: Option<u64>,
+        before: RequestBefore,
         (begin_ns, end_ns): (u64, u64),
     ) {
-        match connection.requests {
-            0 => self.connections += 1,
-            _ => {
-                let gap_ns = begin_ns.saturating_sub(connection.answered_ns);
-                self.gaps.add(gap_ns);
-                self.gaps_ns += gap_ns;
-            }
+        if let Some(answered_ns) = connection.answered_ns {
+            let gap_ns = begin_ns.saturating_sub(answered_ns);
+            self.gaps.add(gap_ns);
+            self.gaps_ns += gap_ns;
         }
+        self.connections += u64::from(connection.requests == 0);
         connection.requests += 1;
-        connection.answered_ns = end_ns;
+        connection.answered_ns = Some(end_ns);
         self.requests_most = self.requests_most.max(connection.requests);
-        match before_ns.map(|before_ns| begin_ns.checked_sub(before_ns)) {
-            Some(Some(gap_ns)) => {
-                self.followed += 1;
-                self.followed_gaps_ns += gap_ns;
-            }
-            Some(None) => self.overlapping += 1,
-            None => self.threads += 1,
+        match before {
+            RequestBefore::None => self.threads += 1,
+            RequestBefore::Unseen => {}
+            RequestBefore::Ended(before_ns) => match begin_ns.checked_sub(before_ns) {
+                Some(gap_ns) => {
+                    self.followed += 1;
+                    self.followed_gaps_ns += gap_ns;
+                }
+                None => self.overlapping += 1,
+            },
         }
     }
 }

@@ -99,7 +99,7 @@ impl RequestTable {
         }
         let before = (endpoint.service, request.thread);
         let run = self.runs.entry(before).or_default();
-        digest.series.add(series, run.end_ns(), time);
+        digest.series.add(series, run.before(), time);
         let credit_bytes = series.credit_bytes(asked, answered);
         digest.series.credits += u64::from(credit_bytes > 0);
         digest.resets.follow(request.thread, request.begin_ns);

@@ -22,6 +22,7 @@ mod contrast;
 mod loops;
 mod parts;
 mod turns;
+mod windows;
 
 const MS: u64 = 1_000_000;
 const SERVER: u32 = 70;

@@ -30,6 +30,13 @@ pub enum TurnChange {
     Answered,
 }
 
+/// A turn that began before the window, and that is skipped with its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CutTurn {
+    Request,
+    Response,
+}
+
 /// The turns of one connection.
 #[derive(Debug)]
 pub struct TurnTracker {
@@ -47,6 +54,8 @@ pub struct TurnTracker {
     is_lossless: bool,
     /// Of a flow of UDP: its datagrams.
     datagrams: Option<DatagramTurns>,
+    /// Where it is in a turn that began before the window; `None`: in none.
+    cut_turn: Option<CutTurn>,
     /// Counts of exchanges and calls so far.
     pub counts: TurnCounts,
 }
@@ -63,6 +72,7 @@ impl TurnTracker {
             smallest_bytes: u64::MAX,
             unpaused_bytes: None,
             datagrams: None,
+            cut_turn: None,
             counts: TurnCounts::default(),
         }
     }
@@ -123,6 +133,9 @@ impl TurnTracker {
     /// Adds a call, in the order of time.
     pub fn add(&mut self, call: &MovingCall) -> TurnChange {
         let has_gap = self.has_gap(call);
+        if self.is_skipped(call) {
+            return TurnChange::None;
+        }
         let calls = match call.is_request {
             true => &mut self.counts.request_calls,
             false => &mut self.counts.response_calls,
@@ -287,6 +300,41 @@ impl TurnTracker {
         // Where no row was lost, bytes that moved without a call are of this response: sendfile.
         open.has_gap |= has_gap && !self.is_lossless;
         TurnChange::Answered
+    }
+
+    /// Bytes moved of a turn that began before the window: no exchange begins until it has its response.
+    pub fn skip(&mut self) {
+        self.open = None;
+        self.cut_turn = Some(CutTurn::Request);
+    }
+
+    /// Whether a call is of the turn that is skipped, or of its response.
+    fn is_skipped(&mut self, call: &MovingCall) -> bool {
+        match (self.cut_turn, call.is_request) {
+            (None, _) => false,
+            (Some(CutTurn::Response), true) => {
+                self.cut_turn = None;
+                false
+            }
+            (Some(_), false) => {
+                self.cut_turn = Some(CutTurn::Response);
+                true
+            }
+            (Some(CutTurn::Request), true) => true,
+        }
+    }
+
+    /// The window ended then, while the connection was open: takes the open exchange if it is over.
+    pub fn cut(&mut self, ended_ns: u64) -> Option<Box<Exchange>> {
+        self.ends = [None; 2];
+        self.cut_turn = None;
+        self.datagrams = self.datagrams.map(|_| DatagramTurns::default());
+        let over = self.open.take()?;
+        if over.response.is_none() || over.may_go_on(ended_ns) {
+            return None;
+        }
+        self.end(&over);
+        Some(over)
     }
 
     /// Takes the exchange that was kept while it might go on.

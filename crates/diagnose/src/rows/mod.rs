@@ -11,3 +11,4 @@ pub mod serving;
 pub mod top;
 pub mod udp_flows;
 pub mod unix_sockets;
+pub mod windows;

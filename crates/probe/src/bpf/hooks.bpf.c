@@ -123,7 +123,7 @@ static __always_inline void on_later_state(struct socket_state *st, struct sock 
 	event_emit(st->cookie, TCP_EVENT_STATE, old_state, new_state, 0, 0, now_ns);
 	if (detail_sent) /* ACKs of a FIN, and after it, pass no other hook */
 		send_on_ack(sk, tp, tp->snd_una, SENT_BY_STATE, now_ns);
-	if (detail_calls && ledger_try_lock(st)) {
+	if (detail_ledger && ledger_try_lock(st)) {
 		stages_on_closing(st, sk, tp, new_state, now_ns);
 		ledger_unlock(st);
 	}
@@ -141,7 +141,7 @@ static __always_inline void on_close(struct socket_state *st, struct sock *sk,
 	if (only_summaries)
 		watch_on_close(st, sk, tp, now_ns);
 	else
-		events_on_close(st, sk, tp, detail_calls, now_ns);
+		events_on_close(st, sk, tp, detail_ledger, now_ns);
 	if (has_mptcp)
 		mptcp_take_owner(st->mptcp, &st->process);
 	socket_emit(st, sk, tp, now_ns, now_ns);
@@ -273,7 +273,7 @@ int BPF_PROG(handle_tcp_cong_state_set, struct sock *sk, u8 ca_state)
 	now_ns = bpf_ktime_get_ns();
 	event_emit(st->cookie, TCP_EVENT_CONGESTION_STATE, tcp_ca_state(tp), ca_state, 0, 0,
 		   now_ns);
-	if (detail_calls && ledger_try_lock(st)) {
+	if (detail_ledger && ledger_try_lock(st)) {
 		stages_on_congestion_state(st, sk, tp, ca_state, now_ns);
 		ledger_unlock(st);
 	}
@@ -304,7 +304,7 @@ int handle_tcp_retransmit_skb(u64 *ctx)
 	segments = SKB_CB(skb, u16, tcp_gso_segs); /* tcp_skb_pcount() */
 	event_emit_range(st->cookie, kind, 0, 0, segments ? segments : 1, tp->snd_nxt - tp->snd_una,
 			 SKB_CB(skb, u32, seq), SKB_CB(skb, u32, end_seq), now_ns);
-	if (kind == TCP_EVENT_TAIL_LOSS_PROBE && detail_calls && ledger_try_lock(st)) {
+	if (kind == TCP_EVENT_TAIL_LOSS_PROBE && detail_ledger && ledger_try_lock(st)) {
 		stages_on_tail_loss_probe(st, sk, tp, now_ns);
 		ledger_unlock(st);
 	}

@@ -35,7 +35,7 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	bool bare, late;
 	u64 now_ns = 0;
 
-	if (!is_watched(sk))
+	if (window_is_closed() || !is_watched(sk))
 		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
@@ -53,7 +53,7 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 		return 0;
 	socket_has_news(st, sk);
 	note_ready(&st->ledger, tp);
-	if (late || segment_matters(st, sk, tp))
+	if (detail_ledger && (late || segment_matters(st, sk, tp)))
 		on_segment(st, sk, tp, SKB_CB(skb, u32, ack_seq), bare, now_ns);
 	return 0;
 }
@@ -169,7 +169,7 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 		socket_owner(st, task, sk, tp);
 	quiet = send_is_quiet(st, sk, tp);
 	now_ns = bpf_ktime_get_ns();
-	if (!late && ledger_try_lock(st)) {
+	if (detail_ledger && !late && ledger_try_lock(st)) {
 		stages_on_send(st, sk, tp, quiet, now_ns);
 		ledger_unlock(st);
 	}
@@ -215,6 +215,8 @@ int udp_recvmsg6(struct bpf_sock_addr *ctx)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 {
+	if (window_is_closed())
+		return 0;
 	udp_owner_found(sk);
 	if (detail_sent && udp_is(sk))
 		udp_on_send_call(sk, result);
@@ -225,7 +227,7 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 SEC("fexit/tcp_sendmsg")
 int BPF_PROG(handle_tcp_sendmsg, struct sock *sk, struct msghdr *msg, u64 size, int result)
 {
-	return on_send_call(sk, result, 0);
+	return window_is_closed() ? 0 : on_send_call(sk, result, 0);
 }
 
 static __always_inline int on_receive_call(struct sock *sk, int result, int flags)
@@ -269,6 +271,8 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 {
+	if (window_is_closed())
+		return 0;
 	udp_owner_found(sk);
 	if (detail_messages && udp_is(sk))
 		udp_on_receive_call(sk, result, flags);
@@ -280,7 +284,7 @@ SEC("fexit/tcp_recvmsg")
 int BPF_PROG(handle_tcp_recvmsg, struct sock *sk, struct msghdr *msg, u64 len, int flags,
 	     int *addr_len, int result)
 {
-	return on_receive_call(sk, result, flags);
+	return window_is_closed() ? 0 : on_receive_call(sk, result, flags);
 }
 
 /* The same before Linux 5.19. */
@@ -288,7 +292,7 @@ SEC("fexit/tcp_recvmsg")
 int BPF_PROG(handle_tcp_recvmsg_nonblock, struct sock *sk, struct msghdr *msg, u64 len,
 	     int nonblock, int flags, int *addr_len, int result)
 {
-	return on_receive_call(sk, result, flags);
+	return window_is_closed() ? 0 : on_receive_call(sk, result, flags);
 }
 
 /* The thread gives its CPU away, because it cannot go on. Returns when, 0 if that is not measured. */
@@ -305,6 +309,7 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 	thread = thread_measured(task);
 	if (!thread)
 		return 0;
+	thread_begin_window(thread);
 	is_recorded = detail_waits && !thread->only_calls;
 	sk = call_socket(task, &args);
 	if (!is_recorded && !sk)
@@ -329,6 +334,7 @@ static __always_inline u64 thread_on_preempt(struct task_struct *task, struct ta
 
 	if (!thread || thread->only_calls)
 		return 0;
+	thread_begin_window(thread);
 	/* if it was blocked, no hook saw the end of that: it is not now */
 	thread->out_ns = 0;
 	thread->wait.start_ns = 0;
@@ -337,11 +343,25 @@ static __always_inline u64 thread_on_preempt(struct task_struct *task, struct ta
 	return now_ns;
 }
 
+/* The first that the window sees of a thread: it left its CPU before. */
+static __always_inline void thread_cut(struct thread_state *thread, struct task_struct *task)
+{
+	struct syscall_args args;
+
+	syscall_read(task, &args);
+	thread_begin_window(thread);
+	thread->cut_call = is_socket_call(args.number);
+}
+
 /* The thread runs again. `now_ns`: 0 if the clock is not read yet. */
 static __always_inline void thread_on_resume(struct task_struct *task, u64 now_ns)
 {
-	struct thread_state *thread = thread_known(task);
+	struct thread_state *thread = has_windows ? thread_measured(task) : thread_known(task);
 
+	if (thread && !thread_is_current(thread)) {
+		thread_cut(thread, task);
+		return;
+	}
 	if (!thread || (!thread->out_ns && !thread->preempted))
 		return;
 	if (!now_ns)
@@ -369,6 +389,8 @@ int BPF_PROG(handle_sched_switch, bool preempt, struct task_struct *prev, struct
 {
 	u64 now_ns = 0;
 
+	if (window_is_closed())
+		return 0;
 	if (!(prev->flags & PF_KTHREAD)) {
 		if (prev_state && !preempt)
 			now_ns = thread_on_block(ctx, prev, prev_state);
@@ -385,10 +407,10 @@ int BPF_PROG(handle_sched_waking, struct task_struct *task)
 {
 	struct thread_state *thread;
 
-	if (task->flags & PF_KTHREAD)
+	if (window_is_closed() || task->flags & PF_KTHREAD)
 		return 0;
 	thread = thread_known(task);
-	if (thread)
+	if (thread && thread_is_current(thread))
 		wait_woken(&thread->wait, task);
 	return 0;
 }

@@ -204,7 +204,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	u32 stack;
 	u64 ip;
 
-	if (task->flags & PF_KTHREAD)
+	if (window_is_closed() || task->flags & PF_KTHREAD)
 		return 0;
 	thread = thread_measured(task);
 	if (!thread || thread->only_calls)

@@ -26,6 +26,32 @@ int learn_cpu(void *ctx)
 	return 0;
 }
 
+/* A window begins. In: for how long, unless it is extended. */
+SEC("raw_tp")
+int begin_window(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+
+	*(volatile u64 *)&window_ended_ns = 0;
+	*(volatile u64 *)&window_until_ns = now_ns + ctx->args[0];
+	*(volatile u64 *)&window_latest_ns = now_ns;
+	*(volatile u64 *)&window_since_ns = now_ns;
+	return 0;
+}
+
+/* It lasts for so long from now on, or ends. In: for how long; 0: it ends. */
+SEC("raw_tp")
+int extend_window(struct bpf_raw_tracepoint_args *ctx)
+{
+	u64 now_ns = bpf_ktime_get_ns();
+
+	if (ctx->args[0])
+		*(volatile u64 *)&window_until_ns = now_ns + ctx->args[0];
+	else if (READ_ONCE(window_since_ns))
+		window_end(now_ns);
+	return 0;
+}
+
 /* Hands over the batches of the CPU on which it is run (BPF_F_TEST_RUN_ON_CPU). */
 SEC("raw_tp")
 int flush_batches(void *ctx)
@@ -175,14 +201,14 @@ int read_sockets(struct bpf_iter__bpf_sk_storage_map *ctx)
 	if (!tp)
 		return 0;
 	sampled = sample_is_new(&shown->sampled, tp);
-	if (!sampled && !(detail_calls && shown->ledger.changed)) {
+	if (!sampled && !(detail_ledger && shown->ledger.changed)) {
 		walk_count_unchanged();
 		return 0;
 	}
 	st = socket_recorded(sk);
 	if (!st)
 		return 0;
-	if ((!sampled || read_sample(st, sk, tp)) && (!detail_calls || read_ledger(st, sk, tp)))
+	if ((!sampled || read_sample(st, sk, tp)) && (!detail_ledger || read_ledger(st, sk, tp)))
 		st->sampled.round = walked.round;
 	else
 		walked.postponed++;

@@ -9,8 +9,8 @@
 
 #include "kernel.h"
 
-/* The ledger and the call log are kept: detail `calls` and above. */
-const volatile bool detail_calls = false;
+/* The ledger is kept: detail `calls` and above, if no call passes unseen. */
+const volatile bool detail_ledger = false;
 
 /* Calls are counted and not logged, and events are not reported: watch.bpf.h. */
 const volatile bool only_summaries = false;

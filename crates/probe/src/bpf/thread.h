@@ -8,6 +8,7 @@
 #include "kernel.h"
 #include "select.h"
 #include "syscall.h"
+#include "window.h"
 
 /* `calls`: its blocking in its present socket call. */
 struct call_wait {
@@ -81,6 +82,8 @@ struct thread_state {
 	bool has_sum;	 /* there may be a sum of short preemptions */
 	bool preempted;	 /* it left the CPU, not blocked, and no hook saw it run since */
 	bool only_calls; /* its process is only a peer's: its waits are not what was asked for */
+	bool cut_call;	 /* the socket call that it is in began before the window */
+	u64 window_ns;	 /* window_begin() when this was kept */
 	struct call_wait call;
 	struct thread_wait wait;
 	struct thread_stacks stacks;
@@ -124,6 +127,28 @@ static __always_inline struct thread_state *thread_measured(struct task_struct *
 	if (thread)
 		thread->only_calls = !asked;
 	return thread;
+}
+
+/* Is what is kept of a thread of the present window? */
+static __always_inline bool thread_is_current(const struct thread_state *thread)
+{
+	return !has_windows || thread->window_ns == window_begin();
+}
+
+/* A thread that was seen running: what an earlier window knew of it is void, but for its stacks. */
+static __always_inline void thread_begin_window(struct thread_state *thread)
+{
+	if (thread_is_current(thread))
+		return;
+	thread->window_ns = window_begin();
+	thread->out_ns = 0;
+	thread->in_call = false;
+	thread->has_sum = false;
+	thread->preempted = false;
+	thread->cut_call = false;
+	thread->call.start_ns = 0;
+	thread->wait.start_ns = 0;
+	thread->preemptions.sum.start_ns = 0;
 }
 
 /* The running process has become another program, which nobody asked for: its only thread is known no more. */

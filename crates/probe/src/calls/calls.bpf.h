@@ -38,6 +38,7 @@ static __always_inline void call_batch_flush(struct call_batch *batch)
 {
 	batch_flush(&batch->batch, batch->records, sizeof(struct call_record), CALL_BATCH_LEN,
 		    &call_ring, &call_overflow);
+	window_end_if_due();
 }
 
 /*
@@ -98,10 +99,11 @@ static __always_inline u64 stream_offset(const struct socket_state *st, const st
 
 /*
  * The wait that belongs to this call, or NULL if it did not block. A thread that has not left the
- * CPU by itself since the last record on this CPU has not blocked, and needs no look-up.
+ * CPU by itself since the last record on this CPU has not blocked, and needs no look-up. `cut`: it may have blocked before
+ * the window.
  */
-static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
-						      struct task_struct *task, struct sock *sk)
+static __always_inline struct call_wait *
+call_wait_of(struct call_batch *batch, struct task_struct *task, struct sock *sk, bool *cut)
 {
 	struct thread_state *thread;
 	struct syscall_args args;
@@ -114,8 +116,11 @@ static __always_inline struct call_wait *call_wait_of(struct call_batch *batch,
 	batch->last_tid = tid;
 	batch->last_switches = switches;
 	thread = thread_known(task);
+	*cut = has_windows && (!thread || thread->cut_call || !thread_is_current(thread));
 	if (!thread)
 		return NULL;
+	thread_begin_window(thread);
+	thread->cut_call = false;
 	wait = &thread->call;
 	if (!wait->start_ns || wait->sk != (u64)sk)
 		return NULL;
@@ -201,7 +206,8 @@ struct call_end {
 	struct task_struct *task;
 	struct call_batch *batch;
 	struct call_wait *wait; /* NULL: it did not block */
-	u64 transmit_ns;	/* see transmit_ns() */
+	bool cut;	 /* whether it did is not known: it may have begun before the window */
+	u64 transmit_ns; /* see transmit_ns() */
 };
 
 static __always_inline void call_log(const struct call_end *end, const struct sock *sk,
@@ -218,6 +224,8 @@ static __always_inline void call_log(const struct call_end *end, const struct so
 		call_record_fill(record, task, sk, subject, is_send, result, msg_flags, unread_ns,
 				 now_ns);
 		record->start_ns = end->transmit_ns;
+		if (end->cut)
+			record->bits &= ~CALL_BLOCKING_SEEN;
 		if (end->wait)
 			call_record_wait(record, end->wait, task);
 		batch_made(&batch->batch, at);
@@ -236,7 +244,7 @@ static __always_inline struct call_end call_end_of(struct task_struct *task, str
 
 	end.batch = bpf_map_lookup_elem(&call_batches, &which);
 	if (end.batch)
-		end.wait = call_wait_of(end.batch, task, sk);
+		end.wait = call_wait_of(end.batch, task, sk, &end.cut);
 	return end;
 }
 

@@ -48,7 +48,7 @@ impl Hooks<'_> {
             let active = over(&maps.active_sockets, &p.read_active, "read_active")?;
             attached.active = Some(active);
         }
-        if self.levels.calls {
+        if self.levels.keeps_ledger() {
             let draining = over(&maps.sockets, &p.read_draining, "read_draining")?;
             attached.draining = Some(draining);
         }

@@ -99,6 +99,7 @@ impl Features {
             sent: messages && self.has_all(&sent::HOOKS),
             summaries,
             active: summaries && calls && self.sees_all_calls(),
+            windows: false,
         }
     }
 

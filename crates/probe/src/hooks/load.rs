@@ -19,6 +19,7 @@ use crate::interface::{Detail, HooksError, Probe};
 use crate::nic::Nics;
 use crate::on_cpu_samples::OnCpuSamples;
 use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
+use crate::tcp_stages;
 
 /// How many programs that the kernel refuses are left out before it is given up.
 const REFUSED_MOST: usize = 8;
@@ -68,6 +69,26 @@ impl<'obj> Hooks<'obj> {
             detail,
             output: OutputMode::Records,
             nics,
+            windows: false,
+            active_for: walk::ACTIVE_FOR,
+        };
+        Self::load_with(storage, &what, Features::probe()?)
+    }
+
+    /// The same, with calls and waits in windows only, and without messages and ledgers. None is open at first:
+    /// [`open_window`](Self::open_window).
+    pub fn load_for_windows(
+        storage: &'obj mut Storage,
+        selection: &Selection,
+        detail: Detail,
+    ) -> Result<Self, HooksError> {
+        log::listen();
+        let what = LoadOptions {
+            selection,
+            detail: detail.min(Detail::Waits),
+            output: OutputMode::Records,
+            nics: &Nics::default(),
+            windows: true,
             active_for: walk::ACTIVE_FOR,
         };
         Self::load_with(storage, &what, Features::probe()?)
@@ -92,6 +113,7 @@ impl<'obj> Hooks<'obj> {
             detail: detail.min(Detail::Calls),
             output: OutputMode::Summaries,
             nics: &Nics::default(),
+            windows: false,
             active_for: walk::ACTIVE_FOR,
         };
         Self::load_with(storage, &what, Features::probe()?)
@@ -122,13 +144,17 @@ impl<'obj> Hooks<'obj> {
             detail,
             output,
             nics,
+            windows,
             active_for,
         } = *what;
         let summaries = output == OutputMode::Summaries;
         let mut open = HooksSkelBuilder::default()
             .open(storage)
             .map_err(HooksError::Load)?;
-        let levels = features.levels(detail, summaries);
+        let levels = Levels {
+            windows,
+            ..features.levels(detail, summaries)
+        };
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
         configure(&mut open, selection, features, levels, nics);
         walk::configure(&mut open, levels, active_for);
@@ -141,7 +167,12 @@ impl<'obj> Hooks<'obj> {
         open.progs
             .flush_batches
             .set_autoload(levels.logs_calls() || levels.waits);
+        open.progs.begin_window.set_autoload(windows);
+        open.progs.extend_window.set_autoload(windows);
         let mut coverage = features.coverage(detail, has_mib);
+        if windows {
+            tcp_stages::put_off(&mut coverage);
+        }
         let clocks = if levels.waits {
             let opened = cpu_clocks::open_clocks();
             let users: [&dyn Probe; 2] = [&BusyPolls, &OnCpuSamples];
@@ -183,7 +214,9 @@ impl<'obj> Hooks<'obj> {
             over_all: Cell::new(0),
             resting: Cell::new(0),
             counts_timeouts: features.counts_timeouts,
-            counts_other_calls: levels.logs_calls() && features.lacks_for_udp().is_none(),
+            counts_other_calls: levels.logs_calls()
+                && !windows
+                && features.lacks_for_udp().is_none(),
             open_sockets: Cell::default(),
             unreached: RefCell::default(),
             clocks,
@@ -233,7 +266,8 @@ fn configure(
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
         return;
     };
-    rodata.detail_calls = levels.calls;
+    rodata.detail_ledger = levels.keeps_ledger();
+    rodata.has_windows = levels.windows;
     rodata.only_summaries = levels.summaries;
     rodata.retransmit_has_error = features.retransmit_has_error;
     rodata.complete_has_cqe = features.complete_has_cqe;

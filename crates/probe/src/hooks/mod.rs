@@ -15,12 +15,15 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod window;
+#[cfg(test)]
+mod window_tests;
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{ProgramInput, ProgramMut};
+use libbpf_rs::{Program, ProgramInput, ProgramMut};
 use table::manifest::Coverage;
 use table::tables::DropCounts;
 
@@ -34,7 +37,7 @@ pub use crate::interface::{
 use crate::inventory::kinds::KINDS;
 use crate::nic::Nics;
 use crate::python::PythonProcesses;
-use crate::self_cost::{BpfTimeError, BpfTimeSampler};
+use crate::self_cost::{BpfTimeError, BpfTimeSampler, ProgramTimes};
 use crate::skel::HooksSkel;
 use crate::wire::types as wire;
 pub use drain::Drainer;
@@ -85,7 +88,7 @@ impl Hooks<'_> {
 
     /// Whether the ledger and the call log are kept.
     pub fn has_calls(&self) -> bool {
-        self.levels.calls
+        self.levels.keeps_ledger()
     }
 
     /// Whether sockets of this kernel count their retransmission timeouts.
@@ -244,11 +247,23 @@ impl Hooks<'_> {
         now_ns: u64,
         others: impl IntoIterator<Item = BorrowedFd<'a>>,
     ) -> Result<BpfTimeSampler, BpfTimeError> {
-        let programs = self.skel.object().progs();
-        let loaded: Vec<_> = programs.filter(|program| program.autoload()).collect();
+        let loaded = self.loaded();
         let mut programs: Vec<BorrowedFd<'_>> = others.into_iter().collect();
         programs.extend(loaded.iter().map(AsFd::as_fd));
         BpfTimeSampler::new(programs, now_ns, now_ns)
+    }
+
+    /// Returns the counters of every loaded program.
+    ///
+    /// # Errors
+    /// When there can be no more descriptors.
+    pub fn program_times(&self) -> Result<ProgramTimes, BpfTimeError> {
+        ProgramTimes::new(self.loaded().iter().map(AsFd::as_fd))
+    }
+
+    fn loaded(&self) -> Vec<Program<'_>> {
+        let programs = self.skel.object().progs();
+        programs.filter(|program| program.autoload()).collect()
     }
 }
 

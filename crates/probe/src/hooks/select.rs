@@ -37,6 +37,8 @@ pub(super) struct LoadOptions<'a> {
     pub(super) detail: Detail,
     pub(super) output: OutputMode,
     pub(super) nics: &'a Nics,
+    /// Calls and waits are recorded in windows only.
+    pub(super) windows: bool,
     /// How long a socket stays active after its last data.
     pub(super) active_for: Duration,
 }

@@ -151,6 +151,7 @@ fn without_a_tracepoint_the_rest_works() {
     log::listen();
     let mut storage = Storage::uninit();
     let what = LoadOptions {
+        windows: false,
         selection: &Selection::default(),
         detail: Detail::Waits,
         output: OutputMode::Records,

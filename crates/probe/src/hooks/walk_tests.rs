@@ -71,6 +71,7 @@ fn watching(active_for: Duration, test: impl FnOnce(&Watching<'_>) + Send) {
             ..Selection::default()
         };
         let what = LoadOptions {
+            windows: false,
             selection: &selection,
             detail: Detail::Calls,
             output: OutputMode::Summaries,

@@ -101,12 +101,19 @@ pub(crate) struct Levels {
     pub(crate) summaries: bool,
     /// Walks may be over active sockets: hooks see all that happens on one.
     pub(crate) active: bool,
+    /// Calls and waits are recorded in windows only.
+    pub(crate) windows: bool,
 }
 
 impl Levels {
     /// Whether each call becomes a record.
     pub(crate) fn logs_calls(self) -> bool {
         self.calls && !self.summaries
+    }
+
+    /// Whether sockets have a ledger, which no call may pass unseen.
+    pub(crate) fn keeps_ledger(self) -> bool {
+        self.calls && !self.windows
     }
 }
 

@@ -175,10 +175,11 @@ static __always_inline void preemptions_end(struct task_struct *task)
 {
 	struct thread_state *thread = thread_known(task);
 
-	if (!thread)
+	if (!thread || (has_windows && thread->window_ns != READ_ONCE(window_latest_ns)))
 		return;
 	/* if it has not run since, it is off its CPU still; a move to another CPU counts as delay, too */
-	if (thread->preempted && task->sched_info.pcount != thread->preemptions.now_runs) {
+	if (thread->preempted && !window_is_closed() &&
+	    task->sched_info.pcount != thread->preemptions.now_runs) {
 		thread->preempted = false;
 		preemption_over_unseen(&thread->preemptions, task);
 	}

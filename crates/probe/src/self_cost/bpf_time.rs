@@ -8,10 +8,9 @@
 //! when this process dies.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use libbpf_rs::libbpf_sys::{bpf_prog_get_info_by_fd, bpf_prog_info};
-
+use super::run_time::{ProgramTimes, RunTime};
 use super::statistics::{Statistics, enable_statistics};
 use crate::tcp_stats::Random;
 
@@ -31,14 +30,6 @@ pub enum BpfTimeError {
     /// A program's descriptor could not be duplicated or read.
     #[error("cannot read BPF program statistics: {0}")]
     Info(io::Error),
-}
-
-/// Counters of programs, summed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counters {
-    run_time_ns: u64,
-    runs: u64,
-    recursion_misses: u64,
 }
 
 /// Cost of the programs, as the windows showed so far.
@@ -69,14 +60,14 @@ enum Window {
     Open {
         _statistics: OwnedFd,
         since_ns: u64,
-        base: Counters,
+        base: RunTime,
     },
 }
 
 /// Opens windows and sums up what they show.
 #[derive(Debug)]
 pub struct BpfTimeSampler {
-    programs: Vec<OwnedFd>,
+    programs: ProgramTimes,
     statistics: Option<Statistics>,
     random: Random,
     window: Window,
@@ -91,14 +82,11 @@ impl BpfTimeSampler {
         seed: u64,
         now_ns: u64,
     ) -> Result<Self, BpfTimeError> {
-        let programs: Result<Vec<_>, _> = programs
-            .into_iter()
-            .map(|fd| fd.try_clone_to_owned())
-            .collect();
+        let programs = ProgramTimes::new(programs)?;
         let mut random = Random::new(seed);
         let opens_ns = now_ns.saturating_add(random.interval_ns(MEAN_FIRST_GAP_NS));
         Ok(Self {
-            programs: programs.map_err(BpfTimeError::Info)?,
+            programs,
             statistics: None,
             random,
             window: Window::Closed { opens_ns },
@@ -151,7 +139,7 @@ impl BpfTimeSampler {
         })
     }
 
-    fn close(&mut self, now_ns: u64, since_ns: u64, base: Counters) -> Result<(), BpfTimeError> {
+    fn close(&mut self, now_ns: u64, since_ns: u64, base: RunTime) -> Result<(), BpfTimeError> {
         let end = self.read()?;
         self.cost.sampled_ns += now_ns.saturating_sub(since_ns);
         self.cost.run_time_ns += end.run_time_ns.saturating_sub(base.run_time_ns);
@@ -165,32 +153,14 @@ impl BpfTimeSampler {
         self.cost
     }
 
-    fn read(&self) -> Result<Counters, BpfTimeError> {
-        let mut sum = Counters::default();
-        for program in &self.programs {
-            let info = program_info(program.as_fd()).map_err(BpfTimeError::Info)?;
-            sum.run_time_ns += info.run_time_ns;
-            sum.runs += info.run_cnt;
-            sum.recursion_misses += info.recursion_misses;
-        }
-        Ok(sum)
+    fn read(&self) -> Result<RunTime, BpfTimeError> {
+        self.programs.read()
     }
-}
-
-pub(crate) fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf_prog_info> {
-    let mut info = bpf_prog_info::default();
-    let mut len = size_of::<bpf_prog_info>() as u32;
-    // SAFETY: `info` is zeroed (so the kernel fills in no arrays) and `len` is its length.
-    let code = unsafe { bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut len) };
-    if code < 0 {
-        return Err(io::Error::from_raw_os_error(-code));
-    }
-    Ok(info)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::FromRawFd;
+    use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 
     use super::*;
     use libbpf_rs::libbpf_sys::{BPF_PROG_TYPE_SOCKET_FILTER, bpf_insn, bpf_prog_load};

@@ -2,10 +2,12 @@
 //! statistics of our own BPF programs. Out: the numbers of the manifest's cost line.
 
 mod bpf_time;
+mod run_time;
 mod statistics;
 mod usage;
 
-pub(crate) use bpf_time::program_info;
 pub use bpf_time::{BpfCost, BpfTimeError, BpfTimeSampler};
+pub(crate) use run_time::program_info;
+pub use run_time::{ProgramTimes, RunTime};
 pub use statistics::Statistics;
 pub use usage::{Usage, UsageError};

@@ -5,6 +5,7 @@
 use std::io::{self, IoSliceMut, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use libbpf_rs::libbpf_sys::{BPF_STATS_RUN_TIME, bpf_enable_stats};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
@@ -16,9 +17,12 @@ use crate::helper::{close_all_but, keep_capabilities};
 /// `CAP_SYS_ADMIN` (`uapi/linux/capability.h`).
 const SYS_ADMIN: u64 = 1 << 21;
 
-/// The process.
+/// The process, as all see it who turn the statistics on by it.
+#[derive(Debug, Clone)]
+pub struct Statistics(Arc<Helper>);
+
 #[derive(Debug)]
-pub struct Statistics {
+struct Helper {
     pid: Pid,
     /// Closed, it makes the process end.
     line: Option<UnixStream>,
@@ -36,10 +40,10 @@ impl Statistics {
             ForkResult::Parent { child } => child,
             ForkResult::Child => serve(far_end.as_raw_fd()),
         };
-        Ok(Self {
+        Ok(Self(Arc::new(Helper {
             pid,
             line: Some(line),
-        })
+        })))
     }
 
     /// The statistics are on until what this gives is closed.
@@ -47,7 +51,7 @@ impl Statistics {
     /// # Errors
     /// The answer of the kernel to the process.
     pub fn enable(&self) -> io::Result<OwnedFd> {
-        let mut line = self.line.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let mut line = self.0.line.as_ref().ok_or(io::ErrorKind::NotConnected)?;
         line.write_all(&[1])?;
         let mut errno = [0; 4];
         let (read, descriptor) = receive(line, &mut errno)?;
@@ -73,7 +77,7 @@ fn receive(line: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<Own
     Ok((message.bytes, descriptor))
 }
 
-impl Drop for Statistics {
+impl Drop for Helper {
     fn drop(&mut self) {
         self.line = None;
         // It ends at once, if it has not yet.
@@ -169,9 +173,9 @@ mod tests {
             assert_eq!(name.to_string_lossy(), "anon_inode:bpf-stats");
         }
         // it has its name once it answers
-        let status = std::fs::read_to_string(format!("/proc/{}/status", statistics.pid));
+        let status = std::fs::read_to_string(format!("/proc/{}/status", statistics.0.pid));
         assert!(status.unwrap().contains("whylat"));
-        let pid = statistics.pid;
+        let pid = statistics.0.pid;
         drop(statistics);
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
     }

@@ -1,7 +1,7 @@
 //! `tcp_stages`: the stage ledger that the kernel side keeps with each socket
 //! (`tcp_stages.bpf.h`). A reading becomes a row of table `tcp_stages`.
 
-use table::manifest::Coverage;
+use table::manifest::{Coverage, ProbeState};
 use table::tables::TcpStage;
 use table::{Columns, TableId};
 
@@ -33,7 +33,7 @@ impl Probe for TcpStages {
     }
 
     fn is_on(&self, levels: Levels) -> bool {
-        levels.calls
+        levels.keeps_ledger()
     }
 
     fn is_missed(&self) -> bool {
@@ -62,6 +62,19 @@ impl Probe for TcpStages {
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
         vec![support.features.hook_coverage(self.name(), &calls::HOOKS)]
     }
+}
+
+/// Says that no ledger is kept, because calls are recorded in windows only.
+pub(crate) fn put_off(coverage: &mut Vec<Coverage>) {
+    coverage.retain(|it| it.probe != TcpStages.name());
+    coverage.push(Coverage {
+        probe: TcpStages.name().to_owned(),
+        state: ProbeState::Off {
+            why: "under a budget calls are recorded in windows, and the ledger needs all of them"
+                .to_owned(),
+            remedy: "record with `--budget none`".to_owned(),
+        },
+    });
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {

@@ -246,7 +246,8 @@ static __always_inline u64 stages_on_receive(struct socket_state *st, const stru
 	if (bytes_ready(sk, tp))
 		set_ready(led, tp, now_ns);
 	led->changed = 1;
-	if ((led->window_closed_since_ns || led->hold_ns || late != led->reader_late) &&
+	if (detail_ledger &&
+	    (led->window_closed_since_ns || led->hold_ns || late != led->reader_late) &&
 	    ledger_try_lock(st)) {
 		stages_on_late_receive(st, tp, late, now_ns);
 		ledger_unlock(st);

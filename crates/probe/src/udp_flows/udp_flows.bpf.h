@@ -18,12 +18,18 @@ struct udp_address {
 	u16 pad[3];
 };
 
+/* An address, and window_begin() then: of an earlier window it is of a call that ended unseen. */
+struct udp_noted {
+	struct udp_address address;
+	u64 window_ns;
+};
+
 /* The address of the call that a thread is in, by thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, u32);
-	__type(value, struct udp_address);
+	__type(value, struct udp_noted);
 } udp_addresses SEC(".maps");
 
 struct udp_flow_key {
@@ -63,25 +69,26 @@ static __always_inline bool may_be_asked_for(u32 tgid)
 static __always_inline int udp_note_address(struct bpf_sock_addr *ctx, bool is_v6)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct udp_address address = {};
+	struct udp_noted noted = {.window_ns = window_begin()};
+	struct udp_address *address = &noted.address;
 	u32 tid = task->pid, words[4];
 
-	if (!may_be_asked_for(task->tgid))
+	if (window_is_closed() || !may_be_asked_for(task->tgid))
 		return 1;
-	address.port = bpf_ntohs((u16)ctx->user_port);
+	address->port = bpf_ntohs((u16)ctx->user_port);
 	if (is_v6) {
 		words[0] = ctx->user_ip6[0];
 		words[1] = ctx->user_ip6[1];
 		words[2] = ctx->user_ip6[2];
 		words[3] = ctx->user_ip6[3];
-		__builtin_memcpy(address.addr, words, sizeof(address.addr));
+		__builtin_memcpy(address->addr, words, sizeof(address->addr));
 	} else {
 		words[0] = ctx->user_ip4;
-		address.addr[10] = 0xff;
-		address.addr[11] = 0xff;
-		__builtin_memcpy(address.addr + 12, words, 4);
+		address->addr[10] = 0xff;
+		address->addr[11] = 0xff;
+		__builtin_memcpy(address->addr + 12, words, 4);
 	}
-	bpf_map_update_elem(&udp_addresses, &tid, &address, BPF_ANY);
+	bpf_map_update_elem(&udp_addresses, &tid, &noted, BPF_ANY);
 	return 1;
 }
 
@@ -89,11 +96,11 @@ static __always_inline int udp_note_address(struct bpf_sock_addr *ctx, bool is_v
 static __always_inline void udp_remote(struct udp_address *remote, struct sock *sk)
 {
 	u32 tid = bpf_get_current_pid_tgid();
-	struct udp_address *known = bpf_map_lookup_elem(&udp_addresses, &tid);
+	struct udp_noted *known = bpf_map_lookup_elem(&udp_addresses, &tid);
 
 	__builtin_memset(remote, 0, sizeof(*remote));
-	if (known) {
-		*remote = *known;
+	if (known && known->window_ns == window_begin()) {
+		*remote = known->address;
 		bpf_map_delete_elem(&udp_addresses, &tid);
 	} else if (remote_port(sk)) {
 		read_addr(remote->addr, sk, false);

@@ -175,7 +175,7 @@ static __always_inline void unix_mark_unread(struct sock *sk, u64 now_ns)
 		*since_ns = now_ns;
 }
 
-/* Bytes were taken. Returns since when they were unread; 0: that was not seen. */
+/* Bytes were taken. Returns since when they were unread; 0: that was not seen, or was before the window. */
 static __always_inline u64 unix_take_unread(struct sock *sk)
 {
 	u64 key = (u64)sk, *since_ns = bpf_map_lookup_elem(&unix_unread, &key);
@@ -183,7 +183,7 @@ static __always_inline u64 unix_take_unread(struct sock *sk)
 
 	if (since && !sk->sk_receive_queue.qlen)
 		*since_ns = 0;
-	return since;
+	return since < window_begin() ? 0 : since;
 }
 
 static __always_inline void unix_log(struct unix_socket *state, struct sock *sk, bool is_send,

@@ -71,6 +71,7 @@ static __always_inline void wait_batch_flush(struct wait_batch *batch)
 {
 	batch_flush(&batch->batch, batch->records, sizeof(struct wait_record), WAIT_BATCH_LEN,
 		    &wait_ring, &wait_overflow);
+	window_end_if_due();
 }
 
 static __always_inline bool is_internet(struct sock *sk)

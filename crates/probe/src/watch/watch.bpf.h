@@ -114,7 +114,7 @@ static __always_inline bool reading_fill(struct socket_reading *out, struct sock
 	sample_fill(&out->sample, st, sk, tp, closed, now_ns);
 	calls_copy(&out->calls, st);
 	__builtin_memset(&out->stages, 0, sizeof(out->stages));
-	return !detail_calls || reading_ledger(&out->stages, st, sk, tp, closed, now_ns);
+	return !detail_ledger || reading_ledger(&out->stages, st, sk, tp, closed, now_ns);
 }
 
 /* The last word on a connection. */

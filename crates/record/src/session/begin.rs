@@ -17,6 +17,10 @@ impl Session<'_> {
         self.poll()?;
         self.sink.read_cpu();
         let privileges = Privileges::for_tasks(self.tasks, self.user.as_ref())?;
+        if let Some(windows) = &mut self.windows {
+            let opened = windows.open()?;
+            self.sink.pipeline.put_added(opened);
+        }
         let mut child = match &self.options.target {
             Target::Command(command) => Some(self.start(command)?),
             _ => None,

@@ -92,6 +92,10 @@ impl Session<'_> {
 
     /// Takes last readings, and lets go of the kernel; what the rings hold is taken.
     fn detach(&mut self) -> Result<(), RecordError> {
+        if let Some(windows) = &mut self.windows {
+            let closed = windows.close()?;
+            self.sink.pipeline.put_added(closed);
+        }
         self.drain();
         self.poll()?;
         self.sink.pipeline.read_cpu();

@@ -22,6 +22,7 @@ use probe::tcp_stats::PollTimes;
 use table::RowSet;
 use table::manifest::Line;
 
+use crate::budget::WindowKeeper;
 use crate::collector::{CaptureSink, Collector, DRAIN_MOST};
 use crate::flight_recorder;
 use crate::itt_listener::IttListener;
@@ -64,6 +65,8 @@ struct Session<'a> {
     /// Reads what namespaces count of that themselves.
     net_counters: NetCounterReader,
     overhead: OverheadMeter,
+    /// Keeps the budget, if there is one.
+    windows: Option<WindowKeeper<'a>>,
     pace: Pace,
     /// When the cost is written next, `CLOCK_MONOTONIC` ns.
     next_cost_ns: u64,
@@ -96,7 +99,7 @@ impl Session<'_> {
         });
         loop {
             let filling = self.capture.as_ref().map(AsFd::as_fd);
-            let signal = self.signals.wait(self.pace.tick_ms(), filling);
+            let signal = self.signals.wait(self.wait_ms(), filling);
             let signal = signal.map_err(RecordError::Signals)?;
             self.tick()?;
             if let Some(child) = child
@@ -127,6 +130,7 @@ impl Session<'_> {
         }
         let taken = self.drain();
         self.pace.note(taken);
+        self.keep_budget(now_ns)?;
         self.itt_listener.drain(&self.sink.pipeline.store);
         self.answer_snapshot();
         if self.poll_times.is_due(now_ns) {
@@ -149,6 +153,21 @@ impl Session<'_> {
             self.next_cost_ns = now_ns + COST_EVERY_NS;
         }
         self.sink.note_drained(taken < DRAIN_MOST);
+        Ok(())
+    }
+
+    /// Returns how long the next look may wait, ms.
+    fn wait_ms(&self) -> u16 {
+        let look_ms = self.windows.as_ref().map(WindowKeeper::look_ms);
+        look_ms.unwrap_or(u16::MAX).min(self.pace.tick_ms())
+    }
+
+    /// Begins or ends a window, if the budget says so.
+    fn keep_budget(&mut self, now_ns: u64) -> Result<(), RecordError> {
+        if let Some(windows) = &mut self.windows {
+            let changed = windows.look(now_ns)?;
+            self.sink.pipeline.put_added(changed);
+        }
         Ok(())
     }
 

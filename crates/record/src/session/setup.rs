@@ -1,5 +1,6 @@
 //! From what the user asked for to a session: probes attached, the recording begun.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use probe::clock::{Host, monotonic_ns};
 use probe::drops::DropReader;
 use probe::hooks::{Hooks, Storage};
 use probe::net_counters::NetCounterReader;
-use probe::self_cost::Statistics;
+use probe::self_cost::{BpfTimeError, Statistics};
 use probe::signals::Signals;
 use probe::tcp_stats::PollTimes;
 use probe::{activity, nic, usdt};
@@ -18,6 +19,7 @@ use table::{WriteOptions, Writer};
 use super::pace::Pace;
 use super::sink::StoreSink;
 use super::{Outcome, Session};
+use crate::budget::WindowKeeper;
 use crate::collector::{Collector, WalkShare};
 use crate::flight_recorder;
 use crate::itt_listener::IttListener;
@@ -62,12 +64,13 @@ pub fn record(
         polls,
         mut coverage,
         processes,
+        run_ns,
     } = open_sources(
         &mut storage,
         &options.target,
         &plan,
         options.detail,
-        is_usdt,
+        (is_usdt, options.budget.is_some()),
     )?;
     let mut usdt_storage = usdt::Storage::uninit();
     let probes = attach_usdt(&mut usdt_storage, hooks.as_ref(), &plan, found)?;
@@ -119,6 +122,7 @@ pub fn record(
     let others = usdt.as_ref().map(Usdt::program).into_iter();
     let others = others.chain(stamper.as_ref().map(nic::Stamper::program));
     let others = others.chain(flight.into_iter().flatten());
+    let windows = begin_windows(options, hooks.as_ref().zip(run_ns), statistics.clone())?;
     let overhead = overhead(hooks.as_ref(), others, statistics);
     let session = Session {
         options,
@@ -142,10 +146,25 @@ pub fn record(
         drops: DropReader::default(),
         net_counters: NetCounterReader::begin(),
         overhead,
+        windows,
         pace: Pace::default(),
         next_cost_ns: 0,
     };
     session.run(|| begun(RecordingStart { processes }))
+}
+
+/// Begins to keep the budget, if there is one and hooks that it is for.
+fn begin_windows<'a>(
+    options: &Options,
+    hooks: Option<(&'a Hooks<'a>, f64)>,
+    statistics: Option<Statistics>,
+) -> Result<Option<WindowKeeper<'a>>, RecordError> {
+    let Some((budget, (hooks, run_ns))) = options.budget.zip(hooks) else {
+        return Ok(None);
+    };
+    let none = || RecordError::Budget(BpfTimeError::Enable(io::ErrorKind::NotConnected.into()));
+    let statistics = statistics.ok_or_else(none)?;
+    WindowKeeper::new(hooks, statistics, budget, run_ns).map(Some)
 }
 
 /// Begins to measure what whylat uses from now on, `others` being programs beside those of the hooks.

@@ -102,7 +102,14 @@ pub fn watch(
         polls,
         mut coverage,
         processes: _,
-    } = open_sources(&mut storage, &options.target, &plan, options.detail, false)?;
+        run_ns: _,
+    } = open_sources(
+        &mut storage,
+        &options.target,
+        &plan,
+        options.detail,
+        (false, false),
+    )?;
     let capture = hooks
         .as_ref()
         .map(|hooks| Collector::new(hooks, WalkShare::LIVE))

@@ -1,7 +1,8 @@
 //! The coverage, the losses and the cost of the recording: always, also when nothing is missing.
 
 use diagnose::report::{About, CloseState, ProbeLoss};
-use diagnose::units::{bytes, count, duration, percent};
+use diagnose::units::{bytes, count, counted, duration, part, percent};
+use diagnose::windows::RULES_NOT_ASKED;
 use table::manifest::Cost;
 
 use super::coverage;
@@ -12,6 +13,7 @@ use crate::layout::{Style, TextLayout};
 pub fn draw(layout: &mut TextLayout, about: &About) {
     layout.title(&[(Style::Bold, "recording")]);
     coverage::draw(layout, about);
+    draw_windows(layout, about);
     draw_loss(layout, &about.loss);
     draw_cost(layout, about.cost.as_ref());
     match about.closed {
@@ -28,6 +30,23 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
     for problem in &about.problems {
         layout.labelled(2, "problem", LABEL, problem);
     }
+}
+
+/// Draws how much of the time calls, waits and requests are of, if not of all.
+fn draw_windows(layout: &mut TextLayout, about: &About) {
+    let Some(sums) = about.windows else {
+        return;
+    };
+    let text = format!(
+        "{}, {} of {} ({}): calls, waits and requests are of these. Requests that a window's edge cut are in \
+         none. Not judged: {}",
+        counted(sums.windows, "window"),
+        duration(sums.window_ns),
+        duration(about.span_ns),
+        percent(part(sums.window_ns, about.span_ns)),
+        RULES_NOT_ASKED.join(", ")
+    );
+    layout.labelled(2, "windows", LABEL, &text);
 }
 
 fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {

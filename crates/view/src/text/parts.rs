@@ -20,10 +20,11 @@ pub(super) fn head(layout: &mut TextLayout, about: &About) {
     let text = match host.detail == CAPTURE {
         true => format!("whylat · {} · packet capture · {span}", host.name),
         false => format!(
-            "whylat · {} · Linux {} · detail {} · {span} recorded",
+            "whylat · {} · Linux {} · detail {} · {span} recorded{}",
             host.name,
             release(&host.kernel),
             host.detail,
+            windows(about),
         ),
     };
     layout.paragraph(0, Style::Dim, &text);
@@ -32,6 +33,17 @@ pub(super) fn head(layout: &mut TextLayout, about: &About) {
         layout.paragraph(0, Style::Bold, &damage);
         layout.blank();
     }
+}
+
+/// Returns what part of the time calls, waits and requests are of, if not of all.
+fn windows(about: &About) -> String {
+    about.windows.map_or_else(String::new, |sums| {
+        format!(
+            " · calls, waits and requests of {} in {}",
+            duration(sums.window_ns),
+            counted(sums.windows, "window")
+        )
+    })
 }
 
 /// Returns the kernel's release, without its build.

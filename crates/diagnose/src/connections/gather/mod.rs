@@ -42,6 +42,7 @@ use zerocopy::ZerocopyDigest;
 use crate::answer::OmittedRows;
 use crate::connections::snap::delayed_acks::SnapSettings;
 use crate::rows::hash::ConnectionMap;
+use crate::rows::windows::WindowSums;
 
 /// All that is kept of one connection, calls apart.
 #[derive(Debug, Default)]
@@ -72,6 +73,7 @@ pub struct Evidence {
     pub(crate) closed: Option<Close>,
     pub(crate) problems: Vec<String>,
     pub(crate) left_out: Vec<OmittedRows>,
+    pub(crate) windows: Option<WindowSums>,
     pub(crate) sockets: Vec<SocketKind>,
     pub(crate) span: (u64, u64),
     pub(crate) snap: SnapSettings,
@@ -115,6 +117,11 @@ impl Consumer for Evidence {
             TableId::DropCount,
             TableId::Preemption,
         ];
+        // of windows, what a connection did between them is missing
+        const OF_WINDOWS: [TableId; 3] = [TableId::Call, TableId::OnCpuSample, TableId::Preemption];
+        if self.windows.is_some() && OF_WINDOWS.contains(&table) {
+            return false;
+        }
         // of a capture, these are runs of bytes, not calls
         let is_call = table == TableId::Call && !self.header.is_capture();
         TABLES.contains(&table) || is_call
@@ -163,6 +170,7 @@ impl Evidence {
             closed,
             problems,
             left_out: Vec::new(),
+            windows: None,
             sockets: Vec::new(),
             span: (0, u64::MAX),
             snap: SnapSettings::default(),
@@ -203,6 +211,13 @@ impl Evidence {
 
     fn judges(&self, conn: u64) -> bool {
         is_judged(&self.only, conn)
+    }
+
+    /// Judges connections without calls and samples of threads, if these are of windows only. To be called before rows are
+    /// added.
+    pub fn in_windows(mut self, windows: Option<WindowSums>) -> Self {
+        self.windows = windows;
+        self
     }
 
     /// Estimates shares of delayed ACKs by these settings.

@@ -1,0 +1,223 @@
+//! Windows on real calls of this process: which rows there are, exactly.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::unistd::gettid;
+use table::tables::{Call, Wait};
+use table::{Columns, RowSet, Table};
+
+use super::tests::root;
+use super::{Detail, Hooks, Selection, Storage};
+
+/// No window of a test lasts for so long.
+const LONG: Duration = Duration::from_secs(3_600);
+
+/// Programs that record this process in windows.
+fn recording_this(storage: &mut Storage) -> Hooks<'_> {
+    let hooks = Hooks::load_for_windows(storage, &Selection::default(), Detail::Waits).unwrap();
+    hooks.attach().unwrap();
+    hooks.record_process(std::process::id()).unwrap();
+    hooks
+}
+
+/// Two ends of a connection.
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (server, _) = listener.accept().unwrap();
+    (client, server)
+}
+
+/// Ends the window. Returns its begin and end.
+fn close(hooks: &Hooks<'_>, begin_ns: u64) -> (u64, u64) {
+    (begin_ns, hooks.close_window().unwrap())
+}
+
+/// Takes all rows out of the kernel.
+fn take(hooks: &Hooks<'_>) -> RowSet {
+    hooks.detach().unwrap();
+    hooks.flush().unwrap();
+    let drainer = hooks.drainer().unwrap();
+    while drainer.drain(usize::MAX, || ()) > 0 {}
+    drainer.take().rows
+}
+
+/// Returns the calls of one direction at the end of a connection with this address.
+fn calls(rows: &RowSet, end: &TcpStream, is_send: bool) -> Vec<Call> {
+    let address = end.local_addr().unwrap().to_string();
+    let known = (0..rows.connections.len()).map(|at| rows.connections.row(at));
+    let conn = known
+        .filter(|it| it.local == address)
+        .map(|it| it.conn)
+        .next();
+    let all = (0..rows.calls.len()).map(|at| rows.calls.row(at));
+    let mut own: Vec<Call> = all
+        .filter(|it| Some(it.conn) == conn && it.is_send == is_send)
+        .collect();
+    own.sort_by_key(Call::time_ns);
+    own
+}
+
+fn waits(rows: &RowSet, tid: u32, conn: u64) -> Vec<Wait> {
+    let all = (0..rows.waits.len()).map(|at| rows.waits.row(at));
+    all.filter(|it| it.tid == tid && it.conn == Some(conn))
+        .collect()
+}
+
+#[test]
+fn rows_are_of_the_calls_in_windows() {
+    if !root() {
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = recording_this(&mut storage);
+    let (mut client, mut server) = connection();
+    let mut send = |bytes: usize| {
+        client.write_all(&vec![0; bytes]).unwrap();
+        server.read_exact(&mut vec![0; bytes]).unwrap();
+    };
+    let mut windows = Vec::new();
+    send(1);
+    let begin_ns = hooks.open_window(LONG).unwrap();
+    send(2);
+    send(3);
+    windows.push(close(&hooks, begin_ns));
+    send(4);
+    send(5);
+    let begin_ns = hooks.open_window(LONG).unwrap();
+    send(6);
+    windows.push(close(&hooks, begin_ns));
+    send(7);
+    let rows = take(&hooks);
+    for (end, is_send) in [(&client, true), (&server, false)] {
+        let calls = calls(&rows, end, is_send);
+        let moved: Vec<_> = calls.iter().map(|it| (it.result, it.offset_end)).collect();
+        assert_eq!(moved, [(2, 3), (3, 6), (6, 21)], "send: {is_send}");
+        for (call, window) in calls.iter().zip([0, 0, 1]) {
+            let (begin_ns, end_ns) = windows[window];
+            assert!((begin_ns..=end_ns).contains(&call.end_ns), "{call:?}");
+        }
+    }
+}
+
+/// A thread that receives one byte after another. Says each that it has.
+fn receiver(mut end: TcpStream) -> (u32, Receiver<()>, JoinHandle<TcpStream>) {
+    let (to, from) = channel();
+    let (tid_to, tid_from) = channel();
+    let thread = std::thread::spawn(move || {
+        tid_to.send(gettid().as_raw().cast_unsigned()).unwrap();
+        while end.read(&mut [0]).unwrap() > 0 {
+            to.send(()).unwrap();
+        }
+        end
+    });
+    (tid_from.recv().unwrap(), from, thread)
+}
+
+/// Returns once a thread is off its CPU in a receive call.
+fn wait_until_receiving(tid: u32) {
+    let path = format!("/proc/self/task/{tid}/syscall");
+    let call = format!("{} ", libc::SYS_recvfrom);
+    while !std::fs::read_to_string(&path).unwrap().starts_with(&call) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_lies_over_an_edge_is_no_wait() {
+    if !root() {
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = recording_this(&mut storage);
+    let (mut client, server) = connection();
+    let (tid, received, thread) = receiver(server);
+    let mut send = || {
+        wait_until_receiving(tid);
+        client.write_all(&[1]).unwrap();
+        received.recv().unwrap();
+    };
+    // its storage is made
+    hooks.open_window(LONG).unwrap();
+    send();
+    hooks.close_window().unwrap();
+    send();
+    // over the begin; then within
+    wait_until_receiving(tid);
+    let begin_ns = hooks.open_window(LONG).unwrap();
+    send();
+    send();
+    // over the end
+    wait_until_receiving(tid);
+    hooks.close_window().unwrap();
+    send();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    let server = thread.join().unwrap();
+    let rows = take(&hooks);
+    let calls = calls(&rows, &server, false);
+    let second: Vec<_> = calls.iter().filter(|it| it.end_ns >= begin_ns).collect();
+    let [over, within] = &second[..] else {
+        panic!("{calls:?}");
+    };
+    assert_eq!((over.start_ns, over.blocked_ns), (None, None));
+    assert_eq!((over.offset_end, within.offset_end), (3, 4));
+    assert!(within.blocked_ns.is_some() && within.start_ns >= Some(begin_ns));
+    let waits = waits(&rows, tid, over.conn);
+    let begun: Vec<_> = waits.iter().filter(|it| it.end_ns >= begin_ns).collect();
+    let [wait] = &begun[..] else {
+        panic!("{waits:?}");
+    };
+    assert!(wait.start_ns >= over.end_ns && wait.end_ns <= within.end_ns);
+}
+
+#[test]
+fn no_ledger_is_kept_under_windows() {
+    if !root() {
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = recording_this(&mut storage);
+    hooks.open_window(LONG).unwrap();
+    let (mut client, mut server) = connection();
+    client.write_all(&[1]).unwrap();
+    server.read_exact(&mut [0]).unwrap();
+    drop((client, server));
+    hooks.close_window().unwrap();
+    let is_off = hooks.coverage().iter().any(|it| {
+        it.probe == "tcp_stages" && matches!(it.state, table::manifest::ProbeState::Off { .. })
+    });
+    let rows = take(&hooks);
+    assert!(is_off && rows.tcp_stages.is_empty() && !hooks.has_calls());
+    assert!(!rows.tcp_samples.is_empty());
+}
+
+/// Others may have the CPUs when a window is to end: then it ends by itself.
+#[test]
+fn window_that_is_not_extended_ends_with_a_full_batch() {
+    if !root() {
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = recording_this(&mut storage);
+    let (mut client, _server) = connection();
+    let mut send = |calls: usize| (0..calls).for_each(|_| client.write_all(&[1]).unwrap());
+    hooks.open_window(LONG).unwrap();
+    send(1_000);
+    assert!(hooks.extend_window(Duration::from_nanos(1)).unwrap());
+    send(1_000);
+    assert!(
+        !hooks.extend_window(LONG).unwrap(),
+        "it does not begin again"
+    );
+    let ended_ns = hooks.close_window().unwrap();
+    send(1_000);
+    let rows = take(&hooks);
+    let calls = calls(&rows, &client, true);
+    let most = 1_000 + 64 * libbpf_rs::num_possible_cpus().unwrap();
+    assert!((1_000..=most).contains(&calls.len()), "{}", calls.len());
+    assert!(calls.iter().all(|it| it.end_ns <= ended_ns));
+}

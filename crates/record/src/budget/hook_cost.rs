@@ -1,0 +1,120 @@
+//! Cost of hooks to whoever passes them: timed once on this machine, then counted by the kernel.
+
+use std::net::UdpSocket;
+
+use probe::hooks::Hooks;
+use probe::self_cost::{BpfTimeError, ProgramTimes, RunTime};
+
+use crate::collector::cpu_ns;
+
+/// Calls of a round, and rounds. The cheapest one counts: others may take the CPU, or its caches, in some.
+const CALLS: u32 = 4_000;
+const ROUNDS: u32 = 5;
+
+/// Least that a closed hook is taken to cost: calls of a process that nobody asked for pay 37 to 48 ns at each
+/// (docs/benchmarks.md, "Hooks, one by one").
+const LEAST_NS: f64 = 40.0;
+
+/// Times calls that pass one hook: receive calls that find nothing.
+#[derive(Debug)]
+pub(crate) struct HookTimer {
+    socket: Option<UdpSocket>,
+    before_ns: f64,
+}
+
+impl HookTimer {
+    /// Begins before the hooks are attached.
+    pub(crate) fn begin() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        let mut timer = Self {
+            socket: socket.ok(),
+            before_ns: 0.0,
+        };
+        timer.before_ns = timer.call_ns();
+        timer
+    }
+
+    /// Returns what a hook adds that is attached now and leaves at once, ns a run.
+    pub(crate) fn finish(self) -> f64 {
+        (self.call_ns() - self.before_ns).max(LEAST_NS)
+    }
+
+    fn call_ns(&self) -> f64 {
+        let rounds = (0..ROUNDS).map(|_| self.round_ns());
+        rounds.fold(f64::INFINITY, f64::min)
+    }
+
+    fn round_ns(&self) -> f64 {
+        let Some(socket) = &self.socket else {
+            return 0.0;
+        };
+        let since_ns = cpu_ns();
+        for _ in 0..CALLS {
+            // nothing is ever there
+            let _ = socket.recv(&mut [0]);
+        }
+        cpu_ns().saturating_sub(since_ns) as f64 / f64::from(CALLS)
+    }
+}
+
+/// Counts what hooks cost: in windows by the kernel's statistics, which are on then; between them by the runs that so much
+/// CPU time had in windows.
+#[derive(Debug)]
+pub(super) struct HookMeter {
+    programs: ProgramTimes,
+    /// Cost of a run beside its run time, ns.
+    run_ns: f64,
+    before: RunTime,
+    /// Runs in windows, and CPU time of the recorded processes meanwhile.
+    runs: u64,
+    cpu_ns: u64,
+}
+
+impl HookMeter {
+    /// Begins with what a run costs at least.
+    ///
+    /// # Errors
+    /// When there can be no more descriptors.
+    pub(super) fn new(hooks: &Hooks<'_>, run_ns: f64) -> Result<Self, BpfTimeError> {
+        Ok(Self {
+            programs: hooks.program_times()?,
+            run_ns,
+            before: RunTime::default(),
+            runs: 0,
+            cpu_ns: 0,
+        })
+    }
+
+    /// A window begins: the statistics are on.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub(super) fn begin_window(&mut self) -> Result<(), BpfTimeError> {
+        self.before = self.programs.read()?;
+        (self.runs, self.cpu_ns) = (0, 0);
+        Ok(())
+    }
+
+    /// Returns the cost since the last look in a window, ns. The run time has one of the two clock readings of each run.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub(super) fn in_window(&mut self, cpu_ns: u64) -> Result<u64, BpfTimeError> {
+        let now = self.programs.read()?;
+        let runs = now.runs.saturating_sub(self.before.runs);
+        let run_time_ns = now.run_time_ns.saturating_sub(self.before.run_time_ns);
+        self.before = now;
+        self.runs += runs;
+        self.cpu_ns += cpu_ns;
+        Ok(run_time_ns + (runs as f64 * self.run_ns) as u64)
+    }
+
+    /// Returns the cost between windows, for so much CPU time, ns.
+    pub(super) fn between_windows(&self, cpu_ns: u64) -> u64 {
+        let runs = self.runs as f64 / self.cpu_ns.max(1) as f64 * cpu_ns as f64;
+        (runs * self.run_ns) as u64
+    }
+}
