@@ -71,6 +71,15 @@ class LoopClock:
         return self.last_ns - begin_ns, self.last_ns - last_ns
 
 
+async def sleep(us):
+    """Sleeps; returns how long at least, as was asked, and at most: until the loop ran the timer. Python rounds the time
+    limit of epoll up to milliseconds, and others may have had the loop."""
+    loop, begin_ns = asyncio.get_running_loop(), time.monotonic_ns()
+    over = loop.create_future()
+    loop.call_later(us / 1e6, lambda: over.set_result(time.monotonic_ns()))
+    return us * 1_000, max(us * 1_000, await over - begin_ns)
+
+
 async def handle(reader, writer, log, clock):
     offset, port = 0, writer.get_extra_info("peername")[1]
     while True:
@@ -80,9 +89,9 @@ async def handle(reader, writer, log, clock):
             return writer.close()
         us, slept, used, since_ns = int(data[1:]), (0, 0), (0, 0), time.thread_time_ns()
         if data[:1] == b"s":
-            begin, used = load.times(), clock.used(since_ns)
-            await asyncio.sleep(us / 1e6)
-            since_ns, slept = time.thread_time_ns(), (us * 1_000, max(us * 1_000, load.idle_ns(begin)))
+            used = clock.used(since_ns)
+            slept = await sleep(us)
+            since_ns = time.thread_time_ns()
         else:
             compute(us)
         writer.write(bytes(RESPONSE))

@@ -2,7 +2,7 @@
 //! dropped.
 
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
 use table::WaitObject;
@@ -11,10 +11,11 @@ use super::functions::ThreadSample;
 use super::id::EndpointId;
 pub use super::id::ThreadId;
 use super::owner::{Owner, ThreadWork, TimedCall, is_of_loop};
+use super::sleep_counts::SleepCounts;
+use super::tasks::TaskRuntime;
 pub use super::thread_event::{
     ResponseTimes, Target, ThreadCall, ThreadEventKind, ThreadPreemption, ThreadWait,
 };
-use crate::histogram::{bucket, lower_edge};
 use crate::rows::hash::CookieHasher;
 use crate::waits::StackPurpose;
 
@@ -41,15 +42,6 @@ pub struct ThreadEvent {
     pub served: u64,
     /// The request that the thread had to do with until then.
     pub owner: Option<Owner>,
-}
-
-/// Waits of requests within their event loops, by what ended them.
-#[derive(Debug, Clone, Default)]
-struct SleepCounts {
-    timers: u64,
-    others: u64,
-    /// Lengths of those that timers ended, as buckets of a histogram.
-    lengths: BTreeSet<usize>,
 }
 
 /// A thread and what it did.
@@ -210,6 +202,8 @@ pub struct History {
     served: HashMap<u32, u64>,
     /// Waits of requests within the loops of each process.
     sleeps: RefCell<HashMap<u32, SleepCounts>>,
+    /// Runtimes of processes that run tasks in several threads.
+    runtimes: HashMap<u32, TaskRuntime>,
     /// The thread of the last look-up.
     latest: Option<(u64, ThreadId)>,
     /// Events of all threads.
@@ -225,6 +219,7 @@ impl Default for History {
             threads: Vec::new(),
             served: HashMap::new(),
             sleeps: RefCell::default(),
+            runtimes: HashMap::new(),
             latest: None,
             events: 0,
             events_most: SWEPT_LEAST,
@@ -244,25 +239,39 @@ impl History {
 
     /// Counts a wait of a request within its loop: that for a timer, of this length, or for something that is not known.
     pub fn count_sleep(&self, thread: ThreadId, timer_ns: Option<u64>) {
-        let mut sleeps = self.sleeps.borrow_mut();
-        let counts = sleeps.entry(self.get(thread).pid).or_default();
-        match timer_ns {
-            Some(ns) => {
-                counts.timers += 1;
-                counts.lengths.insert(bucket(ns));
-            }
-            None => counts.others += 1,
-        }
+        self.count(thread, |counts| counts.add(timer_ns));
     }
 
-    /// Returns how long a request slept that waited within its loop for so long at most: the longest timer of its process
-    /// that was seen and is no longer than that; `None`: timers ended no more of such waits than anything else.
-    pub fn sleep_ns(&self, thread: ThreadId, most_ns: u64) -> Option<u64> {
+    /// The same of a wait for a timer with a length that is not known well.
+    pub fn count_due(&self, thread: ThreadId, timer_ns: u64) {
+        self.count(thread, |counts| counts.add_due(timer_ns));
+    }
+
+    fn count(&self, thread: ThreadId, count: impl FnOnce(&mut SleepCounts)) {
+        let mut sleeps = self.sleeps.borrow_mut();
+        count(sleeps.entry(self.get(thread).pid).or_default());
+    }
+
+    /// Whether timers ended more of the waits of requests within the loops of a process than anything else.
+    pub fn has_timers(&self, thread: ThreadId) -> bool {
         let sleeps = self.sleeps.borrow();
-        let counts = sleeps.get(&self.get(thread).pid)?;
-        let fitting = counts.lengths.range(..=bucket(most_ns)).next_back();
-        let length_ns = fitting.map(|bucket| lower_edge(*bucket));
-        length_ns.filter(|_| counts.timers > counts.others)
+        sleeps
+            .get(&self.get(thread).pid)
+            .is_some_and(SleepCounts::are_timers)
+    }
+
+    /// Returns the mean length of the timers of a process, in the first of these ranges that has any.
+    pub fn sleep_ns(&self, thread: ThreadId, ranges_ns: &[(u64, u64)]) -> Option<u64> {
+        let sleeps = self.sleeps.borrow();
+        sleeps.get(&self.get(thread).pid)?.mean_ns(ranges_ns)
+    }
+
+    /// Returns the runtime that runs tasks in this thread and in others; `None`: there is none.
+    pub fn task_runtime(&self, thread: ThreadId) -> Option<&TaskRuntime> {
+        match self.runtimes.is_empty() {
+            true => None,
+            false => self.runtimes.get(&self.get(thread).pid),
+        }
     }
 
     /// Returns the thread with these ids, which is made if it is new.
@@ -340,6 +349,7 @@ impl History {
 
     /// Adds what a thread did. `horizon_ns`: nothing older is needed.
     pub fn add(&mut self, thread: ThreadId, end_ns: u64, kind: ThreadEventKind, horizon_ns: u64) {
+        self.add_to_runtime(thread, end_ns, &kind, horizon_ns);
         let history = self.get_mut(thread);
         if history.events.is_empty() && history.known_from_ns == 0 {
             history.known_from_ns = match kind {
@@ -358,6 +368,25 @@ impl History {
         self.events = (self.events + 1).saturating_sub(gone);
         if self.events > self.events_most {
             self.sweep(horizon_ns);
+        }
+    }
+
+    fn add_to_runtime(
+        &mut self,
+        thread: ThreadId,
+        end_ns: u64,
+        kind: &ThreadEventKind,
+        horizon_ns: u64,
+    ) {
+        let pid = self.get(thread).pid;
+        if let ThreadEventKind::Wait(wait) = kind
+            && wait.purpose == StackPurpose::Scheduler
+        {
+            self.runtimes.entry(pid).or_default();
+        } else if !self.runtimes.is_empty()
+            && let Some(runtime) = self.runtimes.get_mut(&pid)
+        {
+            runtime.add(thread, end_ns, kind, horizon_ns);
         }
     }
 
@@ -393,6 +422,7 @@ impl History {
 
     /// The process with this id is a new one since then: its threads are others.
     pub fn replace_process(&mut self, pid: u32, since_ns: u64) {
+        self.runtimes.remove(&pid);
         let same = self.threads.iter_mut().filter(|it| it.pid == pid);
         for thread in same {
             self.events -= thread.events.len().min(self.events);

@@ -20,7 +20,10 @@
 //! owner     which request a thread had to do with, of several at once
 //! path      backward over waits and wakers: the critical path; path_finder: its inputs; position: a place on it
 //! cause     the cause of a wait on it
-//! sleep     when a request began to sleep in an event loop
+//! path_sleep  the sleep of a request in its loop, on a path
+//! due       when a timer was due, by the time limits of waits
+//! rounds    what its loop did meanwhile
+//! sleep     when a request slept; sleep_counts: how long others of its process did; tasks: threads that share tasks
 //! trail     steps without gap or overlap, and their sums
 //! budget    an exchange → its steps
 //! stages    what TCP held back meanwhile
@@ -62,6 +65,7 @@ pub mod contrast_report;
 mod control;
 mod datagrams;
 pub(crate) mod digests;
+mod due;
 mod endpoint;
 mod evidence;
 mod exchange;
@@ -80,6 +84,7 @@ mod page_digest;
 mod part;
 mod path;
 mod path_finder;
+mod path_sleep;
 mod pauses;
 mod pool;
 mod position;
@@ -88,14 +93,17 @@ pub mod report;
 mod request;
 mod request_table;
 mod resets;
+mod rounds;
 pub mod rules;
 mod runs;
 mod series;
 mod service;
 mod sleep;
+mod sleep_counts;
 mod stages;
 mod subjects;
 mod tally;
+mod tasks;
 mod thread_event;
 mod trail;
 mod turns;

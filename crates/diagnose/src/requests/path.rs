@@ -8,17 +8,11 @@ use super::history::{
 };
 use super::owner::is_of_loop;
 use super::part::RequestPart;
+use super::path_finder::HOPS_LEAST;
 pub use super::path_finder::{PathContext, PathFinder};
 use super::position::{CallEnd, NextCall, Position, SleepEvidence};
 use super::service::Side;
 use super::trail::{StepSubject, Trail};
-
-/// Events that are read for one stretch of a request, at least: a loop that serves many connections has more than matter.
-/// More are read as long as [`HopCredit`] has some.
-const HOPS_LEAST: u32 = 1_000;
-
-/// Unit of the time limits of waits.
-const LIMIT_UNIT_NS: u64 = 1_000_000;
 
 /// Threads that wait for each other are followed so deep.
 const DEPTH_MOST: u32 = 6;
@@ -45,13 +39,16 @@ impl PathFinder<'_> {
 
     fn walk_all(&self, context: &PathContext, mut at: Position, until_ns: u64, trail: &mut Trail) {
         let before_ns = trail.ns(RequestPart::Timer);
+        self.leave_task_sleep(context, &mut at, until_ns, trail);
         self.walk_on(context, &mut at, until_ns, trail);
         let slept_ns = trail.ns(RequestPart::Timer) - before_ns;
         match at.sleep {
             SleepEvidence::None => {}
+            SleepEvidence::Due(ns) => self.history.count_due(at.thread, ns),
             SleepEvidence::Timer => self.history.count_sleep(at.thread, Some(slept_ns)),
             SleepEvidence::Unseen => {
-                let timer_ns = self.history.sleep_ns(at.thread, slept_ns).unwrap_or(0);
+                let timer_ns = self.history.sleep_ns(at.thread, &[(0, slept_ns)]);
+                let timer_ns = timer_ns.unwrap_or(0);
                 trail.turn(
                     RequestPart::Timer,
                     RequestPart::Queued,
@@ -81,16 +78,27 @@ impl PathFinder<'_> {
         }
     }
 
-    /// The request had no timer before its handler ran: it was queued behind others.
-    fn leave_sleep(&self, context: &PathContext, at: &mut Position, trail: &Trail) {
-        let is_asleep = matches!(at.later, Some((RequestPart::Timer, _)));
-        if !is_asleep || at.depth > 0 || at.thread != context.home.0 {
+    /// Goes back over the sleep of a request, if a runtime runs its tasks in several threads.
+    fn leave_task_sleep(
+        &self,
+        context: &PathContext,
+        at: &mut Position,
+        until_ns: u64,
+        trail: &mut Trail,
+    ) {
+        let times = (until_ns, trail.at_ns());
+        let Some(sleep) = self.task_sleep(context, (at.thread, at.events), times) else {
             return;
-        }
-        let search = || self.handler_ns(context);
-        if trail.at_ns() <= *at.handler_ns.get_or_insert_with(search) {
-            (at.later, at.due_ns, at.has_read) = (None, Some(None), false);
-        }
+        };
+        self.walk_on(context, at, sleep.due_ns, trail);
+        let thread = Some(sleep.thread);
+        trail.add(
+            sleep.since_ns,
+            RequestPart::Timer,
+            thread,
+            StepSubject::default(),
+        );
+        *at = self.position(sleep.thread, trail.at_ns(), at.depth);
     }
 
     fn position(&self, thread: ThreadId, ns: u64, depth: u32) -> Position {
@@ -100,7 +108,7 @@ impl PathFinder<'_> {
             own_ns: ns,
             due_ns: None,
             later: None,
-            handler_ns: None,
+            round: None,
             next: NextCall::None,
             has_read: false,
             sleep: SleepEvidence::None,
@@ -154,34 +162,6 @@ impl PathFinder<'_> {
             let (part, about) = *at.later.insert(timer);
             trail.add(begin_ns, part, thread, about);
         }
-    }
-
-    /// Returns when the timer was due that the request waited for while its thread worked for others: a loop waits until
-    /// its next timer at most. If that was due by the time of the request's own work, and the loop did not wait again in
-    /// between, the request is what the timer was for.
-    fn due_ns(&self, context: &PathContext, at: &mut Position) -> Option<u64> {
-        if let Some(known) = at.due_ns {
-            return known;
-        }
-        let thread = self.history.get(at.thread);
-        let before = (0..at.events).rev().take(HOPS_LEAST as usize);
-        let mut before = before.filter_map(|number| thread.event(number));
-        let due_ns = before.find_map(|event| match &event.kind {
-            ThreadEventKind::Call(call) if self.is_own_call(context, call) => Some(None),
-            ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => Some(wait_due_ns(wait, at)),
-            _ => None,
-        });
-        let due_ns = due_ns.flatten();
-        if due_ns.is_some() {
-            at.sleep = SleepEvidence::Timer;
-        }
-        *at.due_ns.insert(due_ns)
-    }
-
-    /// Whether a thread made a call for the request.
-    fn is_own_call(&self, context: &PathContext, call: &ThreadCall) -> bool {
-        let is_of_own = call.served.is_some_and(|served| context.is_own(served));
-        call.endpoint == context.own || is_of_own
     }
 
     /// Returns the other request that the thread had to do with before a place; `None`: with none, as far as known.
@@ -344,11 +324,8 @@ impl PathFinder<'_> {
             Cause::Own => self.wait_own(context, begin_ns, wait.waker_thread, trail, at.depth),
             Cause::Idle => {
                 if at.later.is_none() {
-                    let part = match wait_due_ns(wait, at) {
-                        Some(_) => {
-                            at.sleep = SleepEvidence::Timer;
-                            RequestPart::Timer
-                        }
+                    let part = match self.due_ns(context, at) {
+                        Some(_) => RequestPart::Timer,
                         None => {
                             self.history.count_sleep(at.thread, None);
                             RequestPart::Unknown
@@ -423,31 +400,4 @@ impl PathFinder<'_> {
         let peer = context.peer.map(|peer| self.endpoints.get(peer).pid);
         thread.has_waits && peer == Some(thread.pid)
     }
-
-    /// Goes back over a call for another request. A loop that answered others and then read more did not have this request
-    /// to answer meanwhile: it waited for something that is not seen. That is a timer if it mostly is in its process, as
-    /// long as one that was seen there; then it waited behind the others.
-    fn pass_round(&self, call: &ThreadCall, served: EndpointId, at: &mut Position) {
-        let is_of_client = call.endpoint == served;
-        if is_of_client && call.is_send && at.has_read && at.later.is_none() {
-            let part = match self.history.sleep_ns(at.thread, u64::MAX) {
-                Some(_) => {
-                    at.sleep = SleepEvidence::Unseen;
-                    RequestPart::Timer
-                }
-                None => RequestPart::Unknown,
-            };
-            at.later = Some((part, StepSubject::default()));
-        }
-        at.has_read |= is_of_client && !call.is_send;
-    }
-}
-
-/// Returns when the timer was due that a loop waited for at most, if that was before the request's own work. Limits are in
-/// whole milliseconds: most loops round up what is left.
-fn wait_due_ns(wait: &ThreadWait, at: &Position) -> Option<u64> {
-    let until_ns = wait.until_ns?;
-    let least_ns = until_ns.saturating_sub(LIMIT_UNIT_NS);
-    let due_ns = least_ns.midpoint(until_ns).min(at.own_ns);
-    (least_ns <= at.own_ns).then_some(due_ns)
 }

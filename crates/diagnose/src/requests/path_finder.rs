@@ -7,6 +7,10 @@ use super::history::History;
 use super::id::{EndpointId, ThreadId};
 use super::service::Side;
 
+/// Events that are read for one stretch of a request, at least: a loop that serves many connections has more than matter.
+/// More are read as long as [`HopCredit`] has some.
+pub(super) const HOPS_LEAST: u32 = 1_000;
+
 /// More events that are read for each call of a response, on average: so time stays linear in calls.
 const HOPS_PER_CALL: u64 = 64;
 

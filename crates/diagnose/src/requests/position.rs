@@ -2,6 +2,7 @@
 
 use super::id::{EndpointId, ThreadId};
 use super::part::RequestPart;
+use super::sleep::LoopRound;
 use super::trail::StepSubject;
 
 /// The call that a thread made next after a place on a path.
@@ -33,8 +34,10 @@ impl CallEnd {
 pub(super) enum SleepEvidence {
     /// Nothing, or it did not wait there.
     None,
-    /// A timer ended it.
+    /// A timer ended the wait of its loop.
     Timer,
+    /// A timer was due that its loop had waited for before: after so long.
+    Due(u64),
     /// The loop was never idle meanwhile.
     Unseen,
 }
@@ -50,8 +53,8 @@ pub(super) struct Position {
     pub(super) due_ns: Option<Option<u64>>,
     /// Object of the request's next wait: while the thread is idle or serves others, it still does.
     pub(super) later: Option<(RequestPart, StepSubject)>,
-    /// When the request's handler ran at the earliest, once that was searched.
-    pub(super) handler_ns: Option<u64>,
+    /// The round of the loop in which the request was read, once that was searched.
+    pub(super) round: Option<LoopRound>,
     pub(super) next: NextCall,
     /// The thread read another request later on.
     pub(super) has_read: bool,

@@ -202,10 +202,31 @@ fn a_timer_that_is_due_in_the_work_for_others_ends_the_sleep() {
     let expected = [
         (RequestPart::Queued, 14),
         (RequestPart::Cpu, 2),
-        (RequestPart::Timer, 19),
+        (RequestPart::Timer, 20),
     ];
-    // limits are known to 1 ms: it was due at 30.5
+    // limits are known to 1 ms
     assert_eq!(busy_loop_with_timer(31).parts_ms(1), expected);
+}
+
+#[test]
+fn the_timer_of_a_request_is_the_one_that_all_waits_allow() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 10);
+    // the first timer is that of request 1; then request 2 has one that is due earlier
+    rows.epoll_until(11, 12, 41, 2);
+    rows.read(2, 12, 12);
+    rows.epoll_until(13, 14, 20, 3);
+    rows.read(3, 14, 14);
+    rows.send(3, 45);
+    rows.send(2, 46);
+    rows.send(1, 47);
+    let expected = [
+        (RequestPart::Queued, 5),
+        (RequestPart::Cpu, 2),
+        (RequestPart::Timer, 30),
+    ];
+    assert_eq!(rows.parts_ms(1), expected);
 }
 
 #[test]
@@ -231,11 +252,11 @@ fn a_loop_that_is_never_idle_sleeps_as_long_as_was_seen() {
         rows.send(2, at + 19 + round * 10);
     }
     rows.send(1, at + 61);
-    // 20 ms were seen, known to 1/32
+    // 20 ms were seen
     let expected = [
         (RequestPart::Queued, 27),
         (RequestPart::Cpu, 4),
-        (RequestPart::Timer, 19),
+        (RequestPart::Timer, 20),
     ];
     assert_eq!(rows.parts_ms_of("1:q30"), expected);
 }
@@ -258,4 +279,60 @@ fn handlers_of_earlier_requests_run_before_a_sleep_begins() {
         (RequestPart::Timer, 20),
     ];
     assert_eq!(rows.parts_ms(2), expected);
+}
+
+/// A loop that runs one request after the other, with two sleeps of 22 ms and two of 37 ms that it shows.
+fn serial_loop() -> Rows {
+    let mut rows = event_loop();
+    for (round, sleep) in [5, 20, 5, 20].into_iter().enumerate() {
+        let at = round as u64 * 1_000;
+        rows.epoll(at, at + 10, Some(1));
+        for conn in 1..4 {
+            rows.read(conn, at + 10, at + 10 + conn);
+        }
+        rows.send(2, at + 20);
+        rows.send(3, at + 28);
+        // the first one sleeps; its handler ran before those of the others
+        rows.epoll(at + 29, at + 29 + sleep, None);
+        rows.send(1, at + 30 + sleep);
+    }
+    rows
+}
+
+#[test]
+fn rounds_of_a_loop_bound_a_sleep_that_it_does_not_show() {
+    let mut rows = serial_loop();
+    let at = 4_000;
+    rows.epoll(at, at + 10, Some(1));
+    rows.read(1, at + 10, at + 11);
+    rows.read(2, at + 10, at + 12);
+    // the loop is never idle: a round each 10 ms
+    for round in 0..4 {
+        rows.send(2, at + 20 + round * 10);
+        rows.read(2, at + 21 + round * 10, at + 22 + round * 10);
+    }
+    rows.send(1, at + 54);
+    rows.send(2, at + 60);
+    // a timer that was due before 32 was seen by the round before the last two; both lengths fit until 52
+    let expected = [
+        (RequestPart::Queued, 11),
+        (RequestPart::Cpu, 4),
+        (RequestPart::Timer, 28),
+    ];
+    assert_eq!(rows.parts_ms_of("1:q40"), expected);
+}
+
+#[test]
+fn a_request_that_a_later_one_overtakes_slept() {
+    let mut rows = serial_loop();
+    let at = 4_000;
+    rows.epoll(at, at + 10, Some(1));
+    for conn in 1..4 {
+        rows.read(conn, at + 10, at + 10 + conn);
+    }
+    rows.send(2, at + 20);
+    rows.send(3, at + 28);
+    rows.send(1, at + 60);
+    let expected = [(RequestPart::Cpu, 34), (RequestPart::Timer, 16)];
+    assert_eq!(rows.parts_ms_of("1:q40"), expected);
 }

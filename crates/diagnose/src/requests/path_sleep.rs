@@ -1,0 +1,61 @@
+//! The sleep of a request in its event loop, on the critical path: by the time limits of the loop's waits, and where the loop
+//! was never idle, by what it did for others meanwhile.
+
+use super::history::ThreadCall;
+use super::id::EndpointId;
+use super::part::RequestPart;
+use super::path_finder::{PathContext, PathFinder};
+use super::position::{Position, SleepEvidence};
+use super::trail::{StepSubject, Trail};
+
+impl PathFinder<'_> {
+    /// The request had no timer before its handler ran: it was queued behind others.
+    pub(super) fn leave_sleep(&self, context: &PathContext, at: &mut Position, trail: &Trail) {
+        let is_asleep = matches!(at.later, Some((RequestPart::Timer, _)));
+        if !is_asleep || at.depth > 0 || at.thread != context.home.0 {
+            return;
+        }
+        let round = at.round.get_or_insert_with(|| self.round(context));
+        if trail.at_ns() <= round.handler_ns {
+            (at.later, at.due_ns, at.has_read) = (None, Some(None), false);
+        }
+    }
+
+    /// Returns when the timer was due that the request waited for while its thread worked for others: a loop waits until
+    /// its next timer at most. If that was due by the time of the request's own work, and the loop did not wait again in
+    /// between, the request is what the timer was for. Else it is when the request was due by what others slept.
+    pub(super) fn due_ns(&self, context: &PathContext, at: &mut Position) -> Option<u64> {
+        if let Some(known) = at.due_ns {
+            return known;
+        }
+        let rounds = self.rounds(context, at);
+        let mut due_ns = rounds.due_ns(at.own_ns);
+        if let Some(due_ns) = due_ns {
+            at.sleep = SleepEvidence::Due(rounds.length_ns(due_ns));
+        } else if self.history.has_timers(at.thread)
+            && let Some(bounds) = rounds.bounds(at.own_ns)
+        {
+            let slept_ns = self.history.sleep_ns(at.thread, &bounds.ranges_ns());
+            due_ns = Some(bounds.due_ns(slept_ns));
+        }
+        *at.due_ns.insert(due_ns)
+    }
+
+    /// Goes back over a call for another request. A loop that answered others and then read more did not have this request
+    /// to answer meanwhile: it waited for something that is not seen. That is a timer if it mostly is in its process, as
+    /// long as those that were seen there; then it waited behind the others.
+    pub(super) fn pass_round(&self, call: &ThreadCall, served: EndpointId, at: &mut Position) {
+        let is_of_client = call.endpoint == served;
+        if is_of_client && call.is_send && at.has_read && at.later.is_none() {
+            let part = match self.history.has_timers(at.thread) {
+                true => {
+                    at.sleep = SleepEvidence::Unseen;
+                    RequestPart::Timer
+                }
+                false => RequestPart::Unknown,
+            };
+            at.later = Some((part, StepSubject::default()));
+        }
+        at.has_read |= is_of_client && !call.is_send;
+    }
+}
