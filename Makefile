@@ -10,7 +10,7 @@ cargo    = env -u MAKEFLAGS $(CARGO)
 PROFILE := --release
 
 .PHONY: demo test compile-tests replay accuracy delayed-acks kernels faults faults-quick fuzz packages package-check \
-	bench build agent-s3 agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports setup setup-test \
+	bench build agent-s3 otlp-collector agent-kills viewer viewer-check viewer-faults viewer-bench fmt lint words imports setup setup-test \
 	setup-captures check-tools unit kernel kernel-pairs run-kernel-pairs kernel-alone golden perfetto-check fleet-check fleet-engines fleet-live clean
 
 demo: build
@@ -138,6 +138,14 @@ agent-s3: setup-test
 	WHYLAT_DEMAND_S3=1 $(cargo) test $(PROFILE) --workspace --test objects
 
 S3_SERVER := 0.13.0-alpha.3
+
+# `whylat export otlp` to a real OpenTelemetry Collector, which Go builds when it is first run (two minutes of CPU time), and
+# demanded. `make unit` runs these tests, too, where that collector is.
+otlp-collector: setup-test
+	@test -x $(COLLECTOR) || (cd tests/collector && go build -trimpath -ldflags "-s -w" -o $(COLLECTOR) .)
+	WHYLAT_COLLECTOR=$(COLLECTOR) $(cargo) test $(PROFILE) --workspace --test otlp
+
+COLLECTOR := $(HOME)/.cache/whylat/otelcol
 
 # Agents killed at random for an hour, with a target that comes and goes, as root: at most the open minute is lost, and
 # nothing counts twice. Writes its line of docs/reliability.md. MINUTES makes it shorter.

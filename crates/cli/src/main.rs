@@ -32,6 +32,7 @@ mod load;
 mod maintain;
 mod mcp;
 mod messages;
+mod otlp;
 mod out;
 mod page;
 mod profile;
@@ -106,6 +107,8 @@ enum Command {
     Agent(agent::Agent),
     /// Answer an assistant about recordings (Model Context Protocol).
     Mcp(mcp::Mcp),
+    /// Send a recording to other systems.
+    Export(otlp::Export),
     /// Check the integrity of a recording.
     Validate(maintain::Validate),
     /// Close a recording that a crash left open.
@@ -144,6 +147,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo.execute(),
         Command::Agent(agent) => agent.execute(),
         Command::Mcp(mcp) => mcp.execute(),
+        Command::Export(export) => export.execute(),
         Command::Validate(validate) => run_confined(|| validate.execute()),
         Command::Recover(recover) => run_confined(|| recover.execute()),
         Command::Import(import) => run_confined(|| import.execute()),
@@ -199,6 +203,7 @@ mod tests {
         ("recover", "repairs a recording in place"),
         ("mcp", "answers an assistant on standard output"),
         ("agent", "its configuration names a target"),
+        ("otlp", "sends to a collector"),
         ("list", "lab: a list for people, one line a fault"),
         ("wire", "lab: runs until it is stopped"),
         ("serve", "lab: serves until it is stopped"),

@@ -26,7 +26,7 @@ impl Default for Backoff {
 
 impl Backoff {
     /// Before the next try after so many failures in a row: doubled each time, and then between half of that and all.
-    pub(super) fn pause_after(&self, failures: u32) -> Duration {
+    pub fn pause_after(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         let longest = self.first.saturating_mul(1 << doublings).min(self.most);
         let random = RandomState::new().build_hasher().finish();

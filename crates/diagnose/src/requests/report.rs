@@ -73,6 +73,13 @@ pub struct Service {
     pub contrast: Option<Contrast>,
 }
 
+impl Service {
+    /// Returns its title, as a request names it.
+    pub fn title(&self) -> String {
+        title(&self.name, self.role, &self.address)
+    }
+}
+
 /// How long requests took, ns.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct DurationSpread {
@@ -285,11 +292,12 @@ fn other_end(table: &RequestTable, key: &ServiceKey, digest: &ServiceDigest) -> 
 /// Returns a request as it is shown.
 pub(super) fn row(table: &RequestTable, request: &Request) -> RequestRow {
     let endpoint = table.endpoints.get(request.endpoint);
+    let key = table.services.key(endpoint.service);
     let range = |range: StreamRange| (range.first, range.end);
     let steps = request.budget.steps.iter();
     RequestRow {
         id: request.id.to_string(),
-        service: title(table.services.key(endpoint.service)),
+        service: title(&key.name, key.side, &key.address),
         begin_ns: request.begin_ns,
         duration_ns: request.duration_ns(),
         parts: request.budget.parts,
@@ -304,13 +312,13 @@ pub(super) fn row(table: &RequestTable, request: &Request) -> RequestRow {
     }
 }
 
-/// Returns the title of a service: `client → address`, `server ← its own address`.
-fn title(key: &ServiceKey) -> String {
-    let arrow = match key.side {
+/// Returns the title of a service: `client → address`, `server at its own address`.
+fn title(name: &str, side: Side, address: &str) -> String {
+    let arrow = match side {
         Side::Client => "→",
         Side::Server => "at",
     };
-    format!("{} {arrow} {}", key.name, key.address)
+    format!("{name} {arrow} {address}")
 }
 
 fn path_step(table: &RequestTable, request: &Request, step: &RequestStep) -> PathStep {

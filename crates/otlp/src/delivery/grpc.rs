@@ -1,0 +1,121 @@
+//! OTLP over gRPC: one message in a frame, and the status in the trailers
+//! ([protocol](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)).
+
+use percent_encoding::percent_decode_str;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
+
+use super::client::{Client, Response};
+use super::http::{gzip, unreachable_hint};
+use super::outcome::{Outcome, Partial};
+use crate::settings::Endpoint;
+use crate::signal::Message;
+
+/// Length of what precedes a message: whether it is compressed, and its length.
+const FRAME_HEAD: usize = 5;
+
+/// Sends a message once.
+pub(super) async fn exchange(client: &Client, endpoint: &Endpoint, message: &Message) -> Outcome {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    headers.insert("te", HeaderValue::from_static("trailers"));
+    let body = match endpoint.is_compressed {
+        true => {
+            headers.insert("grpc-encoding", HeaderValue::from_static("gzip"));
+            frame(1, &gzip(&message.bytes))
+        }
+        false => frame(0, &message.bytes),
+    };
+    match client.post(endpoint, headers, body).await {
+        Err(why) => Outcome::Failed {
+            why: format!("{why}\n{}", unreachable_hint()),
+            after: None,
+        },
+        Ok(response) => outcome(&response),
+    }
+}
+
+fn frame(flag: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    [&[flag], &length.to_be_bytes()[..], bytes].concat()
+}
+
+fn outcome(response: &Response) -> Outcome {
+    let field = |name: &str| {
+        // a response without a body has all in its headers
+        let found = response
+            .trailers
+            .get(name)
+            .or_else(|| response.headers.get(name));
+        found.and_then(|it| it.to_str().ok())
+    };
+    let Some(code) = field("grpc-status").and_then(|it| it.parse::<u32>().ok()) else {
+        return Outcome::Refused {
+            why: format!(
+                "HTTP status {} without a status of gRPC\n\
+                 hint: the receiver speaks no gRPC there: try --protocol http/protobuf",
+                response.status
+            ),
+            is_final: true,
+        };
+    };
+    if code == 0 {
+        let message = response.body.get(FRAME_HEAD..).unwrap_or_default();
+        return Outcome::Accepted(Partial::from_response(message));
+    }
+    let text = field("grpc-message").unwrap_or_default();
+    let text = percent_decode_str(text).decode_utf8_lossy();
+    let line: String = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .take(200)
+        .collect();
+    let why = format!("gRPC status {}: {line}\nhint: {}", name(code), hint(code));
+    // opentelemetry.io/docs/specs/otlp, "Failures" of OTLP/gRPC; RESOURCE_EXHAUSTED only with a pause, which is not read
+    match code {
+        1 | 4 | 10 | 11 | 14 | 15 => Outcome::Failed { why, after: None },
+        code => Outcome::Refused {
+            why,
+            // INVALID_ARGUMENT and RESOURCE_EXHAUSTED are about this message
+            is_final: !matches!(code, 3 | 8),
+        },
+    }
+}
+
+/// Returns the name of a status, as gRPC has it.
+fn name(code: u32) -> String {
+    const NAMES: [&str; 17] = [
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+        "UNAUTHENTICATED",
+    ];
+    let known = NAMES.get(code as usize).copied();
+    known.map_or_else(|| code.to_string(), str::to_owned)
+}
+
+const fn hint(code: u32) -> &'static str {
+    match code {
+        7 | 16 => "name credentials: --header NAME=VALUE, or OTEL_EXPORTER_OTLP_HEADERS",
+        8 => "raise the collector's limit of a message (max_recv_msg_size_mib)",
+        12 => "the receiver has no such service: enable this signal in the collector's pipelines",
+        1 | 4 | 10 | 11 | 14 | 15 => {
+            "the collector is overloaded or starts: export again later, or with more --tries"
+        }
+        _ => "the collector's log says why",
+    }
+}

@@ -1,0 +1,110 @@
+//! OTLP over HTTP, by its specification: which statuses are success, which may be tried once more, and what the rest means.
+
+use std::time::Duration;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use prost::Message as _;
+use reqwest::StatusCode;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+
+use super::client::{Client, Response};
+use super::outcome::{Outcome, Partial};
+use crate::proto::Status;
+use crate::settings::Endpoint;
+use crate::signal::Message;
+
+/// Type of bodies.
+const PROTOBUF: &str = "application/x-protobuf";
+
+/// Sends a message once.
+pub(super) async fn exchange(client: &Client, endpoint: &Endpoint, message: &Message) -> Outcome {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+    let mut body = message.bytes.clone();
+    if endpoint.is_compressed {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        body = gzip(&body);
+    }
+    match client.post(endpoint, headers, body).await {
+        Err(why) => Outcome::Failed {
+            why: format!("{why}\n{}", unreachable_hint()),
+            after: None,
+        },
+        Ok(response) if response.status.is_success() => {
+            Outcome::Accepted(Partial::from_response(&response.body))
+        }
+        Ok(response) => failure(&response),
+    }
+}
+
+/// Returns a body, compressed.
+pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    // a vector takes everything
+    let _ = encoder.write_all(bytes);
+    encoder.finish().unwrap_or_default()
+}
+
+/// Returns what to do when no collector answers.
+pub(super) fn unreachable_hint() -> &'static str {
+    "hint: start a collector, or name one with --endpoint; port 4318 is OTLP over HTTP, \
+     port 4317 is gRPC (--protocol grpc)"
+}
+
+fn failure(response: &Response) -> Outcome {
+    let status = response.status;
+    let mut why = format!("HTTP status {status}");
+    let text = text(response);
+    if !text.is_empty() {
+        why = format!("{why}: {text}");
+    }
+    why = format!("{why}\nhint: {}", hint(status));
+    // 429, 502, 503 and 504: opentelemetry.io/docs/specs/otlp, "Retryable Response Codes"
+    match status.as_u16() {
+        429 | 502..=504 => Outcome::Failed {
+            why,
+            after: retry_after(&response.headers),
+        },
+        code => Outcome::Refused {
+            why,
+            // about this message alone: its content, or its size
+            is_final: !matches!(code, 400 | 413 | 422),
+        },
+    }
+}
+
+fn hint(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 | 403 => "name credentials: --header NAME=VALUE, or OTEL_EXPORTER_OTLP_HEADERS",
+        300..=399 => "name the URL to which it leads with --endpoint",
+        404 | 405 => {
+            "name the base URL of a receiver of OTLP over HTTP: whylat adds /v1/metrics, /v1/logs and /v1/traces"
+        }
+        413 => "raise the collector's limit of a request (max_request_body_size)",
+        415 => "the receiver takes no protobuf over HTTP: try --protocol grpc",
+        429 | 502..=504 => {
+            "the collector is overloaded or starts: export again later, or with more --tries"
+        }
+        _ => "the collector's log says why",
+    }
+}
+
+/// Returns what the collector says, in one line.
+fn text(response: &Response) -> String {
+    let kind = response.headers.get(CONTENT_TYPE);
+    let is_protobuf = kind.is_some_and(|it| it.as_bytes().starts_with(PROTOBUF.as_bytes()));
+    let text = match is_protobuf {
+        true => Status::decode(&*response.body).unwrap_or_default().message,
+        false => String::from_utf8_lossy(&response.body).into_owned(),
+    };
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().take(200).collect()
+}
+
+/// Returns the pause that a collector asks for, in seconds. A date is not read: the own pause holds then.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    seconds.parse().ok().map(Duration::from_secs)
+}

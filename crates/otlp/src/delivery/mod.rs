@@ -1,0 +1,192 @@
+//! Messages → a collector: several tries, in a bounded time, and an account of what did not arrive.
+//!
+//! ```text
+//! client   one HTTP exchange, with trailers
+//! http     OTLP over HTTP: its answers
+//! grpc     OTLP over gRPC: frames, and its answers
+//! outcome  what an answer means
+//! ```
+
+mod client;
+mod grpc;
+mod http;
+mod outcome;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use crate::settings::{DeliveryOptions, Endpoint, Protocol, SettingError};
+use crate::signal::{Message, Signal};
+use client::Client;
+use outcome::Outcome;
+
+/// Longest pause that a collector may ask for.
+const PAUSE_MOST: Duration = Duration::from_secs(30);
+
+/// How often a message is tried, and how long in between.
+#[derive(Debug, Clone, Copy)]
+pub struct RetryPolicy {
+    /// Tries of each message, at least one.
+    pub tries: u32,
+    /// Returns the pause after so many failures in a row.
+    pub pause_after: fn(u32) -> Duration,
+}
+
+/// Account of one signal.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SignalAccount {
+    /// Items that the collector took.
+    pub delivered: u64,
+    /// Items that it rejected, by its own response.
+    pub rejected: u64,
+    /// Items that did not arrive, as far as is known.
+    pub undelivered: u64,
+    /// Reasons, with a hint and the number of items.
+    pub problems: BTreeMap<String, u64>,
+    /// Remarks of the collector on what it took.
+    pub remarks: BTreeMap<String, u64>,
+}
+
+/// Delivers messages, one after the other.
+pub struct Delivery {
+    runtime: Runtime,
+    retry: RetryPolicy,
+    routes: BTreeMap<Signal, Route>,
+}
+
+/// The connection of a signal, and its account.
+struct Route {
+    endpoint: Endpoint,
+    client: Client,
+    account: SignalAccount,
+    /// Why nothing more is tried.
+    end: Option<String>,
+}
+
+/// Why no delivery can begin.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// A setting cannot be meant.
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    /// The runtime cannot be made.
+    #[error("cannot start to deliver: {0}")]
+    Runtime(#[from] io::Error),
+}
+
+impl Delivery {
+    /// Sets it up; nothing is sent yet. `lookup` returns variables of the environment.
+    ///
+    /// # Errors
+    /// When a setting cannot be meant, or a file of certificates cannot be read.
+    pub fn new(
+        options: &DeliveryOptions,
+        lookup: &dyn Fn(&str) -> Option<String>,
+        retry: RetryPolicy,
+    ) -> Result<Self, DeliveryError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let mut routes = BTreeMap::new();
+        for signal in Signal::ALL {
+            let endpoint = Endpoint::new(signal, options, lookup)?;
+            let route = Route {
+                client: Client::new(&endpoint)?,
+                endpoint,
+                account: SignalAccount::default(),
+                end: None,
+            };
+            routes.insert(signal, route);
+        }
+        Ok(Self {
+            runtime,
+            retry,
+            routes,
+        })
+    }
+
+    /// Returns where a signal goes, without what may be a secret.
+    pub fn address(&self, signal: Signal) -> String {
+        self.routes
+            .get(&signal)
+            .map(|it| it.address())
+            .unwrap_or_default()
+    }
+
+    /// Delivers a message, or counts it as not delivered.
+    pub fn send(&mut self, message: &Message) {
+        if let Some(route) = self.routes.get_mut(&message.signal) {
+            let retry = self.retry;
+            self.runtime.block_on(route.send(message, retry));
+        }
+    }
+
+    /// Returns the account of a signal.
+    pub fn account(&self, signal: Signal) -> SignalAccount {
+        self.routes
+            .get(&signal)
+            .map(|it| it.account.clone())
+            .unwrap_or_default()
+    }
+}
+
+impl Route {
+    fn address(&self) -> String {
+        let mut url = self.endpoint.url.clone();
+        // nothing there can fail for http and https
+        let _ = url.set_username("");
+        let _ = url.set_password(None);
+        url.set_query(None);
+        url.to_string()
+    }
+
+    async fn send(&mut self, message: &Message, retry: RetryPolicy) {
+        if let Some(why) = &self.end {
+            let why = why.clone();
+            return self.lose(message, why);
+        }
+        for tried in 1.. {
+            let pause = match self.exchange(message).await {
+                Outcome::Accepted(partial) => return self.accept(message, partial),
+                Outcome::Refused { why, is_final } => {
+                    self.end = is_final.then(|| why.clone());
+                    return self.lose(message, why);
+                }
+                Outcome::Failed { why, .. } if tried >= retry.tries => {
+                    let tries = if tried == 1 { "try" } else { "tries" };
+                    let why = why.replacen('\n', &format!(", after {tried} {tries}\n"), 1);
+                    self.end = Some(why.clone());
+                    return self.lose(message, why);
+                }
+                Outcome::Failed { after, .. } => after
+                    .unwrap_or_else(|| (retry.pause_after)(tried))
+                    .min(PAUSE_MOST),
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn exchange(&self, message: &Message) -> Outcome {
+        match self.endpoint.protocol {
+            Protocol::HttpProtobuf => http::exchange(&self.client, &self.endpoint, message).await,
+            Protocol::Grpc => grpc::exchange(&self.client, &self.endpoint, message).await,
+        }
+    }
+
+    fn accept(&mut self, message: &Message, partial: outcome::Partial) {
+        let rejected = partial.rejected.min(message.items);
+        self.account.delivered += message.items - rejected;
+        self.account.rejected += rejected;
+        if rejected > 0 || !partial.remark.is_empty() {
+            *self.account.remarks.entry(partial.remark).or_default() += rejected;
+        }
+    }
+
+    fn lose(&mut self, message: &Message, why: String) {
+        self.account.undelivered += message.items;
+        *self.account.problems.entry(why).or_default() += message.items;
+    }
+}
