@@ -333,7 +333,7 @@ impl Connection {
         let mss = half.full_bytes();
         half.ledger.set_path(path_ns, &self.sides[from], mss);
         let sent_ns = half.sent_ns(segment);
-        half.settle(sent_ns);
+        half.settle(sent_ns, segment.options.timestamps.map(|(_, echo)| echo));
         let flight = half.flight_bytes();
         let context = SendContext {
             sent_ns,
@@ -487,7 +487,7 @@ impl Connection {
         let until_ns = self.times.closed_ns.unwrap_or(self.last_ns);
         for end in [0, 1] {
             let half = &mut self.halves[end];
-            half.settle(u64::MAX);
+            half.settle(u64::MAX, None);
             half.ledger.finish(until_ns, self.times.closed_ns.is_some());
             half.ledger.row.window_closed_ns += self.rooms[end].finish(until_ns);
             rows.tcp_stages.push(half.ledger.row.clone());

@@ -1,7 +1,6 @@
 //! One direction of a connection: which bytes passed, which did again, which the other end acknowledged.
 
-use std::collections::VecDeque;
-
+use super::acks::PendingAcks;
 use super::clock::SenderClock;
 use super::copies::RecentPackets;
 use super::counts::{HalfCounts, Passage};
@@ -26,12 +25,6 @@ const FRAME_MOST_BYTES: u32 = 8_960;
 /// Payload of a full segment on Ethernet with timestamps (RFC 6691).
 const USUAL_MSS_BYTES: u32 = 1_448;
 
-/// The round trip to an end is no longer than what its kernel takes to answer: the capture was made there.
-const NEAR_NS: u64 = 1_000_000;
-
-/// ACKs on their way to an end: of more, the first arrive early.
-const ACKS_MOST: usize = 4_096;
-
 /// Knowledge of the connection when a segment with data passes.
 #[derive(Debug, Clone, Copy)]
 pub struct SendContext {
@@ -41,13 +34,6 @@ pub struct SendContext {
     pub trip_ns: u64,
     /// Whether the other end waits for no ACK.
     pub is_other_idle: bool,
-}
-
-/// An ACK on its way.
-#[derive(Debug, Clone, Copy)]
-struct PendingAck {
-    arrives_ns: u64,
-    ack: ArrivedAck,
 }
 
 /// One end as a sender, and what the other end announced to it.
@@ -80,7 +66,7 @@ pub struct Half {
     /// Segment that a timeout retransmitted last: its end, and when it passed.
     after_timeout: Option<(Offset, u64)>,
     has_probed: bool,
-    acks: VecDeque<PendingAck>,
+    acks: PendingAcks,
     /// Packets that just passed.
     pub recent: RecentPackets,
     clock: SenderClock,
@@ -114,7 +100,7 @@ impl Half {
             recovery_end: None,
             after_timeout: None,
             has_probed: false,
-            acks: VecDeque::new(),
+            acks: PendingAcks::default(),
             recent: RecentPackets::default(),
             clock: SenderClock::default(),
             delays_ns: 0,
@@ -192,14 +178,10 @@ impl Half {
         self.clock.sent_ns(segment.time_ns)
     }
 
-    /// Passes ACKs to the ledger that arrived by now.
-    pub fn settle(&mut self, now_ns: u64) {
-        while let Some(first) = self.acks.front().copied()
-            && (first.arrives_ns <= now_ns || self.acks.len() > ACKS_MOST)
-        {
-            self.acks.pop_front();
-            let at_ns = first.arrives_ns.min(now_ns);
-            self.ledger.acknowledge(at_ns, first.ack);
+    /// Passes ACKs to the ledger that arrived by now. `echo`: the latest timestamp that this end has.
+    pub fn settle(&mut self, now_ns: u64, echo: Option<u32>) {
+        while let Some((at_ns, ack)) = self.acks.pop(now_ns, echo) {
+            self.ledger.acknowledge(at_ns, ack);
         }
     }
 
@@ -209,7 +191,7 @@ impl Half {
             true => self.clock.delay_ns().max(0).unsigned_abs(),
             false => 0,
         };
-        self.settle(now_ns.saturating_sub(delay_ns));
+        self.settle(now_ns.saturating_sub(delay_ns), None);
     }
 
     /// The other end acknowledged. `near`: the round trip to this end; `far`: to the other. Returns whether the receiver's
@@ -248,9 +230,11 @@ impl Half {
         let is_repeat = !is_new && !has_data && self.flight_bytes() > 0 && !segment.is_rst;
         self.duplicate_acks += u32::from(is_repeat);
         let is_duplicate = self.take_sack(segment, ack);
-        self.queue_ack(
+        let stamps = segment.options.timestamps;
+        self.acks.push(
             now_ns,
             near,
+            stamps.map(|(own, _)| own),
             ArrivedAck {
                 ack,
                 window_bytes,
@@ -259,19 +243,10 @@ impl Half {
                 held_after_timeout_ns,
                 is_duplicate,
                 shows_arrival: is_repeat && !is_duplicate,
-                echo: segment.options.timestamps.map(|(_, echo)| echo),
+                echo: stamps.map(|(_, echo)| echo),
             },
         );
         is_by_timer
-    }
-
-    fn queue_ack(&mut self, now_ns: u64, near: &SideTrip, ack: ArrivedAck) {
-        let arrives_ns = now_ns + travel_ns(near);
-        let arrives_ns = self
-            .acks
-            .back()
-            .map_or(arrives_ns, |it| it.arrives_ns.max(arrives_ns));
-        self.acks.push_back(PendingAck { arrives_ns, ack });
     }
 
     /// `delay_ns`: the path's, before the capture. It counts when the sender's clock is known, then that of earlier segments, too.
@@ -469,16 +444,5 @@ impl Half {
         } else {
             RetransmitKind::Timeout
         }
-    }
-}
-
-/// Returns how long an ACK takes to an end and what answers it back, ns. The least round trip is of a sample, and others
-/// may be shorter: an answer must not seem to come before.
-fn travel_ns(near: &SideTrip) -> u64 {
-    let least_ns = near.least_ns.unwrap_or(0);
-    if least_ns < NEAR_NS {
-        0
-    } else {
-        least_ns / 4 * 3
     }
 }

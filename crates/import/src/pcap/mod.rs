@@ -5,6 +5,7 @@
 //! segment    a packet → a TCP segment
 //! sequence   sequence numbers → offsets in a stream, and its gaps
 //! round_trip round trips to either end
+//! acks       ACKs between the capture and the sender
 //! clock      timestamps → when a segment left
 //! ids        packets that did not pass
 //! copies     the same packet at another interface
@@ -20,6 +21,7 @@
 //! flows      all connections of a capture, and files side by side
 //! ```
 
+mod acks;
 mod clock;
 mod connection;
 mod copies;

@@ -78,8 +78,8 @@ impl EchoTrip {
     }
 }
 
-/// Whether a timestamp is later than another: they wrap.
-fn is_after(one: u32, other: u32) -> bool {
+/// Returns whether a timestamp is later than another: they wrap.
+pub fn is_after(one: u32, other: u32) -> bool {
     one != other && one.wrapping_sub(other) < 1 << 31
 }
 
