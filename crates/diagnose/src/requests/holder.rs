@@ -92,8 +92,9 @@ pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Optio
         return None;
     }
     let mut sums = [RequestPart::Disk, RequestPart::Memory].map(HolderWait::new);
+    // the next one ends later; it may have begun before, if a time limit ended the wait for the lock
     let last = known.until(wait.woken_ns);
-    let events = (0..last).rev().take(EVENTS_MOST);
+    let events = (0..=last).rev().take(EVENTS_MOST);
     let events = events.filter_map(|number| known.event(number));
     for event in events.take_while(|event| event.end_ns > wait.start_ns) {
         let ThreadEventKind::Wait(own) = event.kind else {
@@ -101,7 +102,8 @@ pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Optio
         };
         let part = part_of(&own);
         if let Some(sum) = sums.iter_mut().find(|it| Some(it.part) == part) {
-            let ns = event.end_ns.saturating_sub(own.start_ns.max(wait.start_ns));
+            let end_ns = event.end_ns.min(wait.woken_ns);
+            let ns = end_ns.saturating_sub(own.start_ns.max(wait.start_ns));
             sum.ns += ns;
             if ns > sum.longest_ns {
                 sum.longest_ns = ns;
@@ -125,5 +127,61 @@ fn part_of(wait: &ThreadWait) -> Option<RequestPart> {
             Some(RequestPart::Disk)
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::requests::thread_event::Target;
+
+    fn wait(times: (u64, u64), object: WaitObject, waker: Waker) -> ThreadWait {
+        ThreadWait {
+            start_ns: times.0,
+            woken_ns: times.1,
+            object,
+            target: Target::None,
+            waker,
+            waker_thread: None,
+            is_ready: false,
+            uninterruptible: object == WaitObject::PageFault,
+            purpose: match object {
+                WaitObject::Futex => StackPurpose::Mutex,
+                _ => StackPurpose::Unknown,
+            },
+            stack: None,
+            kernel: KernelPurpose::Unknown,
+            is_output: false,
+            until_ns: None,
+        }
+    }
+
+    /// A thread waits for CPython's lock 5 ms at a time, while the one that has it waits 22 ms for a page.
+    #[test]
+    fn page_fault_of_holder_outlasts_limit_of_waiter() {
+        let mut history = History::default();
+        let [holder, waiter] = [71, 72].map(|tid| history.thread(70, tid));
+        let mut add = |thread, it: ThreadWait| {
+            history.add(thread, it.woken_ns, ThreadEventKind::Wait(it), it.woken_ns);
+        };
+        let fault = wait((1, 23), WaitObject::PageFault, Waker::Interrupt);
+        add(holder, fault);
+        let limited =
+            [2, 7, 12, 17].map(|ns| wait((ns, ns + 5), WaitObject::Futex, Waker::Interrupt));
+        for it in limited {
+            add(waiter, it);
+        }
+        let last = ThreadWait {
+            waker_thread: Some(holder),
+            ..wait((22, 24), WaitObject::Futex, Waker::Thread)
+        };
+        add(waiter, last);
+        for it in limited {
+            assert_eq!(holder_of(&history, waiter, &it), Some(holder));
+            let held = held_for(&history, holder, &it).expect("a wait of the holder");
+            assert_eq!((held.part, held.ns), (RequestPart::Memory, 5));
+        }
+        // half of this one the holder ran
+        assert_eq!(held_for(&history, holder, &last), None);
     }
 }
