@@ -25,6 +25,7 @@ mod errors;
 mod faults;
 mod functions;
 mod guests;
+mod halts;
 mod itt;
 mod lacking;
 mod loss;

@@ -317,7 +317,7 @@ static __always_inline u64 thread_on_block(void *ctx, struct task_struct *task, 
 	thread->out_ns = bpf_ktime_get_ns();
 	thread->in_call = sk != NULL;
 	if (sk)
-		call_on_block(&thread->call, task, sk, args.number, thread->out_ns);
+		call_on_block(&thread->call, task, sk, args.number, state, thread->out_ns);
 	if (is_recorded) {
 		wait_begin(&thread->wait, task, &args, state, thread->out_ns);
 		thread->wait.stack = stack_of_program(ctx, task, &thread->stacks);

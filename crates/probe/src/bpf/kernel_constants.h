@@ -51,7 +51,9 @@ enum tcp_ca_state {
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define PF_IO_WORKER 0x00000010
 #define TASK_UNINTERRUPTIBLE 2
-#define PACKET_HOST 0 /* include/uapi/linux/if_packet.h: skb->pkt_type */
+#define TASK_HALTED                                                                                \
+	(4 | 8 | 0x8000) /* __TASK_STOPPED, __TASK_TRACED, TASK_FROZEN (from Linux 6.1 on) */
+#define PACKET_HOST 0	 /* include/uapi/linux/if_packet.h: skb->pkt_type */
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86dd
 #define IPPROTO_TCP 6

@@ -91,6 +91,7 @@ struct task_struct {
 	struct thread_info thread_info;
 	void *stack;
 	unsigned int flags;
+	unsigned frozen : 1; /* by its control group, version 2 */
 	int on_rq;
 	struct sched_entity se;
 	bool throttled; /* from Linux 6.18 on */

@@ -14,10 +14,11 @@
 struct call_wait {
 	u64 sk;	       /* the socket it blocked on */
 	u64 start_ns;  /* when it first blocked */
-	u64 back_ns;   /* when it was last back */
+	u64 back_ns;   /* when it was last back from a wait for it */
 	u64 waited_ns; /* off the CPU in this call so far */
 	u64 run_delay_ns;
-	s64 number; /* of the system call */
+	s64 number;  /* of the system call */
+	bool halted; /* the last time it was stopped or frozen: it did not wait for the socket */
 };
 
 /* Descriptors of a poll() or select() that are examined. */

@@ -42,12 +42,24 @@ static __always_inline void call_batch_flush(struct call_batch *batch)
 }
 
 /*
+ * Whether it leaves the CPU because a signal, a debugger or its control group stopped it, and not to wait for something: data that
+ * comes meanwhile does not wake it.
+ */
+static __always_inline bool is_halted(const struct task_struct *task, unsigned int state)
+{
+	return (state & TASK_HALTED) ||
+	       (bpf_core_field_exists(task->frozen) && BPF_CORE_READ_BITFIELD(task, frozen));
+}
+
+/*
  * The thread leaves the CPU inside a call on this socket. Of some calls the end is not seen (what sendfile() sends
  * before Linux 6.5): what they waited is no other call's.
  */
 static __always_inline void call_on_block(struct call_wait *wait, struct task_struct *task,
-					  struct sock *sk, s64 number, u64 now_ns)
+					  struct sock *sk, s64 number, unsigned int state,
+					  u64 now_ns)
 {
+	wait->halted = is_halted(task, state);
 	if (wait->sk != (u64)sk || wait->number != number) {
 		wait->sk = (u64)sk;
 		wait->number = number;
@@ -65,7 +77,8 @@ static __always_inline void call_on_resume(struct call_wait *wait, u64 away_ns, 
 {
 	if (!wait->start_ns)
 		return;
-	wait->back_ns = now_ns;
+	if (!wait->halted)
+		wait->back_ns = now_ns;
 	wait->waited_ns += away_ns;
 }
 
