@@ -1,7 +1,9 @@
 //! Lists the BPF objects of recorders that the kernel holds, by the system call itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
 
 use nix::libc::{SYS_bpf, c_long, syscall};
 
@@ -56,16 +58,20 @@ pub fn objects() -> BTreeSet<Object> {
     KINDS.iter().flat_map(of_kind).collect()
 }
 
-/// Names of the programs of all recorders.
-pub fn program_names() -> Vec<String> {
-    let programs = KINDS.iter().filter(|kind| kind.name == PROGRAM);
-    programs
-        .flat_map(|kind| {
-            ids(kind)
-                .into_iter()
-                .filter_map(|id| program_name(kind, id))
-        })
-        .filter(|name| name.starts_with(OURS))
+/// Returns the programs that a process has descriptors for: names by id.
+pub fn programs_of(pid: u32) -> BTreeMap<u32, String> {
+    let program_id = |path: PathBuf| {
+        let text = fs::read_to_string(path).ok()?;
+        let id = text
+            .lines()
+            .find_map(|line| line.strip_prefix("prog_id:"))?;
+        id.trim().parse::<u32>().ok()
+    };
+    let files = fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("the process lives");
+    let ids = files.filter_map(|file| program_id(file.expect("an entry").path()));
+    let programs = KINDS.iter().find(|kind| kind.name == PROGRAM);
+    let programs = programs.expect("a kind of objects");
+    ids.filter_map(|id| Some((id, program_name(programs, id)?)))
         .collect()
 }
 

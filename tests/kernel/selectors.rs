@@ -11,13 +11,11 @@ use table::tables::{Call, Process, Wait};
 
 use crate::masters::{children, until_waited, waiters};
 use crate::select::{Group, Pair};
-use testbed::programs::{PORT, tied, until_listening};
+use testbed::programs::{own_port, tied, until_listening};
 use testbed::report::{Report, number};
 use testbed::{ChildGuard, Recorder, root, wait};
 
 const HEIRS: &str = include_str!("programs/heirs.py");
-/// A port of its own: a recording by port sees the namespaces of other tests, too.
-const HEIRS_PORT: u16 = 6011;
 
 /// Connects for each line of its input, and sends a byte.
 const CLIENT: &str = "
@@ -55,11 +53,12 @@ fn port_selects_socket_owners() {
     }
     let netns = Netns::new().expect("a namespace");
     let bystander = sleeper("python3");
+    let port = own_port();
     let save = "--save '' --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
-    let server = tied(&netns, &format!("redis-server --port {PORT} {save}"));
-    until_listening(&netns, PORT);
-    let recorder = Recorder::start(&format!("--port {PORT}"));
-    let words = format!("redis-benchmark -p {PORT} -n 3001 -c 5 -t get -q");
+    let server = tied(&netns, &format!("redis-server --port {port} {save}"));
+    until_listening(&netns, port);
+    let recorder = Recorder::start(&format!("--port {port}"));
+    let words = format!("redis-benchmark -p {port} -n 3001 -c 5 -t get -q");
     let mut client = tied(&netns, &words);
     assert!(wait(&mut client.0, "redis-benchmark").success());
     until_waited(bystander.0.id());
@@ -78,14 +77,15 @@ fn port_selects_socket_heirs() {
         return;
     }
     let netns = Netns::new().expect("a namespace");
+    let port = own_port().to_string();
     let mut server = netns.command("python3");
-    server.args(["-c", HEIRS, &HEIRS_PORT.to_string(), SLEEPER]);
+    server.args(["-c", HEIRS, &port, SLEEPER]);
     let mut server = LabProcess::start(server).expect("start the server");
     server.line().expect("it listens");
-    let recorder = Recorder::start(&format!("--port {HEIRS_PORT}"));
+    let recorder = Recorder::start(&format!("--port {port}"));
     // not this process, which starts others for other tests meanwhile
     let mut client = netns.command("python3");
-    client.args(["-c", CLIENT, &HEIRS_PORT.to_string()]);
+    client.args(["-c", CLIENT, &port]);
     let mut client = LabProcess::start(client).expect("start the client");
     let mut connect = || {
         client.go().expect("a connection");

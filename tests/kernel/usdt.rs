@@ -1,6 +1,7 @@
 //! All that a program reports by USDT probes is in the recording, exactly. The program is C and C++ with the
 //! markers of `include/whylat.h`, and prints on stdout what it reported.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -372,6 +373,11 @@ fn overflow_is_counted() {
     assert!(lost > 0 && account.stored > 10_000, "{account:?}");
 }
 
+/// Whether the program that USDT probes start is among a recorder's, by id and name.
+fn is_usdt_loaded(programs: &BTreeMap<u32, String>) -> bool {
+    programs.values().any(|name| name == "handle_usdt")
+}
+
 /// The program goes on, and nobody listens to it any more.
 #[test]
 fn killed_recorder_leaves_nothing() {
@@ -386,9 +392,16 @@ fn killed_recorder_leaves_nothing() {
         1,
         "listeners by the semaphore"
     );
+    let programs = crate::bpf::programs_of(talk.process.0.id());
+    assert!(is_usdt_loaded(&programs), "{programs:?}");
     talk.process.signal(Signal::SIGKILL);
     wait(&mut talk.process.0, "whylat run");
-    until_unloaded();
+    until("the programs unloaded", || {
+        let held = crate::bpf::objects();
+        let mut ids = programs.keys();
+        ids.all(|id| !held.contains(&("program", *id)))
+            .then_some(())
+    });
     talk.go();
     let truth = talk.line();
     assert_eq!(
@@ -399,13 +412,6 @@ fn killed_recorder_leaves_nothing() {
     let recording = Recording::open(path).expect("it opens");
     // Nobody counted; the kill may even have come before the probes were named.
     assert!(recording.usdt().iter().all(|probe| probe.fired.is_none()));
-}
-
-fn until_unloaded() {
-    until("the program unloaded", || {
-        let names = crate::bpf::program_names();
-        names.iter().all(|name| name != "handle_usdt").then_some(())
-    });
 }
 
 /// ITT and USDT fill the same tables, each with its own account.
@@ -464,27 +470,22 @@ fn coverage_and_doctor_list_usdt() {
     assert!(crate::doctor::is_ok(&doctor.out, "usdt"), "{doctor:?}");
 }
 
-/// While nobody listens, nothing of it is loaded: no program, no map.
-/// Tests that look at the programs of the whole host.
-mod alone {
-    use super::*;
-
-    #[test]
-    fn other_processes_are_not_probed() {
-        if !root() {
-            return;
-        }
-        let is_loaded = |run: ToolRun| {
-            let mut talk = run.start();
-            talk.line();
-            let names = crate::bpf::program_names();
-            talk.go();
-            talk.line();
-            assert!(wait(&mut talk.process.0, "whylat run").success());
-            names.iter().any(|name| name == "handle_usdt")
-        };
-        assert!(is_loaded(run("-u whylat:sent", "marks", &["on_go", "3"])));
-        until_unloaded();
-        assert!(!is_loaded(run("", "marks", &["on_go", "3"])));
+/// While nobody listens, nothing of it is loaded.
+#[test]
+fn other_processes_are_not_probed() {
+    if !root() {
+        return;
     }
+    let is_loaded = |run: ToolRun| {
+        let mut talk = run.start();
+        talk.line();
+        let programs = crate::bpf::programs_of(talk.process.0.id());
+        assert!(!programs.is_empty());
+        talk.go();
+        talk.line();
+        assert!(wait(&mut talk.process.0, "whylat run").success());
+        is_usdt_loaded(&programs)
+    };
+    assert!(is_loaded(run("-u whylat:sent", "marks", &["on_go", "3"])));
+    assert!(!is_loaded(run("", "marks", &["on_go", "3"])));
 }

@@ -1,6 +1,7 @@
 //! Programs that were not written for these tests, started in a namespace.
 
 use std::process::Stdio;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use lab::Netns;
 
@@ -8,6 +9,14 @@ use crate::process::{ChildGuard, until};
 
 /// Any port will do: the namespaces are the tests' own.
 pub const PORT: u16 = 6007;
+
+/// Returns a port that only this test uses, also beside the same test of another checkout: a recording by port sees the
+/// namespaces of all. Such ports lie below those that the kernel gives out.
+pub fn own_port() -> u16 {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let number = std::process::id() * 8 + TAKEN.fetch_add(1, Ordering::Relaxed);
+    20_000 + (number % 12_000) as u16
+}
 
 /// Starts a command in a namespace; its output is thrown away.
 pub fn tied(netns: &Netns, command: &str) -> ChildGuard {
