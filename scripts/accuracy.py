@@ -67,10 +67,15 @@ def run(*words, also=()):
     return ran.stdout
 
 
+def connections_of(end):
+    """Returns the connections of an end; a program that is not the lab's says nothing of them."""
+    return end.get("connections", [])
+
+
 def bytes_per_s(pair, client):
     """How fast a client's work was done; what only goes to the server, to the end of the server's part."""
-    sent = sum(connection["send"]["bytes"] for connection in client["connections"])
-    received = sum(connection["recv"]["bytes"] for connection in client["connections"])
+    sent = sum(connection["send"]["bytes"] for connection in connections_of(client))
+    received = sum(connection["recv"]["bytes"] for connection in connections_of(client))
     end_ns = client["end_ns"] if received else max(client["end_ns"], pair["server"]["end_ns"])
     return sent * 1e9 / (end_ns - client["start_ns"])
 
@@ -80,7 +85,7 @@ def estimated(truth, report, planted):
     lower bound, and the number of the pair's client."""
     pair = truth["roles"][0]
     ends = pair["clients"] + [end for end in (pair["proxy"], pair["server"]) if end]
-    of_pair = {connection["cookie"] for end in ends for connection in end["connections"]}
+    of_pair = {connection["cookie"] for end in ends for connection in connections_of(end)}
     for finding in report["findings"]:
         ids = of_pair.intersection(finding["subject"]["ids"])
         if any(rule == finding["rule"] and cookie in ids for rule, cookie in planted):
@@ -91,9 +96,9 @@ def estimated(truth, report, planted):
 
 def client_of(pair, ids):
     """Number of the client that has one of these connections, or the other end of one."""
-    served = {c["remote"] for c in pair["server"]["connections"] if c["cookie"] in ids}
+    served = {c["remote"] for c in connections_of(pair["server"]) if c["cookie"] in ids}
     for number, client in enumerate(pair["clients"]):
-        if any(c["cookie"] in ids or c["local"] in served for c in client["connections"]):
+        if any(c["cookie"] in ids or c["local"] in served for c in connections_of(client)):
             return number
     return 0
 
@@ -184,6 +189,8 @@ def main():
             one(instance)
     if options.section:
         text = replaced(options.output.read_text(), rows)
+    elif all(row["is_cause"] for row in rows):
+        text = "\n".join(cause_lines(rows))
     else:
         text = page(rows)
     if options.output:

@@ -44,6 +44,9 @@ tables! {
     /// Tables by which connections are judged, and what the host dropped.
     DROPPED: calls connections cpu_samples drops listeners process_samples processes tcp_events
         tcp_samples tcp_stages;
+    /// Tables by which the requests of UDP sockets are judged, and what the host dropped.
+    DATAGRAMS: calls connections drop_counts drops processes stacks symbols udp_flows udp_sockets
+        waits;
     /// Tables by which connections are judged, and their messages.
     MESSAGES: calls clock_pairs connections cpu_samples listeners process_samples processes
         received_messages sent_messages tcp_events tcp_samples tcp_stages udp_sockets;

@@ -8,7 +8,7 @@ use lab::fault::{FAULTS, Fault, Score};
 use serde_json::Value;
 
 use crate::play::{Outcome, Play};
-use crate::shrink::{CAUSES, CONNECTIONS, DROPPED, LeftOut};
+use crate::shrink::{CAUSES, CONNECTIONS, DATAGRAMS, DROPPED, LeftOut};
 use testbed::report::{Report, number};
 use testbed::{finish, whylat};
 
@@ -49,6 +49,7 @@ fn tables_of(fault: &Fault) -> &'static [&'static str] {
     match claim {
         _ if !is_cause(fault) => CONNECTIONS,
         Some(ClaimSubject::Service | ClaimSubject::Process) => CAUSES,
+        Some(ClaimSubject::Datagrams) => DATAGRAMS,
         _ => DROPPED,
     }
 }
@@ -160,6 +161,7 @@ const MAX_STALL: f64 = 0.01;
 /// `make accuracy` plays them.
 const NOT_KEPT: &[&str] = &[
     "blocked_event_loop",
+    "busy_workers",
     "computes",
     "connection_churn",
     "cpu_quota",
@@ -169,6 +171,7 @@ const NOT_KEPT: &[&str] = &[
     "memory_stall",
     "output_blocked",
     "packet_dropped_here",
+    "path_mtu",
     "process_pause",
     "reset_by_peer",
     "reset_by_us",

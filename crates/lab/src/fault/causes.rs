@@ -63,6 +63,47 @@ pub(super) const CAUSES: &[Fault] = &[
         server::memory_stall,
     ),
     cause(
+        "process_wait",
+        "requests ask another process by a pipe; in the twin another thread does",
+        "docs/findings/process_wait.md",
+        |_| answering("process_wait"),
+        server::process_wait,
+    ),
+    cause(
+        "busy_workers",
+        "more requests come than a few processes have threads, and these wait; in the twin each connection has one",
+        "docs/findings/busy_workers.md",
+        |_| answering("busy_workers"),
+        server::busy_workers,
+    ),
+    cause(
+        "udp_drops",
+        "a socket's receive buffer is too small for the datagrams that come at once; the twin's is not",
+        "docs/findings/udp_drops.md",
+        |_| {
+            Some(Claim {
+                rule: "udp_drops",
+                end: ConnectionEnd::Client,
+                of: ClaimSubject::Datagrams,
+            })
+        },
+        server::udp_drops,
+    ),
+    cause(
+        "application_window",
+        "a server waits for a message after each part; in the twin after ten times as much",
+        "docs/findings/application_window.md",
+        |_| asking("application_window"),
+        clients::application_window,
+    ),
+    cause(
+        "path_mtu",
+        "the path loses large packets, and no ICMP message comes; the twin's takes them",
+        "docs/findings/path_mtu.md",
+        |_| serving("path_mtu"),
+        clients::path_mtu,
+    ),
+    cause(
         "output_blocked",
         "requests write a log to a pipe with a slow reader; in the twin another thread does",
         "docs/findings/output_blocked.md",

@@ -13,6 +13,47 @@ pub(super) fn serial_round_trips(variant: Variant, dice: &mut SeededDice) -> Sce
     Scene::over(path(rtt_ms), "task-server", client)
 }
 
+/// The server sends a part, and waits for a small message before the next one; in the twin a part is as large as ten.
+pub(super) fn application_window(variant: Variant, dice: &mut SeededDice) -> Scene {
+    const TIMES: u64 = 10;
+    let rtt_ms = dice.between(10, 30);
+    let windows = dice.between(4, 8);
+    let part = dice.between(8, 16) << 10;
+    let (rounds, reply) = match variant {
+        Variant::Healthy => (windows, part * TIMES),
+        Variant::Faulty | Variant::Fixed => (windows * TIMES, part),
+    };
+    Scene::over(
+        path(rtt_ms),
+        format!("reply-server --nodelay --first-request 200 --request 8 --reply {reply}"),
+        // the twin's part fits into the receive buffer from the beginning
+        format!(
+            "request-reply --first-request 200 --request 8 --reply {reply} --rounds {rounds} --rcvbuf 200000"
+        ),
+    )
+}
+
+/// The path loses large packets of the server, and nobody informs it: answers never arrive, and the client gives up. The twin's path
+/// takes them.
+pub(super) fn path_mtu(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let connections = dice.between(2, 4);
+    let limit_ms = dice.between(1_500, 2_500);
+    // the last segment is small, and arrives
+    let reply = dice.between(3, 8) * 1_448 + dice.between(200, 1_100);
+    let small = u32::try_from(dice.between(1_280, 1_480)).unwrap_or(1_280);
+    let mut scene = Scene::over(
+        path(dice.between(5, 30)),
+        format!("reply-server --connections {connections} --reply {reply}"),
+        format!(
+            "short-lived --count {connections} --reply {reply} --limit-ms {limit_ms} --life-us 0"
+        ),
+    );
+    if variant == Variant::Faulty {
+        scene.back.mtu_bytes = Some(small);
+    }
+    scene
+}
+
 /// A connection for each request; in the twin each connection has nine, with pauses longer than the path.
 pub(super) fn connection_churn(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(5, 20);

@@ -3,7 +3,10 @@
 //! With a router one of the wires has all that is wrong with the way, and half of the delay. So the router is behind the
 //! fault in one direction and before it in the other. The seed says which wire that is.
 
+use std::fs;
 use std::net::Ipv4Addr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::wire::WireStats;
 use crate::{DirectionConfig, LabError, Netns, Wire, WireConfig};
@@ -99,10 +102,35 @@ impl Route {
         })
     }
 
+    /// Waits until no connection at either end is open or closes, for a second at most: without it, the ACK of a FIN may be lost
+    /// with the way, and the FIN wait for a timer that nobody planted.
+    pub(super) fn drain(&self) -> Result<(), LabError> {
+        const LONGEST: Duration = Duration::from_secs(1);
+        let end = Instant::now() + LONGEST;
+        while Instant::now() < end
+            && (has_connections(self.client())? || has_connections(self.server())?)
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
     /// Takes the way down. Returns the counters of the wire with the fault.
     pub(super) fn stop(self) -> WireStats {
         let near = self.near.stop().0;
         let far = self.far.map(|far| far.stop().0);
         far.filter(|_| self.is_fault_far).unwrap_or(near)
     }
+}
+
+/// Returns whether a namespace has TCP sockets that neither listen nor are over.
+fn has_connections(netns: &Netns) -> Result<bool, LabError> {
+    const TABLE: &str = "/proc/thread-self/net/tcp";
+    // TIME_WAIT, CLOSE and LISTEN (include/net/tcp_states.h)
+    const OTHERS: [&str; 3] = ["06", "07", "0A"];
+    let table = netns.run(|| fs::read_to_string(TABLE))?;
+    let table = table.map_err(|why| LabError::os("read", TABLE, why, "mount /proc"))?;
+    let states = table.lines().skip(1);
+    let mut states = states.filter_map(|line| line.split_whitespace().nth(3));
+    Ok(states.any(|state| !OTHERS.contains(&state)))
 }

@@ -92,6 +92,7 @@ impl FaultRun<'_> {
             .into_iter()
             .map(LabProcess::finish)
             .collect::<Result<_, _>>()?;
+        route.drain()?;
         let machine = machine.finish()?;
         captures.into_iter().try_for_each(Tcpdump::stop)?;
         let fault_side = route.fault_side();
@@ -250,7 +251,7 @@ impl PairOutcome {
                     range(&connections, "connecting_ns", "opened_ns")
                 }
                 (_, Some(lasts)) => (Some(lasts.start), Some(lasts.end)),
-                (ClaimSubject::Service | ClaimSubject::Process, None) => {
+                (ClaimSubject::Service | ClaimSubject::Datagrams | ClaimSubject::Process, None) => {
                     range(&self.clients, "start_ns", "end_ns")
                 }
                 (_, None) => range(&connections, "opened_ns", "closed_ns"),
@@ -278,16 +279,17 @@ impl PairOutcome {
 
     /// Returns the services that a claim speaks of: the requests of an end's process. Several processes are one service.
     fn services(&self, claim: Claim) -> Vec<Value> {
-        if claim.of != ClaimSubject::Service {
-            return Vec::new();
-        }
+        let address = match claim.of {
+            ClaimSubject::Service => self.address.clone(),
+            ClaimSubject::Datagrams => format!("udp:{}", self.address),
+            _ => return Vec::new(),
+        };
         let role = match claim.end {
             ConnectionEnd::Server => "server",
             ConnectionEnd::Client | ConnectionEnd::Proxy => "client",
         };
         let ends = self.ends(claim.end).iter();
-        let service =
-            |end: &Value| json!({ "role": role, "address": self.address, "pid": end["pid"] });
+        let service = |end: &Value| json!({ "role": role, "address": address, "pid": end["pid"] });
         ends.map(service).collect()
     }
 
@@ -306,7 +308,7 @@ impl PairOutcome {
             .filter_map(|end| end["connections"].as_array())
             .flatten();
         match claim.of {
-            ClaimSubject::Service | ClaimSubject::Process => Vec::new(),
+            ClaimSubject::Service | ClaimSubject::Datagrams | ClaimSubject::Process => Vec::new(),
             ClaimSubject::All => sockets.cloned().collect(),
             ClaimSubject::Stalled => sockets.filter(|one| has_stalled(one)).cloned().collect(),
             ClaimSubject::LateToConnect => {

@@ -53,6 +53,8 @@ pub enum ClaimSubject {
     WithClient(usize),
     /// No socket: the requests that this end's process sends or answers.
     Service,
+    /// The same, by UDP.
+    Datagrams,
     /// No socket: the process of this end.
     Process,
 }

@@ -163,10 +163,11 @@ fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
             .map(|connection| text(connection, "remote"))
             .chain(pair["address"].as_str())
             .collect();
+        let by_udp = pair["address"].as_str().map(|it| format!("udp:{it}"));
         let ends = clients().map(|client| ("client", client));
         for (role, end) in ends.chain([("server", &pair["server"])]) {
             for rule in list(end, "also_true").filter_map(Value::as_str) {
-                let services = addresses.iter();
+                let services = addresses.iter().copied().chain(by_udp.as_deref());
                 let services = services.map(|address| ScoredSubject::service(role, address));
                 also_true.extend(services.map(|service| (rule.to_owned(), service)));
             }

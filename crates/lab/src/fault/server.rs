@@ -71,6 +71,49 @@ pub(super) fn output_blocked(variant: Variant, dice: &mut SeededDice) -> Scene {
     server(variant, dice, &format!("--work log --amount {us}"))
 }
 
+/// Each request asks another process by a pipe.
+pub(super) fn process_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let us = dice.between(8_000, 20_000);
+    server(variant, dice, &format!("--work helper --amount {us}"))
+}
+
+/// A few processes of one thread wait in each request, and the requests of the other connections wait for them; in the twin each
+/// connection has a process of its own.
+pub(super) fn busy_workers(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let few = dice.between(2, 3);
+    let each = dice.between(3, 4);
+    let sleep_us = dice.between(15_000, 30_000);
+    let rounds = dice.between(15, 25);
+    let (workers, of_each) = match variant {
+        Variant::Healthy => (few * each, 1),
+        Variant::Faulty | Variant::Fixed => (few, each),
+    };
+    let spread = vec![of_each.to_string(); workers as usize].join(",");
+    Scene::local(
+        format!("worker-server --workers {workers} --sleep-us {sleep_us}"),
+        format!("worker-client --spread {spread} --rounds {rounds} --pause-us 2000"),
+    )
+}
+
+/// The receive buffer of a socket has room for a few datagrams, and many come at once; the twin's has room for all.
+pub(super) fn udp_drops(variant: Variant, dice: &mut SeededDice) -> Scene {
+    let burst = dice.between(20, 40);
+    let rounds = dice.between(8, 12);
+    let limit_ms = dice.between(100, 200);
+    let pause_us = dice.between(100, 300);
+    let few = dice.between(4_000, 6_000);
+    let rcvbuf = match variant {
+        Variant::Healthy => 200_000,
+        Variant::Faulty | Variant::Fixed => few,
+    };
+    Scene::local(
+        format!("datagram-server --rcvbuf {rcvbuf} --pause-us {pause_us}"),
+        format!(
+            "datagram-client --burst {burst} --rounds {rounds} --limit-ms {limit_ms} --pause-us 20000"
+        ),
+    )
+}
+
 /// Another process stops the server again and again; in the twin, another one than the server.
 pub(super) fn process_pause(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(50_000, 90_000);

@@ -120,6 +120,8 @@ pub struct DirectionConfig {
     pub lose_data: Vec<Range<u64>>,
     /// Loses every packet while true.
     pub blackhole: bool,
+    /// Loses larger packets, and informs nobody; `None` loses none for their size.
+    pub mtu_bytes: Option<u32>,
     /// Rate in bits per second of IP packets; `None` for no limit.
     pub rate_bps: Option<u64>,
     /// Bytes that may wait for the rate limit; a packet that does not fit is dropped.
@@ -140,6 +142,7 @@ impl Default for DirectionConfig {
             bursts: None,
             lose_data: Vec::new(),
             blackhole: false,
+            mtu_bytes: None,
             rate_bps: None,
             queue_bytes: 1 << 20,
             window_scale: None,

@@ -77,6 +77,12 @@ impl PathModel {
         if config.blackhole {
             return PacketFate::Drop(Cause::Blackhole);
         }
+        if config
+            .mtu_bytes
+            .is_some_and(|most| packet.packet_bytes > most)
+        {
+            return PacketFate::Drop(Cause::TooLarge);
+        }
         if packet.payload_bytes > 0 && config.lose_data.iter().any(|r| r.contains(&data_index)) {
             return PacketFate::Drop(Cause::Chosen);
         }
@@ -356,5 +362,26 @@ mod tests {
             .map(|packet| path.admit(&config, packet, 0, 0, 0) == PacketFate::Drop(Cause::Chosen))
             .collect();
         assert_eq!(fates, [false, false, true, false, true, false]);
+    }
+
+    #[test]
+    fn packets_above_the_mtu_are_lost() {
+        let config = DirectionConfig {
+            mtu_bytes: Some(DATA.packet_bytes),
+            ..DirectionConfig::default()
+        };
+        let mut path = PathModel::new(1);
+        let mut fate = |packet_bytes| {
+            let packet = PacketSizes {
+                packet_bytes,
+                ..DATA
+            };
+            path.admit(&config, packet, 0, 0, 0)
+        };
+        assert_eq!(fate(DATA.packet_bytes), PacketFate::Deliver { at_ns: 0 });
+        assert_eq!(
+            fate(DATA.packet_bytes + 1),
+            PacketFate::Drop(Cause::TooLarge)
+        );
     }
 }

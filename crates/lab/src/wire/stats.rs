@@ -21,6 +21,8 @@ pub enum Cause {
     Burst,
     /// The direction was a black hole.
     Blackhole,
+    /// It was larger than the direction takes (`mtu_bytes`).
+    TooLarge,
     /// The data segment was named in `lose_data`.
     Chosen,
     /// It did not fit into the queue.
@@ -72,6 +74,9 @@ pub struct DropCounts {
     pub burst: Count,
     /// [`Cause::Blackhole`]
     pub blackhole: Count,
+    /// [`Cause::TooLarge`]
+    #[serde(default)]
+    pub too_large: Count,
     /// [`Cause::Chosen`]
     pub chosen: Count,
     /// [`Cause::Queue`]
@@ -89,6 +94,7 @@ impl DropCounts {
             Cause::Window => &mut self.window,
             Cause::Burst => &mut self.burst,
             Cause::Blackhole => &mut self.blackhole,
+            Cause::TooLarge => &mut self.too_large,
             Cause::Chosen => &mut self.chosen,
             Cause::Queue => &mut self.queue,
             Cause::Refused => &mut self.refused,
@@ -103,13 +109,14 @@ impl DropCounts {
             window,
             burst,
             blackhole,
+            too_large,
             chosen,
             queue,
             refused,
             discarded,
         } = *self;
         [
-            random, window, burst, blackhole, chosen, queue, refused, discarded,
+            random, window, burst, blackhole, too_large, chosen, queue, refused, discarded,
         ]
         .into_iter()
         .sum()

@@ -13,6 +13,7 @@ mod calls;
 mod commands;
 mod context;
 mod cpu;
+mod datagrams;
 mod delay_acks;
 mod flood;
 mod hold;
@@ -127,8 +128,14 @@ enum Role {
     LookupClient(lookups::LookupClient),
     /// Name server: answers questions by UDP, and leaves some out, until stdin closes.
     NameServer(lookups::NameServer),
+    /// Server: answers datagrams, until stdin closes.
+    DatagramServer(datagrams::DatagramServer),
+    /// Client: asks by many datagrams at once, and repeats those without an answer.
+    DatagramClient(datagrams::DatagramClient),
     /// Removes a control group when stdin is closed.
     RemoveGroup(quota::RemoveGroup),
+    /// Answers each byte of its stdin with a byte, after a pause.
+    Helper(tasks::Helper),
     /// Reads its stdin, with pauses.
     Drain(tasks::Drain),
     /// Stops its parent again and again.
@@ -195,7 +202,10 @@ fn run(command: WorkloadCommand) -> Result<(), LabError> {
         Role::KeepAliveClient(role) => ("keep-alive-client", to_json(role.run(&context)?)),
         Role::LookupClient(role) => ("lookup-client", to_json(role.run(&context)?)),
         Role::NameServer(role) => ("name-server", to_json(role.run(&context)?)),
+        Role::DatagramServer(role) => ("datagram-server", to_json(role.run(&context)?)),
+        Role::DatagramClient(role) => ("datagram-client", to_json(role.run(&context)?)),
         Role::RemoveGroup(role) => ("remove-group", to_json(role.run()?)),
+        Role::Helper(role) => ("helper", to_json(role.run(&context)?)),
         Role::Drain(role) => ("drain", to_json(role.run(&context)?)),
         Role::StopParent(role) => ("stop-parent", to_json(role.run(&context)?)),
         Role::Burn(role) => ("burn", to_json(role.run(&context)?)),

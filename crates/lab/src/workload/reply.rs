@@ -27,6 +27,9 @@ pub(crate) struct ReplyServer {
     /// Bytes of a request.
     #[arg(long, default_value_t = 100)]
     request: usize,
+    /// Bytes of the first request of a connection, if it is larger.
+    #[arg(long)]
+    first_request: Option<usize>,
     /// Bytes of an answer.
     #[arg(long, default_value_t = 100)]
     reply: usize,
@@ -96,7 +99,7 @@ impl ReplyServer {
     }
 
     fn serve(&self, mut peer: Peer) -> Result<ServedConnection, LabError> {
-        let mut request = vec![0; self.request];
+        let mut request = vec![0; self.first_request.unwrap_or(self.request)];
         let reply = vec![0x72; self.reply];
         let (mut requests, mut replies) = (0, 0);
         let mut read_times_ns = Vec::new();
@@ -115,6 +118,7 @@ impl ReplyServer {
                 read_times_ns.push([before_ns, now_ns()]);
             }
             requests += 1;
+            request.resize(self.request, 0);
             pause_us(self.compute_us);
             burn_us(self.burn_us);
             if self.reply_every > 0 && requests % self.reply_every == 0 {

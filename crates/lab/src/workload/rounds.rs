@@ -5,6 +5,7 @@
 use std::net::SocketAddr;
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -51,6 +52,9 @@ pub(crate) struct RequestReply {
     /// Bytes of a request.
     #[arg(long, default_value_t = 100)]
     request: usize,
+    /// Bytes of the first request of a connection, if it is larger: the others are messages of the application's own window.
+    #[arg(long)]
+    first_request: Option<usize>,
     /// Connections, each with a thread.
     #[arg(long, default_value_t = 1)]
     concurrency: usize,
@@ -104,6 +108,9 @@ pub(crate) struct ShortConnections {
     /// Bytes of the answer.
     #[arg(long, default_value_t = 100)]
     reply: usize,
+    /// Waits so long for the answer at most, and closes.
+    #[arg(long)]
+    limit_ms: Option<u64>,
     #[command(flatten)]
     socket: SocketOptions,
 }
@@ -163,6 +170,8 @@ fn request(bytes: usize, wanted: usize) -> Vec<u8> {
 /// The writes of a round and the wait after it.
 struct RoundPlan<'a> {
     rounds: u64,
+    /// The write of the first round, if it is another.
+    first: Option<Vec<u8>>,
     writes: &'a [Vec<u8>],
     waiting: &'a WaitOptions,
     min_rtts: bool,
@@ -181,6 +190,7 @@ impl WriteWriteRead {
         };
         let plan = RoundPlan {
             rounds: self.rounds,
+            first: None,
             writes: &writes,
             waiting: &self.waiting,
             min_rtts: false,
@@ -203,6 +213,9 @@ impl RequestReply {
         let barrier = Barrier::new(peers.len());
         let plan = RoundPlan {
             rounds: self.rounds,
+            first: self
+                .first_request
+                .map(|bytes| request(bytes, self.waiting.reply)),
             writes: &writes,
             waiting: &self.waiting,
             min_rtts: self.min_rtts,
@@ -217,7 +230,12 @@ impl RequestReply {
         } else {
             run_all(&plan, peers)?
         };
-        Ok(RoundsTruth::from_runs(runs, &self.waiting))
+        let mut truth = RoundsTruth::from_runs(runs, &self.waiting);
+        if self.first_request.is_some() {
+            // no requests, but messages that let the sender go on
+            truth.also_true.clear();
+        }
+        Ok(truth)
     }
 }
 
@@ -253,8 +271,9 @@ impl RoundPlan<'_> {
                 barrier.wait();
             }
             let start_ns = now_ns();
-            for write in self.writes {
-                peer.send_all(write)?;
+            match &self.first {
+                Some(first) if round == 1 => peer.send_all(first)?,
+                _ => self.writes.iter().try_for_each(|it| peer.send_all(it))?,
             }
             let sent_ns = now_ns();
             let every = self.waiting.reply_every;
@@ -336,7 +355,13 @@ impl ShortConnections {
     fn live(&self) -> Result<ConnectionTruth, LabError> {
         let mut peer = Peer::connect(self.connect, &self.socket)?;
         peer.send_all(&vec![0x71; self.request])?;
-        peer.recv_exact(&mut vec![0; self.reply])?;
+        let limit = self.limit_ms.map(Duration::from_millis);
+        let set = peer.stream.set_read_timeout(limit);
+        set.map_err(|why| LabError::os("set", "the limit of a receive call", why, "report this"))?;
+        let answered = peer.recv_exact(&mut vec![0; self.reply]);
+        if self.limit_ms.is_none() {
+            answered?;
+        }
         let age_us = (now_ns() - peer.truth.opened_ns) / 1000;
         pause_us(self.life_us.saturating_sub(age_us));
         Ok(peer.close())

@@ -39,12 +39,17 @@ pub(crate) struct WorkerServer {
     /// CPU time of each request.
     #[arg(long, default_value_t = 0)]
     burn_us: u64,
+    /// Sleeps so long in each request.
+    #[arg(long, default_value_t = 0)]
+    sleep_us: u64,
 }
 
 /// Truth that the server prints: that of each worker.
 #[derive(Debug, Serialize)]
 pub(crate) struct WorkerServerTruth {
     workers: Vec<Value>,
+    /// Rules that are true of it by its options: it sleeps while it has a request.
+    also_true: Vec<&'static str>,
     /// Those of all workers.
     connections: Vec<Value>,
 }
@@ -68,6 +73,10 @@ impl WorkerServer {
         Ok(WorkerServerTruth {
             connections: connections.flatten().cloned().collect(),
             workers,
+            also_true: match self.sleep_us {
+                0 => Vec::new(),
+                _ => vec!["timer_wait"],
+            },
         })
     }
 
@@ -78,6 +87,7 @@ impl WorkerServer {
         command.args(["lab", "workload", "worker", "--listen"]);
         command.arg(address.to_string());
         command.args(["--burn-us", &self.burn_us.to_string()]);
+        command.args(["--sleep-us", &self.sleep_us.to_string()]);
         let mut worker = LabProcess::start(command)?;
         worker.port()?;
         Ok(worker)
@@ -105,6 +115,9 @@ pub(crate) struct Worker {
     /// CPU time of each request.
     #[arg(long, default_value_t = 0)]
     burn_us: u64,
+    /// Sleeps so long in each request.
+    #[arg(long, default_value_t = 0)]
+    sleep_us: u64,
 }
 
 /// Truth that one worker prints: its requests, and the time that it worked on them, ns.
@@ -152,6 +165,7 @@ impl Worker {
         if message[0] != WHO {
             let begin_ns = now_ns();
             burn_us(self.burn_us);
+            pause_us(self.sleep_us);
             truth.requests += 1;
             truth.busy_ns += now_ns() - begin_ns;
         }

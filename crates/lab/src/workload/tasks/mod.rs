@@ -15,7 +15,7 @@ use std::thread;
 use clap::Args;
 use serde::Serialize;
 
-pub(crate) use other::{Drain, StopParent};
+pub(crate) use other::{Drain, Helper, StopParent};
 pub(crate) use work::{Work, WorkKind};
 
 use super::context::Context;

@@ -1,9 +1,10 @@
-//! Processes that take part in the work of a `task-server`: who reads its output, and who stops it.
+//! Processes that take part in the work of a `task-server`: who reads its output, who answers it, and who stops it.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::parent_id;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
@@ -25,12 +26,16 @@ const PIPE_BYTES: i32 = 4_096;
 
 /// Starts a role beside this one; it ends with this process.
 pub(in crate::workload) fn start(words: &[&str], stdin: Stdio) -> Result<ChildGuard, LabError> {
+    start_between(words, stdin, Stdio::null())
+}
+
+fn start_between(words: &[&str], stdin: Stdio, stdout: Stdio) -> Result<ChildGuard, LabError> {
     let program = std::env::current_exe();
     let program =
         program.map_err(|why| LabError::os("find", "this program's file", why, "mount /proc"))?;
     let mut command = Command::new(program);
     command.args(["lab", "workload"]).args(words);
-    command.stdin(stdin).stdout(Stdio::null());
+    command.stdin(stdin).stdout(stdout);
     let started = tie_to_parent(&mut command).spawn();
     started
         .map(ChildGuard)
@@ -63,6 +68,71 @@ impl DrainedPipe {
         let page = [0x78; PIPE_BYTES as usize];
         let written = (&self.pipe).write_all(&page);
         written.map_err(|why| LabError::os("write to", "the pipe", why, "its reader ended"))
+    }
+}
+
+/// A process that answers a byte with a byte, by two pipes.
+pub(super) struct HelperProcess {
+    /// One question at a time.
+    pipes: Mutex<(ChildStdin, ChildStdout)>,
+    _process: ChildGuard,
+}
+
+impl HelperProcess {
+    /// It pauses so long before each answer.
+    pub(super) fn new(pause_us: u64) -> Result<Self, LabError> {
+        let words = ["helper", "--answer-pause-us", &pause_us.to_string()];
+        let mut process = start_between(&words, Stdio::piped(), Stdio::piped())?;
+        let pipes = process.0.stdin.take().zip(process.0.stdout.take());
+        let none = || {
+            LabError::os(
+                "open",
+                "the pipes",
+                io::Error::from(io::ErrorKind::BrokenPipe),
+                HINT,
+            )
+        };
+        Ok(HelperProcess {
+            pipes: Mutex::new(pipes.ok_or_else(none)?),
+            _process: process,
+        })
+    }
+
+    /// Sends a byte, and waits for the answer.
+    pub(super) fn ask(&self) -> Result<(), LabError> {
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
+        let (question, answer) = &mut *pipes;
+        let asked = question.write_all(&[0x71]);
+        let answered = asked.and_then(|()| answer.read_exact(&mut [0]));
+        answered.map_err(|why| LabError::os("ask", "the helper", why, "it ended first"))
+    }
+}
+
+/// Options of `helper`.
+#[derive(Debug, Args)]
+pub(crate) struct Helper {
+    /// Sleeps this long before each answer.
+    #[arg(long, default_value_t = 0)]
+    answer_pause_us: u64,
+}
+
+/// Truth that `helper` prints where its answers went: how many there were.
+#[derive(Debug, Serialize)]
+pub(crate) struct HelperTruth {
+    answers: u64,
+}
+
+impl Helper {
+    pub(crate) fn run(&self, _: &Context) -> Result<HelperTruth, LabError> {
+        let mut answers = 0;
+        let (mut byte, mut stdout) = ([0], std::io::stdout());
+        while std::io::stdin().read_exact(&mut byte).is_ok() {
+            pause_us(self.answer_pause_us);
+            let written = stdout.write_all(&byte).and_then(|()| stdout.flush());
+            written.map_err(|why| LabError::os("answer", "the parent", why, "it ended first"))?;
+            answers += 1;
+        }
+        Ok(HelperTruth { answers })
     }
 }
 

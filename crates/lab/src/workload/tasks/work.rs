@@ -10,7 +10,7 @@ use std::thread;
 
 use clap::ValueEnum;
 
-use super::other::{DrainedPipe, StoppedParent};
+use super::other::{DrainedPipe, HelperProcess, StoppedParent};
 use crate::error::LabError;
 use crate::random::Random;
 use crate::workload::cpu::{ThreadCpu, burn_us};
@@ -41,6 +41,8 @@ pub(crate) enum WorkKind {
     Page,
     /// Writes a page to a pipe; its reader pauses for so many microseconds after each.
     Log,
+    /// Asks another process by a pipe, which pauses for so many microseconds before each answer.
+    Helper,
     /// Nothing; another process stops this one again and again for so many microseconds. With `--beside` it stops another one.
     Stopped,
 }
@@ -53,6 +55,7 @@ pub(crate) struct Work {
     file: Option<File>,
     pages: Option<MappedFile>,
     log: Option<DrainedPipe>,
+    helper: Option<HelperProcess>,
     _stopper: Option<StoppedParent>,
 }
 
@@ -70,6 +73,9 @@ impl Work {
                 .transpose()?,
             log: only(WorkKind::Log)
                 .map(|()| DrainedPipe::new(amount))
+                .transpose()?,
+            helper: only(WorkKind::Helper)
+                .map(|()| HelperProcess::new(amount))
                 .transpose()?,
             _stopper: only(WorkKind::Stopped)
                 .map(|()| StoppedParent::new(amount, is_beside))
@@ -90,6 +96,7 @@ impl Work {
                 .try_for_each(|file| sync(file, self.amount))?,
             WorkKind::Page => self.pages.iter().for_each(|pages| pages.read(self.amount)),
             WorkKind::Log => self.log.iter().try_for_each(DrainedPipe::write)?,
+            WorkKind::Helper => self.helper.iter().try_for_each(HelperProcess::ask)?,
         }
         Ok(())
     }
