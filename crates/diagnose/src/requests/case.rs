@@ -246,6 +246,23 @@ impl<'a> ServiceCase<'a> {
         }
     }
 
+    /// Returns the processes of the service, the one with the most time first.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        let processes = self.digest.processes.worst(usize::MAX).into_iter();
+        processes.map(|it| it.number).filter(|pid| *pid != 0)
+    }
+
+    /// Returns the processes of this host at the other ends, with threads that are not recorded, and their names. The one
+    /// with the most time comes first.
+    pub fn unrecorded_others(&self) -> Vec<(u32, String)> {
+        let history = &self.evidence.table.history;
+        let others = self.digest.others.worst(usize::MAX).into_iter();
+        let others = others.map(|it| it.number);
+        let others = others.filter(|pid| *pid != 0 && !history.has_waits_of(*pid));
+        let name = |pid: u32| self.evidence.names().process(pid).title();
+        others.map(|pid| (pid, name(pid))).collect()
+    }
+
     /// Returns the service's name in a sentence: `redis-server at 127.0.0.1:6379`, `curl to 10.0.0.1:80`.
     pub fn title(&self) -> String {
         let word = if self.is_server() { "at" } else { "to" };

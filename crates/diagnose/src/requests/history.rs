@@ -309,6 +309,12 @@ impl History {
         &mut self.threads[thread.index()]
     }
 
+    /// Returns whether waits of a process are recorded.
+    pub fn has_waits_of(&self, pid: u32) -> bool {
+        let mut threads = self.threads.iter();
+        threads.any(|thread| thread.pid == pid && thread.has_waits)
+    }
+
     /// Returns when a thread last ended a wait or a call; 0: nothing is known.
     pub fn last_ns(&self, thread: ThreadId) -> u64 {
         let mut events = self.get(thread).events.iter().rev();

@@ -70,12 +70,13 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
         ),
     };
     let path = case.digest.path_ns;
+    let others = case.unrecorded_others();
     let unseen = path
         .is_none()
         .then_some("How much of it is the path's round trip: no sample has it.");
     RequestFinding {
         parts: PARTS.to_vec(),
-        involved: vec![format!("the other end is {}", case.key.address)],
+        involved: involved(&case.key.address, &others),
         headline,
         facts: facts(case, harm),
         ruled_out: rule_out(
@@ -91,10 +92,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
             .chain(unseen)
             .map(str::to_owned)
             .collect(),
-        advice: advice([format!(
-            "Record the process that listens at {}: its report says why it is slow.",
-            case.key.address
-        )]),
+        advice: advice([fix(&case.key.address, case.pids(), &others)]),
         confidence: measured(
             case,
             "the wait was measured; a longer queue on the path counts as well",
@@ -102,6 +100,31 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
         excess_share: if is_slow { harm.excess_share } else { 0.0 },
         ..RequestFinding::from_harm(case, harm, Remedy::Unavoidable)
     }
+}
+
+/// Returns the other end, and its processes on this host.
+fn involved(address: &str, others: &[(u32, String)]) -> Vec<String> {
+    let names: Vec<_> = others.iter().map(|(_, name)| name.as_str()).collect();
+    let end = format!("the other end is {address}");
+    match names.as_slice() {
+        [] => vec![end],
+        names => vec![format!("{end}, on this host: {}", names.join(", "))],
+    }
+}
+
+/// Returns the next step: a recording of both ends, if the other one is on this host.
+fn fix(address: &str, own: impl Iterator<Item = u32>, others: &[(u32, String)]) -> String {
+    let mut pids: Vec<_> = own.map(|pid| pid.to_string()).collect();
+    if others.is_empty() || pids.is_empty() {
+        return format!(
+            "Record the process that listens at {address}: its report says why it is slow."
+        );
+    }
+    pids.extend(others.iter().map(|(pid, _)| pid.to_string()));
+    format!(
+        "Record both ends: `whylat record -p {}`. Then the requests go on in the threads of the other end.",
+        pids.join(",")
+    )
 }
 
 fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestDoubt {
@@ -116,5 +139,38 @@ fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestDoubt {
         facts: facts(case, harm),
         why: "No sample has the round trip of the path.",
         would_help: vec!["Record for longer, so that connections are sampled.".to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: &str = "127.0.0.1:8000";
+
+    #[test]
+    fn both_ends_are_to_be_recorded_on_one_host() {
+        let others = [
+            (21, "python3[21]".to_owned()),
+            (22, "python3[22]".to_owned()),
+        ];
+        let text = fix(ADDRESS, [7].into_iter(), &others);
+        assert!(
+            text.starts_with("Record both ends: `whylat record -p 7,21,22`."),
+            "{text}"
+        );
+        let involved = involved(ADDRESS, &others);
+        let expected = "the other end is 127.0.0.1:8000, on this host: python3[21], python3[22]";
+        assert_eq!(involved, [expected]);
+    }
+
+    #[test]
+    fn an_end_elsewhere_is_recorded_there() {
+        let text = fix(ADDRESS, [7].into_iter(), &[]);
+        assert!(
+            text.starts_with("Record the process that listens at 127.0.0.1:8000"),
+            "{text}"
+        );
+        assert_eq!(involved(ADDRESS, &[]), ["the other end is 127.0.0.1:8000"]);
     }
 }
