@@ -1,5 +1,5 @@
-//! Captures of planted faults and of their healthy twins, by tcpdump at either end of a lossy or a slow path: the findings are those
-//! that were planted. `crates/import/tests/captures/make` made them; each has what the lab knew.
+//! Captures of planted faults and of their healthy twins, by tcpdump at either end of a lossy or a slow path, or at a router
+//! between: the findings are those that were planted. `crates/import/tests/captures/make` made them; each has what the lab knew.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
