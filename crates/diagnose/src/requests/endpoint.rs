@@ -35,6 +35,8 @@ pub struct Endpoint {
     pub pid: u32,
     /// When connect() was called.
     pub connect_ns: Option<u64>,
+    /// Whether a SYN of it was retransmitted.
+    pub has_syn_retries: bool,
     /// When it was established.
     pub opened_ns: Option<u64>,
     /// When it was closed.
@@ -76,6 +78,7 @@ impl Endpoint {
             peer: None,
             pid: pid.unwrap_or(0),
             connect_ns: None,
+            has_syn_retries: false,
             opened_ns: None,
             closed_ns: None,
             errno: None,
@@ -105,6 +108,7 @@ impl Endpoint {
         let service = services.number(ServiceKey::new(row, side, names));
         Self {
             connect_ns: row.connect_ns,
+            has_syn_retries: row.syn_retries.is_some_and(|retries| retries > 0),
             opened_ns: row.opened_ns,
             closed_ns: row.closed_ns,
             errno: row.errno,

@@ -56,6 +56,17 @@ impl DropDigest {
         sizes.min().map(u64::from)
     }
 
+    /// Returns the causes of the segments that were dropped from one time to another, ns, and how many each dropped.
+    pub fn causes_within(&self, (from_ns, until_ns): (u64, u64)) -> BTreeMap<&DropCause, u64> {
+        let mut causes = BTreeMap::new();
+        for segment in &self.segments {
+            if (from_ns..=until_ns).contains(&segment.time_ns) {
+                *causes.entry(&segment.cause).or_default() += 1;
+            }
+        }
+        causes
+    }
+
     /// Returns from when to when segments were dropped, ns.
     pub fn when(&self) -> Option<(u64, u64)> {
         let times = || self.segments.iter().map(|it| it.time_ns);

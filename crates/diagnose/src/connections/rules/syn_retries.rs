@@ -1,6 +1,8 @@
 //! The first segments of a connection were lost, or nobody took them: connect() waited for timers of
 //! seconds. That comes before the connection's life, and no stage holds it.
 
+use std::collections::BTreeMap;
+
 use table::Role;
 use table::tables::Connection;
 
@@ -8,10 +10,11 @@ use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, Win
 use super::shared::facts::{longest_ns, min_rtt, sum, whole};
 use super::shared::sentences::advice;
 use crate::connections::case::Case;
+use crate::drops::DropCause;
 use crate::report::{
-    Confidence, ConfidenceLevel, DataDirection, Finding, RuleId, UndecidedFinding,
+    Advice, Confidence, ConfidenceLevel, DataDirection, Fact, Finding, RuleId, UndecidedFinding,
 };
-use crate::units::{count, duration};
+use crate::units::{count, counted, duration};
 
 /// The rule `syn_retries`.
 pub struct SynRetries;
@@ -45,6 +48,7 @@ impl Rule for SynRetries {
             harm_ns: waited_ns.saturating_sub(rtt_ns),
             facts: [
                 Some(sum("syn_retries", retries.into(), "SYNs retransmitted")),
+                drops_here(case),
                 Some(longest_ns(
                     "connecting_ns",
                     waited_ns,
@@ -72,25 +76,52 @@ impl Rule for SynRetries {
 
     fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
-        blind
-            .push("Whether the SYNs were lost, or their answers, or the listener was full.".into());
-        FindingExplanation {
-            ruled_out: Vec::new(),
-            could_not_see: blind,
-            advice: advice([
-                "On the server, check whether listening sockets overflow: `nstat -az \
+        let dropped = causes_here(case);
+        let keep = "Keep connections open and reuse them: an open connection sends no SYN.";
+        let advice = match dropped.is_empty() {
+            false => {
+                let fixes = dropped.keys().map(|cause| Advice(cause.explain().into()));
+                fixes.chain(advice([keep])).collect()
+            }
+            true => {
+                blind.push(
+                    "Whether the SYNs were lost, or their answers, or the listener was full."
+                        .into(),
+                );
+                advice([
+                    "On the server, check whether listening sockets overflow: `nstat -az \
                  TcpExtListenOverflows TcpExtListenDrops`, and `ss -ltn` (Recv-Q at its limit, \
                  Send-Q). If so, accept faster, or raise listen()'s backlog and \
                  net.core.somaxconn.",
-                "Else find where the path loses packets: `ip -s link` on both hosts, firewalls and \
+                    "Else find where the path loses packets: `ip -s link` on both hosts, firewalls and \
                  connection tables between.",
-                "Keep connections open and reuse them: an open connection sends no SYN.",
-            ]),
+                    keep,
+                ])
+            }
+        };
+        FindingExplanation {
+            ruled_out: Vec::new(),
+            could_not_see: blind,
+            advice,
             win: WinBasis::Unknown,
             confidence: Confidence {
                 level: ConfidenceLevel::High,
                 because: "counted and timed in the kernel, from connect() on".into(),
             },
+        }
+    }
+
+    fn headline_of_worst(&self, finding: &Finding, worst: &Case) -> String {
+        let dropped = whole(&finding.evidence.0, "dropped").unwrap_or(0);
+        let causes = causes_here(worst);
+        match causes.iter().max_by_key(|(_, segments)| **segments) {
+            Some((cause, _)) => format!(
+                "{}: this host dropped {} of handshakes itself — connecting took {} longer.",
+                cause.meaning(),
+                counted(dropped, "segment"),
+                duration(finding.harm_ns)
+            ),
+            None => self.headline(finding),
         }
     }
 
@@ -109,6 +140,37 @@ impl Rule for SynRetries {
             duration(undecided.possible_harm_ns)
         )
     }
+}
+
+/// Returns why this host dropped segments of the handshake, and how many: SYNs that this end sent, and the answers of the other
+/// end.
+fn causes_here<'a>(case: &'a Case) -> BTreeMap<&'a DropCause, u64> {
+    let times = case
+        .own
+        .identity()
+        .and_then(|own| own.connect_ns.zip(own.opened_ns));
+    let Some(times) = times else {
+        return BTreeMap::new();
+    };
+    let mut causes = case.own.gathered.drops.causes_within(times);
+    let answers = case
+        .peer
+        .map(|peer| peer.gathered.drops.causes_within(times));
+    for (cause, segments) in answers.into_iter().flatten() {
+        *causes.entry(cause).or_default() += segments;
+    }
+    causes
+}
+
+fn drops_here(case: &Case) -> Option<Fact> {
+    let dropped = causes_here(case).values().sum();
+    (dropped > 0).then(|| {
+        sum(
+            "dropped",
+            dropped,
+            "segments of handshakes that this host dropped",
+        )
+    })
 }
 
 /// Returns the time from connect() to the answer, ns.

@@ -24,15 +24,15 @@ impl RequestRule for ConnectionChurn {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        let connect_ns = case.ns(RequestPart::Connect);
         if case.is_server() {
             return doubt(case);
         }
-        if connect_ns == 0 {
-            return RequestVerdict::Quiet;
-        }
         let opened = PoolSize::new(case);
+        let connect_ns = case.ns(RequestPart::Connect);
+        // what SYNs waited for their timers is another cause: syn_retries
+        let connect_ns = connect_ns.saturating_sub(opened.retried_ns);
         match opened.spare() {
+            _ if connect_ns == 0 => RequestVerdict::Quiet,
             0 => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case, &opened, connect_ns))),
         }
@@ -45,8 +45,10 @@ struct PoolSize {
     connections: u64,
     /// Most that were in use at once, from connect() to the last call: so many a pool needs.
     most: u64,
-    /// Time of their TCP handshakes, ns.
+    /// Time of their TCP handshakes, ns: without those with a retransmitted SYN.
     tcp_ns: u64,
+    /// Time of these, ns.
+    retried_ns: u64,
 }
 
 impl PoolSize {
@@ -55,13 +57,18 @@ impl PoolSize {
             connections: 0,
             most: 0,
             tcp_ns: 0,
+            retried_ns: 0,
         };
         let mut changes: Vec<(u64, i64)> = Vec::new();
         for endpoint in case.endpoints() {
             if let Some(connect_ns) = endpoint.connect_ns {
                 opened.connections += 1;
                 let opened_ns = endpoint.opened_ns.unwrap_or(connect_ns);
-                opened.tcp_ns += opened_ns.saturating_sub(connect_ns);
+                let handshake_ns = opened_ns.saturating_sub(connect_ns);
+                match endpoint.has_syn_retries {
+                    true => opened.retried_ns += handshake_ns,
+                    false => opened.tcp_ns += handshake_ns,
+                }
                 changes.push((connect_ns, 1));
                 changes.push((end_of_use_ns(endpoint, opened_ns), -1));
             }
