@@ -31,7 +31,7 @@ pub(super) struct LoopRounds {
     is_serial: bool,
     /// It answered a request that it had read after this one.
     is_overtaken: bool,
-    /// End of the last call for the request.
+    /// The request slept since then at the earliest.
     own_ns: u64,
 }
 
@@ -67,7 +67,10 @@ impl PathFinder<'_> {
         let thread = self.history.get(at.thread);
         let is_home = at.depth == 0 && at.thread == context.home.0 && context.side == Side::Server;
         let round = at.round.get_or_insert_with(|| self.round(context));
-        let mut rounds = LoopRounds::default();
+        let mut rounds = LoopRounds {
+            own_ns: context.home.1.min(at.own_ns),
+            ..LoopRounds::default()
+        };
         let before_own = thread.until(at.own_ns.saturating_sub(1));
         let numbers = (0..before_own).rev().take(HOPS_LEAST as usize);
         for number in numbers {
@@ -79,7 +82,14 @@ impl PathFinder<'_> {
                     rounds.own_ns = event.end_ns;
                     break;
                 }
-                ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => rounds.wait(wait),
+                ThreadEventKind::Wait(wait) if is_of_loop(wait.object) => {
+                    let is_for_timer = rounds.wait(wait);
+                    if is_for_timer {
+                        continue;
+                    }
+                    rounds.own_ns = rounds.own_ns.max(event.end_ns);
+                    break;
+                }
                 ThreadEventKind::Call(call) if is_home && call.served == Some(call.endpoint) => {
                     rounds.call(thread, number, call);
                     rounds.is_overtaken |= call.is_send && round.is_later(call.endpoint);
@@ -99,17 +109,16 @@ impl PathFinder<'_> {
 }
 
 impl LoopRounds {
-    fn wait(&mut self, wait: &ThreadWait) {
+    /// Takes a wait of the loop. Returns whether it waited for a timer: else the request's began later, if it has one.
+    fn wait(&mut self, wait: &ThreadWait) -> bool {
         let Some(due) = wait.until_ns.map(DueRange::of_limit) else {
-            self.has_no_timer |= self.due.is_none();
-            return;
+            self.has_no_timer = self.due.is_none();
+            return false;
         };
-        if self.has_no_timer {
-            return;
-        }
         let idle_ns = self.idle_ns.unwrap_or(0);
         self.idle_ns = Some(idle_ns.max(wait.start_ns).max(due.least_ns()));
         self.due = Some(self.due.map_or(due, |later| later.and_earlier(due)));
+        true
     }
 
     fn call(&mut self, thread: &ThreadHistory, number: usize, call: &ThreadCall) {
@@ -122,7 +131,7 @@ impl LoopRounds {
             self.is_serial |= took_ns.is_some_and(|ns| thread.work().is_before_send(ns));
             self.is_reading = false;
             self.passed = self.reads_ns.len();
-        } else if !self.is_reading && self.idle_ns.is_none() && !self.has_no_timer {
+        } else if !self.is_reading && self.idle_ns.is_none() {
             self.is_reading = true;
             self.reads_ns
                 .extend(thread.event(number).map(|event| event.end_ns));

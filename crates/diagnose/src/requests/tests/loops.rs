@@ -336,3 +336,24 @@ fn a_request_that_a_later_one_overtakes_slept() {
     let expected = [(RequestPart::Cpu, 34), (RequestPart::Timer, 16)];
     assert_eq!(rows.parts_ms_of("1:q40"), expected);
 }
+
+#[test]
+fn a_sleep_over_more_rounds_than_are_read_keeps_its_begin() {
+    let mut rows = serial_loop();
+    let at = 4_000;
+    rows.epoll(at, at + 10, Some(1));
+    rows.read(1, at + 10, at + 11);
+    rows.read(2, at + 10, at + 12);
+    for round in 0..700 {
+        rows.send(2, at + 20 + round * 10);
+        rows.read(2, at + 21 + round * 10, at + 22 + round * 10);
+    }
+    rows.send(1, at + 7_014);
+    rows.send(2, at + 7_020);
+    let requests = rows.with_offsets().requests();
+    let row = requests.iter().find(|row| row.id == "1:q40").expect("it");
+    check(row);
+    // two rounds of 10 ms, and the middle of what fits
+    let timer_ms = row.parts.get(RequestPart::Timer) / MS;
+    assert!((6_981..7_001).contains(&timer_ms), "{timer_ms}");
+}
