@@ -31,11 +31,11 @@ impl PendingAcks {
     /// An ACK passes. `near`: the round trip to the end that it is for.
     pub fn push(&mut self, now_ns: u64, near: &SideTrip, stamp: Option<u32>, ack: ArrivedAck) {
         let travel_ns = travel_ns(near);
-        let arrives_ns = now_ns + travel_ns;
+        let arrives_ns = now_ns.saturating_add(travel_ns);
         let before_ns = self.0.back().map_or(0, |it| it.arrives_ns);
         self.0.push_back(PendingAck {
             arrives_ns: arrives_ns.max(before_ns),
-            latest_ns: arrives_ns + travel_ns,
+            latest_ns: arrives_ns.saturating_add(travel_ns),
             stamp,
             ack,
         });

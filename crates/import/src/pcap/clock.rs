@@ -49,7 +49,8 @@ impl SenderClock {
     /// leave half a tick after its begin on average. Of a single one it may be below 0. It holds only if the clock is known,
     /// now or later.
     pub fn delay_ns(&self) -> i64 {
-        self.later_ns.map_or(0, |later_ns| later_ns - TICK_NS / 2)
+        self.later_ns
+            .map_or(0, |later_ns| later_ns.saturating_sub(TICK_NS / 2))
     }
 
     /// Whether its tick is the one that is read.

@@ -219,7 +219,7 @@ impl Half {
                 let took_ns = now_ns.saturating_sub(probe.passed_ns);
                 far.add(took_ns);
                 is_by_timer = held_ns(took_ns, far).is_some();
-                let whole_ns = took_ns + near.least_ns.unwrap_or(0);
+                let whole_ns = took_ns.saturating_add(near.least_ns.unwrap_or(0));
                 self.count_trip(whole_ns, probe.delay_ns, is_by_timer);
             }
             if let Some((_, sent_ns)) = self.after_timeout.take_if(|(end, _)| *end <= ack) {
@@ -251,7 +251,7 @@ impl Half {
 
     /// `delay_ns`: the path's, before the capture. It counts when the sender's clock is known, then that of earlier segments, too.
     fn count_trip(&mut self, ns: u64, delay_ns: i64, is_by_timer: bool) {
-        self.delays_ns += delay_ns;
+        self.delays_ns = self.delays_ns.saturating_add(delay_ns);
         let row = &mut self.ledger.row;
         row.rtt_sum_us += ns / 1_000;
         if self.clock.is_known() {
