@@ -7,10 +7,9 @@
 //! time. The descriptor that holds them open is closed at the end of a window, or by the kernel
 //! when this process dies.
 
-use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use super::run_time::{ProgramTimes, RunTime};
+use super::run_time::{BpfTimeError, ProgramTimes, RunTime};
 use super::statistics::{Statistics, enable_statistics};
 use crate::tcp_stats::Random;
 
@@ -20,17 +19,6 @@ const WINDOW_NS: u64 = 50_000_000;
 const MEAN_GAP_NS: u64 = 4_950_000_000;
 /// The first window comes soon, so that short recordings have one.
 const MEAN_FIRST_GAP_NS: u64 = 200_000_000;
-
-/// Why run times could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum BpfTimeError {
-    /// The kernel did not enable its statistics.
-    #[error("cannot enable BPF run-time statistics: {0}\nhint: run as root (CAP_SYS_ADMIN)")]
-    Enable(io::Error),
-    /// A program's descriptor could not be duplicated or read.
-    #[error("cannot read BPF program statistics: {0}")]
-    Info(io::Error),
-}
 
 /// Cost of the programs, as the windows showed so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

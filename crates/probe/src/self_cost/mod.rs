@@ -6,8 +6,8 @@ mod run_time;
 mod statistics;
 mod usage;
 
-pub use bpf_time::{BpfCost, BpfTimeError, BpfTimeSampler};
+pub use bpf_time::{BpfCost, BpfTimeSampler};
 pub(crate) use run_time::program_info;
-pub use run_time::{ProgramTimes, RunTime};
+pub use run_time::{BpfTimeError, ProgramTimes, RunTime};
 pub use statistics::Statistics;
 pub use usage::{Usage, UsageError};

@@ -5,7 +5,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys::{bpf_prog_get_info_by_fd, bpf_prog_info};
 
-use super::bpf_time::BpfTimeError;
+/// Why run times could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BpfTimeError {
+    /// The kernel did not enable its statistics.
+    #[error("cannot enable BPF run-time statistics: {0}\nhint: run as root (CAP_SYS_ADMIN)")]
+    Enable(io::Error),
+    /// A program's descriptor could not be duplicated or read.
+    #[error("cannot read BPF program statistics: {0}")]
+    Info(io::Error),
+}
 
 /// Counters of programs, summed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
