@@ -150,6 +150,8 @@ impl BpfTimeSampler {
 mod tests {
     use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 
+    use std::io;
+
     use super::*;
     use libbpf_rs::libbpf_sys::{BPF_PROG_TYPE_SOCKET_FILTER, bpf_insn, bpf_prog_load};
     use std::net::UdpSocket;
