@@ -44,7 +44,7 @@ fn recorded(fixed: &str) -> Report {
     command
         .env("FIXED", fixed)
         .env("ORDERS", ORDERS.to_string());
-    finish(&mut command).ended(0);
+    finish(&mut command).assert_status(0);
     Report::from_scratch(scratch)
 }
 
@@ -87,6 +87,6 @@ fn fixed_shop_has_no_such_finding() {
 fn containers_run_the_same_programs() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/demo/compose.py");
     let output = finish(Command::new("python3").arg(script).arg(folder()));
-    output.ended(0);
+    output.assert_status(0);
     println!("{}", output.out);
 }

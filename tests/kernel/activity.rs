@@ -145,7 +145,7 @@ fn snapshot_keeps_buffered_activity() {
         return;
     }
     finish(&mut whylat("snapshot --pid 1"))
-        .ended(1)
+        .assert_status(1)
         .explains("hint: ");
     let recorder = Recorder::start("--all --detail messages --keep p99");
     let tid = nix::unistd::gettid().as_raw().cast_unsigned();
@@ -154,7 +154,7 @@ fn snapshot_keeps_buffered_activity() {
         nix::unistd::getpgid(None).expect("it never fails");
     }
     let output = finish(whylat("snapshot --pid").arg(recorder.pid().to_string()));
-    output.ended(0);
+    output.assert_status(0);
     assert!(output.out.contains(" spans of "), "{}", output.out);
     let end_ns = monotonic_ns();
     let report = recorder.stop();

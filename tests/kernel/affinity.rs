@@ -52,6 +52,6 @@ fn cpus_that_are_not_there_are_an_error() {
     let mut run = whylat("run --recorder-cpus 1000 --output");
     run.arg(scratch.path().join("r.whylat"))
         .args(["--", "true"]);
-    finish(&mut run).ended(1).explains("1000");
-    finish(&mut whylat("run --recorder-cpus x -- true")).ended(2);
+    finish(&mut run).assert_status(1).explains("1000");
+    finish(&mut whylat("run --recorder-cpus x -- true")).assert_status(2);
 }

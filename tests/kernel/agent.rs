@@ -240,11 +240,11 @@ fn agent_errors_have_hints() {
     let config = scratch.path().join("agent.toml");
     let mut command = whylat("agent --config");
     testbed::finish(command.arg(&config))
-        .ended(1)
+        .assert_status(1)
         .explains("agent.toml");
     std::fs::write(&config, "[watch]\ninterval_s = 7\n").expect("a file");
     let mut command = whylat("agent --check --config");
     testbed::finish(command.arg(&config))
-        .ended(1)
+        .assert_status(1)
         .explains("interval_s");
 }

@@ -122,7 +122,7 @@ fn agent_needs_two_capabilities() {
         let (scratch, mut command) = of_nobody(&netns, others);
         command.arg("agent").arg("--config");
         finish(command.arg(scratch.path().join("agent.toml")))
-            .ended(1)
+            .assert_status(1)
             .explains(missing);
     }
 }

@@ -51,14 +51,14 @@ fn planted_secrets_are_redacted() {
     let mut command = Command::new("unshare");
     command.args(["--uts", "sh", "-ec", SCRIPT, program()]);
     let output = finish(command.current_dir(scratch.path()).env_remove("SUDO_UID"));
-    output.ended(0);
+    output.assert_status(0);
     let archive = "mkdir unpacked && tar -xzf redacted.tar.gz -C unpacked && mv unpacked/whylat-bugreport/* unpacked/";
     finish(
         Command::new("sh")
             .args(["-ec", archive])
             .current_dir(scratch.path()),
     )
-    .ended(0);
+    .assert_status(0);
     let read = |folder: &str| -> String {
         let mut files: Vec<_> = fs::read_dir(scratch.path().join(folder))
             .expect("files")

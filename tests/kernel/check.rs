@@ -46,7 +46,7 @@ fn failures(report: &Value, kind: &str) -> Vec<String> {
 fn judged(output: &CommandOutput) -> Value {
     let report = json(&output.out);
     let passed = report["is_passed"].as_bool().expect("whether it passed");
-    output.ended(if passed { 0 } else { 4 });
+    output.assert_status(if passed { 0 } else { 4 });
     report
 }
 
@@ -55,7 +55,7 @@ fn write_baseline(scratch: &Path) -> PathBuf {
     let written = path.to_str().expect("a path");
     let options = ["--repeat", "2", "--write-baseline", written];
     let output = check(&options, "kept", QUESTIONS);
-    output.ended(0);
+    output.assert_status(0);
     assert!(output.err.contains("asked 11"), "{}", output.err);
     path
 }
@@ -125,7 +125,7 @@ fn bad_input_is_named() {
     fs::write(&path, r#"{"schema": "whylat.baseline/99"}"#).expect("a file");
     let named = path.to_str().expect("a path");
     let refused = check(&["--baseline", named], "kept", 1);
-    refused.ended(1);
+    refused.assert_status(1);
     assert!(
         refused.err.contains("whylat.baseline/99"),
         "{}",
@@ -133,14 +133,14 @@ fn bad_input_is_named() {
     );
     assert!(!refused.err.contains("asked"), "{}", refused.err);
     let failed = finish(whylat("check").args(["--as-root", "--", "false"]));
-    failed.ended(1);
+    failed.assert_status(1);
     assert!(
         failed.err.contains("hint: check a command that succeeds"),
         "{}",
         failed.err
     );
-    finish(whylat("check").args(["--allow", "nothing", "--", "true"])).ended(2);
-    finish(whylat("check").args(["--limit", "nothing=1", "--", "true"])).ended(2);
+    finish(whylat("check").args(["--allow", "nothing", "--", "true"])).assert_status(2);
+    finish(whylat("check").args(["--limit", "nothing=1", "--", "true"])).assert_status(2);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn formats_are_written_to_a_file() {
             .arg(format!("{format}={}", also.display()));
         command.args(["--", "python3", "-c", QUESTIONER, "kept", "1"]);
         let output = finish(&mut command);
-        output.ended(4);
+        output.assert_status(4);
         assert_eq!(output.out, "", "{format}");
         let text = fs::read_to_string(&path).expect("a file");
         assert!(text.contains(part), "{format}: {text}");
@@ -210,7 +210,7 @@ fn action_annotates_and_sums_up() {
         command.env(format!("WHYLAT_{name}"), value);
     }
     let output = finish(&mut command);
-    output.ended(4);
+    output.assert_status(4);
     let error = "::error title=whylat%3A requests::requests is 3, the limit is 2%0Ahint: ";
     assert!(output.out.contains(error), "{}", output.out);
     let summary = fs::read_to_string(path("summary.md")).expect("a summary");

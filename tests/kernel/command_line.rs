@@ -10,9 +10,9 @@ use testbed::{finish, program, root, whylat};
 fn manual_pages_render() {
     let scratch = tempfile::tempdir().expect("a directory");
     finish(whylat("manual -o").arg(scratch.path()))
-        .ended(1)
+        .assert_status(1)
         .explains("it exists already");
-    finish(whylat("manual --force -o").arg(scratch.path())).ended(0);
+    finish(whylat("manual --force -o").arg(scratch.path())).assert_status(0);
     let mut pages: Vec<_> = fs::read_dir(scratch.path())
         .expect("pages")
         .flatten()
@@ -36,7 +36,7 @@ fn manual_pages_render() {
             .env("MANWIDTH", "80")
             .env("LC_ALL", "C.UTF-8");
         let output = finish(&mut man);
-        output.ended(0);
+        output.assert_status(0);
         assert_eq!(output.err, "", "{}", page.display());
         assert!(
             output.out.contains("EXAMPLES") || is_role(page),
@@ -150,7 +150,7 @@ fn closed_pipe_is_no_error() {
 #[test]
 fn help_ends_with_exit_codes() {
     let output = finish(&mut whylat("--help"));
-    output.ended(0);
+    output.assert_status(0);
     let codes = output.out.split("Exit codes:\n").nth(1).unwrap_or_default();
     for code in ["  0  done\n", "  2  wrong usage\n", "  3  done, but"] {
         assert!(codes.contains(code), "{}", output.out);
@@ -173,7 +173,7 @@ fn help_fits_a_terminal() {
         "lab workload",
     ] {
         let output = finish(whylat(words).arg("--help"));
-        output.ended(0);
+        output.assert_status(0);
         for line in output.out.lines().filter(|it| !it.starts_with("Usage: ")) {
             assert!(line.chars().count() <= 80, "{words}: {line}");
         }
@@ -202,8 +202,8 @@ fn command_line_overrides_profile() {
         command.args(["--", "true"]).current_dir(scratch.path());
         finish(command.env("XDG_CONFIG_HOME", scratch.path()))
     };
-    run("run --profile cheap").ended(0);
-    run("run --profile deep --detail calls -o given").ended(0);
+    run("run --profile cheap").assert_status(0);
+    run("run --profile deep --detail calls -o given").assert_status(0);
     let made = fs::read_dir(&output)
         .expect("made")
         .flatten()
@@ -212,16 +212,16 @@ fn command_line_overrides_profile() {
     assert_eq!(detail(&made.path()), "stats");
     assert_eq!(detail(&scratch.path().join("given")), "calls");
     run("run --profile shallow")
-        .ended(1)
+        .assert_status(1)
         .explains("has no profile shallow");
     let shown = finish(whylat("config --json").env("XDG_CONFIG_HOME", scratch.path()));
-    shown.ended(0);
+    shown.assert_status(0);
     let shown: serde_json::Value = serde_json::from_str(&shown.out).expect("JSON");
     assert_eq!(shown["profiles"]["deep"]["detail"], "messages");
     fs::write(&config, "[profile.cheap]\ndetial = \"stats\"\n").expect("write");
     let output = run("run --profile cheap");
     output
-        .ended(1)
+        .assert_status(1)
         .explains("config.toml:2: unknown key detial");
     assert!(
         output.err.contains("did you mean detail?"),
@@ -254,7 +254,9 @@ fn sudo_reads_configuration_of_invoking_user() {
             .env("XDG_CONFIG_HOME", scratch.path());
         finish(&mut command)
     };
-    ask().ended(1).explains("does not belong to user id 65534");
+    ask()
+        .assert_status(1)
+        .explains("does not belong to user id 65534");
     std::os::unix::fs::chown(dir.join("config.toml"), Some(65534), None).expect("chown");
-    ask().ended(0);
+    ask().assert_status(0);
 }

@@ -22,11 +22,11 @@ fn completes(shell: &str, file: &str, offers: impl Fn(&Path, &str) -> Command) {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = scratch.path().join(file);
     let script = finish(whylat("completions").arg(shell));
-    script.ended(0);
+    script.assert_status(0);
     fs::write(&path, &script.out).expect("write");
     for (line, wanted) in KNOWN {
         let output = finish(&mut offers(&path, line));
-        output.ended(0);
+        output.assert_status(0);
         assert_eq!(output.err, "", "{shell}, {line}");
         // zsh moves the cursor about between words, and closes those that want a value
         let mut words = output

@@ -150,11 +150,11 @@ fn unknown_container_lists_containers() {
     without_containers(|| {
         let ask = || finish(&mut whylat("record -d 1 --container nosuch"));
         ask()
-            .ended(1)
+            .assert_status(1)
             .explains("no container has the name or id nosuch");
         write_docker_config(&"5".repeat(64), 0);
         finish(&mut whylat(&format!("top --once --container {NAME}")))
-            .ended(1)
+            .assert_status(1)
             .explains("does not run");
     });
 }

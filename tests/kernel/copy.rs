@@ -33,7 +33,7 @@ fn asked(netns: &Netns, variant: &str, size: usize, threads: usize) -> Value {
         &threads.to_string(),
     ]);
     let ended = finish(&mut ask);
-    ended.ended(0);
+    ended.assert_status(0);
     let result: Value = serde_json::from_str(&ended.out).expect("JSON");
     if result["skipped"].is_null() {
         // it ends by itself after its last client
@@ -179,7 +179,7 @@ fn study_writes_one_row_per_configuration() {
         "lab copy --quick --seconds 0.05 --repeat 3 --variants A1,A2,A3 --format json --output";
     let mut study = whylat(words);
     let ended = finish(study.arg(&directory));
-    ended.ended(0);
+    ended.assert_status(0);
     let result: Value = serde_json::from_str(&ended.out).expect("JSON");
     assert_eq!(result["schema"], "whylat.copy/1");
     assert_eq!(result["configurations"].as_array().expect("rows").len(), 12);
@@ -217,7 +217,7 @@ fn study_writes_one_row_per_configuration() {
     plot.arg(directory.join("results.csv"))
         .arg("--output")
         .arg(&plots);
-    finish(&mut plot).ended(0);
+    finish(&mut plot).assert_status(0);
     for name in ["throughput-size", "speedup-threads", "crossover"] {
         let name = format!("{name}.svg");
         let [one, two] =
@@ -227,7 +227,7 @@ fn study_writes_one_row_per_configuration() {
     // nothing is left to be measured
     let before = std::fs::read(directory.join("runs.jsonl")).expect("the journal");
     let mut again = whylat("lab copy --resume");
-    finish(again.arg(&directory)).ended(0);
+    finish(again.arg(&directory)).assert_status(0);
     assert!(before == std::fs::read(directory.join("runs.jsonl")).expect("the journal"));
 }
 
@@ -280,7 +280,7 @@ A1\t512\t1\t0.584929\t6.977514\t9122796173\t139747364\t108843\t714019
     let file = scratch.path().join("published.csv");
     std::fs::write(&file, PUBLISHED).expect("write");
     let ended = finish(whylat("lab copy --plot").arg(&file));
-    ended.ended(0);
+    ended.assert_status(0);
     assert!(
         ended.err.contains("not drawn: crossover") && ended.err.contains("not drawn: cpu-size"),
         "{}",
@@ -297,7 +297,7 @@ A1\t512\t1\t0.584929\t6.977514\t9122796173\t139747364\t108843\t714019
             .arg("-o")
             .arg(scratch.path().join("x")),
     );
-    ended.ended(1).explains("line 2 of ");
+    ended.assert_status(1).explains("line 2 of ");
     assert!(!scratch.path().join("x").exists());
 }
 
@@ -317,7 +317,7 @@ fn study_without_namespaces_reports_error() {
     ]);
     study.args(["lab", "copy", "--quick", "--output"]);
     let ended = finish(study.arg(scratch.path().join("study")));
-    ended.ended(1).explains("network namespace");
+    ended.assert_status(1).explains("network namespace");
     assert!(!scratch.path().join("study").exists());
 }
 
@@ -328,7 +328,7 @@ fn study_names_taken_port() {
     let ended = finish(&mut whylat(&format!(
         "lab copy serve --listen 127.0.0.1 --port {port}"
     )));
-    ended.ended(1).explains(&port.to_string());
+    ended.assert_status(1).explains(&port.to_string());
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn killed_server_ends_study() {
     });
     let ended = finish(&mut ask);
     killer.join().expect("the killer");
-    ended.ended(1).explains("127.0.0.1");
+    ended.assert_status(1).explains("127.0.0.1");
     drop(server);
 }
 
@@ -398,7 +398,7 @@ fn impossible_study_is_refused() {
             return;
         }
         let ended = finish(&mut whylat(&format!("lab copy {words} -o /nonexistent/x")));
-        ended.ended(1).explains(what);
+        ended.assert_status(1).explains(what);
     }
-    finish(&mut whylat("lab copy --variants A9")).ended(2);
+    finish(&mut whylat("lab copy --variants A9")).assert_status(2);
 }

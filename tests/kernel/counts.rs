@@ -33,7 +33,7 @@ fn count_calls(arguments: &str, open_before: bool) -> (Report, Value) {
         truth.display()
     );
     command.args(["--", "sh", "-c", &script, program()]);
-    finish(&mut command).ended(0);
+    finish(&mut command).assert_status(0);
     let truth = std::fs::read_to_string(&truth).expect("truth");
     (
         Report::from_scratch(scratch),

@@ -46,12 +46,14 @@ fn other_versions_of_the_format() {
     let recorded = Recording::open(scratch.path().join("r.whylat")).expect("open");
     let earlier = of_version(FORMAT - 1, recorded.header(), &scratch);
     for command in ["report", "validate"] {
-        finish(whylat(command).arg(&earlier)).ended(0);
+        finish(whylat(command).arg(&earlier)).assert_status(0);
     }
     let later = of_version(FORMAT + 1, recorded.header(), &scratch);
     for command in ["report", "validate", "recover"] {
         let output = finish(whylat(command).arg(&later));
-        output.ended(1).explains(&format!("format {}", FORMAT + 1));
+        output
+            .assert_status(1)
+            .explains(&format!("format {}", FORMAT + 1));
     }
 }
 
@@ -89,14 +91,14 @@ fn damaged_and_foreign_recordings() {
     fs::remove_file(&file).expect("remove");
     assert_damage_named(&path, "missing", &name);
     fs::write(&file, &whole).expect("write");
-    finish(whylat("validate").arg(&path)).ended(0);
+    finish(whylat("validate").arg(&path)).assert_status(0);
     damaged_manifests(&path);
 }
 
 /// `report` goes on with the rest, `validate` fails, and both name the file.
 fn assert_damage_named(path: &Path, what: &str, name: &str) {
     let output = finish(whylat("report --format json").arg(path));
-    output.ended(3);
+    output.assert_status(3);
     let json: Value = serde_json::from_str(&output.out).expect("JSON");
     assert!(
         json["problems"].to_string().contains(name),
@@ -109,10 +111,10 @@ fn assert_damage_named(path: &Path, what: &str, name: &str) {
         "{what}"
     );
     let output = finish(whylat("report").arg(path));
-    output.ended(3);
+    output.assert_status(3);
     assert!(output.out.contains(name), "{what}: {}", output.out);
     let output = finish(whylat("validate").arg(path));
-    output.ended(1);
+    output.assert_status(1);
     assert!(output.out.contains(name), "{what}: {output:?}");
 }
 
@@ -129,21 +131,21 @@ fn damaged_manifests(path: &Path) {
         for command in ["report", "validate", "recover"] {
             let output = finish(whylat(command).arg(path));
             assert_eq!(output.code, Some(1), "{what}, {command}: {output:?}");
-            output.ended(1).explains("manifest.jsonl");
+            output.assert_status(1).explains("manifest.jsonl");
         }
     }
     fs::remove_file(&manifest).expect("remove");
     finish(whylat("report").arg(path))
-        .ended(1)
+        .assert_status(1)
         .explains("manifest.jsonl");
     finish(whylat("report").arg(path.join("calls")))
-        .ended(1)
+        .assert_status(1)
         .explains("manifest.jsonl");
     finish(whylat("report").arg(program()))
-        .ended(1)
+        .assert_status(1)
         .explains("directory");
     finish(&mut whylat("report /no/such/recording"))
-        .ended(1)
+        .assert_status(1)
         .explains("/no/such/recording");
 }
 
@@ -190,20 +192,20 @@ fn recorded_names_are_cleaned() {
     fs::write(stray, "not ours").expect("write");
     for (command, code) in [("validate", 1), ("recover", 0)] {
         let output = finish(whylat(command).arg(&path));
-        output.ended(code);
+        output.assert_status(code);
         assert!(output.out.contains("name\\nhint"), "{output:?}");
         assert_tame(&output);
     }
     let hostile = scratch.path().join(format!("{HOSTILE}.whylat"));
     for command in ["report", "validate", "recover", "view --no-open"] {
         let output = finish(whylat(command).arg(&hostile));
-        output.ended(1).explains("no such directory");
+        output.assert_status(1).explains("no such directory");
         assert_tame(&output);
     }
     fs::rename(&path, &hostile).expect("rename");
     let mut command = whylat("report --format csv --table none");
     let output = finish(command.current_dir(scratch.path()));
-    output.ended(1).explains("holds no table none");
+    output.assert_status(1).explains("holds no table none");
     assert_tame(&output);
 }
 
@@ -212,12 +214,12 @@ fn validate_and_recover_take_newest_recording() {
     let scratch = tempfile::tempdir().expect("a directory");
     for command in ["validate", "recover"] {
         let output = finish(whylat(command).current_dir(scratch.path()));
-        output.ended(1).explains("no recording");
+        output.assert_status(1).explains("no recording");
     }
     let path = written(&scratch);
     for command in ["validate", "validate --json", "recover"] {
         let output = finish(whylat(command).current_dir(scratch.path()));
-        output.ended(0);
+        output.assert_status(0);
         let name = path.file_name().and_then(|name| name.to_str());
         assert!(output.out.contains(name.expect("a name")), "{output:?}");
     }
@@ -234,7 +236,7 @@ fn unclosed_recording_exit_code() {
     assert!(last.contains("close"), "{last}");
     fs::write(&manifest, format!("{rest}\n")).expect("write");
     for command in ["report", "validate", "recover", "report", "validate"] {
-        finish(whylat(command).arg(&path)).ended(3);
+        finish(whylat(command).arg(&path)).assert_status(3);
     }
 }
 

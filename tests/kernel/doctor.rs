@@ -258,7 +258,7 @@ fn ordinary_user_sees_sudo_and_setcap() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     let output = finish(command.arg(&copy).arg("doctor"));
-    output.ended(1);
+    output.assert_status(1);
     assert!(
         output
             .out

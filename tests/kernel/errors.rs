@@ -48,7 +48,7 @@ fn as_nobody(scratch: &TempDir, arguments: &str) -> CommandOutput {
 fn fault_needs_root() {
     if root() {
         let output = as_nobody(&open_directory(), "lab fault write_write_read");
-        output.ended(1).explains("a network namespace");
+        output.assert_status(1).explains("a network namespace");
     }
 }
 
@@ -72,7 +72,7 @@ fn with_own_mounts(script: &str, scratch: &TempDir) -> Command {
 fn missing_process() {
     let pid = NO_PID.to_string();
     let (output, scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
-    output.ended(1).explains(&pid);
+    output.assert_status(1).explains(&pid);
     assert!(
         !scratch.path().join("r").exists(),
         "an empty recording was left"
@@ -85,7 +85,7 @@ fn exited_process() {
     let pid = child.id().to_string();
     wait(&mut child, "true");
     let (output, _scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
-    output.ended(1).explains(&pid);
+    output.assert_status(1).explains(&pid);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn pid_namespace_names_no_process() {
 #[test]
 fn command_cannot_start() {
     let (output, scratch) = in_scratch(&["run", "-o", "r", "--", "no-such-command-13"]);
-    output.ended(127).explains("no-such-command-13");
+    output.assert_status(127).explains("no-such-command-13");
     assert!(
         !scratch.path().join("r").exists(),
         "an empty recording was left"
@@ -150,7 +150,7 @@ fn command_cannot_start() {
     let mut command = Command::new(program());
     command.args(["run", "-o", "r", "--", "./text"]);
     finish(command.current_dir(scratch.path()))
-        .ended(126)
+        .assert_status(126)
         .explains("./text");
     assert!(
         !scratch.path().join("r").exists(),
@@ -167,18 +167,18 @@ fn run_returns_command_status() {
         ("kill -KILL $$", 137),
     ] {
         let (output, _scratch) = in_scratch(&["run", "-o", "r", "--", "sh", "-c", script]);
-        output.ended(code);
+        output.assert_status(code);
     }
 }
 
 #[test]
 fn wrong_usage() {
     let (output, _) = in_scratch(&["record", "-d", "1"]);
-    output.ended(2);
+    output.assert_status(2);
     let (output, _) = in_scratch(&["record", "-a", "-p", "1"]);
-    output.ended(2);
+    output.assert_status(2);
     let (output, _) = in_scratch(&["no-such-subcommand"]);
-    output.ended(2);
+    output.assert_status(2);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn unprivileged_run_polls_own_sockets() {
         .arg(script)
         .arg(&copy);
     let output = finish(command.current_dir(scratch.path()));
-    output.ended(0);
+    output.assert_status(0);
     let json: Value = serde_json::from_str(&output.out).expect("JSON");
     let connections = json["connections"].as_array().expect("connections");
     assert_eq!(connections.len(), 2, "{json:#}");
@@ -235,7 +235,7 @@ fn unprivileged_foreign_process_is_refused() {
         &scratch,
         &format!("record -d 0.2 -o r -p {}", std::process::id()),
     );
-    output.ended(1).explains("sudo");
+    output.assert_status(1).explains("sudo");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn kernel_without_btf_is_polled() {
         "mount -t tmpfs none /sys/kernel/btf && exec \"$0\" record -p {} -d 1 --poll-ms 50 -o \"$1/r\"",
         pair.pid()
     );
-    finish(&mut with_own_mounts(&script, &scratch)).ended(0);
+    finish(&mut with_own_mounts(&script, &scratch)).assert_status(0);
     pair.go().expect("go");
     let truth = pair.finish().expect("truth");
     let json = json_report(&scratch.path().join("r"));
@@ -290,7 +290,7 @@ fn full_disk() {
     assert_eq!(code.trim(), "0", "run gives its command's status");
     let path = scratch.path().join("r");
     let report = finish(whylat("report --format json").arg(&path));
-    report.ended(3);
+    report.assert_status(3);
     let json: Value = serde_json::from_str(&report.out).expect("JSON");
     assert!(
         json["problems"].as_array().expect("problems").is_empty(),
@@ -307,7 +307,7 @@ fn read_only_directory() {
     let closed = scratch.path().join("closed");
     fs::create_dir(&closed).expect("mkdir");
     let output = as_nobody(&scratch, "record -a -d 0.2 -o closed/r");
-    output.ended(1).explains("closed/r");
+    output.assert_status(1).explains("closed/r");
     assert!(output.err.contains("ermission denied"), "{}", output.err);
 }
 
@@ -324,13 +324,13 @@ fn existing_output() {
         let mut command = whylat(&format!("record -p {idle_pid} -d 0.1 {more} -o r.whylat"));
         finish(command.current_dir(scratch.path()))
     };
-    record("").ended(1).explains("--force");
-    record("--force").ended(0);
+    record("").assert_status(1).explains("--force");
+    record("--force").assert_status(0);
     fs::create_dir(scratch.path().join("mine")).expect("mkdir");
     fs::write(scratch.path().join("mine/thesis"), "two years").expect("write");
     let mut command = whylat(&format!("record -p {idle_pid} -d 0.1 --force -o mine"));
     finish(command.current_dir(scratch.path()))
-        .ended(1)
+        .assert_status(1)
         .explains("mine");
     assert!(scratch.path().join("mine/thesis").exists());
 }
@@ -371,7 +371,7 @@ fn sudo_runs_command_as_invoking_user() {
         command.env("SUDO_UID", user.uid.to_string());
         command.env("SUDO_GID", user.gid.to_string());
         let output = finish(command.current_dir(scratch.path()));
-        output.ended(0);
+        output.assert_status(0);
         let words: Vec<&str> = output.out.lines().take(3).collect();
         assert_eq!(words, [expected.to_string().as_str(); 3], "{more:?}");
         let home = output.out.lines().nth(3).map(Path::new);

@@ -23,10 +23,10 @@ fn seed_gives_equal_instances() {
 #[test]
 fn unknown_fault_lists_faults() {
     let output = finish(&mut whylat("lab fault no_such_thing"));
-    output.ended(1).explains("no_such_thing");
+    output.assert_status(1).explains("no_such_thing");
     assert!(output.err.contains("black_hole"), "{output:?}");
     let listed = finish(&mut whylat("lab list"));
-    listed.ended(0);
+    listed.assert_status(0);
     for fault in FAULTS {
         assert!(listed.out.contains(fault.name), "{listed:?}");
     }
@@ -92,7 +92,7 @@ fn killed_fault_leaves_no_group() {
 fn unknown_fix_is_refused() {
     let refused = |words: &str, what: &str| {
         let output = finish(&mut whylat(&format!("lab fault {words}")));
-        output.ended(1).explains(what);
+        output.assert_status(1).explains(what);
     };
     refused("vtune_startup --variant mended --cure luck", "luck");
     refused("vtune_startup --cure writev", "--variant mended");

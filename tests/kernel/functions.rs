@@ -30,11 +30,11 @@ fn record(scratch: &Path, command: &[&str]) -> Value {
     run.args(["--", "python3"])
         .arg(place("ask.py"))
         .arg(REQUESTS);
-    finish(run.args(command)).ended(0);
+    finish(run.args(command)).assert_status(0);
     let mut report = Command::new(program());
     report.args(["report", "--requests", "--format", "json"]);
     let output = finish(report.arg(place("r.whylat")));
-    serde_json::from_str(&output.ended(0).out).expect("JSON")
+    serde_json::from_str(&output.assert_status(0).out).expect("JSON")
 }
 
 /// The functions of the service that answers.
@@ -68,7 +68,7 @@ fn native_function_is_named() {
     let (source, binary) = (scratch.path().join("burn.c"), scratch.path().join("burn"));
     std::fs::write(&source, NATIVE).expect("the source");
     let mut compiler = Command::new("cc");
-    finish(compiler.arg("-O2").arg("-o").arg(&binary).arg(&source)).ended(0);
+    finish(compiler.arg("-O2").arg("-o").arg(&binary).arg(&source)).assert_status(0);
     let report = record(scratch.path(), &[&binary.to_string_lossy()]);
     assert_first(&report, "burn");
     // each request has its own samples, and those of the service are their sum

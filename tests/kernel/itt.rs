@@ -88,7 +88,7 @@ fn values_are_stored_exactly_with_thread_and_time() {
         return;
     }
     let outcome = ToolRun::itt_calls(&["values", "4001"]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     assert_eq!(outcome.coverage(), ProbeState::On);
     assert_values(&outcome.truths()[0], &outcome.counters(), ROUNDS);
     let account = outcome.account();
@@ -108,7 +108,7 @@ fn child_processes_send_values() {
         itt_calls.display()
     );
     let outcome = ToolRun::new(program(), "--detail waits", &["sh", "-c", &script]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let (truths, rows) = (outcome.truths(), outcome.counters());
     assert_eq!(truths.len(), 3);
     for (truth, rounds) in truths.iter().zip([11, 13, 17]) {
@@ -134,7 +134,7 @@ fn spans_are_stored_with_both_ends() {
         return;
     }
     let outcome = ToolRun::itt_calls(&["spans"]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let (tasks, truths) = (outcome.tasks(), outcome.truths());
     assert_tasks(&tasks, &truths[0]);
     let far = span(&tasks, TaskKind::OverlappedTask, Some("outer"));
@@ -306,7 +306,7 @@ fn sudo_records_program_of_invoking_user() {
     run.command.env("SUDO_UID", NOBODY.to_string());
     run.command.env("WHYLAT_ITT_COLLECTOR", tools.collector());
     let outcome = run.end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     assert_eq!(outcome.coverage(), ProbeState::On);
     assert_values(&outcome.truths()[0], &outcome.counters(), ROUNDS);
     // A collector that the user may not read would fail to load, and take the program's handles
@@ -372,7 +372,7 @@ fn silent_program_has_no_rows() {
         return;
     }
     let outcome = ToolRun::new(program(), "--detail waits", &["true"]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     assert_eq!(outcome.coverage(), ProbeState::On);
     let account = outcome.account();
     assert_eq!((account.produced, account.stored), (0, 0));

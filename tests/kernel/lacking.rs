@@ -44,7 +44,7 @@ fn recorded_without(capabilities: &str) -> (Report, u64) {
     );
     let output = finish(command.args(["--", "sh", "-c", &script, program()]));
     assert!(!output.err.contains("panicked"), "{output:?}");
-    output.ended(0);
+    output.assert_status(0);
     let truth = std::fs::read_to_string(&truth).expect("truth");
     let truth: Value = serde_json::from_str(&truth).expect("JSON");
     (Report::from_scratch(scratch), number(&truth, "/send_calls"))

@@ -19,16 +19,16 @@ fn record() -> (Vec<Value>, Report) {
     std::fs::write(place("use_cpu.c"), USE_CPU).expect("the source");
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-g", "-o"]).arg(place("use_cpu"));
-    finish(compiler.arg(place("use_cpu.c"))).ended(0);
+    finish(compiler.arg(place("use_cpu.c"))).assert_status(0);
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", "waits", "--output"]);
     run.arg(place("r.whylat"));
     run.args(["--", "sh", "-c", "exec \"$0\" > \"$1\""]);
     run.arg(place("use_cpu")).arg(place("truth"));
-    finish(&mut run).ended(0);
+    finish(&mut run).assert_status(0);
     let report = Report::from_scratch(scratch);
     report.assert_whole();
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
+    let truth = std::fs::read_to_string(report.file_beside("truth")).expect("its account");
     let truth = truth
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"));

@@ -38,23 +38,23 @@ fn page_is_passed_to_opener() {
     let scratch = scene(0);
     let path = scratch.path();
     let done = finish(&mut view(path, &["r.whylat"]));
-    done.ended(0);
+    done.assert_status(0);
     let opened = PathBuf::from(fs::read_to_string(path.join("opened")).expect("it was called"));
     assert_eq!(opened, Path::new("r.whylat.html"));
     let page = fs::read_to_string(path.join(opened)).expect("the page");
     assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"));
     // made again each time; a file that was named is not
-    finish(&mut view(path, &["r.whylat", "--no-open"])).ended(0);
+    finish(&mut view(path, &["r.whylat", "--no-open"])).assert_status(0);
     finish(&mut view(
         path,
         &["r.whylat", "--no-open", "-o", "own.html"],
     ))
-    .ended(0);
+    .assert_status(0);
     let again = finish(&mut view(
         path,
         &["r.whylat", "--no-open", "-o", "own.html"],
     ));
-    again.ended(1);
+    again.assert_status(1);
     assert!(
         again.err.contains("exists already") && again.err.contains("--force"),
         "{}",
@@ -64,14 +64,14 @@ fn page_is_passed_to_opener() {
         path,
         &["r.whylat", "--no-open", "-o", "own.html", "--force"],
     ))
-    .ended(0);
+    .assert_status(0);
 }
 
 #[test]
 fn failing_opener_is_reported() {
     let scratch = scene(3);
     let done = finish(&mut view(scratch.path(), &["r.whylat"]));
-    done.ended(1);
+    done.assert_status(1);
     assert!(
         done.err.contains("xdg-open could not show") && done.err.contains("hint: open this file"),
         "{}",

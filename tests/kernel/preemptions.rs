@@ -25,16 +25,16 @@ fn record(arguments: &str, group: Option<&Path>) -> (Vec<Value>, Report) {
     compiler
         .args(["-O2", "-pthread", "-o"])
         .arg(place("preempt"));
-    finish(compiler.arg(place("preempt.c"))).ended(0);
+    finish(compiler.arg(place("preempt.c"))).assert_status(0);
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", "waits", "--output"]);
     run.arg(place("r.whylat")).args(["--", "sh", "-c", SCRIPT]);
     run.arg(place("preempt")).arg(arguments).arg(place("truth"));
     run.arg(group.unwrap_or(Path::new("")));
-    finish(&mut run).ended(0);
+    finish(&mut run).assert_status(0);
     let report = Report::from_scratch(scratch);
     report.assert_whole();
-    let truth = std::fs::read_to_string(report.beside("truth")).expect("its account");
+    let truth = std::fs::read_to_string(report.file_beside("truth")).expect("its account");
     let truth = truth
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"));

@@ -168,7 +168,7 @@ fn run_forwards_signals() {
         bits(&kept)
     );
     let mut run = whylat("run --detail stats -o r.whylat -- sh -c");
-    finish(run.arg(wait).current_dir(scratch.path())).ended(0);
+    finish(run.arg(wait).current_dir(scratch.path())).assert_status(0);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn command_keeps_its_capabilities() {
             .args(status);
         shell.envs(sudo.map(|uid| ("SUDO_UID", uid.to_string())));
         let output = finish(&mut shell);
-        output.ended(0);
+        output.assert_status(0);
         assert_eq!(sets(&output.out), sets(&expected.out), "{name}");
         assert_private(&recording, owner);
     }
@@ -252,7 +252,7 @@ fn command_keeps_its_capabilities() {
     assert!(peek.code != Some(0) && peek.out.is_empty(), "{peek:?}");
     let page = scratch.path().join("page.html");
     let report = format!("report --format html -o {}", page.display());
-    finish(whylat(&report).arg(scratch.path().join("root.whylat"))).ended(0);
+    finish(whylat(&report).arg(scratch.path().join("root.whylat"))).assert_status(0);
     assert_private(&page, 0);
 }
 
@@ -276,7 +276,7 @@ fn reduced_capabilities_lose_no_rows() {
     run.arg(own.path().join("client"))
         .args(["lab", "workload", "write-write-read"]);
     run.args(["--connect", &format!("127.0.0.1:{port}"), "--rounds", "31"]);
-    finish(&mut run).ended(0);
+    finish(&mut run).assert_status(0);
     server.finish().expect("the server's truth");
     let report = Report::from_scratch(scratch);
     report.assert_whole();

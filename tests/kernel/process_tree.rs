@@ -231,7 +231,7 @@ impl Postgres {
             .arg(format!("{}/initdb", postgres.binaries))
             .args(["-A", "trust", "-N", "-D", "data"])
             .current_dir(postgres.directory.path());
-        finish(&mut init).ended(0);
+        finish(&mut init).assert_status(0);
         postgres
     }
 
@@ -308,7 +308,7 @@ fn postgresql_by_postmaster_pid() {
     let postgres = Postgres::new();
     let server = postgres.start(&netns);
     let install = "CREATE EXTENSION dblink";
-    postgres.sql(&netns, install).ended(0);
+    postgres.sql(&netns, install).assert_status(0);
     let early = Session::start(&netns, &postgres, &server);
     let recorder = Recorder::start(&format!("-p {}", server.master));
     // long enough that who asks waits for the answer
@@ -318,7 +318,7 @@ fn postgresql_by_postmaster_pid() {
     );
     for _ in 0..SESSIONS {
         let output = postgres.sql(&netns, &statement);
-        assert_eq!(output.ended(0).out, "42\n");
+        assert_eq!(output.assert_status(0).out, "42\n");
     }
     let printed = early.finish(&format!("{install};\n{statement};\n"));
     assert_eq!(printed, "CREATE EXTENSION\n42\n");
@@ -420,7 +420,7 @@ fn command_and_orphaned_children() {
     command
         .args(["--", "sh", "-c", &script])
         .stdin(Stdio::null());
-    finish(&mut command).ended(0);
+    finish(&mut command).assert_status(0);
     let printed = std::fs::read_to_string(scratch.path().join("printed")).expect("what it printed");
     let mut numbers = printed.split_whitespace().map(|it| it.parse::<u64>());
     let mut next = || numbers.next().map(|it| it.expect("a number"));

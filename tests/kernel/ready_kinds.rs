@@ -29,7 +29,7 @@ fn epoll_waits_name_what_was_ready() {
     run.args(["run", "--as-root", "--detail", "waits", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
     let output = finish(run.args(["--", "python3", "-c", SOURCE]));
-    let lines = &output.ended(0).out;
+    let lines = &output.assert_status(0).out;
     let pid = lines.lines().next().and_then(|line| line.parse().ok());
     let pid: u32 = pid.expect("its process id");
     let report = Report::from_scratch(scratch);

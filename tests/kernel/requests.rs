@@ -25,7 +25,7 @@ fn record() -> (Value, Value, Vec<Wait>) {
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--output"]);
     run.arg(place("r.whylat")).args(["--", "python3"]);
-    finish(run.arg(place("requests.py")).arg(place("truth"))).ended(0);
+    finish(run.arg(place("requests.py")).arg(place("truth"))).assert_status(0);
     let truth = std::fs::read_to_string(place("truth")).expect("the truth");
     let mut report = Command::new(program());
     report.args(["report", "--requests", "--format", "json"]);
@@ -34,7 +34,7 @@ fn record() -> (Value, Value, Vec<Wait>) {
     let sleeps = recorded.filter(|wait| wait.kind == WaitObject::Sleep);
     (
         serde_json::from_str(&truth).expect("JSON"),
-        serde_json::from_str(&output.ended(0).out).expect("JSON"),
+        serde_json::from_str(&output.assert_status(0).out).expect("JSON"),
         sleeps.collect(),
     )
 }

@@ -291,7 +291,7 @@ fn children_of_the_command() {
     command.arg(scratch.path().join("r.whylat"));
     command.args(["--", "sh", "-c", &script]);
     other.go();
-    finish(&mut command).ended(0);
+    finish(&mut command).assert_status(0);
     other.finish();
     let servers = server.finish().expect("truth");
     let cookies: BTreeSet<u64> = [1, 2]

@@ -27,7 +27,7 @@ fn recorded(server: &str) -> Report {
     run.arg(scratch.path().join("r.whylat"))
         .arg("--")
         .arg("python3");
-    finish(run.arg(&source).arg(server).arg(directory.path())).ended(0);
+    finish(run.arg(&source).arg(server).arg(directory.path())).assert_status(0);
     let report = Report::from_scratch(scratch);
     report.assert_whole();
     report

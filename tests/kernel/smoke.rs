@@ -176,7 +176,7 @@ fn run_python(options: &str, source: &str) -> Report {
     run.args(["run", "--as-root", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
     run.args(options.split_whitespace());
-    finish(run.args(["--", "python3", "-c", source])).ended(0);
+    finish(run.args(["--", "python3", "-c", source])).assert_status(0);
     let report = Report::from_scratch(scratch);
     report.assert_whole();
     report
@@ -380,7 +380,7 @@ fn counters_and_tasks() {
     let mut argv = vec![program()];
     argv.extend(words.split_whitespace());
     let outcome = ToolRun::new(program(), "--detail waits", &argv).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let commands = &outcome.truths()[0]["roles"][0]["server"]["commands"];
     let commands = commands.as_u64().expect("a number") as usize;
     let report = Report::from_scratch(outcome.scratch);

@@ -66,8 +66,8 @@ fn busy_poll_samples_show_the_call() {
     }
     let mut view = Command::new(program());
     view.args(["report", "--by", "stack", "--format", "json"]);
-    let output = finish(view.arg(report.beside("r.whylat")));
-    let by_stack: Value = serde_json::from_str(&output.ended(0).out).expect("JSON");
+    let output = finish(view.arg(report.file_beside("r.whylat")));
+    let by_stack: Value = serde_json::from_str(&output.assert_status(0).out).expect("JSON");
     let groups = by_stack["groups"].as_array().expect("groups");
     for function in ["ask_epoll", "ask_poll", "ask_ppoll", "ask_select"] {
         let spins_there = |group: &&Value| {

@@ -31,11 +31,11 @@ fn recorded(scratch: TempDir, depth: usize) -> Vec<Value> {
         &ROUNDS.to_string(),
         &depth.to_string(),
     ]);
-    finish(&mut run).ended(0);
+    finish(&mut run).assert_status(0);
     let mut view = Command::new(program());
     view.args(["report", "--by", "stack", "--format", "json"]);
     let output = finish(view.arg(scratch.path().join("r.whylat")));
-    output.ended(0);
+    output.assert_status(0);
     let report: Value = serde_json::from_str(&output.out).expect("JSON");
     Report::from_scratch(scratch).assert_whole();
     report["groups"].as_array().expect("groups").clone()
@@ -48,7 +48,7 @@ fn compile(scratch: &TempDir, options: &[&str]) {
     compiler.args(["-std=c++17", "-pthread", "-fno-optimize-sibling-calls"]);
     compiler.args(options).arg("-o");
     compiler.arg(scratch.path().join("stacks")).arg(source);
-    finish(&mut compiler).ended(0);
+    finish(&mut compiler).assert_status(0);
 }
 
 /// Functions of a group's stack, innermost first.
@@ -154,7 +154,7 @@ fn rust_program() {
     let mut compiler = Command::new("rustc");
     compiler.args(["-O", "-g", "-o"]);
     compiler.arg(scratch.path().join("stacks")).arg(source);
-    finish(&mut compiler).ended(0);
+    finish(&mut compiler).assert_status(0);
     let groups = recorded(scratch, 0);
     let naps = groups
         .iter()

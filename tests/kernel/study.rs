@@ -9,6 +9,6 @@ fn study_reports_missing_programs() {
     }
     let mut study = whylat("lab tail --app redis --rounds 1 --requests 7");
     let ended = finish(study.env("PATH", "/nonexistent"));
-    ended.ended(1);
+    ended.assert_status(1);
     assert!(ended.err.contains("hint: "), "{}", ended.err);
 }

@@ -47,7 +47,10 @@ impl Terminal {
     }
 
     pub fn ask(&self, arguments: &[&str]) -> String {
-        finish(&mut self.tmux(arguments)).ended(0).out.clone()
+        finish(&mut self.tmux(arguments))
+            .assert_status(0)
+            .out
+            .clone()
     }
 
     /// Presses keys, as tmux names them.

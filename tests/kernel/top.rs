@@ -205,7 +205,7 @@ fn once_json_matches_screen() {
     let output = finish(&mut whylat(&format!(
         "top --once --json --detail calls --interval 1.5 {target}"
     )));
-    output.ended(0);
+    output.assert_status(0);
     let live: Value = serde_json::from_str(&output.out).expect("JSON");
     assert_eq!(live["schema"], "whylat.top/1");
     let connections = live["connections"].as_array().expect("connections");
@@ -232,7 +232,7 @@ fn once_json_matches_screen() {
     let text = finish(&mut whylat(&format!(
         "top --once --detail calls --interval 0.5 --limit 1 {target}"
     )));
-    text.ended(0);
+    text.assert_status(0);
     assert!(
         text.out.contains("HELD BY▾") && text.out.contains("3 more"),
         "{}",
@@ -242,9 +242,11 @@ fn once_json_matches_screen() {
 
 #[test]
 fn top_errors_have_hints() {
-    finish(&mut whylat("top")).ended(1).explains("no terminal");
-    finish(&mut whylat("top --json")).ended(2);
-    finish(&mut whylat("top --once --interval 0")).ended(2);
+    finish(&mut whylat("top"))
+        .assert_status(1)
+        .explains("no terminal");
+    finish(&mut whylat("top --json")).assert_status(2);
+    finish(&mut whylat("top --once --interval 0")).assert_status(2);
     if !root() {
         return;
     }
@@ -276,7 +278,7 @@ fn top_errors_have_hints() {
         &run,
     ]);
     let output = finish(&mut command);
-    output.ended(0);
+    output.assert_status(0);
     let live: Value = serde_json::from_str(&output.out).expect("JSON");
     assert_eq!(live["about"]["only_own"], true);
     let connections = live["connections"].as_array().expect("connections");

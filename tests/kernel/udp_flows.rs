@@ -33,14 +33,14 @@ fn questions_are_requests() {
     run.args(["run", "--as-root", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
     let output = finish(run.args(["--", "python3", "-c", QUESTIONS]));
-    let truth = output.ended(0).out.lines().next().expect("a line");
+    let truth = output.assert_status(0).out.lines().next().expect("a line");
     let truth: Value = serde_json::from_str(truth).expect("JSON");
     let report = Report::from_scratch(scratch);
     report.assert_whole();
     let mut ask = whylat("report");
     ask.args(["--requests", "--format", "json"])
         .arg(report.path());
-    let found: Value = serde_json::from_str(&finish(&mut ask).ended(0).out).expect("JSON");
+    let found: Value = serde_json::from_str(&finish(&mut ask).assert_status(0).out).expect("JSON");
     let rounds = number(&truth["rounds"]);
     let [server, sink] = ["server", "sink"].map(|end| truth[end].as_str().expect("an address"));
     let address = format!("udp:{server}");

@@ -22,7 +22,7 @@ fn recorded(server: &str) -> (Report, Value, Value) {
     run.arg(scratch.path().join("r.whylat"))
         .args(["--", "python3"]);
     let output = finish(run.arg(&source).arg(server).arg(directory.path()));
-    let truth = output.ended(0).out.lines().next().expect("a line");
+    let truth = output.assert_status(0).out.lines().next().expect("a line");
     let truth = serde_json::from_str(truth).expect("JSON");
     let report = Report::from_scratch(scratch);
     report.assert_whole();
@@ -31,7 +31,7 @@ fn recorded(server: &str) -> (Report, Value, Value) {
             .args(["--requests", "--format", "json"])
             .arg(report.path()),
     );
-    let requests = serde_json::from_str(&output.ended(0).out).expect("JSON");
+    let requests = serde_json::from_str(&output.assert_status(0).out).expect("JSON");
     (report, truth, requests)
 }
 

@@ -161,7 +161,7 @@ fn values_and_tasks_are_stored_exactly() {
     }
     for name in ["marks", "marks-cxx"] {
         let outcome = run("-u whylat:sent -u whylat:work", name, &["values", "1009"]).end();
-        outcome.output.ended(0);
+        outcome.output.assert_status(0);
         assert!(
             outcome.output.err.contains("fired 1009 times"),
             "{:?}",
@@ -180,7 +180,7 @@ fn usdt_does_not_change_program_results() {
         return;
     }
     let outcome = run("-u whylat:leaf", "marks", &["leaves", "1009"]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     assert_eq!(number(&outcome.truths()[0], "/computed"), 1009);
     assert_eq!(fired(&outcome.recording(), "leaf"), 1009);
 }
@@ -191,7 +191,7 @@ fn values_carry_thread_ids() {
         return;
     }
     let outcome = run("-u whylat:*", "marks", &["threads", "1009"]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let recording = outcome.recording();
     let (counters, tasks) = (rows(&recording), rows(&recording));
     let truth = &outcome.truths()[0];
@@ -207,7 +207,7 @@ fn every_marker_kind_is_stored() {
         return;
     }
     let outcome = run("-u whylat:*", "marks", &["kinds"]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let recording = outcome.recording();
     let counters: Vec<Counter> = rows(&recording);
     let values: Vec<_> = counters
@@ -253,7 +253,7 @@ fn semaphore_is_raised_during_recording() {
     let (_scratch, marks) = own_copy("marks");
     let options = "-u app:guarded:bytes,,left -u whylat:queue";
     let outcome = run_path(options, &marks, &["guarded", "503"]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let truth = &outcome.truths()[0];
     assert_eq!(number(truth, "/computed"), ROUNDS);
     assert_eq!(number(truth, "/tids/1"), 1, "listeners by the semaphore");
@@ -276,7 +276,7 @@ fn semaphore_is_raised_during_recording() {
     assert_eq!(counters.len() as u64, 3 * ROUNDS);
     assert_eq!(account(&recording).lost_total(), 0);
     let alone = finish(Command::new(&marks).args(["guarded", "503"]));
-    let truth: Value = serde_json::from_str(&alone.ended(0).out).expect("JSON");
+    let truth: Value = serde_json::from_str(&alone.assert_status(0).out).expect("JSON");
     assert_eq!(
         (number(&truth, "/computed"), number(&truth, "/tids/1")),
         (0, 0)
@@ -310,7 +310,7 @@ fn unknown_probe_error_lists_probes() {
         let outcome = run(options, name, &["values", "3"]).end();
         assert!(!outcome.scratch.path().join("r.whylat").exists());
         assert_eq!(outcome.output.out, "", "the program was started");
-        outcome.output.ended(1);
+        outcome.output.assert_status(1);
         outcome.output
     };
     let output = refused("-u whylat:snet", "marks");
@@ -331,12 +331,15 @@ fn unknown_probe_error_lists_probes() {
     let outcome = ToolRun::new(program(), "-u whylat:sent", &["true"]).end();
     outcome
         .output
-        .ended(1)
+        .assert_status(1)
         .explains("-u /path/of/file:whylat:sent");
     let outcome = ToolRun::new(program(), "-u whylat:sent", &["no-such-program"]).end();
-    outcome.output.ended(127).explains("no-such-program");
+    outcome
+        .output
+        .assert_status(127)
+        .explains("no-such-program");
     let outcome = ToolRun::new(program(), "-u whylat", &["true"]).end();
-    outcome.output.ended(2);
+    outcome.output.assert_status(2);
     assert!(
         outcome.output.err.contains("hint: PROVIDER:NAME"),
         "{:?}",
@@ -346,7 +349,7 @@ fn unknown_probe_error_lists_probes() {
     all.args(["record", "--all", "-d", "1", "-u", "whylat:sent"]);
     let output = finish(all.current_dir(Programs::get().0.path()));
     output
-        .ended(1)
+        .assert_status(1)
         .explains("name the file: -u /path/of/program:whylat:sent");
 }
 
@@ -433,7 +436,7 @@ fn itt_and_usdt_losses_are_separate() {
     let mut run = ToolRun::new(program(), &options, &["sh", "-c", &script]);
     run.command.env("WHYLAT_ITT_COLLECTOR", tools.collector());
     let outcome = run.end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let recording = outcome.recording();
     let counters: Vec<Counter> = rows(&recording);
     let of = |source| counters.iter().filter(|row| row.source == source).count();

@@ -22,7 +22,12 @@ fn record() -> (Report, u32) {
     run.args(["run", "--as-root", "--detail", "waits", "--output"]);
     run.arg(scratch.path().join("r.whylat"));
     let output = finish(run.args(["--", "python3", "-c", SOURCE]));
-    let pid = output.ended(0).out.lines().next().map(str::to_owned);
+    let pid = output
+        .assert_status(0)
+        .out
+        .lines()
+        .next()
+        .map(str::to_owned);
     let pid = pid.and_then(|line| line.parse().ok());
     let report = Report::from_scratch(scratch);
     report.assert_whole();

@@ -165,7 +165,7 @@ fn bad_calls_are_explained() {
     symlink("requests.whylat", root.join("same.whylat")).expect("a link");
     let same = assistant.call("requests", json!({"recording": "same.whylat"}));
     assert!(!same.is_error, "{same:?}");
-    assistant.end().ended(0);
+    assistant.end().assert_status(0);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn damage_is_in_the_answer() {
         "{}",
         rows.text
     );
-    assistant.end().ended(0);
+    assistant.end().assert_status(0);
 }
 
 #[test]
@@ -199,11 +199,13 @@ fn other_input_ends_with_a_message() {
     command
         .args(["mcp", "--root"])
         .arg(folder.path().join("absent"));
-    finish(&mut command).ended(1).explains("as the root folder");
+    finish(&mut command)
+        .assert_status(1)
+        .explains("as the root folder");
     // stdin is empty: the assistant left before it began
     let mut command = Command::new(program());
     command.args(["mcp", "--root"]).arg(folder.path());
     finish(&mut command)
-        .ended(1)
+        .assert_status(1)
         .explains("the session did not begin");
 }

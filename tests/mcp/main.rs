@@ -93,7 +93,7 @@ fn server_describes_itself_and_its_tools() {
             tool.name
         );
     }
-    assistant.end().ended(0);
+    assistant.end().assert_status(0);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn recordings_are_listed_in_pages() {
     assert_eq!(entry("requests.whylat")["is_being_recorded"], false);
     assert!(entry("unreadable.whylat")["error"].is_string());
     assert!(entry("week/damaged.whylat")["problems"].is_array());
-    assistant.end().ended(0);
+    assistant.end().assert_status(0);
 }
 
 fn json_of_text(text: &str) -> Value {
@@ -179,7 +179,7 @@ fn answers_are_those_of_report() {
     assert_eq!(ids.collect::<Vec<_>>(), ["101:q40", "103:q0"]);
     // the only *.whylat in the root folder that can be read is not the newest
     assert!(assistant.call("report", json!({})).is_error);
-    assistant.end().ended(0);
+    assistant.end().assert_status(0);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn findings_lead_to_their_page() {
     assert_eq!(page.text, expected("../docs/findings/slow_reader.md"));
     let index = assistant.call("page", json!({}));
     assert_eq!(index.text, expected("../docs/findings/README.md"));
-    assistant.end().ended(0);
+    assistant.end().assert_status(0);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn rows_are_selected_without_sql() {
     }
     assert_eq!(all.len(), 2);
     assert_eq!(given, all);
-    assistant.end().ended(0);
+    assistant.end().assert_status(0);
 }
 
 #[test]
@@ -303,5 +303,5 @@ fn long_answers_come_in_pieces() {
     let mut report = Command::new(program());
     report.args(["report", "--format", "json"]).arg(&path);
     assert_eq!(format!("{all}\n"), testbed::finish(&mut report).out);
-    assistant.end().ended(0);
+    assistant.end().assert_status(0);
 }

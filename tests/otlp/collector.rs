@@ -139,7 +139,7 @@ fn make_certificate(folder: &Path) {
         "-out",
         "cert.pem",
     ]);
-    finish(&mut command).ended(0);
+    finish(&mut command).assert_status(0);
 }
 
 /// Numbers of what a collector got.
@@ -204,7 +204,7 @@ fn check(tls: bool, protocol: &str, variables: &[(&str, &str)]) {
     command.envs(variables.iter().copied());
     if tls {
         let untrusted = finish(&mut command);
-        untrusted.ended(1);
+        untrusted.assert_status(1);
         assert!(untrusted.err.contains("certificate"), "{}", untrusted.err);
         command.env(
             "OTEL_EXPORTER_OTLP_CERTIFICATE",
@@ -212,7 +212,7 @@ fn check(tls: bool, protocol: &str, variables: &[(&str, &str)]) {
         );
     }
     let output = finish(&mut command);
-    output.ended(0);
+    output.assert_status(0);
     let counts = collector.finish();
     assert_eq!(counts.histograms, 2);
     for line in counts.lines() {
@@ -269,7 +269,7 @@ fn http_to_the_port_of_grpc_names_the_protocol() {
         let url = format!("http://127.0.0.1:{port}");
         let options = ["--tries", "1", "--protocol", protocol, "--endpoint", &url];
         let output = finish(&mut export(&path, &options));
-        output.ended(1);
+        output.assert_status(1);
         assert!(output.err.contains("--protocol"), "{}", output.err);
     }
 }

@@ -93,7 +93,7 @@ fn attributes(list: &[KeyValue]) -> BTreeMap<&str, String> {
 #[test]
 fn spans_are_the_requests_of_the_report_with_their_steps() {
     let (output, posts, requests, _) = exported(REQUESTS, &[]);
-    output.ended(0);
+    output.assert_status(0);
     let spans = spans(&posts);
     let listed = requests["requests"].as_array().expect("requests");
     let roots: Vec<_> = spans
@@ -145,7 +145,7 @@ fn spans_are_the_requests_of_the_report_with_their_steps() {
 #[test]
 fn only_the_slowest_are_spans_and_the_rest_is_counted() {
     let (output, posts, requests, _) = exported(REQUESTS, &["--spans", "1"]);
-    output.ended(0);
+    output.assert_status(0);
     let spans = spans(&posts);
     let slowest = requests["requests"][0]["id"].as_str().expect("an id");
     assert_eq!(
@@ -201,7 +201,7 @@ fn metrics(posts: &[Post]) -> (BTreeMap<String, ExponentialPoint>, BTreeMap<Stri
 #[test]
 fn metrics_count_all_requests_by_service() {
     let (output, posts, requests, _) = exported(REQUESTS, &["--spans", "1"]);
-    output.ended(0);
+    output.assert_status(0);
     let (durations, sums) = metrics(&posts);
     let services = requests["services"].as_array().expect("services");
     assert_eq!(durations.len(), services.len());
@@ -316,7 +316,7 @@ fn headers_are_sent_and_not_printed() {
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url());
     command.env("OTEL_EXPORTER_OTLP_HEADERS", "tenant=SECRET2");
     let output = finish(&mut command);
-    output.ended(1);
+    output.assert_status(1);
     let posts = receiver.posts();
     assert_eq!(posts.len(), 3);
     for post in posts {

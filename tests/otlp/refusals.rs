@@ -24,7 +24,7 @@ fn an_overloaded_collector_gets_everything_later() {
         _ => Answer::ok(),
     });
     let output = send(&receiver, &[]);
-    output.ended(0);
+    output.assert_status(0);
     let posts = receiver.posts();
     let first: Vec<_> = posts[..3]
         .iter()
@@ -41,7 +41,7 @@ fn tries_have_an_end() {
     let receiver =
         Receiver::start(|_, _| Answer::new("503 Service Unavailable", &["Retry-After: 0"], b""));
     let output = send(&receiver, &["--tries", "3"]);
-    output.ended(1);
+    output.assert_status(1);
     // three of each signal's first message
     assert_eq!(receiver.posts().len(), 9);
     assert!(
@@ -64,7 +64,7 @@ fn a_refusal_is_shown_with_its_reason_and_a_hint() {
         Answer::new("400 Bad Request", &[PROTOBUF], &status.encode_to_vec())
     });
     let output = send(&receiver, &[]);
-    output.ended(1);
+    output.assert_status(1);
     assert_eq!(receiver.posts().len(), 3);
     assert!(
         output
@@ -82,7 +82,7 @@ fn a_lack_of_rights_ends_the_signal() {
         _ => Answer::ok(),
     });
     let output = send(&receiver, &[]);
-    output.ended(1);
+    output.assert_status(1);
     assert_eq!(receiver.posts().len(), 3);
     let expected =
         "spans not delivered: HTTP status 401 Unauthorized: who are you\nhint: name credentials";
@@ -105,7 +105,7 @@ fn a_partial_success_is_partial() {
         _ => Answer::ok(),
     });
     let output = send(&receiver, &[]);
-    output.ended(3);
+    output.assert_status(3);
     let sent = spans(&receiver.posts()).len();
     assert!(
         output
@@ -129,7 +129,7 @@ fn a_redirect_is_not_followed() {
         Answer::new("307 Temporary Redirect", &["Location: /elsewhere"], b"")
     });
     let output = send(&receiver, &[]);
-    output.ended(1);
+    output.assert_status(1);
     assert!(
         receiver
             .posts()
@@ -150,7 +150,7 @@ fn a_collector_that_does_not_answer_has_a_limit() {
     let mut command = export(&path, &["--tries", "1", "--endpoint", &receiver.url()]);
     command.env("OTEL_EXPORTER_OTLP_TIMEOUT", "50");
     let output = finish(&mut command);
-    output.ended(1);
+    output.assert_status(1);
     assert!(
         output
             .err
@@ -167,7 +167,7 @@ fn a_collector_that_is_not_there_is_an_error_with_a_hint() {
         let url = "http://user:SECRET@127.0.0.1:1";
         let options = ["--tries", "1", "--protocol", protocol, "--endpoint", url];
         let output = finish(&mut export(&path, &options));
-        output.ended(1);
+        output.assert_status(1);
         assert!(output.err.contains("Connection refused"), "{}", output.err);
         assert!(
             output.err.contains("hint: start a collector"),
@@ -184,7 +184,7 @@ fn wrong_settings_are_refused_before_anything_is_read() {
     let mut command = export(&path, &[]);
     command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
     let output = finish(&mut command);
-    output.ended(1);
+    output.assert_status(1);
     assert!(
         output
             .err
@@ -193,7 +193,7 @@ fn wrong_settings_are_refused_before_anything_is_read() {
         output.err
     );
     assert!(output.err.contains("\nhint: "), "{}", output.err);
-    finish(&mut export(&path, &["--protocol", "carrier-pigeon"])).ended(2);
+    finish(&mut export(&path, &["--protocol", "carrier-pigeon"])).assert_status(2);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_damaged_recording_is_delivered_as_far_as_it_goes() {
     }
     let receiver = Receiver::start(|_, _| Answer::ok());
     let output = finish(&mut export(&path, &["--endpoint", &receiver.url()]));
-    output.ended(3);
+    output.assert_status(3);
     assert!(output.err.contains("warning: "), "{}", output.err);
     assert!(!receiver.posts().is_empty());
 }
@@ -217,7 +217,7 @@ fn no_recording_is_an_error() {
     let receiver = Receiver::start(|_, _| Answer::ok());
     let folder = tempfile::tempdir().expect("a directory");
     let output = finish(&mut export(folder.path(), &["--endpoint", &receiver.url()]));
-    output.ended(1);
+    output.assert_status(1);
     assert!(output.err.contains("hint: "), "{}", output.err);
     assert!(receiver.posts().is_empty());
 }

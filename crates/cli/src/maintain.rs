@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Args;
 use diagnose::recording;
 use diagnose::report::{About, CloseState};
-use diagnose::units::counted;
+use diagnose::units::quantity;
 use serde_json::{Value, json};
 use table::{Problem, Recording, RecoveryResult};
 
@@ -131,7 +131,7 @@ fn lost_records(about: &About) -> u64 {
 /// Returns the lost records in words; `None`: nothing was lost.
 fn losses(about: &About) -> Option<String> {
     let lost = lost_records(about);
-    let words = || format!("{} lost; the report says which", counted(lost, "record"));
+    let words = || format!("{} lost; the report says which", quantity(lost, "record"));
     (lost > 0).then(words)
 }
 

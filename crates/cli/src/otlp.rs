@@ -11,7 +11,7 @@ use agent::ship::Backoff;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use diagnose::recording::DiagnosisOptions;
-use diagnose::units::counted;
+use diagnose::units::quantity;
 use otlp::delivery::{Delivery, RetryPolicy, SignalAccount};
 use otlp::frame::{self, Frame};
 use otlp::settings::{self, DeliveryOptions, Header, Protocol};
@@ -185,11 +185,11 @@ fn print_summary(summary: &ExportSummary, delivery: &Delivery) -> anyhow::Result
         let account = delivery.account(signal);
         let mut line = format!(
             "{signal}: {} to {}",
-            counted(account.delivered, signal.item()),
+            quantity(account.delivered, signal.item()),
             out::name(&delivery.address(signal))
         );
         if signal == Signal::Traces && account.delivered > 0 {
-            line += &format!(", of {}", counted(summary.requests, "request"));
+            line += &format!(", of {}", quantity(summary.requests, "request"));
         }
         out::line(&line)?;
     }
@@ -197,7 +197,7 @@ fn print_summary(summary: &ExportSummary, delivery: &Delivery) -> anyhow::Result
     if left_out > 0 {
         out::line(&format!(
             "{} faster: in the metrics alone; --spans N sends more",
-            counted(left_out, "request")
+            quantity(left_out, "request")
         ))?;
     }
     if !summary.has_calls {
@@ -208,7 +208,7 @@ fn print_summary(summary: &ExportSummary, delivery: &Delivery) -> anyhow::Result
     if summary.connections_left_out > 0 {
         eprintln!(
             "note: {} are not judged, because there are too many",
-            counted(summary.connections_left_out, "connection")
+            quantity(summary.connections_left_out, "connection")
         );
     }
     for problem in &summary.problems {
@@ -224,7 +224,7 @@ fn print_problems(delivery: &Delivery) {
         for (why, lost) in &account.problems {
             eprintln!(
                 "error: {} not delivered: {why}",
-                counted(*lost, signal.item())
+                quantity(*lost, signal.item())
             );
         }
         for (remark, rejected) in &account.remarks {
@@ -232,7 +232,7 @@ fn print_problems(delivery: &Delivery) {
                 0 => eprintln!("note: the collector remarks on {signal}: {remark}"),
                 _ => eprintln!(
                     "warning: the collector rejected {}: {remark}\nhint: its log says why",
-                    counted(*rejected, signal.item())
+                    quantity(*rejected, signal.item())
                 ),
             }
         }

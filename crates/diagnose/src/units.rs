@@ -77,7 +77,7 @@ pub fn count(number: u64) -> String {
 }
 
 /// A count with its noun: `1 timeout`, `2 timeouts`.
-pub fn counted(number: u64, noun: &str) -> String {
+pub fn quantity(number: u64, noun: &str) -> String {
     plural(&format!("{} {noun}(s)", count(number)), number)
 }
 
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn nouns_agree_with_their_numbers() {
-        assert_eq!(counted(1, "timeout"), "1 timeout");
-        assert_eq!(counted(1_009, "timeout"), "1,009 timeouts");
+        assert_eq!(quantity(1, "timeout"), "1 timeout");
+        assert_eq!(quantity(1_009, "timeout"), "1,009 timeouts");
         assert_eq!(plural("stall(s) of ACK(s)", 1), "stall of ACK");
     }
 

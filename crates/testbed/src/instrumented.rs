@@ -203,7 +203,7 @@ impl RunOutcome {
             }
             state => panic!("{state:?}"),
         }
-        self.output.ended(0);
+        self.output.assert_status(0);
         assert_eq!((self.counters(), self.tasks()), (Vec::new(), Vec::new()));
         let recording = self.recording();
         assert!(recording.loss().iter().all(|loss| loss.probe != "itt"));

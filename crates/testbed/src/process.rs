@@ -160,7 +160,7 @@ impl CommandOutput {
 
     /// Asserts the exit code, and a message without a panic.
     #[track_caller]
-    pub fn ended(&self, code: i32) -> &Self {
+    pub fn assert_status(&self, code: i32) -> &Self {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert!(!self.err.contains("panicked"), "{self:?}");
         self

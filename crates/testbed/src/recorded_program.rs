@@ -27,7 +27,7 @@ pub fn compile_c(directory: &Path, name: &str, source: &str, options: &[&str]) -
     let binary: PathBuf = directory.join(name);
     let mut compiler = Command::new("cc");
     compiler.args(["-O2", "-pthread"]).args(options);
-    finish(compiler.arg("-o").arg(&binary).arg(source)).ended(0);
+    finish(compiler.arg("-o").arg(&binary).arg(source)).assert_status(0);
     binary.to_str().expect("text").to_owned()
 }
 
@@ -41,9 +41,9 @@ pub fn record_command(
     run.args(["run", "--as-root"]).args(options).arg("--output");
     run.arg(scratch.path().join("r.whylat"));
     run.args(["--", "sh", "-c", "exec \"$@\" > \"$0\""]);
-    finish(run.arg(scratch.path().join("truth")).args(command)).ended(0);
+    finish(run.arg(scratch.path().join("truth")).args(command)).assert_status(0);
     let report = Report::from_scratch(scratch);
-    let printed = std::fs::read_to_string(report.beside("truth")).expect("its lines");
+    let printed = std::fs::read_to_string(report.file_beside("truth")).expect("its lines");
     let lines = printed.lines().map(serde_json::from_str);
     (report, lines.collect::<Result<_, _>>().expect("JSON"))
 }

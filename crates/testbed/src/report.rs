@@ -37,7 +37,7 @@ impl Report {
     }
 
     /// Returns a file that the recorded program wrote beside the recording.
-    pub fn beside(&self, name: &str) -> PathBuf {
+    pub fn file_beside(&self, name: &str) -> PathBuf {
         self.path.with_file_name(name)
     }
 

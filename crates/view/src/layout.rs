@@ -162,7 +162,7 @@ impl TextLayout {
     }
 
     /// Adds a paragraph after a `label`; its lines begin where the label ends.
-    pub fn labelled(&mut self, indent: usize, label: &str, label_width: usize, text: &str) {
+    pub fn entry(&mut self, indent: usize, label: &str, label_width: usize, text: &str) {
         let label = format!("{label:label_width$}");
         self.hanging(indent, &label, Style::Dim, Style::Plain, text);
     }

@@ -105,14 +105,14 @@ fn record_and_kill(arguments: &str, life_ms: u64) -> u64 {
         assert!(sealed.contains_key("calls"), "sealed rows went away");
     }
     let json = finish(whylat("report --format json").arg(&path));
-    json.ended(3);
+    json.assert_status(3);
     let json: Value = serde_json::from_str(&json.out).expect("JSON");
     assert_eq!(json["closed"], "not_closed");
     let text = finish(whylat("report").arg(&path));
-    text.ended(3);
+    text.assert_status(3);
     assert!(text.out.contains("whylat recover"), "{}", text.out);
-    finish(whylat("recover").arg(&path)).ended(3);
-    finish(whylat("validate").arg(&path)).ended(3);
+    finish(whylat("recover").arg(&path)).assert_status(3);
+    finish(whylat("validate").arg(&path)).assert_status(3);
     assert_only(scratch.path(), &["r.whylat", "ready", "stderr"]);
     sealed.values().sum()
 }
@@ -323,8 +323,8 @@ fn command_kills_recorder() {
     let output = finish(&mut command);
     assert_eq!(output.signal, Some(9), "{output:?}");
     assert_eq!(readable(&path), sealed(&path));
-    finish(whylat("recover").arg(&path)).ended(3);
-    finish(whylat("validate").arg(&path)).ended(3);
+    finish(whylat("recover").arg(&path)).assert_status(3);
+    finish(whylat("validate").arg(&path)).assert_status(3);
     until_gone(&before);
     assert_only(scratch.path(), &["r.whylat"]);
 }
@@ -338,7 +338,7 @@ fn failed_start_leaves_nothing() {
     command.arg("-o").arg(&path).args(["--", "sleep", "3600"]);
     // until all who have its standard output are gone; it is killed, which is another end, if the command goes on
     let output = finish(&mut command);
-    output.ended(1);
+    output.assert_status(1);
     assert!(
         output.err.contains("cannot write ready file"),
         "{}",

@@ -111,7 +111,7 @@ fn two_paths(client: &Netns, server_pid: u32, server: &Netns) {
         "mptcp endpoint add 10.77.2.1 dev c2 subflow".to_owned(),
     ));
     for (netns, arguments) in ip {
-        finish(netns.command("ip").args(arguments.split_whitespace())).ended(0);
+        finish(netns.command("ip").args(arguments.split_whitespace())).assert_status(0);
     }
 }
 
@@ -211,7 +211,7 @@ fn mptcp_in_top() {
         client.pid()
     );
     let output = finish(&mut whylat(&top));
-    output.ended(0);
+    output.assert_status(0);
     let live: Value = serde_json::from_str(&output.out).expect("JSON");
     let connections = live["connections"].as_array().expect("connections");
     let mut pids: Vec<u64> = connections

@@ -14,7 +14,7 @@ fn without_connection(role: &str, detail: &str) -> (Report, String) {
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", detail, "--output"]);
     run.arg(scratch.path().join("r.whylat"));
-    finish(run.args(["--", "python3", "-c", PYTHON_PROGRAM, role])).ended(0);
+    finish(run.args(["--", "python3", "-c", PYTHON_PROGRAM, role])).assert_status(0);
     let report = Report::from_scratch(scratch);
     report.assert_whole();
     assert_eq!(report.connections().len(), 0, "{}", report.brief());

@@ -28,7 +28,7 @@ fn child_processes_are_recorded() {
     );
     let script = format!("{0} children 1009; exec {0} values 1009", marks.display());
     let outcome = ToolRun::new(program(), &options, &["sh", "-c", &script]).end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let recording = outcome.recording();
     let (counters, tasks) = (rows(&recording), rows(&recording));
     let truths = outcome.truths();
@@ -50,7 +50,7 @@ fn libraries_are_searched() {
         &["library", "101"],
     )
     .end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     let recording = outcome.recording();
     let [UsdtProbe { path, places, .. }] = recording.usdt() else {
         panic!("{:?}", recording.usdt());
@@ -111,6 +111,6 @@ fn sudo_records_program_of_invoking_user() {
     );
     run.command.env("SUDO_UID", NOBODY.to_string());
     let outcome = run.end();
-    outcome.output.ended(0);
+    outcome.output.assert_status(0);
     values_of(&outcome, 1009);
 }

@@ -5,7 +5,7 @@ use testbed::{finish, whylat};
 pub fn names_the_stall_and_shows_the_gain() {
     let scratch = tempfile::tempdir().expect("a directory");
     let output = finish(whylat("demo").env("TMPDIR", scratch.path()));
-    output.ended(0);
+    output.assert_status(0);
     assert!(output.out.contains("nagle_delayed_ack"), "{}", output.out);
     let measured = output.out.split("speed-up: ").nth(1).unwrap_or_default();
     let times = measured

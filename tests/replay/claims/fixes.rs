@@ -11,7 +11,7 @@ use testbed::{finish, whylat};
 fn startup_ns(words: &str, congctl: &str) -> u64 {
     let words = format!("lab fault vtune_startup --congctl {congctl} {words}");
     let output = finish(&mut whylat(&words));
-    output.ended(0);
+    output.assert_status(0);
     let truth: Value = serde_json::from_str(&output.out).expect("JSON");
     number(&truth, "/roles/0/clients/0/startup_ns")
 }

@@ -17,7 +17,7 @@ pub fn cause_is_named_and_fixed() {
     let mut study =
         whylat("lab tail --app redis --rounds 1 --repeats 0 --requests 20011 --format json");
     let ended = finish(&mut study);
-    ended.ended(0);
+    ended.assert_status(0);
     let result: Value = serde_json::from_str(&ended.out).expect("JSON");
     assert_eq!(result["schema"], "whylat.study/1");
     let [found, fixed] = result["steps"].as_array().expect("steps").as_slice() else {

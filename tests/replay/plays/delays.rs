@@ -211,7 +211,7 @@ fn slow_queue() -> Result<Outcome, String> {
     tc.args([
         "qdisc", "add", "dev", "v0", "root", "tbf", "burst", "1100", "limit", "100000",
     ]);
-    finish(tc.arg("rate").arg(RATE_BPS.to_string())).ended(0);
+    finish(tc.arg("rate").arg(RATE_BPS.to_string())).assert_status(0);
     let size = QUEUED_BYTES.to_string();
     Ok(Outcome {
         report: between(&a, &b, "10.99.0.2", [&size, "6", "5"]),

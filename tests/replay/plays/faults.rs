@@ -77,7 +77,7 @@ fn record(fault: &Fault, variant: &str, congctl: &str) -> Result<Outcome, String
     command.args([fault.name, "--variant", variant, "--congctl", congctl]);
     command.arg("--truth").arg(&truth).arg("--record");
     command.arg(scratch.path().join("r.whylat"));
-    finish(&mut command).ended(0);
+    finish(&mut command).assert_status(0);
     let truth = std::fs::read_to_string(truth).expect("the truth");
     let truth = serde_json::from_str(&truth).expect("JSON");
     came_about(fault, &truth)?;

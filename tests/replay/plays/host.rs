@@ -93,7 +93,7 @@ fn record(mode: &str) -> Result<Outcome, String> {
     let mut client = netns.command("sh");
     client.args(["-c", &format!("exec {program} ask {mode} {PORT} {pid}")]);
     let account = finish(&mut client);
-    account.ended(0);
+    account.assert_status(0);
     let report = recorder.stop();
     drop(server);
     drop(group);

@@ -60,7 +60,7 @@ fn record(words: &str) -> Outcome {
     let mut argv = vec![program()];
     argv.extend(words.split_whitespace());
     let run = ToolRun::new(program(), "--detail waits", &argv).end();
-    run.output.ended(0);
+    run.output.assert_status(0);
     assert_eq!(run.coverage(), ProbeState::On);
     let account = run.account();
     assert_eq!(account.lost_total(), 0, "{account:?}");

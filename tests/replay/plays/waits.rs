@@ -52,10 +52,11 @@ fn record(scratch: TempDir, command: &str) -> Outcome {
     run.arg(scratch.path().join("r.whylat"))
         .current_dir(scratch.path());
     run.args(["--", "sh", "-c", &format!("exec {command} > truth")]);
-    finish(&mut run).ended(0);
+    finish(&mut run).assert_status(0);
     let report = Report::from_scratch(scratch);
     report.assert_whole();
-    let account = std::fs::read_to_string(report.beside("truth")).expect("the program's account");
+    let account =
+        std::fs::read_to_string(report.file_beside("truth")).expect("the program's account");
     let waits: Vec<Value> = account
         .lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))
@@ -85,7 +86,7 @@ fn compiled() -> TempDir {
     let mut compiler = Command::new("c++");
     compiler.args(["-O2", "-std=c++17", "-pthread", "-o"]);
     compiler.arg(scratch.path().join("plant_waits")).arg(source);
-    finish(&mut compiler).ended(0);
+    finish(&mut compiler).assert_status(0);
     scratch
 }
 

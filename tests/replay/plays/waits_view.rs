@@ -95,7 +95,7 @@ fn record(detail: &str) -> Outcome {
     command.args(["run", "--as-root", "--detail", detail, "--output"]);
     command.arg(scratch.path().join("r.whylat"));
     command.args(["--", "python3", "-c", PROGRAM]);
-    finish(command.arg(&truth)).ended(0);
+    finish(command.arg(&truth)).assert_status(0);
     let truth = std::fs::read_to_string(truth).expect("the program's truth");
     Outcome {
         truth: serde_json::from_str(&truth).expect("JSON"),
@@ -174,7 +174,7 @@ fn filters_compose(path: &Path, truth: &Value) {
 fn is_refused(outcome: &Outcome) {
     let mut report = whylat("report --by object");
     let output = finish(report.arg(outcome.report.path()));
-    output.ended(1).explains("--detail waits");
+    output.assert_status(1).explains("--detail waits");
 }
 
 /// Asks 400 times: every twentieth question goes out in two small writes, which wait for a delayed ACK,
@@ -208,7 +208,7 @@ fn asking() -> Outcome {
     command.args(["run", "--as-root", "--detail", "waits", "--output"]);
     command.arg(scratch.path().join("r.whylat"));
     command.args(["--", "python3", "-c", ASKING]);
-    finish(&mut command).ended(0);
+    finish(&mut command).assert_status(0);
     Outcome {
         report: Report::from_scratch(scratch),
         truth: json!({}),

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use ::import::{CaptureImport, CaptureReader, ImportError, Vantage};
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use diagnose::units::counted;
+use diagnose::units::quantity;
 use table::manifest::{CAPTURE, Coverage, Header, Line, Loss, ProbeState};
 use table::{ClosedRecording, WriteError, WriteOptions, Writer};
 
@@ -94,7 +94,7 @@ impl CaptureFiles {
 fn summary(import: &CaptureImport, output: &str) -> String {
     let mut text = format!(
         "imported {} to {output}; round trips from the capture on average: {} to clients, {} to servers",
-        counted(import.connections, "connection"),
+        quantity(import.connections, "connection"),
         mean(import.trips_ns[0], import.connections),
         mean(import.trips_ns[1], import.connections),
     );
@@ -102,7 +102,7 @@ fn summary(import: &CaptureImport, output: &str) -> String {
     if joined > 0 {
         text += &format!(
             "\nnote: open before the capture: {}",
-            counted(joined, "connection")
+            quantity(joined, "connection")
         );
     }
     if import.unseen_bytes > 0 {

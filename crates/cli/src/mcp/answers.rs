@@ -116,7 +116,7 @@ impl AssistantTool for ListFindings {
             undecided: if cursor == 0 { &report.undecided } else { &[] },
             problems: &report.about.problems,
         };
-        let words = |left| diagnose::units::counted(left, "more finding");
+        let words = |left| diagnose::units::quantity(left, "more finding");
         Ok(ToolAnswer::Entries(AnswerPiece {
             text: view::json(&list),
             warning: None,

@@ -71,7 +71,7 @@ impl AssistantTool for ListRecordings {
         let (listed, rest) = pieces::part(&all, cursor, limit);
         let listed: Vec<_> = listed.iter().map(|path| describe(path)).collect();
         let words = |left| {
-            let counted = diagnose::units::counted(left, "more recording");
+            let counted = diagnose::units::quantity(left, "more recording");
             match is_all {
                 true => counted,
                 false => format!("at least {counted}"),

@@ -5,7 +5,7 @@ use table::manifest::{Close, Cost, Coverage, Header};
 
 use super::host::{CloseState, ProbeLoss, RecordingHost};
 use crate::rows::windows::WindowSums;
-use crate::units::counted;
+use crate::units::quantity;
 
 /// The end of the manifest, and the state of the recording as its reader found it.
 #[derive(Debug, Clone, Default)]
@@ -63,7 +63,7 @@ impl OmittedRows {
     pub fn words(&self) -> String {
         match self.rows {
             0 => format!("rows of {}", self.table),
-            rows => format!("{} of {}", counted(rows, "row"), self.table),
+            rows => format!("{} of {}", quantity(rows, "row"), self.table),
         }
     }
 }

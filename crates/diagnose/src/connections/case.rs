@@ -50,7 +50,7 @@ impl Case<'_> {
 
     /// Returns from when to when these stages took time, `CLOCK_MONOTONIC` ns, to a reading of the ledger; without one,
     /// or without stages, its life.
-    pub fn when(&self, stages: &[Stage]) -> (u64, u64) {
+    pub fn interval(&self, stages: &[Stage]) -> (u64, u64) {
         let grew = self
             .ledger()
             .and(self.own.gathered.ledger.growth.interval(stages));

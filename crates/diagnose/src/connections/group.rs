@@ -96,7 +96,7 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
     let subject = subject(group.iter().map(|member| member.case))?;
     let concerned_ns: u64 = group.iter().map(|member| member.outcome.concerned_ns).sum();
     let share = share(harm_ns, concerned_ns, subject.lifetime_ns);
-    let times = group.iter().map(|member| rule.when(member.case));
+    let times = group.iter().map(|member| rule.interval(member.case));
     let (from_ns, until_ns) = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let mut finding = Finding {
         from_ns,

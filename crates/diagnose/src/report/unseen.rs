@@ -2,7 +2,7 @@
 
 use table::manifest::{Coverage, ProbeState, SocketKind};
 
-use crate::units::{bytes, count, counted};
+use crate::units::{bytes, count, quantity};
 
 /// Says why no connection was seen, as far as the sockets of the recorded processes show; `None`: nobody counted them.
 /// `listening` says how many sockets were waiting for connections.
@@ -70,9 +70,9 @@ fn of_used(used: &[&SocketKind], coverage: &[Coverage], only: bool) -> String {
             format!(
                 "{} sockets ({} of {}, {} of {})",
                 title(&line.kind),
-                counted(sends, "send"),
+                quantity(sends, "send"),
                 bytes(line.sent_bytes.unwrap_or(0)),
-                counted(receives, "receive"),
+                quantity(receives, "receive"),
                 bytes(line.received_bytes.unwrap_or(0)),
             )
         })
@@ -106,7 +106,7 @@ fn of_used(used: &[&SocketKind], coverage: &[Coverage], only: bool) -> String {
 fn of_open(open: &[&SocketKind], are_counted: bool) -> String {
     let facts: Vec<String> = open
         .iter()
-        .map(|line| counted(line.open, &format!("{} socket", title(&line.kind))))
+        .map(|line| quantity(line.open, &format!("{} socket", title(&line.kind))))
         .collect();
     match (&facts[..], are_counted) {
         ([], true) => "No byte moved over any socket of the recorded processes.".to_owned(),

@@ -148,13 +148,13 @@ impl BpfTimeSampler {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::net::UdpSocket;
     use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 
-    use std::io;
+    use libbpf_rs::libbpf_sys::{BPF_PROG_TYPE_SOCKET_FILTER, bpf_insn, bpf_prog_load};
 
     use super::*;
-    use libbpf_rs::libbpf_sys::{BPF_PROG_TYPE_SOCKET_FILTER, bpf_insn, bpf_prog_load};
-    use std::net::UdpSocket;
 
     /// Datagrams a window: a prime.
     const DATAGRAMS: u64 = 101;

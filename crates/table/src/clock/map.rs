@@ -167,14 +167,14 @@ impl ClockMap {
         if !self.nature.can_step() && matches!(piece, Piece::Limited(_)) {
             return left.overlap(right);
         }
-        let ends = [before, after].map(|end| self.beside(run, run.start + end, other_ns));
+        let ends = [before, after].map(|end| self.neighbour_window(run, run.start + end, other_ns));
         let ends = ends.into_iter().flatten();
         Some(ends.fold(left.hull(right), Window::hull))
     }
 
     /// A step that is smaller than the windows of both readings around it is not seen. Set back by it,
     /// the clock shows times from just before a reading again after it.
-    fn beside(&self, run: &Range<usize>, index: usize, other_ns: i128) -> Option<Window> {
+    fn neighbour_window(&self, run: &Range<usize>, index: usize, other_ns: i128) -> Option<Window> {
         let reading = self.readings[index];
         let (from, to) = (index.saturating_sub(1), (index + 2).min(run.end));
         let around = &self.readings[from.max(run.start)..to];
@@ -189,7 +189,8 @@ impl ClockMap {
     /// Returns the window of a time before the first reading or after the last one.
     fn beyond(&self, run: &Range<usize>, other_ns: i128) -> Option<Window> {
         if self.nature.can_step() {
-            let ends = [run.start, run.end - 1].map(|end| self.beside(run, end, other_ns));
+            let ends =
+                [run.start, run.end - 1].map(|end| self.neighbour_window(run, end, other_ns));
             return ends.into_iter().flatten().reduce(Window::hull);
         }
         let (first, last) = (self.readings[run.start], self.readings[run.end - 1]);

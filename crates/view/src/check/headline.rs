@@ -1,11 +1,11 @@
 //! The answer to a check in one sentence.
 
 use diagnose::check::report::CheckReport;
-use diagnose::units::counted;
+use diagnose::units::quantity;
 
 /// Returns the answer in one sentence.
 pub(super) fn headline(report: &CheckReport) -> String {
-    let runs = counted(report.runs, "run");
+    let runs = quantity(report.runs, "run");
     match report.failures.as_slice() {
         [] => {
             let judged = match report.baseline_runs {

@@ -22,7 +22,7 @@ pub fn text(report: &CheckReport, options: &TextOptions) -> String {
     for failure in &report.failures {
         layout.blank();
         layout.bullet(0, (Style::Bold, &failure.name), &failure.text);
-        layout.labelled(2, "hint:", 6, &failure.hint);
+        layout.entry(2, "hint:", 6, &failure.hint);
     }
     counts(&mut layout, &report.counts);
     let others: Vec<_> = report

@@ -90,9 +90,9 @@ impl DrawnMessage {
     fn draw(&self, drawing: &mut TraceDrawing<'_>, tracks: &mut Tracks) -> io::Result<()> {
         let flow = drawing.flow();
         // Of spans that begin at one instant, the flow goes from the one that comes first here.
-        self.beside(drawing, tracks, self.before, flow)?;
+        self.draw_neighbour(drawing, tracks, self.before, flow)?;
         self.itself(drawing, tracks, flow)?;
-        self.beside(drawing, tracks, self.after, flow)
+        self.draw_neighbour(drawing, tracks, self.after, flow)
     }
 
     fn itself(
@@ -128,7 +128,7 @@ impl DrawnMessage {
         lanes.apart(&mut drawing.trace, times, &what, parts)
     }
 
-    fn beside(
+    fn draw_neighbour(
         &self,
         drawing: &mut TraceDrawing<'_>,
         tracks: &mut Tracks,

@@ -3,7 +3,7 @@
 
 use diagnose::Report;
 use diagnose::report::{Connection, Receive};
-use diagnose::units::{bytes, count, counted, duration, percent};
+use diagnose::units::{bytes, count, duration, percent, quantity};
 use table::Method;
 
 use super::bar;
@@ -111,7 +111,7 @@ fn facts(connection: &Connection) -> String {
         format!(
             "subflow of MPTCP connection {}, with {} recorded",
             mptcp.token,
-            counted(others, "other")
+            quantity(others, "other")
         )
     }));
     let rtt_us = connection.tcp.min_rtt_us.map(u64::from);

@@ -4,7 +4,7 @@ use diagnose::requests::contrast_report::{
     Contrast, ContrastPart, ContrastTrait, TraitKind, TraitValue,
 };
 use diagnose::requests::functions::ShareBounds;
-use diagnose::units::{bytes, count, counted, duration};
+use diagnose::units::{bytes, count, duration, quantity};
 
 use super::parts::LABEL;
 use crate::layout::TextLayout;
@@ -19,23 +19,23 @@ const TRAITS: usize = 6;
 pub fn draw(layout: &mut TextLayout, contrast: &Contrast) {
     let text = format!(
         "{} of {} or longer took {} more than others, on average",
-        counted(contrast.slow, "request"),
+        quantity(contrast.slow, "request"),
         duration(contrast.slow_from_ns),
         duration(contrast.extra_ns)
     );
-    layout.labelled(2, "slow", LABEL, &text);
+    layout.entry(2, "slow", LABEL, &text);
     for part in contrast.parts.iter().take(PARTS) {
-        layout.labelled(2, "", LABEL, &first_cause(part, contrast.compared.slow));
+        layout.entry(2, "", LABEL, &first_cause(part, contrast.compared.slow));
     }
     if let Some(why) = contrast.why_unknown {
         let text = format!("what else differs is not known: {why}");
-        return layout.labelled(2, "", LABEL, &text);
+        return layout.entry(2, "", LABEL, &text);
     }
     for it in contrast.traits.iter().take(TRAITS) {
-        layout.labelled(2, "", LABEL, &sentence(it));
+        layout.entry(2, "", LABEL, &sentence(it));
     }
     if contrast.traits.is_empty() {
-        layout.labelled(2, "", LABEL, "nothing else differs beyond chance");
+        layout.entry(2, "", LABEL, "nothing else differs beyond chance");
     }
 }
 
@@ -70,8 +70,8 @@ fn title(it: &ContrastTrait) -> String {
     let number = |number: u64| match it.what {
         TraitKind::RequestBytes => format!("{} in the request", bytes(number)),
         TraitKind::ResponseBytes => format!("{} in the response", bytes(number)),
-        TraitKind::Behind => format!("behind {}", counted(number, "other")),
-        _ => counted(number, "call"),
+        TraitKind::Behind => format!("behind {}", quantity(number, "other")),
+        _ => quantity(number, "call"),
     };
     match &it.value {
         TraitValue::AtMost(most) => format!("at most {}", number(*most)),

@@ -25,7 +25,7 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
         all.partition(|coverage| coverage.probe.starts_with(CLOCK));
     let mut label = "coverage";
     let mut line = |text: &str| {
-        layout.labelled(2, label, LABEL, text);
+        layout.entry(2, label, LABEL, text);
         label = "";
     };
     line(&format!("on: {}", working(&probes, &about.left_out)));
@@ -133,6 +133,6 @@ fn draw_clocks(layout: &mut TextLayout, all: &[&Coverage]) {
         .collect();
     if !missing.is_empty() {
         let text = format!("without {}: see `whylat doctor`", missing.join(", "));
-        layout.labelled(2, "clocks", LABEL, &text);
+        layout.entry(2, "clocks", LABEL, &text);
     }
 }

@@ -6,7 +6,7 @@ use diagnose::difference::report::{
 };
 use diagnose::report::Severity;
 use diagnose::requests::Side;
-use diagnose::units::{count, counted, duration, percent};
+use diagnose::units::{count, duration, percent, quantity};
 
 use super::parts::plain;
 use crate::layout::{Style, TextLayout, TextOptions, columns, pad_end};
@@ -28,7 +28,7 @@ pub fn text(report: &DiffReport, names: [&str; 2], options: &TextOptions) -> Str
         ("A", names[0], &report.before),
         ("B", names[1], &report.after),
     ] {
-        layout.labelled(0, letter, 3, &about(name, side));
+        layout.entry(0, letter, 3, &about(name, side));
     }
     layout.blank();
     layout.paragraph(0, Style::Bold, &headline(report));
@@ -180,7 +180,7 @@ fn findings(layout: &mut TextLayout, findings: &[FindingChange], most: usize) {
         let sides = [("A", &finding.before), ("B", &finding.after)];
         for (letter, numbers) in sides {
             if let Some(numbers) = numbers {
-                layout.labelled(4, letter, 4, &numbers.headline);
+                layout.entry(4, letter, 4, &numbers.headline);
             }
         }
     }
@@ -188,7 +188,7 @@ fn findings(layout: &mut TextLayout, findings: &[FindingChange], most: usize) {
     if info > 0 {
         let text = format!(
             "{} of severity info: --overall --format json has them.",
-            counted(info as u64, "finding")
+            quantity(info as u64, "finding")
         );
         layout.paragraph(2, Style::Dim, &text);
     }

@@ -5,7 +5,7 @@ use diagnose::drops::DropReport;
 use diagnose::drops::report::{
     ConnectionDrops, DropTotal, NamedCount, ReasonGroup, RetransmissionCauses,
 };
-use diagnose::units::{count, counted};
+use diagnose::units::{count, quantity};
 use table::DropKind;
 use table::manifest::ProbeState;
 
@@ -52,7 +52,7 @@ pub fn section(layout: &mut TextLayout, report: &DropReport) {
     }
     layout.title(&[(Style::Bold, "drops and resets")]);
     for group in concerned.iter().take(NAMES) {
-        layout.labelled(2, &count(group.selected), NUMBER, &what(group));
+        layout.entry(2, &count(group.selected), NUMBER, &what(group));
     }
     if let Some(causes) = &report.retransmissions {
         layout.paragraph(2, Style::Plain, &retransmission_text(causes));
@@ -84,7 +84,7 @@ fn headline(report: &DropReport) -> String {
         0 => "This host dropped no packet.".to_owned(),
         _ => format!(
             "This host dropped {}, {} of recorded sockets.",
-            counted(packets, "packet"),
+            quantity(packets, "packet"),
             count(selected)
         ),
     };
@@ -98,7 +98,7 @@ fn headline(report: &DropReport) -> String {
     if resets_sent + resets_received > 0 {
         text += &format!(
             " It sent {} and received {}.",
-            counted(resets_sent, "reset"),
+            quantity(resets_sent, "reset"),
             count(resets_received)
         );
     }
@@ -154,7 +154,7 @@ fn reasons(layout: &mut TextLayout, report: &DropReport, limit: usize) {
             count: it.count,
         });
         let names: Vec<NamedCount> = names.collect();
-        layout.labelled(2, "no problem", LABEL, &list(&names));
+        layout.entry(2, "no problem", LABEL, &list(&names));
     }
     if !report.reasons.is_empty() {
         layout.blank();
@@ -162,7 +162,7 @@ fn reasons(layout: &mut TextLayout, report: &DropReport, limit: usize) {
 }
 
 fn draw(layout: &mut TextLayout, group: &ReasonGroup) {
-    layout.labelled(2, &count(group.count), NUMBER, &what(group));
+    layout.entry(2, &count(group.count), NUMBER, &what(group));
     let indent = 2 + NUMBER;
     if let Some(meaning) = group.meaning {
         layout.paragraph(indent, Style::Plain, meaning);
@@ -179,7 +179,7 @@ fn draw(layout: &mut TextLayout, group: &ReasonGroup) {
     }
     layout.paragraph(indent, Style::Dim, &notes.join(" · "));
     if let Some(remedy) = group.remedy {
-        layout.labelled(indent, "fix", LABEL / 2, remedy);
+        layout.entry(indent, "fix", LABEL / 2, remedy);
     }
 }
 
@@ -231,7 +231,7 @@ fn retransmission_text(causes: &RetransmissionCauses) -> String {
     let all = dropped_here + not_dropped_here + unknown;
     format!(
         "Of {}: {}.",
-        counted(all, "retransmitted segment"),
+        quantity(all, "retransmitted segment"),
         parts.join("; ")
     )
 }
@@ -271,7 +271,7 @@ fn connections(layout: &mut TextLayout, all: &[ConnectionDrops], limit: usize) {
             .collect();
         layout.paragraph(4, Style::Plain, &numbers.join(", "));
         if !it.reasons.is_empty() {
-            layout.labelled(4, "reasons", LABEL, &list(&it.reasons));
+            layout.entry(4, "reasons", LABEL, &list(&it.reasons));
         }
     }
     more(layout, limit, all.len());
@@ -293,7 +293,7 @@ fn devices(layout: &mut TextLayout, report: &DropReport, limit: usize) {
             .unwrap_or("no device yet, or not known");
         let netns = it.netns.map(|it| format!(" in namespace {it}"));
         let text = format!("{device}{}", netns.unwrap_or_default());
-        layout.labelled(2, &count(it.packets), NUMBER, &text);
+        layout.entry(2, &count(it.packets), NUMBER, &text);
     }
     more(layout, limit, report.devices.len());
     layout.blank();
@@ -315,7 +315,7 @@ fn counters(layout: &mut TextLayout, report: &DropReport, limit: usize) {
             device.unwrap_or_default(),
             it.netns
         );
-        layout.labelled(2, &count(it.grew), NUMBER, &text);
+        layout.entry(2, &count(it.grew), NUMBER, &text);
     }
     more(layout, limit, report.counters.len());
     layout.blank();

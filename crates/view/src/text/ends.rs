@@ -3,7 +3,7 @@
 use diagnose::messages::ends::report::{
     ClockRelation, CrossingGroup, EndsReport, LegTime, SlowCrossing,
 };
-use diagnose::units::{bytes, count, counted, duration};
+use diagnose::units::{bytes, count, duration, quantity};
 
 use super::footer;
 use super::parts::LABEL;
@@ -56,7 +56,7 @@ fn clocks(report: &EndsReport) -> String {
                 1 => String::new(),
                 more => format!(
                     " in {} because the clocks drift,",
-                    counted(more as u64, "piece")
+                    quantity(more as u64, "piece")
                 ),
             };
             format!(
@@ -71,14 +71,14 @@ fn clocks(report: &EndsReport) -> String {
 fn draw(layout: &mut TextLayout, group: &CrossingGroup) {
     layout.title(&[(Style::Bold, &group.from.title())]);
     if let Some(process) = &group.to.process {
-        layout.labelled(2, "to", LABEL, &process.title());
+        layout.entry(2, "to", LABEL, &process.title());
     }
     let text = format!(
         "{}, {}",
-        counted(group.count, "message"),
+        quantity(group.count, "message"),
         bytes(group.bytes)
     );
-    layout.labelled(2, "sent", LABEL, &text);
+    layout.entry(2, "sent", LABEL, &text);
     let left_out = [
         (group.shared, "received in one call with others"),
         (
@@ -89,7 +89,7 @@ fn draw(layout: &mut TextLayout, group: &CrossingGroup) {
     for (number, what) in left_out {
         if number > 0 {
             let text = format!("{} {what}, not in the figures below", count(number));
-            layout.labelled(2, "", LABEL, &text);
+            layout.entry(2, "", LABEL, &text);
         }
     }
     if let Some(whole) = &group.whole {

@@ -22,7 +22,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let findings: Vec<&Finding> = findings.collect();
     for (index, finding) in findings.iter().take(limit).enumerate() {
         // The worst finding's sentence is the answer at the top already.
-        draw_finding(layout, finding, index == 0, when(report, finding));
+        draw_finding(layout, finding, index == 0, interval_text(report, finding));
     }
     let undecided = report.undecided.iter().filter(|it| !it.is_minor());
     let undecided: Vec<&UndecidedFinding> = undecided.collect();
@@ -67,7 +67,7 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
     draw_evidence(layout, &finding.evidence.0);
     draw_list(layout, "involved", &finding.involved);
     if let Some(when) = when {
-        layout.labelled(2, "when", LABEL, &when);
+        layout.entry(2, "when", LABEL, &when);
     }
     let ruled_out: Vec<String> = finding
         .ruled_out
@@ -88,16 +88,16 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
             false => "",
         };
         let text = format!("{} faster{bound}, if {}", estimate(win), win.assumes);
-        layout.labelled(2, "gain", LABEL, &text);
+        layout.entry(2, "gain", LABEL, &text);
     }
     let confidence = &finding.confidence;
     let text = format!("{}: {}", confidence.level.name(), confidence.because);
-    layout.labelled(2, "confidence", LABEL, &text);
+    layout.entry(2, "confidence", LABEL, &text);
     layout.blank();
 }
 
 /// Returns when a problem began and ended, where it lasted for less than half of the recording.
-fn when(report: &Report, finding: &Finding) -> Option<String> {
+fn interval_text(report: &Report, finding: &Finding) -> Option<String> {
     let length_ns = finding.until_ns.saturating_sub(finding.from_ns);
     if finding.is_note() || length_ns * 2 >= report.about.span_ns {
         return None;
@@ -133,7 +133,7 @@ fn draw_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
     layout.paragraph(2, Style::Plain, &undecided.headline);
     layout.blank();
     draw_evidence(layout, &undecided.evidence.0);
-    layout.labelled(2, "why", LABEL, &undecided.why);
+    layout.entry(2, "why", LABEL, &undecided.why);
     draw_steps(layout, "to find out", &undecided.would_help);
     layout.blank();
 }
@@ -145,14 +145,14 @@ fn draw_evidence(layout: &mut TextLayout, facts: &[Fact]) {
         let value = value(fact);
         let head = format!("{label:LABEL$}{}  ", pad_begin(&value, NUMBERS));
         let one = fact.value == FactValue::Whole(1);
-        layout.labelled(2, &head, 0, &plural(fact.label, if one { 1 } else { 2 }));
+        layout.entry(2, &head, 0, &plural(fact.label, if one { 1 } else { 2 }));
     }
 }
 
 /// Draws the label beside the first entry, and each entry on lines of its own.
 fn draw_list(layout: &mut TextLayout, label: &str, entries: &[String]) {
     for (index, entry) in entries.iter().enumerate() {
-        layout.labelled(2, if index == 0 { label } else { "" }, LABEL, entry);
+        layout.entry(2, if index == 0 { label } else { "" }, LABEL, entry);
     }
 }
 
@@ -161,10 +161,10 @@ fn draw_steps(layout: &mut TextLayout, label: &str, steps: &[String]) {
     for (index, step) in steps.iter().enumerate() {
         let label = if index == 0 { label } else { "" };
         if steps.len() == 1 {
-            layout.labelled(2, label, LABEL, step);
+            layout.entry(2, label, LABEL, step);
         } else {
             let head = format!("{label:LABEL$}{}. ", index + 1);
-            layout.labelled(2, &head, 0, step);
+            layout.entry(2, &head, 0, step);
         }
     }
 }

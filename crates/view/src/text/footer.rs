@@ -1,7 +1,7 @@
 //! The coverage, the losses and the cost of the recording: always, also when nothing is missing.
 
 use diagnose::report::{About, CloseState, ProbeLoss};
-use diagnose::units::{bytes, count, counted, duration, part, percent};
+use diagnose::units::{bytes, count, duration, part, percent, quantity};
 use diagnose::windows::RULES_NOT_ASKED;
 use table::manifest::Cost;
 
@@ -20,15 +20,15 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
         CloseState::InOrder => {}
         CloseState::Recovered => {
             let text = "by `whylat recover` after a crash: the end may be missing";
-            layout.labelled(2, "closed", LABEL, text);
+            layout.entry(2, "closed", LABEL, text);
         }
         CloseState::NotClosed => {
             let text = "never: the end is missing. hint: whylat recover";
-            layout.labelled(2, "closed", LABEL, text);
+            layout.entry(2, "closed", LABEL, text);
         }
     }
     for problem in &about.problems {
-        layout.labelled(2, "problem", LABEL, problem);
+        layout.entry(2, "problem", LABEL, problem);
     }
 }
 
@@ -40,13 +40,13 @@ fn draw_windows(layout: &mut TextLayout, about: &About) {
     let text = format!(
         "{}, {} of {} ({}): calls, waits and requests are of these. Requests that a window's edge cut are in \
          none. Not judged: {}",
-        counted(sums.windows, "window"),
+        quantity(sums.windows, "window"),
         duration(sums.window_ns),
         duration(about.span_ns),
         percent(part(sums.window_ns, about.span_ns)),
         RULES_NOT_ASKED.join(", ")
     );
-    layout.labelled(2, "windows", LABEL, &text);
+    layout.entry(2, "windows", LABEL, &text);
 }
 
 fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {
@@ -57,7 +57,7 @@ fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {
         count(sum(|loss| loss.totals.produced)),
         unaccounted_text(all.iter().map(|loss| loss.residual).sum())
     );
-    layout.labelled(2, "lost", LABEL, &text);
+    layout.entry(2, "lost", LABEL, &text);
     for loss in all
         .iter()
         .filter(|loss| loss.lost_total > 0 || loss.residual != 0)
@@ -76,7 +76,7 @@ fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {
             causes.join(", "),
             unaccounted_text(loss.residual)
         );
-        layout.labelled(2, "", LABEL, &text);
+        layout.entry(2, "", LABEL, &text);
     }
 }
 
@@ -90,7 +90,7 @@ fn unaccounted_text(residual: i64) -> String {
 
 fn draw_cost(layout: &mut TextLayout, cost: Option<&Cost>) {
     let Some(cost) = cost else {
-        layout.labelled(2, "cost", LABEL, "not recorded");
+        layout.entry(2, "cost", LABEL, "not recorded");
         return;
     };
     let cpu = if cost.wall_ns == 0 {
@@ -111,5 +111,5 @@ fn draw_cost(layout: &mut TextLayout, cost: Option<&Cost>) {
         percent(cpu),
         bytes(cost.max_rss_bytes)
     );
-    layout.labelled(2, "cost", LABEL, &text);
+    layout.entry(2, "cost", LABEL, &text);
 }

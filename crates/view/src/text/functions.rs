@@ -5,7 +5,7 @@ use diagnose::requests::RequestPart;
 use diagnose::requests::functions::{
     FunctionShare, FunctionShares, SAMPLES_LEAST, ServiceFunctions, ShareBounds,
 };
-use diagnose::units::{count, counted, percent};
+use diagnose::units::{count, percent, quantity};
 
 use crate::layout::{Style, TextLayout};
 
@@ -44,7 +44,7 @@ pub(super) fn request(layout: &mut TextLayout, functions: &FunctionShares) {
 }
 
 fn list(layout: &mut TextLayout, title: &str, functions: &FunctionShares) {
-    let samples = counted(functions.samples, "sample");
+    let samples = quantity(functions.samples, "sample");
     let in_kernel = diagnose::units::part(functions.in_kernel, functions.samples);
     let head = match functions.has_shares() {
         true => format!("{title}: {samples}, {} in the kernel", percent(in_kernel)),
@@ -67,7 +67,7 @@ fn list(layout: &mut TextLayout, title: &str, functions: &FunctionShares) {
                 .into_iter()
                 .filter(|it| !it.is_empty())
                 .collect();
-            let samples = counted(function.samples, "sample");
+            let samples = quantity(function.samples, "sample");
             let text = format!("{name}: {}", [words, vec![samples]].concat().join(", "));
             layout.paragraph(2, Style::Plain, &text);
         }
@@ -75,11 +75,11 @@ fn list(layout: &mut TextLayout, title: &str, functions: &FunctionShares) {
     let rest = functions.functions.iter().skip(LISTED);
     let others = functions.others + rest.map(|it| it.samples).sum::<u64>();
     if others > 0 {
-        let text = format!("other functions: {}", counted(others, "sample"));
+        let text = format!("other functions: {}", quantity(others, "sample"));
         layout.paragraph(2, Style::Dim, &text);
     }
     for unnamed in &functions.unnamed {
-        let samples = counted(unnamed.samples, "sample");
+        let samples = quantity(unnamed.samples, "sample");
         let remedy = unnamed.remedy.map(|it| format!(" To see names: {it}."));
         let text = format!(
             "without a name: {samples}: {}.{}",

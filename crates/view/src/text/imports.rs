@@ -1,7 +1,7 @@
 //! The report of an imported trace: threads and functions by CPU time, and what the trace does not show.
 
 use diagnose::imports::{ActivitySum, FunctionSum, ImportedTrace, ThreadSum};
-use diagnose::units::{count, counted, duration, percent};
+use diagnose::units::{count, duration, percent, quantity};
 
 use super::parts::more;
 use crate::layout::{Style, TextLayout, TextOptions};
@@ -14,13 +14,13 @@ pub fn headline(trace: &ImportedTrace) -> String {
     let sources: Vec<&str> = trace.sources.iter().map(|it| it.name()).collect();
     let on = match trace.cpus {
         0 => String::new(),
-        cpus => format!(" on {}", counted(cpus, "CPU")),
+        cpus => format!(" on {}", quantity(cpus, "CPU")),
     };
     format!(
         "Imported trace ({}): {} of {}{on} in {}.",
         sources.join(", ").replace('_', " "),
-        counted(trace.spans, "span"),
-        counted(trace.threads.len() as u64, "thread"),
+        quantity(trace.spans, "span"),
+        quantity(trace.threads.len() as u64, "thread"),
         duration(trace.length_ns)
     )
 }
@@ -81,7 +81,7 @@ fn thread(thread: &ThreadSum, length_ns: u64) -> (String, String) {
         None => name.to_owned(),
     };
     let share = thread.total_ns as f64 / length_ns.max(1) as f64;
-    let times = counted(thread.count, "time");
+    let times = quantity(thread.count, "time");
     let total = duration(thread.total_ns);
     (
         name,
@@ -98,7 +98,7 @@ fn function(function: &FunctionSum) -> (String, String) {
         "{} itself, {} with what it called, {}",
         duration(function.own_ns),
         duration(function.total_ns),
-        counted(function.count, "call")
+        quantity(function.count, "call")
     );
     (name, numbers)
 }
@@ -114,7 +114,7 @@ fn kind(sum: &ActivitySum) -> (String, String) {
 fn gap(sum: &ActivitySum) -> (String, String) {
     let kind = sum.kind.name().replace('_', " ");
     let name = sum.name.clone().unwrap_or(kind);
-    let times = counted(sum.count, "time");
+    let times = quantity(sum.count, "time");
     (
         name,
         format!("{times}, {} in total", duration(sum.total_ns)),

@@ -5,7 +5,7 @@ use diagnose::messages::parts::MessageEvent;
 use diagnose::messages::report::{
     MessageGroup, MessageLifetime, MessageReport, MessageStory, PartTime,
 };
-use diagnose::units::{bytes, count, counted, duration};
+use diagnose::units::{bytes, count, duration, quantity};
 use table::tables::{ReceivedMessage, SentMessage};
 
 use super::parts::{CELL, LABEL, head, hidden_groups};
@@ -66,30 +66,30 @@ fn draw(layout: &mut TextLayout, group: &MessageGroup) {
     ]);
     let mut text = format!(
         "{}, {}",
-        counted(group.count, "message"),
+        quantity(group.count, "message"),
         bytes(group.bytes)
     );
     if group.spliced_bytes > 0 {
         let spliced = bytes(group.spliced_bytes);
         text += &format!("; {spliced} more were spliced");
     }
-    layout.labelled(2, direction, LABEL, &text);
+    layout.entry(2, direction, LABEL, &text);
     for (number, what) in irregular(group) {
         if number > 0 {
             let text = format!("{} {what}", count(number));
-            layout.labelled(2, "", LABEL, &text);
+            layout.entry(2, "", LABEL, &text);
         }
     }
     if let Some(dropped) = group.dropped.filter(|it| *it > 0) {
         let text = format!(
             "{} dropped: the receive buffer was full",
-            counted(dropped, "datagram")
+            quantity(dropped, "datagram")
         );
-        layout.labelled(2, "", LABEL, &text);
+        layout.entry(2, "", LABEL, &text);
     }
     if let Some(error_ns) = group.stamped.map(|it| it.error_ns).filter(|it| *it > 0) {
         let text = format!("NIC timestamps: error up to {}", duration(error_ns));
-        layout.labelled(2, "", LABEL, &text);
+        layout.entry(2, "", LABEL, &text);
     }
     if let Some(whole) = &group.whole {
         let parts = group.parts.iter();
@@ -165,7 +165,7 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
         (Style::Dim, &format!(", {}", story.direction.name())),
     ]);
     if let Some(lifetime) = &story.lifetime {
-        layout.labelled(2, "message", LABEL, &place(lifetime));
+        layout.entry(2, "message", LABEL, &place(lifetime));
     }
     layout.blank();
     draw_steps(&mut layout, story);
@@ -198,7 +198,7 @@ fn came_in(row: &ReceivedMessage) -> String {
     let number = u64::from(row.segments);
     match row.cut_bytes {
         None => {
-            let segments = counted(number, "segment");
+            let segments = quantity(number, "segment");
             match row.doubt_ns {
                 0 => format!(" in {segments}"),
                 ns => format!(
@@ -208,16 +208,16 @@ fn came_in(row: &ReceivedMessage) -> String {
             }
         }
         Some(0) if number == 1 => String::new(),
-        Some(0) => format!(" in {}", counted(number, "datagram")),
+        Some(0) => format!(" in {}", quantity(number, "datagram")),
         Some(cut) => format!(" of a datagram, {} truncated", bytes(u64::from(cut))),
     }
 }
 
 fn went_out_in(row: &SentMessage) -> String {
     match row.packets {
-        Some(packets) if packets > 1 => format!(" in {}", counted(packets.into(), "packet")),
+        Some(packets) if packets > 1 => format!(" in {}", quantity(packets.into(), "packet")),
         None if row.resent_segments > 0 => {
-            let again = counted(u64::from(row.resent_segments), "segment");
+            let again = quantity(u64::from(row.resent_segments), "segment");
             format!(", {again} retransmitted")
         }
         _ => String::new(),

@@ -2,7 +2,7 @@
 
 use diagnose::report::{About, DataDirection, FindingSubject, Process, SubjectRequests};
 use diagnose::requests::Side;
-use diagnose::units::{count, counted, duration};
+use diagnose::units::{count, duration, quantity};
 use table::manifest::CAPTURE;
 
 use crate::layout::{Style, TextLayout};
@@ -41,7 +41,7 @@ fn windows(about: &About) -> String {
         format!(
             " · calls, waits and requests of {} in {}",
             duration(sums.window_ns),
-            counted(sums.windows, "window")
+            quantity(sums.windows, "window")
         )
     })
 }
@@ -73,7 +73,7 @@ pub(super) fn subject(subject: &FindingSubject, direction: DataDirection) -> Str
         let ends = requests_of(requests);
         return format!(
             "{process} {ends}, {}",
-            counted(requests.requests, "request")
+            quantity(requests.requests, "request")
         );
     }
     if subject.connections == 0 {

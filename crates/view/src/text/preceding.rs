@@ -1,7 +1,7 @@
 //! The sends, receives and counters that precede slow waits: one sentence for each association, and one where nothing is
 //! known.
 
-use diagnose::units::{bytes, count, counted, duration, percent, plural};
+use diagnose::units::{bytes, count, duration, percent, plural, quantity};
 use diagnose::waits::join::report::{FactorAssociation, FactorKind, FactorReport, Preceding};
 
 use crate::layout::TextLayout;
@@ -19,7 +19,7 @@ pub fn draw(
     };
     let sentences = sentences(preceding, &condition);
     for (index, text) in sentences.iter().enumerate() {
-        layout.labelled(4, if index == 0 { "before" } else { "" }, label, text);
+        layout.entry(4, if index == 0 { "before" } else { "" }, label, text);
     }
 }
 
@@ -34,7 +34,7 @@ fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     if preceding.counter_values_left_out > 0 {
         sentences.push(format!(
             "ignored: {} of counters beyond the first 64",
-            counted(preceding.counter_values_left_out, "value")
+            quantity(preceding.counter_values_left_out, "value")
         ));
     }
     sentences

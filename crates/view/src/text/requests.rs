@@ -3,7 +3,7 @@
 use diagnose::requests::functions::FunctionShares;
 use diagnose::requests::report::{DurationSpread, PathStep, RequestRow, Service};
 use diagnose::requests::{PartShares, RequestPart, RequestReport, Side};
-use diagnose::units::{bytes, count, counted, duration, percent};
+use diagnose::units::{bytes, count, duration, percent, quantity};
 use table::manifest::{CAPTURE, ProbeState};
 
 use super::parts::{LABEL, head, process};
@@ -110,7 +110,7 @@ pub fn headline(report: &RequestReport) -> String {
     };
     format!(
         "{} {ends}: {times}. Their time: {}.",
-        counted(service.requests, "request"),
+        quantity(service.requests, "request"),
         shares(&service.parts.all, functions_of_all(service))
     )
 }
@@ -222,9 +222,9 @@ fn draw(layout: &mut TextLayout, service: &Service) {
     if service.queue_most > 0 {
         let text = format!(
             "one request waited behind {} at most",
-            counted(service.queue_most, "other")
+            quantity(service.queue_most, "other")
         );
-        layout.labelled(2, "queue", LABEL, &text);
+        layout.entry(2, "queue", LABEL, &text);
     }
     if let Some(it) = &service.contrast {
         contrast::draw(layout, it);
@@ -254,7 +254,7 @@ fn slowest(layout: &mut TextLayout, report: &RequestReport) {
         };
         let took = duration(request.duration_ns);
         let text = format!("{took}{of}: {}", parts.join(", "));
-        layout.labelled(2, &request.id, PART, &text);
+        layout.entry(2, &request.id, PART, &text);
     }
     layout.paragraph(
         2,
@@ -269,7 +269,7 @@ fn others(layout: &mut TextLayout, report: &RequestReport) {
     for it in &report.not_requests {
         let text = format!(
             "{} of {} at {}: {}.",
-            counted(it.connections, "connection"),
+            quantity(it.connections, "connection"),
             it.name,
             it.address,
             it.why
@@ -279,14 +279,14 @@ fn others(layout: &mut TextLayout, report: &RequestReport) {
     if report.unanswered > 0 {
         let text = format!(
             "{} without a response.",
-            counted(report.unanswered, "request")
+            quantity(report.unanswered, "request")
         );
         layout.paragraph(2, Style::Plain, &text);
     }
     if report.broken > 0 {
         let text = format!(
             "{} not judged: rows of their calls were lost.",
-            counted(report.broken, "request")
+            quantity(report.broken, "request")
         );
         layout.paragraph(2, Style::Plain, &text);
     }
@@ -318,9 +318,9 @@ pub fn one(report: &RequestReport, request: &RequestRow, options: &TextOptions) 
         let size = bytes(range.1.saturating_sub(range.0));
         format!("{size}, bytes {} to {}", count(range.0), count(range.1))
     };
-    layout.labelled(2, "request", LABEL, &range(request.request));
-    layout.labelled(2, "response", LABEL, &range(request.response));
-    layout.labelled(2, "calls", LABEL, &count(request.calls));
+    layout.entry(2, "request", LABEL, &range(request.request));
+    layout.entry(2, "response", LABEL, &range(request.response));
+    layout.entry(2, "calls", LABEL, &count(request.calls));
     layout.blank();
     waterfall(&mut layout, request);
     layout.blank();
@@ -366,7 +366,7 @@ fn waterfall(layout: &mut TextLayout, request: &RequestRow) {
     if left.0 > 0 {
         let text = format!(
             "{} more, {} in all",
-            counted(left.0, "step"),
+            quantity(left.0, "step"),
             duration(left.1)
         );
         layout.paragraph(2, Style::Dim, &text);
@@ -405,7 +405,7 @@ fn about(step: &PathStep) -> String {
         words.push(format!("other end {}", process(Some(other))));
     }
     if let Some(behind) = step.behind {
-        words.push(format!("behind {}", counted(behind, "request")));
+        words.push(format!("behind {}", quantity(behind, "request")));
     }
     if let Some(waker) = &step.woken_by {
         let title = process(Some(&waker.process));

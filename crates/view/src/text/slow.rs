@@ -2,7 +2,7 @@
 
 use diagnose::Report;
 use diagnose::report::{Severity, SlowCause, SlowMessages};
-use diagnose::units::{count, counted, duration, percent};
+use diagnose::units::{count, duration, percent, quantity};
 
 use super::parts::LABEL;
 use super::tail::{cause_title, range};
@@ -83,23 +83,23 @@ fn draw_messages(layout: &mut TextLayout, slow: &SlowMessages) {
     );
     let text = format!(
         "{} ({}); ordinary: {}",
-        counted(slow.messages, "message"),
+        quantity(slow.messages, "message"),
         range(&slow.tail, slow.from_ns, slow.until_ns),
         duration(slow.usual_ns.round() as u64)
     );
-    layout.labelled(2, "slow", LABEL, &text);
+    layout.entry(2, "slow", LABEL, &text);
     let text = format!(
         "{} of the extra time (median of {})",
         percent(slow.covered),
-        counted(slow.judged, "message")
+        quantity(slow.judged, "message")
     );
-    layout.labelled(2, "explained", LABEL, &text);
+    layout.entry(2, "explained", LABEL, &text);
     for (index, cause) in slow.causes.iter().enumerate() {
         let label = if index == 0 { "causes" } else { "" };
-        layout.labelled(2, label, LABEL, &because(cause));
+        layout.entry(2, label, LABEL, &because(cause));
     }
     if let Some(first) = slow.causes.first() {
-        layout.labelled(2, "fix", LABEL, first.advice);
+        layout.entry(2, "fix", LABEL, first.advice);
     }
     layout.blank();
 }

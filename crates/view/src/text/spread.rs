@@ -14,7 +14,7 @@ pub(super) fn slowest_lines<'a>(
     for (index, (id, whole_ns, parts)) in slowest.enumerate() {
         let label = if index == 0 { "slowest" } else { "" };
         let text = format!("{id}  {}: {parts}", duration(whole_ns));
-        layout.labelled(2, label, LABEL, &text);
+        layout.entry(2, label, LABEL, &text);
     }
 }
 

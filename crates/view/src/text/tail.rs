@@ -4,7 +4,7 @@ use diagnose::tail::CoreRole;
 use diagnose::tail::report::{
     BandCounts, CpuShare, HitOrder, LatencyQuantile, TailCause, TailGroup, TailReport,
 };
-use diagnose::units::{count, counted, duration, percent};
+use diagnose::units::{count, duration, percent, quantity};
 
 use super::footer;
 use super::parts::LABEL;
@@ -61,7 +61,7 @@ fn answer(report: &TailReport) -> String {
     let Some((group, cause)) = worst.and_then(|it| Some((it, it.causes.first()?))) else {
         return nothing_longer(report).to_owned();
     };
-    let kept = counted(group.tail.kept, "message");
+    let kept = quantity(group.tail.kept, "message");
     let (direction, name) = (group.direction.name(), name(group));
     let slow = match &report.other {
         Some(_) => {
@@ -121,13 +121,13 @@ fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: 
     ]);
     draw_latencies(layout, report, group);
     let (tail, body) = (&group.tail, &group.body);
-    layout.labelled(2, "slow", LABEL, &band_text(&report.tail, tail));
+    layout.entry(2, "slow", LABEL, &band_text(&report.tail, tail));
     let other = match report.other {
         Some(_) => ", of the other recording",
         None => "",
     };
     let ordinary = format!("{}{other}", band_text(&report.body, body));
-    layout.labelled(2, "ordinary", LABEL, &ordinary);
+    layout.entry(2, "ordinary", LABEL, &ordinary);
     if tail.kept == 0 || body.kept == 0 {
         layout.blank();
         return;
@@ -145,10 +145,10 @@ fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: 
 
 fn draw_latencies(layout: &mut TextLayout, report: &TailReport, group: &TailGroup) {
     let text = latencies(group.messages, &group.latency);
-    layout.labelled(2, "messages", LABEL, &text);
+    layout.entry(2, "messages", LABEL, &text);
     if report.other.is_some() && !group.compared.is_empty() {
         let text = latencies(group.compared_messages, &group.compared);
-        layout.labelled(2, "other", LABEL, &text);
+        layout.entry(2, "other", LABEL, &text);
     }
 }
 
@@ -181,16 +181,16 @@ fn draw_whole(layout: &mut TextLayout, group: &TailGroup) {
         let usual = duration(group.usual_ns.round() as u64);
         let how = if deviation_ns < 0.0 { "less" } else { "longer" };
         let text = format!("{by} {how} on average (ordinary: {usual})");
-        layout.labelled(2, "took", LABEL, &text);
+        layout.entry(2, "took", LABEL, &text);
     }
     if let Some(covered) = group.covered {
         let text = format!(
             "{} of the extra time (median of {}); min {}",
             percent(covered.median),
-            counted(group.longer, "message"),
+            quantity(group.longer, "message"),
             percent(covered.least)
         );
-        layout.labelled(2, "explained", LABEL, &text);
+        layout.entry(2, "explained", LABEL, &text);
     }
     let queue = &group.queue;
     if queue.most > 0 || queue.usual > 0.0 {
@@ -198,12 +198,12 @@ fn draw_whole(layout: &mut TextLayout, group: &TailGroup) {
             "messages ahead: median {}, max {} (ordinary: {:.1})",
             queue.median, queue.most, queue.usual
         );
-        layout.labelled(2, "queue", LABEL, &text);
+        layout.entry(2, "queue", LABEL, &text);
     }
     for core in &group.cores {
         let text = contexts(core);
         if !text.is_empty() {
-            layout.labelled(2, &format!("CPU {}", core.cpu), LABEL, &text);
+            layout.entry(2, &format!("CPU {}", core.cpu), LABEL, &text);
         }
     }
 }
@@ -273,8 +273,8 @@ fn draw_cause(layout: &mut TextLayout, cause: &TailCause) {
         count(cause.messages),
         count(cause.first)
     );
-    layout.labelled(4, "messages", LABEL - 2, &text);
-    layout.labelled(4, "extra", LABEL - 2, &extra(cause));
+    layout.entry(4, "messages", LABEL - 2, &text);
+    layout.entry(4, "extra", LABEL - 2, &extra(cause));
     let parts: Vec<String> = cause
         .parts
         .iter()
@@ -283,10 +283,10 @@ fn draw_cause(layout: &mut TextLayout, cause: &TailCause) {
         .map(|part| format!("{} {}", part.name, nanoseconds(part.deviation_ns.median)))
         .collect();
     if !parts.is_empty() {
-        layout.labelled(4, "within", LABEL - 2, &parts.join(", "));
+        layout.entry(4, "within", LABEL - 2, &parts.join(", "));
     }
-    layout.labelled(4, "examples", LABEL - 2, &cause.examples.join(", "));
-    layout.labelled(4, "fix", LABEL - 2, cause.advice);
+    layout.entry(4, "examples", LABEL - 2, &cause.examples.join(", "));
+    layout.entry(4, "fix", LABEL - 2, cause.advice);
     layout.blank();
 }
 

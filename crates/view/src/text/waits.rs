@@ -1,6 +1,6 @@
 //! Waits in groups, worst first: total, distribution, fast and slow ones apart, and the threads and objects involved.
 
-use diagnose::units::{count, counted, duration, percent};
+use diagnose::units::{count, duration, percent, quantity};
 use diagnose::waits::report::{
     DurationCell, Durations, FewSlow, GroupPart, Populations, SpanTimes, SpinReport, WaitGroup,
     WaitStack,
@@ -43,7 +43,7 @@ fn answer(layout: &mut TextLayout, report: &WaitReport) {
     if total.count == 0 && total.filtered == 0 {
         layout.paragraph(0, Style::Bold, "No thread waited.");
     } else if total.count == 0 {
-        let all = counted(total.filtered, "wait");
+        let all = quantity(total.filtered, "wait");
         layout.paragraph(
             0,
             Style::Bold,
@@ -59,8 +59,8 @@ fn answer(layout: &mut TextLayout, report: &WaitReport) {
         };
         let mut text = format!(
             "{} {relation} {}: {} blocked",
-            counted(total.count, "wait"),
-            counted(total.groups, report.by.name()),
+            quantity(total.count, "wait"),
+            quantity(total.groups, report.by.name()),
             duration(total.blocked_ns)
         );
         if let Some(runq_ns) = total.runq_ns {
@@ -76,7 +76,7 @@ fn answer(layout: &mut TextLayout, report: &WaitReport) {
         let text = format!(
             "Filter: {}; {} excluded.",
             conditions.join(", "),
-            counted(total.filtered, "wait")
+            quantity(total.filtered, "wait")
         );
         layout.paragraph(0, Style::Yellow, &text);
     }
@@ -143,7 +143,7 @@ fn counters(layout: &mut TextLayout, report: &WaitReport, options: &TextOptions)
         let number = |value: f64| format!("{} {unit}", plain(value)).trim_end().to_owned();
         let mut text = format!(
             "{}, {} to {}, last {}",
-            counted(counter.values, "value"),
+            quantity(counter.values, "value"),
             number(counter.min),
             number(counter.max),
             number(counter.last)
@@ -189,7 +189,7 @@ fn draw(layout: &mut TextLayout, group: &WaitGroup, longer_than_ns: Option<u64>)
             duration(group.first_ns),
             duration(group.last_ns)
         );
-        layout.labelled(4, "when", LABEL, &when);
+        layout.entry(4, "when", LABEL, &when);
     }
     draw_parts(layout, group);
 }
@@ -199,7 +199,7 @@ fn draw_spans(layout: &mut TextLayout, group: &WaitGroup, spans: &SpanTimes) {
     let mut text = format!(
         "{} in {}",
         duration(spans.total_ns),
-        counted(spans.count, "span")
+        quantity(spans.count, "span")
     );
     if spans.unfinished > 0 {
         text += &format!("; {} without an end", count(spans.unfinished));
@@ -207,12 +207,12 @@ fn draw_spans(layout: &mut TextLayout, group: &WaitGroup, spans: &SpanTimes) {
     if spans.handed_over > 0 {
         text += &format!("; {} ended on another thread", count(spans.handed_over));
     }
-    layout.labelled(4, "took", LABEL, &text);
+    layout.entry(4, "took", LABEL, &text);
     if let Some(durations) = &spans.durations {
-        layout.labelled(4, "each span", LABEL, &each(durations));
+        layout.entry(4, "each span", LABEL, &each(durations));
     }
     if group.count == 0 {
-        layout.labelled(4, "blocked", LABEL, "no wait was recorded in them");
+        layout.entry(4, "blocked", LABEL, "no wait was recorded in them");
     }
 }
 
@@ -226,7 +226,7 @@ fn draw_blocked(
         "{} ({}) in {}",
         duration(group.blocked_ns),
         percent(group.share),
-        counted(group.count, "wait")
+        quantity(group.count, "wait")
     );
     if let Some(runq_ns) = group.runq_ns.filter(|runq_ns| *runq_ns > 0) {
         text += &format!("; then {} of run-queue delay", duration(runq_ns));
@@ -237,8 +237,8 @@ fn draw_blocked(
             count(group.waking_unseen)
         );
     }
-    layout.labelled(4, "blocked", LABEL, &text);
-    layout.labelled(4, "each", LABEL, &each(durations));
+    layout.entry(4, "blocked", LABEL, &text);
+    layout.entry(4, "each", LABEL, &each(durations));
     if let Some(populations) = &group.populations {
         draw_populations(layout, group, durations, populations);
     }
@@ -262,16 +262,16 @@ fn draw_spinning(layout: &mut TextLayout, group: &WaitGroup, spinning: &SpinRepo
     let text = format!(
         "{} of CPU time without waiting ({})",
         duration(*spun_ns),
-        counted(*looks, "sample")
+        quantity(*looks, "sample")
     );
-    layout.labelled(4, "busy poll", LABEL, &text);
+    layout.entry(4, "busy poll", LABEL, &text);
     for (label, parts) in [
         ("polls on", objects),
         ("polls by", threads),
         ("polls in", stacks),
     ] {
         if !parts.is_empty() {
-            layout.labelled(4, label, LABEL, &shares(parts, group, *spun_ns));
+            layout.entry(4, label, LABEL, &shares(parts, group, *spun_ns));
         }
     }
 }
@@ -287,7 +287,7 @@ fn draw_parts(layout: &mut TextLayout, group: &WaitGroup) {
         ("woken by", &group.wakers),
     ] {
         if !parts.is_empty() {
-            layout.labelled(4, label, LABEL, &shares(parts, group, group.blocked_ns));
+            layout.entry(4, label, LABEL, &shares(parts, group, group.blocked_ns));
         }
     }
 }
@@ -309,7 +309,7 @@ fn draw_stack(layout: &mut TextLayout, first: &str, stack: &WaitStack) {
             text += " (may be folded: another socket's method with the same code)";
         }
         let label = if index == 0 { first } else { "" };
-        layout.labelled(4, label, LABEL, &text);
+        layout.entry(4, label, LABEL, &text);
     }
     let more = outline.len().saturating_sub(STACK_LINES) as u64;
     let rest = match stack.caller {
@@ -319,7 +319,7 @@ fn draw_stack(layout: &mut TextLayout, first: &str, stack: &WaitStack) {
         Caller::Known | Caller::None => None,
     };
     if let Some(rest) = rest {
-        layout.labelled(4, "", LABEL, &rest);
+        layout.entry(4, "", LABEL, &rest);
     }
 }
 
@@ -363,14 +363,14 @@ fn draw_populations(
     let share = slow.blocked_ns as f64 / (fast.blocked_ns + slow.blocked_ns).max(1) as f64;
     let text = format!(
         "{} of about {}, {} of about {} ({} of the time); boundary {}",
-        counted(fast.count, "wait"),
+        quantity(fast.count, "wait"),
         duration(fast.p50_ns),
         count(slow.count),
         duration(slow.p50_ns),
         percent(share),
         duration(*boundary_ns)
     );
-    layout.labelled(4, "fast, slow", LABEL, &text);
+    layout.entry(4, "fast, slow", LABEL, &text);
 }
 
 /// Draws slow waits that are too few for a population.
@@ -382,13 +382,13 @@ fn draw_few(layout: &mut TextLayout, few: &FewSlow) {
         _ => alike_ones[0].clone(),
     };
     let each: Vec<String> = alike.iter().map(group).collect();
-    let waits = counted(few.durations_ns.len() as u64, "wait");
+    let waits = quantity(few.durations_ns.len() as u64, "wait");
     let text = format!(
         "{waits} of about {}; the others took at most about {}. Fewer than 12 are too few to show two kinds of waits.",
         each.join(", "),
         duration(few.others_max_ns)
     );
-    layout.labelled(4, "few slow", LABEL, &text);
+    layout.entry(4, "few slow", LABEL, &text);
 }
 
 /// Returns a histogram over the logarithm of the duration; heights are logarithms of the counts, so that a few

@@ -111,20 +111,20 @@ fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<
             None if connection.idle => "idle".to_owned(),
             None => "sends nothing".to_owned(),
         };
-        layout.labelled(0, "sending", LABEL, &text);
+        layout.entry(0, "sending", LABEL, &text);
     } else {
-        let mut pieces = labelled("sending");
+        let mut pieces = label_piece("sending");
         pieces.push((Style::Dim, "[".to_owned()));
         pieces.extend(cells::colour_bar(&letters));
         pieces.push((Style::Dim, "]".to_owned()));
         lines.push(paint.line(pieces));
-        layout.labelled(0, "", LABEL, &bar::legend(&connection.stages));
-        layout.labelled(0, "", LABEL, &exactness(connection));
+        layout.entry(0, "", LABEL, &bar::legend(&connection.stages));
+        layout.entry(0, "", LABEL, &exactness(connection));
     }
     let received = receive_text(connection);
     if !received.is_empty() {
         let label = connection.receive.map_or("calls", |_| "receiving");
-        layout.labelled(0, label, LABEL, &received);
+        layout.entry(0, label, LABEL, &received);
     }
     lines.extend(paint.styled_lines(&layout.finish()));
     lines
@@ -167,7 +167,7 @@ fn history(bins: &[HistoryBin], paint: StyleMapper) -> Vec<Line<'static>> {
         "{:<number$}",
         format!("the last {} min", REACH_NS / 60_000_000_000)
     );
-    let mut head = labelled("");
+    let mut head = label_piece("");
     head.push((Style::Dim, title));
     head.push((
         Style::Dim,
@@ -178,7 +178,7 @@ fn history(bins: &[HistoryBin], paint: StyleMapper) -> Vec<Line<'static>> {
         .iter()
         .map(|bin| bin.stage.map_or(' ', |stage| bar::mark(stage).0))
         .collect();
-    let mut pieces = labelled("stage");
+    let mut pieces = label_piece("stage");
     pieces.extend(cells::colour_bar(&letters));
     lines.push(paint.line(pieces));
     let rate = |value: f64| cells::bits(value);
@@ -219,14 +219,14 @@ fn spark(
     let blocks: String = values.iter().map(block).collect();
     let shown = |value: Option<f64>| value.map_or("-".to_owned(), &show);
     let now = values.last().copied().flatten();
-    let mut pieces = labelled(label);
+    let mut pieces = label_piece(label);
     pieces.push((Style::Cyan, blocks));
     pieces.push((Style::Dim, format!(" {:>NUMBER$}", shown(most))));
     pieces.push((Style::Plain, format!(" {:>NUMBER$}", shown(now))));
     paint.line(pieces)
 }
 
-fn labelled(label: &str) -> Vec<StyledPiece> {
+fn label_piece(label: &str) -> Vec<StyledPiece> {
     vec![(Style::Dim, format!("{label:LABEL$}"))]
 }
 
@@ -239,7 +239,7 @@ fn found(
 ) -> Vec<Line<'static>> {
     let mut layout = TextLayout::new(&options(width, paint));
     let Some(place) = place_of_finding(live, connection) else {
-        layout.labelled(
+        layout.entry(
             0,
             "finding",
             LABEL,
@@ -250,15 +250,15 @@ fn found(
     match live.findings.get(place) {
         Some(finding) => {
             let title = format!("{} · {}", finding.severity.name(), finding.rule);
-            let mut pieces = labelled("finding");
+            let mut pieces = label_piece("finding");
             pieces.push((super::lists::style(finding.severity), title));
             let mut lines = vec![paint.line(pieces)];
-            layout.labelled(0, "", LABEL, &finding.headline);
+            layout.entry(0, "", LABEL, &finding.headline);
             let advice = finding.advice.first().map(|advice| advice.0.as_ref());
             let room = width.min(TEXT_WIDTH).saturating_sub(LABEL);
             let advice = cells::fit(advice.unwrap_or("none"), room, false);
-            layout.labelled(0, "fix", LABEL, advice.trim_end());
-            layout.labelled(0, "", LABEL, "enter: the evidence and every fix");
+            layout.entry(0, "fix", LABEL, advice.trim_end());
+            layout.entry(0, "", LABEL, "enter: the evidence and every fix");
             lines.extend(paint.styled_lines(&layout.finish()));
             lines
         }
@@ -266,8 +266,8 @@ fn found(
             let undecided = live.undecided.get(place - live.findings.len());
             let (headline, why) =
                 undecided.map_or(("", ""), |it| (it.headline.as_str(), it.why.as_str()));
-            layout.labelled(0, "finding", LABEL, &format!("undecided: {headline}"));
-            layout.labelled(0, "why", LABEL, why);
+            layout.entry(0, "finding", LABEL, &format!("undecided: {headline}"));
+            layout.entry(0, "why", LABEL, why);
             paint.styled_lines(&layout.finish())
         }
     }

@@ -2,7 +2,7 @@
 
 use diagnose::live::LiveReport;
 use diagnose::report::{Finding, Process, Severity, UndecidedFinding};
-use diagnose::units::{count, counted, duration};
+use diagnose::units::{count, duration, quantity};
 use ratatui::text::Line;
 
 use super::cells::{self, ColumnWidths, StyledPiece, fit};
@@ -72,7 +72,7 @@ pub fn processes(
                 style,
                 format!(
                     "{} on its connections: enter shows them",
-                    counted(number, "finding")
+                    quantity(number, "finding")
                 ),
             )
         }
@@ -159,7 +159,7 @@ pub fn process_title(
         format!(
             "{} of {} active · out {}, in {} bit/s",
             count(it.sums.active),
-            counted(it.sums.connections, "socket"),
+            quantity(it.sums.connections, "socket"),
             cells::bits(it.sums.out_bytes_per_s),
             cells::bits(it.sums.in_bytes_per_s),
         )
@@ -253,7 +253,7 @@ fn subject_text(subject: &diagnose::report::FindingSubject) -> String {
     clean(&match subject.connections {
         0 => process,
         1 => format!("{process} → {}", subject.remote),
-        number => format!("{process}, {}", counted(number, "connection")),
+        number => format!("{process}, {}", quantity(number, "connection")),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use diagnose::live::LiveReport;
 use diagnose::report::Severity;
-use diagnose::units::{count, counted, duration, percent};
+use diagnose::units::{count, duration, percent, quantity};
 
 use super::cells::{self, StyledPiece};
 use crate::clean::clean;
@@ -15,14 +15,14 @@ pub(super) fn sums(live: &LiveReport, width: usize) -> Vec<StyledPiece> {
         format!(
             "{} of {} active",
             count(totals.active),
-            counted(totals.connections, "socket")
+            quantity(totals.connections, "socket")
         ),
         format!(
             "out {}, in {} bit/s",
             cells::bits(totals.out_bytes_per_s),
             cells::bits(totals.in_bytes_per_s)
         ),
-        counted(totals.retransmits, "retransmit"),
+        quantity(totals.retransmits, "retransmit"),
     ];
     let mut pieces = vec![findings_piece(live)];
     let mut used = pieces[0].1.chars().count();
@@ -43,11 +43,11 @@ fn findings_piece(live: &LiveReport) -> StyledPiece {
     match (critical, warnings) {
         (0, 0) if live.totals.connections == 0 => (Style::Plain, nobody(live)),
         (0, 0) => (Style::Green, "no problem found".to_owned()),
-        (0, _) => (Style::Yellow, counted(warnings, "warning")),
+        (0, _) => (Style::Yellow, quantity(warnings, "warning")),
         (_, 0) => (Style::Red, format!("{critical} critical")),
         _ => (
             Style::Red,
-            format!("{critical} critical, {}", counted(warnings, "warning")),
+            format!("{critical} critical, {}", quantity(warnings, "warning")),
         ),
     }
 }
@@ -66,7 +66,7 @@ pub(super) fn profiler_state(live: &LiveReport) -> StyledPiece {
     let about = &live.about;
     let mut parts = Vec::new();
     if about.lost_total > 0 {
-        parts.push(format!("LOST {}", counted(about.lost_total, "record")));
+        parts.push(format!("LOST {}", quantity(about.lost_total, "record")));
     }
     if about.only_own {
         parts.push("only your sockets: sudo shows all".to_owned());

@@ -3,7 +3,7 @@
 
 use diagnose::live::{LiveProcess, LiveReport, ObjectWaits, ProcessWaits, WaitSource};
 use diagnose::report::Process;
-use diagnose::units::{count, counted, duration};
+use diagnose::units::{count, duration, quantity};
 use ratatui::text::Line;
 use table::WaitObject;
 
@@ -84,8 +84,8 @@ fn shown(
             running,
         } => format!(
             "{} in {time}: {}, {running:.1} of them running",
-            counted(looks, "sample"),
-            counted(threads, "thread")
+            quantity(looks, "sample"),
+            quantity(threads, "thread")
         ),
     };
     let objects = waits.objects.iter().take(most);

@@ -68,7 +68,7 @@ impl DropDigest {
     }
 
     /// Returns from when to when segments were dropped, ns.
-    pub fn when(&self) -> Option<(u64, u64)> {
+    pub fn interval(&self) -> Option<(u64, u64)> {
         let times = || self.segments.iter().map(|it| it.time_ns);
         times().min().zip(times().max())
     }

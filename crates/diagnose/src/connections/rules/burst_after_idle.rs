@@ -5,11 +5,11 @@
 use super::delayed_ack_after_timeout;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, min_rtt, sum, whole};
-use super::shared::sentences::{advice, measured};
+use super::shared::sentences::{advice, direct_confidence};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{DataDirection, Finding, RuleId, UndecidedFinding};
-use crate::units::{count, counted, duration};
+use crate::units::{count, duration, quantity};
 
 /// The rule `burst_after_idle`.
 pub struct BurstAfterIdle;
@@ -88,7 +88,7 @@ impl Rule for BurstAfterIdle {
                 "In the application: send data as it comes; do not collect it.",
             ]),
             win: WinBasis::HarmGone("bursts lose nothing"),
-            confidence: measured(case, "each burst and each loss was seen in the kernel"),
+            confidence: direct_confidence(case, "each burst and each loss was seen in the kernel"),
         }
     }
 
@@ -97,7 +97,7 @@ impl Rule for BurstAfterIdle {
         format!(
             "{} of {} after a pause overflowed a queue — recovery took {}.",
             count(whole(facts, "burst_losses").unwrap_or(0)),
-            counted(whole(facts, "bursts_after_idle").unwrap_or(0), "burst"),
+            quantity(whole(facts, "bursts_after_idle").unwrap_or(0), "burst"),
             duration(finding.harm_ns)
         )
     }
@@ -107,7 +107,7 @@ impl Rule for BurstAfterIdle {
         format!(
             "Segments were lost {} on a connection that pauses: in bursts after a pause, or at other \
              times.",
-            counted(losses, "time")
+            quantity(losses, "time")
         )
     }
 }

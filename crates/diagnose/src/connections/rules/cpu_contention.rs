@@ -6,7 +6,7 @@ use table::{Chosen, Stage};
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, total_ns};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::cpu::ProcessUse;
@@ -111,19 +111,19 @@ fn in_calls_ns(case: &Case) -> u64 {
 
 fn confidence(case: &Case) -> Confidence {
     let Some(process) = case.own.cpu.process else {
-        return measured(
+        return direct_confidence(
             case,
             "the wait was measured in the calls on this connection",
         );
     };
     let threads = process.threads().unwrap_or(0.0);
     if in_calls_ns(case) >= waited_ns(case) {
-        measured(
+        direct_confidence(
             case,
             "the wait was measured in the calls on this connection",
         )
     } else if threads.round() <= 1.0 {
-        measured(
+        direct_confidence(
             case,
             "one thread of the process ran, and its wait was measured",
         )

@@ -8,7 +8,7 @@ use table::tables::TcpStage;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::{acks_late, held_by_nagle, round_trips_ns};
 use super::shared::facts::{known, known_bytes, min_rtt, pattern, sum, total_ns, whole, worst};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{
@@ -74,7 +74,7 @@ impl Rule for DelayedAck {
                 "At the receiver: answer at once, or set TCP_QUICKACK after each receive.",
             ]),
             win: WinBasis::HarmGone("no write waits for a delayed ACK"),
-            confidence: measured(case, "every wait was measured in the kernel"),
+            confidence: direct_confidence(case, "every wait was measured in the kernel"),
         }
     }
 

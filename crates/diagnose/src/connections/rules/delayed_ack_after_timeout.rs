@@ -5,12 +5,12 @@ use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, min_rtt, sum, total_ns, whole};
-use super::shared::sentences::{advice, measured};
+use super::shared::sentences::{advice, direct_confidence};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::kernel::{TCP_DELACK_MAX_NS, TCP_DELACK_MIN_NS};
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
-use crate::units::{counted, duration};
+use crate::units::{duration, quantity};
 
 /// The rule `delayed_ack_after_timeout`.
 pub struct DelayedAckAfterTimeout;
@@ -80,7 +80,7 @@ impl Rule for DelayedAckAfterTimeout {
                  arrives. The answer carries the ACK.",
             ]),
             win: WinBasis::HarmGone("the receiver acknowledges at once"),
-            confidence: measured(case, "each ACK was timed in the kernel"),
+            confidence: direct_confidence(case, "each ACK was timed in the kernel"),
         }
     }
 
@@ -88,7 +88,7 @@ impl Rule for DelayedAckAfterTimeout {
         let held = whole(&finding.evidence.0, "timeout_acks_delayed").unwrap_or(0);
         format!(
             "The receiver delayed its ACK after {} — added {}.",
-            counted(held, "timeout"),
+            quantity(held, "timeout"),
             duration(finding.harm_ns)
         )
     }

@@ -7,7 +7,7 @@ use table::{Stage, TcpEventKind};
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, min_rtt, sum, total_ns, worst};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::rates::RateFall;
@@ -88,11 +88,11 @@ impl Rule for FastRetransmits {
     fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path the data was lost.".into());
-        let because = "time and rates measured in the kernel";
+        let because = "time and rates direct_confidence in the kernel";
         let confidence = match case.ledger() {
             Some(_) => Confidence {
                 level: ConfidenceLevel::Medium,
-                ..measured(case, because)
+                ..direct_confidence(case, because)
             },
             None => Confidence {
                 level: ConfidenceLevel::Low,

@@ -7,7 +7,7 @@ use table::Stage;
 use super::delayed_ack_after_timeout;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, min_rtt, sum, whole};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::{Case, LOSS_STAGES};
 use crate::connections::coincidence::Coincidence;
 use crate::connections::exclusion::ExcludableCause;
@@ -126,7 +126,7 @@ impl Rule for Incast {
             ]),
             // What comes to it: the window that each loss made smaller.
             win: WinBasis::AtLeast(f64::INFINITY, "the answers no longer overflow the queue"),
-            confidence: measured(
+            confidence: direct_confidence(
                 case,
                 "each loss was timed in the kernel, on every connection",
             ),

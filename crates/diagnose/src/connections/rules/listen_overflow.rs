@@ -4,13 +4,13 @@
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{sum, whole};
-use super::shared::sentences::{advice, measured};
+use super::shared::sentences::{advice, direct_confidence};
 use crate::connections::case::Case;
 use crate::connections::gather::listeners::ListenerDigest;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, Finding, RuleId, UndecidedFinding,
 };
-use crate::units::{count, counted, duration};
+use crate::units::{count, duration, quantity};
 
 /// The rule `listen_overflow`.
 pub struct ListenOverflow;
@@ -104,7 +104,7 @@ impl Rule for ListenOverflow {
         format!(
             "{} dropped {}: accept queue full (limit {}) — clients waited {} or more.",
             finding.subject.local,
-            counted(refused, "connection packet"),
+            quantity(refused, "connection packet"),
             count(whole(facts, "waiting_max").unwrap_or(0)),
             duration(finding.harm_ns)
         )
@@ -116,11 +116,11 @@ impl Rule for ListenOverflow {
         match (whole(facts, "drops"), whole(facts, "drops_before")) {
             (Some(drops), _) => format!(
                 "{local} counted {}; the recording does not show whether its queue was full.",
-                counted(drops, "drop")
+                quantity(drops, "drop")
             ),
             (None, before) => format!(
                 "{local} has counted {} since it began to listen.",
-                counted(before.unwrap_or(0), "drop")
+                quantity(before.unwrap_or(0), "drop")
             ),
         }
     }
@@ -194,20 +194,20 @@ fn unseen(listener: &ListenerDigest) -> Vec<String> {
         beside => format!(
             "Which socket's queue was full: {} in this network namespace dropped packets at the \
              same time, and the kernel counts full queues for all together.",
-            counted(beside as u64, "other listening socket")
+            quantity(beside as u64, "other listening socket")
         ),
     });
     if listener.drops.untold > 0 {
         unseen.push(format!(
             "Whether {} found a full queue, too: the count of the namespace was not read then.",
-            counted(listener.drops.untold, "further drop")
+            quantity(listener.drops.untold, "further drop")
         ));
     }
     unseen
 }
 
 fn confidence(case: &Case, beside: usize) -> Confidence {
-    let counted = measured(
+    let counted = direct_confidence(
         case,
         "counted by the kernel, by the socket and by its network namespace",
     );

@@ -12,7 +12,7 @@ use super::shared::facts::{
 };
 use super::shared::late_calls;
 use super::shared::nagle_fixes::fixes;
-use super::shared::sentences::{measured, of_life};
+use super::shared::sentences::{direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
@@ -93,7 +93,7 @@ impl Rule for NagleDelayedAck {
             could_not_see: blind,
             advice: fixes(case),
             win: WinBasis::HarmGone("each message leaves at once"),
-            confidence: measured(case, "every hold was measured in the kernel"),
+            confidence: direct_confidence(case, "every hold was measured in the kernel"),
         }
     }
 

@@ -5,12 +5,12 @@ use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{sum, whole};
-use super::shared::sentences::{measured, of_life};
+use super::shared::sentences::{direct_confidence, of_life};
 use crate::connections::case::{Case, LOSS_STAGES};
 use crate::connections::exclusion::ExcludableCause;
 use crate::drops::DropCause;
 use crate::report::{Advice, DataDirection, Finding, RuleId, UndecidedFinding};
-use crate::units::{count, counted, part};
+use crate::units::{count, part, quantity};
 
 /// The rule `packet_dropped_here`.
 pub struct PacketDroppedHere;
@@ -32,9 +32,9 @@ impl Rule for PacketDroppedHere {
         true
     }
 
-    fn when(&self, case: &Case) -> (u64, u64) {
-        let dropped = case.own.gathered.drops.when();
-        dropped.unwrap_or_else(|| case.when(self.stages()))
+    fn interval(&self, case: &Case) -> (u64, u64) {
+        let dropped = case.own.gathered.drops.interval();
+        dropped.unwrap_or_else(|| case.interval(self.stages()))
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -79,7 +79,7 @@ impl Rule for PacketDroppedHere {
             could_not_see,
             advice: drops.causes.keys().map(fix).collect(),
             win: WinBasis::HarmGone("this host drops none of its segments"),
-            confidence: measured(
+            confidence: direct_confidence(
                 case,
                 "the kernel says what it dropped, and the sequence numbers agree",
             ),
@@ -111,7 +111,7 @@ fn effect(finding: &Finding) -> String {
     let dropped = whole(&finding.evidence.0, "dropped_retransmits").unwrap_or(0);
     format!(
         "host dropped {} itself — retransmitting them cost {}.",
-        counted(dropped, "segment"),
+        quantity(dropped, "segment"),
         of_life(finding)
     )
 }

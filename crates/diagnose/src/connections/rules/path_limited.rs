@@ -5,7 +5,7 @@ use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, min_rtt, real, worst};
-use super::shared::sentences::{advice, measured, outstanding};
+use super::shared::sentences::{advice, direct_confidence, outstanding};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{
@@ -73,7 +73,7 @@ impl Rule for PathLimited {
     fn explain(&self, case: &Case) -> FindingExplanation {
         let confidence = match case.method(Stage::CongestionWindow) {
             Some(method) if method.is_measured() => {
-                measured(case, "every stage was measured in the kernel")
+                direct_confidence(case, "every stage was measured in the kernel")
             }
             _ => Confidence {
                 level: ConfidenceLevel::Low,

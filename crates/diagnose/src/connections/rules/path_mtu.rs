@@ -6,7 +6,7 @@ use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{sum, whole};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::{Case, LOSS_STAGES};
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::events::StuckSegment;
@@ -14,7 +14,7 @@ use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactMerge, Finding, RuleId,
     UndecidedFinding,
 };
-use crate::units::{bytes, counted};
+use crate::units::{bytes, quantity};
 
 /// The rule `path_mtu`.
 pub struct PathMtu;
@@ -104,7 +104,7 @@ impl Rule for PathMtu {
         let again = whole(&undecided.evidence.0, "retransmits_of_one").unwrap_or(0);
         format!(
             "{} of the first large segment got no answer: the MTU of the path may be smaller, or the other end is gone.",
-            counted(again, "retransmission")
+            quantity(again, "retransmission")
         )
     }
 }
@@ -211,7 +211,9 @@ fn confidence(case: &Case, passes: Option<Passage>) -> Confidence {
         because: because.to_owned(),
     };
     match passes {
-        Some(Passage::TooBigHere) => measured(case, "the kernel says why it dropped the segments"),
+        Some(Passage::TooBigHere) => {
+            direct_confidence(case, "the kernel says why it dropped the segments")
+        }
         Some(Passage::Selective) => {
             medium("the other end acknowledged smaller segments behind the lost ones")
         }

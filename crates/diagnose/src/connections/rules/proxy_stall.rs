@@ -8,7 +8,7 @@ use table::{Method, Stage};
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, sum, total_ns};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::{Case, LEAST_POLLS};
 use crate::connections::gather::threads::{BlockedElsewhere, Blocker};
 use crate::connections::subject::ConnectionSubject;
@@ -89,7 +89,7 @@ impl Rule for ProxyStall {
             advice: advised,
             // What a late reader costs its sender depends on what the buffers between them hold.
             win: WinBasis::Unknown,
-            confidence: measured(case, "calls and waiting bytes were timed in the kernel"),
+            confidence: direct_confidence(case, "calls and waiting bytes were timed in the kernel"),
         }
     }
 

@@ -3,11 +3,11 @@
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{sum, whole};
-use super::shared::sentences::measured;
+use super::shared::sentences::direct_confidence;
 use crate::connections::case::Case;
 use crate::drops::meaning;
 use crate::report::{Advice, DataDirection, Finding, RuleId, UndecidedFinding};
-use crate::units::counted;
+use crate::units::quantity;
 
 /// The rule `reset_by_us`.
 pub struct ResetByUs;
@@ -28,9 +28,9 @@ impl Rule for ResetByUs {
         true
     }
 
-    fn when(&self, case: &Case) -> (u64, u64) {
+    fn interval(&self, case: &Case) -> (u64, u64) {
         let reset_ns = case.own.gathered.drops.reset_ns;
-        reset_ns.map_or_else(|| case.when(&[]), |ns| (ns, ns))
+        reset_ns.map_or_else(|| case.interval(&[]), |ns| (ns, ns))
     }
 
     fn check(&self, case: &Case) -> Verdict {
@@ -54,16 +54,16 @@ impl Rule for ResetByUs {
             could_not_see: vec!["How many bytes were lost with it.".into()],
             advice: reasons.map(|reason| fix(reason.as_deref())).collect(),
             win: WinBasis::Unknown,
-            confidence: measured(case, "the kernel says that it sent the reset, and why"),
+            confidence: direct_confidence(case, "the kernel says that it sent the reset, and why"),
         }
     }
 
     fn headline(&self, finding: &Finding) -> String {
         let resets = whole(&finding.evidence.0, "resets").unwrap_or(0);
-        let connections = counted(finding.subject.connections, "connection");
+        let connections = quantity(finding.subject.connections, "connection");
         format!(
             "This end reset {connections} — unread and unsent data is lost ({} sent).",
-            counted(resets, "reset")
+            quantity(resets, "reset")
         )
     }
 
@@ -71,7 +71,7 @@ impl Rule for ResetByUs {
         let aborts = whole(&undecided.evidence.0, "aborts").unwrap_or(0);
         format!(
             "{} ended at once, without the usual close; the recording does not show which end sent the reset.",
-            counted(aborts, "connection")
+            quantity(aborts, "connection")
         )
     }
 }

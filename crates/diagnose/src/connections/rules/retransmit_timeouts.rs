@@ -7,7 +7,7 @@ use table::Stage;
 use super::fast_retransmits;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, sum, whole};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{
@@ -54,7 +54,7 @@ impl Rule for RetransmitTimeouts {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path the data was lost.".into());
         let confidence = if case.ledger().is_some() {
-            measured(case, "every stall was measured in the kernel")
+            direct_confidence(case, "every stall was measured in the kernel")
         } else {
             blind.push("Stalls that a tail-loss probe ended: `stats` does not time them.".into());
             let because = "from timeouts and the kernel's own timer values".to_owned();

@@ -102,8 +102,8 @@ pub trait Rule: Sync {
         &[]
     }
     /// Returns from when to when it did harm, `CLOCK_MONOTONIC` ns.
-    fn when(&self, case: &Case) -> (u64, u64) {
-        case.when(self.stages())
+    fn interval(&self, case: &Case) -> (u64, u64) {
+        case.interval(self.stages())
     }
     /// Looks at one connection.
     fn check(&self, case: &Case) -> Verdict;

@@ -3,7 +3,7 @@
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, known_flag, sum, total_ns, whole};
-use super::shared::sentences::measured;
+use super::shared::sentences::direct_confidence;
 use crate::connections::case::Case;
 use crate::report::{Advice, DataDirection, Fact, Finding, RuleId, UndecidedFinding};
 use crate::units::{bytes, duration};
@@ -67,7 +67,7 @@ impl Rule for SendBufferExceedsWindow {
             could_not_see: blind,
             advice: bytes_beyond_window(case).map_or_else(Vec::new, |(_, window)| fixes(window)),
             win: WinBasis::Unknown,
-            confidence: measured(case, "queue and window are the kernel's own numbers"),
+            confidence: direct_confidence(case, "queue and window are the kernel's own numbers"),
         }
     }
 

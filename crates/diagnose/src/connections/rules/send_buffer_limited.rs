@@ -11,7 +11,7 @@ use super::shared::delayed_acks::round_trips_ns;
 use super::shared::facts::{
     known, known_bytes, known_flag, known_real, min_rtt, sum, total_ns, worst,
 };
-use super::shared::sentences::{measured, of_life};
+use super::shared::sentences::{direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::calls::CallDigest;
@@ -193,7 +193,7 @@ fn confidence(case: &Case) -> Confidence {
         };
     };
     match share.method {
-        Method::Ledger => measured(case, "every interval was measured in the kernel"),
+        Method::Ledger => direct_confidence(case, "every interval was measured in the kernel"),
         _ => {
             let level = if share.bound < share.share {
                 ConfidenceLevel::Medium

@@ -7,7 +7,7 @@ use table::Stage;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::acks_late;
 use super::shared::facts::{min_rtt, pattern, real, total_ns, worst};
-use super::shared::sentences::{advice, measured, outstanding};
+use super::shared::sentences::{advice, direct_confidence, outstanding};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{
@@ -66,7 +66,7 @@ impl Rule for SenderAppLimited {
     fn explain(&self, case: &Case) -> FindingExplanation {
         let confidence = match case.method(Stage::SenderApp) {
             Some(method) if method.is_measured() => {
-                measured(case, "every stage was measured in the kernel")
+                direct_confidence(case, "every stage was measured in the kernel")
             }
             _ => Confidence {
                 level: ConfidenceLevel::Medium,

@@ -8,7 +8,7 @@ use super::receive_buffer_limited;
 use super::rule::{FindingExplanation, Rule, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::most_by_nagle_ns;
 use super::shared::facts::{known, min_rtt, sum, total_ns, worst};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use super::shared::window_cause::{WindowCause, window_cause};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
@@ -46,7 +46,7 @@ impl Rule for SlowReader {
         let sending = case.ns(Stage::ReceiverWindow) > 0;
         let confidence = match window_cause(case) {
             WindowCause::Reader(confidence) if sending => confidence,
-            _ => measured(
+            _ => direct_confidence(
                 case,
                 "the time that bytes waited was measured in the kernel",
             ),

@@ -7,7 +7,7 @@ use table::Stage;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::nagle_harm_ns;
 use super::shared::facts::{known, min_rtt, pattern, sum, whole};
-use super::shared::sentences::{advice, measured};
+use super::shared::sentences::{advice, direct_confidence};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::calls::CallDigest;
@@ -99,7 +99,7 @@ impl Rule for SmallWrites {
                  parts but the last.",
             ]),
             win: WinBasis::HarmGone("each message leaves in one segment"),
-            confidence: measured(case, "calls and segments were counted"),
+            confidence: direct_confidence(case, "calls and segments were counted"),
         }
     }
 

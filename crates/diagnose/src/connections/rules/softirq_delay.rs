@@ -7,7 +7,7 @@ use table::Chosen;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, known_real, total_ns};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::severity::{WARNING_SHARE, held_up};
@@ -81,7 +81,7 @@ impl Rule for SoftirqDelay {
 
 fn confidence(case: &Case) -> Confidence {
     match case.own.calls.map_or(0, |calls| calls.cpus.len()) {
-        0 | 1 => measured(
+        0 | 1 => direct_confidence(
             case,
             "all calls ended on one CPU, and its ksoftirqd was measured",
         ),

@@ -6,12 +6,12 @@
 use super::fast_retransmits::slowed_ns;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, min_rtt, sum, whole};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::severity::is_too_small;
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
-use crate::units::{counted, duration, part};
+use crate::units::{duration, part, quantity};
 
 /// The rule `spurious_retransmits`.
 pub struct SpuriousRetransmits;
@@ -61,7 +61,7 @@ impl Rule for SpuriousRetransmits {
                  retransmissions: `ip route change … rto_min 1s`.",
             ]),
             win: WinBasis::HarmGone("packets arrive in time and in order"),
-            confidence: measured(case, "the kernel and the receiver reported it"),
+            confidence: direct_confidence(case, "the kernel and the receiver reported it"),
         }
     }
 
@@ -75,7 +75,7 @@ impl Rule for SpuriousRetransmits {
         }
         format!(
             "{} after late ACKs, although no data was lost — ACKs were late by {} in total.",
-            counted(timeouts, "spurious timeout"),
+            quantity(timeouts, "spurious timeout"),
             duration(finding.harm_ns)
         )
     }

@@ -14,7 +14,7 @@ use crate::drops::DropCause;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, Finding, RuleId, UndecidedFinding,
 };
-use crate::units::{count, counted, duration};
+use crate::units::{count, duration, quantity};
 
 /// The rule `syn_retries`.
 pub struct SynRetries;
@@ -66,12 +66,12 @@ impl Rule for SynRetries {
         true
     }
 
-    fn when(&self, case: &Case) -> (u64, u64) {
+    fn interval(&self, case: &Case) -> (u64, u64) {
         let times = case
             .own
             .identity()
             .and_then(|own| own.connect_ns.zip(own.opened_ns));
-        times.unwrap_or_else(|| case.when(&[]))
+        times.unwrap_or_else(|| case.interval(&[]))
     }
 
     fn explain(&self, case: &Case) -> FindingExplanation {
@@ -118,7 +118,7 @@ impl Rule for SynRetries {
             Some((cause, _)) => format!(
                 "{}: this host dropped {} of handshakes itself — connecting took {} longer.",
                 cause.meaning(),
-                counted(dropped, "segment"),
+                quantity(dropped, "segment"),
                 duration(finding.harm_ns)
             ),
             None => self.headline(finding),

@@ -7,7 +7,7 @@ use super::delayed_ack_after_timeout;
 use super::incast;
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known, sum, total_ns};
-use super::shared::sentences::{advice, measured, of_life};
+use super::shared::sentences::{advice, direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
@@ -94,7 +94,7 @@ impl Rule for ThinStreamTimeouts {
                  20ms`.",
             ]),
             win: WinBasis::HarmGone("losses are found within a round trip"),
-            confidence: measured(
+            confidence: direct_confidence(
                 case,
                 "every stall was measured in the kernel, with the segments in flight",
             ),

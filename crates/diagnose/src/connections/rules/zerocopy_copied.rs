@@ -2,7 +2,7 @@
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
 use super::shared::facts::{known_bytes, known_flag, sum, whole};
-use super::shared::sentences::{advice, measured};
+use super::shared::sentences::{advice, direct_confidence};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::zerocopy::ZerocopyCounts;
@@ -64,7 +64,10 @@ impl Rule for ZerocopyCopied {
                  scatter-gather and tx-checksumming on.",
             ]),
             win: WinBasis::Unknown,
-            confidence: measured(case, "the kernel reports for each send whether it copied"),
+            confidence: direct_confidence(
+                case,
+                "the kernel reports for each send whether it copied",
+            ),
         }
     }
 

@@ -17,15 +17,17 @@ type Reading = fn(&FlagTimes) -> Option<(FlagTime, bool)>;
 
 const ROWS: [(&str, Reading); 5] = [
     ("sender_app_limited", FlagTimes::sender_app),
-    ("send_buffer_limited", |flags| measured(flags.send_buffer)),
-    ("congestion", |flags| measured(flags.congestion)),
-    ("receiver_window_limited", |flags| {
-        measured(flags.receiver_window)
+    ("send_buffer_limited", |flags| {
+        observation(flags.send_buffer)
     }),
-    ("delayed_ack", |flags| measured(flags.delayed_ack)),
+    ("congestion", |flags| observation(flags.congestion)),
+    ("receiver_window_limited", |flags| {
+        observation(flags.receiver_window)
+    }),
+    ("delayed_ack", |flags| observation(flags.delayed_ack)),
 ];
 
-fn measured(flag: FlagTime) -> Option<(FlagTime, bool)> {
+fn observation(flag: FlagTime) -> Option<(FlagTime, bool)> {
     (flag.observed_ns > 0).then_some((flag, true))
 }
 

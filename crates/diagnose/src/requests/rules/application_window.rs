@@ -2,13 +2,13 @@
 //! application, on top of TCP's. Each part costs a round trip of the path.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, durations, fact, measured, number, of_time, rule_out, time};
+use super::shared::{advice, direct_confidence, durations, fact, number, of_time, rule_out, time};
 use crate::report::severity::held_up;
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::runs::{RunDigest, SERIES_LEAST};
-use crate::units::{bytes, counted};
+use crate::units::{bytes, quantity};
 
 /// The rule `application_window`.
 pub struct ApplicationWindow;
@@ -84,7 +84,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
         could_not_see: vec!["What the small messages are: no payload is read.".to_owned()],
         advice: advice(FIXES),
         gain: Some("the sender need not wait for the messages"),
-        confidence: measured(case, "each message and the data after it were measured"),
+        confidence: direct_confidence(case, "each message and the data after it were measured"),
         ..RequestFinding::new(case)
     }
 }
@@ -121,7 +121,7 @@ fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
         headline: format!(
             "{} waited for data after {}; the recording does not show how long the path takes.",
             case.key.name,
-            counted(credits, "small message")
+            quantity(credits, "small message")
         ),
         facts,
         why: "No sample has the round trip of the path.",

@@ -2,13 +2,13 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, durations, measured, number, of_time, rule_out, share, time,
+    LACK_OF_CPU, advice, direct_confidence, durations, number, of_time, rule_out, share, time,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
 use crate::requests::blockers::LongRequests;
 use crate::requests::case::{PartHarm, ServiceCase};
-use crate::units::{count, counted, duration, part, percent};
+use crate::units::{count, duration, part, percent, quantity};
 
 /// The rule `blocked_event_loop`.
 pub struct BlockedEventLoop;
@@ -101,7 +101,7 @@ fn finding(case: &ServiceCase<'_>, long: &LongRequests, harm: &PartHarm) -> Requ
             case.title(),
             of_time(case, harm.ns),
             count(long.count),
-            counted(case.requests(), "request"),
+            quantity(case.requests(), "request"),
         ),
         facts,
         ruled_out: rule_out(
@@ -120,7 +120,7 @@ fn finding(case: &ServiceCase<'_>, long: &LongRequests, harm: &PartHarm) -> Requ
             "Send them to another server: a replica.",
         ]),
         gain: Some("no request is long"),
-        confidence: measured(
+        confidence: direct_confidence(
             case,
             "the queue of each request was measured; its share behind long ones is estimated",
         ),

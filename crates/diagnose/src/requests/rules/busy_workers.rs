@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{LACK_OF_CPU, advice, durations, measured, of_time, rule_out, share, time};
+use super::shared::{
+    LACK_OF_CPU, advice, direct_confidence, durations, of_time, rule_out, share, time,
+};
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, QUEUE, ServiceCase};
 use crate::rows::top::KEPT;
-use crate::units::{count, counted, part, percent};
+use crate::units::{count, part, percent, quantity};
 
 /// The rule `busy_workers`.
 pub struct BusyWorkers;
@@ -74,7 +76,7 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
         involved: involved(case, why),
         headline: format!(
             "Too few threads: {subject}, and {} waited {} for one.",
-            counted(case.requests(), "request"),
+            quantity(case.requests(), "request"),
             of_time(case, queued.ns),
         ),
         facts,
@@ -97,9 +99,9 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
              keep answers in a cache.",
         ]),
         gain: Some("a thread is always free"),
-        confidence: measured(
+        confidence: direct_confidence(
             case,
-            "the queue of each request was measured, and what the threads waited for",
+            "the queue of each request was direct_confidence, and what the threads waited for",
         ),
         ..RequestFinding::from_harm(case, queued, Remedy::Avoidable)
     }

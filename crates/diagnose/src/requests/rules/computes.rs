@@ -2,8 +2,8 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    EXPLAINS_LEAST, LACK_OF_CPU, advice, durations, measured, of_requests, of_time, rule_out,
-    share, slows_slowest, time, unseen,
+    EXPLAINS_LEAST, LACK_OF_CPU, advice, direct_confidence, durations, of_requests, of_time,
+    rule_out, share, slows_slowest, time, unseen,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
@@ -83,7 +83,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             "Find the functions: `perf record -g -p PID`, py-spy, `perf-PID.map` of Java and Node.js.",
             "See what the slowest requests have in common: `whylat report --requests` lists them.",
         ]),
-        confidence: measured(
+        confidence: direct_confidence(
             case,
             "the threads with the requests ran, or could not be seen to wait",
         ),

@@ -10,7 +10,7 @@ use crate::report::severity::held_up;
 use crate::report::{Confidence, ConfidenceLevel, Fact, FindingSubject, RuleId};
 use crate::requests::digests::failed_connects::FailedAttempts;
 use crate::requests::evidence::RequestEvidence;
-use crate::units::{counted, duration};
+use crate::units::{duration, quantity};
 
 /// The rule `connect_failed`.
 pub struct ConnectFailed;
@@ -142,7 +142,7 @@ fn doubt(subject: &FindingSubject, attempts: &FailedAttempts, harm_ns: u64) -> R
         concerned_ns: harm_ns,
         headline: format!(
             "{who} gave up {} to connect to {} before an answer; it is not known whether one would have come.",
-            counted(subject.connections, "attempt"),
+            quantity(subject.connections, "attempt"),
             subject.remote
         ),
         facts: vec![
@@ -208,7 +208,7 @@ fn finding(
         headline: format!(
             "{who} could not connect to {}: {} {} in {}.",
             subject.remote,
-            counted(subject.connections, "attempt"),
+            quantity(subject.connections, "attempt"),
             kind.text(),
             duration(harm_ns)
         ),

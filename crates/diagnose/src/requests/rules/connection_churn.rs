@@ -1,13 +1,13 @@
 //! A connection for each request, or for few: handshakes of TCP and TLS take the time.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, durations, measured, number, of_time, rule_out, time};
+use super::shared::{advice, direct_confidence, durations, number, of_time, rule_out, time};
 use crate::report::RuleId;
 use crate::report::severity::held_up;
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::endpoint::Endpoint;
-use crate::units::{count, counted, duration};
+use crate::units::{count, duration, quantity};
 
 /// The rule `connection_churn`.
 pub struct ConnectionChurn;
@@ -130,8 +130,8 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
         headline: format!(
             "{} opened {} for {}: handshakes took {}.",
             case.title(),
-            counted(opened.connections, "connection"),
-            counted(case.requests(), "request"),
+            quantity(opened.connections, "connection"),
+            quantity(case.requests(), "request"),
             of_time(case, connect_ns)
         ),
         facts,
@@ -158,7 +158,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
         ],
         advice: advice(fixes(opened)),
         gain: Some("connections are kept, and no more are opened than were open at once"),
-        confidence: measured(case, "connections and their handshakes were measured"),
+        confidence: direct_confidence(case, "connections and their handshakes were measured"),
         ..RequestFinding::new(case)
     }
 }
@@ -192,8 +192,8 @@ fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
         concerned_ns: least_ns,
         headline: format!(
             "Clients opened {} for {} to {}: handshakes may have taken {} or more.",
-            counted(connections, "connection"),
-            counted(case.requests(), "request"),
+            quantity(connections, "connection"),
+            quantity(case.requests(), "request"),
             case.title(),
             duration(least_ns)
         ),

@@ -1,12 +1,14 @@
 //! Requests wait for name servers before they can connect.
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, durations, measured, number, of_requests, of_time, rule_out, time};
+use super::shared::{
+    advice, direct_confidence, durations, number, of_requests, of_time, rule_out, time,
+};
 use crate::report::{Fact, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::requests::digests::name_servers::{ProcessServers, ServerWaits};
-use crate::units::{count, counted, duration};
+use crate::units::{count, duration, quantity};
 
 /// The rule `dns_slow`.
 pub struct DnsSlow;
@@ -86,7 +88,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             slowest.is_some_and(|(_, waits)| waits.unanswered > 0),
         )),
         gain: Some("names are known without a question"),
-        confidence: measured(case, "waits below the resolver were measured"),
+        confidence: direct_confidence(case, "waits below the resolver were measured"),
         ..RequestFinding::new(case)
     }
 }
@@ -116,7 +118,7 @@ fn in_vain(waits: &ServerWaits) -> String {
         unanswered => format!(
             " ({} of {} without an answer)",
             count(unanswered),
-            counted(unanswered + waits.answered, "wait")
+            quantity(unanswered + waits.answered, "wait")
         ),
     }
 }
@@ -133,7 +135,7 @@ fn involved(servers: &ProcessServers) -> Vec<String> {
         let answered = (waits.answered > 0).then(|| {
             format!(
                 "{} in {}, the longest {}",
-                counted(waits.answered, "answer"),
+                quantity(waits.answered, "answer"),
                 duration(waits.answered_ns),
                 duration(waits.answered_most_ns)
             )
@@ -141,7 +143,7 @@ fn involved(servers: &ProcessServers) -> Vec<String> {
         let unanswered = (waits.unanswered > 0).then(|| {
             format!(
                 "{} without an answer in {}",
-                counted(waits.unanswered, "wait"),
+                quantity(waits.unanswered, "wait"),
                 duration(waits.unanswered_ns)
             )
         });

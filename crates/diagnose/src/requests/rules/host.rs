@@ -2,7 +2,9 @@
 //! avoided.
 
 use super::rule::{Remedy, RequestFinding, RequestVerdict};
-use super::shared::{advice, durations, measured, of_requests, of_time, rule_out, share, time};
+use super::shared::{
+    advice, direct_confidence, durations, of_requests, of_time, rule_out, share, time,
+};
 use crate::report::Fact;
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
@@ -93,7 +95,7 @@ fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestF
         could_not_see: cause.could_not_see,
         advice: advice(cause.advice),
         gain: Some(cause.gain),
-        confidence: measured(case, cause.because),
+        confidence: direct_confidence(case, cause.because),
         ..RequestFinding::new(case)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, durations, has_own_scheduler, measured, of_requests, of_time, rule_out,
-    share, time,
+    LACK_OF_CPU, advice, direct_confidence, durations, has_own_scheduler, of_requests, of_time,
+    rule_out, share, time,
 };
 use crate::report::RuleId;
 use crate::report::severity::held_up;
@@ -105,7 +105,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         could_not_see: vec!["Who had the lock before the thread that gave it away.".to_owned()],
         advice: fixes(is_interpreter),
         gain: Some("the lock is free whenever a request needs it"),
-        confidence: measured(case, "each wait was measured, and who ended it"),
+        confidence: direct_confidence(case, "each wait was measured, and who ended it"),
         ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
     }
 }

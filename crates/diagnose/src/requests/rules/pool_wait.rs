@@ -1,11 +1,11 @@
 //! Threads wait for a connection of their pool, because others use all of them.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, durations, measured, number, share, time};
+use super::shared::{advice, direct_confidence, durations, number, share, time};
 use crate::report::RuleId;
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
-use crate::units::{count, counted, duration, part, percent};
+use crate::units::{count, duration, part, percent, quantity};
 
 /// The rule `pool_wait`.
 pub struct PoolWait;
@@ -68,7 +68,7 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
         headline: format!(
             "Too few connections to {}: {} of {} share {}, and waited {} of {} for a free one ({}).",
             case.key.address,
-            counted(series.threads, "thread"),
+            quantity(series.threads, "thread"),
             case.key.name,
             count(series.connections),
             duration(pool.ns),
@@ -88,7 +88,7 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
             "Make the requests shorter: each holds its connection for as long as it takes.",
         ]),
         gain: Some("a connection is always free, and the server keeps its pace"),
-        confidence: measured(
+        confidence: direct_confidence(
             case,
             "each wait ended when another thread's request on the same connection was over",
         ),
@@ -122,9 +122,9 @@ fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
         concerned_ns: case.total_ns(),
         headline: format!(
             "{} of {} share {} to {}, which are nearly always in use.",
-            counted(series.threads, "thread"),
+            quantity(series.threads, "thread"),
             case.key.name,
-            counted(series.connections, "connection"),
+            quantity(series.connections, "connection"),
             case.key.address
         ),
         facts,

@@ -2,7 +2,7 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    EXPLAINS_LEAST, advice, durations, measured, of_requests, of_time, rule_out, share,
+    EXPLAINS_LEAST, advice, direct_confidence, durations, of_requests, of_time, rule_out, share,
     slows_slowest, time,
 };
 use crate::report::RuleId;
@@ -93,7 +93,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
             .map(str::to_owned)
             .collect(),
         advice: advice([fix(&case.key.address, case.pids(), &others)]),
-        confidence: measured(
+        confidence: direct_confidence(
             case,
             "the wait was measured; a longer queue on the path counts as well",
         ),

@@ -3,13 +3,13 @@
 use super::rule::{
     ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
 };
-use super::shared::{advice, measured, number, time};
+use super::shared::{advice, direct_confidence, number, time};
 use crate::report::severity::held_up;
 use crate::report::{Fact, RuleId};
 use crate::requests::case::ServiceCase;
 use crate::requests::evidence::RequestEvidence;
 use crate::requests::resets::{LostRequest, ResetDigest};
-use crate::units::{count, counted, duration};
+use crate::units::{count, duration, quantity};
 
 /// The rule `reset_by_peer`.
 pub struct ResetByPeer;
@@ -59,7 +59,7 @@ fn harmless(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFinding {
         headline: format!(
             "{} reset {} after the last message of {}: no harm, for every request before had its response.",
             case.key.address,
-            counted(resets.farewells, "connection"),
+            quantity(resets.farewells, "connection"),
             case.key.name,
         ),
         facts: vec![
@@ -75,7 +75,7 @@ fn harmless(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFinding {
                 .to_owned(),
         ],
         advice: advice(["Nothing has to be done."]),
-        confidence: measured(case, "the kernel noted the RST as the connection's error"),
+        confidence: direct_confidence(case, "the kernel noted the RST as the connection's error"),
         ..RequestFinding::new(case)
     }
 }
@@ -91,7 +91,7 @@ fn doubt(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict {
         concerned_ns: waited_ns,
         headline: format!(
             "{} of {} got no response before their connections ended.",
-            counted(resets.unanswered, "request"),
+            quantity(resets.unanswered, "request"),
             case.title()
         ),
         facts: vec![
@@ -130,7 +130,7 @@ fn finding(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> Reques
             ],
         }),
         gain: Some("no request meets a closed connection"),
-        confidence: measured(case, "the kernel noted the RST as the connection's error"),
+        confidence: direct_confidence(case, "the kernel noted the RST as the connection's error"),
         ..RequestFinding::new(case)
     }
 }
@@ -141,7 +141,7 @@ fn headline(
     lost_ns: u64,
     idle_ns: Option<u64>,
 ) -> String {
-    let requests = counted(resets.count, "request");
+    let requests = quantity(resets.count, "request");
     let of = case.requests() + resets.count;
     let cause = match idle_ns {
         Some(ns) => format!(

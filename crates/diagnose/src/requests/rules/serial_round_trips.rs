@@ -1,13 +1,13 @@
 //! Requests in series over a path: each waits for the response to the one before, and most of their time is the round trip.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, durations, measured, number, of_time, rule_out, time};
+use super::shared::{advice, direct_confidence, durations, number, of_time, rule_out, time};
 use crate::report::RuleId;
 use crate::report::severity::held_up;
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::runs::{RunDigest, SERIES_LEAST};
-use crate::units::counted;
+use crate::units::quantity;
 
 /// The rule `serial_round_trips`.
 pub struct SerialRoundTrips;
@@ -59,7 +59,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
     let beyond_ns = each(runs.duration_ns.saturating_sub(runs.round_trips_ns));
     let label = "of a request beyond the round trip (mean)";
     facts.push(time("beyond_round_trip_ns", beyond_ns, label));
-    let requests = counted(runs.requests, "request");
+    let requests = quantity(runs.requests, "request");
     RequestFinding {
         parts: PARTS.to_vec(),
         harm_ns: runs.round_trips_ns,
@@ -102,7 +102,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
             "Move the program, or a cache of what it asks, nearer to the other end.",
         ]),
         gain: Some("each series takes one round trip"),
-        confidence: measured(
+        confidence: direct_confidence(
             case,
             "the order of requests and the path's round trip were measured",
         ),
@@ -128,7 +128,7 @@ fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
         concerned_ns: waited.ns,
         headline: format!(
             "{} of {} wait one after another for the other end; it is not known how much of it is the path.",
-            counted(case.requests(), "request"),
+            quantity(case.requests(), "request"),
             case.title()
         ),
         facts: durations(case),

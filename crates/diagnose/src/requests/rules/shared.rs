@@ -11,7 +11,7 @@ use crate::report::{
 };
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
-use crate::units::{counted, duration, percent};
+use crate::units::{duration, percent, quantity};
 
 /// A fact in a unit.
 pub fn fact(name: &'static str, value: FactValue, unit: FactUnit, label: &'static str) -> Fact {
@@ -68,7 +68,7 @@ pub fn of_time(case: &ServiceCase<'_>, ns: u64) -> String {
 /// Returns the requests in a sentence: `5 requests of curl to 10.0.0.1:80`.
 pub fn of_requests(case: &ServiceCase<'_>) -> String {
     let word = if case.is_server() { "to" } else { "of" };
-    let requests = counted(case.requests(), "request");
+    let requests = quantity(case.requests(), "request");
     format!("{requests} {word} {}", case.title())
 }
 
@@ -92,7 +92,7 @@ pub fn advice(lines: impl IntoIterator<Item = impl Into<Cow<'static, str>>>) -> 
 }
 
 /// Confidence of what was measured, lowered when records were lost.
-pub fn measured(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidence {
+pub fn direct_confidence(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidence {
     let because = because.into();
     match case.evidence.losses().is_empty() {
         true => Confidence {

@@ -5,14 +5,14 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, durations, has_own_scheduler, measured, number, of_requests, of_time,
-    rule_out, share, time,
+    LACK_OF_CPU, advice, direct_confidence, durations, has_own_scheduler, number, of_requests,
+    of_time, rule_out, share, time,
 };
 use crate::report::severity::held_up;
 use crate::report::{Fact, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
-use crate::units::{count, counted, duration};
+use crate::units::{count, duration, quantity};
 
 /// The rule `timer_wait`.
 pub struct TimerWait;
@@ -82,7 +82,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             .collect(),
         advice: advice(if is_paced { PACED } else { ALONE }),
         gain: Some("the program goes on as soon as it can"),
-        confidence: measured(
+        confidence: direct_confidence(
             case,
             format!(
                 "waits of {} were measured that no event ended",
@@ -147,7 +147,7 @@ fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
         headline: format!(
             "{} of {} of {} have late responses, or messages that nobody asked for: {}.",
             count(pauses.unasked),
-            counted(case.requests(), "request"),
+            quantity(case.requests(), "request"),
             case.title(),
             of_time(case, unasked_ns),
         ),

@@ -14,7 +14,7 @@ use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::digests::udp_drops::{DatagramPath, UdpDropDigest};
 use crate::requests::evidence::RequestEvidence;
-use crate::units::{count, counted, part, percent};
+use crate::units::{count, part, percent, quantity};
 
 /// The rule `udp_drops`.
 pub struct UdpDrops;
@@ -295,7 +295,7 @@ fn receiver_title(evidence: &RequestEvidence<'_>, pid: u32, address: &str, lost:
     format!(
         "{} has the socket at {address}: {} dropped",
         evidence.names().process(pid).title(),
-        counted(lost, "datagram")
+        quantity(lost, "datagram")
     )
 }
 
@@ -320,7 +320,7 @@ fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
         headline: format!(
             "{} sent {} again; the recording does not show whether this host dropped them.",
             case.key.name,
-            counted(repeats.questions, "datagram"),
+            quantity(repeats.questions, "datagram"),
         ),
         facts,
         why: "Drops of this host were not recorded.",
@@ -454,7 +454,7 @@ impl ReceiverLoss {
         format!(
             "{who} lost {} of {} {of} ({}): {}.",
             count(lost),
-            counted(all, "datagram"),
+            quantity(all, "datagram"),
             percent(self.share()),
             self.sums.why(&self.address)
         )

@@ -3,13 +3,13 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    advice, durations, measured, number, of_requests, of_time, rule_out, share, time,
+    advice, direct_confidence, durations, number, of_requests, of_time, rule_out, share, time,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::workers::{WorkerLife, WorkerSpread};
-use crate::units::{counted, part};
+use crate::units::{part, quantity};
 
 /// The rule `uneven_workers`.
 pub struct UnevenWorkers;
@@ -94,7 +94,7 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
         headline: format!(
             "{name} has {} of {}, while others of {} workers are idle: {} waited {}.",
             worst.connections,
-            counted(spread.connections, "connection"),
+            quantity(spread.connections, "connection"),
             spread.number,
             of_requests(case),
             of_time(case, harm_ns)
@@ -126,7 +126,7 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
              `max_requests_per_connection`, gRPC MAX_CONNECTION_AGE; or balance requests, not connections.",
         ]),
         gain: Some("no worker has more connections than an even spread gives it"),
-        confidence: measured(
+        confidence: direct_confidence(
             case,
             "begin and end of each request were measured, and which process served it",
         ),

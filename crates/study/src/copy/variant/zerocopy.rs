@@ -40,7 +40,7 @@ impl PendingSends {
     }
 
     /// Returns the number of sends that a notification completes for the first time.
-    fn ended(&mut self, notification: &Notification) -> u64 {
+    fn take_completed(&mut self, notification: &Notification) -> u64 {
         let count = notification
             .last
             .wrapping_sub(notification.first)
@@ -89,7 +89,7 @@ impl ZerocopySender {
                 continue;
             };
             waiting = false;
-            let ended = self.pending.ended(&notification);
+            let ended = self.pending.take_completed(&notification);
             self.tally.notifications += 1;
             self.tally.completed += ended;
             self.tally.copied += if notification.copied { ended } else { 0 };
@@ -168,12 +168,19 @@ mod tests {
             pending.begun(slot);
         }
         // numbers MAX-1, MAX, 0, 1
-        assert_eq!(pending.ended(&range(u32::MAX, 0)), 2);
+        assert_eq!(pending.take_completed(&range(u32::MAX, 0)), 2);
         assert_eq!(pending.of_slot, [1, 1]);
-        assert_eq!(pending.ended(&range(u32::MAX, 0)), 0, "reported twice");
-        assert_eq!(pending.ended(&range(u32::MAX - 1, u32::MAX - 1)), 1);
+        assert_eq!(
+            pending.take_completed(&range(u32::MAX, 0)),
+            0,
+            "reported twice"
+        );
+        assert_eq!(
+            pending.take_completed(&range(u32::MAX - 1, u32::MAX - 1)),
+            1
+        );
         assert_eq!((pending.first, pending.sends.len()), (1, 1));
-        assert_eq!(pending.ended(&range(1, 1)), 1);
+        assert_eq!(pending.take_completed(&range(1, 1)), 1);
         assert_eq!(pending.of_slot, [0, 0]);
     }
 }

@@ -4,7 +4,7 @@
 use super::late_calls::LateCalls;
 use crate::connections::case::Case;
 use crate::report::Advice;
-use crate::units::{count, counted};
+use crate::units::{count, quantity};
 
 /// Both at once: every part in one call.
 const ONE_CALL: &str = "Send each message with one call: build it in one buffer, or pass all \
@@ -42,7 +42,7 @@ fn one_call(late: Option<&LateCalls>, several: Option<bool>) -> Advice {
     };
     let (part, whole) = (
         count(late.several_sends),
-        counted(late.sends_known, "late call"),
+        quantity(late.sends_known, "late call"),
     );
     let here = if several {
         format!(

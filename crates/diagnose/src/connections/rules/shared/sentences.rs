@@ -39,7 +39,7 @@ pub(in crate::connections::rules) fn advice<const N: usize>(
 }
 
 /// Confidence of a finding that the ledger measured, lowered when records were lost.
-pub(in crate::connections::rules) fn measured(case: &Case, because: &str) -> Confidence {
+pub(in crate::connections::rules) fn direct_confidence(case: &Case, because: &str) -> Confidence {
     if case.context.given.is_capture {
         return Confidence {
             level: ConfidenceLevel::Medium,
