@@ -88,7 +88,7 @@ impl Rule for FastRetransmits {
     fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         blind.push("Where on the path the data was lost.".into());
-        let because = "time and rates direct_confidence in the kernel";
+        let because = "time and rates measured in the kernel";
         let confidence = match case.ledger() {
             Some(_) => Confidence {
                 level: ConfidenceLevel::Medium,

@@ -101,7 +101,7 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
         gain: Some("a thread is always free"),
         confidence: direct_confidence(
             case,
-            "the queue of each request was direct_confidence, and what the threads waited for",
+            "the queue of each request was measured, and what the threads waited for",
         ),
         ..RequestFinding::from_harm(case, queued, Remedy::Avoidable)
     }

@@ -43,7 +43,7 @@ fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
         },
         gain: "no request waits for the disk",
         because: format!(
-            "waits of {} were direct_confidence in calls on files",
+            "waits of {} were measured in calls on files",
             duration(harm.ns)
         ),
     }

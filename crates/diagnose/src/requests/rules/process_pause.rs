@@ -96,7 +96,7 @@ fn collection(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> HostCa
         ],
         gain: "the collector stops no thread",
         because: format!(
-            "waits of {} were direct_confidence that the collector's thread ended",
+            "waits of {} were measured that the collector's thread ended",
             duration(harm.ns)
         ),
     }
