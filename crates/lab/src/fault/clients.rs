@@ -226,7 +226,8 @@ pub(super) fn blocked_event_loop(variant: Variant, dice: &mut SeededDice) -> Sce
 /// A program writes a few bytes with each call; in the twin as many as a buffer holds.
 pub(super) fn small_io(variant: Variant, dice: &mut SeededDice) -> Scene {
     let size = dice.between(8, 48);
-    let calls = dice.between(500_000, 700_000);
+    // a second and more: what calls cost is sampled
+    let calls = dice.between(1_500_000, 2_000_000);
     let size_of = match variant {
         Variant::Healthy => 8_192,
         Variant::Faulty | Variant::Fixed => size,

@@ -208,13 +208,18 @@ fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
                        others: &[&Value],
                        beside_ns: u64,
                        by_softirq_ns: fn(&Value, &Value) -> u64| {
-            for connection in end {
-                let life_ns =
-                    number(connection, "closed_ns").saturating_sub(number(connection, "opened_ns"));
-                let waited_ns = number(&connection["thread"], "runq_ns");
-                let waited_ns = waited_ns.saturating_sub(by_softirq_ns(truth, connection));
-                let waited_ns = waited_ns + beside_ns;
-                if waited_ns as f64 <= WARNING_SHARE * life_ns as f64 {
+            let lives = end.iter().map(|connection| {
+                let own_ns = number(&connection["thread"], "runq_ns");
+                let own_ns = own_ns.saturating_sub(by_softirq_ns(truth, connection));
+                (own_ns + beside_ns, life_ns(connection))
+            });
+            let lives: Vec<(u64, u64)> = lives.collect();
+            // a connection of half a millisecond may have missed the waits of its program
+            let sums = lives
+                .iter()
+                .fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+            for (connection, life) in end.iter().zip(&lives) {
+                if !is_starved(*life) && !is_starved(sums) {
                     continue;
                 }
                 let socket = |it: &Value| ScoredSubject::Socket(number(it, "cookie"));
@@ -232,6 +237,15 @@ fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
         add(&servers, &clients, beside_ns, by_softirq_ns);
     }
     suffered
+}
+
+fn life_ns(connection: &Value) -> u64 {
+    number(connection, "closed_ns").saturating_sub(number(connection, "opened_ns"))
+}
+
+/// Returns whether a thread waited for a CPU longer than is information only, of its life.
+fn is_starved((waited_ns, life_ns): (u64, u64)) -> bool {
+    waited_ns as f64 > WARNING_SHARE * life_ns as f64
 }
 
 /// Returns the CPU time that a planted flood's ksoftirqd took from the server while the connection existed, ns.

@@ -55,8 +55,8 @@ pub(super) fn computes(variant: Variant, dice: &mut SeededDice) -> Scene {
 
 /// Each request writes to a file and waits for the disk.
 pub(super) fn disk_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
-    let times = dice.between(6, 12);
-    server(variant, dice, &format!("--work sync --amount {times}"))
+    let us = dice.between(2_000, 5_000);
+    server(variant, dice, &format!("--work sync --amount {us}"))
 }
 
 /// Each request reads pages of a mapped file that have to come from the disk.

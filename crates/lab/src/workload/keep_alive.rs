@@ -79,7 +79,7 @@ impl KeepAliveClient {
             truth.failed_connects = self.connect_in_vain(address)?;
             truth.unconnected_ns = now_ns() - begin_ns;
         }
-        let mut peer = self.open()?;
+        let mut peer = Some(self.open()?);
         for round in 1..=self.rounds {
             let is_long = self.long_every > 0 && round % self.long_every == 0;
             pause_us(if is_long {
@@ -88,18 +88,25 @@ impl KeepAliveClient {
                 self.pause_us
             });
             let begin_ns = now_ns();
-            while !self.is_answered(&mut peer) {
+            while let Some(mut open) = peer.take() {
+                if self.is_answered(&mut open) {
+                    peer = Some(open);
+                    break;
+                }
                 truth.failures += 1;
-                truth.connections.push(peer.close());
+                truth.connections.push(open.close());
                 pause_us(self.backoff_us);
                 truth.lost_ns += now_ns() - begin_ns;
-                peer = self.open()?;
+                // no connection that nobody asks on
+                if !self.ask_once || round < self.rounds {
+                    peer = Some(self.open()?);
+                }
                 if self.ask_once {
                     break;
                 }
             }
         }
-        truth.connections.push(peer.close());
+        truth.connections.extend(peer.map(Peer::close));
         if truth.failures > 0 {
             truth.also_true.push("reset_by_peer");
         }

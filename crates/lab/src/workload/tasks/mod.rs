@@ -38,7 +38,7 @@ pub(crate) struct TaskServer {
     /// Kind of work.
     #[arg(long, value_enum, default_value = "none")]
     work: WorkKind,
-    /// How much of it: microseconds, pages or calls.
+    /// How much of it: microseconds or pages.
     #[arg(long, default_value_t = 0)]
     amount: u64,
     /// Works for every so many requests.

@@ -11,6 +11,7 @@ use std::thread;
 use clap::ValueEnum;
 
 use super::other::{DrainedPipe, HelperProcess, StoppedParent};
+use crate::clock::now_ns;
 use crate::error::LabError;
 use crate::random::Random;
 use crate::workload::cpu::{ThreadCpu, burn_us};
@@ -35,7 +36,7 @@ pub(crate) enum WorkKind {
     Sleep,
     /// Takes a lock that another thread holds for so many microseconds at a time.
     Lock,
-    /// Writes and synchronises a file so many times.
+    /// Writes and synchronises a file for so many microseconds, once at least.
     Sync,
     /// Reads so many pages of a mapped file that are not in memory.
     Page,
@@ -143,15 +144,18 @@ fn nameless_file() -> Result<File, LabError> {
     opened.map_err(|why| LabError::os("make a file in", "/var/tmp", why, hint))
 }
 
-/// Appends a page and waits for the disk, so many times.
-fn sync(mut file: &File, times: u64) -> Result<(), LabError> {
-    for _ in 0..times {
+/// Appends pages, and waits for the disk after each, for so long: disks differ by a hundred times.
+fn sync(mut file: &File, us: u64) -> Result<(), LabError> {
+    let end_ns = now_ns() + us * 1_000;
+    loop {
         let written = file.write_all(&[0x78; PAGE_BYTES as usize]);
         written
             .and_then(|()| file.sync_data())
             .map_err(|why| failed("synchronise", why))?;
+        if now_ns() >= end_ns {
+            return Ok(());
+        }
     }
-    Ok(())
 }
 
 fn failed(action: &'static str, why: io::Error) -> LabError {
