@@ -367,6 +367,10 @@ REASONS = {
     ("delay_spikes", "bbr", "faulty", 2): "False: the last stall was a late ACK, too, but it came after the end had closed, "
     "where ACKs pass no hook.",
     ("softirq_flood", "bbr", "faulty", 2): "Beside the softirqs: the process waited for its CPU, by its own accounts.",
+    ("uneven_workers", "cubic", "healthy", 1): "True of the program: its workers waited for a CPU 28 % of the time. A connection of "
+    "half a millisecond was judged apart; since then the score takes the waits of the program.",
+    ("udp_drops", "cubic", "healthy", 11): "The server's thread ran for 7.9 ms on one datagram that needs some microseconds, and 25 waited "
+    "behind it. What it ran is not known: no sample fell on it.",
     ("incast", "cubic", "faulty", 6): "True of that connection: the receiver delayed the ACK after its timeout.",
 }
 
