@@ -242,6 +242,7 @@ __noinline int cover_with(struct covering *found, const struct segment *at, u32 
 	const struct segment_times *times;
 	bool begins, ends;
 	s64 doubt_ns;
+	u64 first_ns;
 
 	if (!found || !at)
 		return 0;
@@ -250,8 +251,12 @@ __noinline int cover_with(struct covering *found, const struct segment *at, u32 
 	times = ends ? &at->last : &at->first;
 	doubt_ns = at->last.arrived_ns - at->first.arrived_ns; /* < 0: the last is not known */
 	found->bytes += (ends ? at->end_seq : to) - (begins ? at->seq : from);
-	if (!found->segments || at->first.arrived_ns < found->first_ns)
-		found->first_ns = at->first.arrived_ns;
+	/* of two that are noted together, the driver may have had the later one first */
+	first_ns = at->first.arrived_ns;
+	if (ends && at->last.arrived_ns && at->last.arrived_ns < first_ns)
+		first_ns = at->last.arrived_ns;
+	if (!found->segments || first_ns < found->first_ns)
+		found->first_ns = first_ns;
 	found->segments += at->count;
 	if (!(begins && ends) && at->first.arrived_ns && doubt_ns > (s64)found->doubt_ns)
 		found->doubt_ns = doubt_ns;
