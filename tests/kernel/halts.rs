@@ -5,9 +5,8 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-use lab::{LabProcess, Netns};
+use lab::{LabProcess, Netns, now_ns};
 use nix::sys::signal::{Signal, kill};
-use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
 use table::tables::Call;
 
@@ -55,11 +54,6 @@ impl Drop for OldFreezer {
     fn drop(&mut self) {
         until("the control group empty", || fs::remove_dir(&self.0).ok());
     }
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the clock");
-    now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
 /// Waits until the process is in this state (`/proc/PID/stat`).

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-use lab::{LabProcess, Netns};
-use nix::time::{ClockId, clock_gettime};
+use lab::{LabProcess, Netns, now_ns};
 use table::WaitObject;
 use table::tables::{Call, Process, Wait};
 
@@ -161,11 +160,6 @@ fn name_selects_processes() {
     waiters.remove(&other);
     let named = BTreeSet::from([before.0.id(), after.0.id(), starter_pid]);
     assert_eq!(waiters, named);
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("the time");
-    u64::try_from(std::time::Duration::from(now).as_nanos()).expect("not for long")
 }
 
 /// As long as they are there: who comes later, and not who has left.
