@@ -42,20 +42,20 @@ impl<T> Default for DueQueues<T> {
     }
 }
 
-impl<T> DueQueues<T> {
+impl<T: Copy> DueQueues<T> {
     /// Puts a connection into the queues in which it is to be, and not yet is.
     pub fn push(
         &mut self,
         now_ns: u64,
         queued: &mut QueuedKinds,
         is_waiting: impl Fn(WaitKind) -> bool,
-        name: impl Fn() -> T,
+        name: T,
     ) {
         let queues = self.0.iter_mut().zip(&mut queued.0);
         for ((kind, wait_ns), (queue, is_queued)) in WAITS.into_iter().zip(queues) {
             if !*is_queued && is_waiting(kind) {
                 *is_queued = true;
-                queue.push_back((now_ns.saturating_add(wait_ns), name()));
+                queue.push_back((now_ns.saturating_add(wait_ns), name));
             }
         }
     }

@@ -18,16 +18,20 @@
 //! connection both directions → rows of both ends
 //! rows       these rows
 //! due        which of them are to be examined, and when
-//! flows      all connections of a capture, and files side by side
+//! flow_table connections by their addresses
+//! capture_import counts of a capture
+//! flows      captures → rows, and files side by side
 //! ```
 
 mod acks;
+mod capture_import;
 mod clock;
 mod connection;
 mod copies;
 mod counts;
 mod due;
 mod empty_stages;
+mod flow_table;
 mod flows;
 mod half;
 mod ids;
@@ -43,7 +47,8 @@ mod tests;
 mod turns;
 mod window;
 
-pub use flows::{CaptureImport, CaptureReader};
+pub use capture_import::CaptureImport;
+pub use flows::CaptureReader;
 
 /// Place of the capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -58,7 +58,12 @@ impl Interface {
 
     /// Converts a time of its clock.
     fn time_ns(&self, steps: u64) -> u64 {
-        let ns = u128::from(steps) * u128::from(NS_PER_S) / u128::from(self.steps_per_s.max(1));
+        let steps_per_s = self.steps_per_s.max(1);
+        // Steps of micro- or nanoseconds, the usual ones, need no division of 128 bits.
+        if self.offset_s == 0 && NS_PER_S.is_multiple_of(steps_per_s) {
+            return steps.saturating_mul(NS_PER_S / steps_per_s);
+        }
+        let ns = u128::from(steps) * u128::from(NS_PER_S) / u128::from(steps_per_s);
         let ns = i128::try_from(ns).unwrap_or(i128::MAX);
         let ns = ns.saturating_add(i128::from(self.offset_s) * i128::from(NS_PER_S));
         u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
@@ -266,5 +271,35 @@ impl Read for FullReader {
             }
         }
         Ok(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_any_clock_are_nanoseconds() {
+        let time_ns = |steps_per_s, offset_s, steps| {
+            let interface = Interface {
+                link: Linktype(1),
+                steps_per_s,
+                offset_s,
+                snaplen: 0,
+            };
+            interface.time_ns(steps)
+        };
+        assert_eq!(
+            time_ns(1_000_000, 0, 1_700_000_000_000_001),
+            1_700_000_000_000_001_000
+        );
+        assert_eq!(time_ns(NS_PER_S, 0, 7), 7);
+        assert_eq!(time_ns(1, 0, 2), 2 * NS_PER_S);
+        assert_eq!(time_ns(1_000_000, 3, 5), 3 * NS_PER_S + 5_000);
+        assert_eq!(time_ns(1_000_000, -1, 5), 0);
+        assert_eq!(time_ns(1 << 20, 0, 1 << 19), NS_PER_S / 2);
+        assert_eq!(time_ns(10 * NS_PER_S, 0, 25), 2);
+        assert_eq!(time_ns(0, 0, 1), NS_PER_S);
+        assert_eq!(time_ns(1, 0, u64::MAX), u64::MAX);
     }
 }
