@@ -42,6 +42,7 @@ fn check(profile: Profile) {
     let ProfileOptions {
         usdt,
         detail,
+        follow,
         budget,
         keep,
         trigger,
@@ -49,7 +50,15 @@ fn check(profile: Profile) {
         recorder_cpus,
         poll_ms,
     } = options.or_profile(ProfileOptions::default());
-    let _taken = (budget, trigger, nic_stamps, recorder_cpus, usdt, output_dir);
+    let _taken = (
+        follow,
+        budget,
+        trigger,
+        nic_stamps,
+        recorder_cpus,
+        usdt,
+        output_dir,
+    );
     let _detail = detail.map(record::Detail::from);
     assert_ne!(poll_ms, Some(0));
     let share = keep.and_then(|keep| keep.slower_than);

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use crate::config::ConfigFile;
 use crate::out::DirectoryArgs;
 use crate::profile::Profile;
-use crate::values::{BudgetChoice, Detail, ProfileOptions};
+use crate::values::{BudgetChoice, Detail, FollowScope, ProfileOptions};
 
 /// Mean interval between polls: SNAP's own (section 3.2), long enough to stay below 1 % of a CPU
 /// at 10,000 sockets.
@@ -45,6 +45,7 @@ impl RecordArgs {
         let ProfileOptions {
             usdt,
             detail,
+            follow,
             budget,
             keep,
             trigger,
@@ -66,6 +67,10 @@ impl RecordArgs {
                 Some(budget)
             }
         };
+        let follow = matches!(follow, Some(FollowScope::Host));
+        if follow {
+            check_follow(detail, budget.is_some(), &target);
+        }
         let output = self.to.path()?.map_or_else(
             || default_output(&profile.output_dir.unwrap_or_default()),
             Path::to_owned,
@@ -81,6 +86,7 @@ impl RecordArgs {
             recorder_cpus,
             usdt,
             budget,
+            follow,
             force: self.to.force,
             output,
             duration,
@@ -107,6 +113,29 @@ fn check_budget(detail: Detail, target: &::record::Target) {
         refuse(
             "--budget needs processes: it is a share of their CPU time\n\
              hint: -p, --comm or --port, or --budget none\n",
+        );
+    }
+}
+
+/// Ends the program, as clap does, if what is recorded does not show who serves a connection, or all that do are recorded.
+fn check_follow(detail: Detail, has_budget: bool, target: &::record::Target) {
+    let refuse = |text: &str| clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
+    if matches!(detail, Detail::Stats) {
+        refuse(
+            "--follow needs calls, and this detail does not record them\n\
+             hint: add --detail waits, or --follow none\n",
+        );
+    }
+    if has_budget {
+        refuse(
+            "--follow and --budget exclude each other: the budget is for the target alone\n\
+             hint: --budget none, or --follow none\n",
+        );
+    }
+    if matches!(target, ::record::Target::All | ::record::Target::Port(_)) {
+        refuse(
+            "--follow needs processes: --all and --port record both ends of connections on this host anyway\n\
+             hint: -p, --comm, --cgroup or --container, or --follow none\n",
         );
     }
 }

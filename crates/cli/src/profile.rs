@@ -229,7 +229,7 @@ mod tests {
             ),
             (
                 "[profile.a]\n\nxyz = 1\n",
-                "c.toml:3: unknown key xyz\nhint: known here: usdt, detail, budget, keep",
+                "c.toml:3: unknown key xyz\nhint: known here: usdt, detail, follow, budget, keep",
             ),
             (
                 "[profile.a]\ndetail = \"all\"\n",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use diagnose::recording::DiagnosisOptions;
 use diagnose::report::why_unseen;
-use record::{Command, Outcome, Target};
+use record::{Command, FollowCounts, Outcome, Target};
 use table::Recording;
 use table::tables::{Connection, Listener, UdpSocket, UnixSocket, Wait};
 
@@ -92,6 +92,7 @@ fn show(recording: &Path, opener: Opener) -> anyhow::Result<()> {
 #[command(after_help = "\
 Examples:
   sudo whylat record -p 4321 -d 10
+  sudo whylat record -p 4321 --follow host -d 10
   sudo whylat record --port 6379 --detail calls
   sudo whylat record --container redis -d 10
   sudo whylat record --all --detail messages --trigger 'latency>5ms'")]
@@ -200,6 +201,7 @@ fn print_outcome(outcome: &Outcome) {
             probe.provider, probe.name, probe.path
         );
     }
+    outcome.followed.into_iter().for_each(print_follow_counts);
     if outcome.lost > 0 {
         eprintln!(
             "warning: {} records were lost; the report says which",
@@ -208,6 +210,20 @@ fn print_outcome(outcome: &Outcome) {
     }
     if let Some(error) = &outcome.write_error {
         eprintln!("error: {error}");
+    }
+}
+
+/// Prints how many processes were followed.
+fn print_follow_counts(counts: FollowCounts) {
+    match counts.followed {
+        1 => eprintln!("followed connections to 1 process"),
+        processes => eprintln!("followed connections to {processes} processes"),
+    }
+    if counts.left_out > 0 {
+        eprintln!(
+            "warning: connections lead to {} more, which were not followed: the bound was reached",
+            counts.left_out
+        );
     }
 }
 

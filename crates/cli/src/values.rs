@@ -19,6 +19,18 @@ pub(crate) struct ProfileOptions {
     /// How much to record; each level includes the ones before [default: waits]
     #[arg(long, value_enum)]
     pub(crate) detail: Option<Detail>,
+    /// Also record the processes that serve the target's connections on this host, or `none` [default: none]
+    ///
+    /// And those that serve theirs, and so on: at most 64 at a time. A process is followed from the first call on which it
+    /// serves such a connection (TCP, UNIX stream sockets). Its children are not. Costs these processes what recording
+    /// costs the target. Needs `--detail calls` or more.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "host|none",
+        hide_possible_values = true
+    )]
+    pub(crate) follow: Option<FollowScope>,
     /// Keep what hooks cost the recorded processes within N % of their CPU time, or `none` [default: none]
     ///
     /// Calls and waits are recorded in windows at random times then, and connections are judged by polled statistics. Needs
@@ -58,6 +70,7 @@ impl ProfileOptions {
         let Self {
             usdt,
             detail,
+            follow,
             budget,
             keep,
             trigger,
@@ -68,6 +81,7 @@ impl ProfileOptions {
         Self {
             usdt: if usdt.is_empty() { profile.usdt } else { usdt },
             detail: detail.or(profile.detail),
+            follow: follow.or(profile.follow),
             budget: budget.or(profile.budget),
             keep: keep.or(profile.keep),
             trigger: trigger.or(profile.trigger),
@@ -76,6 +90,15 @@ impl ProfileOptions {
             poll_ms: poll_ms.or(profile.poll_ms),
         }
     }
+}
+
+/// Processes that are recorded beside the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FollowScope {
+    /// None.
+    None,
+    /// Those of this host to which its connections lead.
+    Host,
 }
 
 /// Choice of a budget.

@@ -38,7 +38,7 @@ pub use flight_recorder::{RetentionError, RetentionPolicy, flight_recorder_cover
 pub use launch::invoking_user;
 pub use options::{Command, Options, Target};
 pub use plan::without_hooks;
-pub use probe::hooks::Detail;
+pub use probe::hooks::{Detail, FollowCounts};
 pub use probe::usdt::Request as UsdtRequest;
 pub use session::{Outcome, RecordingStart, record};
 pub use snapshot::{SnapshotError, snapshot};

@@ -55,6 +55,8 @@ pub struct Options {
     /// Share of the recorded processes' CPU time that hooks may take: calls and waits are recorded in windows then; `None`:
     /// all are recorded.
     pub budget: Option<Budget>,
+    /// Also record processes of this host that serve the connections which the target opens.
+    pub follow: bool,
     /// The directory to create.
     pub output: PathBuf,
     /// Replace an existing recording.

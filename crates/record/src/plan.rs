@@ -2,7 +2,7 @@
 //! and attached, and what does not work becomes coverage.
 
 use probe::clock::Host;
-use probe::hooks::{Detail, Hooks, HooksError, Selection, Storage, missed_without_bpf};
+use probe::hooks::{Detail, FOLLOW, Hooks, HooksError, Selection, Storage, missed_without_bpf};
 use probe::processes::{self, Cgroup, check_pid, pids_by_comm};
 use table::manifest::{Coverage, FORMAT, Header, ProbeState};
 
@@ -29,8 +29,10 @@ impl ResolvedTarget {
     }
 }
 
-pub(crate) fn resolve_target(target: &Target) -> Result<ResolvedTarget, RecordError> {
+/// Finds a target. With `follow`, also what serves its connections on this host is recorded.
+pub(crate) fn resolve_target(target: &Target, follow: bool) -> Result<ResolvedTarget, RecordError> {
     let mut plan = ResolvedTarget::default();
+    plan.selection.follow = follow;
     match target {
         Target::Command(_) => {}
         Target::Pids(pids) => {
@@ -110,7 +112,11 @@ pub(crate) fn open_sources<'a>(
             processes: None,
             run_ns: None,
             polls: Some(Polls::open(target)?),
-            coverage: without_hooks(&error, detail, usdt),
+            coverage: {
+                let follow = plan.selection.follow.then(|| off(FOLLOW, &error));
+                let others = without_hooks(&error, detail, usdt);
+                others.into_iter().chain(follow).collect()
+            },
         },
     };
     Ok(sources)
@@ -138,8 +144,8 @@ fn attach<'a>(
         // who has started since
         record_processes(&hooks, &pids_by_comm(name).unwrap_or_default())?;
     }
-    if selection.sharers {
-        hooks.find_families()?;
+    if selection.sharers || selection.follow {
+        hooks.find_processes(selection.sharers)?;
     } else {
         // twice: the first walk learns the connections, the second one finds their other ends
         hooks.walk()?;
@@ -168,16 +174,20 @@ fn count_processes(hooks: &Hooks<'_>, plan: &ResolvedTarget) -> usize {
 
 /// Coverage without BPF: polling alone. With `usdt`, the user asked for USDT probes.
 pub fn without_hooks(error: &HooksError, detail: Detail, usdt: bool) -> Vec<Coverage> {
-    let remedy = error.remedy();
     let usdt = usdt.then_some(probe::usdt::PROBE);
-    let off = |probe: &str| Coverage {
+    let missed = missed_without_bpf(detail).chain(usdt);
+    missed.map(|probe| off(probe, error)).collect()
+}
+
+/// Says that a probe is off because hooks cannot be loaded.
+fn off(probe: &str, error: &HooksError) -> Coverage {
+    Coverage {
         probe: probe.to_owned(),
         state: ProbeState::Off {
             why: error.to_string(),
-            remedy: remedy.clone(),
+            remedy: error.remedy(),
         },
-    };
-    missed_without_bpf(detail).chain(usdt).map(off).collect()
+    }
 }
 
 /// Whether the ids of processes that come are those of `/proc` here. Hooks give the kernel's; what is polled without

@@ -95,13 +95,11 @@ int BPF_PROG(handle_sched_process_exec, struct task_struct *task)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(handle_sched_process_exit, struct task_struct *task)
 {
-	u32 tgid = task->tgid;
-
 	if (detail_waits)
 		preemptions_exit(task);
 	/* the last thread: do_exit() has taken it off the count already */
 	if (!task->signal->live.counter)
-		bpf_map_delete_elem(&tasks, &tgid);
+		task_end(task->tgid);
 	return 0;
 }
 

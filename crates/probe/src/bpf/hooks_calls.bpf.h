@@ -153,7 +153,7 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	struct socket_state *st;
 	struct call_end end;
 	u64 now_ns;
-	bool quiet, late;
+	bool quiet, late, cut = false;
 
 	if (!tp)
 		return on_other_call(sk, true, result, flags);
@@ -166,7 +166,7 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	if (result > 0 && !late)
 		socket_has_news(st, sk);
 	if (!late)
-		socket_owner(st, task, sk, tp);
+		cut = socket_owner(st, task, sk, tp);
 	quiet = send_is_quiet(st, sk, tp);
 	now_ns = bpf_ktime_get_ns();
 	if (detail_ledger && !late && ledger_try_lock(st)) {
@@ -180,6 +180,7 @@ static __always_inline int on_send_call(struct sock *sk, int result, int flags)
 	if (detail_sent && st->chosen == CHOSEN_TARGET)
 		send_on_call(sk, tp, result, now_ns);
 	end = call_end_of(task, sk, true);
+	end.cut |= cut;
 	if (result > 0)
 		end.transmit_ns = transmit_ns(tp, now_ns);
 	call_ended(&end, tp, st, true, result, flags, 0, now_ns);
@@ -237,7 +238,7 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	struct socket_state *st;
 	struct call_end end = {};
 	u64 now_ns, unread_ns = 0;
-	bool late;
+	bool late, cut = false;
 
 	if (!tp)
 		return on_other_call(sk, false, result, flags);
@@ -251,11 +252,12 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 		socket_has_news(st, sk);
 	now_ns = bpf_ktime_get_ns();
 	if (!late)
-		socket_owner(st, task, sk, tp);
+		cut = socket_owner(st, task, sk, tp);
 	if (only_summaries)
 		receive_count(st, result, flags);
 	else
 		end = call_end_of(task, sk, false);
+	end.cut |= cut;
 	if (detail_messages && st->chosen == CHOSEN_TARGET) {
 		if (takes_bytes(result, flags))
 			receive_on_call(sk, tp, st, result, now_ns);

@@ -15,7 +15,8 @@
 
 const volatile bool select_all = false;
 const volatile bool select_sharers = false; /* also who shares a recorded listening socket */
-const volatile u16 select_port = 0;	    /* host byte order; 0: not by port */
+const volatile u32 select_follow = 0; /* also who serves recorded connections: so many at a time */
+const volatile u16 select_port = 0;   /* host byte order; 0: not by port */
 const volatile char select_comm[16] = {};
 const volatile u64 select_cgroup_id = 0;
 const volatile u32 select_cgroup_level = 0;
@@ -29,6 +30,9 @@ const volatile u32 select_netns =
 #define TASK_OWNER                                                                                 \
 	4 /* owns, or owned, a socket of the port: it is recorded, its other sockets are not */
 #define TASK_OWN 5 /* whylat itself, and what helps it: never recorded */
+#define TASK_FOLLOWED                                                                              \
+	6 /* serves a recorded connection: recorded as one that was asked for, its children are not */
+#define TASK_LEFT_OUT 7 /* would be followed, were there not so many: else as a peer */
 
 /* tgid -> TASK_* */
 struct {
@@ -76,6 +80,11 @@ static __always_inline long task_put(u32 tgid, u8 why, u64 flags)
 /* Processes that are not recorded because `tasks` is full. */
 u64 lost_tasks = 0;
 
+/* Processes that are followed now, and all that were; those that were left out, at least for a time. */
+u32 followed_now = 0;
+u64 followed = 0;
+u64 follow_left_out = 0;
+
 static __always_inline bool is_selected_netns(const struct sock *sk)
 {
 	return !select_netns || netns_of(sk) == select_netns;
@@ -118,12 +127,21 @@ static __always_inline u8 task_why(u32 tgid)
 	return why ? *why : 0;
 }
 
+/*
+ * Is it recorded for the sake of connections that it serves alone? Its listening sockets are not chosen: what others open
+ * there leads to processes that share them.
+ */
+static __always_inline bool is_followed(u32 tgid)
+{
+	return select_follow && task_why(tgid) == TASK_FOLLOWED;
+}
+
 /* Did the user ask for the running process, with this entry in `tasks`? Then its waits are recorded. */
 static __always_inline bool is_asked_why(u8 why)
 {
 	if (select_all || in_selected_cgroup())
 		return why != TASK_OWN;
-	return why == TASK_RECORDED || why == TASK_OWNER;
+	return why == TASK_RECORDED || why == TASK_OWNER || why == TASK_FOLLOWED;
 }
 
 static __always_inline bool is_asked_for(u32 tgid)
@@ -131,12 +149,18 @@ static __always_inline bool is_asked_for(u32 tgid)
 	return is_asked_why(task_why(tgid));
 }
 
+/* Does it hold the other end of a recorded connection, and no more? */
+static __always_inline bool is_peer_why(u8 why)
+{
+	return why == TASK_PEER || why == TASK_LEFT_OUT;
+}
+
 /* Is the blocking of the running process's threads measured? */
 static __always_inline bool is_measured(u32 tgid)
 {
 	u8 why = task_why(tgid);
 
-	return is_asked_why(why) || why == TASK_PEER;
+	return is_asked_why(why) || is_peer_why(why);
 }
 
 /* Did the user ask for all sockets of the running process? */
@@ -146,7 +170,7 @@ static __always_inline bool is_target(u32 tgid)
 
 	if (select_all || in_selected_cgroup())
 		return why != TASK_OWN;
-	return why == TASK_RECORDED;
+	return why == TASK_RECORDED || why == TASK_FOLLOWED;
 }
 
 static __always_inline bool is_target_current(void)
@@ -174,7 +198,7 @@ static __always_inline bool is_target_task(struct task_struct *task)
 
 	if (select_all || (select_cgroup_id && is_in_selected_cgroup(task)))
 		return why != TASK_OWN;
-	return why == TASK_RECORDED;
+	return why == TASK_RECORDED || why == TASK_FOLLOWED;
 }
 
 /* The process of a thread. */
@@ -195,7 +219,7 @@ static __always_inline void select_task(u32 tgid, u8 why)
 	long error;
 
 	if (before) {
-		if (*before == TASK_PEER)
+		if (is_peer_why(*before) && why != TASK_PEER)
 			*before = why;
 		return;
 	}
@@ -204,12 +228,88 @@ static __always_inline void select_task(u32 tgid, u8 why)
 		__sync_fetch_and_add(&lost_tasks, 1);
 }
 
-/* sched_process_fork: children are recorded with their parent; they inherit its sockets, too. */
+/* Service managers hold the sockets of services that they start, and start much else. */
+static __always_inline bool is_service_manager(const struct process_seen *process)
+{
+	const char manager[] = "systemd"; /* that of a user, too */
+
+	if (process->pid == 1)
+		return true;
+	for (u32 i = 0; i < sizeof(manager); i++) {
+		if (process->comm[i] != manager[i])
+			return false;
+	}
+	return true;
+}
+
+#ifndef TASKS_OF_ANOTHER
+/* Notes that a process is not followed, because so many are. */
+static __always_inline void follow_leave_out(u32 tgid)
+{
+	u8 *before = bpf_map_lookup_elem(&tasks, &tgid);
+
+	if (before && *before == TASK_LEFT_OUT)
+		return;
+	if (before)
+		*before = TASK_LEFT_OUT;
+	else if (task_put(tgid, TASK_LEFT_OUT, BPF_NOEXIST))
+		return;
+	__sync_fetch_and_add(&follow_left_out, 1);
+}
+
+/*
+ * A process serves a connection that a recorded one has opened: it is recorded from now on, if there is room. Of several
+ * CPUs that find it at once, one puts it into the map, and counts it. Returns whether that was this one.
+ */
+__noinline u32 follow_process(struct process_seen *process)
+{
+	u32 tgid;
+	u8 *before;
+	long error;
+
+	if (!process || !select_follow || is_service_manager(process))
+		return 0;
+	tgid = process->pid;
+	before = bpf_map_lookup_elem(&tasks, &tgid);
+	if (before && !is_peer_why(*before))
+		return 0;
+	if (__sync_fetch_and_add(&followed_now, 1) >= select_follow) {
+		__sync_fetch_and_add(&followed_now, -1);
+		follow_leave_out(tgid);
+		return 0;
+	}
+	error = before ? bpf_map_delete_elem(&tasks, &tgid) : 0;
+	if (!error)
+		error = task_put(tgid, TASK_FOLLOWED, BPF_NOEXIST);
+	if (!error) {
+		__sync_fetch_and_add(&followed, 1);
+		return 1;
+	}
+	__sync_fetch_and_add(&followed_now, -1);
+	if (error != -EEXIST && error != -ENOENT)
+		__sync_fetch_and_add(&lost_tasks, 1);
+	return 0;
+}
+#endif
+
+/* A process has ended. */
+static __always_inline void task_end(u32 tgid)
+{
+	u8 why = task_why(tgid);
+
+	if (why && !bpf_map_delete_elem(&tasks, &tgid) && why == TASK_FOLLOWED)
+		__sync_fetch_and_add(&followed_now, -1);
+}
+
+/*
+ * sched_process_fork: children are recorded with their parent; they inherit its sockets, too. Those of one that is only
+ * followed are found by the connections that they serve.
+ */
 static __always_inline void select_on_fork(u32 parent_tgid, u32 child_tgid)
 {
 	u8 why = task_why(parent_tgid);
 
-	if (parent_tgid == child_tgid || !why || why == TASK_PEER)
+	if (parent_tgid == child_tgid || !why || is_peer_why(why) || why == TASK_FOLLOWED)
 		return;
 	select_task(child_tgid, why == TASK_PARENT ? TASK_RECORDED : why);
 }

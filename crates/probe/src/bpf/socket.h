@@ -160,6 +160,7 @@ struct socket_state {
 	u32 max_send_queue; /* of all samples so far */
 	u32 syn_retries;    /* SYNs retransmitted */
 	u32 connect_tid;    /* thread that called connect(), as connect_ns */
+	u8 serves; /* a recorded process has opened the connection: who owns this end is followed */
 };
 
 /* A receive call has taken bytes of the stream: not copied them only, nor read what is beside it. */

@@ -121,7 +121,7 @@ static __always_inline struct thread_state *thread_measured(struct task_struct *
 	/* of most threads of a host nothing is kept: they come here at each block, and are resolved once */
 	why = task_why(task->tgid);
 	asked = is_asked_why(why);
-	if (!asked && why != TASK_PEER)
+	if (!asked && !is_peer_why(why))
 		return NULL;
 	if (!thread)
 		thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);

@@ -219,7 +219,7 @@ struct call_end {
 	struct task_struct *task;
 	struct call_batch *batch;
 	struct call_wait *wait; /* NULL: it did not block */
-	bool cut;	 /* whether it did is not known: it may have begun before the window */
+	bool cut; /* whether it did is not known: it may have begun before the window, or before its process was followed */
 	u64 transmit_ns; /* see transmit_ns() */
 };
 

@@ -24,6 +24,19 @@ const READ_ACTIVE: &str = "read_active";
 /// Programs that are simpler without functions of Python: an older verifier may refuse them with these.
 const WITH_PYTHON: [&str; 2] = ["handle_sched_switch", "sample_cpu"];
 
+/// Programs that are simpler where nobody is followed: an older verifier may refuse them with it.
+const WITH_FOLLOW: [&str; 9] = [
+    "handle_inet_sock_set_state",
+    "handle_sched_process_exit",
+    "handle_sock_recv_length",
+    "handle_sock_send_length",
+    "handle_tcp_recvmsg",
+    "handle_tcp_recvmsg_nonblock",
+    "handle_tcp_sendmsg",
+    "walk_subflows",
+    "walk_task_files",
+];
+
 /// Returns the hooks of all probes, each once.
 fn optional() -> Vec<&'static Tracepoint> {
     let mut all: Vec<&Tracepoint> = Vec::new();
@@ -43,6 +56,10 @@ impl Features {
 
     /// Does without a program from now on. False if that cannot be, or it was not there anyway.
     pub(super) fn refuse(&mut self, program: &str) -> bool {
+        if self.follow && WITH_FOLLOW.contains(&program) {
+            self.follow = false;
+            return true;
+        }
         if self.mptcp.sockets && NEEDED_WITH_MPTCP.contains(&program) {
             self.mptcp = Mptcp::default();
             return true;
@@ -213,6 +230,9 @@ mod tests {
     #[test]
     fn a_refused_program_counts_as_missing() {
         let mut features = without(&["sock_send_length"]);
+        features.follow = true;
+        assert!(features.refuse("handle_tcp_sendmsg"), "nobody is followed");
+        assert!(!features.follow && features.levels(Detail::Calls, false).calls);
         assert!(features.refuse("handle_tcp_sendmsg"));
         assert!(!features.refuse("handle_tcp_sendmsg"), "not twice");
         assert!(!features.levels(Detail::Messages, false).calls);

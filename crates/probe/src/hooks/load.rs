@@ -9,7 +9,7 @@ use libbpf_rs::{MapType, OpenObject};
 
 use super::links::AttachedLinks;
 use super::select::{LoadOptions, OutputMode, Selection};
-use super::{Hooks, log, walk};
+use super::{Hooks, follow, log, walk};
 use crate::PROBES;
 use crate::busy_poll::BusyPolls;
 use crate::cpu_clocks::{self, clock_coverage};
@@ -125,6 +125,7 @@ impl<'obj> Hooks<'obj> {
         mut features: Features,
     ) -> Result<Self, HooksError> {
         let Storage { tries, last } = storage;
+        features.follow = what.selection.follow;
         for storage in tries {
             match Self::load_chosen(storage, what, &features) {
                 Err(HooksError::Refused { program, .. }) if features.refuse(&program) => {}
@@ -173,6 +174,8 @@ impl<'obj> Hooks<'obj> {
         if windows {
             tcp_stages::put_off(&mut coverage);
         }
+        let follows = features.follows(levels);
+        coverage.extend((selection.follow && !follows).then(follow::off));
         let clocks = if levels.waits {
             let opened = cpu_clocks::open_clocks();
             let users: [&dyn Probe; 2] = [&BusyPolls, &OnCpuSamples];
@@ -222,6 +225,7 @@ impl<'obj> Hooks<'obj> {
             clocks,
             nics: levels.sent.then(|| nics.clone()),
             coverage,
+            follows,
         };
         hooks.run_on_each_cpu(
             &hooks.skel.progs.learn_cpu,
@@ -289,6 +293,9 @@ fn configure(
     crate::drops::configure(rodata, features);
     rodata.select_all = selection.all;
     rodata.select_sharers = selection.sharers;
+    if features.follows(levels) {
+        rodata.select_follow = follow::FOLLOW_MOST;
+    }
     rodata.select_port = selection.port.unwrap_or(0);
     if let Some(comm) = &selection.comm {
         // the kernel keeps 15 bytes of a command's name

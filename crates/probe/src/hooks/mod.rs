@@ -5,6 +5,7 @@
 mod attach;
 mod choose;
 mod drain;
+mod follow;
 mod iterate;
 mod links;
 mod load;
@@ -41,6 +42,7 @@ use crate::self_cost::{BpfTimeError, BpfTimeSampler, ProgramTimes};
 use crate::skel::HooksSkel;
 use crate::wire::types as wire;
 pub use drain::Drainer;
+pub use follow::{FOLLOW, FollowCounts};
 use iterate::read_iterator;
 use links::AttachedLinks;
 pub use load::Storage;
@@ -78,6 +80,8 @@ pub struct Hooks<'obj> {
     /// Adapters that may stamp what is sent, if that is recorded.
     nics: Option<Nics>,
     coverage: Vec<Coverage>,
+    /// Processes that serve recorded connections are followed.
+    follows: bool,
 }
 
 impl Hooks<'_> {

@@ -27,6 +27,8 @@ pub struct Selection {
     pub cgroup: Option<(u64, u32)>,
     /// Also processes that share a listening socket of one that is recorded.
     pub sharers: bool,
+    /// Also processes of this host that serve connections which recorded ones have opened.
+    pub follow: bool,
     /// Of `all`, only those in the network namespace with this inode number.
     pub netns: Option<u32>,
 }
@@ -51,4 +53,5 @@ pub(super) enum TaskKind {
     Parent = 2,
     Owner = 4,
     Own = 5,
+    Followed = 6,
 }

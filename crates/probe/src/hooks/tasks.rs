@@ -55,30 +55,24 @@ impl Hooks<'_> {
         }
     }
 
-    /// The processes that are known to be recorded now: named, found or forked. With a control group, or with all, the
+    /// The processes that are known to be recorded now: named, found, forked or followed. With a control group, or with all, the
     /// programs ask when it matters, and none is here.
     pub fn recorded_processes(&self) -> BTreeSet<u32> {
-        let recorded = [TaskKind::Recorded as u8, TaskKind::Owner as u8];
-        let keys = self.skel.maps.tasks.keys();
-        let pids = keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)));
-        pids.filter(|pid| self.task(*pid).is_some_and(|kind| recorded.contains(&kind)))
-            .collect()
+        self.processes_of(&[TaskKind::Recorded, TaskKind::Owner, TaskKind::Followed])
     }
 
-    /// Finds what belongs to the recorded processes: their descendants, who shares a listening socket, and the
-    /// descendants of these; and the sockets of all of them, with their other ends. Once everything is attached.
-    pub fn find_families(&self) -> Result<(), HooksError> {
+    /// Finds what belongs to the recorded processes, and the sockets of all of them, with their other ends: who shares a
+    /// listening socket, and who is followed. With `families`, also the descendants of those that are not followed only. Once
+    /// everything is attached.
+    pub fn find_processes(&self, with_families: bool) -> Result<(), HooksError> {
         let mut known = BTreeSet::new();
         let mut quiet = 0;
         for _ in 0..WALKS_MOST {
+            if with_families && sees_all() {
+                self.record_families()?;
+            }
             self.walk()?;
-            let mut found = self.recorded_processes();
-            if sees_all() {
-                found.extend(families(found.iter().copied()));
-            }
-            for pid in found.difference(&known) {
-                self.record_process(*pid)?;
-            }
+            let found = self.recorded_processes();
             // the first walk learns the listening sockets, and the connections; the second one finds their other holders
             quiet = if found.is_subset(&known) {
                 quiet + 1
@@ -91,6 +85,23 @@ impl Hooks<'_> {
             known.extend(found);
         }
         Ok(())
+    }
+
+    fn record_families(&self) -> Result<(), HooksError> {
+        let named = self.processes_of(&[TaskKind::Recorded, TaskKind::Owner]);
+        let family = families(named.iter().copied());
+        let mut others = family.iter().filter(|pid| !named.contains(pid));
+        others.try_for_each(|pid| self.record_process(*pid))
+    }
+
+    fn processes_of(&self, kinds: &[TaskKind]) -> BTreeSet<u32> {
+        let keys = self.skel.maps.tasks.keys();
+        let pids = keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)));
+        let is_one = |pid: &u32| {
+            let kind = self.task(*pid);
+            kinds.iter().any(|it| Some(*it as u8) == kind)
+        };
+        pids.filter(is_one).collect()
     }
 
     fn task(&self, pid: u32) -> Option<u8> {

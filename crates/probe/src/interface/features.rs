@@ -27,6 +27,8 @@ pub(crate) struct Features {
     pub(crate) complete_has_cqe: bool,
     /// Functions of Python are read.
     pub(crate) python: bool,
+    /// Processes that serve recorded connections are followed: that is asked for, and no program was refused for it.
+    pub(crate) follow: bool,
     /// Features of MPTCP sockets.
     pub(crate) mptcp: Mptcp,
     /// How many parameters the function at each tracepoint has; the first is its own data.
@@ -144,6 +146,7 @@ impl Features {
             retransmit_has_error: parameters.get("tcp_retransmit_skb") == Some(&4),
             complete_has_cqe: completion == Some(4),
             python: cfg!(target_arch = "x86_64"),
+            follow: false,
             mptcp: Mptcp::from_btf(&btf),
             parameters,
         })

@@ -33,7 +33,10 @@ struct tuple {
 	u16 remote_port;
 };
 
-/* Holds what the other end of each chosen connection would see: how a peer on this host is recognised. */
+#define PEER_CONNECTS 1 /* the recorded end accepted, or that is not known */
+#define PEER_ACCEPTS 2	/* it connected: the peer serves it */
+
+/* Holds what the other end of each chosen connection would see, and PEER_*: how a peer on this host is recognised. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 131072);
@@ -68,15 +71,31 @@ static __always_inline u16 local_port(const struct tcp_sock *tp)
 	return bpf_ntohs(tp->inet_conn.icsk_inet.inet_sport);
 }
 
-static __always_inline bool is_peer(const struct sock *sk, const struct tcp_sock *tp)
+/* PEER_*; 0: it is not the other end of a chosen connection. */
+static __always_inline u8 peer_kind(const struct sock *sk, const struct tcp_sock *tp)
 {
 	struct tuple tuple;
+	u8 *kind;
 
 	read_addr(tuple.local_addr, sk, true);
 	read_addr(tuple.remote_addr, sk, false);
 	tuple.local_port = local_port(tp);
 	tuple.remote_port = remote_port(sk);
-	return bpf_map_lookup_elem(&peer_tuples, &tuple);
+	kind = bpf_map_lookup_elem(&peer_tuples, &tuple);
+	return kind ? *kind : 0;
+}
+
+static __always_inline bool is_peer(const struct sock *sk, const struct tcp_sock *tp)
+{
+	return peer_kind(sk, tp);
+}
+
+/* Notes whether a recorded process has opened the connection of an end that is found, if such processes are followed. */
+static __always_inline void note_served(struct socket_state *st, const struct sock *sk,
+					const struct tcp_sock *tp)
+{
+	if (select_follow && !st->serves)
+		st->serves = peer_kind(sk, tp) == PEER_ACCEPTS;
 }
 
 /* The connection as its other end sees it. */
@@ -89,13 +108,12 @@ static __always_inline void others_tuple(struct tuple *tuple, const struct sock 
 	tuple->local_port = remote_port(sk);
 }
 
-static __always_inline void expect_peer(const struct sock *sk, const struct tcp_sock *tp)
+static __always_inline void expect_peer(const struct sock *sk, const struct tcp_sock *tp, u8 kind)
 {
 	struct tuple tuple;
-	u8 chosen = CHOSEN_TARGET;
 
 	others_tuple(&tuple, sk, tp);
-	if (bpf_map_update_elem(&peer_tuples, &tuple, &chosen, BPF_ANY))
+	if (bpf_map_update_elem(&peer_tuples, &tuple, &kind, BPF_ANY))
 		__sync_fetch_and_add(&lost_peers, 1);
 }
 
@@ -266,14 +284,16 @@ static __always_inline bool syn_acked(const struct tcp_sock *tp, struct counted 
 	return acked.bytes + (u32)(tp->snd_nxt - acked.seq) > tp->bytes_sent - tp->bytes_retrans;
 }
 
-/* A FIN counts in both numbers. */
-static __always_inline void streams_begin(struct socket_state *st, const struct tcp_sock *tp)
+/* A FIN counts in both numbers. Returns whether we connected, as far as the numbers show it. */
+static __always_inline bool streams_begin(struct socket_state *st, const struct tcp_sock *tp)
 {
 	struct counted acked = read_together(&tp->bytes_acked, &tp->snd_una);
 	struct counted received = read_together(&tp->bytes_received, &tp->rcv_nxt);
+	bool connected = syn_acked(tp, acked);
 
-	st->first_sent = acked.seq - (u32)acked.bytes + syn_acked(tp, acked);
+	st->first_sent = acked.seq - (u32)acked.bytes + connected;
 	st->first_received = received.seq - (u32)received.bytes;
+	return connected;
 }
 
 /* It is, or was, established: it comes to TCP_CLOSE by a change of state, and can begin. */
@@ -283,10 +303,21 @@ static __always_inline bool has_stream(u8 state)
 	       state != TCP_SYN_RECV;
 }
 
+/* PEER_* of the other end. `connected`: the numbers say so; a FIN that was sent looks the same. */
+static __always_inline u8 others_kind(const struct socket_state *st, const struct sock *sk,
+				      bool connected)
+{
+	bool is_whole = sk->__sk_common.skc_state == TCP_ESTABLISHED;
+
+	return st->role == ROLE_CLIENT || (connected && is_whole) ? PEER_ACCEPTS : PEER_CONNECTS;
+}
+
 /* A socket with a stream begins its ledger; opened_ns 0 if it was open before. */
 static __always_inline void socket_begin(struct socket_state *st, struct sock *sk,
 					 const struct tcp_sock *tp, u64 opened_ns, u64 now_ns)
 {
+	bool connected;
+
 	/* a call, a walk and a change of state may all meet it first */
 	if (__sync_lock_test_and_set(&st->begun, 1))
 		return;
@@ -294,7 +325,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	st->cookie = bpf_get_socket_cookie(sk);
 	st->ended_cookie = 0;
 	st->opened_ns = opened_ns;
-	streams_begin(st, tp);
+	connected = streams_begin(st, tp);
 	st->sampled.busy = true;
 	/* while it becomes established, skc_state still says what it was before */
 	st->number = connection_number(sk);
@@ -303,7 +334,7 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	if (st->chosen == CHOSEN_TARGET) {
 		__sync_fetch_and_add(targets_of(sk), 1);
 		if (!select_all)
-			expect_peer(sk, tp);
+			expect_peer(sk, tp, others_kind(st, sk, connected));
 	}
 	if (watch_active) {
 		__sync_fetch_and_add(&watched_sockets, 1);
@@ -338,29 +369,48 @@ static __always_inline struct socket_state *socket_recorded(struct sock *sk)
 }
 
 /*
+ * The other end of a recorded connection is that of a process which is recorded, too, since it is followed: the end has a
+ * log of calls from now on. It counts as a target before it is one, for who ends it meanwhile.
+ */
+static __always_inline bool peer_becomes_target(struct socket_state *st, const struct sock *sk,
+						u32 tgid)
+{
+	if (!st->serves || st->chosen != CHOSEN_PEER || !st->cookie || !is_target(tgid))
+		return false;
+	__sync_fetch_and_add(targets_of(sk), 1);
+	st->chosen = CHOSEN_TARGET;
+	return true;
+}
+
+/*
  * A call shows who uses the socket: the process that accepted it, or one that it was handed to.
  * Processes that share a socket do not take turns in being its owner. A peer's owner has its
- * blocking measured from then on.
+ * blocking measured from then on. Returns whether that of this call was not, as its process is followed since.
  */
-static __always_inline void socket_owner(struct socket_state *st, struct task_struct *task,
+static __always_inline bool socket_owner(struct socket_state *st, struct task_struct *task,
 					 struct sock *sk, const struct tcp_sock *tp)
 {
 	u32 tgid = task->tgid;
-	bool known;
+	bool known, is_new = false;
 
 	if (st->owner == tgid || st->owners == OWNERS_MOST || (task->flags & PF_KTHREAD))
-		return;
+		return false;
 	known = st->process.pid == tgid;
 	st->owner = tgid;
 	st->owners++;
 	process_fill(&st->process, task);
-	if (st->chosen == CHOSEN_PEER)
+	if (st->serves && !is_target(tgid))
+		is_new = follow_process(&st->process);
+	if (peer_becomes_target(st, sk, tgid))
+		known = false;
+	else if (st->chosen == CHOSEN_PEER)
 		select_task(tgid, TASK_PEER);
 	else
 		owner_found(tgid);
 	st->owner_measured = is_measured(tgid);
 	if (!known)
 		socket_emit(st, sk, tp, 0, bpf_ktime_get_ns());
+	return is_new;
 }
 
 /* connect() and listen() run in the process that calls them. */
@@ -370,6 +420,8 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 
 	if ((!is_target_current() && !is_selected_port(sk)) || !is_selected_netns(sk))
 		return;
+	if (role == ROLE_SERVER && is_followed(bpf_get_current_pid_tgid() >> 32))
+		return;
 	if (is_selected_port(sk))
 		owner_found(bpf_get_current_pid_tgid() >> 32);
 	st = socket_choose(sk, CHOSEN_TARGET);
@@ -378,6 +430,7 @@ static __always_inline void socket_on_own_call(struct sock *sk, u8 role)
 	drop_ports_note(sk);
 	st->role = role;
 	st->begun = 0;
+	st->serves = 0;
 	st->ended_cookie = 0;
 	st->connect_ns = role == ROLE_CLIENT ? bpf_ktime_get_ns() : 0;
 	st->connect_tid = (u32)bpf_get_current_pid_tgid();
@@ -416,9 +469,10 @@ static __always_inline void socket_on_established(struct sock *sk, const struct 
 		if (!st)
 			return;
 	}
-	if (!active)
+	if (!active) {
 		st->role = ROLE_SERVER;
-	else if (!st->role)
+		note_served(st, sk, tp);
+	} else if (!st->role)
 		st->role = ROLE_CLIENT;
 	/* nothing but SYNs has been sent */
 	st->syn_retries = active ? tp->total_retrans : 0;

@@ -34,27 +34,15 @@ static __noinline bool owner_has_socket(struct task_struct *task)
 	return task->files->fdt->max_fds > OWNER_DESCRIPTORS;
 }
 
-/* Service managers hold the sockets of services that they start, and start much else. */
-static __always_inline bool is_service_manager(struct task_struct *task)
-{
-	const char manager[] = "systemd"; /* that of a user, too */
-	char comm[16];
-
-	if (task->tgid == 1)
-		return true;
-	if (bpf_probe_read_kernel(comm, sizeof(comm), task->group_leader->comm))
-		return false;
-	for (u32 i = 0; i < sizeof(manager); i++) {
-		if (comm[i] != manager[i])
-			return false;
-	}
-	return true;
-}
-
 /* The walk over open files: a process holds a listening socket of a target. Does it become one, too? */
 static __always_inline bool sharer_found(struct task_struct *task)
 {
-	if (!select_sharers || is_service_manager(task))
+	struct process_seen process;
+
+	if (!select_sharers)
+		return false;
+	process_fill(&process, task);
+	if (is_service_manager(&process))
 		return false;
 	select_task(task->tgid, TASK_RECORDED);
 	return is_target_task(task);

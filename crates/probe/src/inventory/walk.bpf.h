@@ -42,8 +42,12 @@ static __always_inline void socket_on_walk(struct sock *sk, const struct tcp_soc
 	if (!has_stream(state) || (st->cookie && (st->process.pid || !process->pid)))
 		return;
 	st->process = *process;
+	if (!target)
+		note_served(st, sk, tp);
 	if (!st->cookie)
 		socket_begin(st, sk, tp, 0, bpf_ktime_get_ns());
+	if (st->serves && !target && process->pid)
+		follow_process(&st->process);
 	if (st->chosen == CHOSEN_PEER && process->pid)
 		select_task(process->pid, TASK_PEER);
 	socket_emit(st, sk, tp, 0, bpf_ktime_get_ns());
@@ -74,6 +78,8 @@ static __always_inline bool is_target_of_walk(struct task_struct *task, struct s
 		owner_found(task->tgid);
 		return true;
 	}
+	if (sk->__sk_common.skc_state == TCP_LISTEN && is_followed(task->tgid))
+		return false;
 	return is_target_task(task) || (is_target_listener(sk) && sharer_found(task));
 }
 

@@ -414,7 +414,7 @@ static __always_inline void receive_taken(const struct tcp_sock *tp, const struc
 		receive_cover(stream, &found, taken->end - taken->bytes, taken->end);
 	at = batch_begin(&batch->batch);
 	if (at < RECEIVED_BATCH_LEN) {
-		to = &batch->records[at];
+		to = &batch->records[batch_place(at, RECEIVED_BATCH_LEN)];
 		to->cookie = connection_of(st);
 		to->offset_end = stream_offset(st, tp, false);
 		to->copy_ns = stream ? copied_ns(stream, found.last.ready_ns) : 0;

@@ -31,15 +31,21 @@ struct {
 	__type(value, struct unix_socket);
 } unix_sockets SEC(".maps");
 
+/* A recorded socket, as its other end may know it. */
+struct unix_recorded_socket {
+	u64 unread_ns; /* since when it has unread bytes; 0: it has none */
+	u64 cookie;
+};
+
 /*
- * Since when a recorded socket has unread bytes, by its address. Who sends marks it: the socket's storage cannot be
- * reached from the other end. An address may be used again, by a socket that is not recorded: nobody reads it then.
+ * By the socket's address. Who sends marks it: the socket's storage cannot be reached from the other end. An address may be
+ * used again, by a socket that is not recorded: nobody reads the time then, and the cookie is another.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, u64);
-	__type(value, u64);
+	__type(value, struct unix_recorded_socket);
 } unix_unread SEC(".maps");
 
 struct unix_seen_record {
@@ -147,7 +153,8 @@ static __always_inline void unix_describe(struct unix_socket *state, struct sock
 static __always_inline struct unix_socket *unix_socket_of(struct sock *sk)
 {
 	struct unix_socket *state = bpf_sk_storage_get(&unix_sockets, sk, NULL, 0);
-	u64 key = (u64)sk, none = 0;
+	struct unix_recorded_socket recorded = {};
+	u64 key = (u64)sk;
 
 	if (state && state->cookie)
 		return state;
@@ -157,7 +164,8 @@ static __always_inline struct unix_socket *unix_socket_of(struct sock *sk)
 		return NULL;
 	}
 	state->cookie = bpf_get_socket_cookie(sk);
-	bpf_map_update_elem(&unix_unread, &key, &none, BPF_ANY);
+	recorded.cookie = state->cookie;
+	bpf_map_update_elem(&unix_unread, &key, &recorded, BPF_ANY);
 	unix_recorded = 1;
 	return state;
 }
@@ -165,29 +173,55 @@ static __always_inline struct unix_socket *unix_socket_of(struct sock *sk)
 /* A send call has ended: the other end has unread bytes since about now, unless it has taken them already. */
 static __always_inline void unix_mark_unread(struct sock *sk, u64 now_ns)
 {
+	struct unix_recorded_socket *recorded;
 	struct sock *peer = unix_peer(sk);
-	u64 key = (u64)peer, *since_ns;
+	u64 key = (u64)peer;
 
 	if (!peer)
 		return;
-	since_ns = bpf_map_lookup_elem(&unix_unread, &key);
-	if (since_ns && !*since_ns && KERNEL_READ(struct sock, peer, sk_receive_queue.qlen))
-		*since_ns = now_ns;
+	recorded = bpf_map_lookup_elem(&unix_unread, &key);
+	if (recorded && !recorded->unread_ns &&
+	    KERNEL_READ(struct sock, peer, sk_receive_queue.qlen))
+		recorded->unread_ns = now_ns;
 }
 
 /* Bytes were taken. Returns since when they were unread; 0: that was not seen, or was before the window. */
 static __always_inline u64 unix_take_unread(struct sock *sk)
 {
-	u64 key = (u64)sk, *since_ns = bpf_map_lookup_elem(&unix_unread, &key);
-	u64 since = since_ns ? *since_ns : 0;
+	u64 key = (u64)sk;
+	struct unix_recorded_socket *recorded = bpf_map_lookup_elem(&unix_unread, &key);
+	u64 since = recorded ? recorded->unread_ns : 0;
 
 	if (since && !sk->sk_receive_queue.qlen)
-		*since_ns = 0;
+		recorded->unread_ns = 0;
 	return since < window_begin() ? 0 : since;
 }
 
+/*
+ * Follows the running process if a recorded one has connected to this socket of it: an accepted socket has the name of
+ * the listening one, and who connected has none.
+ */
+static __always_inline bool unix_follow(struct sock *sk)
+{
+	struct unix_recorded_socket *recorded;
+	struct sock *peer = unix_peer(sk);
+	struct process_seen process;
+	u64 key = (u64)peer;
+
+	if (!peer || !KERNEL_READ(struct unix_sock, sk, addr) ||
+	    KERNEL_READ(struct unix_sock, peer, addr))
+		return false;
+	recorded = bpf_map_lookup_elem(&unix_unread, &key);
+	if (!recorded ||
+	    recorded->cookie != KERNEL_READ(struct sock, peer, __sk_common.skc_cookie.counter))
+		return false;
+	process_fill(&process, bpf_get_current_task_btf());
+	return follow_process(&process);
+}
+
+/* `is_first`: the process is followed since this call, and nobody measured how it was blocked. */
 static __always_inline void unix_log(struct unix_socket *state, struct sock *sk, bool is_send,
-				     int result, int flags, u64 now_ns)
+				     int result, int flags, bool is_first, u64 now_ns)
 {
 	struct call_end end = call_end_of(bpf_get_current_task_btf(), sk, is_send);
 	struct call_subject subject = {.cookie = state->cookie, .owner_measured = true};
@@ -202,6 +236,7 @@ static __always_inline void unix_log(struct unix_socket *state, struct sock *sk,
 			unread_ns = now_ns - since_ns;
 	}
 	subject.offset_end = *bytes;
+	end.cut |= is_first;
 	if (end.batch)
 		call_log(&end, sk, &subject, is_send, result, flags, unread_ns, now_ns);
 	if (end.wait)
@@ -211,10 +246,14 @@ static __always_inline void unix_log(struct unix_socket *state, struct sock *sk,
 /* A call on a UNIX stream socket has ended. */
 static __always_inline void unix_on_call(struct sock *sk, bool is_send, int result, int flags)
 {
-	bool is_recorded = is_asked_for(bpf_get_current_pid_tgid() >> 32);
+	bool is_recorded = is_asked_for(bpf_get_current_pid_tgid() >> 32), is_first = false;
 	struct unix_socket *state;
 	u64 now_ns;
 
+	if (select_follow && !is_recorded && READ_ONCE(unix_recorded)) {
+		is_first = unix_follow(sk);
+		is_recorded = is_first;
+	}
 	if (!is_recorded && (!is_send || result <= 0 || !READ_ONCE(unix_recorded)))
 		return;
 	now_ns = bpf_ktime_get_ns();
@@ -222,7 +261,7 @@ static __always_inline void unix_on_call(struct sock *sk, bool is_send, int resu
 		state = unix_socket_of(sk);
 		if (state) {
 			unix_describe(state, sk, now_ns);
-			unix_log(state, sk, is_send, result, flags, now_ns);
+			unix_log(state, sk, is_send, result, flags, is_first, now_ns);
 		}
 	}
 	if (is_send && result > 0)

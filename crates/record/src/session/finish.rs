@@ -3,7 +3,7 @@
 use std::process::ExitStatus;
 
 use probe::clock::monotonic_ns;
-use probe::hooks::{self, Hooks};
+use probe::hooks::{self, FollowCounts, Hooks};
 use probe::{itt, nic, usdt};
 use table::RowSet;
 use table::manifest::{Line, Loss, SocketKind, UsdtProbe};
@@ -53,6 +53,7 @@ impl Session<'_> {
     pub(super) fn finish(mut self, status: Option<ExitStatus>) -> Result<Outcome, RecordError> {
         self.detach()?;
         let (totals, usdt) = self.end_probes()?;
+        let followed = self.put_follow_coverage();
         let sockets = self.sockets()?;
         let ended_ns = monotonic_ns();
         let cost = self.overhead.cost(ended_ns);
@@ -86,6 +87,7 @@ impl Session<'_> {
             status,
             lost,
             usdt,
+            followed,
             write_error,
         })
     }
@@ -126,6 +128,13 @@ impl Session<'_> {
         self.net_counters.finish(&mut rows.net_counters);
         self.sink.pipeline.put_added(rows);
         Ok(())
+    }
+
+    /// Says how processes were followed, if that was asked for and hooks were there.
+    fn put_follow_coverage(&mut self) -> Option<FollowCounts> {
+        let counts = self.hooks()?.follow_counts()?;
+        self.sink.pipeline.put_coverage(counts.coverage());
+        Some(counts)
     }
 
     /// Sockets that the recorded processes had, by kind.

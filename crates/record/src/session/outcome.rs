@@ -4,6 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
+use probe::hooks::FollowCounts;
 use table::WriteError;
 use table::manifest::UsdtProbe;
 
@@ -18,6 +19,8 @@ pub struct Outcome {
     pub lost: u64,
     /// The USDT probes that were listened to.
     pub usdt: Vec<UsdtProbe>,
+    /// The processes that were followed; `None`: nobody was to be, or could be.
+    pub followed: Option<FollowCounts>,
     /// The first error of the disk, if there was one; the rest is stored.
     pub write_error: Option<WriteError>,
 }

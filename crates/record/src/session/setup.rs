@@ -51,7 +51,7 @@ pub fn record(
     begun: impl FnOnce(RecordingStart),
 ) -> Result<Outcome, RecordError> {
     let signals = Signals::block().map_err(RecordError::Signals)?;
-    let plan = resolve_target(&options.target)?;
+    let plan = resolve_target(&options.target, options.follow)?;
     let found = find_probes(options, &plan)?;
     let is_usdt = !found.is_empty();
     let (itt_listener, itt_coverage) = IttListener::begin(options)?;

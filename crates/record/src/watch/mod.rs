@@ -92,7 +92,7 @@ pub fn watch(
     stop: &AtomicBool,
     each: impl FnMut(LiveSnapshot<'_>) -> ControlFlow<()>,
 ) -> Result<(), RecordError> {
-    let plan = resolve_target(&options.target)?;
+    let plan = resolve_target(&options.target, false)?;
     // without it the cost of BPF programs is not known, which is no reason not to watch
     let statistics = Statistics::begin().ok();
     let host = Host::read()?;
