@@ -404,8 +404,12 @@ fn the_ready_file_is_written_whole() {
     assert_eq!(number(&ready, "/pid"), u64::from(server.pid()));
 }
 
-/// Records that the server read this much later than the client wrote them, over a path of 4 ms.
-fn late_records(server: &str, client: &str) -> usize {
+/// The server answers after so many records, if it does.
+const ANSWER_EVERY: usize = 50;
+
+/// Answers behind which one of the next records is read later than the path and a busy CPU explain: the ACK of the record
+/// after an answer is delayed, and those that follow wait for it. The path takes 4 ms.
+fn late_answers(server: &str, client: &str) -> usize {
     let wire = Wire::start(WireConfig::both(DirectionConfig::delay(2_000))).unwrap();
     let address = wire.address_b().to_string();
     let (client, server) = exchange(
@@ -419,8 +423,10 @@ fn late_records(server: &str, client: &str) -> usize {
     };
     let (written, read) = (times(&client, "written_ns"), times(&server, "read_ns"));
     assert_eq!((written.len(), read.len()), (401, 401));
-    let late = written.iter().zip(&read);
-    late.filter(|(written, read)| **read - **written >= 35_000_000)
+    let is_late = |at: usize| read[at] - written[at] >= 35_000_000;
+    let answers = (ANSWER_EVERY..400).step_by(ANSWER_EVERY);
+    answers
+        .filter(|first| (*first..first + 6).any(is_late))
         .count()
 }
 
@@ -429,14 +435,14 @@ fn records_wait_for_the_ack_timer_only_behind_an_answer() {
     if !may_make_namespaces() {
         return;
     }
-    // Eight answers: the ACK of the record after each of them is delayed.
-    let late = late_records("--answer-every 50", "--pause-us 3000");
-    assert!(late >= 8, "{late} late records");
-    // On a busy machine some are late because they wait for a CPU.
-    let unanswered = late_records("", "--pause-us 3000");
-    let at_once = late_records("--answer-every 50", "");
+    let answer = format!("--answer-every {ANSWER_EVERY}");
+    let late = late_answers(&answer, "--pause-us 3000");
+    assert!(late >= 4, "{late} of seven answers");
+    // On a busy machine some records are late because they wait for a CPU: not all that stand at these places.
+    let unanswered = late_answers("", "--pause-us 3000");
+    let at_once = late_answers(&answer, "");
     assert!(
-        unanswered.max(at_once) * 2 < late,
+        unanswered.max(at_once) < late,
         "{unanswered}, {at_once} of {late}"
     );
 }
