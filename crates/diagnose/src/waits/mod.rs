@@ -30,6 +30,7 @@ mod sampled;
 mod spins;
 mod stacks;
 mod tasks;
+mod titles;
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -44,6 +45,7 @@ use report::LockKind;
 pub use report::WaitReport;
 pub use sampled::{NoName, SampledFunction};
 pub use stacks::{INTERPRETER_FUNCTIONS, KernelPurpose, StackPurpose, Stacks};
+pub use titles::ObjectTitles;
 
 use counters::CounterTable;
 use group::{WaitParts, WaitSums, WaitTimes};

@@ -305,27 +305,6 @@ impl NameTable {
         }
     }
 
-    /// Returns the object of each wait, as the report of waits by object names it, without the use of a futex. Of
-    /// objects with one name, as epoll sets that had a descriptor one after another, the second is called `… (2)`.
-    pub fn object_titles(&self, rows: &Waits) -> Vec<String> {
-        let mut titles: HashMap<ObjectKey, String> = HashMap::new();
-        let mut namesakes: HashMap<String, u32> = HashMap::new();
-        let keys = (0..rows.len()).map(|row| ObjectKey::from_wait(rows, row));
-        let titled = keys.map(|key| {
-            let title = titles.entry(key).or_insert_with(|| {
-                let title = self.object(key).title();
-                let number = namesakes.entry(title.clone()).or_default();
-                *number += 1;
-                match *number {
-                    1 => title,
-                    number => format!("{title} ({number})"),
-                }
-            });
-            title.clone()
-        });
-        titled.collect()
-    }
-
     /// Names an object.
     pub(super) fn object(&self, key: ObjectKey) -> ObjectIdentity {
         if key.is_conn {

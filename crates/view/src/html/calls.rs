@@ -20,47 +20,50 @@ const CALL_SENDS: Field = Field {
     null: "as `call_bytes`",
 };
 
-/// Columns that are added to waits.
-pub fn columns(recording: &Recording, waits: &Waits) -> [DerivedColumn; 2] {
-    let calls = around(recording, waits).into_iter();
-    let bytes = calls.clone().map(|it| Some(it?.1.to_string()));
-    let sends = calls.map(|it| Some(it?.0.to_string()));
-    [
-        (
-            &CALL_BYTES,
-            CellKind::Word,
-            ColumnCells::Word(bytes.collect()),
-        ),
-        (
-            &CALL_SENDS,
-            CellKind::Word,
-            ColumnCells::Word(sends.collect()),
-        ),
-    ]
+/// Calls that blocked and moved something, by thread: end, start, whether it sent, bytes.
+#[derive(Debug)]
+pub struct BlockedCalls {
+    by_thread: HashMap<u32, Vec<(u64, u64, bool, i32)>>,
 }
 
-/// Returns the call around each wait: whether it sent, and its bytes.
-fn around(recording: &Recording, waits: &Waits) -> Vec<Option<(bool, i32)>> {
-    let mut calls: HashMap<u32, Vec<(u64, u64, bool, i32)>> = HashMap::new();
-    recording.scan::<Call>(|rows| {
-        for row in 0..rows.len() {
-            if let Some(start_ns) = rows.start_ns[row].filter(|_| rows.result[row] > 0) {
-                let call = (
-                    rows.end_ns[row],
-                    start_ns,
-                    rows.is_send[row],
-                    rows.result[row],
-                );
-                calls.entry(rows.tid[row]).or_default().push(call);
+impl BlockedCalls {
+    /// Reads those of a recording.
+    pub fn read(recording: &Recording) -> Self {
+        let mut by_thread: HashMap<u32, Vec<(u64, u64, bool, i32)>> = HashMap::new();
+        recording.scan::<Call>(|rows| {
+            for row in 0..rows.len() {
+                if let Some(start_ns) = rows.start_ns[row].filter(|_| rows.result[row] > 0) {
+                    let call = (
+                        rows.end_ns[row],
+                        start_ns,
+                        rows.is_send[row],
+                        rows.result[row],
+                    );
+                    by_thread.entry(rows.tid[row]).or_default().push(call);
+                }
             }
-        }
-    });
-    calls.values_mut().for_each(|it| it.sort_unstable());
-    let around = |row: usize| {
-        let calls = calls.get(&waits.tid[row])?;
+        });
+        by_thread.values_mut().for_each(|it| it.sort_unstable());
+        Self { by_thread }
+    }
+
+    /// Returns the columns that are added to waits.
+    pub fn columns(&self, waits: &Waits) -> [DerivedColumn; 2] {
+        let calls = (0..waits.len()).map(|row| self.around(waits, row));
+        let bytes = calls.clone().map(|it| Some(it?.1.to_string()));
+        let sends = calls.map(|it| Some(it?.0.to_string()));
+        let word = |cells| ColumnCells::Word(cells);
+        [
+            (&CALL_BYTES, CellKind::Word, word(bytes.collect())),
+            (&CALL_SENDS, CellKind::Word, word(sends.collect())),
+        ]
+    }
+
+    /// Returns the call around a wait: whether it sent, and its bytes.
+    fn around(&self, waits: &Waits, row: usize) -> Option<(bool, i32)> {
+        let calls = self.by_thread.get(&waits.tid[row])?;
         let first = calls.partition_point(|(end_ns, ..)| *end_ns < waits.end_ns[row]);
         let (_, start_ns, sends, bytes) = calls.get(first)?;
         (*start_ns <= waits.start_ns[row]).then_some((*sends, *bytes))
-    };
-    (0..waits.len()).map(around).collect()
+    }
 }

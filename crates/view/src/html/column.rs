@@ -183,20 +183,28 @@ pub fn real(cells: impl Iterator<Item = Option<f64>>, out: &mut Vec<u8>) {
     }
 }
 
-/// Returns texts as numbers, and the texts.
-pub fn words(cells: &[Option<String>], out: &mut Vec<u8>) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut numbers: HashMap<&str, u64> = HashMap::new();
-    for cell in cells {
-        let number = cell.as_deref().map_or(0, |text| {
-            *numbers.entry(text).or_insert_with(|| {
-                words.push(text.to_owned());
-                words.len() as u64
-            })
-        });
-        leb128(number, out);
+/// Numbers of texts, in the order in which they come.
+#[derive(Debug, Default)]
+pub struct WordNumbers {
+    numbers: HashMap<String, u64>,
+}
+
+impl WordNumbers {
+    /// Writes texts as their numbers; 0: there is none.
+    pub fn put(&mut self, cells: Vec<Option<String>>, out: &mut Vec<u8>) {
+        for cell in cells {
+            let next = self.numbers.len() as u64 + 1;
+            let number = cell.map_or(0, |text| *self.numbers.entry(text).or_insert(next));
+            leb128(number, out);
+        }
     }
-    words
+
+    /// Returns the texts, by number.
+    pub fn into_words(self) -> Vec<String> {
+        let mut words: Vec<_> = self.numbers.into_iter().collect();
+        words.sort_unstable_by_key(|(_, number)| *number);
+        words.into_iter().map(|(text, _)| text).collect()
+    }
 }
 
 #[cfg(test)]
@@ -221,8 +229,11 @@ mod tests {
     #[test]
     fn words_are_stored_once() {
         let mut out = Vec::new();
-        let cells = ["b", "a", "b"].map(|it| Some(it.to_owned()));
-        assert_eq!(words(&cells, &mut out), ["b", "a"]);
-        assert_eq!(out, [1, 2, 1]);
+        let mut words = WordNumbers::default();
+        for cell in [Some("b"), None, Some("a"), Some("b")] {
+            words.put(vec![cell.map(str::to_owned)], &mut out);
+        }
+        assert_eq!(out, [1, 0, 2, 1]);
+        assert_eq!(words.into_words(), ["b", "a"]);
     }
 }

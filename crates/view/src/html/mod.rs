@@ -7,6 +7,7 @@
 //! calls   the call that each wait was in
 //! causes  which spans of CPUs explain it
 //! column  cells → bytes
+//! encode  the same of a table, batch by batch
 //! pack    tables → columns, and which
 //! thin    which rows, if all would be too many
 //! base64  bytes → text
@@ -19,6 +20,7 @@ mod base64;
 mod calls;
 mod causes;
 mod column;
+mod encode;
 mod life;
 mod pack;
 mod steps;

@@ -2,8 +2,6 @@
 //!
 //! A page that would be too large has only a part of its long tables ([`Thinning`]), and says so.
 
-use std::collections::HashMap;
-
 use arrow_array::RecordBatch;
 use serde::Serialize;
 use table::tables::{
@@ -14,12 +12,15 @@ use table::{Columns, Field, Recording, Table};
 
 use diagnose::messages::breakdown::BreakdownSource;
 use diagnose::tail::report::TailReport;
+use diagnose::waits::ObjectTitles;
 
-use super::column::{self, CellKind, ColumnCells, ColumnHead, DeltaBase, DerivedColumn};
+use super::calls::BlockedCalls;
+use super::causes;
+use super::column::{CellKind, ColumnCells, ColumnHead, DeltaBase, DerivedColumn};
+use super::encode::{RealColumn, TableEncoder};
 use super::life::{LIFE_FIELDS, MessageLife};
 use super::steps::{self, StepHead, StepLists};
 use super::thin::Thinning;
-use super::{calls, causes};
 
 /// Columns of a page, with their encodings.
 type ColumnChoices = &'static [(&'static str, CellKind)];
@@ -233,7 +234,7 @@ pub struct PackedTables {
 ///
 /// This reads the rows once more than the answers did: which rows are packed is known only after the slow messages are
 /// explained and, for a page that is too large, after all of it was packed. To keep the rows meanwhile would take as much
-/// memory as the whole recording; here it is that of one table.
+/// memory as the whole recording; here it is that of the packed columns, and of messages and spans.
 pub fn pack(recording: &Recording, tail: Option<&TailReport>, thinning: &Thinning) -> PackedTables {
     let mut packer = Packer {
         started_ns: recording.header().started_ns,
@@ -270,23 +271,76 @@ struct Packer<'a> {
 
 impl Packer<'_> {
     fn add<T: Table>(&mut self, recording: &Recording, picks: ColumnChoices) {
-        let batch = recording.read_all::<T>().into_batch();
-        let rows = self.rows::<T>(batch.num_rows(), |_| false);
-        self.add_table::<T>(&batch, &rows, picks, std::iter::empty());
+        self.add_batches::<T>(recording, picks, |_| Vec::new());
     }
 
-    /// Returns the rows of a table that the page keeps. `is_held`: rows that are always kept.
-    fn rows<T: Table>(&self, all: usize, is_held: impl Fn(usize) -> bool) -> Vec<usize> {
+    /// Packs a table batch by batch. `derive` returns the columns of a batch beside those of the table.
+    fn add_batches<T: Table>(
+        &mut self,
+        recording: &Recording,
+        picks: ColumnChoices,
+        mut derive: impl FnMut(&T::Columns) -> Vec<DerivedColumn>,
+    ) {
+        let mut reals = Vec::new();
+        loop {
+            let mut table = TableEncoder::new(self.started_ns, &reals);
+            match self.encode_batches::<T>(&mut table, recording, picks, &mut derive) {
+                Ok(all_rows) => return self.put::<T>(table, all_rows),
+                Err(real) => reals.push(real),
+            }
+        }
+    }
+
+    /// Encodes the rows of a table, and returns how many there are with those that are left out.
+    fn encode_batches<T: Table>(
+        &self,
+        table: &mut TableEncoder<'_>,
+        recording: &Recording,
+        picks: ColumnChoices,
+        mut derive: impl FnMut(&T::Columns) -> Vec<DerivedColumn>,
+    ) -> Result<usize, RealColumn> {
+        let mut all = 0;
+        // a table without rows has columns, too
+        let empty = std::iter::once(T::Columns::default());
+        for columns in empty.chain(recording.batches::<T>()) {
+            let rows = self.rows::<T>(all, columns.len(), |_| false);
+            all += columns.len();
+            let derived = derive(&columns).into_iter();
+            let derived = derived.map(|(field, keep, cells)| (field, keep, cells.select(&rows)));
+            let batch = columns.into_batch();
+            table.push(picked::<T>(&batch, &rows, picks).chain(derived))?;
+        }
+        Ok(all)
+    }
+
+    fn put<T: Table>(&mut self, table: TableEncoder<'_>, all_rows: usize) {
+        self.packed.heads.push(TableHead {
+            name: T::NAME,
+            doc: T::DOC,
+            rows: table.rows(),
+            all_rows,
+            columns: table.finish(&mut self.packed.bytes),
+        });
+    }
+
+    /// Returns the rows of a batch that the page keeps, the first being row `begin` of the table. `is_held`: rows that are
+    /// always kept.
+    fn rows<T: Table>(
+        &self,
+        begin: usize,
+        len: usize,
+        is_held: impl Fn(usize) -> bool,
+    ) -> Vec<usize> {
         let is_thinned = self.thinning.nth > 1 && THINNED.contains(&T::NAME);
-        let rows = 0..all;
-        rows.filter(|row| !is_thinned || self.thinning.holds(*row) || is_held(*row))
+        let rows = 0..len;
+        rows.filter(|row| !is_thinned || self.thinning.holds(begin + row) || is_held(*row))
             .collect()
     }
 
     /// Packs spans, all of the explained messages; then which of them explain these.
     fn add_activity(&mut self, recording: &Recording, tail: Option<&TailReport>) {
         let spans = recording.read_all::<Activity>();
-        let rows = self.rows::<Activity>(spans.len(), |row| {
+        let rows = self.rows::<Activity>(0, spans.len(), |row| {
             let (begin_ns, end_ns) = (spans.begin_ns[row], spans.end_ns[row]);
             self.thinning.holds_time(begin_ns, end_ns)
         });
@@ -294,7 +348,9 @@ impl Packer<'_> {
         let none = std::iter::empty();
         self.add_table::<Activity>(&spans.into_batch(), &rows, ACTIVITY, none);
         let all = explaining.first().map_or(0, |(.., cells)| cells.len());
-        let columns = self.columns(explaining.into_iter());
+        let columns = self
+            .encode(explaining.into_iter())
+            .finish(&mut self.packed.bytes);
         self.packed.heads.push(TableHead {
             name: causes::NAME,
             doc: causes::DOC,
@@ -306,24 +362,21 @@ impl Packer<'_> {
 
     /// Packs waits with their objects.
     fn add_waits(&mut self, recording: &Recording) {
-        let rows = recording.read_all::<Wait>();
-        let titles = diagnose::recording::names(recording)
-            .object_titles(&rows)
-            .into_iter()
-            .map(Some)
-            .collect();
-        let title = (&OBJECT_NAME, CellKind::Word, ColumnCells::Word(titles));
-        let [bytes, sends] = calls::columns(recording, &rows);
-        let held = self.rows::<Wait>(rows.len(), |_| false);
-        let derived = [title, bytes, sends].into_iter();
-        let derived = derived.map(|(field, keep, cells)| (field, keep, cells.select(&held)));
-        self.add_table::<Wait>(&rows.into_batch(), &held, WAITS, derived);
+        let names = diagnose::recording::names(recording);
+        let mut titles = ObjectTitles::new(&names);
+        let calls = BlockedCalls::read(recording);
+        self.add_batches::<Wait>(recording, WAITS, |rows| {
+            let titles = titles.of_waits(rows).into_iter().map(Some).collect();
+            let title = (&OBJECT_NAME, CellKind::Word, ColumnCells::Word(titles));
+            let [bytes, sends] = calls.columns(rows);
+            vec![title, bytes, sends]
+        });
     }
 
     /// Packs messages with their steps and their times on this host.
     fn add_messages<T: MessageLife>(&mut self, recording: &Recording, picks: ColumnChoices) {
         let rows = recording.read_all::<T>();
-        let held = self.rows::<T>(rows.len(), |row| {
+        let held = self.rows::<T>(0, rows.len(), |row| {
             let (conn, direction, offset_end) = T::id(&rows, row);
             self.thinning.holds_message(conn, direction, offset_end)
         });
@@ -350,114 +403,30 @@ impl Packer<'_> {
         picks: ColumnChoices,
         derived: impl Iterator<Item = DerivedColumn>,
     ) {
-        let picked = picks.iter().map(|(name, keep)| {
-            let field = T::FIELDS.iter().find(|field| field.name == *name);
-            let array = batch.column_by_name(name);
-            let (field, array) = field.zip(array).expect("a view picks declared columns");
-            (
-                field,
-                *keep,
-                ColumnCells::from_array(array, *keep).select(rows),
-            )
-        });
-        let columns = self.columns(picked.chain(derived));
-        self.packed.heads.push(TableHead {
-            name: T::NAME,
-            doc: T::DOC,
-            rows: rows.len(),
-            all_rows: batch.num_rows(),
-            columns,
-        });
+        let table = self.encode(picked::<T>(batch, rows, picks).chain(derived));
+        self.put::<T>(table, batch.num_rows());
     }
 
-    fn columns(&mut self, columns: impl Iterator<Item = DerivedColumn>) -> Vec<ColumnHead> {
-        let mut moments = HashMap::new();
-        columns
-            .map(|(field, keep, cells)| self.column(field, keep, cells, &mut moments))
-            .collect()
-    }
-
-    fn column(
-        &mut self,
-        field: &Field,
-        keep: CellKind,
-        cells: ColumnCells,
-        moments: &mut HashMap<&'static str, Vec<Option<i64>>>,
-    ) -> ColumnHead {
-        let at = self.packed.bytes.len();
-        let out = &mut self.packed.bytes;
-        let mut head = ColumnHead {
-            name: field.name,
-            doc: field.doc,
-            unit: field.unit,
-            encoding: "whole",
-            near: "zero",
-            at,
-            bytes: 0,
-            words: Vec::new(),
-        };
-        match cells {
-            ColumnCells::Word(cells) => {
-                head.encoding = "word";
-                head.words = column::words(&cells, out);
-            }
-            ColumnCells::Real(cells) => {
-                head.encoding = "real";
-                column::real(cells.into_iter(), out);
-            }
-            ColumnCells::Whole(cells) => {
-                let cells = from_start(cells, keep, self.started_ns);
-                let near = match keep {
-                    CellKind::Moment(near) => near,
-                    _ => DeltaBase::Zero,
-                };
-                let near_cells = near_cells(&cells, near, moments);
-                head.near = match near {
-                    DeltaBase::Zero => "zero",
-                    DeltaBase::Previous => "previous",
-                    DeltaBase::Column(name) => name,
-                };
-                if !column::whole(&cells, |row| near_cells[row], out) {
-                    (head.encoding, head.near) = ("real", "zero");
-                    column::real(cells.iter().map(|it| it.map(|it| it as f64)), out);
-                }
-                moments.insert(field.name, cells);
-            }
-        }
-        head.bytes = out.len() - at;
-        head
+    /// Encodes a table with all its rows at hand.
+    fn encode(&self, columns: impl Iterator<Item = DerivedColumn>) -> TableEncoder<'static> {
+        let mut table = TableEncoder::new(self.started_ns, &[]);
+        let pushed = table.push(columns);
+        pushed.expect("the first rows of a table decide what its columns are");
+        table
     }
 }
 
-/// Converts times to those from the recording's start; other numbers stay.
-fn from_start(cells: Vec<Option<i64>>, keep: CellKind, started_ns: u64) -> Vec<Option<i64>> {
-    if !matches!(keep, CellKind::Moment(_)) {
-        return cells;
-    }
-    let since = |ns: i64| ns.wrapping_sub_unsigned(started_ns);
-    cells.into_iter().map(|it| it.map(since)).collect()
-}
-
-/// Returns the base of a column's differences.
-fn near_cells(
-    cells: &[Option<i64>],
-    near: DeltaBase,
-    moments: &HashMap<&'static str, Vec<Option<i64>>>,
-) -> Vec<i64> {
-    match near {
-        DeltaBase::Zero => vec![0; cells.len()],
-        DeltaBase::Previous => {
-            let mut last = 0;
-            let previous = cells.iter().map(|cell| {
-                let before = last;
-                last = cell.unwrap_or(last);
-                before
-            });
-            previous.collect()
-        }
-        DeltaBase::Column(name) => {
-            let other = moments.get(name).expect("it comes before in the list");
-            other.iter().map(|cell| cell.unwrap_or(0)).collect()
-        }
-    }
+/// Returns the columns of a page, with these rows of a batch.
+fn picked<'a, T: Table>(
+    batch: &'a RecordBatch,
+    rows: &'a [usize],
+    picks: ColumnChoices,
+) -> impl Iterator<Item = DerivedColumn> + 'a {
+    picks.iter().map(|(name, keep)| {
+        let field = T::FIELDS.iter().find(|field| field.name == *name);
+        let array = batch.column_by_name(name);
+        let (field, array) = field.zip(array).expect("a view picks declared columns");
+        let cells = ColumnCells::from_array(array, *keep).select(rows);
+        (field, *keep, cells)
+    })
 }
