@@ -5,7 +5,7 @@ use super::id::{EndpointId, ThreadId};
 pub use super::moving_call::{MovingCall, StreamRange};
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
-use super::trail::Budget;
+use super::trail::RequestBreakdown;
 
 /// A message that comes within this part of the time between two others comes at once: one of so many does by chance.
 const AT_ONCE_OF: u64 = 16;
@@ -64,7 +64,7 @@ pub struct Exchange {
     /// Its time until then is accounted.
     pub accounted_ns: u64,
     /// That time, by part.
-    pub budget: Budget,
+    pub breakdown: RequestBreakdown,
 }
 
 impl Exchange {
@@ -96,7 +96,7 @@ impl Exchange {
             has_gap: false,
             pool: None,
             served: 0,
-            budget: Budget::default(),
+            breakdown: RequestBreakdown::default(),
         }
     }
 

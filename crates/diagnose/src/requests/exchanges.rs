@@ -8,7 +8,7 @@ use super::request::Request;
 use super::request_table::{RequestTable, Row, WAITING_LEAST};
 use super::service::Side;
 use super::turns::{Exchange, MovingCall, StreamRange, TurnChange, TurnTracker, Turns};
-use super::{arrival, budget, path, pool};
+use super::{accountant, arrival, path, pool};
 
 /// An end that was silent for so long had nothing to send (`TCP_RTO_MIN`; RFC 5681, 4.1).
 pub(super) const SILENT_NS: u64 = 200_000_000;
@@ -224,8 +224,8 @@ impl RequestTable {
                 open.asked_for = self.history.asker(call.thread, call.end_ns);
             }
             match opening {
-                Some(opening) => budget::join_opening(open, opening),
-                None => budget::join_connecting(&self.history, self.endpoints.get(id), open),
+                Some(opening) => accountant::join_opening(open, opening),
+                None => accountant::join_connecting(&self.history, self.endpoints.get(id), open),
             }
             self.waiting.push_back((open.begin_ns, id));
         }
@@ -259,7 +259,7 @@ impl RequestTable {
             let peer = self.endpoints.get(id).peer;
             let peer = peer.and_then(|peer| self.turns[peer.index()].as_deref());
             let peer = peer.and_then(|peer| peer.tracker.peer_of(open));
-            let timer_ns = |open: &Exchange| open.budget.parts.get(RequestPart::Timer);
+            let timer_ns = |open: &Exchange| open.breakdown.parts.get(RequestPart::Timer);
             let before_ns = (open.answered_ns, timer_ns(open));
             self.accountant.account(&finder, id, open, (call, peer));
             if is_push {

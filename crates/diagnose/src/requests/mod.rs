@@ -25,7 +25,7 @@
 //! rounds    what its loop did meanwhile
 //! sleep     when a request slept; sleep_counts: how long others of its process did; tasks: threads that share tasks
 //! trail     steps without gap or overlap, and their sums
-//! budget    an exchange → its steps
+//! accountant  an exchange → its steps, which make the breakdown of a request
 //! stages    what TCP held back meanwhile
 //! functions what threads ran meanwhile
 //! part      the parts that a request's time is made of
@@ -53,9 +53,9 @@
 //! report    the contract `whylat.requests/1`
 //! ```
 
+mod accountant;
 mod arrival;
 mod blockers;
-mod budget;
 mod case;
 mod cause;
 mod class;

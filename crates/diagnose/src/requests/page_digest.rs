@@ -89,7 +89,7 @@ impl PageDigest {
         }
         let key = (
             service,
-            first_part(&request.budget.parts),
+            first_part(&request.breakdown.parts),
             since_ns / self.bin_ns,
             heat_row(request.duration_ns()),
         );

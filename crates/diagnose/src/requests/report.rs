@@ -294,19 +294,19 @@ pub(super) fn row(table: &RequestTable, request: &Request) -> RequestRow {
     let endpoint = table.endpoints.get(request.endpoint);
     let key = table.services.key(endpoint.service);
     let range = |range: StreamRange| (range.first, range.end);
-    let steps = request.budget.steps.iter();
+    let steps = request.breakdown.steps.iter();
     RequestRow {
         id: request.id.to_string(),
         service: title(&key.name, key.side, &key.address),
         begin_ns: request.begin_ns,
         duration_ns: request.duration_ns(),
-        parts: request.budget.parts,
+        parts: request.breakdown.parts,
         path: steps.map(|step| path_step(table, request, step)).collect(),
-        path_is_cut: request.budget.is_cut,
+        path_is_cut: request.breakdown.is_cut,
         request: range(request.request),
         response: range(request.response),
         calls: request.calls,
-        functions: Some(&request.budget.functions)
+        functions: Some(&request.breakdown.functions)
             .filter(|it| !it.is_empty())
             .map(|it| it.report(&table.functions)),
     }

@@ -7,7 +7,7 @@ use super::endpoint::Endpoint;
 use super::id::{EndpointId, RequestId, ThreadId};
 use super::pauses::ResponsePauses;
 use super::pool::PoolWait;
-use super::trail::Budget;
+use super::trail::RequestBreakdown;
 use super::turns::{Exchange, StreamRange};
 
 /// A request and its response.
@@ -38,7 +38,7 @@ pub struct Request {
     /// Pauses of the server within its response.
     pub pauses: ResponsePauses,
     /// Where its time went.
-    pub budget: Budget,
+    pub breakdown: RequestBreakdown,
 }
 
 impl Request {
@@ -60,7 +60,7 @@ impl Request {
             served: exchange.served,
             again: exchange.again,
             pauses: exchange.pauses,
-            budget: exchange.budget,
+            breakdown: exchange.breakdown,
         }
     }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use table::manifest::{Coverage, Header, Loss, ProbeState};
 use table::tables::{TcpSamples, TcpStages};
 
-use super::budget::Accountant;
+use super::accountant::Accountant;
 use super::class::ConnectionClass;
 use super::endpoint::EndpointTable;
 use super::functions::{FunctionTable, ThreadSample};

@@ -11,7 +11,7 @@ use table::tables::TcpStages;
 use super::endpoint::{Endpoint, EndpointId, EndpointTable};
 use super::exchange::Exchange;
 use super::part::RequestPart;
-use super::trail::{Budget, RequestStep, STEPS_MOST};
+use super::trail::{RequestBreakdown, RequestStep, STEPS_MOST};
 
 /// A stage that lasted between two readings of a ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,7 +124,7 @@ impl HeldStage {
         let path_ns = endpoint.min_rtt_ns.unwrap_or(0);
         let waited = |it: &Exchange| -> u64 {
             let overlaps = it.begin_ns < self.until_ns && self.from_ns < it.answered_ns;
-            let ns = elsewhere_ns(&it.budget, parts).saturating_sub(path_ns);
+            let ns = elsewhere_ns(&it.breakdown, parts).saturating_sub(path_ns);
             if overlaps { ns } else { 0 }
         };
         let weight = |ns: u64| (ns as f64) * (ns as f64);
@@ -137,7 +137,7 @@ impl HeldStage {
             let waited_ns = waited(exchange);
             let share = weight(waited_ns) / sum;
             let ns = ((self.ns as f64 * share) as u64).min(waited_ns);
-            move_steps(&mut exchange.budget, parts, self.part, ns);
+            move_steps(&mut exchange.breakdown, parts, self.part, ns);
             given_ns += ns;
         }
         self.ns = self.ns.saturating_sub(given_ns);
@@ -152,24 +152,28 @@ const SHARED: [RequestPart; 3] = [
 ];
 
 /// Time in which a request was with the network or the other end, and no stage is known yet.
-fn elsewhere_ns(budget: &Budget, parts: &[RequestPart]) -> u64 {
-    parts.iter().map(|part| budget.parts.get(*part)).sum()
+fn elsewhere_ns(breakdown: &RequestBreakdown, parts: &[RequestPart]) -> u64 {
+    parts.iter().map(|part| breakdown.parts.get(*part)).sum()
 }
 
 /// Gives time of the other end, then of the network, to a stage: the longest steps first.
-fn move_steps(budget: &mut Budget, parts: &[RequestPart], part: RequestPart, ns: u64) {
+fn move_steps(breakdown: &mut RequestBreakdown, parts: &[RequestPart], part: RequestPart, ns: u64) {
     let mut left_ns = ns;
     for from in parts.iter().copied() {
-        let moved_ns = left_ns.min(budget.parts.get(from));
-        budget.parts.shift(from, part, moved_ns);
+        let moved_ns = left_ns.min(breakdown.parts.get(from));
+        breakdown.parts.shift(from, part, moved_ns);
         left_ns -= moved_ns;
-        split_steps(budget, (from, part), moved_ns);
+        split_steps(breakdown, (from, part), moved_ns);
     }
 }
 
-fn split_steps(budget: &mut Budget, (from, part): (RequestPart, RequestPart), mut ns: u64) {
+fn split_steps(
+    breakdown: &mut RequestBreakdown,
+    (from, part): (RequestPart, RequestPart),
+    mut ns: u64,
+) {
     while ns > 0 {
-        let steps = budget.steps.iter().enumerate();
+        let steps = breakdown.steps.iter().enumerate();
         let of_part = steps.filter(|(_, step)| step.part == from);
         let Some((at, step)) = of_part.max_by_key(|(_, step)| step.end_ns - step.begin_ns) else {
             return;
@@ -178,13 +182,13 @@ fn split_steps(budget: &mut Budget, (from, part): (RequestPart, RequestPart), mu
         let taken_ns = ns.min(step.end_ns - step.begin_ns);
         ns -= taken_ns;
         let begin_ns = step.end_ns - taken_ns;
-        if begin_ns == step.begin_ns || budget.steps.len() == STEPS_MOST {
-            budget.is_cut |= begin_ns != step.begin_ns;
-            budget.steps[at].part = part;
+        if begin_ns == step.begin_ns || breakdown.steps.len() == STEPS_MOST {
+            breakdown.is_cut |= begin_ns != step.begin_ns;
+            breakdown.steps[at].part = part;
             continue;
         }
-        budget.steps[at].end_ns = begin_ns;
-        budget.steps.insert(
+        breakdown.steps[at].end_ns = begin_ns;
+        breakdown.steps.insert(
             at + 1,
             RequestStep {
                 begin_ns,

@@ -22,12 +22,12 @@ impl RequestTable {
     /// Adds a request to its service.
     pub(super) fn count(&mut self, request: &Request, series: &mut ConnectionSeries) {
         let endpoint = self.endpoints.get(request.endpoint);
-        let (id, budget) = (request.id, &request.budget);
+        let (id, breakdown) = (request.id, &request.breakdown);
         let digest = self.services.digest_mut(endpoint.service);
         let other = endpoint.peer.map(|peer| self.endpoints.get(peer).pid);
         let other = other.filter(|pid| *pid != endpoint.pid);
         let mut peer = PartTimes::default();
-        for step in &budget.steps {
+        for step in &breakdown.steps {
             let pid = step.thread.map(|thread| self.history.get(thread).pid);
             if pid.is_some() && pid == other {
                 peer.add(step.part, step.end_ns - step.begin_ns);
@@ -39,7 +39,7 @@ impl RequestTable {
             let stack = stack.and_then(|it| self.names.distinct_stack(it));
             digest.subjects.add(step, stack, service);
         }
-        for (thread, part, ns) in budget.unkept.iter() {
+        for (thread, part, ns) in breakdown.unkept.iter() {
             let pid = thread.map(|thread| self.history.get(thread).pid);
             if pid.is_some() && pid == other {
                 peer.add(part, ns);
@@ -49,10 +49,10 @@ impl RequestTable {
         digest.add(&RequestSums {
             id,
             time,
-            parts: &budget.parts,
+            parts: &breakdown.parts,
             peer: &peer,
-            functions: &budget.functions,
-            queue: budget.queue_most,
+            functions: &breakdown.functions,
+            queue: breakdown.queue_most,
         });
         digest
             .contrast
@@ -63,11 +63,11 @@ impl RequestTable {
                     request.request.bytes(),
                     request.response.bytes(),
                     request.calls,
-                    budget.queue_most,
+                    breakdown.queue_most,
                 ],
                 endpoint: request.endpoint,
                 thread: request.thread,
-                parts: budget.parts,
+                parts: breakdown.parts,
             });
         if let Some(pool) = &request.pool {
             let stack = pool.stack.and_then(|it| self.names.distinct_stack(it));
@@ -83,7 +83,7 @@ impl RequestTable {
         let (asked, answered) = (request.request.bytes(), request.response.bytes());
         let mut pauses = request.pauses;
         if may_be_pings(asked, answered, series.largest_bytes()) {
-            pauses.unasked_ns = budget.parts.get(RequestPart::Timer);
+            pauses.unasked_ns = breakdown.parts.get(RequestPart::Timer);
         }
         digest.pauses.add(pauses);
         let ns = request.duration_ns();
@@ -93,9 +93,9 @@ impl RequestTable {
             digest.others.add(pid, ns);
         }
         if endpoint.side == Side::Server {
-            digest.blockers.add(id, request.endpoint, &budget.parts);
+            digest.blockers.add(id, request.endpoint, &breakdown.parts);
             let of = request.endpoint;
-            digest.workers.add(endpoint.pid, of, time, &budget.parts);
+            digest.workers.add(endpoint.pid, of, time, &breakdown.parts);
         }
         let before = (endpoint.service, request.thread);
         let run = self.runs.entry(before).or_default();
@@ -103,7 +103,7 @@ impl RequestTable {
         let credit_bytes = series.credit_bytes(asked, answered);
         digest.series.credits += u64::from(credit_bytes > 0);
         digest.resets.follow(request.thread, request.begin_ns);
-        let on_path_ns = budget.parts.get(RequestPart::Network) - peer.get(RequestPart::Network);
+        let on_path_ns = breakdown.parts.get(RequestPart::Network) - peer.get(RequestPart::Network);
         let path_ns = endpoint.min_rtt_ns.filter(|_| !endpoint.is_within_host);
         let in_series = SeriesRequest {
             time,

@@ -188,28 +188,28 @@ impl Trail {
     }
 
     /// Adds what was found to a request.
-    pub fn append_to(&self, budget: &mut Budget) {
-        budget.parts.add_all(&self.parts);
-        budget.functions.add_all(&self.functions);
-        budget.queue_most = budget.queue_most.max(self.queue_most);
-        let room = STEPS_MOST - budget.steps.len();
-        budget.is_cut |= self.is_cut || self.steps.len() > room;
+    pub fn append_to(&self, breakdown: &mut RequestBreakdown) {
+        breakdown.parts.add_all(&self.parts);
+        breakdown.functions.add_all(&self.functions);
+        breakdown.queue_most = breakdown.queue_most.max(self.queue_most);
+        let room = STEPS_MOST - breakdown.steps.len();
+        breakdown.is_cut |= self.is_cut || self.steps.len() > room;
         for step in self.steps.iter().rev().take(room) {
-            budget.push(*step);
+            breakdown.push(*step);
         }
         for step in self.steps.iter().rev().skip(room) {
             let ns = step.end_ns - step.begin_ns;
-            budget.unkept.add(step.thread, step.part, ns);
+            breakdown.unkept.add(step.thread, step.part, ns);
         }
         for (thread, part, ns) in self.unkept.iter() {
-            budget.unkept.add(thread, part, ns);
+            breakdown.unkept.add(thread, part, ns);
         }
     }
 }
 
-/// Time of a request, divided by part, function and step.
+/// Holds the duration of a request, divided by part, function and step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Budget {
+pub struct RequestBreakdown {
     /// Time of each part.
     pub parts: PartTimes,
     /// Samples of the functions that ran in the time that counts as `cpu`.
@@ -224,7 +224,7 @@ pub struct Budget {
     pub queue_most: u64,
 }
 
-impl Budget {
+impl RequestBreakdown {
     /// Accounts all time of another as one part, and the time after it until `end_ns`.
     pub fn take_over(
         &mut self,
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn time_beyond_the_kept_steps_counts() {
         const PARTS: [RequestPart; 2] = [RequestPart::Disk, RequestPart::Cpu];
-        let mut budget = Budget::default();
+        let mut breakdown = RequestBreakdown::default();
         for _ in 0..2 {
             let mut trail = Trail::default();
             trail.restart(100);
@@ -284,12 +284,15 @@ mod tests {
                 let part = PARTS[begin_ns as usize % 2];
                 trail.add(begin_ns, part, None, StepSubject::default());
             }
-            trail.append_to(&mut budget);
+            trail.append_to(&mut breakdown);
         }
-        let unkept = budget.unkept.iter();
+        let unkept = breakdown.unkept.iter();
         let unkept_ns: u64 = unkept.map(|(_, _, ns)| ns).sum();
-        assert_eq!((budget.steps.len(), budget.parts.total_ns()), (64, 200));
+        assert_eq!(
+            (breakdown.steps.len(), breakdown.parts.total_ns()),
+            (64, 200)
+        );
         assert_eq!(unkept_ns, 200 - 64);
-        assert!(budget.is_cut);
+        assert!(breakdown.is_cut);
     }
 }

@@ -42,8 +42,8 @@ pub fn join_opening(exchange: &mut Exchange, opening: Exchange) {
         exchange.accounted_ns = gap.1;
         exchange.calls += opening.calls;
         exchange
-            .budget
-            .take_over(opening.budget, RequestPart::Connect, gap);
+            .breakdown
+            .take_over(opening.breakdown, RequestPart::Connect, gap);
     }
 }
 
@@ -93,7 +93,7 @@ impl Accountant {
         if is_first {
             self.ask(finder, &context, exchange);
         }
-        self.trail.append_to(&mut exchange.budget);
+        self.trail.append_to(&mut exchange.breakdown);
         exchange.accounted_ns = end_ns;
     }
 
