@@ -37,7 +37,7 @@ struct Did {
     read: u64,
 }
 
-fn write_known() -> Did {
+fn write_known_bytes() -> Did {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
     let server = serve(listener, 1 + SHORT as usize);
@@ -70,8 +70,10 @@ fn agent_counts_are_exact() {
     let netns = Netns::new().expect("a namespace");
     let elsewhere = Netns::new().expect("a namespace");
     let agent = Agent::start(&netns);
-    let did = netns.run(write_known).expect("the client");
-    let other = elsewhere.run(write_known).expect("a client elsewhere");
+    let did = netns.run(write_known_bytes).expect("the client");
+    let other = elsewhere
+        .run(write_known_bytes)
+        .expect("a client elsewhere");
     assert_eq!(did.read, did.bytes + SHORT * 4);
     assert_eq!(other.bytes, did.bytes);
     let (dataset, _scratch) = agent.stop();
@@ -215,7 +217,7 @@ fn agent_statistics_leave_call_columns_null() {
     let netns = Netns::new().expect("a namespace");
     let scratch = tempfile::tempdir().expect("a directory");
     let agent = Agent::start_again(&netns, scratch, "stats");
-    let did = netns.run(write_known).expect("the client");
+    let did = netns.run(write_known_bytes).expect("the client");
     let (dataset, _scratch) = agent.stop();
     let long = dataset.of_ports(did.long.0, did.long.1);
     let rows = dataset.intervals();

@@ -10,7 +10,7 @@ use table::manifest::ProbeState;
 use table::tables::Call;
 use tempfile::TempDir;
 
-use crate::masters::waiters;
+use crate::masters::waiting_processes;
 use testbed::report::Report;
 use testbed::{ChildGuard, Recorder, finish, root, whylat};
 
@@ -105,7 +105,7 @@ fn servers_of_servers_are_recorded() {
     }
     let (report, pids, client, other) = record_chain("--follow host");
     let chain = ["client", "front", "middle", "back"].map(|name| pid(&pids, name));
-    assert_eq!(waiters(&report), BTreeSet::from(chain));
+    assert_eq!(waiting_processes(&report), BTreeSet::from(chain));
     let mut moved = moved(&report);
     // Calls on UNIX sockets show who serves there: those that end before the asking call has ended come too early. Each of
     // two connections has two of them.
@@ -155,7 +155,7 @@ fn nobody_is_followed_unasked() {
     }
     let (report, pids, client, _) = record_chain("");
     let recorded = pid(&pids, "client");
-    assert_eq!(waiters(&report), BTreeSet::from([recorded]));
+    assert_eq!(waiting_processes(&report), BTreeSet::from([recorded]));
     assert_eq!(moved(&report), BTreeMap::from([(recorded, [client; 2])]));
     assert_eq!(state(&report), None);
     let (requests, found) = requests_by(&report, recorded, "remote");
@@ -182,7 +182,7 @@ fn so_many_processes_are_followed_at_a_time() {
     program.read();
     let report = recorder.stop();
     report.assert_whole();
-    let mut recorded = waiters(&report);
+    let mut recorded = waiting_processes(&report);
     assert!(recorded.remove(&client));
     assert!(recorded.is_subset(&servers));
     assert_eq!(recorded.len(), FOLLOW_MOST);

@@ -48,8 +48,8 @@ pub fn until_waited(pid: u32) {
     });
 }
 
-/// The processes in table `waits`.
-pub fn waiters(report: &Report) -> BTreeSet<u32> {
+/// Returns the processes in table `waits`.
+pub fn waiting_processes(report: &Report) -> BTreeSet<u32> {
     report.rows::<Wait>().iter().map(|wait| wait.pid).collect()
 }
 

@@ -14,7 +14,9 @@ use table::WaitObject;
 use table::tables::{Call, Process, Wait};
 use tempfile::TempDir;
 
-use crate::masters::{PORT, Server, TrafficTotals, Upstream, ask, children, until_waited, waiters};
+use crate::masters::{
+    PORT, Server, TrafficTotals, Upstream, ask, children, until_waited, waiting_processes,
+};
 use testbed::report::{Report, number};
 use testbed::{ChildGuard, CommandOutput, Recorder, finish, program, root, until};
 
@@ -118,7 +120,7 @@ fn check(
     let of_upstream = without_one(of_upstream, behind.len() as u64);
     assert_eq!(moved(&report, &behind), mirrored(of_upstream));
     let workers: BTreeSet<u32> = owners(&served).union(&owners(&behind)).copied().collect();
-    let waiters = waiters(&report);
+    let waiters = waiting_processes(&report);
     assert!(!workers.contains(&server.master), "{workers:?}");
     assert!(workers.is_subset(&waiters), "{workers:?} of {waiters:?}");
     assert!(waiters.is_subset(&family), "{waiters:?} of {family:?}");
@@ -334,7 +336,7 @@ fn postgresql_by_postmaster_pid() {
     let (sessions, asking) = (owners(&served), owners(&behind));
     assert_eq!((sessions.len(), asking.len()), (served.len(), behind.len()));
     assert_eq!(asking.difference(&sessions).count(), early);
-    let waiters = waiters(&report);
+    let waiters = waiting_processes(&report);
     assert!(asking.is_subset(&waiters), "{asking:?} of {waiters:?}");
     let comms: BTreeSet<_> = waiters.iter().map(|pid| comm_of(&report, *pid)).collect();
     assert_eq!(comms, BTreeSet::from(["postgres".to_owned()]));
@@ -377,7 +379,10 @@ fn check_sharers(parent: &str) {
     }
     let report = recorder.stop();
     report.assert_whole();
-    assert_eq!(waiters(&report), BTreeSet::from([alone, sharer, child]));
+    assert_eq!(
+        waiting_processes(&report),
+        BTreeSet::from([alone, sharer, child])
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use lab::{LabProcess, Netns, now_ns};
 use table::WaitObject;
 use table::tables::{Call, Process, Wait};
 
-use crate::masters::{children, until_waited, waiters};
+use crate::masters::{children, until_waited, waiting_processes};
 use crate::select::{Group, Pair};
 use testbed::programs::{own_port, tied, until_listening};
 use testbed::report::{Report, number};
@@ -64,7 +64,7 @@ fn port_selects_socket_owners() {
     let report = recorder.stop();
     report.assert_whole();
     let owners = BTreeSet::from([server.0.id(), client.0.id()]);
-    assert_eq!(waiters(&report), owners);
+    assert_eq!(waiting_processes(&report), owners);
     let rows = report.rows::<Process>().into_iter();
     assert_eq!(rows.map(|row| row.pid).collect::<BTreeSet<_>>(), owners);
 }
@@ -95,7 +95,7 @@ fn port_selects_socket_heirs() {
     };
     let [forked, kept, without] = [connect(), connect(), connect()];
     let report = recorder.stop();
-    let mut waiters = waiters(&report);
+    let mut waiters = waiting_processes(&report);
     // this one has connected; that one was an owner until it became another program
     waiters.remove(&client.pid());
     waiters.remove(&without);
@@ -121,7 +121,7 @@ fn pid_excludes_peer_process() {
     let calls = report.rows::<Call>();
     let own = calls.iter().filter(|call| call.pid == client);
     let has_waited = own.clone().any(|call| call.blocked_ns > Some(0));
-    let waiters = waiters(&report);
+    let waiters = waiting_processes(&report);
     assert!(own.count() > 0 && waiters.is_subset(&BTreeSet::from([client])));
     assert!(!has_waited || waiters.contains(&client));
 }
@@ -155,7 +155,7 @@ fn name_selects_processes() {
     starter.finish().expect("its end");
     let report = recorder.stop();
     report.assert_whole();
-    let mut waiters = waiters(&report);
+    let mut waiters = waiting_processes(&report);
     assert_eq!(sleeps(&report, other), 0);
     waiters.remove(&other);
     let named = BTreeSet::from([before.0.id(), after.0.id(), starter_pid]);
@@ -185,7 +185,7 @@ fn cgroup_selects_members() {
     let report = recorder.stop();
     report.assert_whole();
     let all = BTreeSet::from([stays_pid, comes_pid, leaves_pid]);
-    assert_eq!(waiters(&report), all);
+    assert_eq!(waiting_processes(&report), all);
     let waits = report.rows::<Wait>().into_iter();
     let late = waits.filter(|wait| wait.pid == leaves_pid && wait.start_ns > left_ns);
     assert_eq!(late.count(), 0);
@@ -205,7 +205,7 @@ fn all_excludes_recorder() {
     until_waited(recorder.pid());
     until_waited(bystander.0.id());
     let report = recorder.stop();
-    let waiters = waiters(&report);
+    let waiters = waiting_processes(&report);
     assert!(waiters.contains(&bystander.0.id()), "{waiters:?}");
     assert!(waiters.is_disjoint(&own), "{own:?} in {waiters:?}");
     let rows = report.rows::<Process>().into_iter();

@@ -31,12 +31,12 @@ pub fn start(congctl: &str, forward: DirectionConfig) -> Wire {
     .expect("a wire")
 }
 
-/// Swallows what the client sends for this long, once the transfer is under way.
-pub fn hole(wire: &Wire, length_ns: u64) {
+/// Drops all packets that the client sends for this long, from the middle of the transfer on.
+pub fn drop_sent_packets(wire: &Wire, length_ns: u64) {
     let has_data = || (wire.stats().a_to_b.delivered.packets > 500).then_some(());
     until("data on the wire", has_data);
     let since_ns = wire.blackhole(Direction::AToB, true);
     let over = || (lab::now_ns() >= since_ns + length_ns).then_some(());
-    until("the end of the hole", over);
+    until("the end of the black hole", over);
     wire.blackhole(Direction::AToB, false);
 }

@@ -26,12 +26,12 @@ impl Delivery {
 
     /// Returns the messages to be printed now.
     pub(crate) fn news(&mut self, state: &ShipState) -> Vec<(LogPriority, String)> {
-        let news = [self.of_target(state), self.of_spool(state)];
+        let news = [self.news_of_target(state), self.news_of_spool(state)];
         news.into_iter().flatten().collect()
     }
 
     /// A disk that fails in the same way again is no news.
-    fn of_spool(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
+    fn news_of_spool(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
         if state.spool_failure == self.spool_failure {
             return None;
         }
@@ -41,8 +41,8 @@ impl Delivery {
         Some((LogPriority::Warning, format!("{why}\nhint: {hint}")))
     }
 
-    /// A failure is printed once, until the target takes a file.
-    fn of_target(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
+    /// Returns a failure of the target once, and when it takes files again.
+    fn news_of_target(&mut self, state: &ShipState) -> Option<(LogPriority, String)> {
         let fails = state.error.is_some();
         if fails == self.fails {
             return None;
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn failure_and_recovery_are_printed_once() {
         let mut delivery = delivery("/srv/whylat");
-        assert_eq!(delivery.of_target(&state(None)), None);
+        assert_eq!(delivery.news_of_target(&state(None)), None);
         let (priority, messages) = delivery
-            .of_target(&state(Some("x.parquet: Permission denied")))
+            .news_of_target(&state(Some("x.parquet: Permission denied")))
             .unwrap();
         assert_eq!(priority, LogPriority::Warning);
         assert!(
@@ -120,15 +120,15 @@ mod tests {
             "{messages}"
         );
         assert_eq!(
-            delivery.of_target(&state(Some("y.parquet: Permission denied"))),
+            delivery.news_of_target(&state(Some("y.parquet: Permission denied"))),
             None
         );
         let again = (
             LogPriority::Info,
             "/srv/whylat takes files again".to_owned(),
         );
-        assert_eq!(delivery.of_target(&state(None)), Some(again));
-        assert_eq!(delivery.of_target(&state(None)), None);
+        assert_eq!(delivery.news_of_target(&state(None)), Some(again));
+        assert_eq!(delivery.news_of_target(&state(None)), None);
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_hint_is_that_of_the_target() {
         let messages = delivery("s3://bucket/x")
-            .of_target(&state(Some("denied")))
+            .news_of_target(&state(Some("denied")))
             .unwrap()
             .1;
         assert!(messages.contains("credentials"), "{messages}");

@@ -110,7 +110,7 @@ impl Report {
     }
 
     /// Returns rules above info about this socket, as `rule direction severity`.
-    pub fn claims(&self, cookie: u64) -> Vec<String> {
+    pub fn findings_above_info(&self, cookie: u64) -> Vec<String> {
         let above = |finding: &&Value| finding["severity"] != "info";
         let findings = self.findings(cookie).into_iter().filter(above);
         findings.map(name).collect()
@@ -121,7 +121,7 @@ impl Report {
     /// it from the scheduler: `faults`.
     #[track_caller]
     pub fn assert_claims(&self, cookie: u64, wanted: &[&str], also: &[&str]) {
-        let claims = self.claims(cookie);
+        let claims = self.findings_above_info(cookie);
         let is = |claim: &String, rule: &&str| claim.starts_with(&format!("{rule} "));
         let found = |rule: &&&str| claims.iter().any(|claim| is(claim, rule));
         let missing: Vec<_> = wanted.iter().filter(|rule| !found(rule)).collect();

@@ -7,7 +7,7 @@ use lab::{Capture, CaptureDirection, CapturedSegment, DirectionConfig, Wire};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::paths::{hole, link, start, wire};
+use crate::paths::{drop_sent_packets, link, start, wire};
 use crate::play::{Outcome, Play, under_both};
 use crate::shrink::CONNECTIONS;
 use crate::truth::{DurationRange, Gap, Moment, Trace, gaps, smoothed_ns};
@@ -182,7 +182,9 @@ fn a_black_hole(congctl: &str) -> Result<Outcome, String> {
     let wire = wire(congctl, 10_000);
     let site = Site::over(&wire);
     let (server, client) = ("sink --rcvbuf 65536", "stream --bytes 3000017");
-    let (recorded, passed) = captured_with(&site, server, client, || hole(&wire, 1_000_000_000));
+    let (recorded, passed) = captured_with(&site, server, client, || {
+        drop_sent_packets(&wire, 1_000_000_000)
+    });
     let trace = trace_of(&passed, &recorded.client);
     let lost = trace.offset(first_swallowed(wire));
     let moments = trace.history();

@@ -5,7 +5,7 @@ use lab::wire::{LossWindow, PacketRecord};
 use lab::{Direction, DirectionConfig, Wire, WireConfig};
 use serde_json::{Value, json};
 
-use crate::paths::{hole, link, start, wire};
+use crate::paths::{drop_sent_packets, link, start, wire};
 use crate::play::{Outcome, Play, under, under_both};
 use crate::shrink::CONNECTIONS;
 use testbed::report::{number, share};
@@ -246,7 +246,7 @@ fn late_loss_of_40_percent(congctl: &str) -> Result<Outcome, String> {
 
 /// Loss is named: that which a timer repairs, or that which is repaired at once.
 fn only_loss(outcome: &Outcome) {
-    let claims = outcome.report.claims(outcome.client_id());
+    let claims = outcome.report.findings_above_info(outcome.client_id());
     let names_loss = |claim: &String| {
         claim.starts_with("fast_retransmits sending")
             || claim.starts_with("retransmit_timeouts sending")
@@ -262,7 +262,7 @@ fn black_hole(congctl: &str) -> Result<Outcome, String> {
     let wire = start(congctl, link(congctl));
     let site = Site::over(&wire);
     let recorded = site.record_with("", "sink", "stream --bytes 6000011", || {
-        hole(&wire, 1_000_000_000);
+        drop_sent_packets(&wire, 1_000_000_000);
     });
     Ok(recorded.into())
 }

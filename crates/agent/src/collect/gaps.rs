@@ -26,7 +26,7 @@ pub(super) struct CoverageGaps {
 
 impl CoverageGaps {
     pub(super) fn from_hooks(hooks: &Hooks<'_>) -> Self {
-        let mut gaps = off(hooks.coverage());
+        let mut gaps = texts_of_off_probes(hooks.coverage());
         if !processes::sees_all() {
             gaps.push(
                 "who owns a connection, beyond a name: the agent runs in a pid namespace of its own\n\
@@ -67,7 +67,7 @@ impl CoverageGaps {
 }
 
 /// Returns the gaps of probes that are off, as text.
-fn off(coverage: &[Coverage]) -> Vec<String> {
+fn texts_of_off_probes(coverage: &[Coverage]) -> Vec<String> {
     let ours = coverage
         .iter()
         .filter(|found| PROBES.contains(&found.probe.as_str()));
@@ -131,6 +131,9 @@ mod tests {
             of("tcp_stats", ProbeState::On),
             of("inventory.listen_overflows", is_off()),
         ];
-        assert_eq!(off(&coverage), ["calls: no such thing\nhint: get one"]);
+        assert_eq!(
+            texts_of_off_probes(&coverage),
+            ["calls: no such thing\nhint: get one"]
+        );
     }
 }

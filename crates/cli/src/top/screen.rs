@@ -197,7 +197,7 @@ impl Screen {
             .context("cannot ask for the size of the terminal")?
             .width;
         if let (Some(conn), Some(histories)) = (self.top.wants_history(), &self.histories) {
-            let bins = view::top::bins(width.into());
+            let bins = view::top::history_columns(width.into());
             let until_ns = self.top.history_until_ns();
             self.top
                 .set_history(histories.bins(conn, bins, REACH_NS, until_ns));

@@ -23,17 +23,18 @@ impl<T> ForkMutex<T> {
 
     /// Does something with the value; none if this thread does so already.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.lock().then(|| self.unlocking(work))
+        self.lock().then(|| self.run_and_unlock(work))
     }
 
     /// Returns the same, but none as well if another thread has the lock.
     pub(crate) fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         // SAFETY: the mutex is initialised and never moves, as the lock is a static.
         let taken = unsafe { libc::pthread_mutex_trylock(self.mutex.get()) } == 0;
-        taken.then(|| self.unlocking(work))
+        taken.then(|| self.run_and_unlock(work))
     }
 
-    fn unlocking<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+    /// Runs work on the value with the lock held, then unlocks.
+    fn run_and_unlock<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: the mutex is held, by this thread only once: nobody else has a reference.
         let outcome = work(unsafe { &mut *self.value.get() });
         self.unlock();

@@ -116,7 +116,7 @@ fn crossing(points: impl Iterator<Item = (usize, f64)>) -> CrossoverPoint {
 
 impl Crossover {
     /// Returns it in words.
-    pub(super) fn say(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let place = match self.place {
             CrossoverPoint::Always => {
                 format!("ahead at every size from {} on", bytes(self.range.0))
@@ -172,7 +172,7 @@ mod tests {
         assert!((low - 512.0).abs() < 1.0 && (high - 512.0).abs() < 1.0);
         let never = find(&rows([2.0, 2.0, 0.5], 1e-6), "A1", "A2", 1).unwrap();
         assert_eq!(never.place, CrossoverPoint::Never);
-        assert!(never.say().contains("none within the measured range"));
+        assert!(never.to_text().contains("none within the measured range"));
         assert_eq!(
             find(&rows([1.1, 1.2, 1.3], 1e-6), "A1", "A2", 1)
                 .unwrap()

@@ -29,7 +29,7 @@ const NUMBER: usize = 9;
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Returns the columns of a history on a screen of this width.
-pub fn bins(width: usize) -> usize {
+pub fn history_columns(width: usize) -> usize {
     width
         .saturating_sub(LABEL + 2 * (NUMBER + 1))
         .clamp(1, MOST_BINS)
@@ -54,7 +54,7 @@ pub fn connection(
     let mut lines = who(connection, width, paint);
     lines.extend(stages(connection, width, paint));
     lines.push(Line::default());
-    lines.extend(found(live, connection, width, paint));
+    lines.extend(worst_finding(live, connection, width, paint));
     lines.push(Line::default());
     lines.extend(history(&top.history, paint));
     lines
@@ -231,7 +231,7 @@ fn label_piece(label: &str) -> Vec<StyledPiece> {
 }
 
 /// Returns the worst finding in short.
-fn found(
+fn worst_finding(
     live: &LiveReport,
     connection: &LiveConnection,
     width: usize,

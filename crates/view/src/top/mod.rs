@@ -29,7 +29,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-pub use detail::{MOST_BINS, bins};
+pub use detail::{MOST_BINS, history_columns};
 pub use order::{ListOrder, SortKey};
 pub use state::{KeyAction, ScreenPage, TopState};
 

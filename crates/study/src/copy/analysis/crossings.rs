@@ -83,7 +83,7 @@ pub(super) fn crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
                 ratios.map(|(size, ratio)| format!("{} {}", bytes(*size as f64), change(*ratio)));
             lines.push([
                 format!("{variant} against {base}, {threads} client(s)"),
-                found.say(),
+                found.to_text(),
                 ratios.collect::<Vec<_>>().join(", "),
             ]);
         }
