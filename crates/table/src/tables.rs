@@ -836,7 +836,7 @@ table! {
         /// Where they end in the stream, counted from the connection's first byte; of a UDP socket, from the
         /// first recorded message's.
         offset_end: u64, "bytes";
-        /// Bytes between the message before and this one that no hook saw taken: the kernel itself, or splice
+        /// Bytes between the previous message and this one that no hook saw the program read: the kernel itself, or splice
         /// where `messages.spliced` is off.
         spliced_bytes: u32, "bytes";
         /// When the first of its segments arrived: the driver handed it over, or the other end on this host

@@ -58,7 +58,7 @@ struct Part {
 enum Content {
     /// One value, or one a line.
     Json(Vec<Value>),
-    /// For people, and of nothing of this host's.
+    /// Text for people, with no names of this host.
     Text(String),
 }
 

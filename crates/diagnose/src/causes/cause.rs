@@ -62,7 +62,7 @@ causes! {
         "Smaller messages; MSG_ZEROCOPY, sendfile() or splice() for large ones.";
     Retransmission = "retransmission",
         "TCP repairs a loss, or refuses a segment: retransmissions, timeouts, SACK, reordering, resets.",
-        "See what the report says of losses: `whylat report`.";
+        "Read the findings on packet loss: `whylat report`.";
     ConnectionSetup = "connection_setup",
         "Sockets made, connected, accepted and closed; SYN cookies, ports, TIME_WAIT.",
         "Keep connections open and use them again.";
@@ -134,7 +134,7 @@ causes! {
         "More memory or less use of it; a higher min_free_kbytes; no swap; a higher limit of the cgroup.";
     MemoryAllocation = "memory_allocation",
         "The kernel allocates and frees memory for itself: slab, pages, per-CPU, vmalloc.",
-        "See by the caller what it is for.";
+        "Look at the caller: it shows what the memory is for.";
     Dma = "dma",
         "Memory made known to devices: DMA mappings, IOMMU, bounce buffers.",
         "iommu=pt on the kernel's command line, where the host's own devices can be trusted.";

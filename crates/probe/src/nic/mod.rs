@@ -59,7 +59,7 @@ impl Nics {
         if !clocks.is_empty() {
             let daemon = daemon::find(&clocks).filter(|_| !shared)?;
             return off(
-                format!("{daemon}, and may miss a stamp of its own if others are asked for"),
+                format!("{daemon}; it may miss its own timestamps if whylat requests some, too"),
                 "if the adapter stamps several packets at a time: --nic-stamps".to_owned(),
             );
         }
