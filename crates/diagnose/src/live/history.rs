@@ -77,8 +77,8 @@ impl Histories {
         self.with(|all| all.retain(|conn, _| is_open(*conn)));
     }
 
-    /// The `length_ns` until `now_ns` of a connection, in so many equal parts, the oldest first. Parts before it was
-    /// first read are empty.
+    /// Returns the last `length_ns` of a connection as `number` equal bins, the oldest first. Bins before it was first
+    /// read are empty.
     pub fn bins(&self, conn: u64, number: usize, length_ns: u64, now_ns: u64) -> Vec<HistoryBin> {
         self.with(|all| {
             let points = all.get(&conn);

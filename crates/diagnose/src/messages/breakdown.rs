@@ -166,7 +166,7 @@ fn received_datagram(row: &ReceivedMessage) -> [EventMark; 7] {
     [arrived, took, ready, woken, running, copying, done]
 }
 
-/// Returns the marks of what the thread of a received message does.
+/// Returns the times at which the receiving thread woke up, read and copied a message.
 fn marks_of_taken(row: &ReceivedMessage) -> [EventMark; 4] {
     use MarkRole::{End, MayEnd};
     let last = match row.copy_ns {

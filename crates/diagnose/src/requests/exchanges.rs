@@ -341,7 +341,7 @@ impl RequestTable {
         endpoint.handshake_ns > 0 && exchange.request.end <= known.handshake_bytes
     }
 
-    /// Makes the exchanges that were judged requests.
+    /// Converts the held exchanges that are judged to requests, and counts them.
     pub(super) fn release(&mut self, id: EndpointId, turns: &mut Turns) {
         let judged = std::mem::take(&mut turns.judged);
         let mut held: Vec<_> = turns.held.drain(..judged).collect();

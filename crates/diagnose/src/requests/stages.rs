@@ -35,7 +35,7 @@ pub struct StageTable {
 }
 
 impl StageTable {
-    /// Starts without any. `is_capture`: all was read from packets.
+    /// Makes an empty collection of stages. `is_capture`: the recording comes from a packet capture.
     pub fn new(is_capture: bool) -> Self {
         Self {
             is_capture,

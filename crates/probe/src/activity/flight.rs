@@ -86,7 +86,7 @@ impl<'obj> Flight<'obj> {
         })
     }
 
-    /// CPUs that may be there.
+    /// Returns the number of possible CPUs.
     pub fn cpus(&self) -> u16 {
         self.memory.cpus()
     }

@@ -206,8 +206,8 @@ fn read_device(
     Some(add_steering(pair, steering, device.frequency_ppb()))
 }
 
-/// The window of the reference: by the stamps of the wall clock, if they fall into the call; else the
-/// call, as the clock was set meanwhile.
+/// Returns the interval in which the reference clock was read: between the wall-clock stamps if they lie within the
+/// call, else the whole call, because the wall clock was set meanwhile.
 fn within(seen: Sandwich, realtime: &ClockPair, call_ns: (u64, u64)) -> (u64, u64) {
     let offset_ns = i128::from(realtime.other_ns) - i128::from(realtime.monotonic_ns);
     let error_ns = i128::from(realtime.error_ns);

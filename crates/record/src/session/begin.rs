@@ -10,8 +10,8 @@ use crate::privileges::Privileges;
 use crate::{RecordError, Target, launch};
 
 impl Session<'_> {
-    /// Takes what is there, starts the command, if there is one, and writes that all is recorded. A command does not go
-    /// on if that fails.
+    /// Drains the hooks, polls once, starts the command if there is one, and writes the ready file. If that fails, the
+    /// command does not go on.
     pub(super) fn begin(&mut self) -> Result<Option<Child>, RecordError> {
         self.drain();
         self.poll()?;

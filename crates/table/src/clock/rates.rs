@@ -105,7 +105,7 @@ impl Nature {
         .filter(|rates| rates.possible())
     }
 
-    /// The rate whatever anybody did.
+    /// Returns the range that the rate of a clock cannot leave, however it is adjusted.
     pub(super) fn limit(self) -> Rates {
         match self {
             Self::Offset => Rates::around(0, 0),

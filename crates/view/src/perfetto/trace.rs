@@ -380,7 +380,7 @@ fn number(
     number
 }
 
-/// Writes the name of a number.
+/// Writes an interned string: a number that replaces a text from now on.
 fn name(new: &mut WireMessage, field: u32, number: u64, text: &str) {
     new.message(field, |it| {
         it.put_unsigned(interned::NUMBER, number);

@@ -70,7 +70,7 @@ impl ContextTimes {
         }
     }
 
-    /// The CPUs of a set of messages, and how that is in another set.
+    /// Returns for each CPU its mean time by context: of these messages, and of the usual ones.
     pub(super) fn compare(&self, usual: &Self, labels: &LabelTable) -> Vec<CpuShare> {
         let mut cores: BTreeMap<u16, BTreeMap<String, (f64, f64)>> = BTreeMap::new();
         for ((cpu, context), ns) in &self.ns {

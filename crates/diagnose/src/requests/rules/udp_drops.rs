@@ -362,7 +362,7 @@ impl ReceiverLoss {
                 other: path.source.clone(),
                 is_receiver,
                 sums: DropSums::default(),
-                moved: moved(evidence, key),
+                moved: datagrams_moved(evidence, key),
                 time: (u64::MAX, 0),
             });
             group.sums.add(drops, path, (0, u64::MAX));
@@ -461,8 +461,11 @@ impl ReceiverLoss {
     }
 }
 
-/// Datagrams that a process took at an address, or sent to it.
-fn moved(evidence: &RequestEvidence<'_>, (pid, address, is_receiver): &(u32, String, bool)) -> u64 {
+/// Returns the number of datagrams that a process received at an address, or sent to it.
+fn datagrams_moved(
+    evidence: &RequestEvidence<'_>,
+    (pid, address, is_receiver): &(u32, String, bool),
+) -> u64 {
     let drops = &evidence.digests.udp_drops;
     let own = evidence.names().udp_flows().all();
     let own = own.filter(|it| it.pid.unwrap_or(0) == *pid);
