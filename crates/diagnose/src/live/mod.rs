@@ -26,7 +26,7 @@ pub use report::{
     AboutLive, HoldReason, LiveConnection, LiveProcess, LiveReport, LiveService, LiveSums,
     MainHold, SCHEMA,
 };
-use services::Batches;
+use services::{Batches, JudgedServices};
 pub use waits::{ObjectWaits, ProcessWaits, ThreadSample, ThreadSnapshots, WaitSource};
 
 use crate::connections::gather::Evidence;
@@ -222,9 +222,11 @@ impl LiveWindow {
     /// Judges the window as of now.
     pub fn judge(&mut self, now: SnapshotInfo) -> LiveReport {
         let span = self.slide(now.now_ns);
-        let report = crate::diagnose(self.evidence(span, now.now_ns));
+        let mut report = crate::diagnose(self.evidence(span, now.now_ns));
         let about = self.about(span, now);
-        self.live(span, about, report)
+        let judged = self.services(span, &about);
+        report.add_findings(judged.found);
+        self.live(span, about, report, judged.services)
     }
 
     /// Moves the beginning as far as length and memory ask for, and lets go of what lies before.
@@ -350,7 +352,13 @@ impl LiveWindow {
         }
     }
 
-    fn live(&self, span: LiveSpan, about: AboutLive, report: Report) -> LiveReport {
+    fn live(
+        &self,
+        span: LiveSpan,
+        about: AboutLive,
+        report: Report,
+        services: Vec<LiveService>,
+    ) -> LiveReport {
         let mut connections: Vec<LiveConnection> =
             report.connections.into_iter().map(judge::active).collect();
         let waited = judge::sum_waits(self.waits.iter().map(|(_, rows)| rows), span.from_ns);
@@ -379,7 +387,7 @@ impl LiveWindow {
             .for_each(|connection| totals.add(connection));
         LiveReport {
             schema: SCHEMA,
-            services: self.services(span, &about),
+            services,
             about,
             totals,
             processes,
@@ -391,7 +399,7 @@ impl LiveWindow {
 }
 
 impl LiveWindow {
-    fn services(&self, span: LiveSpan, about: &AboutLive) -> Vec<LiveService> {
+    fn services(&self, span: LiveSpan, about: &AboutLive) -> JudgedServices {
         let rows = services::ServiceRows {
             calls: &self.calls,
             waits: &self.waits,
@@ -400,7 +408,7 @@ impl LiveWindow {
         };
         let identity = |conn: u64| self.kept.get(&conn)?.identity.as_ref();
         let window = (about.window_ns, span.last_ns);
-        services::services(&self.header, &rows, window, identity)
+        services::judge(&self.header, &rows, window, identity)
     }
 }
 

@@ -11,7 +11,8 @@ use table::tables::{Calls, Connection, Connections, Process, Processes, Waits};
 
 use super::report::LiveService;
 use crate::answer::RecordingState;
-use crate::requests::{RequestFilter, RequestTable};
+use crate::requests::digests::DigestSet;
+use crate::requests::{RequestFilter, RequestFindings, RequestTable};
 use crate::waits::NameTable;
 
 /// Batches of a table, with the time of the last row of each.
@@ -28,24 +29,34 @@ pub(super) struct ServiceRows<'a> {
     pub(super) coverage: &'a [Coverage],
 }
 
-/// Returns the services of the last seconds, those with the most time first. `until_ns`: the latest poll.
-pub(super) fn services<'a>(
+/// Services of the last seconds, and what rules on requests find of them.
+#[derive(Default)]
+pub(super) struct JudgedServices {
+    /// Those with the most time first.
+    pub(super) services: Vec<LiveService>,
+    pub(super) found: RequestFindings,
+}
+
+/// Judges the services of the last seconds. `until_ns`: the latest poll.
+pub(super) fn judge<'a>(
     header: &Header,
     rows: &ServiceRows<'_>,
     (window_ns, until_ns): (u64, u64),
     identity: impl Fn(u64) -> Option<&'a Connection>,
-) -> Vec<LiveService> {
+) -> JudgedServices {
     let from_ns = worth_judging(rows, until_ns.saturating_sub(window_ns));
     let calls = latest(rows.calls, from_ns, |rows| &rows.end_ns);
     let waits = latest(rows.waits, from_ns, |rows| &rows.end_ns);
     if calls.is_empty() {
-        return Vec::new();
+        return JudgedServices::default();
     }
     let names = names(&calls, rows.processes, identity);
     let header = Header {
         started_ns: from_ns,
         ..header.clone()
     };
+    // Rows of other tables are not kept: rules that need them find nothing here.
+    let digests = DigestSet::new(&header, &names);
     let filter = RequestFilter::default();
     let manifest = (rows.coverage, &[][..]);
     let mut table = RequestTable::new(header, names, manifest, (filter, 0));
@@ -57,10 +68,14 @@ pub(super) fn services<'a>(
     table.add_preemptions(None);
     table.add_on_cpu_samples(None);
     table.finish();
+    let found = table.judge(&digests);
     let report = table.report(RecordingState::default());
     let seconds = until_ns.saturating_sub(from_ns) as f64 / 1e9;
     let services = report.services.into_iter();
-    services.map(|it| LiveService::new(it, seconds)).collect()
+    JudgedServices {
+        services: services.map(|it| LiveService::new(it, seconds)).collect(),
+        found,
+    }
 }
 
 /// Returns when the rows begin that are judged: at `from_ns`, or later if these are too many.
@@ -117,46 +132,85 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    #[test]
-    fn requests_of_the_last_seconds_have_a_rate() -> Result<(), Box<dyn std::error::Error>> {
-        let header = json!({
+    fn header() -> Result<Header, serde_json::Error> {
+        serde_json::from_value(json!({
             "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 1,
             "clocksource": "", "detail": "calls", "arguments": [], "started_ns": 0,
             "started_realtime_ns": 0, "jiffy_ns": null,
-        });
-        let header: Header = serde_json::from_value(header)?;
-        let identity: Connection = row_of(json!({
+        }))
+    }
+
+    fn server() -> Result<Connection, serde_json::Error> {
+        row_of(json!({
             "conn": 1, "time_ns": 0, "netns": 1, "local": "10.0.0.1:80", "remote": "10.0.0.2:50000",
             "role": "server", "chosen": "target", "pid": 7,
-        }))?;
+        }))
+    }
+
+    /// Ten requests, one each 100 ms, each answered after `length_ns`.
+    fn calls(length_ns: u64) -> Result<Calls, serde_json::Error> {
         let mut calls = Calls::default();
         for turn in 0..10_u64 {
             for is_send in [false, true] {
+                let answered_ns = if is_send { length_ns } else { 0 };
                 calls.push(row_of(json!({
-                    "conn": 1, "end_ns": (turn * 100 + 50 + u64::from(is_send)) * MS,
+                    "conn": 1, "end_ns": (turn * 100 + 50) * MS + answered_ns,
                     "is_send": is_send, "result": 10, "offset_end": (turn + 1) * 10, "flags": 0,
                     "unread_ns": if is_send { None } else { Some(0) }, "tid": 7, "pid": 7, "cpu": 0,
                 }))?);
             }
         }
+        Ok(calls)
+    }
+
+    fn found(
+        calls: &Calls,
+        waits: Waits,
+        window_ns: u64,
+    ) -> Result<JudgedServices, serde_json::Error> {
+        let identity = server()?;
         let rows = ServiceRows {
-            calls: &Batches::from([(calls.end_ns[19], calls.clone())]),
-            waits: &Batches::new(),
+            calls: &Batches::from([(1_000 * MS, calls.clone())]),
+            waits: &Batches::from([(1_000 * MS, waits)]),
             processes: &HashMap::new(),
             coverage: &[],
         };
-        let found = |window_ns| {
-            let span = (window_ns, 1_000 * MS);
-            services(&header, &rows, span, |_| Some(&identity))
-        };
-        let [all] = &found(1_000 * MS)[..] else {
+        let span = (window_ns, 1_000 * MS);
+        Ok(judge(&header()?, &rows, span, |_| Some(&identity)))
+    }
+
+    #[test]
+    fn requests_of_the_last_seconds_have_a_rate() -> Result<(), Box<dyn std::error::Error>> {
+        let calls = calls(MS)?;
+        let judged = found(&calls, Waits::default(), 1_000 * MS)?;
+        let [all] = &judged.services[..] else {
             return Err("one service".into());
         };
         assert_eq!((all.requests, all.requests_per_s), (10, Some(10.0)));
         assert_eq!((all.p50_ns, all.p99_ns), (MS, MS));
+        assert!(judged.found.findings.is_empty());
         // Half of the time: half of the requests, as many a second.
-        let half = found(500 * MS).pop().ok_or("one service")?;
+        let mut half = found(&calls, Waits::default(), 500 * MS)?;
+        let half = half.services.pop().ok_or("one service")?;
         assert_eq!((half.requests, half.requests_per_s), (5, Some(10.0)));
+        Ok(())
+    }
+
+    #[test]
+    fn requests_that_sleep_are_a_finding() -> Result<(), Box<dyn std::error::Error>> {
+        let mut waits = Waits::default();
+        for turn in 0..10_u64 {
+            let begin_ns = (turn * 100 + 50) * MS;
+            waits.push(row_of(json!({
+                "start_ns": begin_ns + MS, "woken_ns": begin_ns + 39 * MS, "end_ns": begin_ns + 39 * MS,
+                "tid": 7, "pid": 7, "kind": "sleep", "waker": "interrupt", "uninterruptible": false,
+                "cpu": 0,
+            }))?);
+        }
+        let judged = found(&calls(40 * MS)?, waits, 1_000 * MS)?;
+        let findings = judged.found.findings.iter();
+        let findings: Vec<_> = findings.map(|it| (it.rule.name(), it.harm_ns)).collect();
+        assert_eq!(findings, [("timer_wait", 380 * MS)]);
         Ok(())
     }
 }

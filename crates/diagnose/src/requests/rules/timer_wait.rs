@@ -110,7 +110,7 @@ const SCHEDULED: &str =
 
 /// Fixes of a timer before a response.
 const ALONE: [&str; 2] = [
-    "Find who set the timer, at the stack above, and wait for the event instead of the time.",
+    "Find who set the timer, by its stack if one is shown, and wait for the event instead of the time.",
     "curl and libcurl wait a second for `100 Continue` before a large body: `-H 'Expect:'`, \
      `CURLOPT_EXPECT_100_TIMEOUT_MS`.",
 ];
@@ -119,7 +119,7 @@ const ALONE: [&str; 2] = [
 const PACED: [&str; 2] = [
     "Raise the rate that the server keeps to, if it has one: nginx `limit_rate` and `limit_rate_after`, Apache \
      mod_ratelimit, HAProxy `bwlim-out`, Envoy's bandwidth limit.",
-    "Find who set the timer, at the stack above: a program that makes its data in time, as a live stream, has to wait.",
+    "Find who set the timer, by its stack if one is shown: a program that makes its data in time, as a live stream, has to wait.",
 ];
 
 /// The server may have sent by its own plan.
