@@ -33,7 +33,7 @@ struct {
 } udp_addresses SEC(".maps");
 
 struct udp_flow_key {
-	u64 sk;
+	u64 cookie; /* the socket's: a later one may have its address */
 	struct udp_address remote;
 };
 
@@ -122,12 +122,11 @@ static __always_inline u8 udp_role(struct sock *sk, bool is_send, u16 port)
 }
 
 static __always_inline void udp_flow_emit(const struct udp_flow *flow, struct sock *sk,
-					  const struct udp_address *remote, bool is_send,
-					  u64 now_ns)
+					  const struct udp_flow_key *key, bool is_send, u64 now_ns)
 {
+	const struct udp_address *remote = &key->remote;
 	struct udp_flow_record *record;
 	struct udp_flow_seen *seen;
-	u64 cookie = bpf_get_socket_cookie(sk);
 
 	record = record_reserve(RECORD_UDP_FLOW_SEEN, sizeof(*record));
 	if (!record)
@@ -136,7 +135,7 @@ static __always_inline void udp_flow_emit(const struct udp_flow *flow, struct so
 	__builtin_memset(seen, 0, sizeof(*seen));
 	seen->id = flow->id;
 	seen->time_ns = now_ns;
-	seen->cookie = cookie;
+	seen->cookie = key->cookie;
 	seen->inode = socket_inode(sk);
 	read_addr(seen->local_addr, sk, true);
 	__builtin_memcpy(seen->remote_addr, remote->addr, 16);
@@ -173,7 +172,7 @@ static __always_inline void udp_flow_log(const struct udp_flow_key *key, const s
 	now_ns = bpf_ktime_get_ns();
 	if (!flow->id) {
 		flow->id = UDP_FLOW_FIRST + __sync_fetch_and_add(&udp_flow_count, 1);
-		udp_flow_emit(flow, sk, &key->remote, is_send, now_ns);
+		udp_flow_emit(flow, sk, key, is_send, now_ns);
 	}
 	bytes = is_send ? &flow->sent_bytes : &flow->received_bytes;
 	__sync_fetch_and_add(bytes, result);
@@ -186,15 +185,17 @@ static __always_inline void udp_flow_log(const struct udp_flow_key *key, const s
 /* A call on a UDP socket has ended. What moved no byte is not recorded. */
 static __always_inline void udp_flow_on_call(struct sock *sk, bool is_send, int result, int flags)
 {
-	struct udp_flow_key key = {.sk = (u64)sk};
+	struct udp_flow_key key = {};
 	struct call_end end;
 
 	if (!is_asked_for(bpf_get_current_pid_tgid() >> 32))
 		return;
 	udp_remote(&key.remote, sk);
 	end = call_end_of(bpf_get_current_task_btf(), sk, is_send);
-	if (result > 0 && (is_send || takes_bytes(result, flags)))
+	if (result > 0 && (is_send || takes_bytes(result, flags))) {
+		key.cookie = bpf_get_socket_cookie(sk);
 		udp_flow_log(&key, &end, sk, is_send, result, flags);
+	}
 	if (end.wait)
 		end.wait->start_ns = 0;
 }
