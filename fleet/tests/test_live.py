@@ -116,3 +116,40 @@ def test_compare_has_the_time_of_the_same_connections(
     assert all(one["before"] == one["after"] and one["culprit"] is None for one in found["changes"])
     assert all(0 < one["before"] <= 1 and one["hosts"] == 3 for one in found["changes"] if one["before"])
     assert (found["culprits"]["gone"], found["culprits"]["new"]) == ([], [])
+
+
+def test_drill_shows_only_what_the_programs_counted(sockets: list[Socket], capsys: pytest.CaptureFixture[str]) -> None:
+    counted = {tuple(one["ends"]): one for one in sockets}
+    seen: dict[str, set[tuple[Any, ...]]] = {"timeout": set(), "fast_retransmit": set()}
+    for app in ("chat", "ledger", "ring"):
+        drilled = ask(capsys, "drill", "application", app, "--connections", "1000")["culprit"]
+        of_id = {one["conn_id"]: counted[ends(one)] for one in drilled["connections"]}
+        # one connection has no other to be correlated with, and is not listed
+        alone = drilled["counted_connections"] == 1
+        assert len(of_id) == (0 if alone else drilled["counted_connections"])
+        assert {one["app"] for one in of_id.values()} <= {app}
+        for problem, those in seen.items():
+            with_it = [one for one in drilled["connections"] if one["problem_us"][problem]]
+            those.update(ends(one) for one in with_it)
+            assert all(step["connections"][problem] <= len(with_it) + alone for step in drilled["struck"])
+        for moment in drilled["moments"]:
+            own, readings = of_id[moment["conn_id"]], moment["readings"]
+            assert sum(one["writes"] or 0 for one in readings) <= own["writes"]
+            assert sum(one["written_bytes"] or 0 for one in readings) <= own["written"]
+            assert sum(one["timeouts"] or 0 for one in readings) <= own["timeouts"]
+    assert seen["timeout"] <= {place for place, one in counted.items() if one["timeouts"]}
+    assert seen["fast_retransmit"] <= {place for place, one in counted.items() if one["retrans"]}
+    assert seen["timeout"]
+
+
+def test_compare_counts_the_connections_of_its_culprits(
+    sockets: list[Socket], capsys: pytest.CaptureFixture[str]
+) -> None:
+    hour = f"{Dataset(ROOT / 'dataset').hours()[-1]:%Y-%m-%dT%H:00}"
+    found = ask(capsys, "compare", "--before", hour, "--after", hour)
+    assert (found["only_before"], found["only_after"]) == ([], [])
+    assert found["before"]["coverage"] == found["after"]["coverage"]
+    assert found["before"]["coverage"]["lost_records"] == 0
+    still = {(one["kind"], one["name"]): one for one in found["culprits"]["still"]}
+    assert still["application", "ledger"]["explained"] <= sum(one["app"] == "ledger" for one in sockets)
+    assert {one["application"] for one in found["changes"]} - {None} <= {one["app"] for one in sockets}
