@@ -3,8 +3,8 @@
     python fleet/bench/accuracy.py --hosts 400 --seeds 20
 
 Makes the tables that `prepare` makes straight from the simulation, without files, which take most of the time and which
-the tests have. A culprit counts as found where it, or a resource that holds the same connections, is named; any other
-name is a false one.
+the tests have. A culprit counts as found where it, or a resource that holds the same connections, is named with its
+problem; any other name is a false one.
 """
 
 import argparse
@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow
 
 from whylat_fleet.algebra import start, weigh
-from whylat_fleet.blame import Evidence, Verdict, blame
+from whylat_fleet.blame import Culprit, Evidence, Verdict, blame
 from whylat_fleet.dataset import HOUR_NS, Window
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.prepare import HOSTS, Coverage, PreparedWindow, grid_of
 from whylat_fleet.resources import build
-from whylat_fleet.schema import PROBLEMS
+from whylat_fleet.schema import PROBLEMS, are_alike
 from whylat_fleet.simulate import layout, plants, problems, run, write
 from whylat_fleet.simulate.layout import Center, address, host_name
 
@@ -112,22 +112,26 @@ def trial(
 
 
 def judge(truths: list[plants.Truth], verdict: Verdict) -> tuple[dict[str, bool], list[str]]:
-    """Of each plant, whether it was found; and the false names."""
-    named = {_place(culprit.first): {_place(culprit.first), *culprit.same} for culprit in verdict.culprits}
+    """Of each plant, whether it was found with its problem; and the false names."""
+    wrong = {_place(culprit.first): culprit for culprit in verdict.culprits}
     found = {}
-    wrong = dict.fromkeys(named)
     for truth in truths:
-        right = {f"{truth.kind} {truth.name}", *truth.same}
         if truth.kind == "process":
             # its idle times are not here; the application of the process has its delayed ACKs
             process = truth.name.split()[1]
             wrong.pop(f"application {process.replace('proc', 'app')}", None)
             continue
-        hits = [place for place, names in named.items() if names & right]
+        hits = [culprit for culprit in verdict.culprits if _is_named(truth, culprit)]
         found[truth.plant] = bool(hits)
-        for place in hits:
-            wrong.pop(place, None)
+        for culprit in hits:
+            wrong.pop(_place(culprit.first), None)
     return found, list(wrong)
+
+
+def _is_named(truth: plants.Truth, culprit: Culprit) -> bool:
+    right = {f"{truth.kind} {truth.name}", *truth.same}
+    evidence = (one for one in culprit.evidence if are_alike(one.problem, truth.problem))
+    return any(right & {_place(one), *one.same} for one in evidence)
 
 
 def _place(one: Evidence) -> str:

@@ -24,7 +24,7 @@ from whylat_fleet.pipelines import Pipeline, pipelines
 from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
 from whylat_fleet.resources import KIND_SIZE, KINDS, OWN, Resources
-from whylat_fleet.schema import PROBLEMS
+from whylat_fleet.schema import PROBLEMS, are_alike
 
 LEAST_MEMBERS = 10
 """Smaller sets are not judged: in a first trial with simulated fleets, all false culprits had 8 or fewer."""
@@ -238,7 +238,7 @@ class _Search:
         """Drops what was blamed before a greater culprit of the same problem, and is chance without its connections."""
         for one in list(self.blamed):
             later = self.blamed[self.blamed.index(one) + 1 :]
-            same = [other for other in later if _location(other.problem) == _location(one.problem)]
+            same = [other for other in later if are_alike(other.problem, one.problem)]
             greater = max(same, key=lambda other: other.explained, default=one)
             if greater.explained <= one.explained or one.score is None or one.counts is not None:
                 continue
@@ -354,7 +354,7 @@ class _Search:
             f"FROM members_{KINDS[resource // KIND_SIZE]} AS m WHERE m.resource = {resource}"
             for resource, problem in blamed
             for number, other in enumerate(PROBLEMS)
-            if _location(other) == _location(problem)
+            if are_alike(other, problem)
         ]
         # UNION ALL, as dialects differ on what UNION alone means
         engine.create("removed_now", " UNION ALL ".join(parts))
@@ -398,7 +398,7 @@ class _Search:
     def _known(self, score: Score, problem: str, explained: int) -> Evidence | None:
         """The culprit of an earlier round that most of these connections share, with the same problem."""
         for culprit in self.blamed:
-            if _location(culprit.problem) != _location(problem):
+            if not are_alike(culprit.problem, problem):
                 continue
             if score.resource in culprit.resources:
                 return culprit
@@ -451,10 +451,6 @@ def _level(number: int) -> float:
 def label(kind: str, name: str) -> str:
     """Returns a resource's name in reports."""
     return f"host {name} (as the peer)" if kind == "peer" else f"{kind} {name}"
-
-
-def _location(problem: str) -> str:
-    return "loss" if problem in ("fast_retransmit", "timeout") else problem
 
 
 def _problem(score: Score, prepared: PreparedWindow, engine: Engine) -> str:

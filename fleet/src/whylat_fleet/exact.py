@@ -25,7 +25,7 @@ from whylat_fleet.null import log_enriched
 from whylat_fleet.prepare import PreparedWindow
 from whylat_fleet.questions import text
 from whylat_fleet.resources import KIND_SIZE, KINDS, Resources
-from whylat_fleet.schema import PROBLEMS
+from whylat_fleet.schema import LOSS, PROBLEMS, are_alike
 
 SHARES: Final = (0.0, 0.05, 0.25, 0.5, 0.75, 0.999)
 """Shares of a connection's life, those of SNAP's Table 4. A share above 0, a problem at any time, is asked of
@@ -35,7 +35,6 @@ WHOLE_LIFE: Final = 0.999
 MOST_CONNECTIONS: Final = 50_000
 """Connections that are tested one by one, in memory. Of larger fleets, random sets say enough."""
 MAX_ROUNDS: Final = 12
-_LOSS: Final = ("fast_retransmit", "timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +220,7 @@ class _Search:
 
     def take_out(self, resource: int, problem: str) -> None:
         """Takes the resource's connections out of the tests of a problem. Losses go together."""
-        for other in _LOSS if problem in _LOSS else (problem,):
+        for other in LOSS if problem in LOSS else (problem,):
             self.left[other] -= self.people.members.get(resource, set())
 
     def run(self) -> ExactAnswer:
@@ -282,8 +281,11 @@ class _Search:
         for one in before:
             members = self.people.members[one.resource]
             problem = culprit.suspect.problem
-            alike = one.problem == problem or {one.problem, problem} == set(_LOSS)
-            if not alike or (one.resource, one.problem) in still or one.resource == culprit.suspect.resource:
+            if (
+                not are_alike(one.problem, problem)
+                or (one.resource, one.problem) in still
+                or one.resource == culprit.suspect.resource
+            ):
                 continue
             is_same = len(own & members) >= 0.9 * len(own | members)
             (culprit.same if is_same else culprit.ruled_out).append(one.resource)

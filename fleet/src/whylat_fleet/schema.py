@@ -15,6 +15,9 @@ BIN_NS: Final = 2_000_000_000
 PROBLEMS: Final = ("send_buffer", "fast_retransmit", "timeout", "delayed_ack", "receiver_window")
 """SNAP's five (section 2.3, footnote 4), in the order of the vectors."""
 
+LOSS: Final = ("fast_retransmit", "timeout")
+"""Problems that the loss of packets makes: one of them is taken for the other."""
+
 TITLES: Final = {
     "send_buffer": "send buffer limited",
     "fast_retransmit": "fast retransmission",
@@ -165,3 +168,8 @@ TIME_COLUMN: Final = {
     "fleet_details": "time_ns",
 }
 """The column that puts a row into its hour."""
+
+
+def are_alike(one: str, other: str) -> bool:
+    """Returns whether two problems go together: the same, or both of lost packets."""
+    return one == other or {one, other} <= set(LOSS)
