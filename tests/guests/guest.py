@@ -14,6 +14,8 @@ HERE = pathlib.Path(__file__).parent
 
 # Kernel modules that the lab's namespaces and paths, and whylat itself, ask for, and that of the adapters.
 MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr", "sch_netem", "igb"]
+# Those of sockets that are not what they seem, and what they need that they do not name.
+MODULES += ["ctr", "ghash_generic", "gcm", "tls", "smc"]
 
 # Programs that the lab runs, beside those of busybox.
 PROGRAMS = ["ip", "tc"]
@@ -22,7 +24,7 @@ PROGRAMS = ["ip", "tc"]
 BUILT_BESIDE = ["libwhylat_itt.so", "examples/causes"]
 
 # Programs in C that checks run, built for the guest.
-SOURCES = [HERE.parent / "replay/programs/slow_messages.c"]
+SOURCES = [HERE.parent / "replay/programs/slow_messages.c", HERE / "odd_sockets.c"]
 # What programs of tests share: testbed.h.
 SHARED = HERE.parent.parent / "crates/testbed/src"
 

@@ -37,6 +37,7 @@ for detail in stats calls waits messages; do loopback $detail; done
 fault messages black_hole
 swallowed stats
 emulated
+for kind in tls smc; do odd_sockets $kind; done
 for trace in functions events; do trace $trace; done
 slow_function
 categorise

@@ -51,6 +51,18 @@ BY_PROGRAMS = {
     "messages": ["messages"],
 }
 
+# What `odd_sockets` sends and receives at either end, and what the kernel adds: to each record of TLS its header, nonce
+# and tag; for SMC the client's one message that says that it falls back, which the server looks at before it takes it.
+ODD_BYTES, TLS_BYTES, SMC_BYTES = 100, 5 + 8 + 16, 28
+ODD_STREAMS = {
+    "tls": {"client": ROUNDS * (ODD_BYTES + TLS_BYTES), "server": ROUNDS * (ODD_BYTES + TLS_BYTES)},
+    "smc": {"client": ROUNDS * ODD_BYTES + SMC_BYTES, "server": ROUNDS * ODD_BYTES},
+}
+ODD_CALLS = {
+    "tls": {"client": (ROUNDS, ROUNDS), "server": (ROUNDS, ROUNDS)},
+    "smc": {"client": (ROUNDS + 1, ROUNDS), "server": (ROUNDS, ROUNDS + 2)},
+}
+
 # The round trip of the path that netem makes: twice its delay.
 EMULATED_RTT_US = 2 * 20_000
 
@@ -89,6 +101,8 @@ def judge(results, without_bpf):
         detail, scene = name.split(".")
         checks.append((name, lambda d=detail, s=scene: recording(results, d, s, without_bpf)))
     checks += [("emulated", lambda: emulated(results, without_bpf))] * ("emulated.code" in results)
+    odd = [kind for kind in ODD_CALLS if f"odd.{kind}.run.code" in results]
+    checks += [(f"odd_sockets.{kind}", lambda k=kind: odd_sockets(results, k, without_bpf)) for kind in odd]
     traces = [name.split(".")[1] for name in results if re.fullmatch(r"trace\.\w+\.import\.code", name)]
     checks += [(f"trace.{trace}", lambda t=trace: imported(results, t)) for trace in traces]
     checks += [("adapters.doctor", lambda: enabled(results))] * ("adapters.enabled.code" in results)
@@ -275,6 +289,31 @@ def emulated(results, without_bpf):
     if not without_bpf:
         sends, counted = int(results["emulated.sends"]), [one["totals"]["send_calls"] for one in report["connections"]]
         demand(near(sum(counted), sends, lost.get("calls", 0)), f"{counted} sends, not {sends}")
+
+
+def odd_sockets(results, kind, without_bpf):
+    """Both ends of the connection are there, with the bytes and the calls that were made."""
+    for step in ("run", "validate", "report"):
+        output = results[f"odd.{kind}.{step}.err"].strip().splitlines()
+        demand(int(results[f"odd.{kind}.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
+    if without_bpf:
+        # polls see such a short connection by chance
+        return
+    report = json.loads(results[f"odd.{kind}.report.out"])
+    demand(not report["problems"], f"problems: {report['problems']}")
+    lost = losses(report).get("calls", 0)
+    ends = {one["role"]: one for one in report["connections"]}
+    demand(sorted(ends) == ["client", "server"] and len(report["connections"]) == 2, f"not both ends: {list(ends)}")
+    # functions of TCP, where they stand in for hooks of sockets, see no call on a socket with kernel TLS (docs/sockets.md)
+    calls = next(row["state"] for row in report["coverage"] if row["probe"] == "calls")
+    for role, end in ends.items():
+        totals, sent = end["totals"], ODD_STREAMS[kind][role]
+        above = end["tcp"].get("ulp")
+        demand(above == ("tls" if kind == "tls" else None), f"protocol above TCP: {above}")
+        demand(totals["bytes_sent"] == sent, f"the {role} sent {totals['bytes_sent']} bytes, not {sent}")
+        if kind != "tls" or calls == "on":
+            seen, true = (totals["send_calls"], totals["receive_calls"]), ODD_CALLS[kind][role]
+            demand(near(sum(seen), sum(true), lost), f"{seen} calls of the {role}, not {true}")
 
 
 def imported(results, trace):
