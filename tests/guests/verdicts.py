@@ -32,6 +32,8 @@ FINDINGS = {
     "black_hole": "retransmit_timeouts",
     "swallowed": "retransmit_timeouts",
 }
+# The same where drops of this host are recorded: its own netem drops there.
+FINDINGS_OF_DROPS = FINDINGS | {"swallowed": "packet_dropped_here"}
 
 # Those that polls leave undecided, as detail `stats` must (docs/findings/nagle_delayed_ack.md).
 UNDECIDED = {"loopback"}
@@ -191,7 +193,8 @@ def recording(results, detail, scene, without_bpf):
 
 def concluded(report, detail, scene):
     """The cause is found; or, where polls do not show it, left undecided, with what would show it."""
-    cause, found = FINDINGS[scene], rules(report)
+    has_drops = any(row["probe"] == "drops" and row["state"] != "off" for row in report["coverage"])
+    cause, found = (FINDINGS_OF_DROPS if has_drops else FINDINGS)[scene], rules(report)
     if detail != "stats" or scene not in UNDECIDED:
         demand(cause in found, f"found {found or 'nothing'}, not {cause}")
         return
