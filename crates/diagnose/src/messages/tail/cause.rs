@@ -60,9 +60,9 @@ impl MessageRule {
             Self::ReceiveInterference => {
                 "The kernel received messages of another program on its CPU meanwhile"
             }
-            Self::IdleWakeup => "The thread was woken, and its CPU took its time to leave idle",
+            Self::IdleWakeup => "The thread was woken, and its CPU left the idle state late",
             Self::Migration => "The thread was moved to another CPU while it wanted to run",
-            Self::ProbeOverhead => "The profiler itself was in the way",
+            Self::ProbeOverhead => "The profiler itself delayed the message",
             Self::BlockedInCall => "The thread waited for a lock, a file, or a page of memory",
             Self::SlowFunction => {
                 "Calls and functions took longer than usual, or the program itself computed"

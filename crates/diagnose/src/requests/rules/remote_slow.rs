@@ -21,7 +21,7 @@ impl RequestRule for RemoteSlow {
     }
 
     fn summary(&self) -> &'static str {
-        "Requests wait for the other end, with threads that are not recorded"
+        "Requests wait for the other end, which is not recorded"
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
