@@ -39,7 +39,7 @@ impl RequestRule for BusyWorkers {
     }
 
     fn summary(&self) -> &'static str {
-        "All threads that serve wait with a request, and further requests wait for a thread"
+        "All serving threads wait with a request, and further requests wait for a thread"
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {

@@ -25,7 +25,7 @@ impl RequestRule for TimerWait {
     }
 
     fn summary(&self) -> &'static str {
-        "Requests wait for a timer, and nobody works on them"
+        "Requests wait for a timer, and no thread works on them"
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
