@@ -38,6 +38,7 @@ fault messages black_hole
 swallowed stats
 emulated
 for kind in tls smc; do odd_sockets $kind; done
+for kind in udp udp6 unix seqpacket; do other_sockets $kind; done
 for trace in functions events; do trace $trace; done
 slow_function
 categorise

@@ -1,6 +1,7 @@
 """Checks of a guest's results. In: each result's text, by its name. Out: for each check what is
 wrong with it, or nothing."""
 
+import csv
 import json
 import re
 
@@ -47,8 +48,8 @@ SEEN_BY_CHANCE = {"black_hole"}
 
 # Probes that are nothing without programs in the kernel, by the detail that begins to ask for them.
 BY_PROGRAMS = {
-    "stats": ["inventory", "tcp_events", "drops"],
-    "calls": ["calls", "tcp_stages"],
+    "stats": ["inventory", "failed_connects", "tcp_events", "drops"],
+    "calls": ["calls", "tcp_stages", "zerocopy"],
     "waits": ["waits", "dns_waits", "preemptions", "spins", "on_cpu_samples", "unix_sockets", "udp_flows"],
     "messages": ["messages"],
 }
@@ -64,6 +65,9 @@ ODD_CALLS = {
     "tls": {"client": (ROUNDS, ROUNDS), "server": (ROUNDS, ROUNDS)},
     "smc": {"client": (ROUNDS + 1, ROUNDS), "server": (ROUNDS, ROUNDS + 2)},
 }
+
+# Sockets that are no TCP: `odd_sockets` makes a pair of each.
+OTHER_KINDS = ("udp", "udp6", "unix", "seqpacket")
 
 # The round trip of the path that netem makes: twice its delay.
 EMULATED_RTT_US = 2 * 20_000
@@ -105,6 +109,8 @@ def judge(results, without_bpf):
     checks += [("emulated", lambda: emulated(results, without_bpf))] * ("emulated.code" in results)
     odd = [kind for kind in ODD_CALLS if f"odd.{kind}.run.code" in results]
     checks += [(f"odd_sockets.{kind}", lambda k=kind: odd_sockets(results, k, without_bpf)) for kind in odd]
+    other = [kind for kind in OTHER_KINDS if f"other.{kind}.run.code" in results]
+    checks += [(f"other_sockets.{kind}", lambda k=kind: other_sockets(results, k, without_bpf)) for kind in other]
     traces = [name.split(".")[1] for name in results if re.fullmatch(r"trace\.\w+\.import\.code", name)]
     checks += [(f"trace.{trace}", lambda t=trace: imported(results, t)) for trace in traces]
     checks += [("adapters.doctor", lambda: enabled(results))] * ("adapters.enabled.code" in results)
@@ -147,9 +153,6 @@ def doctor(results, without_bpf):
         remedies = {probes[name]["remedy"] for name in off}
         demand(all("newer" in remedy for remedy in remedies), f"odd remedies: {remedies}")
     else:
-        if probes["calls"]["state"] == "fallback":
-            # functions stand in for the tracepoints of TCP only
-            off -= {"messages.udp", "unix_sockets", "udp_flows"}
         off -= {name for name in OF_NEWER_KERNELS & off if "newer" in probes[name]["remedy"]}
         demand(not off, "; ".join(f"{name} is off: {probes[name]['why']}" for name in off))
 
@@ -307,16 +310,29 @@ def odd_sockets(results, kind, without_bpf):
     lost = losses(report).get("calls", 0)
     ends = {one["role"]: one for one in report["connections"]}
     demand(sorted(ends) == ["client", "server"] and len(report["connections"]) == 2, f"not both ends: {list(ends)}")
-    # functions of TCP, where they stand in for hooks of sockets, see no call on a socket with kernel TLS (docs/sockets.md)
-    calls = next(row["state"] for row in report["coverage"] if row["probe"] == "calls")
     for role, end in ends.items():
         totals, sent = end["totals"], ODD_STREAMS[kind][role]
         above = end["tcp"].get("ulp")
         demand(above == ("tls" if kind == "tls" else None), f"protocol above TCP: {above}")
         demand(totals["bytes_sent"] == sent, f"the {role} sent {totals['bytes_sent']} bytes, not {sent}")
-        if kind != "tls" or calls == "on":
-            seen, true = (totals["send_calls"], totals["receive_calls"]), ODD_CALLS[kind][role]
-            demand(near(sum(seen), sum(true), lost), f"{seen} calls of the {role}, not {true}")
+        seen, true = (totals["send_calls"], totals["receive_calls"]), ODD_CALLS[kind][role]
+        demand(near(sum(seen), sum(true), lost), f"{seen} calls of the {role}, not {true}")
+
+
+def other_sockets(results, kind, without_bpf):
+    """Each call that moved bytes over sockets that are no TCP is a row, at either end."""
+    for step in ("run", "validate"):
+        output = results[f"other.{kind}.{step}.err"].strip().splitlines()
+        demand(int(results[f"other.{kind}.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
+    report = json.loads(results[f"other.{kind}.report.out"])
+    demand(not report["problems"], f"problems: {report['problems']}")
+    if without_bpf:
+        return
+    lost = losses(report).get("calls", 0)
+    rows = list(csv.DictReader(results[f"other.{kind}.calls.out"].splitlines()))
+    for is_send in ("true", "false"):
+        seen = sum(row["is_send"] == is_send and row["result"] == str(ODD_BYTES) for row in rows)
+        demand(near(seen, 2 * ROUNDS, lost), f"{seen} calls with is_send {is_send}, not {2 * ROUNDS}")
 
 
 def imported(results, trace):

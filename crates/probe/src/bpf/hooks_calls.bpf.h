@@ -213,10 +213,10 @@ int udp_recvmsg6(struct bpf_sock_addr *ctx)
 	return udp_note_address(ctx, true);
 }
 
-SEC("tp_btf/sock_send_length")
-int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
+/* A send call on a socket of any family has ended. */
+static __always_inline int on_socket_send(struct sock *sk, int result, int flags)
 {
-	if (window_is_closed())
+	if (!sk || window_is_closed())
 		return 0;
 	udp_owner_found(sk);
 	if (detail_sent && udp_is(sk))
@@ -224,11 +224,66 @@ int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
 	return on_send_call(sk, result, flags);
 }
 
-/* Where there is no such tracepoint. */
+SEC("tp_btf/sock_send_length")
+int BPF_PROG(handle_sock_send_length, struct sock *sk, int result, int flags)
+{
+	return on_socket_send(sk, result, flags);
+}
+
+/* Where there is no such tracepoint (before Linux 6.3): functions of the socket layer. */
+SEC("fexit/inet_sendmsg")
+int BPF_PROG(handle_inet_sendmsg, struct socket *sock, struct msghdr *msg, u64 size, int result)
+{
+	return on_socket_send(sock->sk, result, 0);
+}
+
+SEC("fexit/inet6_sendmsg")
+int BPF_PROG(handle_inet6_sendmsg, struct socket *sock, struct msghdr *msg, u64 size, int result)
+{
+	return on_socket_send(sock->sk, result, 0);
+}
+
+/* Where those cannot be attached. */
 SEC("fexit/tcp_sendmsg")
 int BPF_PROG(handle_tcp_sendmsg, struct sock *sk, struct msghdr *msg, u64 size, int result)
 {
 	return window_is_closed() ? 0 : on_send_call(sk, result, 0);
+}
+
+/* A call on a UNIX socket has ended, where no tracepoint sees it. */
+static __always_inline int on_unix_function(struct sock *sk, bool is_send, int result, int flags)
+{
+	if (sk && !window_is_closed())
+		unix_on_call(sk, is_send, result, flags);
+	return 0;
+}
+
+SEC("fexit/unix_stream_sendmsg")
+int BPF_PROG(handle_unix_stream_sendmsg, struct socket *sock, struct msghdr *msg, u64 size,
+	     int result)
+{
+	return on_unix_function(sock->sk, true, result, 0);
+}
+
+SEC("fexit/unix_seqpacket_sendmsg")
+int BPF_PROG(handle_unix_seqpacket_sendmsg, struct socket *sock, struct msghdr *msg, u64 size,
+	     int result)
+{
+	return on_unix_function(sock->sk, true, result, 0);
+}
+
+SEC("fexit/unix_stream_recvmsg")
+int BPF_PROG(handle_unix_stream_recvmsg, struct socket *sock, struct msghdr *msg, u64 size,
+	     int flags, int result)
+{
+	return on_unix_function(sock->sk, false, result, flags);
+}
+
+SEC("fexit/unix_seqpacket_recvmsg")
+int BPF_PROG(handle_unix_seqpacket_recvmsg, struct socket *sock, struct msghdr *msg, u64 size,
+	     int flags, int result)
+{
+	return on_unix_function(sock->sk, false, result, flags);
 }
 
 static __always_inline int on_receive_call(struct sock *sk, int result, int flags)
@@ -270,10 +325,10 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	return 0;
 }
 
-SEC("tp_btf/sock_recv_length")
-int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
+/* A receive call on a socket of any family has ended. */
+static __always_inline int on_socket_receive(struct sock *sk, int result, int flags)
 {
-	if (window_is_closed())
+	if (!sk || window_is_closed())
 		return 0;
 	udp_owner_found(sk);
 	if (detail_messages && udp_is(sk))
@@ -281,7 +336,27 @@ int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
 	return on_receive_call(sk, result, flags);
 }
 
-/* Where there is no such tracepoint. */
+SEC("tp_btf/sock_recv_length")
+int BPF_PROG(handle_sock_recv_length, struct sock *sk, int result, int flags)
+{
+	return on_socket_receive(sk, result, flags);
+}
+
+SEC("fexit/inet_recvmsg")
+int BPF_PROG(handle_inet_recvmsg, struct socket *sock, struct msghdr *msg, u64 size, int flags,
+	     int result)
+{
+	return on_socket_receive(sock->sk, result, flags);
+}
+
+SEC("fexit/inet6_recvmsg")
+int BPF_PROG(handle_inet6_recvmsg, struct socket *sock, struct msghdr *msg, u64 size, int flags,
+	     int result)
+{
+	return on_socket_receive(sock->sk, result, flags);
+}
+
+/* Where those cannot be attached. */
 SEC("fexit/tcp_recvmsg")
 int BPF_PROG(handle_tcp_recvmsg, struct sock *sk, struct msghdr *msg, u64 len, int flags,
 	     int *addr_len, int result)

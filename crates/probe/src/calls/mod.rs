@@ -25,6 +25,9 @@ pub(crate) static HOOKS: [Tracepoint; 4] = [
     SCHED_SWITCH,
 ];
 
+/// The hooks at which a call ends: sockets of each family pass them.
+pub(crate) static CALL_HOOKS: &[Tracepoint] = HOOKS.split_at(2).0;
+
 /// The probe of calls.
 pub(crate) struct Calls;
 
@@ -82,7 +85,11 @@ pub(crate) fn refused_sends(kernel: &KernelCounts<'_>) -> Result<u64, HooksError
     let programs = kernel.programs();
     kernel.refused_runs(&[
         &programs.handle_sock_send_length,
+        &programs.handle_inet_sendmsg,
+        &programs.handle_inet6_sendmsg,
         &programs.handle_tcp_sendmsg,
+        &programs.handle_unix_stream_sendmsg,
+        &programs.handle_unix_seqpacket_sendmsg,
     ])
 }
 
@@ -91,8 +98,12 @@ pub(crate) fn refused_receives(kernel: &KernelCounts<'_>) -> Result<u64, HooksEr
     let programs = kernel.programs();
     kernel.refused_runs(&[
         &programs.handle_sock_recv_length,
+        &programs.handle_inet_recvmsg,
+        &programs.handle_inet6_recvmsg,
         &programs.handle_tcp_recvmsg,
         &programs.handle_tcp_recvmsg_nonblock,
+        &programs.handle_unix_stream_recvmsg,
+        &programs.handle_unix_seqpacket_recvmsg,
     ])
 }
 

@@ -37,6 +37,10 @@ impl Probe for DnsWaits {
         levels.waits
     }
 
+    fn is_missed(&self) -> bool {
+        true
+    }
+
     fn hooks(&self) -> &'static [Tracepoint] {
         &HOOKS
     }

@@ -27,6 +27,10 @@ impl Probe for FailedConnects {
         Some(TableId::FailedConnect)
     }
 
+    fn is_missed(&self) -> bool {
+        true
+    }
+
     fn source(&self) -> Source {
         Source::Records(&[(record_kind::RECORD_FAILED_CONNECT, decode)])
     }

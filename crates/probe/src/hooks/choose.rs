@@ -3,11 +3,14 @@
 use libbpf_rs::OpenObject;
 use table::manifest::Coverage;
 
-use crate::interface::features::{FUNCTIONS, Features, Levels, SCHED_SWITCH, Tracepoint};
+use crate::interface::features::{
+    FUNCTIONS, Features, Function, Levels, SCHED_SWITCH, SocketFamily, Tracepoint,
+};
 use crate::interface::mptcp::Mptcp;
-use crate::interface::{Detail, HooksError, Support};
+use crate::interface::{Detail, HooksError, Probe, Support};
 use crate::messages::{received, sent};
 use crate::preemptions::READ_PREEMPTIONS;
+use crate::unix_sockets::UnixSockets;
 use crate::{PROBES, calls, udp_flows, zerocopy};
 
 /// Programs that nothing can do without, which are simpler without MPTCP: an older verifier may refuse them with it.
@@ -25,7 +28,11 @@ const READ_ACTIVE: &str = "read_active";
 const WITH_PYTHON: [&str; 2] = ["handle_sched_switch", "sample_cpu"];
 
 /// Programs that are simpler where nobody is followed: an older verifier may refuse them with it.
-const WITH_FOLLOW: [&str; 9] = [
+const WITH_FOLLOW: [&str; 17] = [
+    "handle_inet6_recvmsg",
+    "handle_inet6_sendmsg",
+    "handle_inet_recvmsg",
+    "handle_inet_sendmsg",
     "handle_inet_sock_set_state",
     "handle_sched_process_exit",
     "handle_sock_recv_length",
@@ -33,6 +40,10 @@ const WITH_FOLLOW: [&str; 9] = [
     "handle_tcp_recvmsg",
     "handle_tcp_recvmsg_nonblock",
     "handle_tcp_sendmsg",
+    "handle_unix_seqpacket_recvmsg",
+    "handle_unix_seqpacket_sendmsg",
+    "handle_unix_stream_recvmsg",
+    "handle_unix_stream_sendmsg",
     "walk_subflows",
     "walk_task_files",
 ];
@@ -91,17 +102,22 @@ impl Features {
         there.is_some()
     }
 
-    /// Returns the first hook for UDP that this kernel does not have, and the first Linux that has it: functions stand in for TCP only.
+    /// Returns the first hook of calls which UDP does not pass in this kernel, and the first Linux in which it does.
     pub(super) fn lacks_for_udp(&self) -> Option<(&'static str, &'static str)> {
-        let mut calls = calls::HOOKS[..2].iter();
-        let missing = calls.find(|hook| !self.tracepoints.contains(&hook.name))?;
+        let mut calls = calls::CALL_HOOKS.iter();
+        let missing = calls.find(|hook| !self.sees(hook, SocketFamily::Inet))?;
         Some((missing.name, missing.since))
     }
 
-    /// Programs at functions that stand in for missing tracepoints.
-    pub(super) fn stand_ins(&self) -> impl Iterator<Item = &'static str> {
-        let hooks = optional().into_iter();
-        hooks.filter_map(|hook| Some(self.stand_in(hook)?.program))
+    /// Returns whether calls on sockets of every kind pass a hook.
+    pub(super) fn sees_every_kind(&self) -> bool {
+        let mut calls = calls::CALL_HOOKS.iter();
+        calls.all(|hook| self.tracepoints.contains(&hook.name))
+    }
+
+    /// Functions that stand in for missing tracepoints.
+    pub(super) fn all_stand_ins(&self) -> impl Iterator<Item = &'static Function> {
+        optional().into_iter().flat_map(|hook| self.stand_ins(hook))
     }
 
     /// Returns what of `detail` this kernel can do.
@@ -111,7 +127,7 @@ impl Features {
             calls && detail >= Detail::Messages && self.has_all(received::needed_hooks());
         Levels {
             calls,
-            waits: detail >= Detail::Waits && self.program(&SCHED_SWITCH).is_some(),
+            waits: detail >= Detail::Waits && self.has(&SCHED_SWITCH),
             messages,
             sent: messages && self.has_all(&sent::HOOKS),
             summaries,
@@ -129,10 +145,14 @@ impl Features {
     /// Leaves out the programs of hooks that are not there, and of probes that are not asked for.
     pub(super) fn choose_programs(&self, object: &mut OpenObject, levels: Levels) {
         let on = || PROBES.iter().filter(|probe| probe.is_on(levels));
-        let at_hooks: Vec<&str> = on()
-            .flat_map(|probe| probe.hooks())
-            .filter_map(|hook| self.program(hook))
-            .collect();
+        let hooks = || on().flat_map(|probe| probe.hooks());
+        let mut at_hooks: Vec<&str> = hooks().flat_map(|hook| self.programs(hook)).collect();
+        if !UnixSockets.is_on(levels) {
+            let is_of_unix = |it: &&Function| it.family == SocketFamily::Unix;
+            let unused = FUNCTIONS.iter().filter(is_of_unix);
+            let unused: Vec<&str> = unused.map(|it| it.program).collect();
+            at_hooks.retain(|program| !unused.contains(program));
+        }
         let chosen: Vec<&str> = on().flat_map(|probe| probe.programs()).copied().collect();
         let of_probes: Vec<&str> = PROBES
             .iter()
@@ -200,7 +220,7 @@ mod tests {
     #[test]
     fn complete_kernel_needs_no_substitute() {
         let features = without(&[]);
-        assert_eq!(features.stand_ins().count(), 0);
+        assert_eq!(features.all_stand_ins().count(), 0);
         let levels = features.levels(Detail::Messages, false);
         assert!(levels.calls && levels.waits && levels.messages && levels.sent);
         let coverage = features.coverage(Detail::Messages, true);
@@ -211,29 +231,78 @@ mod tests {
         assert!(off.is_empty(), "{off:?}");
     }
 
+    /// Programs that serve the hooks of calls.
+    fn programs_of_calls(features: &Features) -> Vec<&'static str> {
+        let hooks = calls::CALL_HOOKS.iter();
+        hooks.flat_map(|hook| features.programs(hook)).collect()
+    }
+
+    const MISSING: [&str; 3] = ["sock_send_length", "sock_recv_length", "tcp_sendmsg_locked"];
+
     #[test]
     fn functions_stand_in_for_missing_tracepoints() {
-        let features = without(&["sock_send_length", "sock_recv_length", "tcp_sendmsg_locked"]);
-        let stand_ins: Vec<_> = features.stand_ins().collect();
-        assert_eq!(
-            stand_ins,
-            ["tcp_sendmsg", "tcp_recvmsg", "tcp_sendmsg_locked_entry"]
-        );
+        let features = without(&MISSING);
+        let expected = [
+            "inet_sendmsg",
+            "inet6_sendmsg",
+            "unix_stream_sendmsg",
+            "unix_seqpacket_sendmsg",
+            "inet_recvmsg",
+            "inet6_recvmsg",
+            "unix_stream_recvmsg",
+            "unix_seqpacket_recvmsg",
+        ];
+        assert_eq!(programs_of_calls(&features), expected);
         assert!(features.levels(Detail::Messages, false).sent);
-        for probe in ["calls", "tcp_stages", "messages.sent"] {
+        assert!(features.lacks_for_udp().is_none() && !features.sees_every_kind());
+        let by_functions = [
+            "calls",
+            "tcp_stages",
+            "messages.sent",
+            "udp_flows",
+            "unix_sockets",
+        ];
+        for probe in by_functions {
             let state = state(&features, probe);
             assert!(matches!(state, ProbeState::Fallback { .. }), "{probe}");
         }
         assert_eq!(state(&features, "messages"), ProbeState::On);
     }
 
+    /// Functions of TCP see no UDP; those of UNIX sockets are not concerned.
+    #[test]
+    fn functions_of_tcp_stand_in_for_those_of_ip() {
+        let mut features = without(&MISSING);
+        assert!(features.refuse("handle_inet6_recvmsg"));
+        assert!(features.refuse("handle_inet_sendmsg"));
+        let expected = [
+            "tcp_sendmsg",
+            "unix_stream_sendmsg",
+            "unix_seqpacket_sendmsg",
+            "tcp_recvmsg",
+            "unix_stream_recvmsg",
+            "unix_seqpacket_recvmsg",
+        ];
+        assert_eq!(programs_of_calls(&features), expected);
+        assert_eq!(features.lacks_for_udp(), Some(("sock_send_length", "6.3")));
+        let is_off = |probe| matches!(state(&features, probe), ProbeState::Off { .. });
+        assert!(is_off("udp_flows") && !is_off("unix_sockets") && !is_off("calls"));
+        let ProbeState::Fallback { which, .. } = state(&features, "calls") else {
+            panic!("calls are not by functions");
+        };
+        assert_eq!(which, "by functions of TCP (tcp_sendmsg, tcp_recvmsg)");
+    }
+
     #[test]
     fn a_refused_program_counts_as_missing() {
         let mut features = without(&["sock_send_length"]);
         features.follow = true;
-        assert!(features.refuse("handle_tcp_sendmsg"), "nobody is followed");
+        assert!(features.refuse("handle_inet_sendmsg"), "nobody is followed");
         assert!(!features.follow && features.levels(Detail::Calls, false).calls);
-        assert!(features.refuse("handle_tcp_sendmsg"));
+        for program in ["handle_inet_sendmsg", "handle_tcp_sendmsg"] {
+            assert!(features.levels(Detail::Calls, false).calls);
+            assert!(features.refuse(program));
+        }
         assert!(!features.refuse("handle_tcp_sendmsg"), "not twice");
         assert!(!features.levels(Detail::Messages, false).calls);
         assert!(features.levels(Detail::Messages, false).waits);

@@ -217,9 +217,7 @@ impl<'obj> Hooks<'obj> {
             over_all: Cell::new(0),
             resting: Cell::new(0),
             counts_timeouts: features.counts_timeouts,
-            counts_other_calls: levels.logs_calls()
-                && !windows
-                && features.lacks_for_udp().is_none(),
+            counts_other_calls: levels.logs_calls() && !windows && features.sees_every_kind(),
             open_sockets: Cell::default(),
             unreached: RefCell::default(),
             clocks,
@@ -245,8 +243,8 @@ fn load_error(error: libbpf_rs::Error) -> HooksError {
 
 /// Attaches each program at a function for a moment: some kernels let it load, and not attach.
 fn try_stand_ins(skel: &HooksSkel<'_>, features: &Features) -> Result<(), HooksError> {
-    for stand_in in features.stand_ins() {
-        let name = format!("handle_{stand_in}");
+    for stand_in in features.all_stand_ins() {
+        let name = format!("handle_{}", stand_in.program);
         let mut programs = skel.object().progs_mut();
         let program =
             programs.find(|program| *program.name() == *name.as_str() && program.autoload());

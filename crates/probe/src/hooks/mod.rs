@@ -12,6 +12,8 @@ mod load;
 mod log;
 mod open_sockets;
 mod select;
+#[cfg(test)]
+mod stand_in_tests;
 mod tasks;
 #[cfg(test)]
 mod tests;

@@ -43,51 +43,88 @@ pub(crate) struct Tracepoint {
     pub(crate) since: &'static str,
 }
 
-/// A function at which the same is seen as at a tracepoint, and how many parameters it must have.
+/// A function at which the same is seen as at a tracepoint, and how many parameters it must have. The program at it is
+/// `handle_` and `program`.
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) parameters: usize,
     pub(crate) program: &'static str,
     tracepoint: &'static str,
+    pub(crate) family: SocketFamily,
+}
+
+/// Sockets that pass a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SocketFamily {
+    /// TCP, MPTCP, UDP and what else is over IP.
+    Inet,
+    /// TCP without what lies above it in the kernel: no MPTCP, no kernel TLS.
+    Tcp,
+    /// UNIX streams.
+    Unix,
 }
 
 pub(crate) const fn tracepoint(name: &'static str, since: &'static str) -> Tracepoint {
     Tracepoint { name, since }
 }
 
-pub(crate) const FUNCTIONS: [Function; 5] = [
+/// A function of the socket layer: it takes the socket, its program has its name.
+const fn of_sockets(
+    name: &'static str,
+    parameters: usize,
+    tracepoint: &'static str,
+    family: SocketFamily,
+) -> Function {
     Function {
-        name: "tcp_sendmsg",
-        parameters: 3,
-        program: "tcp_sendmsg",
-        tracepoint: "sock_send_length",
-    },
+        name,
+        parameters,
+        program: name,
+        tracepoint,
+        family,
+    }
+}
+
+/// A function of TCP.
+const fn of_tcp(
+    name: &'static str,
+    parameters: usize,
+    tracepoint: &'static str,
+    program: &'static str,
+) -> Function {
     Function {
-        name: "tcp_recvmsg",
-        parameters: 5,
-        program: "tcp_recvmsg",
-        tracepoint: "sock_recv_length",
-    },
-    Function {
-        name: "tcp_recvmsg",
-        parameters: 6,
-        program: "tcp_recvmsg_nonblock",
-        tracepoint: "sock_recv_length",
-    },
-    Function {
-        name: "sock_def_readable",
-        parameters: 1,
-        program: "sock_def_readable",
-        tracepoint: "sk_data_ready",
-    },
-    Function {
-        name: "tcp_sendmsg_locked",
-        parameters: 3,
-        program: "tcp_sendmsg_locked_entry",
-        tracepoint: "tcp_sendmsg_locked",
-    },
+        name,
+        parameters,
+        program,
+        tracepoint,
+        family: SocketFamily::Tcp,
+    }
+}
+
+/// All of one family stand in for a tracepoint together, or none. Functions of TCP do where those of IP are not there.
+pub(crate) const FUNCTIONS: [Function; 13] = [
+    of_sockets("inet_sendmsg", 3, SEND, SocketFamily::Inet),
+    of_sockets("inet6_sendmsg", 3, SEND, SocketFamily::Inet),
+    of_tcp("tcp_sendmsg", 3, SEND, "tcp_sendmsg"),
+    of_sockets("unix_stream_sendmsg", 3, SEND, SocketFamily::Unix),
+    of_sockets("unix_seqpacket_sendmsg", 3, SEND, SocketFamily::Unix),
+    of_sockets("inet_recvmsg", 4, RECEIVE, SocketFamily::Inet),
+    of_sockets("inet6_recvmsg", 4, RECEIVE, SocketFamily::Inet),
+    of_tcp("tcp_recvmsg", 5, RECEIVE, "tcp_recvmsg"),
+    of_tcp("tcp_recvmsg", 6, RECEIVE, "tcp_recvmsg_nonblock"),
+    of_sockets("unix_stream_recvmsg", 4, RECEIVE, SocketFamily::Unix),
+    of_sockets("unix_seqpacket_recvmsg", 4, RECEIVE, SocketFamily::Unix),
+    of_tcp("sock_def_readable", 1, "sk_data_ready", "sock_def_readable"),
+    of_tcp(
+        "tcp_sendmsg_locked",
+        3,
+        "tcp_sendmsg_locked",
+        "tcp_sendmsg_locked_entry",
+    ),
 ];
+
+const SEND: &str = "sock_send_length";
+const RECEIVE: &str = "sock_recv_length";
 
 /// It serves calls and waits.
 pub(crate) const SCHED_SWITCH: Tracepoint = tracepoint("sched_switch", "2.6.32");
@@ -162,55 +199,100 @@ impl Features {
         self.refused.contains(&program)
     }
 
-    /// Returns the function at which the same is seen as at a tracepoint that this kernel does not have.
-    pub(crate) fn stand_in(&self, hook: &Tracepoint) -> Option<&'static Function> {
+    /// Returns the functions that stand in for a tracepoint that this kernel does not have.
+    pub(crate) fn stand_ins(&self, hook: &Tracepoint) -> Vec<&'static Function> {
         if self.tracepoints.contains(&hook.name) {
-            return None;
+            return Vec::new();
         }
-        let mut functions = self.functions.iter();
-        functions
-            .find(|function| function.tracepoint == hook.name)
-            .copied()
+        let mut chosen = self.functions_of(hook, SocketFamily::Inet);
+        if chosen.is_empty() {
+            chosen = self.functions_of(hook, SocketFamily::Tcp);
+        }
+        chosen.extend(self.functions_of(hook, SocketFamily::Unix));
+        chosen
     }
 
-    /// The program that serves a hook in this kernel.
-    pub(crate) fn program(&self, hook: &Tracepoint) -> Option<&'static str> {
+    /// Returns the functions by which sockets of one family pass; none if one of them is not there.
+    fn functions_of(&self, hook: &Tracepoint, family: SocketFamily) -> Vec<&'static Function> {
+        let is_of = |it: &Function| it.tracepoint == hook.name && it.family == family;
+        let there = self.functions.iter().copied().filter(|it| is_of(it));
+        let there: Vec<&Function> = there.collect();
+        let mut wanted = FUNCTIONS.iter().filter(|it| is_of(it));
+        match wanted.all(|it| there.iter().any(|found| found.name == it.name)) {
+            true => there,
+            false => Vec::new(),
+        }
+    }
+
+    /// Returns the programs that serve a hook in this kernel: without `handle_`.
+    pub(crate) fn programs(&self, hook: &Tracepoint) -> Vec<&'static str> {
         let mut there = self.tracepoints.iter().copied();
-        let tracepoint = there.find(|found| *found == hook.name);
-        tracepoint.or_else(|| Some(self.stand_in(hook)?.program))
+        match there.find(|found| *found == hook.name) {
+            Some(tracepoint) => vec![tracepoint],
+            None => self.stand_ins(hook).iter().map(|it| it.program).collect(),
+        }
+    }
+
+    /// Returns whether sockets of a family pass a program that serves this hook.
+    pub(crate) fn sees(&self, hook: &Tracepoint, family: SocketFamily) -> bool {
+        let mut functions = self.stand_ins(hook).into_iter();
+        self.tracepoints.contains(&hook.name) || functions.any(|it| it.family == family)
+    }
+
+    /// Returns whether TCP sockets pass a program that serves this hook.
+    pub(crate) fn has(&self, hook: &Tracepoint) -> bool {
+        self.sees(hook, SocketFamily::Inet) || self.sees(hook, SocketFamily::Tcp)
     }
 
     /// Whether some program serves each of these.
     pub(crate) fn has_all(&self, hooks: &[Tracepoint]) -> bool {
-        hooks.iter().all(|hook| self.program(hook).is_some())
+        hooks.iter().all(|hook| self.has(hook))
     }
 
-    /// Returns how a probe works that needs these hooks.
+    /// Returns how a probe of TCP works that needs these hooks.
     pub(crate) fn hook_coverage(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
-        if let Some(hook) = hooks.iter().find(|hook| self.program(hook).is_none()) {
-            return self.off(probe, hook);
+        match hooks.iter().find(|hook| !self.has(hook)) {
+            Some(hook) => self.off(probe, hook),
+            None => self.stand_in_coverage(probe, hooks, |it| it.family != SocketFamily::Unix),
         }
-        let missing = || hooks.iter().filter(|hook| self.stand_in(hook).is_some());
-        let functions: Vec<&str> = missing()
-            .filter_map(|hook| Some(self.stand_in(hook)?.name))
-            .collect();
-        let Some(first) = missing().next() else {
+    }
+
+    /// Returns how a probe works that needs hooks which sockets of one family pass.
+    pub(crate) fn family_coverage(
+        &self,
+        probe: &str,
+        hooks: &[Tracepoint],
+        family: SocketFamily,
+    ) -> Coverage {
+        match hooks.iter().find(|hook| !self.sees(hook, family)) {
+            Some(hook) => self.off(probe, hook),
+            None => self.stand_in_coverage(probe, hooks, |it| it.family == family),
+        }
+    }
+
+    /// Returns how a probe works, all of its hooks being served: by which functions, if they are no tracepoints.
+    fn stand_in_coverage(
+        &self,
+        probe: &str,
+        hooks: &[Tracepoint],
+        uses: impl Fn(&Function) -> bool,
+    ) -> Coverage {
+        let functions = hooks.iter().flat_map(|hook| self.stand_ins(hook));
+        let functions: Vec<&Function> = functions.filter(|it| uses(it)).collect();
+        let first = hooks.iter().find(|hook| !self.stand_ins(hook).is_empty());
+        let Some(first) = first.filter(|_| !functions.is_empty()) else {
             return on(probe);
         };
+        let is_tcp = functions.iter().all(|it| it.family == SocketFamily::Tcp);
+        let of = if is_tcp { "TCP" } else { "the kernel" };
+        let names: Vec<&str> = functions.iter().map(|it| it.name).collect();
         Coverage {
             probe: probe.to_owned(),
             state: ProbeState::Fallback {
-                which: format!("by the functions of TCP ({})", functions.join(", ")),
+                which: format!("by functions of {of} ({})", names.join(", ")),
                 why: self.why_not(first),
             },
         }
-    }
-
-    /// Returns how a probe works that sees more than TCP: functions of TCP do not stand in for tracepoints.
-    pub(crate) fn seen_by_tracepoints(&self, probe: &str, hooks: &[Tracepoint]) -> Coverage {
-        let is_missing = |hook: &&Tracepoint| !self.tracepoints.contains(&hook.name);
-        let missing = hooks.iter().find(is_missing);
-        missing.map_or_else(|| on(probe), |hook| self.off(probe, hook))
     }
 
     /// Returns how a probe works that needs these hooks; `None`: it works without a substitute.

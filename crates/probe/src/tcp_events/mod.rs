@@ -74,7 +74,7 @@ impl Probe for TcpEvents {
 /// Returns how changes of the congestion state are seen.
 fn congestion_state_coverage(features: &Features) -> Coverage {
     let (probe, hook) = ("tcp_events.congestion_state", &HOOKS[0]);
-    if features.program(hook).is_some() {
+    if features.has(hook) {
         return on(probe);
     }
     Coverage {

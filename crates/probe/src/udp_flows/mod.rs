@@ -10,7 +10,7 @@ use table::tables::UdpFlow;
 use table::{Columns, TableId};
 
 use crate::calls;
-use crate::interface::features::Levels;
+use crate::interface::features::{Levels, SocketFamily};
 use crate::interface::{
     Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support, on,
 };
@@ -78,8 +78,8 @@ impl Probe for UdpFlows {
     }
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
-        let hooks = &calls::HOOKS[..2];
-        vec![support.features.seen_by_tracepoints(self.name(), hooks)]
+        let features = support.features;
+        vec![features.family_coverage(self.name(), calls::CALL_HOOKS, SocketFamily::Inet)]
     }
 }
 

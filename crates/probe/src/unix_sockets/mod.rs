@@ -6,7 +6,7 @@ use table::tables::UnixSocket;
 use table::{Columns, TableId};
 
 use crate::calls;
-use crate::interface::features::Levels;
+use crate::interface::features::{Levels, SocketFamily};
 use crate::interface::{
     Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support,
 };
@@ -53,8 +53,8 @@ impl Probe for UnixSockets {
     }
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
-        let hooks = &calls::HOOKS[..2];
-        vec![support.features.seen_by_tracepoints(self.name(), hooks)]
+        let features = support.features;
+        vec![features.family_coverage(self.name(), calls::CALL_HOOKS, SocketFamily::Unix)]
     }
 }
 

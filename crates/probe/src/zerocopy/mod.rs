@@ -47,6 +47,10 @@ impl Probe for ZerocopySends {
         levels.logs_calls()
     }
 
+    fn is_missed(&self) -> bool {
+        true
+    }
+
     fn hooks(&self) -> &'static [Tracepoint] {
         &HOOKS
     }
@@ -78,7 +82,7 @@ impl Probe for ZerocopySends {
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
         let features = support.features;
-        let mut sends = features.seen_by_tracepoints(self.name(), &HOOKS[..1]);
+        let mut sends = features.hook_coverage(self.name(), &HOOKS[..1]);
         let refused = PROGRAMS.into_iter().find(|it| features.is_refused(it));
         if let Some(program) = refused.filter(|_| sends.state == ProbeState::On) {
             sends.state = ProbeState::Fallback {
@@ -86,7 +90,7 @@ impl Probe for ZerocopySends {
                 why: format!("this kernel does not load {program}"),
             };
         }
-        let uring = features.seen_by_tracepoints("zerocopy.io_uring", &HOOKS[1..]);
+        let uring = features.hook_coverage("zerocopy.io_uring", &HOOKS[1..]);
         vec![sends, uring]
     }
 }
