@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 
 use lab::Netns;
 use serde_json::Value;
-use table::WaitObject;
-use table::tables::{Call, Process, Wait};
+use table::tables::{Call, Process, UnixSocket, Wait};
+use table::{Role, WaitObject};
 use tempfile::TempDir;
 
 use crate::masters::{
@@ -23,15 +23,28 @@ use testbed::{ChildGuard, CommandOutput, Recorder, finish, program, root, until}
 const GUNICORN: &str = include_str!("programs/upstream_app.py");
 const NODE: &str = include_str!("programs/cluster.js");
 const SHARERS: &str = include_str!("programs/sharers.py");
+const PHP: &str = include_str!("programs/answer.php");
+const FPM: &str = "
+[global]
+error_log = fpm_errors
+[www]
+user = root
+listen = php.sock
+pm = static
+pm.max_children = 2
+";
 const NGINX: &str = "
 daemon off; worker_processes 2; pid nginx.pid; error_log errors; user root;
 events { worker_connections 64; }
 http {
   access_log off; keepalive_timeout 60; keepalive_requests 1000;
   client_body_temp_path b; proxy_temp_path p; fastcgi_temp_path f; uwsgi_temp_path u; scgi_temp_path s;
-  server { listen 127.0.0.1:PORT; location / { proxy_pass http://127.0.0.1:UPSTREAM; } }
+  server { listen 127.0.0.1:PORT; location / { HANDLER; } }
 }
 ";
+const TO_UPSTREAM: &str = "proxy_pass http://127.0.0.1:UPSTREAM";
+const TO_PHP: &str = "fastcgi_pass unix:DIRECTORY/php.sock; \
+    fastcgi_param REQUEST_METHOD GET; fastcgi_param SCRIPT_FILENAME DIRECTORY/answer.php";
 
 /// Until the server answers as a whole, with so many workers. What it is asked for that is over by then.
 fn until_serving(netns: &Netns, server: &Server, workers: usize) {
@@ -163,10 +176,31 @@ fn check_server(
 }
 
 fn nginx(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Server {
-    configure(directory, "nginx.conf", NGINX, upstream);
+    nginx_before(netns, directory, upstream, TO_UPSTREAM)
+}
+
+/// Starts nginx, which hands its requests on.
+fn nginx_before(netns: &Netns, directory: &TempDir, upstream: &Upstream, handler: &str) -> Server {
     let path = directory.path().to_str().expect("a path");
+    let text = NGINX.replace("HANDLER", handler);
+    let text = text.replace("DIRECTORY", path);
+    configure(directory, "nginx.conf", &text, upstream);
     let conf = format!("{path}/nginx.conf");
     Server::start(netns, directory.path(), &["nginx", "-p", path, "-c", &conf])
+}
+
+/// Starts PHP's process manager.
+fn php_fpm(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Server {
+    let programs = std::fs::read_dir("/usr/sbin").expect("programs");
+    let programs = programs.map(|entry| entry.expect("an entry").path());
+    let of_fpm = programs.filter_map(|it| it.to_str().map(str::to_owned));
+    let of_fpm = of_fpm.filter(|it| it.starts_with("/usr/sbin/php-fpm"));
+    let binary = of_fpm.max().expect("PHP's process manager");
+    let path = directory.path().to_str().expect("a path");
+    configure(directory, "answer.php", PHP, upstream);
+    configure(directory, "fpm.conf", FPM, upstream);
+    let words = [&binary, "-n", "-F", "-R", "-p", path, "-y", "fpm.conf"];
+    Server::start(netns, directory.path(), &words)
 }
 
 fn gunicorn(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Server {
@@ -199,6 +233,57 @@ fn gunicorn_by_master_pid() {
 #[test]
 fn node_cluster_by_primary_pid() {
     check_server(node_cluster, |server| server.master, [19, 1]);
+}
+
+/// nginx asks it over a UNIX socket, as is usual; a script asks the server behind.
+#[test]
+fn php_fpm_by_master_pid() {
+    const ASKED: [u64; 2] = [5, 7];
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let directory = tempfile::tempdir().expect("a directory");
+    let upstream = Upstream::start(&netns);
+    let server = php_fpm(&netns, &directory, &upstream);
+    let path = directory.path().join("php.sock");
+    until("PHP that listens", || path.exists().then_some(()));
+    let proxy = nginx_before(&netns, &directory, &upstream, TO_PHP);
+    until_serving(&netns, &proxy, 2);
+    let recorder = Recorder::start(&format!("-p {}", server.master));
+    ask(&netns, ASKED[0], ASKED[1]);
+    let family = server.family();
+    let report = recorder.stop();
+    let port = upstream.address.port();
+    let of_upstream = upstream.finish(&netns);
+    report.assert_whole();
+    let requests = ASKED[0] * ASKED[1];
+    let behind = targets(&report, None, Some(port));
+    assert_eq!(behind.len() as u64, requests, "{}", report.brief());
+    let of_upstream = without_one(of_upstream, requests);
+    assert_eq!(moved(&report, &behind), mirrored(of_upstream));
+    assert!(report.by_ports(Some(PORT), None).is_empty());
+    // each request of nginx is a connection
+    let path = path.to_str().expect("a path");
+    let sockets = report.rows::<UnixSocket>().into_iter();
+    let asked: Vec<UnixSocket> = sockets
+        .filter(|it| it.path.as_deref() == Some(path))
+        .collect();
+    assert_eq!(asked.len() as u64, requests, "{asked:?}");
+    let calls: Vec<Call> = report.rows();
+    for socket in &asked {
+        assert_eq!(socket.role, Role::Server, "{socket:?}");
+        for is_send in [false, true] {
+            let is_one = |it: &&Call| it.conn == socket.conn && it.is_send == is_send;
+            let bytes = calls.iter().filter(is_one).map(|it| it.result).max();
+            assert!(bytes > Some(0), "{socket:?}");
+        }
+    }
+    let workers: BTreeSet<u32> = asked.iter().filter_map(|it| it.pid).collect();
+    assert_eq!(workers, owners(&behind));
+    let waiters = waiting_processes(&report);
+    assert!(workers.is_subset(&waiters), "{workers:?} of {waiters:?}");
+    assert!(waiters.is_subset(&family), "{waiters:?} of {family:?}");
 }
 
 /// A database in this directory, which is the server's own.

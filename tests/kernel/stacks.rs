@@ -107,7 +107,8 @@ fn check(options: &[&str], depth: usize) {
     }
     let kernel = text(&reads["kernel_stacks"][0], "name");
     assert!(kernel.contains("pipe_read"), "{kernel}");
-    find(&groups, &["inner_locks", "outer_locks"]);
+    let locks = number(find(&groups, &["inner_locks", "outer_locks"]), "/count");
+    assert!(is_known(locks), "{locks} of {ROUNDS} waits for the lock");
     for naps in ["one_naps", "other_naps"] {
         let count = number(find(&groups, &[naps, "main"]), "/count");
         assert!(is_known(count), "{naps}: {count} of {ROUNDS}");

@@ -1,12 +1,14 @@
 // Waits at the end of chains of calls that are known: functions named `outer`, `middle`, `inner`, each
 // compiled as it is written. In the main thread the wait is for a byte of a pipe, in another one for a
-// lock. Each byte comes while the main thread waits for it. Prints its pid and the line of each call.
+// lock. Each byte comes while the main thread waits for it, and the lock is free once the other one waits.
+// Prints its pid.
 //
 // usage: stacks ROUNDS
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <sched.h>
 #include <thread>
 #include <unistd.h>
 
@@ -14,6 +16,10 @@
 
 static int pipes[2];
 static std::atomic<int> reads; // begun
+static std::atomic<int> locks; // begun
+static std::atomic<int> unlocks; // of the waiting thread
+static std::atomic<int> holds; // begun
+static std::atomic<pid_t> locker_tid;
 static std::mutex lock;
 static volatile int kept;
 
@@ -59,16 +65,21 @@ KEPT void other_naps()
 
 KEPT void inner_locks()
 {
+	locks++;
 	lock.lock();
 	lock.unlock();
+	unlocks++;
 	kept++;
 }
 
 KEPT void outer_locks(int rounds)
 {
+	locker_tid = gettid();
 	for (int i = 0; i < rounds; i++) {
+		// it has the lock; this thread sleeps nowhere else
+		while (holds <= i)
+			sched_yield();
 		inner_locks();
-		usleep(100);
 	}
 	kept++;
 }
@@ -83,12 +94,12 @@ KEPT void deep(int depth, int rounds)
 }
 }
 
-// Whether the main thread waits; between two reads it never does
-static bool main_waits()
+// Whether a thread waits; between two calls that do, neither of those that are asked for does
+static bool waits(pid_t tid)
 {
 	char path[64], state = 0;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
 	FILE *file = fopen(path, "r");
 	if (!file)
 		return false;
@@ -108,7 +119,7 @@ int main(int count, char **words)
 	std::thread writer([=] {
 		for (int i = 0; i < rounds; i++) {
 			usleep(2000);
-			while (reads <= i || !main_waits())
+			while (reads <= i || !waits(getpid()))
 				usleep(200);
 			if (write(pipes[1], "x", 1) != 1)
 				return;
@@ -117,8 +128,12 @@ int main(int count, char **words)
 	std::thread locker(outer_locks, rounds);
 	std::thread holder([=] {
 		for (int i = 0; i < rounds; i++) {
+			while (unlocks < i)
+				sched_yield();
 			std::lock_guard<std::mutex> held(lock);
-			usleep(1000);
+			holds++;
+			while (locks <= i || !waits(locker_tid))
+				usleep(200);
 		}
 	});
 	deep(depth, rounds);
