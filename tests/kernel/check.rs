@@ -98,7 +98,7 @@ fn counts_are_compared_with_the_baseline() {
 }
 
 #[test]
-fn limits_are_the_users_own() {
+fn user_limits_decide_exit_code() {
     if !root() {
         return;
     }

@@ -94,7 +94,7 @@ fn delivers(variant: &str) {
 }
 
 #[test]
-fn a1_delivers() {
+fn a1_delivers_all_messages() {
     delivers("A1");
 }
 

@@ -54,14 +54,14 @@ fn assert_contiguous(calls: &[&Call], bytes: u64) {
 }
 
 #[test]
-fn every_call_and_every_byte() {
+fn every_call_and_byte_is_counted() {
     if root() {
         assert_every_call(false);
     }
 }
 
 #[test]
-fn every_call_of_open_sockets() {
+fn every_call_of_open_sockets_is_counted() {
     if root() {
         assert_every_call(true);
     }
@@ -101,7 +101,7 @@ fn assert_every_call(open_before: bool) {
 }
 
 #[test]
-fn every_short_connection() {
+fn every_short_connection_is_counted() {
     if !root() {
         return;
     }

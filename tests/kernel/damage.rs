@@ -38,7 +38,7 @@ fn of_version(format: u32, header: &Header, scratch: &TempDir) -> PathBuf {
 }
 
 #[test]
-fn other_versions_of_the_format() {
+fn other_format_versions_are_reported() {
     if !root() {
         return;
     }
@@ -58,7 +58,7 @@ fn other_versions_of_the_format() {
 }
 
 #[test]
-fn damaged_and_foreign_recordings() {
+fn damaged_and_foreign_recordings_are_reported() {
     if !root() {
         return;
     }
@@ -227,7 +227,7 @@ fn validate_and_recover_take_newest_recording() {
 
 /// A recording without its end is one to report, to check, and to close.
 #[test]
-fn unclosed_recording_exit_code() {
+fn unclosed_recording_has_its_exit_code() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = written(&scratch);
     let manifest = path.join("manifest.jsonl");

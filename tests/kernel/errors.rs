@@ -69,7 +69,7 @@ fn with_own_mounts(script: &str, scratch: &TempDir) -> Command {
 }
 
 #[test]
-fn missing_process() {
+fn missing_process_is_an_error() {
     let pid = NO_PID.to_string();
     let (output, scratch) = in_scratch(&["record", "-p", &pid, "-d", "1", "-o", "r"]);
     output.assert_status(1).explains(&pid);
@@ -80,7 +80,7 @@ fn missing_process() {
 }
 
 #[test]
-fn exited_process() {
+fn exited_process_is_an_error() {
     let mut child = Command::new("true").spawn().expect("true");
     let pid = child.id().to_string();
     wait(&mut child, "true");
@@ -89,7 +89,7 @@ fn exited_process() {
 }
 
 #[test]
-fn process_exits_during_recording() {
+fn process_exit_ends_recording() {
     if !root() {
         return;
     }
@@ -137,7 +137,7 @@ fn pid_namespace_names_no_process() {
 }
 
 #[test]
-fn command_cannot_start() {
+fn command_that_cannot_start_is_an_error() {
     let (output, scratch) = in_scratch(&["run", "-o", "r", "--", "no-such-command-13"]);
     output.assert_status(127).explains("no-such-command-13");
     assert!(
@@ -172,7 +172,7 @@ fn run_returns_command_status() {
 }
 
 #[test]
-fn wrong_usage() {
+fn wrong_usage_has_exit_code_and_hint() {
     let (output, _) = in_scratch(&["record", "-d", "1"]);
     output.assert_status(2);
     let (output, _) = in_scratch(&["record", "-a", "-p", "1"]);
@@ -299,7 +299,7 @@ fn full_disk() {
 }
 
 #[test]
-fn read_only_directory() {
+fn read_only_directory_is_an_error() {
     if !root() {
         return;
     }
@@ -312,7 +312,7 @@ fn read_only_directory() {
 }
 
 #[test]
-fn existing_output() {
+fn existing_output_is_kept_without_force() {
     if !root() {
         return;
     }
@@ -336,7 +336,7 @@ fn existing_output() {
 }
 
 #[test]
-fn two_recorders_at_once() {
+fn two_recorders_record_at_once() {
     if !root() {
         return;
     }

@@ -149,7 +149,7 @@ fn what_cannot_be_followed_is_refused() {
 }
 
 #[test]
-fn nobody_is_followed_unasked() {
+fn no_process_is_followed_without_the_option() {
     if !root() {
         return;
     }
@@ -166,7 +166,7 @@ fn nobody_is_followed_unasked() {
 }
 
 #[test]
-fn so_many_processes_are_followed_at_a_time() {
+fn followed_processes_are_limited() {
     if !root() {
         return;
     }

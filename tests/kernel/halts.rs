@@ -81,7 +81,7 @@ fn until_unread(netns: &Netns, port: u16) {
 }
 
 #[test]
-fn bytes_for_a_halted_reader_are_unread() {
+fn bytes_for_a_stopped_reader_are_unread() {
     if !root() {
         return;
     }

@@ -208,7 +208,7 @@ fn check(site: &[&str]) -> Report {
 }
 
 #[test]
-fn over_loopback() {
+fn messages_are_timed_over_loopback() {
     if root() {
         check(&["127.0.0.1"]);
     }
@@ -264,13 +264,13 @@ fn over_veth(more: &[&str]) -> Option<Report> {
 }
 
 #[test]
-fn over_a_pair_of_devices() {
+fn messages_are_timed_over_veth() {
     over_veth(&[]);
 }
 
 /// A packet to the device of a tunnel comes to the device below inside another packet.
 #[test]
-fn through_a_tunnel() {
+fn messages_are_timed_through_a_tunnel() {
     if !root() {
         return;
     }
@@ -290,7 +290,7 @@ fn through_a_tunnel() {
 
 /// Packets of one segment each, joined on arrival.
 #[test]
-fn over_a_pair_of_devices_with_gro() {
+fn messages_are_timed_over_veth_with_gro() {
     let Some(report) = over_veth(&[DEVICE]) else {
         return;
     };
@@ -299,7 +299,7 @@ fn over_a_pair_of_devices_with_gro() {
 }
 
 #[test]
-fn over_a_wire_that_delays_and_loses() {
+fn messages_are_timed_over_a_lossy_wire() {
     if !root() {
         return;
     }

@@ -216,22 +216,22 @@ fn node_cluster(netns: &Netns, directory: &TempDir, upstream: &Upstream) -> Serv
 }
 
 #[test]
-fn nginx_by_master_pid() {
+fn nginx_is_recorded_by_master_pid() {
     check_server(nginx, |server| server.master, [7, 13]);
 }
 
 #[test]
-fn nginx_by_worker_pid() {
+fn nginx_is_recorded_by_worker_pid() {
     check_server(nginx, |server| children(server.master)[0], [7, 13]);
 }
 
 #[test]
-fn gunicorn_by_master_pid() {
+fn gunicorn_is_recorded_by_master_pid() {
     check_server(gunicorn, |server| server.master, [19, 1]);
 }
 
 #[test]
-fn node_cluster_by_primary_pid() {
+fn node_cluster_is_recorded_by_primary_pid() {
     check_server(node_cluster, |server| server.master, [19, 1]);
 }
 
@@ -386,7 +386,7 @@ impl Session {
 
 /// Each session has its server ask another session of the same one: by dblink, which connects as any client does.
 #[test]
-fn postgresql_by_postmaster_pid() {
+fn postgresql_is_recorded_by_postmaster_pid() {
     const SESSIONS: usize = 5;
     if !root() {
         return;
@@ -471,7 +471,7 @@ fn check_sharers(parent: &str) {
 }
 
 #[test]
-fn processes_that_share_a_listening_socket() {
+fn processes_that_share_a_listening_socket_are_recorded() {
     check_sharers("closes");
 }
 
@@ -482,7 +482,7 @@ fn service_manager_is_not_selected() {
 
 /// `whylat run` follows a process after its parent ended, which makes it a child of init: it descends from the command.
 #[test]
-fn command_and_orphaned_children() {
+fn orphaned_children_of_the_command_are_recorded() {
     if !root() {
         return;
     }

@@ -115,7 +115,7 @@ pub(crate) fn record_both(
 }
 
 #[test]
-fn process_with_open_connection() {
+fn open_connection_of_a_process_is_recorded() {
     if !root() {
         return;
     }
@@ -130,7 +130,7 @@ fn process_with_open_connection() {
 }
 
 #[test]
-fn command_name_present_and_future() {
+fn present_and_future_processes_of_a_name_are_recorded() {
     if !root() {
         return;
     }
@@ -156,7 +156,7 @@ fn command_name_present_and_future() {
 }
 
 #[test]
-fn port() {
+fn connections_of_a_port_are_recorded() {
     if !root() {
         return;
     }
@@ -221,7 +221,7 @@ impl Drop for Group {
 }
 
 #[test]
-fn control_group() {
+fn processes_of_a_control_group_are_recorded() {
     if !root() {
         return;
     }
@@ -243,7 +243,7 @@ fn control_group() {
 }
 
 #[test]
-fn all_namespaces() {
+fn sockets_of_all_namespaces_are_recorded() {
     if !root() {
         return;
     }
@@ -269,7 +269,7 @@ fn all_namespaces() {
 
 /// `whylat run` records the command's children and grandchildren, and nobody else.
 #[test]
-fn children_of_the_command() {
+fn children_of_the_command_are_recorded() {
     if !root() {
         return;
     }

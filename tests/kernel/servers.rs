@@ -122,26 +122,26 @@ fn assert_same(calls: &StreamRanges, messages: &StreamRanges) {
 }
 
 #[test]
-fn redis() {
+fn redis_messages_match_its_calls() {
     check("redis");
 }
 
 #[test]
-fn memcached() {
+fn memcached_messages_match_its_calls() {
     check("memcached");
 }
 
 #[test]
-fn nginx_with_sendfile() {
+fn nginx_sendfile_messages_match_its_calls() {
     check("nginx");
 }
 
 #[test]
-fn postgresql() {
+fn postgresql_messages_match_its_calls() {
     check("postgresql");
 }
 
 #[test]
-fn iperf3() {
+fn iperf3_messages_match_its_calls() {
     check("iperf3");
 }

@@ -90,7 +90,7 @@ fn counted(recorded: &RecordedExchange, what: &str) -> u64 {
 }
 
 #[test]
-fn connections() {
+fn connections_look_like_the_kept_recording() {
     if !root() {
         return;
     }
@@ -118,7 +118,7 @@ fn connections() {
 }
 
 #[test]
-fn calls_stages_and_samples() {
+fn calls_stages_and_samples_look_like_the_kept_recording() {
     if !root() {
         return;
     }
@@ -142,7 +142,7 @@ fn calls_stages_and_samples() {
 
 /// Segments that the path loses are retransmitted: no event is there without a loss.
 #[test]
-fn events() {
+fn tcp_events_look_like_the_kept_recording() {
     const LOST: u64 = 5;
     if !root() {
         return;
@@ -184,7 +184,7 @@ fn run_python(options: &str, source: &str) -> Report {
 
 /// A wait that ends while the agent of a sandbox is the current task passes no hook: a tenth at most.
 #[test]
-fn waits_and_stacks() {
+fn waits_and_stacks_look_like_the_kept_recording() {
     if !root() {
         return;
     }
@@ -252,7 +252,7 @@ fn preemptions() {
 }
 
 #[test]
-fn messages() {
+fn messages_look_like_the_kept_recording() {
     if !root() {
         return;
     }
@@ -265,7 +265,7 @@ fn messages() {
 }
 
 #[test]
-fn datagrams() {
+fn datagrams_look_like_the_kept_recording() {
     if !root() {
         return;
     }

@@ -207,17 +207,17 @@ fn go_server_recorded_by(selector: impl FnOnce(&Talker) -> String) {
 }
 
 #[test]
-fn go_server_by_process() {
+fn go_server_is_recorded_by_process() {
     go_server_recorded_by(|server| format!("-p {}", server.pid()));
 }
 
 #[test]
-fn go_server_by_port() {
+fn go_server_is_recorded_by_port() {
     go_server_recorded_by(|server| format!("--port {}", server.port()));
 }
 
 #[test]
-fn go_server_by_command() {
+fn go_server_is_recorded_by_command_name() {
     go_server_recorded_by(|_| "--comm sockets".to_owned());
 }
 
@@ -233,7 +233,7 @@ fn go_program_run(arguments: &str) -> (Report, Value) {
 }
 
 #[test]
-fn go_server_by_run() {
+fn go_server_is_recorded_by_run() {
     if !root() {
         return;
     }
@@ -250,7 +250,7 @@ fn go_server_by_run() {
 
 /// A connection that the kernel encrypts, where the kernel can (`CONFIG_TLS`): its calls count the program's bytes.
 #[test]
-fn kernel_tls() {
+fn kernel_tls_calls_are_counted() {
     if !root() {
         return;
     }

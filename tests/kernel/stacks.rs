@@ -116,23 +116,23 @@ fn check(options: &[&str], depth: usize) {
 }
 
 #[test]
-fn with_frame_pointers() {
+fn stacks_are_complete_with_frame_pointers() {
     check(&["-O1", "-g", "-fno-omit-frame-pointer"], 0);
 }
 
 #[test]
-fn without_frame_pointers() {
+fn stacks_are_complete_without_frame_pointers() {
     check(&["-O2", "-g", "-fomit-frame-pointer"], 0);
 }
 
 #[test]
-fn deep_stacks() {
+fn deep_stacks_are_complete() {
     check(&["-O1", "-g", "-fomit-frame-pointer"], 40);
 }
 
 /// Rust's linker lays segments out one after the other, so that they begin anywhere in a page.
 #[test]
-fn rust_program() {
+fn stacks_of_rust_program_are_complete() {
     const NAPS: &str = "
         #[inline(never)]
         fn nap(us: u64) -> u64 {
@@ -167,7 +167,7 @@ fn rust_program() {
 
 /// Functions of a stripped program have no names; the report says where they are.
 #[test]
-fn stripped_program() {
+fn stripped_program_shows_addresses() {
     if !root() {
         return;
     }

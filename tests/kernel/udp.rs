@@ -213,7 +213,7 @@ fn check_answers(known: &MatchedCalls) {
 }
 
 #[test]
-fn over_loopback() {
+fn datagrams_are_timed_over_loopback() {
     if root() {
         let known = run(&["answers", "127.0.0.1"]);
         known.check_times(0);
@@ -222,7 +222,7 @@ fn over_loopback() {
 }
 
 #[test]
-fn over_loopback_of_ipv6() {
+fn datagrams_are_timed_over_ipv6_loopback() {
     if root() {
         let known = run(&["answers", "::1"]);
         known.check_times(0);
@@ -232,7 +232,7 @@ fn over_loopback_of_ipv6() {
 
 /// IP cuts the larger ones. The first waits for its neighbour's address.
 #[test]
-fn over_a_pair_of_devices() {
+fn datagrams_are_timed_over_veth() {
     if root() {
         for address in ["10.99.0.2", "fd99::2"] {
             let known = over_veth("answers", address);
@@ -247,7 +247,7 @@ fn over_a_pair_of_devices() {
 /// The stack takes a list of packets before it hands the first to its socket: each has its own times all the same, and
 /// no two of one CPU the same. At most a burst is unknown: what interrupts the agent of a sandbox passes no hook.
 #[test]
-fn driver_batches() {
+fn datagrams_of_a_driver_batch_have_their_own_times() {
     const BURST: usize = 52;
     if root() {
         let times = arrivals(&over_veth("lists", "10.99.0.2"));
@@ -278,7 +278,7 @@ fn arrivals(known: &MatchedCalls) -> Vec<Arrival> {
 }
 
 #[test]
-fn recvmmsg_batches() {
+fn datagrams_of_recvmmsg_have_their_own_times() {
     if root() {
         run(&["many", "127.0.0.1"]).check_times(0);
     }
@@ -286,7 +286,7 @@ fn recvmmsg_batches() {
 
 /// Each socket gets a clone, and the last one the packet itself. Over loopback nothing marks it as one for all.
 #[test]
-fn broadcast_to_several_sockets() {
+fn broadcast_is_timed_for_each_socket() {
     if root() {
         let over_loopback = run(&["everyone", "127.255.255.255"]);
         for known in [over_loopback, over_veth("everyone", "10.99.0.255")] {
@@ -299,7 +299,7 @@ fn broadcast_to_several_sockets() {
 /// Two CPUs queue at the same moment: some kernels let one of them report what both brought, and
 /// then the times of packets to several sockets are not known. They are never another's, and at most a burst has none.
 #[test]
-fn broadcast_from_two_senders() {
+fn broadcasts_of_two_senders_have_their_own_times() {
     const BURST: usize = 7 * 2 * 5;
     if root() {
         let over_loopback = run(&["crowd", "127.255.255.255"]);
@@ -315,7 +315,7 @@ fn broadcast_from_two_senders() {
 }
 
 #[test]
-fn several_readers() {
+fn datagrams_of_several_readers_are_matched() {
     if root() {
         // Two that read at the same time may be taken for each other, if they are as long: one of 1,001 lengths.
         run(&["threads", "127.0.0.1"]).check_times(2);
@@ -334,7 +334,7 @@ fn several_readers() {
 /// It takes a datagram before the kernel has reported it, and ends its call before it is noted. All are as long: two
 /// may be exchanged.
 #[test]
-fn reader_faster_than_kernel() {
+fn reader_faster_than_the_kernel_is_timed() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     if !root() || cpus < 2 {
         eprintln!("skipped: it needs root and two CPUs");
@@ -350,7 +350,7 @@ fn reader_faster_than_kernel() {
 }
 
 #[test]
-fn udp_segmentation() {
+fn segments_of_udp_segmentation_are_timed() {
     if root() {
         run(&["segments", "127.0.0.1"]).check_times(0);
         let known = run(&["joined", "127.0.0.1"]);
@@ -367,7 +367,7 @@ fn udp_segmentation() {
 
 /// Corked bytes go out when the last call releases them.
 #[test]
-fn corked() {
+fn corked_datagram_leaves_with_its_last_call() {
     if root() {
         let known = run(&["corked", "127.0.0.1"]);
         let mut last = HashMap::new();
@@ -388,7 +388,7 @@ fn corked() {
 
 /// Sockets that were open before.
 #[test]
-fn select_by_process_and_by_port() {
+fn open_udp_sockets_are_selected_by_process_and_port() {
     if !root() {
         return;
     }

@@ -24,7 +24,7 @@ fn requests(report: &Value, role: &str, address: &str) -> u64 {
 }
 
 #[test]
-fn questions_are_requests() {
+fn questions_become_requests() {
     if !root() {
         return;
     }

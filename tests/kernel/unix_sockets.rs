@@ -93,7 +93,7 @@ fn assert_paired(report: &Report, path: Option<&str>) {
 }
 
 #[test]
-fn redis_by_path() {
+fn redis_connections_are_paired_by_path() {
     if !root() {
         return;
     }
@@ -105,7 +105,7 @@ fn redis_by_path() {
 }
 
 #[test]
-fn postgresql_by_path() {
+fn postgresql_connections_are_paired_by_path() {
     if root() {
         check("postgresql");
     }
@@ -113,7 +113,7 @@ fn postgresql_by_path() {
 
 /// The application's time is a part of the proxy's requests.
 #[test]
-fn nginx_asks_gunicorn() {
+fn gunicorn_time_is_a_part_of_nginx_time() {
     if !root() {
         return;
     }
@@ -131,7 +131,7 @@ fn nginx_asks_gunicorn() {
 }
 
 #[test]
-fn parent_asks_child() {
+fn requests_between_parent_and_child_are_found() {
     if !root() {
         return;
     }

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantile() {
+    fn empty_histogram_has_no_quantile() {
         let none = Histogram::default();
         assert_eq!((none.quantile_ns(0.5), none.range_ns()), (None, None));
     }

@@ -95,17 +95,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes_are_accounted_for(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         import_both(&bytes);
     }
 
     #[test]
-    fn random_text(text in ".{0,200}") {
+    fn random_text_is_accounted_for(text in ".{0,200}") {
         import_both(text.as_bytes());
     }
 
     #[test]
-    fn traces_with_random_changes(
+    fn changed_traces_are_accounted_for(
         text in prop::sample::select(TEXTS.to_vec()),
         changes in prop::collection::vec((any::<prop::sample::Index>(), 0_u8..128), 1..8),
     ) {
@@ -118,14 +118,14 @@ proptest! {
     }
 
     #[test]
-    fn random_branches(text in text(line())) {
+    fn random_branches_are_accounted_for(text in text(line())) {
         let imported = whylat_import::perf(text.as_bytes()).unwrap();
         check(&imported);
         prop_assert_eq!(imported.tally.read, text.lines().count() as u64);
     }
 
     #[test]
-    fn random_events(text in text(event())) {
+    fn random_events_are_accounted_for(text in text(event())) {
         if let Ok(imported) = whylat_import::ftrace(text.as_bytes()) {
             check(&imported);
             prop_assert_eq!(imported.tally.read, text.lines().count() as u64);

@@ -88,7 +88,7 @@ fn difference(ours: &[Golden], golden: &[Golden]) -> BTreeMap<Golden, i32> {
 }
 
 #[test]
-fn a_page_fault_seen_from_within_the_kernel() {
+fn kernel_page_fault_matches_magic_trace() {
     let Some(expected) = sample("magic-trace/page_fault.expected-spans.txt") else {
         return;
     };
@@ -100,7 +100,7 @@ fn a_page_fault_seen_from_within_the_kernel() {
 }
 
 #[test]
-fn decode_errors() {
+fn decode_errors_match_magic_trace() {
     let Some(expected) = sample("magic-trace/decode_errors.expected-spans.txt") else {
         return;
     };

@@ -141,7 +141,7 @@ fn short(imported: &whylat_import::TraceImport) -> Vec<String> {
 }
 
 #[test]
-fn a_file_and_a_stream() {
+fn file_and_stream_give_the_same_rows() {
     let expected = [
         "0 function [/bin/app] 1000..1064>",
         "1 irq - 1032..1064>",
@@ -214,7 +214,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn random_changes(
+    fn changed_perf_data_is_accounted_for(
         as_stream in any::<bool>(),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..10),
     ) {
@@ -229,7 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn random_packets(packets in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_packets_are_accounted_for(packets in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut bytes = file();
         let at = bytes.windows(4).position(|at| at == [0x59, 0x20, 0xdd, 0]).expect("the packets");
         for (old, new) in bytes[at..].iter_mut().zip(packets).take(40) {

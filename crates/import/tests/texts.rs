@@ -59,7 +59,7 @@ fn every_gap_of_branches_is_completed() {
 }
 
 #[test]
-fn tracepoints_of_one_cpu() {
+fn tracepoints_become_spans() {
     let imported = whylat_import::ftrace(include_bytes!("traces/sched.txt")).unwrap();
     let expected = [
         "0 task app <0..20000",
@@ -86,7 +86,7 @@ fn tracepoints_of_one_cpu() {
 }
 
 #[test]
-fn drawings_of_function_graph() {
+fn function_graph_becomes_spans() {
     let imported = whylat_import::ftrace(include_bytes!("traces/graph.txt")).unwrap();
     let expected = [
         // Its call came before the trace.
@@ -104,7 +104,7 @@ fn drawings_of_function_graph() {
 }
 
 #[test]
-fn the_report_of_trace_cmd() {
+fn trace_cmd_report_becomes_spans() {
     let text = "cpus=2
      app-71    [000]    30.000000100: funcgraph_entry:                   |  vfs_read() {
      app-71    [000]    30.000000200: funcgraph_entry:        0.150 us   |    rw_verify_area();
@@ -126,7 +126,7 @@ fn the_report_of_trace_cmd() {
 }
 
 #[test]
-fn tracepoints_of_perf_script() {
+fn perf_script_tracepoints_become_spans() {
     let text = "app    71 [002]    40.000000100: raw_syscalls:sys_enter: NR 1 (3, 7f, a, 0, 0, 0)
 app    71 [002]    40.000000300:  raw_syscalls:sys_exit: NR 1 = 10
 app    71 [002]    40.000000400:     sched:sched_switch: prev_comm=app prev_pid=71 prev_prio=120 prev_state=S ==> next_comm=b c next_pid=9 next_prio=120
@@ -141,7 +141,7 @@ app    71 [002]    40.000000400:     sched:sched_switch: prev_comm=app prev_pid=
 }
 
 #[test]
-fn sampled_stacks() {
+fn sampled_stacks_become_spans() {
     let text = "7/7 50.000000100: 1 cycles:u: \n\t 10 leaf+0x1 (a)\n\t 20 main+0x5 (a)\n\n\
                 7/7 50.000000200: 1 cycles:u: \n\t 30 other+0x1 (a)\n\t 24 main+0x9 (a)\n\n\
                 7/7 50.000000300: 1 cycles:u: \n";

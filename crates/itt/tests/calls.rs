@@ -13,7 +13,7 @@ fn record(mode: &str) -> Vec<Record> {
 }
 
 #[test]
-fn typed() {
+fn typed_counters_are_recorded() {
     let records = record("typed");
     let names = names(&records);
     let values: Vec<(&str, Value)> = bodies(&records)
@@ -83,7 +83,7 @@ fn now_ns() -> u64 {
 }
 
 #[test]
-fn deltas() {
+fn counter_deltas_are_recorded() {
     let records = record("deltas");
     let id = |wanted| id_of(&records, wanted);
     let counter = id("level");
@@ -129,7 +129,7 @@ fn id_of(records: &[Record], wanted: &str) -> u32 {
 }
 
 #[test]
-fn tasks() {
+fn tasks_are_recorded_with_parents() {
     let records = record("spans");
     let (domain, outer) = (id_of(&records, "spans"), id_of(&records, "outer"));
     let task = |name, id, parent, is_overlapped| Body::TaskBegin {
@@ -159,7 +159,7 @@ fn tasks() {
 }
 
 #[test]
-fn regions_frames_markers_and_events() {
+fn regions_frames_markers_and_events_are_recorded() {
     let records = record("spans");
     let (domain, name) = (id_of(&records, "spans"), Some(id_of(&records, "outer")));
     let event = id_of(&records, "event");
@@ -195,7 +195,7 @@ fn regions_frames_markers_and_events() {
 }
 
 #[test]
-fn attached() {
+fn metadata_is_recorded() {
     let records = record("attached");
     let bodies = bodies(&records);
     let Body::Metadata {
@@ -243,7 +243,7 @@ fn attached() {
 }
 
 #[test]
-fn sync() {
+fn sync_objects_are_recorded() {
     let records = record("sync");
     let bodies = bodies(&records);
     assert!(matches!(bodies[0], Body::ThreadName { name } if name == "worker of the test"));
@@ -269,7 +269,7 @@ fn sync() {
 }
 
 #[test]
-fn silence() {
+fn paused_and_disabled_counters_are_silent() {
     let records = record("silence");
     let names = names(&records);
     let bodies = bodies(&records);
@@ -289,7 +289,7 @@ fn silence() {
 }
 
 #[test]
-fn ignore() {
+fn ignored_thread_is_not_recorded() {
     let records = record("ignore");
     let bodies = bodies(&records);
     let count_of = |wanted: u64| {
@@ -302,7 +302,7 @@ fn ignore() {
 }
 
 #[test]
-fn garbage() {
+fn invalid_arguments_are_counted() {
     let mut session = Session::new(SMALL);
     session.record(["garbage"]);
     assert_eq!(bodies(&session.records), Vec::<&Body>::new());
@@ -310,7 +310,7 @@ fn garbage() {
 }
 
 #[test]
-fn cpp_objects() {
+fn cpp_objects_are_recorded() {
     let mut session = Session::new(SMALL);
     let status = session.command("objects").status().expect("it runs");
     assert!(status.success());
@@ -330,7 +330,7 @@ fn cpp_objects() {
 }
 
 #[test]
-fn chosen_groups_only() {
+fn unchosen_groups_are_not_recorded() {
     let mut session = Session::new(SMALL);
     let mut command = session.command("program");
     command.arg("spans").env("INTEL_ITTNOTIFY_GROUPS", "mark");

@@ -166,7 +166,7 @@ fn dropped_names_are_written_at_next_use() {
 }
 
 #[test]
-fn many_threads_hammer_one_counter() {
+fn many_threads_count_exactly() {
     let mut session = Session::new(RingShape::default());
     let child = session
         .command("program")
@@ -227,7 +227,7 @@ fn records_of_a_thread_come_in_its_order() {
 }
 
 #[test]
-fn more_threads_than_chunks_come_and_go() {
+fn more_threads_than_chunks_are_recorded() {
     let mut session = Session::new(SMALL);
     let child = session
         .command("program")
@@ -262,7 +262,7 @@ fn parent_and_child_write_for_themselves() {
 }
 
 #[test]
-fn chunks_of_killed_processes_come_back() {
+fn chunks_of_killed_processes_are_reused() {
     let mut session = Session::new(SMALL);
     let child = session
         .command("program")
@@ -355,7 +355,7 @@ fn another_pid_namespace_is_recorded_too() {
 }
 
 #[test]
-fn without_a_ring_nothing_happens() {
+fn program_runs_without_a_ring() {
     let session = Session::new(SMALL);
     let short = session.ring.path().with_file_name("short");
     std::fs::write(&short, b"whylatit").expect("written");

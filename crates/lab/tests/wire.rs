@@ -106,7 +106,7 @@ fn two_wires_at_once_lose_the_same_packets_for_the_same_seed() {
 /// The link is never faster than its rate; that it is as fast, a busy machine may prevent, which
 /// then runs the wire late.
 #[test]
-fn rate_and_queue_hold() {
+fn rate_and_queue_limit_are_kept() {
     const ATTEMPTS: usize = 5;
     if !may_make_namespaces() {
         return;
@@ -168,7 +168,7 @@ fn rate_while_packets_wait() -> u64 {
 }
 
 #[test]
-fn a_commanded_black_hole_swallows_exactly_while_it_is_on() {
+fn black_hole_drops_packets_only_while_on() {
     if !may_make_namespaces() {
         return;
     }
@@ -245,7 +245,7 @@ fn a_scheduled_window_loses_by_the_clock_of_the_first_packet() {
 }
 
 #[test]
-fn chosen_segments_are_lost_and_sent_again() {
+fn chosen_segments_are_lost_and_retransmitted() {
     if !may_make_namespaces() {
         return;
     }

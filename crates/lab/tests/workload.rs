@@ -253,7 +253,7 @@ fn bulk_moves_exactly_the_bytes_in_both_directions() {
 }
 
 #[test]
-fn a_slow_reader_blocks_the_sender_and_both_say_so() {
+fn slow_reader_blocks_the_sender_and_both_report_it() {
     if !may_make_namespaces() {
         return;
     }
@@ -431,7 +431,7 @@ fn late_answers(server: &str, client: &str) -> usize {
 }
 
 #[test]
-fn records_wait_for_the_ack_timer_only_behind_an_answer() {
+fn only_the_record_after_an_answer_waits_for_the_ack_timer() {
     if !may_make_namespaces() {
         return;
     }

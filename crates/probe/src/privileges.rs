@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lack_has_a_remedy_of_its_own() {
+    fn each_missing_privilege_has_its_own_remedy() {
         let mut remedies = Vec::new();
         for (lacking, lacks) in Capability::ALL.iter().enumerate() {
             let mut held = Capability::ALL.to_vec();

@@ -87,7 +87,7 @@ fn known_bytes_are_seen_exactly() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_shows_as_queue_also_after_the_fin() {
+fn unread_bytes_are_queued_also_after_the_fin() {
     let own = OwnNetns::new();
     let mut poller = poller();
     let (mut client, mut server, _listener) = own.connection("127.0.0.1");
@@ -254,7 +254,7 @@ fn join(one: &OwnNetns, two: &OwnNetns) {
 }
 
 #[test]
-fn both_ends_find_each_other_within_and_across_namespaces() {
+fn both_ends_are_joined_within_and_across_namespaces() {
     let (one, two) = (OwnNetns::new(), OwnNetns::new());
     join(&one, &two);
     let mut poller = poller();

@@ -30,7 +30,12 @@ fn only_own_sockets_are_selected() {
     let program = dir.path().join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let output = Command::new(&program)
-        .args(["--exact", "as_nobody", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "child_runs_as_nobody",
+            "--ignored",
+            "--nocapture",
+        ])
         .env(FOREIGN_PORT, port.to_string())
         .current_dir("/")
         .gid(NOBODY)
@@ -47,7 +52,7 @@ fn only_own_sockets_are_selected() {
 
 #[test]
 #[ignore = "runs as another user, started by only_own_sockets_are_selected"]
-fn as_nobody() {
+fn child_runs_as_nobody() {
     assert_eq!(nix::unistd::getuid().as_raw(), NOBODY);
     let foreign: u16 = std::env::var(FOREIGN_PORT).unwrap().parse().unwrap();
     let (_client, _server, own) = connection();

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_that_had_the_pid_before_there_is_what_the_kernel_side_saw() {
+    fn earlier_owner_of_a_pid_keeps_the_kernels_name() {
         let mut sockets = Sockets::new(true);
         let own = std::process::id();
         let read = ProcessReader::new().read(own).expect("this process");
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn where_ids_are_others_there_is_the_kernels_name_and_no_more() {
+    fn foreign_pid_namespace_gives_only_the_kernels_name() {
         let mut sockets = Sockets::new(false);
         let now_ns = probe::clock::monotonic_ns();
         let own = std::process::id();

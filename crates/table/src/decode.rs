@@ -191,7 +191,7 @@ mod tests {
     /// Decodes damaged files without looking at their digests: whatever the damage, the
     /// outcome is rows or a cause.
     #[test]
-    fn a_decoder_that_gives_up_is_a_cause() {
+    fn decoder_error_becomes_a_cause() {
         let temporary = tempfile::tempdir().expect("temporary directory");
         for close in [false, true] {
             let (path, segment) = file(&temporary.path().join(close.to_string()), close);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_a_cause() {
+    fn decoder_panic_becomes_a_cause() {
         let outcome = catch_panics(|| -> Result<(), String> { panic!("length {}", 5) });
         assert_eq!(outcome, Err("the decoder gave up: length 5".to_owned()));
     }

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sums_are_those_of_what_was_encoded() {
+    fn decoded_sums_match_encoded_values() {
         let long: Vec<i32> = (0..1000).map(|at| at * at % 4099).collect();
         for values in [&[][..], &[7], &[0; 129], &[i32::MAX; 300], &long] {
             let mut bytes = Vec::new();
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_no_writer_writes_are_refused() {
+    fn invalid_deltas_are_refused() {
         // no miniblocks; of no multiple of 32; wider than 32 bits; more than are wanted
         for bytes in [
             &[128u8, 1, 0, 2, 0, 0][..],

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_unpacks_to_much_is_refused() {
+    fn page_with_large_expansion_is_refused() {
         let most = MOST_BYTES as usize / 8;
         assert_eq!(judged(&zeros(most)), Ok(()));
         let bomb = zeros(most + 1);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_cut_or_none_is_no_header() {
+    fn truncated_page_header_is_refused() {
         // type 0, unpacked 300, packed 5, then a struct with one field
         let header = [0x15, 0, 0x15, 0xd8, 4, 0x15, 10, 0x2c, 0x15, 2, 0, 0];
         let expected = Header {

@@ -252,7 +252,7 @@ fn counter(monotonic_ns: u64, other_ns: i64, steer_ppb: i64) -> ClockPair {
 }
 
 #[test]
-fn a_quiet_clock_has_narrow_bounds() {
+fn unsteered_clock_has_narrow_bounds() {
     let map = ClockMap::new(
         Nature::Offset,
         &[

@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn few_rows_of_every_table(seed: u64, count in 0usize..70) {
+    fn few_rows_of_every_table_are_read_back(seed: u64, count in 0usize..70) {
         macro_rules! every {
             ($($row:ty),+ $(,)?) => { $(through_all::<$row>(seed, count);)+ };
         }
@@ -83,7 +83,7 @@ proptest! {
 
 /// Enough rows for several pages and row groups.
 #[test]
-fn many_rows_of_every_table() {
+fn many_rows_of_every_table_are_read_back() {
     macro_rules! every {
         ($($row:ty),+ $(,)?) => { $(through_all::<$row>(7_919, 30_011);)+ };
     }
@@ -92,7 +92,7 @@ fn many_rows_of_every_table() {
 
 /// A column with values that jump over the whole range, so that differences wrap around.
 #[test]
-fn differences_wrap_around() {
+fn wrapping_differences_are_read_back() {
     use whylat_table::tables::{ClockPair, ClockPairs};
     let mut pairs = ClockPairs::default();
     for index in 0..1_009u64 {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_every_type() {
+    fn cells_of_every_type_are_written() {
         let values = [
             Value::Unsigned(u64::MAX),
             Value::Absent,

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_only_when_asked_for() {
+    fn colour_codes_only_with_colour_option() {
         let draw = |colour| {
             let mut layout = TextLayout::new(&TextOptions {
                 colour,

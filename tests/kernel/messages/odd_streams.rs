@@ -43,7 +43,7 @@ fn calls_of(report: &Report, conn: u64, is_send: bool) -> Vec<Call> {
 
 /// An end that has sent its FIN and gets the other's is closed; what had come is still to be read.
 #[test]
-fn read_after_close() {
+fn messages_read_after_close_are_timed() {
     if !root() {
         return;
     }
@@ -59,7 +59,7 @@ fn read_after_close() {
 
 /// A call that waits for room lets others send: it goes on where it was, and they are followed as before.
 #[test]
-fn threads_share_one_sending_socket() {
+fn calls_of_threads_that_share_a_socket_are_timed() {
     if !root() {
         return;
     }
@@ -80,7 +80,7 @@ fn threads_share_one_sending_socket() {
 
 /// The second connection has offsets of its own, and none of its bytes are the first one's.
 #[test]
-fn socket_connects_twice() {
+fn second_connection_of_a_socket_has_its_own_offsets() {
     if !root() {
         return;
     }

@@ -97,22 +97,22 @@ fn gives(how: &str) {
 }
 
 #[test]
-fn spliced_into_a_socket() {
+fn splice_into_a_socket_is_timed() {
     gives("splice");
 }
 
 #[test]
-fn vmsplice_from_program_pages() {
+fn vmsplice_from_program_pages_is_timed() {
     gives("vmsplice");
 }
 
 #[test]
-fn of_a_file() {
+fn sendfile_is_timed() {
     gives("sendfile");
 }
 
 #[test]
-fn sent_without_copying() {
+fn zerocopy_send_is_timed() {
     gives("zerocopy");
 }
 
@@ -141,25 +141,25 @@ fn takes(give: &str, how: &str) -> Option<Vec<(ReceivedMessage, Value)>> {
 }
 
 #[test]
-fn spliced_from_a_socket() {
+fn splice_from_a_socket_is_timed() {
     takes("send", "splice");
 }
 
 #[test]
-fn splice_that_waits() {
+fn blocked_splice_is_timed() {
     if let Some(taken) = takes("send", "block") {
         assert!(taken.iter().any(|(it, _)| it.woken_ns.is_some()));
     }
 }
 
 #[test]
-fn splice_and_receive_alternate() {
+fn alternating_splice_and_receive_are_timed() {
     takes("send", "mixed");
 }
 
 /// A thread that the kernel made waits and does it.
 #[test]
-fn spliced_by_io_uring() {
+fn io_uring_splice_is_timed() {
     if let Some(taken) = takes("send", "uring") {
         assert!(taken.iter().all(|(it, _)| it.woken_ns.is_none()));
     }
@@ -167,7 +167,7 @@ fn spliced_by_io_uring() {
 
 /// The same call copies, or receives, bytes that do not fill a page.
 #[test]
-fn mapped() {
+fn zerocopy_receive_is_timed() {
     if let Some(taken) = takes("zerocopy", "zerocopy") {
         assert!(taken.iter().any(|(it, _)| it.copy_ns.is_none()));
     }

@@ -86,33 +86,33 @@ fn by_the_thread_itself(how: &str) {
 }
 
 #[test]
-fn as_messages() {
+fn io_uring_messages_are_timed() {
     by_the_thread_itself("plain");
 }
 
 #[test]
-fn as_of_files() {
+fn io_uring_writes_are_timed() {
     by_the_thread_itself("file");
 }
 
 #[test]
-fn sent_without_copying() {
+fn io_uring_zerocopy_send_is_timed() {
     by_the_thread_itself("zc");
 }
 
 #[test]
-fn discarded_with_msg_trunc() {
+fn bytes_discarded_with_msg_trunc_are_timed() {
     by_the_thread_itself("throw");
 }
 
 #[test]
-fn one_request_receives_many() {
+fn multishot_receive_is_timed() {
     by_the_thread_itself("many");
 }
 
 /// A thread of the kernel's tries; if the socket does not let it, the thread that asked does it later.
 #[test]
-fn io_uring_worker_thread() {
+fn io_uring_worker_thread_is_timed() {
     let Some(recorded) = check("worker") else {
         return;
     };
@@ -122,7 +122,7 @@ fn io_uring_worker_thread() {
 }
 
 #[test]
-fn io_uring_kernel_thread() {
+fn io_uring_kernel_thread_is_timed() {
     let Some(recorded) = check("polled") else {
         return;
     };

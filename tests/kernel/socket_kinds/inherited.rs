@@ -12,7 +12,7 @@ use testbed::{Recorder, root};
 
 /// A server that its manager listens for, and becomes when the first connection comes.
 #[test]
-fn socket_activation() {
+fn activated_server_is_recorded() {
     const PORT: u16 = 7201;
     if !root() {
         return;
@@ -89,12 +89,12 @@ fn accepted_by_a_child(listen: &str, connect: &str) {
 }
 
 #[test]
-fn child_accepts_ipv6() {
+fn child_that_accepts_ipv6_is_recorded() {
     accepted_by_a_child("::", "::1");
 }
 
 #[test]
-fn child_accepts_mapped_address() {
+fn child_that_accepts_a_mapped_address_is_recorded() {
     accepted_by_a_child("::", "127.0.0.1");
 }
 
@@ -123,11 +123,11 @@ fn passed(method: &str) {
 }
 
 #[test]
-fn socket_passed_by_scm_rights() {
+fn socket_passed_by_scm_rights_is_recorded() {
     passed("scm_rights");
 }
 
 #[test]
-fn socket_passed_by_pidfd_getfd() {
+fn socket_passed_by_pidfd_getfd_is_recorded() {
     passed("pidfd_getfd");
 }

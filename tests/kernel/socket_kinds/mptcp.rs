@@ -10,7 +10,7 @@ use testbed::{Recorder, finish, program, root, whylat};
 
 /// An MPTCP connection that is open already: its one subflow carries the calls.
 #[test]
-fn mptcp_already_open() {
+fn open_mptcp_connection_is_recorded() {
     if !root() {
         return;
     }
@@ -61,7 +61,7 @@ fn connected(netns: &Netns) -> (Talker, Talker, u16) {
 
 /// Without BPF, polls see the subflow as a TCP socket of whoever holds the MPTCP socket, and no token.
 #[test]
-fn mptcp_polled() {
+fn polls_show_mptcp_subflow() {
     if !root() {
         return;
     }
@@ -117,7 +117,7 @@ fn two_paths(client: &Netns, server_pid: u32, server: &Netns) {
 
 /// Both subflows name their connection; the first has its calls.
 #[test]
-fn mptcp_two_subflows() {
+fn both_subflows_name_their_mptcp_connection() {
     if !root() {
         return;
     }
@@ -170,7 +170,7 @@ fn mptcp_two_subflows() {
 
 /// An agent, which begins after the connection, counts the calls on the MPTCP socket.
 #[test]
-fn mptcp_in_agent() {
+fn agent_counts_mptcp_calls() {
     if !root() {
         return;
     }
@@ -197,7 +197,7 @@ fn mptcp_in_agent() {
 
 /// `whylat top` finds an MPTCP connection of a process, with its other end.
 #[test]
-fn mptcp_in_top() {
+fn top_shows_mptcp_connection() {
     if !root() {
         return;
     }

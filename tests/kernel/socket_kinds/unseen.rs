@@ -48,17 +48,17 @@ fn used_only(role: &str, title: &str, first: &str, hint: &str) {
 }
 
 #[test]
-fn report_of_udp_only_program() {
+fn report_of_udp_program_names_udp_sockets() {
     used_only("udp", "UDP sockets", "No problem found.", "");
 }
 
 #[test]
-fn report_of_unix_only_program() {
+fn report_of_unix_program_names_unix_sockets() {
     used_only("unix", "UNIX sockets", "No problem found.", "");
 }
 
 #[test]
-fn report_of_program_without_sockets() {
+fn report_says_that_program_has_no_sockets() {
     if !root() {
         return;
     }

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_the_text() {
+    fn joined_pieces_are_the_text() {
         let line = format!("{}é\n", "x".repeat(998));
         for text in [line.repeat(100), "é".repeat(PIECE_BYTES), String::new()] {
             let (mut all, mut cursor) = (String::new(), 0);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_the_list() {
+    fn joined_parts_are_the_list() {
         let all = [1, 2, 3];
         assert_eq!(part(&all, 0, 2), (&all[..2], Some((1, 2))));
         assert_eq!(part(&all, 2, 2), (&all[2..], None));

@@ -173,7 +173,7 @@ fn a_wrong_line_is_named() {
 }
 
 #[test]
-fn remembered_names_have_the_same_causes() -> Result<(), CategoriesError> {
+fn cached_names_have_the_same_causes() -> Result<(), CategoriesError> {
     let categories = Categories::built_in()?;
     let mut known = CauseCache::new(&categories);
     for name in ["tcp_ack", "main", "tcp_ack", "main", "futex"] {
@@ -226,7 +226,7 @@ fn functions(list: &str) -> HashSet<&str> {
 }
 
 #[test]
-fn the_rules_sort_this_kernel() -> Result<(), Box<dyn std::error::Error>> {
+fn rules_classify_functions_of_this_kernel() -> Result<(), Box<dyn std::error::Error>> {
     let Ok(list) = std::fs::read_to_string("/proc/kallsyms") else {
         eprintln!("skipped: /proc/kallsyms cannot be read");
         return Ok(());
@@ -330,7 +330,7 @@ proptest! {
     }
 
     #[test]
-    fn lines_that_were_damaged_are_read_or_refused(
+    fn damaged_lines_are_read_or_refused(
         from in 0..BUILT_IN.len(), length in 0usize..300, place in 0usize..300, byte in any::<u8>(),
     ) {
         let end = (from + length).min(BUILT_IN.len());

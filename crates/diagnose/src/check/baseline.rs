@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_program_have_their_own_spread_alone() {
+    fn limit_of_program_count_ignores_chance() {
         assert_eq!(limit("connections", &[1]), 1.0);
         assert_eq!(limit("connections", &[4, 4, 6]), 8.0);
     }
 
     #[test]
-    fn counts_of_machine_have_chance_too() {
+    fn limit_of_machine_count_includes_chance() {
         let (one, five) = (limit("retransmits", &[0]), limit("retransmits", &[0; 5]));
         assert!((one - 11.33).abs() < 0.01, "{one}");
         assert!((five - one / 5.0).abs() < 1e-9, "{five}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn ratio_keeps_both_numbers() {
+    fn ratio_is_stored_with_both_numbers() {
         let values = [
             CountValue { events: 7, per: 2 },
             CountValue { events: 4, per: 0 },

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_win_is_what_is_left_of_the_life() {
+    fn estimated_win_is_lifetime_without_harm() {
         let times = |basis, harm| win(basis, harm, 0, 100).map(|win| win.times_faster);
         assert_eq!(times(WinBasis::HarmGone(""), 75), Some(4.0));
         assert_eq!(times(WinBasis::AtLeast(2.5, ""), 75), Some(2.5));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_win_that_is_mostly_bound_is_a_least_one() {
+    fn estimated_win_with_large_error_is_a_lower_bound() {
         let gone = |bound| win(WinBasis::HarmGone(""), 750, bound, 1000).expect("a win");
         assert_eq!((gone(124).times_faster, gone(124).at_least), (4.0, false));
         assert_eq!((gone(250).times_faster, gone(250).at_least), (2.0, true));

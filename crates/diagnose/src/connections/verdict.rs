@@ -48,7 +48,7 @@ mod tests {
     const MINUTE_NS: u64 = 60_000_000_000;
 
     #[test]
-    fn the_greatest_that_has_a_fix_is_named() {
+    fn longest_hold_with_a_fix_is_named() {
         let stages = [
             (Stage::SenderApp, 40_000_000_000),
             (Stage::CongestionWindow, 9_000_000_000),
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn little_harm_is_no_verdict() {
+    fn small_harm_gives_no_verdict() {
         let held = |ns| of_stages(&[(Stage::SendBuffer, ns)], MINUTE_NS);
         assert_eq!(held(2_900_000_000), None);
         assert_eq!(held(3_100_000_000), Some(Stage::SendBuffer));

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn the_part_that_changed_goes_with_the_request() {
+    fn largest_change_has_the_sign_of_the_total() {
         let before = times(&[(RequestPart::Cpu, 10), (RequestPart::Lock, 90)]);
         let after = times(&[(RequestPart::Cpu, 40), (RequestPart::Disk, 20)]);
         let lock = PartChange {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_fall_into_the_seconds_in_which_they_went() {
+    fn bytes_are_counted_in_the_second_of_their_transfer() {
         let histories = Histories::default();
         histories.add(
             &reading(2 * S, 0),

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_recording_does_not_say() {
+    fn older_recording_gives_no_reason() {
         assert_eq!(why_unseen(&[], &[], 3), None);
     }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_kinds_need_no_excuse() {
+    fn recorded_kinds_are_not_listed_as_unseen() {
         let on = Coverage {
             probe: "unix_sockets".to_owned(),
             state: ProbeState::On,

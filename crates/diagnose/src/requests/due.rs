@@ -82,7 +82,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn several_waits_know_more_than_one() {
+    fn several_waits_narrow_the_due_time() {
         let later = DueRange::of_limit(10 * MS);
         let both = later.and_earlier(DueRange::of_limit(9 * MS + 200_000));
         assert_eq!(both.end_until(20 * MS), Some(9 * MS + 200_000));
@@ -91,14 +91,14 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_wait_that_could_last_longer_decides() {
+    fn longest_possible_wait_decides_due_time() {
         let (soon, late) = (DueRange::of_limit(4 * MS), DueRange::of_limit(10 * MS));
         assert_eq!(soon.and_earlier(late), late);
         assert_eq!(late.and_earlier(soon), late);
     }
 
     #[test]
-    fn a_scheduler_rounds_down() {
+    fn scheduler_may_round_a_timer_down_by_one_ms() {
         let due = DueRange::of_scheduler(2 * MS, 6 * MS);
         assert_eq!(due.end_until(20 * MS), Some(7 * MS));
         let due = DueRange::of_scheduler(2 * MS, 3 * MS);

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_at_the_ends() {
+    fn share_bounds_hold_for_none_half_and_all() {
         let all = ShareBounds::new(5, 5);
         assert_eq!((all.share, all.high), (1.0, 1.0));
         assert!((0.5..0.6).contains(&all.low), "{all:?}");
@@ -322,7 +322,7 @@ mod tests {
 
     /// However many functions there are, the sum of samples is exact, and the frequent ones are kept.
     #[test]
-    fn many_functions_take_bounded_memory() {
+    fn many_functions_use_bounded_memory() {
         let mut counts = FunctionCounts::default();
         for number in 0..10_000 {
             counts.add(&sample(number + 1));

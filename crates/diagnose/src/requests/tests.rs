@@ -317,7 +317,7 @@ fn page_counts_all_requests_and_holds_some() {
 }
 
 #[test]
-fn turns_are_requests() {
+fn turns_become_requests() {
     let mut rows = Rows::server();
     for turn in 1..=20 {
         let at = turn * 10 * MS;

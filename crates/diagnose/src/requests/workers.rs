@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_beyond_an_even_spread_wait_in_vain() {
+    fn requests_beyond_even_distribution_wait_avoidably() {
         // three connections at worker 7, one at 8; 9 has none
         let uneven = [
             (7, 1, 0, 100),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_even_spread_has_nothing_to_avoid() {
+    fn even_distribution_has_no_avoidable_wait() {
         let even = [
             (7, 1, 0, 90),
             (7, 2, 0, 100),

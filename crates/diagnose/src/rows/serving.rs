@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_port_serves_if_nothing_else_says_it() {
+    fn lower_port_is_server_without_other_evidence() {
         let alone = connection("10.0.0.1:80", "10.0.0.2:50000", Role::Unknown);
         assert!(is_server(&[alone], &[]));
         let alone = connection("10.0.0.1:50000", "10.0.0.2:80", Role::Unknown);
@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn a_listening_port_serves_though_it_is_higher() {
+    fn higher_listening_port_is_server() {
         let row = connection("10.0.0.1:50051", "10.0.0.2:40000", Role::Unknown);
         assert!(!is_server(std::slice::from_ref(&row), &[]));
         assert!(is_server(&[row], &["0.0.0.0:50051"]));
     }
 
     #[test]
-    fn an_address_of_several_connections_serves() {
+    fn address_with_several_connections_is_server() {
         let of = |remote: &str| connection("10.0.0.1:50051", remote, Role::Unknown);
         assert!(is_server(
             &[of("10.0.0.2:40000"), of("10.0.0.2:40001")],
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_seen_to_open_says_it() {
+    fn recorded_open_decides_the_server() {
         let rows = [
             connection("10.0.0.1:50051", "10.0.0.2:40000", Role::Unknown),
             connection("10.0.0.1:50051", "10.0.0.3:41000", Role::Server),

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_are_exact_and_the_worst_of_many_is_found() {
+    fn short_lists_are_exact_and_long_lists_keep_the_worst() {
         let mut top = Top::default();
         (0..KEPT as u32).for_each(|number| top.add(number, 10 + u64::from(number)));
         assert!(top.worst(KEPT).iter().all(|it| it.is_exact));

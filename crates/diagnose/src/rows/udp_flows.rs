@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_find_each_other_by_their_addresses() {
+    fn both_ends_are_matched_by_address() {
         let mut table = UdpFlowTable::default();
         table.add(flow(1, Role::Client, "127.0.0.1:4000", "127.0.0.1:53"));
         table.add(flow(2, Role::Server, "0.0.0.0:53", "127.0.0.1:4000"));

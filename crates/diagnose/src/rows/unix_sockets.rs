@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_find_each_other_and_rows_come_in_any_order() {
+    fn both_ends_are_matched_in_any_row_order() {
         let mut table = UnixSocketTable::default();
         table.add(socket(1, 10, Some(20)));
         let later = UnixSocket {

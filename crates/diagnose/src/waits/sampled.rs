@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_named_and_not_its_libraries() {
+    fn program_frame_is_named_instead_of_library() {
         let c = ("/usr/lib/x86_64-linux-gnu/libc.so.6", Some("memcpy"));
         let own = ("/usr/bin/server", Some("process_command"));
         assert_eq!(function(&[c, own], "server").name, "process_command");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_says_why() {
+    fn missing_name_has_a_reason() {
         let generated = ("", None);
         let node = ("/usr/bin/node", Some("main"));
         let why = |frames: &[_], comm| function(frames, comm).no_name;

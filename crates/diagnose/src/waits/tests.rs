@@ -155,7 +155,7 @@ fn an_object_has_several_names() {
 }
 
 #[test]
-fn conditions_compose() {
+fn filter_conditions_are_combined() {
     let (pid, tid) = (Some(7), Some(72));
     let longer_than_ns = Some(10 * MS);
     let all = WaitFilter::default;
@@ -196,7 +196,7 @@ fn a_wait_is_in_one_of_two_neighbouring_spans() {
 }
 
 #[test]
-fn the_limit_is_of_groups_not_of_sums() {
+fn limit_applies_to_groups_not_to_sums() {
     let mut table = WaitTable::new(header(), names(), Grouping::Object, WaitFilter::default());
     table.add(&rows());
     let report = table.report(RecordingState::default(), 2);

@@ -98,7 +98,7 @@ mod tests {
     use super::TraceEvent;
 
     #[test]
-    fn lines_of_the_trace_file_and_of_trace_cmd() {
+    fn trace_file_and_trace_cmd_lines_parse() {
         let line = "       Web Content-12    (  10) [003] d.h2.  77.000123: irq_handler_entry: irq=9 name=eth0";
         let event = TraceEvent::parse(line).unwrap();
         let thread = event.thread.unwrap();

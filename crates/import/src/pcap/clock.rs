@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_with_another_tick_is_not_believed() {
+    fn clock_with_another_tick_is_rejected() {
         for per_s in [100, 250, 1_000_000] {
             let mut clock = SenderClock::default();
             for ms in 0..2_000 {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_runs_on_after_its_wrap_is_believed() {
+    fn clock_that_wraps_is_accepted() {
         let mut clock = SenderClock::default();
         let begin = u32::MAX - 100;
         (0..300u32).for_each(|ms| {

@@ -166,7 +166,7 @@ mod tests {
     use crate::branch::{BranchKind, FlowEdge};
 
     #[test]
-    fn kinds_and_flags_of_branches() {
+    fn branch_kinds_and_flags_parse() {
         let known = [
             ("call", FlowEdge::Inside, BranchKind::Call, false),
             ("jcc (x)", FlowEdge::Inside, BranchKind::Jump, true),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_with_and_without_a_time() {
+    fn errors_parse_with_and_without_a_time() {
         let line = " instruction trace error type 1 time 5.000000007 cpu -1 pid 3 tid 4 ip 0x7f code 7: Overflow packet (a.so)";
         let error = TraceError::parse(line).unwrap();
         assert_eq!((error.time_ns, error.cpu), (Some(5_000_000_007), None));

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn workload_says_what_is_true_of_it() {
+    fn claims_of_the_workload_are_expected() {
         let mut truth = truth();
         let report = of_requests("serial_round_trips", 9, "client");
         let beside = |truth: &Value| Score::new(truth, &report, &[]).beside.len();

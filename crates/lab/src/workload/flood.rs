@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rps_mask_has_several_words() {
+    fn rps_mask_of_high_cpu_has_several_words() {
         assert_eq!(mask(0), "1");
         assert_eq!(mask(31), "80000000");
         assert_eq!(mask(33), "2,00000000");

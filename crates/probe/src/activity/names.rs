@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_names() {
+    fn event_numbers_have_names() {
         let mut names = ActivityNames::default();
         assert_eq!(names.softirq(3).as_deref(), Some("NET_RX"));
         assert_eq!(names.softirq(77), None);

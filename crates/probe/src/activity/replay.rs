@@ -331,7 +331,7 @@ mod tests {
 
     /// The second fault of a thread is answered by a signal; the last end is of one that began on another CPU.
     #[test]
-    fn page_faults_end_where_they_are_done_or_must_be() {
+    fn page_fault_ends_at_its_end_or_at_a_signal() {
         use ActivityKind::{Function, Syscall, Task};
         let mut written = Written::new(1 << 10);
         let fault = i64::from(PAGE_FAULT);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn who_ran_there_is_known() {
+    fn thread_before_the_window_is_known() {
         let written = scene(1 << 10);
         let ran = |from_ns, until_ns| {
             let window = Window {

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_is_read() {
+    fn properties_of_this_host_are_read() {
         let host = Host::read().unwrap();
         assert_eq!(host.boot_id.len(), 36);
         assert!(host.cpus >= 1 && !host.kernel.trim().is_empty() && !host.host.is_empty());

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn no_attempt_is_no_pair() {
+    fn zero_attempts_give_no_pair() {
         assert_eq!(read_pair(Clock::Realtime, 0), None);
     }
 
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steering_of_both_clocks_is_one_rate() {
+    fn clocks_have_equal_steering() {
         let reference = Steering {
             rate_ppb: 500_000,
             slew_ppb: 3,

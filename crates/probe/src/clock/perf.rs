@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_become_the_time_that_perf_prints() {
+    fn ticks_convert_to_the_time_that_perf_prints() {
         let conversion = Conversion {
             shift: 31,
             mult: 1_789_569_706,
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn no_conversion_is_a_panic() {
+    fn hostile_conversion_does_not_panic() {
         for shift in [0, 1, 32, 63, 64, u16::MAX] {
             let conversion = Conversion {
                 shift,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn it_advances_or_says_why_not() {
+    fn perf_clock_advances_or_names_the_reason() {
         match PerfClock::open() {
             Ok(clock) => assert!(clock.read().unwrap() <= clock.read().unwrap()),
             Err((why, _)) => assert!(!why.is_empty()),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loop_corrects_a_share_of_its_offset_in_a_second() {
+    fn phase_locked_loop_corrects_a_share_each_second() {
         let mut timex = query(0).unwrap();
         (timex.offset, timex.status, timex.constant) = (0, 0, 2);
         assert_eq!(phase_ppb(&timex), 0);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_cpu() {
+    fn cpu_line_of_proc_stat_is_parsed() {
         let row = parse("cpu3 1 2 3 40 5 6 7 8 0 0", 9).unwrap();
         assert_eq!(
             (row.cpu, row.time_ns, row.busy_ns),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_of_all_is_none() {
+    fn total_line_is_no_cpu() {
         assert_eq!(parse("cpu  1 2 3 40 5 6 7 8 0 0", 9), None);
         assert_eq!(parse("intr 5 6", 9), None);
         assert_eq!(parse("cpu0 1 2 3", 9), None);

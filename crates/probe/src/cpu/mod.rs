@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_is_read() {
+    fn schedstat_line_is_parsed() {
         let read = Schedstat {
             cpu_ns: 5,
             runq_ns: 70,

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn work_shows() {
+    fn work_increases_cpu_time() {
         let pid = std::process::id();
         let mut threads = Threads::default();
         let first = threads.read(pid).unwrap();

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_no_place_is_not_read() {
+    fn missing_counters_are_not_read() {
         let only_one = [("LINUX_MIB_LISTENOVERFLOWS", 23)];
         assert_eq!(MibPlaces::among(only_one.into_iter()), None);
         for wrong in [0, -1, i64::MAX] {

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_counted_has_no_line_unless_it_was_open() {
+    fn uncounted_kind_is_listed_only_if_open() {
         let mut sockets = [0; KINDS];
         assert_eq!(lines(&sockets, None).len(), 1);
         sockets[socket_kind::SOCKET_KIND_UDP.0 as usize] = 3;

@@ -144,7 +144,7 @@ fn a_note_goes_to_an_open_span_or_is_alone() {
 }
 
 #[test]
-fn a_wait_for_an_object_ends_when_it_is_had_or_given_up() {
+fn wait_ends_when_the_object_is_acquired_or_abandoned() {
     let address = 0x40;
     let sync = |action| Body::Sync { action, address };
     let mut assembler = named();

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_may_write_steers() {
+    fn only_process_with_write_access_steers_the_clock() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let devices = [file.path().to_owned()];
         let own = Path::new("/proc/self");

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn pending_rows_are_bounded() {
         let mut matcher = Matcher::default();
         for number in 0..5000_u32 {
             matcher.add(7, stamp(0, number, number + 1), 0);

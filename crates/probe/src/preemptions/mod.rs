@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_ran_instead_is_null() {
+    fn idle_cpu_after_preemption_is_null() {
         let mut seen = preemption_seen {
             start_ns: 3,
             end_ns: 10,

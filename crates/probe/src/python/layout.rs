@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interpreter_says_itself_where_its_fields_are() {
+    fn field_offsets_are_read_from_the_interpreter() {
         let layout = Layout::of_version(13, &table_3_13()).expect("a layout");
         let expected = Layout {
             interpreters_head: 632,
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_lies_is_refused() {
+    fn impossible_offsets_are_refused() {
         let table = table_3_13();
         for cut in 0..table.len() - 5 * 8 {
             assert_eq!(Layout::of_version(13, &table[..cut]), None, "{cut}");

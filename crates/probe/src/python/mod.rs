@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_in_names() {
+    fn version_is_read_from_the_file_name() {
         assert_eq!(minor_version("/usr/bin/python3.11"), Some(11));
         assert_eq!(minor_version("/opt/lib/libpython3.8.so.1.0"), Some(8));
         assert_eq!(minor_version("/opt/lib/libpython3.13t.so.1.0"), Some(13));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_interpreter_has_none() {
+    fn other_program_has_no_python_version() {
         let own = std::env::current_exe().expect("a program");
         let file = std::fs::read(own).expect("its file");
         assert!(find(11, &file, 0).is_none());

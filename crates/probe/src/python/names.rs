@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_has_no_name() {
+    fn invalid_text_gives_no_name() {
         assert_eq!(text(&form(9, 0, 0), b""), None);
         assert_eq!(text(&form(9, 20, 0), b"short"), None);
         assert_eq!(text(&form(3, 3, 0), b"\x01\x02\x03"), None);

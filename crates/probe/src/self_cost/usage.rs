@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_and_memory_show() {
+    fn work_and_memory_are_measured() {
         const LEN: usize = 64 << 20;
         let before = Usage::read().unwrap();
         let block = std::hint::black_box(vec![1_u8; LEN]);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read() {
+    fn status_lines_are_parsed() {
         assert_eq!(
             bytes_of("Name:\tx\nVmHWM:\t    2048 kB\n", "VmHWM"),
             Some(2048 * 1024)

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_adds_is_read_too() {
+    fn added_map_lines_are_read() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("map");
         std::fs::write(&path, "1000 10 first\n2000 10 sec").expect("a map");

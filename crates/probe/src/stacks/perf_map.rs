@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_line_is_left_out() {
+    fn invalid_lines_are_left_out() {
         let mut map = PerfMap::default();
         map.add(b"\n \nx y z\n1000\n1000 10\n1000 0 empty\n1000 10 \nffffffffffffffff 10 beyond\n");
         map.add(b"\xff\xfe\0\n-1000 10 negative\n1ffffffffffffffff 1 long\n");

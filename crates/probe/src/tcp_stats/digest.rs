@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn every_stored_byte_counts_and_ticking_ones_do_not() {
+    fn stored_bytes_change_the_digest_and_timers_do_not() {
         for fill in [0, 7, 0xff] {
             let base = Reply {
                 info: vec![fill; 280],
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beside_tcp_info_counts() {
+    fn fields_outside_tcp_info_change_the_digest() {
         let base = Reply::default();
         let memory = |at: usize| {
             let mut memory = base.memory.clone();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_parts_at_other_places_differ() {
+    fn order_of_parts_changes_the_digest() {
         // Words moved to another lane, stripe or part of the structure.
         let with = |at: usize| {
             let mut info = vec![0; 280];
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_changes_show(
+        fn random_changes_change_the_digest(
             info in proptest::collection::vec(any::<u8>(), 280),
             changes in proptest::collection::vec((0_usize..280, 1_u8..), 1..6),
         ) {

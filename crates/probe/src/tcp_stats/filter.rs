@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_chosen_stays_chosen_and_the_rest_is_not_counted() {
+    fn selection_is_kept_between_polls() {
         let mut filter = SampleFilter::default();
         let bytes = Reply {
             cookie: 1,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_may_change_and_sockets_may_come_and_go() {
+    fn samples_are_matched_in_any_order() {
         let mut filter = SampleFilter::default();
         let mut cookies: Vec<u64> = (1..=40).collect();
         assert_eq!(poll(&mut filter, &cookies, 1), 40);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_order_needs_no_search() {
+    fn constant_order_needs_no_search() {
         let mut filter = SampleFilter::default();
         let cookies: Vec<u64> = (1..=500).rev().collect();
         for _ in 0..2 * FORGET_AFTER_POLLS {

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_meet_within_and_across_namespaces() {
+    fn both_ends_are_joined_within_and_across_namespaces() {
         let index = with(&[(1, A, B, 10), (2, B, A, 20)]);
         assert_eq!(index.peer(2, address(B), address(A), 20), Some(10));
         assert_eq!(index.peer(1, address(A), address(B), 10), Some(20));
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_sockets_leave_and_reused_addresses_replace() {
+    fn closed_sockets_are_removed_and_reused_addresses_replaced() {
         let mut index = with(&[(1, A, B, 10), (2, A, B, 12), (1, A, B, 14)]);
         assert_eq!(index.len(), 2);
         index.retain(|conn| conn != 14);

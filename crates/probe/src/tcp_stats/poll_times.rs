@@ -101,7 +101,7 @@ mod tests {
     /// The polled thing is on for 30 % of a period as long as the mean interval: in step, if the polls were
     /// regular.
     #[test]
-    fn a_rhythm_of_the_same_length_does_not_fool_the_polls() {
+    fn periodic_load_does_not_bias_the_polls() {
         const COUNT: usize = 100_000;
         for phase_ns in [0, MEAN_NS / 3, MEAN_NS / 2] {
             let mut times = PollTimes::new(3, MEAN_NS, phase_ns);

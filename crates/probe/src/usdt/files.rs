@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_script_its_interpreter_counts() {
+    fn script_is_searched_by_its_interpreter() {
         let directory = tempfile::tempdir().unwrap();
         for first in ["#!/bin/sh -e", "#! /usr/bin/env -S sh"] {
             let script = directory.path().join("script");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_process_all_that_is_mapped_counts() {
+    fn all_mapped_files_of_a_process_are_searched() {
         let files = Files::of_processes(&[std::process::id()]);
         let own = std::env::current_exe().unwrap();
         assert!(files.files.contains(&Binary::at(&own)), "{files:?}");

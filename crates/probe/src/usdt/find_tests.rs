@@ -103,7 +103,7 @@ fn markers_are_known_by_their_first_argument() {
 }
 
 #[test]
-fn what_is_not_there_is_answered_with_what_is() {
+fn missing_probe_error_lists_probes() {
     let error = refused("app:reqest");
     let expected = "no USDT probe app:reqest in /a/program, which runs the script /a/script, or the \
                     library loaded with it (not searched: process 7: gone)\n\
@@ -128,7 +128,7 @@ fn what_is_not_there_is_answered_with_what_is() {
 }
 
 #[test]
-fn a_file_without_probes_says_so() {
+fn file_without_probes_is_reported() {
     let own = std::env::current_exe().unwrap();
     let request = format!("{}:app:request", own.display());
     let error = find(&[request.parse().unwrap()], &Files::default()).unwrap_err();

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_explained() {
+    fn invalid_request_is_explained() {
         let many = format!("a:b:{}x", ",".repeat(MOST_ARGUMENTS));
         let wrong = [
             "", "a", "a:", ":b", "a:b:", "a:b:,", "a:b:x,x", "a:*:x", "./a", "./a:b", "a:b c",

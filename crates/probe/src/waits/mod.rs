@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_counted_and_absent_is_not_zero() {
+    fn unknown_records_are_counted_and_absent_is_not_zero() {
         let unseen = wait_record {
             fd: -1,
             ready_fd: -1,

@@ -43,7 +43,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_instant_is_new_once(times in prop::collection::vec((0u64..200, 0u64..40), 1..30)) {
+        fn captured_instants_are_new_only_once(times in prop::collection::vec((0u64..200, 0u64..40), 1..30)) {
             let mut kept = CapturedIntervals::default();
             let mut covered = [false; 256];
             for (from, length) in times {

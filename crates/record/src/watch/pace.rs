@@ -67,7 +67,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn what_is_cheap_comes_as_asked() {
+    fn cheap_snapshots_keep_the_asked_interval() {
         let mut pace = Pace::new(2 * S, S / 2);
         pace.note_poll(100_000);
         pace.note_snapshot(1_000_000);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_dear_comes_as_seldom_as_its_share_allows() {
+    fn costly_snapshots_are_rarer_within_their_share() {
         let mut pace = Pace::new(2 * S, S / 2);
         pace.note_poll(8_000_000);
         pace.note_snapshot(60_000_000);

@@ -285,7 +285,7 @@ A1\t512\t1\t0.584929\t6.977514\t9122796173\t139747364\t108843\t714019
     }
 
     #[test]
-    fn words_may_hold_commas() {
+    fn quoted_text_may_contain_commas() {
         assert_eq!(word(Some("a, \"b\"")), "\"a, \"\"b\"\"\"");
         let rows = read("f", "Impl,size,thread,skipped\nA3,64,1,\"a, \"\"b\"\"\"\n").unwrap();
         assert_eq!(rows[0].word("skipped"), Some("a, \"b\""));

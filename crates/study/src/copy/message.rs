@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_byte_anywhere_is_seen() {
+    fn changed_byte_is_detected_anywhere() {
         for size in [64, 512, 4096] {
             let (mut pool, expected) = (MessagePool::heap(2, size), ExpectedMessage::new(size));
             pool.stamp(1, 77);

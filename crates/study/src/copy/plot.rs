@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_sample_is_drawn_as_far_as_it_goes() {
+    fn published_sample_is_drawn_without_missing_columns() {
         let rows = csv::read("published", PUBLISHED).unwrap();
         let figures = figures(&rows);
         let drawn: Vec<&str> = figures

@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_lies_within_the_drawing() {
+    fn marks_lie_within_the_drawing() {
         for y_log in [false, true] {
             let chart = chart(y_log);
             let svg = file(&chart);

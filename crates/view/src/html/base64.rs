@@ -26,7 +26,7 @@ mod tests {
 
     /// The vectors of RFC 4648, section 10.
     #[test]
-    fn rfc_test_vectors() {
+    fn rfc_4648_vectors_are_encoded() {
         let vectors = [
             "", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy",
         ];

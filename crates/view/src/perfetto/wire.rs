@@ -157,7 +157,7 @@ mod tests {
 
     /// The examples of the format's own description.
     #[test]
-    fn the_examples_of_the_specification() {
+    fn examples_of_the_specification_are_written() {
         assert_eq!(written(|it| it.put_unsigned(1, 150)), [0x08, 0x96, 0x01]);
         let testing = [0x12, 0x07, 0x74, 0x65, 0x73, 0x74, 0x69, 0x6e, 0x67];
         assert_eq!(written(|it| it.text(2, "testing")), testing);

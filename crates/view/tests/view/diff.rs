@@ -47,7 +47,7 @@ fn json(value: &impl serde::Serialize) -> Outcome<String> {
 }
 
 #[test]
-fn answers_are_as_committed() -> Outcome {
+fn answers_match_golden_files() -> Outcome {
     let mut wrong = Vec::new();
     for (name, folders) in CASES {
         let report = compared(folders)?;

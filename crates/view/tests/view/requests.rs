@@ -51,7 +51,7 @@ fn csv() -> Outcome<String> {
 }
 
 #[test]
-fn answers_are_as_committed() -> Outcome {
+fn answers_match_golden_files() -> Outcome {
     let options = TextOptions::default();
     let (all, one) = (answer(RequestFilter::default())?, one()?);
     let request = one.requests.first().ok_or("no such request")?;

@@ -14,7 +14,7 @@ fn redacted_by(mut redactor: Redactor, mut value: Value) -> Value {
 }
 
 #[test]
-fn equal_things_stay_equal() {
+fn equal_secrets_get_equal_placeholders() {
     let redacted_json = redacted(json!([
         {"header": {"host": "canary-host", "detail": "waits", "format": 1}},
         {"coverage": {"probe": "usdt", "why": "no /srv/canary on Canary-Host (10.7.7.7:443), not 10.7.7.7"}},

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_waits_for_what_is_beyond_its_wake_ups() {
+    fn run_queue_delay_excludes_wake_ups() {
         let times = times(&[
             process(1_000, 300, 10, 9),
             process(2_000, 800, 1_010, 1),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pid_that_is_used_again_does_not_fall() {
+    fn reused_pid_does_not_decrease_counters() {
         let times = times(&[
             process(1_000, 900, 10, 1),
             process(2_000, 100, 10, 1),

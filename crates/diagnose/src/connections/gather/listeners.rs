@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_is_what_both_counts_allow_between_two_readings() {
+    fn refusals_are_bounded_by_both_counters() {
         let deferred = digest(&[(1, 0, Some((3, 0))), (2, 11, Some((3, 0)))]);
         assert_eq!(seen(&deferred), (11, 0, 0, 0));
         assert_eq!(deferred.drops.other_drops(), 11);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_count_is_no_zero() {
+    fn unknown_counter_is_not_zero() {
         let unknown = digest(&[(1, 2, None), (2, 9, None)]);
         assert_eq!(seen(&unknown), (7, 0, 0, 7));
         let since = digest(&[(1, 2, None), (2, 9, Some((4, 0))), (3, 10, Some((5, 0)))]);

@@ -177,7 +177,7 @@ mod tests {
     const PATH_US: u32 = 100_000;
 
     #[test]
-    fn the_fall_is_against_the_earlier_best() {
+    fn rate_fall_is_relative_to_earlier_best() {
         let digest = flow(
             PATH_US,
             &[(400_000, 0, 0), (100_000, 3, 0), (100_000, 2, 0)],
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_for_most_of_the_best_rate_is_no_limit() {
+    fn window_near_best_rate_is_no_limit() {
         let limited_ns = |best: u64| {
             let fall = flow(PATH_US, &[(best, 0, 0), (50_000, 3, 0)]).fall();
             fall.map(|fall| fall.limited_ns)
@@ -206,13 +206,13 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_with_a_timeout_is_not_the_fall() {
+    fn interval_with_timeout_is_no_rate_fall() {
         let stalled = [(400_000, 0, 0), (100_000, 3, 1)];
         assert_eq!(flow(PATH_US, &stalled).fall(), None);
     }
 
     #[test]
-    fn time_that_the_receiver_stopped_is_not_the_fall() {
+    fn zero_window_time_is_no_rate_fall() {
         let mut digest = flow(PATH_US, &[(400_000, 0, 0)]);
         let earlier = TcpSample {
             bytes_acked: 400_000,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_shows_the_fall() {
+    fn ledger_shows_rate_fall() {
         let fall = |best: Option<u64>, limited_ns: u64| {
             let ledger = row_of(json!({
                 "loss_limited_ns": limited_ns, "loss_limited_bytes": 4_000_000, "loss_limited_retrans_bytes": 1_000_000,

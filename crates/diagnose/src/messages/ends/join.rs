@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_call_that_took_the_last_byte_is_the_one() {
+    fn message_ends_with_the_call_that_took_its_last_byte() {
         let sent = [
             sent(100, 100),
             sent(150, 50),

@@ -108,7 +108,7 @@ mod tests {
         /// One ahead by 50 µs a second more: where no one offset is possible there are several, and none
         /// is further from the truth than its error and what the clocks moved meanwhile.
         #[test]
-        fn a_clock_that_runs_faster_has_several(delays_ns in prop::collection::vec(20_000_u64..90_000, 400)) {
+        fn drifting_clock_has_several_offsets(delays_ns in prop::collection::vec(20_000_u64..90_000, 400)) {
             let drift_ns = |at_ns: u64| (at_ns / 20_000).cast_signed();
             let alternating: Vec<_> = delays_ns.iter().zip(0..).map(|(delay, at)| (*delay, at % 2 == 0)).collect();
             let mut pairs = messages(0, &alternating);

@@ -97,7 +97,7 @@ fn sleep_until(end_ns: u64) -> ThreadEventKind {
 }
 
 #[test]
-fn what_ended_threads_did_is_forgotten() {
+fn events_of_ended_threads_are_forgotten() {
     let mut history = History::default();
     for tid in 0..4_000 {
         let thread = history.thread(70, tid);

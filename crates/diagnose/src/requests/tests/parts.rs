@@ -73,7 +73,7 @@ fn preemption(tid: u32, times: (u64, u64), off_cpu_ns: u64, count: u32) -> Preem
 }
 
 #[test]
-fn preemption_and_quota_are_no_computing() {
+fn preemption_and_quota_are_not_computing() {
     let mut rows = Rows::server();
     rows.waits
         .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));
@@ -102,7 +102,7 @@ fn preemption_and_quota_are_no_computing() {
 }
 
 #[test]
-fn preemption_that_comes_late_has_its_place() {
+fn late_preemption_row_is_accounted() {
     let mut history = History::default();
     let thread = history.thread(70, 70);
     let of = |off_cpu_ns| {

@@ -40,7 +40,7 @@ fn a_small_message_that_crosses_is_no_request() {
 }
 
 #[test]
-fn small_requests_that_cross_are_seen() {
+fn small_requests_that_cross_are_detected() {
     let mut rows = Rows::server();
     for turn in 1..=40 {
         let at = turn * 10 * MS;
@@ -57,7 +57,7 @@ fn small_requests_that_cross_are_seen() {
 }
 
 #[test]
-fn a_window_update_between_two_requests_is_none() {
+fn window_update_between_requests_is_no_request() {
     let mut rows = Rows::server();
     for turn in 1..=20 {
         let at = turn * 10 * MS;
@@ -89,7 +89,7 @@ fn a_connection_that_begins_to_pipeline_is_judged_again() {
 }
 
 #[test]
-fn a_connection_that_stops_to_pipeline_has_requests() {
+fn connection_that_stops_pipelining_has_requests() {
     let mut rows = Rows::server();
     (0..16).for_each(|turn| exchange(&mut rows, 10 + turn * 10, 9));
     (16..160).for_each(|turn| exchange(&mut rows, 10 + turn * 10, 0));
@@ -162,7 +162,7 @@ fn a_client_that_half_closes_is_answered() {
 }
 
 #[test]
-fn finished_and_a_request_are_two_things() {
+fn finished_exchange_may_be_no_request() {
     let mut rows = Rows::server();
     rows.calls.push(call(1, MS, false, 517, 70));
     rows.calls.push(call(1, 2 * MS, true, 1_500, 70));
@@ -188,7 +188,7 @@ fn finished_and_a_request_are_two_things() {
 }
 
 #[test]
-fn a_waits_table_with_holes_is_not_computing() {
+fn missing_waits_are_not_computing() {
     let mut rows = Rows::server();
     rows.waits
         .push(wait(70, (0, 10 * MS, 10 * MS), WaitObject::Epoll, Some(1)));

@@ -146,7 +146,7 @@ mod tests {
 
     /// Fisher's own example, the lady tasting tea: 3 of 4 by chance in 17 of 70 cases.
     #[test]
-    fn the_test_is_exact() {
+    fn fisher_test_matches_published_example() {
         let near = |found: f64, exact: f64| assert!((found / exact - 1.0).abs() < 1e-9, "{found}");
         near(fisher(counts(3, 1), counts(4, 4)), 17.0 / 70.0);
         near(fisher(counts(4, 0), counts(4, 4)), 1.0 / 70.0);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_not_reported() {
+    fn chance_association_is_not_reported() {
         let five = |value, is_slow| (0..5).map(move |_| (value, is_slow));
         // 1 of 252 ways: with two sides and one cut 0.8 %
         assert_eq!(

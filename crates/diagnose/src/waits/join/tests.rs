@@ -245,7 +245,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
-    fn equals_a_search_through_all_rows(
+    fn join_equals_search_through_all_rows(
         threads in threads(),
         of in 1..24_usize,
         stir in 0..64_u64,
@@ -293,7 +293,7 @@ fn first_waits_of_a_long_call_are_unknown() {
 }
 
 #[test]
-fn without_slow_waits_nothing_is_asked() {
+fn nothing_is_joined_without_slow_waits() {
     let mut table = WaitTable::new(
         header(),
         Rc::default(),

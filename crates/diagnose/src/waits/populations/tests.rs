@@ -197,7 +197,7 @@ fn wide_populations_are_separated_between_their_modes() {
 
 /// As those of a busy server's epoll set: two humps that run into each other, 300,000 waits.
 #[test]
-fn humps_that_run_into_each_other_are_one_population() {
+fn overlapping_modes_are_one_population() {
     let mut random = Random(5);
     let mut histogram = Histogram::default();
     for wait in 0..300_000 {

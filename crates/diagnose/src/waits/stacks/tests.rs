@@ -72,7 +72,7 @@ fn a_stack_of_the_kernel_says_what_a_thread_waits_for() {
 }
 
 #[test]
-fn the_insides_of_the_library_are_left_out() {
+fn inner_frames_of_the_library_are_omitted() {
     let locks = stack(&[
         ("c", "futex_wait"),
         ("c", "pthread_mutex_lock"),

@@ -89,7 +89,7 @@ fn split_segment_that_waits_for_a_delayed_ack_is_a_hold() {
 }
 
 #[test]
-fn window_that_is_full_is_the_receivers() {
+fn full_receive_window_is_held_by_the_receiver() {
     let mut talk = Talk::begin(20_000, 10 * MS);
     for _ in 0..11 {
         talk.put(20_000, 1, |it| it.window = 1);
@@ -137,7 +137,7 @@ fn retransmissions_are_distinguished_by_their_cause() {
 }
 
 #[test]
-fn segments_that_overtake_each_other_are_not_sent_again() {
+fn reordered_segments_are_not_retransmissions() {
     let mut talk = Talk::begin(20_000, 10 * MS);
     (0..5).for_each(|_| talk.send(10_000, 0, 1_000));
     let mut packets = talk.frames();

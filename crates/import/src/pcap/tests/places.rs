@@ -22,7 +22,7 @@ fn full_windows(near_ns: u64, pause_ns: u64) -> Talk {
 }
 
 #[test]
-fn window_that_stays_full_is_not_read() {
+fn window_that_stays_full_means_no_read() {
     for near_ns in [0, RTT / 2, RTT] {
         let slow = stages(&full_windows(near_ns, 40 * MS).read().0, 1);
         assert_eq!(slow.window_closed_ns, 11 * 40 * MS, "{near_ns}");
@@ -49,7 +49,7 @@ fn window_full_of_unacknowledged_data_says_nothing_of_the_reader() {
 }
 
 #[test]
-fn window_that_shrinks_is_not_read() {
+fn window_that_shrinks_means_no_read() {
     let mut talk = Talk::begin(0, RTT);
     talk.put(0, 1, |it| it.window = OPEN);
     talk.send(0, 0, 1_424);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_applies_where_most_late_calls_follow_several_sends() {
+    fn single_write_is_advised_after_several_sends() {
         assert!(
             advice_of(5).starts_with(" It applies here"),
             "{}",
