@@ -11,7 +11,7 @@ use table::tables::ClockPair;
 
 use super::notice::SetNotice;
 use super::perf::PerfClock;
-use super::ptp::{PtpClock, ReadMethod, Sandwich};
+use super::ptp::{DeviceReading, PtpClock, ReadMethod};
 use super::steering::Steering;
 use super::{monotonic_ns, read_ns};
 
@@ -50,13 +50,17 @@ impl Clock {
     }
 }
 
-/// The narrowest of `attempts` sandwiched readings of `clock`; `None` when the kernel does not have
+/// The narrowest of `attempts` readings of `clock`, each between two of the kernel's; `None` when the kernel does not have
 /// the clock or no attempt was asked for.
 pub fn read_pair(clock: Clock, attempts: u32) -> Option<ClockPair> {
-    sandwich(clock.name(), attempts, || clock.read_ns())
+    read_narrowest_pair(clock.name(), attempts, || clock.read_ns())
 }
 
-fn sandwich(name: &str, attempts: u32, read: impl Fn() -> Option<i64>) -> Option<ClockPair> {
+fn read_narrowest_pair(
+    name: &str,
+    attempts: u32,
+    read: impl Fn() -> Option<i64>,
+) -> Option<ClockPair> {
     let mut narrowest: Option<(u64, u64, i64)> = None;
     for _ in 0..attempts {
         let before_ns = monotonic_ns();
@@ -143,7 +147,7 @@ impl Clocks {
         let realtime = self.read_realtime(attempts);
         let counter = read_pair(Clock::MonotonicRaw, attempts);
         let perf = self.perf.as_ref();
-        let perf = perf.and_then(|perf| sandwich("perf", attempts, || perf.read()));
+        let perf = perf.and_then(|perf| read_narrowest_pair("perf", attempts, || perf.read()));
         // after the pairs: what is set now shows in the rate at the next tick
         let steering = Steering::read();
         let with_steering = |pair: ClockPair| add_steering(pair, steering, Some(0));
@@ -208,7 +212,7 @@ fn read_device(
 
 /// Returns the interval in which the reference clock was read: between the wall-clock stamps if they lie within the
 /// call, else the whole call, because the wall clock was set meanwhile.
-fn within(seen: Sandwich, realtime: &ClockPair, call_ns: (u64, u64)) -> (u64, u64) {
+fn within(seen: DeviceReading, realtime: &ClockPair, call_ns: (u64, u64)) -> (u64, u64) {
     let offset_ns = i128::from(realtime.other_ns) - i128::from(realtime.monotonic_ns);
     let error_ns = i128::from(realtime.error_ns);
     let earliest_ns = i128::from(seen.before_ns) - offset_ns - error_ns;
@@ -310,7 +314,7 @@ mod tests {
     #[test]
     fn a_device_is_placed_by_the_wall_clock_unless_that_was_set() {
         let realtime = pair("realtime", (990, 1_010), 5_000_000);
-        let seen = |before_ns| Sandwich {
+        let seen = |before_ns| DeviceReading {
             before_ns,
             device_ns: 7,
             after_ns: before_ns + 100,

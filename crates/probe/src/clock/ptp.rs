@@ -80,9 +80,9 @@ impl ReadMethod {
     }
 }
 
-/// The device was read at `device_ns` of its own, between two times of `CLOCK_REALTIME`.
+/// A reading of the device, `device_ns` of its own clock, between two times of `CLOCK_REALTIME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Sandwich {
+pub(super) struct DeviceReading {
     pub(super) before_ns: i64,
     pub(super) device_ns: i64,
     pub(super) after_ns: i64,
@@ -134,7 +134,7 @@ impl PtpClock {
     }
 
     /// Reads it once.
-    pub(super) fn read(&self) -> io::Result<Sandwich> {
+    pub(super) fn read(&self) -> io::Result<DeviceReading> {
         read(&self.file, self.method)
     }
 
@@ -156,14 +156,14 @@ fn is_device(name: &str) -> bool {
         .is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-fn read(file: &File, method: ReadMethod) -> io::Result<Sandwich> {
+fn read(file: &File, method: ReadMethod) -> io::Result<DeviceReading> {
     let fd = file.as_raw_fd();
     let narrowest = match method {
         ReadMethod::Precise => {
             let mut pair = Precise::default();
             // SAFETY: the structure is the one that this request reads and writes.
             unsafe { ioctls::precise(fd, &raw mut pair) }?;
-            sandwich(pair.realtime, pair.device, pair.realtime)
+            bracket_reading(pair.realtime, pair.device, pair.realtime)
         }
         ReadMethod::ExtendedOffset => {
             let mut samples = ExtendedOffset {
@@ -201,15 +201,16 @@ fn read(file: &File, method: ReadMethod) -> io::Result<Sandwich> {
     narrowest.ok_or_else(|| io::Error::other("the device gave no reading in order"))
 }
 
-fn narrowest(samples: impl Iterator<Item = (Time, Time, Time)>) -> Option<Sandwich> {
-    let sandwiches = samples.filter_map(|(before, device, after)| sandwich(before, device, after));
-    sandwiches.min_by_key(|sandwich| sandwich.after_ns - sandwich.before_ns)
+fn narrowest(samples: impl Iterator<Item = (Time, Time, Time)>) -> Option<DeviceReading> {
+    let readings =
+        samples.filter_map(|(before, device, after)| bracket_reading(before, device, after));
+    readings.min_by_key(|reading| reading.after_ns - reading.before_ns)
 }
 
 /// `None`: the clock was set between the stamps, or they are no times.
-fn sandwich(before: Time, device: Time, after: Time) -> Option<Sandwich> {
+fn bracket_reading(before: Time, device: Time, after: Time) -> Option<DeviceReading> {
     let (before_ns, after_ns) = (before.ns()?, after.ns()?);
-    (before_ns <= after_ns).then_some(Sandwich {
+    (before_ns <= after_ns).then_some(DeviceReading {
         before_ns,
         device_ns: device.ns()?,
         after_ns,
@@ -241,7 +242,7 @@ mod tests {
         let samples = [(1_000, 7, 3_000), (4_000, 8, 4_500), (9_000, 9, 8_000)];
         let samples =
             samples.map(|(before, device, after)| (time(before), time(device), time(after)));
-        let expected = Sandwich {
+        let expected = DeviceReading {
             before_ns: 4_000,
             device_ns: 8,
             after_ns: 4_500,
@@ -252,7 +253,7 @@ mod tests {
             nsec: 0,
             reserved: 0,
         };
-        assert_eq!(sandwich(far, far, far), None);
+        assert_eq!(bracket_reading(far, far, far), None);
     }
 
     #[test]
