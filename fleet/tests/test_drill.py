@@ -9,7 +9,7 @@ from typing import Any
 
 import conftest
 import pytest
-from fleet_files import BEGIN, BEGIN_NS, HOSTILE, Row
+from fleet_files import BEGIN, BEGIN_NS, HOSTILE, Row, write
 
 from whylat_fleet.cli import main
 from whylat_fleet.drill import parse, quote_culprit
@@ -150,3 +150,39 @@ def test_no_connections_asked_for_are_not_none_that_count(
     assert "no comparable connection" not in printed
     assert "Connections of host" not in printed
     assert "\nConnections\n" not in printed
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("connections", [1, 2, 3])
+def test_as_many_are_listed_as_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], problem: str, connections: int
+) -> None:
+    root = tmp_path / "dataset"
+    coverage = {"length_us": 60_000_000, "poll_gap_us": 1, "clock_error_us": 1, "detail": "calls", "lost": 0}
+    for host, peer, described in (("a", "10.0.0.2", True), ("b", "10.0.0.1", False)):
+        own = "10.0.0.1" if host == "a" else "10.0.0.2"
+        ids = [{"host": host, "conn_id": 10 * (host == "b") + number} for number in range(connections)]
+        ends = {"local_address": own, "local_port": 1, "peer_address": peer, "peer_port": 2, "app": "shop"}
+        if described:
+            rows = [one | ends | {"time_ns": BEGIN_NS + 9, "first_ns": BEGIN_NS} for one in ids]
+            write(root, "fleet_connections", host, rows)
+        us = {f"{name}_us": 1234 if name == problem else 0 for name in PROBLEMS} | {"sender_app_us": 0}
+        bins = [one | us | {"begin_ns": BEGIN_NS + (4 + place) * BIN_NS} for place, one in enumerate(ids)]
+        write(root, "fleet_problems", host, bins)
+        times = [{"host": host, "begin_ns": BEGIN_NS + at * 60 * 10**9, **coverage} for at in range(60)]
+        write(root, "fleet_coverage", host, times)
+    # no file describes those of host b: they have a part in their host alone
+    for culprit in (("host", "a"), ("host", "b"), ("application", "shop")):
+        options = ["--from", BEGIN, "--connections", "99", "--moments", "99"]
+        assert main(["drill", str(root), *culprit, *options, "--format", "json"]) == 0
+        found = json.loads(capsys.readouterr().out)["culprit"]
+        listed = found["connections"]
+        assert found["counted_connections"] == len(listed) == len(found["moments"]) == connections
+        assert [one["problem_us"][problem] for one in listed] == [1234] * connections
+        assert sum(step["connections"][problem] for step in found["struck"]) == connections
+        assert all((one["coefficient"] is None) == (connections == 1) for one in listed)
+        assert {one["host"] for one in listed} == {"b" if culprit[1] == "b" else "a"}
+        assert {one["peer_address"] for one in listed} == {None if culprit[1] == "b" else "10.0.0.2"}
+        assert main(["drill", str(root), *culprit, *options, "--format", "html"]) == 0
+        assert main(["drill", str(root), "conn", str(listed[0]["conn_id"]), "--from", BEGIN]) == 0
+        assert f"conn {listed[0]['conn_id']}" in capsys.readouterr().out

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from whylat_fleet.algebra import Score, coefficients, problem_scores, scores, sizes
+from whylat_fleet.algebra import Score, coefficients, problem_scores, scores
 from whylat_fleet.blame import label
 from whylat_fleet.errors import FleetError, UsageError
 from whylat_fleet.prepare import PreparedWindow
@@ -24,20 +24,20 @@ MEMBERS = "members_drilled"
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A connection as the agents reported it; None: not known."""
+    """A connection as the agents reported it; None: not known. Of one that no file describes, only its host is."""
 
     conn: int
     host: str
-    local_address: str
-    local_port: int
-    peer_address: str
-    peer_port: int
-    app: str | None
-    process: str | None
-    pid: int | None
-    congestion: str | None
-    sndbuf_bytes: int | None
-    rcvbuf_bytes: int | None
+    local_address: str | None = None
+    local_port: int | None = None
+    peer_address: str | None = None
+    peer_port: int | None = None
+    app: str | None = None
+    process: str | None = None
+    pid: int | None = None
+    congestion: str | None = None
+    sndbuf_bytes: int | None = None
+    rcvbuf_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Member:
 
     connection: Connection
     coefficient: float | None
-    """Mean of its correlation coefficients with the others; None where it is examined at alone."""
+    """Mean of its correlation coefficients with the others; None where there is no other."""
     problem_us: tuple[int | None, ...]
     """Time with each problem in the window; None where its host did not measure it."""
 
@@ -143,17 +143,13 @@ def examine(
         found[number].total = int(count)
     for score in scores(engine, grid, MEMBERS):
         found[score.resource].score = score
-    judged = [number for number in numbers if found[number].score is not None]
     if moments:
         for number, bin_, *counts in engine.rows(text("struck", bins=grid.bins, members=MEMBERS)):
             found[number].struck[int(bin_)] = tuple(int(count) for count in counts)
         for number, alone in problem_scores(engine, grid, MEMBERS).items():
             found[number].alone = alone
-    if judged:
-        _members(prepared, judged)
-        sizes(engine, grid, MEMBERS)
-        coefficients(engine, grid, MEMBERS)
-        _choose(prepared, found, shown, moments)
+    coefficients(engine, grid, MEMBERS)
+    _choose(prepared, found, shown, moments)
     return [found[number] for number in numbers]
 
 
@@ -172,18 +168,18 @@ def _choose(prepared: PreparedWindow, found: dict[int, Drill], shown: int, momen
     for row in prepared.engine.rows(text("member_problems", bins=prepared.grid.bins, members=MEMBERS)):
         chosen[row[0]].append(row[1:])
     for number, rows in chosen.items():
-        rows.sort(key=lambda row: (-round(row[1], 9), -sum(row[2:]), row[0]))
+        rows.sort(key=lambda row: (-round(row[2], 9), -sum(row[3:]), row[0]))
         chosen[number] = rows[: max(shown, moments)]
-    known = _known(prepared, sorted({row[0] for rows in chosen.values() for row in rows}))
-    examined = sorted({row[0] for rows in chosen.values() for row in rows[:moments] if row[0] in known})
+    known = _known(prepared, {row[0]: row[1] for rows in chosen.values() for row in rows})
+    examined = sorted({row[0] for rows in chosen.values() for row in rows[:moments]})
     by_conn = {moment.conn: moment for moment in _moments(prepared, known, examined, 1)}
     for number, rows in chosen.items():
+        has_others = found[number].score is not None
         found[number].members = [
-            Member(known[row[0]], row[1], _measured(prepared, known[row[0]], row[2:]))
+            Member(known[row[0]], row[2] if has_others else None, _measured(prepared, known[row[0]], row[3:]))
             for row in rows[:shown]
-            if row[0] in known
         ]
-        found[number].moments = [by_conn[row[0]] for row in rows[:moments] if row[0] in by_conn]
+        found[number].moments = [by_conn[row[0]] for row in rows[:moments]]
 
 
 def _measured(prepared: PreparedWindow, connection: Connection, us: Sequence[Any]) -> tuple[int | None, ...]:
@@ -224,7 +220,13 @@ def _end(prepared: PreparedWindow, link: str) -> tuple[str, str] | None:
     return ("host", source) if source in hosts and hosts[source].tor == target else None
 
 
-def _known(prepared: PreparedWindow, conns: list[int]) -> dict[int, Connection]:
+def _known(prepared: PreparedWindow, host_of: dict[int, int]) -> dict[int, Connection]:
+    """Describes connections, of which the number of the host is known."""
+    named = {conn: Connection(conn, prepared.host_names[host]) for conn, host in host_of.items()}
+    return named | _described(prepared, sorted(host_of))
+
+
+def _described(prepared: PreparedWindow, conns: list[int]) -> dict[int, Connection]:
     engine = prepared.engine
     engine.put("chosen", {"conn": "BIGINT"}, [(conn,) for conn in conns])
     rows = engine.rows(text("chosen_connections", end_ns=prepared.coverage.window.end_ns)) if conns else []
@@ -243,9 +245,9 @@ def _moments(prepared: PreparedWindow, known: dict[int, Connection], conns: list
     bin_ns = prepared.grid.bin_us * 1000
     found = []
     for conn in conns:
-        for row in sorted(cells[conn], key=lambda row: (-sum(row[2:]), row[1]))[:each]:
+        for row in sorted(cells[conn], key=lambda row: (-sum(row[3:]), row[1]))[:each]:
             begin = prepared.coverage.window.begin_ns + int(row[1]) * bin_ns
-            found.append(Moment(conn, begin, _measured(prepared, known[conn], row[2:])))
+            found.append(Moment(conn, begin, _measured(prepared, known[conn], row[3:])))
     columns = dict.fromkeys(("conn", "begin_ns", "from_ns", "until_ns"), "BIGINT")
     spans = [(one.conn, one.begin_ns, one.begin_ns - bin_ns, one.begin_ns + 2 * bin_ns) for one in found]
     engine.put("moments", columns, spans)
@@ -262,20 +264,22 @@ def _connection(prepared: PreparedWindow, resources: Resources, name: str, momen
         raise UsageError(
             f"conn {name}: not a number", "drill DATASET conn ID, with an ID that a report names"
         ) from None
-    known = _known(prepared, [conn])
+    engine = prepared.engine
+    described = _described(prepared, [conn])
+    cells = engine.rows(text("chosen_cells", bins=prepared.grid.bins))
+    known = described or _known(prepared, {int(row[0]): int(row[2]) for row in cells})
     if conn not in known:
         raise FleetError(
             f"there is no connection {conn} in this window", "take the ID from a report, or another --from"
         )
     found = Drill("conn", name)
-    engine = prepared.engine
-    cells = engine.rows(text("chosen_cells", bins=prepared.grid.bins))
-    us = [sum(int(row[place]) for row in cells) for place in range(2, 7)]
-    found.total = int(bool(cells))
+    us = [sum(int(row[place]) for row in cells) for place in range(3, 8)]
     found.members = [Member(known[conn], None, _measured(prepared, known[conn], us))]
-    found.struck = {int(row[1]): tuple(int(value > 0) for value in row[2:]) for row in cells}
+    found.struck = {int(row[1]): tuple(int(value > 0) for value in row[3:]) for row in cells}
     found.moments = _moments(prepared, known, [conn], moments)
     for kind in KINDS:
         rows = engine.rows(f"SELECT m.resource FROM members_{kind} AS m WHERE m.conn = {conn}")
         found.shared += [resources.name(int(row[0])) for row in rows]
+    # each that counts has a part in its host
+    found.total = int(bool(found.shared))
     return found

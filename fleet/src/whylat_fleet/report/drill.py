@@ -113,13 +113,15 @@ def _evidence(found: Drill) -> list[str]:
 
 def ends(connection: Connection) -> str:
     """Both ends."""
+    if connection.local_address is None or connection.peer_address is None:
+        return "no file describes it"
     return (
         f"{_place(connection.local_address, connection.local_port)} > "
         f"{_place(connection.peer_address, connection.peer_port)}"
     )
 
 
-def _place(address: str, port: int) -> str:
+def _place(address: str, port: int | None) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
