@@ -132,3 +132,33 @@ def test_a_culprit_within_another_is_named_for_its_own_problem() -> None:
     finally:
         SETS["switch"], SETS["link"] = before
     assert found == {("switch", "delayed_ack"), ("port", "fast_retransmit")}
+
+
+@pytest.mark.parametrize(
+    ("problem", "application", "peer", "struck", "named"),
+    [
+        # only what both share suffers: SNAP locates timeouts at the end of a link, and a buffer that is too small too
+        (2, (0, 50), (15, 80), (15, 50), ("peer h1", ["application asks"])),
+        (4, (0, 50), (15, 80), (15, 50), ("peer h1", ["application asks"])),
+        # SNAP locates a send buffer at a host or an application
+        (0, (0, 50), (15, 80), (15, 50), ("application asks", [])),
+        # all that the application does suffers, or some of it elsewhere
+        (2, (15, 50), (15, 80), (15, 50), ("application asks", [])),
+        (2, (0, 50), (15, 80), (3, 50), ("application asks", [])),
+        # all that goes to the host suffers
+        (2, (0, 80), (15, 50), (15, 50), ("peer h1", [])),
+    ],
+)
+def test_where_two_resources_meet_the_problem_says_which_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+    problem: int,
+    application: tuple[int, int],
+    peer: tuple[int, int],
+    struck: tuple[int, int],
+    named: tuple[str, list[str]],
+) -> None:
+    x = mixed(4000)
+    suffering(x, *struck, 5, problem)
+    monkeypatch.setattr("test_blame.SETS", {"application": ("asks", *application), "peer": ("h1", *peer)})
+    (one,) = blamed(judged(x))
+    assert (f"{one.kind} {one.name}", one.same) == named

@@ -172,7 +172,8 @@ def test_as_many_are_listed_as_count(
         times = [{"host": host, "begin_ns": BEGIN_NS + at * 60 * 10**9, **coverage} for at in range(60)]
         write(root, "fleet_coverage", host, times)
     # no file describes those of host b: they have a part in their host alone
-    for culprit in (("host", "a"), ("host", "b"), ("application", "shop")):
+    culprits: list[tuple[str, str]] = [("host", "a"), ("host", "b"), ("application", "shop")]
+    for culprit in culprits:
         options = ["--from", BEGIN, "--connections", "99", "--moments", "99"]
         assert main(["drill", str(root), *culprit, *options, "--format", "json"]) == 0
         found = json.loads(capsys.readouterr().out)["culprit"]

@@ -338,7 +338,7 @@ class _Search:
                 removed.append((score.resource, problem))
                 chance = max(null.probability(score) * self.judged, elsewhere)
                 self._take(score, problem, chance, null.shared(score), own)
-            elif self._is_alike(score, rival, both, null):
+            elif self._is_alike(score, rival, both, null) or self._is_meeting(score, rival, both, level):
                 self._tie(score, rival)
             else:
                 self._rule_out(score, rival)
@@ -366,6 +366,31 @@ class _Search:
         shared = both.get((score.resource, rival.resource), 0)
         union = both[score.resource, score.resource] + both[rival.resource, rival.resource] - shared
         return shared >= SAME * union and null.shared(score) >= SAME * null.shared(rival)
+
+    def _is_meeting(self, score: Score, rival: Score, both: dict[tuple[int, int], int], level: float) -> bool:
+        """Whether only connections that two resources both have suffer, and SNAP locates the problem at the later one.
+
+        Neither is at fault alone then: had it been, its victims would be a random share of its connections, and not
+        lie in the other's (Fisher's exact test). Workers of one application that answer one host at once are such.
+        Which of the two has more other connections says nothing of the fault.
+        """
+        culprit = self._blamed_with(rival.resource)
+        if culprit is None:
+            return False
+        own, other = score.resource, culprit.resource
+        order, kind = AT[culprit.problem], self.resources.name(own)[0]
+        if order.index(kind) >= order.index(culprit.kind) or (other, other) not in both:
+            return False
+        chance, share = self._lies_within(other, own, both[other, other])
+        if share < SAME or chance * self.judged > level:
+            return False
+        return self._lies_within(own, other, both[own, own])[0] * self.judged <= level
+
+    def _lies_within(self, one: int, other: int, explained: int) -> tuple[float, float]:
+        """Of the connections that a resource explains, the share that another has too, and the chance of so many."""
+        rows = self.engine.rows(text("meeting", one=one, other=other))
+        members, met, hits = (int(row[1]) for row in sorted(rows))
+        return enriched(hits, met, explained - hits, members - met), hits / explained
 
     def _elsewhere(self, score: Score, explained: int) -> float:
         """Chance that so many of what the resource's connections have in common fall to it by lot: many other
@@ -411,8 +436,12 @@ class _Search:
                 return culprit
         return None
 
+    def _blamed_with(self, resource: int) -> Evidence | None:
+        """Returns the latest culprit that a resource is blamed as, or cannot be distinguished from."""
+        return next((c for c in reversed(self.blamed) if resource in c.resources), None)
+
     def _tie(self, score: Score, rival: Score) -> None:
-        culprit = next((c for c in reversed(self.blamed) if rival.resource in c.resources), None)
+        culprit = self._blamed_with(rival.resource)
         if culprit is None:
             return
         kind, name = self.resources.name(score.resource)
@@ -425,7 +454,7 @@ class _Search:
             culprit.same.append(label(kind, name))
 
     def _rule_out(self, score: Score, rival: Score) -> None:
-        culprit = next((c for c in reversed(self.blamed) if rival.resource in c.resources), None)
+        culprit = self._blamed_with(rival.resource)
         if culprit is None:
             return
         if len(culprit.ruled_out) < RULED_OUT:
