@@ -161,4 +161,4 @@ def test_where_two_resources_meet_the_problem_says_which_is_named(
     suffering(x, *struck, 5, problem)
     monkeypatch.setattr("test_blame.SETS", {"application": ("asks", *application), "peer": ("h1", *peer)})
     (one,) = blamed(judged(x))
-    assert (f"{one.kind} {one.name}", one.same) == named
+    assert (f"{one.kind} {one.name}", one.meets, one.same) == (*named, [])

@@ -75,6 +75,8 @@ class Evidence:
     """Of an exact test: who has the problem. None where the coefficient decided."""
     same: list[str] = field(default_factory=list)
     """Resources that hold the same connections: the data cannot distinguish them from it."""
+    meets: list[str] = field(default_factory=list)
+    """Resources with other connections: only those suffer that both have, so that either may be at fault."""
     ruled_out: list[str] = field(default_factory=list)
     """Resources that are not blamed, as this one explains their connections."""
     ruled_out_more: int = 0
@@ -111,6 +113,11 @@ class Culprit:
     def same(self) -> list[str]:
         """See `Evidence`."""
         return list(dict.fromkeys(name for one in self.evidence for name in one.same))
+
+    @property
+    def meets(self) -> list[str]:
+        """See `Evidence`."""
+        return list(dict.fromkeys(name for one in self.evidence for name in one.meets))
 
     @property
     def ruled_out(self) -> list[str]:
@@ -338,8 +345,10 @@ class _Search:
                 removed.append((score.resource, problem))
                 chance = max(null.probability(score) * self.judged, elsewhere)
                 self._take(score, problem, chance, null.shared(score), own)
-            elif self._is_alike(score, rival, both, null) or self._is_meeting(score, rival, both, level):
+            elif self._is_alike(score, rival, both, null):
                 self._tie(score, rival)
+            elif self._is_meeting(score, rival, both, level):
+                self._meet(score, rival)
             else:
                 self._rule_out(score, rival)
         if removed:
@@ -370,9 +379,9 @@ class _Search:
     def _is_meeting(self, score: Score, rival: Score, both: dict[tuple[int, int], int], level: float) -> bool:
         """Whether only connections that two resources both have suffer, and SNAP locates the problem at the later one.
 
-        Neither is at fault alone then: had it been, its victims would be a random share of its connections, and not
-        lie in the other's (Fisher's exact test). Workers of one application that answer one host at once are such.
-        Which of the two has more other connections says nothing of the fault.
+        The victims of one that is at fault alone are a random share of its connections. Here they lie in the other's
+        (Fisher's exact test), of both. Workers of one application that answer one host at once are such. Which of the
+        two has more other connections says nothing of the fault.
         """
         culprit = self._blamed_with(rival.resource)
         if culprit is None:
@@ -389,8 +398,8 @@ class _Search:
     def _lies_within(self, one: int, other: int, explained: int) -> tuple[float, float]:
         """Of the connections that a resource explains, the share that another has too, and the chance of so many."""
         rows = self.engine.rows(text("meeting", one=one, other=other))
-        members, met, hits = (int(row[1]) for row in sorted(rows))
-        return enriched(hits, met, explained - hits, members - met), hits / explained
+        members, common, hits = (int(row[1]) for row in sorted(rows))
+        return enriched(hits, common, explained - hits, members - common), hits / explained
 
     def _elsewhere(self, score: Score, explained: int) -> float:
         """Chance that so many of what the resource's connections have in common fall to it by lot: many other
@@ -445,13 +454,25 @@ class _Search:
         if culprit is None:
             return
         kind, name = self.resources.name(score.resource)
-        culprit.resources.append(score.resource)
         order = AT[culprit.problem]
         if order.index(kind) < order.index(culprit.kind):
             culprit.same.append(label(culprit.kind, culprit.name))
-            culprit.kind, culprit.name, culprit.resource, culprit.score = kind, name, score.resource, score
+            self._rename(culprit, score)
         else:
+            culprit.resources.append(score.resource)
             culprit.same.append(label(kind, name))
+
+    def _meet(self, score: Score, rival: Score) -> None:
+        culprit = self._blamed_with(rival.resource)
+        if culprit is not None:
+            culprit.meets.append(label(culprit.kind, culprit.name))
+            self._rename(culprit, score)
+
+    def _rename(self, culprit: Evidence, score: Score) -> None:
+        """Blames the resource of this score in place of that of the culprit."""
+        culprit.resources.append(score.resource)
+        culprit.kind, culprit.name = self.resources.name(score.resource)
+        culprit.resource, culprit.score = score.resource, score
 
     def _rule_out(self, score: Score, rival: Score) -> None:
         culprit = self._blamed_with(rival.resource)

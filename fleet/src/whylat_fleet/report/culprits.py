@@ -40,6 +40,7 @@ def _culprit(culprit: Culprit, drill: Drill) -> dict[str, Any]:
         **_evidence(culprit.first),
         "problems": [_evidence(one) for one in culprit.evidence],
         "same_connections": culprit.same,
+        "meets": culprit.meets,
         "ruled_out": culprit.ruled_out,
         "ruled_out_more": culprit.ruled_out_more,
         "connections": [member_json(member) for member in drill.members],
@@ -174,6 +175,10 @@ def _sentences(culprit: Culprit) -> list[str]:
         lines += _facts_of(one, _heading(culprit, one) if len(culprit.evidence) > 1 else "")
     if culprit.same:
         lines.append(f"holds the same connections: {', '.join(culprit.same)}")
+    if culprit.meets:
+        lines.append(
+            f"only the connections that it shares with {', '.join(culprit.meets)} suffer: either may be at fault"
+        )
     if culprit.ruled_out:
         more = f" and {culprit.ruled_out_more} more" if culprit.ruled_out_more else ""
         lines.append(f"ruled out, explained by it: {', '.join(culprit.ruled_out)}{more}")
