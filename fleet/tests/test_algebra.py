@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from whylat_fleet import fleetwide
 from whylat_fleet.algebra import (
     ALL,
     Grid,
@@ -23,6 +24,7 @@ from whylat_fleet.engine import Engine
 from whylat_fleet.engine.duckdb import DuckDb
 from whylat_fleet.errors import UsageError
 from whylat_fleet.prepare import HOSTS
+from whylat_fleet.resources import KIND_SIZE, KINDS, members
 from whylat_fleet.schema import PROBLEMS
 
 CELLS = {"conn": "BIGINT", "host_no": "INTEGER", "cell": "INTEGER", "x": "INTEGER"}
@@ -188,3 +190,38 @@ def test_what_is_not_measured_or_explained_is_no_zero(engine: Engine, seed: int)
     left = Vectors("cells_left", "weights_now")
     take(engine, grid, left, "those")
     same_as(engine, grid, unit(x.reshape(flat), measured.reshape(flat)), left)
+
+
+def test_parts_of_the_cells_change_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part, a group of parts, and groups: the sums are of whole numbers, so that only their squares are rounded."""
+    x = vectors(3, 60, [SHAPES[number % len(SHAPES)] for number in range(64)])
+    found = {}
+    for part_cells in (None, 2500, 450):
+        engine = DuckDb()
+        grid = fill(engine, x)
+        engine.create(
+            "places",
+            """SELECT w.conn AS conn, w.w AS w, CAST(w.conn % 3 AS INTEGER) AS host,
+            CAST(w.conn % 5 - 1 AS INTEGER) AS peer, CAST(w.conn % 7 AS INTEGER) AS application,
+            CAST(w.conn % 4 - 1 AS INTEGER) AS route FROM weights AS w""",
+        )
+        for kind in ("switch", "link"):
+            first = KIND_SIZE * KINDS.index(kind)
+            routes = [(route, first + (route + more) % 4) for route in range(3) for more in range(2)]
+            engine.put(f"routes_{kind}", {"route": "INTEGER", "resource": "BIGINT"}, routes)
+        members(engine)
+        monkeypatch.setattr(engine, "part_cells", part_cells)
+        monkeypatch.setattr(fleetwide, "STRIPS", 100)
+        found[part_cells] = {score.resource: score for score in fleetwide.all_scores(engine, grid)}
+        tables = {name for (name,) in engine.rows("SELECT table_name FROM duckdb_tables()")}
+        assert not {name for name in tables if name.startswith(("entries", "squares"))}
+        parts = len(fleetwide._parts(engine, grid))
+        assert parts == 1 if part_cells is None else parts > 1
+        engine.close()
+    whole = found[None]
+    assert {number // KIND_SIZE for number in whole} == set(range(len(KINDS)))
+    for scores_ in found.values():
+        assert scores_.keys() == whole.keys()
+        for number, score in scores_.items():
+            assert score.members == whole[number].members
+            assert score.same_time == pytest.approx(whole[number].same_time, abs=1e-12)

@@ -2,8 +2,11 @@
 
 A connection is a member of some seven resources. So its cells are joined once with all that it shares, and summed by
 resource and cell in parts of the cells: what is summed at once then lies in the processor's cache, not in memory, and
-memory does not grow with the fleet's sums.
+memory does not grow with the fleet's sums. Parts are made in groups, as each scan for a part looks at all cells that
+it may come from: with one group its cost would grow with the square of the fleet.
 """
+
+import math
 
 from whylat_fleet.algebra import Grid, Score, scored, sizes
 from whylat_fleet.engine import Engine
@@ -22,15 +25,20 @@ def all_scores(engine: Engine, grid: Grid) -> list[Score]:
     """
     members = " UNION ALL ".join(f"SELECT m.conn AS conn, m.resource AS resource FROM members_{k} AS m" for k in KINDS)
     sizes(engine, grid, f"({members})")
-    engine.create("entries", text("entries"))
     parts = _parts(engine, grid)
-    made = []
-    for number, (first, end) in enumerate(parts):
-        part = "entries"
-        if len(parts) > 1:
-            part = "entries_part"
-            engine.create(part, text("entries_part", first=first, end=end))
-        made += [_squares(engine, grid, kind, part, number) for kind in KINDS]
+    # as many parts in a group as there are groups: no cell is read once for each part
+    size = max(1, math.isqrt(len(parts)))
+    groups = [parts[at : at + size] for at in range(0, len(parts), size)]
+    made: list[str] = []
+    for group in groups:
+        engine.create("entries", text("entries", first=group[0][0], end=group[-1][1]))
+        for first, end in group:
+            part = "entries"
+            if len(group) > 1:
+                part = "entries_part"
+                engine.create(part, text("entries_part", first=first, end=end))
+            number = len(made) // len(KINDS)
+            made += [_squares(engine, grid, kind, part, number) for kind in KINDS]
     engine.drop("entries")
     engine.drop("entries_part")
     found = scored(engine, grid, " UNION ALL ".join(f"SELECT s.* FROM {table} AS s" for table in made))
