@@ -171,6 +171,12 @@ def test_as_many_are_listed_as_count(
         write(root, "fleet_problems", host, bins)
         times = [{"host": host, "begin_ns": BEGIN_NS + at * 60 * 10**9, **coverage} for at in range(60)]
         write(root, "fleet_coverage", host, times)
+    write(root, "fleet_connections", "c", [ends | {"host": "c", "conn_id": 99, "time_ns": BEGIN_NS + 9, "app": "calm"}])
+    write(root, "fleet_coverage", "c", [{"host": "c", "begin_ns": BEGIN_NS, **coverage}])
+    # an application without a problem is no unknown one
+    assert main(["drill", str(root), "application", "calm", "--from", BEGIN, "--format", "json"]) == 0
+    calm = json.loads(capsys.readouterr().out)["culprit"]
+    assert (calm["counted_connections"], calm["connections"], calm["struck"]) == (0, [], [])
     # no file describes those of host b: they have a part in their host alone
     culprits: list[tuple[str, str]] = [("host", "a"), ("host", "b"), ("application", "shop")]
     for culprit in culprits:

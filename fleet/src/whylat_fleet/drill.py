@@ -127,6 +127,8 @@ def drill(prepared: PreparedWindow, resources: Resources, kind: str, name: str, 
     if kind == "conn":
         return _connection(prepared, resources, name, moments)
     if name not in resources.names.get(kind, []):
+        if kind == "application" and name in _applications(prepared):
+            return Drill(kind, name)
         raise _unknown(prepared, resources, kind, name)
     number = KINDS.index(kind) * KIND_SIZE + resources.names[kind].index(name)
     return examine(prepared, resources, [number], shown, moments)[0]
@@ -182,6 +184,12 @@ def _choose(prepared: PreparedWindow, found: dict[int, Drill], shown: int, momen
         found[number].moments = [by_conn[row[0]] for row in rows[:moments]]
 
 
+def _applications(prepared: PreparedWindow) -> set[str]:
+    """Returns all applications of the window, also those without a connection that counts."""
+    sql = "SELECT DISTINCT f.app FROM fleet_connections AS f JOIN hosts AS h ON f.host = h.host WHERE f.time_ns < {}"
+    return {str(app) for (app,) in prepared.engine.rows(sql.format(prepared.coverage.window.end_ns)) if app}
+
+
 def _measured(prepared: PreparedWindow, connection: Connection, us: Sequence[Any]) -> tuple[int | None, ...]:
     """Returns the times with problems; None for a problem that the host did not measure."""
     blind = connection.host in prepared.coverage.without_delayed_ack
@@ -221,7 +229,7 @@ def _end(prepared: PreparedWindow, link: str) -> tuple[str, str] | None:
 
 
 def _known(prepared: PreparedWindow, host_of: dict[int, int]) -> dict[int, Connection]:
-    """Describes connections, of which the number of the host is known."""
+    """Describes connections by the numbers of their hosts and by what files say of them."""
     named = {conn: Connection(conn, prepared.host_names[host]) for conn, host in host_of.items()}
     return named | _described(prepared, sorted(host_of))
 
