@@ -1,146 +1,10 @@
-//! The real OpenTelemetry Collector, which decodes everything and writes it to a file: both protocols, compression, TLS.
-//! `make otlp-collector` builds it; where it is not, these tests are left out, unless it is demanded.
+//! Exports to the real OpenTelemetry Collector, which decodes everything: both protocols, compression, TLS.
 
-use std::fs::{self, File};
-use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use nix::sys::signal::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
-use testbed::{ChildGuard, finish, until, wait};
+use testbed::collector::{Collector, leaves, program};
+use testbed::finish;
 
 use super::{REQUESTS, export, recording};
-
-/// Path of the collector; `None` where it was not built.
-fn program() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("WHYLAT_COLLECTOR") {
-        let path = PathBuf::from(path);
-        assert!(path.is_file(), "{}: make otlp-collector", path.display());
-        return Some(path);
-    }
-    let built = Path::new(&std::env::var_os("HOME")?).join(".cache/whylat/otelcol");
-    let found = built.is_file().then_some(built);
-    if found.is_none() {
-        println!("skipped: there is no collector; `make otlp-collector` builds one");
-    }
-    found
-}
-
-/// A collector, and the file that it writes.
-struct Collector {
-    child: ChildGuard,
-    folder: TempDir,
-    ports: [u16; 2],
-}
-
-impl Collector {
-    /// Starts one that listens for HTTP and gRPC; `tls`: with a certificate of its own.
-    fn start(program: &Path, tls: bool) -> Self {
-        let folder = tempfile::tempdir().expect("a directory");
-        let path = |name: &str| folder.path().join(name).display().to_string();
-        let ports = free_ports();
-        let files = format!(
-            "cert_file: {}, key_file: {}",
-            path("cert.pem"),
-            path("key.pem")
-        );
-        let security = match tls {
-            true => format!(", tls: {{{files}}}"),
-            false => String::new(),
-        };
-        if tls {
-            make_certificate(folder.path());
-        }
-        let pipelines: String = ["traces", "metrics", "logs"]
-            .iter()
-            .map(|it| format!("    {it}: {{receivers: [otlp], exporters: [file]}}\n"))
-            .collect();
-        let text = format!(
-            "receivers:\n  otlp:\n    protocols:\n      \
-             http: {{endpoint: 127.0.0.1:{}{security}}}\n      \
-             grpc: {{endpoint: 127.0.0.1:{}{security}}}\n\
-             exporters:\n  file: {{path: {}}}\n\
-             service:\n  telemetry: {{metrics: {{level: none}}, logs: {{level: error}}}}\n  pipelines:\n{pipelines}",
-            ports[0],
-            ports[1],
-            path("got.json"),
-        );
-        fs::write(path("config.yaml"), text).expect("written");
-        let mut command = Command::new(program);
-        command
-            .args(["--config", &path("config.yaml")])
-            .stdout(Stdio::null())
-            .stderr(File::create(path("log")).expect("a file"));
-        let mut child = ChildGuard::start(&mut command);
-        for port in ports {
-            until("the collector", || {
-                let ended = child.0.try_wait().expect("its state");
-                let log = || fs::read_to_string(path("log")).unwrap_or_default();
-                assert!(ended.is_none(), "the collector ended: {}", log());
-                TcpStream::connect(("127.0.0.1", port)).ok()
-            });
-        }
-        Self {
-            child,
-            folder,
-            ports,
-        }
-    }
-
-    /// Ends it, and returns what it got: numbers of spans, data points and log records.
-    fn finish(mut self) -> Counts {
-        self.child.signal(Signal::SIGTERM);
-        assert!(wait(&mut self.child.0, "the collector").success());
-        let text = fs::read_to_string(self.folder.path().join("got.json")).expect("its file");
-        let mut counts = Counts::default();
-        for line in text.lines() {
-            let line: Value = serde_json::from_str(line).expect("JSON");
-            counts.add(&line);
-        }
-        counts
-    }
-}
-
-/// Returns two free ports below those that the kernel gives to clients, which no other test of this process has.
-fn free_ports() -> [u16; 2] {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let mut ports = std::iter::repeat_with(|| {
-        let number = std::process::id() * 16 + NEXT.fetch_add(1, Ordering::Relaxed);
-        20_000 + (number % 12_000) as u16
-    })
-    .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    [0; 2].map(|_| ports.next().expect("a port"))
-}
-
-/// Makes `cert.pem` and `key.pem` of 127.0.0.1.
-fn make_certificate(folder: &Path) {
-    let mut command = Command::new("openssl");
-    command.current_dir(folder).args([
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=collector",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-        "-keyout",
-        "key.pem",
-        "-out",
-        "cert.pem",
-    ]);
-    finish(&mut command).assert_status(0);
-}
 
 /// Numbers of what a collector got.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -177,16 +41,6 @@ impl Counts {
     }
 }
 
-/// Returns the elements of lists within lists.
-fn leaves<'a>(value: &'a Value, names: &[&str]) -> Vec<&'a Value> {
-    let mut level = vec![value];
-    for name in names {
-        let lists = level.iter().filter_map(|it| it[*name].as_array());
-        level = lists.flatten().collect();
-    }
-    level
-}
-
 /// Exports to a collector, and compares what it got with what the command says.
 fn check(tls: bool, protocol: &str, variables: &[(&str, &str)]) {
     let Some(program) = program() else {
@@ -206,14 +60,12 @@ fn check(tls: bool, protocol: &str, variables: &[(&str, &str)]) {
         let untrusted = finish(&mut command);
         untrusted.assert_status(1);
         assert!(untrusted.err.contains("certificate"), "{}", untrusted.err);
-        command.env(
-            "OTEL_EXPORTER_OTLP_CERTIFICATE",
-            collector.folder.path().join("cert.pem"),
-        );
+        command.env("OTEL_EXPORTER_OTLP_CERTIFICATE", collector.certificate());
     }
     let output = finish(&mut command);
     output.assert_status(0);
-    let counts = collector.finish();
+    let mut counts = Counts::default();
+    collector.finish().iter().for_each(|it| counts.add(it));
     assert_eq!(counts.histograms, 2);
     for line in counts.lines() {
         assert!(output.out.contains(&line), "{line}: {}", output.out);

@@ -2,7 +2,6 @@
 //! it does not arrive. No privileges needed: recordings are made of text.
 
 mod collector;
-mod receiver;
 mod refusals;
 
 use std::collections::BTreeMap;
@@ -14,9 +13,9 @@ use otlp::proto::{
     SpanKind, TracesRequest, Value,
 };
 use prost::Message;
-use receiver::{Answer, Post, Receiver};
 use serde_json::Value as Json;
 use tempfile::TempDir;
+use testbed::receiver::{Answer, Post, Receiver};
 use testbed::{CommandOutput, finish, whylat};
 
 /// Four requests of two services.
@@ -176,6 +175,7 @@ fn metrics(posts: &[Post]) -> (BTreeMap<String, ExponentialPoint>, BTreeMap<Stri
         .flat_map(|it| it.scope_metrics);
     for metric in metrics.flat_map(|it| it.metrics) {
         match metric.data.expect("data") {
+            MetricData::Gauge(_) => panic!("a recording has no last values"),
             MetricData::ExponentialHistogram(histogram) => {
                 for point in histogram.data_points {
                     let own = attributes(&point.attributes);

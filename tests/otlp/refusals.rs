@@ -2,9 +2,9 @@
 
 use otlp::proto::{ExportResponse, PartialSuccess, Status};
 use prost::Message;
+use testbed::receiver::{Answer, Receiver};
 use testbed::{CommandOutput, finish};
 
-use super::receiver::{Answer, Receiver};
 use super::{FINDING, REQUESTS, export, recording, spans};
 
 /// Type of a body.
@@ -60,6 +60,7 @@ fn a_refusal_is_shown_with_its_reason_and_a_hint() {
         let status = Status {
             code: 3,
             message: "no such tenant".to_owned(),
+            ..Status::default()
         };
         Answer::new("400 Bad Request", &[PROTOBUF], &status.encode_to_vec())
     });

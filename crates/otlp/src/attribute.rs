@@ -3,7 +3,7 @@
 use crate::proto::{AnyValue, ArrayValue, KeyValue, Value};
 
 /// Makes an attribute.
-pub(crate) fn attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
+pub fn attribute(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
     KeyValue {
         key: key.into(),
         value: Some(AnyValue {
@@ -61,6 +61,6 @@ impl From<Vec<String>> for Value {
 }
 
 /// Returns a number as OTLP has it.
-pub(crate) fn whole(number: u64) -> i64 {
+pub fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

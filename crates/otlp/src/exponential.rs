@@ -16,7 +16,7 @@ const SECOND_NS: f64 = 1e9;
 
 /// Counts of durations.
 #[derive(Debug, Clone)]
-pub(crate) struct DurationHistogram {
+pub struct DurationHistogram {
     scale: i32,
     counts: BTreeMap<i64, u64>,
     zero: u64,
@@ -40,7 +40,7 @@ impl Default for DurationHistogram {
 
 impl DurationHistogram {
     /// Counts a duration.
-    pub(crate) fn add(&mut self, ns: u64) {
+    pub fn add(&mut self, ns: u64) {
         self.count += 1;
         self.sum_ns += u128::from(ns);
         let (min, max) = self.range_ns.unwrap_or((ns, ns));
@@ -52,6 +52,42 @@ impl DurationHistogram {
         *self.counts.entry(bucket(ns, self.scale)).or_default() += 1;
         while self.width() > BUCKETS_MOST {
             self.halve();
+        }
+    }
+
+    /// Returns how many durations were counted, and their sum, s.
+    pub fn totals(&self) -> (u64, f64) {
+        (self.count, self.sum_ns as f64 / SECOND_NS)
+    }
+
+    /// Returns how many durations are at most `2^exponent` s.
+    pub fn count_to(&self, exponent: i32) -> u64 {
+        // a scale below 0 would need durations that are 2^160 apart
+        let first_above = i64::from(exponent) << self.scale.max(0);
+        let below = self.counts.range(..first_above).map(|(_, count)| count);
+        self.zero + below.sum::<u64>()
+    }
+
+    /// Returns what was counted since an earlier state of the same histogram. Its least and largest value are not known.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut earlier = earlier.clone();
+        while earlier.scale > self.scale {
+            earlier.halve();
+        }
+        let mut counts = self.counts.clone();
+        for (index, count) in earlier.counts {
+            if let Some(now) = counts.get_mut(&index) {
+                *now = now.saturating_sub(count);
+            }
+        }
+        counts.retain(|_, count| *count > 0);
+        Self {
+            scale: self.scale,
+            counts,
+            zero: self.zero.saturating_sub(earlier.zero),
+            count: self.count.saturating_sub(earlier.count),
+            sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
+            range_ns: None,
         }
     }
 
@@ -73,7 +109,7 @@ impl DurationHistogram {
     }
 
     /// Returns the data point, without times and attributes.
-    pub(crate) fn point(&self) -> ExponentialPoint {
+    pub fn point(&self) -> ExponentialPoint {
         let seconds = |ns: u64| ns as f64 / SECOND_NS;
         let first = self.counts.first_key_value().map_or(0, |(index, _)| *index);
         let indices = first
@@ -138,6 +174,33 @@ mod tests {
         assert_eq!(bucket(2_000_000_000, 0), 0);
         assert_eq!(bucket(2_000_000_001, 0), 1);
         assert_eq!(bucket(4_000_000_000, 1), 3);
+    }
+
+    #[test]
+    fn growth_and_the_rest_add_up() {
+        let before = histogram_of(&[0, 1_000, 1_000_000, 2_000_000_000]);
+        let mut after = before.clone();
+        [0, 1, 1_000_000, 1_000_000, 5_000_000_000]
+            .iter()
+            .for_each(|ns| after.add(*ns));
+        let growth = after.since(&before);
+        assert_eq!(growth.totals().0, 5);
+        assert!((growth.totals().1 - 5.002_000_001).abs() < 1e-9);
+        let point = growth.point();
+        let buckets = point.positive.expect("buckets");
+        assert_eq!(buckets.bucket_counts.iter().sum::<u64>(), 4);
+        assert_eq!((point.zero_count, point.min, point.max), (1, None, None));
+        assert_eq!(before.since(&before).totals(), (0, 0.0));
+    }
+
+    #[test]
+    fn counts_up_to_a_power_of_two_are_those_of_the_durations() {
+        let histogram = histogram_of(&[0, 250_000_000, 500_000_000, 500_000_001, 3_000_000_000]);
+        assert_eq!(histogram.count_to(-3), 1);
+        assert_eq!(histogram.count_to(-2), 2);
+        assert_eq!(histogram.count_to(-1), 3);
+        assert_eq!(histogram.count_to(1), 4);
+        assert_eq!(histogram.count_to(2), 5);
     }
 
     proptest! {

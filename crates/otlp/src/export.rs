@@ -68,7 +68,7 @@ pub fn export(
         });
     }
     let identities = IdentityTable::new(&report);
-    let resources = ResourceSource::new(&report.about.host);
+    let resources = ResourceSource::from_recording(&report.about.host);
     let source = MetricSource {
         recording,
         report: &report,

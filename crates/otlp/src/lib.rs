@@ -16,24 +16,31 @@
 //! delivery     messages → a collector: tries, refusals, and what was not delivered
 //! ```
 //!
+//! A program that runs on, such as the agent, fills a [`MetricTable`] and [`FindingRecord`]s itself, and hands messages to a
+//! [`delivery::DeliveryQueue`].
+//!
 //! Reading and delivery know nothing of each other: a process that reads needs no network, and one that delivers reads no
 //! recording.
 
-mod attribute;
+pub mod attribute;
 mod batch;
 mod clock;
 pub mod delivery;
-mod exponential;
+pub mod exponential;
 pub mod export;
 pub mod frame;
 mod identity;
 mod logs;
+pub mod metric_table;
 mod metrics;
 pub mod proto;
-mod resource;
+pub mod resource;
 pub mod settings;
 pub mod signal;
 mod spans;
 
 pub use export::{ExportOptions, ExportSummary, export};
+pub use logs::{FindingRecord, encode_findings};
+pub use metric_table::{MetricKind, MetricLabel, MetricTable};
+pub use resource::ResourceSource;
 pub use signal::{Message, Signal};

@@ -9,6 +9,10 @@ use crate::batch::{Batch, Sink};
 use crate::clock::RecordingClock;
 use crate::proto::{AnyValue, KeyValue, LogRecord, Value};
 use crate::resource::{ResourceSource, page, server_address};
+use crate::signal::Message;
+
+/// Event name of findings.
+const FINDING: &str = "whylat.finding";
 
 /// Writes findings and undecided problems. Returns how many of both.
 pub(crate) fn write(
@@ -44,6 +48,59 @@ pub(crate) fn service(subject: &FindingSubject) -> Option<&str> {
     subject.process.as_ref()?.comm.as_deref()
 }
 
+/// A finding of a running program.
+#[derive(Debug, Clone)]
+pub struct FindingRecord {
+    /// Program that it is about.
+    pub service: Option<String>,
+    /// When it began to do harm, and when it was seen, ns since 1970.
+    pub times_ns: (u64, u64),
+    /// How bad it is.
+    pub severity: Severity,
+    /// Name of its rule, which has a page.
+    pub rule: &'static str,
+    /// Sentence that says it.
+    pub headline: String,
+    /// Further attributes.
+    pub attributes: Vec<KeyValue>,
+}
+
+/// Returns messages of findings.
+pub fn encode_findings(records: Vec<FindingRecord>, resources: &ResourceSource) -> Vec<Message> {
+    let mut messages = Vec::new();
+    let mut sink = |message| {
+        messages.push(message);
+        Ok(())
+    };
+    let mut batch = Batch::new(resources);
+    let written = records.into_iter().try_for_each(|record| {
+        let service = record.service.clone();
+        batch.add(service.as_deref(), of_record(record), &mut sink)
+    });
+    // this sink has no error
+    let _ = written.and_then(|()| batch.flush(&mut sink));
+    messages
+}
+
+fn of_record(record: FindingRecord) -> LogRecord {
+    let (severity_number, severity_text) = severity(record.severity);
+    let mut attributes = vec![
+        attribute("whylat.finding.rule", record.rule),
+        attribute("whylat.finding.severity", record.severity.name()),
+        attribute("whylat.finding.page", page(record.rule)),
+    ];
+    attributes.extend(record.attributes);
+    LogRecord {
+        time_unix_nano: record.times_ns.0,
+        observed_time_unix_nano: record.times_ns.1,
+        severity_number,
+        severity_text: severity_text.to_owned(),
+        body: Some(body(&record.headline)),
+        attributes,
+        event_name: FINDING.to_owned(),
+    }
+}
+
 /// Returns the number and the text of a severity in OpenTelemetry's data model.
 const fn severity(severity: Severity) -> (i32, &'static str) {
     match severity {
@@ -72,7 +129,7 @@ fn of_finding(finding: &Finding) -> LogRecord {
         severity_text: severity_text.to_owned(),
         body: Some(body(&finding.headline)),
         attributes,
-        event_name: "whylat.finding".to_owned(),
+        event_name: FINDING.to_owned(),
         ..LogRecord::default()
     }
 }

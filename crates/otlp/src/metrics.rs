@@ -7,7 +7,6 @@ use std::io;
 use diagnose::Report;
 use diagnose::requests::RequestId;
 use diagnose::requests::report::{RequestRow, Service};
-use prost::Message as _;
 use table::tables::NetCounter;
 use table::{Columns, Recording};
 
@@ -17,21 +16,14 @@ use crate::clock::RecordingClock;
 use crate::exponential::DurationHistogram;
 use crate::identity::IdentityTable;
 use crate::logs;
-use crate::proto::{
-    Exemplar, ExponentialHistogram, ExponentialPoint, KeyValue, Metric, MetricData, MetricsRequest,
-    Number, NumberPoint, ResourceMetrics, ScopeMetrics, Sum, Temporality,
+use crate::metric_table::{
+    MetricKind, MetricLabel, MetricTable, TEMPORALITY_VARIABLE, temporality,
 };
-use crate::resource::{ResourceSource, scope, server_address};
-use crate::signal::{Message, Signal};
-
-/// Names the variable with the wanted temporality: sums since the begin (`cumulative`, the default), or of an interval.
-const PREFERENCE: &str = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE";
+use crate::proto::{Exemplar, ExponentialPoint, Number};
+use crate::resource::{ResourceSource, server_address};
 
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
-
-/// Data points of a full message, at about 200 bytes each: receivers of gRPC take 4 MiB.
-const POINTS_FULL: u64 = 4_096;
 
 /// How long the requests of a service took.
 #[derive(Debug, Default)]
@@ -54,65 +46,72 @@ impl ServiceDurations {
     }
 }
 
-/// Name, unit and description of a metric.
-type Label = (&'static str, &'static str, &'static str);
-
-const DURATION: Label = ("whylat.request.duration", "s", "How long requests took");
-const PART: Label = (
+const DURATION: MetricLabel = MetricLabel::new(
+    MetricKind::Histogram,
+    "whylat.request.duration",
+    "s",
+    "How long requests took",
+);
+const PART: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "whylat.request.part.time",
     "s",
     "Time of all requests, by part",
 );
-const CONNECTIONS: Label = (
+const CONNECTIONS: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "whylat.connection.count",
     "{connection}",
     "TCP connections that were judged",
 );
-const STAGE: Label = (
+const STAGE: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "whylat.connection.stage.time",
     "s",
     "Time of connections in each stage, by method",
 );
-const IO: Label = (
+const IO: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "process.network.io",
     "By",
     "Bytes that the process sent and received by TCP",
 );
-const RETRANSMITS: Label = (
+const RETRANSMITS: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "whylat.tcp.retransmits",
     "{segment}",
     "Segments retransmitted",
 );
-const TIMEOUTS: Label = (
+const TIMEOUTS: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "whylat.tcp.timeouts",
     "{timeout}",
     "Retransmission timeouts",
 );
-const HARM: Label = ("whylat.finding.harm", "s", "Time that a finding cost");
-const LOST: Label = (
+const HARM: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
+    "whylat.finding.harm",
+    "s",
+    "Time that a finding cost",
+);
+const LOST: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "whylat.records.lost",
     "{record}",
     "Records that the recorder lost, by probe",
 );
-const DEVICE_ERRORS: Label = (
+const DEVICE_ERRORS: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "system.network.errors",
     "{error}",
     "Errors of network devices",
 );
-const DEVICE_DROPS: Label = (
+const DEVICE_DROPS: MetricLabel = MetricLabel::new(
+    MetricKind::Counter,
     "system.network.packet.dropped",
     "{packet}",
     "Packets that network devices dropped",
 );
-
-/// Metrics by the program they are about; `None`: the host.
-struct MetricTable {
-    times: (u64, u64),
-    temporality: Temporality,
-    sums: BTreeMap<Option<String>, BTreeMap<Label, Vec<NumberPoint>>>,
-    durations: BTreeMap<Option<String>, Vec<ExponentialPoint>>,
-    points: u64,
-}
 
 /// Inputs of metrics.
 pub(crate) struct MetricSource<'a> {
@@ -135,23 +134,21 @@ pub(crate) fn write(
     sink: &mut Sink<'_>,
 ) -> io::Result<u64> {
     let clock = RecordingClock::new(&source.report.about.host);
-    let mut table = MetricTable {
-        times: (
-            clock.begin_ns(),
-            clock.begin_ns() + source.report.about.span_ns,
-        ),
-        temporality: temporality(&env::var(PREFERENCE).unwrap_or_default()),
-        sums: BTreeMap::new(),
-        durations: BTreeMap::new(),
-        points: 0,
-    };
+    let times = (
+        clock.begin_ns(),
+        clock.begin_ns() + source.report.about.span_ns,
+    );
+    let wanted = env::var(TEMPORALITY_VARIABLE).unwrap_or_default();
+    let mut table = MetricTable::new(times, temporality(&wanted));
     let mut points = 0;
-    let mut flush = |table: &mut MetricTable, least: u64| -> io::Result<()> {
-        if table.points > least {
-            points += table.points;
-            sink(table.take_message(resources))?;
+    let mut flush = |table: &mut MetricTable| -> io::Result<()> {
+        match table.take_message(resources) {
+            Some(message) => {
+                points += message.items;
+                sink(message)
+            }
+            None => Ok(()),
         }
-        Ok(())
     };
     for (title, service) in source.services {
         table.add_service(
@@ -159,46 +156,24 @@ pub(crate) fn write(
             source.durations.get(title),
             (source.identities, clock),
         );
-        flush(&mut table, POINTS_FULL)?;
+        if table.is_full() {
+            flush(&mut table)?;
+        }
     }
     for (program, totals) in program_totals(source.report) {
         table.add_program(program, totals);
-        flush(&mut table, POINTS_FULL)?;
+        if table.is_full() {
+            flush(&mut table)?;
+        }
     }
     table.add_findings(source.report);
     table.add_losses(source.report);
     table.add_devices(source.recording);
-    flush(&mut table, 0)?;
+    flush(&mut table)?;
     Ok(points)
 }
 
-/// Returns what a receiver wants. `lowmemory` is `delta` for sums and histograms.
-fn temporality(preference: &str) -> Temporality {
-    match preference.trim().to_ascii_lowercase().as_str() {
-        "delta" | "lowmemory" => Temporality::Delta,
-        _ => Temporality::Cumulative,
-    }
-}
-
 impl MetricTable {
-    fn add(
-        &mut self,
-        service: Option<&str>,
-        label: Label,
-        value: Number,
-        attributes: Vec<KeyValue>,
-    ) {
-        let (begin_ns, end_ns) = self.times;
-        let metrics = self.sums.entry(service.map(str::to_owned)).or_default();
-        metrics.entry(label).or_default().push(NumberPoint {
-            start_time_unix_nano: begin_ns,
-            time_unix_nano: end_ns,
-            value: Some(value),
-            attributes,
-        });
-        self.points += 1;
-    }
-
     fn add_service(
         &mut self,
         service: &Service,
@@ -227,15 +202,11 @@ impl MetricTable {
             })
         });
         let point = ExponentialPoint {
-            start_time_unix_nano: self.times.0,
-            time_unix_nano: self.times.1,
             attributes: of_service,
             exemplars: exemplar.into_iter().collect(),
             ..durations.histogram.point()
         };
-        let points = self.durations.entry(name.map(str::to_owned)).or_default();
-        points.push(point);
-        self.points += 1;
+        self.add_durations(name, DURATION, point);
     }
 
     /// Adds the connections of a program. What was not measured is absent.
@@ -319,55 +290,6 @@ impl MetricTable {
             self.add(None, label, count(grown), attributes);
         }
     }
-
-    fn take_message(&mut self, resources: &ResourceSource) -> Message {
-        let programs: Vec<_> = self
-            .sums
-            .keys()
-            .chain(self.durations.keys())
-            .cloned()
-            .collect();
-        let mut by_program: BTreeMap<Option<String>, Vec<Metric>> =
-            programs.into_iter().map(|it| (it, Vec::new())).collect();
-        for (program, metrics) in &mut by_program {
-            let temporality = self.temporality.into();
-            for (label, data_points) in self.sums.remove(program).unwrap_or_default() {
-                let sum = Sum {
-                    data_points,
-                    aggregation_temporality: temporality,
-                    is_monotonic: true,
-                };
-                metrics.push(metric(label, MetricData::Sum(sum)));
-            }
-            if let Some(data_points) = self.durations.remove(program) {
-                let histogram = ExponentialHistogram {
-                    data_points,
-                    aggregation_temporality: temporality,
-                };
-                metrics.push(metric(
-                    DURATION,
-                    MetricData::ExponentialHistogram(histogram),
-                ));
-            }
-        }
-        let resource_metrics = by_program
-            .into_iter()
-            .map(|(program, metrics)| ResourceMetrics {
-                resource: Some(resources.resource(program.as_deref())),
-                scope_metrics: vec![ScopeMetrics {
-                    scope: Some(scope()),
-                    metrics,
-                }],
-            });
-        let request = MetricsRequest {
-            resource_metrics: resource_metrics.collect(),
-        };
-        Message {
-            signal: Signal::Metrics,
-            items: std::mem::take(&mut self.points),
-            bytes: request.encode_to_vec(),
-        }
-    }
 }
 
 /// Sums of the connections of one program.
@@ -416,34 +338,10 @@ impl ProgramTotals {
     }
 }
 
-fn metric((name, unit, description): Label, data: MetricData) -> Metric {
-    Metric {
-        name: name.to_owned(),
-        description: description.to_owned(),
-        unit: unit.to_owned(),
-        data: Some(data),
-    }
-}
-
 fn seconds(ns: u64) -> Number {
     Number::Real(ns as f64 / SECOND_NS)
 }
 
 fn count(number: u64) -> Number {
     Number::Whole(whole(number))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn temporality_is_what_the_receiver_prefers() {
-        for text in ["delta", "DELTA", "lowmemory"] {
-            assert_eq!(temporality(text), Temporality::Delta, "{text}");
-        }
-        for text in ["", "cumulative", "other"] {
-            assert_eq!(temporality(text), Temporality::Cumulative, "{text}");
-        }
-    }
 }

@@ -134,16 +134,24 @@ pub struct Metric {
     pub description: String,
     #[prost(string, tag = "3")]
     pub unit: String,
-    #[prost(oneof = "MetricData", tags = "7, 10")]
+    #[prost(oneof = "MetricData", tags = "5, 7, 10")]
     pub data: Option<MetricData>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
 pub enum MetricData {
+    #[prost(message, tag = "5")]
+    Gauge(Gauge),
     #[prost(message, tag = "7")]
     Sum(Sum),
     #[prost(message, tag = "10")]
     ExponentialHistogram(ExponentialHistogram),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Gauge {
+    #[prost(message, repeated, tag = "1")]
+    pub data_points: Vec<NumberPoint>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -293,11 +301,38 @@ pub struct PartialSuccess {
     pub error_message: String,
 }
 
-/// `google.rpc.Status`: the body of an HTTP response that is an error.
+/// `google.rpc.Status`: the body of an HTTP response that is an error, and `grpc-status-details-bin` of gRPC.
 #[derive(Clone, PartialEq, Message)]
 pub struct Status {
     #[prost(int32, tag = "1")]
     pub code: i32,
     #[prost(string, tag = "2")]
     pub message: String,
+    #[prost(message, repeated, tag = "3")]
+    pub details: Vec<Detail>,
+}
+
+/// `google.protobuf.Any`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Detail {
+    #[prost(string, tag = "1")]
+    pub type_url: String,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+/// `google.rpc.RetryInfo`.
+#[derive(Clone, PartialEq, Message)]
+pub struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    pub retry_delay: Option<Pause>,
+}
+
+/// `google.protobuf.Duration`.
+#[derive(Clone, PartialEq, Message)]
+pub struct Pause {
+    #[prost(int64, tag = "1")]
+    pub seconds: i64,
+    #[prost(int32, tag = "2")]
+    pub nanos: i32,
 }

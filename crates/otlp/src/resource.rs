@@ -1,5 +1,6 @@
 //! Resources of messages: the host, and on it a program, by OpenTelemetry's names of resources.
 
+use std::collections::BTreeMap;
 use std::env;
 
 use diagnose::report::RecordingHost;
@@ -11,38 +12,77 @@ use crate::proto::{KeyValue, Resource, Scope};
 /// Attributes that the user wants on everything: `NAME=VALUE,…`, percent-encoded.
 const VARIABLE: &str = "OTEL_RESOURCE_ATTRIBUTES";
 
-/// Name of a service. The programs of a recording have their own.
+/// Name of the sending program, for its own data.
+const SERVICE_VARIABLE: &str = "OTEL_SERVICE_NAME";
+
+/// Name of a service. The programs that are watched have their own.
 const SERVICE: &str = "service.name";
 
 /// Makes resources.
 #[derive(Debug)]
-pub(crate) struct ResourceSource {
+pub struct ResourceSource {
     common: Vec<KeyValue>,
+    /// Attributes of single services, beside the common ones.
+    own: BTreeMap<String, Vec<KeyValue>>,
 }
 
 impl ResourceSource {
     /// Reads the host from a recording, and what the user wants on everything from the environment.
-    pub(crate) fn new(host: &RecordingHost) -> Self {
+    pub(crate) fn from_recording(host: &RecordingHost) -> Self {
+        Self::new(&host.name, &host.kernel)
+    }
+
+    /// Takes the names of the host and of its kernel, and what the user wants on everything from the environment.
+    pub fn new(host: &str, kernel: &str) -> Self {
         let mut common = vec![
-            attribute("host.name", host.name.as_str()),
+            attribute("host.name", host),
             attribute("os.type", "linux"),
-            attribute("os.description", host.kernel.as_str()),
+            attribute("os.description", kernel),
         ];
-        let wanted = env::var(VARIABLE).unwrap_or_default();
-        for (key, value) in pairs(&wanted).filter(|(key, _)| key != SERVICE) {
+        for (key, value) in wanted().filter(|(key, _)| key != SERVICE) {
             common.retain(|it| it.key != key);
             common.push(attribute(key, value));
         }
-        Self { common }
+        Self {
+            common,
+            own: BTreeMap::new(),
+        }
+    }
+
+    /// Adds attributes of one service. What the user wants on everything comes first.
+    pub fn describe(&mut self, service: &str, mut attributes: Vec<KeyValue>) {
+        attributes.retain(|own| self.common.iter().all(|it| it.key != own.key));
+        self.own.insert(service.to_owned(), attributes);
     }
 
     /// Returns the resource of a program; `None`: the host.
     pub(crate) fn resource(&self, service: Option<&str>) -> Resource {
+        let own = service.and_then(|name| self.own.get(name));
         let service = service.map(|name| attribute(SERVICE, name));
+        let own = own.into_iter().flatten().cloned();
+        let attributes = service.into_iter().chain(self.common.clone()).chain(own);
         Resource {
-            attributes: service.into_iter().chain(self.common.clone()).collect(),
+            attributes: attributes.collect(),
         }
     }
+}
+
+/// Returns the name that the user gives to the sending program itself: of `OTEL_SERVICE_NAME`, or of the resource's attributes.
+pub fn own_service_name() -> Option<String> {
+    let name = env::var(SERVICE_VARIABLE).ok();
+    let of_attributes = || {
+        wanted()
+            .find(|(key, _)| key == SERVICE)
+            .map(|(_, value)| value)
+    };
+    name.filter(|name| !name.trim().is_empty())
+        .or_else(of_attributes)
+}
+
+/// Returns attributes that the user wants on everything.
+fn wanted() -> impl Iterator<Item = (String, String)> {
+    let wanted = env::var(VARIABLE).unwrap_or_default();
+    pairs(&wanted).collect::<Vec<_>>().into_iter()
 }
 
 /// Returns pairs of a list `NAME=VALUE,…`, percent-decoded; what is no pair is left out.
@@ -67,7 +107,7 @@ pub(crate) fn scope() -> Scope {
 }
 
 /// Returns the page of a rule.
-pub(crate) fn page(rule: &str) -> String {
+pub fn page(rule: &str) -> String {
     format!(
         "{}/blob/main/docs/findings/{rule}.md",
         env!("CARGO_PKG_REPOSITORY")

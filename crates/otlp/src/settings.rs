@@ -126,6 +126,18 @@ fn variable(
     })
 }
 
+/// Returns whether an option or a variable names a receiver of a signal, and none turns it off (`OTEL_METRICS_EXPORTER=none` and
+/// the like).
+pub fn is_wanted(
+    signal: Signal,
+    options: &DeliveryOptions,
+    lookup: &dyn Fn(&str) -> Option<String>,
+) -> bool {
+    let exporter = format!("OTEL_{}_EXPORTER", signal.name().to_ascii_uppercase());
+    let is_off = lookup(&exporter).is_some_and(|it| it.trim().eq_ignore_ascii_case("none"));
+    !is_off && (options.endpoint.is_some() || variable(lookup, signal, "ENDPOINT").is_some())
+}
+
 impl Endpoint {
     /// Returns where a signal goes. `lookup` returns variables of the environment.
     ///
@@ -295,6 +307,25 @@ mod tests {
             url_of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", " ")], None),
             "http://localhost:4318/v1/traces"
         );
+    }
+
+    #[test]
+    fn a_signal_is_wanted_if_a_receiver_is_named() {
+        let is_wanted = |variables: &[(&str, &str)]| {
+            let lookup = |name: &str| {
+                let found = variables.iter().find(|(key, _)| *key == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            [Signal::Metrics, Signal::Logs]
+                .map(|signal| is_wanted(signal, &DeliveryOptions::default(), &lookup))
+        };
+        let common = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a");
+        let of_logs = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "http://a");
+        let off = ("OTEL_LOGS_EXPORTER", "none");
+        assert_eq!(is_wanted(&[]), [false, false]);
+        assert_eq!(is_wanted(&[common]), [true, true]);
+        assert_eq!(is_wanted(&[of_logs]), [false, true]);
+        assert_eq!(is_wanted(&[common, off]), [true, false]);
     }
 
     #[test]

@@ -5,14 +5,17 @@
 //! * [`report`]: what `whylat report` says of a recording;
 //! * [`agents`]: an agent and its dataset;
 //! * [`assistant`]: an assistant that asks `whylat mcp`;
+//! * [`receiver`] and [`collector`]: receivers of OTLP, one with chosen answers and the real one;
 //! * [`instrumented`] and [`sources`]: a program with Intel's ittnotify in it;
 //! * [`programs`]: programs that were not written for tests; `recorded_program`: those that were, recorded.
 
 pub mod agents;
 pub mod assistant;
+pub mod collector;
 pub mod instrumented;
 mod process;
 pub mod programs;
+pub mod receiver;
 mod recorded_program;
 mod recorder;
 pub mod report;

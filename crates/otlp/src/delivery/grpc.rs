@@ -1,17 +1,29 @@
 //! OTLP over gRPC: one message in a frame, and the status in the trailers
 //! ([protocol](https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md)).
 
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{GeneralPurpose, STANDARD_NO_PAD};
 use percent_encoding::percent_decode_str;
+use prost::Message as _;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
 use super::client::{Client, Response};
 use super::http::{gzip, unreachable_hint};
 use super::outcome::{Outcome, Partial};
+use crate::proto::{RetryInfo, Status};
 use crate::settings::Endpoint;
 use crate::signal::Message;
 
 /// Length of what precedes a message: whether it is compressed, and its length.
 const FRAME_HEAD: usize = 5;
+
+/// Type of the detail that asks for a pause.
+const RETRY_INFO: &str = "/google.rpc.RetryInfo";
+
+/// Base64 of headers that end with `-bin`.
+const BASE64: GeneralPurpose = STANDARD_NO_PAD;
 
 /// Sends a message once.
 pub(super) async fn exchange(client: &Client, endpoint: &Endpoint, message: &Message) -> Outcome {
@@ -72,15 +84,29 @@ fn outcome(response: &Response) -> Outcome {
         .take(200)
         .collect();
     let why = format!("gRPC status {}: {line}\nhint: {}", name(code), hint(code));
-    // opentelemetry.io/docs/specs/otlp, "Failures" of OTLP/gRPC; RESOURCE_EXHAUSTED only with a pause, which is not read
+    let after = field("grpc-status-details-bin").and_then(retry_delay);
+    // opentelemetry.io/docs/specs/otlp, "Failures" of OTLP/gRPC: RESOURCE_EXHAUSTED only with a pause
     match code {
-        1 | 4 | 10 | 11 | 14 | 15 => Outcome::Failed { why, after: None },
+        1 | 4 | 10 | 11 | 14 | 15 => Outcome::Failed { why, after },
+        8 if after.is_some() => Outcome::Failed { why, after },
         code => Outcome::Refused {
             why,
             // INVALID_ARGUMENT and RESOURCE_EXHAUSTED are about this message
             is_final: !matches!(code, 3 | 8),
         },
     }
+}
+
+/// Returns the pause that a collector asks for: `RetryInfo` in a `google.rpc.Status`, in Base64 with or without padding.
+fn retry_delay(details: &str) -> Option<Duration> {
+    let bytes = BASE64.decode(details.trim_end_matches('=')).ok()?;
+    let details = Status::decode(&*bytes).ok()?.details;
+    let info = details
+        .iter()
+        .find(|it| it.type_url.ends_with(RETRY_INFO))?;
+    let pause = RetryInfo::decode(&*info.value).ok()?.retry_delay?;
+    let seconds = u64::try_from(pause.seconds).ok()?;
+    Some(Duration::new(seconds, u32::try_from(pause.nanos).ok()?))
 }
 
 /// Returns the name of a status, as gRPC has it.
@@ -117,5 +143,61 @@ const fn hint(code: u32) -> &'static str {
             "the collector is overloaded or starts: export again later, or with more --tries"
         }
         _ => "the collector's log says why",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::{Detail, Pause};
+
+    fn details(type_url: &str, seconds: i64) -> Vec<u8> {
+        let info = RetryInfo {
+            retry_delay: Some(Pause {
+                seconds,
+                nanos: 500_000_000,
+            }),
+        };
+        let status = Status {
+            code: 8,
+            message: "full".to_owned(),
+            details: vec![Detail {
+                type_url: type_url.to_owned(),
+                value: info.encode_to_vec(),
+            }],
+        };
+        status.encode_to_vec()
+    }
+
+    fn answer(code: &str, details: &[u8]) -> Outcome {
+        let field = |text: String| HeaderValue::from_str(&text).expect("a header");
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", field(code.to_owned()));
+        trailers.insert("grpc-status-details-bin", field(BASE64.encode(details)));
+        outcome(&Response {
+            status: reqwest::StatusCode::OK,
+            headers: HeaderMap::new(),
+            body: Vec::new(),
+            trailers,
+        })
+    }
+
+    #[test]
+    fn an_exhausted_collector_is_tried_again_only_if_it_says_when() {
+        let url = "type.googleapis.com/google.rpc.RetryInfo";
+        let after = |outcome: Outcome| match outcome {
+            Outcome::Failed { after, .. } => Some(after),
+            _ => None,
+        };
+        let asked = Some(Some(Duration::from_millis(2_500)));
+        assert_eq!(after(answer("8", &details(url, 2))), asked);
+        assert_eq!(after(answer("14", &details(url, 2))), asked);
+        assert_eq!(after(answer("8", &[])), None);
+        assert_eq!(after(answer("14", &[])), Some(None));
+        assert_eq!(after(answer("14", &details("other", 2))), Some(None));
+        assert_eq!(after(answer("14", &details(url, -2))), Some(None));
+        assert_eq!(after(answer("14", &[255, 255])), Some(None));
+        let padded = format!("{}==", BASE64.encode(details(url, 2)));
+        assert_eq!(retry_delay(&padded), Some(Duration::from_millis(2_500)));
     }
 }

@@ -1,6 +1,6 @@
 //! OTLP over HTTP, by its specification: which statuses are success, which may be tried once more, and what the rest means.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -103,8 +103,32 @@ fn text(response: &Response) -> String {
     line.chars().take(200).collect()
 }
 
-/// Returns the pause that a collector asks for, in seconds. A date is not read: the own pause holds then.
+/// Returns the pause that a collector asks for: seconds, or a date (RFC 9110, 10.2.3). A date that is over asks for none.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    seconds.parse().ok().map(Duration::from_secs)
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = httpdate::parse_http_date(text).ok()?;
+    Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_seconds_or_dates() {
+        let pause = |text: &str| {
+            let value = HeaderValue::from_str(text).expect("a header");
+            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, value)]))
+        };
+        assert_eq!(pause("7"), Some(Duration::from_secs(7)));
+        assert_eq!(pause("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(500));
+        let until = pause(&date).expect("a pause");
+        assert!((400..=500).contains(&until.as_secs()), "{until:?}");
+        assert_eq!(pause("soon"), None);
+        assert_eq!(pause("-1"), None);
+    }
 }

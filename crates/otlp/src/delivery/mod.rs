@@ -1,6 +1,8 @@
 //! Messages → a collector: several tries, in a bounded time, and an account of what did not arrive.
 //!
 //! ```text
+//! queue    messages of a program that runs on: bounded, and delivered beside it
+//! route    the way of one signal
 //! client   one HTTP exchange, with trailers
 //! http     OTLP over HTTP: its answers
 //! grpc     OTLP over gRPC: frames, and its answers
@@ -11,6 +13,10 @@ mod client;
 mod grpc;
 mod http;
 mod outcome;
+mod queue;
+mod route;
+
+pub use queue::{DeliveryQueue, DropCause, PreparedQueue, QueueOptions, SignalState};
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,10 +24,10 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-use crate::settings::{DeliveryOptions, Endpoint, Protocol, SettingError};
+use crate::settings::{DeliveryOptions, SettingError};
 use crate::signal::{Message, Signal};
-use client::Client;
 use outcome::Outcome;
+use route::Route;
 
 /// Longest pause that a collector may ask for.
 const PAUSE_MOST: Duration = Duration::from_secs(30);
@@ -54,13 +60,12 @@ pub struct SignalAccount {
 pub struct Delivery {
     runtime: Runtime,
     retry: RetryPolicy,
-    routes: BTreeMap<Signal, Route>,
+    signals: BTreeMap<Signal, SignalDelivery>,
 }
 
-/// The connection of a signal, and its account.
-struct Route {
-    endpoint: Endpoint,
-    client: Client,
+/// The way of a signal, and its account.
+struct SignalDelivery {
+    route: Route,
     account: SignalAccount,
     /// Why nothing more is tried.
     end: Option<String>,
@@ -90,66 +95,55 @@ impl Delivery {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let mut routes = BTreeMap::new();
+        let mut signals = BTreeMap::new();
         for signal in Signal::ALL {
-            let endpoint = Endpoint::new(signal, options, lookup)?;
-            let route = Route {
-                client: Client::new(&endpoint)?,
-                endpoint,
+            let delivery = SignalDelivery {
+                route: Route::new(signal, options, lookup)?,
                 account: SignalAccount::default(),
                 end: None,
             };
-            routes.insert(signal, route);
+            signals.insert(signal, delivery);
         }
         Ok(Self {
             runtime,
             retry,
-            routes,
+            signals,
         })
     }
 
     /// Returns where a signal goes, without what may be a secret.
     pub fn address(&self, signal: Signal) -> String {
-        self.routes
+        self.signals
             .get(&signal)
-            .map(|it| it.address())
+            .map(|it| it.route.address())
             .unwrap_or_default()
     }
 
     /// Delivers a message, or counts it as not delivered.
     pub fn send(&mut self, message: &Message) {
-        if let Some(route) = self.routes.get_mut(&message.signal) {
+        if let Some(delivery) = self.signals.get_mut(&message.signal) {
             let retry = self.retry;
-            self.runtime.block_on(route.send(message, retry));
+            self.runtime.block_on(delivery.send(message, retry));
         }
     }
 
     /// Returns the account of a signal.
     pub fn account(&self, signal: Signal) -> SignalAccount {
-        self.routes
+        self.signals
             .get(&signal)
             .map(|it| it.account.clone())
             .unwrap_or_default()
     }
 }
 
-impl Route {
-    fn address(&self) -> String {
-        let mut url = self.endpoint.url.clone();
-        // nothing there can fail for http and https
-        let _ = url.set_username("");
-        let _ = url.set_password(None);
-        url.set_query(None);
-        url.to_string()
-    }
-
+impl SignalDelivery {
     async fn send(&mut self, message: &Message, retry: RetryPolicy) {
         if let Some(why) = &self.end {
             let why = why.clone();
             return self.lose(message, why);
         }
         for tried in 1.. {
-            let pause = match self.exchange(message).await {
+            let pause = match self.route.exchange(message).await {
                 Outcome::Accepted(partial) => return self.accept(message, partial),
                 Outcome::Refused { why, is_final } => {
                     self.end = is_final.then(|| why.clone());
@@ -166,13 +160,6 @@ impl Route {
                     .min(PAUSE_MOST),
             };
             tokio::time::sleep(pause).await;
-        }
-    }
-
-    async fn exchange(&self, message: &Message) -> Outcome {
-        match self.endpoint.protocol {
-            Protocol::HttpProtobuf => http::exchange(&self.client, &self.endpoint, message).await,
-            Protocol::Grpc => grpc::exchange(&self.client, &self.endpoint, message).await,
         }
     }
 

@@ -48,6 +48,14 @@ impl Receiver {
     /// Starts one. `answer` is asked for each request, with the number of those before.
     pub fn start(answer: impl Fn(usize, &Post) -> Answer + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Self::start_on(listener, answer)
+    }
+
+    /// Starts one on a socket that listens.
+    pub fn start_on(
+        listener: TcpListener,
+        answer: impl Fn(usize, &Post) -> Answer + Send + 'static,
+    ) -> Self {
         let port = listener.local_addr().expect("its address").port();
         let (sender, posts) = channel();
         thread::spawn(move || {
@@ -68,9 +76,14 @@ impl Receiver {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Returns all requests so far.
+    /// Returns all requests since the last call.
     pub fn posts(&self) -> Vec<Post> {
         self.posts.try_iter().collect()
+    }
+
+    /// Waits for the next request.
+    pub fn next_post(&self) -> Post {
+        self.posts.recv_timeout(crate::LONGEST).expect("a request")
     }
 }
 
