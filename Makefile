@@ -139,11 +139,11 @@ agent-s3: setup-test
 
 S3_SERVER := 0.13.0-alpha.3
 
-# `whylat export otlp` to a real OpenTelemetry Collector, which Go builds when it is first run (two minutes of CPU time), and
+# `whylat export otlp` and agents' export to a real OpenTelemetry Collector, which Go builds when it is first run (two minutes of CPU time), and
 # demanded. `make unit` runs these tests, too, where that collector is.
 otlp-collector: setup-test
 	@test -x $(COLLECTOR) || (cd tests/collector && go build -trimpath -ldflags "-s -w" -o $(COLLECTOR) .)
-	WHYLAT_COLLECTOR=$(COLLECTOR) $(cargo) test $(PROFILE) --workspace --test otlp
+	WHYLAT_COLLECTOR=$(COLLECTOR) $(cargo) test $(PROFILE) --workspace --test otlp --test telemetry
 
 COLLECTOR := $(HOME)/.cache/whylat/otelcol
 

@@ -1,14 +1,17 @@
 //! The agent watches what its configuration names: the counts in its dataset are exact, and a kill loses at most the
 //! interval that was under way. What it says of planted problems: `tests/replay/claims/agent.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use lab::Netns;
+use otlp::proto::{KeyValue, MetricData, MetricsRequest, Number, Value};
+use prost::Message;
 use table::fleet::FleetInterval;
 
 use testbed::agents::{Agent, Dataset, assert_no_gaps, sum};
+use testbed::receiver::{Answer, Post, Receiver};
 use testbed::{root, until, whylat};
 
 /// A server that reads all that comes, on each connection.
@@ -207,6 +210,112 @@ fn agent_kill_loses_one_interval() {
         2,
         "the same socket under one id"
     );
+}
+
+/// Sums of a metric of a service, the last ones of all requests, by an attribute.
+fn last_sums(posts: &[Post], service: &str, name: &str, by: &str) -> BTreeMap<String, i64> {
+    let mut last = BTreeMap::new();
+    let of_metrics = posts.iter().filter(|post| post.path == "/v1/metrics");
+    let requests = of_metrics.map(|post| MetricsRequest::decode(&*post.body).expect("protobuf"));
+    for resource in requests.flat_map(|it| it.resource_metrics) {
+        let own = resource.resource.expect("a resource").attributes;
+        if text_of(&own, "service.name").as_deref() != Some(service) {
+            continue;
+        }
+        assert_eq!(text_of(&own, "host.name").as_deref(), Some("watched"));
+        assert_eq!(
+            text_of(&own, "deployment.environment.name").as_deref(),
+            Some("test")
+        );
+        let metrics = resource.scope_metrics.into_iter().flat_map(|it| it.metrics);
+        for metric in metrics.filter(|it| it.name == name) {
+            let Some(MetricData::Sum(sum)) = metric.data else {
+                panic!("{name} is no sum");
+            };
+            for point in sum.data_points {
+                let key = text_of(&point.attributes, by).unwrap_or_default();
+                let Some(Number::Whole(value)) = point.value else {
+                    panic!("{name} is no whole number");
+                };
+                last.insert(key, value);
+            }
+        }
+    }
+    last
+}
+
+/// Returns the text of an attribute.
+fn text_of(attributes: &[KeyValue], name: &str) -> Option<String> {
+    let found = attributes.iter().find(|it| it.key == name)?;
+    match found.value.as_ref()?.value.as_ref()? {
+        Value::Text(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn agent_sends_by_otlp_what_its_dataset_has() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    // the first tries fail: what waits then comes later
+    let receiver = netns.run(|| {
+        Receiver::start(|number, _| match number {
+            0..3 => Answer::new("503 Service Unavailable", &["Retry-After: 0"], b""),
+            _ => Answer::ok(),
+        })
+    });
+    let receiver = receiver.expect("a receiver");
+    let scratch = tempfile::tempdir().expect("a directory");
+    testbed::agents::configure(scratch.path(), "calls", testbed::agents::TESTS);
+    let mut command = netns.command(testbed::program());
+    command
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url())
+        .env(
+            "OTEL_RESOURCE_ATTRIBUTES",
+            "deployment.environment.name=test",
+        )
+        .env("NO_PROXY", "127.0.0.1");
+    let agent = Agent::start_by(&mut command, scratch);
+    agent.says("sends metrics of each interval to ");
+    // it sends as one that has given up its privileges
+    let pid = agent.process.0.id();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let effective = status.lines().find(|line| line.starts_with("CapEff:"));
+    assert_eq!(
+        effective,
+        Some("CapEff:\t0000008000000000"),
+        "CAP_BPF alone"
+    );
+    let did = netns.run(write_known_bytes).expect("the client");
+    let (dataset, scratch) = agent.stop();
+    let stderr = std::fs::read_to_string(scratch.path().join("stderr")).expect("its stderr");
+    let tests: BTreeSet<i64> = dataset
+        .connections()
+        .into_iter()
+        .filter(|(_, row)| row.app.as_deref() == Some("tests"))
+        .map(|(conn_id, _)| conn_id)
+        .collect();
+    let intervals = dataset.intervals();
+    let of_tests = intervals.iter().filter(|row| tests.contains(&row.conn_id));
+    let (acked, received) = of_tests.fold((0, 0), |(acked, received), row| {
+        (acked + row.acked_bytes, received + row.received_bytes)
+    });
+    assert!(acked >= did.bytes as i64);
+    let posts = receiver.posts();
+    let io = last_sums(
+        &posts,
+        "tests",
+        "process.network.io",
+        "network.io.direction",
+    );
+    let expected = [("receive", received), ("transmit", acked)];
+    let expected = expected.map(|(direction, bytes)| (direction.to_owned(), bytes));
+    assert_eq!(io, BTreeMap::from(expected), "{stderr}");
+    let intervals = last_sums(&posts, "whylat-agent", "whylat.agent.intervals", "");
+    assert_eq!(intervals[""], dataset.coverage().len() as i64);
+    assert!(!stderr.contains("not delivered"), "{stderr}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Messages about what an agent does: at its start what it watches, where its files go and what it cannot do, and after an
 //! interval what its share of a CPU buys. In: the configuration and what was measured. Out: lines for the journal.
 
+use otlp::Signal;
 use table::fleet::FleetCoverage;
 
 use crate::config::{Config, WatchConfig, WatchedNetns};
@@ -63,6 +64,15 @@ pub(crate) fn start(
         ));
     }
     found
+}
+
+/// Returns the message of the start about a signal of the export by OTLP.
+pub(crate) fn export(signal: Signal, address: &str) -> String {
+    let what = match signal {
+        Signal::Logs => "findings as logs".to_owned(),
+        other => other.to_string(),
+    };
+    format!("sends {what} of each interval to {address}")
 }
 
 fn applications(config: &Config) -> String {

@@ -1,5 +1,7 @@
 //! All rows of one interval of one host: the collecting side hands them to the shipping side.
 
+use std::collections::HashMap;
+
 use table::fleet::{FleetConnections, FleetCoverage, FleetDetails, FleetIntervals, FleetProblems};
 
 /// The rows of one interval. Times are `CLOCK_REALTIME`, ns since 1970-01-01 UTC; an interval is
@@ -19,4 +21,6 @@ pub struct Interval {
     pub connections: FleetConnections,
     /// Readings near problems.
     pub details: FleetDetails,
+    /// Containers of the processes of `connections`, by `conn_id`. They are in no table.
+    pub containers: HashMap<i64, String>,
 }

@@ -1,7 +1,7 @@
 //! The agent: watches every connection of a host all the time, within a budget, and ships what the fleet reads.
 //!
 //! Two sides that meet in an [`Interval`]: what collects asks the kernel and judges, what ships writes files, keeps
-//! what cannot be delivered yet, and answers Prometheus.
+//! what cannot be delivered yet, answers Prometheus, and sends metrics and findings by OTLP.
 
 mod announce;
 pub mod apps;
@@ -13,8 +13,10 @@ mod fixture;
 mod interval;
 pub mod metrics;
 pub mod notify;
+pub mod problems;
 mod run;
 pub mod ship;
+pub mod telemetry;
 
 pub use delivery::reservation;
 pub use interval::Interval;

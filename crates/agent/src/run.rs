@@ -4,7 +4,7 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use nix::sys::stat::{Mode, umask};
@@ -24,6 +24,7 @@ use crate::delivery::Delivery;
 use crate::metrics::{Endpoint, EndpointError, Metrics, Token};
 use crate::notify::{LogPriority, ServiceNotifier, say};
 use crate::ship::{ShipError, ShipWatch, Shipper, WriterIdentity};
+use crate::telemetry::{DeliveryNews, ExportError, PreparedExport, TelemetryExport};
 
 /// How long an agent that is to end goes on trying to deliver; systemd kills it after 90 s.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,6 +56,9 @@ pub enum AgentError {
     /// It would go on with more privileges than it should.
     #[error(transparent)]
     Privileges(#[from] PrivilegeError),
+    /// Nothing can be exported.
+    #[error(transparent)]
+    Export(#[from] ExportError),
     /// Prometheus cannot ask.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -91,6 +95,8 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     let config = Config::read(&start.config)?;
     let rules = config.rules()?;
     let facts = Host::read()?;
+    // reads certificates, which may be for root alone
+    let export = PreparedExport::new(&config.otlp)?;
     let netns = match config.watch.netns {
         WatchedNetns::Host => None,
         WatchedNetns::Own => Some(Namespace::current()?.inode()),
@@ -105,10 +111,14 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         host: config.host.name.clone(),
         boot_id: facts.boot_id.clone(),
     };
+    let kernel = facts.kernel.clone();
     let watcher = ConnectionWatcher::begin(&hooks, watch(&config), facts, rules, statistics)?;
     // threads that are made from here on have no more
     RecorderPrivileges::for_agent().assume()?;
     let shipper = Shipper::start(&writer, &config.ship)?;
+    let export = export.map(|it| it.start(&config.host.name, &kernel));
+    let export = export.transpose()?;
+    let addresses = export.as_ref().map(|it| it.addresses().clone());
     let metrics = Metrics::new();
     let shipping = shipper.watch();
     // answers as long as it lives
@@ -127,6 +137,8 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         shipping,
         shipper,
         metrics,
+        export_news: DeliveryNews::new(addresses.unwrap_or_default()),
+        export,
         notify: ServiceNotifier::from_environment(),
         known_gaps: Vec::new(),
         pace: PaceNews::default(),
@@ -139,7 +151,7 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     }
     agent.watch(watcher)?;
     agent.notify.stopping();
-    agent.shipper.stop(PATIENCE);
+    agent.end();
     Ok(())
 }
 
@@ -151,6 +163,8 @@ struct RunningAgent<'a> {
     delivery: Delivery,
     shipper: Shipper,
     metrics: Arc<Metrics>,
+    export: Option<TelemetryExport>,
+    export_news: DeliveryNews,
     notify: ServiceNotifier,
     /// The gaps that were reported.
     known_gaps: Vec<String>,
@@ -174,6 +188,7 @@ impl RunningAgent<'_> {
             for (priority, text) in self.delivery.news(&self.shipping.state()) {
                 say(priority, &text);
             }
+            self.report_export();
             self.notify.alive();
         }
         self.put(watcher.finish()?);
@@ -190,8 +205,39 @@ impl RunningAgent<'_> {
         })
     }
 
+    /// Delivers what waits, to the target and to the collector at the same time.
+    fn end(self) {
+        let ends = Instant::now() + PATIENCE;
+        if let Some(export) = &self.export {
+            export.end_by(ends);
+        }
+        self.shipper.stop(PATIENCE);
+        if let Some(export) = self.export {
+            for (priority, text) in self.export_news.last_news(&export.join()) {
+                say(priority, &text);
+            }
+        }
+    }
+
+    /// Prints news of the export, and shows its state to the metrics.
+    fn report_export(&mut self) {
+        let Some(export) = &self.export else {
+            return;
+        };
+        let states = export.states();
+        for (priority, text) in self.export_news.news(&states) {
+            say(priority, &text);
+        }
+        self.metrics.telemetry(states);
+    }
+
     fn put(&mut self, interval: Interval) {
         self.metrics.interval(&interval);
+        self.report_export();
+        if let Some(export) = &mut self.export {
+            self.metrics.shipping(&self.shipping.state());
+            export.put(&interval, &self.metrics);
+        }
         let coverage = &interval.coverage;
         self.notify.status(&format!(
             "watching {} connections, {:.1} % of a CPU",
@@ -210,6 +256,9 @@ impl RunningAgent<'_> {
         let (connections, detail) = (watcher.connections(), watcher.detail().name());
         for (priority, text) in announce::start(&self.config, connections, detail, has_clock) {
             say(priority, &text);
+        }
+        for (signal, address) in self.export.iter().flat_map(|it| it.addresses()) {
+            say(LogPriority::Info, &announce::export(*signal, address));
         }
     }
 

@@ -160,6 +160,18 @@ fn invalid_values_are_refused_with_line() {
             "[[application]] b cgroup:",
         ),
         (rule, 7, "matches every connection"),
+        (
+            "[otlp]\nendpoint = \"collector:4318\"\n",
+            4,
+            "no http:// or https:// URL",
+        ),
+        (
+            "[otlp]\nendpoint = \"http://me:secret@collector\"\n",
+            4,
+            "endpoint holds credentials",
+        ),
+        ("[otlp]\nprotocol = \"http/json\"\n", 4, "not known"),
+        ("[otlp]\nqueue_max_bytes = 5\n", 4, "less than 1048576"),
         ("spool = 5\n", 3, "invalid type"),
         ("= 5\n", 3, ""),
     ];
@@ -171,6 +183,7 @@ fn invalid_values_are_refused_with_line() {
         );
         assert!(refused.contains(what), "{text}: {refused}");
         assert!(refused.contains("\nhint: "), "{text}: {refused}");
+        assert!(!refused.contains("secret@"), "{refused}");
     }
     assert!(parse(&format!("{SHIP}[metrics]\nlisten = \"[::1]:0\"\n")).is_ok());
     assert!(parse(&format!("{SHIP}[metrics]\nlisten = \"\"\n")).is_ok());

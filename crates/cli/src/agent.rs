@@ -12,7 +12,11 @@ use crate::out;
 #[command(after_help = "\
 Examples:
   whylat agent --check --config /etc/whylat/agent.toml
-  sudo whylat agent --config /etc/whylat/agent.toml")]
+  sudo whylat agent --config /etc/whylat/agent.toml
+
+Variables: OTEL_EXPORTER_OTLP_ENDPOINT and others send metrics and findings of
+each interval to an OpenTelemetry collector, as [otlp] endpoint does;
+WHYLAT_METRICS_TOKEN is what Prometheus must show.")]
 pub(crate) struct Agent {
     /// Configuration file (TOML); SIGHUP reads it again
     #[arg(long, value_name = "FILE")]
@@ -29,6 +33,7 @@ impl Agent {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         if self.check {
             let config = agent::config::Config::read(&self.config)?;
+            agent::telemetry::PreparedExport::new(&config.otlp)?;
             eprintln!("{}: valid", out::name(&self.config));
             if let Some(reservation) = agent::reservation(&config.ship) {
                 eprintln!("note: {reservation}");

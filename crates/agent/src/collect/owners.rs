@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use probe::processes::{ObservedProcess, ProcessReader};
 
-use crate::apps::{Application, ApplicationRules, ConnectionFacts};
+use crate::apps::{Application, ApplicationRules, ConnectionFacts, container_of};
 
 /// A process that owns connections.
 #[derive(Debug, Clone)]
@@ -57,6 +57,11 @@ impl Owners {
     /// Command name of a process.
     pub(super) fn comm(&self, pid: u32) -> Option<&str> {
         self.known.get(&pid).map(|owner| owner.comm.as_str())
+    }
+
+    /// Container of a process.
+    pub(super) fn container(&self, pid: u32) -> Option<&str> {
+        container_of(self.known.get(&pid)?.cgroup.as_deref()?)
     }
 
     /// The application of a connection of this process; `listening_port` if it was accepted.

@@ -37,6 +37,7 @@ pub(super) struct Pending {
     of_one: HashMap<i64, u32>,
     intervals: FleetIntervals,
     connections: FleetConnections,
+    containers: HashMap<i64, String>,
     gone: Vec<ClosedBins>,
     /// Closed connections that are kept whole.
     closed: i64,
@@ -69,6 +70,7 @@ impl Pending {
             of_one: HashMap::new(),
             intervals: FleetIntervals::default(),
             connections: FleetConnections::default(),
+            containers: HashMap::new(),
             gone: Vec::new(),
             closed: 0,
             left_out: LeftOut::default(),
@@ -109,8 +111,7 @@ impl Pending {
             self.intervals
                 .push(context.interval(&closed, &part, until_ns));
         }
-        let row = context.connection(&closed, owners, until_ns);
-        row.into_iter().for_each(|row| self.connections.push(row));
+        self.put_connection(context, &closed, owners, until_ns);
         if !closed.bins.is_empty() {
             self.gone.push(ClosedBins {
                 conn_id: closed.conn_id,
@@ -163,7 +164,24 @@ impl Pending {
             intervals: std::mem::take(&mut self.intervals),
             connections: std::mem::take(&mut self.connections),
             details: std::mem::take(&mut self.details),
+            containers: std::mem::take(&mut self.containers),
         }
+    }
+
+    fn put_connection(
+        &mut self,
+        context: &RowContext<'_>,
+        connection: &Connection,
+        owners: &Owners,
+        until_ns: u64,
+    ) {
+        let Some(row) = context.connection(connection, owners, until_ns) else {
+            return;
+        };
+        if let Some(container) = connection.pid().and_then(|pid| owners.container(pid)) {
+            self.containers.insert(row.conn_id, container.to_owned());
+        }
+        self.connections.push(row);
     }
 
     fn put_live(&mut self, context: &RowContext<'_>, watched: &mut LiveConnections, end_ns: i64) {
@@ -174,8 +192,7 @@ impl Pending {
             }
             if std::mem::take(&mut connection.is_changed) {
                 let until_ns = context.span.monotonic_ns(end_ns - 1);
-                let row = context.connection(connection, &watched.owners, until_ns);
-                row.into_iter().for_each(|row| self.connections.push(row));
+                self.put_connection(context, connection, &watched.owners, until_ns);
             }
         }
     }

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 
+use ::otlp::settings::Protocol;
 use table::fleet::BIN_NS;
+use url::Url;
 
 use super::error::InvalidValue;
 use super::target::Target;
-use super::{Config, MetricsConfig, ShipConfig, WatchConfig};
+use super::{Config, MetricsConfig, OtlpConfig, ShipConfig, WatchConfig};
 use crate::apps::ApplicationRules;
 
 /// Bounds of the mean time between readings, ms: what SNAP measured ends at 10 s (figure 8); ten milliseconds are the
@@ -16,12 +18,16 @@ const POLL_MS: std::ops::RangeInclusive<u32> = 10..=10_000;
 /// Least that a spool must be able to hold: an hour of a host with 150 connections at 50 MB a day.
 const SPOOL_BYTES: u64 = 4 << 20;
 
+/// Least that the queue to a collector must be able to hold: a full message (`otlp::metric_table`).
+const QUEUE_BYTES: u64 = 1 << 20;
+
 /// Returns the first value that cannot be meant.
 pub(super) fn first_fault(config: &Config) -> Option<InvalidValue> {
     host(config)
         .or_else(|| watch(&config.watch))
         .or_else(|| ship(&config.ship))
         .or_else(|| metrics(&config.metrics))
+        .or_else(|| otlp(&config.otlp))
         .or_else(|| {
             ApplicationRules::new(&config.applications)
                 .err()
@@ -125,6 +131,34 @@ fn metrics(metrics: &MetricsConfig) -> Option<InvalidValue> {
         let what = format!(" = {:?}: not an address with a port", metrics.listen);
         let hint = "\"127.0.0.1:9464\" for this host, \"0.0.0.0:9464\" for others too, or \"\" for no endpoint";
         return Some(InvalidValue::new("metrics", "listen", what, hint));
+    }
+    None
+}
+
+fn otlp(otlp: &OtlpConfig) -> Option<InvalidValue> {
+    let fault = |key, what: String, hint| Some(InvalidValue::new("otlp", key, what, hint));
+    if !otlp.endpoint.is_empty() {
+        let hint = "\"http://127.0.0.1:4318\" for a collector on this host; secrets belong in OTEL_EXPORTER_OTLP_HEADERS";
+        let Ok(url) = Url::parse(&otlp.endpoint) else {
+            return fault("endpoint", " is no URL".to_owned(), hint);
+        };
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            let what = " is no http:// or https:// URL".to_owned();
+            return fault("endpoint", what, hint);
+        }
+        // the value is not repeated: it may hold a secret
+        if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
+            let what = " holds credentials or a query".to_owned();
+            return fault("endpoint", what, hint);
+        }
+    }
+    if !otlp.protocol.is_empty() && otlp.protocol.parse::<Protocol>().is_err() {
+        let what = format!(" = {:?}: not known", otlp.protocol);
+        return fault("protocol", what, "\"http/protobuf\" or \"grpc\"");
+    }
+    if otlp.queue_max_bytes < QUEUE_BYTES {
+        let what = format!(" = {}: less than {QUEUE_BYTES}", otlp.queue_max_bytes);
+        return fault("queue_max_bytes", what, "8388608 is the default");
     }
     None
 }

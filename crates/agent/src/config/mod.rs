@@ -29,6 +29,8 @@ pub struct Config {
     pub ship: ShipConfig,
     /// The endpoint that Prometheus reads.
     pub metrics: MetricsConfig,
+    /// The collector that gets metrics and findings.
+    pub otlp: OtlpConfig,
     /// Rules that name the application of a connection: the first that matches is used.
     #[serde(rename = "application")]
     pub applications: Vec<Application>,
@@ -145,4 +147,28 @@ pub struct MetricsConfig {
     pub listen: String,
     /// Further names under which Prometheus may ask: addresses, `localhost` and the name of the host always work.
     pub names: Vec<String>,
+}
+
+/// Section `[otlp]`: the OpenTelemetry collector that gets metrics and findings. Variables `OTEL_EXPORTER_OTLP_*` hold for
+/// all that is empty here; headers, which may be secrets, are only in them.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OtlpConfig {
+    /// Base URL of the collector; empty: that of the variables, and without one nothing is sent.
+    pub endpoint: String,
+    /// `http/protobuf` or `grpc`; empty: that of the variables.
+    pub protocol: String,
+    /// Most that waits for the collector in memory, bytes, of metrics and of logs each.
+    pub queue_max_bytes: u64,
+}
+
+impl Default for OtlpConfig {
+    /// 8 MiB: more than two hours of a host with ten applications, at 51 kB a minute (`examples/export_cost.rs`).
+    fn default() -> Self {
+        Self {
+            endpoint: String::new(),
+            protocol: String::new(),
+            queue_max_bytes: 8 << 20,
+        }
+    }
 }

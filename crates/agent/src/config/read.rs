@@ -57,6 +57,8 @@ impl Config {
             Some("[ship]")
         } else if self.metrics != other.metrics {
             Some("[metrics]")
+        } else if self.otlp != other.otlp {
+            Some("[otlp]")
         } else {
             None
         }

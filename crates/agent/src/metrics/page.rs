@@ -1,15 +1,22 @@
 //! All metrics together, and the page that they make.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use otlp::Signal;
+use otlp::delivery::SignalState;
+use otlp::exponential::DurationHistogram;
 use prometheus_client::encoding::{prometheus_text, text};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::agent::AgentMetrics;
+use super::families::{self, MetricFamily};
+use super::rtt::RttMetrics;
 use super::shipping::ShippingMetrics;
 use super::tcp::TcpMetrics;
+use super::telemetry::TelemetryMetrics;
 use crate::Interval;
 use crate::ship::ShipState;
 
@@ -38,6 +45,8 @@ pub struct Metrics {
     tcp: Mutex<TcpMetrics>,
     agent: AgentMetrics,
     shipping: Arc<ShippingMetrics>,
+    telemetry: Arc<TelemetryMetrics>,
+    rtt: Arc<RttMetrics>,
 }
 
 impl Metrics {
@@ -46,15 +55,20 @@ impl Metrics {
         let mut registry = Registry::with_prefix("whylat");
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "Version of the agent", version);
-        let tcp = Mutex::new(TcpMetrics::register(&mut registry));
+        let tcp = TcpMetrics::register(&mut registry);
+        let rtt = Arc::clone(tcp.rtt());
         let agent = AgentMetrics::register(&mut registry);
         let shipping = Arc::<ShippingMetrics>::default();
         registry.register_collector(Box::new(Arc::clone(&shipping)));
+        let telemetry = Arc::<TelemetryMetrics>::default();
+        registry.register_collector(Box::new(Arc::clone(&telemetry)));
         let metrics = Self {
             registry,
-            tcp,
+            tcp: Mutex::new(tcp),
             agent,
             shipping,
+            telemetry,
+            rtt,
         };
         metrics.note_reload(true);
         Arc::new(metrics)
@@ -70,6 +84,22 @@ impl Metrics {
     /// Sets the state of shipping: to be called before each page, and after each change.
     pub fn shipping(&self, state: &ShipState) {
         self.shipping.set(state);
+    }
+
+    /// Sets the state of the export by OTLP.
+    pub fn telemetry(&self, states: BTreeMap<Signal, SignalState>) {
+        self.telemetry.set(states);
+    }
+
+    /// Returns all metrics as values; of distributions only the names ([`Metrics::distributions`]).
+    pub fn families(&self) -> Vec<MetricFamily> {
+        let page = self.page(TextFormat::OpenMetrics).unwrap_or_default();
+        families::parse(&page)
+    }
+
+    /// Returns the distributions of round-trip times, by application.
+    pub fn distributions(&self) -> BTreeMap<String, DurationHistogram> {
+        self.rtt.all()
     }
 
     /// Sets the number of gaps in what the agent sees.

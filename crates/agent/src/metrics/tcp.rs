@@ -1,6 +1,7 @@
 //! Limits of connections, by application.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -9,16 +10,18 @@ use prometheus_client::registry::{Registry, Unit};
 use table::Columns;
 use table::fleet::FleetInterval;
 
+use super::rtt::RttMetrics;
 use super::units::{SecondsCounter, count_of, seconds_of};
 use crate::Interval;
+use crate::problems::PROBLEMS;
 
 /// Most applications with numbers of their own: above a hundred values of a label Prometheus' guide asks for another way
 /// (Instrumentation, "Do not overuse labels").
 const APPLICATIONS: usize = 100;
 /// The label of those that came later.
-const OTHER: &str = "other";
+pub(crate) const OTHER: &str = "other";
 /// The label of connections that no rule names.
-const NONE: &str = "none";
+pub(crate) const NONE: &str = "none";
 
 /// A connection without a row for so long is gone: an open one has a row every hour.
 const FORGOTTEN_AFTER_NS: i64 = 2 * 3_600_000_000_000;
@@ -49,6 +52,7 @@ pub(super) struct TcpMetrics {
     received: Family<ApplicationLabels, Counter>,
     segments: Family<ApplicationLabels, Counter>,
     retransmitted: Family<ApplicationLabels, Counter>,
+    rtt: Arc<RttMetrics>,
     names: BTreeSet<String>,
     owners: HashMap<i64, ConnectionOwner>,
 }
@@ -68,9 +72,11 @@ impl TcpMetrics {
             received: Family::default(),
             segments: Family::default(),
             retransmitted: Family::default(),
+            rtt: Arc::default(),
             names: BTreeSet::new(),
             owners: HashMap::new(),
         };
+        registry.register_collector(Box::new(Arc::clone(&tcp.rtt)));
         let own = registry.sub_registry_with_prefix("tcp");
         own.register_with_unit(
             "limited",
@@ -114,6 +120,11 @@ impl TcpMetrics {
         tcp
     }
 
+    /// Returns the distributions of round-trip times.
+    pub(super) fn rtt(&self) -> &Arc<RttMetrics> {
+        &self.rtt
+    }
+
     /// Adds an interval's connections.
     pub(super) fn interval(&mut self, interval: &Interval) {
         for index in 0..interval.connections.len() {
@@ -147,18 +158,13 @@ impl TcpMetrics {
         let owner = self.owners.get(&row.conn_id);
         let application = owner.and_then(|owner| owner.application.as_deref());
         let application = application.unwrap_or(NONE).to_owned();
-        let limits = [
-            ("send_buffer", Some(row.send_buffer_us)),
-            ("fast_retransmit", row.fast_retransmit_us),
-            ("timeout", row.timeout_us),
-            ("delayed_ack", row.delayed_ack_us),
-            ("receiver_window", Some(row.receiver_window_us)),
-        ];
-        for (problem, time_us) in limits {
+        for problem in PROBLEMS {
             // what is not measured has no series, rather than one that stays zero
-            let Some(time_us) = time_us else { continue };
+            let Some(time_us) = (problem.time_us)(row) else {
+                continue;
+            };
             let limit = ProblemLabels {
-                problem,
+                problem: problem.name,
                 application: application.clone(),
             };
             let limited = self.limited.get_or_create(&limit);
@@ -169,6 +175,9 @@ impl TcpMetrics {
             self.held
                 .get_or_create(&StageLabels { stage, application })
                 .inc();
+        }
+        if let Some(srtt_us) = row.srtt_us {
+            self.rtt.add(&application, srtt_us);
         }
         let of = ApplicationLabels { application };
         let watched = self.watched.get_or_create(&of);

@@ -256,6 +256,7 @@ pub(super) fn interval(begin_ns: i64) -> Interval {
         intervals: FleetIntervals::default(),
         connections: FleetConnections::default(),
         details: FleetDetails::default(),
+        containers: Default::default(),
     }
 }
 

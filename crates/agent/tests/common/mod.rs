@@ -75,6 +75,7 @@ pub fn interval(begin_ns: i64, connections: i64) -> Interval {
         intervals: FleetIntervals::default(),
         connections: FleetConnections::default(),
         details: FleetDetails::default(),
+        containers: Default::default(),
     };
     for number in 0..connections {
         let conn_id = begin_ns / 1_000_000_000 * 1000 + number;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use diagnose::pages;
+use whylat_agent::problems::PROBLEMS;
 
 const REPOSITORY: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
 
@@ -15,25 +15,17 @@ const RATIO_QUERY: &str = "sum by (instance, application, problem) (rate(whylat_
 /// The bands of severity of every finding (docs/findings/README.md), which are those of SNAP's Table 4.
 const BANDS: [(&str, &str); 2] = [("warning", "0.05"), ("critical", "0.5")];
 
-/// Problems as the agent labels them, the name of the alert, and the rule that has a page of it.
-const PROBLEMS: [(&str, &str, &str); 5] = [
-    (
-        "send_buffer",
-        "WhylatSendBufferLimited",
-        "send_buffer_limited",
-    ),
-    ("receiver_window", "WhylatReceiverWindow", "slow_reader"),
-    ("delayed_ack", "WhylatDelayedAcks", "delayed_ack"),
-    (
-        "fast_retransmit",
-        "WhylatFastRetransmits",
-        "fast_retransmits",
-    ),
-    ("timeout", "WhylatRetransmitTimeouts", "retransmit_timeouts"),
+/// Problems as the agent labels them, and the name of the alert.
+const ALERTS: [(&str, &str); 5] = [
+    ("send_buffer", "WhylatSendBufferLimited"),
+    ("receiver_window", "WhylatReceiverWindow"),
+    ("delayed_ack", "WhylatDelayedAcks"),
+    ("fast_retransmit", "WhylatFastRetransmits"),
+    ("timeout", "WhylatRetransmitTimeouts"),
 ];
 
 /// Alerts of agents: name, severity, query, how long it holds, summary.
-const OF_AGENTS: [(&str, &str, &str, &str, &str); 8] = [
+const OF_AGENTS: [(&str, &str, &str, &str, &str); 9] = [
     (
         "WhylatAgentLate",
         "critical",
@@ -92,6 +84,13 @@ const OF_AGENTS: [(&str, &str, &str, &str, &str); 8] = [
         "0m",
         "The agent of {{ $labels.instance }} could not merge the files of an hour: the target has many small ones.",
     ),
+    (
+        "WhylatTelemetryDropped",
+        "warning",
+        "sum by (instance) (increase(whylat_otlp_dropped_items_total[1h])) > 0",
+        "0m",
+        "The agent of {{ $labels.instance }} dropped data points or findings in the last hour: the collector refused them, or was away.",
+    ),
 ];
 
 /// An alert.
@@ -108,7 +107,7 @@ pub(crate) struct AlertRule {
 
 /// Every alert.
 pub(crate) fn all() -> Vec<AlertRule> {
-    let of_problems = PROBLEMS.iter().flat_map(of_problem);
+    let of_problems = ALERTS.into_iter().flat_map(of_problem);
     let of_agents = OF_AGENTS
         .iter()
         .map(|(name, severity, query, wait, summary)| AlertRule {
@@ -123,19 +122,14 @@ pub(crate) fn all() -> Vec<AlertRule> {
     of_problems.chain(of_agents).collect()
 }
 
-fn of_problem(
-    (problem, name, rule): &(&'static str, &'static str, &'static str),
-) -> impl Iterator<Item = AlertRule> {
-    let page = pages::page(rule).unwrap_or_else(|| panic!("no page of {rule}"));
-    let sentence = page
-        .lines()
-        .nth(2)
-        .expect("a sentence")
-        .trim_matches(['*', '.']);
+fn of_problem((name, alert): (&'static str, &'static str)) -> impl Iterator<Item = AlertRule> {
+    let found = PROBLEMS.iter().find(|it| it.name == name);
+    let problem = found.unwrap_or_else(|| panic!("no problem {name}"));
+    let (sentence, rule) = (problem.sentence(), problem.rule);
     BANDS.into_iter().map(move |(severity, share)| AlertRule {
-        name: (*name).to_owned(),
+        name: alert.to_owned(),
         severity,
-        query: format!("{RATIO}{{problem=\"{problem}\"}} > {share}"),
+        query: format!("{RATIO}{{problem=\"{name}\"}} > {share}"),
         wait: "0m",
         summary: format!(
             "{{{{ $labels.application }}}} on {{{{ $labels.instance }}}}: {sentence} \

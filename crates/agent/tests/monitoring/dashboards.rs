@@ -42,6 +42,7 @@ fn fleet() -> Dashboard {
         stages(all),
         retransmitted(all, "application"),
         bytes(all),
+        round_trips(all),
         connections(all),
     ]);
     panels.extend(agents(all));
@@ -66,6 +67,7 @@ fn service() -> Dashboard {
             stages(of),
             retransmitted(of, "instance"),
             bytes(of),
+            round_trips(of),
         ],
     }
 }
@@ -84,6 +86,7 @@ fn host() -> Dashboard {
         stages(of),
         retransmitted(of, "application"),
         bytes(of),
+        round_trips(of),
         connections(of),
     ];
     panels.extend(agents(of));
@@ -221,6 +224,20 @@ fn bytes(selector: &str) -> Panel {
     }
 }
 
+fn round_trips(selector: &str) -> Panel {
+    let buckets = rate("whylat_tcp_rtt_seconds_bucket", selector);
+    let quantile = |share: &str| format!("histogram_quantile ({share}, sum by (le) ({buckets}))");
+    Panel {
+        title: "Round-trip times",
+        description: "Of connections with activity, in steps of four; OTLP has finer ones.",
+        kind: LINES,
+        unit: "s",
+        width: 12,
+        queries: vec![(quantile("0.5"), "p50"), (quantile("0.99"), "p99")],
+        link: None,
+    }
+}
+
 fn connections(selector: &str) -> Panel {
     Panel {
         title: "Connections",
@@ -279,6 +296,7 @@ fn agents(selector: &str) -> Vec<Panel> {
                 (hour("whylat_ship_dropped_files_total"), "files"),
                 (hour("whylat_ship_dropped_intervals_total"), "intervals"),
                 (hour("whylat_ship_late_rows_total"), "late rows"),
+                (hour("whylat_otlp_dropped_items_total"), "OTLP items"),
             ],
         ),
         numbers(
@@ -304,6 +322,10 @@ fn agents(selector: &str) -> Vec<Panel> {
                     "oldest (s)",
                 ),
                 (hour("whylat_ship_failures_total"), "failures in an hour"),
+                (
+                    format!("sum ({})", of("whylat_otlp_waiting_items")),
+                    "OTLP items",
+                ),
             ],
         ),
         cost(selector),

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use otlp::delivery::SignalState;
 use serde_json::json;
 use table::Columns;
 use table::fleet::FleetInterval;
@@ -62,7 +63,7 @@ fn exported() -> BTreeSet<String> {
     let metrics = Metrics::new();
     let mut interval = common::interval(common::HOUR_NS, 1);
     interval.coverage.bpf_us = Some(1);
-    let measured = json!({"delayed_ack_us": 1, "verdict": "receiver_window"});
+    let measured = json!({"delayed_ack_us": 1, "verdict": "receiver_window", "srtt_us": 1});
     interval
         .intervals
         .push(common::row::<FleetInterval>(measured));
@@ -71,6 +72,7 @@ fn exported() -> BTreeSet<String> {
         delivered_at: Some(std::time::SystemTime::UNIX_EPOCH),
         ..ShipState::default()
     });
+    metrics.telemetry([(otlp::Signal::Metrics, SignalState::default())].into());
     let page = metrics.page(TextFormat::Prometheus).expect("a page");
     let types = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types
@@ -84,7 +86,7 @@ fn used(queries: &[String]) -> BTreeSet<String> {
     let words = queries.iter().flat_map(|query| query.split(is_other));
     words
         .filter(|word| word.starts_with("whylat_"))
-        .map(str::to_owned)
+        .map(|word| word.strip_suffix("_bucket").unwrap_or(word).to_owned())
         .collect()
 }
 
@@ -110,6 +112,9 @@ const EXPLAINED_ELSEWHERE: &[&str] = &[
     "whylat_agent_intervals_total",
     "whylat_agent_polls_total",
     "whylat_config_last_reload_success_timestamp_seconds",
+    "whylat_otlp_delivered_items_total",
+    "whylat_otlp_failures_total",
+    "whylat_otlp_waiting_bytes",
     "whylat_ship_delivered_files_total",
     "whylat_ship_last_delivery_timestamp_seconds",
     "whylat_ship_left_files_total",

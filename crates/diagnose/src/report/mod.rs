@@ -5,7 +5,7 @@
 pub mod connection;
 pub mod finding;
 mod rule_id;
-pub(crate) mod severity;
+pub mod severity;
 pub mod slow;
 pub mod snap;
 mod unseen;
