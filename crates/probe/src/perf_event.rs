@@ -1,7 +1,7 @@
 //! Opening an event of perf.
 
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// `PERF_TYPE_SOFTWARE`.
 pub(crate) const SOFTWARE: u32 = 1;
@@ -47,4 +47,20 @@ pub(crate) fn open(attr: &Attr, pid: i32, cpu: i32) -> io::Result<OwnedFd> {
     }
     // SAFETY: the kernel has just given it, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Lets an event go on, or halts it.
+pub(crate) fn switch(event: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
+    const PERF_EVENT_IOC_DISABLE: libc::c_ulong = 0x2401;
+    let request = if on {
+        PERF_EVENT_IOC_ENABLE
+    } else {
+        PERF_EVENT_IOC_DISABLE
+    };
+    // SAFETY: both requests take a plain number.
+    match unsafe { libc::ioctl(event.as_raw_fd(), request, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

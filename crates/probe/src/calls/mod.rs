@@ -19,9 +19,9 @@ unsafe impl Wire for call_batch {}
 /// The ledger and the call log need all of them: a ledger that does not see sends would call every
 /// wait for the application something else.
 pub(crate) static HOOKS: [Tracepoint; 4] = [
-    tracepoint("sock_send_length", "6.3"),
-    tracepoint("sock_recv_length", "6.3"),
-    tracepoint("tcp_probe", "4.16"),
+    tracepoint("sock_send_length", "6.3").of_windows(),
+    tracepoint("sock_recv_length", "6.3").of_windows(),
+    tracepoint("tcp_probe", "4.16").of_windows(),
     SCHED_SWITCH,
 ];
 

@@ -10,19 +10,20 @@ use super::iterate::read_iterator;
 use crate::interface::HooksError;
 
 impl Hooks<'_> {
-    /// Attaches every loaded program. Sockets that are open already are found by
-    /// [`walk`](Self::walk).
+    /// Attaches every loaded program; those of windows, too, until the first one has ended. Sockets that are open already are
+    /// found by [`walk`](Self::walk).
     pub fn attach(&self) -> Result<(), HooksError> {
         let p = &self.skel.progs;
         let mut attached = self.attached.take();
         for program in self.skel.object().progs_mut() {
-            if let Some(hook) = hook(&program) {
+            if let Some(hook) = hook(&program).filter(|hook| !self.of_windows.has(hook)) {
                 let link = program.attach();
                 attached
                     .hooks
                     .push(link.map_err(HooksError::attach(&hook))?);
             }
         }
+        attached.of_windows = self.attach_of_windows()?;
         for clock in &self.clocks {
             attached.hooks.push(start_clock(&p.sample_cpu, clock)?);
         }
@@ -81,6 +82,7 @@ impl Hooks<'_> {
     /// preemptions. Records that are on their way can still be drained.
     pub fn detach(&self) -> Result<(), HooksError> {
         let mut attached = self.attached.take();
+        attached.of_windows.clear();
         // Those attached first go last: a thread that exits while they go is still seen to exit.
         while attached.hooks.pop().is_some() {}
         let read = [

@@ -109,6 +109,15 @@ impl Features {
         Some((missing.name, missing.since))
     }
 
+    /// Returns the hooks of this kernel of which nothing is needed between windows. Functions that stand in are none: to let go
+    /// of one takes the kernel until every thread has left its trampoline.
+    pub(super) fn window_hooks(&self) -> Vec<&'static str> {
+        let all = optional().into_iter().filter(|hook| hook.is_of_windows);
+        all.map(|hook| hook.name)
+            .filter(|name| self.tracepoints.contains(name))
+            .collect()
+    }
+
     /// Returns whether calls on sockets of every kind pass a hook.
     pub(super) fn sees_every_kind(&self) -> bool {
         let mut calls = calls::CALL_HOOKS.iter();
@@ -238,6 +247,25 @@ mod tests {
     }
 
     const MISSING: [&str; 3] = ["sock_send_length", "sock_recv_length", "tcp_sendmsg_locked"];
+
+    #[test]
+    fn hooks_of_windows_are_those_of_calls_and_waits() {
+        let mut hooks = without(&["sock_send_length"]).window_hooks();
+        hooks.sort_unstable();
+        assert_eq!(
+            hooks,
+            [
+                "sched_switch",
+                "sched_waking",
+                "sock_recv_length",
+                "tcp_probe"
+            ]
+        );
+        for hook in PROBES.iter().flat_map(|probe| probe.hooks()) {
+            let first = optional().into_iter().find(|it| it.name == hook.name);
+            assert_eq!(first.map(|it| it.is_of_windows), Some(hook.is_of_windows));
+        }
+    }
 
     #[test]
     fn functions_stand_in_for_missing_tracepoints() {

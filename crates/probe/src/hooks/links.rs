@@ -6,6 +6,8 @@ use libbpf_rs::Link;
 #[derive(Default)]
 pub(super) struct AttachedLinks {
     pub(super) hooks: Vec<Link>,
+    /// Those that are attached in windows only; empty between them.
+    pub(super) of_windows: Vec<Link>,
     pub(super) walk: Option<Link>,
     pub(super) subflows: Option<Link>,
     pub(super) sockets: Option<Link>,

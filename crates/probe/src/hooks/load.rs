@@ -9,6 +9,7 @@ use libbpf_rs::{MapType, OpenObject};
 
 use super::links::AttachedLinks;
 use super::select::{LoadOptions, OutputMode, Selection};
+use super::window::WindowHooks;
 use super::{Hooks, follow, log, walk};
 use crate::PROBES;
 use crate::busy_poll::BusyPolls;
@@ -19,7 +20,7 @@ use crate::interface::{Detail, HooksError, Probe};
 use crate::nic::Nics;
 use crate::on_cpu_samples::OnCpuSamples;
 use crate::skel::{HooksSkel, HooksSkelBuilder, OpenHooksSkel};
-use crate::tcp_stages;
+use crate::{tcp_stages, udp_flows};
 
 /// How many programs that the kernel refuses are left out before it is given up.
 const REFUSED_MOST: usize = 8;
@@ -194,6 +195,10 @@ impl<'obj> Hooks<'obj> {
         let mut skel = open.load().map_err(load_error)?;
         try_stand_ins(&skel, features)?;
         let mut attached = AttachedLinks::default();
+        let mut of_windows = match windows {
+            true => WindowHooks::new(features),
+            false => WindowHooks::default(),
+        };
         match features.lacks_for_udp() {
             _ if !levels.messages => {}
             Some((hook, since)) => coverage.push(crate::udp::off(hook, since)),
@@ -204,9 +209,17 @@ impl<'obj> Hooks<'obj> {
             }
         }
         if levels.waits && levels.logs_calls() && features.lacks_for_udp().is_none() {
-            let links = crate::udp_flows::attach(&skel);
-            coverage.push(crate::udp_flows::coverage(links.as_ref().err()));
-            attached.hooks.extend(links.unwrap_or_default());
+            let root = udp_flows::open_root(&skel);
+            let links = root.and_then(|root| {
+                let links = udp_flows::attach(&skel, &root);
+                Ok((root, links.map_err(|error| error.to_string())?))
+            });
+            coverage.push(udp_flows::coverage(links.as_ref().err()));
+            match links {
+                Ok((root, _)) if windows => of_windows.udp_root = Some(root),
+                Ok((_, links)) => attached.hooks.extend(links),
+                Err(_) => {}
+            }
         }
         let hooks = Self {
             skel,
@@ -221,6 +234,7 @@ impl<'obj> Hooks<'obj> {
             open_sockets: Cell::default(),
             unreached: RefCell::default(),
             clocks,
+            of_windows,
             nics: levels.sent.then(|| nics.clone()),
             coverage,
             follows,

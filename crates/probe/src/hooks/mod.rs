@@ -40,7 +40,7 @@ pub use crate::interface::{
 use crate::inventory::kinds::KINDS;
 use crate::nic::Nics;
 use crate::python::PythonProcesses;
-use crate::self_cost::{BpfTimeError, BpfTimeSampler, ProgramTimes};
+use crate::self_cost::{BpfTimeError, BpfTimeSampler};
 use crate::skel::HooksSkel;
 use crate::wire::types as wire;
 pub use drain::Drainer;
@@ -50,6 +50,8 @@ use links::AttachedLinks;
 pub use load::Storage;
 pub use select::Selection;
 pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
+pub use window::HookTimes;
+use window::WindowHooks;
 
 /// Returns the least detail that asks for a probe, by its name in coverage; `None`: no probe has this name.
 pub fn least_detail(name: &str) -> Option<Detail> {
@@ -79,6 +81,8 @@ pub struct Hooks<'obj> {
     unreached: RefCell<Option<String>>,
     /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
     clocks: Vec<OwnedFd>,
+    /// What is attached in windows only.
+    of_windows: WindowHooks,
     /// Adapters that may stamp what is sent, if that is recorded.
     nics: Option<Nics>,
     coverage: Vec<Coverage>,
@@ -257,14 +261,6 @@ impl Hooks<'_> {
         let mut programs: Vec<BorrowedFd<'_>> = others.into_iter().collect();
         programs.extend(loaded.iter().map(AsFd::as_fd));
         BpfTimeSampler::new(programs, now_ns, now_ns)
-    }
-
-    /// Returns the counters of every loaded program.
-    ///
-    /// # Errors
-    /// When there can be no more descriptors.
-    pub fn program_times(&self) -> Result<ProgramTimes, BpfTimeError> {
-        ProgramTimes::new(self.loaded().iter().map(AsFd::as_fd))
     }
 
     fn loaded(&self) -> Vec<Program<'_>> {

@@ -1,12 +1,59 @@
-//! Windows in which calls and waits are recorded: between them their programs leave after one load.
+//! Windows in which calls and waits are recorded: between them their programs are not attached. Those that stay attached, as at
+//! functions, leave after one load.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
-use libbpf_rs::{ProgramInput, ProgramMut};
+use libbpf_rs::skel::Skel;
+use libbpf_rs::{Link, Program, ProgramInput, ProgramMut};
 
 use super::Hooks;
+use super::attach::hook;
 use super::iterate::read_iterator;
 use crate::interface::HooksError;
+use crate::interface::features::Features;
+use crate::self_cost::{BpfTimeError, ProgramTimes};
+use crate::{perf_event, udp_flows};
+
+/// The program of the clocks.
+pub(super) const SAMPLE_CPU: &str = "sample_cpu";
+
+/// What is attached in windows only; nothing, if there are none.
+#[derive(Debug, Default)]
+pub(super) struct WindowHooks {
+    tracepoints: Vec<&'static str>,
+    /// The root control group, if the hooks of UDP are attached to it.
+    pub(super) udp_root: Option<File>,
+}
+
+impl WindowHooks {
+    pub(super) fn new(features: &Features) -> Self {
+        Self {
+            tracepoints: features.window_hooks(),
+            udp_root: None,
+        }
+    }
+
+    /// Whether the program at this hook is.
+    pub(super) fn has(&self, hook: &str) -> bool {
+        self.tracepoints.contains(&hook)
+    }
+
+    pub(super) fn has_program(&self, name: &str) -> bool {
+        let is_at_tracepoint = name.strip_prefix("handle_").is_some_and(|it| self.has(it));
+        is_at_tracepoint || name == SAMPLE_CPU || udp_flows::PROGRAMS.contains(&name)
+    }
+}
+
+/// Counters of the programs at hooks.
+#[derive(Debug)]
+pub struct HookTimes {
+    /// Those that are attached in windows only.
+    pub of_windows: ProgramTimes,
+    /// Those that are attached all the time.
+    pub staying: ProgramTimes,
+}
 
 impl Hooks<'_> {
     /// Whether calls and waits are recorded in windows only.
@@ -14,12 +61,27 @@ impl Hooks<'_> {
         self.levels.windows
     }
 
-    /// Begins a window. Returns when, `CLOCK_MONOTONIC` ns: what began before is not in it. It ends by itself after this time, at
-    /// the next full batch of records.
+    /// Attaches what is of windows only, unless it is. Where one fails, none is.
     ///
     /// # Errors
-    /// When the kernel does not let a program run that is loaded.
+    /// When the kernel does not let a program be attached, or a clock go on.
+    pub fn attach_windows(&self) -> Result<(), HooksError> {
+        if !self.attached.borrow().of_windows.is_empty() {
+            return Ok(());
+        }
+        let links = self.attach_of_windows()?;
+        self.switch_clocks(true)?;
+        self.attached.borrow_mut().of_windows = links;
+        Ok(())
+    }
+
+    /// Begins a window, with its hooks attached. Returns when, `CLOCK_MONOTONIC` ns: what began before is not in it. It ends by
+    /// itself after this time, at the next full batch of records.
+    ///
+    /// # Errors
+    /// As [`attach_windows`](Self::attach_windows), and when the kernel does not let a program run that is loaded.
     pub fn open_window(&self, lasts: Duration) -> Result<u64, HooksError> {
+        self.attach_windows()?;
         run(&self.skel.progs.begin_window, lasts)?;
         let bss = self.skel.maps.bss_data.as_deref();
         Ok(bss.map_or(0, |bss| bss.window_latest_ns))
@@ -28,23 +90,77 @@ impl Hooks<'_> {
     /// Lets the window last for this time from now on. Returns whether it had not ended before.
     ///
     /// # Errors
-    /// As [`open_window`](Self::open_window).
+    /// When the kernel does not let a program run that is loaded.
     pub fn extend_window(&self, lasts: Duration) -> Result<bool, HooksError> {
         run(&self.skel.progs.extend_window, lasts)?;
         Ok(self.window_ended_ns() == 0)
     }
 
-    /// Ends the window, and has everything handed over that was seen in it: batches, and sums of short preemptions. Returns
-    /// when it ended, `CLOCK_MONOTONIC` ns.
+    /// Ends the window, detaches what is of windows only, and has everything handed over that was seen: batches, and sums of
+    /// short preemptions. Returns when it ended, `CLOCK_MONOTONIC` ns.
     ///
     /// # Errors
-    /// As [`open_window`](Self::open_window).
+    /// As [`extend_window`](Self::extend_window).
     pub fn close_window(&self) -> Result<u64, HooksError> {
         run(&self.skel.progs.extend_window, Duration::ZERO)?;
+        self.attached.borrow_mut().of_windows.clear();
+        self.switch_clocks(false)?;
         let attached = self.attached.borrow();
         read_iterator(attached.preemptions.as_ref(), "preempted threads")?;
         self.flush()?;
         Ok(self.window_ended_ns())
+    }
+
+    /// Returns the links of what is of windows only.
+    pub(super) fn attach_of_windows(&self) -> Result<Vec<Link>, HooksError> {
+        let mut links = Vec::new();
+        for program in self.skel.object().progs_mut() {
+            if let Some(hook) = hook(&program).filter(|hook| self.of_windows.has(hook)) {
+                let link = program.attach();
+                links.push(link.map_err(HooksError::attach(&hook))?);
+            }
+        }
+        if let Some(root) = &self.of_windows.udp_root {
+            links.extend(udp_flows::attach(&self.skel, root)?);
+        }
+        Ok(links)
+    }
+
+    /// The clocks keep their program: kernels before 5.15 give none another one.
+    fn switch_clocks(&self, on: bool) -> Result<(), HooksError> {
+        let mut clocks = self.clocks.iter();
+        let switched = clocks.try_for_each(|clock| perf_event::switch(clock.as_fd(), on));
+        switched.map_err(|error| HooksError::Use {
+            action: "let the clocks of CPUs run, or halt them",
+            error: error.into(),
+        })
+    }
+
+    /// Returns the counters of the programs at hooks.
+    ///
+    /// # Errors
+    /// When there can be no more descriptors.
+    pub fn hook_times(&self) -> Result<HookTimes, BpfTimeError> {
+        let is_of_windows = |program: &Program<'_>| {
+            let name = program.name().to_str().unwrap_or_default();
+            self.of_windows.has_program(name)
+        };
+        let is_at_hook = |program: &Program<'_>| {
+            program
+                .name()
+                .to_str()
+                .unwrap_or_default()
+                .starts_with("handle_")
+        };
+        let loaded = self.loaded();
+        let of = |it: &[&Program<'_>]| ProgramTimes::new(it.iter().map(|program| program.as_fd()));
+        let (of_windows, others): (Vec<_>, Vec<_>) =
+            loaded.iter().partition(|it| is_of_windows(it));
+        let staying: Vec<_> = others.into_iter().filter(|it| is_at_hook(it)).collect();
+        Ok(HookTimes {
+            of_windows: of(&of_windows)?,
+            staying: of(&staying)?,
+        })
     }
 
     fn window_ended_ns(&self) -> u64 {

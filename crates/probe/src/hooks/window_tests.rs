@@ -1,17 +1,27 @@
 //! Windows on real calls of this process: which rows there are, exactly.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use libbpf_rs::skel::Skel;
+use nix::time::ClockId;
 use nix::unistd::gettid;
+use table::manifest::ProbeState;
 use table::tables::{Call, Wait};
 use table::{Columns, RowSet, Table};
 
+use std::os::fd::AsFd;
+
+use super::attach::hook;
 use super::tests::root;
+use super::window::SAMPLE_CPU;
 use super::{Detail, Hooks, Selection, Storage};
+use crate::cpu_clocks::SAMPLE_NS;
+use crate::self_cost::{Statistics, program_info};
 
 /// No window of a test lasts for so long.
 const LONG: Duration = Duration::from_secs(3_600);
@@ -220,4 +230,94 @@ fn window_that_is_not_extended_ends_with_a_full_batch() {
     let most = 1_000 + 64 * libbpf_rs::num_possible_cpus().unwrap();
     assert!((1_000..=most).contains(&calls.len()), "{}", calls.len());
     assert!(calls.iter().all(|it| it.end_ns <= ended_ns));
+}
+
+/// Ids of programs that descriptors of this process attach: it detaches them who closes these.
+fn attached_programs() -> BTreeSet<u32> {
+    let descriptors = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    // other tests close theirs meanwhile
+    let texts = descriptors.filter_map(|it| std::fs::read_to_string(it.ok()?.path()).ok());
+    let of_links = texts.filter(|text| text.contains("link_type:"));
+    let ids = of_links.filter_map(|text| {
+        let id = text.lines().find_map(|line| line.strip_prefix("prog_id:"));
+        id?.trim().parse().ok()
+    });
+    ids.collect()
+}
+
+/// Ids of programs at hooks: those of windows only, and the others.
+fn programs_at_hooks(hooks: &Hooks<'_>) -> [BTreeSet<u32>; 2] {
+    let mut found = [BTreeSet::new(), BTreeSet::new()];
+    for program in hooks.skel.object().progs_mut() {
+        let name = program.name().to_str().unwrap();
+        let is_of_windows = hooks.of_windows.has_program(name) && name != SAMPLE_CPU;
+        if program.autoload() && (is_of_windows || hook(&program).is_some()) {
+            let id = program_info(program.as_fd()).unwrap().id;
+            found[usize::from(!is_of_windows)].insert(id);
+        }
+    }
+    found
+}
+
+#[test]
+fn hooks_of_windows_are_attached_in_windows_only() {
+    if !root() {
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = recording_this(&mut storage);
+    let [of_windows, staying] = programs_at_hooks(&hooks);
+    let count = || {
+        let attached = attached_programs();
+        assert!(staying.is_subset(&attached));
+        of_windows.intersection(&attached).count()
+    };
+    // the way to them is timed then
+    assert_eq!(count(), of_windows.len());
+    // calls, switches, wakes, and addresses of datagrams in two families
+    assert!(hooks.coverage().iter().any(|it| it.state != ProbeState::On) || of_windows.len() == 9);
+    for _ in 0..3 {
+        hooks.open_window(LONG).unwrap();
+        assert_eq!(count(), of_windows.len());
+        hooks.close_window().unwrap();
+        assert_eq!(count(), 0);
+    }
+    hooks.open_window(LONG).unwrap();
+    hooks.detach().unwrap();
+    let attached = attached_programs();
+    assert!(attached.is_disjoint(&of_windows) && attached.is_disjoint(&staying));
+}
+
+/// Runs of the program of the clocks while this thread uses so much CPU time.
+fn looks_of_clocks(hooks: &Hooks<'_>, length_ns: u64) -> u64 {
+    let runs = || {
+        let program = hooks.skel.progs.sample_cpu.as_fd();
+        program_info(program).unwrap().run_cnt
+    };
+    let (before, begin_ns) = (runs(), thread_cpu_ns());
+    while thread_cpu_ns() < begin_ns + length_ns {}
+    runs() - before
+}
+
+fn thread_cpu_ns() -> u64 {
+    crate::clock::read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .unwrap_or(0)
+        .cast_unsigned()
+}
+
+#[test]
+fn clocks_of_cpus_run_in_windows_only() {
+    if !root() {
+        return;
+    }
+    let statistics = Statistics::begin().unwrap();
+    let _on = statistics.enable().unwrap();
+    let mut storage = Storage::uninit();
+    let hooks = recording_this(&mut storage);
+    for _ in 0..2 {
+        hooks.open_window(LONG).unwrap();
+        assert!(looks_of_clocks(&hooks, 5 * SAMPLE_NS) > 0);
+        hooks.close_window().unwrap();
+        assert_eq!(looks_of_clocks(&hooks, 5 * SAMPLE_NS), 0);
+    }
 }

@@ -20,7 +20,7 @@ pub enum HooksError {
         error: libbpf_rs::Error,
     },
     /// A program could not be attached.
-    #[error("cannot attach BPF program {program}: {error}")]
+    #[error("cannot attach BPF program {program}: {error:#}")]
     Attach {
         /// Name of the program.
         program: String,

@@ -41,6 +41,18 @@ pub(crate) struct Tracepoint {
     pub(crate) name: &'static str,
     /// The first Linux that has it.
     pub(crate) since: &'static str,
+    /// Where calls and waits are recorded in windows only, so is its program attached.
+    pub(crate) is_of_windows: bool,
+}
+
+impl Tracepoint {
+    /// The same, of which nothing is needed between windows.
+    pub(crate) const fn of_windows(self) -> Self {
+        Self {
+            is_of_windows: true,
+            ..self
+        }
+    }
 }
 
 /// A function at which the same is seen as at a tracepoint, and how many parameters it must have. The program at it is
@@ -66,7 +78,11 @@ pub(crate) enum SocketFamily {
 }
 
 pub(crate) const fn tracepoint(name: &'static str, since: &'static str) -> Tracepoint {
-    Tracepoint { name, since }
+    Tracepoint {
+        name,
+        since,
+        is_of_windows: false,
+    }
 }
 
 /// A function of the socket layer: it takes the socket, its program has its name.
@@ -127,7 +143,7 @@ const SEND: &str = "sock_send_length";
 const RECEIVE: &str = "sock_recv_length";
 
 /// It serves calls and waits.
-pub(crate) const SCHED_SWITCH: Tracepoint = tracepoint("sched_switch", "2.6.32");
+pub(crate) const SCHED_SWITCH: Tracepoint = tracepoint("sched_switch", "2.6.32").of_windows();
 /// Parts of a recording beside polled statistics and events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Levels {

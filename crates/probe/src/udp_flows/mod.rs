@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use libbpf_rs::Link;
+use libbpf_rs::{Link, ProgramMut};
 use table::manifest::{Coverage, ProbeState};
 use table::tables::UdpFlow;
 use table::{Columns, TableId};
@@ -83,24 +83,33 @@ impl Probe for UdpFlows {
     }
 }
 
-/// Attaches the hooks that see addresses to the root control group, if they are loaded.
-pub(crate) fn attach(skel: &HooksSkel<'_>) -> Result<Vec<Link>, String> {
-    let programs = [
-        &skel.progs.udp_sendmsg4,
-        &skel.progs.udp_sendmsg6,
-        &skel.progs.udp_recvmsg4,
-        &skel.progs.udp_recvmsg6,
-    ];
-    if programs.iter().any(|program| !program.autoload()) {
+/// Opens the root control group, if the hooks that see addresses are loaded.
+pub(crate) fn open_root(skel: &HooksSkel<'_>) -> Result<File, String> {
+    if programs(skel).iter().any(|program| !program.autoload()) {
         return Err("this kernel refuses the program".to_owned());
     }
     let root = cgroup2_root().map_err(|error| error.to_string())?;
-    let root = File::open(&root).map_err(|error| format!("{}: {error}", root.display()))?;
-    let attached = programs.into_iter().map(|program| {
+    File::open(&root).map_err(|error| format!("{}: {error}", root.display()))
+}
+
+/// Attaches the hooks that see addresses to the root control group.
+pub(crate) fn attach(skel: &HooksSkel<'_>, root: &File) -> Result<Vec<Link>, HooksError> {
+    let attached = programs(skel).into_iter().zip(PROGRAMS);
+    let attached = attached.map(|(program, name)| {
         let link = program.attach_cgroup(root.as_raw_fd());
-        link.map_err(|error| format!("the root control group: {error}"))
+        link.map_err(HooksError::attach(name))
     });
     attached.collect()
+}
+
+fn programs<'a>(skel: &'a HooksSkel<'_>) -> [&'a ProgramMut<'a>; 4] {
+    let programs = &skel.progs;
+    [
+        &programs.udp_sendmsg4,
+        &programs.udp_sendmsg6,
+        &programs.udp_recvmsg4,
+        &programs.udp_recvmsg6,
+    ]
 }
 
 /// Returns how the addresses are seen.

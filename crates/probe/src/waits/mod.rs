@@ -24,7 +24,7 @@ unsafe impl Wire for wait_record {}
 unsafe impl Wire for wait_batch {}
 
 /// Without the second, it is not known who ends a wait.
-static HOOKS: [Tracepoint; 2] = [SCHED_SWITCH, tracepoint("sched_waking", "4.3")];
+static HOOKS: [Tracepoint; 2] = [SCHED_SWITCH, tracepoint("sched_waking", "4.3").of_windows()];
 
 /// The probe of waits.
 pub(crate) struct Waits;

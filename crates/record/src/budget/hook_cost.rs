@@ -60,30 +60,29 @@ impl HookTimer {
     }
 }
 
-/// Counts what hooks cost: in windows by the kernel's statistics, which are on then; between them by the runs that so much
-/// CPU time had in windows.
+/// Counts what hooks cost: in windows by the kernel's statistics, which are on then. Between them only some are attached, and
+/// cost for so much CPU time what they did in the last window.
 #[derive(Debug)]
 pub(super) struct HookMeter {
-    programs: ProgramTimes,
-    /// Cost of a run beside its run time, ns.
-    run_ns: f64,
-    before: RunTime,
-    /// Runs in windows, and CPU time of the recorded processes meanwhile.
-    runs: u64,
+    of_windows: HookCounter,
+    staying: HookCounter,
+    /// Cost of those that stay in the present window, or in the latest one, ns.
+    staying_ns: u64,
+    /// CPU time of the recorded processes meanwhile, ns.
     cpu_ns: u64,
 }
 
 impl HookMeter {
-    /// Begins with what a run costs at least.
+    /// Begins with what a run costs at least, ns.
     ///
     /// # Errors
     /// When there can be no more descriptors.
     pub(super) fn new(hooks: &Hooks<'_>, run_ns: f64) -> Result<Self, BpfTimeError> {
+        let times = hooks.hook_times()?;
         Ok(Self {
-            programs: hooks.program_times()?,
-            run_ns,
-            before: RunTime::default(),
-            runs: 0,
+            of_windows: HookCounter::new(times.of_windows, run_ns),
+            staying: HookCounter::new(times.staying, run_ns),
+            staying_ns: 0,
             cpu_ns: 0,
         })
     }
@@ -93,28 +92,53 @@ impl HookMeter {
     /// # Errors
     /// When the kernel does not say.
     pub(super) fn begin_window(&mut self) -> Result<(), BpfTimeError> {
-        self.before = self.programs.read()?;
-        (self.runs, self.cpu_ns) = (0, 0);
+        self.of_windows.take_ns()?;
+        self.staying.take_ns()?;
+        (self.staying_ns, self.cpu_ns) = (0, 0);
         Ok(())
     }
 
-    /// Returns the cost since the last look in a window, ns. The run time has one of the two clock readings of each run.
+    /// Returns the cost since the last look in a window, ns.
     ///
     /// # Errors
     /// When the kernel does not say.
     pub(super) fn in_window(&mut self, cpu_ns: u64) -> Result<u64, BpfTimeError> {
-        let now = self.programs.read()?;
-        let runs = now.runs.saturating_sub(self.before.runs);
-        let run_time_ns = now.run_time_ns.saturating_sub(self.before.run_time_ns);
-        self.before = now;
-        self.runs += runs;
+        let staying_ns = self.staying.take_ns()?;
+        self.staying_ns += staying_ns;
         self.cpu_ns += cpu_ns;
-        Ok(run_time_ns + (runs as f64 * self.run_ns) as u64)
+        Ok(staying_ns + self.of_windows.take_ns()?)
     }
 
     /// Returns the cost between windows, for so much CPU time, ns.
     pub(super) fn between_windows(&self, cpu_ns: u64) -> u64 {
-        let runs = self.runs as f64 / self.cpu_ns.max(1) as f64 * cpu_ns as f64;
-        (runs * self.run_ns) as u64
+        (self.staying_ns as f64 / self.cpu_ns.max(1) as f64 * cpu_ns as f64) as u64
+    }
+}
+
+/// Programs, and what they cost so far.
+#[derive(Debug)]
+struct HookCounter {
+    programs: ProgramTimes,
+    /// Cost of a run beside its run time, ns.
+    run_ns: f64,
+    before: RunTime,
+}
+
+impl HookCounter {
+    fn new(programs: ProgramTimes, run_ns: f64) -> Self {
+        Self {
+            programs,
+            run_ns,
+            before: RunTime::default(),
+        }
+    }
+
+    /// Returns the cost since the last time, ns. The run time has one of the two clock readings of each run.
+    fn take_ns(&mut self) -> Result<u64, BpfTimeError> {
+        let now = self.programs.read()?;
+        let runs = now.runs.saturating_sub(self.before.runs);
+        let run_time_ns = now.run_time_ns.saturating_sub(self.before.run_time_ns);
+        self.before = now;
+        Ok(run_time_ns + (runs as f64 * self.run_ns) as u64)
     }
 }

@@ -4,8 +4,9 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use probe::clock::monotonic_ns;
-use probe::hooks::Hooks;
+use probe::hooks::{Hooks, HooksError};
 use probe::self_cost::{BpfTimeError, Statistics};
+use table::manifest::{Coverage, ProbeState};
 use table::tables::Window;
 use table::{Columns, RowSet};
 
@@ -22,6 +23,9 @@ const CLOSED_MS: u16 = 25;
 /// A window ends by itself if no look comes for so long, because others have the CPUs.
 const LASTS: Duration = Duration::from_millis(100);
 
+/// The name in coverage, where no window can be opened any more.
+const WINDOWS: &str = "windows";
+
 /// A window that is open.
 struct OpenWindow {
     begin_ns: u64,
@@ -37,6 +41,10 @@ pub(crate) struct WindowKeeper<'a> {
     meter: HookMeter,
     cpu_use: CpuUse,
     open: Option<OpenWindow>,
+    /// The kernel did not let a program be attached again: no window opens any more.
+    is_refused: bool,
+    /// What coverage is to say of that, until it is taken.
+    refusal: Option<Coverage>,
 }
 
 impl<'a> WindowKeeper<'a> {
@@ -61,14 +69,22 @@ impl<'a> WindowKeeper<'a> {
             meter: HookMeter::new(hooks, run_ns).map_err(RecordError::Budget)?,
             cpu_use,
             open: None,
+            is_refused: false,
+            refusal: None,
         })
     }
 
-    /// Opens a window. Returns its row.
+    /// Opens a window. Returns its row; none if the kernel does not let a program be attached, which
+    /// [`take_refusal`](Self::take_refusal) says.
     ///
     /// # Errors
     /// When the kernel does not turn its statistics on, or does not let a program run that is loaded.
     pub(crate) fn open(&mut self) -> Result<RowSet, RecordError> {
+        if let Err(error) = self.hooks.attach_windows() {
+            self.is_refused = true;
+            self.refusal = Some(off(&error));
+            return Ok(RowSet::default());
+        }
         let statistics = self.statistics.enable().map_err(BpfTimeError::Enable);
         let statistics = statistics.map_err(RecordError::Budget)?;
         self.meter.begin_window().map_err(RecordError::Budget)?;
@@ -92,11 +108,19 @@ impl<'a> WindowKeeper<'a> {
         Ok(row(begin_ns, Some(end_ns)))
     }
 
-    /// Takes a look. Returns the row of the window that it opens or closes.
+    /// Takes a look. Returns the row of the window that it opens or closes. `before_change` is called before hooks are attached
+    /// or detached.
     ///
     /// # Errors
     /// As [`open`](Self::open) and [`close`](Self::close).
-    pub(crate) fn look(&mut self, now_ns: u64) -> Result<RowSet, RecordError> {
+    pub(crate) fn look(
+        &mut self,
+        now_ns: u64,
+        before_change: impl FnOnce(),
+    ) -> Result<RowSet, RecordError> {
+        if self.is_refused {
+            return Ok(RowSet::default());
+        }
         let cpu_ns = self.cpu_use.read(self.hooks, now_ns);
         let cost_ns = match self.open {
             Some(_) => self.meter.in_window(cpu_ns).map_err(RecordError::Budget)?,
@@ -105,21 +129,42 @@ impl<'a> WindowKeeper<'a> {
         let change = self.controller.look(now_ns, Spending { cpu_ns, cost_ns });
         if change.is_none() && self.open.is_some() && !self.hooks.extend_window(LASTS)? {
             self.controller.end();
+            before_change();
             return self.close();
         }
+        let Some(change) = change else {
+            return Ok(RowSet::default());
+        };
+        before_change();
         match change {
-            Some(WindowChange::Begin) => self.open(),
-            Some(WindowChange::End) => self.close(),
-            None => Ok(RowSet::default()),
+            WindowChange::Begin => self.open(),
+            WindowChange::End => self.close(),
         }
+    }
+
+    /// Takes what coverage is to say, if the kernel did not let a program be attached since the last time.
+    pub(crate) fn take_refusal(&mut self) -> Option<Coverage> {
+        self.refusal.take()
     }
 
     /// Returns how long the next look may wait, ms.
     pub(crate) fn look_ms(&self) -> u16 {
         match self.open {
             Some(_) => OPEN_MS,
+            None if self.is_refused => u16::MAX,
             None => CLOSED_MS,
         }
+    }
+}
+
+/// Says that no window opens any more.
+fn off(error: &HooksError) -> Coverage {
+    Coverage {
+        probe: WINDOWS.to_owned(),
+        state: ProbeState::Off {
+            why: format!("no window opened after the last one that is listed: {error}"),
+            remedy: error.remedy(),
+        },
     }
 }
 
@@ -128,3 +173,6 @@ fn row(begin_ns: u64, end_ns: Option<u64>) -> RowSet {
     rows.windows.push(Window { begin_ns, end_ns });
     rows
 }
+
+#[cfg(test)]
+mod tests;

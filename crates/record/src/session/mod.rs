@@ -165,8 +165,12 @@ impl Session<'_> {
     /// Begins or ends a window, if the budget says so.
     fn keep_budget(&mut self, now_ns: u64) -> Result<(), RecordError> {
         if let Some(windows) = &mut self.windows {
-            let changed = windows.look(now_ns)?;
+            let changed = windows.look(now_ns, || self.sink.raise_priority())?;
+            let refusal = windows.take_refusal();
             self.sink.pipeline.put_added(changed);
+            if let Some(refusal) = refusal {
+                self.sink.pipeline.put_coverage(refusal);
+            }
         }
         Ok(())
     }

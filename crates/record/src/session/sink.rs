@@ -69,9 +69,10 @@ impl StoreSink<'_> {
         self.pipeline.read_cpu_if_due(WalkShare::RECORDING, between);
     }
 
-    /// Raises the priority before `/proc/PID/maps` and the like are read, under a lock (`mmap_lock`) that the program
-    /// itself may need: no time to yield the CPU. What else is read takes no lock that lets the CPU go.
-    fn raise_priority(&self) {
+    /// Raises the priority before locks are taken that others may need: no time to yield the CPU. `/proc/PID/maps` and the like
+    /// are read under one of the program itself (`mmap_lock`), hooks attached under one of the kernel's own text (`text_mutex`).
+    /// What else is read takes no lock that lets the CPU go.
+    pub(super) fn raise_priority(&self) {
         if let Some(watchdog) = &self.watchdog {
             watchdog.raise_priority();
         }
