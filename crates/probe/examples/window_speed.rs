@@ -1,5 +1,5 @@
-//! What it takes to attach the hooks of windows and to detach them, what another CPU loses meanwhile, and what is saved: the CPU
-//! time that attached hooks cost between windows.
+//! Time of attaching the hooks of windows, and of detaching them; time that another CPU loses meanwhile; and the gain: CPU time that
+//! attached hooks cost between windows.
 //!
 //! Records this process in windows (needs root). In each round attaches, opens a window, closes it, and closes it again, which
 //! detaches nothing. A thread on another CPU reads the clock all the time: where two readings lie more than a microsecond apart, the
@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_secs(3_600);
 /// A time, begin and end.
 type Span = (u64, u64);
 
-/// What is measured in a round.
+/// Steps of a round.
 const STEPS: [&str; 5] = [
     "attach",
     "open, attached",

@@ -109,13 +109,20 @@ impl Features {
         Some((missing.name, missing.since))
     }
 
-    /// Returns the hooks of this kernel of which nothing is needed between windows. Functions that stand in are none: to let go
+    /// Returns the hooks of this kernel that nobody needs between windows. Functions that stand in are none: to let go
     /// of one takes the kernel until every thread has left its trampoline.
     pub(super) fn window_hooks(&self) -> Vec<&'static str> {
         let all = optional().into_iter().filter(|hook| hook.is_of_windows);
         all.map(|hook| hook.name)
             .filter(|name| self.tracepoints.contains(name))
             .collect()
+    }
+
+    /// Returns the programs at functions that stand in for such hooks: between windows they leave at once.
+    pub(super) fn window_stand_ins(&self) -> Vec<&'static str> {
+        let all = optional().into_iter().filter(|hook| hook.is_of_windows);
+        let functions = all.flat_map(|hook| self.stand_ins(hook));
+        functions.map(|function| function.program).collect()
     }
 
     /// Returns whether calls on sockets of every kind pass a hook.
@@ -250,7 +257,8 @@ mod tests {
 
     #[test]
     fn hooks_of_windows_are_those_of_calls_and_waits() {
-        let mut hooks = without(&["sock_send_length"]).window_hooks();
+        let features = without(&["sock_send_length"]);
+        let mut hooks = features.window_hooks();
         hooks.sort_unstable();
         assert_eq!(
             hooks,
@@ -259,6 +267,15 @@ mod tests {
                 "sched_waking",
                 "sock_recv_length",
                 "tcp_probe"
+            ]
+        );
+        assert_eq!(
+            features.window_stand_ins(),
+            [
+                "inet_sendmsg",
+                "inet6_sendmsg",
+                "unix_stream_sendmsg",
+                "unix_seqpacket_sendmsg"
             ]
         );
         for hook in PROBES.iter().flat_map(|probe| probe.hooks()) {

@@ -81,7 +81,7 @@ pub struct Hooks<'obj> {
     unreached: RefCell<Option<String>>,
     /// A clock on every CPU; none if no waits are recorded, or the kernel refused.
     clocks: Vec<OwnedFd>,
-    /// What is attached in windows only.
+    /// Hooks that are attached in windows only.
     of_windows: WindowHooks,
     /// Adapters that may stamp what is sent, if that is recorded.
     nics: Option<Nics>,

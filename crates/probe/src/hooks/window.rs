@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use libbpf_rs::skel::Skel;
-use libbpf_rs::{Link, Program, ProgramInput, ProgramMut};
+use libbpf_rs::{Link, ProgramInput, ProgramMut};
 
 use super::Hooks;
 use super::attach::hook;
@@ -19,10 +19,12 @@ use crate::{perf_event, udp_flows};
 /// The program of the clocks.
 pub(super) const SAMPLE_CPU: &str = "sample_cpu";
 
-/// What is attached in windows only; nothing, if there are none.
+/// Hooks that are attached in windows only; none, if there are no windows.
 #[derive(Debug, Default)]
 pub(super) struct WindowHooks {
     tracepoints: Vec<&'static str>,
+    /// Programs that stay attached at functions instead.
+    stand_ins: Vec<&'static str>,
     /// The root control group, if the hooks of UDP are attached to it.
     pub(super) udp_root: Option<File>,
 }
@@ -31,6 +33,7 @@ impl WindowHooks {
     pub(super) fn new(features: &Features) -> Self {
         Self {
             tracepoints: features.window_hooks(),
+            stand_ins: features.window_stand_ins(),
             udp_root: None,
         }
     }
@@ -44,6 +47,26 @@ impl WindowHooks {
         let is_at_tracepoint = name.strip_prefix("handle_").is_some_and(|it| self.has(it));
         is_at_tracepoint || name == SAMPLE_CPU || udp_flows::PROGRAMS.contains(&name)
     }
+
+    /// Returns the group of a program; `None`: it is at no hook.
+    fn group(&self, name: &str) -> Option<ProgramGroup> {
+        let hook = name.strip_prefix("handle_");
+        if self.has_program(name) {
+            Some(ProgramGroup::OfWindows)
+        } else if self.stand_ins.contains(&hook?) {
+            Some(ProgramGroup::Leaving)
+        } else {
+            Some(ProgramGroup::Staying)
+        }
+    }
+}
+
+/// Programs by their state between windows; see [`HookTimes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ProgramGroup {
+    OfWindows,
+    Leaving,
+    Staying,
 }
 
 /// Counters of the programs at hooks.
@@ -51,7 +74,9 @@ impl WindowHooks {
 pub struct HookTimes {
     /// Those that are attached in windows only.
     pub of_windows: ProgramTimes,
-    /// Those that are attached all the time.
+    /// Those that are attached all the time, and leave at once between windows.
+    pub leaving: ProgramTimes,
+    /// Those that do the same all the time.
     pub staying: ProgramTimes,
 }
 
@@ -141,25 +166,18 @@ impl Hooks<'_> {
     /// # Errors
     /// When there can be no more descriptors.
     pub fn hook_times(&self) -> Result<HookTimes, BpfTimeError> {
-        let is_of_windows = |program: &Program<'_>| {
-            let name = program.name().to_str().unwrap_or_default();
-            self.of_windows.has_program(name)
-        };
-        let is_at_hook = |program: &Program<'_>| {
-            program
-                .name()
-                .to_str()
-                .unwrap_or_default()
-                .starts_with("handle_")
-        };
         let loaded = self.loaded();
-        let of = |it: &[&Program<'_>]| ProgramTimes::new(it.iter().map(|program| program.as_fd()));
-        let (of_windows, others): (Vec<_>, Vec<_>) =
-            loaded.iter().partition(|it| is_of_windows(it));
-        let staying: Vec<_> = others.into_iter().filter(|it| is_at_hook(it)).collect();
+        let of = |group: ProgramGroup| {
+            let all = loaded.iter().filter(|program| {
+                let name = program.name().to_str().unwrap_or_default();
+                self.of_windows.group(name) == Some(group)
+            });
+            ProgramTimes::new(all.map(AsFd::as_fd))
+        };
         Ok(HookTimes {
-            of_windows: of(&of_windows)?,
-            staying: of(&staying)?,
+            of_windows: of(ProgramGroup::OfWindows)?,
+            leaving: of(ProgramGroup::Leaving)?,
+            staying: of(ProgramGroup::Staying)?,
         })
     }
 

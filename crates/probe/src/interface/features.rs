@@ -46,7 +46,7 @@ pub(crate) struct Tracepoint {
 }
 
 impl Tracepoint {
-    /// The same, of which nothing is needed between windows.
+    /// Returns the same as one that nobody needs between windows.
     pub(crate) const fn of_windows(self) -> Self {
         Self {
             is_of_windows: true,

@@ -60,14 +60,15 @@ impl HookTimer {
     }
 }
 
-/// Counts what hooks cost: in windows by the kernel's statistics, which are on then. Between them only some are attached, and
-/// cost for so much CPU time what they did in the last window.
+/// Counts what hooks cost: in windows by the kernel's statistics, which are on then. Between them only some are attached. For so
+/// much CPU time they run as often as in the last window: some leave at once, others cost as much.
 #[derive(Debug)]
 pub(super) struct HookMeter {
     of_windows: HookCounter,
+    leaving: HookCounter,
     staying: HookCounter,
-    /// Cost of those that stay in the present window, or in the latest one, ns.
-    staying_ns: u64,
+    /// Cost between windows of as much CPU time as in the present one, or in the latest one, ns.
+    between_ns: u64,
     /// CPU time of the recorded processes meanwhile, ns.
     cpu_ns: u64,
 }
@@ -81,8 +82,9 @@ impl HookMeter {
         let times = hooks.hook_times()?;
         Ok(Self {
             of_windows: HookCounter::new(times.of_windows, run_ns),
+            leaving: HookCounter::new(times.leaving, run_ns),
             staying: HookCounter::new(times.staying, run_ns),
-            staying_ns: 0,
+            between_ns: 0,
             cpu_ns: 0,
         })
     }
@@ -92,9 +94,10 @@ impl HookMeter {
     /// # Errors
     /// When the kernel does not say.
     pub(super) fn begin_window(&mut self) -> Result<(), BpfTimeError> {
-        self.of_windows.take_ns()?;
-        self.staying.take_ns()?;
-        (self.staying_ns, self.cpu_ns) = (0, 0);
+        for hooks in [&mut self.of_windows, &mut self.leaving, &mut self.staying] {
+            hooks.take()?;
+        }
+        (self.between_ns, self.cpu_ns) = (0, 0);
         Ok(())
     }
 
@@ -103,19 +106,36 @@ impl HookMeter {
     /// # Errors
     /// When the kernel does not say.
     pub(super) fn in_window(&mut self, cpu_ns: u64) -> Result<u64, BpfTimeError> {
-        let staying_ns = self.staying.take_ns()?;
-        self.staying_ns += staying_ns;
+        let of_windows = self.of_windows.take()?;
+        let leaving = self.leaving.take()?;
+        let staying = self.staying.take()?;
+        self.between_ns += leaving.dispatch_ns + staying.sum_ns();
         self.cpu_ns += cpu_ns;
-        Ok(staying_ns + self.of_windows.take_ns()?)
+        Ok(of_windows.sum_ns() + leaving.sum_ns() + staying.sum_ns())
     }
 
     /// Returns the cost between windows, for so much CPU time, ns.
     pub(super) fn between_windows(&self, cpu_ns: u64) -> u64 {
-        (self.staying_ns as f64 / self.cpu_ns.max(1) as f64 * cpu_ns as f64) as u64
+        (self.between_ns as f64 / self.cpu_ns.max(1) as f64 * cpu_ns as f64) as u64
     }
 }
 
-/// Programs, and what they cost so far.
+/// Cost of programs.
+#[derive(Debug, Clone, Copy)]
+struct HookCost {
+    /// Getting to them and back, ns.
+    dispatch_ns: u64,
+    /// Their run time, ns. It has one of the two clock readings of each run.
+    run_time_ns: u64,
+}
+
+impl HookCost {
+    fn sum_ns(self) -> u64 {
+        self.dispatch_ns + self.run_time_ns
+    }
+}
+
+/// Programs, and their counters at the last look.
 #[derive(Debug)]
 struct HookCounter {
     programs: ProgramTimes,
@@ -133,12 +153,15 @@ impl HookCounter {
         }
     }
 
-    /// Returns the cost since the last time, ns. The run time has one of the two clock readings of each run.
-    fn take_ns(&mut self) -> Result<u64, BpfTimeError> {
+    /// Returns the cost since the last time.
+    fn take(&mut self) -> Result<HookCost, BpfTimeError> {
         let now = self.programs.read()?;
         let runs = now.runs.saturating_sub(self.before.runs);
         let run_time_ns = now.run_time_ns.saturating_sub(self.before.run_time_ns);
         self.before = now;
-        Ok(run_time_ns + (runs as f64 * self.run_ns) as u64)
+        Ok(HookCost {
+            dispatch_ns: (runs as f64 * self.run_ns) as u64,
+            run_time_ns,
+        })
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct WindowKeeper<'a> {
     open: Option<OpenWindow>,
     /// The kernel did not let a program be attached again: no window opens any more.
     is_refused: bool,
-    /// What coverage is to say of that, until it is taken.
+    /// Coverage of that, until it is taken.
     refusal: Option<Coverage>,
 }
 

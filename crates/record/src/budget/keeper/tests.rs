@@ -76,7 +76,7 @@ fn refused_after_a_window() {
         let rows = keeper.look(now_ns, || panic!("a change")).unwrap();
         assert!(rows.windows.is_empty());
     }
-    assert!(keeper.take_refusal().is_none(), "it is said once");
+    assert!(keeper.take_refusal().is_none(), "it is reported once");
     assert!(keeper.close().unwrap().windows.is_empty());
     hooks.detach().unwrap();
     hooks.flush().unwrap();
