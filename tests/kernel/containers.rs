@@ -1,5 +1,6 @@
 //! `--container` records the connections of that container, and of nobody else: of one that Podman runs, where that is
-//! installed and can, and of processes with the files and control groups of Docker.
+//! installed and can, and of processes with the files and control groups of Docker. `--pod` does so for a pod, of processes with
+//! the files and control groups of containerd.
 //!
 //! Each test has a mount namespace of its own, in which the runtimes' folders are empty: a host's containers are neither seen
 //! nor touched.
@@ -53,7 +54,18 @@ impl Group {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let id = format!("{number:08x}{:056x}", std::process::id());
-        let path = tree.join(format!("docker-{id}.scope"));
+        Self::at(tree.join(format!("docker-{id}.scope")), id)
+    }
+
+    /// As containerd makes one for a container of a pod.
+    fn in_pod(pod: &Group) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{number:08x}{:056x}", std::process::id());
+        Self::at(pod.path.join(&id), id)
+    }
+
+    fn at(path: PathBuf, id: String) -> Self {
         fs::create_dir(&path).expect("a control group");
         Self { id, path }
     }
@@ -156,6 +168,71 @@ fn unknown_container_lists_containers() {
         finish(&mut whylat(&format!("top --once --container {NAME}")))
             .assert_status(1)
             .explains("does not run");
+    });
+}
+
+/// Starts a client as a container of a pod. containerd writes what it runs before the first process, and its id after.
+fn start_in_pod(group: &Group, netns: &Netns, uid: &str, name: &str) -> Pair {
+    let tasks = Path::new("/run/containerd/io.containerd.runtime.v2.task/k8s.io");
+    let annotations = json!({
+        "io.kubernetes.cri.container-name": name,
+        "io.kubernetes.cri.container-type": "container",
+        "io.kubernetes.cri.sandbox-name": "cache-0",
+        "io.kubernetes.cri.sandbox-namespace": "shop",
+        "io.kubernetes.cri.sandbox-uid": uid,
+    });
+    let dir = tasks.join(&group.id);
+    fs::create_dir_all(&dir).expect("a folder");
+    let config = json!({ "annotations": annotations }).to_string();
+    fs::write(dir.join("config.json"), config).expect("a file");
+    let pair = group.client(netns);
+    fs::write(dir.join("init.pid"), pair.client.pid().to_string()).expect("a file");
+    pair
+}
+
+/// All containers of the pod are recorded, also one that begins later, and the report names them.
+#[test]
+fn pod_by_name_has_all_its_containers() {
+    let Some(tree) = root().then(|| tree("cgroup2", "rw")).flatten() else {
+        return;
+    };
+    without_containers(|| {
+        let uid = format!("{:08x}-1111-2222-3333-444444444444", std::process::id());
+        let pods = Group::at(
+            tree.join(format!("whylat{}-kubepods", std::process::id())),
+            String::new(),
+        );
+        let pod = Group::at(pods.path.join(format!("pod{uid}")), uid.clone());
+        let netns = Netns::new().expect("a namespace");
+        let groups = [Group::in_pod(&pod), Group::in_pod(&pod)];
+        let mut first = start_in_pod(&groups[0], &netns, &uid, "redis");
+        let mut other = Pair::start(&netns);
+        let recorder = Recorder::start("--pod shop/cache-0");
+        let mut later = start_in_pod(&groups[1], &netns, &uid, "exporter");
+        for pair in [&mut first, &mut later, &mut other] {
+            pair.go();
+        }
+        let (first, later, other) = (first.finish(), later.finish(), other.finish());
+        let report = recorder.stop();
+        for ends in [&first, &later] {
+            let client = report.by_cookie(ends.client);
+            assert_eq!(client["chosen"], "target", "{client:#}");
+        }
+        let mut cookies = report.connections().iter().map(|it| &it["id"]);
+        assert!(!cookies.any(|id| *id == other.client), "of no container");
+        let containers = &report.json["containers"];
+        let listed = containers.as_array().expect("containers");
+        let names: Vec<_> = listed.iter().map(|it| &it["container"]).collect();
+        assert_eq!(names, ["exporter", "redis"], "{containers:#}");
+        for container in listed {
+            assert_eq!(
+                (&container["namespace"], &container["pod"]),
+                (&json!("shop"), &json!("cache-0"))
+            );
+        }
+        finish(&mut whylat("record -d 1 --pod nosuch"))
+            .assert_status(1)
+            .explains("no pod with the name or UID nosuch");
     });
 }
 

@@ -27,7 +27,10 @@ pub struct Application {
     /// Pattern of the whole path in the cgroup tree: `*` stays within a level, `**` does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
-    /// Begin of the container's id.
+    /// Pattern of `NAMESPACE/NAME` of the pod: `*` stays within a part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// Name of the container, or the begin of its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
     /// Pattern of the name of the systemd unit, as `nginx.service`.
@@ -47,6 +50,10 @@ pub struct ConnectionFacts<'a> {
     pub comm: Option<&'a str>,
     /// Path in the cgroup v2 tree. It names container and systemd unit.
     pub cgroup: Option<&'a str>,
+    /// `NAMESPACE/NAME` of its pod.
+    pub pod: Option<&'a str>,
+    /// Name of its container.
+    pub container: Option<&'a str>,
     /// Port on which its process listens, of an accepted connection.
     pub listening_port: Option<u16>,
 }
@@ -75,6 +82,7 @@ struct ApplicationRule {
     application: Application,
     command: Option<Regex>,
     cgroup: Option<GlobMatcher>,
+    pod: Option<GlobMatcher>,
     unit: Option<GlobMatcher>,
 }
 
@@ -112,7 +120,7 @@ impl ApplicationRule {
             return Err(fault("name", "has no name".to_owned(), hint));
         }
         if !application.has_condition() {
-            let hint = "add one of command, comm, cgroup, container, unit, ports";
+            let hint = "add one of command, comm, cgroup, pod, container, unit, ports";
             return Err(fault("name", "matches every connection".to_owned(), hint));
         }
         let glob = |key, pattern: &Option<String>| {
@@ -131,6 +139,7 @@ impl ApplicationRule {
         Ok(Self {
             command,
             cgroup: glob("cgroup", &application.cgroup)?,
+            pod: glob("pod", &application.pod)?,
             unit: glob("unit", &application.unit)?,
             application: application.clone(),
         })
@@ -144,6 +153,7 @@ impl ApplicationRule {
             command: _,
             comm,
             cgroup: _,
+            pod: _,
             container,
             unit: _,
             ports,
@@ -156,7 +166,12 @@ impl ApplicationRule {
                 Some(self.unit.as_ref()?.is_match(unit_of(facts.cgroup?)?))
             })
             && holds(container.is_some(), &|| {
-                Some(container_of(facts.cgroup?)?.starts_with(container.as_deref()?))
+                let wanted = container.as_deref()?;
+                let is_named = facts.container == Some(wanted);
+                Some(is_named || container_of(facts.cgroup?)?.starts_with(wanted))
+            })
+            && holds(self.pod.is_some(), &|| {
+                Some(self.pod.as_ref()?.is_match(facts.pod?))
             })
             && holds(self.cgroup.is_some(), &|| {
                 Some(self.cgroup.as_ref()?.is_match(facts.cgroup?))
@@ -172,6 +187,7 @@ impl Application {
         self.command.is_some()
             || self.comm.is_some()
             || self.cgroup.is_some()
+            || self.pod.is_some()
             || self.container.is_some()
             || self.unit.is_some()
             || !self.ports.is_empty()
@@ -248,6 +264,35 @@ mod tests {
         assert_eq!(name_of(&rules, &facts), Some("java"));
         facts.comm = Some("javac");
         assert_eq!(name_of(&rules, &facts), None);
+    }
+
+    #[test]
+    fn pods_and_containers_are_known_by_name() {
+        let rules = rules(&[
+            Application {
+                pod: Some("shop/cache-*".to_owned()),
+                container: Some("redis".to_owned()),
+                ..named("cache")
+            },
+            Application {
+                pod: Some("shop/*".to_owned()),
+                ..named("shop")
+            },
+        ]);
+        let facts = |pod, container| ConnectionFacts {
+            pod,
+            container,
+            ..ConnectionFacts::default()
+        };
+        let cache = Some("shop/cache-0");
+        assert_eq!(name_of(&rules, &facts(cache, Some("redis"))), Some("cache"));
+        assert_eq!(name_of(&rules, &facts(cache, Some("redis2"))), Some("shop"));
+        assert_eq!(name_of(&rules, &facts(cache, None)), Some("shop"));
+        assert_eq!(
+            name_of(&rules, &facts(Some("test/cache-0"), Some("redis"))),
+            None
+        );
+        assert_eq!(name_of(&rules, &facts(None, Some("redis"))), None);
     }
 
     #[test]

@@ -61,6 +61,7 @@ fn keys() -> Vec<String> {
             comm: Some(String::new()),
             cgroup: Some(String::new()),
             container: Some(String::new()),
+            pod: Some(String::new()),
             unit: Some(String::new()),
             ports: vec![1],
             ..Application::default()

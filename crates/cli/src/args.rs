@@ -135,7 +135,7 @@ fn check_follow(detail: Detail, has_budget: bool, target: &::record::Target) {
     if matches!(target, ::record::Target::All | ::record::Target::Port(_)) {
         refuse(
             "--follow needs processes: --all and --port record both ends of connections on this host anyway\n\
-             hint: -p, --comm, --cgroup or --container, or --follow none\n",
+             hint: -p, --comm, --cgroup, --container or --pod, or --follow none\n",
         );
     }
 }

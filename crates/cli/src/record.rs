@@ -95,6 +95,7 @@ Examples:
   sudo whylat record -p 4321 --follow host -d 10
   sudo whylat record --port 6379 --detail calls
   sudo whylat record --container redis -d 10
+  sudo whylat record --pod shop/cache-0 -d 10
   sudo whylat record --all --detail messages --trigger 'latency>5ms'")]
 pub(crate) struct Record {
     #[command(flatten)]
@@ -127,6 +128,9 @@ struct TargetArgs {
     /// Processes of a container of docker, podman, containerd or CRI-O
     #[arg(long, value_name = "NAME|ID")]
     container: Option<String>,
+    /// Processes of all containers of a pod on this node, present and future
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pod: Option<String>,
     /// Every connection and process of the host, without whylat itself
     #[arg(short, long)]
     all: bool,
@@ -139,6 +143,9 @@ impl TargetArgs {
                 container: Some(wanted),
                 ..
             } => container::target(&wanted)?,
+            Self {
+                pod: Some(wanted), ..
+            } => container::pod_target(&wanted)?,
             Self {
                 comm: Some(name), ..
             } => Target::Comm(name),

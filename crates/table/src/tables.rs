@@ -22,6 +22,12 @@ table! {
         exe: Option<String>, "-", null = "not readable";
         /// Path of the control group.
         cgroup: Option<String>, "-", null = "not readable";
+        /// Name of its container, as the runtime's own files have it; in a pod, that of the pod's specification.
+        container: Option<String>, "-", null = "in no container, a pod's sandbox, or files not readable";
+        /// Name of its pod.
+        pod: Option<String>, "-", null = "in no pod, or files not readable";
+        /// Namespace of its pod.
+        pod_namespace: Option<String>, "-", null = "as pod";
         /// Real user id.
         uid: Option<u32>, "-", null = "not readable";
     }

@@ -13,6 +13,9 @@ struct Owner {
     comm: String,
     command: Option<String>,
     cgroup: Option<String>,
+    /// `NAMESPACE/NAME`.
+    pod: Option<String>,
+    container: Option<String>,
     /// As the kernel side saw it.
     seen: ObservedProcess,
     is_used: bool,
@@ -75,6 +78,8 @@ impl Owners {
             command: owner.and_then(|owner| owner.command.as_deref()),
             comm: owner.map(|owner| owner.comm.as_str()),
             cgroup: owner.and_then(|owner| owner.cgroup.as_deref()),
+            pod: owner.and_then(|owner| owner.pod.as_deref()),
+            container: owner.and_then(|owner| owner.container.as_deref()),
             listening_port,
         })
     }
@@ -89,14 +94,15 @@ impl Owners {
     fn read(&self, seen: &ObservedProcess) -> Owner {
         let reader = self.reader.as_ref();
         let process = reader.and_then(|reader| reader.read_as(seen));
-        let (comm, command, cgroup) = match process {
-            Some(process) => (process.comm, command_line(seen.pid), process.cgroup),
-            None => (seen.comm.clone(), None, None),
-        };
+        let command = process.as_ref().and_then(|_| command_line(seen.pid));
+        let process = process.unwrap_or_else(|| seen.row());
+        let pod = process.pod_namespace.zip(process.pod);
         Owner {
-            comm,
+            comm: process.comm,
             command,
-            cgroup,
+            cgroup: process.cgroup,
+            pod: pod.map(|(namespace, name)| format!("{namespace}/{name}")),
+            container: process.container,
             seen: seen.clone(),
             is_used: true,
         }

@@ -90,6 +90,9 @@ struct TargetArgs {
     /// Processes of a container of docker, podman, containerd or CRI-O
     #[arg(long, value_name = "NAME|ID")]
     container: Option<String>,
+    /// Processes of all containers of a pod on this node, present and future
+    #[arg(long, value_name = "[NAMESPACE/]NAME")]
+    pod: Option<String>,
 }
 
 impl TargetArgs {
@@ -99,6 +102,9 @@ impl TargetArgs {
         }
         if let Some(wanted) = self.container {
             return container::target(&wanted);
+        }
+        if let Some(wanted) = self.pod {
+            return container::pod_target(&wanted);
         }
         let comm = self.comm.map(Target::Comm);
         let port = self.port.map(Target::Port);

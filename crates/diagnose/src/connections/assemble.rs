@@ -23,8 +23,8 @@ use crate::connections::subject::ConnectionSubject;
 use crate::report::connection::{CongestionCauses, Mptcp, Tcp, Totals};
 use crate::report::finding::rank;
 use crate::report::{
-    Connection, Finding, FlagShares, Report, RuleId, SCHEMA, SnapTable4, UndecidedFinding,
-    why_unseen,
+    Connection, ContainerProcesses, Finding, FlagShares, Report, RuleId, SCHEMA, SnapTable4,
+    UndecidedFinding, why_unseen,
 };
 
 /// Diagnoses a recording.
@@ -57,6 +57,7 @@ pub fn diagnose(mut evidence: Evidence) -> Report {
             evidence.latest_ns,
             evidence.span,
         ),
+        containers: ContainerProcesses::group(evidence.processes.rows()),
         sockets: evidence.sockets,
         why_unseen: why_unseen.flatten(),
         connections,

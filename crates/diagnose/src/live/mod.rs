@@ -392,6 +392,7 @@ impl LiveWindow {
             totals,
             processes,
             connections,
+            containers: report.containers,
             findings: report.findings,
             undecided: report.undecided,
         }

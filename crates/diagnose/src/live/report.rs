@@ -8,7 +8,9 @@ use table::manifest::{Cost, Coverage};
 use table::{Role, Stage};
 
 use super::waits::ProcessWaits;
-use crate::report::{Finding, Process, Receive, RuleId, Severity, Stages, UndecidedFinding};
+use crate::report::{
+    ContainerProcesses, Finding, Process, Receive, RuleId, Severity, Stages, UndecidedFinding,
+};
 use crate::requests::report::Service;
 use crate::requests::{RequestPart, Side};
 
@@ -28,6 +30,9 @@ pub struct LiveReport {
     pub connections: Vec<LiveConnection>,
     /// Their processes.
     pub processes: Vec<LiveProcess>,
+    /// Containers in which they run. Absent: in none that is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<ContainerProcesses>,
     /// Services with requests, those with the most time first; empty without calls (`--detail calls`).
     pub services: Vec<LiveService>,
     /// Findings, worst first.

@@ -3,6 +3,7 @@
 //! measured", never zero.
 
 pub mod connection;
+mod containers;
 pub mod finding;
 mod rule_id;
 pub mod severity;
@@ -22,6 +23,7 @@ pub use crate::answer::{
     About, CloseState, OmittedRows, ProbeLoss, Process, RecordingHost, RecordingState,
 };
 pub use connection::{Connection, Receive, StageShare, Stages};
+pub use containers::ContainerProcesses;
 pub use finding::{
     Advice, Confidence, ConfidenceLevel, DataDirection, EstimatedWin, Fact, FactMerge, FactUnit,
     FactValue, Finding, FindingSubject, RuledOut, SubjectRequests, UndecidedFinding,
@@ -50,6 +52,9 @@ pub struct Report {
     /// Why there may be no connection. Absent: there are connections, or nobody counted sockets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_unseen: Option<String>,
+    /// Containers in which recorded processes ran. Absent: in none that is known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub containers: Vec<ContainerProcesses>,
     /// Every connection, the one with the most harm first.
     pub connections: Vec<Connection>,
     /// Connections that are not judged, because there are too many: those seen for the shortest time. Absent: all are.

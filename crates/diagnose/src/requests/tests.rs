@@ -168,6 +168,9 @@ impl Rows {
                 comm: comm.to_owned(),
                 exe: None,
                 cgroup: None,
+                container: None,
+                pod: None,
+                pod_namespace: None,
                 uid: None,
             });
         }

@@ -16,6 +16,11 @@ impl Processes {
         self.by_pid.entry(process.pid).or_default().push(process);
     }
 
+    /// Returns all rows, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = &Process> {
+        self.by_pid.values().flatten()
+    }
+
     /// Returns when processes began with ids that others had before, the latest first.
     pub fn reused_ids(&self) -> Vec<(u64, u32)> {
         let mut reused = Vec::new();
@@ -54,6 +59,9 @@ mod tests {
             comm: comm.to_owned(),
             exe: None,
             cgroup: None,
+            container: None,
+            pod: None,
+            pod_namespace: None,
             uid: None,
         }
     }

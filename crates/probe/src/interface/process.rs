@@ -50,6 +50,9 @@ impl ObservedProcess {
             comm: self.comm.clone(),
             exe: None,
             cgroup: None,
+            container: None,
+            pod: None,
+            pod_namespace: None,
             uid: None,
         }
     }

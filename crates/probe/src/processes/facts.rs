@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use table::tables::Process;
 
-use super::ObservedProcess;
+use super::{ContainerNames, ObservedProcess};
 use crate::clock::{Clock, monotonic_ns, read_pair};
 
 /// Boot time and monotonic time are taken to be apart by the same amount until it changes by
@@ -22,6 +22,7 @@ const ATTEMPTS: u32 = 8;
 #[derive(Debug, Clone)]
 pub struct ProcessReader {
     suspended_ns: Cell<i64>,
+    containers: ContainerNames,
 }
 
 impl Default for ProcessReader {
@@ -35,6 +36,7 @@ impl ProcessReader {
     pub fn new() -> Self {
         let reader = Self {
             suspended_ns: Cell::new(0),
+            containers: ContainerNames::new("/".into()),
         };
         reader.refresh();
         reader
@@ -76,13 +78,20 @@ impl ProcessReader {
         let stat = String::from_utf8_lossy(&stat);
         let comm = stat.get(stat.find('(')? + 1..stat.rfind(')')?)?.to_owned();
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok();
+        let place = groups.as_deref().and_then(|it| self.containers.find(it));
+        let (container, pod) = place.map_or((None, None), |it| (it.container, it.pod));
+        let (namespace, pod) = pod.map(|pod| (pod.namespace, pod.name)).unzip();
         Some(Process {
             pid,
             time_ns: monotonic_ns(),
             started_ns: self.started_ns(&stat),
             comm,
             exe: exe.map(|path| path.to_string_lossy().into_owned()),
-            cgroup: cgroup_path(pid),
+            cgroup: groups.as_deref().and_then(cgroup_path),
+            container,
+            pod,
+            pod_namespace: namespace,
             uid: real_uid(pid),
         })
     }
@@ -107,12 +116,10 @@ pub(super) fn after_comm(stat: &str) -> Option<&str> {
 }
 
 /// Path in the cgroup v2 tree, the line `0::PATH`.
-pub(super) fn cgroup_path(pid: u32) -> Option<String> {
-    let lines = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    lines
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .map(str::to_owned)
+fn cgroup_path(groups: &str) -> Option<String> {
+    let mut lines = groups.lines();
+    let path = lines.find_map(|line| line.strip_prefix("0::"));
+    path.map(str::to_owned)
 }
 
 /// Real user id.

@@ -2,7 +2,7 @@
 //! rows of `processes` ([`ProcessReader`]; what the kernel side shows is [`ObservedProcess`]), the owner of a socket file
 //! ([`SocketOwners`]), and
 //! the pids or cgroups that a target means ([`pids_by_comm`], [`check_pid`], [`families`],
-//! [`Cgroup`], [`find_container`]).
+//! [`Cgroup`], [`find_container`], [`find_pod`]).
 //!
 //! Needs no BPF. Processes come and go while `/proc` is read: one that is gone is left out,
 //! never an error, unless the user named it.
@@ -19,7 +19,10 @@ use std::sync::OnceLock;
 pub use crate::interface::ObservedProcess;
 pub(crate) use cgroup::cgroup2_root;
 pub use cgroup::{Cgroup, CgroupError};
-pub use containers::{Container, ContainerError, Members, Runtime, find_container};
+pub use containers::{
+    Container, ContainerError, ContainerNames, ContainerPlace, Members, Pod, PodError, Runtime,
+    find_container, find_pod,
+};
 pub use facts::{ProcessReader, USER_TICK_NS};
 pub use owners::{Owners, SocketOwners};
 pub(crate) use seen::Processes;

@@ -4,6 +4,7 @@
 mod answer;
 pub mod bar;
 mod connections;
+mod containers;
 mod contrast;
 mod coverage;
 mod diff;
@@ -61,6 +62,7 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
     slow::draw(&mut layout, report);
     notes::draw(&mut layout, report, options);
     connections::draw(&mut layout, report, options);
+    containers::draw(&mut layout, report, options);
     footer::draw(&mut layout, &report.about);
     layout.finish()
 }

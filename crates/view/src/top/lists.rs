@@ -1,7 +1,7 @@
 //! The lists: connections, processes, findings. In: the state and the room. Out: lines, the selected one reversed.
 
 use diagnose::live::LiveReport;
-use diagnose::report::{Finding, Process, Severity, UndecidedFinding};
+use diagnose::report::{ContainerProcesses, Finding, Process, Severity, UndecidedFinding};
 use diagnose::units::{count, duration, quantity};
 use ratatui::text::Line;
 
@@ -164,9 +164,13 @@ pub fn process_title(
             cells::bits(it.sums.in_bytes_per_s),
         )
     });
+    let holds =
+        |it: &&ContainerProcesses| process.is_some_and(|process| it.processes.contains(process));
+    let container = live.containers.iter().find(holds);
+    let place = container.map_or_else(String::new, |it| format!(" in {}", clean(&it.to_string())));
     paint.line(vec![
         (Style::Cyan, name),
-        (Style::Plain, format!("  {text}")),
+        (Style::Plain, format!("{place}  {text}")),
     ])
 }
 

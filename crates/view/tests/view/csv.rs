@@ -49,6 +49,9 @@ fn process() -> impl Strategy<Value = Process> {
         comm,
         exe,
         cgroup: None,
+        container: None,
+        pod: None,
+        pod_namespace: None,
         uid,
     })
 }
@@ -61,6 +64,9 @@ fn cells(row: &Process) -> Vec<Cell> {
         Some(row.comm.clone()),
         row.exe.clone(),
         row.cgroup.clone(),
+        row.container.clone(),
+        row.pod.clone(),
+        row.pod_namespace.clone(),
         row.uid.map(|it| it.to_string()),
     ]
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::pod::Pod;
+
 /// Digits of an id that are enough to distinguish containers, as `docker ps` shows it.
 const SHORT_ID: usize = 12;
 
@@ -42,6 +44,8 @@ pub struct Container {
     pub id: String,
     /// Its names, the one that people use first; an id is all that some have.
     pub names: Vec<String>,
+    /// Its pod, in Kubernetes.
+    pub pod: Option<Pod>,
     /// Its first process; `None`: it does not run.
     pub pid: Option<u32>,
 }
@@ -49,9 +53,12 @@ pub struct Container {
 impl fmt::Display for Container {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let id = self.id.get(..SHORT_ID).unwrap_or(&self.id);
-        match self.names.first() {
-            Some(name) => write!(f, "{name} ({}, {id})", self.runtime.name()),
-            None => write!(f, "{id} ({})", self.runtime.name()),
+        let runtime = self.runtime.name();
+        match (self.names.first(), &self.pod) {
+            (Some(name), Some(pod)) => write!(f, "{pod}/{name} ({runtime}, {id})"),
+            (Some(name), None) => write!(f, "{name} ({runtime}, {id})"),
+            (None, Some(pod)) => write!(f, "sandbox of {pod} ({runtime}, {id})"),
+            (None, None) => write!(f, "{id} ({runtime})"),
         }
     }
 }

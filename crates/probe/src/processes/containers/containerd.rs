@@ -1,35 +1,51 @@
 //! containerd: a folder `…/io.containerd.runtime.v2.task/NAMESPACE/ID` for each container that runs, with its `init.pid`, and
 //! its `config.json` (OCI). Its annotations have the names that nerdctl and Kubernetes gave it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::container::{Container, Runtime};
-use super::files::{folders, json, last, pid_in};
+use super::files::{entries, folders, is_folder, json, last, pid_in};
+use super::pod::{CONTAINERD, PodKeys, label};
 
-/// Where the folders are: containerd's own, those of the one that Docker starts, of k3s and of MicroK8s.
+/// Where the folders of its namespaces are: containerd's own, those of the one that Docker starts, of k3s and of MicroK8s.
 const TASKS: [&str; 4] = [
-    "run/containerd/io.containerd.runtime.v2.task/*/*",
-    "run/docker/containerd/daemon/io.containerd.runtime.v2.task/*/*",
-    "run/k3s/containerd/io.containerd.runtime.v2.task/*/*",
-    "var/snap/microk8s/common/run/containerd/io.containerd.runtime.v2.task/*/*",
+    "run/containerd/io.containerd.runtime.v2.task/*",
+    "run/docker/containerd/daemon/io.containerd.runtime.v2.task/*",
+    "run/k3s/containerd/io.containerd.runtime.v2.task/*",
+    "var/snap/microk8s/common/run/containerd/io.containerd.runtime.v2.task/*",
 ];
 
 /// containerd's namespace of Docker's containers.
 const OF_DOCKER: &str = "moby";
 
+/// Bytes of the longest name: those of a file's (`NAME_MAX`), which runtimes make of names.
+const LONGEST_NAME: usize = 255;
+
 /// Annotations with names, the one that people use first.
 const NAMES: [&str; 2] = ["nerdctl/name", "io.kubernetes.cri.container-name"];
-const POD: &str = "io.kubernetes.cri.sandbox-name";
 
 pub(super) fn list(root: &Path) -> Vec<Container> {
-    let tasks = TASKS.iter().flat_map(|tasks| folders(root, tasks));
+    let tasks = namespaces(root).flat_map(|namespace| entries(&namespace));
+    let tasks = tasks.filter(|task| is_folder(task));
     tasks.map(|task| read(root, &task)).collect()
+}
+
+/// The container with this id.
+pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
+    let tasks = namespaces(root).map(|namespace| namespace.join(id));
+    let mut tasks = tasks.filter(|task| is_folder(task));
+    tasks.next().map(|task| read(root, &task))
+}
+
+fn namespaces(root: &Path) -> impl Iterator<Item = PathBuf> {
+    TASKS.iter().flat_map(|tasks| folders(root, tasks))
 }
 
 fn read(root: &Path, task: &Path) -> Container {
     let config = json(&task.join("config.json")).unwrap_or_default();
+    let annotations = &config["annotations"];
     let is_of_docker = task
         .parent()
         .is_some_and(|parent| last(parent) == OF_DOCKER);
@@ -39,21 +55,27 @@ fn read(root: &Path, task: &Path) -> Container {
             false => Runtime::Containerd,
         },
         id: last(task),
-        names: names(&config["annotations"], &NAMES, POD),
+        names: names(annotations, &NAMES, &CONTAINERD),
+        pod: CONTAINERD.read(annotations),
         pid: pid_in(root, &task.join("init.pid")),
     }
 }
 
-/// Names in annotations, and `POD/NAME` of a container in a pod: other pods may have its name, too.
-pub(super) fn names(annotations: &Value, keys: &[&str], pod: &str) -> Vec<String> {
-    let text = |key: &str| annotations[key].as_str().filter(|text| !text.is_empty());
-    let mut names: Vec<String> = keys
-        .iter()
-        .filter_map(|key| text(key))
-        .map(str::to_owned)
-        .collect();
-    if let (Some(name), Some(pod)) = (names.first(), text(pod)) {
-        names.push(format!("{pod}/{name}"));
-    }
+/// Names in annotations, and `POD/NAME` and `NAMESPACE/POD/NAME` of a container in a pod: other pods may have its name, too.
+pub(super) fn names(annotations: &Value, keys: &[&str], pod: &PodKeys) -> Vec<String> {
+    let text = |key: &&str| annotations[*key].as_str().and_then(known_name);
+    let mut names: Vec<String> = keys.iter().filter_map(text).collect();
+    let Some(name) = names.first().and_then(|name| label(name)) else {
+        return names;
+    };
+    let short = pod.name(annotations).map(|pod| format!("{pod}/{name}"));
+    let long = pod.read(annotations).map(|pod| format!("{pod}/{name}"));
+    names.extend(short.into_iter().chain(long));
     names
+}
+
+/// A name as a runtime gives it; `None` for what none would give, and a terminal should not get.
+pub(super) fn known_name(text: &str) -> Option<String> {
+    let is_name = (1..=LONGEST_NAME).contains(&text.len()) && !text.contains(char::is_control);
+    is_name.then(|| text.to_owned())
 }

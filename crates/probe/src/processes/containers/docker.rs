@@ -3,24 +3,42 @@
 use std::path::{Path, PathBuf};
 
 use super::container::{Container, Runtime};
-use super::files::{entries, folders, json, lives};
+use super::containerd::known_name;
+use super::files::{entries, folders, is_folder, json, lives, settings};
+use super::pod::KUBELET;
 
 /// Where Docker keeps its data unless it is configured otherwise; the second as a snap.
 const DATA: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
 /// The file with another place, as `data-root`.
 const SETTINGS: &str = "etc/docker/daemon.json";
 
+/// cri-dockerd's name of a container, a label.
+const NAME_IN_POD: &str = "io.kubernetes.container.name";
+
 pub(super) fn list(root: &Path) -> Vec<Container> {
-    let setting = json(&root.join(SETTINGS));
+    let containers = data(root);
+    let containers = containers.iter().flat_map(|data| entries(data));
+    let containers = containers.filter(|dir| is_folder(dir));
+    containers.filter_map(|dir| read(root, &dir)).collect()
+}
+
+/// The container with this id.
+pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
+    let dirs = data(root).into_iter().map(|data| data.join(id));
+    let mut dirs = dirs.filter(|dir| is_folder(dir));
+    let found = dirs.find_map(|dir| read(root, &dir))?;
+    (found.id == id).then_some(found)
+}
+
+/// Folders of containers.
+fn data(root: &Path) -> Vec<PathBuf> {
+    let setting = settings(&root.join(SETTINGS));
     let setting =
         setting.and_then(|settings| settings.get("data-root")?.as_str().map(str::to_owned));
     let setting = setting.map(|path| root.join(path.trim_start_matches('/')));
     let places = DATA.iter().flat_map(|data| folders(root, data));
-    let places: Vec<PathBuf> = places.chain(setting).collect();
-    let containers = places
-        .iter()
-        .flat_map(|data| entries(&data.join("containers")));
-    containers.filter_map(|dir| read(root, &dir)).collect()
+    let places = places.chain(setting);
+    places.map(|data| data.join("containers")).collect()
 }
 
 fn read(root: &Path, dir: &Path) -> Option<Container> {
@@ -28,10 +46,14 @@ fn read(root: &Path, dir: &Path) -> Option<Container> {
     let name = config["Name"].as_str().unwrap_or_default();
     let pid = config["State"]["Pid"].as_u64().unwrap_or(0);
     let pid = u32::try_from(pid).ok().filter(|pid| *pid != 0);
+    let labels = &config["Config"]["Labels"];
+    let in_pod = labels[NAME_IN_POD].as_str().and_then(known_name);
+    let own = known_name(name.trim_start_matches('/'));
     Some(Container {
         runtime: Runtime::Docker,
         id: config["ID"].as_str()?.to_owned(),
-        names: vec![name.trim_start_matches('/').to_owned()],
+        names: in_pod.into_iter().chain(own).collect(),
+        pod: KUBELET.read(labels),
         pid: pid.filter(|pid| lives(root, *pid)),
     })
 }

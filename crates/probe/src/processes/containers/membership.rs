@@ -11,6 +11,7 @@ use std::path::Path;
 
 use super::container::{Container, Runtime};
 use super::files::{entries, last};
+use super::pod::{pod_group, uid_of_group};
 
 /// Names of the control groups of programs that look after a container, and are not in it.
 const MONITORS: [&str; 2] = ["conmon-", "-conmon"];
@@ -36,8 +37,7 @@ impl Members {
         }
         let is_in = |other: &u32| {
             let groups = groups(root, *other).unwrap_or_default();
-            let mut paths = groups.v2.iter().chain(&groups.v1);
-            paths.any(|path| up_to(path, id).is_some())
+            groups.paths().any(|path| up_to(path, id).is_some())
         };
         let mut processes: Vec<u32> = pids(root).filter(is_in).collect();
         processes.sort_unstable();
@@ -47,28 +47,89 @@ impl Members {
         }
         (!processes.is_empty()).then_some(Self::Processes(processes))
     }
+
+    /// Returns those of a pod with these containers: of its control group, if all have the same.
+    pub(super) fn find_pod(root: &Path, containers: &[Container]) -> Option<Self> {
+        let path = |it: &Container| {
+            let path = groups(root, it.pid?)?.v2?;
+            let (group, _) = pod_group(&path).filter(|_| up_to(&path, &it.id).is_some())?;
+            Some(group.to_owned())
+        };
+        let mut paths: Vec<Option<String>> = containers.iter().map(path).collect();
+        paths.dedup();
+        if let [Some(path)] = paths.as_slice() {
+            return Some(Self::Cgroup(path.clone()));
+        }
+        let is_in = |pid: &u32| {
+            let groups = groups(root, *pid).unwrap_or_default();
+            let is_one = |path: &String| {
+                let mut containers = containers.iter();
+                containers.any(|it| up_to(path, &it.id).is_some())
+            };
+            groups.paths().any(is_one)
+        };
+        let mut processes: Vec<u32> = pids(root).filter(is_in).collect();
+        processes.sort_unstable();
+        (!processes.is_empty()).then_some(Self::Processes(processes))
+    }
+}
+
+/// Whether a container's control groups name another pod than its runtime's file: one of them lies.
+pub(super) fn is_of_another_pod(root: &Path, container: &Container) -> bool {
+    let Some(uid) = container.pod.as_ref().and_then(|pod| pod.uid.as_deref()) else {
+        return false;
+    };
+    let groups = container.pid.and_then(|pid| groups(root, pid));
+    let groups = groups.unwrap_or_default();
+    let mut uids = groups.paths().filter_map(|path| uid_of_group(path));
+    uids.any(|of_group| of_group != uid)
 }
 
 /// Control groups of a process.
 #[derive(Debug, Default)]
 struct Groups {
     v2: Option<String>,
+    /// Those that are in no v2 tree, or not in the part of it that this process has.
     v1: Vec<String>,
+}
+
+impl Groups {
+    fn paths(&self) -> impl Iterator<Item = &String> {
+        self.v2.iter().chain(&self.v1)
+    }
+}
+
+/// Ids of containers in `/proc/PID/cgroup`, and the UID of the pod there, of each from the outermost to the innermost.
+pub(super) fn ids_in(text: &str) -> Vec<(String, Option<String>)> {
+    let groups = parse(text);
+    let of_path = |path: &String| {
+        let uid = uid_of_group(path);
+        let ids = path.split('/').filter_map(id_in);
+        let ids: Vec<_> = ids.map(|id| (id.to_owned(), uid.clone())).collect();
+        ids
+    };
+    groups.paths().flat_map(of_path).collect()
 }
 
 /// Returns those of a process; `None` when there is none.
 fn groups(root: &Path, pid: u32) -> Option<Groups> {
     let text = std::fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
+    Some(parse(&text))
+}
+
+fn parse(text: &str) -> Groups {
     let mut groups = Groups::default();
     for line in text.lines() {
         match line.strip_prefix("0::") {
+            // above the root of this control group namespace: `/../../podUID/ID`
+            Some(path) if path.starts_with("/..") => groups.v1.push(path.to_owned()),
             Some(path) => groups.v2 = Some(path.to_owned()),
             None => groups
                 .v1
                 .extend(line.splitn(3, ':').nth(2).map(str::to_owned)),
         }
     }
-    Some(groups)
+    groups
 }
 
 /// The begin of a path of control groups down to the one that is named after this container.
@@ -108,8 +169,11 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
     let mut found: Vec<Container> = Vec::new();
     for pid in pids(root) {
         let groups = groups(root, pid).unwrap_or_default();
-        let paths = groups.v2.iter().chain(&groups.v1);
-        for id in paths.flat_map(|path| path.split('/')).filter_map(id_in) {
+        for id in groups
+            .paths()
+            .flat_map(|path| path.split('/'))
+            .filter_map(id_in)
+        {
             match found.iter_mut().find(|it| it.id == id) {
                 // the first process has the least id, as long as those do not begin again
                 Some(known) => known.pid = known.pid.min(Some(pid)),
@@ -117,6 +181,7 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
                     runtime: Runtime::Unknown,
                     id: id.to_owned(),
                     names: Vec::new(),
+                    pod: None,
                     pid: Some(pid),
                 }),
             }

@@ -9,12 +9,16 @@ mod containerd;
 mod docker;
 mod files;
 mod membership;
+mod names;
+mod pod;
 mod storage;
 
 use std::path::Path;
 
 pub use container::{Container, Runtime};
 pub use membership::Members;
+pub use names::{ContainerNames, ContainerPlace};
+pub use pod::Pod;
 
 /// Why there is no one container to record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +108,92 @@ fn choose(all: Vec<Container>, wanted: &str) -> Result<Container, ContainerError
     })
 }
 
+/// Why there is no one pod to record.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PodError {
+    /// None fits.
+    #[error(
+        "no pod with the name or UID {wanted} runs on this node\nhint: {}",
+        pods_that_run(known)
+    )]
+    NotFound {
+        /// As given.
+        wanted: String,
+        /// All that run.
+        known: Vec<Pod>,
+    },
+    /// Several fit.
+    #[error(
+        "{wanted} may be any of {} pods\nhint: give NAMESPACE/NAME or the UID of one: {}",
+        found.len(),
+        join_pods(found)
+    )]
+    Ambiguous {
+        /// As given.
+        wanted: String,
+        /// Those that fit.
+        found: Vec<Pod>,
+    },
+}
+
+fn join_pods(pods: &[Pod]) -> String {
+    let words = pods.iter().map(|pod| match &pod.uid {
+        Some(uid) => format!("{pod} ({uid})"),
+        None => pod.to_string(),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn pods_that_run(known: &[Pod]) -> String {
+    match known {
+        [] => "no pod was found in the files of containerd, CRI-O or docker, which want root; `kubectl get pod -o wide` \
+               says on which node a pod runs"
+            .to_owned(),
+        known => format!("these run: {}", join_pods(known)),
+    }
+}
+
+/// The running pod with this `NAMESPACE/NAME`, name or UID; its containers that run; and who its members are. `root` is `/`,
+/// but in tests.
+///
+/// # Errors
+/// When there is not exactly one that runs.
+pub fn find_pod(root: &Path, wanted: &str) -> Result<(Pod, Vec<Container>, Members), PodError> {
+    let mut containers = all(root);
+    containers.retain(|it| it.pid.is_some() && it.pod.is_some());
+    let mut known: Vec<Pod> = containers.iter().filter_map(|it| it.pod.clone()).collect();
+    known.sort();
+    known.dedup();
+    let uid = wanted.replace('-', "");
+    let fits = |pod: &&Pod| {
+        let is_named = match wanted.split_once('/') {
+            Some((namespace, name)) => pod.namespace == namespace && pod.name == name,
+            None => pod.name == wanted,
+        };
+        is_named || pod.uid.as_ref() == Some(&uid)
+    };
+    let mut found: Vec<Pod> = known.iter().filter(fits).cloned().collect();
+    let pod = match found.len() {
+        1 => found.remove(0),
+        0 => {
+            let wanted = wanted.to_owned();
+            return Err(PodError::NotFound { wanted, known });
+        }
+        _ => {
+            let wanted = wanted.to_owned();
+            return Err(PodError::Ambiguous { wanted, found });
+        }
+    };
+    containers.retain(|it| it.pod.as_ref() == Some(&pod));
+    match Members::find_pod(root, &containers) {
+        Some(members) => Ok((pod, containers, members)),
+        None => Err(PodError::NotFound {
+            wanted: wanted.to_owned(),
+            known,
+        }),
+    }
+}
+
 /// All containers that some runtime's files, or a control group, report: each once.
 fn all(root: &Path) -> Vec<Container> {
     let mut all: Vec<Container> = Vec::new();
@@ -116,8 +206,17 @@ fn all(root: &Path) -> Vec<Container> {
     ];
     for container in found.into_iter().flatten() {
         match all.iter_mut().find(|it| it.id == container.id) {
-            Some(known) => known.pid = known.pid.or(container.pid),
+            Some(known) => {
+                known.pid = known.pid.or(container.pid);
+                known.pod = known.pod.take().or(container.pod);
+            }
             None => all.push(container),
+        }
+    }
+    for container in &mut all {
+        if membership::is_of_another_pod(root, container) {
+            container.pod = None;
+            container.names.retain(|name| !name.contains('/'));
         }
     }
     all.sort_by(|a, b| (a.runtime, &a.names, &a.id).cmp(&(b.runtime, &b.names, &b.id)));

@@ -5,9 +5,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::container::{Container, Runtime};
-use super::containerd::names;
-use super::files::{entries, folders, json, last, pid_in};
+use super::containerd::{known_name, names};
+use super::files::{entries, folders, is_folder, json, last, pid_in};
+use super::pod::KUBELET;
 
 /// Data and run folders: root's, and those of users who run Podman without root.
 const DATA: [&str; 3] = [
@@ -26,7 +29,6 @@ const CONTAINERS: &str = "-containers";
 /// Annotations that CRI-O writes.
 const CRI_O: &str = "io.kubernetes.cri-o.Name";
 const NAMES: [&str; 2] = ["io.kubernetes.container.name", CRI_O];
-const POD: &str = "io.kubernetes.pod.name";
 
 pub(super) fn list(root: &Path) -> Vec<Container> {
     let runs: Vec<PathBuf> = of_drivers(root, &RUN);
@@ -37,21 +39,44 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
             let Some(id) = entry["id"].as_str() else {
                 continue;
             };
-            let names = entry["names"].as_array().into_iter().flatten();
-            let names = names.filter_map(|name| name.as_str().map(str::to_owned));
-            let container = read(root, &runs, id, names.collect());
+            let container = read(root, &runs, id, own_names(entry));
             found.insert(id.to_owned(), container);
         }
     }
     // those with data that cannot be read, or lie elsewhere
     for run in runs.iter().flat_map(|run| entries(run)) {
         let id = last(&run);
-        if run.join("userdata").is_dir() && !found.contains_key(&id) {
+        if is_folder(&run.join("userdata")) && !found.contains_key(&id) {
             let container = read(root, &runs, &id, Vec::new());
             found.insert(id, container);
         }
     }
     found.into_values().collect()
+}
+
+/// The container with this id, if it runs.
+pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
+    let runs: Vec<PathBuf> = of_drivers(root, &RUN);
+    let mut userdata = runs.iter().map(|run| run.join(id).join("userdata"));
+    if !userdata.any(|folder| is_folder(&folder)) {
+        return None;
+    }
+    let listed = of_drivers(root, &DATA).into_iter();
+    let listed = listed.filter_map(|driver| json(&driver.join("containers.json")));
+    let names = listed.flat_map(|listed| {
+        let entries = listed.as_array().into_iter().flatten();
+        let mut entries = entries.filter(|entry| entry["id"] == id);
+        entries.next().map(own_names).unwrap_or_default()
+    });
+    Some(read(root, &runs, id, names.collect()))
+}
+
+/// Names that the library keeps of a container.
+fn own_names(entry: &Value) -> Vec<String> {
+    let names = entry["names"].as_array().into_iter().flatten();
+    names
+        .filter_map(|name| known_name(name.as_str()?))
+        .collect()
 }
 
 fn of_drivers(root: &Path, places: &[&str]) -> Vec<PathBuf> {
@@ -63,11 +88,14 @@ fn of_drivers(root: &Path, places: &[&str]) -> Vec<PathBuf> {
 
 fn read(root: &Path, runs: &[PathBuf], id: &str, own_names: Vec<String>) -> Container {
     let mut folders = runs.iter().map(|run| run.join(id).join("userdata"));
-    let folder = folders.find(|folder| folder.is_dir()).unwrap_or_default();
+    let folder = folders.find(|folder| is_folder(folder)).unwrap_or_default();
     let config = json(&folder.join("config.json")).unwrap_or_default();
     let annotations = &config["annotations"];
     let is_of_cri_o = annotations[CRI_O].is_string();
-    let mut all = names(annotations, &NAMES, POD);
+    // users run no pods of Kubernetes, and may write what they like
+    let is_of_root = folder.starts_with(root.join(RUN[0]));
+    let pod = is_of_root.then(|| KUBELET.read(annotations)).flatten();
+    let mut all = names(annotations, &NAMES, &KUBELET);
     all.extend(own_names);
     let mut seen = Vec::new();
     all.retain(|name| {
@@ -83,6 +111,7 @@ fn read(root: &Path, runs: &[PathBuf], id: &str, own_names: Vec<String>) -> Cont
         },
         id: id.to_owned(),
         names: all,
+        pod,
         pid: pid_in(root, &folder.join("pidfile")),
     }
 }

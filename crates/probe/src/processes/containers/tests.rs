@@ -265,3 +265,278 @@ fn a_process_that_has_gone_is_no_container() {
         ));
     }
 }
+
+/// Files that containerd 1.6.20 wrote of a pod with one container, which calls of CRI made (docs/kubernetes.md); without mounts,
+/// capabilities and limits.
+const SANDBOX_FILE: &str = include_str!("containerd-1.6.20/sandbox.json");
+const REDIS_FILE: &str = include_str!("containerd-1.6.20/redis.json");
+const UID: &str = "7d3c1f2e-5a64-4b1c-9c37-0f1e2d3c4b5a";
+const OTHER_UID: &str = "11111111-2222-3333-4444-555555555555";
+
+impl Host {
+    /// A task of containerd with this `config.json`, in a control group.
+    fn task(&self, id: &str, config: &str, pid: u32, group: &str) -> &Self {
+        let task = format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{id}");
+        self.write(&format!("{task}/config.json"), config)
+            .write(&format!("{task}/init.pid"), &pid.to_string())
+            .process(pid, &format!("0::{group}\n"))
+    }
+
+    /// That pod, below a control group of its own.
+    fn pod(&self, group: &str) -> &Self {
+        self.task(OTHER, SANDBOX_FILE, 40, &format!("{group}/{OTHER}"))
+            .task(ID, REDIS_FILE, 41, &format!("{group}/{ID}"))
+    }
+
+    fn find_pod(&self, wanted: &str) -> Result<(Pod, Vec<Container>, Members), PodError> {
+        find_pod(self.0.path(), wanted)
+    }
+
+    /// `NAMESPACE/POD CONTAINER` of a process.
+    fn place(&self, groups: &str) -> Option<String> {
+        let names = ContainerNames::new(self.0.path().to_owned());
+        names.find(groups).map(|place| {
+            let pod = place.pod.map(|pod| pod.to_string()).unwrap_or_default();
+            format!("{pod} {}", place.container.unwrap_or_default())
+        })
+    }
+}
+
+fn pod_path() -> String {
+    format!("/kubepods/burstable/pod{UID}")
+}
+
+#[test]
+fn pod_of_containerd_by_name_namespace_and_uid() {
+    let host = Host::new();
+    let group = pod_path();
+    host.pod(&group).process(57, &format!("0::{group}/{ID}\n"));
+    for wanted in ["cache-0", "shop/cache-0", UID] {
+        let (pod, containers, members) = host.find_pod(wanted).expect("one");
+        assert_eq!(
+            (pod.to_string().as_str(), containers.len()),
+            ("shop/cache-0", 2)
+        );
+        assert_eq!(members, Members::Cgroup(group.clone()));
+    }
+    for wanted in ["redis", "cache-0/redis", "shop/cache-0/redis"] {
+        let members = Members::Cgroup(format!("{group}/{ID}"));
+        host.assert_found(wanted, Runtime::Containerd, members);
+    }
+    let place = |id: &str| host.place(&format!("0::{group}/{id}\n"));
+    assert_eq!(place(ID).as_deref(), Some("shop/cache-0 redis"));
+    assert_eq!(place(OTHER).as_deref(), Some("shop/cache-0 "));
+    assert_eq!(place(&"a".repeat(64)), None);
+    assert_eq!(host.place("0::/system.slice/cron.service\n"), None);
+    // only the v1 trees have containers' groups
+    let v1 = format!("4:pids:{group}/{ID}\n0::/\n");
+    assert_eq!(host.place(&v1).as_deref(), Some("shop/cache-0 redis"));
+}
+
+#[test]
+fn pod_without_a_group_of_its_own_is_its_processes() {
+    let host = Host::new();
+    host.pod("/k8s.io")
+        .process(57, &format!("0::/k8s.io/{ID}\n"))
+        .process(58, "0::/\n");
+    let (_, _, members) = host.find_pod("cache-0").expect("one");
+    assert_eq!(members, Members::Processes(vec![40, 41, 57]));
+}
+
+/// So it is where whylat has a control group namespace of its own, as in a pod.
+#[test]
+fn pod_outside_the_namespace_of_control_groups_is_its_processes() {
+    let host = Host::new();
+    host.pod(&format!("/../pod{UID}"));
+    let (_, _, members) = host.find_pod("cache-0").expect("one");
+    assert_eq!(members, Members::Processes(vec![40, 41]));
+    let place = host.place(&format!("0::/../pod{UID}/{ID}\n"));
+    assert_eq!(place.as_deref(), Some("shop/cache-0 redis"));
+}
+
+#[test]
+fn pod_of_cri_o_and_of_cri_dockerd() {
+    let digits = UID.replace('-', "_");
+    let slice = format!("/kubepods.slice/kubepods-pod{digits}.slice");
+    let labels = format!(
+        r#""io.kubernetes.container.name":"redis","io.kubernetes.pod.name":"cache-0",
+           "io.kubernetes.pod.namespace":"shop","io.kubernetes.pod.uid":"{UID}""#
+    );
+    let cri_o =
+        format!(r#"{{"io.kubernetes.cri-o.Name":"k8s_redis_cache-0_shop","#) + &labels + "}";
+    let host = Host::new();
+    let group = format!("{slice}/crio-{ID}.scope");
+    host.storage(ID, "[]", &cri_o, 41)
+        .process(41, &format!("0::{group}\n"));
+    let (pod, _, members) = host.find_pod("shop/cache-0").expect("one");
+    assert_eq!(pod.uid, Some(UID.replace('-', "")));
+    assert_eq!(members, Members::Cgroup(slice.clone()));
+    assert_eq!(
+        host.place(&format!("0::{group}\n")).as_deref(),
+        Some("shop/cache-0 redis")
+    );
+
+    let host = Host::new();
+    let group = format!("{slice}/docker-{ID}.scope");
+    let config = format!(
+        r#"{{"State":{{"Pid":41}},"ID":"{ID}","Name":"/k8s_redis_cache-0_shop_x_0","Config":{{"Labels":{{{labels}}}}}}}"#
+    );
+    host.write(
+        &format!("var/lib/docker/containers/{ID}/config.v2.json"),
+        &config,
+    )
+    .process(41, &format!("0::{group}\n"));
+    assert_eq!(
+        host.find_pod("cache-0").expect("one").2,
+        Members::Cgroup(slice)
+    );
+    assert_eq!(
+        host.place(&format!("0::{group}\n")).as_deref(),
+        Some("shop/cache-0 redis")
+    );
+}
+
+#[test]
+fn names_of_containers_outside_pods() {
+    let host = Host::new();
+    host.docker(ID, "redis", 41)
+        .storage(OTHER, r#"["web"]"#, "{}", 42);
+    assert_eq!(
+        host.place(&format!("0::/docker/{ID}\n")).as_deref(),
+        Some(" redis")
+    );
+    assert_eq!(
+        host.place(&format!("0::/m/libpod-{OTHER}.scope/x\n"))
+            .as_deref(),
+        Some(" web")
+    );
+}
+
+#[test]
+fn container_that_begins_later_is_named() {
+    let host = Host::new();
+    let names = ContainerNames::new(host.0.path().to_owned());
+    host.pod(&pod_path());
+    let place = names
+        .find(&format!("0::{}/{ID}\n", pod_path()))
+        .expect("known");
+    assert_eq!(place.container.as_deref(), Some("redis"));
+}
+
+#[test]
+fn pods_of_one_name_want_the_namespace() {
+    let host = Host::new();
+    let second = "e".repeat(64);
+    let config = REDIS_FILE
+        .replace("\"shop\"", "\"test\"")
+        .replace(UID, OTHER_UID);
+    let group = format!("/kubepods/pod{OTHER_UID}/{second}");
+    host.pod(&pod_path()).task(&second, &config, 43, &group);
+    let message = host.find_pod("cache-0").expect_err("two").to_string();
+    assert!(
+        message.starts_with("cache-0 may be any of 2 pods\nhint: "),
+        "{message}"
+    );
+    assert!(
+        message.contains("shop/cache-0 (7d3c1f2e") && message.contains("test/cache-0 (1111"),
+        "{message}"
+    );
+    assert_eq!(host.find_pod("test/cache-0").expect("one").1.len(), 1);
+    let message = host.find("redis").expect_err("two").to_string();
+    assert!(
+        message.contains("shop/cache-0/redis (containerd, "),
+        "{message}"
+    );
+    let message = host.find_pod("cache-1").expect_err("none").to_string();
+    assert!(
+        message.contains("\nhint: these run: shop/cache-0 ("),
+        "{message}"
+    );
+    let message = Host::new().find_pod("x").expect_err("none").to_string();
+    assert!(message.contains("\nhint: no pod was found"), "{message}");
+}
+
+/// A file that names another pod than the control group is not believed, nor a name that Kubernetes gives to nothing.
+#[test]
+fn files_that_lie_name_no_pod() {
+    let other_uid = REDIS_FILE.replace(UID, OTHER_UID);
+    let escape = REDIS_FILE.replace("cache-0", "cache\\u001b[2J");
+    let long = REDIS_FILE.replace("\"shop\"", &format!("\"{}\"", "s".repeat(64)));
+    let path = REDIS_FILE.replace("cache-0", "../cache-0");
+    let cut = REDIS_FILE[..REDIS_FILE.len() / 2].to_owned();
+    let huge = " ".repeat(17 << 20) + REDIS_FILE;
+    let deep = "[".repeat(1 << 20);
+    for config in [
+        other_uid,
+        escape,
+        long,
+        path,
+        cut,
+        huge,
+        deep,
+        String::new(),
+    ] {
+        let host = Host::new();
+        let group = format!("{}/{ID}", pod_path());
+        host.task(ID, &config, 41, &group);
+        let begin = &config[..config.len().min(40)];
+        assert!(host.find_pod("cache-0").is_err(), "{begin}");
+        let place = host.place(&format!("0::{group}\n")).unwrap_or_default();
+        assert!(
+            place.is_empty() || place.starts_with(' '),
+            "{place}: {begin}"
+        );
+        host.assert_found(ID, Runtime::Containerd, Members::Cgroup(group));
+    }
+}
+
+/// A process id of another program is not the pod's: its control group does not have the container's id.
+#[test]
+fn process_ids_that_lie_are_no_members() {
+    let host = Host::new();
+    host.task(ID, REDIS_FILE, 41, "/system.slice/sshd.service");
+    assert!(host.find_pod("cache-0").is_err());
+}
+
+/// Links could lead a recorder of root's to any file, and a FIFO would hold it up for good.
+#[test]
+fn links_and_fifos_are_not_read() {
+    let outside = tempfile::tempdir().expect("a directory");
+    fs::write(outside.path().join("config.json"), REDIS_FILE).expect("written");
+    fs::write(outside.path().join("init.pid"), "41").expect("written");
+    let group = format!("{}/{ID}", pod_path());
+    let tasks = "run/containerd/io.containerd.runtime.v2.task/k8s.io";
+    let host = || {
+        let host = Host::new();
+        host.process(41, &format!("0::{group}\n"));
+        fs::create_dir_all(host.0.path().join(tasks)).expect("made");
+        host
+    };
+    let assert_unknown = |host: &Host| {
+        assert!(host.find_pod("cache-0").is_err());
+        assert_eq!(
+            host.place(&format!("0::{group}\n"))
+                .unwrap_or_default()
+                .trim(),
+            ""
+        );
+    };
+    let linked = host();
+    let task = linked.0.path().join(tasks).join(ID);
+    std::os::unix::fs::symlink(outside.path(), &task).expect("linked");
+    assert_unknown(&linked);
+    let file = host();
+    let task = file.0.path().join(tasks).join(ID);
+    fs::create_dir(&task).expect("made");
+    std::os::unix::fs::symlink(outside.path().join("config.json"), task.join("config.json"))
+        .expect("linked");
+    fs::write(task.join("init.pid"), "41").expect("written");
+    assert_unknown(&file);
+    let fifo = host();
+    let task = fifo.0.path().join(tasks).join(ID);
+    fs::create_dir(&task).expect("made");
+    for name in ["config.json", "init.pid"] {
+        nix::unistd::mkfifo(&task.join(name), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+    }
+    assert_unknown(&fifo);
+}

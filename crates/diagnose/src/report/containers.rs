@@ -1,0 +1,152 @@
+//! Containers in which recorded processes ran. In: rows of `processes`. Out: a list for reports and live views.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::Process;
+
+/// Containers that are listed. More than a node has in general: the kubelet's `maxPods` is 110.
+const MOST_CONTAINERS: usize = 1000;
+/// Processes that are listed of each.
+const MOST_PROCESSES: usize = 100;
+
+/// A container with its processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ContainerProcesses {
+    /// Namespace of its pod. Absent: in no pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of its pod. Absent: in no pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// Its name. Absent: it has none, as the sandbox of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// Its processes that were seen, by process id.
+    pub processes: Vec<Process>,
+    /// Processes that are not listed, because there are too many. Absent: all are.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    pub processes_not_listed: u64,
+}
+
+impl ContainerProcesses {
+    /// Groups processes by container, in order of names; those in no container are left out.
+    pub(crate) fn group<'a>(rows: impl Iterator<Item = &'a table::tables::Process>) -> Vec<Self> {
+        let named = rows.filter(|row| row.container.is_some() || row.pod.is_some());
+        let key = |row: &&table::tables::Process| {
+            let place = (
+                row.pod_namespace.clone(),
+                row.pod.clone(),
+                row.container.clone(),
+            );
+            (place, row.pid, row.time_ns)
+        };
+        let mut named: Vec<_> = named.collect();
+        named.sort_by_cached_key(key);
+        let mut groups: Vec<Self> = Vec::new();
+        for row in named {
+            let is_of = |it: &Self| {
+                it.namespace == row.pod_namespace
+                    && it.pod == row.pod
+                    && it.container == row.container
+            };
+            if !groups.last().is_some_and(is_of) {
+                groups.push(Self {
+                    namespace: row.pod_namespace.clone(),
+                    pod: row.pod.clone(),
+                    container: row.container.clone(),
+                    processes: Vec::new(),
+                    processes_not_listed: 0,
+                });
+            }
+            if let Some(group) = groups.last_mut() {
+                group.add(row);
+            }
+        }
+        groups.truncate(MOST_CONTAINERS);
+        groups
+    }
+
+    /// A process that became another program has the name of the later one.
+    fn add(&mut self, row: &table::tables::Process) {
+        let comm = Some(row.comm.clone());
+        let last = self.processes.last_mut();
+        if let Some(last) = last.filter(|it| it.pid == Some(row.pid)) {
+            last.comm = comm;
+        } else if self.processes.len() < MOST_PROCESSES {
+            let pid = Some(row.pid);
+            self.processes.push(Process { pid, comm });
+        } else {
+            self.processes_not_listed += 1;
+        }
+    }
+}
+
+/// `NAMESPACE/POD/CONTAINER`, as far as there are names.
+impl fmt::Display for ContainerProcesses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [&self.namespace, &self.pod, &self.container];
+        let parts: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+        write!(f, "{}", parts.join("/"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(pid: u32, place: [Option<&str>; 3]) -> table::tables::Process {
+        let [pod_namespace, pod, container] = place.map(|name| name.map(str::to_owned));
+        table::tables::Process {
+            pid,
+            time_ns: u64::from(pid),
+            started_ns: None,
+            comm: format!("c{pid}"),
+            exe: None,
+            cgroup: None,
+            container,
+            pod,
+            pod_namespace,
+            uid: None,
+        }
+    }
+
+    #[test]
+    fn processes_are_listed_by_container() {
+        let redis = [Some("shop"), Some("cache-0"), Some("redis")];
+        let mut rows = vec![
+            row(9, redis),
+            row(3, redis),
+            row(4, [None; 3]),
+            row(5, [None, None, Some("web")]),
+            row(6, [Some("shop"), Some("cache-0"), None]),
+        ];
+        let later = table::tables::Process {
+            time_ns: 10,
+            comm: "exec".to_owned(),
+            ..row(3, redis)
+        };
+        rows.insert(0, later);
+        let groups = ContainerProcesses::group(rows.iter());
+        let text = |it: &ContainerProcesses| {
+            let titles: Vec<_> = it.processes.iter().map(Process::title).collect();
+            format!("{it}: {}", titles.join(" "))
+        };
+        let found: Vec<_> = groups.iter().map(text).collect();
+        assert_eq!(
+            found,
+            [
+                "web: c5[5]",
+                "shop/cache-0: c6[6]",
+                "shop/cache-0/redis: exec[3] c9[9]"
+            ]
+        );
+        let many: Vec<_> = (0..103).map(|pid| row(pid, redis)).collect();
+        let groups = ContainerProcesses::group(many.iter());
+        assert_eq!(
+            (groups[0].processes.len(), groups[0].processes_not_listed),
+            (100, 3)
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Control groups of a process → names of its container and pod. In: `/proc/PID/cgroup`. Out: names in the files of the runtime,
+//! each container's read once.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::membership::ids_in;
+use super::pod::{Pod, label};
+use super::{all, containerd, docker, storage};
+
+/// Containers that are kept. Above, all are forgotten and read again: a node has some hundred pods (the kubelet's
+/// `maxPods` is 110).
+const MOST_KEPT: usize = 4096;
+
+/// Where a process runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContainerPlace {
+    /// Name of its container; `None`: it has none, as the sandbox of a pod.
+    pub container: Option<String>,
+    /// Pod of its container.
+    pub pod: Option<Pod>,
+}
+
+/// Names of containers by their ids.
+#[derive(Debug, Clone)]
+pub struct ContainerNames {
+    root: PathBuf,
+    known: RefCell<HashMap<String, Option<ContainerPlace>>>,
+}
+
+impl ContainerNames {
+    /// Reads those that are there now: the files may be closed to this thread later. `root` is `/`, but in tests.
+    pub fn new(root: PathBuf) -> Self {
+        let named = all(&root)
+            .into_iter()
+            .filter(|it| !it.names.is_empty() || it.pod.is_some());
+        let known = named.map(|it| {
+            let id = it.id.clone();
+            (id, Some(ContainerPlace::from_container(it)))
+        });
+        Self {
+            known: RefCell::new(known.collect()),
+            root,
+        }
+    }
+
+    /// Returns where a process with these control groups runs; `None`: in no container, or its files cannot be read.
+    pub fn find(&self, groups: &str) -> Option<ContainerPlace> {
+        let mut ids = ids_in(groups).into_iter();
+        ids.find_map(|(id, uid)| {
+            let mut place = self.read(&id)?;
+            let is_of_another = place.pod.as_ref().is_some_and(|pod| {
+                let own = pod.uid.as_ref().zip(uid.as_ref());
+                own.is_some_and(|(own, of_group)| own != of_group)
+            });
+            if is_of_another {
+                place.pod = None;
+            }
+            Some(place)
+        })
+    }
+
+    fn read(&self, id: &str) -> Option<ContainerPlace> {
+        let mut known = self.known.borrow_mut();
+        if let Some(place) = known.get(id) {
+            return place.clone();
+        }
+        if known.len() >= MOST_KEPT {
+            known.clear();
+        }
+        let root = &self.root;
+        let found = docker::find(root, id).or_else(|| storage::find(root, id));
+        let found = found.or_else(|| containerd::find(root, id));
+        let place = found.map(ContainerPlace::from_container);
+        known.insert(id.to_owned(), place.clone());
+        place
+    }
+}
+
+impl ContainerPlace {
+    fn from_container(container: super::Container) -> Self {
+        let mut names = container.names.into_iter();
+        let name = names.next();
+        Self {
+            // a container of a pod has a label as its name
+            container: name.filter(|name| container.pod.is_none() || label(name).is_some()),
+            pod: container.pod,
+        }
+    }
+}
