@@ -362,8 +362,7 @@ fn pod_of_cri_o_and_of_cri_dockerd() {
         r#""io.kubernetes.container.name":"redis","io.kubernetes.pod.name":"cache-0",
            "io.kubernetes.pod.namespace":"shop","io.kubernetes.pod.uid":"{UID}""#
     );
-    let cri_o =
-        format!(r#"{{"io.kubernetes.cri-o.Name":"k8s_redis_cache-0_shop","#) + &labels + "}";
+    let cri_o = format!(r#"{{"io.kubernetes.cri-o.Name":"k8s_redis_cache-0_shop",{labels}}}"#);
     let host = Host::new();
     let group = format!("{slice}/crio-{ID}.scope");
     host.storage(ID, "[]", &cri_o, 41)
@@ -523,7 +522,7 @@ fn links_and_fifos_are_not_read() {
     };
     let linked = host();
     let task = linked.0.path().join(tasks).join(ID);
-    std::os::unix::fs::symlink(outside.path(), &task).expect("linked");
+    std::os::unix::fs::symlink(outside.path(), task).expect("linked");
     assert_unknown(&linked);
     let file = host();
     let task = file.0.path().join(tasks).join(ID);
