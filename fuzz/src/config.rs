@@ -28,7 +28,9 @@ pub fn profiles(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    match Config::parse(Path::new("config.toml"), text).and_then(|config| config.take("deep")) {
+    match Config::parse(Path::new("config.toml"), text)
+        .and_then(|config| config.take_profile("deep"))
+    {
         Ok(profile) => check(profile),
         Err(why) => assert!(why.to_string().contains("hint: "), "{why}"),
     }

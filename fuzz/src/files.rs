@@ -20,5 +20,5 @@ pub fn elf(bytes: &[u8]) {
     let file = File::open(&path).expect("opened");
     let mapped = 0x40_0000..0x40_0000 + bytes.len().next_multiple_of(4096).max(4096) as u64;
     let stack = &bytes[bytes.len().saturating_sub(512)..];
-    probe::fuzz::code(file, mapped, stack);
+    probe::fuzz::unwind_code(file, mapped, stack);
 }

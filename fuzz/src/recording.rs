@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use table::manifest::Segment;
-use table::{Recording, Table, recover, validate};
+use table::{Recording, Table, recover_recording, validate};
 
 use super::files::scratch;
 
@@ -40,7 +40,7 @@ fn use_up(dir: &Path) {
         let _range = recording.time_range_ns();
         let _residuals: Vec<i128> = recording.loss().iter().map(|it| it.residual()).collect();
         let _problems = validate(dir);
-        if recover(dir).is_err() {
+        if recover_recording(dir).is_err() {
             return;
         }
     }

@@ -13,14 +13,14 @@ fn check(imported: &TraceImport) {
 
 /// `perf.data`, or the text of `perf script`.
 pub fn perf(bytes: &[u8]) {
-    if let Ok(imported) = import::perf(bytes) {
+    if let Ok(imported) = import::read_perf(bytes) {
         check(&imported);
     }
 }
 
 /// The text of ftrace, or of `trace-cmd report`.
 pub fn ftrace(bytes: &[u8]) {
-    if let Ok(imported) = import::ftrace(bytes) {
+    if let Ok(imported) = import::read_ftrace(bytes) {
         check(&imported);
     }
 }

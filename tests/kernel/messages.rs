@@ -251,7 +251,7 @@ fn joined() -> [Netns; 2] {
 }
 
 fn ip(netns: &Netns, command: &str) {
-    netns.ip(command).expect("it is set up");
+    netns.run_ip(command).expect("it is set up");
 }
 
 fn over_veth(more: &[&str]) -> Option<Report> {

@@ -162,7 +162,7 @@ pub fn pair() -> (Netns, Netns) {
     );
     let path = b.path();
     let path = path.to_str().expect("text");
-    a.ip(&format!("link add v0 type veth peer name v0 netns {path}"))
+    a.run_ip(&format!("link add v0 type veth peer name v0 netns {path}"))
         .expect("devices");
     for (netns, last) in [(&a, 1), (&b, 2)] {
         for address in [
@@ -170,10 +170,10 @@ pub fn pair() -> (Netns, Netns) {
             format!("fd99::{last}/64 nodad"),
         ] {
             netns
-                .ip(&format!("addr add {address} dev v0"))
+                .run_ip(&format!("addr add {address} dev v0"))
                 .expect("an address");
         }
-        netns.ip("link set v0 up").expect("it is up");
+        netns.run_ip("link set v0 up").expect("it is up");
     }
     (a, b)
 }

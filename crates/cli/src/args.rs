@@ -41,7 +41,8 @@ impl RecordArgs {
         duration: Option<Duration>,
     ) -> anyhow::Result<::record::Options> {
         let named = self.profile.as_deref();
-        let profile = named.map_or_else(|| Ok(Profile::default()), |it| self.config.profile(it))?;
+        let profile =
+            named.map_or_else(|| Ok(Profile::default()), |it| self.config.read_profile(it))?;
         let ProfileOptions {
             usdt,
             detail,
@@ -154,12 +155,12 @@ pub(crate) fn default_output(dir: &Path) -> PathBuf {
 /// Returns the current time for file names.
 pub(crate) fn utc_now() -> String {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    utc(since_epoch.unwrap_or_default().as_secs())
+    format_utc(since_epoch.unwrap_or_default().as_secs())
 }
 
 /// Returns a UTC time in ISO 8601's basic form. Days to date by the civil-from-days algorithm (Howard
 /// Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-pub(crate) fn utc(seconds: u64) -> String {
+pub(crate) fn format_utc(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let era = shifted / 146_097;
@@ -193,7 +194,7 @@ pub(crate) fn option_of(target: &::record::Target) -> Option<String> {
 }
 
 /// Parses a number of seconds such as `1.5`.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.trim().parse().ok();
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
@@ -201,7 +202,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses the length of a list: a number from 1 on.
-pub(crate) fn positive(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_positive(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
         _ => Err("not a number from 1 on".to_owned()),
@@ -212,24 +213,24 @@ pub(crate) fn positive(text: &str) -> Result<usize, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{seconds, utc};
+    use super::{format_utc, parse_seconds};
 
     #[test]
     fn seconds_are_a_number() {
-        assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1_500)));
-        assert_eq!(seconds("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_seconds("1.5"), Ok(Duration::from_millis(1_500)));
+        assert_eq!(parse_seconds("0"), Ok(Duration::ZERO));
         for text in ["abc", "", "-1", "NaN", "inf", "1s"] {
             let refused = Err("not a number of seconds".to_owned());
-            assert_eq!(seconds(text), refused, "{text}");
+            assert_eq!(parse_seconds(text), refused, "{text}");
         }
     }
 
     #[test]
     fn utc_of_known_times() {
-        assert_eq!(utc(0), "19700101T000000Z");
-        assert_eq!(utc(951_782_399), "20000228T235959Z");
-        assert_eq!(utc(951_782_400), "20000229T000000Z");
-        assert_eq!(utc(4_107_542_399), "21000228T235959Z");
-        assert_eq!(utc(4_107_542_400), "21000301T000000Z");
+        assert_eq!(format_utc(0), "19700101T000000Z");
+        assert_eq!(format_utc(951_782_399), "20000228T235959Z");
+        assert_eq!(format_utc(951_782_400), "20000229T000000Z");
+        assert_eq!(format_utc(4_107_542_399), "21000228T235959Z");
+        assert_eq!(format_utc(4_107_542_400), "21000301T000000Z");
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "baseline")]
     write_baseline: Option<PathBuf>,
     /// Let this rule pass; may be given several times
-    #[arg(long, value_name = "RULE", value_parser = rule)]
+    #[arg(long, value_name = "RULE", value_parser = parse_rule)]
     allow: Vec<RuleId>,
     /// The most of a count, of findings of a rule, or share.STAGE of the time; may be given several times
     #[arg(long, value_name = "NAME=VALUE")]
@@ -108,7 +108,7 @@ impl FromStr for AlsoFormat {
     }
 }
 
-fn rule(text: &str) -> Result<RuleId, String> {
+fn parse_rule(text: &str) -> Result<RuleId, String> {
     let mut rules = RuleId::ALL.iter();
     let found = rules.find(|it| it.name() == text).copied();
     found.ok_or_else(|| format!("there is no rule {text}; docs/findings has a page for each"))
@@ -123,7 +123,7 @@ impl CheckArgs {
         }
         let baseline = self.baseline.as_deref().map(read).transpose()?;
         let written = self.write_baseline.as_deref().map(to_write).transpose()?;
-        let scratch = self.scratch()?;
+        let scratch = self.make_scratch_directory()?;
         let mut check = Check::new(CheckOptions {
             baseline,
             allowed: self.allow.clone(),
@@ -131,7 +131,7 @@ impl CheckArgs {
         });
         for number in 1..=self.repeat {
             let path = scratch.path.join(format!("run-{number}.whylat"));
-            self.record(&path, number)?;
+            self.record_run(&path, number)?;
             let recording = Recording::open(&path)?;
             let report = recording::report(&recording, DiagnosisOptions::default())?;
             check.add(&CheckedRecording {
@@ -140,7 +140,7 @@ impl CheckArgs {
             });
         }
         if let Some(written) = written {
-            written.pretty_json(&check.baseline(env!("CARGO_PKG_VERSION")))?;
+            written.pretty_json(&check.to_baseline(env!("CARGO_PKG_VERSION")))?;
         }
         let words = self
             .command
@@ -154,7 +154,7 @@ impl CheckArgs {
     }
 
     /// Returns the directory of the recordings.
-    fn scratch(&self) -> anyhow::Result<ScratchDirectory> {
+    fn make_scratch_directory(&self) -> anyhow::Result<ScratchDirectory> {
         let Some(kept) = &self.keep else {
             return ScratchDirectory::new("check");
         };
@@ -176,7 +176,7 @@ impl CheckArgs {
     }
 
     /// Records one run of the command.
-    fn record(&self, path: &Path, number: u32) -> anyhow::Result<()> {
+    fn record_run(&self, path: &Path, number: u32) -> anyhow::Result<()> {
         let program = std::env::current_exe().context("cannot find whylat's own program file")?;
         let mut recorder = Command::new(program);
         recorder
@@ -201,20 +201,24 @@ impl CheckArgs {
 
     fn print(&self, report: &CheckReport, format: CheckFormat, to: &Output) -> anyhow::Result<()> {
         match format {
-            CheckFormat::Text => to.exact(&view::check::text(report, &to.text_options())),
+            CheckFormat::Text => to.write_exact(&view::check::text(report, &to.text_options())),
             CheckFormat::Json => to.json(report),
-            CheckFormat::Github => to.exact(&view::check::github(report)),
-            CheckFormat::Markdown => to.exact(&view::check::markdown(report)),
-            CheckFormat::Junit => to.exact(&view::check::junit(report)?),
+            CheckFormat::Github => to.write_exact(&view::check::write_github(report)),
+            CheckFormat::Markdown => to.write_exact(&view::check::write_markdown(report)),
+            CheckFormat::Junit => to.write_exact(&view::check::write_junit(report)?),
             CheckFormat::Sarif => {
                 let version = env!("CARGO_PKG_VERSION");
-                to.exact(&view::check::sarif(report, &self.artifact(), version)?)
+                to.write_exact(&view::check::write_sarif(
+                    report,
+                    &self.artifact_name(),
+                    version,
+                )?)
             }
         }
     }
 
     /// Returns the artifact of SARIF results: the baseline, else the program.
-    fn artifact(&self) -> String {
+    fn artifact_name(&self) -> String {
         match &self.baseline {
             Some(path) => out::name(&in_directory(path)),
             None => self.command.first().map(out::name).unwrap_or_default(),
@@ -242,7 +246,7 @@ fn read(path: &Path) -> anyhow::Result<Baseline> {
         Some(SCHEMA) => {}
         other => bail!(
             "{name} has the schema {}, this whylat reads {SCHEMA}\n{hint}",
-            other.map_or_else(|| "of no baseline".to_owned(), view::clean)
+            other.map_or_else(|| "of no baseline".to_owned(), view::remove_controls)
         ),
     }
     serde_json::from_value(value).map_err(|error| anyhow!("{name} is no baseline: {error}\n{hint}"))

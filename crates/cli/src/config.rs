@@ -84,9 +84,9 @@ impl ConfigFile {
     }
 
     /// A profile by name.
-    pub(crate) fn profile(&self, name: &str) -> anyhow::Result<Profile> {
+    pub(crate) fn read_profile(&self, name: &str) -> anyhow::Result<Profile> {
         let (path, source) = self.read()?;
-        let mut profile = Config::parse(&path, &source)?.take(name)?;
+        let mut profile = Config::parse(&path, &source)?.take_profile(name)?;
         if let Some(dir) = &mut profile.output_dir
             && let Ok(below) = dir.strip_prefix("~")
         {

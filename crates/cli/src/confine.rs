@@ -22,7 +22,7 @@ use crate::exit;
 const VARIABLE: &str = "WHYLAT_SECCOMP";
 
 /// Confines this process from now on. A failure is a warning: reading goes on.
-pub(crate) fn confine() {
+pub(crate) fn confine_process() {
     if std::env::var_os(VARIABLE).is_some_and(|value| value == "off") {
         return;
     }
@@ -191,7 +191,7 @@ fn allowed_calls() -> anyhow::Result<Rules> {
 
 fn report_refusals() -> anyhow::Result<()> {
     let action = SigAction::new(
-        SigHandler::SigAction(refused),
+        SigHandler::SigAction(report_refused_call),
         SaFlags::SA_SIGINFO,
         SigSet::empty(),
     );
@@ -200,7 +200,7 @@ fn report_refusals() -> anyhow::Result<()> {
     Ok(())
 }
 
-extern "C" fn refused(_: c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+extern "C" fn report_refused_call(_: c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     /// Of `si_syscall` in a `siginfo_t` of SIGSYS (`uapi/asm-generic/siginfo.h`): after three numbers, padding, and
     /// the address of the call.
     const SYSCALL_AT: usize = 24;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     fn attempt(wanted: &str) {
-        confine();
+        confine_process();
         for (name, _, make) in ATTEMPTS {
             if *name == wanted {
                 make();

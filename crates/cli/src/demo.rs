@@ -39,7 +39,7 @@ struct DemoRun {
 impl Demo {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let to = out::stdout();
-        let scratch = match self.to.make()? {
+        let scratch = match self.to.make_directory()? {
             Some(kept) => ScratchDirectory::from_kept(kept),
             None => ScratchDirectory::new("demo")?,
         };
@@ -47,7 +47,7 @@ impl Demo {
             "1/2  a client sends {ROUNDS} requests of two small writes each, and waits for every reply"
         );
         let stalled = record_run(&scratch.path.join("stalled.whylat"), &[])?;
-        to.exact(&view::text(&stalled.report, &to.text_options()))?;
+        to.write_exact(&view::text(&stalled.report, &to.text_options()))?;
         eprintln!("\n2/2  the same with TCP_NODELAY on the client's socket");
         let fixed = record_run(&scratch.path.join("fixed.whylat"), &["--nodelay"])?;
         let before = view::ComparedSide {
@@ -61,7 +61,7 @@ impl Demo {
             total_ns: fixed.took_ns,
         };
         out::line("")?;
-        to.exact(&view::side_by_side(&before, &after, &to.text_options()))?;
+        to.write_exact(&view::side_by_side(&before, &after, &to.text_options()))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Diff {
     #[command(flatten)]
     to: OutputArgs,
     /// Show N entries of each list, and causes of each application
-    #[arg(long, value_name = "N", value_parser = args::positive)]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     limit: Option<usize>,
 }
 
@@ -69,13 +69,13 @@ impl Diff {
         let question = TailQuery {
             tail: band,
             body: band,
-            settings: self.explaining.settings(),
+            settings: self.explaining.explain_settings(),
             ..TailQuery::default()
         };
         let is_of_messages = self.band.is_some();
         let has_messages = is_of_messages || !self.overall && self.knows_cpus();
         let messages = |format| {
-            let report = self.difference(question)?;
+            let report = self.explain_difference(question)?;
             tail::print(&report, format, self.limit, &to)
         };
         match self.format {
@@ -96,7 +96,7 @@ impl Diff {
     }
 
     /// Compares all that both recorded.
-    fn overall(&self) -> anyhow::Result<DiffReport> {
+    fn compare_all(&self) -> anyhow::Result<DiffReport> {
         let (before, after) = (
             Recording::open(&self.before)?,
             Recording::open(&self.after)?,
@@ -111,11 +111,11 @@ impl Diff {
             }
         }
         let judging = DiagnosisOptions::default();
-        Ok(recording::difference(&before, &after, judging))
+        Ok(recording::compare_recordings(&before, &after, judging))
     }
 
     fn json(&self, to: &Output) -> anyhow::Result<ExitCode> {
-        let report = self.overall()?;
+        let report = self.compare_all()?;
         to.json(&report)?;
         Ok(exit::from_complete(report.is_complete()))
     }
@@ -123,9 +123,9 @@ impl Diff {
     /// Prints what changed, then why messages of `question` take longer, if that is known.
     fn text(&self, question: Option<TailQuery>, to: &Output) -> anyhow::Result<ExitCode> {
         let messages = question
-            .map(|question| self.difference(question))
+            .map(|question| self.explain_difference(question))
             .transpose()?;
-        let report = self.overall()?;
+        let report = self.compare_all()?;
         let names = [&self.before, &self.after].map(out::name);
         let options = TextOptions {
             limit: self.limit,
@@ -137,17 +137,17 @@ impl Diff {
             text.push_str(&tail::text(messages, self.limit, to));
             is_complete &= messages.about.is_complete();
         }
-        to.exact(&text)?;
+        to.write_exact(&text)?;
         Ok(exit::from_complete(is_complete))
     }
 
     /// Explains why messages of `question` take longer in the second recording.
-    fn difference(&self, question: TailQuery) -> anyhow::Result<TailReport> {
+    fn explain_difference(&self, question: TailQuery) -> anyhow::Result<TailReport> {
         let asked = TailOptions {
             question: Some(question),
             categories: self.explaining.categories()?,
         };
-        load::tail(&self.after, Some(&self.before), &asked)
+        load::explain_tail(&self.after, Some(&self.before), &asked)
     }
 
     /// Writes the page of both, with the explanation where both recorded CPU activity.
@@ -156,7 +156,7 @@ impl Diff {
             bail!("the page shows all causes\nhint: leave out --limit, or --format html");
         }
         let difference = match self.knows_cpus() {
-            true => Some(self.difference(question)?),
+            true => Some(self.explain_difference(question)?),
             false => None,
         };
         let asked = PageOptions {
@@ -168,7 +168,7 @@ impl Diff {
         };
         let paths = [self.before.as_path(), self.after.as_path()];
         let (page, is_complete) = page::of_both(paths, &asked, difference.as_ref())?;
-        to.exact(&page)?;
+        to.write_exact(&page)?;
         Ok(exit::from_complete(is_complete))
     }
 }

@@ -54,7 +54,7 @@ impl DropArgs {
                     limit,
                     ..to.text_options()
                 };
-                to.exact(&view::drops_text(&report, &options))?;
+                to.write_exact(&view::drops_text(&report, &options))?;
             }
             AnswerFormat::Json => to.json(&report)?,
         }
@@ -62,7 +62,7 @@ impl DropArgs {
     }
 
     /// Writes a line a reason and place as CSV.
-    pub(crate) fn csv(&self, path: &Path, to: &Output) -> anyhow::Result<ExitCode> {
+    pub(crate) fn write_csv(&self, path: &Path, to: &Output) -> anyhow::Result<ExitCode> {
         let report = read(path, 0)?;
         let text = match to.is_terminal() {
             true => CsvText::Clean,
@@ -75,5 +75,5 @@ impl DropArgs {
 
 fn read(path: &Path, limit: usize) -> anyhow::Result<DropReport> {
     let recording = Recording::open(path)?;
-    Ok(recording::drops(&recording, limit))
+    Ok(recording::report_drops(&recording, limit))
 }

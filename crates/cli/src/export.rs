@@ -24,7 +24,7 @@ pub(crate) struct ExportArgs {
 
 impl ExportArgs {
     /// Refuses a table for a format that contains all tables.
-    pub(crate) fn refuse(&self) -> anyhow::Result<()> {
+    pub(crate) fn refuse_table(&self) -> anyhow::Result<()> {
         if self.table.is_some() {
             bail!(
                 "--table needs --format csv: other formats contain all tables\nhint: add --format csv"
@@ -40,42 +40,42 @@ impl ExportArgs {
         asked: &PageOptions,
         to: &Output,
     ) -> anyhow::Result<ExitCode> {
-        self.refuse()?;
+        self.refuse_table()?;
         let (page, is_complete) = page::page_of_one(path, asked)?;
-        to.exact(&page)?;
+        to.write_exact(&page)?;
         Ok(exit::from_complete(is_complete))
     }
 
     /// Writes a trace, with the findings of the diagnosis in it.
-    pub(crate) fn perfetto(
+    pub(crate) fn write_perfetto(
         &self,
         path: &Path,
         judging: DiagnosisOptions,
         to: &Output,
     ) -> anyhow::Result<ExitCode> {
-        self.refuse()?;
+        self.refuse_table()?;
         if to.is_terminal() {
             bail!("cannot write a binary trace to a terminal\nhint: name a file: -o NAME.pftrace");
         }
         let recording = Recording::open(path)?;
         let report = recording::findings(&recording, judging);
-        to.write(|out| view::perfetto(&recording, &report, out))?;
+        to.write(|out| view::write_trace(&recording, &report, out))?;
         if let Some(file) = to.file() {
             eprintln!(
                 "wrote {}; open it at https://ui.perfetto.dev",
                 out::name(file)
             );
         }
-        Ok(code(&recording))
+        Ok(exit_code(&recording))
     }
 
     /// Writes one table.
-    pub(crate) fn csv(&self, path: &Path, to: &Output) -> anyhow::Result<ExitCode> {
+    pub(crate) fn write_csv(&self, path: &Path, to: &Output) -> anyhow::Result<ExitCode> {
         let recording = Recording::open(path)?;
         let Some(table) = &self.table else {
             bail!(
                 "--format csv needs a table\nhint: --table NAME; {}",
-                names(&recording)
+                list_tables(&recording)
             );
         };
         require_table(&recording, table)?;
@@ -83,8 +83,8 @@ impl ExportArgs {
             true => CsvText::Clean,
             false => CsvText::Exact,
         };
-        to.write(|out| view::csv(&recording, table, text, out))?;
-        Ok(code(&recording))
+        to.write(|out| view::write_csv(&recording, table, text, out))?;
+        Ok(exit_code(&recording))
     }
 }
 
@@ -95,10 +95,10 @@ pub(crate) fn require_table(recording: &Recording, table: &str) -> anyhow::Resul
         bail!(
             "{path} holds no table {}\nhint: {}",
             out::name(table),
-            names(recording)
+            list_tables(recording)
         );
     }
-    if view::declaration(table).is_none() {
+    if view::find_declaration(table).is_none() {
         bail!(
             "{path} holds a table {table} that this whylat does not know\n\
              hint: use whylat {} or later, which wrote it",
@@ -109,14 +109,14 @@ pub(crate) fn require_table(recording: &Recording, table: &str) -> anyhow::Resul
 }
 
 /// Returns the names of the recording's tables.
-fn names(recording: &Recording) -> String {
+fn list_tables(recording: &Recording) -> String {
     let names: Vec<&str> = recording.tables().collect();
     format!("this recording has {}", out::name(&names.join(", ")))
 }
 
 /// Returns the exit code, and prints what is damaged.
-fn code(recording: &Recording) -> ExitCode {
-    let about = recording::about(recording);
+fn exit_code(recording: &Recording) -> ExitCode {
+    let about = recording::describe_recording(recording);
     for problem in &about.problems {
         eprintln!("warning: {problem}");
     }

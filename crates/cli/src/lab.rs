@@ -70,10 +70,10 @@ impl Lab {
         use study::{copy, tail};
         match self.command {
             LabCommand::Fault(rest) => rest.hand_on(fault::declaration(), fault::main),
-            LabCommand::List(rest) => rest.hand_on(fault::list_declaration(), fault::list),
+            LabCommand::List(rest) => rest.hand_on(fault::list_declaration(), fault::run_list),
             LabCommand::Score(rest) => rest.hand_on(fault::score_declaration(), |arguments| {
-                let answers: Vec<_> = diagnose::rules::answers().map(RuleId::name).collect();
-                fault::score(arguments, &answers)
+                let answers: Vec<_> = diagnose::rules::answer_rules().map(RuleId::name).collect();
+                fault::run_score(arguments, &answers)
             }),
             LabCommand::Wire(rest) => rest.hand_on(wire::declaration(), wire::main),
             LabCommand::Tail(rest) => rest.hand_on(tail::declaration(), tail::main),

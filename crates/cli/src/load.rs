@@ -18,7 +18,7 @@ use table::{Recording, Table};
 use crate::out;
 
 /// The newest recording in the current directory.
-pub(crate) fn newest() -> anyhow::Result<PathBuf> {
+pub(crate) fn find_newest_recording() -> anyhow::Result<PathBuf> {
     let entries = std::fs::read_dir(".").context("cannot list the current directory")?;
     let is_recording = |path: &Path| path.extension().is_some_and(|ext| ext == "whylat");
     entries
@@ -127,14 +127,14 @@ pub(crate) fn require_calls(recording: &Recording) -> anyhow::Result<()> {
 }
 
 /// Explains the slow messages of a recording. `before`: by what they took longer than those of this one.
-pub(crate) fn tail(
+pub(crate) fn explain_tail(
     path: &Path,
     before: Option<&Path>,
     asked: &TailOptions,
 ) -> anyhow::Result<TailReport> {
     let before = before.map(with_activity).transpose()?;
     let recording = with_activity(path)?;
-    Ok(recording::tail(&recording, before.as_ref(), asked)?)
+    Ok(recording::explain_tail(&recording, before.as_ref(), asked)?)
 }
 
 /// A recording that holds what CPUs did while messages were under way.
@@ -152,11 +152,11 @@ fn with_activity(path: &Path) -> anyhow::Result<Recording> {
 }
 
 /// Messages of a recording that are known at the other end, too, by its own recording.
-pub(crate) fn ends(path: &Path, other: &Path, limit: usize) -> anyhow::Result<EndsReport> {
+pub(crate) fn join_ends(path: &Path, other: &Path, limit: usize) -> anyhow::Result<EndsReport> {
     let (first, other) = (Recording::open(path)?, Recording::open(other)?);
     require::<SentMessage>(&first, "messages")?;
     require::<SentMessage>(&other, "messages")?;
-    Ok(recording::ends(&first, &other, limit))
+    Ok(recording::join_ends(&first, &other, limit))
 }
 
 /// Says why a recording holds no rows of a probe with its own detail, if it holds none.

@@ -166,7 +166,7 @@ fn main() -> ExitCode {
 
 /// Runs a command that reads untrusted files.
 fn run_confined(execute: impl FnOnce() -> anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
-    confine::confine();
+    confine::confine_process();
     execute()
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Validate {
 
 impl Validate {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let dir = self.dir.map_or_else(load::newest, Ok)?;
+        let dir = self.dir.map_or_else(load::find_newest_recording, Ok)?;
         let to = self.to.check()?;
         let found = CheckResult::check(&dir)?;
         if self.json {
@@ -43,7 +43,7 @@ impl Validate {
         if found.is_left_open() {
             eprintln!("hint: whylat recover {}", out::name(&dir));
         }
-        Ok(ExitCode::from(found.code()))
+        Ok(ExitCode::from(found.exit_code()))
     }
 }
 
@@ -62,8 +62,8 @@ impl CheckResult {
         Ok(Self {
             dir: dir.to_owned(),
             problems: table::validate(dir)?,
-            about: recording::about(&recording),
-            is_live: recording.live(),
+            about: recording::describe_recording(&recording),
+            is_live: recording.is_live(),
         })
     }
 
@@ -72,7 +72,7 @@ impl CheckResult {
         !self.is_live && self.about.closed == CloseState::NotClosed
     }
 
-    fn code(&self) -> u8 {
+    fn exit_code(&self) -> u8 {
         match (self.problems.is_empty(), self.about.is_complete()) {
             (false, _) => exit::FAILED,
             (true, false) => exit::INCOMPLETE,
@@ -98,7 +98,7 @@ impl CheckResult {
             )),
             (None, false) => None,
         });
-        lines.extend(losses(&self.about).map(|losses| format!("{dir}: {losses}")));
+        lines.extend(describe_losses(&self.about).map(|losses| format!("{dir}: {losses}")));
         lines.join("\n") + "\n"
     }
 
@@ -129,7 +129,7 @@ fn lost_records(about: &About) -> u64 {
 }
 
 /// Returns the lost records in words; `None`: nothing was lost.
-fn losses(about: &About) -> Option<String> {
+fn describe_losses(about: &About) -> Option<String> {
     let lost = lost_records(about);
     let words = || format!("{} lost; the report says which", quantity(lost, "record"));
     (lost > 0).then(words)
@@ -148,17 +148,17 @@ pub(crate) struct Recover {
 
 impl Recover {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let dir = self.dir.map_or_else(load::newest, Ok)?;
-        let (message, is_complete) = recover(&dir)?;
+        let dir = self.dir.map_or_else(load::find_newest_recording, Ok)?;
+        let (message, is_complete) = recover_recording(&dir)?;
         out::line(&message)?;
         Ok(exit::from_complete(is_complete))
     }
 }
 
 /// Closes a recording. Returns what was done, and whether the recording is complete.
-fn recover(dir: &Path) -> anyhow::Result<(String, bool)> {
-    let recovered = table::recover(dir)?;
-    let about = recording::about(&Recording::open(dir)?);
+fn recover_recording(dir: &Path) -> anyhow::Result<(String, bool)> {
+    let recovered = table::recover_recording(dir)?;
+    let about = recording::describe_recording(&Recording::open(dir)?);
     Ok((recovery_text(dir, &recovered, &about), about.is_complete()))
 }
 
@@ -170,7 +170,7 @@ fn recovery_text(dir: &Path, recovered: &RecoveryResult, about: &About) -> Strin
         CloseState::InOrder => "",
         CloseState::Recovered | CloseState::NotClosed => "; the end may be missing",
     };
-    let losses = losses(about).map_or_else(String::new, |losses| format!("\n{losses}"));
+    let losses = describe_losses(about).map_or_else(String::new, |losses| format!("\n{losses}"));
     format!("{}: {state}{end}{rest}{losses}", out::name(dir))
 }
 
@@ -207,22 +207,22 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = golden("slow_reader/fires", true, scratch.path());
         let found = CheckResult::check(&path).expect("read");
-        assert_eq!((found.code(), found.is_left_open()), (0, false));
+        assert_eq!((found.exit_code(), found.is_left_open()), (0, false));
         open_again(&path);
         let found = CheckResult::check(&path).expect("read");
-        let known = (found.code(), found.is_left_open());
+        let known = (found.exit_code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, true));
         let text = ": not closed: the end is missing; what is there is right\n";
         assert!(found.text().ends_with(text), "{}", found.text());
         for state in ["closed", "was closed already"] {
-            let (text, is_complete) = recover(&path).expect("closed");
+            let (text, is_complete) = recover_recording(&path).expect("closed");
             let first = text.lines().next().unwrap_or_default();
             let state = format!(".whylat: {state}; the end may be missing");
             assert!(first.ends_with(&state), "{text}");
             assert!(!is_complete, "{text}");
         }
         let found = CheckResult::check(&path).expect("read");
-        let known = (found.code(), found.is_left_open());
+        let known = (found.exit_code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, false));
         let text = ": closed after a crash: the end may be missing; what is there is right\n";
         assert!(found.text().ends_with(text), "{}", found.text());
@@ -233,7 +233,7 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let (path, writer) = begun(scratch.path());
         let found = CheckResult::check(&path).expect("read");
-        let known = (found.code(), found.is_left_open());
+        let known = (found.exit_code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, false));
         assert!(
             found.text().contains("still being written"),
@@ -256,7 +256,7 @@ mod tests {
         writer.line(&Line::Loss(loss)).expect("written");
         writer.close(1).expect("closed");
         let found = CheckResult::check(&path).expect("read");
-        assert_eq!(found.code(), exit::INCOMPLETE);
+        assert_eq!(found.exit_code(), exit::INCOMPLETE);
         assert!(
             found.text().contains(": 7 records lost"),
             "{}",
@@ -268,7 +268,7 @@ mod tests {
             (&json["closed"], &json["live"]),
             (&json!("in_order"), &json!(false))
         );
-        let (text, is_complete) = recover(&path).expect("closed already");
+        let (text, is_complete) = recover_recording(&path).expect("closed already");
         assert!(!is_complete && text.contains("7 records lost"), "{text}");
     }
 
@@ -280,10 +280,10 @@ mod tests {
         for file in files.flatten() {
             std::fs::remove_file(file.path()).expect("removed");
         }
-        let (text, is_complete) = recover(&path).expect("closed already");
+        let (text, is_complete) = recover_recording(&path).expect("closed already");
         assert!(!is_complete && text.contains("damage stays: "), "{text}");
         let found = CheckResult::check(&path).expect("read");
-        assert_eq!(found.code(), exit::FAILED);
+        assert_eq!(found.exit_code(), exit::FAILED);
         let json = found.json();
         assert_eq!(json["problems"][0]["cause"], "missing", "{json}");
     }

@@ -62,10 +62,12 @@ impl MessageArgs {
         }
         let report = load::messages(path, limit)?;
         match format {
-            AnswerFormat::Text => to.exact(&view::messages_text(&report, &to.text_options()))?,
+            AnswerFormat::Text => {
+                to.write_exact(&view::messages_text(&report, &to.text_options()))?
+            }
             AnswerFormat::Json => to.json(&report)?,
         }
-        Ok(Some(code(&report.about)))
+        Ok(Some(exit_code(&report.about)))
     }
 }
 
@@ -77,10 +79,10 @@ fn story(
 ) -> anyhow::Result<ExitCode> {
     let story = load::message(path, id)?;
     match format {
-        AnswerFormat::Text => to.exact(&view::message_text(&story, &to.text_options()))?,
+        AnswerFormat::Text => to.write_exact(&view::message_text(&story, &to.text_options()))?,
         AnswerFormat::Json => to.json(&story)?,
     }
-    Ok(code(&story.about))
+    Ok(exit_code(&story.about))
 }
 
 fn ends(
@@ -90,14 +92,14 @@ fn ends(
     limit: usize,
     to: &Output,
 ) -> anyhow::Result<ExitCode> {
-    let report = load::ends(path, other, limit)?;
+    let report = load::join_ends(path, other, limit)?;
     match format {
-        AnswerFormat::Text => to.exact(&view::ends_text(&report, &to.text_options()))?,
+        AnswerFormat::Text => to.write_exact(&view::ends_text(&report, &to.text_options()))?,
         AnswerFormat::Json => to.json(&report)?,
     }
-    Ok(code(&report.about))
+    Ok(exit_code(&report.about))
 }
 
-fn code(about: &About) -> ExitCode {
+fn exit_code(about: &About) -> ExitCode {
     exit::from_complete(about.is_complete())
 }

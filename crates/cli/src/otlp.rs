@@ -18,7 +18,7 @@ use otlp::settings::{self, DeliveryOptions, Header, Protocol};
 use otlp::{ExportOptions, ExportSummary, Signal};
 use table::Recording;
 
-use crate::confine::confine;
+use crate::confine::confine_process;
 use crate::{exit, load, out};
 
 /// Sends a recording to other systems.
@@ -84,9 +84,12 @@ struct OtlpArgs {
 
 impl OtlpArgs {
     fn execute(self) -> anyhow::Result<ExitCode> {
-        let path = self.dir.clone().map_or_else(load::newest, Ok)?;
+        let path = self
+            .dir
+            .clone()
+            .map_or_else(load::find_newest_recording, Ok)?;
         if self.only_read {
-            confine();
+            confine_process();
             return self.read(&path);
         }
         let options = DeliveryOptions {

@@ -116,7 +116,7 @@ impl DirectoryArgs {
     ///
     /// # Errors
     /// When it cannot be made, or is there.
-    pub(crate) fn make(&self) -> anyhow::Result<Option<&Path>> {
+    pub(crate) fn make_directory(&self) -> anyhow::Result<Option<&Path>> {
         let Some(path) = self.path()? else {
             return Ok(None);
         };
@@ -174,12 +174,12 @@ impl Output {
 
     /// Writes text, cleaned.
     pub(crate) fn print(&self, text: &str) -> anyhow::Result<()> {
-        self.exact(&clean(text))
+        self.write_exact(&clean_text(text))
     }
 
     /// Writes text as it is: what `view` has drawn, which cleans every string and then colours it, or what is for
     /// programs.
-    pub(crate) fn exact(&self, text: &str) -> anyhow::Result<()> {
+    pub(crate) fn write_exact(&self, text: &str) -> anyhow::Result<()> {
         self.write(|out| out.write_all(text.as_bytes()))
     }
 
@@ -193,11 +193,11 @@ impl Output {
 
     /// Writes JSON for people who compare versions of it: a line for each value.
     pub(crate) fn pretty_json(&self, answer: &impl Serialize) -> anyhow::Result<()> {
-        self.exact(&format!("{}\n", serde_json::to_string_pretty(answer)?))
+        self.write_exact(&format!("{}\n", serde_json::to_string_pretty(answer)?))
     }
 
     /// Writes what is no text: not to a terminal.
-    pub(crate) fn bytes(
+    pub(crate) fn write_bytes(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> anyhow::Result<()> {
@@ -217,12 +217,12 @@ impl Output {
     ) -> anyhow::Result<()> {
         progress::clear();
         let Some(path) = &self.file else {
-            return to(io::stdout().lock(), write).context("cannot write to stdout");
+            return write_to(io::stdout().lock(), write).context("cannot write to stdout");
         };
         let file = self
             .create(path)
             .map_err(|error| cannot_create(path, &error))?;
-        to(&file, write).map_err(|error| {
+        write_to(&file, write).map_err(|error| {
             if !is_kept(path) {
                 // Best effort: what was there before --force is gone already.
                 let _ = fs::remove_file(path);
@@ -300,7 +300,7 @@ pub(crate) fn text_options() -> TextOptions {
 /// Writes a line to stderr, cleaned: what `eprintln!` does. That nobody can hear it (a full disk, a reader that left)
 /// is no reason to panic: the recording goes on.
 pub(crate) fn print_message(message: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", clean(&message.to_string()));
+    let _ = writeln!(io::stderr(), "{}", clean_text(&message.to_string()));
 }
 
 /// Returns an error with its causes, each once: typed errors contain their cause already.
@@ -317,16 +317,19 @@ pub(crate) fn describe(error: &anyhow::Error) -> String {
 
 /// Returns a name for a message, on one line: a line end in a name would forge a line.
 pub(crate) fn name(name: &(impl AsRef<OsStr> + ?Sized)) -> String {
-    view::clean(&name.as_ref().to_string_lossy())
+    view::remove_controls(&name.as_ref().to_string_lossy())
 }
 
 /// Text without what a terminal would act on. Its line ends stay: messages have several lines.
-fn clean(text: &str) -> String {
-    let lines: Vec<_> = text.split('\n').map(view::clean).collect();
+fn clean_text(text: &str) -> String {
+    let lines: Vec<_> = text.split('\n').map(view::remove_controls).collect();
     lines.join("\n")
 }
 
-fn to(out: impl Write, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write_to(
+    out: impl Write,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -361,7 +364,7 @@ mod tests {
     fn file_is_replaced_only_with_force() {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("t.csv");
-        let write = |text, force| output(&path, force)?.exact(text);
+        let write = |text, force| output(&path, force)?.write_exact(text);
         write("first", false).expect("a new file");
         let refused = write("second", false).expect_err("it exists").to_string();
         assert!(refused.contains("hint: ") && refused.contains("--force"));
@@ -384,7 +387,7 @@ mod tests {
             symlink(&other, &link).expect("a link");
             assert!(output(&link, false).is_err());
             output(&link, true)
-                .and_then(|to| to.exact("new"))
+                .and_then(|to| to.write_exact("new"))
                 .expect("replaced");
             assert_eq!(read(&link), "new");
             assert_eq!(other.exists(), is_there);
@@ -392,7 +395,7 @@ mod tests {
             fs::write(&other, "before").expect("written");
         }
         assert_eq!(read(&other), "before");
-        let refused = output(scratch.path(), true).and_then(|to| to.exact("new"));
+        let refused = output(scratch.path(), true).and_then(|to| to.write_exact("new"));
         assert!(refused.is_err(), "a directory is not replaced");
     }
 
@@ -436,8 +439,8 @@ mod tests {
     #[test]
     fn messages_are_cleaned() {
         let text = "error: cannot read a\u{1b}]0;title\u{7}b\u{9b}2J\nhint: ls\r\u{1b}[1A\n";
-        assert_eq!(clean(text), "error: cannot read ab\nhint: ls\n");
-        assert_eq!(clean("two\n\nparts\n"), "two\n\nparts\n");
+        assert_eq!(clean_text(text), "error: cannot read ab\nhint: ls\n");
+        assert_eq!(clean_text("two\n\nparts\n"), "two\n\nparts\n");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use diagnose::recording::{self, DiagnosisOptions, TailOptions};
 use diagnose::tail::report::TailReport;
 use table::Recording;
 
-use crate::confine::confine;
+use crate::confine::confine_process;
 use crate::out::{Output, OutputArgs};
 use crate::{exit, load, out};
 
@@ -44,13 +44,13 @@ pub(crate) struct View {
 
 impl View {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let path = self.dir.map_or_else(load::newest, Ok)?;
+        let path = self.dir.map_or_else(load::find_newest_recording, Ok)?;
         let to = self.to.check_or(|| Output::replacing(page_path(&path)))?;
         let shown = to.file().filter(|_| !self.no_open).map(Path::to_owned);
         let opener = shown.map(Opener::start).transpose()?;
-        confine();
+        confine_process();
         let (page, is_complete) = page_of_one(&path, &PageOptions::default())?;
-        to.exact(&page)?;
+        to.write_exact(&page)?;
         match (opener, to.file()) {
             (Some(opener), _) => opener.open()?,
             (None, Some(file)) => out::line(&out::name(file))?,
@@ -70,7 +70,7 @@ pub(crate) fn page_path(recording: &Path) -> PathBuf {
 /// Writes the page of a recording beside it, and replaces an older one.
 pub(crate) fn write(recording: &Path) -> anyhow::Result<()> {
     let (page, _) = page_of_one(recording, &PageOptions::default())?;
-    Output::replacing(page_path(recording)).exact(&page)
+    Output::replacing(page_path(recording)).write_exact(&page)
 }
 
 /// The page of a recording, and whether that is complete.

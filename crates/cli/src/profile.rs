@@ -34,7 +34,7 @@ fn key(option: &Arg) -> String {
 }
 
 /// Returns the arguments that give an option this value, or what the value should be.
-fn arguments(option: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
+fn option_arguments(option: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let name = option.get_long().unwrap_or_default();
     let given = |value: &str| format!("--{name}={value}");
     match option.get_action() {
@@ -63,7 +63,7 @@ fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, String> {
 }
 
 /// Returns why an option refuses a value, without its name.
-fn refusal(error: &clap::Error) -> String {
+fn refusal_reason(error: &clap::Error) -> String {
     if let Some(ContextValue::Strings(valid)) = error.get(ContextKind::ValidValue) {
         return format!("one of {}", valid.join(", "));
     }
@@ -87,16 +87,16 @@ impl Config {
         let place = Place { path, source };
         let top = DeTable::parse(source).map_err(|error| {
             let message = error.message().to_owned();
-            place.wrong(error.span(), &message, "write it as docs/install.md shows")
+            place.wrong_value_error(error.span(), &message, "write it as docs/install.md shows")
         })?;
         let mut profiles = BTreeMap::new();
         for (key, value) in top.get_ref() {
             if key.get_ref() != "profile" {
-                return Err(place.unknown(key.span(), key.get_ref(), &["profile"]));
+                return Err(place.unknown_key_error(key.span(), key.get_ref(), &["profile"]));
             }
             for (name, keys) in place.table(value)? {
                 let keys = place.table(keys)?;
-                profiles.insert(name.get_ref().to_string(), place.profile(keys)?);
+                profiles.insert(name.get_ref().to_string(), place.parse_profile(keys)?);
             }
         }
         let path = path.to_owned();
@@ -104,7 +104,7 @@ impl Config {
     }
 
     /// A profile by name.
-    pub(crate) fn take(mut self, name: &str) -> anyhow::Result<Profile> {
+    pub(crate) fn take_profile(mut self, name: &str) -> anyhow::Result<Profile> {
         self.profiles.remove(name).ok_or_else(|| {
             let names: Vec<&str> = self.profiles.keys().map(String::as_str).collect();
             anyhow!(
@@ -127,14 +127,19 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
-    fn wrong(self, span: Option<Range<usize>>, what: &str, hint: &str) -> anyhow::Error {
+    fn wrong_value_error(
+        self,
+        span: Option<Range<usize>>,
+        what: &str,
+        hint: &str,
+    ) -> anyhow::Error {
         let start = span.map_or(0, |span| span.start.min(self.source.len()));
         let before = &self.source.as_bytes()[..start];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         anyhow!("{}:{line}: {what}\nhint: {hint}", self.path.display())
     }
 
-    fn unknown(self, span: Range<usize>, key: &str, known: &[&str]) -> anyhow::Error {
+    fn unknown_key_error(self, span: Range<usize>, key: &str, known: &[&str]) -> anyhow::Error {
         let alike = |name: &&str| strsim::jaro(key, name);
         let nearest = known
             .iter()
@@ -144,7 +149,7 @@ impl Place<'_> {
             Some(name) => format!("did you mean {name}?"),
             None => format!("known here: {}", known.join(", ")),
         };
-        self.wrong(
+        self.wrong_value_error(
             Some(span),
             &format!("unknown key {}", key.escape_debug()),
             &hint,
@@ -154,11 +159,11 @@ impl Place<'_> {
     fn table<'t, 'v>(self, value: &'t Spanned<DeValue<'v>>) -> anyhow::Result<&'t DeTable<'v>> {
         value.get_ref().as_table().ok_or_else(|| {
             let hint = "profiles are tables: [profile.NAME]";
-            self.wrong(Some(value.span()), "not a table", hint)
+            self.wrong_value_error(Some(value.span()), "not a table", hint)
         })
     }
 
-    fn profile(self, keys: &DeTable<'_>) -> anyhow::Result<Profile> {
+    fn parse_profile(self, keys: &DeTable<'_>) -> anyhow::Result<Profile> {
         let command = Profile::command();
         let mut all = Vec::new();
         for (name, value) in keys {
@@ -167,7 +172,7 @@ impl Place<'_> {
             let Some(option) = command.get_arguments().find(|option| key(option) == name) else {
                 let known: Vec<String> = command.get_arguments().map(key).collect();
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
-                return Err(self.unknown(name_span, name, &known));
+                return Err(self.unknown_key_error(name_span, name, &known));
             };
             let refused = |wanted: String| {
                 let (why, hint) = wanted.split_once("\nhint: ").unwrap_or((&wanted, ""));
@@ -176,11 +181,11 @@ impl Place<'_> {
                 } else {
                     hint
                 };
-                self.wrong(Some(value.span()), &format!("{name}: {why}"), hint)
+                self.wrong_value_error(Some(value.span()), &format!("{name}: {why}"), hint)
             };
-            let given = arguments(option, value.get_ref()).map_err(refused)?;
+            let given = option_arguments(option, value.get_ref()).map_err(refused)?;
             // each by itself, so that the error names the wrong line
-            Profile::try_parse_from(&given).map_err(|error| refused(refusal(&error)))?;
+            Profile::try_parse_from(&given).map_err(|error| refused(refusal_reason(&error)))?;
             all.extend(given);
         }
         Ok(Profile::try_parse_from(all)?)
@@ -206,7 +211,7 @@ mod tests {
             "[profile.deep]\ndetail = \"messages\"\nkeep = \"p99\"\ntrigger = \"latency>1ms\"\n\
              nic_stamps = true\npoll_ms = 250\nusdt = [\"app:*\"]\noutput_dir = \"/r\"\n[profile.none]\n",
         );
-        let profile = config.expect("right").take("deep").expect("there");
+        let profile = config.expect("right").take_profile("deep").expect("there");
         let options = profile.options;
         assert!(matches!(options.detail, Some(Detail::Messages)));
         assert!(options.keep.is_some() && options.nic_stamps);
@@ -259,7 +264,7 @@ mod tests {
 
     #[test]
     fn unknown_profile_error_lists_profiles() {
-        let take = |source: &str| parse(source).expect("right").take("c").map(drop);
+        let take = |source: &str| parse(source).expect("right").take_profile("c").map(drop);
         let error = take("[profile.a]\n[profile.b]\n").expect_err("no c");
         assert_eq!(
             error.to_string(),

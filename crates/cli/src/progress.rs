@@ -32,11 +32,11 @@ static LINE: Mutex<Option<ProgressLine>> = Mutex::new(None);
 /// Shows work from now on, if there is a terminal for it.
 pub(crate) fn watch() {
     if std::io::stderr().is_terminal() {
-        table::progress::observe(show);
+        table::progress::set_observer(show_step);
     }
 }
 
-fn show(step: &ProgressStep) {
+fn show_step(step: &ProgressStep) {
     // who holds it may be held by the terminal
     let Ok(mut line) = LINE.try_lock() else {
         return;
@@ -102,7 +102,7 @@ fn run(what: &str, of: Duration, ended: &AtomicBool) {
     let begun = Instant::now();
     let count_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     while begun.elapsed() < of && !ended.load(Ordering::Relaxed) && is_shown(what) {
-        show(&ProgressStep {
+        show_step(&ProgressStep {
             what: what.to_owned(),
             done: count_ms(begun.elapsed()),
             of: count_ms(of),

@@ -12,7 +12,7 @@ use record::{Command, FollowCounts, Outcome, Target};
 use table::Recording;
 use table::tables::{Connection, Listener, UdpSocket, UnixSocket, Wait};
 
-use crate::confine::confine;
+use crate::confine::confine_process;
 use crate::page::Opener;
 use crate::progress::ProgressClock;
 use crate::{args, container, exit, load, out, page, progress};
@@ -69,10 +69,10 @@ impl Run {
             ));
         }
         print_outcome(&outcome);
-        confine();
+        confine_process();
         print_diagnosis(&outcome, self.json)?;
         // the command's own status is what this one ends with
-        if let Some(Err(error)) = opener.map(|opener| show(&outcome.path, opener?)) {
+        if let Some(Err(error)) = opener.map(|opener| show_in_browser(&outcome.path, opener?)) {
             eprintln!("error: {error:#}");
         }
         Ok(ExitCode::from(
@@ -82,7 +82,7 @@ impl Run {
 }
 
 /// Shows a recording in a browser.
-fn show(recording: &Path, opener: Opener) -> anyhow::Result<()> {
+fn show_in_browser(recording: &Path, opener: Opener) -> anyhow::Result<()> {
     page::write(recording)?;
     opener.open()
 }
@@ -103,7 +103,7 @@ pub(crate) struct Record {
     #[command(flatten)]
     recording: args::RecordArgs,
     /// Stop after this many seconds [default: when interrupted]
-    #[arg(short, long, value_name = "SECONDS", value_parser = args::seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = args::parse_seconds)]
     duration: Option<Duration>,
 }
 
@@ -137,7 +137,7 @@ struct TargetArgs {
 }
 
 impl TargetArgs {
-    fn target(self) -> anyhow::Result<Target> {
+    fn into_target(self) -> anyhow::Result<Target> {
         Ok(match self {
             Self {
                 container: Some(wanted),
@@ -165,7 +165,7 @@ impl Record {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let options = self
             .recording
-            .options(self.target.target()?, self.duration)?;
+            .options(self.target.into_target()?, self.duration)?;
         let what = format!("recording to {}", out::name(&options.output));
         let mut clock = None;
         let outcome = record::record(&options, |begun| {
@@ -272,7 +272,7 @@ fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     if json {
         to.json(&report)
     } else {
-        to.exact(&view::text(&report, &to.text_options()))
+        to.write_exact(&view::text(&report, &to.text_options()))
     }
 }
 

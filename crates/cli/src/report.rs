@@ -87,7 +87,10 @@ enum ReportFormat {
 
 impl ReportArgs {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
-        let path = self.dir.clone().map_or_else(load::newest, Ok)?;
+        let path = self
+            .dir
+            .clone()
+            .map_or_else(load::find_newest_recording, Ok)?;
         let part_asked = self.is_part_asked();
         let to = self.to.check()?;
         let judging = DiagnosisOptions {
@@ -114,26 +117,26 @@ impl ReportArgs {
             ReportFormat::Html => {
                 let asked = PageOptions {
                     judging,
-                    tail: self.tail.question(self.waits.window_ns())?,
+                    tail: self.tail.tail_options(self.waits.window_ns())?,
                 };
                 return self.export.html(&path, &asked, &to);
             }
             ReportFormat::Csv if self.drops.is_asked() => {
-                self.export.refuse()?;
-                return self.drops.csv(&path, &to);
+                self.export.refuse_table()?;
+                return self.drops.write_csv(&path, &to);
             }
             ReportFormat::Csv if self.requests.is_list() => {
-                self.export.refuse()?;
-                return self.requests.csv(&path, self.waits.requests()?, &to);
+                self.export.refuse_table()?;
+                return self.requests.write_csv(&path, self.waits.requests()?, &to);
             }
             ReportFormat::Perfetto | ReportFormat::Csv if part_asked => bail!(
                 "an export does not go with --by, --drops, --messages, --message, --tail and --request: it contains everything\n\
                  hint: leave these options out"
             ),
-            ReportFormat::Perfetto => return self.export.perfetto(&path, judging, &to),
-            ReportFormat::Csv => return self.export.csv(&path, &to),
+            ReportFormat::Perfetto => return self.export.write_perfetto(&path, judging, &to),
+            ReportFormat::Csv => return self.export.write_csv(&path, &to),
         };
-        self.export.refuse()?;
+        self.export.refuse_table()?;
         let limit = self.waits.limit;
         let wanted = (self.waits.requests()?, limit);
         if let Some(code) = self.requests.execute(&path, wanted, format, &to)? {
@@ -161,7 +164,7 @@ impl ReportArgs {
                     is_full: self.full,
                     ..to.text_options()
                 };
-                to.exact(&view::text(&report, &options))?;
+                to.write_exact(&view::text(&report, &options))?;
             }
             AnswerFormat::Json => to.json(&report)?,
         }

@@ -58,7 +58,7 @@ impl RequestArgs {
         to: &Output,
     ) -> anyhow::Result<Option<ExitCode>> {
         if let Some(id) = self.request {
-            return one(path, id, format, to).map(Some);
+            return write_request(path, id, format, to).map(Some);
         }
         if !self.requests {
             return Ok(None);
@@ -69,14 +69,16 @@ impl RequestArgs {
         });
         let report = load::requests(path, filter, limit)?;
         match format {
-            AnswerFormat::Text => to.exact(&view::requests_text(&report, &to.text_options()))?,
+            AnswerFormat::Text => {
+                to.write_exact(&view::requests_text(&report, &to.text_options()))?
+            }
             AnswerFormat::Json => to.json(&report)?,
         }
         Ok(Some(exit::from_complete(report.about.is_complete())))
     }
 
     /// Writes every request as CSV.
-    pub(crate) fn csv(
+    pub(crate) fn write_csv(
         &self,
         path: &Path,
         filter: RequestFilter,
@@ -98,16 +100,21 @@ impl RequestArgs {
             });
             written.and_then(|()| csv.finish())
         })?;
-        let about = recording::about(&recording);
+        let about = recording::describe_recording(&recording);
         Ok(exit::from_complete(about.is_complete()))
     }
 }
 
-fn one(path: &Path, id: RequestId, format: AnswerFormat, to: &Output) -> anyhow::Result<ExitCode> {
+fn write_request(
+    path: &Path,
+    id: RequestId,
+    format: AnswerFormat,
+    to: &Output,
+) -> anyhow::Result<ExitCode> {
     let report = load::request(path, id)?;
     match (format, report.requests.first()) {
         (AnswerFormat::Text, Some(request)) => {
-            to.exact(&view::request_text(&report, request, &to.text_options()))?;
+            to.write_exact(&view::request_text(&report, request, &to.text_options()))?;
         }
         _ => to.json(&report)?,
     }

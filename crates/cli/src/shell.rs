@@ -39,7 +39,7 @@ impl Completions {
         let to = self.to.check()?;
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut program, "whylat", &mut script);
-        to.exact(&String::from_utf8_lossy(&script))?;
+        to.write_exact(&String::from_utf8_lossy(&script))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -59,10 +59,13 @@ pub(crate) struct Manual {
 
 impl Manual {
     pub(crate) fn execute(self, program: Command) -> anyhow::Result<ExitCode> {
-        let dir = self.to.make()?.context("no directory for the pages")?;
+        let dir = self
+            .to
+            .make_directory()?
+            .context("no directory for the pages")?;
         let mut program = program.disable_help_subcommand(true);
         program.build();
-        let codes = part(&program, CODES).unwrap_or_default();
+        let codes = help_section(&program, CODES).unwrap_or_default();
         write_pages(dir, &program, &codes)?;
         Ok(ExitCode::SUCCESS)
     }
@@ -93,15 +96,15 @@ fn render(man: &Man, command: &Command, codes: &str, page: &mut Vec<u8>) -> io::
     if command.get_subcommands().any(|it| !it.is_hide_set()) {
         man.render_subcommands_section(page)?;
     }
-    section("EXIT STATUS", codes, page)?;
-    if let Some(examples) = examples(command) {
-        section("EXAMPLES", &examples, page)?;
+    add_section("EXIT STATUS", codes, page)?;
+    if let Some(examples) = help_examples(command) {
+        add_section("EXAMPLES", &examples, page)?;
     }
     page.flush()
 }
 
 /// Adds a section with the lines of the help, without its indentation.
-fn section(title: &str, lines: &str, page: &mut Vec<u8>) -> io::Result<()> {
+fn add_section(title: &str, lines: &str, page: &mut Vec<u8>) -> io::Result<()> {
     const INDENTATION: &str = "  ";
     let mut roff = Roff::new();
     roff.control("SH", [title]).control("nf", []);
@@ -112,12 +115,12 @@ fn section(title: &str, lines: &str, page: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// The examples at the end of a command's help, one a line.
-fn examples(command: &Command) -> Option<String> {
-    part(command, EXAMPLES)
+fn help_examples(command: &Command) -> Option<String> {
+    help_section(command, EXAMPLES)
 }
 
 /// The lines under a title at the end of a command's help, up to an empty one.
-fn part(command: &Command, title: &str) -> Option<String> {
+fn help_section(command: &Command, title: &str) -> Option<String> {
     let help = command.get_after_help()?.to_string();
     let mut parts = help.split("\n\n");
     let lines = parts.find_map(|part| part.strip_prefix(title))?;
@@ -162,7 +165,7 @@ mod tests {
         let program = crate::program();
         let mut seen = 0;
         visit(&program, "whylat", &mut |path, command| {
-            let Some(examples) = examples(command) else {
+            let Some(examples) = help_examples(command) else {
                 let is_role = path.starts_with("whylat lab workload ")
                     || path.starts_with("whylat lab copy ");
                 assert!(is_role, "{path} has no examples at the end of its help");

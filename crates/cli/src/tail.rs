@@ -53,7 +53,7 @@ pub(crate) struct TailArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// Blame nested activity instead of its parent if it explains at least this share of the parent's extra time
-    #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0.8", value_parser = parse_share)]
     explained: f64,
 
     /// File with your own categories of functions, in lines of PATTERN,CAUSE,KIND (docs/causes.md)
@@ -61,7 +61,7 @@ pub(crate) struct ExplainArgs {
     categories: Option<PathBuf>,
 }
 
-fn share(text: &str) -> Result<f64, String> {
+fn parse_share(text: &str) -> Result<f64, String> {
     let share: Option<f64> = text.parse().ok();
     share
         .filter(|share| (0.0..=1.0).contains(share))
@@ -69,7 +69,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl ExplainArgs {
-    pub(crate) fn settings(&self) -> ExplainSettings {
+    pub(crate) fn explain_settings(&self) -> ExplainSettings {
         ExplainSettings {
             explained: self.explained,
             ..TailQuery::default().settings
@@ -83,7 +83,7 @@ impl ExplainArgs {
         };
         let csv = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the categories in {}", out::name(path)))?;
-        let categories = Categories::built_in()?.with(&csv);
+        let categories = Categories::built_in()?.with_rules(&csv);
         let categories = categories
             .with_context(|| format!("cannot use the categories in {}", out::name(path)))?;
         Ok(Some(categories))
@@ -92,13 +92,16 @@ impl ExplainArgs {
 
 impl TailArgs {
     /// Returns the requested comparison. `window_ns`: only messages that began then.
-    pub(crate) fn question(&self, window_ns: Option<(u64, u64)>) -> anyhow::Result<TailOptions> {
+    pub(crate) fn tail_options(
+        &self,
+        window_ns: Option<(u64, u64)>,
+    ) -> anyhow::Result<TailOptions> {
         let of_conn = self.conn.map(MessageFilter::Connection);
         let question = self.tail.map(|tail| TailQuery {
             tail,
             body: self.body,
             only: of_conn.or(window_ns.map(|(from_ns, to_ns)| MessageFilter::Time(from_ns, to_ns))),
-            settings: self.explaining.settings(),
+            settings: self.explaining.explain_settings(),
         });
         Ok(TailOptions {
             question,
@@ -118,7 +121,7 @@ impl TailArgs {
         if !self.is_asked() {
             return Ok(None);
         }
-        let report = load::tail(path, None, &self.question(window_ns)?)?;
+        let report = load::explain_tail(path, None, &self.tail_options(window_ns)?)?;
         print(&report, format, limit, to).map(Some)
     }
 
@@ -141,7 +144,7 @@ pub(crate) fn print(
     to: &Output,
 ) -> anyhow::Result<ExitCode> {
     match format {
-        AnswerFormat::Text => to.exact(&text(report, limit, to))?,
+        AnswerFormat::Text => to.write_exact(&text(report, limit, to))?,
         AnswerFormat::Json => to.json(report)?,
     }
     Ok(exit::from_complete(report.about.is_complete()))

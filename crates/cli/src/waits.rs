@@ -41,7 +41,7 @@ pub(crate) struct WaitArgs {
     #[arg(long, value_name = "TIME", value_parser = values::time_ns, requires = "selected")]
     longer_than: Option<u64>,
     /// Show N entries of each list [default: the worst as text, all as JSON]
-    #[arg(long, value_name = "N", value_parser = args::positive)]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive)]
     pub(crate) limit: Option<usize>,
 }
 
@@ -93,9 +93,9 @@ impl WaitArgs {
             AnswerFormat::Text => SHOWN,
             AnswerFormat::Json => usize::MAX,
         });
-        let report = load::waits(path, grouping, self.filter()?, limit)?;
+        let report = load::waits(path, grouping, self.into_filter()?, limit)?;
         match format {
-            AnswerFormat::Text => to.exact(&view::waits_text(&report, &to.text_options()))?,
+            AnswerFormat::Text => to.write_exact(&view::waits_text(&report, &to.text_options()))?,
             AnswerFormat::Json => to.json(&report)?,
         }
         Ok(Some(exit::from_complete(report.about.is_complete())))
@@ -118,7 +118,7 @@ impl WaitArgs {
         })
     }
 
-    fn filter(self) -> anyhow::Result<WaitFilter> {
+    fn into_filter(self) -> anyhow::Result<WaitFilter> {
         check_window(self.from, self.to)?;
         Ok(WaitFilter {
             from_ns: self.from,

@@ -41,7 +41,7 @@ fn header() -> Header {
 }
 
 /// Calls that jump between connections, as those of a busy server do.
-fn calls(from: u64, to: u64) -> Calls {
+fn make_calls(from: u64, to: u64) -> Calls {
     let mut calls = Calls::default();
     for call in from..to {
         let (end_ns, blocked_ns) = (call * 1_000, call % 3 * 1_000);
@@ -67,7 +67,7 @@ fn calls(from: u64, to: u64) -> Calls {
     calls
 }
 
-fn connections() -> Connections {
+fn make_connections() -> Connections {
     let mut rows = Connections::default();
     for conn in 1..=CONNECTIONS {
         rows.push(Connection {
@@ -85,13 +85,13 @@ fn connections() -> Connections {
 }
 
 /// A row of zeros.
-fn zero<T: Table + DeserializeOwned>() -> T {
+fn zero_row<T: Table + DeserializeOwned>() -> T {
     row_of(json!({})).expect("a row of zeros")
 }
 
 fn stages(reading: u64) -> TcpStages {
     let time_ns = (reading + 1) * 500_000_000;
-    let zero: TcpStage = zero();
+    let zero: TcpStage = zero_row();
     let mut rows = TcpStages::default();
     for conn in 1..=CONNECTIONS {
         rows.push(TcpStage {
@@ -111,7 +111,7 @@ fn stages(reading: u64) -> TcpStages {
 }
 
 fn samples(reading: u64) -> TcpSamples {
-    let zero: TcpSample = zero();
+    let zero: TcpSample = zero_row();
     let mut rows = TcpSamples::default();
     for conn in 1..=CONNECTIONS {
         rows.push(TcpSample {
@@ -130,11 +130,11 @@ fn samples(reading: u64) -> TcpSamples {
 fn main() {
     let batches: Vec<Calls> = (0..CALLS)
         .step_by(BATCH as usize)
-        .map(|from| calls(from, (from + BATCH).min(CALLS)))
+        .map(|from| make_calls(from, (from + BATCH).min(CALLS)))
         .collect();
     let readings: Vec<TcpStages> = (0..READINGS).map(stages).collect();
     let samples: Vec<TcpSamples> = (0..READINGS).map(samples).collect();
-    let connections = connections();
+    let connections = make_connections();
     let mut evidence = Evidence::new(header(), Vec::new(), Vec::new(), None, None, Vec::new());
     let report_time = |what: &str, rows: u64, since: Instant| {
         let took = since.elapsed();

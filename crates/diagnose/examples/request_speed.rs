@@ -32,7 +32,7 @@ fn header() -> Header {
     serde_json::from_value(header).expect("a header")
 }
 
-fn connection(conn: u64, role: Role) -> Connection {
+fn make_connection(conn: u64, role: Role) -> Connection {
     let (local, remote) = match role {
         Role::Client => ("10.0.0.1:40000", "10.0.0.3:5432"),
         _ => ("10.0.0.1:80", "10.0.0.2:50000"),
@@ -45,17 +45,17 @@ fn connection(conn: u64, role: Role) -> Connection {
     }
 }
 
-fn names() -> Rc<NameTable> {
+fn make_names() -> Rc<NameTable> {
     let mut rows = Connections::default();
-    (0..CONNECTIONS).for_each(|conn| rows.push(connection(conn, Role::Server)));
-    (0..THREADS).for_each(|thread| rows.push(connection(UPSTREAM + thread, Role::Client)));
+    (0..CONNECTIONS).for_each(|conn| rows.push(make_connection(conn, Role::Server)));
+    (0..THREADS).for_each(|thread| rows.push(make_connection(UPSTREAM + thread, Role::Client)));
     let mut names = NameTable::default();
     names.add_connections(&rows);
     names.complete()
 }
 
 /// A call on a connection's stream of 100 bytes a turn.
-fn call(conn: u64, turn: u64, end_ns: u64, is_send: bool, tid: u32) -> Call {
+fn make_call(conn: u64, turn: u64, end_ns: u64, is_send: bool, tid: u32) -> Call {
     Call {
         conn,
         end_ns,
@@ -114,7 +114,7 @@ fn add(number: u64, calls: &mut Vec<Call>, waits: &mut Vec<Wait>) {
         WaitObject::Epoll,
         Some(conn),
     ));
-    calls.push(call(conn, turn, at_ns + 1_000, false, tid));
+    calls.push(make_call(conn, turn, at_ns + 1_000, false, tid));
     match number / THREADS % 8 {
         1 => waits.push(wait(
             tid,
@@ -125,7 +125,7 @@ fn add(number: u64, calls: &mut Vec<Call>, waits: &mut Vec<Wait>) {
         )),
         2 => {
             let (upstream, turn) = (UPSTREAM + thread, number / THREADS / 8);
-            calls.push(call(upstream, turn, at_ns + 5_000, true, tid));
+            calls.push(make_call(upstream, turn, at_ns + 5_000, true, tid));
             waits.push(wait(
                 tid,
                 at_ns + 6_000,
@@ -133,11 +133,11 @@ fn add(number: u64, calls: &mut Vec<Call>, waits: &mut Vec<Wait>) {
                 WaitObject::Epoll,
                 Some(upstream),
             ));
-            calls.push(call(upstream, turn, at_ns + 21_000, false, tid));
+            calls.push(make_call(upstream, turn, at_ns + 21_000, false, tid));
         }
         _ => {}
     }
-    calls.push(call(conn, turn, at_ns + 30_000, true, tid));
+    calls.push(make_call(conn, turn, at_ns + 30_000, true, tid));
 }
 
 fn cpu_time() -> Duration {
@@ -156,10 +156,10 @@ fn resident_kb() -> u64 {
 fn main() {
     let (mut calls, mut waits) = (Vec::new(), Vec::new());
     let filter = (RequestFilter::default(), 100);
-    let mut table = RequestTable::new(header(), names(), (&[], &[]), filter);
+    let mut table = RequestTable::new(header(), make_names(), (&[], &[]), filter);
     let mut made = 0..REQUESTS;
     let mut spent = Duration::ZERO;
-    while let Some(source) = table.lacks() {
+    while let Some(source) = table.missing_source() {
         while calls.len().min(waits.len()) < BATCH
             && let Some(number) = made.next()
         {

@@ -33,7 +33,7 @@ fn header() -> Header {
     serde_json::from_value(header).expect("a header")
 }
 
-fn mixed(number: u64) -> u64 {
+fn mix_bits(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
 }
 
@@ -41,7 +41,7 @@ fn mixed(number: u64) -> u64 {
 fn message(number: u64) -> ReceivedMessage {
     let start_ns = number * 4 * EACH_NS;
     let slow = if number.is_multiple_of(101) { 3 } else { 1 };
-    let done_ns = start_ns + slow * EACH_NS + mixed(number) % 997;
+    let done_ns = start_ns + slow * EACH_NS + mix_bits(number) % 997;
     let row = json!({
         "done_ns": done_ns, "conn": number % 64, "bytes": 10, "offset_end": 10 * (number / 64 + 1),
         "first_arrival_ns": start_ns, "last_arrival_ns": start_ns, "tcp_ns": start_ns + 1_000,
@@ -89,7 +89,7 @@ fn spans(number: u64, of: &ReceivedMessage, rows: &mut Activities) {
         let begin_ns = start_ns + index * step_ns;
         let depth = 1 + (index % 4) as u16;
         let end_ns = begin_ns + (4 - index % 4) * step_ns;
-        let name = format!("function_{}", mixed(index) % FUNCTIONS);
+        let name = format!("function_{}", mix_bits(index) % FUNCTIONS);
         let kind = ActivityKind::Function;
         rows.push(span(
             begin_ns,
@@ -127,12 +127,12 @@ fn main() {
     };
     for spans in sizes {
         for tail in ["p99", "p0"] {
-            measure(spans / SPANS, tail.parse().expect("a band"));
+            measure_tail(spans / SPANS, tail.parse().expect("a band"));
         }
     }
 }
 
-fn measure(messages: u64, tail: LatencyBand) {
+fn measure_tail(messages: u64, tail: LatencyBand) {
     let question = TailQuery {
         tail,
         ..TailQuery::default()
@@ -155,7 +155,7 @@ fn measure(messages: u64, tail: LatencyBand) {
         took += cpu_time() - since;
     }
     let since = cpu_time();
-    let tails = table.complete();
+    let tails = table.into_analysis();
     let report = tails.report(question, &categories, RecordingState::default());
     let reported = cpu_time() - since;
     let group = report.groups.first().expect("a group");

@@ -34,7 +34,7 @@ fn header() -> Header {
 }
 
 /// Waits that jump between objects, as those of a busy server do; one of eight is slow.
-fn batch(from: u64, objects: u64) -> Waits {
+fn make_waits(from: u64, objects: u64) -> Waits {
     let mut rows = Waits::default();
     for number in from..(from + BATCH).min(ROWS) {
         let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -100,14 +100,14 @@ fn main() {
             Grouping::Stack,
             Grouping::Waker,
         ] {
-            measure(objects, grouping, conditions.clone());
+            measure_waits(objects, grouping, conditions.clone());
         }
         measure_join(objects);
     }
 }
 
 /// Stacks of one frame.
-fn names() -> Rc<NameTable> {
+fn make_names() -> Rc<NameTable> {
     let mut frames = StackFrames::default();
     for stack in 0..STACKS {
         frames.push(StackFrame {
@@ -126,11 +126,11 @@ fn names() -> Rc<NameTable> {
     names.complete()
 }
 
-fn measure(objects: u64, grouping: Grouping, conditions: WaitFilter) {
-    let mut waits = WaitTable::new(header(), names(), grouping, conditions);
+fn measure_waits(objects: u64, grouping: Grouping, conditions: WaitFilter) {
+    let mut waits = WaitTable::new(header(), make_names(), grouping, conditions);
     let mut took = Duration::ZERO;
     for from in (0..ROWS).step_by(BATCH as usize) {
-        let rows = batch(from, objects);
+        let rows = make_waits(from, objects);
         let since = cpu_time();
         waits.add(&rows);
         took += cpu_time() - since;
@@ -148,7 +148,7 @@ fn measure(objects: u64, grouping: Grouping, conditions: WaitFilter) {
 }
 
 /// The calls around waits of a batch: two sends before each on a connection, and the receive it was in.
-fn calls(waits: &Waits) -> Calls {
+fn make_calls(waits: &Waits) -> Calls {
     let mut rows = Calls::default();
     for row in 0..waits.len() {
         let Some(conn) = waits.conn[row] else {
@@ -184,7 +184,7 @@ fn calls(waits: &Waits) -> Calls {
 }
 
 /// Two counters of the thread, right before each wait on a connection.
-fn counters(waits: &Waits) -> Counters {
+fn make_counters(waits: &Waits) -> Counters {
     let mut rows = Counters::default();
     for row in (0..waits.len()).filter(|row| waits.conn[*row].is_some()) {
         for counter in 0..2 {
@@ -214,7 +214,7 @@ fn measure_join(objects: u64) {
     let batches = || {
         (0..ROWS)
             .step_by(BATCH as usize)
-            .map(|from| batch(from, objects))
+            .map(|from| make_waits(from, objects))
     };
     batches().for_each(|rows| waits.add(&rows));
     let since = cpu_time();
@@ -226,8 +226,10 @@ fn measure_join(objects: u64) {
         let (mut waits, mut of_calls, mut of_counters) = (None, None, None);
         match source {
             JoinSource::Waits => waits = waits_left.next(),
-            JoinSource::Calls => of_calls = calls_left.next().map(|rows| calls(&rows)),
-            JoinSource::Counters => of_counters = counters_left.next().map(|rows| counters(&rows)),
+            JoinSource::Calls => of_calls = calls_left.next().map(|rows| make_calls(&rows)),
+            JoinSource::Counters => {
+                of_counters = counters_left.next().map(|rows| make_counters(&rows))
+            }
         }
         rows_of_calls += of_calls.as_ref().map_or(0, Columns::len);
         rows_of_counters += of_counters.as_ref().map_or(0, Columns::len);

@@ -20,7 +20,7 @@ pub struct Histogram {
 }
 
 /// Bucket of a value.
-pub const fn bucket(ns: u64) -> usize {
+pub const fn bucket_of(ns: u64) -> usize {
     if ns < PARTS as u64 {
         return ns as usize;
     }
@@ -39,7 +39,7 @@ pub const fn lower_edge(bucket: usize) -> u64 {
 impl Histogram {
     /// Counts a duration.
     pub fn add(&mut self, ns: u64) {
-        let bucket = bucket(ns);
+        let bucket = bucket_of(ns);
         let doubling = bucket / PARTS;
         if doubling >= self.doublings.len() {
             self.doublings.resize(doubling + 1, None);
@@ -103,7 +103,7 @@ impl HistogramPart {
     /// Their sum; within [`RELATIVE_ERROR`].
     pub fn sum_ns(&self) -> u64 {
         let sums = self.buckets.iter();
-        sums.map(|(bucket, count)| self.middle(*bucket).saturating_mul(*count))
+        sums.map(|(bucket, count)| self.bucket_middle(*bucket).saturating_mul(*count))
             .fold(0, u64::saturating_add)
     }
 
@@ -115,11 +115,11 @@ impl HistogramPart {
             seen += count;
             seen >= rank
         });
-        found.map(|(bucket, _)| self.middle(*bucket))
+        found.map(|(bucket, _)| self.bucket_middle(*bucket))
     }
 
     /// The middle of a bucket, which lies within the least and the largest duration.
-    fn middle(&self, bucket: usize) -> u64 {
+    fn bucket_middle(&self, bucket: usize) -> u64 {
         // The edge after the last bucket is 2^64, which wraps to 0.
         let (low, high) = (lower_edge(bucket), lower_edge(bucket + 1).wrapping_sub(1));
         let (min, max) = self.range.unwrap_or((low, high));
@@ -134,10 +134,10 @@ mod tests {
 
     #[test]
     fn buckets_follow_each_other() {
-        for index in 0..=bucket(u64::MAX) {
-            assert_eq!(bucket(lower_edge(index)), index);
+        for index in 0..=bucket_of(u64::MAX) {
+            assert_eq!(bucket_of(lower_edge(index)), index);
             if index > 0 {
-                assert_eq!(bucket(lower_edge(index) - 1), index - 1);
+                assert_eq!(bucket_of(lower_edge(index) - 1), index - 1);
             }
         }
     }

@@ -163,11 +163,11 @@ impl TraceSums {
             }
             _ => {}
         }
-        self.nest(row, length_ns);
+        self.nest_span(row, length_ns);
     }
 
     /// Puts a span on its track: its time is none of its caller's own.
-    fn nest(&mut self, row: Activity, length_ns: u64) {
+    fn nest_span(&mut self, row: Activity, length_ns: u64) {
         let track = match row.cpu {
             Some(cpu) => (Some(cpu), None),
             None => (None, row.tid),
@@ -231,10 +231,10 @@ impl TraceSums {
             spans: self.spans,
             length_ns: last_ns - first_ns,
             cpus: self.cpus.len() as u64,
-            kinds: most(kinds.map(sum).collect(), |it| (it.total_ns, it.kind.name())),
-            threads: most(threads.collect(), |it| (it.total_ns, it.tid)),
-            functions: most(functions.collect(), |it| (it.own_ns, it.name.clone())),
-            gaps: most(self.gaps.into_iter().map(sum).collect(), |it| {
+            kinds: take_largest(kinds.map(sum).collect(), |it| (it.total_ns, it.kind.name())),
+            threads: take_largest(threads.collect(), |it| (it.total_ns, it.tid)),
+            functions: take_largest(functions.collect(), |it| (it.own_ns, it.name.clone())),
+            gaps: take_largest(self.gaps.into_iter().map(sum).collect(), |it| {
                 (it.total_ns, it.name.clone())
             }),
         }
@@ -247,7 +247,7 @@ fn count(sums: &mut (u64, u64), length_ns: u64) {
 }
 
 /// Returns the first entries by a number, the largest first.
-fn most<T, K: Ord>(mut all: Vec<T>, by: impl Fn(&T) -> K) -> Vec<T> {
+fn take_largest<T, K: Ord>(mut all: Vec<T>, by: impl Fn(&T) -> K) -> Vec<T> {
     all.sort_by_key(|it| Reverse(by(it)));
     all.truncate(MOST);
     all

@@ -41,13 +41,13 @@ const OF_MESSAGES: &[RulePage] = &[
 pub const INDEX: &str = include_str!("../findings/README.md");
 
 /// Returns every page with the name of its rule.
-pub fn all() -> impl Iterator<Item = RulePage> {
+pub fn all_pages() -> impl Iterator<Item = RulePage> {
     OF_RULES.iter().chain(OF_MESSAGES).copied()
 }
 
 /// Returns the page of a rule; `None`: there is no such rule.
 pub fn page(rule: &str) -> Option<&'static str> {
-    let found = all().find(|(name, _)| *name == rule);
+    let found = all_pages().find(|(name, _)| *name == rule);
     found.map(|(_, text)| text)
 }
 
@@ -69,9 +69,11 @@ mod tests {
             })
             .filter(|name| name != "README")
             .collect();
-        let embedded: BTreeSet<_> = super::all().map(|(name, _)| name.to_owned()).collect();
+        let embedded: BTreeSet<_> = super::all_pages()
+            .map(|(name, _)| name.to_owned())
+            .collect();
         assert_eq!(embedded, files);
-        for (name, text) in super::all() {
+        for (name, text) in super::all_pages() {
             assert!(text.starts_with(&format!("# {name}\n")), "{name}");
         }
         assert_eq!(super::page("no_such_rule"), None);

@@ -9,11 +9,11 @@ pub fn duration(ns: u64) -> String {
         1_000..1_000_000 => with_prefix(value / 1e3, "µs"),
         1_000_000..1_000_000_000 => with_prefix(value / 1e6, "ms"),
         1_000_000_000..120_000_000_000 => with_prefix(value / 1e9, "s"),
-        _ => minutes(ns / 1_000_000_000),
+        _ => format_minutes(ns / 1_000_000_000),
     }
 }
 
-fn minutes(seconds: u64) -> String {
+fn format_minutes(seconds: u64) -> String {
     if seconds < 7_200 {
         format!("{} min {} s", seconds / 60, seconds % 60)
     } else {
@@ -22,7 +22,7 @@ fn minutes(seconds: u64) -> String {
 }
 
 /// A number of bytes, such as `91.4 kB` (powers of ten).
-pub fn bytes(count: u64) -> String {
+pub fn format_bytes(count: u64) -> String {
     let value = count as f64;
     match count {
         0..1_000 => format!("{count} B"),
@@ -34,7 +34,7 @@ pub fn bytes(count: u64) -> String {
 }
 
 /// A rate in bytes per second, given as network people do: `6.21 Mbit/s`.
-pub fn rate(bytes_per_s: f64) -> String {
+pub fn format_rate(bytes_per_s: f64) -> String {
     let bits = bytes_per_s * 8.0;
     match bits {
         b if b < 1e3 => with_prefix(b, "bit/s"),
@@ -55,7 +55,7 @@ pub fn percent(share: f64) -> String {
 }
 
 /// A part of a whole; nothing is none of nothing.
-pub fn part(ns: u64, whole_ns: u64) -> f64 {
+pub fn ratio_of(ns: u64, whole_ns: u64) -> f64 {
     if whole_ns == 0 {
         0.0
     } else {
@@ -78,16 +78,16 @@ pub fn count(number: u64) -> String {
 
 /// A count with its noun: `1 timeout`, `2 timeouts`.
 pub fn quantity(number: u64, noun: &str) -> String {
-    plural(&format!("{} {noun}(s)", count(number)), number)
+    pluralize(&format!("{} {noun}(s)", count(number)), number)
 }
 
 /// Words that follow a number: `stall(s)` becomes `stall` after one, else `stalls`.
-pub fn plural(words: &str, number: u64) -> String {
+pub fn pluralize(words: &str, number: u64) -> String {
     words.replace("(s)", if number == 1 { "" } else { "s" })
 }
 
 /// A ratio such as `41×`; below ten with one decimal.
-pub fn times(ratio: f64) -> String {
+pub fn format_ratio(ratio: f64) -> String {
     if ratio < 9.95 {
         format!("{ratio:.1}×")
     } else {
@@ -111,7 +111,7 @@ mod tests {
     fn nouns_agree_with_their_numbers() {
         assert_eq!(quantity(1, "timeout"), "1 timeout");
         assert_eq!(quantity(1_009, "timeout"), "1,009 timeouts");
-        assert_eq!(plural("stall(s) of ACK(s)", 1), "stall of ACK");
+        assert_eq!(pluralize("stall(s) of ACK(s)", 1), "stall of ACK");
     }
 
     #[test]
@@ -133,12 +133,12 @@ mod tests {
     fn counts_bytes_and_shares() {
         assert_eq!(count(1_000_003), "1,000,003");
         assert_eq!(count(999), "999");
-        assert_eq!(bytes(91_400), "91.4 kB");
-        assert_eq!(rate(775_000.0), "6.20 Mbit/s");
+        assert_eq!(format_bytes(91_400), "91.4 kB");
+        assert_eq!(format_rate(775_000.0), "6.20 Mbit/s");
         assert_eq!(percent(0.9764), "97.6 %");
         assert_eq!(percent(0.000_1), "<0.1 %");
         assert_eq!(percent(0.0), "0.0 %");
-        assert_eq!(times(2.04), "2.0×");
-        assert_eq!(times(1_234.4), "1,234×");
+        assert_eq!(format_ratio(2.04), "2.0×");
+        assert_eq!(format_ratio(1_234.4), "1,234×");
     }
 }

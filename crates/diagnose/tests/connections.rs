@@ -153,7 +153,7 @@ fn life_beyond_the_last_reading_is_unknown() {
 
 #[test]
 fn a_span_is_judged_by_the_difference_of_readings() {
-    let mut evidence = evidence("calls").within(500 * MS, 2_000 * MS);
+    let mut evidence = evidence("calls").limit_to(500 * MS, 2_000 * MS);
     evidence.add_stages(&columns::<TcpStage>(&[
         json!({"conn": 1, "time_ns": 400 * MS, "nagle_ns": 400 * MS, "nagle_holds": 9}),
         json!({"conn": 1, "time_ns": 900 * MS, "nagle_ns": 400 * MS, "sender_app_ns": 500 * MS,
@@ -164,7 +164,7 @@ fn a_span_is_judged_by_the_difference_of_readings() {
     let report = diagnose(evidence);
     let connection = only(&report);
     assert_eq!(connection.lifetime_ns, 500 * MS);
-    assert_eq!(connection.stages.ns(Stage::Nagle), 0);
+    assert_eq!(connection.stages.stage_ns(Stage::Nagle), 0);
     assert_eq!(connection.totals.nagle_holds, Some(0));
 }
 
@@ -193,7 +193,10 @@ fn a_timeout_is_counted_from_the_unanswered_segment() {
     ]));
     let report = diagnose(evidence);
     // 750 ms in Loss, and 204 ms before: the timer of 224 ms less a round trip of 20 ms.
-    assert_eq!(only(&report).stages.ns(Stage::RetransmitTimeout), 954 * MS);
+    assert_eq!(
+        only(&report).stages.stage_ns(Stage::RetransmitTimeout),
+        954 * MS
+    );
     let finding = report.findings.first().expect("a finding");
     assert_eq!(
         (finding.rule.name(), finding.severity),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use whylat_diagnose::REQUEST_RULES;
 use whylat_diagnose::causes::Cause;
 use whylat_diagnose::report::RuleId;
-use whylat_diagnose::rules::{RULES, answers};
+use whylat_diagnose::rules::{RULES, answer_rules};
 use whylat_diagnose::tail;
 
 /// The part of a file that is generated.
@@ -57,7 +57,7 @@ fn every_page_has_a_rule() -> std::io::Result<()> {
         rules + 1,
         "a page without a rule, or a rule without a page"
     );
-    for (name, _) in tail::rules().filter(|(name, _)| is_of_connections(name)) {
+    for (name, _) in tail::list_rules().filter(|(name, _)| is_of_connections(name)) {
         let page = fs::read_to_string(root().join(format!("docs/findings/{name}.md")))?;
         assert!(
             page.contains("## Of slow messages"),
@@ -79,8 +79,8 @@ impl ListSection {
 fn sections() -> Vec<ListSection> {
     let names = || RuleId::ALL.iter().map(|rule| rule.name());
     // `untraced` is in reports, but is no cause.
-    let of_messages = tail::rules().map(|(name, _)| name).chain(["untraced"]);
-    let mut answers: Vec<&str> = answers().map(|rule| rule.name()).collect();
+    let of_messages = tail::list_rules().map(|(name, _)| name).chain(["untraced"]);
+    let mut answers: Vec<&str> = answer_rules().map(|rule| rule.name()).collect();
     answers.sort_unstable();
     let mut sections = vec![
         index(
@@ -88,7 +88,7 @@ fn sections() -> Vec<ListSection> {
             RULES.iter().map(|rule| (rule.id().name(), rule.summary())),
         ),
         index("rule on requests", of_requests()),
-        index("rule of messages", tail::rules()),
+        index("rule of messages", tail::list_rules()),
         schema("report", names()),
         schema("top", names()),
         schema("tail", of_messages),
@@ -163,7 +163,7 @@ fn quote_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 }
 
 fn rules_of_messages_only() -> impl Iterator<Item = (&'static str, &'static str)> {
-    tail::rules().filter(|(name, _)| !is_of_connections(name))
+    tail::list_rules().filter(|(name, _)| !is_of_connections(name))
 }
 
 fn is_of_connections(name: &str) -> bool {

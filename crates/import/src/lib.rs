@@ -32,20 +32,20 @@ pub use trace_import::TraceImport;
 ///
 /// # Errors
 /// When it is neither, or nothing in it is an event.
-pub fn perf(bytes: &[u8]) -> Result<TraceImport, ImportError> {
+pub fn read_perf(bytes: &[u8]) -> Result<TraceImport, ImportError> {
     if perf_data::is_perf_data(bytes) {
-        return something(perf_data::read(bytes)?, ImportError::NoActivity);
+        return refuse_empty(perf_data::read(bytes)?, ImportError::NoActivity);
     }
     let text = text(bytes)?;
-    something(perf_script::read(text), ImportError::NotPerf)
+    refuse_empty(perf_script::read(text), ImportError::NotPerf)
 }
 
 /// Reads the text of ftrace's `trace` file or of `trace-cmd report`.
 ///
 /// # Errors
 /// When nothing in it is an event.
-pub fn ftrace(bytes: &[u8]) -> Result<TraceImport, ImportError> {
-    something(ftrace::read(text(bytes)?), ImportError::NotFtrace)
+pub fn read_ftrace(bytes: &[u8]) -> Result<TraceImport, ImportError> {
+    refuse_empty(ftrace::read(text(bytes)?), ImportError::NotFtrace)
 }
 
 fn text(bytes: &[u8]) -> Result<&str, ImportError> {
@@ -55,7 +55,7 @@ fn text(bytes: &[u8]) -> Result<&str, ImportError> {
 }
 
 /// Refuses a file without a single event.
-fn something(imported: TraceImport, error: ImportError) -> Result<TraceImport, ImportError> {
+fn refuse_empty(imported: TraceImport, error: ImportError) -> Result<TraceImport, ImportError> {
     if imported.tally.used == 0 {
         return Err(error);
     }

@@ -109,7 +109,7 @@ pub fn merge(
         own.extend(spans);
     }
     for (cpu, spans) in cpus {
-        nest(cpu, spans, recorded, trace, &mut merged.activities);
+        store_nested(cpu, spans, recorded, trace, &mut merged.activities);
     }
     for row in (0..recorded.len()).filter(|row| is_apart(recorded, *row)) {
         merged.activities.push(recorded.row(row));
@@ -304,7 +304,7 @@ impl<'a> OpenSpan<'a> {
 }
 
 /// Stores the spans of one CPU, each at its depth.
-fn nest(
+fn store_nested(
     cpu: u16,
     mut spans: Vec<MergedSpan>,
     recorded: &Activities,

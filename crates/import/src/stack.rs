@@ -174,7 +174,7 @@ impl CallStack {
         match (branch.edge, branch.kind) {
             (FlowEdge::End, kind) => self.trace_ends(time_ns, kind, &branch.to),
             (FlowEdge::Begin, _) => self.trace_begins(time_ns, previous_ns, &branch.to),
-            (FlowEdge::Inside, BranchKind::Call) => self.call(time_ns, &branch.to),
+            (FlowEdge::Inside, BranchKind::Call) => self.enter_function(time_ns, &branch.to),
             (FlowEdge::Inside, BranchKind::Return) => {
                 self.end_top(time_ns, true);
                 self.agree_with(time_ns, &branch.to);
@@ -186,7 +186,7 @@ impl CallStack {
                 self.enter(time_ns, ActivityKind::Irq, &branch.to);
             }
             (FlowEdge::Inside, BranchKind::Sysret | BranchKind::Iret) => {
-                self.leave(time_ns, &branch.to);
+                self.leave_kernel(time_ns, &branch.to);
             }
             (FlowEdge::Inside, BranchKind::Jump | BranchKind::TransactionAbort) => {
                 self.agree_with(time_ns, &branch.to);
@@ -218,22 +218,22 @@ impl CallStack {
         match self.stack.frames.last() {
             _ if self.kernel_only => {
                 self.clear(time_ns, true);
-                self.stack = FrameStack::new(self.beginning(time_ns, to));
-                self.call(time_ns, to);
+                self.stack = FrameStack::new(self.begin_point(time_ns, to));
+                self.enter_function(time_ns, to);
             }
-            None => self.call(time_ns, to),
+            None => self.enter_function(time_ns, to),
             // No look at where it goes on: that may lie in a page fault of the call that ended it.
             Some(CallFrame { untraced: true, .. }) => self.end_top(time_ns, true),
             Some(_) => {
                 self.break_off(previous_ns, RESUMED.into());
                 self.close_error(time_ns);
-                self.call(time_ns, to);
+                self.enter_function(time_ns, to);
             }
         }
     }
 
     /// Returns when a stack that is found running `place` began: in the kernel now, or nobody knows when.
-    fn beginning(&mut self, time_ns: u64, place: &CodeLocation) -> TimelinePoint {
+    fn begin_point(&mut self, time_ns: u64, place: &CodeLocation) -> TimelinePoint {
         if !place.in_kernel() {
             return self.whole_since;
         }
@@ -248,22 +248,22 @@ impl CallStack {
         stack.entry = Some(entry);
         self.interrupted
             .push(std::mem::replace(&mut self.stack, stack));
-        self.call(time_ns, to);
+        self.enter_function(time_ns, to);
     }
 
     /// The kernel is left: what ran before goes on.
-    fn leave(&mut self, time_ns: u64, to: &CodeLocation) {
+    fn leave_kernel(&mut self, time_ns: u64, to: &CodeLocation) {
         self.clear(time_ns, true);
         match self.interrupted.pop() {
             Some(stack) => self.stack = stack,
             None => {
-                self.stack = FrameStack::new(self.beginning(time_ns, to));
+                self.stack = FrameStack::new(self.begin_point(time_ns, to));
                 self.agree_with(time_ns, to);
             }
         }
     }
 
-    fn call(&mut self, time_ns: u64, to: &CodeLocation) {
+    fn enter_function(&mut self, time_ns: u64, to: &CodeLocation) {
         let function = to.function.clone();
         self.push(time_ns, ActivityKind::Function, function, false);
     }
@@ -282,7 +282,7 @@ impl CallStack {
     fn end_top(&mut self, time_ns: u64, seen: bool) {
         let span = match self.stack.frames.pop() {
             Some(frame) => frame.span,
-            None => self.infer(None),
+            None => self.infer_caller(None),
         };
         self.end(span, time_ns, seen);
     }
@@ -293,10 +293,10 @@ impl CallStack {
             Some(top) if top.function == place.function => {}
             Some(_) => {
                 self.end_top(time_ns, true);
-                self.call(time_ns, place);
+                self.enter_function(time_ns, place);
             }
             None => {
-                let span = self.infer(place.function.clone());
+                let span = self.infer_caller(place.function.clone());
                 self.stack.frames.push(CallFrame {
                     span,
                     function: place.function.clone(),
@@ -307,8 +307,8 @@ impl CallStack {
     }
 
     /// Returns a function that was called before the trace shows it, around all that this stack has held.
-    fn infer(&mut self, function: Option<Rc<str>>) -> usize {
-        let what = self.what(ActivityKind::Function, function);
+    fn infer_caller(&mut self, function: Option<Rc<str>>) -> usize {
+        let what = self.span_subject(ActivityKind::Function, function);
         let span = self.lane.open_around(self.stack.began, what);
         if let Some(entry) = self.stack.entry {
             self.entered_with.push((span, entry));
@@ -332,7 +332,7 @@ impl CallStack {
             self.stack = stack;
             self.clear(time_ns, false);
         }
-        self.settle(self.pending_ns);
+        self.settle_times(self.pending_ns);
     }
 
     /// The trace is broken from here on, until its next event.
@@ -352,11 +352,11 @@ impl CallStack {
     }
 
     fn open(&mut self, kind: ActivityKind, name: Option<Rc<str>>, time_ns: u64) -> usize {
-        let what = self.what(kind, name);
+        let what = self.span_subject(kind, name);
         self.lane.open(what, time_ns, true)
     }
 
-    fn what(&self, kind: ActivityKind, name: Option<Rc<str>>) -> SpanSubject {
+    fn span_subject(&self, kind: ActivityKind, name: Option<Rc<str>>) -> SpanSubject {
         SpanSubject {
             kind,
             name,
@@ -372,14 +372,14 @@ impl CallStack {
 
     fn put_off(&mut self, time_ns: u64, what: PendingBranch) {
         if time_ns != self.pending_ns {
-            self.settle(time_ns);
+            self.settle_times(time_ns);
         }
         self.pending.push(what);
     }
 
     /// Gives the pending begins and ends their times: the calls share what passed until `to_ns`
     /// evenly; ends take no time.
-    fn settle(&mut self, to_ns: u64) {
+    fn settle_times(&mut self, to_ns: u64) {
         let is_call = |pending: &&PendingBranch| matches!(pending, PendingBranch::Call(_));
         let mut calls = self.pending.iter().filter(is_call).count() as u64;
         let mut now_ns = self.pending_ns;

@@ -15,7 +15,7 @@ pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
 }
 
 /// Returns the first word of a text, and what follows it.
-pub(crate) fn word(text: &str) -> (&str, &str) {
+pub(crate) fn split_word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
     match text.find(char::is_whitespace) {
         Some(end) => text.split_at(end),

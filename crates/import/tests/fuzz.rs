@@ -12,7 +12,7 @@ const TEXTS: [&str; 3] = [
 ];
 
 fn import_both(bytes: &[u8]) {
-    for import in [whylat_import::perf, whylat_import::ftrace] {
+    for import in [whylat_import::read_perf, whylat_import::read_ftrace] {
         if let Ok(imported) = import(bytes) {
             check(&imported);
         }
@@ -119,14 +119,14 @@ proptest! {
 
     #[test]
     fn random_branches_are_accounted_for(text in text(line())) {
-        let imported = whylat_import::perf(text.as_bytes()).unwrap();
+        let imported = whylat_import::read_perf(text.as_bytes()).unwrap();
         check(&imported);
         prop_assert_eq!(imported.tally.read, text.lines().count() as u64);
     }
 
     #[test]
     fn random_events_are_accounted_for(text in text(event())) {
-        if let Ok(imported) = whylat_import::ftrace(text.as_bytes()) {
+        if let Ok(imported) = whylat_import::read_ftrace(text.as_bytes()) {
             check(&imported);
             prop_assert_eq!(imported.tally.read, text.lines().count() as u64);
         }

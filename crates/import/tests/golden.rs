@@ -68,7 +68,7 @@ fn ours(rows: &[Activity], first_ns: u64) -> Vec<Golden> {
 }
 
 fn spans_of(file: &str) -> Option<Vec<Golden>> {
-    let imported = whylat_import::perf(&sample(file)?).expect("a branch trace");
+    let imported = whylat_import::read_perf(&sample(file)?).expect("a branch trace");
     check(&imported);
     let rows = rows(&imported);
     let first_ns = rows.iter().map(|row| row.begin_ns).min().expect("rows");
@@ -136,7 +136,7 @@ fn every_line_of_every_text_is_accounted_for() {
         };
         let lines = bytes.split(|byte| *byte == b'\n');
         let lines = lines.count() - usize::from(bytes.ends_with(b"\n"));
-        let imported = whylat_import::perf(&bytes).expect("events");
+        let imported = whylat_import::read_perf(&bytes).expect("events");
         check(&imported);
         println!("{name}: {}; {} rows", imported.tally, rows(&imported).len());
         assert_eq!(imported.tally.read, lines as u64, "{name}");

@@ -153,7 +153,7 @@ fn file_and_stream_give_the_same_rows() {
         "0 idle - 1200..1200>",
     ];
     for bytes in [file(), stream()] {
-        let imported = whylat_import::perf(&bytes).unwrap();
+        let imported = whylat_import::read_perf(&bytes).unwrap();
         assert_eq!(short(&imported), expected);
         for row in rows(&imported) {
             let idle = row.kind == ActivityKind::Idle;
@@ -168,7 +168,7 @@ fn file_and_stream_give_the_same_rows() {
 fn truncated_file_is_read() {
     let whole = file();
     for len in 0..whole.len() {
-        match whylat_import::perf(&whole[..len]) {
+        match whylat_import::read_perf(&whole[..len]) {
             Ok(imported) => check(&imported),
             Err(error) => assert!(error.to_string().contains("hint: ")),
         }
@@ -177,7 +177,7 @@ fn truncated_file_is_read() {
     let mut killed = whole;
     killed[48..56].fill(0);
     killed.truncate(killed.len() - 4);
-    let imported = whylat_import::perf(&killed).unwrap();
+    let imported = whylat_import::read_perf(&killed).unwrap();
     assert!(
         imported.notes.iter().any(|note| note.contains("cut off")),
         "{:?}",
@@ -190,9 +190,11 @@ fn truncated_file_is_read() {
 fn other_byte_order_and_nonsense_are_refused() {
     let mut other = file();
     other[..8].reverse();
-    let error = whylat_import::perf(&other).unwrap_err().to_string();
+    let error = whylat_import::read_perf(&other).unwrap_err().to_string();
     assert!(error.contains("big-endian"), "{error}");
-    let error = whylat_import::perf(b"PERFILE2").unwrap_err().to_string();
+    let error = whylat_import::read_perf(b"PERFILE2")
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("cut off"), "{error}");
 }
 
@@ -201,7 +203,7 @@ fn every_stop_in_a_real_capture_is_a_row() {
     let Some(bytes) = data::sample("quipper/perf.data.intel_pt-4.14") else {
         return;
     };
-    let imported = whylat_import::perf(&bytes).unwrap();
+    let imported = whylat_import::read_perf(&bytes).unwrap();
     check(&imported);
     let rows = rows(&imported);
     let of = |kind| rows.iter().filter(|row| row.kind == kind).count();
@@ -223,7 +225,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        if let Ok(imported) = whylat_import::perf(&bytes) {
+        if let Ok(imported) = whylat_import::read_perf(&bytes) {
             prop_assert_eq!(imported.tally.residual(), 0);
         }
     }
@@ -235,7 +237,7 @@ proptest! {
         for (old, new) in bytes[at..].iter_mut().zip(packets).take(40) {
             *old = new;
         }
-        let imported = whylat_import::perf(&bytes).unwrap();
+        let imported = whylat_import::read_perf(&bytes).unwrap();
         check(&imported);
     }
 }

@@ -50,7 +50,7 @@ fn message(number: u64, tid: u32, (start_ns, done_ns): (u64, u64)) -> (ReceivedM
 
 /// Explains a message that lasts as long as a trace, beside ordinary ones.
 fn explained(file: &str) -> Option<Value> {
-    let imported = whylat_import::perf(&sample(file)?).expect("a branch trace");
+    let imported = whylat_import::read_perf(&sample(file)?).expect("a branch trace");
     check(&imported);
     let spans: Vec<Activity> = rows(&imported);
     let begin_ns = spans.iter().map(|span| span.begin_ns).min().expect("spans");
@@ -85,7 +85,7 @@ fn explained(file: &str) -> Option<Value> {
     let mut table = TailTable::new(header(), Rc::default());
     table.add_received(&received);
     table.add_activities(&activities);
-    let tails = table.complete();
+    let tails = table.into_analysis();
     let report = tails.report(question, &categories, RecordingState::default());
     let report = serde_json::to_value(report.groups).expect("JSON");
     Some(report[0].clone())

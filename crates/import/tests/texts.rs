@@ -32,7 +32,7 @@ fn line(row: &Activity, base_ns: u64) -> String {
 
 #[test]
 fn every_gap_of_branches_is_completed() {
-    let imported = whylat_import::perf(include_bytes!("traces/branches.perf")).unwrap();
+    let imported = whylat_import::read_perf(include_bytes!("traces/branches.perf")).unwrap();
     let expected = [
         // main was never called: it began before the trace.
         "0 function main <0..1000>",
@@ -60,7 +60,7 @@ fn every_gap_of_branches_is_completed() {
 
 #[test]
 fn tracepoints_become_spans() {
-    let imported = whylat_import::ftrace(include_bytes!("traces/sched.txt")).unwrap();
+    let imported = whylat_import::read_ftrace(include_bytes!("traces/sched.txt")).unwrap();
     let expected = [
         "0 task app <0..20000",
         "1 syscall - <0..0",
@@ -87,7 +87,7 @@ fn tracepoints_become_spans() {
 
 #[test]
 fn function_graph_becomes_spans() {
-    let imported = whylat_import::ftrace(include_bytes!("traces/graph.txt")).unwrap();
+    let imported = whylat_import::read_ftrace(include_bytes!("traces/graph.txt")).unwrap();
     let expected = [
         // Its call came before the trace.
         "0 function inet_sendmsg <0..9000",
@@ -112,7 +112,7 @@ fn trace_cmd_report_becomes_spans() {
   <idle>-0     [000]    30.000000500: sched_switch:         swapper/0:0 [120] R ==> app:71 [120]
      app-71    [000]    30.000000600: funcgraph_exit:         0.500 us   |  }
 ";
-    let imported = whylat_import::ftrace(text.as_bytes()).unwrap();
+    let imported = whylat_import::read_ftrace(text.as_bytes()).unwrap();
     let expected = [
         "0 task app <0..200",
         "1 function vfs_read 0..200>",
@@ -131,7 +131,7 @@ fn perf_script_tracepoints_become_spans() {
 app    71 [002]    40.000000300:  raw_syscalls:sys_exit: NR 1 = 10
 app    71 [002]    40.000000400:     sched:sched_switch: prev_comm=app prev_pid=71 prev_prio=120 prev_state=S ==> next_comm=b c next_pid=9 next_prio=120
 ";
-    let imported = whylat_import::perf(text.as_bytes()).unwrap();
+    let imported = whylat_import::read_perf(text.as_bytes()).unwrap();
     let expected = [
         "0 task app <0..300",
         "1 syscall NR 1 0..200",
@@ -145,7 +145,7 @@ fn sampled_stacks_become_spans() {
     let text = "7/7 50.000000100: 1 cycles:u: \n\t 10 leaf+0x1 (a)\n\t 20 main+0x5 (a)\n\n\
                 7/7 50.000000200: 1 cycles:u: \n\t 30 other+0x1 (a)\n\t 24 main+0x9 (a)\n\n\
                 7/7 50.000000300: 1 cycles:u: \n";
-    let imported = whylat_import::perf(text.as_bytes()).unwrap();
+    let imported = whylat_import::read_perf(text.as_bytes()).unwrap();
     let expected = [
         "0 function main <0..100>",
         "1 function leaf <0..100>",
@@ -164,7 +164,7 @@ fn foreign_files_are_refused() {
         b"# only a comment\n",
         b"\xff\xfe\n",
     ] {
-        for import in [whylat_import::perf, whylat_import::ftrace] {
+        for import in [whylat_import::read_perf, whylat_import::read_ftrace] {
             let error = import(bytes).unwrap_err().to_string();
             assert!(error.contains("hint: "), "{error}");
         }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use ittapi_sys as itt;
-use whylat_itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, RingShape, loadable};
+use whylat_itt::{COLLECTOR_VARIABLE, RING_VARIABLE, Ring, RingShape, check_loadable};
 
 /// Rounds of each condition.
 const ROUNDS: usize = 9;
@@ -34,8 +34,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     if std::env::args().nth(1).as_deref() == Some("program") {
         return program();
     }
-    let collector = collector()?;
-    loadable(&collector)?;
+    let collector = collector_path()?;
+    check_loadable(&collector)?;
     let mut rows = [const { Vec::new() }; 3];
     let mut reading = Reading::default();
     for _ in 0..ROUNDS {
@@ -79,7 +79,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn drain(&mut self, ring: &mut Ring) {
+    fn drain_ring(&mut self, ring: &mut Ring) {
         let start = Instant::now();
         let records = ring.drain(|record| drop(black_box(record)));
         if records > 0 {
@@ -96,7 +96,7 @@ struct Figure {
 }
 
 /// Beside this example's own directory, where cargo puts it.
-fn collector() -> Result<PathBuf, Box<dyn Error>> {
+fn collector_path() -> Result<PathBuf, Box<dyn Error>> {
     let example = std::env::current_exe()?;
     let dir = example.parent().and_then(Path::parent);
     Ok(dir.ok_or("no directory")?.join("libwhylat_itt.so"))
@@ -127,7 +127,7 @@ fn round(
     // The program prints after each batch, which paces the reading.
     let mut batches: Vec<f64> = Vec::new();
     for line in BufReader::new(output).lines() {
-        reading.drain(&mut ring);
+        reading.drain_ring(&mut ring);
         batches.push(line?.parse()?);
         if batches.len() == BATCHES {
             figures.push(Figure {
@@ -165,22 +165,22 @@ fn program() -> Result<(), Box<dyn Error>> {
         let domain = domain(c"speed".as_ptr());
         let name = itt::__itt_string_handle_create_ptr__3_0.ok_or("no string_handle_create")?;
         let name = name(c"work".as_ptr());
-        batches(|_| {
+        time_batches(|_| {
             let mut time = std::mem::zeroed();
             libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time);
             black_box(time);
         });
-        batches(|mut value| {
+        time_batches(|mut value| {
             if let Some(call) = black_box(itt::__itt_counter_set_value_ptr__3_0) {
                 call(counter, (&raw mut value).cast());
             }
         });
-        batches(|_| {
+        time_batches(|_| {
             if let Some(call) = black_box(itt::__itt_counter_inc_ptr__3_0) {
                 call(counter);
             }
         });
-        batches(|_| {
+        time_batches(|_| {
             if let Some(call) = black_box(itt::__itt_task_begin_ptr__3_0) {
                 call(domain, none, none, name);
             }
@@ -193,7 +193,7 @@ fn program() -> Result<(), Box<dyn Error>> {
 }
 
 /// Makes the call many times; prints ns a call, batch by batch.
-fn batches(mut call: impl FnMut(u64)) {
+fn time_batches(mut call: impl FnMut(u64)) {
     for _ in 0..BATCHES {
         let start = Instant::now();
         for value in 0..BATCH_CALLS {

@@ -20,7 +20,7 @@ pub(crate) fn decode(owner: ChunkOwner, words: &[u64]) -> Option<(Record, usize)
         false => owner.tid,
     };
     let body = match is_definition(head.code) {
-        true => definition(head, &mut fields)?,
+        true => decode_definition(head, &mut fields)?,
         false => value(head, &mut fields)?,
     };
     let record = Record {
@@ -48,16 +48,16 @@ impl Fields<'_> {
     }
 
     /// Returns the id of a definition.
-    fn reference(&mut self) -> Option<u32> {
+    fn read_reference(&mut self) -> Option<u32> {
         u32::try_from(self.word()?).ok()
     }
 
     /// Id of a definition, where 0 is none.
-    fn optional(&mut self) -> Option<Option<u32>> {
-        self.reference().map(|id| (id != 0).then_some(id))
+    fn read_optional(&mut self) -> Option<Option<u32>> {
+        self.read_reference().map(|id| (id != 0).then_some(id))
     }
 
-    fn identifier(&mut self) -> Option<Option<Identifier>> {
+    fn read_identifier(&mut self) -> Option<Option<Identifier>> {
         let words = [self.word()?, self.word()?, self.word()?];
         Some((words != [0; 3]).then_some(Identifier(words)))
     }
@@ -71,14 +71,14 @@ impl Fields<'_> {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn values(&mut self, value_type: ValueType, count: usize) -> Option<Vec<Value>> {
+    fn read_values(&mut self, value_type: ValueType, count: usize) -> Option<Vec<Value>> {
         let (words, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(words.iter().map(|bits| value_type.value(*bits)).collect())
     }
 }
 
-fn definition(head: RecordHead, fields: &mut Fields) -> Option<Body> {
+fn decode_definition(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let id = head.id;
     Some(match head.code {
         RecordCode::Domain => Body::Domain {
@@ -97,7 +97,7 @@ fn definition(head: RecordHead, fields: &mut Fields) -> Option<Body> {
         },
         RecordCode::Histogram => Body::Histogram {
             id,
-            domain: fields.reference()?,
+            domain: fields.read_reference()?,
             x_type: ValueType::from_number(fields.word()?),
             name: fields.text()?,
             y_type: ValueType::from_number(head.detail.into()),
@@ -107,12 +107,12 @@ fn definition(head: RecordHead, fields: &mut Fields) -> Option<Body> {
             name: fields.text()?,
         },
         RecordCode::CounterContext => counter_context(head, fields)?,
-        _ => unnumbered(head, fields)?,
+        _ => decode_unnumbered(head, fields)?,
     })
 }
 
 /// Definitions without an id.
-fn unnumbered(head: RecordHead, fields: &mut Fields) -> Option<Body> {
+fn decode_unnumbered(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     Some(match head.code {
         RecordCode::ThreadName => Body::ThreadName {
             name: fields.text()?,
@@ -150,20 +150,20 @@ fn value(head: RecordHead, fields: &mut Fields) -> Option<Body> {
         | RecordCode::CounterDelta
         | RecordCode::NamedDelta
         | RecordCode::CounterDestroyed
-        | RecordCode::HistogramBatch => counter(head, fields),
+        | RecordCode::HistogramBatch => decode_counter(head, fields),
         RecordCode::TaskBegin
         | RecordCode::TaskEnd
         | RecordCode::TaskEndOverlapped
         | RecordCode::RegionBegin
         | RecordCode::RegionEnd => span(head, fields),
         RecordCode::FrameBegin | RecordCode::FrameEnd | RecordCode::FrameSubmitted => {
-            frame(head, fields)
+            decode_frame(head, fields)
         }
         RecordCode::Marker | RecordCode::EventStart | RecordCode::EventEnd | RecordCode::Sync => {
-            moment(head, fields)
+            decode_moment(head, fields)
         }
         RecordCode::Metadata | RecordCode::MetadataText | RecordCode::Relation => {
-            attached(head, fields)
+            decode_attached(head, fields)
         }
         RecordCode::Paused => Some(Body::Paused),
         RecordCode::Resumed => Some(Body::Resumed),
@@ -173,7 +173,7 @@ fn value(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     }
 }
 
-fn counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
+fn decode_counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let is_decrement = head.detail != 0;
     Some(match head.code {
         RecordCode::CounterValue => Body::CounterValue {
@@ -187,7 +187,7 @@ fn counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
         },
         RecordCode::NamedDelta => Body::NamedDelta {
             domain: head.id,
-            name: fields.reference()?,
+            name: fields.read_reference()?,
             delta: fields.word()?,
             is_decrement,
         },
@@ -199,9 +199,9 @@ fn counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
             Body::HistogramBatch {
                 histogram: head.id,
                 first,
-                y: fields.values(y_type, count)?,
+                y: fields.read_values(y_type, count)?,
                 x: match ValueType::from_number(head.detail.into()) {
-                    Some(x_type) => fields.values(x_type, count)?,
+                    Some(x_type) => fields.read_values(x_type, count)?,
                     None => Vec::new(),
                 },
             }
@@ -215,33 +215,33 @@ fn span(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     Some(match head.code {
         RecordCode::TaskBegin => Body::TaskBegin {
             domain,
-            name: fields.optional()?,
-            id: fields.identifier()?,
-            parent: fields.identifier()?,
+            name: fields.read_optional()?,
+            id: fields.read_identifier()?,
+            parent: fields.read_identifier()?,
             is_overlapped: head.detail != 0,
         },
         RecordCode::TaskEnd => Body::TaskEnd { domain, id: None },
         RecordCode::TaskEndOverlapped => Body::TaskEnd {
             domain,
-            id: fields.identifier()?,
+            id: fields.read_identifier()?,
         },
         RecordCode::RegionBegin => Body::RegionBegin {
             domain,
-            name: fields.optional()?,
-            id: fields.identifier()?,
-            parent: fields.identifier()?,
+            name: fields.read_optional()?,
+            id: fields.read_identifier()?,
+            parent: fields.read_identifier()?,
         },
         RecordCode::RegionEnd => Body::RegionEnd {
             domain,
-            id: fields.identifier()?,
+            id: fields.read_identifier()?,
         },
         _ => return None,
     })
 }
 
-fn frame(head: RecordHead, fields: &mut Fields) -> Option<Body> {
+fn decode_frame(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let domain = head.id;
-    let id = fields.identifier()?;
+    let id = fields.read_identifier()?;
     Some(match head.code {
         RecordCode::FrameBegin => Body::FrameBegin { domain, id },
         RecordCode::FrameEnd => Body::FrameEnd { domain, id },
@@ -255,13 +255,13 @@ fn frame(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-fn moment(head: RecordHead, fields: &mut Fields) -> Option<Body> {
+fn decode_moment(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     Some(match head.code {
         RecordCode::Marker => Body::Marker {
             domain: head.id,
-            name: fields.optional()?,
-            id: fields.identifier()?,
-            scope: scope(head.detail),
+            name: fields.read_optional()?,
+            id: fields.read_identifier()?,
+            scope: decode_scope(head.detail),
         },
         RecordCode::EventStart => Body::EventStart { event: head.id },
         RecordCode::EventEnd => Body::EventEnd { event: head.id },
@@ -273,35 +273,36 @@ fn moment(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
-fn attached(head: RecordHead, fields: &mut Fields) -> Option<Body> {
+fn decode_attached(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let domain = head.id;
     Some(match head.code {
         RecordCode::Metadata => Body::Metadata {
             domain,
-            key: fields.optional()?,
-            id: fields.identifier()?,
+            key: fields.read_optional()?,
+            id: fields.read_identifier()?,
             count: fields.word()?,
-            values: fields.values(ValueType::from_number(head.detail.into())?, fields.0.len())?,
+            values: fields
+                .read_values(ValueType::from_number(head.detail.into())?, fields.0.len())?,
         },
         RecordCode::MetadataText => Body::MetadataText {
             domain,
-            key: fields.optional()?,
-            id: fields.identifier()?,
+            key: fields.read_optional()?,
+            id: fields.read_identifier()?,
             length_bytes: fields.word()?,
             text: fields.text()?,
         },
         RecordCode::Relation => Body::Relation {
             domain,
-            head: fields.identifier()?,
+            head: fields.read_identifier()?,
             relation: head.detail,
-            tail: fields.identifier()?,
+            tail: fields.read_identifier()?,
         },
         _ => return None,
     })
 }
 
 /// Numbers of `__itt_scope`; a track is a thread, a group of tracks a process.
-fn scope(number: u8) -> Scope {
+fn decode_scope(number: u8) -> Scope {
     match number {
         1 => Scope::Global,
         2 => Scope::Process,

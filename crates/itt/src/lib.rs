@@ -5,7 +5,7 @@
 //! ([`collector`]). Out: [`Record`]s, which the recorder (`crates/probe/src/itt`) reads from a file
 //! that both map, the [`Ring`]. What was written is there after a crash of the program.
 //!
-//! The recorder creates the ring, checks the library with [`loadable`], and starts the program
+//! The recorder creates the ring, checks the library with [`check_loadable`], and starts the program
 //! with [`COLLECTOR_VARIABLE`] and [`RING_VARIABLE`] set. See `README.md` beside this crate.
 
 mod collector;
@@ -22,7 +22,7 @@ mod wire;
 
 pub use error::Error;
 pub use layout::RingShape;
-pub use loadable::loadable;
+pub use loadable::check_loadable;
 pub use losses::Losses;
 pub use record::{Body, Context, Identifier, Record, Scope, SyncAction};
 pub use ring::Ring;

@@ -70,9 +70,9 @@ impl Region {
                 source,
             }
         };
-        let file = nameless().map_err(failed("create"))?;
+        let file = create_memory_file().map_err(failed("create"))?;
         allocate(&file, bytes).map_err(failed("allocate"))?;
-        seal(&file).map_err(failed("seal"))?;
+        seal_length(&file).map_err(failed("seal"))?;
         let region = Self::map(&file, bytes, shape).map_err(failed("map"))?;
         region.write_header();
         Ok((region, file.into()))
@@ -222,7 +222,7 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 /// Returns a file in memory, `memfd_create(2)`.
-fn nameless() -> io::Result<File> {
+fn create_memory_file() -> io::Result<File> {
     let create = |flags| {
         // SAFETY: the name is a C string, and a descriptor that is returned is ours alone.
         unsafe {
@@ -238,7 +238,7 @@ fn nameless() -> io::Result<File> {
 }
 
 /// Makes the file's length final.
-fn seal(file: &File) -> io::Result<()> {
+fn seal_length(file: &File) -> io::Result<()> {
     let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
     // SAFETY: the call takes an open descriptor and a plain number.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {

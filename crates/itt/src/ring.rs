@@ -45,7 +45,7 @@ impl Ring {
     /// removes it; a directory in memory (`/dev/shm`) spares the disk.
     pub fn create(path: &Path, shape: RingShape) -> Result<Self, Error> {
         let region = Region::create(path, shape)?;
-        Ok(Ring::over(region, path.to_owned()))
+        Ok(Ring::from_region(region, path.to_owned()))
     }
 
     /// Creates a ring in memory that has no name in any file system: it is gone with the last
@@ -55,10 +55,10 @@ impl Ring {
     pub fn nameless(shape: RingShape) -> Result<(Self, OwnedFd), Error> {
         let (region, fd) = Region::create_nameless(shape)?;
         let path = format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
-        Ok((Ring::over(region, path.into()), fd))
+        Ok((Ring::from_region(region, path.into()), fd))
     }
 
-    fn over(region: Region, path: PathBuf) -> Self {
+    fn from_region(region: Region, path: PathBuf) -> Self {
         Ring {
             read_words: vec![0; region.shape.all_chunks().len()],
             region,
@@ -78,8 +78,8 @@ impl Ring {
     pub fn drain(&mut self, mut take: impl FnMut(Record)) -> usize {
         // Values are read before definitions, and handed out after them: whatever a value
         // uses was defined before it was written.
-        let values = self.look(self.region.shape.value_pool());
-        let definitions = self.look(self.region.shape.definition_pool());
+        let values = self.chunks_in_use(self.region.shape.value_pool());
+        let definitions = self.chunks_in_use(self.region.shape.definition_pool());
         let mut records = 0;
         for held in definitions.into_iter().chain(values) {
             records += self.read(held, &mut take);
@@ -117,7 +117,7 @@ impl Ring {
 
     /// Returns the chunks in use, in the order in which to read them. A thread's newest is read
     /// first: all that came before it is then in the older ones.
-    fn look(&self, pool: Range<usize>) -> Vec<HeldChunk> {
+    fn chunks_in_use(&self, pool: Range<usize>) -> Vec<HeldChunk> {
         let mut all = self.taken(pool);
         all.sort_unstable_by_key(|held| (held.owner_word, held.sequence, held.chunk));
         for held in all.iter_mut().rev() {
@@ -136,7 +136,7 @@ impl Ring {
     /// a thread took before its newest of the first time is there the second time.
     fn taken(&self, pool: Range<usize>) -> Vec<HeldChunk> {
         let mut newest = HashMap::<u64, u64>::new();
-        for held in pool.clone().filter_map(|chunk| self.held(chunk)) {
+        for held in pool.clone().filter_map(|chunk| self.held_chunk(chunk)) {
             let sequence = newest.entry(held.owner_word).or_default();
             *sequence = held.sequence.max(*sequence);
         }
@@ -144,11 +144,11 @@ impl Ring {
             let newest = newest.get(&held.owner_word);
             newest.is_some_and(|newest| held.sequence <= *newest)
         };
-        let held = pool.filter_map(|chunk| self.held(chunk));
+        let held = pool.filter_map(|chunk| self.held_chunk(chunk));
         held.filter(is_no_newer).collect()
     }
 
-    fn held(&self, chunk: usize) -> Option<HeldChunk> {
+    fn held_chunk(&self, chunk: usize) -> Option<HeldChunk> {
         let control = |field| self.region.control(chunk, field);
         let owner_word = control(ChunkControl::Owner).load(Ordering::Acquire);
         let owner = ChunkOwner::unpack(owner_word)?;

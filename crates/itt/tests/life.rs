@@ -43,7 +43,7 @@ fn values(records: &[Record]) -> Vec<u64> {
 
 #[test]
 fn the_collector_is_loadable() {
-    whylat_itt::loadable(&collector()).expect("loadable");
+    whylat_itt::check_loadable(&collector()).expect("loadable");
 }
 
 #[test]
@@ -54,7 +54,9 @@ fn unloadable_collector_is_refused() {
     // A library, but no collector.
     let other = programs().path("plugin.so");
     for path in [missing, &text, relative, &other] {
-        let error = whylat_itt::loadable(path).expect_err("refused").to_string();
+        let error = whylat_itt::check_loadable(path)
+            .expect_err("refused")
+            .to_string();
         assert!(error.contains("\nhint: "), "{error}");
         assert!(error.contains(&path.display().to_string()), "{error}");
     }

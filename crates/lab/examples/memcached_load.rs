@@ -106,7 +106,7 @@ fn load(clients: &mut [Client], requests: usize) -> Result<Vec<u64>> {
         client.send()?;
     }
     while latencies_ns.len() < requests {
-        for index in ready(clients)? {
+        for index in wait_for_readable(clients)? {
             if let Some(latency_ns) = clients[index].receive()? {
                 latencies_ns.push(latency_ns);
                 clients[index].send()?;
@@ -117,7 +117,7 @@ fn load(clients: &mut [Client], requests: usize) -> Result<Vec<u64>> {
 }
 
 /// Waits until a connection has something to read, and returns all that have.
-fn ready(clients: &[Client]) -> Result<Vec<usize>> {
+fn wait_for_readable(clients: &[Client]) -> Result<Vec<usize>> {
     let mut waiting: Vec<PollFd> = clients
         .iter()
         .map(|client| PollFd::new(client.stream.as_fd(), PollFlags::POLLIN))

@@ -92,7 +92,7 @@ impl Capture {
                 });
             }
         }
-        match self.missed().map_err(failed)? {
+        match self.missed_packets().map_err(failed)? {
             0 => Ok(passed),
             missed => {
                 let why = std::io::Error::other(format!("{missed} did not fit into the buffer"));
@@ -147,14 +147,14 @@ impl Capture {
                 _ => None,
             };
             if let (Some(direction), Some(stamp)) = (direction, stamp) {
-                let time_ns = u64::try_from(ns(stamp) - self.ahead_ns).unwrap_or(0);
+                let time_ns = u64::try_from(to_ns(stamp) - self.ahead_ns).unwrap_or(0);
                 return Ok(Some((time_ns, direction, message.bytes)));
             }
         }
     }
 
     /// Returns packets that the kernel could not keep.
-    fn missed(&self) -> nix::Result<u32> {
+    fn missed_packets(&self) -> nix::Result<u32> {
         let mut stats = libc::tpacket_stats {
             tp_packets: 0,
             tp_drops: 0,
@@ -188,7 +188,7 @@ fn open() -> nix::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn ns(time: TimeSpec) -> i64 {
+fn to_ns(time: TimeSpec) -> i64 {
     time.tv_sec() * 1_000_000_000 + time.tv_nsec()
 }
 
@@ -196,11 +196,11 @@ fn ns(time: TimeSpec) -> i64 {
 /// interrupted.
 fn ahead_ns() -> nix::Result<i64> {
     const READINGS: usize = 16;
-    let monotonic_ns = || clock_gettime(ClockId::CLOCK_MONOTONIC).map(ns);
+    let monotonic_ns = || clock_gettime(ClockId::CLOCK_MONOTONIC).map(to_ns);
     let mut best = (i64::MAX, 0);
     for _ in 0..READINGS {
         let before_ns = monotonic_ns()?;
-        let realtime_ns = clock_gettime(ClockId::CLOCK_REALTIME).map(ns)?;
+        let realtime_ns = clock_gettime(ClockId::CLOCK_REALTIME).map(to_ns)?;
         let took_ns = monotonic_ns()? - before_ns;
         best = best.min((took_ns, realtime_ns - before_ns - took_ns / 2));
     }

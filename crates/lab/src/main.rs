@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         Some("workload") => whylat_lab::workload::main(args),
         Some("wire") => whylat_lab::wire::command::main(args),
         Some("fault") => whylat_lab::fault::command::main(args),
-        Some("list") => whylat_lab::fault::command::list(args),
+        Some("list") => whylat_lab::fault::command::run_list(args),
         _ => {
             eprintln!(
                 "error: no such command\nhint: whylat-lab fault --help, list, workload --help, or wire --help"

@@ -62,7 +62,7 @@ impl Netns {
             fd: Arc::new(file.into()),
             inode,
         };
-        netns.ip("link set lo up")?;
+        netns.run_ip("link set lo up")?;
         Ok(netns)
     }
 
@@ -111,10 +111,10 @@ impl Netns {
     ///
     /// # Errors
     /// When `ip` is missing or refuses.
-    pub fn ip(&self, arguments: &str) -> Result<String, LabError> {
+    pub fn run_ip(&self, arguments: &str) -> Result<String, LabError> {
         let words: Vec<&str> = arguments.split_whitespace().collect();
         let refused = "run `ip addr` and `ip route` in the namespace to see its state";
-        self.configure("ip", &words, (HINT_IPROUTE, refused))
+        self.run_setup("ip", &words, (HINT_IPROUTE, refused))
     }
 
     /// Runs `nft RULES` in the namespace: commands of the firewall, separated by semicolons.
@@ -124,12 +124,12 @@ impl Netns {
     pub fn nft(&self, rules: &str) -> Result<(), LabError> {
         let refused = "load nf_tables, and see nft(8) for the rule";
         let missing = "install nftables: apt-get install nftables";
-        self.configure("nft", &[rules], (missing, refused))
+        self.run_setup("nft", &[rules], (missing, refused))
             .map(drop)
     }
 
     /// Runs a program that sets something up, and returns what it printed. Hints: it is missing; it refuses.
-    fn configure(
+    fn run_setup(
         &self,
         program: &str,
         words: &[&str],
@@ -171,7 +171,7 @@ impl Netns {
     pub fn set_congctl(&self, congctl: &str) -> Result<(), LabError> {
         for family in ["-4", "-6"] {
             for table in ["main", "local"] {
-                let routes = self.ip(&format!("{family} route show table {table}"))?;
+                let routes = self.run_ip(&format!("{family} route show table {table}"))?;
                 for route in routes.lines().filter_map(replaceable_route) {
                     self.replace_route(family, table, &route, congctl)?;
                 }
@@ -192,11 +192,11 @@ impl Netns {
         // asks for the default, 1024): the new route is added, and the old one removed.
         let unnameable = route.contains(" metric 0");
         let wanted = route.replace(" metric 0", "");
-        self.ip(&format!(
+        self.run_ip(&format!(
             "{family} route replace {wanted} table {table} congctl {congctl}"
         ))?;
         if unnameable {
-            self.ip(&format!("{family} route del {route} table {table}"))?;
+            self.run_ip(&format!("{family} route del {route} table {table}"))?;
         }
         Ok(())
     }

@@ -124,12 +124,12 @@ impl LabProcess {
         let status = self.child.wait();
         match status {
             Ok(status) if status.success() => Ok(last),
-            Ok(status) => Err(self.failed(status)),
+            Ok(status) => Err(self.exit_error(status)),
             Err(why) => Err(LabError::os("wait for", &self.name, why, HINT_STDERR)),
         }
     }
 
-    fn failed(&self, status: ExitStatus) -> LabError {
+    fn exit_error(&self, status: ExitStatus) -> LabError {
         LabError::Command {
             command: self.name.clone(),
             detail: status.to_string(),

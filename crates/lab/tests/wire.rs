@@ -311,11 +311,11 @@ fn a_device_that_is_down_refuses_packets_and_the_wire_goes_on() {
     let stream = format!("stream --bytes 300007 --write-size 1000 --pause-us 500 --connect {to}");
     let stream = role(&wire.a, &stream);
     until("some data", || wire.stats().a_to_b.delivered.packets > 20);
-    wire.b.ip("link set wire0 down").unwrap();
+    wire.b.run_ip("link set wire0 down").unwrap();
     until("refused packets", || {
         wire.stats().a_to_b.dropped.refused.packets >= 2
     });
-    wire.b.ip("link set wire0 up").unwrap();
+    wire.b.run_ip("link set wire0 up").unwrap();
     stream.finish().unwrap();
     assert_eq!(received(&sink.finish().unwrap()), 300_007);
     let (mut stats, log) = wire.stop();

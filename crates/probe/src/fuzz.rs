@@ -41,7 +41,7 @@ pub fn elf_notes(path: &Path) -> usize {
 }
 
 /// Unwinds a stack through a file that is mapped at `addresses`, and looks up the names; gives the frames.
-pub fn code(file: File, addresses: Range<u64>, stack: &[u8]) -> usize {
+pub fn unwind_code(file: File, addresses: Range<u64>, stack: &[u8]) -> usize {
     crate::stacks::unwind_through(file, addresses, stack)
 }
 

@@ -117,7 +117,7 @@ impl Privileges {
             is_in_user_namespace: ids.is_ok_and(|ids| ids.split_whitespace().ne(ALL_IDS)),
             is_in_pid_namespace: processes::is_initial_pid_namespace() == Some(false),
             is_filtered: field("Seccomp:") == Some("2"),
-            lockdown: lockdown.ok().and_then(|modes| chosen(&modes)),
+            lockdown: lockdown.ok().and_then(|modes| chosen_mode(&modes)),
         }
     }
 
@@ -164,7 +164,7 @@ impl Privileges {
 }
 
 /// The mode in brackets: `none [integrity] confidentiality`.
-fn chosen(modes: &str) -> Option<String> {
+fn chosen_mode(modes: &str) -> Option<String> {
     let (_, rest) = modes.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
 }
@@ -225,7 +225,7 @@ mod tests {
         };
         remedies.push(changed(|it| it.is_in_user_namespace = true));
         remedies.push(changed(|it| {
-            it.lockdown = chosen("none integrity [confidentiality]\n")
+            it.lockdown = chosen_mode("none integrity [confidentiality]\n")
         }));
         remedies.push(changed(|it| it.is_filtered = true));
         remedies.push(changed(|_| {}));

@@ -179,29 +179,29 @@ impl Identity {
     /// every thread, and would take privileges from the others that they need.
     fn assume(&self) -> io::Result<()> {
         let Self { uid, gid, groups } = self;
-        prctl(libc::PR_SET_KEEPCAPS, 1)?;
+        call_prctl(libc::PR_SET_KEEPCAPS, 1)?;
         // SAFETY: the list lives through the call, which reads this many entries.
         let code = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
-        done(code)?;
+        check_code(code)?;
         // SAFETY: plain numbers.
-        done(unsafe { libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) })?;
+        check_code(unsafe { libc::syscall(libc::SYS_setresgid, *gid, *gid, *gid) })?;
         // SAFETY: plain numbers.
-        done(unsafe { libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) })?;
-        prctl(libc::PR_SET_KEEPCAPS, 0)
+        check_code(unsafe { libc::syscall(libc::SYS_setresuid, *uid, *uid, *uid) })?;
+        call_prctl(libc::PR_SET_KEEPCAPS, 0)
     }
 }
 
 /// Takes from programs that this thread executes all rights that it does not have (setuid files).
 fn no_new_privileges() -> io::Result<()> {
-    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
+    call_prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-fn prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
+fn call_prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     // SAFETY: options that take plain numbers.
-    done(unsafe { libc::prctl(option, value, 0, 0, 0) }.into())
+    check_code(unsafe { libc::prctl(option, value, 0, 0, 0) }.into())
 }
 
-fn done(code: libc::c_long) -> io::Result<()> {
+fn check_code(code: libc::c_long) -> io::Result<()> {
     match code {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

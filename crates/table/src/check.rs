@@ -54,8 +54,8 @@ pub fn validate(path: impl AsRef<Path>) -> Result<Vec<Problem>, ReadError> {
             problems.push(Problem::of_file(&dir.join(MANIFEST), None, cause));
         }
     }
-    if !recording.live() {
-        problems.extend(strangers(dir, &recording));
+    if !recording.is_live() {
+        problems.extend(unknown_files(dir, &recording));
     }
     Ok(problems)
 }
@@ -118,7 +118,7 @@ fn count(
 }
 
 /// Files in the tables' directories that the manifest does not have.
-fn strangers(dir: &Path, recording: &Recording) -> Vec<Problem> {
+fn unknown_files(dir: &Path, recording: &Recording) -> Vec<Problem> {
     let holdings = recording.holdings().values();
     let listed: HashSet<_> = holdings
         .flat_map(|holding| &holding.segments)

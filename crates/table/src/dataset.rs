@@ -161,19 +161,22 @@ fn open_rows<C: Columns>(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<
 }
 
 /// Returns the metadata of a file under a key.
-fn metadata<'a>(builder: &'a ParquetRecordBatchReaderBuilder<File>, key: &str) -> Option<&'a str> {
+fn file_metadata<'a>(
+    builder: &'a ParquetRecordBatchReaderBuilder<File>,
+    key: &str,
+) -> Option<&'a str> {
     let metadata = builder.metadata().file_metadata();
     let mut pairs = metadata.key_value_metadata()?.iter();
     pairs.find(|pair| pair.key == key)?.value.as_deref()
 }
 
 fn check_metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<(), String> {
-    let schema = metadata(builder, FLEET_SCHEMA_KEY).unwrap_or("not given");
+    let schema = file_metadata(builder, FLEET_SCHEMA_KEY).unwrap_or("not given");
     if schema != FLEET_SCHEMA {
         return Err(format!("its schema is {schema}, not {FLEET_SCHEMA}"));
     }
     let rows = builder.metadata().file_metadata().num_rows().to_string();
-    match metadata(builder, ROWS_KEY) {
+    match file_metadata(builder, ROWS_KEY) {
         Some(given) if given == rows => Ok(()),
         given => Err(format!(
             "holds {rows} rows and says {}",
@@ -247,7 +250,7 @@ fn host_of(files: &[PathBuf]) -> Result<String, MergeError> {
         return Ok(String::new());
     };
     let host = catch_panics(|| {
-        Ok(metadata(&open(path)?, HOST_KEY)
+        Ok(file_metadata(&open(path)?, HOST_KEY)
             .unwrap_or_default()
             .to_owned())
     });

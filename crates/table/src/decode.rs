@@ -27,7 +27,7 @@ const BATCH_ROWS: usize = 16 << 10;
 
 /// Compares a file with its manifest line; the cause if they differ.
 pub(crate) fn verify(path: &Path, segment: &Segment) -> Result<(), String> {
-    let (bytes, blake3) = files::digest(path).map_err(|error| error.to_string())?;
+    let (bytes, blake3) = files::digest_file(path).map_err(|error| error.to_string())?;
     if bytes != segment.bytes {
         return Err(format!(
             "{bytes} bytes long, {} in the manifest",
@@ -109,7 +109,7 @@ impl Iterator for Batches {
                 .map_err(|error| error.to_string())
         });
         if let Ok(Some(batch)) = &next {
-            progress::advance(batch.num_rows());
+            progress::advance_rows(batch.num_rows());
         }
         next.transpose()
     }

@@ -47,7 +47,7 @@ macro_rules! integers {
                     scratch[present] = cell.unwrap_or_default() as $physical;
                     present += usize::from(cell.is_some());
                 }
-                page.levels(cells, present);
+                page.write_levels(cells, present);
                 delta::encode(&page.$scratch[..present], &mut page.bytes);
             }
         }
@@ -89,7 +89,7 @@ impl PageBody {
     /// Definition levels of cells, `present` of them filled: one bit a cell, as one run of
     /// the RLE and bit-packing hybrid, with its length in front as version 1 of the data page
     /// wants.
-    fn levels<T>(&mut self, cells: &[Option<T>], present: usize) {
+    fn write_levels<T>(&mut self, cells: &[Option<T>], present: usize) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         if present == cells.len() || present == 0 {
@@ -97,7 +97,7 @@ impl PageBody {
             self.bytes.push(u8::from(present > 0));
         } else {
             delta::varint((cells.len().div_ceil(8) as u64) << 1 | 1, &mut self.bytes);
-            self.bits(cells, Option::is_some);
+            self.pack_bits(cells, Option::is_some);
         }
         let length = (self.bytes.len() - start - 4) as u32;
         self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
@@ -105,16 +105,16 @@ impl PageBody {
 
     /// Definition levels of cells that are still to be counted.
     pub fn levels_of<T>(&mut self, cells: &[Option<T>]) {
-        self.levels(cells, cells.iter().filter(|cell| cell.is_some()).count());
+        self.write_levels(cells, cells.iter().filter(|cell| cell.is_some()).count());
     }
 
     /// Booleans, one bit each.
     pub fn bools(&mut self, values: &[bool]) {
-        self.bits(values, |&value| value);
+        self.pack_bits(values, |&value| value);
     }
 
     /// Packs a bit for each cell, lowest first, and fills the last byte up with zeros.
-    fn bits<T>(&mut self, cells: &[T], bit: impl Fn(&T) -> bool) {
+    fn pack_bits<T>(&mut self, cells: &[T], bit: impl Fn(&T) -> bool) {
         let byte = |cells: &[T]| {
             let bits = cells.iter().enumerate();
             bits.fold(0, |byte, (index, cell)| byte | u8::from(bit(cell)) << index)

@@ -24,7 +24,7 @@ const LENGTH: usize = 4;
 
 /// Refuses a file with more rows than any has of its length.
 pub(crate) fn check_rows(file: &File, metadata: &ParquetMetaData) -> Result<(), String> {
-    let bytes = length(file)?;
+    let bytes = footer_length(file)?;
     let most = SPARE_ROWS.saturating_add(bytes.saturating_mul(ROWS_A_BYTE));
     let rows = metadata.file_metadata().num_rows();
     let of_groups = metadata.row_groups().iter().map(|group| group.num_rows());
@@ -43,7 +43,7 @@ pub(crate) fn check_text(
     metadata: &ParquetMetaData,
     columns: &[usize],
 ) -> Result<(), String> {
-    let bytes = length(file)?;
+    let bytes = footer_length(file)?;
     let most = SPARE_TEXT.saturating_add(bytes.saturating_mul(TEXT_A_BYTE));
     let mut total = 0u64;
     for group in metadata.row_groups() {
@@ -62,7 +62,7 @@ pub(crate) fn check_text(
     Ok(())
 }
 
-fn length(file: &File) -> Result<u64, String> {
+fn footer_length(file: &File) -> Result<u64, String> {
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     Ok(metadata.len())
 }
@@ -98,7 +98,7 @@ fn of_page(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
             Some(values.saturating_mul(longest))
         }
         Encoding::DELTA_BYTE_ARRAY => {
-            let body = body(page, is_optional)?;
+            let body = page_body(page, is_optional)?;
             let repeated = crate::delta::sum(body, values)?;
             Some(repeated.saturating_add(body.len() as u64))
         }
@@ -107,7 +107,7 @@ fn of_page(page: &Page, is_optional: bool, longest: u64) -> Option<u64> {
 }
 
 /// Returns the bytes after the levels: version 1 of the page has the length of the definition levels in front of them.
-fn body(page: &Page, is_optional: bool) -> Option<&[u8]> {
+fn page_body(page: &Page, is_optional: bool) -> Option<&[u8]> {
     let levels = match page {
         Page::DataPageV2 {
             def_levels_byte_len,
@@ -212,7 +212,7 @@ mod tests {
             let fits = repeated(&text, 200, how);
             assert_eq!(check_text(&fits, &metadata(&fits), &[0]), Ok(()), "{how:?}");
             let bomb = repeated(&text, 400, how);
-            let bytes = length(&bomb).expect("its length");
+            let bytes = footer_length(&bomb).expect("its length");
             assert!(bytes < 4_000, "{how:?}: {bytes} bytes");
             let why = check_text(&bomb, &metadata(&bomb), &[0]).expect_err("a bomb");
             assert!(why.contains("of text, in column \"a\""), "{how:?}: {why}");

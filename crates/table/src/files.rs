@@ -63,7 +63,7 @@ pub(crate) fn sync_dir(dir: &Path) -> Result<(), WriteError> {
 }
 
 /// Length and BLAKE3 digest of a file, hexadecimal.
-pub(crate) fn digest(path: &Path) -> io::Result<(u64, String)> {
+pub(crate) fn digest_file(path: &Path) -> io::Result<(u64, String)> {
     let mut file = File::open(path)?;
     let mut hasher = Hasher::new();
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -104,7 +104,7 @@ impl Temporary {
     }
 
     /// The file has another name by now.
-    fn keep(mut self) {
+    fn keep_file(mut self) {
         self.0.clear();
     }
 }
@@ -135,7 +135,7 @@ impl FinishedFile {
         let path = dir.join(&self.segment.file);
         fs::rename(self.temporary.path(), &path)
             .map_err(|source| WriteError::io("rename", self.temporary.path(), source))?;
-        self.temporary.keep();
+        self.temporary.keep_file();
         Ok(self.segment)
     }
 }

@@ -20,7 +20,7 @@ pub fn fold_connections(rows: Connections) -> Connections {
                 } else {
                     (earlier, row)
                 };
-                folded.insert(later.conn, fold(earlier, later));
+                folded.insert(later.conn, fold_rows(earlier, later));
             }
             None => {
                 order.push(row.conn);
@@ -37,7 +37,7 @@ pub fn fold_connections(rows: Connections) -> Connections {
 }
 
 /// Two rows of one connection. Taken apart by name, so that a new field cannot be forgotten.
-fn fold(earlier: Connection, later: Connection) -> Connection {
+fn fold_rows(earlier: Connection, later: Connection) -> Connection {
     let Connection {
         conn,
         time_ns,

@@ -22,10 +22,10 @@ const DEEPEST: usize = 16;
 /// # Errors
 /// A folder or a file that is inherited cannot be read, or inherits itself.
 pub fn text_files(folder: impl AsRef<Path>) -> Result<BTreeMap<String, PathBuf>, FixtureError> {
-    files(folder.as_ref(), DEEPEST)
+    list_files(folder.as_ref(), DEEPEST)
 }
 
-fn files(folder: &Path, depth: usize) -> Result<BTreeMap<String, PathBuf>, FixtureError> {
+fn list_files(folder: &Path, depth: usize) -> Result<BTreeMap<String, PathBuf>, FixtureError> {
     let error = |path: &Path, source| FixtureError::Io {
         path: path.to_owned(),
         source,
@@ -54,7 +54,7 @@ fn files(folder: &Path, depth: usize) -> Result<BTreeMap<String, PathBuf>, Fixtu
         }
         let path = folder.join(line);
         let inherited = match path.is_dir() {
-            true => files(&path, depth - 1)?,
+            true => list_files(&path, depth - 1)?,
             false if path.is_file() => BTreeMap::from([(name(&path), path)]),
             false => return Err(error(&path, io::ErrorKind::NotFound.into())),
         };

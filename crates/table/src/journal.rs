@@ -134,7 +134,7 @@ impl Journal {
         match written {
             Ok(bytes) => {
                 self.length += bytes;
-                self.reserve();
+                self.reserve_space();
                 Ok(())
             }
             Err(source) => {
@@ -165,7 +165,7 @@ impl Journal {
     }
 
     /// Allocates space for coming lines. A file system without such a call is no worse off.
-    fn reserve(&mut self) {
+    fn reserve_space(&mut self) {
         if self.length + RESERVE_BYTES / 2 < self.reserved {
             return;
         }
@@ -329,11 +329,11 @@ fn parse_header(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Header, ReadErr
         Ok(body) => body,
         Err(cause) if text.contains("\"check\"") => return Err(bad(cause)),
         Err(cause) => {
-            newer(dir, &text)?;
+            refuse_newer(dir, &text)?;
             return Err(bad(cause));
         }
     };
-    newer(dir, &body)?;
+    refuse_newer(dir, &body)?;
     match serde_json::from_str(&body) {
         Ok(Line::Header(header)) => Ok(header),
         Ok(_) => Err(bad("the first line is no header".into())),
@@ -342,7 +342,7 @@ fn parse_header(dir: &Path, path: &Path, bytes: &[u8]) -> Result<Header, ReadErr
 }
 
 /// An error if this is a header of a later format.
-fn newer(dir: &Path, text: &str) -> Result<(), ReadError> {
+fn refuse_newer(dir: &Path, text: &str) -> Result<(), ReadError> {
     let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let header = &value["header"];
     match header["format"].as_u64() {

@@ -48,7 +48,7 @@ pub use names::{
     Stage, TaskKind, TcpEventKind, ValueSource, WaitObject, Waker, Why, ZerocopyInterface,
 };
 pub use read::{Recording, recording_time};
-pub use recover::{RecoveryResult, recover};
+pub use recover::{RecoveryResult, recover_recording};
 pub use reference::{fleet_reference, reference};
 pub use rows::RowSet;
 pub use write::{ClosedRecording, WriteOptions, Writer};

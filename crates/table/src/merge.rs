@@ -28,7 +28,7 @@ const GROUP_BYTES: usize = 16 << 20;
 
 /// Merges every table that has something to merge. Returns the tables that could not be:
 /// they keep their segments.
-pub(crate) fn all(dir: &Path, journal: &mut Journal) -> Result<Vec<WriteError>, WriteError> {
+pub(crate) fn merge_all(dir: &Path, journal: &mut Journal) -> Result<Vec<WriteError>, WriteError> {
     let contents = journal::read(dir)?;
     let (holdings, _) = contents.holdings(dir);
     let mut unmerged = Vec::new();
@@ -78,7 +78,7 @@ fn write_merged(dir: &Path, table: &str, segments: &[Segment]) -> Result<Finishe
     let mut sink = Some(DigestingFile::new(file));
     let mut writer = None;
     for segment in segments {
-        let damaged = |cause| damaged(dir, table, segment, cause);
+        let damaged = |cause| damage_error(dir, table, segment, cause);
         decode::verify(&dir.join(&segment.file), segment).map_err(damaged)?;
         let batches = Batches::open(&dir.join(&segment.file), segment, None).map_err(damaged)?;
         if let Some(sink) = sink.take() {
@@ -95,10 +95,10 @@ fn write_merged(dir: &Path, table: &str, segments: &[Segment]) -> Result<Finishe
             })?;
         }
     }
-    finish(writer, temporary, summary(table, name, segments))
+    finish(writer, temporary, merged_segment(table, name, segments))
 }
 
-fn damaged(dir: &Path, table: &str, segment: &Segment, cause: String) -> WriteError {
+fn damage_error(dir: &Path, table: &str, segment: &Segment, cause: String) -> WriteError {
     let problem = Problem::of_file(&dir.join(&segment.file), None, cause);
     WriteError::Damaged {
         table: table.to_owned(),
@@ -107,7 +107,7 @@ fn damaged(dir: &Path, table: &str, segment: &Segment, cause: String) -> WriteEr
 }
 
 /// Returns the line of the merged file for the manifest, without its length and digest.
-fn summary(table: &str, file: String, segments: &[Segment]) -> Segment {
+fn merged_segment(table: &str, file: String, segments: &[Segment]) -> Segment {
     Segment {
         table: table.to_owned(),
         file,
@@ -148,14 +148,14 @@ fn new_writer(
     schema: &SchemaRef,
 ) -> Result<ArrowWriter<DigestingFile>, ParquetError> {
     let options = ArrowWriterOptions::new()
-        .with_properties(properties(schema)?)
+        .with_properties(writer_properties(schema)?)
         .with_skip_arrow_metadata(true);
     ArrowWriter::try_new_with_options(sink, schema.clone(), options)
 }
 
 /// Integers are packed differences and text is shared prefixes, both without a dictionary: on
 /// socket calls one made merging a third slower and the file no smaller.
-fn properties(schema: &SchemaRef) -> Result<WriterProperties, ParquetError> {
+fn writer_properties(schema: &SchemaRef) -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_statistics_enabled(EnabledStatistics::Page)

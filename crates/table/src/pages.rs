@@ -89,7 +89,7 @@ fn parse(bytes: &[u8]) -> Option<Header> {
                 continue;
             }
         };
-        *size = Some(u64::try_from(left.integer(kind)?).ok()?);
+        *size = Some(u64::try_from(left.read_integer(kind)?).ok()?);
     }
     Some(Header {
         own_bytes: (bytes.len() - left.0.len()) as u64,
@@ -102,7 +102,7 @@ fn parse(bytes: &[u8]) -> Option<Header> {
 struct Thrift<'a>(&'a [u8]);
 
 impl Thrift<'_> {
-    fn byte(&mut self) -> Option<u8> {
+    fn read_byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
@@ -113,10 +113,10 @@ impl Thrift<'_> {
         Some(())
     }
 
-    fn varint(&mut self) -> Option<u64> {
+    fn read_varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
+            let byte = self.read_byte()?;
             value |= u64::from(byte & 0x7f) << shift;
             if byte < 0x80 {
                 return Some(value);
@@ -127,7 +127,7 @@ impl Thrift<'_> {
 
     /// Number and type of the next field; inner `None` at the end of the struct. They come in ascending order, each once.
     fn field(&mut self, last: i16) -> Option<Option<(i16, u8)>> {
-        let head = self.byte()?;
+        let head = self.read_byte()?;
         match (head >> 4, head & 0xf) {
             (_, 0) => Some(None),
             (0, _) => None,
@@ -136,8 +136,8 @@ impl Thrift<'_> {
     }
 
     /// `i16`, `i32` or `i64`, in zigzag.
-    fn integer(&mut self, kind: u8) -> Option<i64> {
-        let value = matches!(kind, 4..=6).then(|| self.varint())??;
+    fn read_integer(&mut self, kind: u8) -> Option<i64> {
+        let value = matches!(kind, 4..=6).then(|| self.read_varint())??;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
@@ -146,10 +146,10 @@ impl Thrift<'_> {
         match kind {
             1 | 2 => Some(()),
             3 => self.take(1),
-            4..=6 => self.varint().map(drop),
+            4..=6 => self.read_varint().map(drop),
             7 => self.take(8),
             8 => {
-                let bytes = self.varint()?;
+                let bytes = self.read_varint()?;
                 self.take(bytes)
             }
             12 => {

@@ -21,7 +21,7 @@ static OBSERVER: OnceLock<fn(&ProgressStep)> = OnceLock::new();
 static CURRENT: Mutex<Option<ProgressStep>> = Mutex::new(None);
 
 /// Reports every batch to `observer` from now on, by the thread that reads it. The first one stays.
-pub fn observe(observer: fn(&ProgressStep)) {
+pub fn set_observer(observer: fn(&ProgressStep)) {
     OBSERVER.get_or_init(|| observer);
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn begin(what: impl FnOnce() -> String, of: u64) {
 }
 
 /// Advances the progress by so many rows.
-pub(crate) fn advance(rows: usize) {
+pub(crate) fn advance_rows(rows: usize) {
     let Some(observer) = OBSERVER.get() else {
         return;
     };
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn work_is_reported_up_to_its_end() {
-        observe(|step| {
+        set_observer(|step| {
             if step.what == "counting" {
                 assert_eq!(step.of, 11);
                 REPORTED.fetch_max(step.done, Ordering::Relaxed);
@@ -68,8 +68,8 @@ mod tests {
         // other tests read tables meanwhile, in threads of their own
         for _ in 0..100 {
             begin(|| "counting".to_owned(), 11);
-            advance(7);
-            advance(7);
+            advance_rows(7);
+            advance_rows(7);
         }
         assert_eq!(REPORTED.load(Ordering::Relaxed), 11);
     }

@@ -102,7 +102,7 @@ impl Recording {
                 Line::Header(_) | Line::Segment(_) | Line::Merged(_) => {}
             }
         }
-        let problems = &mut self.checked().problems;
+        let problems = &mut self.lock_checked().problems;
         problems.extend(contents.problems);
         problems.extend(outside);
     }
@@ -167,7 +167,7 @@ impl Recording {
     }
 
     /// Whether a recorder was still writing it when it was opened.
-    pub fn live(&self) -> bool {
+    pub fn is_live(&self) -> bool {
         self.live
     }
 
@@ -178,7 +178,7 @@ impl Recording {
 
     /// Damage found so far: when it was opened, and by scans since.
     pub fn problems(&self) -> Vec<Problem> {
-        self.checked().problems.clone()
+        self.lock_checked().problems.clone()
     }
 
     /// Sealed rows of a table, damaged files included.
@@ -198,7 +198,7 @@ impl Recording {
     /// Returns how often the rows of each table were asked for since it was opened, so that a test can see that nothing
     /// is read twice.
     pub fn reads(&self) -> BTreeMap<&'static str, u64> {
-        self.checked().reads.clone()
+        self.lock_checked().reads.clone()
     }
 
     /// First and last time of the sealed rows of all tables; `None` without rows.
@@ -236,7 +236,7 @@ impl Recording {
     /// The batches that [`Recording::scan`] hands on, for readers of several tables at once.
     pub fn batches<T: Table>(&self) -> impl Iterator<Item = T::Columns> + '_ {
         let schema = T::Columns::schema();
-        *self.checked().reads.entry(T::NAME).or_default() += 1;
+        *self.lock_checked().reads.entry(T::NAME).or_default() += 1;
         progress::begin(|| format!("reading {}", T::NAME), self.rows::<T>());
         let mut segments = self.segments(T::NAME).iter();
         let mut open: Option<(&Segment, Batches)> = None;
@@ -287,14 +287,14 @@ impl Recording {
     /// Whether a file has the digest in the manifest; compared once.
     fn is_sound(&self, segment: &Segment) -> bool {
         {
-            let checked = self.checked();
+            let checked = self.lock_checked();
             if checked.sound.contains(&segment.file) || checked.damaged.contains(&segment.file) {
                 return checked.sound.contains(&segment.file);
             }
         }
         match decode::verify(&self.dir.join(&segment.file), segment) {
             Ok(()) => {
-                self.checked().sound.insert(segment.file.clone());
+                self.lock_checked().sound.insert(segment.file.clone());
                 true
             }
             Err(cause) => {
@@ -306,7 +306,7 @@ impl Recording {
 
     /// Leaves a file out from now on and says why, once.
     fn set_aside(&self, segment: &Segment, cause: String) {
-        let mut checked = self.checked();
+        let mut checked = self.lock_checked();
         checked.sound.remove(&segment.file);
         if checked.damaged.insert(segment.file.clone()) {
             let path = self.dir.join(&segment.file);
@@ -316,7 +316,7 @@ impl Recording {
         }
     }
 
-    fn checked(&self) -> std::sync::MutexGuard<'_, CheckedFiles> {
+    fn lock_checked(&self) -> std::sync::MutexGuard<'_, CheckedFiles> {
         self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -70,7 +70,7 @@ impl fmt::Display for RecoveryResult {
 /// # Errors
 /// [`WriteError::Busy`] while a recorder writes it, [`WriteError::Read`] when it cannot be
 /// opened, otherwise what the file system says.
-pub fn recover(path: impl AsRef<Path>) -> Result<RecoveryResult, WriteError> {
+pub fn recover_recording(path: impl AsRef<Path>) -> Result<RecoveryResult, WriteError> {
     let dir = path.as_ref();
     let was_closed = Recording::open(dir)?.closed().is_some();
     let mut journal = Journal::reopen(dir)?;
@@ -86,7 +86,7 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoveryResult, WriteError> {
     }
     clear_files(dir, &contents, &mut recovered)?;
     if !was_closed {
-        recovered.unmerged = merge::all(dir, &mut journal)?;
+        recovered.unmerged = merge::merge_all(dir, &mut journal)?;
         let close = Close {
             ended_ns: ended_ns(&contents),
             in_order: false,

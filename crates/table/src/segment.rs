@@ -205,7 +205,7 @@ impl SegmentFile {
             .writer
             .next_row_group()
             .and_then(|row_group| group.flush_into(row_group, &schema));
-        result.map_err(|source| self.failed(source))
+        result.map_err(|source| self.write_error(source))
     }
 
     fn finish(
@@ -214,7 +214,9 @@ impl SegmentFile {
         first_ns: u64,
         last_ns: u64,
     ) -> Result<FinishedFile, WriteError> {
-        self.writer.finish().map_err(|source| self.failed(source))?;
+        self.writer
+            .finish()
+            .map_err(|source| self.write_error(source))?;
         let (bytes, blake3) = (self.writer.inner_mut().finish())
             .map_err(|source| WriteError::io("write", self.temporary.path(), source))?;
         let segment = Segment {
@@ -230,7 +232,7 @@ impl SegmentFile {
     }
 
     /// The error of the disk if there was one, else that of the encoder.
-    fn failed(&mut self, source: ParquetError) -> WriteError {
+    fn write_error(&mut self, source: ParquetError) -> WriteError {
         WriteError::of_writer(
             self.table,
             self.temporary.path(),

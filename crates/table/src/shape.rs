@@ -52,7 +52,7 @@ fn check(column: &ColumnDescriptor, declared: Option<&DataType>) -> Result<(), S
     }
     let found = column.physical_type();
     match declared {
-        Some(kind) if stored(kind) == Some(found) => Ok(()),
+        Some(kind) if stored_type(kind) == Some(found) => Ok(()),
         Some(kind) => Err(format!("column {path} is {found}, expected {kind}")),
         None if matches!(found, Type::FIXED_LEN_BYTE_ARRAY | Type::INT96) => {
             Err(format!("column {path} is {found}, as in no table"))
@@ -62,7 +62,7 @@ fn check(column: &ColumnDescriptor, declared: Option<&DataType>) -> Result<(), S
 }
 
 /// As what a file holds values of a type; `None` for one that no table declares.
-fn stored(kind: &DataType) -> Option<Type> {
+fn stored_type(kind: &DataType) -> Option<Type> {
     Some(match kind {
         DataType::Boolean => Type::BOOLEAN,
         DataType::UInt8 | DataType::UInt16 | DataType::UInt32 | DataType::Int32 => Type::INT32,

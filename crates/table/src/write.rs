@@ -274,7 +274,7 @@ impl Writer {
     /// failed seal or merge is in [`ClosedRecording`] instead.
     pub fn close(mut self, ended_ns: u64) -> Result<ClosedRecording, WriteError> {
         let mut failures: Vec<WriteError> = self.seal().err().into_iter().collect();
-        match merge::all(&self.dir, &mut self.journal) {
+        match merge::merge_all(&self.dir, &mut self.journal) {
             Ok(unmerged) => failures.extend(unmerged),
             Err(error) => failures.push(error),
         }

@@ -11,7 +11,7 @@ use common::{Random, header, rows, slice};
 use tempfile::TempDir;
 use whylat_table::manifest::{Line, Loss};
 use whylat_table::tables::{Call, Calls, Connection, Connections};
-use whylat_table::{Columns, Recording, WriteOptions, Writer, recover, validate};
+use whylat_table::{Columns, Recording, WriteOptions, Writer, recover_recording, validate};
 
 /// Rows of `calls` in each sealed segment.
 const SEGMENT_ROWS: usize = 53;
@@ -211,7 +211,7 @@ fn recovery_keeps_damage_visible() {
     let mut bytes = fs::read(&damaged).expect("read");
     bytes[100] ^= 1;
     fs::write(&damaged, bytes).expect("write");
-    let recovered = recover(&sample.dir).expect("recover");
+    let recovered = recover_recording(&sample.dir).expect("recover");
     assert_eq!(recovered.unmerged.len(), 1);
     assert!(
         recovered.unmerged[0]
@@ -240,7 +240,7 @@ fn recovery_clears_what_a_crash_leaves() {
     assert!(Recording::open(&sample.dir).expect("open").torn());
     assert_eq!(validate(&sample.dir).expect("opens").len(), 2);
 
-    let recovered = recover(&sample.dir).expect("recover");
+    let recovered = recover_recording(&sample.dir).expect("recover");
     assert!(!recovered.was_closed);
     assert_eq!(recovered.dropped_line, Some(whole));
     assert_eq!(recovered.removed, [temporary]);
@@ -254,7 +254,7 @@ fn recovery_clears_what_a_crash_leaves() {
     assert_eq!(recording.read_all::<Call>(), sample.calls);
     assert_eq!(validate(&sample.dir).expect("opens"), []);
 
-    let again = recover(&sample.dir).expect("recover again");
+    let again = recover_recording(&sample.dir).expect("recover again");
     assert!(again.was_closed && again.removed.is_empty() && again.set_aside.is_empty());
     assert_eq!(fs::read(&manifest).expect("read"), after);
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{Random, header};
 use whylat_table::tables::{Call, Calls};
-use whylat_table::{Columns, Recording, WriteOptions, Writer, recover, validate};
+use whylat_table::{Columns, Recording, WriteOptions, Writer, recover_recording, validate};
 
 /// Rounds of writing and killing.
 const KILLS: u64 = 200;
@@ -149,7 +149,7 @@ fn a_kill_at_any_moment_loses_no_sealed_row() {
         let report = kill_at_random(start(&dir), &mut random);
 
         let recording = Recording::open(&dir).expect("a killed recording opens");
-        assert!(!recording.live(), "round {round}");
+        assert!(!recording.is_live(), "round {round}");
         assert_eq!(recording.problems(), [], "round {round}");
         let in_order = recording.closed().is_some();
         assert!(in_order || !report.closed, "round {round}");
@@ -163,7 +163,7 @@ fn a_kill_at_any_moment_loses_no_sealed_row() {
         assert!(found == calls(0, rows), "round {round}: rows differ");
 
         closed += u64::from(in_order);
-        let recovered = recover(&dir).expect("recover");
+        let recovered = recover_recording(&dir).expect("recover");
         assert_eq!(recovered.was_closed, in_order, "round {round}");
         left_over += (recovered.removed.len() + recovered.set_aside.len()) as u64;
         let recording = Recording::open(&dir).expect("a recovered recording opens");

@@ -10,7 +10,7 @@ use common::{Random, header, rows};
 use whylat_table::manifest::{Coverage, FORMAT, Header, Line, Loss, ProbeState};
 use whylat_table::tables::{Call, Calls};
 use whylat_table::{
-    ReadError, Recording, WriteError, WriteOptions, Writer, recover, table, validate,
+    ReadError, Recording, WriteError, WriteOptions, Writer, recover_recording, table, validate,
 };
 
 const FORCE: WriteOptions = WriteOptions {
@@ -70,7 +70,7 @@ fn foreign_directory_is_refused_by_name() {
             "{foreign:?}: {error}"
         );
         assert_clear(&error, &manifest);
-        assert!(validate(dir).is_err() && recover(dir).is_err());
+        assert!(validate(dir).is_err() && recover_recording(dir).is_err());
     }
 }
 
@@ -172,14 +172,14 @@ fn existing_path_is_kept_without_force() {
         Writer::create(&dir, &header(), FORCE)
             .err()
             .expect("still written"),
-        recover(&dir).expect_err("still written"),
+        recover_recording(&dir).expect_err("still written"),
     ] {
         assert!(matches!(error, WriteError::Busy { .. }), "{error:?}");
         assert_clear(&error, &dir);
     }
-    assert!(Recording::open(&dir).expect("open").live());
+    assert!(Recording::open(&dir).expect("open").is_live());
     drop(writer);
-    assert!(!Recording::open(&dir).expect("open").live());
+    assert!(!Recording::open(&dir).expect("open").is_live());
     Writer::create(&dir, &header(), FORCE).expect("a recording is replaced");
 
     let foreign = temporary.path().join("precious");

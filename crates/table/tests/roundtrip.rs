@@ -39,7 +39,7 @@ where
     assert_eq!(stored, columns.len() as u64);
 
     let open = Recording::open(&dir).expect("open");
-    assert!(open.live());
+    assert!(open.is_live());
     assert_eq!(&open.read_all::<T>(), columns);
     assert_eq!(open.problems(), []);
     assert_eq!(validate(&dir).expect("open"), []);
@@ -47,7 +47,7 @@ where
     let closed = writer.close(9).expect("close");
     assert!(closed.failures.is_empty(), "{:?}", closed.failures);
     let merged = Recording::open(&dir).expect("open");
-    assert!(!merged.live());
+    assert!(!merged.is_live());
     assert!(merged.closed().is_some_and(|close| close.in_order));
     assert_eq!(&merged.read_all::<T>(), columns);
     assert_eq!(validate(&dir).expect("open"), []);

@@ -85,7 +85,7 @@ fn a_folder_of_text_becomes_a_recording() {
     let recording = Recording::open(&open).expect("open");
     assert_eq!(recording.closed(), None);
     assert_eq!(recording.rows::<TcpEvent>(), 2);
-    assert!(!recording.live());
+    assert!(!recording.is_live());
 }
 
 #[test]

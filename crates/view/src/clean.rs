@@ -3,7 +3,7 @@
 
 /// Removes control characters (C0, DEL, C1) with the escape sequences they begin, and the
 /// characters that reorder or break a line invisibly.
-pub fn clean(text: &str) -> String {
+pub fn remove_controls(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -65,19 +65,19 @@ mod tests {
 
     #[test]
     fn escape_sequences_are_removed() {
-        assert_eq!(clean("plain – µs → ok"), "plain – µs → ok");
-        assert_eq!(clean("a\u{1b}[31;1mred\u{1b}[0mb"), "aredb");
-        assert_eq!(clean("a\u{1b}]52;c;ZXZpbA==\u{7}b"), "ab");
-        assert_eq!(clean("a\u{1b}]0;title\u{1b}\\b"), "ab");
-        assert_eq!(clean("a\u{9b}2Jb\u{85}c\u{7f}"), "abc");
-        assert_eq!(clean("a\u{202e}evil\u{2066}b"), "aevilb");
-        assert_eq!(clean("a\nb\tc\rd\u{0}"), "a b cd");
+        assert_eq!(remove_controls("plain – µs → ok"), "plain – µs → ok");
+        assert_eq!(remove_controls("a\u{1b}[31;1mred\u{1b}[0mb"), "aredb");
+        assert_eq!(remove_controls("a\u{1b}]52;c;ZXZpbA==\u{7}b"), "ab");
+        assert_eq!(remove_controls("a\u{1b}]0;title\u{1b}\\b"), "ab");
+        assert_eq!(remove_controls("a\u{9b}2Jb\u{85}c\u{7f}"), "abc");
+        assert_eq!(remove_controls("a\u{202e}evil\u{2066}b"), "aevilb");
+        assert_eq!(remove_controls("a\nb\tc\rd\u{0}"), "a b cd");
     }
 
     #[test]
     fn unfinished_escape_is_removed() {
-        assert_eq!(clean("a\u{1b}"), "a");
-        assert_eq!(clean("a\u{1b}[31"), "a");
-        assert_eq!(clean("a\u{1b}]52;c;"), "a");
+        assert_eq!(remove_controls("a\u{1b}"), "a");
+        assert_eq!(remove_controls("a\u{1b}[31"), "a");
+        assert_eq!(remove_controls("a\u{1b}]52;c;"), "a");
     }
 }

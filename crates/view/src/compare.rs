@@ -2,12 +2,12 @@
 
 use diagnose::Report;
 use diagnose::report::{Connection, Finding, Severity};
-use diagnose::units::{bytes, count, duration, percent, times};
+use diagnose::units::{count, duration, format_bytes, format_ratio, percent};
 use table::Stage;
 
-use crate::clean::clean;
+use crate::clean::remove_controls;
 use crate::layout::{Style, TextLayout, TextOptions, columns};
-use crate::text::findings::estimate;
+use crate::text::findings::describe_estimate;
 
 /// One side of the comparison.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ const COLUMNS: [usize; 3] = [30, 24, 24];
 pub fn side_by_side(before: &ComparedSide, after: &ComparedSide, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
     layout.title(&[(Style::Bold, "side by side")]);
-    row(&mut layout, "", [before.label, after.label], Style::Bold);
+    draw_row(&mut layout, "", [before.label, after.label], Style::Bold);
     let sides = [before, after];
     let each = |of: &dyn Fn(&ComparedSide) -> String| sides.map(of);
     let rows: [(&str, [String; 2]); 7] = [
@@ -45,20 +45,20 @@ pub fn side_by_side(before: &ComparedSide, after: &ComparedSide, options: &TextO
             "short segments held",
             each(&|side| number(side, |c| c.totals.nagle_holds)),
         ),
-        ("longest hold", each(&|side| longest(side))),
+        ("longest hold", each(&|side| longest_name(side))),
         ("average write", each(&|side| mean_write(side))),
     ];
     for (name, [left, right]) in &rows {
-        row(&mut layout, name, [left, right], Style::Plain);
+        draw_row(&mut layout, name, [left, right], Style::Plain);
     }
     layout.blank();
     speed_up(&mut layout, before, after);
     layout.finish()
 }
 
-fn row(layout: &mut TextLayout, name: &str, sides: [&str; 2], style: Style) {
+fn draw_row(layout: &mut TextLayout, name: &str, sides: [&str; 2], style: Style) {
     let pad = |text: &str, width: usize| {
-        let text = clean(text);
+        let text = remove_controls(text);
         let gap = width.saturating_sub(columns(&text)).max(1);
         format!("{text}{}", " ".repeat(gap))
     };
@@ -77,10 +77,12 @@ fn speed_up(layout: &mut TextLayout, before: &ComparedSide, after: &ComparedSide
         .findings
         .first()
         .and_then(|finding| finding.estimated_win.as_ref());
-    let estimate = win.map_or_else(String::new, |win| format!(" Estimated: {}.", estimate(win)));
+    let estimate = win.map_or_else(String::new, |win| {
+        format!(" Estimated: {}.", describe_estimate(win))
+    });
     let text = format!(
         "Measured speed-up: {} ({} → {}).{estimate}",
-        times(measured),
+        format_ratio(measured),
         duration(before.total_ns),
         duration(after.total_ns)
     );
@@ -121,7 +123,7 @@ fn number(side: &ComparedSide, of: fn(&Connection) -> Option<u64>) -> String {
         .map_or_else(|| "not measured".to_owned(), count)
 }
 
-fn longest(side: &ComparedSide) -> String {
+fn longest_name(side: &ComparedSide) -> String {
     let longest_ns = main_connection(side).and_then(|connection| connection.totals.longest_hold_ns);
     match longest_ns {
         None => "not measured".to_owned(),
@@ -135,5 +137,5 @@ fn mean_write(side: &ComparedSide) -> String {
         let totals = &connection.totals;
         totals.bytes_sent?.checked_div(totals.send_calls?)
     });
-    mean.map_or_else(|| "not measured".to_owned(), bytes)
+    mean.map_or_else(|| "not measured".to_owned(), format_bytes)
 }

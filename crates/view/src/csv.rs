@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 
 use table::{Columns, Recording, Table, Value, for_each_table};
 
-use crate::clean::clean;
+use crate::clean::remove_controls;
 
 /// Form of text in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,11 +17,11 @@ pub enum CsvText {
 }
 
 /// Writes a table, batch by batch; nothing for a table that the recording does not have or this whylat does not know
-/// ([`crate::declaration`]).
+/// ([`crate::find_declaration`]).
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn csv(
+pub fn write_csv(
     recording: &Recording,
     table: &str,
     text: CsvText,
@@ -77,11 +77,11 @@ impl Line {
             Value::Real(number) => write!(self.buffer, "{number}"),
             Value::Is(yes) => write!(self.buffer, "{yes}"),
             Value::Text(text) if self.text == CsvText::Clean => {
-                quote(&clean(text), &mut self.buffer);
+                write_quoted(&remove_controls(text), &mut self.buffer);
                 Ok(())
             }
             Value::Text(text) => {
-                quote(text, &mut self.buffer);
+                write_quoted(text, &mut self.buffer);
                 Ok(())
             }
         };
@@ -100,7 +100,7 @@ impl Line {
 }
 
 /// Writes a field (RFC 4180, 2.5 to 2.7): quotes a separator, a quote or a line end, and doubles quotes.
-fn quote(text: &str, out: &mut Vec<u8>) {
+fn write_quoted(text: &str, out: &mut Vec<u8>) {
     let is_plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
     if is_plain {
         out.extend_from_slice(text.as_bytes());

@@ -1,7 +1,7 @@
 //! Lines of styled text within a fixed width. All that is printed goes through [`TextLayout`], so
 //! that every string is cleaned and no line is too long.
 
-use crate::clean::clean;
+use crate::clean::remove_controls;
 
 /// Longest line.
 pub const MOST_COLUMNS: usize = 80;
@@ -54,7 +54,7 @@ pub enum Style {
 
 impl Style {
     /// Returns the code of Select Graphic Rendition (ECMA-48).
-    const fn code(self) -> &'static str {
+    const fn ansi_code(self) -> &'static str {
         match self {
             Self::Plain => "",
             Self::Bold => "1",
@@ -78,7 +78,7 @@ impl Style {
             Self::Green,
             Self::Cyan,
         ];
-        let found = all.into_iter().find(|style| style.code() == code);
+        let found = all.into_iter().find(|style| style.ansi_code() == code);
         found.unwrap_or(Self::Plain)
     }
 }
@@ -115,7 +115,7 @@ impl TextLayout {
     fn put(&mut self, style: Style, text: &str) {
         if self.colour && style != Style::Plain && !text.trim().is_empty() {
             self.out
-                .push_str(&format!("\u{1b}[{}m{text}\u{1b}[0m", style.code()));
+                .push_str(&format!("\u{1b}[{}m{text}\u{1b}[0m", style.ansi_code()));
         } else {
             self.out.push_str(text);
         }
@@ -138,7 +138,7 @@ impl TextLayout {
         let mut used = 3;
         for (style, piece) in pieces {
             let room = self.width.saturating_sub(used);
-            let piece: String = clean(piece).chars().take(room).collect();
+            let piece: String = remove_controls(piece).chars().take(room).collect();
             used += columns(&piece);
             self.put(*style, &piece);
         }
@@ -151,7 +151,7 @@ impl TextLayout {
     pub fn line(&mut self, indent: usize, pieces: &[(Style, &str)]) {
         self.out.push_str(&" ".repeat(indent));
         for (style, piece) in pieces {
-            self.put(*style, &clean(piece));
+            self.put(*style, &remove_controls(piece));
         }
         self.end_line();
     }
@@ -170,16 +170,16 @@ impl TextLayout {
     /// Adds a paragraph that begins with a name; its later lines are indented further.
     pub fn bullet(&mut self, indent: usize, (style, name): (Style, &str), text: &str) {
         const FURTHER: usize = 2;
-        let name = format!("{} ·", clean(name));
+        let name = format!("{} ·", remove_controls(name));
         let first = columns(&name) + 1;
         let room = self.width.saturating_sub(indent + FURTHER).max(1);
         // The name takes the place of as many letters of the first line.
         let marked = format!(
             "{} {}",
             "\u{a0}".repeat(first.saturating_sub(1 + FURTHER)),
-            clean(text)
+            remove_controls(text)
         );
-        for (index, line) in wrap(&glue(&marked), room).iter().enumerate() {
+        for (index, line) in wrap(&glue_units(&marked), room).iter().enumerate() {
             let line = line.trim_start_matches('\u{a0}').replace('\u{a0}', " ");
             if index == 0 {
                 self.out.push_str(&" ".repeat(indent));
@@ -200,10 +200,13 @@ impl TextLayout {
         style: Style,
         text: &str,
     ) {
-        let label = clean(label);
+        let label = remove_controls(label);
         let left = indent + columns(&label);
         let room = self.width.saturating_sub(left).max(1);
-        for (index, line) in wrap(&glue(&clean(text)), room).iter().enumerate() {
+        for (index, line) in wrap(&glue_units(&remove_controls(text)), room)
+            .iter()
+            .enumerate()
+        {
             if index == 0 {
                 self.out.push_str(&" ".repeat(indent));
                 self.put(label_style, &label);
@@ -257,7 +260,7 @@ const UNITS: [&str; 20] = [
 ];
 
 /// Joins a number and its unit with a no-break space, so that a line does not end between.
-fn glue(text: &str) -> String {
+fn glue_units(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut number = false;
     for word in text.split(' ') {
@@ -318,10 +321,10 @@ mod tests {
     #[test]
     fn a_number_keeps_its_unit() {
         assert_eq!(
-            glue("20.1 s of 43.8 ms (97.6 %)."),
+            glue_units("20.1 s of 43.8 ms (97.6 %)."),
             "20.1\u{a0}s of 43.8\u{a0}ms (97.6\u{a0}%)."
         );
-        assert_eq!(wrap(&glue("abc 1.00 s"), 9), ["abc", "1.00\u{a0}s"]);
+        assert_eq!(wrap(&glue_units("abc 1.00 s"), 9), ["abc", "1.00\u{a0}s"]);
     }
 
     #[test]

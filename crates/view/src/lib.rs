@@ -19,17 +19,17 @@ mod span_name;
 mod text;
 pub mod top;
 
-pub use clean::clean;
+pub use clean::remove_controls;
 pub use compare::{ComparedSide, side_by_side};
-pub use csv::{CsvText, csv};
+pub use csv::{CsvText, write_csv};
 pub use drop_csv::drop_csv;
 pub use json::{json, write_json};
 pub use layout::{MOST_COLUMNS, TextOptions, wrap};
-pub use perfetto::perfetto;
+pub use perfetto::write_trace;
 pub use request_csv::RequestCsv;
 pub use row_selection::{
-    CellTest, Operand, RowCondition, RowSelection, SelectedRows, TableDeclaration, declaration,
-    selected_csv,
+    CellTest, Operand, RowCondition, RowSelection, SelectedRows, TableDeclaration,
+    find_declaration, selected_csv,
 };
 pub use text::{
     diff as diff_text, drops as drops_text, ends as ends_text, message as message_text,

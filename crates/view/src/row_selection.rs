@@ -16,7 +16,7 @@ pub struct TableDeclaration {
 }
 
 /// Returns the declaration of a table; `None`: this whylat does not know it.
-pub fn declaration(table: &str) -> Option<TableDeclaration> {
+pub fn find_declaration(table: &str) -> Option<TableDeclaration> {
     macro_rules! dispatch {
         ($($row:ty),+ $(,)?) => {
             match table {
@@ -76,7 +76,7 @@ pub enum CellTest {
 }
 
 impl CellTest {
-    fn passes(&self, cell: Value<'_>) -> bool {
+    fn matches_cell(&self, cell: Value<'_>) -> bool {
         match self {
             Self::Equals(operand) => operand.compare(cell) == Some(Ordering::Equal),
             Self::AtLeast(operand) => operand.compare(cell).is_some_and(Ordering::is_ge),
@@ -167,7 +167,7 @@ fn is_selected(columns: &impl Columns, row: usize, conditions: &[RowCondition]) 
     let (mut passed, mut column) = (0, 0);
     columns.for_each_value(row, |value| {
         let of_column = conditions.iter().filter(|it| it.column == column);
-        passed += of_column.filter(|it| it.test.passes(value)).count();
+        passed += of_column.filter(|it| it.test.matches_cell(value)).count();
         column += 1;
     });
     passed == conditions.len()
@@ -215,7 +215,7 @@ mod tests {
             ),
         ];
         for (test, cell, passes) in cases {
-            assert_eq!(test.passes(cell), passes, "{test:?} {cell:?}");
+            assert_eq!(test.matches_cell(cell), passes, "{test:?} {cell:?}");
         }
     }
 }

@@ -65,7 +65,7 @@ fn readable(recording: &Path) -> BTreeMap<String, u64> {
     use table::Table;
     let recording = Recording::open(recording).expect("it opens");
     assert!(recording.closed().is_none(), "closed, though it was killed");
-    assert!(!recording.live(), "its recorder is dead");
+    assert!(!recording.is_live(), "its recorder is dead");
     let mut rows = BTreeMap::new();
     macro_rules! read {
         ($($row:ty),+ $(,)?) => {$(

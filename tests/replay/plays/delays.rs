@@ -196,15 +196,15 @@ fn slow_queue() -> Result<Outcome, String> {
     );
     let peer = b.path();
     let peer = peer.to_str().expect("text");
-    a.ip(&format!("link add v0 type veth peer name v0 netns {peer}"))
+    a.run_ip(&format!("link add v0 type veth peer name v0 netns {peer}"))
         .expect("devices");
     for (netns, address) in [(&a, "10.99.0.1"), (&b, "10.99.0.2")] {
         netns
-            .ip(&format!("addr add {address}/24 dev v0"))
+            .run_ip(&format!("addr add {address}/24 dev v0"))
             .expect("an address");
         // a message is a packet: none is joined with another to one that exceeds the burst
         netns
-            .ip(&format!("link set v0 up mtu {}", PACKET_BYTES - 14))
+            .run_ip(&format!("link set v0 up mtu {}", PACKET_BYTES - 14))
             .expect("it is up");
     }
     let mut tc = a.command("tc");

@@ -284,7 +284,7 @@ impl ReadingStep {
                 raised,
                 sender_app_ns,
             },
-            has_congestion: flags.congestion() == Some(true),
+            has_congestion: flags.has_congestion() == Some(true),
             counts: CounterGrowth::between(earlier, sample),
             stages,
             writes,

@@ -129,7 +129,7 @@ impl RowContext<'_> {
                 ("receiver_window", Problem::ReceiverWindow),
             ];
             let times = flags.map(|(name, problem)| (name, part.time_ns(problem)));
-            verdict::greatest(times, length_ns)
+            verdict::greatest_hold(times, length_ns)
         };
         name.map(str::to_owned)
     }

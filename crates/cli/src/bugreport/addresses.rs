@@ -26,7 +26,7 @@ pub(super) fn find(text: &str) -> Vec<Address> {
     let mut found = Vec::new();
     let mut from = 0;
     while from < text.len() {
-        let address = at(text, from);
+        let address = find_address_at(text, from);
         from = address.as_ref().map_or(from + 1, |it| it.place.end);
         found.extend(address);
     }
@@ -34,7 +34,7 @@ pub(super) fn find(text: &str) -> Vec<Address> {
 }
 
 /// Returns the text between addresses.
-pub(super) fn around(text: &str) -> Vec<&str> {
+pub(super) fn texts_between_addresses(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut from = 0;
     for address in find(text) {
@@ -46,11 +46,11 @@ pub(super) fn around(text: &str) -> Vec<&str> {
 }
 
 /// The longest that begins here.
-fn at(text: &str, from: usize) -> Option<Address> {
+fn find_address_at(text: &str, from: usize) -> Option<Address> {
     let all = [
         version_4(text, from),
         version_6(text, from),
-        hardware(text, from),
+        find_hardware_address(text, from),
     ];
     all.into_iter().flatten().max_by_key(|it| it.place.end)
 }
@@ -65,7 +65,7 @@ fn version_4(text: &str, from: usize) -> Option<Address> {
     let mut end = from;
     for (number, octet) in octets.iter_mut().enumerate() {
         if number > 0 {
-            end = after(bytes, end, b'.')?;
+            end = index_after_byte(bytes, end, b'.')?;
         }
         let digits = run(bytes, end, 4, |byte| byte.is_ascii_digit());
         if !(1..=3).contains(&digits) {
@@ -75,7 +75,7 @@ fn version_4(text: &str, from: usize) -> Option<Address> {
         *octet = text[end..end + digits].parse().ok()?;
         end += digits;
     }
-    Some(of_ip(from..end + zone(bytes, end), octets.into()))
+    Some(of_ip(from..end + zone_length(bytes, end), octets.into()))
 }
 
 /// Finds an IPv6 address that is no part of a longer word: `probe::udp` has none.
@@ -94,12 +94,12 @@ fn version_6(text: &str, from: usize) -> Option<Address> {
     let mut ends = (from + 2..=from + longest).rev().filter(is_end);
     let parsed = |end: usize| Some((end, text[from..end].parse::<Ipv6Addr>().ok()?));
     let (end, address) = ends.find_map(parsed)?;
-    Some(of_ip(from..end + zone(bytes, end), address.into()))
+    Some(of_ip(from..end + zone_length(bytes, end), address.into()))
 }
 
 /// Bytes of the zone after an address: `%eth0`.
-fn zone(bytes: &[u8], from: usize) -> usize {
-    let Some(name) = after(bytes, from, b'%') else {
+fn zone_length(bytes: &[u8], from: usize) -> usize {
+    let Some(name) = index_after_byte(bytes, from, b'%') else {
         return 0;
     };
     let is_of_name = |byte: u8| is_of_word(byte) || b"-.@".contains(&byte);
@@ -112,7 +112,7 @@ fn zone(bytes: &[u8], from: usize) -> usize {
 }
 
 /// Finds the address of an adapter: `02:ab:00:11:22:33`, or with hyphens.
-fn hardware(text: &str, from: usize) -> Option<Address> {
+fn find_hardware_address(text: &str, from: usize) -> Option<Address> {
     let bytes = text.as_bytes();
     let is_pair = |at: usize| run(bytes, at, 3, |byte| byte.is_ascii_hexdigit()) == 2;
     let between = *bytes.get(from + 2)?;
@@ -121,7 +121,7 @@ fn hardware(text: &str, from: usize) -> Option<Address> {
         return None;
     }
     let (mut pairs, mut end) = (1, from + 2);
-    while let Some(next) = after(bytes, end, between).filter(|next| is_pair(*next)) {
+    while let Some(next) = index_after_byte(bytes, end, between).filter(|next| is_pair(*next)) {
         pairs += 1;
         end = next + 2;
     }
@@ -149,7 +149,7 @@ fn run(bytes: &[u8], from: usize, most: usize, is_such: impl Fn(u8) -> bool) -> 
 }
 
 /// The place after this byte, if it is here.
-fn after(bytes: &[u8], at: usize, wanted: u8) -> Option<usize> {
+fn index_after_byte(bytes: &[u8], at: usize, wanted: u8) -> Option<usize> {
     (bytes.get(at) == Some(&wanted)).then_some(at + 1)
 }
 
@@ -164,7 +164,7 @@ mod tests {
     /// Returns the addresses in a text, and the text without them.
     fn taken(text: &str) -> (Vec<String>, String) {
         let found = find(text).into_iter().map(|it| it.text).collect();
-        (found, around(text).concat())
+        (found, texts_between_addresses(text).concat())
     }
 
     #[test]

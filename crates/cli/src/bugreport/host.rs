@@ -84,7 +84,7 @@ pub(super) fn describe() -> Host {
         schema: "whylat.bugreport/1",
         whylat: env!("CARGO_PKG_VERSION"),
         architecture: std::env::consts::ARCH,
-        distribution: distribution(),
+        distribution: read_distribution(),
         uname: read("/proc/sys/kernel/osrelease"),
         privileges: privileges::Privileges::read(),
         lockdown: read("/sys/kernel/security/lockdown"),
@@ -97,7 +97,7 @@ pub(super) fn describe() -> Host {
 }
 
 /// Names of variables; `plain_only`: only those that are known to be harmless, and how many others there are.
-pub(super) fn environment(plain_only: bool) -> Value {
+pub(super) fn environment_variables(plain_only: bool) -> Value {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let is_plain = |name: &String| PLAIN_NAMES.contains(&name.as_str()) || name.starts_with("LC_");
     let (mut plain, mut others): (Vec<_>, Vec<_>) = names.partition(is_plain);
@@ -134,7 +134,7 @@ fn read(path: &str) -> Option<String> {
         .map(|text| text.trim().to_owned())
 }
 
-fn distribution() -> Option<String> {
+fn read_distribution() -> Option<String> {
     let release = read("/etc/os-release")?;
     let name = release
         .lines()

@@ -19,7 +19,7 @@ use flate2::write::GzEncoder;
 use record::privileges::Privileges;
 use serde_json::Value;
 
-use crate::confine::confine;
+use crate::confine::confine_process;
 use crate::out::{Output, OutputArgs};
 use crate::{args, doctor, load, out};
 use redact::Redactor;
@@ -66,28 +66,28 @@ impl Bugreport {
     pub(crate) fn execute(mut self, program: &clap::Command) -> anyhow::Result<ExitCode> {
         let to = std::mem::take(&mut self.to).check_or(|| Output::new(default_output()))?;
         let mut parts = vec![
-            json("doctor.json", doctor::examine()?)?,
+            json("doctor.json", doctor::examine_host()?)?,
             json("host.json", host::describe())?,
-            json("environment.json", host::environment(self.redact))?,
+            json("environment.json", host::environment_variables(self.redact))?,
         ];
         let log = host::agent_log().filter(|_| !self.redact);
         // which asks for the user's name
         let redactor = self.redact.then(|| Redactor::new(program));
         // what is left to do is to read what recordings say, and to write
         Privileges::for_writing().assume()?;
-        confine();
-        parts.extend(self.manifests()?);
+        confine_process();
+        parts.extend(self.read_manifests()?);
         parts.extend(log.map(|log| json("agent-log.json", log)).transpose()?);
         if let Some(mut redactor) = redactor {
             let values = || parts.iter().filter_map(Part::values).flatten();
-            redactor.learn(values());
+            redactor.learn_secrets(values());
             for part in &mut parts {
                 if let Content::Json(values) = &mut part.content {
                     values.iter_mut().for_each(|value| redactor.value(value));
                 }
             }
         }
-        parts.push(readme(&parts, self.redact));
+        parts.push(make_readme(&parts, self.redact));
         write(&to, &parts)?;
         if let Some(file) = to.file() {
             out::line(&out::name(file))?;
@@ -97,10 +97,10 @@ impl Bugreport {
     }
 
     /// Returns the manifests of recordings. A line that is no JSON, which a kill may leave, is skipped.
-    fn manifests(&self) -> anyhow::Result<Vec<Part>> {
+    fn read_manifests(&self) -> anyhow::Result<Vec<Part>> {
         let mut recordings = self.recordings.clone();
         if recordings.is_empty() {
-            recordings.extend(load::newest().ok());
+            recordings.extend(load::find_newest_recording().ok());
         }
         let mut parts = Vec::new();
         for (number, recording) in (1..).zip(&recordings) {
@@ -124,7 +124,7 @@ impl Bugreport {
 /// Writes an archive or a directory. Only its owner may read it.
 fn write(to: &Output, parts: &[Part]) -> anyhow::Result<()> {
     let Some(path) = to.file() else {
-        return to.bytes(|out| pack(out, parts));
+        return to.write_bytes(|out| pack(out, parts));
     };
     // another user's pipe, or a directory with its files
     let is_other = |it: fs::Metadata| !it.is_file() && !it.is_symlink();
@@ -132,7 +132,7 @@ fn write(to: &Output, parts: &[Part]) -> anyhow::Result<()> {
     if is_archive(path) && !is_taken {
         return to.write(|out| pack(out, parts));
     }
-    directory(path, parts).map_err(|error| {
+    write_directory(path, parts).map_err(|error| {
         let shown = out::name(path);
         match error.kind() {
             ErrorKind::AlreadyExists => anyhow!(
@@ -183,7 +183,7 @@ fn json(name: &str, value: impl serde::Serialize) -> anyhow::Result<Part> {
 }
 
 /// Makes the README of a bug report: it describes the other parts.
-fn readme(parts: &[Part], is_redacted: bool) -> Part {
+fn make_readme(parts: &[Part], is_redacted: bool) -> Part {
     let mut text = "A report for the developers of whylat.\n\n".to_owned();
     for part in parts {
         let what = match part.name.as_str() {
@@ -235,7 +235,7 @@ fn pack(out: &mut dyn Write, parts: &[Part]) -> io::Result<()> {
     Ok(())
 }
 
-fn directory(path: &Path, parts: &[Part]) -> io::Result<()> {
+fn write_directory(path: &Path, parts: &[Part]) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
     for part in parts {
         let mut options = OpenOptions::new();
@@ -261,7 +261,7 @@ mod tests {
             true => Output::replacing(output.to_owned()),
             false => Output::new(output.to_owned()),
         };
-        super::write(&to, &[readme(&[], true)])
+        super::write(&to, &[make_readme(&[], true)])
     }
 
     /// Returns a directory with a file that everyone may read.

@@ -84,7 +84,7 @@ impl Redactor {
     }
 
     /// Gives every text that is replaced as a whole its word, so that it is found within others, too.
-    pub(super) fn learn<'v>(&mut self, values: impl Iterator<Item = &'v Value>) {
+    pub(super) fn learn_secrets<'v>(&mut self, values: impl Iterator<Item = &'v Value>) {
         for value in values {
             self.learn_users(value);
             self.replace_value(&mut value.clone(), "text");
@@ -111,14 +111,14 @@ impl Redactor {
     /// Redacts a value.
     pub(super) fn value(&mut self, value: &mut Value) {
         self.replace_value(value, "text");
-        self.scrub(value);
+        self.redact_texts(value);
     }
 
     /// Replaces texts by the key that they are under.
     fn replace_value(&mut self, value: &mut Value, key: &str) {
         match value {
             Value::String(text) if !OWN_WORDS.contains(&key) => *text = self.name(key, text),
-            Value::Array(items) if key == "arguments" => self.arguments(items),
+            Value::Array(items) if key == "arguments" => self.redact_arguments(items),
             Value::Array(items) => items
                 .iter_mut()
                 .for_each(|item| self.replace_value(item, key)),
@@ -156,7 +156,7 @@ impl Redactor {
     }
 
     /// A command line: whylat's own words stay, up to the command that it ran.
-    fn arguments(&mut self, arguments: &mut [Value]) {
+    fn redact_arguments(&mut self, arguments: &mut [Value]) {
         let mut is_own = true;
         for (number, argument) in arguments.iter_mut().enumerate() {
             let Value::String(text) = argument else {
@@ -168,7 +168,7 @@ impl Redactor {
             }
             if !(is_own && self.known.contains(text.as_str())) {
                 // addresses are found wherever they are
-                let pieces = addresses::around(text).into_iter();
+                let pieces = addresses::texts_between_addresses(text).into_iter();
                 let parts = pieces.flat_map(|piece| piece.split(['=', ',', ':', '@']));
                 for part in parts.filter(|part| *part != text) {
                     if part.len() >= SHORTEST && !self.known.contains(part) {
@@ -186,11 +186,13 @@ impl Redactor {
     }
 
     /// Replaces names within texts.
-    fn scrub(&mut self, value: &mut Value) {
+    fn redact_texts(&mut self, value: &mut Value) {
         match value {
             Value::String(text) => *text = self.scrub_text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.scrub(item)),
-            Value::Object(fields) => fields.values_mut().for_each(|field| self.scrub(field)),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_texts(item)),
+            Value::Object(fields) => fields
+                .values_mut()
+                .for_each(|field| self.redact_texts(field)),
             _ => {}
         }
     }
@@ -202,7 +204,7 @@ impl Redactor {
         let mut done = String::new();
         for piece in scrubbed.split_inclusive(is_end) {
             let word = piece.trim_end_matches(is_end);
-            done += &self.word(word);
+            done += &self.redact_word(word);
             done += &piece[word.len()..];
         }
         done
@@ -238,7 +240,7 @@ impl Redactor {
     }
 
     /// Replaces a path, from where it begins: `file=/srv/x`, `http://host/x`.
-    fn word(&mut self, word: &str) -> String {
+    fn redact_word(&mut self, word: &str) -> String {
         let bare = word.trim_end_matches(['.', ':']);
         let ending = &word[bare.len()..];
         let Some(begin) = path_begin(bare) else {

@@ -12,11 +12,15 @@ use table::manifest::{Coverage, ProbeState};
 use super::names;
 
 /// Runs all checks.
-pub(super) fn all() -> Vec<Coverage> {
-    let others = [("netns", netns()), ("view", view()), ("lab", lab())];
+pub(super) fn run_checks() -> Vec<Coverage> {
+    let others = [
+        ("netns", netns()),
+        ("view", check_view()),
+        ("lab", check_lab()),
+    ];
     [("stacks", stacks())]
         .into_iter()
-        .chain(names::all())
+        .chain(names::check_names())
         .chain(others)
         .map(|(name, state)| Coverage {
             probe: name.to_owned(),
@@ -59,7 +63,7 @@ fn netns() -> ProbeState {
 }
 
 /// Whether namespaces can be made: one, which goes away with the thread.
-fn lab() -> ProbeState {
+fn check_lab() -> ProbeState {
     let make = || unshare(CloneFlags::CLONE_NEWNET).map_err(io::Error::from);
     on_a_thread(
         make,
@@ -84,7 +88,7 @@ fn on_a_thread(
 }
 
 /// Whether there is a desktop to show pages on.
-fn view() -> ProbeState {
+fn check_view() -> ProbeState {
     let is_there = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let has_desktop = is_there("DISPLAY") || is_there("WAYLAND_DISPLAY");
     let path = std::env::var_os("PATH").unwrap_or_default();

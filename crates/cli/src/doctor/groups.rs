@@ -59,7 +59,7 @@ pub(crate) enum GroupState {
 }
 
 impl GroupState {
-    pub(crate) fn words(self) -> &'static str {
+    pub(crate) fn describe_state(self) -> &'static str {
         match self {
             Self::Works => "works",
             Self::Partly => "works partly",
@@ -93,7 +93,7 @@ pub(crate) struct ProbeGroup {
 }
 
 /// Every row in one group; groups without rows are left out.
-pub(crate) fn of<'c>(rows: impl Iterator<Item = &'c Coverage>) -> Vec<ProbeGroup> {
+pub(crate) fn group_probes<'c>(rows: impl Iterator<Item = &'c Coverage>) -> Vec<ProbeGroup> {
     let mut left: Vec<&Coverage> = rows.collect();
     let mut groups = Vec::new();
     for (name, title, _) in GROUPS {
@@ -150,7 +150,7 @@ mod tests {
             row("clock.ptp", off("")),
             row("clock.perf", ProbeState::On),
         ];
-        let found: Vec<_> = of(rows.iter())
+        let found: Vec<_> = group_probes(rows.iter())
             .into_iter()
             .map(|it| (it.name, it.state, it.probes.len()))
             .collect();

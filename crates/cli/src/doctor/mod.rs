@@ -40,7 +40,7 @@ pub(crate) struct Doctor {
 impl Doctor {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let to = self.to.check()?;
-        let report = examine()?;
+        let report = examine_host()?;
         // what is left to do is to print
         match to.file() {
             Some(_) => Kept::for_writing(),
@@ -58,22 +58,22 @@ impl Doctor {
 }
 
 /// Tries everything, and lets go again.
-pub(crate) fn examine() -> anyhow::Result<HostReport> {
+pub(crate) fn examine_host() -> anyhow::Result<HostReport> {
     let host = Host::read()?;
-    let mut probes = polling();
+    let mut probes = polling_coverage();
     probes.extend(hooks());
     probes.push(record::flight_recorder_coverage());
     probes.push(probe::cpu::Cpus::new().coverage());
     probes.push(probe::itt::coverage(probe::itt::find()));
     probes.extend_from_slice(Clocks::open().coverage());
-    let checks = checks::all();
+    let checks = checks::run_checks();
     Ok(HostReport {
         schema: "whylat.doctor/1",
         kernel: host.kernel,
         cpus: host.cpus,
         clocksource: host.clocksource,
         privileges: Privileges::read(),
-        groups: groups::of(probes.iter().chain(&checks)),
+        groups: groups::group_probes(probes.iter().chain(&checks)),
         probes,
         checks,
     })
@@ -85,7 +85,7 @@ fn has_remedy(coverage: &Coverage) -> bool {
         && coverage.probe != nic::PROBE
 }
 
-fn polling() -> Vec<Coverage> {
+fn polling_coverage() -> Vec<Coverage> {
     let root = nix::unistd::geteuid().is_root();
     let state = match Poller::open(if root { Scope::Host } else { Scope::Own }) {
         Ok(_) if root => ProbeState::On,

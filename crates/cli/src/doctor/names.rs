@@ -18,7 +18,7 @@ fn remedy_for(capability: Capability) -> Option<String> {
 }
 
 /// Returns all checks by name.
-pub(super) fn all() -> [(&'static str, ProbeState); 3] {
+pub(super) fn check_names() -> [(&'static str, ProbeState); 3] {
     [
         ("stacks.kernel", kernel()),
         ("stacks.programs", programs()),

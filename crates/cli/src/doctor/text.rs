@@ -18,7 +18,7 @@ pub(super) fn text(report: &HostReport) -> String {
         report.cpus, report.clocksource, report.privileges
     );
     for group in &report.groups {
-        text += &format!("\n{}: {}\n", group.title, group.state.words());
+        text += &format!("\n{}: {}\n", group.title, group.state.describe_state());
         let rows: Vec<&Coverage> = report
             .rows()
             .filter(|row| group.probes.contains(&row.probe))
@@ -27,7 +27,7 @@ pub(super) fn text(report: &HostReport) -> String {
             text += &line.text();
         }
     }
-    text + &remedies(report)
+    text + &list_remedies(report)
 }
 
 /// Probes in the same state for the same reason.
@@ -82,7 +82,7 @@ fn state(row: &Coverage) -> (&'static str, String) {
 }
 
 /// Returns each remedy with the probes that need it. A remedy may contain a command, so its line is not wrapped.
-fn remedies(report: &HostReport) -> String {
+fn list_remedies(report: &HostReport) -> String {
     let mut all: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in report.rows() {
         let ProbeState::Off { remedy, .. } = &row.state else {

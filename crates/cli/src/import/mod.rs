@@ -83,8 +83,8 @@ struct File {
 impl Import {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         let (file, read): (File, Reader) = match self.from {
-            From::Perf(file) => (file, ::import::perf),
-            From::Ftrace(file) => (file, ::import::ftrace),
+            From::Perf(file) => (file, ::import::read_perf),
+            From::Ftrace(file) => (file, ::import::read_ftrace),
             From::Pcap(files) => return files.execute(),
         };
         let default = || args::default_output(Path::new(""));
@@ -173,14 +173,14 @@ mod tests {
     fn an_imported_recording_is_valid() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trace.whylat");
-        let rows = store(::import::ftrace(TEXT).unwrap(), &path, false).unwrap();
+        let rows = store(::import::read_ftrace(TEXT).unwrap(), &path, false).unwrap();
         assert_eq!(rows, 12);
         assert_eq!(table::validate(&path).unwrap(), []);
         assert_eq!(Recording::open(&path).unwrap().rows::<Activity>(), rows);
-        let again = store(::import::ftrace(TEXT).unwrap(), &path, false).unwrap_err();
+        let again = store(::import::read_ftrace(TEXT).unwrap(), &path, false).unwrap_err();
         assert!(again.to_string().contains("hint: "), "{again}");
         assert_eq!(
-            store(::import::ftrace(TEXT).unwrap(), &path, true).unwrap(),
+            store(::import::read_ftrace(TEXT).unwrap(), &path, true).unwrap(),
             rows
         );
     }

@@ -85,13 +85,13 @@ impl CaptureFiles {
             eprintln!("note: {note}");
         }
         eprintln!("{names}: {}", import.tally);
-        eprintln!("{}", summary(&import, &out::name(&output)));
+        eprintln!("{}", summarize_import(&import, &out::name(&output)));
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Summarises an import: what was found, and where the capture was made.
-fn summary(import: &CaptureImport, output: &str) -> String {
+fn summarize_import(import: &CaptureImport, output: &str) -> String {
     let mut text = format!(
         "imported {} to {output}; round trips from the capture on average: {} to clients, {} to servers",
         quantity(import.connections, "connection"),

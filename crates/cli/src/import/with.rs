@@ -38,7 +38,7 @@ pub(super) fn store(
 ) -> anyhow::Result<String> {
     let recording = Recording::open(path)?;
     let recorded = recorded_activities(&recording)?;
-    let map = map(&recording, clock)?;
+    let map = clock_map(&recording, clock)?;
     let merged = merge(&recorded, &trace.activities, |ns| match &map {
         None => Some((ns, 0)),
         Some(map) => {
@@ -47,7 +47,7 @@ pub(super) fn store(
         }
     });
     if merged.functions == 0 {
-        bail!("{}", none(&merged, path, clock));
+        bail!("{}", explain_no_functions(&merged, path, clock));
     }
     let message = format!(
         "{}: {} rows of functions among the {} of {}, their times to ±{} ns; {} functions lie outside of what it kept",
@@ -65,7 +65,7 @@ pub(super) fn store(
 /// Returns the CPU activity of the recording.
 fn recorded_activities(recording: &Recording) -> anyhow::Result<Activities> {
     let path = out::name(recording.path());
-    if recording.live() {
+    if recording.is_live() {
         bail!("{path} is still being recorded\nhint: whylat import … after it has ended");
     }
     let recorded = recording.read_all::<Activity>();
@@ -89,7 +89,7 @@ fn recorded_activities(recording: &Recording) -> anyhow::Result<Activities> {
 }
 
 /// Returns the map from the trace's clock to that of the recording; `None`: they are one.
-fn map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> {
+fn clock_map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> {
     let name = match clock {
         Clock::Monotonic => return Ok(None),
         Clock::Perf => "perf",
@@ -109,7 +109,7 @@ fn map(recording: &Recording, clock: Clock) -> anyhow::Result<Option<ClockMap>> 
 }
 
 /// Returns why no function of a trace could be used.
-fn none(merged: &MergedFunctions, path: &Path, clock: Clock) -> String {
+fn explain_no_functions(merged: &MergedFunctions, path: &Path, clock: Clock) -> String {
     let path = out::name(path);
     let MergedFunctions {
         outside,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn join(path: &Path, trace: &[u8], clock: Clock, output: &Path) -> Result<String, String> {
-        let trace = ::import::ftrace(trace).expect("a trace");
+        let trace = ::import::read_ftrace(trace).expect("a trace");
         store(&trace, path, clock, output, false).map_err(|error| format!("{error:#}"))
     }
 
@@ -355,7 +355,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = recording(dir.path(), true);
         let recording = Recording::open(path).expect("opened");
-        let map = map(&recording, Clock::Perf)
+        let map = clock_map(&recording, Clock::Perf)
             .expect("readings")
             .expect("a map");
         let stamp = map.convert(25_500_000_000).expect("a time");

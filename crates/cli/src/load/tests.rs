@@ -26,7 +26,7 @@ fn damaged_recording_answer_starts_with_warning() {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = golden("slow_reader/fires", true, scratch.path());
     let sound = diagnose(&path, DiagnosisOptions::default()).expect("read");
-    assert_eq!(sound.about.damage("problem"), None);
+    assert_eq!(sound.about.damage_warning("problem"), None);
     let rows = Recording::open(&path).expect("open").rows::<TcpStage>();
     let stages = std::fs::read_dir(path.join("tcp_stages")).expect("there");
     for file in stages.flatten() {
@@ -37,7 +37,7 @@ fn damaged_recording_answer_starts_with_warning() {
         "This recording is damaged: {rows} rows of tcp_stages are left out, so that the \
          diagnosis may be wrong (see \"problem\")."
     );
-    assert_eq!(report.about.damage("problem"), Some(damage));
+    assert_eq!(report.about.damage_warning("problem"), Some(damage));
     let text = view::text(&report, &view::TextOptions::default());
     let at = |words: &str| {
         text.find(words)

@@ -46,9 +46,11 @@ impl AssistantTool for ShowReport {
         Begin here.";
 
     fn answer(&self, root: &RootFolder, _: u64) -> anyhow::Result<ToolAnswer> {
-        let limit = self.limit.map(|given| pieces::limit(Some(given), SHOWN));
+        let limit = self
+            .limit
+            .map(|given| pieces::list_limit(Some(given), SHOWN));
         let limit = limit.transpose()?.map(as_size);
-        let path = root.recording(self.recording.as_deref())?;
+        let path = root.recording_path(self.recording.as_deref())?;
         let report = load::diagnose(&path, DiagnosisOptions::default())?;
         Ok(ToolAnswer::Whole(match self.format {
             AnswerForm::Text => {
@@ -102,15 +104,15 @@ impl AssistantTool for ListFindings {
         problems with a cause that the recording does not show, and what would show it.";
 
     fn answer(&self, root: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer> {
-        let limit = pieces::limit(self.limit, SHOWN)?;
-        let path = root.recording(self.recording.as_deref())?;
+        let limit = pieces::list_limit(self.limit, SHOWN)?;
+        let path = root.recording_path(self.recording.as_deref())?;
         let report = load::diagnose(&path, DiagnosisOptions::default())?;
         let wanted: Vec<_> = report
             .findings
             .iter()
             .filter(|it| self.is_wanted(it))
             .collect();
-        let (listed, rest) = pieces::part(&wanted, cursor, limit);
+        let (listed, rest) = pieces::list_part(&wanted, cursor, limit);
         let list = FindingList {
             findings: listed,
             undecided: if cursor == 0 { &report.undecided } else { &[] },
@@ -167,9 +169,9 @@ impl AssistantTool for ListRequests {
         slowest with their ids, as `whylat report --requests` does.";
 
     fn answer(&self, root: &RootFolder, _: u64) -> anyhow::Result<ToolAnswer> {
-        let limit = as_size(pieces::limit(self.limit, SHOWN)?);
-        let filter = self.filter()?;
-        let path = root.recording(self.recording.as_deref())?;
+        let limit = as_size(pieces::list_limit(self.limit, SHOWN)?);
+        let filter = self.request_filter()?;
+        let path = root.recording_path(self.recording.as_deref())?;
         let report = load::requests(&path, filter, limit)?;
         Ok(ToolAnswer::Whole(match self.format {
             AnswerForm::Text => view::requests_text(&report, &TextOptions::default()),
@@ -179,8 +181,8 @@ impl AssistantTool for ListRequests {
 }
 
 impl ListRequests {
-    fn filter(&self) -> anyhow::Result<RequestFilter> {
-        let (from_ns, to_ns) = (time("from", &self.from)?, time("to", &self.to)?);
+    fn request_filter(&self) -> anyhow::Result<RequestFilter> {
+        let (from_ns, to_ns) = (parse_time("from", &self.from)?, parse_time("to", &self.to)?);
         waits::check_window(from_ns, to_ns)?;
         Ok(RequestFilter {
             from_ns,
@@ -188,7 +190,7 @@ impl ListRequests {
             pid: self.pid,
             tid: self.thread,
             object: self.object.clone(),
-            longer_than_ns: time("longer_than", &self.longer_than)?,
+            longer_than_ns: parse_time("longer_than", &self.longer_than)?,
             id: None,
         })
     }
@@ -218,7 +220,7 @@ impl AssistantTool for ShowRequest {
                  hint: the tool `requests` lists the slowest, with their ids"
             )
         })?;
-        let path = root.recording(self.recording.as_deref())?;
+        let path = root.recording_path(self.recording.as_deref())?;
         let report = load::request(&path, id)?;
         Ok(ToolAnswer::Whole(
             match (self.format, report.requests.first()) {
@@ -231,9 +233,10 @@ impl AssistantTool for ShowRequest {
     }
 }
 
-fn time(name: &str, given: &Option<String>) -> anyhow::Result<Option<u64>> {
+fn parse_time(name: &str, given: &Option<String>) -> anyhow::Result<Option<u64>> {
     let parse = |text: &String| {
-        values::time_ns(text).map_err(|why| anyhow::anyhow!("{name} {}: {why}", view::clean(text)))
+        values::time_ns(text)
+            .map_err(|why| anyhow::anyhow!("{name} {}: {why}", view::remove_controls(text)))
     };
     given.as_ref().map(parse).transpose()
 }

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 
-use crate::confine::confine;
+use crate::confine::confine_process;
 use root::RootFolder;
 
 /// Answers an assistant about recordings.
@@ -48,7 +48,7 @@ impl Mcp {
                  hint: docs/mcp.md says how to configure an assistant"
             );
         }
-        confine();
+        confine_process();
         // Without its own poller of file descriptors: stdin and stdout have threads, which the filter of system calls lets pass.
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().build();

@@ -26,10 +26,10 @@ impl AssistantTool for ShowPage {
             return Ok(ToolAnswer::Whole(pages::INDEX.to_owned()));
         };
         let page = pages::page(rule).ok_or_else(|| {
-            let names: Vec<_> = pages::all().map(|(name, _)| name).collect();
+            let names: Vec<_> = pages::all_pages().map(|(name, _)| name).collect();
             anyhow!(
                 "there is no rule {}\nhint: these have a page: {}",
-                view::clean(rule),
+                view::remove_controls(rule),
                 names.join(", ")
             )
         })?;

@@ -47,7 +47,7 @@ impl AnswerPiece {
 ///
 /// # Errors
 /// When no answer gave this cursor.
-pub(super) fn cut(text: &str, cursor: u64) -> anyhow::Result<AnswerPiece> {
+pub(super) fn cut_piece(text: &str, cursor: u64) -> anyhow::Result<AnswerPiece> {
     let begin = usize::try_from(cursor).unwrap_or(usize::MAX);
     let Some(left) = text
         .get(begin..)
@@ -78,7 +78,7 @@ pub(super) fn cut(text: &str, cursor: u64) -> anyhow::Result<AnswerPiece> {
 }
 
 /// Returns the entries of a list from a cursor on, and the rest: how many, and the cursor of the next call.
-pub(super) fn part<T>(all: &[T], cursor: u64, limit: u64) -> (&[T], Option<(u64, u64)>) {
+pub(super) fn list_part<T>(all: &[T], cursor: u64, limit: u64) -> (&[T], Option<(u64, u64)>) {
     let begin = as_size(cursor).min(all.len());
     let end = begin.saturating_add(as_size(limit)).min(all.len());
     let left = (all.len() - end) as u64;
@@ -94,7 +94,7 @@ pub(super) fn as_size(number: u64) -> usize {
 ///
 /// # Errors
 /// When it is zero, or larger than one call may ask for.
-pub(super) fn limit(given: Option<u64>, default: u64) -> anyhow::Result<u64> {
+pub(super) fn list_limit(given: Option<u64>, default: u64) -> anyhow::Result<u64> {
     match given.unwrap_or(default) {
         0 => bail!("limit 0 asks for no entry\nhint: give at least 1, or leave it out"),
         limit if limit > MOST_ENTRIES => bail!(
@@ -116,7 +116,7 @@ mod tests {
         for text in [line.repeat(100), "é".repeat(PIECE_BYTES), String::new()] {
             let (mut all, mut cursor) = (String::new(), 0);
             loop {
-                let piece = cut(&text, cursor).expect("a cursor that was given");
+                let piece = cut_piece(&text, cursor).expect("a cursor that was given");
                 assert!(piece.text.len() <= PIECE_BYTES);
                 all.push_str(&piece.text);
                 let Some((_, next)) = piece.rest else {
@@ -127,24 +127,28 @@ mod tests {
             }
             assert_eq!(all, text);
         }
-        assert!(cut("é", 1).is_err() && cut("é", 2).is_err() && cut("é", u64::MAX).is_err());
+        assert!(
+            cut_piece("é", 1).is_err()
+                && cut_piece("é", 2).is_err()
+                && cut_piece("é", u64::MAX).is_err()
+        );
     }
 
     #[test]
     fn joined_parts_are_the_list() {
         let all = [1, 2, 3];
-        assert_eq!(part(&all, 0, 2), (&all[..2], Some((1, 2))));
-        assert_eq!(part(&all, 2, 2), (&all[2..], None));
-        assert_eq!(part(&all, u64::MAX, u64::MAX), (&all[3..], None));
+        assert_eq!(list_part(&all, 0, 2), (&all[..2], Some((1, 2))));
+        assert_eq!(list_part(&all, 2, 2), (&all[2..], None));
+        assert_eq!(list_part(&all, u64::MAX, u64::MAX), (&all[3..], None));
     }
 
     #[test]
     fn limits_are_bounded() {
-        assert_eq!(limit(None, 10).expect("the default"), 10);
+        assert_eq!(list_limit(None, 10).expect("the default"), 10);
         assert_eq!(
-            limit(Some(MOST_ENTRIES), 10).expect("the most"),
+            list_limit(Some(MOST_ENTRIES), 10).expect("the most"),
             MOST_ENTRIES
         );
-        assert!(limit(Some(0), 10).is_err() && limit(Some(u64::MAX), 10).is_err());
+        assert!(list_limit(Some(0), 10).is_err() && list_limit(Some(u64::MAX), 10).is_err());
     }
 }

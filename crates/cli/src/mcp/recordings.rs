@@ -66,9 +66,9 @@ impl AssistantTool for ListRecordings {
         *.whylat directly in the root folder.";
 
     fn answer(&self, _: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer> {
-        let limit = pieces::limit(self.limit, SHOWN)?;
+        let limit = pieces::list_limit(self.limit, SHOWN)?;
         let (all, is_all) = search();
-        let (listed, rest) = pieces::part(&all, cursor, limit);
+        let (listed, rest) = pieces::list_part(&all, cursor, limit);
         let listed: Vec<_> = listed.iter().map(|path| describe(path)).collect();
         let words = |left| {
             let counted = diagnose::units::quantity(left, "more recording");
@@ -118,14 +118,14 @@ fn search() -> (Vec<PathBuf>, bool) {
 
 fn describe(path: &Path) -> ListedRecording {
     let summary = Recording::open(path).map(|recording| {
-        let about = recording::about(&recording);
+        let about = recording::describe_recording(&recording);
         RecordingSummary {
-            started: args::utc(about.host.started_realtime_ns / 1_000_000_000),
+            started: args::format_utc(about.host.started_realtime_ns / 1_000_000_000),
             span_ns: about.span_ns,
             host: about.host.name,
             detail: about.host.detail,
             closed: about.closed,
-            is_being_recorded: recording.live(),
+            is_being_recorded: recording.is_live(),
             problems: about.problems,
             arguments: about.host.arguments,
         }

@@ -45,10 +45,15 @@ impl RootFolder {
     ///
     /// # Errors
     /// When it is not there, or not below the root: by its name, or by a link.
-    pub(super) fn recording(&self, given: Option<&str>) -> anyhow::Result<PathBuf> {
-        let newest = given.is_none().then(load::newest).transpose()?;
+    pub(super) fn recording_path(&self, given: Option<&str>) -> anyhow::Result<PathBuf> {
+        let newest = given
+            .is_none()
+            .then(load::find_newest_recording)
+            .transpose()?;
         let asked = newest.as_deref().unwrap_or(Path::new(given.unwrap_or(".")));
-        let below = self.below(asked).ok_or_else(|| self.outside(asked))?;
+        let below = self
+            .path_below_root(asked)
+            .ok_or_else(|| self.outside_error(asked))?;
         let real = below.canonicalize().map_err(|why| match why.kind() {
             ErrorKind::NotFound => anyhow!(
                 "there is no {} below {}\n\
@@ -59,14 +64,14 @@ impl RootFolder {
             _ => anyhow!("cannot read {}: {why}", out::name(asked)),
         })?;
         if !real.starts_with(&self.real) {
-            return Err(self.outside(asked));
+            return Err(self.outside_error(asked));
         }
         self.check_links(&real, LEVELS_OF_RECORDING)?;
         Ok(below)
     }
 
     /// Returns a path from the root; `None`: its name leads out.
-    fn below(&self, asked: &Path) -> Option<PathBuf> {
+    fn path_below_root(&self, asked: &Path) -> Option<PathBuf> {
         let relative = match asked.is_absolute() {
             true => [&self.given, &self.real]
                 .into_iter()
@@ -97,7 +102,7 @@ impl RootFolder {
             if kind.is_symlink() {
                 let is_below = |real: PathBuf| real.starts_with(&self.real);
                 if path.canonicalize().is_ok_and(|real| !is_below(real)) {
-                    bail!("{}", self.outside(&path));
+                    bail!("{}", self.outside_error(&path));
                 }
             } else if kind.is_dir() && levels > 1 {
                 self.check_links(&path, levels - 1)?;
@@ -106,7 +111,7 @@ impl RootFolder {
         Ok(())
     }
 
-    fn outside(&self, asked: &Path) -> anyhow::Error {
+    fn outside_error(&self, asked: &Path) -> anyhow::Error {
         anyhow!(
             "{} is outside of the root folder {}\n\
              hint: name a recording below it; the tool `recordings` lists them",

@@ -45,15 +45,16 @@ impl AssistantTool for ListTables {
         with unit and meaning.";
 
     fn answer(&self, root: &RootFolder, _: u64) -> anyhow::Result<ToolAnswer> {
-        let recording = Recording::open(root.recording(self.recording.as_deref())?)?;
+        let recording = Recording::open(root.recording_path(self.recording.as_deref())?)?;
         let Some(name) = &self.table else {
             let tables = recording.tables().map(|table| ListedTable {
                 table,
-                meaning: view::declaration(table).map_or("unknown to this whylat", |it| it.doc),
+                meaning: view::find_declaration(table)
+                    .map_or("unknown to this whylat", |it| it.doc),
             });
             return Ok(ToolAnswer::Whole(view::json(&tables.collect::<Vec<_>>())));
         };
-        let columns = declaration(&recording, name)?.fields.iter();
+        let columns = find_declaration(&recording, name)?.fields.iter();
         let columns = columns.map(|field| ListedColumn {
             column: field.name,
             unit: field.unit,
@@ -71,7 +72,7 @@ struct ColumnFilter {
     /// Name of the column
     column: String,
     /// The value: a number, text, true or false; null: absent
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "deserialize_present")]
     equals: Option<Value>,
     /// The least value: a number, or text in the order of its bytes
     at_least: Option<Value>,
@@ -80,7 +81,9 @@ struct ColumnFilter {
 }
 
 /// Distinguishes null from nothing.
-fn present<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+fn deserialize_present<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Value>, D::Error> {
     Value::deserialize(from).map(Some)
 }
 
@@ -107,10 +110,10 @@ impl AssistantTool for ListRows {
         recorded: some columns, filtered by values. Times are CLOCK_MONOTONIC ns of the recorded host.";
 
     fn answer(&self, root: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer> {
-        let max_rows = pieces::limit(self.limit, SHOWN)?;
-        let recording = Recording::open(root.recording(self.recording.as_deref())?)?;
-        let fields = declaration(&recording, &self.table)?.fields;
-        let place = |name: &String| place(&self.table, fields, name);
+        let max_rows = pieces::list_limit(self.limit, SHOWN)?;
+        let recording = Recording::open(root.recording_path(self.recording.as_deref())?)?;
+        let fields = find_declaration(&recording, &self.table)?.fields;
+        let place = |name: &String| column_index(&self.table, fields, name);
         let mut columns: Vec<usize> = self.columns.iter().map(place).collect::<Result<_, _>>()?;
         if columns.is_empty() {
             columns = (0..fields.len()).collect();
@@ -118,7 +121,11 @@ impl AssistantTool for ListRows {
         let mut conditions = Vec::new();
         for filter in &self.filters {
             let column = place(&filter.column)?;
-            conditions.extend(filter.tests()?.map(|test| RowCondition { column, test }));
+            conditions.extend(
+                filter
+                    .cell_tests()?
+                    .map(|test| RowCondition { column, test }),
+            );
         }
         let selection = RowSelection {
             columns,
@@ -140,8 +147,8 @@ impl AssistantTool for ListRows {
 }
 
 impl ColumnFilter {
-    fn tests(&self) -> anyhow::Result<impl Iterator<Item = CellTest>> {
-        let name = view::clean(&self.column);
+    fn cell_tests(&self) -> anyhow::Result<impl Iterator<Item = CellTest>> {
+        let name = view::remove_controls(&self.column);
         let is_range = self.at_least.is_some() || self.below.is_some();
         if self.equals.is_some() == is_range {
             bail!(
@@ -149,8 +156,12 @@ impl ColumnFilter {
                  hint: {{\"column\": \"{name}\", \"at_least\": 1000000}}"
             );
         }
-        let operand =
-            |given: &Option<Value>| given.as_ref().map(|it| operand(&name, it)).transpose();
+        let operand = |given: &Option<Value>| {
+            given
+                .as_ref()
+                .map(|it| parse_operand(&name, it))
+                .transpose()
+        };
         let equals = operand(&self.equals)?.map(CellTest::Equals);
         let at_least = operand(&self.at_least)?.map(CellTest::AtLeast);
         let below = operand(&self.below)?.map(CellTest::Below);
@@ -158,7 +169,7 @@ impl ColumnFilter {
     }
 }
 
-fn operand(column: &str, given: &Value) -> anyhow::Result<Operand> {
+fn parse_operand(column: &str, given: &Value) -> anyhow::Result<Operand> {
     let whole = |number: &serde_json::Number| {
         let unsigned = number.as_u64().map(i128::from);
         unsigned.or_else(|| number.as_i64().map(i128::from))
@@ -179,20 +190,20 @@ fn operand(column: &str, given: &Value) -> anyhow::Result<Operand> {
     }
 }
 
-fn place(table: &str, fields: &[Field], name: &str) -> anyhow::Result<usize> {
+fn column_index(table: &str, fields: &[Field], name: &str) -> anyhow::Result<usize> {
     let found = fields.iter().position(|field| field.name == name);
     found.ok_or_else(|| {
         let names: Vec<_> = fields.iter().map(|field| field.name).collect();
         anyhow!(
             "table {table} has no column {}\nhint: it has {}",
-            view::clean(name),
+            view::remove_controls(name),
             names.join(", ")
         )
     })
 }
 
 /// Returns the declaration of a table that a recording has.
-fn declaration(recording: &Recording, table: &str) -> anyhow::Result<TableDeclaration> {
+fn find_declaration(recording: &Recording, table: &str) -> anyhow::Result<TableDeclaration> {
     crate::export::require_table(recording, table)?;
-    Ok(view::declaration(table).expect("a table that is known"))
+    Ok(view::find_declaration(table).expect("a table that is known"))
 }

@@ -87,11 +87,11 @@ impl ServerHandler for RecordingServer {
             return Err(ErrorData::invalid_params(why, None));
         };
         let (state, arguments) = (self.0.clone(), call.arguments.unwrap_or_default());
-        let work = tokio::task::spawn_blocking(move || state.answer(tool, arguments));
+        let work = tokio::task::spawn_blocking(move || state.answer_call(tool, arguments));
         let result = match work.await {
-            Ok(Ok(piece)) => success(piece),
-            Ok(Err(why)) => failure(&out::describe(&why)),
-            Err(_) => failure(
+            Ok(Ok(piece)) => success_result(piece),
+            Ok(Err(why)) => failure_result(&out::describe(&why)),
+            Err(_) => failure_result(
                 "whylat failed while it answered\n\
                  hint: `whylat validate` checks the recording; `whylat bugreport` collects what is needed to repair whylat",
             ),
@@ -102,7 +102,11 @@ impl ServerHandler for RecordingServer {
 
 impl ServerState {
     /// Answers a call. The next pieces of a text come from the same answer as the first.
-    fn answer(&self, tool: &ToolEntry, mut arguments: JsonObject) -> anyhow::Result<AnswerPiece> {
+    fn answer_call(
+        &self,
+        tool: &ToolEntry,
+        mut arguments: JsonObject,
+    ) -> anyhow::Result<AnswerPiece> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let cursor = take_cursor(&mut arguments)?;
         let key = (tool.name, arguments);
@@ -110,24 +114,24 @@ impl ServerState {
             && cursor > 0
             && *of == key
         {
-            return pieces::cut(text, cursor);
+            return pieces::cut_piece(text, cursor);
         }
         let text = match tool.answer(key.1.clone(), &self.root, cursor)? {
             ToolAnswer::Entries(piece) => return Ok(piece),
             ToolAnswer::Whole(text) => text,
         };
-        let piece = pieces::cut(&text, cursor);
+        let piece = pieces::cut_piece(&text, cursor);
         *last = Some((key, text));
         piece
     }
 }
 
-fn success(piece: AnswerPiece) -> CallToolResult {
+fn success_result(piece: AnswerPiece) -> CallToolResult {
     let remark = piece.remark().map(ContentBlock::text);
     let text = ContentBlock::text(piece.text);
     CallToolResult::success(std::iter::once(text).chain(remark).collect())
 }
 
-fn failure(why: &str) -> CallToolResult {
+fn failure_result(why: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("error: {why}"))])
 }

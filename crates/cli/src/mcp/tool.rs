@@ -36,7 +36,7 @@ pub(super) struct ToolEntry {
 }
 
 impl ToolEntry {
-    pub(super) const fn of<T: AssistantTool>() -> Self {
+    pub(super) const fn from_tool<T: AssistantTool>() -> Self {
         Self {
             name: T::NAME,
             description: T::DESCRIPTION,

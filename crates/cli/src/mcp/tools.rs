@@ -5,14 +5,14 @@ use super::{answers, pages, recordings, rows};
 
 /// Every tool, in the order in which an assistant needs them.
 pub(super) const TOOLS: &[ToolEntry] = &[
-    ToolEntry::of::<recordings::ListRecordings>(),
-    ToolEntry::of::<answers::ShowReport>(),
-    ToolEntry::of::<answers::ListFindings>(),
-    ToolEntry::of::<pages::ShowPage>(),
-    ToolEntry::of::<answers::ListRequests>(),
-    ToolEntry::of::<answers::ShowRequest>(),
-    ToolEntry::of::<rows::ListTables>(),
-    ToolEntry::of::<rows::ListRows>(),
+    ToolEntry::from_tool::<recordings::ListRecordings>(),
+    ToolEntry::from_tool::<answers::ShowReport>(),
+    ToolEntry::from_tool::<answers::ListFindings>(),
+    ToolEntry::from_tool::<pages::ShowPage>(),
+    ToolEntry::from_tool::<answers::ListRequests>(),
+    ToolEntry::from_tool::<answers::ShowRequest>(),
+    ToolEntry::from_tool::<rows::ListTables>(),
+    ToolEntry::from_tool::<rows::ListRows>(),
 ];
 
 #[cfg(test)]

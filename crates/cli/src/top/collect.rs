@@ -25,7 +25,7 @@ pub(crate) fn run(
     watch(options, stop, |snapshot| {
         let window =
             window.get_or_insert_with(|| LiveWindow::new(snapshot.header.clone(), length_ns));
-        let mut live = judge(window, snapshot);
+        let mut live = judge_snapshot(window, snapshot);
         live.about.filter = args::option_of(&options.target);
         each(live, &window.histories())
     })
@@ -46,7 +46,7 @@ pub(crate) fn collect_once(options: &WatchOptions) -> anyhow::Result<LiveReport>
     last.context("no snapshot was taken")
 }
 
-fn judge(window: &mut LiveWindow, snapshot: LiveSnapshot<'_>) -> LiveReport {
+fn judge_snapshot(window: &mut LiveWindow, snapshot: LiveSnapshot<'_>) -> LiveReport {
     let LiveSnapshot {
         header: _,
         now_ns,
@@ -62,8 +62,8 @@ fn judge(window: &mut LiveWindow, snapshot: LiveSnapshot<'_>) -> LiveReport {
     } = snapshot;
     window.add_polls(&polls_ns);
     add(window, rows);
-    window.forget(&gone);
-    window.judge(SnapshotInfo {
+    window.forget_connections(&gone);
+    window.judge_window(SnapshotInfo {
         now_ns,
         interval_ns,
         poll_mean_ns,

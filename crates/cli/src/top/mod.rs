@@ -45,10 +45,10 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = interval)]
     interval: f64,
     /// Column that sorts the connections
-    #[arg(long, value_name = "COLUMN", default_value = "held", value_parser = sorts())]
+    #[arg(long, value_name = "COLUMN", default_value = "held", value_parser = sort_keys())]
     sort: String,
     /// With --once: show N connections [default: 20 as text, all as JSON]
-    #[arg(long, value_name = "N", value_parser = args::positive, requires = "once")]
+    #[arg(long, value_name = "N", value_parser = args::parse_positive, requires = "once")]
     limit: Option<usize>,
     /// Watch for one interval, print the connections, and exit
     #[arg(long)]
@@ -96,7 +96,7 @@ struct TargetArgs {
 }
 
 impl TargetArgs {
-    fn target(self) -> anyhow::Result<Target> {
+    fn into_target(self) -> anyhow::Result<Target> {
         if !self.pid.is_empty() {
             return Ok(Target::Pids(self.pid));
         }
@@ -113,7 +113,7 @@ impl TargetArgs {
     }
 }
 
-fn sorts() -> PossibleValuesParser {
+fn sort_keys() -> PossibleValuesParser {
     PossibleValuesParser::new(SortKey::ALL.map(SortKey::name))
 }
 
@@ -139,7 +139,7 @@ impl TopArgs {
             ..ListOrder::default()
         };
         let options = WatchOptions {
-            target: self.target.target()?,
+            target: self.target.into_target()?,
             detail: match self.detail {
                 Detail::Stats => record::Detail::Stats,
                 Detail::Calls => record::Detail::Calls,
@@ -190,7 +190,7 @@ fn print(
         width: width.unwrap_or(defaults.width),
         ..defaults
     };
-    to.exact(&view::top::text(
+    to.write_exact(&view::top::text(
         &live,
         order,
         limit.unwrap_or(ROWS),

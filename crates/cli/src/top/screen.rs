@@ -154,16 +154,16 @@ impl Screen {
             let first = events.recv().context("the watch died")?;
             // one frame for all that has come meanwhile
             for event in std::iter::once(first).chain(events.try_iter()) {
-                if self.take(event)?.is_break() {
+                if self.handle_event(event)?.is_break() {
                     return Ok(());
                 }
             }
-            self.threads.want(self.top.wants_waits());
+            self.threads.watch_process(self.top.wants_waits());
             self.draw()?;
         }
     }
 
-    fn take(&mut self, event: Event) -> anyhow::Result<ControlFlow<()>> {
+    fn handle_event(&mut self, event: Event) -> anyhow::Result<ControlFlow<()>> {
         match event {
             Event::Key(key) => match self.top.key(key) {
                 KeyAction::Draw => {}

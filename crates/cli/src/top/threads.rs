@@ -48,7 +48,7 @@ impl Watcher {
     }
 
     /// Looks at this process from now on, or at none.
-    pub(super) fn want(&mut self, pid: Option<u32>) {
+    pub(super) fn watch_process(&mut self, pid: Option<u32>) {
         if self.pid != pid {
             self.pid = pid;
             // that it is there no more shows on the screen
@@ -68,7 +68,7 @@ fn watch(requests: &Receiver<Option<u32>>, interval: Duration, send: impl Fn(Thr
             },
         };
         let Some(pid) = wanted else { continue };
-        match follow(pid, requests, interval, &send) {
+        match follow_process(pid, requests, interval, &send) {
             Some(after) => next = after,
             None => return,
         }
@@ -76,7 +76,7 @@ fn watch(requests: &Receiver<Option<u32>>, interval: Duration, send: impl Fn(Thr
 }
 
 /// Looks at one process until another is asked for, which it returns; `None`: this is the end.
-fn follow(
+fn follow_process(
     pid: u32,
     requests: &Receiver<Option<u32>>,
     interval: Duration,
@@ -178,7 +178,7 @@ mod tests {
             Privileges::for_thread_samples(None).expect("privileges"),
             move |answer| to.send(answer).is_ok(),
         );
-        watcher.want(Some(pid));
+        watcher.watch_process(Some(pid));
         let long = Duration::from_secs(20);
         let (of, waits) = received.recv_timeout(long).expect("an answer");
         let waits = waits.expect("its threads");
@@ -192,7 +192,7 @@ mod tests {
         let ended = std::iter::from_fn(|| received.recv_timeout(long).ok())
             .find_map(|(_, waits)| waits.err());
         assert_eq!(ended.as_deref(), Some("it has ended"));
-        watcher.want(None);
+        watcher.watch_process(None);
         drop(watcher);
         // the thread has ended, and with it its end of the channel
         assert!(received.recv_timeout(long).is_err());

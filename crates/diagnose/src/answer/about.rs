@@ -60,7 +60,7 @@ impl OmittedRows {
     }
 
     /// Returns the rows and their table in words.
-    pub fn words(&self) -> String {
+    pub fn describe_rows(&self) -> String {
         match self.rows {
             0 => format!("rows of {}", self.table),
             rows => format!("{} of {}", quantity(rows, "row"), self.table),
@@ -120,11 +120,11 @@ impl About {
 
     /// Returns the warning about a damaged recording, which `title` explains; `None`:
     /// it is sound.
-    pub fn damage(&self, title: &str) -> Option<String> {
+    pub fn damage_warning(&self, title: &str) -> Option<String> {
         if self.problems.is_empty() {
             return None;
         }
-        let rows = self.left_out.iter().map(OmittedRows::words);
+        let rows = self.left_out.iter().map(OmittedRows::describe_rows);
         let rows: Vec<_> = rows.collect();
         let what = match self.left_out.iter().map(|it| it.rows).sum::<u64>() {
             _ if rows.is_empty() => String::new(),

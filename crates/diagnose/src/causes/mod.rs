@@ -52,7 +52,7 @@ impl Categories {
     ///
     /// # Errors
     /// The first line that is no rule.
-    pub fn with(mut self, csv: &str) -> Result<Self, CategoriesError> {
+    pub fn with_rules(mut self, csv: &str) -> Result<Self, CategoriesError> {
         self.layers.insert(0, CategoryRules::parse(csv)?);
         Ok(self)
     }

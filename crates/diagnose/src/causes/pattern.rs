@@ -22,17 +22,17 @@ impl NamePattern {
     }
 
     /// Returns how many characters are not stars: the more, the more specific.
-    pub(super) fn literals(&self) -> usize {
+    pub(super) fn literal_count(&self) -> usize {
         self.parts.iter().map(String::len).sum()
     }
 
     /// Returns how many stars it has.
-    pub(super) fn stars(&self) -> usize {
+    pub(super) fn star_count(&self) -> usize {
         self.parts.len() - 1
     }
 
     /// Returns the byte with which matching names begin; `None`: any.
-    pub(super) fn first(&self) -> Option<u8> {
+    pub(super) fn first_byte(&self) -> Option<u8> {
         self.parts.first()?.bytes().next()
     }
 

@@ -149,7 +149,7 @@ impl CategoryRules {
         if kind != ActivityKind::Function {
             return of_kind?.find(name);
         }
-        let name = symbol::plain(name);
+        let name = symbol::strip_suffixes(name);
         let inner = name.trim_start_matches('_');
         of_kind
             .and_then(|rules| rules.find(name).or_else(|| rules.find(inner)))
@@ -158,7 +158,7 @@ impl CategoryRules {
 
     /// Names and patterns of a kind.
     #[cfg(test)]
-    pub(super) fn texts(&self, kind: ActivityKind) -> (Vec<&str>, Vec<&NamePattern>) {
+    pub(super) fn names_and_patterns(&self, kind: ActivityKind) -> (Vec<&str>, Vec<&NamePattern>) {
         let Some(of_kind) = self.kinds.get(&kind) else {
             return (Vec::new(), Vec::new());
         };
@@ -178,7 +178,7 @@ impl KindRules {
                 None => Ok(()),
             };
         };
-        let alike = self.patterns.entry(pattern.first()).or_default();
+        let alike = self.patterns.entry(pattern.first_byte()).or_default();
         if let Some((_, _, before)) = alike.iter().find(|(known, ..)| known.text() == text) {
             return Err(CategoryFault::Twice(*before));
         }
@@ -210,6 +210,6 @@ impl KindRules {
 /// The more specific pattern is before: that with more literal characters, then with fewer stars,
 /// then by the alphabet.
 fn is_before(a: &NamePattern, b: &NamePattern) -> std::cmp::Ordering {
-    let key = |it: &NamePattern| (std::cmp::Reverse(it.literals()), it.stars());
+    let key = |it: &NamePattern| (std::cmp::Reverse(it.literal_count()), it.star_count());
     key(a).cmp(&key(b)).then_with(|| a.text().cmp(b.text()))
 }

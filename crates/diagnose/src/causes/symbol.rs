@@ -26,7 +26,7 @@ const SYSCALLS: [&str; 8] = [
 ];
 
 /// Returns a name without suffixes that a compiler added.
-pub(super) fn plain(name: &str) -> &str {
+pub(super) fn strip_suffixes(name: &str) -> &str {
     let mut plain = name;
     while let Some((before, last)) = plain.rsplit_once('.') {
         let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());

@@ -69,9 +69,9 @@ impl BaselineCount {
 
     /// Returns the largest value that is no regression: the largest of the baseline and its spread more; of a count that
     /// the machine moves, at least what chance gives. `None`: it has no run.
-    pub fn limit(&self, count: &CheckCount) -> Option<f64> {
+    pub fn value_limit(&self, count: &CheckCount) -> Option<f64> {
         let values = self.values();
-        let (least, largest) = range(&values)?;
+        let (least, largest) = value_range(&values)?;
         let limit = largest + (largest - least);
         Some(match count.source {
             CountSource::Program => limit,
@@ -81,7 +81,7 @@ impl BaselineCount {
 }
 
 /// Returns the least and the largest value; `None`: there is none.
-pub fn range(values: &[CountValue]) -> Option<(f64, f64)> {
+pub fn value_range(values: &[CountValue]) -> Option<(f64, f64)> {
     let numbers = values.iter().map(|it| it.value());
     numbers.fold(None, |range, it| match range {
         None => Some((it, it)),
@@ -109,7 +109,7 @@ mod tests {
             per: Vec::new(),
         };
         let count = CheckCount::find(name).expect("a count");
-        baseline.limit(count).expect("runs")
+        baseline.value_limit(count).expect("runs")
     }
 
     #[test]
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(kept.per, [2, 0]);
         assert_eq!(kept.values(), values[..1]);
         assert_eq!(
-            BaselineCount::default().limit(&super::super::COUNTS[0]),
+            BaselineCount::default().value_limit(&super::super::COUNTS[0]),
             None
         );
     }

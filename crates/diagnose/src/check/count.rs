@@ -74,7 +74,7 @@ const fn program(name: &'static str, title: &'static str, read: ReadCount) -> Ch
     }
 }
 
-const fn machine(name: &'static str, title: &'static str, read: ReadCount) -> CheckCount {
+const fn machine_count(name: &'static str, title: &'static str, read: ReadCount) -> CheckCount {
     CheckCount {
         source: CountSource::Machine,
         ..program(name, title, read)
@@ -84,61 +84,65 @@ const fn machine(name: &'static str, title: &'static str, read: ReadCount) -> Ch
 /// All counts, in the order in which they are shown. A baseline that does not have one of them is compared by the others.
 pub static COUNTS: &[CheckCount] = &[
     program("connections", "connections opened", |it| {
-        whole(it.opened()?)
+        whole_count(it.opened_connections()?)
     }),
     program("requests", "requests sent", |it| {
-        whole(it.requests(Side::Client)?)
+        whole_count(it.requests(Side::Client)?)
     }),
     program("requests_served", "requests served", |it| {
-        whole(it.requests(Side::Server)?)
+        whole_count(it.requests(Side::Server)?)
     }),
-    machine("asked_per_served", "requests sent for each served", |it| {
-        ratio(it.requests(Side::Client)?, it.requests(Side::Server)?)
+    machine_count("asked_per_served", "requests sent for each served", |it| {
+        count_ratio(it.requests(Side::Client)?, it.requests(Side::Server)?)
     }),
-    machine("calls", "send and receive calls", |it| whole(it.calls()?)),
-    machine("calls_per_request", "calls for each request", |it| {
-        ratio(it.calls()?, it.all_requests()?)
+    machine_count("calls", "send and receive calls", |it| {
+        whole_count(it.call_count()?)
     }),
-    machine("bytes", "bytes sent and received", |it| whole(it.bytes()?)),
-    machine("bytes_per_request", "bytes for each request", |it| {
-        ratio(it.bytes()?, it.all_requests()?)
+    machine_count("calls_per_request", "calls for each request", |it| {
+        count_ratio(it.call_count()?, it.all_requests()?)
     }),
-    machine("dns_waits", "waits for name servers", |it| {
-        whole(it.recording.rows::<DnsWait>())
+    machine_count("bytes", "bytes sent and received", |it| {
+        whole_count(it.byte_count()?)
+    }),
+    machine_count("bytes_per_request", "bytes for each request", |it| {
+        count_ratio(it.byte_count()?, it.all_requests()?)
+    }),
+    machine_count("dns_waits", "waits for name servers", |it| {
+        whole_count(it.recording.rows::<DnsWait>())
     }),
     program("failed_connects", "connections that failed", |it| {
-        whole(it.recording.rows::<FailedConnect>())
+        whole_count(it.recording.rows::<FailedConnect>())
     }),
-    machine("retransmits", "segments retransmitted", |it| {
-        whole(it.sum(|of| of.retransmits)?)
+    machine_count("retransmits", "segments retransmitted", |it| {
+        whole_count(it.sum(|of| of.retransmits)?)
     }),
-    machine("timeouts", "retransmission timeouts", |it| {
-        whole(it.sum(|of| of.timeouts)?)
+    machine_count("timeouts", "retransmission timeouts", |it| {
+        whole_count(it.sum(|of| of.timeouts)?)
     }),
-    machine("nagle_holds", "segments held by Nagle's algorithm", |it| {
-        whole(it.sum(|of| of.nagle_holds)?)
+    machine_count("nagle_holds", "segments held by Nagle's algorithm", |it| {
+        whole_count(it.sum(|of| of.nagle_holds)?)
     }),
-    machine("delayed_acks", "waits for a delayed ACK", |it| {
-        whole(it.sum(|of| of.delayed_acks)?)
+    machine_count("delayed_acks", "waits for a delayed ACK", |it| {
+        whole_count(it.sum(|of| of.delayed_acks)?)
     }),
-    machine("zero_windows", "windows that went to zero", |it| {
-        whole(it.sum(|of| of.zero_windows)?)
+    machine_count("zero_windows", "windows that went to zero", |it| {
+        whole_count(it.sum(|of| of.zero_windows)?)
     }),
 ];
 
 /// A number by itself.
-fn whole(events: u64) -> Option<CountValue> {
+fn whole_count(events: u64) -> Option<CountValue> {
     Some(CountValue { events, per: 1 })
 }
 
 /// A number for each of others; `None`: there is none of them.
-fn ratio(events: u64, per: u64) -> Option<CountValue> {
+fn count_ratio(events: u64, per: u64) -> Option<CountValue> {
     (per > 0).then_some(CountValue { events, per })
 }
 
 impl CheckedRecording<'_> {
     /// Connections that the recorded programs opened meanwhile, at the end that opened each; `None`: not all are known.
-    fn opened(&self) -> Option<u64> {
+    fn opened_connections(&self) -> Option<u64> {
         let is_opened = |it: &&Connection| it.opened_ns.is_some() && it.role == Role::Client;
         let opened = self.report.connections.iter().filter(is_opened);
         self.knows_all().then(|| opened.count() as u64)
@@ -160,11 +164,11 @@ impl CheckedRecording<'_> {
         Some(self.requests(Side::Client)? + self.requests(Side::Server)?)
     }
 
-    fn calls(&self) -> Option<u64> {
+    fn call_count(&self) -> Option<u64> {
         Some(self.sum(|it| it.send_calls)? + self.sum(|it| it.receive_calls)?)
     }
 
-    fn bytes(&self) -> Option<u64> {
+    fn byte_count(&self) -> Option<u64> {
         Some(self.sum(|it| it.bytes_sent)? + self.sum(|it| it.bytes_received)?)
     }
 

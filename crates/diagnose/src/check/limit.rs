@@ -7,7 +7,7 @@ use table::Stage;
 
 use super::count::{COUNTS, CheckCount, CheckedRecording};
 use crate::report::{Finding, RuleId, Severity};
-use crate::units::part;
+use crate::units::ratio_of;
 
 /// Prefix of the names of stages.
 const SHARE: &str = "share.";
@@ -52,14 +52,14 @@ impl FromStr for CheckLimit {
             return Err(format!("{value} is not a number of 0 or more"));
         }
         Ok(Self {
-            subject: subject(name)?,
+            subject: parse_subject(name)?,
             name: name.to_owned(),
             most,
         })
     }
 }
 
-fn subject(name: &str) -> Result<LimitSubject, String> {
+fn parse_subject(name: &str) -> Result<LimitSubject, String> {
     if let Some(stage) = name.strip_prefix(SHARE) {
         let mut stages = Stage::ALL.iter();
         let found = stages.find(|it| it.name() == stage);
@@ -95,11 +95,11 @@ impl CheckLimit {
                 let ns = |stage| {
                     connections
                         .iter()
-                        .map(|it| it.stages.ns(stage))
+                        .map(|it| it.stages.stage_ns(stage))
                         .sum::<u64>()
                 };
                 let all_ns = Stage::ALL.iter().map(|it| ns(*it)).sum();
-                (all_ns > 0).then(|| part(ns(stage), all_ns))
+                (all_ns > 0).then(|| ratio_of(ns(stage), all_ns))
             }
         }
     }

@@ -103,7 +103,7 @@ impl Check {
         let mut worst = BTreeMap::<KnownFinding, &Finding>::new();
         for finding in &run.report.findings {
             if finding.severity > Severity::Info {
-                worst.entry(known(finding)).or_insert(finding);
+                worst.entry(known_finding(finding)).or_insert(finding);
             }
         }
         for (key, finding) in worst {
@@ -119,7 +119,7 @@ impl Check {
     }
 
     /// Returns these runs as a baseline.
-    pub fn baseline(&self, version: &str) -> Baseline {
+    pub fn to_baseline(&self, version: &str) -> Baseline {
         let counts = COUNTS.iter().zip(&self.counts);
         let counts = counts.filter(|(_, values)| !values.is_empty());
         let findings = self.findings.iter();
@@ -143,7 +143,9 @@ impl Check {
             .map(|(count, values)| self.compare(count, values))
             .collect();
         let findings = self.findings.iter();
-        let findings: Vec<_> = findings.map(|(key, seen)| self.judge(key, seen)).collect();
+        let findings: Vec<_> = findings
+            .map(|(key, seen)| self.judge_finding(key, seen))
+            .collect();
         let failures: Vec<_> = findings
             .iter()
             .filter_map(finding_failure)
@@ -174,8 +176,8 @@ impl Check {
         let median = median(&numbers);
         let kept = self.options.baseline.as_ref();
         let kept = kept.and_then(|it| it.counts.get(count.name));
-        let range = kept.and_then(|it| baseline::range(&it.values()));
-        let limit = kept.and_then(|it| it.limit(count));
+        let range = kept.and_then(|it| baseline::value_range(&it.values()));
+        let limit = kept.and_then(|it| it.value_limit(count));
         let state = match (median, range, limit) {
             (None, _, _) => CountState::Absent,
             (Some(median), Some((least, largest)), Some(limit)) => match () {
@@ -196,7 +198,7 @@ impl Check {
         }
     }
 
-    fn judge(&self, key: &KnownFinding, seen: &SeenFinding) -> FindingResult {
+    fn judge_finding(&self, key: &KnownFinding, seen: &SeenFinding) -> FindingResult {
         let worst = &seen.worst;
         let baseline = self.options.baseline.as_ref();
         let state = if self.options.allowed.contains(&worst.rule) {
@@ -265,7 +267,7 @@ impl Check {
     }
 }
 
-fn known(finding: &Finding) -> KnownFinding {
+fn known_finding(finding: &Finding) -> KnownFinding {
     KnownFinding {
         rule: finding.rule.name().to_owned(),
         process: finding

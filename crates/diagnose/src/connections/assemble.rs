@@ -17,11 +17,11 @@ use crate::connections::neighbours::Neighbours;
 use crate::connections::rules::{RULES, Rule, RuleFinding, Verdict};
 use crate::connections::snap::delayed_acks::estimated_share;
 use crate::connections::snap::flags::FlagTimes;
-use crate::connections::snap::table4::table4;
+use crate::connections::snap::table4::fill_table4;
 use crate::connections::stages;
 use crate::connections::subject::ConnectionSubject;
 use crate::report::connection::{CongestionCauses, Mptcp, Tcp, Totals};
-use crate::report::finding::rank;
+use crate::report::finding::rank_findings;
 use crate::report::{
     Connection, ContainerProcesses, Finding, FlagShares, Report, RuleId, SCHEMA, SnapTable4,
     UndecidedFinding, why_unseen,
@@ -31,10 +31,10 @@ use crate::report::{
 pub fn diagnose(mut evidence: Evidence) -> Report {
     evidence.finish();
     let context = RecordingContext::new(&evidence);
-    let subjects = subjects(&evidence, &context);
+    let subjects = connection_subjects(&evidence, &context);
     let outcomes = evaluate_rules(&evidence, &context, &subjects);
     let connections_not_judged = evidence.count_unjudged();
-    let (connections, snap_table4) = connections(&subjects, &context, outcomes.claims);
+    let (connections, snap_table4) = assemble_connections(&subjects, &context, outcomes.claims);
     let unseen = connections.is_empty() && connections_not_judged == 0;
     let why_unseen = unseen.then(|| {
         let coverage = &evidence.coverage;
@@ -86,7 +86,7 @@ fn evaluate_rules(
     context: &RecordingContext,
     subjects: &[ConnectionSubject],
 ) -> RuleOutcomes {
-    let listening = listening(evidence, context);
+    let listening = listener_subjects(evidence, context);
     let (neighbours, alone) = (Neighbours::new(subjects), Neighbours::new(&[]));
     let case = |own, peer, neighbours| Case {
         own,
@@ -98,10 +98,10 @@ fn evaluate_rules(
         loss_named: false,
     };
     let connected = subjects.iter();
-    let connected = connected.map(|own| case(own, peer(own, &neighbours), &neighbours));
+    let connected = connected.map(|own| case(own, find_peer(own, &neighbours), &neighbours));
     let listening = listening.iter().map(|own| case(own, None, &alone));
     let mut cases: Vec<Case> = connected.chain(listening).collect();
-    let verdicts: Vec<_> = cases.iter_mut().map(ask).collect();
+    let verdicts: Vec<_> = cases.iter_mut().map(evaluate_case).collect();
     let (mut found, mut doubts) = (Vec::new(), Vec::new());
     for (case, verdicts) in cases.iter().zip(verdicts) {
         for (rule, verdict) in verdicts {
@@ -120,10 +120,10 @@ fn evaluate_rules(
             }
         }
     }
-    let claims = claims(&found);
+    let claims = harm_by_connection(&found);
     let mut findings = group::findings(found);
     let mut undecided = group::group_undecided(doubts);
-    rank(&mut findings, &mut undecided);
+    rank_findings(&mut findings, &mut undecided);
     RuleOutcomes {
         findings,
         undecided,
@@ -132,7 +132,10 @@ fn evaluate_rules(
 }
 
 /// Every connection judged, in the order of its id.
-fn subjects<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<ConnectionSubject<'a>> {
+fn connection_subjects<'a>(
+    evidence: &'a Evidence,
+    context: &RecordingContext,
+) -> Vec<ConnectionSubject<'a>> {
     let mut ids: Vec<u64> = evidence.connections.conns().collect();
     ids.sort_unstable();
     let mut subjects = Vec::with_capacity(ids.len());
@@ -145,7 +148,7 @@ fn subjects<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conne
             .as_ref()
             .is_some_and(|it| it.mptcp_token.is_some());
         let calls = calls.filter(|calls| !is_subflow || calls.send.calls + calls.receive.calls > 0);
-        let judged = stages::judge(gathered, calls, context.given);
+        let judged = stages::judge_connection(gathered, calls, context.given);
         let pid = gathered.identity.as_ref().and_then(|identity| identity.pid);
         let until_ns = gathered
             .identity
@@ -177,7 +180,10 @@ fn subjects<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conne
 }
 
 /// Every listening socket, in the order of its id.
-fn listening<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<ConnectionSubject<'a>> {
+fn listener_subjects<'a>(
+    evidence: &'a Evidence,
+    context: &RecordingContext,
+) -> Vec<ConnectionSubject<'a>> {
     let judged = evidence.listeners.iter().map(|(id, gathered)| {
         let digest = gathered.listener.as_ref();
         let until_ns = digest.map_or(0, |digest| digest.until_ns);
@@ -193,7 +199,7 @@ fn listening<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conn
             system_calls: None,
             judged: stages::StageTimes {
                 life_ns: until_ns.saturating_sub(since_ns),
-                ..stages::judge(gathered, None, context.given)
+                ..stages::judge_connection(gathered, None, context.given)
             },
             comm: pid.and_then(|pid| evidence.processes.comm(pid, until_ns)),
         }
@@ -202,7 +208,7 @@ fn listening<'a>(evidence: &'a Evidence, context: &RecordingContext) -> Vec<Conn
 }
 
 /// The other end, when it is on this host and recorded.
-fn peer<'a>(
+fn find_peer<'a>(
     own: &ConnectionSubject,
     neighbours: &Neighbours<'a>,
 ) -> Option<&'a ConnectionSubject<'a>> {
@@ -210,7 +216,7 @@ fn peer<'a>(
 }
 
 /// Asks every rule in order; each knows what the earlier ones outcomes.
-fn ask(case: &mut Case) -> Vec<(&'static dyn Rule, Verdict)> {
+fn evaluate_case(case: &mut Case) -> Vec<(&'static dyn Rule, Verdict)> {
     let mut verdicts = Vec::new();
     for rule in RULES {
         if rule.is_of_listeners() != case.own.gathered.listener.is_some() {
@@ -244,7 +250,7 @@ struct ConnectionHarm {
 }
 
 /// Returns harm and rules by connection.
-fn claims(found: &[RuleResult<RuleFinding>]) -> HashMap<u64, ConnectionHarm> {
+fn harm_by_connection(found: &[RuleResult<RuleFinding>]) -> HashMap<u64, ConnectionHarm> {
     let mut claims = HashMap::<u64, ConnectionHarm>::new();
     for member in found {
         let of_one = claims.entry(member.case.own.id).or_default();
@@ -254,23 +260,23 @@ fn claims(found: &[RuleResult<RuleFinding>]) -> HashMap<u64, ConnectionHarm> {
     claims
 }
 
-fn connections(
+fn assemble_connections(
     subjects: &[ConnectionSubject],
     context: &RecordingContext,
     mut claims: HashMap<u64, ConnectionHarm>,
 ) -> (Vec<Connection>, SnapTable4) {
-    let flags: Vec<FlagTimes> = subjects.iter().map(flags).collect();
-    let table = table4(subjects.iter().map(|subject| subject.comm).zip(&flags));
-    let subflows = subflows(subjects);
+    let flags: Vec<FlagTimes> = subjects.iter().map(flag_times).collect();
+    let table = fill_table4(subjects.iter().map(|subject| subject.comm).zip(&flags));
+    let subflows = count_subflows(subjects);
     let mut connections: Vec<Connection> = subjects
         .iter()
         .zip(&flags)
         .map(|(subject, flags)| {
             let claims = claims.remove(&subject.id).unwrap_or_default();
-            let mptcp = mptcp(subject, &subflows);
+            let mptcp = assemble_mptcp(subject, &subflows);
             Connection {
                 mptcp,
-                ..connection(subject, context, flags.into(), claims)
+                ..assemble_connection(subject, context, flags.into(), claims)
             }
         })
         .collect();
@@ -285,7 +291,7 @@ fn connections(
 }
 
 /// Returns how many subflows of each MPTCP connection were recorded at one end: by its token there.
-fn subflows(subjects: &[ConnectionSubject]) -> HashMap<u32, u64> {
+fn count_subflows(subjects: &[ConnectionSubject]) -> HashMap<u32, u64> {
     let mut subflows = HashMap::new();
     for token in subjects.iter().filter_map(|it| it.identity()?.mptcp_token) {
         *subflows.entry(token).or_default() += 1;
@@ -293,7 +299,7 @@ fn subflows(subjects: &[ConnectionSubject]) -> HashMap<u32, u64> {
     subflows
 }
 
-fn mptcp(subject: &ConnectionSubject, subflows: &HashMap<u32, u64>) -> Option<Mptcp> {
+fn assemble_mptcp(subject: &ConnectionSubject, subflows: &HashMap<u32, u64>) -> Option<Mptcp> {
     let token = subject.identity()?.mptcp_token?;
     Some(Mptcp {
         token: format!("{token:08x}"),
@@ -303,11 +309,11 @@ fn mptcp(subject: &ConnectionSubject, subflows: &HashMap<u32, u64>) -> Option<Mp
 
 /// SNAP's flags of a connection, with what only the end of the recording can add: the time
 /// before the first sample of a connection opened in it, and the round-trip samples.
-fn flags(subject: &ConnectionSubject) -> FlagTimes {
+fn flag_times(subject: &ConnectionSubject) -> FlagTimes {
     let samples = &subject.gathered.samples;
     let mut flags = samples.flags;
     if let (Some((None, start_ns)), Some(first)) =
-        (samples.start(subject.opened_ns()), samples.first())
+        (samples.start(subject.opened_ns()), samples.first_sample())
     {
         flags.add(None, first, first.time_ns.saturating_sub(start_ns));
     }
@@ -315,7 +321,7 @@ fn flags(subject: &ConnectionSubject) -> FlagTimes {
     flags
 }
 
-fn connection(
+fn assemble_connection(
     subject: &ConnectionSubject,
     context: &RecordingContext,
     flags: FlagShares,
@@ -353,7 +359,7 @@ fn connection(
         receive: judged.receive,
         flags,
         totals: totals(subject, context),
-        tcp: tcp(subject),
+        tcp: assemble_tcp(subject),
         mptcp: None,
         harm_ns: claims.harm_ns,
         findings: claims.rules,
@@ -403,7 +409,7 @@ fn delayed_ack_share(ledger: &TcpStage) -> Option<f64> {
     (sent > 0).then(|| f64::from(ledger.acks_by_timer) / f64::from(sent))
 }
 
-fn tcp(subject: &ConnectionSubject) -> Tcp {
+fn assemble_tcp(subject: &ConnectionSubject) -> Tcp {
     let identity = subject.identity();
     let last = subject.last_sample();
     let nodelay = subject.judged.ledger.as_ref().map(|ledger| ledger.nodelay);

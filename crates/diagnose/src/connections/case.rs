@@ -62,7 +62,7 @@ impl Case<'_> {
 
     /// Time in a stage, ns.
     pub fn ns(&self, stage: Stage) -> u64 {
-        self.own.judged.stages.ns(stage)
+        self.own.judged.stages.stage_ns(stage)
     }
 
     /// Share of a stage.
@@ -266,7 +266,7 @@ impl Case<'_> {
     }
 
     /// Retransmissions that the receiver already had. It may also report some from before they were counted.
-    pub fn spurious(&self) -> Option<u64> {
+    pub fn spurious_retransmits(&self) -> Option<u64> {
         let duplicates = self.own.growth(|sample| sample.dsack_dups.map(u64::from))?;
         Some(duplicates.min(self.retransmits().unwrap_or(u64::MAX)))
     }

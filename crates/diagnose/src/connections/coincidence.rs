@@ -46,8 +46,8 @@ impl Coincidence {
         if members.len() <= LEAST_OTHERS {
             return None;
         }
-        let losing = losing(&members);
-        let (clustering, by_chance) = clustering(&members, &losing);
+        let losing = count_losing(&members);
+        let (clustering, by_chance) = measure_clustering(&members, &losing);
         Some(Coincidence {
             slot_ns,
             losing,
@@ -64,15 +64,15 @@ impl Coincidence {
     /// Returns how many times this connection lost segments, and how many of these while at least [`LEAST_OTHERS`] others
     /// did.
     pub fn count_losses(&self, own: &ConnectionSubject) -> (u64, u64) {
-        let own = slots(&own.gathered.events.losses_ns, self.slot_ns);
+        let own = loss_slots(&own.gathered.events.losses_ns, self.slot_ns);
         let together = own
             .iter()
-            .filter(|slot| self.others(**slot, &own) >= LEAST_OTHERS);
+            .filter(|slot| self.count_others(**slot, &own) >= LEAST_OTHERS);
         (own.len() as u64, together.count() as u64)
     }
 
     /// Returns how many others lost in this slot, or in one beside it.
-    fn others(&self, slot: u64, own: &[u64]) -> usize {
+    fn count_others(&self, slot: u64, own: &[u64]) -> usize {
         let near = slot.saturating_sub(1)..=slot + 1;
         let others = near.map(|slot| {
             let at = self.losing.binary_search_by_key(&slot, |(slot, _)| *slot);
@@ -85,7 +85,7 @@ impl Coincidence {
 
 impl SenderLosses {
     fn from_subject(subject: &ConnectionSubject, slot_ns: u64) -> Option<Self> {
-        let losing = slots(&subject.gathered.events.losses_ns, slot_ns);
+        let losing = loss_slots(&subject.gathered.events.losses_ns, slot_ns);
         let (first_loss, last_loss) = (*losing.first()?, *losing.last()?);
         let (start_ns, life_ns) = (subject.start_ns(), subject.judged.life_ns);
         Some(SenderLosses {
@@ -104,7 +104,7 @@ fn slot_ns(subjects: &[&ConnectionSubject]) -> u64 {
 }
 
 /// The slots of these times, each once, in order.
-fn slots(times_ns: &[u64], slot_ns: u64) -> Vec<u64> {
+fn loss_slots(times_ns: &[u64], slot_ns: u64) -> Vec<u64> {
     let mut slots: Vec<u64> = times_ns.iter().map(|ns| ns / slot_ns).collect();
     slots.sort_unstable();
     slots.dedup();
@@ -112,7 +112,7 @@ fn slots(times_ns: &[u64], slot_ns: u64) -> Vec<u64> {
 }
 
 /// Every slot with losses, and how many lost in it.
-fn losing(members: &[SenderLosses]) -> Vec<(u64, u32)> {
+fn count_losing(members: &[SenderLosses]) -> Vec<(u64, u32)> {
     let mut slots: Vec<u64> = members
         .iter()
         .flat_map(|member| member.losing.iter().copied())
@@ -124,7 +124,7 @@ fn losing(members: &[SenderLosses]) -> Vec<(u64, u32)> {
 
 /// The scatter over that of independent losses, and the most that chance makes of it: the variance of
 /// a squared deviation from a mean of `v` is `v + 2v²` (Poisson).
-fn clustering(members: &[SenderLosses], losing: &[(u64, u32)]) -> (f64, f64) {
+fn measure_clustering(members: &[SenderLosses], losing: &[(u64, u32)]) -> (f64, f64) {
     let mut steps: Vec<(u64, f64, f64)> = Vec::with_capacity(2 * members.len());
     for member in members {
         let there = (member.last - member.first + 1) as f64;
@@ -174,7 +174,7 @@ mod tests {
 
     fn judged(of: &[Vec<u64>], slots: u64) -> (f64, f64) {
         let members = members(of, slots);
-        clustering(&members, &losing(&members))
+        measure_clustering(&members, &count_losing(&members))
     }
 
     /// A number from 0 to 2³² - 1 that follows from this one.
@@ -197,7 +197,7 @@ mod tests {
             for lost in [1, 4, 20, 40] {
                 let one = |conn: u64| {
                     let at = |nth| hash(conn * 1_000 + nth + slots) % slots;
-                    super::slots(&(0..lost).map(at).collect::<Vec<_>>(), 1)
+                    super::loss_slots(&(0..lost).map(at).collect::<Vec<_>>(), 1)
                 };
                 let of: Vec<Vec<u64>> = (0..36).map(one).collect();
                 let (clustering, by_chance) = judged(&of, slots);
@@ -217,7 +217,7 @@ mod tests {
             losing: vec![nth * 10 + hash(nth) % 10],
         };
         let members: Vec<SenderLosses> = (0..50).map(one).collect();
-        let (clustering, by_chance) = clustering(&members, &losing(&members));
+        let (clustering, by_chance) = measure_clustering(&members, &count_losing(&members));
         assert!(clustering < by_chance, "{clustering} {by_chance}");
     }
 }

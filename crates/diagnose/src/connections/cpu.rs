@@ -29,14 +29,14 @@ pub fn evidence(
     let times = &evidence.cpu;
     let identity = gathered.identity.as_ref();
     let pid = identity.and_then(|identity| identity.pid);
-    let life = life(evidence, gathered, judged);
+    let life = judged_span(evidence, gathered, judged);
     let cpus = calls.map_or(&[][..], |calls| &calls.cpus);
     let worked = times
-        .numbers()
+        .cpu_numbers()
         .filter_map(|cpu| times.cpu(cpu, life)?.ksoftirqd_ns);
     CpuObservation {
         process: pid.and_then(|pid| times.process(pid, life, &gathered.samples.moved)),
-        home: home(times, cpus, life),
+        home: mean_cpu_use(times, cpus, life),
         home_cpu: cpus
             .iter()
             .max_by_key(|(_, calls)| *calls)
@@ -46,7 +46,11 @@ pub fn evidence(
 }
 
 /// Returns from when to when it was judged, ns.
-fn life(evidence: &Evidence, gathered: &ConnectionDigest, judged: &StageTimes) -> (u64, u64) {
+fn judged_span(
+    evidence: &Evidence,
+    gathered: &ConnectionDigest,
+    judged: &StageTimes,
+) -> (u64, u64) {
     let closed_ns = gathered
         .identity
         .as_ref()
@@ -60,7 +64,7 @@ fn life(evidence: &Evidence, gathered: &ConnectionDigest, judged: &StageTimes) -
 
 /// The mean of the CPUs on which calls ended, weighted by their number. A part that one of them
 /// does not report, is not reported.
-fn home(times: &CpuTimes, cpus: &[(u16, u64)], life: (u64, u64)) -> Option<CpuUse> {
+fn mean_cpu_use(times: &CpuTimes, cpus: &[(u16, u64)], life: (u64, u64)) -> Option<CpuUse> {
     let all: u64 = cpus.iter().map(|(_, calls)| calls).sum();
     let mut home = CpuUse {
         ksoftirqd_ns: Some(0),

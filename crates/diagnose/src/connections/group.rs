@@ -12,7 +12,7 @@ use crate::report::{
     DataDirection, EstimatedWin, Fact, FactMerge, FactValue, Finding, FindingSubject, RuleId,
     UndecidedFinding,
 };
-use crate::units::part;
+use crate::units::ratio_of;
 
 /// Most ids listed in a finding.
 const MOST_IDS: usize = 16;
@@ -38,7 +38,7 @@ struct FindingKey {
 
 /// The service that a connection belongs to: the listening side's address. A server's own
 /// port gathers all its clients.
-fn endpoint(case: &Case) -> String {
+fn service_address(case: &Case) -> String {
     let identity = case.own.identity();
     let address = identity.map(|identity| case.context.served.address(identity));
     address.unwrap_or_default().to_owned()
@@ -54,7 +54,7 @@ fn gather<'a, T>(
         let key = FindingKey {
             rule: member.rule.id(),
             comm: member.case.own.comm.map(str::to_owned),
-            endpoint: endpoint(member.case),
+            endpoint: service_address(member.case),
             receiving: direction(&member.outcome) == DataDirection::Receiving,
         };
         groups.entry(key).or_default().push(member);
@@ -93,9 +93,9 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
         .map(|member| (member.outcome.harm_ns, member.case.life_ns()))
         .collect();
     let harm_ns = harms.iter().map(|(harm_ns, _)| harm_ns).sum();
-    let subject = subject(group.iter().map(|member| member.case))?;
+    let subject = group_subject(group.iter().map(|member| member.case))?;
     let concerned_ns: u64 = group.iter().map(|member| member.outcome.concerned_ns).sum();
-    let share = share(harm_ns, concerned_ns, subject.lifetime_ns);
+    let share = harm_share(harm_ns, concerned_ns, subject.lifetime_ns);
     let times = group.iter().map(|member| rule.interval(member.case));
     let (from_ns, until_ns) = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let mut finding = Finding {
@@ -114,7 +114,7 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
         ruled_out: explanation.ruled_out,
         could_not_see: explanation.could_not_see,
         advice: explanation.advice,
-        estimated_win: win(
+        estimated_win: estimate_win(
             explanation.win,
             winnable_ns,
             bound_ns(group),
@@ -129,9 +129,9 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
 
 /// Returns the harm as a share of the life; without harm, the share of the stages concerned. Harm outside of
 /// the life can be more than all of it.
-fn share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
+fn harm_share(harm_ns: u64, concerned_ns: u64, life_ns: u64) -> f64 {
     let ns = if harm_ns == 0 { concerned_ns } else { harm_ns };
-    part(ns, life_ns).min(1.0)
+    ratio_of(ns, life_ns).min(1.0)
 }
 
 /// Returns undecided findings, in the order of rules.
@@ -147,7 +147,7 @@ pub fn group_undecided(members: Vec<RuleResult<RuleDoubt>>) -> Vec<UndecidedFind
 fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
     let worst = group.first()?;
     let rule = worst.rule;
-    let subject = subject(group.iter().map(|member| member.case))?;
+    let subject = group_subject(group.iter().map(|member| member.case))?;
     let possible_harm_ns = group.iter().map(|member| member.outcome.concerned_ns).sum();
     let mut would_help: Vec<String> = worst
         .outcome
@@ -160,7 +160,7 @@ fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
         candidates: worst.outcome.candidates.clone(),
         headline: String::new(),
         direction: DataDirection::Sending,
-        share: part(possible_harm_ns, subject.lifetime_ns).min(1.0),
+        share: ratio_of(possible_harm_ns, subject.lifetime_ns).min(1.0),
         possible_harm_ns,
         evidence: FactList(merge(
             group.iter().map(|member| member.outcome.facts.as_slice()),
@@ -174,7 +174,7 @@ fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
 }
 
 /// Returns the subject of a group; its first case is the worst.
-fn subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<FindingSubject> {
+fn group_subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Option<FindingSubject> {
     let worst = cases.clone().next()?;
     let identity = worst.own.identity();
     let pid = identity.and_then(|identity| identity.pid);
@@ -209,7 +209,7 @@ fn merge<'a>(members: impl Iterator<Item = &'a [Fact]>) -> Vec<Fact> {
     for (index, facts) in members.enumerate() {
         for fact in facts {
             match merged.iter_mut().find(|known| known.name == fact.name) {
-                Some(known) => known.value = combine(known.value, fact.value, fact.merge),
+                Some(known) => known.value = combine_values(known.value, fact.value, fact.merge),
                 None if index == 0 || fact.merge != FactMerge::Worst => merged.push(fact.clone()),
                 None => {}
             }
@@ -218,7 +218,7 @@ fn merge<'a>(members: impl Iterator<Item = &'a [Fact]>) -> Vec<Fact> {
     merged
 }
 
-fn combine(known: FactValue, other: FactValue, merge: FactMerge) -> FactValue {
+fn combine_values(known: FactValue, other: FactValue, merge: FactMerge) -> FactValue {
     match (merge, known, other) {
         (FactMerge::Sum, FactValue::Whole(a), FactValue::Whole(b)) => {
             FactValue::Whole(a.saturating_add(b))
@@ -244,7 +244,12 @@ fn bound_ns(group: &[RuleResult<RuleFinding>]) -> u64 {
 
 /// Estimated speed-up of the same work: by what is left of its life without the harm. If half of
 /// that or more is within the bound of what was measured, there is only a least estimate.
-fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<EstimatedWin> {
+fn estimate_win(
+    basis: WinBasis,
+    harm_ns: u64,
+    bound_ns: u64,
+    life_ns: u64,
+) -> Option<EstimatedWin> {
     let (sure, least, assumes) = match basis {
         WinBasis::HarmGone(assumes) => (f64::INFINITY, false, assumes),
         WinBasis::AtLeast(ratio, assumes) => (ratio, true, assumes),
@@ -253,7 +258,10 @@ fn win(basis: WinBasis, harm_ns: u64, bound_ns: u64, life_ns: u64) -> Option<Est
     if harm_ns == 0 || life_ns == 0 {
         return None;
     }
-    let (rest, bound) = (1.0 - part(harm_ns, life_ns), part(bound_ns, life_ns));
+    let (rest, bound) = (
+        1.0 - ratio_of(harm_ns, life_ns),
+        ratio_of(bound_ns, life_ns),
+    );
     let uncertain = bound * 2.0 >= rest;
     let rest = if uncertain { rest + bound } else { rest };
     // A thousandfold is the largest estimate.
@@ -308,7 +316,7 @@ mod tests {
 
     #[test]
     fn estimated_win_is_lifetime_without_harm() {
-        let times = |basis, harm| win(basis, harm, 0, 100).map(|win| win.times_faster);
+        let times = |basis, harm| estimate_win(basis, harm, 0, 100).map(|win| win.times_faster);
         assert_eq!(times(WinBasis::HarmGone(""), 75), Some(4.0));
         assert_eq!(times(WinBasis::AtLeast(2.5, ""), 75), Some(2.5));
         assert_eq!(times(WinBasis::HarmGone(""), 100), Some(1_000.0));
@@ -318,10 +326,10 @@ mod tests {
 
     #[test]
     fn estimated_win_with_large_error_is_a_lower_bound() {
-        let gone = |bound| win(WinBasis::HarmGone(""), 750, bound, 1000).expect("a win");
+        let gone = |bound| estimate_win(WinBasis::HarmGone(""), 750, bound, 1000).expect("a win");
         assert_eq!((gone(124).times_faster, gone(124).at_least), (4.0, false));
         assert_eq!((gone(250).times_faster, gone(250).at_least), (2.0, true));
-        let capped = win(WinBasis::AtLeast(2.0, ""), 900, 100, 1000).expect("a win");
+        let capped = estimate_win(WinBasis::AtLeast(2.0, ""), 900, 100, 1000).expect("a win");
         assert_eq!((capped.times_faster, capped.at_least), (2.0, true));
     }
 }

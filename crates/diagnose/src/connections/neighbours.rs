@@ -45,7 +45,7 @@ impl<'a> Neighbours<'a> {
             let Some(identity) = subject.identity() else {
                 continue;
             };
-            let host = remote(identity);
+            let host = remote_host(identity);
             to_host.entry(host).or_default().push(subject);
             if let Some(process) = process(identity) {
                 *of_process.entry((process, host)).or_default() += 1;
@@ -79,12 +79,12 @@ impl<'a> Neighbours<'a> {
 
     /// Returns how many send to the same host, this one with them.
     pub fn to_same_host(&self, own: &ConnectionSubject) -> usize {
-        self.senders(own).map_or(0, |senders| senders.number)
+        self.host_senders(own).map_or(0, |senders| senders.number)
     }
 
     /// Whether those that send to the same host lose segments together; `None` where too few lose any.
     pub fn coincidence<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s Coincidence> {
-        self.senders(own)?.coincidence.as_ref()
+        self.host_senders(own)?.coincidence.as_ref()
     }
 
     /// Whether data of others waited while a thread was blocked on this one.
@@ -95,7 +95,7 @@ impl<'a> Neighbours<'a> {
     /// Returns whether a connection with the same host was established after this time: the host was there, and small
     /// segments passed in both directions.
     pub fn opened_after(&self, own: &ConnectionSubject, ns: u64) -> bool {
-        let latest = own.identity().map(remote);
+        let latest = own.identity().map(remote_host);
         let latest = latest.and_then(|host| self.opened_ns.get(&host));
         latest.is_some_and(|opened_ns| *opened_ns > ns)
     }
@@ -105,13 +105,13 @@ impl<'a> Neighbours<'a> {
         let Some(identity) = own.identity().filter(|_| !own.judged.sent_nothing) else {
             return 0;
         };
-        let key = process(identity).map(|process| (process, remote(identity)));
+        let key = process(identity).map(|process| (process, remote_host(identity)));
         let all = key.and_then(|key| self.of_process.get(&key));
         all.map_or(0, |all| all - 1)
     }
 
-    fn senders<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s HostSenders> {
-        self.to_host.get(&remote(own.identity()?))
+    fn host_senders<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s HostSenders> {
+        self.to_host.get(&remote_host(own.identity()?))
     }
 }
 
@@ -128,14 +128,14 @@ fn latest_openings<'a>(all: &'a [ConnectionSubject<'a>]) -> HashMap<HostKey<'a>,
     let mut latest: HashMap<HostKey<'a>, u64> = HashMap::new();
     for identity in all.iter().filter_map(ConnectionSubject::identity) {
         if let Some(opened_ns) = identity.opened_ns {
-            let known = latest.entry(remote(identity)).or_default();
+            let known = latest.entry(remote_host(identity)).or_default();
             *known = opened_ns.max(*known);
         }
     }
     latest
 }
 
-fn remote(identity: &Connection) -> HostKey<'_> {
+fn remote_host(identity: &Connection) -> HostKey<'_> {
     (identity.netns, host(&identity.remote))
 }
 

@@ -31,11 +31,11 @@ pub fn is_mendable(stage: Stage) -> bool {
 /// The stage that held the connection most, of times in stages over `life_ns`.
 pub fn of_stages(stages: &[(Stage, u64)], life_ns: u64) -> Option<Stage> {
     let mendable = stages.iter().filter(|(stage, _)| is_mendable(*stage));
-    greatest(mendable.copied(), life_ns)
+    greatest_hold(mendable.copied(), life_ns)
 }
 
 /// Returns the greatest of these times, if it held the connection up.
-pub fn greatest<T>(held_ns: impl IntoIterator<Item = (T, u64)>, life_ns: u64) -> Option<T> {
+pub fn greatest_hold<T>(held_ns: impl IntoIterator<Item = (T, u64)>, life_ns: u64) -> Option<T> {
     let most = held_ns.into_iter().max_by_key(|(_, ns)| *ns);
     most.filter(|(_, ns)| held_up(*ns, life_ns))
         .map(|(what, _)| what)

@@ -11,7 +11,7 @@ use table::{Stage, WaitObject};
 use crate::report::{Finding, Report};
 use crate::requests::report::Service;
 use crate::requests::{PartTimes, RequestPart};
-use crate::units::part;
+use crate::units::ratio_of;
 use crate::waits::WaitReport;
 use crate::waits::counters::CounterReport;
 use report::{
@@ -36,13 +36,13 @@ pub fn compare(before: &ComparedRecording, after: &ComparedRecording) -> DiffRep
     let reports = [&before.report, &after.report];
     DiffReport {
         schema: SCHEMA,
-        before: side(&before.report),
-        after: side(&after.report),
-        services: services(reports.map(services_of)),
+        before: diff_side(&before.report),
+        after: diff_side(&after.report),
+        services: pair_services(reports.map(services_of)),
         findings: findings(reports.map(findings_of)),
         stages: stages(reports),
         waits: waits([before, after].map(|it| waits_of(it.waits.as_ref()))),
-        counters: counters([before, after].map(|it| counters_of(&it.counters))),
+        counters: pair_counters([before, after].map(|it| counters_of(&it.counters))),
     }
 }
 
@@ -69,7 +69,7 @@ fn counters_of(
     found
 }
 
-fn counters(
+fn pair_counters(
     [before, after]: [BTreeMap<CounterName, (Option<String>, CounterNumbers)>; 2],
 ) -> Vec<CounterChange> {
     let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
@@ -86,7 +86,7 @@ fn counters(
     keys.into_iter().map(change).collect()
 }
 
-fn side(report: &Report) -> DiffSide {
+fn diff_side(report: &Report) -> DiffSide {
     DiffSide {
         about: report.about.clone(),
         requests: report.requests.as_ref().map(|it| it.count()),
@@ -101,7 +101,7 @@ fn services_of(report: &Report) -> Vec<&Service> {
 
 /// Pairs the services of both: by name, side and address; then, of those that are left, by name and side, if one of each
 /// is left.
-fn services([before, after]: [Vec<&Service>; 2]) -> Vec<ServiceChange> {
+fn pair_services([before, after]: [Vec<&Service>; 2]) -> Vec<ServiceChange> {
     let address = |it: &Service| (it.name.clone(), it.role, it.address.clone());
     let mut left = after;
     let mut pairs = Vec::new();
@@ -132,7 +132,7 @@ fn services([before, after]: [Vec<&Service>; 2]) -> Vec<ServiceChange> {
 
 fn service_change((before, after): (Option<&Service>, Option<&Service>)) -> Option<ServiceChange> {
     let named = after.or(before)?;
-    let (before, after) = (before.map(numbers), after.map(numbers));
+    let (before, after) = (before.map(service_numbers), after.map(service_numbers));
     let change = before.as_ref().zip(after.as_ref());
     Some(ServiceChange {
         name: named.name.clone(),
@@ -144,7 +144,7 @@ fn service_change((before, after): (Option<&Service>, Option<&Service>)) -> Opti
     })
 }
 
-fn numbers(service: &Service) -> ServiceNumbers {
+fn service_numbers(service: &Service) -> ServiceNumbers {
     let mut mean_ns = PartTimes::default();
     for (part, ns) in service.parts.all.0.iter() {
         mean_ns.add(part, ns / service.requests.max(1));
@@ -242,13 +242,13 @@ fn stages(reports: [&Report; 2]) -> Vec<StageChange> {
 fn stage_sums(report: &Report) -> Option<Vec<StageSum>> {
     let sums = Stage::ALL.iter().map(|stage| {
         let connections = report.connections.iter();
-        connections.map(|it| it.stages.ns(*stage)).sum()
+        connections.map(|it| it.stages.stage_ns(*stage)).sum()
     });
     let sums: Vec<u64> = sums.collect();
     let total_ns = sums.iter().sum();
     let sum = |ns| StageSum {
         ns,
-        share: part(ns, total_ns),
+        share: ratio_of(ns, total_ns),
     };
     (total_ns > 0).then(|| sums.into_iter().map(sum).collect())
 }

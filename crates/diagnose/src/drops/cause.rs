@@ -4,7 +4,7 @@ use table::DropKind;
 use table::tables::PacketDrop;
 
 use super::hook::hook_of_stack;
-use super::meaning::{ReasonMeaning, meaning};
+use super::meaning::{ReasonMeaning, find_meaning};
 
 /// Reason, function, and hook of netfilter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,8 +41,8 @@ impl DropCause {
         title
     }
 
-    fn known(&self) -> Option<ReasonMeaning> {
-        meaning(
+    fn known_meaning(&self) -> Option<ReasonMeaning> {
+        find_meaning(
             DropKind::Packet,
             self.reason.as_deref()?,
             self.place.as_deref(),
@@ -51,7 +51,7 @@ impl DropCause {
 
     /// Returns its meaning in plain words, as a sentence without a full stop: `A firewall rule dropped the packet`.
     pub fn meaning(&self) -> String {
-        match (self.known(), &self.reason, &self.place) {
+        match (self.known_meaning(), &self.reason, &self.place) {
             (Some(known), ..) => known.what.trim_end_matches('.').to_owned(),
             (None, Some(reason), _) => format!("The kernel gives {reason} as the reason"),
             (None, None, Some(place)) => format!("{place}() of the kernel dropped the packet"),
@@ -61,7 +61,7 @@ impl DropCause {
 
     /// Returns it with its meaning and a remedy.
     pub fn explain(&self) -> String {
-        match self.known() {
+        match self.known_meaning() {
             Some(known) => format!("{}: {} {}", self.title(), known.what, known.remedy),
             None => format!(
                 "{}: look the function up in the kernel's source.",

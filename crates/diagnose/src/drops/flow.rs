@@ -63,10 +63,10 @@ fn addresses(row: &PacketDrop) -> String {
     } else {
         host
     };
-    format!("{} {host} → {destination}", protocol(row.protocol))
+    format!("{} {host} → {destination}", protocol_name(row.protocol))
 }
 
-fn protocol(number: Option<u8>) -> String {
+fn protocol_name(number: Option<u8>) -> String {
     match number {
         Some(1) => "icmp".to_owned(),
         Some(6) => "tcp".to_owned(),

@@ -268,7 +268,7 @@ const PLACES: &[(&str, &str)] = &[
 ];
 
 /// Returns the meaning of a reason in a function; `None`: it is not listed here.
-pub fn meaning(kind: DropKind, reason: &str, place: Option<&str>) -> Option<ReasonMeaning> {
+pub fn find_meaning(kind: DropKind, reason: &str, place: Option<&str>) -> Option<ReasonMeaning> {
     let other = PLACES.iter().find(|(name, _)| Some(*name) == place);
     let reason = match other {
         Some((_, true_reason)) if kind == DropKind::Packet && reason == "NO_SOCKET" => true_reason,

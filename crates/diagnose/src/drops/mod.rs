@@ -21,6 +21,6 @@ mod table;
 pub use cause::DropCause;
 pub use hook::hook_of_stack;
 pub(crate) use join::overlaps;
-pub use meaning::{ReasonMeaning, meaning};
+pub use meaning::{ReasonMeaning, find_meaning};
 pub use report::DropReport;
 pub use table::DropTable;

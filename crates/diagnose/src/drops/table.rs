@@ -10,7 +10,7 @@ use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent};
 use super::flow::{FlowKey, Flows};
 use super::hook::hook_of_stack;
 use super::join::SegmentJoin;
-use super::meaning::meaning;
+use super::meaning::find_meaning;
 use super::report::{
     ConnectionDrops, DeviceDrops, DropReport, DropTotal, GrownCounter, ListedDrop, NamedCount,
     ReasonGroup, SCHEMA,
@@ -127,7 +127,7 @@ impl DropTable {
         }
         if self.drops.len() < self.limit {
             self.drops
-                .push(listed(row, hook, &flow, self.header.started_ns));
+                .push(list_connections(row, hook, &flow, self.header.started_ns));
         }
     }
 
@@ -177,8 +177,8 @@ impl DropTable {
     /// Returns all that is known.
     pub fn report(self, recorded: RecordingState) -> DropReport {
         let total = total(self.counts.values());
-        let reasons = reasons(&self.counts, &self.hooks);
-        let devices = devices(self.counts.values());
+        let reasons = group_reasons(&self.counts, &self.hooks);
+        let devices = sum_devices(self.counts.values());
         let mut connections: Vec<ConnectionDrops> = self
             .connections
             .into_values()
@@ -225,7 +225,7 @@ fn nothing_of(names: &NameTable, flow: &FlowKey) -> ConnectionDrops {
     }
 }
 
-fn listed(
+fn list_connections(
     row: &PacketDrop,
     hook: Option<&'static str>,
     flow: &FlowKey,
@@ -275,7 +275,7 @@ fn total<'a>(counts: impl Iterator<Item = &'a DropCount>) -> DropTotal {
     total
 }
 
-fn reasons(
+fn group_reasons(
     counts: &BTreeMap<CountKey, DropCount>,
     hooks: &BTreeMap<GroupKey, Tally>,
 ) -> Vec<ReasonGroup> {
@@ -311,7 +311,7 @@ fn reasons(
 
 fn nothing_for(row: &DropCount) -> ReasonGroup {
     let known = row.reason.as_deref();
-    let known = known.and_then(|reason| meaning(row.kind, reason, row.place.as_deref()));
+    let known = known.and_then(|reason| find_meaning(row.kind, reason, row.place.as_deref()));
     ReasonGroup {
         kind: row.kind,
         reason: row.reason.clone(),
@@ -327,7 +327,7 @@ fn nothing_for(row: &DropCount) -> ReasonGroup {
     }
 }
 
-fn devices<'a>(counts: impl Iterator<Item = &'a DropCount>) -> Vec<DeviceDrops> {
+fn sum_devices<'a>(counts: impl Iterator<Item = &'a DropCount>) -> Vec<DeviceDrops> {
     let mut sums: BTreeMap<(Option<String>, Option<u32>), u64> = BTreeMap::new();
     for row in counts.filter(|row| row.kind == DropKind::Packet && !row.ordinary) {
         *sums.entry((row.device.clone(), row.netns)).or_default() += row.count;

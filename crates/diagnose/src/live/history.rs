@@ -60,12 +60,12 @@ impl Histories {
             srtt_us: later.srtt_us,
             stage,
         };
-        self.with(|all| put(all.entry(later.conn).or_default(), point));
+        self.with_points(|all| push_point(all.entry(later.conn).or_default(), point));
     }
 
     /// Notes the stage that a connection was in until a reading of its ledger.
     pub(super) fn note_stage(&self, conn: u64, stage: Stage) {
-        self.with(|all| {
+        self.with_points(|all| {
             if let Some(last) = all.get_mut(&conn).and_then(VecDeque::back_mut) {
                 last.stage = Some(stage);
             }
@@ -73,34 +73,37 @@ impl Histories {
     }
 
     /// Forgets those of connections that are not open any more.
-    pub(super) fn retain(&self, is_open: impl Fn(u64) -> bool) {
-        self.with(|all| all.retain(|conn, _| is_open(*conn)));
+    pub(super) fn retain_open(&self, is_open: impl Fn(u64) -> bool) {
+        self.with_points(|all| all.retain(|conn, _| is_open(*conn)));
     }
 
     /// Returns the last `length_ns` of a connection as `number` equal bins, the oldest first. Bins before it was first
     /// read are empty.
     pub fn bins(&self, conn: u64, number: usize, length_ns: u64, now_ns: u64) -> Vec<HistoryBin> {
-        self.with(|all| {
+        self.with_points(|all| {
             let points = all.get(&conn);
             let part_ns = (length_ns / number.max(1) as u64).max(1);
             let begin_ns = now_ns.saturating_sub(part_ns * number as u64);
             let bin = |index: usize| {
                 let from_ns = begin_ns + part_ns * index as u64;
                 points.map_or_else(HistoryBin::default, |points| {
-                    bin(points, from_ns, from_ns + part_ns)
+                    sum_bin(points, from_ns, from_ns + part_ns)
                 })
             };
             (0..number).map(bin).collect()
         })
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut HashMap<u64, VecDeque<HistoryPoint>>) -> T) -> T {
+    fn with_points<T>(
+        &self,
+        work: impl FnOnce(&mut HashMap<u64, VecDeque<HistoryPoint>>) -> T,
+    ) -> T {
         // what a panic left half done is at most one point of a picture
         work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-fn put(points: &mut VecDeque<HistoryPoint>, point: HistoryPoint) {
+fn push_point(points: &mut VecDeque<HistoryPoint>, point: HistoryPoint) {
     let reach_ns = point.until_ns.saturating_sub(REACH_NS);
     while points
         .front()
@@ -123,7 +126,7 @@ fn put(points: &mut VecDeque<HistoryPoint>, point: HistoryPoint) {
 }
 
 /// Sums the points of one part of time. In a time without readings nothing happened.
-fn bin(points: &VecDeque<HistoryPoint>, from_ns: u64, to_ns: u64) -> HistoryBin {
+fn sum_bin(points: &VecDeque<HistoryPoint>, from_ns: u64, to_ns: u64) -> HistoryBin {
     let Some(first) = points.front().filter(|first| first.since_ns < to_ns) else {
         return HistoryBin::default();
     };
@@ -196,7 +199,7 @@ mod tests {
             let (from, to) = (quarter * S / 4, (quarter + 1) * S / 4);
             histories.add(&reading(from, quarter), &reading(to, quarter + 1), None);
         }
-        histories.with(|all| {
+        histories.with_points(|all| {
             let points = &all[&1];
             assert!(points.len() <= 122, "{}", points.len());
             let bytes: u64 = points.iter().map(|point| point.out_bytes).sum();

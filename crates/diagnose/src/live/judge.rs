@@ -17,7 +17,7 @@ const fn is_limit(stage: Stage) -> bool {
 }
 
 /// A connection on which something happened.
-pub fn active(connection: Connection) -> LiveConnection {
+pub fn active_connection(connection: Connection) -> LiveConnection {
     let life_ns = connection.lifetime_ns;
     let per_s = |bytes: Option<u64>| {
         let bytes = bytes.filter(|_| life_ns > 0)?;
@@ -63,7 +63,11 @@ pub fn active(connection: Connection) -> LiveConnection {
 }
 
 /// A connection on which nothing happened: all known of it is in its last row.
-pub fn idle(identity: &Identity, last: Option<&TcpSample>, comm: Option<&str>) -> LiveConnection {
+pub fn idle_connection(
+    identity: &Identity,
+    last: Option<&TcpSample>,
+    comm: Option<&str>,
+) -> LiveConnection {
     let measured = last.map(|_| 0.0);
     let known = identity.pid.is_some() || comm.is_some();
     LiveConnection {

@@ -29,7 +29,7 @@ pub struct RecentRows {
 
 impl RecentRows {
     /// Adds what is known of it.
-    pub fn identify(&mut self, row: Connection) {
+    pub fn add_identity(&mut self, row: Connection) {
         let known = self.identity.take();
         let mut rows = table::tables::Connections::default();
         for row in known.into_iter().chain([row]) {
@@ -61,7 +61,7 @@ impl RecentRows {
 
     /// Readings that are kept.
     #[cfg(test)]
-    pub fn readings(&self) -> usize {
+    pub fn reading_count(&self) -> usize {
         self.samples.len() + self.stages.len()
     }
 
@@ -106,7 +106,7 @@ impl RecentRows {
     }
 
     /// Hands its readings to a digest, completed by what polls say that brought no row: it was idle meanwhile.
-    pub fn gather(&self, span: LiveSpan, to: &mut ConnectionDigest) {
+    pub fn add_to_digest(&self, span: LiveSpan, to: &mut ConnectionDigest) {
         let within = (span.from_ns, u64::MAX);
         to.identity = self.identity.clone();
         let is_open = self

@@ -131,7 +131,7 @@ impl LiveWindow {
     pub fn add_connections(&mut self, rows: &Connections) {
         for index in 0..rows.len() {
             let row = rows.row(index);
-            self.kept.entry(row.conn).or_default().identify(row);
+            self.kept.entry(row.conn).or_default().add_identity(row);
         }
     }
 
@@ -167,7 +167,7 @@ impl LiveWindow {
                 poll.readings += 1;
             }
             let kept = self.kept.entry(row.conn).or_default();
-            if let Some(stage) = longest(kept.stage(), &row) {
+            if let Some(stage) = longest_stage(kept.stage(), &row) {
                 self.histories.note_stage(row.conn, stage);
             }
             kept.add_stage(row);
@@ -180,7 +180,7 @@ impl LiveWindow {
         if let Some(poll) = self.poll_of(last_ns) {
             poll.calls += rows.len();
         }
-        keep(&mut self.calls, rows);
+        keep_rows(&mut self.calls, rows);
     }
 
     /// Adds rows of table `waits`.
@@ -189,48 +189,48 @@ impl LiveWindow {
         if let Some(poll) = self.poll_of(last_ns) {
             poll.calls += rows.len();
         }
-        keep(&mut self.waits, rows);
+        keep_rows(&mut self.waits, rows);
     }
 
     /// Adds rows of table `tcp_events`, in the order of time for each connection.
     pub fn add_events(&mut self, rows: TcpEvents) {
-        keep(&mut self.events, rows);
+        keep_rows(&mut self.events, rows);
     }
 
     /// Adds rows of table `listeners`, in the order of time for each socket.
     pub fn add_listeners(&mut self, rows: Listeners) {
-        keep(&mut self.listeners, rows);
+        keep_rows(&mut self.listeners, rows);
     }
 
     /// Adds rows of table `process_samples`, in the order of time for each process.
     pub fn add_process_samples(&mut self, rows: ProcessSamples) {
-        keep(&mut self.process_samples, rows);
+        keep_rows(&mut self.process_samples, rows);
     }
 
     /// Adds rows of table `cpu_samples`, in the order of time for each CPU.
     pub fn add_cpu_samples(&mut self, rows: CpuSamples) {
-        keep(&mut self.cpu_samples, rows);
+        keep_rows(&mut self.cpu_samples, rows);
     }
 
     /// Forgets connections that are gone.
-    pub fn forget(&mut self, gone: &[u64]) {
+    pub fn forget_connections(&mut self, gone: &[u64]) {
         for conn in gone {
             self.kept.remove(conn);
         }
     }
 
     /// Judges the window as of now.
-    pub fn judge(&mut self, now: SnapshotInfo) -> LiveReport {
-        let span = self.slide(now.now_ns);
+    pub fn judge_window(&mut self, now: SnapshotInfo) -> LiveReport {
+        let span = self.slide_window(now.now_ns);
         let mut report = crate::diagnose(self.evidence(span, now.now_ns));
-        let about = self.about(span, now);
-        let judged = self.services(span, &about);
+        let about = self.describe_window(span, now);
+        let judged = self.judge_services(span, &about);
         report.add_findings(judged.found);
         self.live(span, about, report, judged.services)
     }
 
     /// Moves the beginning as far as length and memory ask for, and lets go of what lies before.
-    fn slide(&mut self, now_ns: u64) -> LiveSpan {
+    fn slide_window(&mut self, now_ns: u64) -> LiveSpan {
         let earliest_ns = now_ns.saturating_sub(self.length_ns).max(self.from_ns);
         let (mut readings, mut calls) = (0, 0);
         let mut begin = self.polls.len().saturating_sub(1);
@@ -251,18 +251,18 @@ impl LiveWindow {
         self.polls.drain(..begin.saturating_sub(1));
         let from_ns = span.from_ns;
         self.from_ns = from_ns;
-        forget(&mut self.listeners, from_ns);
-        forget(&mut self.events, from_ns);
-        forget(&mut self.calls, from_ns);
-        forget(&mut self.waits, from_ns);
-        forget(&mut self.process_samples, from_ns);
-        forget(&mut self.cpu_samples, from_ns);
+        forget_rows(&mut self.listeners, from_ns);
+        forget_rows(&mut self.events, from_ns);
+        forget_rows(&mut self.calls, from_ns);
+        forget_rows(&mut self.waits, from_ns);
+        forget_rows(&mut self.process_samples, from_ns);
+        forget_rows(&mut self.cpu_samples, from_ns);
         self.kept.retain(|_, kept| {
             kept.forget_before(from_ns);
             !kept.closed_before(from_ns)
         });
         let kept = &self.kept;
-        self.histories.retain(|conn| kept.contains_key(&conn));
+        self.histories.retain_open(|conn| kept.contains_key(&conn));
         self.forget_processes();
         span
     }
@@ -285,14 +285,14 @@ impl LiveWindow {
         };
         let none = (Vec::new(), Vec::new());
         let mut evidence = Evidence::new(header, none.0, none.1, None, None, Vec::new())
-            .within(span.from_ns, now_ns);
+            .limit_to(span.from_ns, now_ns);
         evidence.latest_ns = span.last_ns;
         self.events
             .iter()
             .for_each(|(_, rows)| evidence.add_events(rows));
         for (conn, kept) in &self.kept {
             if kept.is_active(span.from_ns) || evidence.connections.get(*conn).is_some() {
-                kept.gather(span, evidence.digest_mut(*conn));
+                kept.add_to_digest(span, evidence.digest_mut(*conn));
             }
         }
         for process in self.processes.values() {
@@ -318,7 +318,7 @@ impl LiveWindow {
         evidence
     }
 
-    fn about(&mut self, span: LiveSpan, now: SnapshotInfo) -> AboutLive {
+    fn describe_window(&mut self, span: LiveSpan, now: SnapshotInfo) -> AboutLive {
         let lost = now.loss.iter().filter(|loss| loss.lost_total() > 0);
         let lost: BTreeMap<_, _> = lost
             .map(|loss| (loss.probe.clone(), loss.lost.clone()))
@@ -359,8 +359,11 @@ impl LiveWindow {
         report: Report,
         services: Vec<LiveService>,
     ) -> LiveReport {
-        let mut connections: Vec<LiveConnection> =
-            report.connections.into_iter().map(judge::active).collect();
+        let mut connections: Vec<LiveConnection> = report
+            .connections
+            .into_iter()
+            .map(judge::active_connection)
+            .collect();
         let waited = judge::sum_waits(self.waits.iter().map(|(_, rows)| rows), span.from_ns);
         connections
             .iter_mut()
@@ -373,7 +376,7 @@ impl LiveWindow {
         for (kept, identity) in identities.filter(|(_, it)| !judged.contains(&it.conn)) {
             let owner = identity.pid.and_then(|pid| self.processes.get(&pid));
             let comm = owner.map(|process| process.comm.as_str());
-            connections.push(judge::idle(identity, kept.sample(), comm));
+            connections.push(judge::idle_connection(identity, kept.sample(), comm));
         }
         let mut processes = judge::processes(&connections);
         if about.detail == "waits" {
@@ -400,7 +403,7 @@ impl LiveWindow {
 }
 
 impl LiveWindow {
-    fn services(&self, span: LiveSpan, about: &AboutLive) -> JudgedServices {
+    fn judge_services(&self, span: LiveSpan, about: &AboutLive) -> JudgedServices {
         let rows = services::ServiceRows {
             calls: &self.calls,
             waits: &self.waits,
@@ -409,17 +412,17 @@ impl LiveWindow {
         };
         let identity = |conn: u64| self.kept.get(&conn)?.identity.as_ref();
         let window = (about.window_ns, span.last_ns);
-        services::judge(&self.header, &rows, window, identity)
+        services::judge_services(&self.header, &rows, window, identity)
     }
 }
 
-fn keep<C: Columns>(batches: &mut Batches<C>, rows: C) {
+fn keep_rows<C: Columns>(batches: &mut Batches<C>, rows: C) {
     if let Some((_, last_ns)) = rows.time_range_ns() {
         batches.push_back((last_ns, rows));
     }
 }
 
-fn forget<C>(batches: &mut Batches<C>, from_ns: u64) {
+fn forget_rows<C>(batches: &mut Batches<C>, from_ns: u64) {
     while batches
         .front()
         .is_some_and(|(last_ns, _)| *last_ns < from_ns)
@@ -442,7 +445,7 @@ fn seen_by_poll(kept: &RecentRows, sample: &TcpSample) -> Option<Stage> {
 }
 
 /// The stage that grew most between two readings of a ledger.
-fn longest(earlier: Option<&TcpStage>, later: &TcpStage) -> Option<Stage> {
+fn longest_stage(earlier: Option<&TcpStage>, later: &TcpStage) -> Option<Stage> {
     let before = earlier?.stages_ns();
     let grown = later.stages_ns().into_iter().zip(before);
     let grown = grown.map(|((stage, ns), (_, before_ns))| (ns.saturating_sub(before_ns), stage));

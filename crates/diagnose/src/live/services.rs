@@ -38,19 +38,19 @@ pub(super) struct JudgedServices {
 }
 
 /// Judges the services of the last seconds. `until_ns`: the latest poll.
-pub(super) fn judge<'a>(
+pub(super) fn judge_services<'a>(
     header: &Header,
     rows: &ServiceRows<'_>,
     (window_ns, until_ns): (u64, u64),
     identity: impl Fn(u64) -> Option<&'a Connection>,
 ) -> JudgedServices {
     let from_ns = worth_judging(rows, until_ns.saturating_sub(window_ns));
-    let calls = latest(rows.calls, from_ns, |rows| &rows.end_ns);
-    let waits = latest(rows.waits, from_ns, |rows| &rows.end_ns);
+    let calls = rows_since(rows.calls, from_ns, |rows| &rows.end_ns);
+    let waits = rows_since(rows.waits, from_ns, |rows| &rows.end_ns);
     if calls.is_empty() {
         return JudgedServices::default();
     }
-    let names = names(&calls, rows.processes, identity);
+    let names = connection_names(&calls, rows.processes, identity);
     let header = Header {
         started_ns: from_ns,
         ..header.clone()
@@ -68,7 +68,7 @@ pub(super) fn judge<'a>(
     table.add_preemptions(None);
     table.add_on_cpu_samples(None);
     table.finish();
-    let found = table.judge(&digests);
+    let found = table.judge_requests(&digests);
     let report = table.report(RecordingState::default());
     let seconds = until_ns.saturating_sub(from_ns) as f64 / 1e9;
     let services = report.services.into_iter();
@@ -91,7 +91,11 @@ fn worth_judging(rows: &ServiceRows<'_>, from_ns: u64) -> u64 {
 }
 
 /// Returns the rows that ended since.
-fn latest<C: Columns>(batches: &Batches<C>, from_ns: u64, ends_ns: impl Fn(&C) -> &Vec<u64>) -> C {
+fn rows_since<C: Columns>(
+    batches: &Batches<C>,
+    from_ns: u64,
+    ends_ns: impl Fn(&C) -> &Vec<u64>,
+) -> C {
     let mut kept = C::default();
     for (_, rows) in batches.iter().filter(|(ns, _)| *ns >= from_ns) {
         let ends = ends_ns(rows).iter().enumerate();
@@ -102,7 +106,7 @@ fn latest<C: Columns>(batches: &Batches<C>, from_ns: u64, ends_ns: impl Fn(&C) -
 }
 
 /// Returns the names of the connections that these calls are on.
-fn names<'a>(
+fn connection_names<'a>(
     calls: &Calls,
     known: &HashMap<u32, Process>,
     identity: impl Fn(u64) -> Option<&'a Connection>,
@@ -176,7 +180,7 @@ mod tests {
             coverage: &[],
         };
         let span = (window_ns, 1_000 * MS);
-        Ok(judge(&header()?, &rows, span, |_| Some(&identity)))
+        Ok(judge_services(&header()?, &rows, span, |_| Some(&identity)))
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn a_connection_held_by_its_receiver_is_reported() {
         .map(|n| reading(1, n * S, n * 1_000_000, n * 1_000_000, n * 800_000))
         .collect();
     add(&mut window, &readings);
-    let live = window.judge(at(5 * S));
+    let live = window.judge_window(at(5 * S));
     let [connection] = &live.connections[..] else {
         panic!("{:?}", live.connections);
     };
@@ -104,7 +104,7 @@ fn unchanged_polls_mean_idle() {
         ],
     );
     window.add_polls(&[6 * S, 11 * S]);
-    let live = window.judge(at(11 * S));
+    let live = window.judge_window(at(11 * S));
     let connection = &live.connections[0];
     let idle = connection.stages.get(Stage::SenderApp).expect("measured");
     assert!((idle.share - 0.9).abs() < 0.01, "{idle:?}");
@@ -125,11 +125,11 @@ fn rows_outside_the_window_do_not_count() {
     window.add_polls(&[12 * S, 18 * S, 24 * S]);
     // one more second after a long pause: the pause before the window is not in its time
     add(&mut window, &[reading(1, 25 * S, 2_000_000, 2_000_000, 0)]);
-    let live = window.judge(at(25 * S));
+    let live = window.judge_window(at(25 * S));
     assert_eq!(live.connections[0].judged_ns, 13 * S);
     assert_eq!(live.connections[0].out_bytes_per_s, Some(1e6 / 13.0));
     window.add_polls(&[40 * S, 50 * S]);
-    let live = window.judge(at(50 * S));
+    let live = window.judge_window(at(50 * S));
     let idle = &live.connections[0];
     assert!(idle.idle && idle.held.is_none() && idle.stages.is_empty());
     assert_eq!((live.totals.connections, live.totals.active), (1, 0));
@@ -147,14 +147,14 @@ fn closed_connections_stay_as_long_as_the_window_shows_them() {
     );
     window.add_connections(&known(1, Some(2 * S)));
     window.add_polls(&[3 * S]);
-    let live = window.judge(at(3 * S));
+    let live = window.judge_window(at(3 * S));
     let closed = |live: &LiveReport| live.connections.iter().filter(|it| it.closed).count();
     assert_eq!((live.connections.len(), closed(&live)), (2, 1));
     window.add_polls(&[14 * S, 15 * S]);
-    let live = window.judge(at(15 * S));
+    let live = window.judge_window(at(15 * S));
     assert_eq!((live.connections.len(), closed(&live)), (1, 0));
-    window.forget(&[2]);
-    assert!(window.judge(at(15 * S)).connections.is_empty());
+    window.forget_connections(&[2]);
+    assert!(window.judge_window(at(15 * S)).connections.is_empty());
 }
 
 #[test]
@@ -168,11 +168,11 @@ fn memory_is_bounded_by_a_shorter_window() {
         }
         window.add_samples(&rows);
     }
-    let live = window.judge(at(4 * S + 2));
+    let live = window.judge_window(at(4 * S + 2));
     assert_eq!(live.about.window_ns, S);
-    let kept: usize = window.kept.values().map(RecentRows::readings).sum();
+    let kept: usize = window.kept.values().map(RecentRows::reading_count).sum();
     assert!(kept <= MOST_READINGS + 40_000, "{kept}");
     // it grows again from there, and never back over what was let go
     window.add_polls(&[5 * S]);
-    assert_eq!(window.judge(at(5 * S)).about.window_ns, 2 * S);
+    assert_eq!(window.judge_window(at(5 * S)).about.window_ns, 2 * S);
 }

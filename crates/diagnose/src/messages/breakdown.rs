@@ -106,7 +106,7 @@ impl EventMark {
 impl MessageRow {
     /// Returns the events of such a message, in their order. `on_wire`: when the network adapter put it there, if that is
     /// known.
-    pub(super) fn marks(&self, on_wire: Option<WireTime>) -> Vec<EventMark> {
+    pub(super) fn event_marks(&self, on_wire: Option<WireTime>) -> Vec<EventMark> {
         match self {
             Self::Received(row) => with_received(row, <[EventMark]>::to_vec),
             Self::Sent(row) => with_sent(row, on_wire, <[EventMark]>::to_vec),
@@ -130,7 +130,7 @@ fn with_sent<T>(
 ) -> T {
     match row.packets {
         Some(_) => read(&sent_datagram(row)),
-        None => read(&sent(row, on_wire)),
+        None => read(&sent_marks(row, on_wire)),
     }
 }
 
@@ -197,7 +197,7 @@ fn marks_of_taken(row: &ReceivedMessage) -> [EventMark; 4] {
 
 /// Returns the marks of what a TCP connection sent. The call may end before TCP begins to send, which holds the message
 /// from then on, or after.
-fn sent(row: &SentMessage, on_wire: Option<WireTime>) -> [EventMark; 7] {
+fn sent_marks(row: &SentMessage, on_wire: Option<WireTime>) -> [EventMark; 7] {
     use MarkRole::{Begin, Beside, End, MayEnd};
     let is_held = row.tcp_ns.is_some_and(|tcp_ns| row.done_ns < tcp_ns);
     let (call_done, tcp_sends) = match is_held {
@@ -446,7 +446,7 @@ impl BreakdownSource {
 
     /// Returns when an adapter put a message on the wire, if that is known.
     fn on_wire(&self, row: &SentMessage) -> Option<WireTime> {
-        match self.nics.place(row)? {
+        match self.nics.stamp_time(row)? {
             StampTime::At(on_wire) => Some(on_wire),
             StampTime::Unplaced | StampTime::Impossible => None,
         }

@@ -80,7 +80,7 @@ impl std::fmt::Display for MessageId {
 
 impl MessageId {
     /// Whether a message of this end and length is the one.
-    pub(super) fn is(self, conn: u64, offset_end: u64, bytes: u32) -> bool {
+    pub(super) fn matches_end(self, conn: u64, offset_end: u64, bytes: u32) -> bool {
         self.conn == conn
             && self.offset_end <= offset_end
             && self.offset_end > offset_end - u64::from(bytes)
@@ -140,7 +140,9 @@ mod tests {
     #[test]
     fn any_byte_of_a_message_names_it() {
         let id: MessageId = "7:r100".parse().expect("an id");
-        assert!(id.is(7, 100, 1) && id.is(7, 149, 50));
-        assert!(!id.is(7, 150, 50) && !id.is(7, 99, 50) && !id.is(8, 100, 1));
+        assert!(id.matches_end(7, 100, 1) && id.matches_end(7, 149, 50));
+        assert!(
+            !id.matches_end(7, 150, 50) && !id.matches_end(7, 99, 50) && !id.matches_end(8, 100, 1)
+        );
     }
 }

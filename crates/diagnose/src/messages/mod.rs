@@ -121,7 +121,7 @@ impl MessageTable {
         }
     }
 
-    /// Looks for one message in the rows that will be added: see [`MessageTable::story`].
+    /// Looks for one message in the rows that will be added: see [`MessageTable::into_story`].
     #[must_use]
     pub fn looking_for(mut self, wanted: MessageId) -> Self {
         self.wanted = Some(wanted);
@@ -155,7 +155,7 @@ impl MessageTable {
     /// that is wanted.
     pub fn add_activities(&mut self, rows: &Activities) {
         if let Some((_, row)) = &self.found {
-            row.meanwhile().add(rows, &mut self.activities);
+            row.message_window().add(rows, &mut self.activities);
         }
     }
 
@@ -166,7 +166,7 @@ impl MessageTable {
             let key = (rows.conn[row], MessageDirection::Sent);
             let row = rows.row(row);
             let digest = self.groups.entry(key).or_default();
-            let placed = self.nics.place(&row);
+            let placed = self.nics.stamp_time(&row);
             let on_wire = placed.and_then(|placed| {
                 let stamped = digest.stamped.get_or_insert_default();
                 stamped.count(&placed)
@@ -208,22 +208,23 @@ impl MessageTable {
         bytes: u32,
     ) -> bool {
         self.wanted
-            .is_some_and(|id| id.direction == direction && id.is(conn, offset_end, bytes))
+            .is_some_and(|id| id.direction == direction && id.matches_end(conn, offset_end, bytes))
     }
 
     /// The message that was wanted; `None`: no such row was added.
-    pub fn story(self, recorded: RecordingState) -> Option<MessageStory> {
+    pub fn into_story(self, recorded: RecordingState) -> Option<MessageStory> {
         let (breakdown, row) = self.found?;
         let id = row.id();
         let breakdown = breakdown.ok();
         Some(MessageStory {
             schema: STORY_SCHEMA,
             about: About::new(&self.header, recorded, self.latest_ns, (0, u64::MAX)),
-            end: end(&self.names, id.conn),
+            end: connection_end(&self.names, id.conn),
             direction: id.direction,
-            steps: row.steps(breakdown.as_ref()),
-            meanwhile: row.meanwhile().select(self.activities),
-            lifetime: breakdown.map(|breakdown| lifetime(&breakdown, &row, self.header.started_ns)),
+            steps: row.known_steps(breakdown.as_ref()),
+            meanwhile: row.message_window().select(self.activities),
+            lifetime: breakdown
+                .map(|breakdown| message_lifetime(&breakdown, &row, self.header.started_ns)),
         })
     }
 
@@ -251,7 +252,7 @@ impl MessageTable {
     ) -> MessageGroup {
         let parts = direction.parts().iter().zip(&digest.parts);
         let parts = parts.filter_map(|(part, times)| {
-            let spread = times.spread()?;
+            let spread = times.duration_spread()?;
             Some(PartSpread {
                 part: *part,
                 spread,
@@ -259,7 +260,7 @@ impl MessageTable {
         });
         let slowest = digest.slowest.iter();
         MessageGroup {
-            end: end(&self.names, conn),
+            end: connection_end(&self.names, conn),
             direction,
             count: digest.count,
             bytes: digest.bytes,
@@ -272,16 +273,16 @@ impl MessageTable {
             cut: digest.cut,
             stamped: digest.stamped,
             dropped: digest.cut.and_then(|_| self.names.count_dropped(conn)),
-            whole: digest.whole.spread(),
+            whole: digest.whole.duration_spread(),
             parts: parts.collect(),
             slowest: slowest
-                .map(|(breakdown, row)| lifetime(breakdown, row, self.header.started_ns))
+                .map(|(breakdown, row)| message_lifetime(breakdown, row, self.header.started_ns))
                 .collect(),
         }
     }
 }
 
-fn end(names: &NameTable, conn: u64) -> ConnectionEnd {
+fn connection_end(names: &NameTable, conn: u64) -> ConnectionEnd {
     let identity = names.connection(conn);
     ConnectionEnd {
         conn,
@@ -290,7 +291,11 @@ fn end(names: &NameTable, conn: u64) -> ConnectionEnd {
     }
 }
 
-fn lifetime(breakdown: &LatencyBreakdown, row: &MessageRow, started_ns: u64) -> MessageLifetime {
+fn message_lifetime(
+    breakdown: &LatencyBreakdown,
+    row: &MessageRow,
+    started_ns: u64,
+) -> MessageLifetime {
     MessageLifetime {
         id: row.id().to_string(),
         since_start_ns: breakdown.start_ns.saturating_sub(started_ns),
@@ -339,7 +344,7 @@ impl DurationSums {
         self.sum_ns += ns;
     }
 
-    fn spread(&self) -> Option<DurationSpread> {
+    fn duration_spread(&self) -> Option<DurationSpread> {
         let quantile = |share| self.histogram.quantile_ns(share);
         Some(DurationSpread {
             count: self.histogram.count(),

@@ -68,7 +68,7 @@ impl NicClocks {
     }
 
     /// Returns the time of a row's stamp; `None`: it has none.
-    pub(super) fn place(&self, row: &SentMessage) -> Option<StampTime> {
+    pub(super) fn stamp_time(&self, row: &SentMessage) -> Option<StampTime> {
         let (phc_ns, number) = (row.nic_phc_ns?, row.nic_ptp?);
         let map = self.maps.get(&number);
         if map.and_then(|map| map.convert(phc_ns)).is_none() {
@@ -127,7 +127,7 @@ mod tests {
         });
         let row = row_of(row).expect("a row");
         let mut stamped = NicStamps::default();
-        let placed = clocks().place(&row).expect("a stamp");
+        let placed = clocks().stamp_time(&row).expect("a stamp");
         let on_wire = stamped.count(&placed);
         (stamped, on_wire)
     }

@@ -11,17 +11,17 @@ use super::report::{MessageStep, PartTime};
 impl MessageRow {
     /// Returns the times of its first and last known events, ns.
     pub fn known_ns(&self) -> (u64, u64) {
-        let meanwhile = self.meanwhile();
+        let meanwhile = self.message_window();
         (meanwhile.from_ns, meanwhile.until_ns)
     }
 
     /// Its time, from what is known first to what is known last, and its CPUs.
-    pub(super) fn meanwhile(&self) -> MessageWindow {
+    pub(super) fn message_window(&self) -> MessageWindow {
         let (tid, cpus) = match self {
             Self::Received(row) => (row.tid, [row.receive_cpu, Some(row.cpu)]),
             Self::Sent(row) => (row.tid, [Some(row.cpu), row.driver_cpu]),
         };
-        let marks = self.marks(None).into_iter();
+        let marks = self.event_marks(None).into_iter();
         let marks = marks.filter(|mark| !self.is_same(mark));
         let times: Vec<u64> = marks.filter_map(|mark| mark.ns).collect();
         MessageWindow {
@@ -33,9 +33,9 @@ impl MessageRow {
     }
 
     /// Returns its known events, in the order of time. `breakdown`: its own, if it has one.
-    pub(super) fn steps(&self, breakdown: Option<&LatencyBreakdown>) -> Vec<MessageStep> {
+    pub(super) fn known_steps(&self, breakdown: Option<&LatencyBreakdown>) -> Vec<MessageStep> {
         let on_wire = breakdown.and_then(|breakdown| breakdown.on_wire);
-        let marks = self.marks(on_wire).into_iter();
+        let marks = self.event_marks(on_wire).into_iter();
         let seen = marks.filter_map(|mark| Some((mark.ns?, mark)));
         let mut seen: Vec<(u64, EventMark)> = seen.filter(|it| !self.is_same(&it.1)).collect();
         seen.sort_by_key(|(ns, _)| *ns);
@@ -65,8 +65,8 @@ impl MessageRow {
 
 impl BreakdownSource {
     /// Returns the known events of a message, in the order of time, each with the part that ends with it.
-    pub fn steps(&self, row: &MessageRow) -> Vec<MessageStep> {
-        row.steps(self.breakdown(row).ok().as_ref())
+    pub fn message_steps(&self, row: &MessageRow) -> Vec<MessageStep> {
+        row.known_steps(self.breakdown(row).ok().as_ref())
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
             error_ns: 4,
         };
         let breakdown = LatencyBreakdown::from_sent(&row, Some(on_wire)).expect("a breakdown");
-        let steps = MessageRow::Sent(row).steps(Some(&breakdown));
+        let steps = MessageRow::Sent(row).known_steps(Some(&breakdown));
         let ends = steps
             .iter()
             .map(|step| (step.what, step.ends.map(|took| (took.part, took.ns))));
@@ -119,7 +119,7 @@ mod tests {
             "call_ns": 100, "tcp_ns": 110, "queue_ns": 112, "driver_ns": 113, "acked_ns": 130,
             "done_ns": 120, "cpu": 3, "tid": 9,
         });
-        let steps = MessageRow::Sent(row_of(row).expect("a row")).steps(None);
+        let steps = MessageRow::Sent(row_of(row).expect("a row")).known_steps(None);
         let what: Vec<_> = steps
             .iter()
             .map(|step| (step.after_ns, step.what))

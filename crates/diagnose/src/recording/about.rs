@@ -9,7 +9,7 @@ use crate::answer::{About, OmittedRows, RecordingState};
 use crate::rows::windows::WindowTimes;
 
 /// Returns the state of a recording. To be asked after all is read: damage is found by reading.
-pub fn recorded(recording: &Recording) -> RecordingState {
+pub fn recording_state(recording: &Recording) -> RecordingState {
     let problems = recording.problems();
     RecordingState {
         coverage: recording.coverage().to_vec(),
@@ -23,10 +23,15 @@ pub fn recorded(recording: &Recording) -> RecordingState {
 }
 
 /// Returns the head of every answer; exit codes report whether it is complete.
-pub fn about(recording: &Recording) -> About {
+pub fn describe_recording(recording: &Recording) -> About {
     let latest_ns = recording.time_range_ns().map_or(0, |range| range.1);
     let span = (0, u64::MAX);
-    About::new(recording.header(), recorded(recording), latest_ns, span)
+    About::new(
+        recording.header(),
+        recording_state(recording),
+        latest_ns,
+        span,
+    )
 }
 
 /// Rows that are left out for these problems, by table: its files lie in a directory of its name.

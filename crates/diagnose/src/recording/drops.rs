@@ -3,21 +3,21 @@
 use table::tables::{DropCount, NetCounter, PacketDrop, TcpEvent};
 use table::{Columns, Recording, Table};
 
-use super::{NAMING, recorded};
+use super::{NAMING, recording_state};
 use crate::drops::{DropReport, DropTable};
 use crate::waits::NameTable;
 
 /// Returns the drops and resets of a recording, and lists the first `limit` of them.
-pub fn drops(recording: &Recording, limit: usize) -> DropReport {
+pub fn report_drops(recording: &Recording, limit: usize) -> DropReport {
     let mut names = NameTable::default();
     recording.feed(NAMING, &mut [&mut names]);
     let header = recording.header().clone();
     let mut table = DropTable::new(header, names.complete(), limit);
-    each::<DropCount>(recording, |row| table.add_count(row));
-    each::<NetCounter>(recording, |row| table.add_counter(row));
-    each::<PacketDrop>(recording, |row| table.add_drop(&row));
-    each::<TcpEvent>(recording, |row| table.add_event(&row));
-    table.report(recorded(recording))
+    for_each_row::<DropCount>(recording, |row| table.add_count(row));
+    for_each_row::<NetCounter>(recording, |row| table.add_counter(row));
+    for_each_row::<PacketDrop>(recording, |row| table.add_drop(&row));
+    for_each_row::<TcpEvent>(recording, |row| table.add_event(&row));
+    table.report(recording_state(recording))
 }
 
 /// Returns whether a recording holds what the kernel counted of drops, or could have.
@@ -25,7 +25,7 @@ pub fn has_drops(recording: &Recording) -> bool {
     recording.rows::<DropCount>() > 0
 }
 
-fn each<T: Table>(recording: &Recording, mut take: impl FnMut(T)) {
+fn for_each_row<T: Table>(recording: &Recording, mut take: impl FnMut(T)) {
     recording.scan::<T>(|rows| {
         for index in 0..rows.len() {
             take(rows.row(index));

@@ -38,8 +38,8 @@ use crate::requests::digests::DigestSet;
 use crate::requests::page::RequestPage;
 use crate::waits::counters::{CounterReport, CounterTable};
 use crate::waits::{Grouping, NameTable, WaitFilter, WaitReport, WaitTable};
-pub use about::{about, recorded};
-pub use drops::{drops, has_drops};
+pub use about::{describe_recording, recording_state};
+pub use drops::{has_drops, report_drops};
 pub use options::{DiagnosisOptions, TailOptions};
 use pass::{AnalysisSelection, NAMED, NAMING};
 pub use requests::{for_each_request, requests};
@@ -82,13 +82,13 @@ pub fn report(recording: &Recording, judging: DiagnosisOptions) -> Result<Report
         ..AnalysisSelection::default()
     };
     let filled = pass::read(recording, judging, wanted);
-    let recorded = recorded(recording);
+    let recorded = recording_state(recording);
     let (digests, names) = (filled.digests, filled.names);
     let (mut report, _) = judged(recording, filled.connections, (digests, names), false);
-    if let Some(tails) = filled.tail.map(TailTable::complete) {
+    if let Some(tails) = filled.tail.map(TailTable::into_analysis) {
         report.slow_messages = Some(slow_messages(recording, &tails, &recorded)?);
     }
-    report.drops = has_drops(recording).then(|| drops(recording, 0));
+    report.drops = has_drops(recording).then(|| report_drops(recording, 0));
     Ok(report)
 }
 
@@ -120,7 +120,7 @@ pub fn page(
         requests: true,
     };
     let filled = pass::read(recording, judging, wanted);
-    let recorded = recorded(recording);
+    let recorded = recording_state(recording);
     let (waits, messages) = (filled.waits, filled.messages);
     let (digests, names) = (filled.digests, filled.names);
     let (report, requests) = judged(recording, filled.connections, (digests, names), true);
@@ -131,8 +131,8 @@ pub fn page(
         tail: None,
         requests,
     };
-    answers.report.list(MOST_IN_PAGE_CONNECTIONS);
-    if let Some(tails) = filled.tail.map(TailTable::complete) {
+    answers.report.list_connections(MOST_IN_PAGE_CONNECTIONS);
+    if let Some(tails) = filled.tail.map(TailTable::into_analysis) {
         answers.add_tail(recording, &tails, asked, &recorded)?;
     }
     Ok(answers)
@@ -147,7 +147,7 @@ impl RecordingAnswers {
         asked: &TailOptions,
         recorded: &RecordingState,
     ) -> Result<(), CategoriesError> {
-        let slowest = slowest(recording);
+        let slowest = slowest_query(recording);
         let question = asked.question.unwrap_or(slowest);
         let tail = match &asked.categories {
             Some(categories) => tails.report(question, categories, recorded.clone()),
@@ -187,22 +187,22 @@ pub fn waits(
         return None;
     }
     pass::join(&mut waits, recording, limit);
-    Some(waits.report(recorded(recording), limit))
+    Some(waits.report(recording_state(recording), limit))
 }
 
 /// Returns messages by connection, at most `limit` connections.
 pub fn messages(recording: &Recording, limit: usize) -> MessageReport {
-    let mut messages = MessageTable::new(recording.header().clone(), names(recording));
+    let mut messages = MessageTable::new(recording.header().clone(), read_names(recording));
     recording.feed(NAMED, &mut [&mut messages]);
-    messages.report(recorded(recording), limit)
+    messages.report(recording_state(recording), limit)
 }
 
 /// Reports one message; `None`: there is none with this id.
 pub fn message(recording: &Recording, id: MessageId) -> Option<MessageStory> {
-    let messages = MessageTable::new(recording.header().clone(), names(recording));
+    let messages = MessageTable::new(recording.header().clone(), read_names(recording));
     let mut messages = messages.looking_for(id);
     recording.feed(NAMED, &mut [&mut messages]);
-    messages.story(recorded(recording))
+    messages.into_story(recording_state(recording))
 }
 
 /// Returns why messages of a recording are slow. `before`: they are compared with messages of this other one, not with
@@ -210,58 +210,66 @@ pub fn message(recording: &Recording, id: MessageId) -> Option<MessageStory> {
 ///
 /// # Errors
 /// None: [`Categories::built_in`].
-pub fn tail(
+pub fn explain_tail(
     recording: &Recording,
     before: Option<&Recording>,
     asked: &TailOptions,
 ) -> Result<TailReport, CategoriesError> {
-    let mut table = TailTable::new(recording.header().clone(), names(recording));
+    let mut table = TailTable::new(recording.header().clone(), read_names(recording));
     recording.feed(NAMED, &mut [&mut table]);
     if let Some(other) = before {
-        table.compare_with(other.header().clone(), names(other));
+        table.compare_with(other.header().clone(), read_names(other));
         other.feed(NAMED, &mut [&mut table]);
     }
-    let question = asked.question.unwrap_or_else(|| slowest(recording));
-    let tails = table.complete();
+    let question = asked.question.unwrap_or_else(|| slowest_query(recording));
+    let tails = table.into_analysis();
     Ok(match &asked.categories {
-        Some(categories) => tails.report(question, categories, recorded(recording)),
-        None => tails.report(question, &Categories::built_in()?, recorded(recording)),
+        Some(categories) => tails.report(question, categories, recording_state(recording)),
+        None => tails.report(
+            question,
+            &Categories::built_in()?,
+            recording_state(recording),
+        ),
     })
 }
 
 /// Compares two recordings and returns the differences.
-pub fn difference(before: &Recording, after: &Recording, judging: DiagnosisOptions) -> DiffReport {
+pub fn compare_recordings(
+    before: &Recording,
+    after: &Recording,
+    judging: DiagnosisOptions,
+) -> DiffReport {
     let [before, after] = [before, after].map(|recording| ComparedRecording {
         report: findings(recording, judging),
         waits: (recording.rows::<Wait>() > 0).then(|| waits_alone(recording)),
-        counters: counters(recording),
+        counters: report_counters(recording),
     });
     difference::compare(&before, &after)
 }
 
 /// Counters of programs.
-fn counters(recording: &Recording) -> Vec<CounterReport> {
+fn report_counters(recording: &Recording) -> Vec<CounterReport> {
     let started_ns = recording.header().started_ns;
     let mut counters = CounterTable::new(&WaitFilter::default(), started_ns);
     recording.feed(&[TableId::Counter], &mut [&mut counters]);
-    counters.alone(&names(recording))
+    counters.alone(&read_names(recording))
 }
 
 /// Waits by object, without what went before them.
 fn waits_alone(recording: &Recording) -> WaitReport {
-    let (header, names) = (recording.header().clone(), names(recording));
+    let (header, names) = (recording.header().clone(), read_names(recording));
     let mut waits = WaitTable::new(header, names, Grouping::Object, WaitFilter::default());
     recording.feed(&[TableId::Wait, TableId::Spin], &mut [&mut waits]);
-    waits.report(recorded(recording), MOST_IN_DIFFERENCE)
+    waits.report(recording_state(recording), MOST_IN_DIFFERENCE)
 }
 
 /// Messages that are known at both ends, by a recording of each.
-pub fn ends(recording: &Recording, other: &Recording, limit: usize) -> EndsReport {
-    let sides = (side(recording), side(other));
-    ends::report(sides.0, sides.1, recorded(recording), limit)
+pub fn join_ends(recording: &Recording, other: &Recording, limit: usize) -> EndsReport {
+    let sides = (end_recording(recording), end_recording(other));
+    ends::report(sides.0, sides.1, recording_state(recording), limit)
 }
 
-fn side(recording: &Recording) -> EndRecording {
+fn end_recording(recording: &Recording) -> EndRecording {
     let mut side = EndRecording::new(recording.header().clone());
     recording.feed(NAMING, &mut [&mut side]);
     recording.feed(NAMED, &mut [&mut side]);
@@ -269,7 +277,7 @@ fn side(recording: &Recording) -> EndRecording {
 }
 
 /// Names of all connections, sockets and processes.
-pub fn names(recording: &Recording) -> Rc<NameTable> {
+pub fn read_names(recording: &Recording) -> Rc<NameTable> {
     let mut names = NameTable::from_header(recording.header());
     recording.feed(NAMING, &mut [&mut names]);
     names.complete()
@@ -283,15 +291,16 @@ fn judged(
     (digests, names): (Option<DigestSet>, Rc<NameTable>),
     wants_page: bool,
 ) -> (Report, Option<RequestPage>) {
-    let recorded = recorded(recording);
+    let recorded = recording_state(recording);
     let problems = recorded.problems.iter().cloned();
     problems.for_each(|problem| evidence.add_problem(problem));
     let left_out = recorded.left_out.iter().cloned();
     left_out.for_each(|part| evidence.add_left_out(part));
     let mut report = crate::diagnose(evidence);
     report.imported = imports::find_trace(recording);
-    let page = digests
-        .and_then(|digests| requests::judge(recording, (names, &digests), &mut report, wants_page));
+    let page = digests.and_then(|digests| {
+        requests::add_requests(recording, (names, &digests), &mut report, wants_page)
+    });
     (report, page)
 }
 
@@ -309,9 +318,9 @@ fn is_short_enough(recording: &Recording) -> bool {
 }
 
 /// The question of the main report.
-fn slowest(recording: &Recording) -> TailQuery {
+fn slowest_query(recording: &Recording) -> TailQuery {
     TailQuery {
-        tail: LatencyBand::slowest(recording.rows::<ReceivedMessage>()),
+        tail: LatencyBand::slow_band(recording.rows::<ReceivedMessage>()),
         ..TailQuery::default()
     }
 }
@@ -322,6 +331,6 @@ fn slow_messages(
     recorded: &RecordingState,
 ) -> Result<Vec<SlowMessages>, CategoriesError> {
     let categories = Categories::built_in()?;
-    let report = tails.report(slowest(recording), &categories, recorded.clone());
+    let report = tails.report(slowest_query(recording), &categories, recorded.clone());
     Ok(SlowMessages::from_report(&report))
 }

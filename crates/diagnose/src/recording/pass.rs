@@ -94,7 +94,7 @@ pub(super) fn read(
 ) -> AnalysisSet {
     let header = || recording.header().clone();
     let mut connections = evidence(recording, judging);
-    let mut names = wanted.names(recording.header());
+    let mut names = wanted.name_table(recording.header());
     recording.feed(NAMING, &mut [&mut names, &mut connections]);
     let names = names.map(NameTable::complete).unwrap_or_default();
     let waits = |_| {
@@ -113,7 +113,7 @@ pub(super) fn read(
         messages: wanted.messages.then(messages),
         tail: wanted.tail.then(tail),
     };
-    filled.feed(recording);
+    filled.feed_rows(recording);
     if let Some((waits, limit)) = filled.waits.as_mut().zip(wanted.waits) {
         join(waits, recording, limit);
     }
@@ -122,7 +122,7 @@ pub(super) fn read(
 
 impl AnalysisSelection {
     /// Names, if anybody needs them before the rows that they name.
-    fn names(self, header: &Header) -> Option<NameTable> {
+    fn name_table(self, header: &Header) -> Option<NameTable> {
         let names = || NameTable::from_header(header);
         match self.waits.is_some() || self.requests {
             true => Some(names().with_stacks()),
@@ -132,7 +132,7 @@ impl AnalysisSelection {
 }
 
 impl AnalysisSet {
-    fn feed(&mut self, recording: &Recording) {
+    fn feed_rows(&mut self, recording: &Recording) {
         let Self {
             names: _,
             connections,

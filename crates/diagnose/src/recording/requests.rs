@@ -6,7 +6,7 @@ use std::rc::Rc;
 use table::Recording;
 use table::tables::{Call, OnCpuSample, Preemption, TcpSample, TcpStage, Wait};
 
-use super::{NAMING, recorded};
+use super::{NAMING, recording_state};
 use crate::report::Report;
 use crate::requests::digests::DigestSet;
 use crate::requests::page::RequestPage;
@@ -18,13 +18,13 @@ use crate::waits::NameTable;
 /// Reports the time of the selected requests by part, and the slowest `limit` of them.
 pub fn requests(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestReport {
     let mut table = begin(recording, filter, limit);
-    feed(recording, &mut table, |_| {});
+    feed_requests(recording, &mut table, |_| {});
     table.finish();
-    table.report(recorded(recording))
+    table.report(recording_state(recording))
 }
 
 /// Adds what rules on requests find to a report, and the requests themselves. Returns those of a page, if it is wanted.
-pub(super) fn judge(
+pub(super) fn add_requests(
     recording: &Recording,
     (names, digests): (Rc<NameTable>, &DigestSet),
     report: &mut Report,
@@ -34,13 +34,13 @@ pub(super) fn judge(
     if wants_page {
         table = table.keeping_page();
     }
-    feed(recording, &mut table, |_| {});
+    feed_requests(recording, &mut table, |_| {});
     table.finish();
-    report.add_findings(table.judge(digests));
+    report.add_findings(table.judge_requests(digests));
     if recording.rows::<Call>() == 0 {
         return None;
     }
-    let (requests, page) = table.page(recorded(recording));
+    let (requests, page) = table.page(recording_state(recording));
     report.requests = Some(requests);
     page
 }
@@ -52,7 +52,7 @@ pub fn for_each_request(
     mut take: impl FnMut(RequestRow),
 ) {
     let mut table = begin(recording, filter, 0).keeping_all();
-    feed(recording, &mut table, |table| {
+    feed_requests(recording, &mut table, |table| {
         table.take_over().into_iter().for_each(&mut take);
     });
     table.finish();
@@ -76,7 +76,11 @@ fn table(
 }
 
 /// Feeds all rows; `after` each batch the requests that are over may be taken.
-fn feed(recording: &Recording, table: &mut RequestTable, mut after: impl FnMut(&mut RequestTable)) {
+fn feed_requests(
+    recording: &Recording,
+    table: &mut RequestTable,
+    mut after: impl FnMut(&mut RequestTable),
+) {
     recording.scan::<TcpSample>(|rows| table.add_samples(&rows));
     recording.scan::<TcpStage>(|rows| table.add_stages(&rows));
     table.begin_rows();
@@ -84,7 +88,7 @@ fn feed(recording: &Recording, table: &mut RequestTable, mut after: impl FnMut(&
     let mut calls = recording.batches::<Call>();
     let mut preemptions = recording.batches::<Preemption>();
     let mut samples = recording.batches::<OnCpuSample>();
-    while let Some(source) = table.lacks() {
+    while let Some(source) = table.missing_source() {
         match source {
             Source::Waits => table.add_waits(waits.next().as_ref()),
             Source::Calls => table.add_calls(calls.next().as_ref()),

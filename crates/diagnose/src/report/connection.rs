@@ -89,7 +89,7 @@ impl Stages {
     }
 
     /// Time in a stage, ns; zero also when it was not measured.
-    pub fn ns(&self, stage: Stage) -> u64 {
+    pub fn stage_ns(&self, stage: Stage) -> u64 {
         self.get(stage).map_or(0, |share| share.ns)
     }
 

@@ -118,7 +118,7 @@ fn is_false(is: &bool) -> bool {
 }
 
 /// Puts findings in order, worst first.
-pub(crate) fn rank(findings: &mut [Finding], undecided: &mut [UndecidedFinding]) {
+pub(crate) fn rank_findings(findings: &mut [Finding], undecided: &mut [UndecidedFinding]) {
     findings.sort_by_key(|finding| {
         std::cmp::Reverse((
             finding.severity,
@@ -136,7 +136,7 @@ pub(crate) fn rank(findings: &mut [Finding], undecided: &mut [UndecidedFinding])
 /// thread, whatever the buffer.
 fn put_stalls_first(findings: &mut [Finding]) {
     for place in 0..findings.len() {
-        let Some(other) = findings[place].blocker() else {
+        let Some(other) = findings[place].blocking_connection() else {
             continue;
         };
         let is_its = |it: &Finding| it.is_of_buffer() && it.subject.ids.contains(&other);
@@ -196,7 +196,7 @@ impl Finding {
     }
 
     /// Returns the connection on which a thread was blocked while data of others waited.
-    fn blocker(&self) -> Option<u64> {
+    fn blocking_connection(&self) -> Option<u64> {
         if self.rule != RuleId::ProxyStall || self.is_note() {
             return None;
         }

@@ -90,12 +90,12 @@ impl Report {
         self.findings.extend(found.findings);
         self.undecided.extend(found.undecided);
         finding::demote_lesser(&mut self.findings);
-        finding::rank(&mut self.findings, &mut self.undecided);
+        finding::rank_findings(&mut self.findings, &mut self.undecided);
         finding::put_larger_first(&mut self.findings);
     }
 
     /// Lists so many connections: those with the most harm.
-    pub fn list(&mut self, most: usize) {
+    pub fn list_connections(&mut self, most: usize) {
         let left = self.connections.len().saturating_sub(most);
         self.connections.truncate(most);
         self.connections_not_listed += left as u64;

@@ -2,7 +2,7 @@
 
 use table::manifest::{Coverage, ProbeState, SocketKind};
 
-use crate::units::{bytes, count, quantity};
+use crate::units::{count, format_bytes, quantity};
 
 /// Says why no connection was seen, as far as the sockets of the recorded processes show; `None`: nobody counted them.
 /// `listening` says how many sockets were waiting for connections.
@@ -71,9 +71,9 @@ fn of_used(used: &[&SocketKind], coverage: &[Coverage], only: bool) -> String {
                 "{} sockets ({} of {}, {} of {})",
                 title(&line.kind),
                 quantity(sends, "send"),
-                bytes(line.sent_bytes.unwrap_or(0)),
+                format_bytes(line.sent_bytes.unwrap_or(0)),
                 quantity(receives, "receive"),
-                bytes(line.received_bytes.unwrap_or(0)),
+                format_bytes(line.received_bytes.unwrap_or(0)),
             )
         })
         .collect();

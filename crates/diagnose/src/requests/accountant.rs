@@ -60,7 +60,7 @@ pub struct Accountant {
 impl Accountant {
     /// Bytes of the response move with this call: accounts the time until then. `peer`: the same exchange at the other
     /// end.
-    pub fn account(
+    pub fn account_until(
         &mut self,
         finder: &PathFinder<'_>,
         own: EndpointId,
@@ -91,7 +91,7 @@ impl Accountant {
             }
         }
         if is_first {
-            self.ask(finder, &context, exchange);
+            self.account_request(finder, &context, exchange);
         }
         self.trail.append_to(&mut exchange.breakdown);
         exchange.accounted_ns = end_ns;
@@ -154,12 +154,17 @@ impl Accountant {
         finder.walk(&serving, thread, taken_ns, &mut self.trail);
         let first_ns = peer.first_call_ns.max(serving.begin_ns);
         finder.walk(&serving, peer.request_thread, first_ns, &mut self.trail);
-        self.unread(finder, &serving, peer.first_thread);
+        self.account_unread(finder, &serving, peer.first_thread);
         self.trail.add(since_ns, RequestPart::Network, None, about);
     }
 
     /// Accounts the time until the request was given away, or taken.
-    fn ask(&mut self, finder: &PathFinder<'_>, context: &PathContext, exchange: &Exchange) {
+    fn account_request(
+        &mut self,
+        finder: &PathFinder<'_>,
+        context: &PathContext,
+        exchange: &Exchange,
+    ) {
         let begin_ns = exchange.accounted_ns;
         let asking = PathContext {
             begin_ns,
@@ -170,7 +175,7 @@ impl Accountant {
         finder.walk(&asking, exchange.request_thread, first_ns, &mut self.trail);
         let thread = exchange.first_thread;
         if context.side == Side::Server {
-            return self.unread(finder, &asking, thread);
+            return self.account_unread(finder, &asking, thread);
         }
         let endpoint = finder.endpoints.get(context.own);
         let opened = endpoint.connect_ns.zip(endpoint.opened_ns);
@@ -190,7 +195,7 @@ impl Accountant {
     }
 
     /// A request lay unread: behind others, as long as its thread had to do with these; then with what the thread did.
-    fn unread(&mut self, finder: &PathFinder<'_>, context: &PathContext, thread: ThreadId) {
+    fn account_unread(&mut self, finder: &PathFinder<'_>, context: &PathContext, thread: ThreadId) {
         let begin_ns = context.begin_ns;
         let history = finder.history.get(thread);
         let others = history.count_others(context.own, begin_ns, self.trail.at_ns());

@@ -7,7 +7,7 @@
 use super::endpoint::EndpointId;
 use super::id::RequestId;
 use super::part::{PartTimes, RequestPart};
-use crate::histogram::{Histogram, bucket};
+use crate::histogram::{Histogram, bucket_of};
 use crate::rows::top::Top;
 use crate::waits::populations;
 
@@ -96,7 +96,7 @@ impl BlockerDigest {
         let kept_ns = blocking.total_ns();
         let without_cpu_ns: u64 = WITHOUT_CPU.iter().map(|it| parts.get(*it)).sum();
         self.kept.add(kept_ns);
-        let bucket = bucket(kept_ns);
+        let bucket = bucket_of(kept_ns);
         if bucket >= self.by_bucket.len() {
             self.by_bucket.resize(bucket + 1, None);
         }
@@ -118,14 +118,14 @@ impl BlockerDigest {
     }
 
     /// Returns the longest request.
-    pub fn longest(&self) -> Option<LongRequest> {
+    pub fn longest_request(&self) -> Option<LongRequest> {
         self.longest
     }
 
     /// Returns the long requests: those of the slow population, if the times fall into two; else the longest hundredth. At
     /// least one, and of about the same time (a bucket of the histogram) all or none.
     pub fn long_requests(&self, jiffy_ns: u64) -> LongRequests {
-        let boundary = populations::boundary(&self.kept, jiffy_ns);
+        let boundary = populations::find_boundary(&self.kept, jiffy_ns);
         let wanted = self.kept.count().div_ceil(LONGEST_OF);
         let sums = |bucket: usize| self.by_bucket.get(bucket)?.as_deref();
         let squares = |bucket: usize| sums(bucket).map_or(0.0, |it| it.squares);

@@ -11,7 +11,7 @@ use super::subjects::PartSubjects;
 use crate::report::finding::SubjectRequests;
 use crate::report::{FindingSubject, Process, RuleId};
 use crate::rows::top::Top;
-use crate::units::part;
+use crate::units::ratio_of;
 
 /// A service of fewer requests has no slowest hundredth.
 const HUNDREDTH_LEAST: u64 = 100;
@@ -133,13 +133,13 @@ impl<'a> ServiceCase<'a> {
     }
 
     /// Returns the time of a part, without what the process at the other end did, ns.
-    pub fn ns(&self, part: RequestPart) -> u64 {
+    pub fn part_ns(&self, part: RequestPart) -> u64 {
         self.all.get(part).saturating_sub(self.peer.get(part))
     }
 
     /// Returns its share of the time of all requests.
-    pub fn share(&self, part: RequestPart) -> f64 {
-        crate::units::part(self.ns(part), self.total_ns())
+    pub fn part_share(&self, part: RequestPart) -> f64 {
+        crate::units::ratio_of(self.part_ns(part), self.total_ns())
     }
 
     /// Returns the time of the process at the other end, where that is recorded, ns.
@@ -158,9 +158,9 @@ impl<'a> ServiceCase<'a> {
         let whole_ns = self.excess_ns(self.total_ns(), self.slowest.all.total_ns());
         PartHarm {
             ns,
-            share: part(ns, self.total_ns()),
+            share: ratio_of(ns, self.total_ns()),
             excess_ns,
-            excess_share: part(excess_ns, whole_ns).min(1.0),
+            excess_share: ratio_of(excess_ns, whole_ns).min(1.0),
         }
     }
 
@@ -171,7 +171,7 @@ impl<'a> ServiceCase<'a> {
         let harm = self.harm(&[part]);
         let queued = self.harm(&QUEUE);
         let served_ns = self.total_ns().saturating_sub(queued.ns);
-        let of_served = crate::units::part(harm.ns, served_ns);
+        let of_served = crate::units::ratio_of(harm.ns, served_ns);
         if !self.is_server() || of_served < SERVED_LEAST || self.is_claimed(RequestPart::Queued) {
             return (harm, 0);
         }
@@ -179,7 +179,7 @@ impl<'a> ServiceCase<'a> {
         let excess_ns = (queued.excess_ns as f64 * of_served) as u64;
         let all = PartHarm {
             ns: harm.ns + behind_ns,
-            share: crate::units::part(harm.ns + behind_ns, self.total_ns()),
+            share: crate::units::ratio_of(harm.ns + behind_ns, self.total_ns()),
             excess_ns: harm.excess_ns + excess_ns,
             excess_share: (harm.excess_share + queued.excess_share * of_served).min(1.0),
         };
@@ -203,19 +203,19 @@ impl<'a> ServiceCase<'a> {
     }
 
     /// Returns those who took the time of a part.
-    pub fn subjects(&self, part: RequestPart) -> Option<&'a PartSubjects> {
+    pub fn part_subjects(&self, part: RequestPart) -> Option<&'a PartSubjects> {
         self.digest.subjects.get(part)
     }
 
     /// Returns the stacks in which a part was spent, the one with the most time first.
     pub fn stacks(&self, part: RequestPart) -> Vec<NamedTime<String>> {
-        let subjects = self.subjects(part);
+        let subjects = self.part_subjects(part);
         subjects.map_or_else(Vec::new, |it| self.evidence.stacks(&it.stacks))
     }
 
     /// Returns whether the stack in which most time of a part was spent is within a function with one of these parts in its name.
     pub fn is_mostly_in(&self, part: RequestPart, functions: &[&str]) -> bool {
-        let stacks = self.subjects(part).map(|it| it.stacks.worst(1));
+        let stacks = self.part_subjects(part).map(|it| it.stacks.worst(1));
         let first = stacks.and_then(|stacks| stacks.first().map(|it| it.number));
         let names = self.evidence.names();
         first.is_some_and(|number| names.is_distinct_stack_in(number, functions))
@@ -223,13 +223,13 @@ impl<'a> ServiceCase<'a> {
 
     /// Returns the threads that had requests during a part, the one with the most time first.
     pub fn threads(&self, part: RequestPart) -> Vec<NamedTime<NamedThread>> {
-        let subjects = self.subjects(part);
+        let subjects = self.part_subjects(part);
         subjects.map_or_else(Vec::new, |it| self.evidence.threads(&it.threads))
     }
 
     /// Returns the threads that ended waits of a part, the one with the most time first.
-    pub fn wakers(&self, part: RequestPart) -> Vec<NamedTime<NamedThread>> {
-        let subjects = self.subjects(part);
+    pub fn part_wakers(&self, part: RequestPart) -> Vec<NamedTime<NamedThread>> {
+        let subjects = self.part_subjects(part);
         subjects.map_or_else(Vec::new, |it| self.evidence.threads(&it.wakers))
     }
 

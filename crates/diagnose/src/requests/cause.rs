@@ -27,7 +27,7 @@ pub(super) enum Cause {
 
 impl PathFinder<'_> {
     /// Returns what a wait of a thread means for a request.
-    pub(super) fn cause(
+    pub(super) fn wait_cause(
         &self,
         context: &PathContext,
         thread: ThreadId,
@@ -35,16 +35,16 @@ impl PathFinder<'_> {
     ) -> Cause {
         match wait.kernel {
             KernelPurpose::Stopped | KernelPurpose::Frozen => {
-                return Cause::Part(RequestPart::Paused, self.about(wait));
+                return Cause::Part(RequestPart::Paused, self.describe_wait(wait));
             }
             KernelPurpose::Reclaim | KernelPurpose::MajorFault => {
-                return Cause::Part(RequestPart::Memory, self.about(wait));
+                return Cause::Part(RequestPart::Memory, self.describe_wait(wait));
             }
             KernelPurpose::Output | KernelPurpose::Sync | KernelPurpose::Unknown => {}
         }
         let is_recorded = wait.target != Target::None;
-        if wait.is_output && !is_recorded && self.followed(thread, wait).is_none() {
-            return Cause::Part(RequestPart::Output, self.about(wait));
+        if wait.is_output && !is_recorded && self.followed_thread(thread, wait).is_none() {
+            return Cause::Part(RequestPart::Output, self.describe_wait(wait));
         }
         match wait.target {
             Target::Connection(it) => self.cause_of_connection(context, thread, wait, it),
@@ -71,7 +71,7 @@ impl PathFinder<'_> {
         let end = self.endpoints.get(endpoint);
         let is_resolver = end.is_resolver || wait.purpose == StackPurpose::Resolver;
         if is_resolver && endpoint != context.own {
-            return Cause::Part(RequestPart::Dns, self.about(wait));
+            return Cause::Part(RequestPart::Dns, self.describe_wait(wait));
         }
         if end.is_udp && end.side == Side::Server && endpoint != context.own {
             return Cause::Idle; // a socket that serves waits for all of its clients
@@ -99,10 +99,10 @@ impl PathFinder<'_> {
             }
             _ => return Cause::Idle,
         };
-        Cause::Part(part, self.about(wait))
+        Cause::Part(part, self.describe_wait(wait))
     }
 
-    fn about(&self, wait: &ThreadWait) -> StepSubject {
+    fn describe_wait(&self, wait: &ThreadWait) -> StepSubject {
         StepSubject {
             waker: wait.waker_thread.filter(|_| wait.waker == Waker::Thread),
             stack: wait.stack,
@@ -131,14 +131,14 @@ impl PathFinder<'_> {
             WaitObject::Listener => return Cause::Idle,
             WaitObject::IoUring | WaitObject::Other => RequestPart::Unknown,
         };
-        Cause::Part(part, self.about(wait))
+        Cause::Part(part, self.describe_wait(wait))
     }
 
     /// A futex is a lock for a thread that had the request already; for another, it is how it got the request.
     fn cause_of_futex(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let (home, since_ns) = context.home;
         let had_it = thread == home && wait.start_ns >= since_ns;
-        let other = self.followed(thread, wait);
+        let other = self.followed_thread(thread, wait);
         match other {
             // a thread of a runtime had no task: the one that woke it had the task of the request
             Some(other) if wait.purpose == StackPurpose::Scheduler => Cause::Handover(other),
@@ -147,7 +147,7 @@ impl PathFinder<'_> {
                 Cause::Helper(other)
             }
             None if wait.waker == Waker::Interrupt && wait.purpose != StackPurpose::Mutex => {
-                Cause::Part(RequestPart::Timer, self.about(wait))
+                Cause::Part(RequestPart::Timer, self.describe_wait(wait))
             }
             _ => self.cause_of_lock(thread, wait),
         }
@@ -155,7 +155,7 @@ impl PathFinder<'_> {
 
     /// A lock, or what the thread waited for that had it.
     fn cause_of_lock(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
-        let about = self.about(wait);
+        let about = self.describe_wait(wait);
         let holder = holder_of(self.history, thread, wait);
         let held = holder.and_then(|it| held_for(self.history, it, wait));
         match held {
@@ -179,7 +179,7 @@ impl PathFinder<'_> {
         begin_ns: u64,
     ) -> bool {
         let history = self.history.get(helper);
-        let last = history.until(wait.woken_ns);
+        let last = history.event_count_until(wait.woken_ns);
         let waits = (0..last).rev().take(16).filter_map(|at| history.event(at));
         let mut waits = waits.filter_map(|event| match event.kind {
             ThreadEventKind::Wait(wait) => Some(wait),
@@ -191,7 +191,7 @@ impl PathFinder<'_> {
     }
 
     /// The recorded thread of the same process that ended a wait.
-    fn followed(&self, thread: ThreadId, wait: &ThreadWait) -> Option<ThreadId> {
+    fn followed_thread(&self, thread: ThreadId, wait: &ThreadWait) -> Option<ThreadId> {
         let pid = self.history.get(thread).pid;
         let other = wait
             .waker_thread
@@ -205,13 +205,13 @@ impl PathFinder<'_> {
     /// not seen.
     fn cause_of_set(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let (home, since_ns) = context.home;
-        match self.followed(thread, wait) {
+        match self.followed_thread(thread, wait) {
             Some(other) if thread == home && wait.start_ns >= since_ns => Cause::Helper(other),
             Some(other) => Cause::Handover(other),
             None => match wait.waker {
-                Waker::Thread => Cause::Part(RequestPart::Process, self.about(wait)),
+                Waker::Thread => Cause::Part(RequestPart::Process, self.describe_wait(wait)),
                 Waker::Interrupt if !wait.is_ready => {
-                    Cause::Part(RequestPart::Timer, self.about(wait))
+                    Cause::Part(RequestPart::Timer, self.describe_wait(wait))
                 }
                 Waker::Interrupt | Waker::Unseen => Cause::Idle,
             },
@@ -219,10 +219,10 @@ impl PathFinder<'_> {
     }
 
     fn cause_of_process(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
-        match (self.followed(thread, wait), wait.waker) {
+        match (self.followed_thread(thread, wait), wait.waker) {
             (Some(other), _) => Cause::Helper(other),
-            (None, Waker::Interrupt) => Cause::Part(RequestPart::Timer, self.about(wait)),
-            (None, _) => Cause::Part(RequestPart::Process, self.about(wait)),
+            (None, Waker::Interrupt) => Cause::Part(RequestPart::Timer, self.describe_wait(wait)),
+            (None, _) => Cause::Part(RequestPart::Process, self.describe_wait(wait)),
         }
     }
 }

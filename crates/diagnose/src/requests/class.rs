@@ -41,7 +41,7 @@ struct TurnWindow {
 }
 
 impl TurnWindow {
-    fn and(self, other: Self) -> Self {
+    fn join_window(self, other: Self) -> Self {
         Self {
             exchanges: self.exchanges + other.exchanges,
             certain: self.certain + other.certain,
@@ -107,10 +107,10 @@ impl TurnCounts {
 
     /// Judges the exchanges since the last time, and returns whether the ends took turns. The last ones, if they are few,
     /// are judged with those before.
-    pub fn judge(&mut self) -> bool {
+    pub fn judge_exchanges(&mut self) -> bool {
         let window = std::mem::take(&mut self.window);
         let judged = match window.exchanges < JUDGED_TOGETHER {
-            true => window.and(self.before),
+            true => window.join_window(self.before),
             false => window,
         };
         self.before = window;
@@ -121,7 +121,7 @@ impl TurnCounts {
     }
 
     /// Counts bytes that arrived before the other end's call ended, if they did.
-    pub fn cross(&mut self, arrived_ns: u64, ended_ns: u64, began_after_ns: u64) {
+    pub fn count_crossing(&mut self, arrived_ns: u64, ended_ns: u64, began_after_ns: u64) {
         if is_crossing(arrived_ns, ended_ns) {
             self.window.certain += u64::from(arrived_ns < began_after_ns);
             self.window.possible += 1;
@@ -134,7 +134,7 @@ impl TurnCounts {
     }
 
     /// An exchange is over.
-    pub fn end(&mut self, exchange: &Exchange) {
+    pub fn end_exchange(&mut self, exchange: &Exchange) {
         match exchange.response {
             None => self.unanswered += u64::from(!exchange.may_be_control),
             Some(_) if exchange.has_gap => self.broken += 1,

@@ -13,7 +13,9 @@ use super::part::RequestPart;
 use super::request_table::RequestTable;
 use super::service::{ServiceDigest, SlowestRequests};
 use crate::histogram::lower_edge;
-use crate::waits::join::association::{Association, FactorSide, association, is_enough, property};
+use crate::waits::join::association::{
+    Association, FactorSide, find_association, is_enough, property_chance,
+};
 use crate::waits::join::factor::{Factor, SideCounts};
 
 /// Kinds of those that a request belongs to.
@@ -46,7 +48,7 @@ impl Sides<'_> {
         least_ns.unwrap_or_else(|| lower_edge(slowest.from_bucket))
     }
 
-    fn all(&self) -> impl Iterator<Item = (&RequestTraits, bool)> {
+    fn all_requests(&self) -> impl Iterator<Item = (&RequestTraits, bool)> {
         let slow = self.slow.iter().map(|it| (*it, true));
         slow.chain(self.others.iter().map(|it| (*it, false)))
     }
@@ -60,7 +62,7 @@ pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast>
         return None;
     }
     let sides = Sides {
-        slow: digest.contrast.slow(slowest.from_bucket),
+        slow: digest.contrast.slow_requests(slowest.from_bucket),
         others: digest.contrast.other_requests(slowest.from_bucket),
     };
     let all = digest.all().0;
@@ -79,7 +81,7 @@ pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast>
         others,
         compared: ContrastSide::new(sides.count_known()),
         extra_ns: extra_ns.max(0.0) as u64,
-        parts: parts(&sides, usual_ns, extra),
+        parts: slower_parts(&sides, usual_ns, extra),
         traits: traits.found,
         why_unknown: (!is_enough).then_some("the slow requests are too few"),
     })
@@ -87,7 +89,7 @@ pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast>
 
 /// The parts that made the slow ones slow: what each is longer by than in the others, and in how many it is the largest
 /// of these.
-fn parts(
+fn slower_parts(
     sides: &Sides<'_>,
     usual_ns: impl Fn(RequestPart) -> f64,
     extra: impl Fn(RequestPart) -> f64,
@@ -126,12 +128,12 @@ impl Tests {
     fn new(table: &RequestTable, digest: &ServiceDigest, sides: &Sides<'_>) -> Self {
         let numbers = NUMBERS.iter().enumerate().map(|(at, kind)| {
             let mut factor = Factor::default();
-            let each = sides.all();
+            let each = sides.all_requests();
             each.for_each(|(it, is_slow)| factor.add(it.numbers[at] as f64, is_slow));
             (*kind, factor)
         });
         let numbers: Vec<(TraitKind, Factor)> = numbers.collect();
-        let subjects = SUBJECTS.map(|kind| (kind, values(table, sides, kind)));
+        let subjects = SUBJECTS.map(|kind| (kind, count_values(table, sides, kind)));
         let functions = function_samples(digest);
         let cuts: usize = numbers.iter().map(|(_, it)| it.cut_count()).sum();
         let named: usize = subjects.iter().map(|(_, it)| it.len()).sum();
@@ -139,13 +141,13 @@ impl Tests {
         let known = sides.count_known();
         let mut found = Vec::new();
         for (kind, factor) in &numbers {
-            let cut = association(factor, count);
+            let cut = find_association(factor, count);
             found.extend(cut.map(|it| number_trait(*kind, &it, known)));
         }
         for (kind, values) in subjects {
             let values = values.into_iter();
             found.extend(values.filter_map(|(name, with)| {
-                let chance = property(with, known, count)?;
+                let chance = property_chance(with, known, count)?;
                 let value = TraitValue::Name(name);
                 Some(ContrastTrait::new(kind, value, (with, known), chance))
             }));
@@ -153,7 +155,7 @@ impl Tests {
         let known = functions.known;
         let functions = functions.by_function.into_iter();
         found.extend(functions.filter_map(|(id, with)| {
-            let chance = property(with, known, count)?;
+            let chance = property_chance(with, known, count)?;
             let value = TraitValue::Name(table.functions.title(id)?);
             Some(ContrastTrait::new(
                 TraitKind::Function,
@@ -175,14 +177,14 @@ fn number_trait(kind: TraitKind, found: &Association, known: SideCounts) -> Cont
 }
 
 /// Returns how many requests of both sides are of each subject; none if all are of one.
-fn values(
+fn count_values(
     table: &RequestTable,
     sides: &Sides<'_>,
     kind: TraitKind,
 ) -> BTreeMap<String, SideCounts> {
     let mut values: BTreeMap<String, SideCounts> = BTreeMap::new();
-    for (request, is_slow) in sides.all() {
-        if let Some(name) = subject(table, request, kind) {
+    for (request, is_slow) in sides.all_requests() {
+        if let Some(name) = trait_subject(table, request, kind) {
             values.entry(name).or_default().add(is_slow);
         }
     }
@@ -192,7 +194,7 @@ fn values(
     values
 }
 
-fn subject(table: &RequestTable, request: &RequestTraits, kind: TraitKind) -> Option<String> {
+fn trait_subject(table: &RequestTable, request: &RequestTraits, kind: TraitKind) -> Option<String> {
     let endpoint = table.endpoints.get(request.endpoint);
     let thread = table.history.get(request.thread);
     Some(match kind {

@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use super::contrast_report::TraitKind;
 use super::id::{EndpointId, RequestId, ThreadId};
 use super::part::PartTimes;
-use crate::histogram::bucket;
+use crate::histogram::bucket_of;
 
 /// Requests that are kept of each kind: the slowest, and those that are drawn.
 const KEPT: usize = 1_024;
@@ -54,7 +54,7 @@ impl ContrastDigest {
                 self.slowest.pop();
             }
         }
-        let lot = lot(id);
+        let lot = random_rank(id);
         let most = self.drawn.peek().map_or(0, |it| it.0);
         if self.drawn.len() < KEPT || lot < most {
             self.drawn.push((lot, traits()));
@@ -65,22 +65,22 @@ impl ContrastDigest {
     }
 
     /// Returns the slowest, of those in a bucket of durations or above.
-    pub(super) fn slow(&self, from_bucket: usize) -> Vec<&RequestTraits> {
+    pub(super) fn slow_requests(&self, from_bucket: usize) -> Vec<&RequestTraits> {
         let slowest = self.slowest.iter().map(|it| &it.0);
-        let slow = slowest.filter(|it| bucket(it.duration_ns) >= from_bucket);
+        let slow = slowest.filter(|it| bucket_of(it.duration_ns) >= from_bucket);
         slow.collect()
     }
 
     /// Returns those that were drawn, of the others.
     pub(super) fn other_requests(&self, slow_from_bucket: usize) -> Vec<&RequestTraits> {
         let drawn = self.drawn.iter().map(|(_, it)| it);
-        let others = drawn.filter(|it| bucket(it.duration_ns) < slow_from_bucket);
+        let others = drawn.filter(|it| bucket_of(it.duration_ns) < slow_from_bucket);
         others.collect()
     }
 }
 
 /// A number that looks random (the last step of MurmurHash3): the same for the same request.
-fn lot(id: RequestId) -> u64 {
+fn random_rank(id: RequestId) -> u64 {
     let mut mixed = id.conn.rotate_left(32) ^ id.offset;
     mixed = (mixed ^ mixed >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
     mixed = (mixed ^ mixed >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);

@@ -57,7 +57,7 @@ pub enum Question {
 
 impl DatagramTurns {
     /// Adds a question.
-    pub fn ask(&mut self, call: &MovingCall) -> Question {
+    pub fn add_question(&mut self, call: &MovingCall) -> Question {
         // The thread waited, or did something else, since the last datagram of the flow.
         let is_later = call.began_after_ns > self.last_ns;
         self.last_ns = call.end_ns;
@@ -84,7 +84,7 @@ impl DatagramTurns {
     }
 
     /// Adds an answer. Returns whether more answers than questions came.
-    pub fn answer(&mut self, call: &MovingCall) -> bool {
+    pub fn add_answer(&mut self, call: &MovingCall) -> bool {
         self.last_ns = call.end_ns;
         self.answered += 1;
         self.answered > self.asked

@@ -297,7 +297,7 @@ impl EndpointTable {
     }
 
     /// Returns the connections that were closed, in the order of time.
-    pub fn closings(&self) -> Vec<(u64, EndpointId)> {
+    pub fn closed_endpoints(&self) -> Vec<(u64, EndpointId)> {
         let all = (0..).map(EndpointId::from_number).zip(&self.endpoints);
         let mut closed: Vec<_> = all
             .filter_map(|(id, endpoint)| {

@@ -58,7 +58,7 @@ impl<'a> RequestEvidence<'a> {
     }
 
     /// Returns from when to when rows of requests came, `CLOCK_MONOTONIC` ns.
-    pub fn time(&self) -> (u64, u64) {
+    pub fn time_range(&self) -> (u64, u64) {
         (self.table.header.started_ns, self.table.latest_ns)
     }
 
@@ -116,21 +116,21 @@ impl<'a> RequestEvidence<'a> {
 
     /// Returns the threads of a list, the one with the most time first.
     pub fn threads(&self, top: &Top) -> Vec<NamedTime<NamedThread>> {
-        named(top, |number| Some(self.thread(number)))
+        name_times(top, |number| Some(self.thread(number)))
     }
 
     /// Returns the stacks of a list that have names, the one with the most time first.
     pub fn stacks(&self, top: &Top) -> Vec<NamedTime<String>> {
-        named(top, |number| self.names().distinct_stack_title(number))
+        name_times(top, |number| self.names().distinct_stack_title(number))
     }
 
     /// Returns the services of a list, the one with the most time first.
     pub fn services_of(&self, top: &Top) -> Vec<NamedTime<ServiceId>> {
-        named(top, |number| Some(ServiceId::from_number(number)))
+        name_times(top, |number| Some(ServiceId::from_number(number)))
     }
 }
 
-fn named<T>(top: &Top, name: impl Fn(u32) -> Option<T>) -> Vec<NamedTime<T>> {
+fn name_times<T>(top: &Top, name: impl Fn(u32) -> Option<T>) -> Vec<NamedTime<T>> {
     let all = top.worst(usize::MAX).into_iter();
     let named = |it: Element| {
         Some(NamedTime {

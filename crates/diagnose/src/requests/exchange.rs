@@ -111,7 +111,7 @@ impl Exchange {
     }
 
     /// Adds a question that belongs to it: once answers have come, it changes no times.
-    pub(super) fn repeat(&mut self, call: &MovingCall) {
+    pub(super) fn repeat_question(&mut self, call: &MovingCall) {
         if self.response.is_none() {
             return self.add_request(call);
         }
@@ -137,7 +137,7 @@ impl Exchange {
 
     /// The next request began then, or the connection ended: if that was at once, the response is over, and all of it was asked
     /// for.
-    pub(super) fn follow(&mut self, next_ns: u64) {
+    pub(super) fn set_next_request(&mut self, next_ns: u64) {
         let after_ns = next_ns.saturating_sub(self.answered_ns);
         if after_ns < self.pause_ns / AT_ONCE_OF {
             self.pauses.unasked_ns = 0;

@@ -15,7 +15,7 @@ pub(super) const SILENT_NS: u64 = 200_000_000;
 
 impl RequestTable {
     /// Takes a call in its order.
-    pub(super) fn call(&mut self, end_ns: u64, row: Row) {
+    pub(super) fn take_call(&mut self, end_ns: u64, row: Row) {
         let Row::Call {
             endpoint: id,
             thread,
@@ -168,7 +168,7 @@ impl RequestTable {
         match turns.tracker.add(call) {
             TurnChange::None => {}
             TurnChange::Begun(over) => self.begin(id, &mut turns, (over, finished), call),
-            TurnChange::Answered => self.answer(id, &mut turns, call),
+            TurnChange::Answered => self.take_answer(id, &mut turns, call),
         }
         self.turns[id.index()] = Some(turns);
     }
@@ -213,15 +213,15 @@ impl RequestTable {
             )
         });
         let opening = over.and_then(|mut over| {
-            over.follow(call.begin_ns);
-            self.hold(id, turns, *over)
+            over.set_next_request(call.begin_ns);
+            self.hold_exchange(id, turns, *over)
         });
         let opening = finished.map(|finished| *finished).or(opening);
         if let Some(open) = turns.tracker.open() {
             open.pool = pool;
             open.served = self.history.count_served(call.thread);
             if side == Side::Client {
-                open.asked_for = self.history.asker(call.thread, call.end_ns);
+                open.asked_for = self.history.asking_endpoint(call.thread, call.end_ns);
             }
             match opening {
                 Some(opening) => accountant::join_opening(open, opening),
@@ -245,7 +245,7 @@ impl RequestTable {
     }
 
     /// Bytes of a response moved.
-    fn answer(&mut self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
+    fn take_answer(&mut self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
         let is_push = self.is_push(id, turns, call);
         let mut is_unasked = is_push;
         if let Some(open) = turns.tracker.open() {
@@ -261,7 +261,8 @@ impl RequestTable {
             let peer = peer.and_then(|peer| peer.tracker.peer_of(open));
             let timer_ns = |open: &Exchange| open.breakdown.parts.get(RequestPart::Timer);
             let before_ns = (open.answered_ns, timer_ns(open));
-            self.accountant.account(&finder, id, open, (call, peer));
+            self.accountant
+                .account_until(&finder, id, open, (call, peer));
             if is_push {
                 let pause_ns = call.end_ns.saturating_sub(before_ns.0);
                 let waited_ns = timer_ns(open) - before_ns.1;
@@ -272,12 +273,12 @@ impl RequestTable {
         }
         turns.tracker.counts.pushes += u64::from(is_unasked);
         if let Some(before) = turns.tracker.take_before() {
-            self.hold(id, turns, *before);
+            self.hold_exchange(id, turns, *before);
         }
     }
 
     /// An exchange is over. It is a request once its connection is judged; that of a TLS handshake is returned.
-    pub(super) fn hold(
+    pub(super) fn hold_exchange(
         &mut self,
         id: EndpointId,
         turns: &mut Turns,
@@ -290,7 +291,7 @@ impl RequestTable {
             return Some(exchange);
         }
         if turns.judged > 0 && exchange.answered_ns > turns.shared_until_ns {
-            self.release(id, turns);
+            self.release_exchanges(id, turns);
         }
         let endpoint = self.endpoints.get(id);
         let shared = self.stages.shared_until(endpoint, id, exchange.answered_ns);
@@ -300,7 +301,7 @@ impl RequestTable {
         if turns.tracker.counts.is_due() {
             turns.judge();
             if !is_shared {
-                self.release(id, turns);
+                self.release_exchanges(id, turns);
             }
         }
         None
@@ -342,14 +343,14 @@ impl RequestTable {
     }
 
     /// Converts the held exchanges that are judged to requests, and counts them.
-    pub(super) fn release(&mut self, id: EndpointId, turns: &mut Turns) {
+    pub(super) fn release_exchanges(&mut self, id: EndpointId, turns: &mut Turns) {
         let judged = std::mem::take(&mut turns.judged);
         let mut held: Vec<_> = turns.held.drain(..judged).collect();
         self.stages.share(self.endpoints.get(id), id, &mut held);
         for exchange in held {
             let endpoint = self.endpoints.get(id);
             let request = Request::new(endpoint, id, exchange);
-            if self.listing.passes(&request, endpoint, &self.history) {
+            if self.listing.is_wanted(&request, endpoint, &self.history) {
                 self.count(&request, &mut turns.series);
                 let service = self.endpoints.get(request.endpoint).service;
                 self.listing.add(service, request);
@@ -371,11 +372,13 @@ impl RequestTable {
         let unanswered = last.clone().filter(|it| it.response.is_none());
         let closed_ns = endpoint.closed_ns;
         for mut exchange in before.into_iter().chain(last) {
-            closed_ns.into_iter().for_each(|ns| exchange.follow(ns));
-            self.hold(id, &mut turns, *exchange);
+            closed_ns
+                .into_iter()
+                .for_each(|ns| exchange.set_next_request(ns));
+            self.hold_exchange(id, &mut turns, *exchange);
         }
         turns.judge();
-        self.release(id, &mut turns);
+        self.release_exchanges(id, &mut turns);
         self.count_class(id, &turns);
         if let Some(request) = unanswered {
             let may_be_farewell = turns.tracker.may_be_farewell(&request);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::units::part;
+use crate::units::ratio_of;
 use crate::waits::{NameTable, NoName, SampledFunction};
 
 /// Functions that are kept of one sum of samples; when twice as many have come, those with the fewest samples are left
@@ -241,7 +241,7 @@ pub struct ShareBounds {
 impl ShareBounds {
     /// Returns the share of so many of all samples, by Wilson's score interval (1927): it holds for few samples, too.
     pub fn new(samples: u64, all: u64) -> Self {
-        let share = part(samples, all);
+        let share = ratio_of(samples, all);
         let count = all as f64;
         let square = DEVIATIONS * DEVIATIONS / count;
         let middle = (share + square / 2.0) / (1.0 + square);

@@ -65,7 +65,7 @@ pub struct ThreadHistory {
 
 impl ThreadHistory {
     /// Returns the number of events that ended until then.
-    pub fn until(&self, ns: u64) -> usize {
+    pub fn event_count_until(&self, ns: u64) -> usize {
         // Nearly always the last ones are meant.
         let late = self.events.iter().rev().take(4);
         let late = late.take_while(|event| event.end_ns > ns).count();
@@ -90,7 +90,7 @@ impl ThreadHistory {
     /// Returns since when it asked a resolver before `until_ns`, one question after another; `None`: it did not.
     pub fn resolving_since(&self, until_ns: u64, pause_ns: u64) -> Option<u64> {
         let mut since_ns = None;
-        for number in (0..self.until(until_ns)).rev() {
+        for number in (0..self.event_count_until(until_ns)).rev() {
             let event = self.event(number)?;
             let wait = match event.kind {
                 ThreadEventKind::Wait(wait) => wait,
@@ -110,7 +110,9 @@ impl ThreadHistory {
 
     /// Returns whether it had nothing to do with the request of a connection since then, and waited for others or slept.
     pub fn is_idle_since(&self, own: EndpointId, ns: u64) -> bool {
-        let later = (self.until(ns)..self.events.len()).rev().take(KEPT_LEAST);
+        let later = (self.event_count_until(ns)..self.events.len())
+            .rev()
+            .take(KEPT_LEAST);
         let mut is_idle = false;
         for event in later.filter_map(|at| self.event(at)) {
             match event.kind {
@@ -132,7 +134,10 @@ impl ThreadHistory {
 
     /// Returns how many requests of others it began to serve between two times, and when it last had to do with one.
     pub fn count_others(&self, own: EndpointId, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
-        let (first, last) = (self.until(from_ns), self.until(to_ns));
+        let (first, last) = (
+            self.event_count_until(from_ns),
+            self.event_count_until(to_ns),
+        );
         let is_other = |event: &ThreadEvent| match event.kind {
             ThreadEventKind::Call(call) => call.served.is_some_and(|served| served != own),
             ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => false,
@@ -337,8 +342,8 @@ impl History {
     }
 
     /// Returns the connection with the request that a thread served when it began a request of its own.
-    pub fn asker(&self, thread: ThreadId, at_ns: u64) -> Option<EndpointId> {
-        self.get(thread).work.asker(at_ns)
+    pub fn asking_endpoint(&self, thread: ThreadId, at_ns: u64) -> Option<EndpointId> {
+        self.get(thread).work.asking_endpoint(at_ns)
     }
 
     /// Adds a sample of what a thread ran. `horizon_ns`: nothing older is needed.
@@ -373,7 +378,7 @@ impl History {
         let gone = before - history.events.len();
         self.events = (self.events + 1).saturating_sub(gone);
         if self.events > self.events_most {
-            self.sweep(horizon_ns);
+            self.sweep_threads(horizon_ns);
         }
     }
 
@@ -397,7 +402,7 @@ impl History {
     }
 
     /// Forgets what threads did that do nothing any more.
-    fn sweep(&mut self, horizon_ns: u64) {
+    fn sweep_threads(&mut self, horizon_ns: u64) {
         for thread in &mut self.threads {
             let last_ns = thread.events.back().map_or(0, |event| event.end_ns);
             if last_ns < horizon_ns {
@@ -411,12 +416,12 @@ impl History {
 
     /// Returns the number of events of all threads.
     #[cfg(test)]
-    pub fn events(&self) -> usize {
+    pub fn event_count(&self) -> usize {
         self.events
     }
 
     /// Forgets what threads did: what comes next is of a later window.
-    pub fn forget(&mut self) {
+    pub fn forget_all(&mut self) {
         for thread in &mut self.threads {
             thread.events.clear();
             thread.samples.clear();

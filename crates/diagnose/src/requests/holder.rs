@@ -57,7 +57,7 @@ pub fn holder_of(history: &History, thread: ThreadId, wait: &ThreadWait) -> Opti
 
 /// Returns who ended the waits for a lock that follow one with a time limit, and when.
 fn end_of_retries(own: &ThreadHistory, wait: &ThreadWait) -> Option<(ThreadId, u64)> {
-    let later = (own.until(wait.woken_ns)..).take(EVENTS_MOST);
+    let later = (own.event_count_until(wait.woken_ns)..).take(EVENTS_MOST);
     for event in later.map_while(|number| own.event(number)) {
         match event.kind {
             ThreadEventKind::Wait(it) if it.start_ns <= wait.start_ns => {}
@@ -74,7 +74,7 @@ fn end_of_retries(own: &ThreadHistory, wait: &ThreadWait) -> Option<(ThreadId, u
 
 /// Returns who gave a thread the lock that it had at a time, and when.
 fn taken_from(own: &ThreadHistory, had_ns: u64) -> Option<(ThreadId, u64)> {
-    let before = (0..own.until(had_ns)).rev().take(EVENTS_MOST);
+    let before = (0..own.event_count_until(had_ns)).rev().take(EVENTS_MOST);
     let mut waits = before
         .filter_map(|number| own.event(number))
         .filter_map(|event| match event.kind {
@@ -93,7 +93,7 @@ pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Optio
     }
     let mut sums = [RequestPart::Disk, RequestPart::Memory].map(HolderWait::new);
     // the next one ends later; it may have begun before, if a time limit ended the wait for the lock
-    let last = known.until(wait.woken_ns);
+    let last = known.event_count_until(wait.woken_ns);
     let events = (0..=last).rev().take(EVENTS_MOST);
     let events = events.filter_map(|number| known.event(number));
     for event in events.take_while(|event| event.end_ns > wait.start_ns) {

@@ -18,7 +18,7 @@ const OUTPUT_CALLS: [i32; 13] = [1, 18, 20, 44, 46, 275, 307, 64, 68, 66, 206, 2
 
 impl RequestTable {
     /// Returns the table with rows that have not come yet; `None`: all have come.
-    pub fn lacks(&self) -> Option<Source> {
+    pub fn missing_source(&self) -> Option<Source> {
         let reached = SOURCES.into_iter().zip(self.reached_ns);
         let behind = reached.filter_map(|(source, ns)| Some((ns?, source)));
         behind.min_by_key(|(ns, _)| *ns).map(|(_, source)| source)
@@ -27,23 +27,23 @@ impl RequestTable {
     /// Takes the next rows of table `waits`; `None`: there are no more.
     pub fn add_waits(&mut self, rows: Option<&Waits>) {
         let Some(rows) = rows else {
-            return self.reach(Source::Waits, None);
+            return self.advance_source(Source::Waits, None);
         };
         self.has_waits |= !rows.is_empty();
         for row in 0..rows.len() {
             let thread = self.history.thread(rows.pid[row], rows.tid[row]);
             let wait = self.wait(rows, row);
-            let tie = tie(0, u64::from(rows.tid[row]), rows.start_ns[row]);
+            let tie = break_tie(0, u64::from(rows.tid[row]), rows.start_ns[row]);
             let key = (rows.end_ns[row], tie);
             self.rows.push(key, Row::Wait { thread, wait });
         }
-        self.reach(Source::Waits, Some(rows.time_range_ns()));
+        self.advance_source(Source::Waits, Some(rows.time_range_ns()));
     }
 
     /// Takes the next rows of table `preemptions`; `None`: there are no more.
     pub fn add_preemptions(&mut self, rows: Option<&Preemptions>) {
         let Some(rows) = rows else {
-            return self.reach(Source::Preemptions, None);
+            return self.advance_source(Source::Preemptions, None);
         };
         for row in 0..rows.len() {
             let thread = self.history.thread(rows.pid[row], rows.tid[row]);
@@ -51,17 +51,17 @@ impl RequestTable {
                 off_cpu_ns: rows.off_cpu_ns[row],
                 is_quota: rows.quota_used_up[row] == Some(true),
             };
-            let tie = tie(0, u64::from(rows.tid[row]), rows.start_ns[row]);
+            let tie = break_tie(0, u64::from(rows.tid[row]), rows.start_ns[row]);
             let key = (rows.end_ns[row], tie);
             self.rows.push(key, Row::Preemption { thread, preemption });
         }
-        self.reach(Source::Preemptions, Some(rows.time_range_ns()));
+        self.advance_source(Source::Preemptions, Some(rows.time_range_ns()));
     }
 
     /// Takes the next rows of table `on_cpu_samples`; `None`: there are no more.
     pub fn add_on_cpu_samples(&mut self, rows: Option<&OnCpuSamples>) {
         let Some(rows) = rows else {
-            return self.reach(Source::Samples, None);
+            return self.advance_source(Source::Samples, None);
         };
         for row in 0..rows.len() {
             let (pid, tid, time_ns) = (rows.pid[row], rows.tid[row], rows.time_ns[row]);
@@ -71,11 +71,11 @@ impl RequestTable {
                 function: self.functions.of_sample(&self.names, pid, rows.stack[row]),
                 in_kernel: rows.in_kernel[row],
             };
-            let tie = tie(0, u64::from(tid), time_ns);
+            let tie = break_tie(0, u64::from(tid), time_ns);
             self.rows
                 .push((time_ns, tie), Row::Sample { thread, sample });
         }
-        self.reach(Source::Samples, Some(rows.time_range_ns()));
+        self.advance_source(Source::Samples, Some(rows.time_range_ns()));
     }
 
     fn wait(&mut self, rows: &Waits, row: usize) -> ThreadWait {
@@ -90,13 +90,13 @@ impl RequestTable {
             // of another purpose, the registers are those of the call that was interrupted
             target: match kernel.is_beside_call() {
                 true => Target::None,
-                false => self.target(rows, row),
+                false => self.wait_target(rows, row),
             },
             waker: rows.waker[row],
             waker_thread: waker.map(|(pid, tid)| self.history.thread(pid, tid)),
             is_ready: rows.ready_fd[row].is_some(),
             uninterruptible: rows.uninterruptible[row],
-            purpose: self.purpose(object, rows.stack[row]),
+            purpose: self.wait_purpose(object, rows.stack[row]),
             stack: rows.stack[row],
             kernel,
             is_output: kernel == KernelPurpose::Output || is_output(rows, row),
@@ -113,7 +113,7 @@ impl RequestTable {
     }
 
     /// Returns the socket that a wait was for.
-    fn target(&mut self, rows: &Waits, row: usize) -> Target {
+    fn wait_target(&mut self, rows: &Waits, row: usize) -> Target {
         if rows.kind[row] == WaitObject::Unix {
             let inode = rows.object[row];
             let unix = inode.and_then(|inode| self.endpoints.find_unix(inode, &self.names));
@@ -132,7 +132,7 @@ impl RequestTable {
     }
 
     /// Returns the purpose of a wait that only its stack shows.
-    fn purpose(&mut self, object: WaitObject, stack: Option<u32>) -> StackPurpose {
+    fn wait_purpose(&mut self, object: WaitObject, stack: Option<u32>) -> StackPurpose {
         let has_purpose = matches!(
             object,
             WaitObject::Futex
@@ -153,7 +153,7 @@ impl RequestTable {
     /// Takes the next rows of table `calls`; `None`: there are no more.
     pub fn add_calls(&mut self, rows: Option<&Calls>) {
         let Some(rows) = rows else {
-            return self.reach(Source::Calls, None);
+            return self.advance_source(Source::Calls, None);
         };
         for row in 0..rows.len() {
             let is_send = rows.is_send[row];
@@ -176,14 +176,14 @@ impl RequestTable {
                 offset_end: rows.offset_end[row],
             };
             let place = rows.conn[row] << 1 | u64::from(is_send);
-            let key = (rows.end_ns[row], tie(1, place, rows.offset_end[row]));
+            let key = (rows.end_ns[row], break_tie(1, place, rows.offset_end[row]));
             self.rows.push(key, call);
         }
-        self.reach(Source::Calls, Some(rows.time_range_ns()));
+        self.advance_source(Source::Calls, Some(rows.time_range_ns()));
     }
 
     /// Rows of a source have come, of this range of times if there were any; `None`: all have.
-    fn reach(&mut self, source: Source, range: Option<Option<(u64, u64)>>) {
+    fn advance_source(&mut self, source: Source, range: Option<Option<(u64, u64)>>) {
         let reached = &mut self.reached_ns[source as usize];
         let until_ns = reached.unwrap_or(0);
         *reached = range.map(|range| range.map_or(until_ns, |(_, last_ns)| last_ns.max(until_ns)));
@@ -210,7 +210,7 @@ fn is_output(rows: &Waits, row: usize) -> bool {
 }
 
 /// Decides between rows of one time: of an order, then by what they are of.
-fn tie(order: u64, of: u64, place: u64) -> u64 {
+fn break_tie(order: u64, of: u64, place: u64) -> u64 {
     let mixed = (of.rotate_left(32) ^ place).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     order << 63 | mixed >> 1
 }

@@ -15,7 +15,7 @@ use crate::report::{
     DataDirection, EstimatedWin, Finding, FindingSubject, Severity, UndecidedFinding,
 };
 use crate::rows::windows::RULES_NOT_ASKED;
-use crate::units::{count, part};
+use crate::units::{count, ratio_of};
 
 /// A cause that cannot be avoided has to explain most of what the slowest requests took longer.
 const EXPLAINS_MOST: f64 = 0.5;
@@ -34,13 +34,13 @@ pub struct RequestFindings {
 
 impl RequestTable {
     /// Returns the findings of all rules, after [`RequestTable::finish`].
-    pub(crate) fn judge(&self, digests: &DigestSet) -> RequestFindings {
-        judge(&RequestEvidence::new(self, digests))
+    pub(crate) fn judge_requests(&self, digests: &DigestSet) -> RequestFindings {
+        evaluate_rules(&RequestEvidence::new(self, digests))
     }
 }
 
 /// Evaluates all rules.
-fn judge(evidence: &RequestEvidence<'_>) -> RequestFindings {
+fn evaluate_rules(evidence: &RequestEvidence<'_>) -> RequestFindings {
     let mut found = RequestFindings::default();
     let is_asked = |rule: &&&dyn RequestRule| {
         !(evidence.has_windows() && RULES_NOT_ASKED.contains(&rule.id().name()))
@@ -118,15 +118,15 @@ fn finding(
     Finding {
         rule: rule.id(),
         severity: severity_of(&fired, total_ns),
-        direction: fired.direction.unwrap_or_else(|| direction(&subject)),
+        direction: fired.direction.unwrap_or_else(|| data_direction(&subject)),
         from_ns: time.0,
         until_ns: time.1,
         share: fired
             .lost_share
-            .unwrap_or_else(|| part(fired.harm_ns, total_ns).min(1.0)),
+            .unwrap_or_else(|| ratio_of(fired.harm_ns, total_ns).min(1.0)),
         harm_ns: fired.harm_ns,
         could_not_see: could_not_see.collect(),
-        estimated_win: win(&fired, total_ns),
+        estimated_win: estimate_win(&fired, total_ns),
         headline: fired.headline,
         involved: fired.involved,
         evidence: FactList(fired.facts),
@@ -142,7 +142,7 @@ fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
     if let Some(share) = fired.lost_share {
         return severity_of_share(share);
     }
-    let of_time = part(fired.harm_ns, total_ns);
+    let of_time = ratio_of(fired.harm_ns, total_ns);
     match fired.remedy {
         Remedy::Avoidable if of_time.max(fired.excess_share) >= EXPLAINS_LEAST => {
             severity(&[(fired.harm_ns, total_ns)])
@@ -155,9 +155,9 @@ fn severity_of(fired: &RequestFinding, total_ns: u64) -> Severity {
 }
 
 /// Returns the time that is left without the harm. It is an upper bound of the gain: other work may take that time.
-fn win(fired: &RequestFinding, total_ns: u64) -> Option<EstimatedWin> {
+fn estimate_win(fired: &RequestFinding, total_ns: u64) -> Option<EstimatedWin> {
     let assumes = fired.gain?;
-    let rest = 1.0 - part(fired.harm_ns, total_ns);
+    let rest = 1.0 - ratio_of(fired.harm_ns, total_ns);
     // A thousandfold is the largest estimate.
     let times_faster = 1.0 / rest.clamp(0.001, 1.0);
     (times_faster >= LEAST_WIN).then_some(EstimatedWin {
@@ -168,7 +168,7 @@ fn win(fired: &RequestFinding, total_ns: u64) -> Option<EstimatedWin> {
     })
 }
 
-fn direction(subject: &FindingSubject) -> DataDirection {
+fn data_direction(subject: &FindingSubject) -> DataDirection {
     match subject.requests.as_ref().map(|it| it.role) {
         Some(Side::Client) => DataDirection::Receiving,
         Some(Side::Server) | None => DataDirection::Sending,
@@ -179,8 +179,8 @@ fn undecided_finding(subject: FindingSubject, doubt: RequestDoubt) -> UndecidedF
     UndecidedFinding {
         candidates: doubt.candidates,
         headline: doubt.headline,
-        direction: direction(&subject),
-        share: part(doubt.concerned_ns, subject.lifetime_ns).min(1.0),
+        direction: data_direction(&subject),
+        share: ratio_of(doubt.concerned_ns, subject.lifetime_ns).min(1.0),
         possible_harm_ns: doubt.concerned_ns,
         evidence: FactList(doubt.facts),
         why: doubt.why.to_owned(),

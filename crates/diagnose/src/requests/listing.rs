@@ -74,7 +74,7 @@ impl Listing {
     }
 
     /// Returns whether a request is wanted.
-    pub fn passes(&self, request: &Request, endpoint: &Endpoint, history: &History) -> bool {
+    pub fn is_wanted(&self, request: &Request, endpoint: &Endpoint, history: &History) -> bool {
         let filter = &self.filter;
         let ended_ns = request.end_ns.saturating_sub(self.started_ns);
         let thread = history.get(request.thread);

@@ -113,7 +113,7 @@ impl ThreadWork {
 
     /// Returns the request that the thread has to do with when it begins a request of its own; `None`: it may be any of
     /// several, or none.
-    pub fn asker(&self, at_ns: u64) -> Option<EndpointId> {
+    pub fn asking_endpoint(&self, at_ns: u64) -> Option<EndpointId> {
         let Some(owner) = self.owner else {
             return match self.open.as_slice() {
                 [one] => Some(*one),

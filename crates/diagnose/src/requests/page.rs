@@ -68,12 +68,12 @@ pub struct HeatCells {
 impl RequestTable {
     /// Returns the report of all rows added, after [`RequestTable::finish`], and the page if it was kept.
     pub fn page(self, recorded: RecordingState) -> (RequestReport, Option<RequestPage>) {
-        assemble(self, recorded)
+        assemble_page(self, recorded)
     }
 }
 
 /// Returns the report of a table that has all rows, and the page if it was kept.
-fn assemble(
+fn assemble_page(
     mut table: RequestTable,
     recorded: RecordingState,
 ) -> (RequestReport, Option<RequestPage>) {
@@ -117,7 +117,7 @@ fn held_request(
     service: usize,
     room: &mut usize,
 ) -> HeldRequest {
-    let row = report::row(table, request);
+    let row = report::request_row(table, request);
     let steps = row.path.len();
     let fits = steps <= *room;
     *room -= if fits { steps } else { 0 };

@@ -85,7 +85,7 @@ impl PageDigest {
     fn count(&mut self, service: ServiceId, request: &Request) {
         let since_ns = request.begin_ns.saturating_sub(self.started_ns);
         while since_ns / self.bin_ns >= BINS {
-            self.widen();
+            self.widen_columns();
         }
         let key = (
             service,
@@ -96,12 +96,12 @@ impl PageDigest {
         *self.cells.entry(key).or_default() += 1;
         // One column is left at the end: then services and durations alone are counted.
         while self.cells.len() > CELLS && self.bin_ns < u64::MAX / 2 {
-            self.widen();
+            self.widen_columns();
         }
     }
 
     /// Makes one column of two.
-    fn widen(&mut self) {
+    fn widen_columns(&mut self) {
         self.bin_ns *= 2;
         let narrow = std::mem::take(&mut self.cells);
         for ((service, part, bin, row), count) in narrow {
@@ -124,7 +124,7 @@ impl PageDigest {
     }
 
     fn keep_sample(&mut self, service: ServiceId, request: &Request) {
-        let hash = mix(request.id.conn ^ mix(request.id.offset));
+        let hash = mix_bits(request.id.conn ^ mix_bits(request.id.offset));
         let place = (hash, request.id);
         let is_less = |most: &SampledRequest| place < (most.0, most.1);
         if self.sample.len() < SAMPLE {
@@ -155,7 +155,7 @@ impl PageDigest {
 }
 
 /// Returns a number that looks like chance (SplitMix64's finalizer: Steele, Lea and Flood, 2014).
-const fn mix(number: u64) -> u64 {
+const fn mix_bits(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
     number ^ number >> 31

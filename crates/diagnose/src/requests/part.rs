@@ -196,7 +196,7 @@ pub struct PartShares(pub PartTimes);
 impl PartShares {
     /// Returns the share of a part.
     pub fn share(&self, part: RequestPart) -> f64 {
-        crate::units::part(self.0.get(part), self.0.total_ns())
+        crate::units::ratio_of(self.0.get(part), self.0.total_ns())
     }
 
     /// Returns the parts with their shares, the largest first.

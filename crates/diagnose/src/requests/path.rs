@@ -73,7 +73,7 @@ impl PathFinder<'_> {
             self.leave_sleep(context, at, trail);
             at.events -= 1;
             if trail.at_ns() > until_ns {
-                self.pass(context, &event, until_ns, trail, at);
+                self.pass_event(context, &event, until_ns, trail, at);
             }
         }
     }
@@ -104,7 +104,7 @@ impl PathFinder<'_> {
     fn position(&self, thread: ThreadId, ns: u64, depth: u32) -> Position {
         Position {
             thread,
-            events: self.history.get(thread).until(ns),
+            events: self.history.get(thread).event_count_until(ns),
             own_ns: ns,
             due_ns: None,
             later: None,
@@ -124,12 +124,12 @@ impl PathFinder<'_> {
             true => RequestPart::Cpu,
             false => RequestPart::Unknown,
         };
-        self.work(context, at, (begin_ns, part), trail);
+        self.account_work(context, at, (begin_ns, part), trail);
     }
 
     /// The thread worked since `begin_ns`, or was kept from it: for this request, or for another that this one waited
     /// behind, unless it waited for something else anyway.
-    fn work(
+    fn account_work(
         &self,
         context: &PathContext,
         at: &mut Position,
@@ -137,7 +137,7 @@ impl PathFinder<'_> {
         trail: &mut Trail,
     ) {
         let thread = Some(at.thread);
-        let Some(other) = self.other(context, at) else {
+        let Some(other) = self.other_request(context, at) else {
             if part == RequestPart::Cpu {
                 let history = self.history.get(at.thread);
                 trail.add_samples(history.samples(begin_ns, trail.at_ns()));
@@ -165,7 +165,7 @@ impl PathFinder<'_> {
     }
 
     /// Returns the other request that the thread had to do with before a place; `None`: with none, as far as known.
-    fn other(&self, context: &PathContext, at: &Position) -> Option<EndpointId> {
+    fn other_request(&self, context: &PathContext, at: &Position) -> Option<EndpointId> {
         if at.depth > 0 || !context.has_others() {
             return None;
         }
@@ -195,7 +195,7 @@ impl PathFinder<'_> {
     }
 
     /// Goes back over an event.
-    fn pass(
+    fn pass_event(
         &self,
         context: &PathContext,
         event: &ThreadEvent,
@@ -232,7 +232,7 @@ impl PathFinder<'_> {
             true => RequestPart::CpuQuota,
             false => RequestPart::Preempted,
         };
-        self.work(context, at, (begin_ns, part), trail);
+        self.account_work(context, at, (begin_ns, part), trail);
     }
 
     /// Returns the part that a request to another end is.
@@ -299,7 +299,7 @@ impl PathFinder<'_> {
     ) {
         let none = StepSubject::default();
         let thread = Some(at.thread);
-        self.work(
+        self.account_work(
             context,
             at,
             (wait.woken_ns.max(until_ns), RequestPart::RunQueue),
@@ -308,11 +308,11 @@ impl PathFinder<'_> {
         let begin_ns = wait.start_ns.max(until_ns);
         if is_of_loop(wait.object) {
             at.next = NextCall::None;
-        } else if self.other(context, at).is_some() {
+        } else if self.other_request(context, at).is_some() {
             // It waited in another request's work.
-            return self.work(context, at, (begin_ns, RequestPart::Unknown), trail);
+            return self.account_work(context, at, (begin_ns, RequestPart::Unknown), trail);
         }
-        match self.cause(context, at.thread, wait) {
+        match self.wait_cause(context, at.thread, wait) {
             Cause::Part(part, about) => {
                 let is_sleep = at.later.is_none() && is_of_loop(wait.object);
                 if is_sleep && part == RequestPart::Timer {

@@ -67,7 +67,7 @@ pub fn wait_before(
     free_ns: u64,
 ) -> Option<PoolWait> {
     let own = history.get(thread);
-    let events = (0..own.until(begin_ns)).rev();
+    let events = (0..own.event_count_until(begin_ns)).rev();
     let mut waits = 0;
     for (number, event) in events.filter_map(|number| Some((number, own.event(number)?))) {
         let wait = match event.kind {

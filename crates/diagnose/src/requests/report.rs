@@ -186,7 +186,7 @@ pub struct NotRequests {
 
 impl ConnectionClass {
     /// Returns why such a connection has no requests; `None`: it has.
-    const fn why(self) -> Option<&'static str> {
+    const fn no_requests_reason(self) -> Option<&'static str> {
         match self {
             Self::TurnTaking => None,
             Self::OneSided => Some("one_way: only one end sent"),
@@ -204,7 +204,7 @@ impl ConnectionClass {
 impl NotRequests {
     /// Returns whether requests may go there, which nothing separates.
     pub fn may_have_requests(&self) -> bool {
-        ConnectionClass::Interleaved.why() == Some(self.why)
+        ConnectionClass::Interleaved.no_requests_reason() == Some(self.why)
     }
 }
 
@@ -219,24 +219,24 @@ impl RequestTable {
     /// Takes the requests that are over since the last time, in about the order in which they ended.
     pub fn take_over(&mut self) -> Vec<RequestRow> {
         let over = self.listing.take_over();
-        let rows = over.iter().map(|it| row(self, it));
+        let rows = over.iter().map(|it| request_row(self, it));
         rows.collect()
     }
 
     /// Returns the report of all rows added, after [`RequestTable::finish`].
     pub fn report(self, recorded: RecordingState) -> RequestReport {
-        assemble(self, recorded)
+        assemble_report(self, recorded)
     }
 }
 
 /// Returns the report of a table that has all rows.
-fn assemble(mut table: RequestTable, recorded: RecordingState) -> RequestReport {
+fn assemble_report(mut table: RequestTable, recorded: RecordingState) -> RequestReport {
     let slowest = table.listing.take_slowest();
-    let requests = slowest.iter().map(|it| row(&table, it)).collect();
+    let requests = slowest.iter().map(|it| request_row(&table, it)).collect();
     let services = table.services.rank_services();
     let services = services
         .into_iter()
-        .filter_map(|(key, digest)| service(&table, key, digest));
+        .filter_map(|(key, digest)| assemble_service(&table, key, digest));
     RequestReport {
         schema: SCHEMA,
         relative_error: RELATIVE_ERROR,
@@ -250,7 +250,11 @@ fn assemble(mut table: RequestTable, recorded: RecordingState) -> RequestReport 
     }
 }
 
-fn service(table: &RequestTable, key: &ServiceKey, digest: &ServiceDigest) -> Option<Service> {
+fn assemble_service(
+    table: &RequestTable,
+    key: &ServiceKey,
+    digest: &ServiceDigest,
+) -> Option<Service> {
     let durations = digest.durations();
     let quantile = |share| durations.quantile_ns(share);
     let all = digest.all();
@@ -290,7 +294,7 @@ fn other_end(table: &RequestTable, key: &ServiceKey, digest: &ServiceDigest) -> 
 }
 
 /// Returns a request as it is shown.
-pub(super) fn row(table: &RequestTable, request: &Request) -> RequestRow {
+pub(super) fn request_row(table: &RequestTable, request: &Request) -> RequestRow {
     let endpoint = table.endpoints.get(request.endpoint);
     let key = table.services.key(endpoint.service);
     let range = |range: StreamRange| (range.first, range.end);
@@ -359,7 +363,7 @@ fn not_requests(table: &RequestTable) -> Vec<NotRequests> {
             let key = table.services.key(*service);
             Some(NotRequests {
                 address: key.address.clone(),
-                why: class.why()?,
+                why: class.no_requests_reason()?,
                 name: key.name.clone(),
                 connections: *connections,
             })

@@ -165,7 +165,7 @@ impl RequestTable {
                 .collect(),
             services,
             turns: (0..endpoints.len()).map(|_| None).collect(),
-            closings: endpoints.closings(),
+            closings: endpoints.closed_endpoints(),
             reused: names.reused_pids(),
             names,
             ending: VecDeque::new(),
@@ -251,7 +251,7 @@ impl RequestTable {
                 let horizon_ns = self.horizon_ns(end_ns);
                 self.history.add_sample(thread, sample, horizon_ns);
             }
-            Row::Call { .. } => self.call(end_ns, row),
+            Row::Call { .. } => self.take_call(end_ns, row),
         }
     }
 

@@ -71,7 +71,7 @@ impl PathFinder<'_> {
             own_ns: context.home.1.min(at.own_ns),
             ..LoopRounds::default()
         };
-        let before_own = thread.until(at.own_ns.saturating_sub(1));
+        let before_own = thread.event_count_until(at.own_ns.saturating_sub(1));
         let numbers = (0..before_own).rev().take(HOPS_LEAST as usize);
         for number in numbers {
             let Some(event) = thread.event(number) else {
@@ -91,7 +91,7 @@ impl PathFinder<'_> {
                     break;
                 }
                 ThreadEventKind::Call(call) if is_home && call.served == Some(call.endpoint) => {
-                    rounds.call(thread, number, call);
+                    rounds.add_call(thread, number, call);
                     rounds.is_overtaken |= call.is_send && round.is_later(call.endpoint);
                 }
                 _ => {}
@@ -121,7 +121,7 @@ impl LoopRounds {
         true
     }
 
-    fn call(&mut self, thread: &ThreadHistory, number: usize, call: &ThreadCall) {
+    fn add_call(&mut self, thread: &ThreadHistory, number: usize, call: &ThreadCall) {
         if call.is_send {
             let end_ns = |number: usize| thread.event(number).map(|event| event.end_ns);
             let before_ns = number.checked_sub(1).and_then(end_ns);

@@ -20,7 +20,7 @@ use super::series::SeriesDigest;
 use super::subjects::SubjectTable;
 use super::workers::WorkerDigest;
 pub use crate::answer::Side;
-use crate::histogram::{Histogram, bucket};
+use crate::histogram::{Histogram, bucket_of};
 use crate::rows::top::Top;
 use crate::waits::NameTable;
 
@@ -159,7 +159,7 @@ impl ServiceDigest {
         let (begin_ns, end_ns) = request.time;
         let duration_ns = end_ns.saturating_sub(begin_ns);
         self.durations.add(duration_ns);
-        let bucket = bucket(duration_ns);
+        let bucket = bucket_of(duration_ns);
         if bucket >= self.by_bucket.len() {
             self.by_bucket.resize(bucket + 1, None);
         }

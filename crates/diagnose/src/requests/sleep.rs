@@ -42,7 +42,7 @@ impl PathFinder<'_> {
     pub(super) fn round(&self, context: &PathContext) -> LoopRound {
         let (thread, read_ns) = context.home;
         let thread = self.history.get(thread);
-        let next = thread.until(read_ns);
+        let next = thread.event_count_until(read_ns);
         let Some(read) = next.checked_sub(1) else {
             return LoopRound::default();
         };
@@ -55,7 +55,7 @@ impl PathFinder<'_> {
                 true => 0,
                 false => answered_ns(thread, next, &earlier),
             },
-            later: reads_of(thread, next..thread.until(u64::MAX)).collect(),
+            later: reads_of(thread, next..thread.event_count_until(u64::MAX)).collect(),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::histogram::bucket;
+use crate::histogram::bucket_of;
 
 /// Lengths of sleeps: number and sum, by the bucket of a histogram.
 #[derive(Debug, Clone, Default)]
@@ -11,7 +11,7 @@ struct SleepLengths(BTreeMap<usize, (u64, u64)>);
 
 impl SleepLengths {
     fn add(&mut self, ns: u64) {
-        let (count, sum_ns) = self.0.entry(bucket(ns)).or_default();
+        let (count, sum_ns) = self.0.entry(bucket_of(ns)).or_default();
         *count += 1;
         *sum_ns = sum_ns.saturating_add(ns);
     }
@@ -20,7 +20,7 @@ impl SleepLengths {
     fn mean_ns(&self, (least_ns, most_ns): (u64, u64)) -> Option<u64> {
         let fitting = self
             .0
-            .range(bucket(least_ns)..=bucket(most_ns.max(least_ns)));
+            .range(bucket_of(least_ns)..=bucket_of(most_ns.max(least_ns)));
         let sums = fitting.fold((0, 0_u64), |sums, (_, it)| {
             (sums.0 + it.0, sums.1.saturating_add(it.1))
         });

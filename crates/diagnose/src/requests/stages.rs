@@ -80,7 +80,7 @@ impl StageTable {
     }
 
     /// The stages of a connection in readings that overlap a time.
-    fn overlapping(&self, endpoint: EndpointId, time: (u64, u64)) -> Range<usize> {
+    fn overlapping_stages(&self, endpoint: EndpointId, time: (u64, u64)) -> Range<usize> {
         let first = self
             .held
             .partition_point(|it| (it.endpoint, it.until_ns) < (endpoint, time.0));
@@ -93,7 +93,7 @@ impl StageTable {
     /// Returns the reading after which no stage is shared any more with what ended then; `None`: none is shared.
     pub fn shared_until(&self, endpoint: &Endpoint, id: EndpointId, end_ns: u64) -> Option<u64> {
         let ends = [Some(id), endpoint.peer].into_iter().flatten();
-        let of = |id| self.overlapping(id, (end_ns, end_ns.saturating_add(1)));
+        let of = |id| self.overlapping_stages(id, (end_ns, end_ns.saturating_add(1)));
         let last = |range: Range<usize>| self.held[range].iter().map(|it| it.until_ns).max();
         ends.filter_map(|id| last(of(id))).max()
     }
@@ -106,7 +106,7 @@ impl StageTable {
             return;
         };
         for end in [Some(id), endpoint.peer].into_iter().flatten() {
-            let range = self.overlapping(end, time);
+            let range = self.overlapping_stages(end, time);
             let parts = match self.is_capture {
                 true => &SHARED[..],
                 false => &SHARED[..2],

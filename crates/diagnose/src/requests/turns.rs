@@ -152,7 +152,7 @@ impl TurnTracker {
     fn add_datagram(&mut self, mut turns: DatagramTurns, call: &MovingCall) -> TurnChange {
         if !call.is_request {
             let is_open = self.open.is_some();
-            if turns.answer(call) && is_open {
+            if turns.add_answer(call) && is_open {
                 self.counts.cross_surely();
             }
             self.datagrams = Some(turns);
@@ -161,21 +161,21 @@ impl TurnTracker {
                 false => TurnChange::None,
             };
         }
-        let question = turns.ask(call);
+        let question = turns.add_question(call);
         self.datagrams = Some(turns);
         match (question, &mut self.open) {
             (Question::New, _) | (_, None) => self.begin(call, false, (false, false)),
             (Question::Same, Some(open)) => {
-                open.repeat(call);
+                open.repeat_question(call);
                 TurnChange::None
             }
             (Question::Again, Some(open)) => {
-                open.repeat(call);
+                open.repeat_question(call);
                 open.again.add(call);
                 TurnChange::None
             }
             (Question::Crossing, Some(open)) => {
-                open.repeat(call);
+                open.repeat_question(call);
                 self.counts.cross_surely();
                 TurnChange::None
             }
@@ -221,7 +221,8 @@ impl TurnTracker {
                     return TurnChange::None;
                 }
                 if crosses {
-                    self.counts.cross(call.begin_ns, ended_ns, began_ns);
+                    self.counts
+                        .count_crossing(call.begin_ns, ended_ns, began_ns);
                 }
                 let is_kept = is_small && may_cross && self.side == Side::Client;
                 self.begin(call, has_gap, (is_kept, is_small && follows))
@@ -266,7 +267,7 @@ impl TurnTracker {
 
     /// An exchange is over.
     fn end(&mut self, exchange: &Exchange) {
-        self.counts.end(exchange);
+        self.counts.end_exchange(exchange);
         if exchange.response.is_some() {
             let bytes = exchange.request.bytes();
             self.smallest_bytes = self.smallest_bytes.min(bytes);
@@ -294,7 +295,8 @@ impl TurnTracker {
                 return TurnChange::Answered;
             }
             if crosses {
-                self.counts.cross(call.begin_ns, ended_ns, began_ns);
+                self.counts
+                    .count_crossing(call.begin_ns, ended_ns, began_ns);
             }
         }
         // Where no row was lost, bytes that moved without a call are of this response: sendfile.
@@ -395,7 +397,7 @@ impl Turns {
 
     /// Judges the exchanges that are held since the last time: they are requests, or dropped.
     pub(super) fn judge(&mut self) {
-        match self.tracker.counts.judge() {
+        match self.tracker.counts.judge_exchanges() {
             true => self.judged = self.held.len(),
             false => self.held.truncate(self.judged),
         }

@@ -43,7 +43,7 @@ impl RequestTable {
             self.cut_connection(id, end_ns);
         }
         self.waiting.clear();
-        self.history.forget();
+        self.history.forget_all();
         self.runs.values_mut().for_each(|run| run.cut());
     }
 
@@ -61,10 +61,10 @@ impl RequestTable {
         let last = turns.tracker.cut(end_ns);
         self.unfinished += u64::from(is_open && last.is_none());
         for exchange in before.into_iter().chain(last) {
-            self.hold(id, &mut turns, *exchange);
+            self.hold_exchange(id, &mut turns, *exchange);
         }
         turns.judge();
-        self.release(id, &mut turns);
+        self.release_exchanges(id, &mut turns);
         turns.answered_ns = None;
         turns.series.cut();
         self.turns[id.index()] = Some(turns);

@@ -100,7 +100,7 @@ impl WorkerDigest {
         }
         let rounded = |ns: u64| (ns + span_ns / 2) / span_ns;
         let connections = rounded(used_ns.values().sum());
-        let lives = self.lives(listeners);
+        let lives = self.worker_lives(listeners);
         let alive = |at_ns: u64| {
             lives
                 .iter()
@@ -112,7 +112,7 @@ impl WorkerDigest {
             .max();
         let number = number.unwrap_or(0);
         let fair = connections.div_ceil(number.max(1)).max(1);
-        self.sweep(|at_ns| alive(at_ns).count(), fair, &mut workers);
+        self.sweep_requests(|at_ns| alive(at_ns).count(), fair, &mut workers);
         for (pid, worker) in &mut workers {
             worker.pid = *pid;
             worker.connections = rounded(used_ns.get(pid).copied().unwrap_or(0));
@@ -132,7 +132,7 @@ impl WorkerDigest {
     }
 
     /// Returns when each process could serve.
-    fn lives(&self, listeners: &[WorkerLife]) -> Vec<WorkerLife> {
+    fn worker_lives(&self, listeners: &[WorkerLife]) -> Vec<WorkerLife> {
         let mut lives: BTreeMap<u32, WorkerLife> = BTreeMap::new();
         let own = self.0.iter().map(|it| WorkerLife {
             pid: it.pid,
@@ -149,7 +149,12 @@ impl WorkerDigest {
 
     /// Goes over the begins and ends of requests. Those of a worker beyond `fair` wait in vain while another has none: an even
     /// spread gives no worker more connections than that. `alive`: how many could serve at a time.
-    fn sweep(&self, alive: impl Fn(u64) -> usize, fair: u64, workers: &mut BTreeMap<u32, Worker>) {
+    fn sweep_requests(
+        &self,
+        alive: impl Fn(u64) -> usize,
+        fair: u64,
+        workers: &mut BTreeMap<u32, Worker>,
+    ) {
         let begins = self.0.iter().map(|it| (it.begin_ns, true, it.pid));
         let ends = self.0.iter().map(|it| (it.end_ns, false, it.pid));
         let mut events: Vec<(u64, bool, u32)> = begins.chain(ends).collect();

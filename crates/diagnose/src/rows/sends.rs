@@ -92,14 +92,14 @@ impl<const KEPT: usize> Default for CallHistory<KEPT> {
 impl<const KEPT: usize> CallHistory<KEPT> {
     /// Adds a call that ended after all others.
     pub fn add(&mut self, call: &CallBytes) {
-        let last = self.latest().next();
+        let last = self.latest_calls().next();
         let before = last.map_or(PrecedingCalls::default(), |(_, before)| before);
         self.calls[self.count as usize % KEPT] = (call.end_ns, before.and(call));
         self.count += 1;
     }
 
     /// The calls that are remembered, the last one first.
-    fn latest(&self) -> impl Iterator<Item = (u64, PrecedingCalls)> + '_ {
+    fn latest_calls(&self) -> impl Iterator<Item = (u64, PrecedingCalls)> + '_ {
         let first = self.count.saturating_sub(KEPT as u64);
         let places = (first..self.count).rev();
         places.map(|place| self.calls[place as usize % KEPT])
@@ -108,7 +108,7 @@ impl<const KEPT: usize> CallHistory<KEPT> {
     /// Returns the calls before `at_ns`: calls that ended then, or earlier. Nothing is known of a moment
     /// after which `KEPT` calls or more have ended.
     pub fn at(&self, at_ns: u64) -> PrecedingCalls {
-        let known = self.latest().find(|(end_ns, _)| *end_ns <= at_ns);
+        let known = self.latest_calls().find(|(end_ns, _)| *end_ns <= at_ns);
         known.map_or(PrecedingCalls::default(), |(_, before)| before)
     }
 }

@@ -18,7 +18,7 @@ pub struct UdpFlowTable {
 impl UdpFlowTable {
     /// Adds a row.
     pub fn add(&mut self, row: UdpFlow) {
-        if let Some(ports) = ports(&row) {
+        if let Some(ports) = client_server_ports(&row) {
             let key = (ports.0, ports.1, row.role == Role::Server);
             self.by_ports.entry(key).or_default().push(row.conn);
         }
@@ -38,7 +38,7 @@ impl UdpFlowTable {
     /// Returns the other end of a flow, if it is recorded: of the same ports and, where they are known, addresses. `None`
     /// also if several fit.
     pub fn peer(&self, flow: &UdpFlow) -> Option<&UdpFlow> {
-        let ports = ports(flow)?;
+        let ports = client_server_ports(flow)?;
         let key = (ports.0, ports.1, flow.role != Role::Server);
         let others = self.by_ports.get(&key)?.iter();
         let others = others.filter_map(|conn| self.get(*conn));
@@ -49,7 +49,7 @@ impl UdpFlowTable {
 }
 
 /// Returns the port of the client and that of the server.
-fn ports(flow: &UdpFlow) -> Option<(u16, u16)> {
+fn client_server_ports(flow: &UdpFlow) -> Option<(u16, u16)> {
     let (local, remote) = (port(&flow.local)?, port(flow.remote.as_deref()?)?);
     Some(match flow.role {
         Role::Client => (local, remote),

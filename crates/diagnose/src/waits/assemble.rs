@@ -7,7 +7,7 @@ use table::manifest::{Coverage, ProbeState};
 use super::WaitTable;
 use super::filter::{Grouping, WaitFilter};
 use super::group::{SpinTime, WaitSums};
-use super::populations::{BUCKETS_A_CELL, boundary, few};
+use super::populations::{BUCKETS_A_CELL, few_boundary, find_boundary};
 use super::report::{
     DurationCell, Durations, FewSlow, GroupPart, ObjectIdentity, Population, Populations, SCHEMA,
     SpanTimes, SpinReport, WaitGroup, WaitReport, WaitTotal,
@@ -70,12 +70,12 @@ impl WaitTable {
     }
 
     /// Returns where the slow waits of a group begin: a bucket of its histogram.
-    pub(super) fn boundary(&self, number: u32) -> Option<usize> {
+    pub(super) fn slow_boundary(&self, number: u32) -> Option<usize> {
         if let Some(known) = self.boundaries.get(&number) {
             return *known;
         }
         let jiffy_ns = self.header.jiffy_ns.unwrap_or(LONGEST_JIFFY_NS);
-        boundary(&self.groups[number as usize].histogram, jiffy_ns)
+        find_boundary(&self.groups[number as usize].histogram, jiffy_ns)
     }
 
     fn total(&self, groups: &[(u32, &WaitSums)], has_spins: bool) -> WaitTotal {
@@ -98,10 +98,10 @@ impl WaitTable {
         self.grouping != Grouping::Waker && self.filter.longer_than_ns.is_none()
     }
 
-    fn spinning(&self, spun: &SpinTime) -> SpinReport {
-        let threads = parts(&spun.threads, |number| self.thread(number));
-        let objects = parts(&spun.objects, |number| self.object(number));
-        let stacks = parts(&spun.stacks, |number| self.names.stack(number));
+    fn spin_report(&self, spun: &SpinTime) -> SpinReport {
+        let threads = group_parts(&spun.threads, |number| self.thread(number));
+        let objects = group_parts(&spun.objects, |number| self.object(number));
+        let stacks = group_parts(&spun.stacks, |number| self.names.stack(number));
         let unless = |grouping, parts| {
             if self.grouping == grouping {
                 Vec::new()
@@ -141,20 +141,20 @@ impl WaitTable {
             first_ns: since_start(if sums.is_empty() { 0 } else { sums.first_ns }),
             last_ns: since_start(sums.last_ns),
             durations: Durations::from_histogram(&sums.histogram),
-            spinning: sums.spun.as_ref().map(|spun| self.spinning(spun)),
-            populations: populations(&sums.histogram, self.boundary(number)),
-            few_slow: match self.boundary(number) {
+            spinning: sums.spun.as_ref().map(|spun| self.spin_report(spun)),
+            populations: split_populations(&sums.histogram, self.slow_boundary(number)),
+            few_slow: match self.slow_boundary(number) {
                 Some(_) => None,
                 None => few_slow(&sums.histogram),
             },
             preceding: self.preceding.get(number as usize).cloned().flatten(),
-            histogram: cells(&sums.histogram),
-            threads: parts(&sums.threads, |number| self.thread(number)),
-            objects: parts(&sums.objects, |number| self.object(number)),
-            wakers: parts(&sums.wakers, |number| self.waker(number)),
-            stacks: parts(&sums.stacks, |number| self.names.stack(number)),
-            kernel_stacks: parts(&sums.kernel_stacks, |number| self.names.stack(number)),
-            ready: parts(&sums.ready, |number| self.object(number)),
+            histogram: duration_cells(&sums.histogram),
+            threads: group_parts(&sums.threads, |number| self.thread(number)),
+            objects: group_parts(&sums.objects, |number| self.object(number)),
+            wakers: group_parts(&sums.wakers, |number| self.waker(number)),
+            stacks: group_parts(&sums.stacks, |number| self.names.stack(number)),
+            kernel_stacks: group_parts(&sums.kernel_stacks, |number| self.names.stack(number)),
+            ready: group_parts(&sums.ready, |number| self.object(number)),
         }
     }
 
@@ -173,7 +173,7 @@ impl WaitTable {
     }
 }
 
-fn parts(top: &Top, name: impl Fn(u32) -> ObjectIdentity) -> Vec<GroupPart> {
+fn group_parts(top: &Top, name: impl Fn(u32) -> ObjectIdentity) -> Vec<GroupPart> {
     let part = |element: Element| GroupPart {
         identity: name(element.number),
         count: element.count,
@@ -189,7 +189,7 @@ fn is_on(coverage: &[Coverage], probe: &str) -> bool {
     of_probe.any(|it| it.state == ProbeState::On)
 }
 
-fn populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populations> {
+fn split_populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populations> {
     let boundary = boundary?;
     let population = |buckets| {
         let part = histogram.part(buckets);
@@ -208,7 +208,7 @@ fn populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populat
 
 /// Returns waits that are too few for a population of their own.
 fn few_slow(histogram: &Histogram) -> Option<FewSlow> {
-    let boundary = few(histogram)?;
+    let boundary = few_boundary(histogram)?;
     let (_, max_ns) = histogram.range_ns()?;
     let slow = histogram
         .buckets()
@@ -224,7 +224,7 @@ fn few_slow(histogram: &Histogram) -> Option<FewSlow> {
 }
 
 /// The histogram by quarters of a doubling.
-fn cells(histogram: &Histogram) -> Vec<DurationCell> {
+fn duration_cells(histogram: &Histogram) -> Vec<DurationCell> {
     let mut cells: Vec<DurationCell> = Vec::new();
     for (index, count) in histogram.buckets() {
         let first = index / BUCKETS_A_CELL * BUCKETS_A_CELL;

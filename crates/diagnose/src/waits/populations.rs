@@ -36,7 +36,7 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use crate::histogram::{Histogram, bucket, lower_edge};
+use crate::histogram::{Histogram, bucket_of, lower_edge};
 
 /// Chance to split one population: a report that names a thousand objects has one wrong split at most,
 /// on average.
@@ -52,8 +52,8 @@ const SHORTEST_NS: u64 = 1 << 10;
 const LONGEST_NS: u64 = 1 << 46;
 /// Cells of the comparison: four a doubling, with edges of buckets.
 pub const BUCKETS_A_CELL: usize = 8;
-const FIRST: usize = bucket(SHORTEST_NS) / BUCKETS_A_CELL;
-const CELLS: usize = bucket(LONGEST_NS) / BUCKETS_A_CELL - FIRST;
+const FIRST: usize = bucket_of(SHORTEST_NS) / BUCKETS_A_CELL;
+const CELLS: usize = bucket_of(LONGEST_NS) / BUCKETS_A_CELL - FIRST;
 /// Widths of A and C, in cells: from a narrow mode to one that spans a factor of 256.
 const WIDTHS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
@@ -61,20 +61,23 @@ const WIDTHS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 const COMPARISONS: f64 = (CELLS * (CELLS - 1) / 2 * 2 * WIDTHS.len()) as f64;
 
 /// Logarithms of the edges of all cells.
-static EDGES: LazyLock<Vec<f64>> =
-    LazyLock::new(|| (0..=CELLS).map(|cell| (edge(cell) as f64).ln()).collect());
+static EDGES: LazyLock<Vec<f64>> = LazyLock::new(|| {
+    (0..=CELLS)
+        .map(|cell| (cell_edge(cell) as f64).ln())
+        .collect()
+});
 
-const fn edge(cell: usize) -> u64 {
+const fn cell_edge(cell: usize) -> u64 {
     lower_edge((FIRST + cell) * BUCKETS_A_CELL)
 }
 
 /// Returns where fast waits end: the bucket of the histogram with which slow ones begin. `None`: one population, or too
 /// few waits to decide. `jiffy_ns`: the kernel's.
-pub fn boundary(histogram: &Histogram, jiffy_ns: u64) -> Option<usize> {
+pub fn find_boundary(histogram: &Histogram, jiffy_ns: u64) -> Option<usize> {
     let cells = DurationCells::from_histogram(histogram, jiffy_ns);
     let (low, high) = cells.widest_gap()?;
     let middle = ((EDGES[low] + EDGES[high]) / 2.0).exp();
-    Some(bucket(middle as u64))
+    Some(bucket_of(middle as u64))
 }
 
 /// So many waits of the smaller one of two populations are separated in 97 of 100 cases, if these are so many times apart:
@@ -83,8 +86,8 @@ pub const ENOUGH: u64 = 12;
 const TIMES_APART: u64 = 10;
 
 /// Returns the bucket from which on there are a few waits that are too few for a population: at most eleven, each at least
-/// ten times as long as all others. To be asked only where [`boundary`] is none.
-pub fn few(histogram: &Histogram) -> Option<usize> {
+/// ten times as long as all others. To be asked only where [`find_boundary`] is none.
+pub fn few_boundary(histogram: &Histogram) -> Option<usize> {
     let filled: Vec<(usize, u64)> = histogram.buckets().collect();
     let mut above = 0;
     let mut widest: Option<(usize, f64)> = None;
@@ -128,8 +131,8 @@ impl DurationCells {
     }
 
     /// The widest place from which the waits in `cells` can have come: width of a mode.
-    fn widened(&self, cells: &Range<usize>) -> f64 {
-        let (low, high) = (edge(cells.start), edge(cells.end));
+    fn widest_range(&self, cells: &Range<usize>) -> f64 {
+        let (low, high) = (cell_edge(cells.start), cell_edge(cells.end));
         if high <= self.jiffy_ns {
             return EDGES[cells.end] - EDGES[cells.start];
         }
@@ -138,8 +141,8 @@ impl DurationCells {
     }
 
     /// The narrowest place to which the waits in `cells` are confined: width of a valley.
-    fn narrowed(&self, cells: &Range<usize>) -> Option<f64> {
-        let (low, high) = (edge(cells.start), edge(cells.end));
+    fn narrowest_range(&self, cells: &Range<usize>) -> Option<f64> {
+        let (low, high) = (cell_edge(cells.start), cell_edge(cells.end));
         if high <= self.jiffy_ns {
             return Some(EDGES[cells.end] - EDGES[cells.start]);
         }
@@ -166,7 +169,7 @@ impl DurationCells {
                 if error > enough {
                     continue;
                 }
-                let gap = self.emptiest(start..end);
+                let gap = self.emptiest_run(start..end);
                 let wider = widest.is_none_or(|(known, known_error)| {
                     let (width, known) = (gap.1 - gap.0, known.1 - known.0);
                     width > known || width == known && error < known_error
@@ -181,13 +184,13 @@ impl DurationCells {
 
     /// Logarithm of a bound on the chance of these counts if there is one mode.
     fn log_error(&self, valley: &Range<usize>, (first, last): (usize, usize)) -> f64 {
-        let Some(width) = self.narrowed(valley) else {
+        let Some(width) = self.narrowest_range(valley) else {
             return 0.0;
         };
         let within = self.count(valley);
         let least = |modes: &mut dyn Iterator<Item = Range<usize>>| {
             let tests = modes.map(|mode| {
-                let (inside, mode_width) = (self.count(&mode), self.widened(&mode));
+                let (inside, mode_width) = (self.count(&mode), self.widest_range(&mode));
                 if within as f64 / width > VALLEY * inside as f64 / mode_width {
                     return 0.0;
                 }
@@ -209,7 +212,7 @@ impl DurationCells {
     }
 
     /// The longest run of the least dense cells of a valley, as its first and last edge.
-    fn emptiest(&self, valley: Range<usize>) -> (usize, usize) {
+    fn emptiest_run(&self, valley: Range<usize>) -> (usize, usize) {
         let density =
             |cell: usize| self.count(&(cell..cell + 1)) as f64 / (EDGES[cell + 1] - EDGES[cell]);
         let least = valley.clone().map(density).fold(f64::INFINITY, f64::min);

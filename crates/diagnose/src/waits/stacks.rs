@@ -188,7 +188,10 @@ impl Stacks {
         rows.sort_by_key(|row| row.depth);
         let of_kernel = rows.first().is_some_and(|row| row.pid.is_none());
         let caller = rows.last().map_or(Caller::Unknown, |row| row.caller);
-        let mut frames: Vec<Frame> = rows.into_iter().flat_map(|row| self.frames(row)).collect();
+        let mut frames: Vec<Frame> = rows
+            .into_iter()
+            .flat_map(|row| self.frames_at(row))
+            .collect();
         if of_kernel {
             let is_scheduler = |frame: &Frame| {
                 let function = frame.function.as_deref();
@@ -201,7 +204,7 @@ impl Stacks {
     }
 
     /// The functions at a place, the innermost first.
-    fn frames(&self, row: StackFrame) -> Vec<Frame> {
+    fn frames_at(&self, row: StackFrame) -> Vec<Frame> {
         let (object, build_id, offset) = (row.object, row.build_id, row.offset);
         let place = object
             .clone()
@@ -232,7 +235,7 @@ impl Frame {
         if let Some(function) = &self.function {
             return match self.object.as_deref() {
                 Some(PYTHON) => function.clone(),
-                _ => brief(function),
+                _ => shorten_name(function),
             };
         }
         match (self.object.as_deref().map(file_name), self.offset) {
@@ -286,7 +289,7 @@ impl WaitStack {
     /// The frames without the insides of the library in which the thread waits: from the function on that
     /// the program called.
     pub fn outline(&self) -> &[Frame] {
-        &self.frames[self.inside().saturating_sub(1)..]
+        &self.frames[self.inner_frame_count().saturating_sub(1)..]
     }
 
     /// Returns the outline without the insides of an interpreter, between a library and the functions that it runs.
@@ -298,7 +301,7 @@ impl WaitStack {
     }
 
     /// Innermost frames of one library; 0 if all are of one file.
-    fn inside(&self) -> usize {
+    fn inner_frame_count(&self) -> usize {
         let library = self.frames.first().and_then(|frame| frame.object.as_ref());
         let is_inside = |frame: &&Frame| library.is_some() && frame.object.as_ref() == library;
         let inside = self.frames.iter().take_while(is_inside).count();
@@ -363,7 +366,7 @@ impl WaitStack {
     /// The innermost functions in one line, and where the program's own code waits.
     pub fn title(&self, most: usize) -> String {
         let outline = self.own_outline();
-        let own = usize::from(self.inside() > 0);
+        let own = usize::from(self.inner_frame_count() > 0);
         let word = |(at, frame): (usize, &Frame)| match frame.line() {
             Some(line) if at == own => format!("{} ({line})", frame.name()),
             _ => frame.name(),
@@ -387,7 +390,7 @@ const PATH_PARTS: usize = 2;
 
 /// The name of a function of C++ or Rust without its types (parameters, arguments of templates, what it
 /// returns) and with only the part of its path that distinguishes functions.
-fn brief(function: &str) -> String {
+fn shorten_name(function: &str) -> String {
     if function.contains("operator") {
         return function.to_owned();
     }

@@ -1,6 +1,6 @@
 //! One line of ftrace's text, taken apart: CPU, thread, time and event.
 
-use crate::text::{seconds_ns, word};
+use crate::text::{seconds_ns, split_word};
 
 /// A thread as a line names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,10 +29,10 @@ impl<'a> TraceEvent<'a> {
     /// `COMM-TID [(TGID)] [CPU] [FLAGS] SECONDS.FRACTION: NAME: BODY`.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let (before, cpu, after) = split_cpu(line)?;
-        let (first, rest) = word(after);
+        let (first, rest) = split_word(after);
         let (time, rest) = match first.ends_with(':') {
             true => (first, rest),
-            false => word(rest),
+            false => split_word(rest),
         };
         let time = time.strip_suffix(':')?;
         let (name, body) = name_and_body(rest);

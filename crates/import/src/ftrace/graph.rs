@@ -56,17 +56,17 @@ pub(crate) fn parse(text: &str) -> Option<GraphEvent<'_>> {
         return Some(GraphEvent::Return(name.filter(|name| !name.is_empty())));
     }
     if let Some(call) = drawing.strip_suffix('{') {
-        return Some(GraphEvent::Call(function(call)?));
+        return Some(GraphEvent::Call(parse_function(call)?));
     }
     let end = drawing.rfind(';')?;
     Some(GraphEvent::Leaf(
-        function(&drawing[..end])?,
+        parse_function(&drawing[..end])?,
         duration_ns(duration)?,
     ))
 }
 
 /// `f()`, `f [module]()`, `f(args)`: the name alone.
-fn function(text: &str) -> Option<&str> {
+fn parse_function(text: &str) -> Option<&str> {
     let name = text.split(['(', '[']).next()?.trim();
     Some(name).filter(|name| !name.is_empty() && !name.contains(' '))
 }

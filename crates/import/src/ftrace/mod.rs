@@ -47,7 +47,7 @@ impl<'a> FtraceReader<'a> {
         {
             return self.tally.ignore(COMMENT);
         }
-        if let Some((cpu, message)) = lost(trimmed) {
+        if let Some((cpu, message)) = parse_loss(trimmed) {
             return self.tracepoints.lost(cpu, message, &mut self.tally);
         }
         if let Some(event) = TraceEvent::parse(line) {
@@ -125,7 +125,7 @@ fn thread_column(text: &str) -> (Option<EventThread<'_>>, &str) {
 }
 
 /// `CPU:1 [LOST 12 EVENTS]`, and what trace-cmd writes: `CPU 1 [12 EVENTS DROPPED]`.
-fn lost(line: &str) -> Option<(u16, &str)> {
+fn parse_loss(line: &str) -> Option<(u16, &str)> {
     let rest = line.strip_prefix("CPU")?;
     let (cpu, message) = rest.get(1..)?.split_once('[')?;
     let message = message.strip_suffix(']')?;

@@ -80,13 +80,18 @@ impl Tracepoints {
             EventAction::Graph(_) => ActivitySource::FunctionGraph,
             _ => ActivitySource::Tracepoints,
         };
-        let shown = event.thread.map(|thread| runner(&thread));
+        let shown = event.thread.map(|thread| running_thread(&thread));
         core.advance(event.time_ns, shown.as_ref(), source, &mut self.suspended);
         match action {
             EventAction::Begin(activity) => core.begin(event.time_ns, activity),
             EventAction::End(activity) => core.end(event.time_ns, &activity),
             EventAction::Switch(next) => {
-                core.switch(event.time_ns, runner(&next), source, &mut self.suspended);
+                core.switch(
+                    event.time_ns,
+                    running_thread(&next),
+                    source,
+                    &mut self.suspended,
+                );
             }
             EventAction::Graph(graph) => graph.apply(core, event.time_ns, event.resolution_ns),
         }
@@ -110,7 +115,7 @@ impl Tracepoints {
     }
 }
 
-fn runner(thread: &EventThread<'_>) -> RunningThread {
+fn running_thread(thread: &EventThread<'_>) -> RunningThread {
     RunningThread {
         tid: thread.tid,
         pid: thread.pid,
@@ -121,44 +126,48 @@ fn runner(thread: &EventThread<'_>) -> RunningThread {
 }
 
 fn read_action<'a>(event: &TraceEvent<'a>) -> Result<EventAction<'a>, &'static str> {
-    let begin = |kind, name| EventAction::Begin(activity(kind, name));
-    let end = |kind, name| EventAction::End(activity(kind, name));
+    let begin = |kind, name| EventAction::Begin(open_activity(kind, name));
+    let end = |kind, name| EventAction::End(open_activity(kind, name));
     let known = match event.name {
         "sched_switch" => next(event.body).map(EventAction::Switch),
         "irq_handler_entry" => {
             value(event.body, "name=").map(|name| begin(ActivityKind::Irq, Some(name)))
         }
         "irq_handler_exit" => Some(end(ActivityKind::Irq, None)),
-        "softirq_entry" => vector(event.body).map(|name| begin(ActivityKind::Softirq, Some(name))),
-        "softirq_exit" => vector(event.body).map(|name| end(ActivityKind::Softirq, Some(name))),
+        "softirq_entry" => {
+            parse_vector(event.body).map(|name| begin(ActivityKind::Softirq, Some(name)))
+        }
+        "softirq_exit" => {
+            parse_vector(event.body).map(|name| end(ActivityKind::Softirq, Some(name)))
+        }
         "sys_enter" => number(event.body).map(|name| begin(ActivityKind::Syscall, Some(name))),
         "sys_exit" => Some(end(ActivityKind::Syscall, None)),
         "funcgraph_entry" | "funcgraph_exit" => graph::parse(event.body).map(EventAction::Graph),
         "" => return syscall(event.body).ok_or(OTHER),
-        name => return named(name).ok_or(OTHER),
+        name => return parse_named(name).ok_or(OTHER),
     };
     known.ok_or(MALFORMED)
 }
 
 /// Reads an event that has the name of a system call or vector in its own.
-fn named<'a>(name: &str) -> Option<EventAction<'a>> {
+fn parse_named<'a>(name: &str) -> Option<EventAction<'a>> {
     if let Some(call) = name.strip_prefix("sys_enter_") {
-        return Some(EventAction::Begin(activity(
+        return Some(EventAction::Begin(open_activity(
             ActivityKind::Syscall,
             Some(call),
         )));
     }
     if name.starts_with("sys_exit_") {
-        return Some(EventAction::End(activity(ActivityKind::Syscall, None)));
+        return Some(EventAction::End(open_activity(ActivityKind::Syscall, None)));
     }
     let vector = |end: &str| name.strip_suffix(end).filter(|name| VECTORS.contains(name));
     if let Some(vector) = vector("_entry") {
-        return Some(EventAction::Begin(activity(
+        return Some(EventAction::Begin(open_activity(
             ActivityKind::Irq,
             Some(vector),
         )));
     }
-    vector("_exit").map(|vector| EventAction::End(activity(ActivityKind::Irq, Some(vector))))
+    vector("_exit").map(|vector| EventAction::End(open_activity(ActivityKind::Irq, Some(vector))))
 }
 
 /// `sys_read(fd: 3, …)` and `sys_read -> 0x1`, as the trace file prints them.
@@ -167,16 +176,16 @@ fn syscall<'a>(body: &str) -> Option<EventAction<'a>> {
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
     let (call, rest) = rest.split_at(end);
     if rest.starts_with('(') {
-        return Some(EventAction::Begin(activity(
+        return Some(EventAction::Begin(open_activity(
             ActivityKind::Syscall,
             Some(call),
         )));
     }
     let ends = rest.starts_with(" -> ");
-    ends.then(|| EventAction::End(activity(ActivityKind::Syscall, None)))
+    ends.then(|| EventAction::End(open_activity(ActivityKind::Syscall, None)))
 }
 
-fn activity(kind: ActivityKind, name: Option<&str>) -> OpenActivity {
+fn open_activity(kind: ActivityKind, name: Option<&str>) -> OpenActivity {
     OpenActivity {
         kind,
         name: name.map(Into::into),
@@ -208,7 +217,7 @@ fn value<'a>(body: &'a str, field: &str) -> Option<&'a str> {
 }
 
 /// `vec=3 [action=NET_RX]`.
-fn vector(body: &str) -> Option<&str> {
+fn parse_vector(body: &str) -> Option<&str> {
     let (_, name) = body.split_once("[action=")?;
     name.split(']').next().filter(|name| !name.is_empty())
 }

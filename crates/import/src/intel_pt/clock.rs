@@ -86,7 +86,7 @@ impl PtClock {
     pub(crate) fn tsc(&mut self, payload: u64) {
         self.crystal = None;
         if let Some(reference) = self.reference.take() {
-            self.tsc = nearest(payload, reference);
+            self.tsc = nearest_tsc(payload, reference);
             self.now = self.tsc;
         } else if self.now != 0 {
             self.tsc = payload | self.now & !(TSC_END - 1);
@@ -129,7 +129,7 @@ impl PtClock {
         };
         let mtc = u32::from(payload);
         if std::mem::take(&mut crystal.incomplete) {
-            crystal.last_mtc = completed(crystal.last_mtc, mtc, shift);
+            crystal.last_mtc = complete_mtc(crystal.last_mtc, mtc, shift);
         }
         let passed = match mtc > crystal.last_mtc {
             true => mtc - crystal.last_mtc,
@@ -176,7 +176,7 @@ impl PtClock {
 }
 
 /// Seven bytes with the highest byte that brings them nearest to a reference.
-fn nearest(payload: u64, reference: u64) -> u64 {
+fn nearest_tsc(payload: u64, reference: u64) -> u64 {
     let tsc = payload | reference & !(TSC_END - 1);
     if tsc < reference && reference - tsc > TSC_END / 2 {
         return tsc.wrapping_add(TSC_END);
@@ -188,7 +188,7 @@ fn nearest(payload: u64, reference: u64) -> u64 {
 }
 
 /// Returns the last MTC value of a TMA packet, which has 16 bits: the upper ones are missing.
-fn completed(last_mtc: u32, mtc: u32, shift: u32) -> u32 {
+fn complete_mtc(last_mtc: u32, mtc: u32, shift: u32) -> u32 {
     let Some(missing) = 1_u32.checked_shl(16_u32.saturating_sub(shift)) else {
         return last_mtc;
     };
@@ -201,7 +201,7 @@ fn completed(last_mtc: u32, mtc: u32, shift: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{TimeConversion, nearest};
+    use super::{TimeConversion, nearest_tsc};
 
     #[test]
     fn time_conversion_wraps_as_in_the_kernel() {
@@ -215,8 +215,8 @@ mod tests {
 
     #[test]
     fn the_highest_byte_comes_from_the_reference() {
-        assert_eq!(nearest(5, (1 << 56) - 3), (1 << 56) + 5);
-        assert_eq!(nearest((1 << 56) - 3, (1 << 56) + 5), (1 << 56) - 3);
-        assert_eq!(nearest(7, 3), 7);
+        assert_eq!(nearest_tsc(5, (1 << 56) - 3), (1 << 56) + 5);
+        assert_eq!(nearest_tsc((1 << 56) - 3, (1 << 56) + 5), (1 << 56) - 3);
+        assert_eq!(nearest_tsc(7, 3), 7);
     }
 }

@@ -107,7 +107,7 @@ impl<'a> Decoder<'a> {
             let event = match self.state {
                 DecoderState::Lost => self.synchronise()?,
                 DecoderState::NoAddress | DecoderState::Resync => self.find_address()?,
-                DecoderState::InSync => Some(self.follow()?),
+                DecoderState::InSync => Some(self.follow_packets()?),
             };
             if event.is_some() {
                 return event;
@@ -269,7 +269,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Follows the packets from a known address until one needs the code.
-    fn follow(&mut self) -> Option<FlowEvent> {
+    fn follow_packets(&mut self) -> Option<FlowEvent> {
         // The next FUP does not come before a TIP.
         let mut alone = false;
         loop {
@@ -341,11 +341,11 @@ impl<'a> Decoder<'a> {
         if alone {
             return Some(None);
         }
-        self.interrupted().map(Some)
+        self.decode_interrupt().map(Some)
     }
 
     /// Decodes what follows a FUP: where the interrupt or exception went.
-    fn interrupted(&mut self) -> Option<FlowEvent> {
+    fn decode_interrupt(&mut self) -> Option<FlowEvent> {
         loop {
             let packet = match self.next_packet()? {
                 Err(event) => return Some(event),
@@ -392,7 +392,7 @@ impl<'a> Decoder<'a> {
     /// count: tracing was off.
     pub(super) fn address_in_group(&self) -> Option<PtAddress> {
         let (mut found, mut left) = (None, None::<u32>);
-        for packet in self.ahead() {
+        for packet in self.packets_ahead() {
             match (packet, left) {
                 (PtPacket::TipPge(_), Some(_)) => return None,
                 (PtPacket::Fup(_), Some(_)) => return found,
@@ -422,11 +422,11 @@ impl<'a> Decoder<'a> {
     }
 
     fn fup_is_next(&self) -> bool {
-        matches!(self.ahead().next(), Some(PtPacket::Fup(_)))
+        matches!(self.packets_ahead().next(), Some(PtPacket::Fup(_)))
     }
 
     /// Reads the packets from here on, without padding.
-    fn ahead(&self) -> impl Iterator<Item = PtPacket> {
+    fn packets_ahead(&self) -> impl Iterator<Item = PtPacket> {
         let mut rest = self.bytes.get(self.at + self.step..).unwrap_or_default();
         let block = self.block;
         let packets = std::iter::from_fn(move || {

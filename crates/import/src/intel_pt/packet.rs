@@ -95,17 +95,17 @@ pub(crate) fn parse(bytes: &[u8], block: ItemBlock) -> Option<(PtPacket, usize)>
     }
     match first {
         0x00 => Some((PtPacket::Pad, 1)),
-        0x02 => whole(extended(bytes)?),
+        0x02 => whole(decode_extended(bytes)?),
         0x19 => Some((PtPacket::Tsc(number(bytes, 1, 7)?), 8)),
         0x59 => Some((PtPacket::Mtc(*bytes.get(1)?), 2)),
-        0x99 => Some((mode(*bytes.get(1)?)?, 2)),
+        0x99 => Some((decode_mode(*bytes.get(1)?)?, 2)),
         _ if first & 1 == 0 => Some((PtPacket::Tnt, 1)),
-        _ if first & 3 == 3 => cycles(bytes),
-        _ => target(bytes),
+        _ if first & 3 == 3 => decode_cycles(bytes),
+        _ => decode_target(bytes),
     }
 }
 
-fn extended(bytes: &[u8]) -> Option<(PtPacket, usize)> {
+fn decode_extended(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let second = *bytes.get(1)?;
     Some(match second {
         0x03 => (PtPacket::Cbr(*bytes.get(2)?), 4),
@@ -157,7 +157,7 @@ fn extended(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     })
 }
 
-fn mode(second: u8) -> Option<PtPacket> {
+fn decode_mode(second: u8) -> Option<PtPacket> {
     match second >> 5 {
         0 => Some(PtPacket::ModeExec),
         1 => Some(PtPacket::ModeTsx {
@@ -168,7 +168,7 @@ fn mode(second: u8) -> Option<PtPacket> {
 }
 
 /// Five bits of the first byte, seven of each further one.
-fn cycles(bytes: &[u8]) -> Option<(PtPacket, usize)> {
+fn decode_cycles(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let mut count = u64::from(bytes[0] >> 3);
     let mut more = bytes[0] & 4 != 0;
     let (mut len, mut shift) = (1, 5);
@@ -185,7 +185,7 @@ fn cycles(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     Some((PtPacket::Cyc(count), len))
 }
 
-fn target(bytes: &[u8]) -> Option<(PtPacket, usize)> {
+fn decode_target(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let first = bytes[0];
     let lower = |bytes: u8, value| PtAddress::Lower { bytes, value };
     let (address, len) = match first >> 5 {

@@ -164,10 +164,10 @@ impl Connection {
         if let Some(ns) = self.halves[1 - from].take_echo(segment) {
             self.sides[from].add_bound(ns);
         }
-        self.place(vantage);
+        self.set_vantage(vantage);
         match segment.is_syn {
-            true => self.shake(segment, from, rows),
-            false => self.acknowledge(segment, from, rows),
+            true => self.take_syn(segment, from, rows),
+            false => self.take_ack(segment, from, rows),
         }
         if segment.bytes > 0 || segment.is_fin {
             self.send(segment, from, rows);
@@ -178,7 +178,7 @@ impl Connection {
     }
 
     /// Puts the capture where the user says that it was made.
-    fn place(&mut self, vantage: Vantage) {
+    fn set_vantage(&mut self, vantage: Vantage) {
         let near = match vantage {
             Vantage::Estimated => return,
             Vantage::Client => self.client,
@@ -188,7 +188,7 @@ impl Connection {
     }
 
     /// Takes a SYN, or a SYN-ACK.
-    fn shake(&mut self, segment: &Segment, from: usize, rows: &mut RowSet) {
+    fn take_syn(&mut self, segment: &Segment, from: usize, rows: &mut RowSet) {
         let now_ns = segment.time_ns;
         let is_again = self.halves[from].has_syn;
         self.has_role = true;
@@ -218,11 +218,11 @@ impl Connection {
         if is_again {
             self.event(rows, from, TcpEventKind::SynRetransmit, |_| {});
         }
-        self.agree();
+        self.apply_syn_options();
     }
 
     /// Works out what the SYNs agreed on.
-    fn agree(&mut self) {
+    fn apply_syn_options(&mut self) {
         const TIMESTAMP_BYTES: u32 = 12;
         let [one, other] = &self.halves;
         let least = one.mss.into_iter().chain(other.mss).min();
@@ -236,7 +236,7 @@ impl Connection {
         }
     }
 
-    fn acknowledge(&mut self, segment: &Segment, from: usize, rows: &mut RowSet) {
+    fn take_ack(&mut self, segment: &Segment, from: usize, rows: &mut RowSet) {
         let Some(ack) = segment.ack else {
             return;
         };
@@ -254,7 +254,7 @@ impl Connection {
             }
             self.open(now_ns);
         }
-        let window = self.window(segment, from);
+        let window = self.announced_window(segment, from);
         let space = self.halves[to].join(ack);
         let near_una = self.halves[to].una;
         let ack = space.offset(ack, near_una);
@@ -293,7 +293,7 @@ impl Connection {
     }
 
     /// Returns the window that a segment announces, bytes; `None`: its scale is not known.
-    fn window(&self, segment: &Segment, from: usize) -> Option<i64> {
+    fn announced_window(&self, segment: &Segment, from: usize) -> Option<i64> {
         let [one, other] = &self.halves;
         let window = i64::from(segment.window);
         match (one.has_syn && other.has_syn, one.shift.and(other.shift)) {

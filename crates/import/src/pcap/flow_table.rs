@@ -75,7 +75,7 @@ impl FlowTable {
 
     /// Adds a segment to its connection, or begins one.
     pub fn add(&mut self, segment: &Segment, rows: &mut RowSet, import: &mut CaptureImport) {
-        let place = self.place(segment, rows, import);
+        let place = self.connection_place(segment, rows, import);
         let flow = &mut self.flows[place];
         let connection = &mut flow.connection;
         match connection.add(segment, self.vantage, rows) {
@@ -92,7 +92,12 @@ impl FlowTable {
     }
 
     /// Returns the place of a segment's connection.
-    fn place(&mut self, segment: &Segment, rows: &mut RowSet, import: &mut CaptureImport) -> usize {
+    fn connection_place(
+        &mut self,
+        segment: &Segment,
+        rows: &mut RowSet,
+        import: &mut CaptureImport,
+    ) -> usize {
         let begin = |conns: &mut u64| {
             *conns += 2;
             Box::new(Flow {

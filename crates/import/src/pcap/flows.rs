@@ -32,7 +32,7 @@ struct FileInput {
 
 impl FileInput {
     /// Reads the next packet. A file that is damaged ends there.
-    fn advance(&mut self, notes: &mut Vec<String>) {
+    fn read_packet(&mut self, notes: &mut Vec<String>) {
         let next = self
             .reader
             .next(|head, data| (head.time_ns, parse(head, data)));
@@ -68,7 +68,7 @@ impl CaptureReader {
                 reader,
                 next: None,
             };
-            input.advance(&mut import.notes);
+            input.read_packet(&mut import.notes);
             inputs.push(input);
         }
         let times = inputs.iter().filter_map(|it| Some(it.next.as_ref()?.0));
@@ -137,7 +137,7 @@ impl CaptureReader {
         let waiting = files.filter(|it| it.next.is_some());
         let file = waiting.min_by_key(|it| it.next.as_ref().map(|(time_ns, _)| *time_ns))?;
         let next = file.next.take();
-        file.advance(&mut self.import.notes);
+        file.read_packet(&mut self.import.notes);
         next
     }
 }

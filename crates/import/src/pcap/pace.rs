@@ -45,7 +45,7 @@ impl DeliveryPace {
         self.counted = una;
         let again = std::mem::take(&mut self.again_bytes);
         if is_whole {
-            self.measure(row, (now_ns, ns), una, path_ns);
+            self.measure_rate(row, (now_ns, ns), una, path_ns);
         }
         let needs = row
             .best_rate_bytes_per_s
@@ -59,7 +59,13 @@ impl DeliveryPace {
     }
 
     /// Ends the rate if it lasted, and begins another.
-    fn measure(&mut self, row: &mut TcpStage, (now_ns, ns): (u64, u64), una: Offset, path_ns: u64) {
+    fn measure_rate(
+        &mut self,
+        row: &mut TcpStage,
+        (now_ns, ns): (u64, u64),
+        una: Offset,
+        path_ns: u64,
+    ) {
         let (since_ns, first) = *self.since.get_or_insert((now_ns.saturating_sub(ns), una));
         let lasts_ns = now_ns.saturating_sub(since_ns);
         if path_ns == 0 || lasts_ns < LASTING_TRIPS * path_ns {

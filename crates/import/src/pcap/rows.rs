@@ -13,7 +13,7 @@ const ECONNREFUSED: i32 = 111;
 /// The SYN counts as an acknowledged byte, as in `tcp_info`.
 const SYN_BYTES: u64 = 1;
 
-fn small(number: u64) -> u32 {
+fn saturate_u32(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
@@ -111,7 +111,7 @@ impl Connection {
         let (half, other) = (&self.halves[end], &self.halves[1 - end]);
         let counts = &half.counts;
         let full = half.full_bytes().unwrap_or(0);
-        let flight = small(half.flight_bytes().max(0).unsigned_abs());
+        let flight = saturate_u32(half.flight_bytes().max(0).unsigned_abs());
         let smoothed_ns: u64 = self.sides.iter().map(|side| side.smoothed_ns).sum();
         let deviation_ns: u64 = self.sides.iter().map(|side| side.deviation_ns).sum();
         // Until both sides are known it would be too small: the least of all samples counts.
@@ -142,15 +142,15 @@ impl Connection {
             total_rto_time_ms: None,
             rto_us: 0,
             ato_us: 0,
-            srtt_us: small(smoothed_ns / 1_000),
-            rttvar_us: small(deviation_ns / 1_000),
-            min_rtt_us: path_ns.map(|ns| small(ns.div_ceil(1_000))),
+            srtt_us: saturate_u32(smoothed_ns / 1_000),
+            rttvar_us: saturate_u32(deviation_ns / 1_000),
+            min_rtt_us: path_ns.map(|ns| saturate_u32(ns.div_ceil(1_000))),
             rcv_rtt_us: 0,
             cwnd: 0,
             ssthresh: 0,
             mss_bytes: full,
-            snd_wnd_bytes: half.ledger.window_bytes().map(small),
-            rcv_wnd_bytes: other.ledger.window_bytes().map(small),
+            snd_wnd_bytes: half.ledger.window_bytes().map(saturate_u32),
+            rcv_wnd_bytes: other.ledger.window_bytes().map(saturate_u32),
             pacing_rate_bytes_per_s: None,
             delivery_rate_bytes_per_s: None,
             bytes_acked: half.una.max(0).unsigned_abs() + u64::from(half.has_syn) * SYN_BYTES,

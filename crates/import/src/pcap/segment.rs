@@ -87,11 +87,11 @@ pub fn parse(head: PacketHead, data: &[u8]) -> Result<Segment, &'static str> {
         tunnels: 0,
     };
     match head.link {
-        link::ETHERNET => packet.ethernet(data),
-        kind if link::RAW.contains(&kind) => packet.ip(data),
-        link::NULL | link::LOOP => packet.ip(after(data, 4)?),
-        link::LINUX_SLL => packet.of_type(word(data, 14)?, after(data, 16)?),
-        link::LINUX_SLL2 => packet.of_type(word(data, 0)?, after(data, 20)?),
+        link::ETHERNET => packet.parse_ethernet(data),
+        kind if link::RAW.contains(&kind) => packet.parse_ip(data),
+        link::NULL | link::LOOP => packet.parse_ip(bytes_after(data, 4)?),
+        link::LINUX_SLL => packet.of_type(read_u16(data, 14)?, bytes_after(data, 16)?),
+        link::LINUX_SLL2 => packet.of_type(read_u16(data, 0)?, bytes_after(data, 20)?),
         _ => Err("of a link type that is not read"),
     }
 }
@@ -99,11 +99,11 @@ pub fn parse(head: PacketHead, data: &[u8]) -> Result<Segment, &'static str> {
 const CUT: &str = "cut before the TCP header's end";
 const NO_TCP: &str = "no TCP";
 
-fn after(data: &[u8], bytes: usize) -> Result<&[u8], &'static str> {
+fn bytes_after(data: &[u8], bytes: usize) -> Result<&[u8], &'static str> {
     data.get(bytes..).ok_or(CUT)
 }
 
-fn word(data: &[u8], at: usize) -> Result<u16, &'static str> {
+fn read_u16(data: &[u8], at: usize) -> Result<u16, &'static str> {
     let bytes = data.get(at..at + 2).ok_or(CUT)?;
     Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
@@ -118,8 +118,8 @@ struct Packet {
 }
 
 impl Packet {
-    fn ethernet(self, data: &[u8]) -> Result<Segment, &'static str> {
-        self.of_type(word(data, 12)?, after(data, 14)?)
+    fn parse_ethernet(self, data: &[u8]) -> Result<Segment, &'static str> {
+        self.of_type(read_u16(data, 12)?, bytes_after(data, 14)?)
     }
 
     fn of_type(self, kind: u16, data: &[u8]) -> Result<Segment, &'static str> {
@@ -128,11 +128,11 @@ impl Packet {
             if !ether_type::VLAN.contains(&kind) {
                 break;
             }
-            (kind, data) = (word(data, 2)?, after(data, 4)?);
+            (kind, data) = (read_u16(data, 2)?, bytes_after(data, 4)?);
         }
         match kind {
-            ether_type::IPV4 | ether_type::IPV6 => self.ip(data),
-            ether_type::BRIDGED => self.within_tunnel()?.ethernet(data),
+            ether_type::IPV4 | ether_type::IPV6 => self.parse_ip(data),
+            ether_type::BRIDGED => self.within_tunnel()?.parse_ethernet(data),
             _ => Err(NO_TCP),
         }
     }
@@ -145,7 +145,7 @@ impl Packet {
         }
     }
 
-    fn ip(self, data: &[u8]) -> Result<Segment, &'static str> {
+    fn parse_ip(self, data: &[u8]) -> Result<Segment, &'static str> {
         let (ip, _) = LaxIpSlice::from_slice(data).map_err(|_| "no IP, or cut before its end")?;
         let payload = ip.payload();
         if payload.fragmented {
@@ -173,41 +173,41 @@ impl Packet {
         let ends = (ip.source_addr(), ip.destination_addr());
         match payload.ip_number {
             ip_number::TCP => {
-                let segment = self.tcp(ends, payload.payload, whole.saturating_sub(begin))?;
+                let segment = self.parse_tcp(ends, payload.payload, whole.saturating_sub(begin))?;
                 Ok(Segment {
                     ip_id: id,
                     is_marked: is_marked == 3,
                     ..segment
                 })
             }
-            ip_number::IPV4 | ip_number::IPV6 => self.within_tunnel()?.ip(payload.payload),
-            ip_number::GRE => self.gre(payload.payload),
-            ip_number::UDP => self.vxlan(payload.payload),
+            ip_number::IPV4 | ip_number::IPV6 => self.within_tunnel()?.parse_ip(payload.payload),
+            ip_number::GRE => self.parse_gre(payload.payload),
+            ip_number::UDP => self.parse_vxlan(payload.payload),
             _ => Err(NO_TCP),
         }
     }
 
     /// GRE (RFC 2784 and 2890): checksum, key and sequence number have four bytes each, if they are there.
-    fn gre(self, data: &[u8]) -> Result<Segment, &'static str> {
-        let flags = word(data, 0)?;
+    fn parse_gre(self, data: &[u8]) -> Result<Segment, &'static str> {
+        let flags = read_u16(data, 0)?;
         let optional = (flags & 0xb000).count_ones() as usize;
         if flags & 0x4007 != 0 {
             return Err("GRE of a version that is not read");
         }
-        let inner = after(data, 4 + 4 * optional)?;
-        self.within_tunnel()?.of_type(word(data, 2)?, inner)
+        let inner = bytes_after(data, 4 + 4 * optional)?;
+        self.within_tunnel()?.of_type(read_u16(data, 2)?, inner)
     }
 
     /// VXLAN (RFC 7348): a UDP header, flags and the network's number, then a frame.
-    fn vxlan(self, data: &[u8]) -> Result<Segment, &'static str> {
-        let is_vxlan = VXLAN_PORTS.contains(&word(data, 2)?) && data.get(8) == Some(&0x08);
+    fn parse_vxlan(self, data: &[u8]) -> Result<Segment, &'static str> {
+        let is_vxlan = VXLAN_PORTS.contains(&read_u16(data, 2)?) && data.get(8) == Some(&0x08);
         if !is_vxlan {
             return Err(NO_TCP);
         }
-        self.within_tunnel()?.ethernet(after(data, 16)?)
+        self.within_tunnel()?.parse_ethernet(bytes_after(data, 16)?)
     }
 
-    fn tcp(
+    fn parse_tcp(
         self,
         (source, target): (IpAddr, IpAddr),
         data: &[u8],
@@ -236,14 +236,14 @@ impl Packet {
             is_rst: tcp.rst(),
             window: tcp.window_size(),
             bytes: u32::try_from(bytes).unwrap_or(u32::MAX).min(1 << 30),
-            options: options(&tcp),
+            options: read_options(&tcp),
             ip_id: None,
             is_marked: false,
         })
     }
 }
 
-fn options(tcp: &TcpHeaderSlice<'_>) -> SegmentOptions {
+fn read_options(tcp: &TcpHeaderSlice<'_>) -> SegmentOptions {
     let mut options = SegmentOptions::default();
     for option in tcp.options_iterator().flatten() {
         match option {

@@ -142,14 +142,14 @@ impl PacketReader {
             match self.step(&mut take)? {
                 Step::Done(taken) => return Ok(Some(taken)),
                 Step::Skip(bytes) => self.reader.consume(bytes),
-                Step::More { grow } => self.refill(grow)?,
+                Step::More { grow } => self.refill_buffer(grow)?,
                 Step::End { is_cut: false } => return Ok(None),
                 Step::End { is_cut: true } => return Err(ImportError::CaptureCut),
             }
         }
     }
 
-    fn refill(&mut self, grow: bool) -> Result<(), ImportError> {
+    fn refill_buffer(&mut self, grow: bool) -> Result<(), ImportError> {
         if grow {
             let room = (self.reader.data().len() * 2).max(BUFFER_BYTES * 2);
             if room > BLOCK_MOST_BYTES || !self.reader.grow(room) {

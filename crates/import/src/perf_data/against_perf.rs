@@ -11,18 +11,18 @@ use super::trace;
 use crate::branch::{BranchKind, FlowEdge};
 use crate::intel_pt::{FlowEvent, StopReason};
 use crate::perf_script::EventHeader;
-use crate::perf_script::line::{NameInterner, TraceError, branch};
+use crate::perf_script::line::{NameInterner, TraceError, parse_branch};
 use crate::tally::Tally;
 
 /// A branch or, without addresses to, an error: time, process, thread, kind, from, to.
 type Event = (u64, Option<u32>, Option<u32>, String, u64, u64);
 
-fn named(edge: FlowEdge, kind: BranchKind) -> String {
+fn edge_name(edge: FlowEdge, kind: BranchKind) -> String {
     format!("{edge:?} {kind:?}")
 }
 
 /// Returns the branches and errors that perf printed.
-fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
+fn perf_branches(text: &str) -> (Vec<Event>, Vec<Event>) {
     let (mut branches, mut errors) = (Vec::new(), Vec::new());
     let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
     for line in text.lines() {
@@ -36,14 +36,14 @@ fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
         }
         let header = EventHeader::parse(line).expect("an event");
         if header.event_name() == "branches" {
-            let flow = branch(header.rest, &mut NameInterner::default()).expect("a branch");
+            let flow = parse_branch(header.rest, &mut NameInterner::default()).expect("a branch");
             // Before the arrow: kind, address, symbol, file.
             let (from, _) = header.rest.split_once(" => ").expect("an arrow");
             let from = from.split_whitespace().find_map(|word| match word {
                 "call" | "return" => None,
                 word => hex(word),
             });
-            let kind = named(flow.edge, flow.kind);
+            let kind = edge_name(flow.edge, flow.kind);
             let from = from.expect("an address");
             branches.push((
                 header.time_ns,
@@ -59,7 +59,7 @@ fn expected(text: &str) -> (Vec<Event>, Vec<Event>) {
 }
 
 /// Returns the branches and errors that this crate decodes.
-fn ours(bytes: &[u8]) -> (Vec<Event>, Vec<Event>) {
+fn decoded_branches(bytes: &[u8]) -> (Vec<Event>, Vec<Event>) {
     let file = PerfData::parse(bytes).expect("perf.data");
     let sideband = Sideband::read(&file, &mut Tally::default());
     let (mut branches, mut errors) = (Vec::new(), Vec::new());
@@ -77,7 +77,7 @@ fn ours(bytes: &[u8]) -> (Vec<Event>, Vec<Event>) {
                     from,
                     to,
                 } => {
-                    let kind = named(edge, kind);
+                    let kind = edge_name(edge, kind);
                     branches.push((time_ns, thread.pid, thread.tid, kind, from, to));
                 }
             }
@@ -96,8 +96,8 @@ fn a_real_capture_decodes_as_perf_decodes_it() {
         return;
     };
     let text = String::from_utf8(text).expect("text");
-    let (mut branches, mut errors) = expected(&text);
-    let (mut our_branches, our_errors) = ours(&bytes);
+    let (mut branches, mut errors) = perf_branches(&text);
+    let (mut our_branches, our_errors) = decoded_branches(&bytes);
     assert_eq!((branches.len(), errors.len()), (619, 114));
     // perf merges CPUs by time; here they come one after another.
     branches.sort();

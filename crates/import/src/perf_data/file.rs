@@ -112,7 +112,7 @@ impl<'a> PerfData<'a> {
         let attr_len = header.u64()?;
         let (attrs_begin, attrs_len) = (header.u64()?, header.u64()?);
         let (data_begin, data_len) = (header.u64()?, header.u64()?);
-        let attrs = slice(bytes, attrs_begin, attrs_begin.checked_add(attrs_len)?)?;
+        let attrs = byte_range(bytes, attrs_begin, attrs_begin.checked_add(attrs_len)?)?;
         let attr_len = usize::try_from(attr_len).ok().filter(|len| *len >= 64)?;
         let attrs = attrs.chunks_exact(attr_len).map(EventAttr::parse);
         self.attrs = attrs.collect::<Option<_>>()?;
@@ -127,7 +127,7 @@ impl<'a> PerfData<'a> {
     fn read_records(&mut self, bytes: &'a [u8], begin: u64, end: u64) {
         let mut at = begin;
         while at < end {
-            let Some((record, next)) = record(bytes, at) else {
+            let Some((record, next)) = record_at(bytes, at) else {
                 self.damage = Some(format!("the record at byte {at:#x} is cut off"));
                 return;
             };
@@ -170,18 +170,18 @@ impl EventAttr {
 }
 
 /// The record at a byte, and where the next one is.
-fn record(bytes: &[u8], at: u64) -> Option<(PerfRecord<'_>, u64)> {
-    let mut header = FieldReader(slice(bytes, at, at.checked_add(8)?)?);
+fn record_at(bytes: &[u8], at: u64) -> Option<(PerfRecord<'_>, u64)> {
+    let mut header = FieldReader(byte_range(bytes, at, at.checked_add(8)?)?);
     let (kind, misc, len) = (header.u32()?, header.u16()?, header.u16()?);
     let end = at.checked_add(u64::from(len))?;
-    let body = slice(bytes, at + 8, end)?;
+    let body = byte_range(bytes, at + 8, end)?;
     let following = match kind {
         record_type::AUXTRACE => FieldReader(body).u64()?,
         record_type::TRACING_DATA => u64::from(FieldReader(body).u32()?).next_multiple_of(8),
         _ => 0,
     };
     let next = end.checked_add(following)?;
-    let trace = slice(bytes, end, next)?;
+    let trace = byte_range(bytes, end, next)?;
     let record = PerfRecord {
         kind,
         misc,
@@ -191,7 +191,7 @@ fn record(bytes: &[u8], at: u64) -> Option<(PerfRecord<'_>, u64)> {
     Some((record, next))
 }
 
-fn slice(bytes: &[u8], begin: u64, end: u64) -> Option<&[u8]> {
+fn byte_range(bytes: &[u8], begin: u64, end: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(begin).ok()?..usize::try_from(end).ok()?)
 }
 
@@ -211,7 +211,7 @@ fn stamp(body: &[u8], sample_type: u64) -> Option<RecordStamp> {
     let mut fields = FieldReader(body.get(body.len().checked_sub(count * 8)?..)?);
     let mut stamp = RecordStamp::default();
     if sample_type & SAMPLE_TID != 0 {
-        (stamp.pid, stamp.tid) = (known(fields.u32()?), known(fields.u32()?));
+        (stamp.pid, stamp.tid) = (known_id(fields.u32()?), known_id(fields.u32()?));
     }
     if sample_type & SAMPLE_TIME != 0 {
         stamp.time_ns = Some(fields.u64()?);
@@ -229,6 +229,6 @@ fn stamp(body: &[u8], sample_type: u64) -> Option<RecordStamp> {
 }
 
 /// Returns a process or thread id; -1 means none.
-pub(crate) fn known(id: u32) -> Option<u32> {
+pub(crate) fn known_id(id: u32) -> Option<u32> {
     Some(id).filter(|id| *id != u32::MAX)
 }

@@ -8,7 +8,7 @@ use table::ActivitySource;
 use table::tables::Activities;
 
 use super::bytes::FieldReader;
-use super::file::{PerfData, PerfRecord, RecordStamp, known, record_type};
+use super::file::{PerfData, PerfRecord, RecordStamp, known_id, record_type};
 use crate::tally::Tally;
 use table::spans::{CpuTimeline, RunningThread, SuspendedActivities};
 
@@ -51,9 +51,9 @@ impl Sideband {
         let mut sideband = Self::default();
         for record in &file.records {
             let stamp = file.stamp(record);
-            match sideband.record(record, stamp) {
+            match sideband.take_record(record, stamp) {
                 Some(true) => tally.use_one(),
-                Some(false) => tally.ignore(reason(record.kind)),
+                Some(false) => tally.ignore(loss_reason(record.kind)),
                 None => tally.ignore("records that are cut off"),
             }
         }
@@ -68,15 +68,15 @@ impl Sideband {
     }
 
     /// Takes a record. Whether it is of use; `None`: it is cut off.
-    fn record(&mut self, record: &PerfRecord<'_>, stamp: RecordStamp) -> Option<bool> {
+    fn take_record(&mut self, record: &PerfRecord<'_>, stamp: RecordStamp) -> Option<bool> {
         let fields = FieldReader(record.body);
         match record.kind {
             record_type::SWITCH_CPU_WIDE => self.switch(record, stamp),
             record_type::ITRACE_START => self.trace_starts(fields, stamp),
             record_type::COMM => self.name(fields, stamp),
-            record_type::MMAP => self.mapping(record, fields, 0, stamp),
+            record_type::MMAP => self.add_mapping(record, fields, 0, stamp),
             // Device, inode and protection stand before the name.
-            record_type::MMAP2 => self.mapping(record, fields, 32, stamp),
+            record_type::MMAP2 => self.add_mapping(record, fields, 32, stamp),
             kind => Some(is_trace(kind)),
         }
     }
@@ -93,8 +93,8 @@ impl Sideband {
                 tid: stamp.tid,
             },
             _ => Thread {
-                pid: known(pid),
-                tid: known(tid),
+                pid: known_id(pid),
+                tid: known_id(tid),
             },
         };
         self.switches
@@ -105,7 +105,7 @@ impl Sideband {
     }
 
     fn trace_starts(&mut self, mut fields: FieldReader<'_>, stamp: RecordStamp) -> Option<bool> {
-        let (pid, tid) = (known(fields.u32()?), known(fields.u32()?));
+        let (pid, tid) = (known_id(fields.u32()?), known_id(fields.u32()?));
         let (Some(cpu), Some(time_ns)) = (stamp.cpu, stamp.time_ns) else {
             return Some(false);
         };
@@ -123,14 +123,14 @@ impl Sideband {
         Some(true)
     }
 
-    fn mapping(
+    fn add_mapping(
         &mut self,
         record: &PerfRecord<'_>,
         mut fields: FieldReader<'_>,
         skipped: usize,
         stamp: RecordStamp,
     ) -> Option<bool> {
-        let pid = known(fields.u32()?);
+        let pid = known_id(fields.u32()?);
         fields.u32()?;
         let (begin, len) = (fields.u64()?, fields.u64()?);
         fields.u64()?;
@@ -185,7 +185,7 @@ impl Sideband {
                 let source = ActivitySource::Tracepoints;
                 core.advance(*time_ns, None, source, &mut suspended);
                 if last != Some(tid) {
-                    let runner = self.runner(tid, thread.pid, *time_ns);
+                    let runner = self.running_thread(tid, thread.pid, *time_ns);
                     core.switch(*time_ns, runner, source, &mut suspended);
                 }
                 last = Some(tid);
@@ -194,7 +194,7 @@ impl Sideband {
         }
     }
 
-    fn runner(&self, tid: u32, pid: Option<u32>, time_ns: u64) -> RunningThread {
+    fn running_thread(&self, tid: u32, pid: Option<u32>, time_ns: u64) -> RunningThread {
         let name = self.names.get(&tid).and_then(|names| {
             let after = names.partition_point(|(since_ns, _)| *since_ns <= time_ns);
             names.get(after.checked_sub(1)?)
@@ -218,7 +218,7 @@ fn is_trace(kind: u32) -> bool {
     )
 }
 
-fn reason(kind: u32) -> &'static str {
+fn loss_reason(kind: u32) -> &'static str {
     match kind {
         record_type::SAMPLE => "samples, which `perf script` can turn into text",
         record_type::LOST => "records of losses beside the trace",

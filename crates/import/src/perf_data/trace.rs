@@ -143,11 +143,14 @@ pub(super) fn decode(
     if !file.records.iter().any(|record| traced(&record)) {
         return Err("the file holds no trace (AUXTRACE records)");
     }
-    let info = file.records.iter().find_map(|record| info(file, record));
+    let info = file
+        .records
+        .iter()
+        .find_map(|record| trace_info(file, record));
     let Some(info) = info else {
         return Err("the trace is not Intel PT, or does not say what its clock is");
     };
-    for queue in queues(file, info.snapshots).values() {
+    for queue in join_queues(file, info.snapshots).values() {
         let decoder = Decoder::new(&queue.bytes, info.ratios, queue.reference);
         let timed = |PtEvent { tsc, flow }| {
             let time_ns = info.conv.ns(tsc);
@@ -169,7 +172,7 @@ pub(super) fn decode(
 }
 
 /// Returns the fields of an AUXTRACE_INFO record of Intel PT (`INTEL_PT_PMU_TYPE` and following).
-fn info(file: &PerfData<'_>, record: &PerfRecord<'_>) -> Option<TraceInfo> {
+fn trace_info(file: &PerfData<'_>, record: &PerfRecord<'_>) -> Option<TraceInfo> {
     if record.kind != record_type::AUXTRACE_INFO {
         return None;
     }
@@ -211,7 +214,7 @@ fn info(file: &PerfData<'_>, record: &PerfRecord<'_>) -> Option<TraceInfo> {
 }
 
 /// Joins the buffers of each trace. Snapshots do not join: each is a trace of its own.
-fn queues(file: &PerfData<'_>, snapshots: bool) -> BTreeMap<(u32, usize), AuxQueue> {
+fn join_queues(file: &PerfData<'_>, snapshots: bool) -> BTreeMap<(u32, usize), AuxQueue> {
     let mut queues = BTreeMap::<_, AuxQueue>::new();
     for (number, record) in file.records.iter().enumerate() {
         let Some((index, reference, tid, cpu)) = buffer(record) else {
@@ -241,7 +244,7 @@ fn buffer(record: &PerfRecord<'_>) -> Option<(u32, u64, Option<u32>, Option<u32>
     Some((
         index,
         reference,
-        super::file::known(tid),
-        super::file::known(cpu),
+        super::file::known_id(tid),
+        super::file::known_id(cpu),
     ))
 }

@@ -1,7 +1,7 @@
 //! The head of a `perf script` line: `[COMM] PID[/TID] [[CPU]] SECONDS.FRACTION: [PERIOD] EVENT: …`.
 //! Which of its parts are there depends on `perf script -F`.
 
-use crate::text::{seconds_ns, word};
+use crate::text::{seconds_ns, split_word};
 
 /// The first fields of a line of `perf script`: thread, CPU, time and event; a field that is not printed is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +21,8 @@ impl<'a> EventHeader<'a> {
     /// Takes a line's head apart; `None` if it has none.
     pub(crate) fn parse(line: &'a str) -> Option<Self> {
         let (before, time_ns, after) = split_time(line)?;
-        let (comm, pid, tid, cpu) = who(before)?;
-        let (event, rest) = event(after)?;
+        let (comm, pid, tid, cpu) = parse_thread(before)?;
+        let (event, rest) = parse_event(after)?;
         Some(Self {
             comm,
             pid,
@@ -68,7 +68,7 @@ fn split_time(line: &str) -> Option<(&str, u64, &str)> {
 type ThreadFields<'a> = (Option<&'a str>, Option<u32>, Option<u32>, Option<u16>);
 
 /// `COMM PID/TID [CPU]`, each but the thread optional; a command name may hold spaces.
-fn who(text: &str) -> Option<ThreadFields<'_>> {
+fn parse_thread(text: &str) -> Option<ThreadFields<'_>> {
     let mut text = text.trim_end();
     let mut cpu = None;
     if let Some(inside) = text.strip_suffix(']') {
@@ -94,11 +94,15 @@ fn number(text: &str) -> Option<Option<u32>> {
 }
 
 /// `[PERIOD] EVENT:`, and the rest of the line.
-fn event(text: &str) -> Option<(&str, &str)> {
+fn parse_event(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
-    let (first, rest) = word(text);
+    let (first, rest) = split_word(text);
     let is_period = !first.is_empty() && first.bytes().all(|byte| byte.is_ascii_digit());
-    let (event, rest) = if is_period { word(rest) } else { (first, rest) };
+    let (event, rest) = if is_period {
+        split_word(rest)
+    } else {
+        (first, rest)
+    };
     let name = event.strip_suffix(':').filter(|name| !name.is_empty())?;
     Some((name, rest))
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use crate::branch::{Branch, BranchKind, CodeLocation, FlowEdge};
-use crate::text::{seconds_ns, word};
+use crate::text::{seconds_ns, split_word};
 
 /// Beginning of every error of a decoder.
 const ERROR: &str = "instruction trace error type ";
@@ -71,11 +71,11 @@ impl<'a> TraceError<'a> {
 }
 
 /// Returns the part of a branch's line after its head: `KIND [(FLAGS)] IP SYMBOL (DSO) => IP SYMBOL (DSO)`.
-pub(crate) fn branch(text: &str, names: &mut NameInterner) -> Option<Branch> {
+pub(crate) fn parse_branch(text: &str, names: &mut NameInterner) -> Option<Branch> {
     let (from, to) = text.split_at(text.rfind(" => ")?);
-    let (to, _) = place(&to[4..], names)?;
+    let (to, _) = parse_place(&to[4..], names)?;
     let (edge, kind, in_transaction, from) = kind(from)?;
-    place(from, names)?;
+    parse_place(from, names)?;
     Some(Branch {
         kind,
         edge,
@@ -89,7 +89,7 @@ fn kind(text: &str) -> Option<(FlowEdge, BranchKind, bool, &str)> {
     let mut rest = text.trim_start();
     let (mut edge, mut kind, mut in_transaction) = (FlowEdge::Inside, BranchKind::Unknown, false);
     loop {
-        let (word, after) = word(rest);
+        let (word, after) = split_word(rest);
         if word.is_empty() {
             return None;
         }
@@ -122,8 +122,8 @@ fn kind(text: &str) -> Option<(FlowEdge, BranchKind, bool, &str)> {
 }
 
 /// `IP SYMBOL+0xOFFSET (DSO)`, and whether there was a symbol.
-pub(crate) fn place(text: &str, names: &mut NameInterner) -> Option<(CodeLocation, bool)> {
-    let (first, rest) = word(text);
+pub(crate) fn parse_place(text: &str, names: &mut NameInterner) -> Option<(CodeLocation, bool)> {
+    let (first, rest) = split_word(text);
     let address = address(first)?;
     let rest = rest.trim();
     let (symbol, object) = match rest
@@ -162,7 +162,7 @@ fn address(word: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{NameInterner, TraceError, branch};
+    use super::{NameInterner, TraceError, parse_branch};
     use crate::branch::{BranchKind, FlowEdge};
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         ];
         for (words, edge, kind, in_transaction) in known {
             let text = format!("  {words}   40 f+0x1 (a b.so) =>  41 operator ()+0x2 (c.so)");
-            let branch = branch(&text, &mut NameInterner::default()).unwrap();
+            let branch = parse_branch(&text, &mut NameInterner::default()).unwrap();
             assert_eq!((branch.edge, branch.kind), (edge, kind), "{words}");
             assert_eq!(branch.in_transaction, in_transaction, "{words}");
             assert_eq!(branch.to.function.as_deref(), Some("operator ()"));
@@ -208,7 +208,7 @@ mod tests {
         let mut names = NameInterner::default();
         let to = |text: &str, names: &mut NameInterner| {
             let text = format!("tr strt  0 [unknown] ([unknown]) => {text}");
-            branch(&text, names).unwrap().to.function
+            parse_branch(&text, names).unwrap().to.function
         };
         assert_eq!(
             to("7f [unknown] (/lib/ld.so)", &mut names).as_deref(),

@@ -17,7 +17,7 @@ use crate::tally::Tally;
 use table::spans::SpanOwner;
 
 pub(crate) use header::EventHeader;
-use line::{NameInterner, TraceError, branch, place};
+use line::{NameInterner, TraceError, parse_branch, parse_place};
 use samples::{SampledFrame, SampledSpans};
 
 const BLANK: &str = "blank";
@@ -61,7 +61,7 @@ struct FtraceReader {
 impl FtraceReader {
     fn line(&mut self, line: &str) {
         if line.starts_with('\t') {
-            return self.frame(line);
+            return self.add_frame(line);
         }
         self.end_sample();
         if line.trim().is_empty() {
@@ -74,19 +74,19 @@ impl FtraceReader {
             return self.error(line);
         }
         match EventHeader::parse(line) {
-            Some(header) => self.event(&header),
+            Some(header) => self.add_event(&header),
             None => self.tally.ignore(NO_EVENT),
         }
     }
 
-    fn event(&mut self, header: &EventHeader<'_>) {
+    fn add_event(&mut self, header: &EventHeader<'_>) {
         match header.event_name() {
-            "branches" => self.branch(header),
+            "branches" => self.add_branch(header),
             "psb" | "cbr" | "ptwrite" | "pwre" | "pwrx" | "mwait" | "exstop" | "evt" | "iflag" => {
                 self.tally.ignore(NO_ACTIVITY);
             }
             _ if Tracepoints::knows(header.event) => {
-                let event = tracepoint(header);
+                let event = to_trace_event(header);
                 self.tracepoints.event(&event, &mut self.tally);
             }
             _ if header.rest.trim().is_empty() => self.begin_sample(header),
@@ -95,8 +95,8 @@ impl FtraceReader {
         }
     }
 
-    fn branch(&mut self, header: &EventHeader<'_>) {
-        let Some(branch) = branch(header.rest, &mut self.names) else {
+    fn add_branch(&mut self, header: &EventHeader<'_>) {
+        let Some(branch) = parse_branch(header.rest, &mut self.names) else {
             return self.tally.ignore(BAD_BRANCH);
         };
         let thread = thread(header);
@@ -135,11 +135,11 @@ impl FtraceReader {
         });
     }
 
-    fn frame(&mut self, line: &str) {
+    fn add_frame(&mut self, line: &str) {
         let Some(sample) = &mut self.sample else {
             return self.tally.ignore(STRAY_FRAME);
         };
-        match place(line, &mut self.names) {
+        match parse_place(line, &mut self.names) {
             Some((place, _)) => {
                 self.tally.use_one();
                 sample.frames.push((place.function, place.address));
@@ -183,7 +183,7 @@ impl FtraceReader {
 }
 
 /// Returns the tracepoint of a line: its body is the same as in ftrace's text.
-fn tracepoint<'a>(header: &EventHeader<'a>) -> ftrace::TraceEvent<'a> {
+fn to_trace_event<'a>(header: &EventHeader<'a>) -> ftrace::TraceEvent<'a> {
     let thread = header.tid.map(|tid| ftrace::EventThread {
         comm: header.comm.unwrap_or_default(),
         tid,

@@ -38,7 +38,9 @@ impl SampledSpans {
     /// Takes a sample, innermost frame first.
     pub(crate) fn sample(&mut self, time_ns: u64, frames: Vec<SampledFrame>) {
         self.last_ns = time_ns;
-        let same = |((_, open), now): &(&(usize, SampledFrame), &SampledFrame)| alike(open, now);
+        let same = |((_, open), now): &(&(usize, SampledFrame), &SampledFrame)| {
+            has_same_function(open, now)
+        };
         let shared = self.open.iter().zip(frames.iter().rev());
         let shared = shared.take_while(same).count();
         while self.open.len() > shared {
@@ -76,7 +78,7 @@ impl SampledSpans {
 }
 
 /// Returns whether two frames have the same function; of unknown ones, the same place.
-fn alike(one: &SampledFrame, other: &SampledFrame) -> bool {
+fn has_same_function(one: &SampledFrame, other: &SampledFrame) -> bool {
     match (&one.0, &other.0) {
         (Some(one), Some(other)) => one == other,
         (None, None) => one.1 == other.1,

@@ -16,7 +16,11 @@ use crate::value::ValueType;
 const OBJECTS_MAX: usize = 1 << 20;
 
 /// Enters all objects of a static part.
-pub(crate) fn adopt(collector: &'static Collector, names: &mut NameTable, part: &StaticPart) {
+pub(crate) fn adopt_objects(
+    collector: &'static Collector,
+    names: &mut NameTable,
+    part: &StaticPart,
+) {
     let mut adoption = Adoption {
         collector,
         names,
@@ -25,11 +29,11 @@ pub(crate) fn adopt(collector: &'static Collector, names: &mut NameTable, part: 
     // SAFETY: the static part holds its lock: nothing changes the lists. Each is read only if
     // the struct has it, and its objects are the static part's own.
     unsafe {
-        each(part.domains(), |object| adoption.domain(object));
-        each(part.texts(), |object| adoption.text(object));
-        each(part.counters(), |object| adoption.counter(object));
-        each(part.histograms(), |object| adoption.histogram(object));
-        each(part.counter_metadata(), |object| {
+        for_each(part.domains(), |object| adoption.adopt_domain(object));
+        for_each(part.texts(), |object| adoption.text(object));
+        for_each(part.counters(), |object| adoption.adopt_counter(object));
+        for_each(part.histograms(), |object| adoption.adopt_histogram(object));
+        for_each(part.counter_metadata(), |object| {
             adoption.counter_metadata(object)
         });
     }
@@ -48,7 +52,7 @@ impl Adoption<'_> {
     /// # Safety
     ///
     /// The domain is of a static part.
-    unsafe fn domain(&mut self, domain: &DomainHandle) {
+    unsafe fn adopt_domain(&mut self, domain: &DomainHandle) {
         // SAFETY: a static part's names are C strings.
         if let Some(name) = unsafe { string_bytes(domain.name) } {
             self.enter(domain, NameKey::Domain(name), HandleKind::Domain, [0; 2]);
@@ -68,7 +72,7 @@ impl Adoption<'_> {
     /// # Safety
     ///
     /// The counter is of a static part.
-    unsafe fn counter(&mut self, counter: &CounterInfo) {
+    unsafe fn adopt_counter(&mut self, counter: &CounterInfo) {
         // SAFETY: a static part's names are C strings.
         let (name, domain) = unsafe { (string_bytes(counter.name), string_bytes(counter.domain)) };
         let Some(name) = name else {
@@ -86,7 +90,7 @@ impl Adoption<'_> {
     /// # Safety
     ///
     /// The histogram is of a static part.
-    unsafe fn histogram(&mut self, histogram: &Histogram) {
+    unsafe fn adopt_histogram(&mut self, histogram: &Histogram) {
         let domain = self.collector.handles.find(histogram.domain.addr());
         let domain = domain.filter(|domain| domain.is(HandleKind::Domain));
         // SAFETY: a static part's names are C strings.
@@ -161,7 +165,7 @@ list_objects!(
 /// # Safety
 ///
 /// The list is of such objects, and nothing changes it.
-unsafe fn each<T: ListObject>(mut object: *mut T, mut work: impl FnMut(&T)) {
+unsafe fn for_each<T: ListObject>(mut object: *mut T, mut work: impl FnMut(&T)) {
     for _ in 0..OBJECTS_MAX {
         // SAFETY: the caller says so.
         let Some(found) = (unsafe { object.as_ref() }) else {

@@ -81,7 +81,7 @@ impl Handles {
     /// Enters a handle, or replaces the entry of its address. Callers hold the names' lock.
     pub(crate) fn enter(&self, address: usize, entry: HandleEntry) {
         if self.table().is_full() {
-            let larger = self.table().grown();
+            let larger = self.table().to_grown();
             let larger = Box::into_raw(Box::new(larger));
             self.table.store(larger, Ordering::Release);
         }
@@ -145,7 +145,7 @@ impl HandleTable {
         self.taken.load(Ordering::Relaxed) * 2 > self.slots.len()
     }
 
-    fn grown(&self) -> Self {
+    fn to_grown(&self) -> Self {
         let larger = HandleTable::new(self.slots.len() * 2);
         for (key, value) in &self.slots {
             let address = key.load(Ordering::Relaxed);

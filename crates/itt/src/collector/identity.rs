@@ -18,7 +18,7 @@ const SILENT: u64 = 1 << 32;
 impl Identity {
     /// Makes the identity of this process.
     pub(crate) fn new() -> Self {
-        let identity = Identity { word: place() };
+        let identity = Identity { word: word_place() };
         identity.remember();
         identity
     }
@@ -48,7 +48,7 @@ impl Identity {
 }
 
 /// Returns a page that is cleared in a child; plain memory if there is none.
-fn place() -> &'static AtomicU64 {
+fn word_place() -> &'static AtomicU64 {
     let length = 4096;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -27,7 +27,7 @@ use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 
 use crate::RING_VARIABLE;
-use crate::collector::state::{Collector, NAMES, collector};
+use crate::collector::state::{Collector, NAMES, current_collector};
 use crate::region::Region;
 
 /// Entry point: a static ittnotify part has loaded this library.
@@ -41,18 +41,18 @@ pub unsafe extern "C" fn __itt_api_init(global: *mut abi::Global, _init_groups: 
     let Some(part) = (unsafe { slots::StaticPart::from_global(global) }) else {
         return;
     };
-    let Some(collector) = collector().or_else(start) else {
+    let Some(collector) = current_collector().or_else(start) else {
         return part.bind_nothing();
     };
     // Before the calls are bound, so that no call meets a handle that is not known.
-    NAMES.with(|names| adopt::adopt(collector, names, &part));
+    NAMES.with(|names| adopt::adopt_objects(collector, names, &part));
     part.bind();
 }
 
 /// Makes the collector, if the recorder has named a ring.
 fn start() -> Option<&'static Collector> {
     let started = NAMES.with(|_| {
-        if let Some(other) = collector() {
+        if let Some(other) = current_collector() {
             return Some(other);
         }
         let path = PathBuf::from(std::env::var_os(RING_VARIABLE)?);
@@ -66,8 +66,8 @@ fn start() -> Option<&'static Collector> {
 }
 
 extern "C" fn thread_ends(_: *mut c_void) {
-    if let Some(collector) = collector() {
-        record_writer::leave(collector);
+    if let Some(collector) = current_collector() {
+        record_writer::release_chunk(collector);
     }
 }
 
@@ -82,7 +82,7 @@ extern "C" fn after_fork() {
 extern "C" fn in_child() {
     // SAFETY: a child has one thread, and the lock was taken before it was forked.
     unsafe { NAMES.reopen() };
-    if let Some(collector) = collector() {
+    if let Some(collector) = current_collector() {
         collector.identity.forget();
     }
 }

@@ -70,7 +70,7 @@ impl NameTable {
         self.known.entry(name).or_insert_with_key(|name| {
             let next_id = region.word(crate::layout::WORD_NEXT_ID);
             let id = next_id.fetch_add(1, std::sync::atomic::Ordering::Relaxed) as u32;
-            queue.push(region, definition(name, id));
+            queue.push(region, name_definition(name, id));
             DefinedName { id, handle: 0 }
         })
     }
@@ -91,7 +91,7 @@ impl NameTable {
     }
 }
 
-fn definition(name: &NameKey, id: u32) -> Definition {
+fn name_definition(name: &NameKey, id: u32) -> Definition {
     match name {
         NameKey::Domain(name) => {
             Definition::new(RecordHead::new(RecordCode::Domain, id)).text(name)
@@ -105,7 +105,9 @@ fn definition(name: &NameKey, id: u32) -> Definition {
         } => {
             let head = RecordHead::with(RecordCode::Counter, *value_type, id);
             // Both fit into the longest record only if each is cut to half.
-            Definition::new(head).text(half(domain)).text(half(name))
+            Definition::new(head)
+                .text(record_half(domain))
+                .text(record_half(name))
         }
         NameKey::Histogram {
             domain,
@@ -121,6 +123,6 @@ fn definition(name: &NameKey, id: u32) -> Definition {
 }
 
 /// Returns a text that shares a record with another one.
-pub(crate) fn half(text: &[u8]) -> &[u8] {
+pub(crate) fn record_half(text: &[u8]) -> &[u8] {
     &text[..text.len().min(crate::layout::TEXT_BYTES / 2)]
 }

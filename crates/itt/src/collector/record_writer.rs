@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 use crate::collector::chunk_writer::ChunkWriter;
 use crate::collector::handles::{HandleEntry, HandleKind};
-use crate::collector::state::{Collector, collector};
+use crate::collector::state::{Collector, current_collector};
 use crate::collector::system::{now_ns, thread_id};
 use crate::layout::LossCause;
 use crate::wire::{ChunkOwner, RecordHead};
@@ -56,7 +56,7 @@ pub(crate) enum RecordTime {
 /// Returns the writer, if this thread is recorded.
 #[inline(always)]
 pub(crate) fn record_writer() -> Option<RecordWriter> {
-    let collector = collector()?;
+    let collector = current_collector()?;
     if collector.region.is_closed() {
         return None;
     }
@@ -100,7 +100,7 @@ fn enter(collector: &'static Collector, thread: &ThreadState) -> bool {
 }
 
 /// Gives the chunk of a thread that ends back.
-pub(crate) fn leave(collector: &'static Collector) {
+pub(crate) fn release_chunk(collector: &'static Collector) {
     THREAD.with(|thread| {
         if thread.process.get() == u64::from(std::process::id()) {
             thread.chunk_writer.retire(&collector.region);

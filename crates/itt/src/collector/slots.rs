@@ -66,8 +66,9 @@ impl StaticPart {
                 counter_metadata: false,
             },
         };
-        part.features.histograms = part.has(c"__itt_histogram_create");
-        part.features.counter_metadata = part.has(c"__itt_bind_context_metadata_to_counter");
+        part.features.histograms = part.has_function(c"__itt_histogram_create");
+        part.features.counter_metadata =
+            part.has_function(c"__itt_bind_context_metadata_to_counter");
         Some(part)
     }
 
@@ -78,7 +79,7 @@ impl StaticPart {
         all.take_while(|slot| !slot.name.is_null())
     }
 
-    fn has(&self, name: &CStr) -> bool {
+    fn has_function(&self, name: &CStr) -> bool {
         // SAFETY: the names of a static part are C strings.
         self.slots()
             .any(|slot| unsafe { CStr::from_ptr(slot.name) } == name)
@@ -93,14 +94,14 @@ impl StaticPart {
             let name = unsafe { CStr::from_ptr(slot.name) }.to_bytes();
             let function = name.strip_prefix(b"__itt_").and_then(calls::function);
             let function = function.filter(|_| slot.group & chosen != 0);
-            put(slot, function.unwrap_or(slot.null_function));
+            set_slot(slot, function.unwrap_or(slot.null_function));
         }
     }
 
     /// Gives it null functions: its calls do nothing.
     pub(crate) fn bind_nothing(&self) {
         for slot in self.slots() {
-            put(slot, slot.null_function);
+            set_slot(slot, slot.null_function);
         }
     }
 
@@ -150,7 +151,7 @@ impl StaticPart {
 }
 
 /// Other threads may be calling through the pointer.
-fn put(slot: &ApiInfo, function: *mut c_void) {
+fn set_slot(slot: &ApiInfo, function: *mut c_void) {
     if !slot.function.is_null() {
         // SAFETY: the static part's pointer is there as long as the part, and is aligned.
         let pointer = unsafe { AtomicPtr::from_ptr(slot.function) };

@@ -34,7 +34,7 @@ pub(crate) static NAMES: ForkMutex<NameTable> = ForkMutex::new(NameTable::new())
 
 /// The collector, once a ring was found.
 #[inline]
-pub(crate) fn collector() -> Option<&'static Collector> {
+pub(crate) fn current_collector() -> Option<&'static Collector> {
     // SAFETY: the pointer is null or of a collector that is never freed.
     unsafe { COLLECTOR.load(Ordering::Acquire).as_ref() }
 }

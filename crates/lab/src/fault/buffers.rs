@@ -1,15 +1,15 @@
 //! Scenes in which a buffer or a window is smaller, or larger, than the path needs.
 
-use super::scene::{Scene, SeededDice, Variant, link, path, word};
+use super::scene::{Scene, SeededDice, Variant, make_link, path, variant_word};
 use crate::wire::WindowScale;
 
 pub(super) fn tiny_send_buffer(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(20, 80);
     let bytes = dice.between(4, 16) << 10;
     let option = format!("--sndbuf {bytes}");
-    let option = word(variant == Variant::Faulty, &option);
+    let option = variant_word(variant == Variant::Faulty, &option);
     let mut scene = Scene::over(
-        link(rtt_ms, 50),
+        make_link(rtt_ms, 50),
         "sink",
         format!("stream --seconds 2 {option}"),
     );
@@ -23,9 +23,9 @@ pub(super) fn tiny_receive_buffer(variant: Variant, dice: &mut SeededDice) -> Sc
     let rtt_ms = dice.between(20, 80);
     let bytes = dice.between(4, 16) << 10;
     let option = format!("--rcvbuf {bytes}");
-    let option = word(variant == Variant::Faulty, &option);
+    let option = variant_word(variant == Variant::Faulty, &option);
     Scene::over(
-        link(rtt_ms, 50),
+        make_link(rtt_ms, 50),
         format!("sink {option}"),
         "stream --seconds 2",
     )
@@ -37,9 +37,9 @@ pub(super) fn slow_reader(variant: Variant, dice: &mut SeededDice) -> Scene {
     // the path needs.
     let pause_us = dice.between(30_000, 60_000);
     let option = format!("--read-size 16384 --read-pause-us {pause_us}");
-    let option = word(variant == Variant::Faulty, &option);
+    let option = variant_word(variant == Variant::Faulty, &option);
     Scene::over(
-        link(rtt_ms, 10),
+        make_link(rtt_ms, 10),
         format!("sink --rcvbuf 65536 {option}"),
         "stream --bytes 700001",
     )
@@ -51,7 +51,7 @@ pub(super) fn window_scale_lost(variant: Variant, dice: &mut SeededDice) -> Scen
     // The path holds more than the 64 KiB that a window can be without a scale.
     let rtt_ms = dice.between(40, 80);
     let lower = dice.between(2, 5) as u8;
-    let mut scene = Scene::over(link(rtt_ms, 20), "sink", "stream --seconds 2");
+    let mut scene = Scene::over(make_link(rtt_ms, 20), "sink", "stream --seconds 2");
     if variant == Variant::Faulty {
         match lower {
             2 => scene.forward.window_scale = Some(WindowScale::Remove),
@@ -71,7 +71,7 @@ pub(super) fn buffer_beyond_window(variant: Variant, dice: &mut SeededDice) -> S
         _ => window_bytes,
     };
     Scene::over(
-        link(rtt_ms, 10),
+        make_link(rtt_ms, 10),
         format!("sink --rcvbuf {window_bytes}"),
         format!("stream --seconds 2 --sndbuf {send_bytes}"),
     )
@@ -82,7 +82,7 @@ pub(super) fn buffer_beyond_window(variant: Variant, dice: &mut SeededDice) -> S
 pub(super) fn odd_segment(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let (header, body) = (dice.between(4_500, 8_900), dice.between(1_000, 8_900));
-    let option = word(variant == Variant::Faulty, "--sndbuf 1");
+    let option = variant_word(variant == Variant::Faulty, "--sndbuf 1");
     let mut scene = Scene::over(
         path(rtt_ms),
         format!("reply-server --request {}", header + body),
@@ -97,9 +97,9 @@ pub(super) fn path_limited(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(5, 40);
     let rate_mbps = dice.between(10, 50);
     let rest = "--write-size 4096 --pause-us 20000";
-    let rest = word(variant == Variant::Healthy, rest);
+    let rest = variant_word(variant == Variant::Healthy, rest);
     Scene::over(
-        link(rtt_ms, rate_mbps),
+        make_link(rtt_ms, rate_mbps),
         "sink",
         format!("stream --seconds 3 {rest}"),
     )

@@ -1,6 +1,8 @@
 //! Scenes of a client that waits for a path, a pool, a name server or a connection, and of the other end that makes it wait.
 
-use super::scene::{ConnectionEnd, RecordedPrograms, Scene, SeededDice, Variant, link, path, word};
+use super::scene::{
+    ConnectionEnd, RecordedPrograms, Scene, SeededDice, Variant, make_link, path, variant_word,
+};
 
 /// Requests one after another over a long path; in the twin a few at a time, on several connections.
 pub(super) fn serial_round_trips(variant: Variant, dice: &mut SeededDice) -> Scene {
@@ -103,7 +105,10 @@ pub(super) fn remote_slow(variant: Variant, dice: &mut SeededDice) -> Scene {
         recorded: RecordedPrograms::Client,
         ..Scene::over(
             path(1),
-            format!("task-server {}", word(variant != Variant::Healthy, &work)),
+            format!(
+                "task-server {}",
+                variant_word(variant != Variant::Healthy, &work)
+            ),
             format!("request-reply --rounds {rounds} --pause-us {pause_us}"),
         )
     }
@@ -119,7 +124,7 @@ pub(super) fn dns_slow(variant: Variant, dice: &mut SeededDice) -> Scene {
         "task-server",
         format!("lookup-client --rounds {rounds} --pause-us 4000"),
     );
-    let option = word(variant != Variant::Healthy, &option);
+    let option = variant_word(variant != Variant::Healthy, &option);
     scene.beside = vec![format!("name-server {option}")];
     scene
 }
@@ -179,7 +184,7 @@ pub(super) fn reset_by_peer(variant: Variant, dice: &mut SeededDice) -> Scene {
 /// The server closes connections although their requests have not been read.
 pub(super) fn reset_by_us(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rounds = dice.between(5, 13);
-    let refuse = word(variant != Variant::Healthy, "--refuse");
+    let refuse = variant_word(variant != Variant::Healthy, "--refuse");
     Scene::over(
         path(dice.between(1, 5)),
         format!("task-server {refuse}"),
@@ -252,7 +257,7 @@ pub(super) fn packet_dropped_here(variant: Variant, dice: &mut SeededDice) -> Sc
          add rule ip lab input meta l4proto {protocol} meta length > 1000 \
          numgen random mod 1000 < {of_thousand} drop"
     );
-    let mut scene = Scene::over(link(rtt_ms, 20), "sink", "stream --bytes 3000000");
+    let mut scene = Scene::over(make_link(rtt_ms, 20), "sink", "stream --bytes 3000000");
     scene.firewall = vec![(ConnectionEnd::Server, rules)];
     scene
 }

@@ -213,7 +213,7 @@ pub fn list_declaration() -> clap::Command {
 }
 
 /// Runs `whylat lab list`.
-pub fn list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub fn run_list(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let options = match ListOptions::try_parse_from(args) {
         Ok(options) => options,
         Err(usage) => return crate::output::print_usage(&usage),
@@ -263,7 +263,7 @@ pub fn score_declaration() -> clap::Command {
 
 /// Runs `whylat lab score` with the arguments after these words. `answers` are the rules that are
 /// never above info.
-pub fn score(args: impl IntoIterator<Item = OsString>, answers: &[&str]) -> ExitCode {
+pub fn run_score(args: impl IntoIterator<Item = OsString>, answers: &[&str]) -> ExitCode {
     let options = match ScoreOptions::try_parse_from(args) {
         Ok(options) => options,
         Err(usage) => return crate::output::print_usage(&usage),

@@ -1,6 +1,6 @@
 //! Scenes in which others have the CPU.
 
-use super::scene::{Scene, SeededDice, Variant, link, path, serving};
+use super::scene::{Scene, SeededDice, Variant, claim_acceptor, make_link, path};
 
 /// A server on the second CPU, where each request takes CPU time, and a client on the first.
 fn computing_server(dice: &mut SeededDice) -> Scene {
@@ -29,12 +29,12 @@ pub(super) fn starved_reader(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 20);
     let burn_us = 200_000 * 8 / RATE_MBPS;
     let mut scene = Scene::over(
-        link(rtt_ms, RATE_MBPS),
+        make_link(rtt_ms, RATE_MBPS),
         format!("sink --cpu 1 --rcvbuf 196608 --burn-us-per-mb {burn_us}"),
         "stream --cpu 0 --bytes 2000003",
     );
     if variant == Variant::Faulty {
-        scene.pair.claims.extend(serving("cpu_contention"));
+        scene.pair.claims.extend(claim_acceptor("cpu_contention"));
         scene.beside = vec!["burn --cpu 1 --threads 8".to_owned()];
     }
     scene

@@ -1,6 +1,8 @@
 //! Scenes in which the path loses, delays or reorders what is sent.
 
-use super::scene::{Claim, ClaimSubject, ConnectionEnd, Scene, SeededDice, Variant, link, path};
+use super::scene::{
+    Claim, ClaimSubject, ConnectionEnd, Scene, SeededDice, Variant, make_link, path,
+};
 use crate::DirectionConfig;
 use crate::wire::{BurstLoss, HoldWindow, LossWindow};
 
@@ -96,7 +98,7 @@ pub(super) fn delayed_ack_after_timeout(variant: Variant, dice: &mut SeededDice)
 
 pub(super) fn random_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(15, 40);
-    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    let mut scene = Scene::over(make_link(rtt_ms, 50), "sink", "stream --seconds 4");
     if variant == Variant::Faulty {
         scene.forward.loss_ppm = 10_000;
     }
@@ -110,7 +112,7 @@ pub(super) fn burst_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
         begin_ppm: dice.between(1_500, 2_500) as u32,
         packets: dice.between(3, 6) as u32,
     };
-    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    let mut scene = Scene::over(make_link(rtt_ms, 50), "sink", "stream --seconds 4");
     if variant == Variant::Faulty {
         scene.forward.bursts = Some(bursts);
     }
@@ -121,7 +123,7 @@ pub(super) fn burst_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
 /// The queue holds all that congestion control gets to send in this time: nothing is lost.
 pub(super) fn reordering(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 30);
-    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --seconds 4");
+    let mut scene = Scene::over(make_link(rtt_ms, 50), "sink", "stream --seconds 4");
     scene.forward.queue_bytes = 4 << 20;
     scene.forward.jitter_us = rtt_ms * 1_000;
     scene.forward.jitter_reorders = variant == Variant::Faulty;
@@ -149,7 +151,7 @@ pub(super) fn black_hole(variant: Variant, dice: &mut SeededDice) -> Scene {
         every_us: 0,
         loss_ppm: 1_000_000,
     };
-    let mut scene = Scene::over(link(rtt_ms, 50), "sink", "stream --bytes 8000009");
+    let mut scene = Scene::over(make_link(rtt_ms, 50), "sink", "stream --bytes 8000009");
     if variant == Variant::Faulty {
         scene.lasts_us = Some(hole.after_us..hole.after_us + hole.for_us);
         scene.forward.windows = vec![hole];

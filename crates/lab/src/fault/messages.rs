@@ -1,6 +1,6 @@
 //! Scenes of small messages: what waits between a write and the answer to it, or computes.
 
-use super::scene::{ProgramPair, Scene, SeededDice, Variant, path, sending, word};
+use super::scene::{ProgramPair, Scene, SeededDice, Variant, claim_opener, path, variant_word};
 
 pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
@@ -23,8 +23,8 @@ pub(super) fn logging_client(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let pause_us = dice.between(3_000, 6_000);
     let seed = dice.between(1, 1_000);
-    let answered = word(variant != Variant::Healthy, "--answer-every 50");
-    let nodelay = word(variant == Variant::Fixed, "--nodelay");
+    let answered = variant_word(variant != Variant::Healthy, "--answer-every 50");
+    let nodelay = variant_word(variant == Variant::Fixed, "--nodelay");
     Scene::over(
         path(rtt_ms),
         format!("log-server {answered}"),
@@ -49,11 +49,11 @@ pub(super) fn two_faults(variant: Variant, dice: &mut SeededDice) -> Scene {
     let option = format!("--rcvbuf {bytes}");
     let faulty = variant == Variant::Faulty;
     let mut other = ProgramPair::new(
-        format!("sink {}", word(faulty, &option)),
+        format!("sink {}", variant_word(faulty, &option)),
         // As much as the small buffer takes in a second or two.
         "stream --bytes 500009",
     );
-    let claim = sending("receive_buffer_limited").filter(|_| faulty);
+    let claim = claim_opener("receive_buffer_limited").filter(|_| faulty);
     other.claims.extend(claim);
     // No faster than its reader surely is; the queue takes all of it.
     scene.forward.rate_bps = Some(20_000_000);
@@ -65,7 +65,7 @@ pub(super) fn server_computes(variant: Variant, dice: &mut SeededDice) -> Scene 
     let rtt_ms = dice.between(1, 10);
     let compute_us = dice.between(10_000, 30_000);
     let option = format!("--compute-us {compute_us}");
-    let option = word(variant == Variant::Faulty, &option);
+    let option = variant_word(variant == Variant::Faulty, &option);
     Scene::over(
         path(rtt_ms),
         format!("reply-server {option}"),
@@ -77,7 +77,7 @@ pub(super) fn client_thinks(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let pause_us = dice.between(10_000, 30_000);
     let option = format!("--pause-us {pause_us}");
-    let option = word(variant == Variant::Faulty, &option);
+    let option = variant_word(variant == Variant::Faulty, &option);
     Scene::over(
         path(rtt_ms),
         "reply-server",

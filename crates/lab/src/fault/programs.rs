@@ -1,11 +1,11 @@
 //! Scenes in which a program, by how it uses its sockets, holds up others.
 
 use super::scene::{
-    Claim, ClaimSubject, ConnectionEnd, Scene, SeededDice, Variant, link, path, word,
+    Claim, ClaimSubject, ConnectionEnd, Scene, SeededDice, Variant, make_link, path, variant_word,
 };
 use crate::DirectionConfig;
 
-fn claim(rule: &'static str, end: ConnectionEnd, of: ClaimSubject) -> Claim {
+fn make_claim(rule: &'static str, end: ConnectionEnd, of: ClaimSubject) -> Claim {
     Claim { rule, end, of }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn listen_overflow(variant: Variant, dice: &mut SeededDice) -> Scene 
         format!("request-reply --concurrency {CONNECTIONS} --rounds 21"),
     );
     if variant == Variant::Faulty {
-        let late = claim(
+        let late = make_claim(
             "syn_retries",
             ConnectionEnd::Client,
             ClaimSubject::LateToConnect,
@@ -69,7 +69,7 @@ pub(super) fn listen_overflow(variant: Variant, dice: &mut SeededDice) -> Scene 
 pub(super) fn deferred_accepts(variant: Variant, dice: &mut SeededDice) -> Scene {
     let connections = dice.between(11, 23);
     let rtt_ms = dice.between(1, 10);
-    let deferring = word(variant == Variant::Faulty, "--defer-accept-s 9");
+    let deferring = variant_word(variant == Variant::Faulty, "--defer-accept-s 9");
     Scene::over(
         path(rtt_ms),
         format!("reply-server --connections {connections} {deferring}"),
@@ -83,7 +83,7 @@ pub(super) fn waiting_proxy(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(30, 50);
     let bytes = dice.between(4, 8) << 10;
     let mut scene = Scene::over(
-        link(rtt_ms, 50),
+        make_link(rtt_ms, 50),
         "sink",
         "stream --nodelay --bytes 900001 --write-size 4096 --pause-us 8000",
     );
@@ -94,7 +94,7 @@ pub(super) fn waiting_proxy(variant: Variant, dice: &mut SeededDice) -> Scene {
         "proxy".to_owned()
     });
     if faulty {
-        let limited = claim(
+        let limited = make_claim(
             "send_buffer_limited",
             ConnectionEnd::Proxy,
             ClaimSubject::Nth(1),
@@ -122,7 +122,7 @@ pub(super) fn head_of_line(variant: Variant, dice: &mut SeededDice) -> Scene {
     });
     if faulty {
         let of_slow = ClaimSubject::WithClient(1);
-        let limited = claim("receive_buffer_limited", ConnectionEnd::Server, of_slow);
+        let limited = make_claim("receive_buffer_limited", ConnectionEnd::Server, of_slow);
         scene.pair.claims.push(limited);
     }
     scene

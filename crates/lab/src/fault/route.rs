@@ -59,7 +59,7 @@ impl Route {
         let near = Wire::between(near, Netns::new()?, router.clone())?;
         let far = Wire::between(far, router, Netns::new()?)?;
         let by = |netns: &Netns, to: Ipv4Addr, via: Ipv4Addr| {
-            netns.ip(&format!("route add {to}/32 via {via}"))
+            netns.run_ip(&format!("route add {to}/32 via {via}"))
         };
         by(&near.a, far.address_b(), near.address_b())?;
         by(&far.b, near.address_a(), far.address_a())?;

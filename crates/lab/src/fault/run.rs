@@ -40,7 +40,7 @@ impl FaultRun<'_> {
     /// # Errors
     /// Without root, when the variant or the fix does not exist, or when a role fails.
     pub fn run(&self, program: &Path) -> Result<Value, LabError> {
-        let (scene, fix) = self.scene()?;
+        let (scene, fix) = self.make_scene()?;
         let config = WireConfig {
             a_to_b: scene.forward,
             b_to_a: scene.back,
@@ -61,7 +61,7 @@ impl FaultRun<'_> {
         for (end, name, value) in scene.sysctls {
             netns_of(end).sysctl(name, value)?;
         }
-        let captures = self.capture(&route)?;
+        let captures = self.start_captures(&route)?;
         for (end, rules) in &scene.firewall {
             netns_of(*end).nft(rules)?;
         }
@@ -102,7 +102,7 @@ impl FaultRun<'_> {
             lasts_ns.map(|(us, first_ns)| first_ns + us.start * 1_000..first_ns + us.end * 1_000);
         let expected = ended
             .iter()
-            .flat_map(|pair| pair.expected(lasts_ns.as_ref()));
+            .flat_map(|pair| pair.expected_rules(lasts_ns.as_ref()));
         let expected: Vec<Value> = expected.collect();
         let roles: Vec<Value> = ended.iter().map(PairOutcome::truth).collect();
         Ok(json!({
@@ -123,7 +123,7 @@ impl FaultRun<'_> {
     }
 
     /// Starts captures at both ends and between them, if they are wanted.
-    fn capture(&self, route: &Route) -> Result<Vec<Tcpdump>, LabError> {
+    fn start_captures(&self, route: &Route) -> Result<Vec<Tcpdump>, LabError> {
         let Some(place) = self.captures else {
             return Ok(Vec::new());
         };
@@ -142,11 +142,11 @@ impl FaultRun<'_> {
     /// # Errors
     /// As [`Self::run`].
     pub fn recorded(&self) -> Result<RecordedPrograms, LabError> {
-        Ok(self.scene()?.0.recorded)
+        Ok(self.make_scene()?.0.recorded)
     }
 
     /// Returns the scene, with the fix that is applied if it has several.
-    fn scene(&self) -> Result<(Scene, Option<&'static FaultFix>), LabError> {
+    fn make_scene(&self) -> Result<(Scene, Option<&'static FaultFix>), LabError> {
         let refused = |option, value: &str, why, hint| LabError::Option {
             option,
             value: value.to_owned(),
@@ -243,24 +243,24 @@ impl PairOutcome {
     }
 
     /// Returns the rules to be reported, with their subjects and times; none where nothing is to be reported.
-    fn expected(&self, lasts_ns: Option<&Range<u64>>) -> impl Iterator<Item = Value> {
+    fn expected_rules(&self, lasts_ns: Option<&Range<u64>>) -> impl Iterator<Item = Value> {
         self.claims.iter().map(move |claim| {
             let connections = self.sockets(*claim);
             let (from_ns, until_ns) = match (claim.of, lasts_ns) {
                 (ClaimSubject::LateToConnect, _) => {
-                    range(&connections, "connecting_ns", "opened_ns")
+                    time_range(&connections, "connecting_ns", "opened_ns")
                 }
                 (_, Some(lasts)) => (Some(lasts.start), Some(lasts.end)),
                 (ClaimSubject::Service | ClaimSubject::Datagrams | ClaimSubject::Process, None) => {
-                    range(&self.clients, "start_ns", "end_ns")
+                    time_range(&self.clients, "start_ns", "end_ns")
                 }
-                (_, None) => range(&connections, "opened_ns", "closed_ns"),
+                (_, None) => time_range(&connections, "opened_ns", "closed_ns"),
             };
             json!({
                 "rule": claim.rule,
                 "end": claim.end,
                 "connections": connections,
-                "services": self.services(*claim),
+                "services": self.claimed_services(*claim),
                 "processes": self.processes(*claim),
                 "from_ns": from_ns,
                 "until_ns": until_ns,
@@ -269,7 +269,7 @@ impl PairOutcome {
     }
 
     /// Returns the outcomes of an end.
-    fn ends(&self, end: ConnectionEnd) -> &[Value] {
+    fn end_outcomes(&self, end: ConnectionEnd) -> &[Value] {
         match end {
             ConnectionEnd::Client => &self.clients,
             ConnectionEnd::Server => std::slice::from_ref(&self.server),
@@ -278,7 +278,7 @@ impl PairOutcome {
     }
 
     /// Returns the services that a claim speaks of: the requests of an end's process. Several processes are one service.
-    fn services(&self, claim: Claim) -> Vec<Value> {
+    fn claimed_services(&self, claim: Claim) -> Vec<Value> {
         let address = match claim.of {
             ClaimSubject::Service => self.address.clone(),
             ClaimSubject::Datagrams => format!("udp:{}", self.address),
@@ -288,21 +288,21 @@ impl PairOutcome {
             ConnectionEnd::Server => "server",
             ConnectionEnd::Client | ConnectionEnd::Proxy => "client",
         };
-        let ends = self.ends(claim.end).iter();
+        let ends = self.end_outcomes(claim.end).iter();
         let service = |end: &Value| json!({ "role": role, "address": address, "pid": end["pid"] });
         ends.map(service).collect()
     }
 
     /// Returns the processes that a claim speaks of.
     fn processes(&self, claim: Claim) -> Vec<Value> {
-        let ends = self.ends(claim.end).iter();
+        let ends = self.end_outcomes(claim.end).iter();
         let of_processes = ends.filter(|_| claim.of == ClaimSubject::Process);
         of_processes.map(|end| end["pid"].clone()).collect()
     }
 
     /// Returns the sockets that a claim speaks of.
     fn sockets(&self, claim: Claim) -> Vec<Value> {
-        let ends = self.ends(claim.end);
+        let ends = self.end_outcomes(claim.end);
         let sockets = ends
             .iter()
             .filter_map(|end| end["connections"].as_array())
@@ -327,7 +327,7 @@ impl PairOutcome {
 }
 
 /// Returns the first begin and the last end.
-fn range(of: &[Value], begin: &str, end: &str) -> (Option<u64>, Option<u64>) {
+fn time_range(of: &[Value], begin: &str, end: &str) -> (Option<u64>, Option<u64>) {
     let times = |name| of.iter().filter_map(move |one: &Value| one[name].as_u64());
     (times(begin).min(), times(end).max())
 }

@@ -251,7 +251,7 @@ impl SeededDice {
 }
 
 /// Returns a word that only this variant has.
-pub(super) fn word(there: bool, word: &str) -> &str {
+pub(super) fn variant_word(there: bool, word: &str) -> &str {
     if there { word } else { "" }
 }
 
@@ -261,7 +261,7 @@ pub(super) fn path(rtt_ms: u64) -> DirectionConfig {
 }
 
 /// Returns the same with a rate, and a queue of one bandwidth-delay product or 64 KiB.
-pub(super) fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
+pub(super) fn make_link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
     let rate_bps = rate_mbps * 1_000_000;
     DirectionConfig {
         rate_bps: Some(rate_bps),
@@ -271,7 +271,7 @@ pub(super) fn link(rtt_ms: u64, rate_mbps: u64) -> DirectionConfig {
 }
 
 /// Claims a rule for all connections of the end that opened them.
-pub(super) fn sending(rule: &'static str) -> Option<Claim> {
+pub(super) fn claim_opener(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
         end: ConnectionEnd::Client,
@@ -280,7 +280,7 @@ pub(super) fn sending(rule: &'static str) -> Option<Claim> {
 }
 
 /// Claims a rule for all connections of the end that accepted them.
-pub(super) fn serving(rule: &'static str) -> Option<Claim> {
+pub(super) fn claim_acceptor(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
         end: ConnectionEnd::Server,
@@ -289,7 +289,7 @@ pub(super) fn serving(rule: &'static str) -> Option<Claim> {
 }
 
 /// Claims a rule for the requests that a program sends.
-pub(super) fn asking(rule: &'static str) -> Option<Claim> {
+pub(super) fn claim_client_requests(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
         end: ConnectionEnd::Client,
@@ -298,7 +298,7 @@ pub(super) fn asking(rule: &'static str) -> Option<Claim> {
 }
 
 /// Claims a rule for the requests that a program answers.
-pub(super) fn answering(rule: &'static str) -> Option<Claim> {
+pub(super) fn claim_server_requests(rule: &'static str) -> Option<Claim> {
     Some(Claim {
         rule,
         end: ConnectionEnd::Server,

@@ -52,15 +52,15 @@ pub struct Score {
 impl Score {
     /// Compares. `answers` are the rules that are never above info: they are found at any severity, and never wrong.
     pub fn new(truth: &Value, report: &Value, answers: &[&str]) -> Self {
-        let claims = claims(truth);
-        let reported = reported(report, answers);
+        let claims = claimed_findings(truth);
+        let reported = reported_findings(report, answers);
         let is_found = |named: &&NamedFinding| {
             let finding = reported.get(*named);
             finding.is_some_and(|finding| is_as_claimed(finding, claims[*named]))
         };
         let found = claims.keys().filter(is_found).cloned().collect();
         let planted: BTreeSet<NamedFinding> = claims.keys().cloned().collect();
-        let mut also_true = suffered(truth);
+        let mut also_true = suffered_findings(truth);
         also_true.extend(of_workloads(truth));
         let is_beside = |named: &&NamedFinding| {
             let is_answer = answers.contains(&named.0.as_str());
@@ -80,7 +80,7 @@ impl Score {
     }
 }
 
-fn list<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+fn list_values<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value[name].as_array().into_iter().flatten()
 }
 
@@ -88,7 +88,7 @@ fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or(0)
 }
 
-fn rule(value: &Value) -> String {
+fn rule_name(value: &Value) -> String {
     value["rule"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -97,40 +97,40 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 /// Returns the findings that must be reported, with their claims.
-fn claims(truth: &Value) -> BTreeMap<NamedFinding, &Value> {
-    let claims = list(truth, "expected");
+fn claimed_findings(truth: &Value) -> BTreeMap<NamedFinding, &Value> {
+    let claims = list_values(truth, "expected");
     let named = claims.flat_map(|claim| {
-        let sockets = list(claim, "connections").map(|it| number(it, "cookie"));
-        let services = list(claim, "services");
+        let sockets = list_values(claim, "connections").map(|it| number(it, "cookie"));
+        let services = list_values(claim, "services");
         let services =
             services.map(|it| ScoredSubject::service(text(it, "role"), text(it, "address")));
-        let processes = list(claim, "processes").filter_map(Value::as_u64);
+        let processes = list_values(claim, "processes").filter_map(Value::as_u64);
         let subjects = sockets.map(ScoredSubject::Socket).chain(services);
         let subjects = subjects.chain(processes.map(ScoredSubject::process));
-        subjects.map(move |subject| ((rule(claim), subject), claim))
+        subjects.map(move |subject| ((rule_name(claim), subject), claim))
     });
     named.collect()
 }
 
 /// Returns every finding that is above info, and every answer.
-fn reported<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &'a Value> {
+fn reported_findings<'a>(report: &'a Value, answers: &[&str]) -> BTreeMap<NamedFinding, &'a Value> {
     let is_claim = |finding: &&Value| {
         let is_answer = finding["rule"]
             .as_str()
             .is_some_and(|rule| answers.contains(&rule));
         is_answer || finding["severity"] != "info"
     };
-    let findings = list(report, "findings").filter(is_claim);
+    let findings = list_values(report, "findings").filter(is_claim);
     findings
         .flat_map(|finding| {
-            let subjects = subjects(report, finding).into_iter();
-            subjects.map(move |subject| ((rule(finding), subject), finding))
+            let subjects = finding_subjects(report, finding).into_iter();
+            subjects.map(move |subject| ((rule_name(finding), subject), finding))
         })
         .collect()
 }
 
 /// Returns the subjects of a finding.
-fn subjects(report: &Value, finding: &Value) -> Vec<ScoredSubject> {
+fn finding_subjects(report: &Value, finding: &Value) -> Vec<ScoredSubject> {
     let subject = &finding["subject"];
     let requests = &subject["requests"];
     if requests.is_object() {
@@ -147,26 +147,26 @@ fn subjects(report: &Value, finding: &Value) -> Vec<ScoredSubject> {
 /// Returns whether a finding is of the process and of the time that a claim says.
 fn is_as_claimed(finding: &Value, claim: &Value) -> bool {
     let pid = finding["subject"]["process"]["pid"].as_u64();
-    let mut services = list(claim, "services").peekable();
+    let mut services = list_values(claim, "services").peekable();
     let is_of_process = services.peek().is_none()
         || services.any(|it| pid.is_none() || it["pid"].as_u64() == pid || it["pid"].is_null());
-    is_of_process && overlap(finding, claim) >= LEAST_OVERLAP
+    is_of_process && overlap_share(finding, claim) >= LEAST_OVERLAP
 }
 
 /// Returns the findings that are true of workloads, by their own words: a client asks one request after another.
 fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
     let mut also_true = BTreeSet::new();
-    for pair in list(truth, "roles") {
-        let clients = || list(pair, "clients");
+    for pair in list_values(truth, "roles") {
+        let clients = || list_values(pair, "clients");
         let addresses: BTreeSet<&str> = clients()
-            .flat_map(|client| list(client, "connections"))
+            .flat_map(|client| list_values(client, "connections"))
             .map(|connection| text(connection, "remote"))
             .chain(pair["address"].as_str())
             .collect();
         let by_udp = pair["address"].as_str().map(|it| format!("udp:{it}"));
         let ends = clients().map(|client| ("client", client));
         for (role, end) in ends.chain([("server", &pair["server"])]) {
-            for rule in list(end, "also_true").filter_map(Value::as_str) {
+            for rule in list_values(end, "also_true").filter_map(Value::as_str) {
                 let services = addresses.iter().copied().chain(by_udp.as_deref());
                 let services = services.map(|address| ScoredSubject::service(role, address));
                 also_true.extend(services.map(|service| (rule.to_owned(), service)));
@@ -179,17 +179,19 @@ fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
 /// Returns the sockets of a finding: of many, not all are listed with it.
 fn sockets(report: &Value, finding: &Value) -> Vec<u64> {
     let subject = &finding["subject"];
-    let listed: Vec<u64> = list(subject, "ids").filter_map(Value::as_u64).collect();
+    let listed: Vec<u64> = list_values(subject, "ids")
+        .filter_map(Value::as_u64)
+        .collect();
     if number(subject, "connections") <= listed.len() as u64 {
         return listed;
     }
-    let has_it = |it: &&Value| list(it, "findings").any(|rule| *rule == finding["rule"]);
-    let connections = list(report, "connections").filter(has_it);
+    let has_it = |it: &&Value| list_values(it, "findings").any(|rule| *rule == finding["rule"]);
+    let connections = list_values(report, "connections").filter(has_it);
     connections.map(|it| number(it, "id")).collect()
 }
 
 /// Returns the part of the planted interval that the finding names, 0 to 1.
-fn overlap(finding: &Value, claim: &Value) -> f64 {
+fn overlap_share(finding: &Value, claim: &Value) -> f64 {
     let start = number(finding, "from_ns").max(number(claim, "from_ns"));
     let end = number(finding, "until_ns").min(number(claim, "until_ns"));
     let planted_ns = number(claim, "until_ns").saturating_sub(number(claim, "from_ns"));
@@ -198,12 +200,14 @@ fn overlap(finding: &Value, claim: &Value) -> f64 {
 
 /// Returns claims that are true though nothing planted them: the machine was busy, and the role's own thread waited for a
 /// CPU, as the scheduler counts it (schedstat). A reader that waits is slow, and so is a server.
-fn suffered(truth: &Value) -> BTreeSet<NamedFinding> {
+fn suffered_findings(truth: &Value) -> BTreeSet<NamedFinding> {
     let mut suffered = BTreeSet::new();
-    for pair in list(truth, "roles") {
-        let near = list(pair, "clients").chain(Some(&pair["proxy"]));
-        let clients: Vec<&Value> = near.flat_map(|role| list(role, "connections")).collect();
-        let servers: Vec<&Value> = list(&pair["server"], "connections").collect();
+    for pair in list_values(truth, "roles") {
+        let near = list_values(pair, "clients").chain(Some(&pair["proxy"]));
+        let clients: Vec<&Value> = near
+            .flat_map(|role| list_values(role, "connections"))
+            .collect();
+        let servers: Vec<&Value> = list_values(&pair["server"], "connections").collect();
         let mut add = |end: &[&Value],
                        others: &[&Value],
                        beside_ns: u64,
@@ -251,7 +255,7 @@ fn is_starved((waited_ns, life_ns): (u64, u64)) -> bool {
 /// Returns the CPU time that a planted flood's ksoftirqd took from the server while the connection existed, ns.
 fn by_softirq_ns(truth: &Value, connection: &Value) -> u64 {
     let life = number(connection, "opened_ns")..=number(connection, "closed_ns");
-    let readings = list(truth, "beside").flat_map(|role| list(role, "ksoftirqd_ns"));
+    let readings = list_values(truth, "beside").flat_map(|role| list_values(role, "ksoftirqd_ns"));
     let readings =
         readings.filter_map(|reading| Some((reading[0].as_u64()?, reading[1].as_u64()?)));
     let within: Vec<u64> = readings

@@ -3,13 +3,18 @@
 use super::scene::{Scene, SeededDice, Variant};
 
 /// A `task-server`, and a client that pauses between its requests: they are no series.
-fn server(variant: Variant, dice: &mut SeededDice, work: &str) -> Scene {
+fn server_scene(variant: Variant, dice: &mut SeededDice, work: &str) -> Scene {
     let rounds = dice.between(30, 45);
-    asked(variant, dice, work, rounds)
+    server_scene_of_rounds(variant, dice, work, rounds)
 }
 
 /// Makes the scene with so many requests.
-fn asked(variant: Variant, dice: &mut SeededDice, work: &str, rounds: u64) -> Scene {
+fn server_scene_of_rounds(
+    variant: Variant,
+    dice: &mut SeededDice,
+    work: &str,
+    rounds: u64,
+) -> Scene {
     let pause_us = dice.between(2_500, 4_000);
     let beside = match variant {
         Variant::Healthy => "--beside",
@@ -25,7 +30,7 @@ fn asked(variant: Variant, dice: &mut SeededDice, work: &str, rounds: u64) -> Sc
 pub(super) fn timer_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(10_000, 30_000);
     let every = dice.between(1, 4);
-    server(
+    server_scene(
         variant,
         dice,
         &format!("--work sleep --amount {us} --every {every}"),
@@ -35,7 +40,7 @@ pub(super) fn timer_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
 /// A thread holds the lock most of the time, and sleeps with it.
 pub(super) fn lock_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(8_000, 20_000);
-    server(variant, dice, &format!("--work lock --amount {us}"))
+    server_scene(variant, dice, &format!("--work lock --amount {us}"))
 }
 
 /// A hundredth of the requests computes; the twin does the same work in equal parts.
@@ -50,31 +55,31 @@ pub(super) fn computes(variant: Variant, dice: &mut SeededDice) -> Scene {
     };
     // a hundred at least, so that there is a slowest hundredth
     let rounds = dice.between(110, 150);
-    asked(Variant::Faulty, dice, &work, rounds)
+    server_scene_of_rounds(Variant::Faulty, dice, &work, rounds)
 }
 
 /// Each request writes to a file and waits for the disk.
 pub(super) fn disk_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(2_000, 5_000);
-    server(variant, dice, &format!("--work sync --amount {us}"))
+    server_scene(variant, dice, &format!("--work sync --amount {us}"))
 }
 
 /// Each request reads pages of a mapped file that have to come from the disk.
 pub(super) fn memory_stall(variant: Variant, dice: &mut SeededDice) -> Scene {
     let pages = dice.between(100, 200);
-    server(variant, dice, &format!("--work page --amount {pages}"))
+    server_scene(variant, dice, &format!("--work page --amount {pages}"))
 }
 
 /// Each request writes to a pipe with a slow reader.
 pub(super) fn output_blocked(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(8_000, 20_000);
-    server(variant, dice, &format!("--work log --amount {us}"))
+    server_scene(variant, dice, &format!("--work log --amount {us}"))
 }
 
 /// Each request asks another process by a pipe.
 pub(super) fn process_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(8_000, 20_000);
-    server(variant, dice, &format!("--work helper --amount {us}"))
+    server_scene(variant, dice, &format!("--work helper --amount {us}"))
 }
 
 /// A few processes of one thread wait in each request, and the requests of the other connections wait for them; in the twin each
@@ -117,7 +122,7 @@ pub(super) fn udp_drops(variant: Variant, dice: &mut SeededDice) -> Scene {
 /// Another process stops the server again and again; in the twin, another one than the server.
 pub(super) fn process_pause(variant: Variant, dice: &mut SeededDice) -> Scene {
     let us = dice.between(50_000, 90_000);
-    server(variant, dice, &format!("--work stopped --amount {us}"))
+    server_scene(variant, dice, &format!("--work stopped --amount {us}"))
 }
 
 /// Requests compute under a quota that a few of them use up; in the twin under one that is never reached.

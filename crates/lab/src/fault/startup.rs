@@ -1,6 +1,6 @@
 //! The scene of VTune's recipe "Inefficient TCP/IP Synchronization": a client that starts slowly.
 
-use super::scene::{FaultFix, Scene, SeededDice, Variant, word};
+use super::scene::{FaultFix, Scene, SeededDice, Variant, variant_word};
 use crate::DirectionConfig;
 
 /// The fixes of the finding and of the recipe, each apart; the finding's first one first.
@@ -38,7 +38,7 @@ pub(super) fn vtune_startup(variant: Variant, dice: &mut SeededDice) -> Scene {
     let delay_us = dice.between(250, 750);
     let commands = dice.between(70, 90);
     let seed = dice.between(1, 1_000);
-    let joined = word(variant == Variant::Healthy, "--writes joined");
+    let joined = variant_word(variant == Variant::Healthy, "--writes joined");
     let mut scene = Scene::over(
         DirectionConfig::delay(delay_us),
         "command-server",

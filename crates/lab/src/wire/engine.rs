@@ -188,7 +188,7 @@ impl WireState {
     fn discard_rest(&mut self) {
         for direction_state in &mut self.directions {
             for packet in std::mem::take(&mut direction_state.travelling) {
-                direction_state.settle(
+                direction_state.settle_packet(
                     &mut self.log,
                     packet.row,
                     &packet.bytes,
@@ -230,12 +230,12 @@ impl DirectionState {
             Ok(_) => Ok(handing_ns),
             Err(_) => Err(Cause::Refused),
         };
-        self.settle(log, row, bytes, end);
+        self.settle_packet(log, row, bytes, end);
     }
 
     /// Moves a packet from travelling to its end, in counters and log: since when it was handed over, or why
     /// it was not.
-    fn settle(
+    fn settle_packet(
         &mut self,
         log: &mut PacketLog,
         row: Option<usize>,
@@ -281,13 +281,17 @@ pub(crate) fn run(tuns: [File; 2], stop: PipeReader, state: Arc<Mutex<WireState>
     // The default slack of 50 us would show in every round trip. Without it the wire is
     // only less exact, so a refusal is no error.
     let _ = set_timerslack(1);
-    let outcome = forward(&tuns, &stop, &state);
+    let outcome = forward_packets(&tuns, &stop, &state);
     let mut state = lock(&state);
     state.discard_rest();
     state.failure = outcome.err().map(|why| why.to_string());
 }
 
-fn forward(tuns: &[File; 2], stop: &PipeReader, state: &Mutex<WireState>) -> io::Result<()> {
+fn forward_packets(
+    tuns: &[File; 2],
+    stop: &PipeReader,
+    state: &Mutex<WireState>,
+) -> io::Result<()> {
     let mut buffer = vec![0; LARGEST_PACKET];
     let mut due_ns = None;
     loop {

@@ -79,8 +79,8 @@ impl Wire {
             tun::open(&a, &config.device)?,
             tun::open(&b, &config.device)?,
         ];
-        configure(&a, &config, config.address_a, config.address6_a)?;
-        configure(&b, &config, config.address_b(), config.address6_b())?;
+        configure_end(&a, &config, config.address_a, config.address6_a)?;
+        configure_end(&b, &config, config.address_b(), config.address6_b())?;
         let directions = [config.a_to_b.clone(), config.b_to_a.clone()];
         let state = WireState::new(directions, config.seed, config.log_packets);
         let state = Arc::new(Mutex::new(state));
@@ -202,7 +202,7 @@ impl Wire {
 }
 
 /// Gives one end its addresses, MTU and congestion control.
-fn configure(
+fn configure_end(
     netns: &Netns,
     config: &WireConfig,
     address: Ipv4Addr,
@@ -210,7 +210,7 @@ fn configure(
 ) -> Result<(), LabError> {
     let address = format!("{address}/30");
     let address6 = address6.map(|address| format!("{address}/126"));
-    tun::configure(
+    tun::configure_device(
         netns,
         &config.device,
         config.mtu,

@@ -64,8 +64,8 @@ fn parse_ipv4(bytes: &[u8]) -> Packet {
         return Packet::Ignored;
     }
     let header_bytes = usize::from(bytes[0] & 0xf) * 4;
-    let total = usize::from(be16(bytes, 2)).min(bytes.len());
-    let fragment = be16(bytes, 6) & 0x1fff;
+    let total = usize::from(read_be16(bytes, 2)).min(bytes.len());
+    let fragment = read_be16(bytes, 6) & 0x1fff;
     match bytes.get(header_bytes..total) {
         Some(segment) if bytes[9] == PROTOCOL_TCP && fragment == 0 => parse_tcp(segment),
         _ => Packet::Other,
@@ -76,7 +76,7 @@ fn parse_ipv6(bytes: &[u8]) -> Packet {
     if bytes[24] == 0xff {
         return Packet::Ignored;
     }
-    let total = (IPV6_HEADER + usize::from(be16(bytes, 4))).min(bytes.len());
+    let total = (IPV6_HEADER + usize::from(read_be16(bytes, 4))).min(bytes.len());
     if bytes[6] == PROTOCOL_TCP {
         parse_tcp(&bytes[IPV6_HEADER..total])
     } else {
@@ -94,13 +94,13 @@ fn parse_tcp(segment: &[u8]) -> Packet {
     };
     let (window_scale, first_sack) = parse_options(options);
     Packet::Tcp(Segment {
-        source_port: be16(segment, 0),
-        destination_port: be16(segment, 2),
-        seq: be32(segment, 4),
-        ack: be32(segment, 8),
+        source_port: read_be16(segment, 0),
+        destination_port: read_be16(segment, 2),
+        seq: read_be32(segment, 4),
+        ack: read_be32(segment, 8),
         payload_bytes: u32::try_from(segment.len() - header_bytes).unwrap_or(0),
         flags: segment[13],
-        window: be16(segment, 14),
+        window: read_be16(segment, 14),
         window_scale,
         first_sack,
     })
@@ -121,7 +121,7 @@ fn parse_options(mut options: &[u8]) -> (Option<u8>, Option<(u32, u32)>) {
         };
         match (*kind, length) {
             (OPTION_WINDOW_SCALE, WINDOW_SCALE_BYTES) => window_scale = Some(option[2]),
-            (SACK, 10..) => first_sack = Some((be32(option, 2), be32(option, 6))),
+            (SACK, 10..) => first_sack = Some((read_be32(option, 2), read_be32(option, 6))),
             _ => {}
         }
         options = &options[length..];
@@ -171,22 +171,23 @@ fn window_scale_option(bytes: &[u8]) -> Option<(usize, usize)> {
 fn replace_byte(segment: &mut [u8], at: usize, byte: u8) {
     const CHECKSUM: usize = 16;
     let word = at & !1;
-    let before = be16(segment, word);
+    let before = read_be16(segment, word);
     segment[at] = byte;
-    let sum =
-        u32::from(!be16(segment, CHECKSUM)) + u32::from(!before) + u32::from(be16(segment, word));
+    let sum = u32::from(!read_be16(segment, CHECKSUM))
+        + u32::from(!before)
+        + u32::from(read_be16(segment, word));
     let folded = (sum & 0xffff) + (sum >> 16);
     let folded = (folded & 0xffff) + (folded >> 16);
     segment[CHECKSUM..CHECKSUM + 2].copy_from_slice(&(!(folded as u16)).to_be_bytes());
 }
 
 /// Big-endian 16 bits at `at`; the callers have checked the length.
-fn be16(bytes: &[u8], at: usize) -> u16 {
+fn read_be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
 /// Big-endian 32 bits at `at`; the callers have checked the length.
-fn be32(bytes: &[u8], at: usize) -> u32 {
+fn read_be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
@@ -265,7 +266,7 @@ mod tests {
     /// One's complement sum of the words of a segment, as the checksum takes it.
     fn words(segment: &[u8]) -> u64 {
         let sum: u64 = (0..segment.len() / 2)
-            .map(|word| u64::from(be16(segment, word * 2)))
+            .map(|word| u64::from(read_be16(segment, word * 2)))
             .sum();
         sum % 0xffff
     }

@@ -96,7 +96,7 @@ impl PathModel {
             return PacketFate::Drop(Cause::Window);
         }
         let bytes = u64::from(packet.packet_bytes);
-        let Some(leaves_ns) = self.enqueue(config, bytes, now_ns, travelling_bytes) else {
+        let Some(leaves_ns) = self.enqueue_packet(config, bytes, now_ns, travelling_bytes) else {
             return PacketFate::Drop(Cause::Queue);
         };
         let held_us = config
@@ -127,7 +127,7 @@ impl PathModel {
     }
 
     /// Returns when the last bit of the packet leaves the link, or nothing if it does not fit.
-    fn enqueue(
+    fn enqueue_packet(
         &mut self,
         config: &DirectionConfig,
         bytes: u64,

@@ -38,7 +38,7 @@ pub(crate) fn open(netns: &Netns, name: &str) -> Result<File, LabError> {
 ///
 /// # Errors
 /// When `ip` refuses.
-pub(crate) fn configure(
+pub(crate) fn configure_device(
     netns: &Netns,
     name: &str,
     mtu: u32,
@@ -46,13 +46,13 @@ pub(crate) fn configure(
     address6: Option<&str>,
 ) -> Result<(), LabError> {
     // No link-local address, no router solicitations: only the programs' packets.
-    netns.ip(&format!("link set {name} addrgenmode none"))?;
+    netns.run_ip(&format!("link set {name} addrgenmode none"))?;
     match address6 {
-        Some(address6) => drop(netns.ip(&format!("-6 addr add {address6} dev {name} nodad"))?),
+        Some(address6) => drop(netns.run_ip(&format!("-6 addr add {address6} dev {name} nodad"))?),
         None => without_ipv6(netns, name)?,
     }
-    netns.ip(&format!("addr add {address} dev {name}"))?;
-    netns.ip(&format!(
+    netns.run_ip(&format!("addr add {address} dev {name}"))?;
+    netns.run_ip(&format!(
         "link set {name} mtu {mtu} txqueuelen {DEVICE_QUEUE_PACKETS} up"
     ))?;
     Ok(())

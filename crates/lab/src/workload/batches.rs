@@ -79,12 +79,12 @@ impl Batches {
         match self.kind {
             BatchKind::Values => {
                 stream.write_all(b"set x 0 0 1\r\n1\r\n")?;
-                answer(stream, b"STORED\r\n")
+                check_answer(stream, b"STORED\r\n")
             }
             BatchKind::Keys | BatchKind::Scan => {
                 let command = format!("DEBUG POPULATE {KEYS} many\r\n");
                 stream.write_all(command.as_bytes())?;
-                answer(stream, b"+OK\r\n")
+                check_answer(stream, b"+OK\r\n")
             }
         }
     }
@@ -94,9 +94,9 @@ impl Batches {
             BatchKind::Values => self.ask_for_values(stream),
             BatchKind::Keys => {
                 stream.write_all(b"KEYS none*\r\n")?;
-                answer(stream, b"*0\r\n")
+                check_answer(stream, b"*0\r\n")
             }
-            BatchKind::Scan => scan(stream),
+            BatchKind::Scan => scan_keys(stream),
         }
     }
 
@@ -104,12 +104,12 @@ impl Batches {
         let request = format!("get{}\r\n", " x".repeat(self.values));
         let answered = format!("{}END\r\n", "VALUE x 0 1\r\n1\r\n".repeat(self.values));
         stream.write_all(request.repeat(self.requests).as_bytes())?;
-        answer(stream, answered.repeat(self.requests).as_bytes())
+        check_answer(stream, answered.repeat(self.requests).as_bytes())
     }
 }
 
 /// A step's answer is the cursor of the next, and no key.
-fn scan(stream: &mut TcpStream) -> io::Result<()> {
+fn scan_keys(stream: &mut TcpStream) -> io::Result<()> {
     let mut cursor = String::from("0");
     loop {
         stream.write_all(format!("SCAN {cursor} MATCH none* COUNT {STEP_KEYS}\r\n").as_bytes())?;
@@ -128,7 +128,7 @@ fn scan(stream: &mut TcpStream) -> io::Result<()> {
     }
 }
 
-fn answer(stream: &mut TcpStream, expected: &[u8]) -> io::Result<()> {
+fn check_answer(stream: &mut TcpStream, expected: &[u8]) -> io::Result<()> {
     let mut answer = vec![0; expected.len()];
     stream.read_exact(&mut answer)?;
     if answer == expected {

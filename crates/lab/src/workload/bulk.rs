@@ -12,7 +12,7 @@ use super::context::Context;
 use super::cpu::burn_us;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
 use super::reply::serve_each;
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
@@ -192,7 +192,7 @@ impl Stream {
                 .into_iter()
                 .map(|peer| start(scope, move || self.sending.run(peer)))
                 .collect::<Result<_, _>>()?;
-            gather(threads).map(SendTruth::from_transfers)
+            join_threads(threads).map(SendTruth::from_transfers)
         })
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::cpu::{ThreadCpu, burn_us, wait_for_end};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::error::LabError;
 
 /// Options of `burn`.
@@ -41,7 +41,7 @@ impl Burn {
             let ready = context.ready(0);
             wait_for_end();
             ended.store(true, Ordering::Relaxed);
-            let threads = gather(threads)?;
+            let threads = join_threads(threads)?;
             ready.map(|()| BurnTruth { threads })
         })
     }

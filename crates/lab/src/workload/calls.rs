@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, listen, port_of};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
@@ -68,9 +68,11 @@ impl CountCalls {
         let ends = thread::scope(|scope| {
             let threads = pairs
                 .into_iter()
-                .map(|(sender, receiver)| start(scope, move || self.exchange(sender, receiver)))
+                .map(|(sender, receiver)| {
+                    start(scope, move || self.exchange_messages(sender, receiver))
+                })
                 .collect::<Result<_, _>>()?;
-            gather(threads)
+            join_threads(threads)
         })?;
         let calls_end_ns = now_ns();
         Ok(CallsTruth::from_connections(
@@ -80,7 +82,7 @@ impl CountCalls {
         ))
     }
 
-    fn exchange(
+    fn exchange_messages(
         &self,
         mut sender: Peer,
         mut receiver: Peer,
@@ -110,7 +112,7 @@ fn send_once(peer: &mut Peer, bytes: &[u8]) -> Result<usize, LabError> {
     let fd = peer.stream.as_raw_fd();
     let outcome = send(fd, bytes, MsgFlags::MSG_NOSIGNAL).map_err(io::Error::from);
     peer.truth.send.count(&outcome);
-    outcome.map_err(|why| problem("send on", &peer.stream, why))
+    outcome.map_err(|why| call_error("send on", &peer.stream, why))
 }
 
 /// Makes one receive call. EAGAIN is counted and gives 0 bytes.
@@ -119,9 +121,9 @@ fn recv_once(peer: &mut Peer, bytes: &mut [u8], flags: MsgFlags) -> Result<usize
     peer.truth.recv.count(&outcome);
     match outcome {
         Err(why) if why.kind() != io::ErrorKind::WouldBlock => {
-            Err(problem("receive on", &peer.stream, why))
+            Err(call_error("receive on", &peer.stream, why))
         }
-        Ok(0) => Err(problem(
+        Ok(0) => Err(call_error(
             "receive on",
             &peer.stream,
             io::ErrorKind::UnexpectedEof.into(),
@@ -130,7 +132,7 @@ fn recv_once(peer: &mut Peer, bytes: &mut [u8], flags: MsgFlags) -> Result<usize
     }
 }
 
-fn problem(action: &'static str, stream: &TcpStream, why: io::Error) -> LabError {
+fn call_error(action: &'static str, stream: &TcpStream, why: io::Error) -> LabError {
     LabError::os(
         action,
         format!("{stream:?}"),

@@ -56,13 +56,13 @@ impl Context {
         let context = Context {
             start_on_stdin,
             ready_file,
-            cpus: cpu::allowed()?,
+            cpus: cpu::allowed_cpus()?,
         };
         if let Some(percent) = cpu_quota_percent {
             super::quota::enter_group(percent)?;
         }
         if let Some(place) = cpu {
-            cpu::pin(context.cpu_at(place))?;
+            cpu::pin_thread(context.cpu_at(place))?;
         }
         Ok(context)
     }

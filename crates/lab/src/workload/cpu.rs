@@ -47,7 +47,7 @@ impl ThreadCpu {
 ///
 /// # Errors
 /// When the kernel does not answer.
-pub fn allowed() -> Result<Vec<usize>, LabError> {
+pub fn allowed_cpus() -> Result<Vec<usize>, LabError> {
     let allowed = sched_getaffinity(Pid::from_raw(0))
         .map_err(|why| LabError::os("read", "the CPUs that may be used", why, HINT_AFFINITY))?;
     let numbers = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu) == Ok(true));
@@ -58,7 +58,7 @@ pub fn allowed() -> Result<Vec<usize>, LabError> {
 ///
 /// # Errors
 /// When the CPU is none of those that may be used.
-pub fn pin(cpu: usize) -> Result<(), LabError> {
+pub fn pin_thread(cpu: usize) -> Result<(), LabError> {
     let mut only = CpuSet::new();
     only.set(cpu)
         .and_then(|()| sched_setaffinity(Pid::from_raw(0), &only))
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn pinned_thread_stays_on_its_cpu() {
-        let last = *allowed().unwrap().last().unwrap();
-        let pinned = std::thread::spawn(move || pin(last).and_then(|()| allowed()));
+        let last = *allowed_cpus().unwrap().last().unwrap();
+        let pinned = std::thread::spawn(move || pin_thread(last).and_then(|()| allowed_cpus()));
         assert_eq!(pinned.join().unwrap().unwrap(), [last]);
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct DatagramServerTruth {
 /// Largest datagram here.
 const BYTES_MOST: usize = 1_472;
 
-fn failed(action: &'static str, address: SocketAddr, why: std::io::Error) -> LabError {
+fn datagram_error(action: &'static str, address: SocketAddr, why: std::io::Error) -> LabError {
     LabError::os(
         action,
         address.to_string(),
@@ -53,11 +53,11 @@ impl DatagramServer {
     pub(crate) fn run(&self, context: &Context) -> Result<DatagramServerTruth, LabError> {
         let socket = self
             .socket()
-            .map_err(|why| failed("listen on", self.listen, why))?;
+            .map_err(|why| datagram_error("listen on", self.listen, why))?;
         let local = socket.local_addr();
         context.ready(
             local
-                .map_err(|why| failed("name", self.listen, why))?
+                .map_err(|why| datagram_error("name", self.listen, why))?
                 .port(),
         )?;
         let stdin = std::io::stdin();
@@ -65,10 +65,11 @@ impl DatagramServer {
         // what has come is answered before the end
         while wait_readable(&[socket.as_fd(), stdin.as_fd()], None)?.first() == Some(&0) {
             let received = socket.recv_from(&mut message);
-            let (length, from) = received.map_err(|why| failed("receive on", self.listen, why))?;
+            let (length, from) =
+                received.map_err(|why| datagram_error("receive on", self.listen, why))?;
             pause_us(self.pause_us);
             let sent = socket.send_to(&message[..length], from);
-            sent.map_err(|why| failed("answer to", from, why))?;
+            sent.map_err(|why| datagram_error("answer to", from, why))?;
             answers += 1;
         }
         Ok(DatagramServerTruth {
@@ -151,14 +152,14 @@ impl DatagramClient {
             socket.connect(&self.connect.into())?;
             Ok(UdpSocket::from(socket))
         });
-        connected.map_err(|why| failed("ask", self.connect, why))
+        connected.map_err(|why| datagram_error("ask", self.connect, why))
     }
 
     fn ask(&self, sockets: &[&UdpSocket]) -> Result<(), LabError> {
         let question = vec![0x71; self.bytes.min(BYTES_MOST)];
         for socket in sockets {
             let sent = socket.send(&question);
-            sent.map_err(|why| failed("ask", self.connect, why))?;
+            sent.map_err(|why| datagram_error("ask", self.connect, why))?;
         }
         Ok(())
     }
@@ -176,7 +177,7 @@ impl DatagramClient {
             for place in ready.into_iter().rev() {
                 let socket = open.swap_remove(place);
                 let received = socket.recv(&mut answer);
-                received.map_err(|why| failed("hear from", self.connect, why))?;
+                received.map_err(|why| datagram_error("hear from", self.connect, why))?;
             }
         }
         Ok(())

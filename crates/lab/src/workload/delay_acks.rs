@@ -156,11 +156,11 @@ impl DelayAcks {
 /// Waits until there is something to read, without reading it; gives the time.
 fn wait_readable(peer: &Peer) -> Result<u64, LabError> {
     let mut fds = [PollFd::new(peer.stream.as_fd(), PollFlags::POLLIN)];
-    poll(&mut fds, PollTimeout::NONE).map_err(|why| failed("wait for", peer, why.into()))?;
+    poll(&mut fds, PollTimeout::NONE).map_err(|why| peer_error("wait for", peer, why.into()))?;
     Ok(now_ns())
 }
 
-fn failed(action: &'static str, peer: &Peer, why: io::Error) -> LabError {
+fn peer_error(action: &'static str, peer: &Peer, why: io::Error) -> LabError {
     let subject = format!("{} > {}", peer.truth.local, peer.truth.remote);
     LabError::os(action, subject, why, "report this")
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::cpu::{ThreadCpu, wait_for_end};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::Netns;
 use crate::clock::now_ns;
 use crate::error::{HINT_ROOT, LabError};
@@ -60,7 +60,7 @@ impl Flood {
         let cpu = context.cpu_at(self.at_cpu);
         let netns = Netns::new()?;
         netns.run(|| steer_to(cpu))??;
-        let ksoftirqd = ksoftirqd(cpu);
+        let ksoftirqd = find_ksoftirqd(cpu);
         let before = net_rx(cpu);
         let ended = AtomicBool::new(false);
         let ksoftirqd_ns = thread::scope(|scope| {
@@ -69,7 +69,7 @@ impl Flood {
             let ready = context.ready(0);
             wait_for_end();
             ended.store(true, Ordering::Relaxed);
-            let readings = gather(vec![sending])?.concat();
+            let readings = join_threads(vec![sending])?.concat();
             ready.map(|()| readings)
         })?;
         let bursts = ksoftirqd_ns.len() as u64;
@@ -118,12 +118,12 @@ fn steer_to(cpu: usize) -> Result<(), LabError> {
     mount(Some("sysfs"), "/sys", Some("sysfs"), MsFlags::empty(), NONE)
         .map_err(|why| hidden("/sys", why))?;
     let path = "/sys/class/net/lo/queues/rx-0/rps_cpus";
-    std::fs::write(path, mask(cpu))
+    std::fs::write(path, cpu_mask(cpu))
         .map_err(|why| LabError::os("write", path, why, "use a kernel with CONFIG_RPS"))
 }
 
 /// Returns a set of one CPU as sysfs takes it: words of 32 bits, the highest first.
-fn mask(cpu: usize) -> String {
+fn cpu_mask(cpu: usize) -> String {
     format!("{:x}{}", 1_u32 << (cpu % 32), ",00000000".repeat(cpu / 32))
 }
 
@@ -137,7 +137,7 @@ fn net_rx(cpu: usize) -> Option<u64> {
 }
 
 /// Returns the directory in `/proc` of a CPU's ksoftirqd.
-fn ksoftirqd(cpu: usize) -> Option<String> {
+fn find_ksoftirqd(cpu: usize) -> Option<String> {
     let name = format!("ksoftirqd/{cpu}\n");
     let entries = std::fs::read_dir("/proc").ok()?.flatten();
     let directories = entries.map(|entry| entry.path().display().to_string());
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn rps_mask_of_high_cpu_has_several_words() {
-        assert_eq!(mask(0), "1");
-        assert_eq!(mask(31), "80000000");
-        assert_eq!(mask(33), "2,00000000");
-        assert_eq!(mask(64), "1,00000000,00000000");
+        assert_eq!(cpu_mask(0), "1");
+        assert_eq!(cpu_mask(31), "80000000");
+        assert_eq!(cpu_mask(33), "2,00000000");
+        assert_eq!(cpu_mask(64), "1,00000000,00000000");
     }
 }

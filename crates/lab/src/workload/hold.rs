@@ -98,7 +98,7 @@ impl HolderProcess {
             }),
             Ok(ForkResult::Child) => {
                 drop((ready, release));
-                let outcome = hold(share, ready_pipe, released);
+                let outcome = hold_memory(share, ready_pipe, released);
                 if let Err(why) = &outcome {
                     eprintln!("error: {why}");
                 }
@@ -118,7 +118,11 @@ impl HolderProcess {
 }
 
 /// Runs in the child: opens, reports, holds, resets.
-fn hold(share: u64, mut ready_pipe: PipeWriter, mut released: PipeReader) -> Result<(), LabError> {
+fn hold_memory(
+    share: u64,
+    mut ready_pipe: PipeWriter,
+    mut released: PipeReader,
+) -> Result<(), LabError> {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = SocketOptions::default();
     let listener = listen(any, &options)?;

@@ -105,7 +105,7 @@ impl Domain {
             d2: 0,
             d3: 0,
         };
-        if let (Some(domain), Some(name)) = (self.enabled(), name.0) {
+        if let (Some(domain), Some(name)) = (self.enabled_handle(), name.0) {
             // SAFETY: the pointer does not change any more, and the handles are those that the
             // static part or the collector gave.
             unsafe {
@@ -121,7 +121,7 @@ impl Domain {
     }
 
     /// Returns the handle, unless the collector disabled the domain.
-    fn enabled(&self) -> Option<NonNull<c::__itt_domain>> {
+    fn enabled_handle(&self) -> Option<NonNull<c::__itt_domain>> {
         // SAFETY: the structure is never freed once a load has succeeded; the
         // collector may write the flags at any time.
         let is_enabled = |handle: &NonNull<c::__itt_domain>| unsafe {
@@ -133,7 +133,7 @@ impl Domain {
 
 impl Drop for Task<'_> {
     fn drop(&mut self) {
-        if let Some(domain) = self.domain.enabled() {
+        if let Some(domain) = self.domain.enabled_handle() {
             // SAFETY: as in `Domain::task`.
             unsafe {
                 if let Some(call) = c::__itt_task_end_ptr__3_0 {

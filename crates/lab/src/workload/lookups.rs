@@ -53,7 +53,7 @@ impl NameServer {
         while wait_readable(&[stdin.as_fd(), socket.as_fd()], None)?.first() == Some(&1) {
             let received = socket.recv_from(&mut message);
             let (length, from) = received.map_err(|why| failed("receive on", why))?;
-            let Some((answer, kind)) = answer(&message[..length]) else {
+            let Some((answer, kind)) = make_answer(&message[..length]) else {
                 continue;
             };
             truth.questions += 1;
@@ -70,7 +70,7 @@ impl NameServer {
 }
 
 /// Returns the answer to a question, and its type. The first label of a name says the address: `10-77-0-2.lab`.
-fn answer(message: &[u8]) -> Option<(Vec<u8>, u16)> {
+fn make_answer(message: &[u8]) -> Option<(Vec<u8>, u16)> {
     let label_length = usize::from(*message.get(HEADER)?);
     let label = message.get(HEADER + 1..HEADER + 1 + label_length)?;
     let mut at = HEADER;
@@ -191,14 +191,14 @@ mod tests {
     fn question_for_an_address_is_answered_by_its_name() {
         let mut question = vec![7, 8, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         question.extend(b"\x0910-77-0-2\x03lab\x00\x00\x01\x00\x01");
-        let (reply, kind) = answer(&question).unwrap();
+        let (reply, kind) = make_answer(&question).unwrap();
         assert_eq!(kind, TYPE_A);
         assert_eq!(reply[..2], [7, 8]);
         assert_eq!(reply[reply.len() - 4..], [10, 77, 0, 2]);
         let at = question.len() - 3;
         question[at] = 28;
-        let (reply, kind) = answer(&question).unwrap();
+        let (reply, kind) = make_answer(&question).unwrap();
         assert_eq!((kind, reply.len()), (28, question.len()));
-        assert!(answer(&question[..14]).is_none());
+        assert!(make_answer(&question[..14]).is_none());
     }
 }

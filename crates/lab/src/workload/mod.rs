@@ -43,7 +43,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use cpu::ThreadCpu;
-pub use cpu::{allowed as allowed_cpus, pin as pin_to};
+pub use cpu::{allowed_cpus, pin_thread as pin_to};
 pub use peer::{CallCounts, ConnectionTruth};
 
 use crate::clock::now_ns;

@@ -47,7 +47,7 @@ pub(crate) struct OpenLoop {
     #[arg(long, default_value_t = NonZeroUsize::MIN.saturating_add(15))]
     connections: NonZeroUsize,
     /// Requests a second.
-    #[arg(long, value_parser = rate)]
+    #[arg(long, value_parser = parse_rate)]
     rate: f64,
     /// Requests in all.
     #[arg(long)]
@@ -58,7 +58,7 @@ pub(crate) struct OpenLoop {
 }
 
 /// Between one request in an hour and one in a nanosecond.
-fn rate(text: &str) -> Result<f64, String> {
+fn parse_rate(text: &str) -> Result<f64, String> {
     let rate: f64 = text.parse().map_err(|why| format!("{why}"))?;
     let is_in = (1.0 / 3_600.0..=1e9).contains(&rate);
     is_in
@@ -163,12 +163,12 @@ fn store(server: SocketAddr, protocol: &ServerProtocol) -> io::Result<()> {
     let mut answer = vec![0; protocol.stored.len()];
     stream.read_exact(&mut answer)?;
     if answer != protocol.stored {
-        return Err(wrong(format!("it did not store: {answer:?}")));
+        return Err(invalid_data(format!("it did not store: {answer:?}")));
     }
     Ok(())
 }
 
-fn wrong(what: impl Into<String>) -> io::Error {
+fn invalid_data(what: impl Into<String>) -> io::Error {
     io::Error::other(what.into())
 }
 
@@ -274,7 +274,7 @@ impl LoadPlan {
         });
         let count = got.bytes;
         if count == 0 {
-            return Err(wrong("it closed the connection"));
+            return Err(invalid_data("it closed the connection"));
         }
         if let Some(arrived) = arrived {
             let done_ns = now_ns(ClockId::CLOCK_REALTIME)?;
@@ -285,14 +285,14 @@ impl LoadPlan {
         let answer = self.protocol.answer;
         for byte in &buffer[..count] {
             if *byte != answer[client.received] {
-                return Err(wrong("its answer is not the value"));
+                return Err(invalid_data("its answer is not the value"));
             }
             client.received = (client.received + 1) % answer.len();
             if client.received == 0 {
                 let due_ns = client
                     .due_ns
                     .pop_front()
-                    .ok_or_else(|| wrong("an answer to no request"))?;
+                    .ok_or_else(|| invalid_data("an answer to no request"))?;
                 self.client_ns.push(done_ns - due_ns);
             }
         }

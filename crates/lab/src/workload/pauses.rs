@@ -12,8 +12,8 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use serde::Serialize;
 
 use super::context::Context;
-use super::cpu::{before_all_others, pin, wait_for_end};
-use super::threads::{gather, start};
+use super::cpu::{before_all_others, pin_thread, wait_for_end};
+use super::threads::{join_threads, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
@@ -54,14 +54,14 @@ impl Pauses {
             let ready = context.ready(0);
             wait_for_end();
             ended.store(true, Ordering::Relaxed);
-            let cpus = gather(threads)?;
+            let cpus = join_threads(threads)?;
             ready.map(|()| PausesTruth { cpus })
         })
     }
 }
 
 fn watch(cpu: usize, ended: &AtomicBool) -> Result<CpuPauses, LabError> {
-    pin(cpu)?;
+    pin_thread(cpu)?;
     before_all_others();
     let mut seen = CpuPauses {
         cpu,

@@ -53,7 +53,7 @@ impl CallCounts {
         }
     }
 
-    fn timed(&mut self, call: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
+    fn time_call(&mut self, call: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let start_ns = now_ns();
         let outcome = call();
         let duration_ns = now_ns() - start_ns;
@@ -175,8 +175,8 @@ impl Peer {
     /// Makes one send call.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> Result<usize, LabError> {
         let stream = &mut self.stream;
-        let outcome = self.truth.send.timed(|| stream.write(bytes));
-        outcome.map_err(|why| self.problem("send on", why))
+        let outcome = self.truth.send.time_call(|| stream.write(bytes));
+        outcome.map_err(|why| self.call_error("send on", why))
     }
 
     /// Send calls until all is taken by the kernel.
@@ -203,15 +203,15 @@ impl Peer {
     fn send_gathered(&mut self, parts: [&[u8]; 2]) -> Result<usize, LabError> {
         let stream = &mut self.stream;
         let parts = parts.map(IoSlice::new);
-        let outcome = self.truth.send.timed(|| stream.write_vectored(&parts));
-        outcome.map_err(|why| self.problem("send on", why))
+        let outcome = self.truth.send.time_call(|| stream.write_vectored(&parts));
+        outcome.map_err(|why| self.call_error("send on", why))
     }
 
     /// Makes one receive call; 0 is the end of the stream.
     pub(crate) fn recv(&mut self, bytes: &mut [u8]) -> Result<usize, LabError> {
         let stream = &mut self.stream;
-        let outcome = self.truth.recv.timed(|| stream.read(bytes));
-        outcome.map_err(|why| self.problem("receive on", why))
+        let outcome = self.truth.recv.time_call(|| stream.read(bytes));
+        outcome.map_err(|why| self.call_error("receive on", why))
     }
 
     /// Receive calls until `bytes` is full. False if the stream ended before its first
@@ -231,20 +231,20 @@ impl Peer {
     /// TCP_QUICKACK: on sends an ACK that is held back, off holds back those to come.
     pub(crate) fn set_quickack(&self, on: bool) -> Result<(), LabError> {
         let set = SockRef::from(&self.stream).set_tcp_quickack(on);
-        set.map_err(|why| self.problem("set TCP_QUICKACK of", why))
+        set.map_err(|why| self.call_error("set TCP_QUICKACK of", why))
     }
 
     /// TCP's least round trip, microseconds (`tcpi_min_rtt`, Linux 4.6).
     pub(crate) fn min_rtt_us(&self) -> Result<u32, LabError> {
         read_min_rtt_us(self.stream.as_raw_fd())
-            .map_err(|why| self.problem("read TCP_INFO of", why))
+            .map_err(|why| self.call_error("read TCP_INFO of", why))
     }
 
     /// Ends the sending direction.
     pub(crate) fn end_of_stream(&mut self) -> Result<(), LabError> {
         self.stream
             .shutdown(Shutdown::Write)
-            .map_err(|why| self.problem("end", why))
+            .map_err(|why| self.call_error("end", why))
     }
 
     /// Closes the connection and gives its account.
@@ -271,7 +271,7 @@ impl Peer {
         format!("{} > {}", self.truth.local, self.truth.remote)
     }
 
-    fn problem(&self, action: &'static str, why: io::Error) -> LabError {
+    fn call_error(&self, action: &'static str, why: io::Error) -> LabError {
         LabError::os(
             action,
             self.name(),

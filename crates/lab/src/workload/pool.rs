@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::context::Context;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
@@ -87,10 +87,10 @@ impl PoolClient {
             returned: Condvar::new(),
         };
         context.start(0)?;
-        let ask = || self.ask(&pool);
+        let ask = || self.send_requests(&pool);
         let times = thread::scope(|scope| {
             let threads = (0..self.threads).map(|_| start(scope, ask));
-            gather(threads.collect::<Result<_, _>>()?)
+            join_threads(threads.collect::<Result<_, _>>()?)
         })?;
         let free = pool.free.into_inner();
         let free = free.unwrap_or_else(PoisonError::into_inner).into_iter();
@@ -103,7 +103,7 @@ impl PoolClient {
     }
 
     /// Sends the requests of a thread, and returns its time without a connection and the time of its requests, ns.
-    fn ask(&self, pool: &ConnectionPool) -> Result<(u64, u64), LabError> {
+    fn send_requests(&self, pool: &ConnectionPool) -> Result<(u64, u64), LabError> {
         let mut bytes = vec![0x71; self.bytes];
         let (mut waited_ns, mut asked_ns) = (0, 0);
         for _ in 0..self.rounds {

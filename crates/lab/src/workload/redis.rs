@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::context::Context;
 use super::cpu::wait_for_end;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 use crate::netns::tie_to_parent;
@@ -104,8 +104,8 @@ impl RedisClient {
         context.start(0)?;
         let ended = std::thread::scope(|scope| {
             let threads = peers.into_iter();
-            let threads = threads.map(|peer| start(scope, move || self.ask(peer)));
-            gather(threads.collect::<Result<_, _>>()?)
+            let threads = threads.map(|peer| start(scope, move || self.send_requests(peer)));
+            join_threads(threads.collect::<Result<_, _>>()?)
         })?;
         let times: Vec<u64> = ended.iter().flat_map(|one| one.1.clone()).collect();
         Ok(RedisClientTruth {
@@ -116,7 +116,7 @@ impl RedisClient {
         })
     }
 
-    fn ask(&self, mut peer: Peer) -> Result<(ConnectionTruth, Vec<u64>), LabError> {
+    fn send_requests(&self, mut peer: Peer) -> Result<(ConnectionTruth, Vec<u64>), LabError> {
         let script = format!(
             "local x = 0 for i = 1, {} do x = x + i end return 1",
             self.steps

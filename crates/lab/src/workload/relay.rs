@@ -82,9 +82,9 @@ impl PollServer {
         let mut closed = Vec::new();
         let mut request = vec![0; self.request];
         while !open.is_empty() {
-            for index in readable(&open)?.into_iter().rev() {
+            for index in wait_for_readable(&open)?.into_iter().rev() {
                 if open[index].recv_exact(&mut request)? {
-                    open[index].send_all(&vec![0x72; wanted(&request)])?;
+                    open[index].send_all(&vec![0x72; wanted_bytes(&request)])?;
                 } else {
                     closed.push(open.swap_remove(index).close());
                 }
@@ -101,7 +101,7 @@ impl PollServer {
 }
 
 /// Waits until some can be read, and gives their indices in order.
-fn readable(peers: &[Peer]) -> Result<Vec<usize>, LabError> {
+fn wait_for_readable(peers: &[Peer]) -> Result<Vec<usize>, LabError> {
     let descriptors = peers
         .iter()
         .map(|peer| PollFd::new(peer.stream.as_fd(), PollFlags::POLLIN));
@@ -115,7 +115,7 @@ fn readable(peers: &[Peer]) -> Result<Vec<usize>, LabError> {
 }
 
 /// Returns the bytes that a request asks for, as [`super::rounds`] writes it.
-fn wanted(request: &[u8]) -> usize {
+fn wanted_bytes(request: &[u8]) -> usize {
     let bytes = request.first_chunk().copied().map_or(0, u64::from_le_bytes);
     usize::try_from(bytes).unwrap_or(0)
 }

@@ -11,7 +11,7 @@ use super::cpu::burn_us;
 use super::peer::{
     ConnectionTruth, ListenerTruth, Peer, SocketOptions, accept, listen, pause_us, port_of,
 };
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
@@ -154,6 +154,6 @@ pub(crate) fn serve_paced<T: Send>(
             let peer = accept(listener)?;
             threads.push(start(scope, move || serve(peer))?);
         }
-        gather(threads)
+        join_threads(threads)
     })
 }

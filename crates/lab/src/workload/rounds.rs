@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::context::{Context, ROUNDS_KEPT};
 use super::peer::{ConnectionTruth, Peer, SocketOptions, pause_us};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::clock::now_ns;
 use crate::error::LabError;
 
@@ -245,7 +245,7 @@ fn run_all(plan: &RoundPlan<'_>, peers: Vec<Peer>) -> Result<Vec<ConnectionRun>,
             .into_iter()
             .map(|peer| start(scope, move || plan.run(peer)))
             .collect::<Result<_, _>>()?;
-        gather(threads)
+        join_threads(threads)
     })
 }
 

@@ -23,7 +23,7 @@ pub fn start<'scope, T: Send + 'scope>(
 ///
 /// # Errors
 /// That of the first thread that failed.
-pub fn gather<T>(
+pub fn join_threads<T>(
     threads: Vec<thread::ScopedJoinHandle<'_, Result<T, LabError>>>,
 ) -> Result<Vec<T>, LabError> {
     let join = |thread: thread::ScopedJoinHandle<'_, _>| {

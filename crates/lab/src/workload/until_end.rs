@@ -8,7 +8,7 @@ use std::thread;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::peer::{Peer, accept};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use crate::error::LabError;
 
 /// Waits until one of these can be read or has ended, and returns which are. `None`: without a limit.
@@ -48,7 +48,7 @@ pub(super) fn serve_until_end<T: Send>(
         loop {
             let ready = wait_readable(&[listener.as_fd(), stdin.as_fd()], None)?;
             match ready.first() {
-                Some(&STDIN) | None => return gather(threads),
+                Some(&STDIN) | None => return join_threads(threads),
                 Some(_) => {
                     let peer = accept(listener)?;
                     threads.push(start(scope, move || serve(peer))?);

@@ -15,7 +15,7 @@ use socket2::{Domain, Socket, Type};
 use super::context::Context;
 use super::cpu::{burn_us, wait_for_end};
 use super::peer::{ConnectionTruth, Peer, SocketOptions, accept, pause_us, port_of};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use super::until_end::wait_readable;
 use crate::clock::now_ns;
 use crate::error::LabError;
@@ -207,7 +207,7 @@ type PlacedPeer = (u32, Peer);
 
 impl WorkerClient {
     pub(crate) fn run(&self, context: &Context) -> Result<WorkerClientTruth, LabError> {
-        let peers = self.spread()?;
+        let peers = self.spread_connections()?;
         context.start(0)?;
         let mut by_worker = BTreeMap::new();
         for (pid, _) in &peers {
@@ -215,8 +215,8 @@ impl WorkerClient {
         }
         let ended = thread::scope(|scope| {
             let threads = peers.into_iter();
-            let threads = threads.map(|(_, peer)| start(scope, move || self.ask(peer)));
-            gather(threads.collect::<Result<_, _>>()?)
+            let threads = threads.map(|(_, peer)| start(scope, move || self.send_requests(peer)));
+            join_threads(threads.collect::<Result<_, _>>()?)
         })?;
         Ok(WorkerClientTruth {
             requests: self.rounds * ended.len() as u64,
@@ -227,7 +227,7 @@ impl WorkerClient {
     }
 
     /// Opens connections until there are enough of each worker, and closes those that are too many.
-    fn spread(&self) -> Result<Vec<PlacedPeer>, LabError> {
+    fn spread_connections(&self) -> Result<Vec<PlacedPeer>, LabError> {
         let mut by_worker: BTreeMap<u32, Vec<PlacedPeer>> = BTreeMap::new();
         loop {
             let mut peer = Peer::connect(self.connect, &SocketOptions::default())?;
@@ -254,7 +254,7 @@ impl WorkerClient {
     }
 
     /// Sends the requests of a connection, and returns their total duration, ns.
-    fn ask(&self, mut peer: Peer) -> Result<(u64, ConnectionTruth), LabError> {
+    fn send_requests(&self, mut peer: Peer) -> Result<(u64, ConnectionTruth), LabError> {
         let mut asked_ns = 0;
         for _ in 0..self.rounds {
             let mut message = [0; BYTES];

@@ -135,12 +135,12 @@ impl<'obj> Flight<'obj> {
 
     /// The programs, for measuring their run time.
     pub fn programs(&self) -> Vec<BorrowedFd<'_>> {
-        let all = all(&self.skel).map(|(program, _)| program);
+        let all = tracepoint_programs(&self.skel).map(|(program, _)| program);
         let p = &self.skel.progs;
         let all = all
             .into_iter()
             .chain([&p.note_vector_entry, &p.note_vector_exit])
-            .chain(faults(&self.skel))
+            .chain(page_fault_programs(&self.skel))
             .chain([&p.note_page_fault_end]);
         let loaded = all.filter(|program| program.autoload());
         loaded.map(|program| program.as_fd()).collect()
@@ -158,7 +158,7 @@ fn configure(open: &mut OpenActivitySkel<'_>, cpus: u16, slots: u64) -> libbpf_r
 }
 
 /// Programs that have a tracepoint each.
-fn all<'a>(skel: &'a ActivitySkel<'_>) -> [(&'a ProgramMut<'a>, &'static str); 15] {
+fn tracepoint_programs<'a>(skel: &'a ActivitySkel<'_>) -> [(&'a ProgramMut<'a>, &'static str); 15] {
     let p = &skel.progs;
     [
         (&p.note_sched_switch, "sched_switch"),
@@ -181,7 +181,7 @@ fn all<'a>(skel: &'a ActivitySkel<'_>) -> [(&'a ProgramMut<'a>, &'static str); 1
 
 fn attach(skel: &ActivitySkel<'_>, has: impl Fn(&str) -> bool) -> Result<Vec<Link>, HooksError> {
     let mut links = Vec::new();
-    for (program, name) in all(skel) {
+    for (program, name) in tracepoint_programs(skel) {
         let link = program.attach();
         links.push(link.map_err(|error| HooksError::Attach {
             program: name.to_owned(),
@@ -207,7 +207,7 @@ fn attach(skel: &ActivitySkel<'_>, has: impl Fn(&str) -> bool) -> Result<Vec<Lin
 }
 
 /// Programs of [`PAGE_FAULTS`].
-fn faults<'a>(skel: &'a ActivitySkel<'_>) -> [&'a ProgramMut<'a>; 2] {
+fn page_fault_programs<'a>(skel: &'a ActivitySkel<'_>) -> [&'a ProgramMut<'a>; 2] {
     let p = &skel.progs;
     [&p.note_page_fault_user, &p.note_page_fault_kernel]
 }
@@ -222,7 +222,7 @@ fn attach_faults(skel: &ActivitySkel<'_>) -> Result<Vec<Link>, HooksError> {
     let ends = ends
         .into_iter()
         .map(|fd| ("page faults", program.attach_perf_event(fd.into_raw_fd())));
-    let begins = faults(skel).map(|program| program.attach());
+    let begins = page_fault_programs(skel).map(|program| program.attach());
     ends.chain(PAGE_FAULTS.into_iter().zip(begins))
         .map(|(program, link)| {
             link.map_err(|error| HooksError::Attach {

@@ -60,7 +60,7 @@ impl Memory {
     /// Numbers of the events of a CPU that are there, whole.
     pub(super) fn held_numbers(&self, cpu: u16) -> Range<u64> {
         let words_of_head = size_of::<activity_head>() / size_of::<u64>();
-        let next = word(&self.heads, usize::from(cpu) * words_of_head).load(Ordering::Acquire);
+        let next = word_at(&self.heads, usize::from(cpu) * words_of_head).load(Ordering::Acquire);
         let overwritten = next
             .checked_sub(self.slots)
             .map_or(0, |first| first + GUARD);
@@ -71,7 +71,8 @@ impl Memory {
     pub(super) fn event(&self, cpu: u16, number: u64) -> Event {
         let slot = u64::from(cpu) * self.slots + number % self.slots;
         let at = 2 * slot as usize;
-        let [time_ns, rest] = [at, at + 1].map(|at| word(&self.events, at).load(Ordering::Relaxed));
+        let [time_ns, rest] =
+            [at, at + 1].map(|at| word_at(&self.events, at).load(Ordering::Relaxed));
         Event {
             time_ns,
             tid: rest as u32,
@@ -117,7 +118,7 @@ fn map(fd: &impl AsFd, bytes: usize) -> std::io::Result<MmapRaw> {
 }
 
 /// A word of a mapping. It panics beyond its end.
-fn word(mapping: &MmapRaw, at: usize) -> &AtomicU64 {
+fn word_at(mapping: &MmapRaw, at: usize) -> &AtomicU64 {
     assert!(at < mapping.len() / size_of::<u64>());
     // SAFETY: the place was checked, a mapping is aligned to a page, and the kernel's writers and we touch
     // it by whole words that are never unmapped while `mapping` lives.

@@ -54,7 +54,7 @@ impl ActivityNames {
 
     /// Returns who a thread is, or was.
     pub(super) fn thread(&mut self, tid: u32, ended: EndedThreads<'_>) -> RunningThread {
-        let find = || running(tid).or_else(|| ended(tid));
+        let find = || running_thread(tid).or_else(|| ended(tid));
         let unknown = || RunningThread {
             tid,
             pid: None,
@@ -68,7 +68,7 @@ impl ActivityNames {
 
     /// A system call.
     pub(super) fn syscall(&mut self, number: i16) -> Option<Rc<str>> {
-        self.once("syscall", number, || {
+        self.name_once("syscall", number, || {
             let number = usize::try_from(number).ok()?;
             Some(Sysno::new(number)?.name().to_owned())
         })
@@ -76,7 +76,7 @@ impl ActivityNames {
 
     /// A softirq, by its vector.
     pub(super) fn softirq(&mut self, vector: i16) -> Option<Rc<str>> {
-        self.once("softirq", vector, || {
+        self.name_once("softirq", vector, || {
             let name = SOFTIRQS.get(usize::try_from(vector).ok()?)?;
             Some((*name).to_owned())
         })
@@ -85,7 +85,7 @@ impl ActivityNames {
     /// An interrupt of the CPU's own, by its vector.
     pub(super) fn vector(&mut self, vector: i16) -> Option<Rc<str>> {
         // as the programs had it: 16 bits, with a sign
-        self.once("vector", vector, || {
+        self.name_once("vector", vector, || {
             let found = VECTORS.iter().find(|(_, number)| *number == vector)?;
             Some(found.0.to_owned())
         })
@@ -100,7 +100,7 @@ impl ActivityNames {
             activity_function::ACTIVITY_PAGE_FAULT => "page_fault",
             _ => return None,
         };
-        self.once("function", function, || Some(name.to_owned()))
+        self.name_once("function", function, || Some(name.to_owned()))
     }
 
     /// An interrupt line, by those who handle it.
@@ -112,7 +112,7 @@ impl ActivityNames {
         self.lines.get(&number).cloned()
     }
 
-    fn once(
+    fn name_once(
         &mut self,
         what: &'static str,
         number: i16,
@@ -124,7 +124,7 @@ impl ActivityNames {
 }
 
 /// A thread that is there; none where another one may have this id.
-fn running(tid: u32) -> Option<RunningThread> {
+fn running_thread(tid: u32) -> Option<RunningThread> {
     if !processes::sees_all() {
         return None;
     }

@@ -54,7 +54,7 @@ pub(super) fn replay(
         .first()
         .map_or(window.until_ns, |event| event.time_ns);
     if was_overwritten && known_from_ns > window.from_ns {
-        into.push(overwritten(window, known_from_ns.min(window.until_ns)));
+        into.push(overwritten_row(window, known_from_ns.min(window.until_ns)));
     }
     let rows = spans(window, &events, names, ended);
     for index in 0..rows.len() {
@@ -101,7 +101,7 @@ fn spans(
             suspended.remove(&event.tid);
             seen.remove(&event.tid);
             core.advance(event.time_ns, None, SOURCE, &mut suspended);
-            core.mark(event.time_ns, moved(window.cpu, &runner));
+            core.mark(event.time_ns, moved_subject(window.cpu, &runner));
             continue;
         }
         if event.kind == event_kind::ACTIVITY_SWITCH {
@@ -123,7 +123,7 @@ fn spans(
 }
 
 /// That a thread was moved to another CPU.
-fn moved(cpu: u16, thread: &RunningThread) -> SpanSubject {
+fn moved_subject(cpu: u16, thread: &RunningThread) -> SpanSubject {
     SpanSubject {
         kind: ActivityKind::Migration,
         name: thread.comm.clone(),
@@ -139,7 +139,10 @@ fn moved(cpu: u16, thread: &RunningThread) -> SpanSubject {
 /// The system call in which a thread gets a CPU.
 fn within_call(event: &Event, names: &mut ActivityNames) -> Option<(u32, Vec<OpenActivity>)> {
     let name = names.syscall(event.number)?;
-    Some((event.tid, vec![activity(ActivityKind::Syscall, Some(name))]))
+    Some((
+        event.tid,
+        vec![open_activity(ActivityKind::Syscall, Some(name))],
+    ))
 }
 
 fn put(
@@ -152,23 +155,27 @@ fn put(
     use ActivityKind::{Function, Irq, Softirq, Syscall};
     let number = event.number;
     let (begins, activity) = match event.kind {
-        event_kind::ACTIVITY_SYSCALL_BEGIN => (true, activity(Syscall, names.syscall(number))),
-        event_kind::ACTIVITY_SYSCALL_END => (false, activity(Syscall, None)),
-        event_kind::ACTIVITY_IRQ_BEGIN => (true, activity(Irq, names.line(number))),
-        event_kind::ACTIVITY_VECTOR_BEGIN => (true, activity(Irq, names.vector(number))),
+        event_kind::ACTIVITY_SYSCALL_BEGIN => (true, open_activity(Syscall, names.syscall(number))),
+        event_kind::ACTIVITY_SYSCALL_END => (false, open_activity(Syscall, None)),
+        event_kind::ACTIVITY_IRQ_BEGIN => (true, open_activity(Irq, names.line(number))),
+        event_kind::ACTIVITY_VECTOR_BEGIN => (true, open_activity(Irq, names.vector(number))),
         event_kind::ACTIVITY_IRQ_END | event_kind::ACTIVITY_VECTOR_END => {
-            (false, activity(Irq, None))
+            (false, open_activity(Irq, None))
         }
-        event_kind::ACTIVITY_SOFTIRQ_BEGIN => (true, activity(Softirq, names.softirq(number))),
-        event_kind::ACTIVITY_SOFTIRQ_END => (false, activity(Softirq, names.softirq(number))),
-        event_kind::ACTIVITY_FUNCTION_BEGIN => (true, activity(Function, names.function(number))),
-        event_kind::ACTIVITY_FUNCTION_END => (false, activity(Function, names.function(number))),
+        event_kind::ACTIVITY_SOFTIRQ_BEGIN => (true, open_activity(Softirq, names.softirq(number))),
+        event_kind::ACTIVITY_SOFTIRQ_END => (false, open_activity(Softirq, names.softirq(number))),
+        event_kind::ACTIVITY_FUNCTION_BEGIN => {
+            (true, open_activity(Function, names.function(number)))
+        }
+        event_kind::ACTIVITY_FUNCTION_END => {
+            (false, open_activity(Function, names.function(number)))
+        }
         // a slot that nobody has written yet
         _ => return,
     };
     core.advance(event.time_ns, Some(runner), SOURCE, suspended);
     // a page fault that was answered by a signal has no end, but is over
-    let fault = self::activity(Function, names.function(PAGE_FAULT));
+    let fault = self::open_activity(Function, names.function(PAGE_FAULT));
     if begins && (activity.kind == Syscall || activity == fault) {
         core.give_up(event.time_ns, &fault);
     }
@@ -179,7 +186,7 @@ fn put(
     }
 }
 
-fn activity(kind: ActivityKind, name: Option<Rc<str>>) -> OpenActivity {
+fn open_activity(kind: ActivityKind, name: Option<Rc<str>>) -> OpenActivity {
     OpenActivity {
         kind,
         name,
@@ -201,7 +208,7 @@ fn clip_to_window(mut row: Row, window: Window) -> Option<Row> {
     Some(row)
 }
 
-fn overwritten(window: Window, until_ns: u64) -> Row {
+fn overwritten_row(window: Window, until_ns: u64) -> Row {
     Row {
         begin_ns: window.from_ns,
         end_ns: until_ns,

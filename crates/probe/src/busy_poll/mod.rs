@@ -96,7 +96,7 @@ impl Probe for BusyPolls {
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen: spin_seen = read(body)?;
-    output.rows.spins.push(row(&seen)?);
+    output.rows.spins.push(make_row(&seen)?);
     output.spun.push(SampledAddress {
         callers: seen.stack,
         address: seen.ip,
@@ -105,7 +105,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
 }
 
 /// The row of a record.
-fn row(seen: &spin_seen) -> Option<Spin> {
+fn make_row(seen: &spin_seen) -> Option<Spin> {
     let spin_seen {
         time_ns,
         ip: _,

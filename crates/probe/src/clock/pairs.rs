@@ -50,7 +50,7 @@ impl Clock {
     }
 }
 
-/// The narrowest of `attempts` readings of `clock`, each between two of the kernel's; `None` when the kernel does not have
+/// The narrowest of `attempts` readings between two of the kernel of `clock`; `None` when the kernel does not have
 /// the clock or no attempt was asked for.
 pub fn read_pair(clock: Clock, attempts: u32) -> Option<ClockPair> {
     read_narrowest_pair(clock.name(), attempts, || clock.read_ns())
@@ -72,11 +72,11 @@ fn read_narrowest_pair(
         }
     }
     let (width_ns, before_ns, other_ns) = narrowest?;
-    Some(pair(name, (before_ns, before_ns + width_ns), other_ns))
+    Some(make_pair(name, (before_ns, before_ns + width_ns), other_ns))
 }
 
 /// Half of an odd width is rounded up: the bound must hold for either side.
-fn pair(name: &str, (before_ns, after_ns): (u64, u64), other_ns: i64) -> ClockPair {
+fn make_pair(name: &str, (before_ns, after_ns): (u64, u64), other_ns: i64) -> ClockPair {
     let width_ns = after_ns.saturating_sub(before_ns);
     ClockPair {
         monotonic_ns: before_ns + width_ns / 2,
@@ -112,13 +112,13 @@ impl Clocks {
         let perf = PerfClock::open();
         let state = match &perf {
             Ok(_) => ProbeState::On,
-            Err((why, remedy)) => off(why, remedy),
+            Err((why, remedy)) => off_state(why, remedy),
         };
         coverage.push(clock_coverage("perf", state));
         let found = PtpClock::find();
         if found.is_empty() {
             let why = "no network adapter here has a clock of its own (/dev/ptp*)";
-            coverage.push(clock_coverage("ptp", off(why, "")));
+            coverage.push(clock_coverage("ptp", off_state(why, "")));
         }
         coverage.extend(
             found
@@ -205,14 +205,14 @@ fn read_device(
     let before_ns = monotonic_ns();
     let seen = device.read().ok()?;
     let after_ns = monotonic_ns();
-    let window = within(seen, realtime, (before_ns, after_ns));
-    let pair = pair(&device.name, window, seen.device_ns);
+    let window = bound_reference(seen, realtime, (before_ns, after_ns));
+    let pair = make_pair(&device.name, window, seen.device_ns);
     Some(add_steering(pair, steering, device.frequency_ppb()))
 }
 
 /// Returns the interval in which the reference clock was read: between the wall-clock stamps if they lie within the
 /// call, else the whole call, because the wall clock was set meanwhile.
-fn within(seen: DeviceReading, realtime: &ClockPair, call_ns: (u64, u64)) -> (u64, u64) {
+fn bound_reference(seen: DeviceReading, realtime: &ClockPair, call_ns: (u64, u64)) -> (u64, u64) {
     let offset_ns = i128::from(realtime.other_ns) - i128::from(realtime.monotonic_ns);
     let error_ns = i128::from(realtime.error_ns);
     let earliest_ns = i128::from(seen.before_ns) - offset_ns - error_ns;
@@ -235,7 +235,7 @@ fn clock_coverage(clock: &str, state: ProbeState) -> Coverage {
     }
 }
 
-fn off(why: &str, remedy: &str) -> ProbeState {
+fn off_state(why: &str, remedy: &str) -> ProbeState {
     ProbeState::Off {
         why: why.to_owned(),
         remedy: remedy.to_owned(),
@@ -245,7 +245,7 @@ fn off(why: &str, remedy: &str) -> ProbeState {
 fn kernel_coverage(clock: Clock) -> Coverage {
     let state = match clock.read_ns() {
         Some(_) => ProbeState::On,
-        None => off("this kernel does not have it", ""),
+        None => off_state("this kernel does not have it", ""),
     };
     clock_coverage(clock.name(), state)
 }
@@ -265,7 +265,7 @@ fn device_coverage(name: &str, clock: &std::io::Result<PtpClock>) -> Coverage {
                 std::io::ErrorKind::PermissionDenied => "run as root: sudo whylat …",
                 _ => "",
             };
-            off(&format!("cannot read /dev/{name}: {error}"), remedy)
+            off_state(&format!("cannot read /dev/{name}: {error}"), remedy)
         }
     };
     clock_coverage(name, state)
@@ -313,16 +313,22 @@ mod tests {
 
     #[test]
     fn a_device_is_placed_by_the_wall_clock_unless_that_was_set() {
-        let realtime = pair("realtime", (990, 1_010), 5_000_000);
+        let realtime = make_pair("realtime", (990, 1_010), 5_000_000);
         let seen = |before_ns| DeviceReading {
             before_ns,
             device_ns: 7,
             after_ns: before_ns + 100,
         };
         let call = (2_000, 4_000);
-        assert_eq!(within(seen(5_001_500), &realtime, call), (2_490, 2_610));
-        assert_eq!(within(seen(5_001_005), &realtime, call), (2_000, 2_115));
-        assert_eq!(within(seen(9_000_000), &realtime, call), call);
+        assert_eq!(
+            bound_reference(seen(5_001_500), &realtime, call),
+            (2_490, 2_610)
+        );
+        assert_eq!(
+            bound_reference(seen(5_001_005), &realtime, call),
+            (2_000, 2_115)
+        );
+        assert_eq!(bound_reference(seen(9_000_000), &realtime, call), call);
     }
 
     #[test]
@@ -331,7 +337,7 @@ mod tests {
             rate_ppb: 500_000,
             slew_ppb: 3,
         };
-        let row = |own_ppb| add_steering(pair("ptp0", (0, 2), 1), Some(reference), own_ppb);
+        let row = |own_ppb| add_steering(make_pair("ptp0", (0, 2), 1), Some(reference), own_ppb);
         assert_eq!(row(Some(0)).steer_ppb, Some(500_000));
         // 1.0005 / 1.0005, and 1.0005 / 0.9995
         assert_eq!(row(Some(500_000)).steer_ppb, Some(0));

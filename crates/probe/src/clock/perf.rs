@@ -88,7 +88,7 @@ impl PerfClock {
         let page =
             page.map_err(|error| (format!("cannot map perf's page: {error}"), String::new()))?;
         let clock = Self(page);
-        match clock.conversion() {
+        match clock.read_conversion() {
             Some(_) => Ok(clock),
             None => refuse(
                 "the kernel does not say how the CPU's counter becomes perf's time \
@@ -101,11 +101,11 @@ impl PerfClock {
     /// Now, nanoseconds; `None` when the kernel does not say any more.
     pub(super) fn read(&self) -> Option<i64> {
         let ticks = ticks()?;
-        i64::try_from(self.conversion()?.ns(ticks)).ok()
+        i64::try_from(self.read_conversion()?.ns(ticks)).ok()
     }
 
     /// Returns what the page says, read again while the kernel changes it.
-    fn conversion(&self) -> Option<Conversion> {
+    fn read_conversion(&self) -> Option<Conversion> {
         let page = self.0.as_ptr().cast::<Page>();
         loop {
             // SAFETY: the page is mapped as long as this clock lives, and is larger than `Page`; the

@@ -174,7 +174,7 @@ fn read(file: &File, method: ReadMethod) -> io::Result<DeviceReading> {
             // SAFETY: as above.
             unsafe { ioctls::extended(fd, &raw mut samples) }?;
             let stamps = &samples.stamps[..SAMPLES];
-            narrowest(
+            narrowest_reading(
                 stamps
                     .iter()
                     .map(|[before, device, after]| (*before, *device, *after)),
@@ -190,7 +190,7 @@ fn read(file: &File, method: ReadMethod) -> io::Result<DeviceReading> {
             // number says that it only reads.
             unsafe { ioctls::simple(fd, (&raw mut samples).cast_const()) }?;
             let stamps = &samples.stamps[..=2 * SAMPLES];
-            narrowest(
+            narrowest_reading(
                 stamps
                     .windows(3)
                     .step_by(2)
@@ -201,7 +201,7 @@ fn read(file: &File, method: ReadMethod) -> io::Result<DeviceReading> {
     narrowest.ok_or_else(|| io::Error::other("the device gave no reading in order"))
 }
 
-fn narrowest(samples: impl Iterator<Item = (Time, Time, Time)>) -> Option<DeviceReading> {
+fn narrowest_reading(samples: impl Iterator<Item = (Time, Time, Time)>) -> Option<DeviceReading> {
     let readings =
         samples.filter_map(|(before, device, after)| bracket_reading(before, device, after));
     readings.min_by_key(|reading| reading.after_ns - reading.before_ns)
@@ -247,7 +247,7 @@ mod tests {
             device_ns: 8,
             after_ns: 4_500,
         };
-        assert_eq!(narrowest(samples.into_iter()), Some(expected));
+        assert_eq!(narrowest_reading(samples.into_iter()), Some(expected));
         let far = Time {
             sec: i64::MAX,
             nsec: 0,

@@ -59,11 +59,11 @@ impl Probe for DnsWaits {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.rows.dns_waits.push(row(&read(body)?));
+    output.rows.dns_waits.push(make_row(&read(body)?));
     Some(())
 }
 
-fn row(seen: &dns_wait) -> DnsWait {
+fn make_row(seen: &dns_wait) -> DnsWait {
     let dns_wait {
         start_ns,
         end_ns,

@@ -25,7 +25,7 @@ use crate::interface::{
 };
 use crate::wire::types::{drop_count, drop_key, drop_kind, drop_seen, record_kind, rodata};
 use crate::wire::{Wire, read};
-use names::names;
+use names::kernel_names;
 
 // SAFETY: `drop_seen` is `repr(C)` and made of integers, arrays and structs of them.
 unsafe impl Wire for drop_seen {}
@@ -51,7 +51,7 @@ pub(crate) fn configure(rodata: &mut rodata, features: &Features) {
     rodata.reset_has_reason = arguments("tcp_send_reset") >= 3;
     rodata.udp_drop_has_skb = arguments("udp_fail_queue_rcv_skb") >= 3;
     for (is_ordinary, reason) in rodata.drop_ordinary.iter_mut().zip(0..) {
-        let name = names().reason(reason);
+        let name = kernel_names().reason(reason);
         *is_ordinary = u8::from(name.is_some_and(ordinary::is_ordinary));
     }
 }
@@ -81,7 +81,7 @@ fn refused_runs(kernel: &KernelCounts<'_>) -> Result<[(drop_kind, u64); 6], Hook
 }
 
 /// Returns the drops that are in no place's count, by kind: for these, or because the map was full.
-fn uncounted(kernel: &KernelCounts<'_>) -> Result<Vec<(drop_kind, u64)>, HooksError> {
+fn uncounted_drops(kernel: &KernelCounts<'_>) -> Result<Vec<(drop_kind, u64)>, HooksError> {
     let full = kernel.variables().map(|bss| bss.drops_uncounted);
     let full = full.into_iter().flatten().zip(0..);
     let full = full.map(|(count, kind)| (drop_kind(kind), count));
@@ -166,7 +166,7 @@ fn drops_coverage(probe: &str, features: &Features) -> Coverage {
             "this kernel gives no reasons of drops (Linux 5.17 does)",
         ),
         (
-            !names().has_functions(),
+            !kernel_names().has_functions(),
             "reasons without names of functions",
             "the kernel hides the addresses of its functions (/proc/kallsyms)",
         ),
@@ -185,6 +185,9 @@ fn drops_coverage(probe: &str, features: &Features) -> Coverage {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.rows.drops.push(row::row(&read(body)?, names())?);
+    output
+        .rows
+        .drops
+        .push(row::make_row(&read(body)?, kernel_names())?);
     Some(())
 }

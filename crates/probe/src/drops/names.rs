@@ -12,7 +12,7 @@ use libbpf_rs::btf::types::Enum;
 static NAMES: LazyLock<KernelNames> = LazyLock::new(KernelNames::read);
 
 /// Returns the names of this kernel.
-pub(super) fn names() -> &'static KernelNames {
+pub(super) fn kernel_names() -> &'static KernelNames {
     &NAMES
 }
 
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn this_kernel_names_its_reasons() {
-        let names = names();
+        let names = kernel_names();
         if names.reasons.is_empty() {
             eprintln!("skipped: this kernel has no reasons");
             return;

@@ -6,7 +6,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use table::tables::{DropCount, DropCounts};
 use table::{Columns, DropKind};
 
-use super::names::names;
+use super::names::kernel_names;
 use super::row;
 use crate::clock::monotonic_ns;
 use crate::interface::{HooksError, KernelCounts};
@@ -132,7 +132,7 @@ fn read_sums(kernel: &KernelCounts<'_>) -> Result<BTreeMap<CountKey, CountSum>, 
             add(sums.entry(key).or_default(), &values);
         }
     }
-    for (kind, uncounted) in super::uncounted(kernel)? {
+    for (kind, uncounted) in super::uncounted_drops(kernel)? {
         let kind = u8::try_from(kind.0).ok().and_then(row::kind);
         if let Some(kind) = kind.filter(|_| uncounted > 0) {
             sums.entry(key_without_place(kind)).or_default().count += uncounted;
@@ -145,16 +145,16 @@ fn count_key(key: &drop_key, values: &[drop_count]) -> Option<CountKey> {
     let named = values.iter().map(|value| text(&value.device));
     Some(CountKey {
         kind: row::kind(key.kind)?,
-        reason: row::reason(key, names()),
-        place: row::place(key, names()),
+        reason: row::reason_name(key, kernel_names()),
+        place: row::place_name(key, kernel_names()),
         netns: row::nonzero(key.netns),
         device: named.into_iter().find(|name| !name.is_empty()),
         ifindex: row::nonzero(key.ifindex),
-        ordinary: row::is_ordinary(key, names()),
+        ordinary: row::is_ordinary(key, kernel_names()),
     })
 }
 
-/// Returns the key of drops that no hook examined: see [`super::uncounted`].
+/// Returns the key of drops that no hook examined: see [`super::uncounted_drops`].
 fn key_without_place(kind: DropKind) -> CountKey {
     CountKey {
         kind,

@@ -16,7 +16,7 @@ const NO_REASON: u32 = u32::MAX;
 const TRACING: [&str; 5] = ["bpf_", "__bpf_", "__traceiter_", "bpf_trace_run", "trace_"];
 
 /// Returns the row of a record; `None` for a kind that this build does not know.
-pub(super) fn row(seen: &drop_seen, names: &KernelNames) -> Option<PacketDrop> {
+pub(super) fn make_row(seen: &drop_seen, names: &KernelNames) -> Option<PacketDrop> {
     let drop_seen {
         key,
         packet,
@@ -28,14 +28,14 @@ pub(super) fn row(seen: &drop_seen, names: &KernelNames) -> Option<PacketDrop> {
         device,
     } = *seen;
     let kind = kind(key.kind)?;
-    let callers = callers(stack.get(..frames as usize)?, key.location, names);
+    let callers = caller_names(stack.get(..frames as usize)?, key.location, names);
     let has_addresses = packet.family != 0;
     let is_segment = packet.has_seq != 0;
     Some(PacketDrop {
         time_ns,
         kind,
-        reason: reason(&key, names),
-        place: place(&key, names),
+        reason: reason_name(&key, names),
+        place: place_name(&key, names),
         ordinary: is_ordinary(&key, names),
         stack: (!callers.is_empty()).then(|| callers.join(" < ")),
         conn: (cookie != 0).then_some(cookie),
@@ -43,9 +43,9 @@ pub(super) fn row(seen: &drop_seen, names: &KernelNames) -> Option<PacketDrop> {
         device: Some(text(&device)).filter(|name| !name.is_empty()),
         ifindex: nonzero(key.ifindex),
         protocol: has_addresses.then_some(packet.protocol),
-        source: has_addresses.then(|| endpoint(&packet, packet.source, packet.source_port)),
+        source: has_addresses.then(|| format_endpoint(&packet, packet.source, packet.source_port)),
         destination: has_addresses
-            .then(|| endpoint(&packet, packet.destination, packet.destination_port)),
+            .then(|| format_endpoint(&packet, packet.destination, packet.destination_port)),
         tcp_flags: is_segment.then_some(packet.tcp_flags),
         seq: is_segment.then_some(packet.seq),
         end_seq: is_segment.then_some(packet.end_seq),
@@ -70,7 +70,7 @@ pub(super) fn kind(wire: u8) -> Option<DropKind> {
 }
 
 /// Returns the reason in the kernel's words. A number that its BTF does not list is that of a subsystem.
-pub(super) fn reason(key: &drop_key, names: &KernelNames) -> Option<String> {
+pub(super) fn reason_name(key: &drop_key, names: &KernelNames) -> Option<String> {
     let number = key.reason;
     if number == NO_REASON {
         return None;
@@ -101,12 +101,12 @@ pub(super) fn is_ordinary(key: &drop_key, names: &KernelNames) -> bool {
 }
 
 /// Returns the function that dropped the packet.
-pub(super) fn place(key: &drop_key, names: &KernelNames) -> Option<String> {
+pub(super) fn place_name(key: &drop_key, names: &KernelNames) -> Option<String> {
     let location = (key.location != 0).then_some(key.location)?;
     names.function(location).map(str::to_owned)
 }
 
-fn endpoint(packet: &drop_packet, bytes: [u8; 16], port: u16) -> String {
+fn format_endpoint(packet: &drop_packet, bytes: [u8; 16], port: u16) -> String {
     let address = address(bytes, port);
     match packet.has_ports {
         0 => address.ip().to_string(),
@@ -115,7 +115,7 @@ fn endpoint(packet: &drop_packet, bytes: [u8; 16], port: u16) -> String {
 }
 
 /// The names of what called each other, from the place on; without a place, from the first that is none of tracing.
-fn callers<'a>(stack: &[u64], location: u64, names: &'a KernelNames) -> Vec<&'a str> {
+fn caller_names<'a>(stack: &[u64], location: u64, names: &'a KernelNames) -> Vec<&'a str> {
     let first = stack.iter().position(|address| *address == location);
     let named = stack[first.unwrap_or(0)..]
         .iter()
@@ -145,11 +145,11 @@ mod tests {
     fn stack_begins_at_the_place() {
         let stack = [0x1001, 0x2001, 0x3001, 0x4001];
         assert_eq!(
-            callers(&stack, 0x3001, &names()),
+            caller_names(&stack, 0x3001, &names()),
             ["nf_hook_slow", "ip_local_deliver"]
         );
         // no place: tracing is left out
-        assert_eq!(callers(&stack, 0, &names())[0], "sk_skb_reason_drop");
+        assert_eq!(caller_names(&stack, 0, &names())[0], "sk_skb_reason_drop");
     }
 
     #[test]
@@ -157,13 +157,19 @@ mod tests {
         // SAFETY: `Wire` says that any bytes are a value.
         let mut key: drop_key = unsafe { std::mem::zeroed() };
         key.reason = 12;
-        assert_eq!(reason(&key, &names()).as_deref(), Some("NETFILTER_DROP"));
+        assert_eq!(
+            reason_name(&key, &names()).as_deref(),
+            Some("NETFILTER_DROP")
+        );
         key.reason = 0x2_0001;
-        assert_eq!(reason(&key, &names()).as_deref(), Some("0x20001"));
+        assert_eq!(reason_name(&key, &names()).as_deref(), Some("0x20001"));
         key.reason = NO_REASON;
-        assert_eq!(reason(&key, &names()), None);
+        assert_eq!(reason_name(&key, &names()), None);
         key.kind = drop_kind::DROP_ICMP_SENT.0 as u8;
         key.reason = 3 << 8 | 13;
-        assert_eq!(reason(&key, &names()).as_deref(), Some("type 3 code 13"));
+        assert_eq!(
+            reason_name(&key, &names()).as_deref(),
+            Some("type 3 code 13")
+        );
     }
 }

@@ -46,12 +46,12 @@ impl Probe for FailedConnects {
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
-    output.rows.failed_connects.push(row(&seen));
+    output.rows.failed_connects.push(make_row(&seen));
     output.add_owner(&seen.owner, seen.end_ns);
     Some(())
 }
 
-fn row(seen: &failed_connect) -> FailedConnect {
+fn make_row(seen: &failed_connect) -> FailedConnect {
     let failed_connect {
         start_ns,
         end_ns,
@@ -91,7 +91,7 @@ mod tests {
             remote_port: 80,
             ..Default::default()
         };
-        let row = super::row(&given_up);
+        let row = super::make_row(&given_up);
         assert_eq!((row.local, row.errno), (None, None));
         assert_eq!(row.remote, "[::]:80");
         let refused = failed_connect {
@@ -99,7 +99,7 @@ mod tests {
             local_port: 40_000,
             ..given_up
         };
-        let row = super::row(&refused);
+        let row = super::make_row(&refused);
         assert_eq!(row.local.as_deref(), Some("[::]:40000"));
         assert_eq!(row.errno, Some(libc::ECONNREFUSED));
     }

@@ -295,7 +295,7 @@ fn configure(
     rodata.detail_messages = levels.messages;
     rodata.detail_sent = levels.sent;
     rodata.detail_nic = levels.messages && nics.stamp_received();
-    rodata.address_salt = crate::waits::salt();
+    rodata.address_salt = crate::waits::address_salt();
     if let Some(jiffy_ns) = crate::clock::jiffy_ns() {
         const NS_PER_S: u64 = 1_000_000_000;
         rodata.kernel_hz = u32::try_from((NS_PER_S + jiffy_ns / 2) / jiffy_ns).unwrap_or(100);

@@ -72,7 +72,8 @@ impl KindsByFile {
         let mut open = [0; KINDS];
         for (inode, pid, fd) in sockets {
             let known = before.get(&inode).copied();
-            let kind = known.unwrap_or_else(|| kind_of(&protocol(&format!("/proc/{pid}/fd/{fd}"))));
+            let kind =
+                known.unwrap_or_else(|| kind_of(&protocol_name(&format!("/proc/{pid}/fd/{fd}"))));
             self.by_inode.insert(inode, kind);
             open[kind] += 1;
         }
@@ -89,7 +90,7 @@ impl KindsByFile {
 
 /// The name that a socket's protocol has in the kernel, which each socket file has as an attribute (`sockfs_xattr_get`);
 /// empty where it cannot be known.
-pub(crate) fn protocol(path: &str) -> String {
+pub(crate) fn protocol_name(path: &str) -> String {
     let Ok(path) = CString::new(path) else {
         return String::new();
     };

@@ -34,13 +34,13 @@ impl Probe for Listeners {
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
-    output.rows.listeners.push(row(&seen));
+    output.rows.listeners.push(make_row(&seen));
     output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 
 /// The row of a record.
-fn row(seen: &listener_seen) -> Listener {
+fn make_row(seen: &listener_seen) -> Listener {
     let listener_seen {
         cookie,
         time_ns,

@@ -67,7 +67,7 @@ impl Probe for Inventory {
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
-    output.rows.connections.push(seen::row(&seen));
+    output.rows.connections.push(seen::make_row(&seen));
     output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }

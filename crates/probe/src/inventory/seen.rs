@@ -22,7 +22,7 @@ pub(crate) fn address(bytes: [u8; 16], port: u16) -> SocketAddr {
 }
 
 /// The row of a record. Its `peer_conn` is for whoever sees both ends to fill in.
-pub(crate) fn row(seen: &socket_seen) -> Connection {
+pub(crate) fn make_row(seen: &socket_seen) -> Connection {
     let socket_seen {
         cookie,
         time_ns,

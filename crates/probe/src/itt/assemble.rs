@@ -10,7 +10,7 @@ use super::counts::IttCounts;
 use super::names::{CounterName, IttNames};
 use super::notes::{self, Notes};
 use super::open::{End, NamedId, Open, OpenSpan, SpanKey};
-use super::words::{direction, id_text, relation_name, scope_name, split};
+use super::words::{counter_kind, id_text, relation_name, scope_name, split};
 
 /// Assembles rows of records.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl At {
     }
 
     /// A row with nothing known but its beginning here.
-    fn row(self, kind: TaskKind) -> Task {
+    fn task_row(self, kind: TaskKind) -> Task {
         Task {
             begin_ns: self.time_ns,
             end_ns: None,
@@ -94,7 +94,7 @@ impl Assembler {
                 counter,
                 delta,
                 is_decrement,
-            } => self.value(at, counter, direction(is_decrement), Value::U64(delta)),
+            } => self.value(at, counter, counter_kind(is_decrement), Value::U64(delta)),
             Body::NamedDelta {
                 domain,
                 name,
@@ -106,7 +106,7 @@ impl Assembler {
                     name: self.names.text(name).unwrap_or_default(),
                     unit: None,
                 };
-                let kind = direction(is_decrement);
+                let kind = counter_kind(is_decrement);
                 self.put_value(at, None, Some(name), kind, Value::U64(delta));
             }
             Body::Sync { action, address } => self.sync(at, action, address),
@@ -171,7 +171,7 @@ impl Assembler {
 
     /// Returns what begins.
     fn span(&self, at: At, body: &Body) -> Option<OpenSpan> {
-        let (kind, key) = begins(at, body)?;
+        let (kind, key) = begun_span(at, body)?;
         let (domain, name, id, parent) = match *body {
             Body::TaskBegin {
                 domain,
@@ -190,7 +190,7 @@ impl Assembler {
             Body::EventStart { event } => (None, Some(event), None, None),
             _ => return None,
         };
-        let mut row = at.row(kind);
+        let mut row = at.task_row(kind);
         row.domain = domain.and_then(|domain| self.names.text(domain));
         row.name = name.and_then(|name| self.names.text(name));
         row.id = id.map(id_text);
@@ -233,7 +233,7 @@ impl Assembler {
                 return;
             }
         };
-        let mut row = at.row(kind);
+        let mut row = at.task_row(kind);
         row.object = Some(address);
         if let Some(object) = self.names.object(pid, address, at.time_ns) {
             row.domain.clone_from(&object.object_type);
@@ -255,7 +255,7 @@ impl Assembler {
                 count,
             } => {
                 let key = key.and_then(|key| self.names.text(key));
-                self.note(at, domain, id, &notes::numbers(key, &values, count));
+                self.attach_entry(at, domain, id, &notes::number_note(key, &values, count));
             }
             Body::MetadataText {
                 domain,
@@ -265,18 +265,18 @@ impl Assembler {
                 length_bytes,
             } => {
                 let key = key.and_then(|key| self.names.text(key));
-                self.note(at, domain, id, &notes::text(key, &text, length_bytes));
+                self.attach_entry(at, domain, id, &notes::text(key, &text, length_bytes));
             }
             _ => {}
         }
     }
 
     /// Attaches an entry to the open span that it is for; without one, it has a row of its own.
-    fn note(&mut self, at: At, domain: u32, id: Option<Identifier>, entry: &Entry) {
-        match self.subject(at, domain, id) {
+    fn attach_entry(&mut self, at: At, domain: u32, id: Option<Identifier>, entry: &Entry) {
+        match self.find_subject(at, domain, id) {
             Some(span) if !span.notes.is_full() => span.notes.add(entry),
             _ => {
-                let mut row = at.row(TaskKind::Metadata);
+                let mut row = at.task_row(TaskKind::Metadata);
                 row.domain = self.names.text(domain);
                 row.id = id.map(id_text);
                 row.metadata = Notes::from_entry(entry).text();
@@ -286,7 +286,12 @@ impl Assembler {
     }
 
     /// Returns what an id means; without one, the current task of the thread.
-    fn subject(&mut self, at: At, domain: u32, id: Option<Identifier>) -> Option<&mut OpenSpan> {
+    fn find_subject(
+        &mut self,
+        at: At,
+        domain: u32,
+        id: Option<Identifier>,
+    ) -> Option<&mut OpenSpan> {
         let At { pid, tid, .. } = at;
         match id {
             Some(id) => self.open.find_named((pid, domain, id)),
@@ -302,7 +307,7 @@ impl Assembler {
                 id,
                 begin_ns,
                 end_ns,
-            } => self.frame(at, domain, id, (begin_ns, end_ns)),
+            } => self.add_frame(at, domain, id, (begin_ns, end_ns)),
             Body::Marker {
                 domain,
                 name,
@@ -313,7 +318,7 @@ impl Assembler {
                 name: name.and_then(|name| self.names.text(name)),
                 id: id.map(id_text),
                 scope: scope_name(scope).map(str::to_owned),
-                ..at.row(TaskKind::Marker)
+                ..at.task_row(TaskKind::Marker)
             },
             Body::Relation {
                 domain,
@@ -321,13 +326,13 @@ impl Assembler {
                 relation,
                 tail,
             } => {
-                let id = head.map(id_text).or_else(|| self.current(at, domain));
+                let id = head.map(id_text).or_else(|| self.current_task(at, domain));
                 Task {
                     domain: self.names.text(domain),
                     name: relation_name(relation).map(str::to_owned),
                     id,
                     parent: tail.map(id_text),
-                    ..at.row(TaskKind::Relation)
+                    ..at.task_row(TaskKind::Relation)
                 }
             }
             body => return self.bare_moment(at, body),
@@ -335,8 +340,8 @@ impl Assembler {
     }
 
     /// The id of the thread's current task.
-    fn current(&mut self, at: At, domain: u32) -> Option<String> {
-        let span = self.subject(at, domain, None)?;
+    fn current_task(&mut self, at: At, domain: u32) -> Option<String> {
+        let span = self.find_subject(at, domain, None)?;
         span.row.id.clone()
     }
 
@@ -353,24 +358,24 @@ impl Assembler {
                 Task {
                     domain: domain.flatten(),
                     name,
-                    metadata: Notes::from_entry(&notes::points(first, &x, &y)).text(),
-                    ..at.row(TaskKind::Histogram)
+                    metadata: Notes::from_entry(&notes::point_note(first, &x, &y)).text(),
+                    ..at.task_row(TaskKind::Histogram)
                 }
             }
             Body::ThreadName { name } => Task {
                 name: Some(name),
-                ..at.row(TaskKind::ThreadName)
+                ..at.task_row(TaskKind::ThreadName)
             },
-            Body::Paused => at.row(TaskKind::Paused),
-            Body::Resumed => at.row(TaskKind::Resumed),
-            Body::Detached => at.row(TaskKind::Detached),
-            Body::ThreadIgnored => at.row(TaskKind::ThreadIgnored),
+            Body::Paused => at.task_row(TaskKind::Paused),
+            Body::Resumed => at.task_row(TaskKind::Resumed),
+            Body::Detached => at.task_row(TaskKind::Detached),
+            Body::ThreadIgnored => at.task_row(TaskKind::ThreadIgnored),
             _ => return None,
         })
     }
 
     /// A frame that was reported afterwards. Its times are the program's.
-    fn frame(
+    fn add_frame(
         &self,
         at: At,
         domain: u32,
@@ -384,7 +389,7 @@ impl Assembler {
             end_tid: is_possible.then_some(at.tid),
             domain: self.names.text(domain),
             id: id.map(id_text),
-            ..at.row(TaskKind::Frame)
+            ..at.task_row(TaskKind::Frame)
         }
     }
 
@@ -433,7 +438,7 @@ impl Assembler {
 }
 
 /// Returns what kind of span begins, and what its end will be known by.
-fn begins(at: At, body: &Body) -> Option<(TaskKind, SpanKey)> {
+fn begun_span(at: At, body: &Body) -> Option<(TaskKind, SpanKey)> {
     let At { pid, tid, .. } = at;
     Some(match *body {
         Body::TaskBegin {

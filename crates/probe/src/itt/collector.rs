@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::itt::{COLLECTOR_VARIABLE, loadable};
+use ::itt::{COLLECTOR_VARIABLE, check_loadable};
 
 use super::refusal::Refusal;
 
@@ -32,7 +32,7 @@ pub fn find() -> Result<PathBuf, Refusal> {
         Some(path) => std::path::absolute(path).map_err(|error| Refusal::from_error(&error))?,
         None => find_installed()?,
     };
-    loadable(&path).map_err(|error| Refusal::from_error(&error))?;
+    check_loadable(&path).map_err(|error| Refusal::from_error(&error))?;
     Ok(path)
 }
 

@@ -80,7 +80,7 @@ impl Holder {
         // SAFETY: the child only makes system calls, allocates nothing, and never returns.
         let pid = match unsafe { fork() }.map_err(|error| failed(error.into()))? {
             ForkResult::Parent { child } => child,
-            ForkResult::Child => hold(&held),
+            ForkResult::Child => hold_until_release(&held),
         };
         drop(far_end);
         let ring_path = format!("/proc/{pid}/fd/{}", held.ring).into();
@@ -139,7 +139,7 @@ impl Drop for Holder {
 
 /// The life of the process. It must not allocate: other threads of the recorder may have held
 /// the allocator's lock.
-fn hold(held: &HolderFiles) -> ! {
+fn hold_until_release(held: &HolderFiles) -> ! {
     let (step, errno) = match prepare(held) {
         Ok(()) => (Step::Done, 0),
         Err((step, error)) => (step, error.raw_os_error().unwrap_or(0)),
@@ -159,7 +159,7 @@ fn hold(held: &HolderFiles) -> ! {
 }
 
 fn prepare(held: &HolderFiles) -> Result<(), (Step, io::Error)> {
-    let own = assume(held.user).and_then(|()| {
+    let own = assume_user(held.user).and_then(|()| {
         close_all_but(held.ring, held.line);
         make_visible()
     });
@@ -168,7 +168,7 @@ fn prepare(held: &HolderFiles) -> Result<(), (Step, io::Error)> {
     try_open(&held.ring_path, libc::O_RDWR).map_err(|error| (Step::OpenRing, error))
 }
 
-fn assume(user: Option<User>) -> io::Result<()> {
+fn assume_user(user: Option<User>) -> io::Result<()> {
     // SAFETY: plain numbers and a C string. The terminal's signals are for the recorder.
     unsafe {
         libc::setsid();

@@ -36,8 +36,8 @@ impl Notes {
 }
 
 /// Numbers under a key; `count` says how many there were if some are missing.
-pub(crate) fn numbers(key: Option<String>, values: &[Value], count: u64) -> serde_json::Value {
-    let mut entry = json!({ "key": key, "values": list(values) });
+pub(crate) fn number_note(key: Option<String>, values: &[Value], count: u64) -> serde_json::Value {
+    let mut entry = json!({ "key": key, "values": value_list(values) });
     if count != values.len() as u64 {
         entry["count"] = json!(count);
     }
@@ -54,15 +54,15 @@ pub(crate) fn text(key: Option<String>, text: &str, length_bytes: u64) -> serde_
 }
 
 /// Points of a histogram.
-pub(crate) fn points(first: u64, x: &[Value], y: &[Value]) -> serde_json::Value {
-    let mut entry = json!({ "first": first, "y": list(y) });
+pub(crate) fn point_note(first: u64, x: &[Value], y: &[Value]) -> serde_json::Value {
+    let mut entry = json!({ "first": first, "y": value_list(y) });
     if !x.is_empty() {
-        entry["x"] = list(x);
+        entry["x"] = value_list(x);
     }
     entry
 }
 
-fn list(values: &[Value]) -> serde_json::Value {
+fn value_list(values: &[Value]) -> serde_json::Value {
     values.iter().map(|value| number(*value)).collect()
 }
 
@@ -94,7 +94,7 @@ mod tests {
             Value::F64(0.1),
             Value::F64(f64::NAN),
         ];
-        let mut notes = Notes::from_entry(&numbers(Some("k".to_owned()), &values, 4));
+        let mut notes = Notes::from_entry(&number_note(Some("k".to_owned()), &values, 4));
         notes.add(&text(None, "a\"b", 9));
         assert_eq!(
             notes.text().unwrap(),

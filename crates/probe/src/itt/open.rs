@@ -159,7 +159,7 @@ impl Open {
         close: impl FnOnce(&mut Task),
     ) -> bool {
         let Some(mut span) = self
-            .ended(key, end.time_ns)
+            .ended_span(key, end.time_ns)
             .and_then(|number| self.take(number))
         else {
             return false;
@@ -172,7 +172,7 @@ impl Open {
         true
     }
 
-    fn ended(&self, key: SpanKey, time_ns: u64) -> Option<u64> {
+    fn ended_span(&self, key: SpanKey, time_ns: u64) -> Option<u64> {
         let numbers = self.by_key.get(&key)?;
         if key.is_of_thread() {
             return numbers.back().copied();

@@ -4,7 +4,7 @@ use ::itt::{Identifier, Scope, Value};
 use table::CounterKind;
 
 /// Returns which way a counter went.
-pub(crate) fn direction(is_decrement: bool) -> CounterKind {
+pub(crate) fn counter_kind(is_decrement: bool) -> CounterKind {
     if is_decrement {
         CounterKind::Decrement
     } else {

@@ -12,6 +12,6 @@ pub(crate) use sent::SentProbe;
 const DATAGRAM: u8 = 2;
 
 /// A time of the kernel's side; 0: not seen.
-fn seen(ns: u64) -> Option<u64> {
+fn known_time(ns: u64) -> Option<u64> {
     (ns != 0).then_some(ns)
 }

@@ -4,7 +4,7 @@ use table::manifest::Coverage;
 use table::tables::{ReceivedMessage, ReceivedMessages};
 use table::{Columns, TableId};
 
-use super::{DATAGRAM, seen};
+use super::{DATAGRAM, known_time};
 use crate::calls;
 use crate::interface::features::{Levels, Tracepoint, tracepoint};
 use crate::interface::{
@@ -118,11 +118,11 @@ const BACKLOG: u8 = 1;
 /// Appends the rows of a batch.
 fn append(records: &[received_record], rows: &mut ReceivedMessages) {
     for record in records {
-        rows.push(row(record));
+        rows.push(make_row(record));
     }
 }
 
-fn row(record: &received_record) -> ReceivedMessage {
+fn make_row(record: &received_record) -> ReceivedMessage {
     let received_record {
         cookie,
         done_ns,
@@ -153,13 +153,13 @@ fn row(record: &received_record) -> ReceivedMessage {
         bytes,
         offset_end,
         spliced_bytes,
-        first_arrival_ns: seen(first_ns),
-        last_arrival_ns: seen(last_ns),
-        tcp_ns: seen(tcp_ns),
-        ready_ns: seen(ready_ns),
-        woken_ns: seen(woken_ns),
-        running_ns: seen(run_ns),
-        copy_ns: seen(copy_ns),
+        first_arrival_ns: known_time(first_ns),
+        last_arrival_ns: known_time(last_ns),
+        tcp_ns: known_time(tcp_ns),
+        ready_ns: known_time(ready_ns),
+        woken_ns: known_time(woken_ns),
+        running_ns: known_time(run_ns),
+        copy_ns: known_time(copy_ns),
         segments,
         receive_cpu: (tcp_ns != 0).then_some(receive_cpu),
         cpu,

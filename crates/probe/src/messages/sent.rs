@@ -4,7 +4,7 @@ use table::manifest::Coverage;
 use table::tables::{SentMessage, SentMessages};
 use table::{Columns, TableId};
 
-use super::{DATAGRAM, seen};
+use super::{DATAGRAM, known_time};
 use crate::calls;
 use crate::interface::features::{Levels, Tracepoint, tracepoint};
 use crate::interface::{
@@ -86,11 +86,11 @@ fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
 /// Appends the rows of a batch.
 fn append(records: &[sent_record], rows: &mut SentMessages) {
     for record in records {
-        rows.push(row(record));
+        rows.push(make_row(record));
     }
 }
 
-fn row(record: &sent_record) -> SentMessage {
+fn make_row(record: &sent_record) -> SentMessage {
     let sent_record {
         cookie,
         call_ns,
@@ -117,14 +117,14 @@ fn row(record: &sent_record) -> SentMessage {
         bytes,
         offset_end,
         spliced_bytes,
-        call_ns: seen(call_ns),
-        tcp_ns: seen(tcp_ns),
-        queue_ns: seen(queue_ns),
-        driver_ns: seen(driver_ns),
+        call_ns: known_time(call_ns),
+        tcp_ns: known_time(tcp_ns),
+        queue_ns: known_time(queue_ns),
+        driver_ns: known_time(driver_ns),
         // by `nic`, later
         nic_phc_ns: None,
         nic_ptp: None,
-        acked_ns: seen(acked_ns),
+        acked_ns: known_time(acked_ns),
         resent_segments: resent,
         cpu,
         driver_cpu: (driver_ns != 0).then_some(driver_cpu),

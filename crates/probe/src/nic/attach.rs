@@ -101,7 +101,7 @@ impl<'obj> Stamper<'obj> {
         let places = u32::try_from(nics.0.len()).unwrap_or(u32::MAX);
         maps.nics.set_max_entries(places).map_err(failed)?;
         let mut skel = open.load().map_err(failed)?;
-        for (place, ptp) in nics.places() {
+        for (place, ptp) in nics.stamping_places() {
             let (key, value) = (place_key(place), u32::from(ptp).to_ne_bytes());
             let given = skel.maps.nics.update(&key, &value, MapFlags::ANY);
             given.map_err(failed)?;

@@ -46,7 +46,7 @@ pub(super) struct Interface {
 }
 
 /// Returns those of all network namespaces; a namespace that cannot be examined has none.
-pub(super) fn interfaces() -> Vec<Interface> {
+pub(super) fn find_interfaces() -> Vec<Interface> {
     let paths = netns::discover().map_or_else(|_| HashMap::new(), |found| found.paths);
     let opened = paths.values().filter_map(|path| Netns::open(path).ok());
     let found = opened.filter_map(|netns| netns.run(|| of_namespace(netns.inode())).ok());
@@ -144,6 +144,6 @@ mod tests {
 
     #[test]
     fn loopback_stamps_nothing() {
-        assert!(interfaces().iter().all(|found| found.name != "lo"));
+        assert!(find_interfaces().iter().all(|found| found.name != "lo"));
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Stamp {
 
 impl Stamp {
     /// Whether the byte that ends at an offset was in the packet.
-    fn holds(&self, offset_end: u64) -> bool {
+    fn has_byte(&self, offset_end: u64) -> bool {
         let end = offset_end as u32; // modulo 2^32
         let at = end.wrapping_sub(self.offset);
         at > 0 && at <= self.offset_end.wrapping_sub(self.offset)
@@ -91,7 +91,7 @@ impl Matcher {
     fn stamp(&mut self, row: &mut SentMessage) -> bool {
         let of_conn = self.connections.get_mut(&row.conn);
         let mut stamps = of_conn.into_iter().flat_map(|found| &mut found.stamps);
-        let Some(stamp) = stamps.find(|stamp| stamp.holds(row.offset_end)) else {
+        let Some(stamp) = stamps.find(|stamp| stamp.has_byte(row.offset_end)) else {
             return false;
         };
         self.used += u64::from(!std::mem::replace(&mut stamp.used, true));

@@ -26,11 +26,11 @@ pub(crate) struct Nics(Vec<Interface>);
 impl Nics {
     /// Asks every network interface.
     pub(crate) fn find() -> Self {
-        Self(find::interfaces())
+        Self(find::find_interfaces())
     }
 
     /// Returns those that stamp what they send: where they are, and which clock they have.
-    fn places(&self) -> impl Iterator<Item = (nic_place, u16)> {
+    fn stamping_places(&self) -> impl Iterator<Item = (nic_place, u16)> {
         let stamping = self.0.iter().filter(|found| found.stamps_sent);
         stamping.map(|found| {
             let Interface {
@@ -55,7 +55,7 @@ impl Nics {
             let why = "no network adapter here stamps what it sends by a clock of its own";
             return off(why.to_owned(), String::new());
         };
-        let clocks: Vec<u16> = self.places().map(|(_, ptp)| ptp).collect();
+        let clocks: Vec<u16> = self.stamping_places().map(|(_, ptp)| ptp).collect();
         if !clocks.is_empty() {
             let daemon = daemon::find(&clocks).filter(|_| !shared)?;
             return off(

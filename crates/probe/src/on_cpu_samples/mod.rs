@@ -61,7 +61,7 @@ impl Probe for OnCpuSamples {
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let sample: on_cpu_sample = read(body)?;
-    output.rows.on_cpu_samples.push(row(&sample));
+    output.rows.on_cpu_samples.push(make_row(&sample));
     output.sampled.push(SampledAddress {
         callers: sample.stack,
         address: sample.ip,
@@ -70,7 +70,7 @@ fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
 }
 
 /// Returns the row of a record.
-fn row(sample: &on_cpu_sample) -> OnCpuSample {
+fn make_row(sample: &on_cpu_sample) -> OnCpuSample {
     let on_cpu_sample {
         time_ns,
         ip: _,

@@ -84,12 +84,12 @@ impl Probe for Preemptions {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.rows.preemptions.push(row(&read(body)?)?);
+    output.rows.preemptions.push(make_row(&read(body)?)?);
     Some(())
 }
 
 /// Returns the row of a record; `None`: it has values that no program gives.
-fn row(seen: &preemption_seen) -> Option<Preemption> {
+fn make_row(seen: &preemption_seen) -> Option<Preemption> {
     let preemption_seen {
         start_ns,
         end_ns,
@@ -141,17 +141,17 @@ mod tests {
             count: 1,
             ..Default::default()
         };
-        let idle = row(&seen).expect("a row");
+        let idle = make_row(&seen).expect("a row");
         assert_eq!((idle.by_tid, idle.by_pid, idle.by_comm), (None, None, None));
         assert_eq!(idle.quota_used_up, None);
         (seen.by_tid, seen.by_pid) = (5, 4);
         seen.by_comm[..4].copy_from_slice(b"gzip");
         seen.quota = preemption_quota::QUOTA_USED_UP.0 as u8;
-        let busy = row(&seen).expect("a row");
+        let busy = make_row(&seen).expect("a row");
         assert_eq!((busy.by_tid, busy.by_pid), (Some(5), Some(4)));
         assert_eq!(busy.by_comm.as_deref(), Some("gzip"));
         assert_eq!(busy.quota_used_up, Some(true));
         seen.quota = u8::MAX;
-        assert!(row(&seen).is_none());
+        assert!(make_row(&seen).is_none());
     }
 }

@@ -111,7 +111,7 @@ impl Stacks {
         let Some(program) = stack.program else {
             return self.put_kernel(stack, rows);
         };
-        let Unwound { addresses, caller } = self.unwind(stack, program);
+        let Unwound { addresses, caller } = self.unwind_stack(stack, program);
         let callers = Callers {
             time_ns: stack.time_ns,
             program,
@@ -180,7 +180,7 @@ impl Stacks {
     fn put_kernel(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
         let identity = StackIdentity::from_stack(stack);
         let kernel = self.kernel.get_or_insert_with(Kernel::read);
-        let offsets: Vec<_> = callers(&stack.addresses)
+        let offsets: Vec<_> = call_addresses(&stack.addresses)
             .map(|at| kernel.offset(at))
             .collect();
         let outermost = match offsets.len() {
@@ -199,7 +199,7 @@ impl Stacks {
     }
 
     fn put_program(&mut self, stack: &SeenStack, program: ProgramKey, rows: &mut StackFrames) {
-        let Unwound { addresses, caller } = self.unwind(stack, program);
+        let Unwound { addresses, caller } = self.unwind_stack(stack, program);
         let identity = StackIdentity::from_stack(stack);
         self.push_program(identity, program, (&addresses, &stack.codes), caller, rows);
     }
@@ -216,8 +216,8 @@ impl Stacks {
             return self.push_python(identity, program, (addresses, codes), rows);
         }
         let inner = addresses.len() - 1;
-        let places: Vec<_> = callers(addresses)
-            .map(|at| self.place(program, at))
+        let places: Vec<_> = call_addresses(addresses)
+            .map(|at| self.code_place(program, at))
             .collect();
         for (depth, place) in places.into_iter().enumerate() {
             let caller = if depth == inner {
@@ -238,9 +238,9 @@ impl Stacks {
         rows: &mut StackFrames,
     ) {
         let native = self.before_python(program, addresses);
-        let mut places: Vec<_> = callers(addresses)
+        let mut places: Vec<_> = call_addresses(addresses)
             .take(native)
-            .map(|at| self.place(program, at))
+            .map(|at| self.code_place(program, at))
             .collect();
         let object = Rc::new(Object::from_name(PYTHON));
         places.extend(codes.iter().map(|code| {
@@ -303,7 +303,7 @@ impl Stacks {
             .unwrap_or(address)
     }
 
-    fn unwind(&mut self, stack: &SeenStack, program: ProgramKey) -> Unwound {
+    fn unwind_stack(&mut self, stack: &SeenStack, program: ProgramKey) -> Unwound {
         self.map(program, stack.registers.ip);
         let Some(mapped) = self.programs.get_mut(&program) else {
             let addresses = stack.addresses.clone();
@@ -376,7 +376,7 @@ impl Stacks {
     }
 
     /// Returns where in which file an address is.
-    fn place(&mut self, program: ProgramKey, address: u64) -> Option<CodePlace> {
+    fn code_place(&mut self, program: ProgramKey, address: u64) -> Option<CodePlace> {
         let mapping = mappings::find(&self.programs.get(&program)?.mappings, address)?;
         if mapping.is_generated() {
             return Some(self.generated.place(program, address));
@@ -425,7 +425,7 @@ impl StackIdentity {
 
 /// The innermost address, and of callers, with addresses to return to, the last byte of
 /// their calls: what follows a call may be another line or another function.
-fn callers(addresses: &[u64]) -> impl Iterator<Item = u64> {
+fn call_addresses(addresses: &[u64]) -> impl Iterator<Item = u64> {
     let innermost = addresses.first().copied();
     let callers = addresses.iter().skip(1).map(|at| at.saturating_sub(1));
     innermost.into_iter().chain(callers)

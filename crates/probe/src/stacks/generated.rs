@@ -159,7 +159,7 @@ impl ProcessMap {
     }
 
     /// Returns where the map may be: of a process that is gone, only if it had this root directory.
-    fn paths(&self) -> Vec<String> {
+    fn map_paths(&self) -> Vec<String> {
         let path = perf_map::path(self.own_pid);
         let here = self.shares_root.then(|| path.clone());
         let theirs = format!("/proc/{}/root{path}", self.pid);
@@ -183,7 +183,7 @@ impl ProcessMap {
         }
         self.read_at = Some(Instant::now());
         if self.file.is_none() {
-            self.file = self.paths().iter().find_map(|path| self.open(path));
+            self.file = self.map_paths().iter().find_map(|path| self.open(path));
         }
         let Some(file) = &self.file else {
             return;

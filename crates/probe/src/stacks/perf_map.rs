@@ -59,14 +59,14 @@ impl PerfMap {
         let (false, Some(end)) = (name.is_empty(), end) else {
             return;
         };
-        self.forget(start, end);
+        self.forget_range(start, end);
         if self.functions.len() < FUNCTIONS_MOST {
             let name: String = name.chars().take(NAME_MOST).collect();
             self.functions.insert(start, (end, name.into()));
         }
     }
 
-    fn forget(&mut self, start: u64, end: u64) {
+    fn forget_range(&mut self, start: u64, end: u64) {
         let before = self.functions.range(..start).next_back();
         let before = before.filter(|(_, (last, _))| *last > start);
         let first = before.map_or(start, |(first, _)| *first);

@@ -67,7 +67,7 @@ impl ProgramUnwinder {
         let mut registers = native(stack.registers);
         let mut address = FrameAddress::InstructionPointer(stack.registers.ip);
         let mut addresses = vec![stack.registers.ip];
-        let mut read = |at: u64| word(stack, at).ok_or(());
+        let mut read = |at: u64| word_at(stack, at).ok_or(());
         let caller = loop {
             if addresses.len() >= MOST_FRAMES {
                 break Caller::LeftOut;
@@ -89,7 +89,7 @@ impl ProgramUnwinder {
         };
         let unwound = Unwound { addresses, caller };
         if caller == Caller::Unknown {
-            return unwound.beyond(stack, registers.bp(), is_code);
+            return unwound.follow_frame_pointers(stack, registers.bp(), is_code);
         }
         unwound
     }
@@ -105,7 +105,12 @@ impl ProgramUnwinder {
 
 impl Unwound {
     /// Goes on with the chain of frame pointers, if this stack has a known joint with it.
-    fn beyond(mut self, stack: &SeenStack, bp: u64, is_code: impl Fn(u64) -> bool) -> Self {
+    fn follow_frame_pointers(
+        mut self,
+        stack: &SeenStack,
+        bp: u64,
+        is_code: impl Fn(u64) -> bool,
+    ) -> Self {
         let chain = &stack.addresses;
         let joint = self
             .addresses
@@ -147,7 +152,7 @@ fn no_sections() -> ExplicitModuleSectionInfo<Section> {
 }
 
 /// A word of the stack, if it was copied.
-fn word(stack: &SeenStack, at: u64) -> Option<u64> {
+fn word_at(stack: &SeenStack, at: u64) -> Option<u64> {
     let from = usize::try_from(at.checked_sub(stack.registers.sp)?).ok()?;
     let bytes = stack
         .copied

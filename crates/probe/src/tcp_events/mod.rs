@@ -87,7 +87,7 @@ fn congestion_state_coverage(features: &Features) -> Coverage {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.rows.tcp_events.push(row(&read(body)?)?);
+    output.rows.tcp_events.push(make_row(&read(body)?)?);
     Some(())
 }
 
@@ -107,7 +107,7 @@ fn kind(wire: u8) -> Option<TcpEventKind> {
 }
 
 /// The row of an event; `None` for a kind that this build does not know.
-fn row(event: &tcp_event) -> Option<TcpEvent> {
+fn make_row(event: &tcp_event) -> Option<TcpEvent> {
     let tcp_event {
         cookie,
         time_ns,

@@ -78,13 +78,13 @@ pub(crate) fn put_off(coverage: &mut Vec<Coverage>) {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.rows.tcp_stages.push(row(&read(body)?));
+    output.rows.tcp_stages.push(make_row(&read(body)?));
     Some(())
 }
 
 /// The row of a reading. The array's order is that of `enum stage` in `tcp_stages.h`; its length
 /// is part of the type, so that a new stage does not compile until it is named here.
-pub(crate) fn row(reading: &stage_reading) -> TcpStage {
+pub(crate) fn make_row(reading: &stage_reading) -> TcpStage {
     let stage_reading {
         cookie,
         time_ns,
@@ -218,7 +218,7 @@ mod tests {
         for (index, ns) in reading.stage_ns.iter_mut().enumerate() {
             *ns = 1 << index;
         }
-        let row = row(&reading);
+        let row = make_row(&reading);
         let at = |which: stage| 1u64 << which.0;
         assert_eq!(
             row.retransmit_timeout_ns,

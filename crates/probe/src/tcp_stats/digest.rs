@@ -20,43 +20,44 @@ pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A digest of all that a row of this socket would hold. Two samples with equal digests are
 /// taken as equal: by chance 2⁻⁶⁴ of unequal pairs are.
-pub(super) fn digest(view: &SocketView, info: TcpInfo) -> u64 {
+pub(super) fn digest_sample(view: &SocketView, info: TcpInfo) -> u64 {
     let bytes = info.bytes();
     let mut lanes = [GOLDEN; LANES];
-    absorb(&mut lanes, 1, bytes.get(..TICKING.start).unwrap_or(bytes));
-    absorb(&mut lanes, 2, bytes.get(TICKING.end..).unwrap_or_default());
-    let state = pair(u32::from(view.state), bytes.len() as u32);
-    let mut digest = mix(state, pair(view.rqueue, view.wqueue));
+    absorb_bytes(&mut lanes, 1, bytes.get(..TICKING.start).unwrap_or(bytes));
+    absorb_bytes(&mut lanes, 2, bytes.get(TICKING.end..).unwrap_or_default());
+    let state = join_halves(u32::from(view.state), bytes.len() as u32);
+    let mut digest = mix_halves(state, join_halves(view.rqueue, view.wqueue));
     if let Some(memory) = view.memory {
         let word = |value: Option<u32>| value.unwrap_or(0);
-        let limits = pair(word(memory.rcvbuf_bytes()), word(memory.sndbuf_bytes()));
-        let used = pair(word(memory.wmem_queued_bytes()), word(memory.drops()));
-        digest ^= mix(
+        let limits = join_halves(word(memory.rcvbuf_bytes()), word(memory.sndbuf_bytes()));
+        let used = join_halves(word(memory.wmem_queued_bytes()), word(memory.drops()));
+        digest ^= mix_halves(
             limits ^ GOLDEN.rotate_left(11),
             used ^ GOLDEN.rotate_left(37),
         );
     }
     for (lane, halves) in lanes.chunks_exact(2).enumerate() {
         let salt = GOLDEN.wrapping_mul(lane as u64 + 3);
-        digest = digest.rotate_left(9) ^ mix(halves[0] ^ salt, halves[1] ^ salt.rotate_left(32));
+        digest =
+            digest.rotate_left(9) ^ mix_halves(halves[0] ^ salt, halves[1] ^ salt.rotate_left(32));
     }
-    mix(digest, GOLDEN)
+    mix_halves(digest, GOLDEN)
 }
 
-fn pair(high: u32, low: u32) -> u64 {
+fn join_halves(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
 /// Both halves of a 64 × 64 bit product, folded together.
 #[inline]
-fn mix(first: u64, second: u64) -> u64 {
+fn mix_halves(first: u64, second: u64) -> u64 {
     let product = u128::from(first ^ GOLDEN) * u128::from(second ^ GOLDEN.rotate_left(32));
     (product >> 64) as u64 ^ product as u64
 }
 
 /// Takes `bytes` into the lanes; `part` distinguishes the same bytes at another place.
 #[inline]
-fn absorb(lanes: &mut [u64; LANES], part: u64, bytes: &[u8]) {
+fn absorb_bytes(lanes: &mut [u64; LANES], part: u64, bytes: &[u8]) {
     let mut key = GOLDEN.wrapping_mul(part << 8);
     let mut stripes = bytes.chunks_exact(STRIPE_LEN);
     for stripe in &mut stripes {
@@ -91,14 +92,14 @@ fn absorb_stripe(lanes: &mut [u64; LANES], key: u64, stripe: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Reply, view};
+    use super::super::testing::{Reply, view_payload};
     use super::*;
     use proptest::prelude::*;
 
     fn digest_reply(reply: &Reply) -> u64 {
         let bytes = reply.bytes();
-        let view = view(&bytes);
-        digest(&view, view.info.unwrap())
+        let view = view_payload(&bytes);
+        digest_sample(&view, view.info.unwrap())
     }
 
     #[test]

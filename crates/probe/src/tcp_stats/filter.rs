@@ -11,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use table::tables::TcpSample;
 
-use super::digest::{GOLDEN, digest};
+use super::digest::{GOLDEN, digest_sample};
 use super::info::REQUIRED_LEN_BYTES;
 use super::message::SocketView;
 use super::rows::sample_row;
@@ -162,7 +162,7 @@ impl SampleFilter {
             self.counts.incomplete += 1;
             return Offer::Incomplete;
         };
-        let digest = digest(view, info);
+        let digest = digest_sample(view, info);
         if memory.digest == digest && !is_new {
             self.counts.filtered += 1;
             return Offer::Unchanged;
@@ -182,12 +182,12 @@ impl SampleFilter {
         self.expected = 0;
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(FORGET_AFTER_POLLS) {
-            self.tidy();
+            self.forget_unvisited();
         }
     }
 
     /// Forgets what was not visited since the last tidying, and restores the dump's order.
-    fn tidy(&mut self) {
+    fn forget_unvisited(&mut self) {
         let (visits, searches) = self.tidied;
         self.tidied = (self.visits, self.searches);
         let known = self.memories.len();
@@ -228,11 +228,11 @@ impl SampleFilter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Reply, view};
+    use super::super::testing::{Reply, view_payload};
     use super::*;
 
     fn visit(filter: &mut SampleFilter, reply: &Reply) -> Offer {
-        filter.visit(&view(&reply.bytes()), |_| true)
+        filter.visit(&view_payload(&reply.bytes()), |_| true)
     }
 
     #[test]
@@ -280,13 +280,19 @@ mod tests {
             ..Reply::default()
         }
         .bytes();
-        assert_eq!(filter.visit(&view(&bytes), |_| false), Offer::NotChosen);
+        assert_eq!(
+            filter.visit(&view_payload(&bytes), |_| false),
+            Offer::NotChosen
+        );
         assert!(!filter.knows(1) && filter.counts() == SampleCounts::default());
         assert!(matches!(
-            filter.visit(&view(&bytes), |_| true),
+            filter.visit(&view_payload(&bytes), |_| true),
             Offer::Row(_)
         ));
-        assert_eq!(filter.visit(&view(&bytes), |_| false), Offer::Unchanged);
+        assert_eq!(
+            filter.visit(&view_payload(&bytes), |_| false),
+            Offer::Unchanged
+        );
     }
 
     /// Polls these cookies in this order; the number of rows.

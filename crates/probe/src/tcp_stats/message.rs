@@ -285,7 +285,7 @@ fn end_of_dump(payload: &[u8]) -> Item<'static> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Reply, view};
+    use super::super::testing::{Reply, view_payload};
     use super::*;
     use proptest::prelude::*;
 
@@ -368,7 +368,7 @@ mod tests {
             ..Reply::default()
         };
         let bytes = reply.bytes();
-        let view = view(&bytes);
+        let view = view_payload(&bytes);
         let memory = view.memory.unwrap();
         assert_eq!((view.cookie, view.uid, view.inode), (1 << 40 | 3, 1000, 77));
         assert_eq!(view.info.unwrap().bytes(), reply.info);
@@ -394,7 +394,7 @@ mod tests {
                 ..Reply::default()
             }
             .bytes();
-            let view = view(&bytes);
+            let view = view_payload(&bytes);
             (view.receive_queue_bytes(), view.send_queue_bytes())
         };
         assert_eq!(queues(state::ESTABLISHED, 5, 7), (5, 7));

@@ -121,7 +121,7 @@ pub fn connection_row(view: &SocketView, facts: ConnectionFacts) -> Connection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Reply, view};
+    use super::super::testing::{Reply, view_payload};
     use super::*;
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
                 ..Reply::default()
             }
             .bytes();
-            let row = sample_row(&view(&bytes), 0);
+            let row = sample_row(&view_payload(&bytes), 0);
             assert_eq!(
                 row.is_some(),
                 len >= super::super::REQUIRED_LEN_BYTES,
@@ -158,7 +158,7 @@ mod tests {
             ..Reply::default()
         }
         .bytes();
-        let row = sample_row(&view(&bytes), 0).unwrap();
+        let row = sample_row(&view_payload(&bytes), 0).unwrap();
         assert_eq!((row.rcvbuf_bytes, row.sndbuf_bytes), (Some(2), Some(4)));
         assert_eq!((row.wmem_queued_bytes, row.drops), (None, None));
     }
@@ -177,7 +177,7 @@ mod tests {
             pid: Some(4),
             peer_conn: Some(5),
         };
-        let row = connection_row(&view(&bytes), facts);
+        let row = connection_row(&view_payload(&bytes), facts);
         assert_eq!(
             (row.local.as_str(), row.remote.as_str()),
             ("10.0.0.1:40000", "10.0.0.2:80")

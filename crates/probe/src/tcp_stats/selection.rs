@@ -50,11 +50,11 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{Reply, view};
+    use super::super::testing::{Reply, view_payload};
     use super::*;
 
     fn matches(selection: &Selection, reply: &Reply) -> bool {
-        selection.matches(&view(&reply.bytes()))
+        selection.matches(&view_payload(&reply.bytes()))
     }
 
     #[test]

@@ -62,17 +62,17 @@ impl Reply {
             .flat_map(|word| word.to_ne_bytes())
             .collect();
         if !self.info.is_empty() {
-            attribute(&mut bytes, 2, &self.info);
+            push_attribute(&mut bytes, 2, &self.info);
         }
-        attribute(&mut bytes, 7, &memory);
+        push_attribute(&mut bytes, 7, &memory);
         if let Some(name) = self.congestion {
-            attribute(&mut bytes, 4, format!("{name}\0").as_bytes());
+            push_attribute(&mut bytes, 4, format!("{name}\0").as_bytes());
         }
         bytes
     }
 }
 
-fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
+fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.extend((4 + value.len() as u16).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());
     bytes.extend(value);
@@ -80,7 +80,7 @@ fn attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// The view of a payload that is known to be whole.
-pub fn view(bytes: &[u8]) -> SocketView<'_> {
+pub fn view_payload(bytes: &[u8]) -> SocketView<'_> {
     view_in(bytes, 1)
 }
 

@@ -54,13 +54,13 @@ impl Probe for UdpSockets {
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
-    output.rows.udp_sockets.push(row(&seen));
+    output.rows.udp_sockets.push(make_row(&seen));
     output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 
 /// The row of a record.
-fn row(seen: &udp_seen) -> UdpSocket {
+fn make_row(seen: &udp_seen) -> UdpSocket {
     let udp_seen {
         cookie,
         time_ns,

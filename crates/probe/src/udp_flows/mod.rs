@@ -128,13 +128,13 @@ pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
-    output.rows.udp_flows.push(row(&seen));
+    output.rows.udp_flows.push(make_row(&seen));
     output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 
 /// Returns the row of a record.
-fn row(seen: &udp_flow_seen) -> UdpFlow {
+fn make_row(seen: &udp_flow_seen) -> UdpFlow {
     let udp_flow_seen {
         id,
         time_ns,
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn absent_is_not_zero() {
-        let row = row(&udp_flow_seen {
+        let row = make_row(&udp_flow_seen {
             id: 3,
             role: 1,
             ..Default::default()

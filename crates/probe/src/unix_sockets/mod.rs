@@ -60,13 +60,13 @@ impl Probe for UnixSockets {
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
-    output.rows.unix_sockets.push(row(&seen));
+    output.rows.unix_sockets.push(make_row(&seen));
     output.add_owner(&seen.owner, seen.time_ns);
     Some(())
 }
 
 /// Returns the row of a record.
-fn row(seen: &unix_seen) -> UnixSocket {
+fn make_row(seen: &unix_seen) -> UnixSocket {
     let unix_seen {
         cookie,
         time_ns,
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn absent_is_not_zero() {
-        let row = row(&unix_seen {
+        let row = make_row(&unix_seen {
             cookie: 3,
             ..Default::default()
         });

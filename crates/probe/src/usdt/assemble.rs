@@ -72,7 +72,7 @@ impl Assembler {
                 for argument in arguments {
                     match firing.value(argument) {
                         Some(value) => {
-                            let row = counter(probe, firing, argument.name.clone(), value);
+                            let row = counter_row(probe, firing, argument.name.clone(), value);
                             self.rows.counters.push(row);
                         }
                         None => self.unread += 1,
@@ -80,7 +80,7 @@ impl Assembler {
                 }
             }
             Meaning::Moment => {
-                let row = task(probe, firing, TaskKind::Marker);
+                let row = task_row(probe, firing, TaskKind::Marker);
                 self.rows.tasks.push(row);
             }
         }
@@ -155,24 +155,24 @@ fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, 
         Marker::Counter { is_unsigned } => {
             let value = typed_value(value, is_unsigned);
             rows.counters
-                .push(counter(probe, firing, probe.name.clone(), value));
+                .push(counter_row(probe, firing, probe.name.clone(), value));
         }
         Marker::Mark { is_unsigned } => {
-            let numbers = notes::numbers(
+            let numbers = notes::number_note(
                 Some("value".to_owned()),
                 &[typed_value(value, is_unsigned)],
                 1,
             );
             rows.tasks.push(Task {
                 metadata: Notes::from_entry(&numbers).text(),
-                ..task(probe, firing, TaskKind::Marker)
+                ..task_row(probe, firing, TaskKind::Marker)
             });
         }
         Marker::Begin => {
             let span = OpenSpan {
                 key,
                 named: None,
-                row: task(probe, firing, TaskKind::Task),
+                row: task_row(probe, firing, TaskKind::Task),
                 notes: Notes::default(),
             };
             open.begin(span, &mut rows.tasks);
@@ -190,7 +190,7 @@ fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, 
     }
 }
 
-fn counter(probe: &Probe, firing: &Firing, name: String, value: Value) -> Counter {
+fn counter_row(probe: &Probe, firing: &Firing, name: String, value: Value) -> Counter {
     let (value_u64, value_s64, value_f64) = crate::itt::words::split(value);
     Counter {
         time_ns: firing.time_ns,
@@ -210,7 +210,7 @@ fn counter(probe: &Probe, firing: &Firing, name: String, value: Value) -> Counte
 }
 
 /// A row with nothing known but its beginning.
-fn task(probe: &Probe, firing: &Firing, kind: TaskKind) -> Task {
+fn task_row(probe: &Probe, firing: &Firing, kind: TaskKind) -> Task {
     Task {
         begin_ns: firing.time_ns,
         end_ns: None,

@@ -76,7 +76,7 @@ impl<'obj> Probes<'obj> {
             .open(storage)
             .map_err(UsdtError::Load)?;
         configure(&mut open, selection);
-        share(&mut open, hooks, &probes).map_err(UsdtError::Load)?;
+        share_maps(&mut open, hooks, &probes).map_err(UsdtError::Load)?;
         let skel = open.load().map_err(UsdtError::Load)?;
         let firings = Rc::default();
         let attached = Self {
@@ -193,7 +193,7 @@ fn configure(open: &mut OpenUsdtSkel<'_>, selection: &Selection) {
 }
 
 /// Shares the map of recorded processes, and gives the others room for all probes.
-fn share(
+fn share_maps(
     open: &mut OpenUsdtSkel<'_>,
     hooks: &Hooks<'_>,
     probes: &[Probe],
@@ -220,7 +220,7 @@ fn ring(
     let mut builder = RingBufferBuilder::new();
     builder
         .add(&skel.maps.usdt_ring, move |bytes| {
-            taken.borrow_mut().extend(firing(bytes));
+            taken.borrow_mut().extend(decode_firing(bytes));
             0
         })
         .map_err(failed)?;
@@ -228,7 +228,7 @@ fn ring(
 }
 
 /// A record has only as many values as were asked for.
-fn firing(bytes: &[u8]) -> Option<Firing> {
+fn decode_firing(bytes: &[u8]) -> Option<Firing> {
     let mut whole = [0; size_of::<usdt_record>()];
     whole.get_mut(..bytes.len())?.copy_from_slice(bytes);
     let usdt_record {

@@ -98,7 +98,7 @@ impl Files {
     fn add_mapped(&mut self, pid: u32, maps: &str) {
         let mut seen = BTreeSet::new();
         for line in maps.lines() {
-            let Some((range, path)) = executable(line) else {
+            let Some((range, path)) = parse_executable(line) else {
                 continue;
             };
             if seen.insert(path) {
@@ -109,7 +109,7 @@ impl Files {
 }
 
 /// Address range and path of an executable mapping (`proc_pid_maps(5)`).
-fn executable(line: &str) -> Option<(&str, &str)> {
+fn parse_executable(line: &str) -> Option<(&str, &str)> {
     let mut fields = line.splitn(6, ' ');
     let range = fields.next()?;
     let permissions = fields.next()?;
@@ -191,11 +191,11 @@ fn libraries(program: &Path, user: Option<User>) -> Result<Vec<Binary>, String> 
         return Err(format!("{loader} --list: {}", output.status));
     }
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(listed.lines().filter_map(library).collect())
+    Ok(listed.lines().filter_map(parse_library).collect())
 }
 
 /// `libm.so.6 => /lib/libm.so.6 (0x7f…)`, or a path alone.
-fn library(line: &str) -> Option<Binary> {
+fn parse_library(line: &str) -> Option<Binary> {
     let path = line.split_once("=> ").map_or(line, |(_, path)| path);
     let path = path.trim().rsplit_once(" (0x")?.0;
     path.starts_with('/').then(|| Binary::at(Path::new(path)))
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn a_deleted_file_is_found_by_its_mapping() {
         let line = "7f00-7f01 r-xp 00001000 fe:00 42                 /tmp/gone file (deleted)";
-        let (range, path) = executable(line).unwrap();
+        let (range, path) = parse_executable(line).unwrap();
         assert_eq!(path, "/tmp/gone file (deleted)");
         let own = std::process::id();
         let found = mapped_binary(own, range, path);
@@ -249,9 +249,12 @@ mod tests {
             Path::new(&format!("/proc/{own}/map_files/7f00-7f01"))
         );
         assert_eq!(
-            executable("7f00-7f01 rw-p 00001000 fe:00 42 /tmp/data"),
+            parse_executable("7f00-7f01 rw-p 00001000 fe:00 42 /tmp/data"),
             None
         );
-        assert_eq!(executable("7f00-7f01 r-xp 00000000 00:00 0 [vdso]"), None);
+        assert_eq!(
+            parse_executable("7f00-7f01 r-xp 00000000 00:00 0 [vdso]"),
+            None
+        );
     }
 }

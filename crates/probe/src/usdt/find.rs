@@ -150,7 +150,7 @@ impl Search<'_> {
             2 => text += " or the library loaded with it",
             many => text += &format!(" or the {} libraries loaded with it", many - 1),
         }
-        let gaps = self.gaps(request, searched);
+        let gaps = self.list_gaps(request, searched);
         if !gaps.is_empty() {
             text += &format!(" (not searched: {})", gaps.join("; "));
         }
@@ -158,7 +158,7 @@ impl Search<'_> {
     }
 
     /// Returns what could not be searched.
-    fn gaps(&self, request: &Request, searched: &[Binary]) -> Vec<String> {
+    fn list_gaps(&self, request: &Request, searched: &[Binary]) -> Vec<String> {
         let mut gaps = Vec::new();
         if request.path.is_none() {
             gaps.extend(self.files.gaps.iter().cloned());

@@ -175,7 +175,7 @@ const SYSCALLS: &[(syscall_object, &[libc::c_long])] = &[
 ];
 
 /// A number that nobody outside of this process knows, to be mixed into addresses.
-pub(crate) fn salt() -> u64 {
+pub(crate) fn address_salt() -> u64 {
     RandomState::new().hash_one("address")
 }
 
@@ -224,7 +224,7 @@ pub(crate) fn kind(wire: u8) -> Option<WaitObject> {
     })
 }
 
-fn waker(wire: u8) -> Waker {
+fn decode_waker(wire: u8) -> Waker {
     match wait_waker(u32::from(wire)) {
         wait_waker::WAKER_THREAD => Waker::Thread,
         wait_waker::WAKER_INTERRUPT => Waker::Interrupt,
@@ -241,10 +241,10 @@ fn append(records: &[wait_record], rows: &mut tables::Waits) -> u64 {
     let is_known = |record: &&wait_record| kind(record.kind).is_some();
     let known = records.iter().filter(is_known).count();
     if known == records.len() {
-        extend(records, rows);
+        append_rows(records, rows);
     } else {
         let known: Vec<wait_record> = records.iter().filter(is_known).copied().collect();
-        extend(&known, rows);
+        append_rows(&known, rows);
     }
     (records.len() - known) as u64
 }
@@ -252,7 +252,7 @@ fn append(records: &[wait_record], rows: &mut tables::Waits) -> u64 {
 const NS_IN_MS: u64 = 1_000_000;
 
 /// Appends records of known kinds.
-fn extend(records: &[wait_record], rows: &mut tables::Waits) {
+fn append_rows(records: &[wait_record], rows: &mut tables::Waits) {
     if rows.is_empty() {
         rows.reserve(RESERVE_ROWS);
     }
@@ -279,7 +279,7 @@ fn extend(records: &[wait_record], rows: &mut tables::Waits) {
         cpu,
         limit_ns: limits_ns,
     } = rows;
-    let seen = |r: &wait_record| waker(r.waker) != Waker::Unseen;
+    let seen = |r: &wait_record| decode_waker(r.waker) != Waker::Unseen;
     end_ns.extend(records.iter().map(|r| r.end_ns));
     start_ns.extend(records.iter().map(|r| r.start_ns));
     woken_ns.extend(records.iter().map(|r| seen(r).then_some(r.woken_ns)));
@@ -294,7 +294,7 @@ fn extend(records: &[wait_record], rows: &mut tables::Waits) {
             .iter()
             .map(|r| (r.syscall >= 0).then_some(r.syscall)),
     );
-    wakers.extend(records.iter().map(|r| waker(r.waker)));
+    wakers.extend(records.iter().map(|r| decode_waker(r.waker)));
     waker_tid.extend(records.iter().map(|r| seen(r).then_some(r.waker_tid)));
     waker_pid.extend(records.iter().map(|r| seen(r).then_some(r.waker_pid)));
     ready_fd.extend(

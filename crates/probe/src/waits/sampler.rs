@@ -10,7 +10,7 @@ use std::os::unix::fs::FileTypeExt;
 use table::WaitObject;
 
 use super::waits_for;
-use crate::inventory::kinds::protocol;
+use crate::inventory::kinds::protocol_name;
 use crate::wire::types::syscall_object;
 
 /// Most threads that one look takes: of a process with more, each look takes the next ones.
@@ -132,7 +132,7 @@ impl ThreadSampler {
         let target = target.as_os_str().to_string_lossy();
         let is_fifo = || fs::metadata(&path).is_ok_and(|it| it.file_type().is_fifo());
         match target.split_once(':') {
-            Some(("socket", _)) => socket(&protocol(&path), call.number),
+            Some(("socket", _)) => socket(&protocol_name(&path), call.number),
             Some(("pipe", _)) => WaitObject::Pipe,
             Some(("anon_inode", "[eventpoll]")) => WaitObject::Epoll,
             Some(("anon_inode", _)) => WaitObject::Event,

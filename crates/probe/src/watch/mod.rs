@@ -44,12 +44,12 @@ impl Probe for Watch {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.readings.push(reading(&read(body)?));
+    output.readings.push(make_reading(&read(body)?));
     Some(())
 }
 
 /// A record's reading.
-fn reading(record: &socket_reading) -> SocketReading {
+fn make_reading(record: &socket_reading) -> SocketReading {
     let socket_reading {
         since_ns,
         sample,
@@ -59,7 +59,7 @@ fn reading(record: &socket_reading) -> SocketReading {
     SocketReading {
         since_ns: *since_ns,
         sample: crate::tcp_stats::read::sample_row(sample),
-        stages: (stages.cookie != 0).then(|| crate::tcp_stages::row(stages)),
+        stages: (stages.cookie != 0).then(|| crate::tcp_stages::make_row(stages)),
         calls: CallSummary {
             writes: *writes,
             reads: *reads,

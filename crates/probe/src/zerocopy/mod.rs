@@ -96,12 +96,12 @@ impl Probe for ZerocopySends {
 }
 
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
-    output.rows.zerocopy_sends.push(row(&read(body)?)?);
+    output.rows.zerocopy_sends.push(make_row(&read(body)?)?);
     Some(())
 }
 
 /// Returns the row of a record; `None`: it has values that no program gives.
-fn row(seen: &zerocopy_seen) -> Option<ZerocopySend> {
+fn make_row(seen: &zerocopy_seen) -> Option<ZerocopySend> {
     let zerocopy_seen {
         cookie,
         time_ns,
@@ -135,10 +135,10 @@ mod tests {
             ..Default::default()
         };
         seen.counts.copied = 3;
-        let made = row(&seen).expect("a row");
+        let made = make_row(&seen).expect("a row");
         assert_eq!((made.conn, made.copied), (7, 3));
         assert_eq!(made.interface, ZerocopyInterface::IoUring);
         seen.interface = u8::MAX;
-        assert!(row(&seen).is_none());
+        assert!(make_row(&seen).is_none());
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn begin(
         return (None, None);
     }
     let flight = Flight::begin(storage);
-    let state = flight.as_ref().map_or_else(off, |_| ProbeState::On);
+    let state = flight.as_ref().map_or_else(off_state, |_| ProbeState::On);
     let coverage = Coverage {
         probe: PROBE.to_owned(),
         state,
@@ -110,7 +110,7 @@ pub fn flight_recorder_coverage() -> Coverage {
     let mut storage = Storage::uninit();
     let state = match Flight::begin(&mut storage) {
         Ok(_) => ProbeState::On,
-        Err(error) => off(&error),
+        Err(error) => off_state(&error),
     };
     Coverage {
         probe: PROBE.to_owned(),
@@ -118,7 +118,7 @@ pub fn flight_recorder_coverage() -> Coverage {
     }
 }
 
-fn off(error: &HooksError) -> ProbeState {
+fn off_state(error: &HooksError) -> ProbeState {
     ProbeState::Off {
         why: error.to_string(),
         remedy: error.remedy(),
@@ -160,7 +160,7 @@ impl<'a> FlightRecorder<'a> {
         let sent = (0..sent.len()).filter_map(|row| of_sent(sent.row(row)));
         let wanted: Vec<(Message, Why)> = received
             .chain(sent)
-            .filter_map(|message| Some((self.why(&message)?, message)))
+            .filter_map(|message| Some((self.keep_reason(&message)?, message)))
             .map(|(why, message)| (message, why))
             .collect();
         let mut windows = RowSet::default();
@@ -205,7 +205,7 @@ impl<'a> FlightRecorder<'a> {
     }
 
     /// Returns why a message's moment is to be kept; `None`: it is not.
-    fn why(&mut self, message: &Message) -> Option<Why> {
+    fn keep_reason(&mut self, message: &Message) -> Option<Why> {
         let is_slow = self.is_slow(message);
         if self
             .keep

@@ -33,7 +33,7 @@ impl Durations {
 
     /// Counts a duration. Whether it is slow by those before it.
     pub(super) fn is_slow(&mut self, duration_ns: u64) -> bool {
-        let bucket = bucket(duration_ns);
+        let bucket = bucket_of(duration_ns);
         if self.until_look == 0 {
             self.slow_from = self.look();
             self.until_look = LOOK_EVERY.min(self.total.max(1));
@@ -67,7 +67,7 @@ impl Durations {
 }
 
 /// The bucket of a duration: below 256 ns each has its own.
-fn bucket(duration_ns: u64) -> usize {
+fn bucket_of(duration_ns: u64) -> usize {
     let power = (duration_ns | PARTS).ilog2() - PARTS.ilog2();
     let part = duration_ns >> power;
     ((u64::from(power) * PARTS + part) as usize).min(BUCKETS - 1)
@@ -99,8 +99,8 @@ mod tests {
         #[test]
         fn buckets_are_in_order_and_narrow(a in 0u64..1 << 41, b in 0u64..1 << 41) {
             let (low, high) = (a.min(b), a.max(b));
-            prop_assert!(bucket(low) <= bucket(high));
-            if bucket(low) == bucket(high) && high < 1 << 40 {
+            prop_assert!(bucket_of(low) <= bucket_of(high));
+            if bucket_of(low) == bucket_of(high) && high < 1 << 40 {
                 prop_assert!((high - low) * PARTS <= low.max(1), "{low} {high}");
             }
         }

@@ -14,19 +14,19 @@ use super::doc::TextBlock;
 pub(super) use extras::AnalysisExtras;
 
 /// Returns all answers.
-pub(super) fn answers(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
-    let mut all = matrix::setting(rows, extras);
-    all.extend(matrix::results(rows));
-    all.extend(path::copies(rows, extras));
+pub(super) fn all_answers(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
+    let mut all = matrix::describe_setting(rows, extras);
+    all.extend(matrix::describe_results(rows));
+    all.extend(path::describe_copies(rows, extras));
     all.extend(path::zero_copy(rows));
     all.extend(crossings::why_not_always(rows, extras));
-    all.extend(threads::caches(rows, extras));
-    all.extend(threads::contention(rows, extras));
-    all.extend(crossings::crossovers(rows));
-    all.extend(crossings::surprise(rows, extras));
+    all.extend(threads::describe_caches(rows, extras));
+    all.extend(threads::describe_contention(rows, extras));
+    all.extend(crossings::describe_crossovers(rows));
+    all.extend(crossings::describe_surprise(rows, extras));
     all.extend(costs::beside_estimates(extras));
     all.extend(matrix::compare_unpublished(rows));
     all.extend(beside::beside_published(rows, extras));
-    all.extend(matrix::reasons(rows));
+    all.extend(matrix::describe_reasons(rows));
     all
 }

@@ -48,13 +48,13 @@ impl TestBed {
     pub(super) fn local(optmem_bytes: Option<u64>) -> Result<Self, LabError> {
         let (server, client) = (Netns::new()?, Netns::new()?);
         let other = client.path();
-        server.ip(&format!(
+        server.run_ip(&format!(
             "link add veth0 type veth peer name veth1 netns {}",
             other.display()
         ))?;
         for (netns, device, address) in [(&server, "veth0", SERVER), (&client, "veth1", CLIENT)] {
-            netns.ip(&format!("addr add {address}/24 dev {device}"))?;
-            netns.ip(&format!("link set {device} up"))?;
+            netns.run_ip(&format!("addr add {address}/24 dev {device}"))?;
+            netns.run_ip(&format!("link set {device} up"))?;
         }
         if let Some(bytes) = optmem_bytes {
             server.sysctl("net.core.optmem_max", &bytes.to_string())?;
@@ -109,7 +109,7 @@ impl TestBed {
         if let Some(why) = answer["skipped"].as_str() {
             return Ok(RunOutcome::Skipped(why.to_owned()));
         }
-        figures(answer).map(RunOutcome::Measured)
+        parse_figures(answer).map(RunOutcome::Measured)
     }
 
     /// Starts a server for so many clients, and waits until it listens.
@@ -151,7 +151,7 @@ impl TestBed {
     }
 }
 
-fn figures(answer: Value) -> Result<RunFigures, LabError> {
+fn parse_figures(answer: Value) -> Result<RunFigures, LabError> {
     serde_json::from_value(answer).map_err(|why| {
         let hint = "both ends have to be of the same version of whylat";
         LabError::os(

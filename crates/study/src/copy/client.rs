@@ -18,7 +18,7 @@ use super::protocol::{self, MAGIC, SendTally, StreamReply, StreamRequest};
 use super::receive::ReceivingClient;
 use super::stats::Histogram;
 use lab::LabError;
-use lab::workload::threads::{gather, start};
+use lab::workload::threads::{join_threads, start};
 
 /// A server that sends nothing for so long has gone.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -52,10 +52,10 @@ impl ClientOptions {
                 start(scope, move || self.client(place, stream, together))
             };
             let threads = streams.iter().enumerate().map(client);
-            gather(threads.collect::<Result<_, _>>()?)
+            join_threads(threads.collect::<Result<_, _>>()?)
         })?;
         self.compare(&ended)?;
-        Ok(ClientOutcome::Figures(self.figures(&ended)))
+        Ok(ClientOutcome::Figures(self.sum_figures(&ended)))
     }
 
     /// Whether it can be asked for.
@@ -122,7 +122,7 @@ impl ClientOptions {
     ) -> Result<ReceivingClient, LabError> {
         let failed = |why| LabError::os("receive from", self.peer(), why, HINT_SERVER);
         let pinned = if self.how.pin {
-            pin::client(place)
+            pin::pin_client(place)
         } else {
             Ok(())
         };
@@ -176,7 +176,7 @@ impl ClientOptions {
         )
     }
 
-    fn figures(&self, clients: &[ReceivingClient]) -> RunFigures {
+    fn sum_figures(&self, clients: &[ReceivingClient]) -> RunFigures {
         let mut latency = Histogram::default();
         let mut tally = SendTally::default();
         let (mut messages, mut gbps, mut seconds) = (0, 0.0, 0.0_f64);

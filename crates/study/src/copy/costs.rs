@@ -31,7 +31,7 @@ const SLOTS: usize = 4;
 ///
 /// # Errors
 /// When the kernel refuses a step.
-pub(super) fn measure(sizes: &[usize]) -> Result<Vec<CopyCost>, LabError> {
+pub(super) fn measure_costs(sizes: &[usize]) -> Result<Vec<CopyCost>, LabError> {
     let hint = "run whylat doctor, and the study again";
     measure_all(sizes).map_err(|why| LabError::os("measure", "costs by themselves", why, hint))
 }
@@ -39,17 +39,17 @@ pub(super) fn measure(sizes: &[usize]) -> Result<Vec<CopyCost>, LabError> {
 fn measure_all(sizes: &[usize]) -> io::Result<Vec<CopyCost>> {
     let mut costs = Vec::new();
     for &size in sizes {
-        costs.push(consolidation(size)?);
+        costs.push(measure_consolidation(size)?);
         costs.push(kernel_copy(size)?);
     }
-    costs.push(pinning()?);
-    costs.push(completion()?);
-    costs.push(harness()?);
+    costs.push(measure_pinning()?);
+    costs.push(measure_completion()?);
+    costs.push(measure_harness()?);
     Ok(costs)
 }
 
 /// Measures batches, ns a call, after one that warms up and gives the number of calls of a batch.
-fn batches(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f64>> {
+fn measure_batches(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f64>> {
     let mut timed = |calls: u64| -> io::Result<f64> {
         let before_ns = now_ns();
         for _ in 0..calls {
@@ -62,7 +62,7 @@ fn batches(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f64>> {
     (0..BATCHES).map(|_| timed(calls)).collect()
 }
 
-fn cost(name: &str, bytes: usize, ns: &[f64]) -> CopyCost {
+fn summarize_cost(name: &str, bytes: usize, ns: &[f64]) -> CopyCost {
     let bounds = median_interval(ns).unzip();
     CopyCost {
         name: name.to_owned(),
@@ -74,16 +74,16 @@ fn cost(name: &str, bytes: usize, ns: &[f64]) -> CopyCost {
 }
 
 /// Eight fields into one buffer.
-fn consolidation(size: usize) -> io::Result<CopyCost> {
+fn measure_consolidation(size: usize) -> io::Result<CopyCost> {
     let pool = MessagePool::heap(SLOTS, size);
     let (mut whole, mut sent) = (vec![0; size], 0);
-    let ns = batches(|| {
+    let ns = measure_batches(|| {
         pool.consolidate(black_box(sent % SLOTS), &mut whole);
         black_box(&whole);
         sent += 1;
         Ok(())
     })?;
-    Ok(cost("consolidation", size, &ns))
+    Ok(summarize_cost("consolidation", size, &ns))
 }
 
 /// copy_from_user(): writes to pages of a file in memory that are there already, less a write of one byte. It holds a
@@ -92,22 +92,22 @@ fn kernel_copy(size: usize) -> io::Result<CopyCost> {
     let file = std::fs::File::from(memfd_create(c"whylat-copy", MFdFlags::MFD_CLOEXEC)?);
     let bytes = vec![1; size];
     file.write_all_at(&bytes, 0)?;
-    let whole = batches(|| file.write_all_at(&bytes, 0))?;
-    let one = median(&batches(|| file.write_all_at(&bytes[..1], 0))?).unwrap_or(0.0);
+    let whole = measure_batches(|| file.write_all_at(&bytes, 0))?;
+    let one = median(&measure_batches(|| file.write_all_at(&bytes[..1], 0))?).unwrap_or(0.0);
     let ns: Vec<f64> = whole.iter().map(|ns| ns - one).collect();
-    Ok(cost("kernel_copy", size, &ns))
+    Ok(summarize_cost("kernel_copy", size, &ns))
 }
 
 /// Measures a page's get_user_pages() and its release: vmsplice() into a pipe and splice() out of it, which copy nothing; of 15
 /// pages more.
-fn pinning() -> io::Result<CopyCost> {
+fn measure_pinning() -> io::Result<CopyCost> {
     const MANY: usize = 16;
     let (reader, writer) = nix::unistd::pipe()?;
     let null = OpenOptions::new().write(true).open("/dev/null")?;
     let memory = vec![1_u8; (MANY + 1) * PAGE];
     let start = memory.as_ptr().align_offset(PAGE);
     let pages = |count: usize| {
-        batches(|| {
+        measure_batches(|| {
             let part = [IoSlice::new(&memory[start..start + count * PAGE])];
             let mut left = vmsplice(&writer, &part, SpliceFFlags::empty())?;
             while left > 0 {
@@ -122,16 +122,16 @@ fn pinning() -> io::Result<CopyCost> {
         .iter()
         .map(|ns| (ns - one) / (MANY - 1) as f64)
         .collect();
-    Ok(cost("pinning", PAGE, &ns))
+    Ok(summarize_cost("pinning", PAGE, &ns))
 }
 
 /// Reading a notification from the error queue.
-fn completion() -> io::Result<CopyCost> {
+fn measure_completion() -> io::Result<CopyCost> {
     const SENDS: usize = 20;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let sender = TcpStream::connect(listener.local_addr()?)?;
     let (mut receiver, _) = listener.accept()?;
-    errqueue::enable(&sender)?;
+    errqueue::enable_reports(&sender)?;
     let (bytes, mut received) = (vec![1; PAGE], vec![0; PAGE]);
     let flags = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY);
     let mut one = || -> io::Result<f64> {
@@ -156,16 +156,16 @@ fn completion() -> io::Result<CopyCost> {
         Ok(median(&all?).unwrap_or(f64::NAN))
     };
     let ns: io::Result<Vec<f64>> = (0..BATCHES).map(|_| batch()).collect();
-    Ok(cost("completion", PAGE, &ns?))
+    Ok(summarize_cost("completion", PAGE, &ns?))
 }
 
 /// Measures what the study does with a message of 64 bytes beside sending and receiving it: stamps, checks, clock, histogram.
-fn harness() -> io::Result<CopyCost> {
+fn measure_harness() -> io::Result<CopyCost> {
     const SIZE: usize = 64;
     let (mut pool, expected) = (MessagePool::heap(SLOTS, SIZE), ExpectedMessage::new(SIZE));
     let mut latency = Histogram::default();
     let (mut whole, mut number, mut last_ns) = (vec![0; SIZE], 0_u64, now_ns());
-    let ns = batches(|| {
+    let ns = measure_batches(|| {
         let slot = number as usize % SLOTS;
         pool.stamp(slot, number);
         pool.consolidate(slot, &mut whole);
@@ -182,7 +182,7 @@ fn harness() -> io::Result<CopyCost> {
             Err(io::Error::other("a message differs from itself"))
         }
     })?;
-    Ok(cost("harness", SIZE, &ns))
+    Ok(summarize_cost("harness", SIZE, &ns))
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn every_cost_takes_time() {
-        for cost in measure(&[64, 65_536]).unwrap() {
+        for cost in measure_costs(&[64, 65_536]).unwrap() {
             let CopyCost {
                 name,
                 ns,

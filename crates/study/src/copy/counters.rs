@@ -111,8 +111,8 @@ impl ThreadCounters {
         });
         CounterReading {
             events: events.collect(),
-            user_ns: ns(user),
-            system_ns: ns(system),
+            user_ns: to_ns(user),
+            system_ns: to_ns(system),
         }
     }
 }
@@ -210,7 +210,7 @@ fn hybrid_pmus() -> Vec<u64> {
     kinds.collect()
 }
 
-fn ns(time: TimeVal) -> u64 {
+fn to_ns(time: TimeVal) -> u64 {
     let us = time.tv_sec() * 1_000_000 + time.tv_usec();
     u64::try_from(us).unwrap_or(0) * 1000
 }

@@ -1,8 +1,8 @@
 //! From which message size on one way of sending beats another.
 
 use super::csv::ResultRow;
-use super::doc::bytes;
-use super::stats::{interval, normal};
+use super::doc::format_bytes;
+use super::stats::{draw_normal, interval};
 use lab::Random;
 
 /// Draws of the parametric bootstrap.
@@ -73,13 +73,13 @@ pub(super) fn find(
     if points.len() < 2 {
         return None;
     }
-    let place = crossing(points.iter().map(|(size, ratio, _)| (*size, *ratio)));
+    let place = find_crossover(points.iter().map(|(size, ratio, _)| (*size, *ratio)));
     let mut random = Random::new(1);
     let mut draw = || {
         let drawn = points
             .iter()
-            .map(|(size, ratio, spread)| (*size, ratio + spread * normal(&mut random)));
-        match crossing(drawn) {
+            .map(|(size, ratio, spread)| (*size, ratio + spread * draw_normal(&mut random)));
+        match find_crossover(drawn) {
             CrossoverPoint::Always => range.0,
             CrossoverPoint::Never => f64::INFINITY,
             CrossoverPoint::At(size) => size,
@@ -98,7 +98,7 @@ pub(super) fn find(
 }
 
 /// Finds the crossover: after the last size at which it loses, between the logarithms of that and the next.
-fn crossing(points: impl Iterator<Item = (usize, f64)>) -> CrossoverPoint {
+fn find_crossover(points: impl Iterator<Item = (usize, f64)>) -> CrossoverPoint {
     let mut place = CrossoverPoint::Always;
     let mut last: Option<(usize, f64)> = None;
     for (size, ratio) in points {
@@ -119,10 +119,10 @@ impl Crossover {
     pub(super) fn to_text(&self) -> String {
         let place = match self.place {
             CrossoverPoint::Always => {
-                format!("ahead at every size from {} on", bytes(self.range.0))
+                format!("ahead at every size from {} on", format_bytes(self.range.0))
             }
             CrossoverPoint::Never => "none within the measured range".to_owned(),
-            CrossoverPoint::At(size) => format!("at {}", bytes(size.round())),
+            CrossoverPoint::At(size) => format!("at {}", format_bytes(size.round())),
         };
         let Some((low, high)) = self.interval else {
             return place + " (the results have no spread)";
@@ -131,9 +131,9 @@ impl Crossover {
             if size.is_infinite() {
                 "none".to_owned()
             } else if size <= self.range.0 {
-                format!("at or below {}", bytes(size))
+                format!("at or below {}", format_bytes(size))
             } else {
-                bytes(size.round())
+                format_bytes(size.round())
             }
         };
         if low == high {

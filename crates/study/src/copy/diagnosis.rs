@@ -45,17 +45,17 @@ pub(super) fn diagnose(
     let recording = scratch.path().join("r.whylat");
     let server = bed.serve(config.threads)?;
     let pid = server.pid();
-    record(bed, pid, scratch.path(), &recording, || {
+    record_process(bed, pid, scratch.path(), &recording, || {
         bed.ask(config, how).map(drop)
     })?;
     drop(server);
-    let report = ask(bed, &["report"], &recording)?;
-    let waits = ask(bed, &["report", "--by", "object"], &recording)?;
-    Ok(summary(&report, &waits, pid))
+    let report = ask_whylat(bed, &["report"], &recording)?;
+    let waits = ask_whylat(bed, &["report", "--by", "object"], &recording)?;
+    Ok(summarize_run(&report, &waits, pid))
 }
 
 /// Records a process while something happens.
-fn record(
+fn record_process(
     bed: &TestBed,
     pid: u32,
     scratch: &Path,
@@ -89,7 +89,7 @@ fn record(
     recorder.0.wait().map(drop).map_err(failed)
 }
 
-fn ask(bed: &TestBed, words: &[&str], recording: &Path) -> Result<Value, LabError> {
+fn ask_whylat(bed: &TestBed, words: &[&str], recording: &Path) -> Result<Value, LabError> {
     let mut command = Command::new(bed.program());
     command
         .args(words)
@@ -103,7 +103,7 @@ fn ask(bed: &TestBed, words: &[&str], recording: &Path) -> Result<Value, LabErro
 
 /// Returns the stage, the kind of wait, and the finding that weigh most. The server's first thread, with the number of the
 /// process's, only waits for the others, and does not count.
-fn summary(report: &Value, waits: &Value, pid: u32) -> RunDiagnosis {
+fn summarize_run(report: &Value, waits: &Value, pid: u32) -> RunDiagnosis {
     let connections = report["connections"].as_array().into_iter().flatten();
     let served = connections.filter(|one| one["role"] == "server");
     let stages = served
@@ -117,8 +117,8 @@ fn summary(report: &Value, waits: &Value, pid: u32) -> RunDiagnosis {
         let blocked_ns = served.filter_map(|thread| thread["blocked_ns"].as_u64());
         Some((group["kind"].as_str()?, blocked_ns.sum()))
     });
-    let (stage, stage_share) = largest(stages).unzip();
-    let (wait, wait_share) = largest(waited).unzip();
+    let (stage, stage_share) = largest_sum(stages).unzip();
+    let (wait, wait_share) = largest_sum(waited).unzip();
     let rule = report["findings"][0]["rule"].as_str();
     RunDiagnosis {
         stage,
@@ -131,7 +131,7 @@ fn summary(report: &Value, waits: &Value, pid: u32) -> RunDiagnosis {
 }
 
 /// Adds up by name: the name of the largest sum, and its part of all.
-fn largest<'a>(parts: impl Iterator<Item = (&'a str, u64)>) -> Option<(String, f64)> {
+fn largest_sum<'a>(parts: impl Iterator<Item = (&'a str, u64)>) -> Option<(String, f64)> {
     let mut sums = std::collections::BTreeMap::<&str, u64>::new();
     for (name, ns) in parts {
         *sums.entry(name).or_default() += ns;
@@ -155,7 +155,7 @@ mod tests {
         });
         let group = |kind: &str, threads: [(u32, u64); 2]| json!({ "kind": kind, "threads": threads.map(|(tid, ns)| json!({ "tid": tid, "blocked_ns": ns })) });
         let waits = json!({ "groups": [group("futex", [(7, 1000), (8, 1)]), group("connection", [(8, 1), (9, 2)])] });
-        let diagnosis = summary(&report, &waits, 7);
+        let diagnosis = summarize_run(&report, &waits, 7);
         assert_eq!(
             (diagnosis.stage.as_deref(), diagnosis.stage_share),
             (Some("sender_app"), Some(0.6))
@@ -165,6 +165,9 @@ mod tests {
             (Some("connection"), Some(0.75))
         );
         assert_eq!(diagnosis.finding.as_deref(), Some("sender_app_limited"));
-        assert_eq!(summary(&json!({}), &json!({}), 7), RunDiagnosis::default());
+        assert_eq!(
+            summarize_run(&json!({}), &json!({}), 7),
+            RunDiagnosis::default()
+        );
     }
 }

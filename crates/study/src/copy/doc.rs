@@ -25,23 +25,25 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> 
 }
 
 /// As Markdown.
-pub(super) fn markdown(title: &str, blocks: &[TextBlock]) -> String {
+pub(super) fn write_markdown(title: &str, blocks: &[TextBlock]) -> String {
     let mut text = format!("# {title}\n");
     for block in blocks {
         text.push('\n');
         match block {
             TextBlock::Heading(heading) => text += &format!("## {heading}\n"),
-            TextBlock::Paragraph(words) => text += &wrapped(words, ""),
-            TextBlock::List(items) => items.iter().for_each(|item| text += &wrapped(item, "* ")),
+            TextBlock::Paragraph(words) => text += &wrap_words(words, ""),
+            TextBlock::List(items) => items
+                .iter()
+                .for_each(|item| text += &wrap_words(item, "* ")),
             TextBlock::Verbatim(lines) => text += &format!("```\n{}\n```\n", lines.trim_end()),
-            TextBlock::Table { head, rows } => text += &aligned(head, rows),
+            TextBlock::Table { head, rows } => text += &align_table(head, rows),
         }
     }
     text
 }
 
 /// Returns the lines of at most 110 letters; those after the first are indented as far as `mark` is long.
-fn wrapped(words: &str, mark: &str) -> String {
+fn wrap_words(words: &str, mark: &str) -> String {
     const WIDTH: usize = 110;
     let (mut text, mut line) = (String::new(), mark.to_owned());
     let mut is_new = true;
@@ -60,7 +62,7 @@ fn wrapped(words: &str, mark: &str) -> String {
     text + &line + "\n"
 }
 
-fn aligned(head: &[String], rows: &[Vec<String>]) -> String {
+fn align_table(head: &[String], rows: &[Vec<String>]) -> String {
     let widths = (0..head.len()).map(|column| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         let cells = cells.chain([&head[column]]);
@@ -125,7 +127,7 @@ pub(super) fn escape(text: &str) -> String {
 }
 
 /// Returns three digits that count.
-pub(super) fn digits(value: f64) -> String {
+pub(super) fn format_digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
@@ -135,7 +137,7 @@ pub(super) fn digits(value: f64) -> String {
 }
 
 /// Writes bytes as 64 B, 4 KB, 1 MB (powers of 1024, as the published study writes them).
-pub(super) fn bytes(count: f64) -> String {
+pub(super) fn format_bytes(count: f64) -> String {
     const UNITS: [(&str, f64); 3] = [("MB", 1_048_576.0), ("KB", 1024.0), ("B", 1.0)];
     let (unit, factor) = UNITS
         .into_iter()
@@ -145,12 +147,12 @@ pub(super) fn bytes(count: f64) -> String {
     if value.fract() == 0.0 {
         format!("{value} {unit}")
     } else {
-        format!("{} {unit}", digits(value))
+        format!("{} {unit}", format_digits(value))
     }
 }
 
 /// Returns a factor as +12.3 % or −4.0 %.
-pub(super) fn change(ratio: f64) -> String {
+pub(super) fn format_change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     let sign = if percent < 0.0 { '−' } else { '+' };
     format!("{sign}{:.1} %", percent.abs())
@@ -168,7 +170,7 @@ mod tests {
             (12345.6, "12346"),
             (0.0, "0"),
         ] {
-            assert_eq!(digits(value), text);
+            assert_eq!(format_digits(value), text);
         }
         for (count, text) in [
             (64.0, "64 B"),
@@ -176,10 +178,10 @@ mod tests {
             (3000.0, "2.93 KB"),
             (1_048_576.0, "1 MB"),
         ] {
-            assert_eq!(bytes(count), text);
+            assert_eq!(format_bytes(count), text);
         }
         assert_eq!(
-            (change(1.02), change(0.9)),
+            (format_change(1.02), format_change(0.9)),
             ("+2.0 %".into(), "−10.0 %".into())
         );
     }
@@ -191,7 +193,7 @@ mod tests {
             TextBlock::List(vec!["one".into()]),
             table(["x", "y"], vec![["1".into(), "<2>".into()]]),
         ];
-        let text = markdown("T", &blocks);
+        let text = write_markdown("T", &blocks);
         assert_eq!(
             text,
             "# T\n\n## A & B\n\n* one\n\n| x | y   |\n| - | --- |\n| 1 | <2> |\n"

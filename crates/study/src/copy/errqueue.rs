@@ -29,7 +29,7 @@ pub(super) struct Notification {
 ///
 /// # Errors
 /// Where the kernel has no MSG_ZEROCOPY (before 4.14).
-pub(super) fn enable(stream: &TcpStream) -> io::Result<()> {
+pub(super) fn enable_reports(stream: &TcpStream) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: the descriptor is open, and `on` has the length that is passed.
     let result = unsafe {
@@ -79,14 +79,14 @@ pub(super) fn wait(stream: &TcpStream) -> io::Result<()> {
     let mut fds = [PollFd::new(stream.as_fd(), PollFlags::empty())];
     match poll(&mut fds, PollTimeout::from(LONGEST_MS)) {
         Ok(0) => Err(io::ErrorKind::TimedOut.into()),
-        Ok(_) if gone(&fds[0]) => Err(io::ErrorKind::ConnectionReset.into()),
+        Ok(_) if is_closed(&fds[0]) => Err(io::ErrorKind::ConnectionReset.into()),
         Ok(_) | Err(Errno::EINTR) => Ok(()),
         Err(why) => Err(why.into()),
     }
 }
 
 /// Closed at both ends, and nothing in the error queue.
-fn gone(fd: &PollFd) -> bool {
+fn is_closed(fd: &PollFd) -> bool {
     fd.revents().is_some_and(|events| {
         events.contains(PollFlags::POLLHUP) && !events.contains(PollFlags::POLLERR)
     })

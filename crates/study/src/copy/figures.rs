@@ -19,82 +19,82 @@ pub(super) struct FigureColumn {
     pub(super) spread: bool,
 }
 
-const fn figure(name: &'static str, what: &'static str) -> FigureColumn {
+const fn figure_column(name: &'static str, what: &'static str) -> FigureColumn {
     let spread = false;
     FigureColumn { name, what, spread }
 }
 
-const fn spread(name: &'static str, what: &'static str) -> FigureColumn {
+const fn spread_column(name: &'static str, what: &'static str) -> FigureColumn {
     let spread = true;
     FigureColumn { name, what, spread }
 }
 
 /// All figures: those of the published study's columns first, in its order.
 pub(super) const FIGURES: &[FigureColumn] = &[
-    spread(
+    spread_column(
         "throughput",
         "Gbit/s of payload, server to client, summed over clients",
     ),
-    spread("latency", "mean time from request to whole message, µs"),
-    spread("cycles", "CPU cycles of the server's threads"),
-    spread(
+    spread_column("latency", "mean time from request to whole message, µs"),
+    spread_column("cycles", "CPU cycles of the server's threads"),
+    spread_column(
         "l1_misses",
         "L1 data cache read misses of the server's threads",
     ),
-    spread(
+    spread_column(
         "llc_misses",
         "last-level cache read misses of the server's threads",
     ),
-    spread("cs", "context switches of the server's threads"),
-    spread("latency_p50", "µs"),
-    spread("latency_p99", "µs"),
-    spread("latency_p999", "µs"),
-    figure("messages", "messages of the measured time, of all clients"),
-    figure("payload_bytes", "bytes of them, server to client"),
-    figure("request_bytes", "bytes of their requests, client to server"),
-    figure("seconds", "measured time of the slowest client, s"),
-    figure("instructions", "instructions of the server's threads"),
-    spread("cycles_per_byte", "cycles of the server a payload byte"),
-    figure("page_faults", "page faults of the server's threads"),
-    spread(
+    spread_column("cs", "context switches of the server's threads"),
+    spread_column("latency_p50", "µs"),
+    spread_column("latency_p99", "µs"),
+    spread_column("latency_p999", "µs"),
+    figure_column("messages", "messages of the measured time, of all clients"),
+    figure_column("payload_bytes", "bytes of them, server to client"),
+    figure_column("request_bytes", "bytes of their requests, client to server"),
+    figure_column("seconds", "measured time of the slowest client, s"),
+    figure_column("instructions", "instructions of the server's threads"),
+    spread_column("cycles_per_byte", "cycles of the server a payload byte"),
+    figure_column("page_faults", "page faults of the server's threads"),
+    spread_column(
         "cpu_ns_per_message",
         "CPU time of the server's threads a message, ns",
     ),
-    figure(
+    figure_column(
         "user_ns_per_message",
         "the part of it outside the kernel, ns",
     ),
-    figure("client_cycles", "CPU cycles of the clients' threads"),
-    figure(
+    figure_column("client_cycles", "CPU cycles of the clients' threads"),
+    figure_column(
         "client_instructions",
         "instructions of the clients' threads",
     ),
-    figure(
+    figure_column(
         "client_l1_misses",
         "L1 data cache read misses of the clients' threads",
     ),
-    figure(
+    figure_column(
         "client_llc_misses",
         "last-level cache read misses of the clients' threads",
     ),
-    figure("client_cs", "context switches of the clients' threads"),
-    figure("client_page_faults", "page faults of the clients' threads"),
-    figure(
+    figure_column("client_cs", "context switches of the clients' threads"),
+    figure_column("client_page_faults", "page faults of the clients' threads"),
+    figure_column(
         "client_cpu_ns_per_message",
         "CPU time of the clients' threads a message, ns",
     ),
-    figure("zc_sends", "zero-copy sends, warm-up included"),
-    figure(
+    figure_column("zc_sends", "zero-copy sends, warm-up included"),
+    figure_column(
         "zc_completions",
         "of them, those that the kernel reported as over",
     ),
-    figure(
+    figure_column(
         "zc_copied_share",
         "of those, the part that the kernel copied in spite of it",
     ),
-    figure("zc_notifications", "notifications that reported them"),
-    figure("zc_enobufs", "sends refused with ENOBUFS"),
-    figure("zc_gave_up", "messages sent with a copy because of it"),
+    figure_column("zc_notifications", "notifications that reported them"),
+    figure_column("zc_enobufs", "sends refused with ENOBUFS"),
+    figure_column("zc_gave_up", "messages sent with a copy because of it"),
 ];
 
 /// Figures by name; an absent one was not measured.

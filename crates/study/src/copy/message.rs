@@ -37,7 +37,7 @@ impl MessagePool {
     pub(super) fn heap(slots: usize, size: usize) -> Self {
         let field_bytes = size / FIELDS;
         let blocks = (0..slots * FIELDS).map(|_| vec![0; field_bytes].into_boxed_slice());
-        Self::filled(PoolMemory::Heap(blocks.collect()), slots, field_bytes)
+        Self::fill_memory(PoolMemory::Heap(blocks.collect()), slots, field_bytes)
     }
 
     /// Returns the same in huge pages; the reason where the kernel gives none.
@@ -76,10 +76,10 @@ impl MessagePool {
             start,
             stride,
         };
-        Ok(Self::filled(memory, slots, field_bytes))
+        Ok(Self::fill_memory(memory, slots, field_bytes))
     }
 
-    fn filled(memory: PoolMemory, slots: usize, field_bytes: usize) -> Self {
+    fn fill_memory(memory: PoolMemory, slots: usize, field_bytes: usize) -> Self {
         let mut pool = Self {
             memory,
             field_bytes,
@@ -89,7 +89,7 @@ impl MessagePool {
             for field in 0..FIELDS {
                 let words = field * pool.words()..(field + 1) * pool.words();
                 for (bytes, word) in pool.field_mut(slot, field).chunks_exact_mut(8).zip(words) {
-                    bytes.copy_from_slice(&body(word).to_le_bytes());
+                    bytes.copy_from_slice(&body_word(word).to_le_bytes());
                 }
             }
         }
@@ -185,7 +185,7 @@ pub(super) fn is_size(size: usize) -> bool {
 }
 
 /// Returns the content of a word of a message that is no stamp.
-fn body(word: usize) -> u64 {
+fn body_word(word: usize) -> u64 {
     (word as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 

@@ -209,7 +209,7 @@ impl CopyOptions {
             diagnosis: !self.no_diagnosis,
             peer: self.peer,
         };
-        study::measure(&mut journal, &bed, also)?;
+        study::measure_study(&mut journal, &bed, also)?;
         outputs::of_journal(&journal, &directory, self.format == CopyFormat::Json)
     }
 

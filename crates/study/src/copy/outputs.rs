@@ -7,11 +7,11 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::analysis::{AnalysisExtras, answers};
-use super::doc::{TextBlock, escape, html, markdown, table};
+use super::analysis::{AnalysisExtras, all_answers};
+use super::doc::{TextBlock, escape, html, table, write_markdown};
 use super::figures::FIGURES;
 use super::journal::StudyJournal;
-use super::plot::{PlotFigure, figures};
+use super::plot::{PlotFigure, make_figures};
 use super::{csv, parquet, svg};
 use lab::LabError;
 
@@ -55,7 +55,7 @@ pub(super) fn of_journal(
     let path = directory.join("results.csv");
     write(&path, &csv::write(journal)?)?;
     parquet::write(journal, &directory.join("repetitions.parquet"))?;
-    all(
+    write_all(
         &path,
         directory,
         &AnalysisExtras::from_journal(journal),
@@ -73,7 +73,7 @@ pub(super) fn of_csv(path: &Path, directory: &Path, json: bool) -> Result<(), La
     let hint = "name another directory with -o";
     fs::create_dir(directory)
         .map_err(|why| LabError::os("make", directory.display().to_string(), why, hint))?;
-    all(path, directory, &AnalysisExtras::default(), json)
+    write_all(path, directory, &AnalysisExtras::default(), json)
 }
 
 fn read(path: &Path) -> Result<Vec<csv::ResultRow>, LabError> {
@@ -84,20 +84,25 @@ fn read(path: &Path) -> Result<Vec<csv::ResultRow>, LabError> {
     csv::read(&name, &text)
 }
 
-fn all(csv: &Path, directory: &Path, extras: &AnalysisExtras, json: bool) -> Result<(), LabError> {
+fn write_all(
+    csv: &Path,
+    directory: &Path,
+    extras: &AnalysisExtras,
+    json: bool,
+) -> Result<(), LabError> {
     let rows = read(csv)?;
-    let figures = figures(&rows);
+    let figures = make_figures(&rows);
     for figure in &figures {
         match &figure.chart {
             Ok(chart) => write(
                 &directory.join(format!("{}.svg", figure.id)),
-                &svg::file(chart),
+                &svg::draw_file(chart),
             )?,
             Err(why) => eprintln!("not drawn: {}: {why}", figure.id),
         }
     }
-    let blocks = answers(&rows, extras);
-    let text = markdown(TITLE, &blocks);
+    let blocks = all_answers(&rows, extras);
+    let text = write_markdown(TITLE, &blocks);
     write(&directory.join("study.md"), &text)?;
     write(&directory.join("study.html"), &page(&figures, &blocks))?;
     eprintln!("written: {}", directory.display());

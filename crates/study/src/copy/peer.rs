@@ -24,7 +24,7 @@ const HINT: &str = "apt-get install iperf3, or leave out --peer";
 ///
 /// # Errors
 /// When iperf3 is missing or fails, or there are no namespaces.
-pub(super) fn measure(
+pub(super) fn measure_peer(
     journal: &mut StudyJournal,
     bed: &TestBed,
     how: &RunOptions,
@@ -40,7 +40,7 @@ pub(super) fn measure(
         .count();
     for repetition in done..repeat {
         eprintln!("iperf3 and A1, {SIZE} bytes, 1 thread");
-        let iperf3_gbps = iperf3(bed, how.seconds)?;
+        let iperf3_gbps = run_iperf3(bed, how.seconds)?;
         let config = RunConfig {
             variant: SendVariant::Send,
             size: SIZE,
@@ -60,7 +60,7 @@ pub(super) fn measure(
 }
 
 /// Payload from the server to the client, Gbit/s.
-fn iperf3(bed: &TestBed, seconds: f64) -> Result<f64, LabError> {
+fn run_iperf3(bed: &TestBed, seconds: f64) -> Result<f64, LabError> {
     let failed = |why| LabError::os("run", "iperf3", why, HINT);
     let (Some(mut server), Some(mut client)) = (
         bed.command_at_server("iperf3"),

@@ -5,12 +5,12 @@ use lab::LabError;
 use lab::workload::{allowed_cpus, pin_to};
 
 /// Puts the calling thread where the server's thread at this place belongs.
-pub(super) fn server(place: usize) -> Result<(), LabError> {
+pub(super) fn pin_server(place: usize) -> Result<(), LabError> {
     pin_to(cpu(&allowed_cpus()?, place, false))
 }
 
 /// The same for the client.
-pub(super) fn client(place: usize) -> Result<(), LabError> {
+pub(super) fn pin_client(place: usize) -> Result<(), LabError> {
     pin_to(cpu(&allowed_cpus()?, place, true))
 }
 

@@ -2,7 +2,7 @@
 //! counts.
 
 use super::csv::ResultRow;
-use super::doc::bytes;
+use super::doc::format_bytes;
 use super::matrix::ALL;
 use super::svg::{ChartPoint, ChartSeries, LineChart};
 
@@ -36,7 +36,7 @@ macro_rules! column {
 }
 
 /// Returns all figures, in the published study's order.
-pub(super) fn figures(rows: &[ResultRow]) -> Vec<PlotFigure> {
+pub(super) fn make_figures(rows: &[ResultRow]) -> Vec<PlotFigure> {
     let results = PlotResults::new(rows);
     let by_size = |id, name: &str, y_name, y_log, value| PlotFigure {
         id,
@@ -179,7 +179,7 @@ impl<'a> PlotResults<'a> {
                 Some(series) => series.points.push(point),
                 None => all.push(ChartSeries {
                     name: row.variant.clone(),
-                    style: style(&row.variant),
+                    style: variant_style(&row.variant),
                     points: vec![point],
                 }),
             }
@@ -198,14 +198,14 @@ impl<'a> PlotResults<'a> {
         value: ValueReader,
     ) -> Result<LineChart, String> {
         let series = self.series(|row| row.threads == self.threads, |row| row.size, value);
-        drawable(&series, name, "size")?;
+        check_drawable(&series, name, "size")?;
         Ok(LineChart {
-            title: format!("{name} by message size, {}", clients(self.threads)),
+            title: format!("{name} by message size, {}", client_label(self.threads)),
             x_name: "message size",
             y_name,
             y_log,
             level: None,
-            x_text: bytes,
+            x_text: format_bytes,
             series,
         })
     }
@@ -217,9 +217,12 @@ impl<'a> PlotResults<'a> {
         value: ValueReader,
     ) -> Result<LineChart, String> {
         let series = self.series(|row| row.size == self.size, |row| row.threads, value);
-        drawable(&series, name, "number of threads")?;
+        check_drawable(&series, name, "number of threads")?;
         Ok(LineChart {
-            title: format!("{name} by number of clients, {}", bytes(self.size as f64)),
+            title: format!(
+                "{name} by number of clients, {}",
+                format_bytes(self.size as f64)
+            ),
             x_name: "clients, each with a thread at both ends",
             y_name,
             y_log: false,
@@ -242,12 +245,12 @@ impl<'a> PlotResults<'a> {
             series.points = one.map_or_else(Vec::new, |one| {
                 let points = series.points.iter();
                 points
-                    .map(|point| ratio(point, &one, by(point.x)))
+                    .map(|point| divide_points(point, &one, by(point.x)))
                     .collect()
             });
         }
         chart.series.retain(|series| !series.points.is_empty());
-        drawable(&chart.series, name, "number of threads with that of one")?;
+        check_drawable(&chart.series, name, "number of threads with that of one")?;
         chart.level = Some(1.0);
         Ok(chart)
     }
@@ -262,7 +265,7 @@ impl<'a> PlotResults<'a> {
         )?;
         chart.title = format!(
             "Throughput against A1's by message size, {}",
-            clients(self.fewest)
+            client_label(self.fewest)
         );
         let mut all = self.series(
             |row| row.threads == self.fewest,
@@ -275,11 +278,11 @@ impl<'a> PlotResults<'a> {
         for series in &mut all {
             let points = series.points.iter().filter_map(|point| {
                 let of_base = base.points.iter().find(|other| other.x == point.x)?;
-                Some(ratio(point, of_base, 1.0))
+                Some(divide_points(point, of_base, 1.0))
             });
             series.points = points.collect();
         }
-        drawable(
+        check_drawable(
             &all,
             "Throughput against A1's",
             "size of another variant than A1",
@@ -291,7 +294,7 @@ impl<'a> PlotResults<'a> {
 }
 
 /// Returns a quotient. Its bounds are those of independent errors that multiply.
-fn ratio(point: &ChartPoint, one: &ChartPoint, by: f64) -> ChartPoint {
+fn divide_points(point: &ChartPoint, one: &ChartPoint, by: f64) -> ChartPoint {
     let y = point.y / one.y / by;
     let bounds = point.bounds.zip(one.bounds).map(|(own, other)| {
         let part =
@@ -314,7 +317,7 @@ fn ratio(point: &ChartPoint, one: &ChartPoint, by: f64) -> ChartPoint {
 }
 
 /// Whether a line can be drawn; else what is lacking.
-fn drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), String> {
+fn check_drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), String> {
     if series.is_empty() {
         return Err(format!("{name}: no row has what it takes"));
     }
@@ -325,12 +328,12 @@ fn drawable(series: &[ChartSeries], name: &str, x: &str) -> Result<(), String> {
 }
 
 /// Returns the same look for a variant in all figures.
-fn style(variant: &str) -> usize {
+fn variant_style(variant: &str) -> usize {
     let known = ALL.iter().position(|known| known.name() == variant);
     known.unwrap_or(super::svg::STYLES)
 }
 
-fn clients(threads: usize) -> String {
+fn client_label(threads: usize) -> String {
     match threads {
         1 => "1 client".to_owned(),
         more => format!("{more} clients"),
@@ -345,7 +348,7 @@ mod tests {
     #[test]
     fn published_sample_is_drawn_without_missing_columns() {
         let rows = csv::read("published", PUBLISHED).unwrap();
-        let figures = figures(&rows);
+        let figures = make_figures(&rows);
         let drawn: Vec<&str> = figures
             .iter()
             .filter(|figure| figure.chart.is_ok())
@@ -389,10 +392,10 @@ mod tests {
             "Impl,size,thread,throughput\nA1,64,1,0.5\nA2,64,1,0.6\n",
         )
         .unwrap();
-        for figure in figures(&rows) {
+        for figure in make_figures(&rows) {
             let why = figure.chart.unwrap_err();
             assert!(why.contains("no "), "{why}");
         }
-        assert!(figures(&[]).iter().all(|figure| figure.chart.is_err()));
+        assert!(make_figures(&[]).iter().all(|figure| figure.chart.is_err()));
     }
 }

@@ -131,7 +131,9 @@ impl ReceivingClient {
         while done < self.size {
             let read = match &mut self.place {
                 ReceiveBuffer::Whole(bytes) => self.stream.read(&mut bytes[done..])?,
-                ReceiveBuffer::Fields(fields) => scatter(&self.stream, fields, done, field_bytes)?,
+                ReceiveBuffer::Fields(fields) => {
+                    receive_scattered(&self.stream, fields, done, field_bytes)?
+                }
             };
             if read == 0 {
                 return Err(io::Error::new(
@@ -180,7 +182,7 @@ impl ReceivingClient {
 }
 
 /// recvmsg() into the fields of a message from a byte of it on.
-fn scatter(
+fn receive_scattered(
     stream: &TcpStream,
     fields: &mut [Box<[u8]>],
     from: usize,

@@ -119,7 +119,7 @@ fn serve(stream: &TcpStream, counter: &ClientCounter) -> io::Result<()> {
         ));
     }
     if let Some(place) = hello.pin {
-        pin::server(place).map_err(io::Error::other)?;
+        pin::pin_server(place).map_err(io::Error::other)?;
     }
     stream.set_nodelay(hello.variant.nodelay())?;
     let mut sender = match variant::sender(stream.try_clone()?, &hello)? {
@@ -128,13 +128,13 @@ fn serve(stream: &TcpStream, counter: &ClientCounter) -> io::Result<()> {
     };
     counter.begin();
     let served = protocol::write_frame(stream, &StreamReply { skipped: None })
-        .and_then(|()| answer(stream, sender.as_mut(), &hello, counter));
+        .and_then(|()| answer_requests(stream, sender.as_mut(), &hello, counter));
     counter.end();
     protocol::write_frame(stream, &served?)
 }
 
 /// Answers requests until there are no more.
-fn answer(
+fn answer_requests(
     stream: &TcpStream,
     sender: &mut dyn Sender,
     hello: &StreamRequest,

@@ -18,7 +18,7 @@ pub(super) struct Histogram {
 impl Default for Histogram {
     fn default() -> Self {
         Self {
-            counts: vec![0; bucket(u64::MAX) + 1],
+            counts: vec![0; bucket_of(u64::MAX) + 1],
             total: 0,
             sum: 0,
             max: 0,
@@ -26,7 +26,7 @@ impl Default for Histogram {
     }
 }
 
-fn bucket(value: u64) -> usize {
+fn bucket_of(value: u64) -> usize {
     let high = value.max(1).ilog2();
     if high <= SUB_BITS {
         return value as usize;
@@ -36,7 +36,7 @@ fn bucket(value: u64) -> usize {
 }
 
 /// Returns the largest value in a bucket.
-fn highest(bucket: usize) -> u64 {
+fn bucket_max(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * SUB {
         return bucket;
@@ -48,7 +48,7 @@ fn highest(bucket: usize) -> u64 {
 
 impl Histogram {
     pub(super) fn record(&mut self, value: u64) {
-        self.counts[bucket(value)] += 1;
+        self.counts[bucket_of(value)] += 1;
         self.total += 1;
         self.sum += value;
         self.max = self.max.max(value);
@@ -74,7 +74,7 @@ impl Histogram {
             seen += count;
             seen >= rank
         });
-        Some(highest(found?).min(self.max))
+        Some(bucket_max(found?).min(self.max))
     }
 
     pub(super) fn mean(&self) -> Option<f64> {
@@ -122,7 +122,7 @@ pub(super) fn interval(mut draws: Vec<f64>) -> Option<(f64, f64)> {
 }
 
 /// Returns a draw from the normal distribution of mean 0 and deviation 1 (Box and Muller).
-pub(super) fn normal(random: &mut Random) -> f64 {
+pub(super) fn draw_normal(random: &mut Random) -> f64 {
     let radius = (2.0 * random.exponential()).sqrt();
     let angle = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * std::f64::consts::TAU;
     radius * angle.cos()
@@ -174,10 +174,10 @@ mod tests {
         values.extend((0..64).flat_map(|bit| [1_u64 << bit, (1 << bit) - 1, (1 << bit) + 1]));
         values.push(u64::MAX);
         for value in values {
-            let top = highest(bucket(value));
+            let top = bucket_max(bucket_of(value));
             assert!(top >= value, "{value}: {top}");
             assert!(top - value <= value / SUB, "{value}: {top}");
-            assert_eq!(bucket(top), bucket(value));
+            assert_eq!(bucket_of(top), bucket_of(value));
         }
     }
 

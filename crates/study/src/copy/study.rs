@@ -27,7 +27,7 @@ pub(super) struct ExtraRuns {
 ///
 /// # Errors
 /// When a run fails; what was measured before stays in the journal.
-pub(super) fn measure(
+pub(super) fn measure_study(
     journal: &mut StudyJournal,
     bed: &TestBed,
     also: ExtraRuns,
@@ -49,13 +49,13 @@ pub(super) fn measure(
         let mut sizes: Vec<usize> = study.configs.iter().map(|config| config.size).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        for cost in costs::measure(&sizes)? {
+        for cost in costs::measure_costs(&sizes)? {
             journal.add(JournalEntry::Cost(cost))?;
         }
     }
-    noise(journal, bed, &how, &study.configs, study.repeat)?;
+    measure_noise(journal, bed, &how, &study.configs, study.repeat)?;
     if also.peer {
-        peer::measure(journal, bed, &how, study.repeat)?;
+        peer::measure_peer(journal, bed, &how, study.repeat)?;
     }
     let mut left = Vec::new();
     for repetition in 0..study.repeat {
@@ -99,7 +99,7 @@ fn is_done(journal: &StudyJournal, of: RunConfig, which: usize) -> bool {
 }
 
 /// A1 and A1 again, of each size, in turn.
-fn noise(
+fn measure_noise(
     journal: &mut StudyJournal,
     bed: &TestBed,
     how: &RunOptions,

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::doc::{digits, escape};
+use super::doc::{escape, format_digits};
 
 /// A value with its 95 % interval, where there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +60,7 @@ pub(super) fn draw(chart: &LineChart) -> String {
 }
 
 /// Returns the drawing as a file.
-pub(super) fn file(chart: &LineChart) -> String {
+pub(super) fn draw_file(chart: &LineChart) -> String {
     element(chart, &format!("<style>{STYLE}{PARTS}</style>"))
 }
 
@@ -74,7 +74,7 @@ fn element(chart: &LineChart, style: &str) -> String {
     axes.draw(&mut svg, chart);
     for (place, series) in chart.series.iter().enumerate() {
         axes.draw_series(&mut svg, series);
-        legend(&mut svg, series, place);
+        draw_legend(&mut svg, series, place);
     }
     svg + "</svg>\n"
 }
@@ -86,9 +86,9 @@ macro_rules! put {
     }};
 }
 
-fn legend(svg: &mut String, series: &ChartSeries, place: usize) {
+fn draw_legend(svg: &mut String, series: &ChartSeries, place: usize) {
     let (x, y) = (WIDTH - RIGHT + 14.0, TOP + 10.0 + 18.0 * place as f64);
-    mark(svg, series.style, x, y);
+    draw_mark(svg, series.style, x, y);
     put!(
         svg,
         "<text x=\"{}\" y=\"{}\">{}</text>",
@@ -140,7 +140,7 @@ const SHAPES: [&[(f64, f64)]; STYLES - 1] = [
     &[(-4.6, -1.6), (4.6, -1.6), (4.6, 1.6), (-4.6, 1.6)],
 ];
 
-fn mark(svg: &mut String, style: usize, x: f64, y: f64) {
+fn draw_mark(svg: &mut String, style: usize, x: f64, y: f64) {
     let class = style.min(STYLES);
     let Some(points) = style.checked_sub(1).and_then(|at| SHAPES.get(at)) else {
         put!(
@@ -217,7 +217,7 @@ impl ChartAxes {
                 svg,
                 "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>"
             );
-            let text = tick(value);
+            let text = tick_label(value);
             put!(
                 svg,
                 "<text text-anchor=\"end\" x=\"{}\" y=\"{:.1}\">{text}</text>",
@@ -282,7 +282,7 @@ impl ChartAxes {
                     );
                 }
             }
-            mark(svg, series.style, x, self.y(point.y));
+            draw_mark(svg, series.style, x, self.y(point.y));
         }
     }
 
@@ -318,13 +318,13 @@ impl ChartAxes {
 }
 
 /// Returns a value beside the axis: 2.5 G, 30 k, 0.05.
-fn tick(value: f64) -> String {
+fn tick_label(value: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(1e9, " G"), (1e6, " M"), (1e3, " k")];
     let (factor, unit) = UNITS
         .into_iter()
         .find(|(factor, _)| value.abs() >= *factor)
         .unwrap_or((1.0, ""));
-    let text = digits(value / factor);
+    let text = format_digits(value / factor);
     let text = if text.contains('.') {
         text.trim_end_matches('0').trim_end_matches('.')
     } else {
@@ -364,7 +364,7 @@ mod tests {
     fn marks_lie_within_the_drawing() {
         for y_log in [false, true] {
             let chart = chart(y_log);
-            let svg = file(&chart);
+            let svg = draw_file(&chart);
             assert!(svg.contains("a &lt; b") && svg.contains("A&amp;1") && !svg.contains("NaN"));
             assert_eq!(svg.matches("class=\"bar").count(), 6);
             let axes = ChartAxes::new(&chart);
@@ -383,7 +383,7 @@ mod tests {
     fn ten_lines_have_ten_colours_and_ten_marks() {
         let shape = |style| {
             let mut svg = String::new();
-            mark(&mut svg, style, 0.0, 0.0);
+            draw_mark(&mut svg, style, 0.0, 0.0);
             svg.replace(&format!(" s{style}"), "")
         };
         let shapes: HashSet<String> = (0..STYLES).map(shape).collect();
@@ -411,7 +411,7 @@ mod tests {
             (0.0, "0"),
             (10.0, "10"),
         ] {
-            assert_eq!(tick(value), text);
+            assert_eq!(tick_label(value), text);
         }
     }
 }

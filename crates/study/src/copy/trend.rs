@@ -15,7 +15,7 @@ pub(super) struct TrendDeparture<'a> {
 
 /// Returns the largest departure of mean latency from its trend: for each variant, the logarithm of latency as a quadratic of
 /// the logarithms of size and threads. `None`: no variant has more rows than the trend has weights.
-pub(super) fn largest(rows: &[ResultRow]) -> Option<TrendDeparture<'_>> {
+pub(super) fn largest_departure(rows: &[ResultRow]) -> Option<TrendDeparture<'_>> {
     let mut names: Vec<&str> = rows.iter().map(|row| row.variant.as_str()).collect();
     names.dedup();
     let all = names.into_iter().filter_map(|name| of_variant(rows, name));
@@ -90,9 +90,9 @@ mod tests {
             }
         }
         let rows = csv::read("f", &text).unwrap();
-        let found = largest(&rows).unwrap();
+        let found = largest_departure(&rows).unwrap();
         assert_eq!((found.row.size, found.row.threads), (4096, 4));
         assert!(found.ratio > 1.5 && found.usual > 0.0, "{found:?}");
-        assert!(largest(&rows[..6]).is_none());
+        assert!(largest_departure(&rows[..6]).is_none());
     }
 }

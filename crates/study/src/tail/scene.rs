@@ -113,7 +113,7 @@ impl StudyStage {
     ) -> Result<ServerScene<'a>, LabError> {
         let netns = Netns::new()?;
         let start = |words: &[&OsStr], cpus| {
-            let mut command = self.on(words[0], &netns, cpus);
+            let mut command = self.command_on(words[0], &netns, cpus);
             command.args(&words[1..]).current_dir(self.scratch.path());
             command
                 .stdin(Stdio::null())
@@ -136,14 +136,14 @@ impl StudyStage {
         let nginx = ["nginx".as_ref(), "-c".as_ref(), configuration.as_os_str()];
         let web = (0..WEB_SERVERS).map(|_| start(&nginx, step.web_cpus));
         let mut web = web.collect::<Result<Vec<_>, _>>()?;
-        listens(&netns, WEB_PORT, "nginx")?;
+        wait_for_listener(&netns, WEB_PORT, "nginx")?;
         let wrk = format!(
             "wrk -t1 -c{WEB_CONNECTIONS} -d{LIMIT_S} -HAccept-Encoding:gzip http://127.0.0.1:{WEB_PORT}/page"
         );
         let wrk: Vec<&OsStr> = wrk.split(' ').map(OsStr::new).collect();
         web.push(start(&wrk, step.web_cpus)?);
-        listens(&netns, app.port, app.name)?;
-        let mut batches = self.workload(&netns, app, "batches", CpuChoice::First);
+        wait_for_listener(&netns, app.port, app.name)?;
+        let mut batches = self.workload_command(&netns, app, "batches", CpuChoice::First);
         batches.args(step.batches);
         let mut batches = LabProcess::start(batches)?;
         batches.port()?;
@@ -158,7 +158,7 @@ impl StudyStage {
     }
 
     /// Returns a command in the scene's network, on some CPUs.
-    fn on(&self, program: &OsStr, netns: &Netns, cpus: CpuChoice) -> Command {
+    fn command_on(&self, program: &OsStr, netns: &Netns, cpus: CpuChoice) -> Command {
         let mut set = CpuSet::new();
         let cpus = match cpus {
             CpuChoice::All => &self.cpus[..],
@@ -176,8 +176,14 @@ impl StudyStage {
         command
     }
 
-    fn workload(&self, netns: &Netns, app: &StudiedServer, role: &str, cpus: CpuChoice) -> Command {
-        let mut command = self.on(self.program.as_os_str(), netns, cpus);
+    fn workload_command(
+        &self,
+        netns: &Netns,
+        app: &StudiedServer,
+        role: &str,
+        cpus: CpuChoice,
+    ) -> Command {
+        let mut command = self.command_on(self.program.as_os_str(), netns, cpus);
         command.args(["lab", "workload", role]);
         command.args(["--connect", &format!("127.0.0.1:{}", app.port)]);
         command.args(["--limit-s", &LIMIT_S.to_string()]);
@@ -232,9 +238,9 @@ impl ServerScene<'_> {
     }
 
     fn load(&self, requests: usize) -> Result<Value, LabError> {
-        let mut load = self
-            .stage
-            .workload(&self.netns, self.app, "open-loop", CpuChoice::Others);
+        let mut load =
+            self.stage
+                .workload_command(&self.netns, self.app, "open-loop", CpuChoice::Others);
         load.args(["--realtime", "--server", self.app.name]);
         load.args(["--connections", &CONNECTIONS.to_string()]);
         load.args(["--rate", &self.app.rate.to_string()]);
@@ -297,15 +303,15 @@ fn scratch_failed(why: io::Error) -> LabError {
 }
 
 /// Waits until a port is listened at.
-fn listens(netns: &Netns, port: u16, name: &str) -> Result<(), LabError> {
-    let listens = netns.run(|| until(|| TcpStream::connect(("127.0.0.1", port)).is_ok()))?;
+fn wait_for_listener(netns: &Netns, port: u16, name: &str) -> Result<(), LabError> {
+    let listens = netns.run(|| wait_until(|| TcpStream::connect(("127.0.0.1", port)).is_ok()))?;
     listens.map_err(|why| {
         let hint = "apt-get install memcached redis-server nginx wrk, and start it by hand";
         LabError::os("connect to", name, why, hint)
     })
 }
 
-fn until(condition: impl Fn() -> bool) -> io::Result<()> {
+fn wait_until(condition: impl Fn() -> bool) -> io::Result<()> {
     let end = Instant::now() + LISTENS_WITHIN;
     while !condition() {
         if Instant::now() > end {

@@ -84,7 +84,7 @@ impl ClockMap {
 
     fn add(&mut self, last: Option<&ClockPair>, pair: &ClockPair) {
         let index = self.readings.len();
-        let piece = last.map(|last| judge(self.nature, last, pair));
+        let piece = last.map(|last| judge_piece(self.nature, last, pair));
         self.pieces.extend(piece);
         self.readings.push(Reading::from_pair(pair));
         match self.runs.last_mut() {
@@ -141,7 +141,7 @@ impl ClockMap {
             is_possible(self.in_run(run, other_ns));
             is_possible(self.in_gap_after(run, other_ns));
         }
-        found.and_then(Window::stamp)
+        found.and_then(Window::middle_stamp)
     }
 
     /// The end of a run and of the gap after it.
@@ -154,15 +154,15 @@ impl ClockMap {
         let readings = &self.readings[run.clone()];
         let after = readings.partition_point(|reading| reading.other_ns <= other_ns);
         let (Some(before), Some(next)) = (after.checked_sub(1), readings.get(after)) else {
-            return self.beyond(run, other_ns);
+            return self.window_beyond(run, other_ns);
         };
         let piece = self.pieces[run.start + before];
         let (Piece::Steady(rates) | Piece::Limited(rates)) = piece else {
             return None;
         };
         let (left, right) = (
-            readings[before].forward(other_ns, rates),
-            next.back(other_ns, rates),
+            readings[before].count_forward(other_ns, rates),
+            next.count_back(other_ns, rates),
         );
         if !self.nature.can_step() && matches!(piece, Piece::Limited(_)) {
             return left.overlap(right);
@@ -187,7 +187,7 @@ impl ClockMap {
     }
 
     /// Returns the window of a time before the first reading or after the last one.
-    fn beyond(&self, run: &Range<usize>, other_ns: i128) -> Option<Window> {
+    fn window_beyond(&self, run: &Range<usize>, other_ns: i128) -> Option<Window> {
         if self.nature.can_step() {
             let ends =
                 [run.start, run.end - 1].map(|end| self.neighbour_window(run, end, other_ns));
@@ -199,9 +199,9 @@ impl ClockMap {
             return None;
         }
         Some(if other_ns < first.other_ns {
-            first.back(other_ns, rates)
+            first.count_back(other_ns, rates)
         } else {
-            last.forward(other_ns, rates)
+            last.count_forward(other_ns, rates)
         })
     }
 
@@ -219,7 +219,7 @@ impl ClockMap {
 }
 
 /// Returns how the clock came from one reading to the next.
-fn judge(nature: Nature, from: &ClockPair, to: &ClockPair) -> Piece {
+fn judge_piece(nature: Nature, from: &ClockPair, to: &ClockPair) -> Piece {
     let (left, right) = (Reading::from_pair(from), Reading::from_pair(to));
     let joins = |rates: &Rates| left.joins(right, *rates);
     if to.set == Some(true) {
@@ -247,7 +247,7 @@ impl Reading {
     }
 
     /// Returns the window in which the clock showed a time, counted on from this reading.
-    fn forward(self, other_ns: i128, rates: Rates) -> Window {
+    fn count_forward(self, other_ns: i128, rates: Rates) -> Window {
         let (least_ns, most_ns) = rates.reference_ns(other_ns - self.other_ns);
         Window {
             earliest_ns: self.window.earliest_ns + least_ns,
@@ -256,7 +256,7 @@ impl Reading {
     }
 
     /// Returns the window in which it showed a time, counted back from this reading.
-    fn back(self, other_ns: i128, rates: Rates) -> Window {
+    fn count_back(self, other_ns: i128, rates: Rates) -> Window {
         let (least_ns, most_ns) = rates.reference_ns(self.other_ns - other_ns);
         Window {
             earliest_ns: self.window.earliest_ns - most_ns,
@@ -268,7 +268,7 @@ impl Reading {
     fn joins(self, next: Self, rates: Rates) -> bool {
         next.other_ns >= self.other_ns
             && self
-                .forward(next.other_ns, rates)
+                .count_forward(next.other_ns, rates)
                 .overlap(next.window)
                 .is_some()
     }
@@ -295,7 +295,7 @@ impl Window {
     }
 
     /// Its middle; half of an odd width is rounded up, as the bound must hold for either side.
-    fn stamp(self) -> Option<Stamp> {
+    fn middle_stamp(self) -> Option<Stamp> {
         let width_ns = self.width_ns();
         Some(Stamp {
             monotonic_ns: u64::try_from(self.earliest_ns + width_ns / 2).ok()?,

@@ -83,7 +83,7 @@ impl Nature {
         let slew_ppb = from.slew_ppb?.max(to.slew_ppb?);
         // one more: the setting is rounded to whole ppb
         let apart_ppb = i128::from(slew_ppb) + self.own_ppb() + 1;
-        Some(Rates::around(i128::from(set_ppb), apart_ppb)).filter(|rates| rates.possible())
+        Some(Rates::around(i128::from(set_ppb), apart_ppb)).filter(|rates| rates.is_possible())
     }
 
     /// The rate, whatever a time daemon set meanwhile, the tick left alone.
@@ -102,7 +102,7 @@ impl Nature {
             least_ppb,
             most_ppb,
         })
-        .filter(|rates| rates.possible())
+        .filter(|rates| rates.is_possible())
     }
 
     /// Returns the range that the rate of a clock cannot leave, however it is adjusted.
@@ -130,7 +130,7 @@ impl Rates {
     }
 
     /// Whether a kernel could run at all of them; what is beyond comes of a damaged file.
-    fn possible(&self) -> bool {
+    fn is_possible(&self) -> bool {
         let limit_ppb = PPB / 4;
         self.least_ppb >= -limit_ppb && self.most_ppb <= limit_ppb
     }

@@ -120,7 +120,7 @@ impl CpuTimeline {
 
     /// Something begins.
     pub fn begin(&mut self, time_ns: u64, activity: OpenActivity) {
-        let what = self.what(&activity);
+        let what = self.span_subject(&activity);
         let span = self.lane.open(what, time_ns, true);
         self.open.push((span, activity));
     }
@@ -140,7 +140,7 @@ impl CpuTimeline {
             }
             None => {
                 self.close_from(0, time_ns);
-                let what = self.what(activity);
+                let what = self.span_subject(activity);
                 let span = self.lane.open_around(self.whole_since, what);
                 self.lane.close(span, time_ns, true);
             }
@@ -167,7 +167,7 @@ impl CpuTimeline {
 
     /// Something began and ended.
     pub fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &OpenActivity) {
-        let what = self.what(activity);
+        let what = self.span_subject(activity);
         let span = self.lane.open(what, begin_ns, true);
         self.lane.close(span, end_ns, true);
         self.leaf = Some((span, end_ns));
@@ -198,7 +198,7 @@ impl CpuTimeline {
         }
         self.take_off(self.last_ns, false, suspended);
         suspended.clear();
-        let what = self.what(&OpenActivity {
+        let what = self.span_subject(&OpenActivity {
             kind: ActivityKind::DecodeError,
             name: Some(message),
             source,
@@ -248,14 +248,14 @@ impl CpuTimeline {
         };
         self.running = Some(RunningSpan { runner, span: 0 });
         let task = OpenActivity { kind, name, source };
-        let what = self.what(&task);
+        let what = self.span_subject(&task);
         let span = self.lane.open(what, time_ns, seen);
         if let Some(running) = &mut self.running {
             running.span = span;
         }
         self.whole_since = self.lane.moment(time_ns);
         for activity in suspended.remove(&tid).unwrap_or_default() {
-            let what = self.what(&activity);
+            let what = self.span_subject(&activity);
             let span = self.lane.open(what, time_ns, false);
             self.open.push((span, activity));
         }
@@ -269,7 +269,7 @@ impl CpuTimeline {
         }
     }
 
-    fn what(&self, activity: &OpenActivity) -> SpanSubject {
+    fn span_subject(&self, activity: &OpenActivity) -> SpanSubject {
         let runner = self.running.as_ref().map(|running| &running.runner);
         SpanSubject {
             kind: activity.kind,

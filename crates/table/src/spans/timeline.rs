@@ -132,7 +132,7 @@ impl SpanTimeline {
             }
             let depth = u16::try_from(around.len()).unwrap_or(u16::MAX);
             around.push(span.closed);
-            into.push(row(span, depth));
+            into.push(make_row(span, depth));
         }
     }
 
@@ -145,7 +145,7 @@ impl SpanTimeline {
     }
 }
 
-fn row(span: TimelineSpan, depth: u16) -> Activity {
+fn make_row(span: TimelineSpan, depth: u16) -> Activity {
     let TimelineSpan {
         begin_ns,
         end_ns,

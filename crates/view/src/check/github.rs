@@ -3,36 +3,36 @@
 use diagnose::check::report::CheckReport;
 
 use super::headline::headline;
-use crate::clean::clean;
+use crate::clean::remove_controls;
 
 /// Writes an error for each failure, a warning for what could not be seen, and a notice with the answer.
-pub fn github(report: &CheckReport) -> String {
+pub fn write_github(report: &CheckReport) -> String {
     let errors = report.failures.iter().map(|it| {
         let text = format!("{}\nhint: {}", it.text, it.hint);
-        command("error", &it.name, &text)
+        workflow_command("error", &it.name, &text)
     });
     let unseen = report.could_not_see.iter();
-    let warnings = unseen.map(|it| command("warning", "not judged", it));
-    let notice = std::iter::once(command("notice", "check", &headline(report)));
+    let warnings = unseen.map(|it| workflow_command("warning", "not judged", it));
+    let notice = std::iter::once(workflow_command("notice", "check", &headline(report)));
     errors.chain(warnings).chain(notice).collect()
 }
 
-fn command(kind: &str, title: &str, text: &str) -> String {
+fn workflow_command(kind: &str, title: &str, text: &str) -> String {
     format!(
         "::{kind} title=whylat%3A {}::{}\n",
-        property(title),
-        data(text)
+        escape_property(title),
+        escape_data(text)
     )
 }
 
 /// Line ends stay, escaped; anything else that a terminal would act on goes.
-fn data(text: &str) -> String {
-    let lines: Vec<_> = text.lines().map(clean).collect();
+fn escape_data(text: &str) -> String {
+    let lines: Vec<_> = text.lines().map(remove_controls).collect();
     lines.join("\n").replace('%', "%25").replace('\n', "%0A")
 }
 
-fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+fn escape_property(text: &str) -> String {
+    escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn each_failure_is_one_line() {
-        let text = github(&fixture::failed_report());
+        let text = write_github(&fixture::failed_report());
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(
             lines[0],
@@ -53,6 +53,6 @@ mod tests {
             lines[4],
             "::notice title=whylat%3A check::Failed: 3 problems in 3 runs."
         );
-        assert_eq!(github(&fixture::passed_report()).lines().count(), 1);
+        assert_eq!(write_github(&fixture::passed_report()).lines().count(), 1);
     }
 }

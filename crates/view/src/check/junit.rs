@@ -4,7 +4,7 @@ use diagnose::check::report::{CheckFailure, CheckReport, FailureKind};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesEnd, BytesStart, BytesText, Event};
 
-use crate::clean::clean;
+use crate::clean::remove_controls;
 
 /// Name of the suite, and first part of the class names.
 const SUITE: &str = "whylat";
@@ -13,9 +13,9 @@ const SUITE: &str = "whylat";
 ///
 /// # Errors
 /// None: it is written to memory.
-pub fn junit(report: &CheckReport) -> std::io::Result<String> {
+pub fn write_junit(report: &CheckReport) -> std::io::Result<String> {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
-    let passed: Vec<_> = passed(report).collect();
+    let passed: Vec<_> = passed_counts(report).collect();
     let tests = (passed.len() + report.failures.len()).to_string();
     let failures = report.failures.len().to_string();
     let numbers = [("tests", tests.as_str()), ("failures", &failures)];
@@ -29,7 +29,7 @@ pub fn junit(report: &CheckReport) -> std::io::Result<String> {
         write_failure(&mut writer, failure)?;
     }
     for (kind, name) in passed {
-        writer.write_event(Event::Empty(case(kind, name)))?;
+        writer.write_event(Event::Empty(case_start(kind, name)))?;
     }
     writer.write_event(Event::End(BytesEnd::new("testsuite")))?;
     writer.write_event(Event::End(BytesEnd::new("testsuites")))?;
@@ -39,7 +39,7 @@ pub fn junit(report: &CheckReport) -> std::io::Result<String> {
 }
 
 /// Counts within their limit; and, as a check without any has to have a case, the findings together.
-fn passed(report: &CheckReport) -> impl Iterator<Item = (FailureKind, &str)> {
+fn passed_counts(report: &CheckReport) -> impl Iterator<Item = (FailureKind, &str)> {
     let failed = |kind, name: &str| {
         let mut failures = report.failures.iter();
         failures.any(|it| it.kind == kind && it.name == name)
@@ -59,23 +59,23 @@ fn passed(report: &CheckReport) -> impl Iterator<Item = (FailureKind, &str)> {
         .chain(findings)
 }
 
-fn case(kind: FailureKind, name: &str) -> BytesStart<'static> {
+fn case_start(kind: FailureKind, name: &str) -> BytesStart<'static> {
     let class = match kind {
         FailureKind::Finding => "findings",
         FailureKind::Count => "counts",
         FailureKind::Limit => "limits",
     };
     let class = format!("{SUITE}.{class}");
-    let name = clean(name);
+    let name = remove_controls(name);
     BytesStart::new("testcase").with_attributes([("classname", class.as_str()), ("name", &name)])
 }
 
 fn write_failure(writer: &mut Writer<Vec<u8>>, failure: &CheckFailure) -> std::io::Result<()> {
-    let message = clean(&failure.text);
-    writer.write_event(Event::Start(case(failure.kind, &failure.name)))?;
+    let message = remove_controls(&failure.text);
+    writer.write_event(Event::Start(case_start(failure.kind, &failure.name)))?;
     let start = BytesStart::new("failure").with_attributes([("message", message.as_str())]);
     writer.write_event(Event::Start(start))?;
-    let text = format!("{message}\nhint: {}", clean(&failure.hint));
+    let text = format!("{message}\nhint: {}", remove_controls(&failure.hint));
     writer.write_event(Event::Text(BytesText::new(&text)))?;
     writer.write_event(Event::End(BytesEnd::new("failure")))?;
     writer.write_event(Event::End(BytesEnd::new("testcase")))
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn every_failure_is_a_case_with_escaped_text() {
-        let text = junit(&fixture::failed_report()).expect("XML");
+        let text = write_junit(&fixture::failed_report()).expect("XML");
         assert!(
             text.contains("<testsuite name=\"whylat\" tests=\"3\" failures=\"3\">"),
             "{text}"
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn passed_check_has_a_case() {
-        let text = junit(&fixture::passed_report()).expect("XML");
+        let text = write_junit(&fixture::passed_report()).expect("XML");
         assert!(text.contains("tests=\"1\" failures=\"0\""), "{text}");
         assert!(text.contains("name=\"no_new_finding\""), "{text}");
     }

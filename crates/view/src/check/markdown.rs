@@ -4,20 +4,20 @@ use diagnose::check::report::CheckReport;
 use diagnose::check::{interval, number};
 
 use super::headline::headline;
-use crate::clean::clean;
+use crate::clean::remove_controls;
 
 /// Writes the summary.
-pub fn markdown(report: &CheckReport) -> String {
-    let mut out = format!("### whylat check\n\n{}\n", cell(&headline(report)));
+pub fn write_markdown(report: &CheckReport) -> String {
+    let mut out = format!("### whylat check\n\n{}\n", escape_cell(&headline(report)));
     if !report.failures.is_empty() {
         out.push_str("\n| failed | what | hint |\n|---|---|---|\n");
     }
     for it in &report.failures {
         out += &format!(
             "| `{}` | {} | {} |\n",
-            cell(&it.name),
-            cell(&it.text),
-            cell(&it.hint)
+            escape_cell(&it.name),
+            escape_cell(&it.text),
+            escape_cell(&it.hint)
         );
     }
     let known: Vec<_> = report
@@ -40,15 +40,15 @@ pub fn markdown(report: &CheckReport) -> String {
         );
     }
     for text in &report.could_not_see {
-        out += &format!("\n{}\n", cell(text));
+        out += &format!("\n{}\n", escape_cell(text));
     }
     out
 }
 
 /// Text of a cell: no end of a line or cell, and nothing that Markdown reads as HTML or as a link.
-fn cell(text: &str) -> String {
+fn escape_cell(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for letter in clean(text).chars() {
+    for letter in remove_controls(text).chars() {
         match letter {
             '<' => out.push_str("&lt;"),
             '&' => out.push_str("&amp;"),
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn cells_hold_any_text() {
-        let text = markdown(&fixture::failed_report());
+        let text = write_markdown(&fixture::failed_report());
         let row = "| `serial_round_trips` | A &lt;b> sent \"300\": one, by one | do 100 % of it, &amp; well |";
         assert!(text.lines().any(|line| line == row), "{text}");
         assert!(

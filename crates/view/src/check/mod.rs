@@ -10,8 +10,8 @@ mod markdown;
 mod sarif;
 mod text;
 
-pub use github::github;
-pub use junit::junit;
-pub use markdown::markdown;
-pub use sarif::sarif;
+pub use github::write_github;
+pub use junit::write_junit;
+pub use markdown::write_markdown;
+pub use sarif::write_sarif;
 pub use text::text;

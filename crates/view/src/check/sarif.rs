@@ -6,7 +6,7 @@ use diagnose::check::report::{CheckFailure, CheckReport};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::clean::clean;
+use crate::clean::remove_controls;
 
 /// Version of the format.
 const VERSION: &str = "2.1.0";
@@ -22,17 +22,21 @@ struct SarifLog {
 ///
 /// # Errors
 /// None: everything in it has a form in JSON.
-pub fn sarif(report: &CheckReport, artifact: &str, version: &str) -> serde_json::Result<String> {
+pub fn write_sarif(
+    report: &CheckReport,
+    artifact: &str,
+    version: &str,
+) -> serde_json::Result<String> {
     let names: BTreeSet<&str> = report.failures.iter().map(|it| it.name.as_str()).collect();
     let rules: Vec<_> = names.iter().map(|it| json!({ "id": it })).collect();
     let results: Vec<_> = report
         .failures
         .iter()
-        .map(|it| result(it, artifact))
+        .map(|it| make_result(it, artifact))
         .collect();
     let unseen = report.could_not_see.iter();
     let notifications: Vec<_> = unseen
-        .map(|it| json!({ "level": "warning", "message": { "text": clean(it) } }))
+        .map(|it| json!({ "level": "warning", "message": { "text": remove_controls(it) } }))
         .collect();
     let log = SarifLog {
         version: VERSION,
@@ -48,8 +52,8 @@ pub fn sarif(report: &CheckReport, artifact: &str, version: &str) -> serde_json:
     serde_json::to_string_pretty(&log).map(|text| text + "\n")
 }
 
-fn result(failure: &CheckFailure, artifact: &str) -> Value {
-    let [text, hint] = [&failure.text, &failure.hint].map(|it| clean(it));
+fn make_result(failure: &CheckFailure, artifact: &str) -> Value {
+    let [text, hint] = [&failure.text, &failure.hint].map(|it| remove_controls(it));
     let text = format!(
         "{}. {}.",
         text.trim_end_matches('.'),
@@ -70,7 +74,7 @@ mod tests {
 
     #[test]
     fn every_failure_is_a_result_with_a_place() {
-        let text = sarif(&fixture::failed_report(), "baseline.json", "0.1.0").expect("JSON");
+        let text = write_sarif(&fixture::failed_report(), "baseline.json", "0.1.0").expect("JSON");
         let log: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(log["version"], "2.1.0");
         let results = log["runs"][0]["results"].as_array().expect("a list");
@@ -79,7 +83,8 @@ mod tests {
         assert_eq!(place, "baseline.json");
         let rules = log["runs"][0]["tool"]["driver"]["rules"].as_array();
         assert_eq!(rules.map(Vec::len), Some(3));
-        let passed = sarif(&fixture::passed_report(), "baseline.json", "0.1.0").expect("JSON");
+        let passed =
+            write_sarif(&fixture::passed_report(), "baseline.json", "0.1.0").expect("JSON");
         assert!(passed.contains("\"results\": []"), "{passed}");
     }
 }

@@ -24,7 +24,7 @@ pub fn text(report: &CheckReport, options: &TextOptions) -> String {
         layout.bullet(0, (Style::Bold, &failure.name), &failure.text);
         layout.entry(2, "hint:", 6, &failure.hint);
     }
-    counts(&mut layout, &report.counts);
+    draw_counts(&mut layout, &report.counts);
     let others: Vec<_> = report
         .findings
         .iter()
@@ -35,7 +35,7 @@ pub fn text(report: &CheckReport, options: &TextOptions) -> String {
         layout.line(0, &[(Style::Bold, "Findings that do not fail")]);
     }
     for finding in others {
-        other(&mut layout, finding);
+        draw_other(&mut layout, finding);
     }
     if !report.could_not_see.is_empty() {
         layout.blank();
@@ -46,16 +46,16 @@ pub fn text(report: &CheckReport, options: &TextOptions) -> String {
     layout.finish()
 }
 
-fn counts(layout: &mut TextLayout, counts: &[CountResult]) {
+fn draw_counts(layout: &mut TextLayout, counts: &[CountResult]) {
     if counts.iter().all(|it| it.median.is_none()) {
         return;
     }
     layout.blank();
     let head = [
         pad_end("Counts, median of the runs", TITLE),
-        right("now"),
-        right("baseline"),
-        right("limit"),
+        align_right("now"),
+        align_right("baseline"),
+        align_right("limit"),
     ];
     layout.line(0, &[(Style::Bold, &head.concat())]);
     for count in counts {
@@ -67,9 +67,9 @@ fn counts(layout: &mut TextLayout, counts: &[CountResult]) {
         let (style, note) = state(count.state);
         let cells = [
             pad_end(count.title, TITLE),
-            right(&number(median)),
-            right(&baseline),
-            right(&limit),
+            align_right(&number(median)),
+            align_right(&baseline),
+            align_right(&limit),
         ];
         layout.line(0, &[(Style::Plain, &cells.concat()), (style, note)]);
     }
@@ -83,13 +83,13 @@ fn state(state: CountState) -> (Style, &'static str) {
     }
 }
 
-fn other(layout: &mut TextLayout, finding: &FindingResult) {
+fn draw_other(layout: &mut TextLayout, finding: &FindingResult) {
     let why = finding.state.why_not().unwrap_or_default();
     let text = format!("{} ({why})", finding.headline);
     layout.bullet(0, (Style::Plain, finding.rule.name()), &text);
 }
 
-fn right(text: &str) -> String {
+fn align_right(text: &str) -> String {
     pad_begin(text, NUMBER)
 }
 

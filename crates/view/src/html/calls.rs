@@ -49,7 +49,7 @@ impl BlockedCalls {
 
     /// Returns the columns that are added to waits.
     pub fn columns(&self, waits: &Waits) -> [DerivedColumn; 2] {
-        let calls = (0..waits.len()).map(|row| self.around(waits, row));
+        let calls = (0..waits.len()).map(|row| self.call_around(waits, row));
         let bytes = calls.clone().map(|it| Some(it?.1.to_string()));
         let sends = calls.map(|it| Some(it?.0.to_string()));
         let word = |cells| ColumnCells::Word(cells);
@@ -60,7 +60,7 @@ impl BlockedCalls {
     }
 
     /// Returns the call around a wait: whether it sent, and its bytes.
-    fn around(&self, waits: &Waits, row: usize) -> Option<(bool, i32)> {
+    fn call_around(&self, waits: &Waits, row: usize) -> Option<(bool, i32)> {
         let calls = self.by_thread.get(&waits.tid[row])?;
         let first = calls.partition_point(|(end_ns, ..)| *end_ns < waits.end_ns[row]);
         let (_, start_ns, sends, bytes) = calls.get(first)?;

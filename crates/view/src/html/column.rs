@@ -91,12 +91,12 @@ impl ColumnCells {
             DataType::Float64 => {
                 return Self::Real(array.as_primitive::<Float64Type>().iter().collect());
             }
-            DataType::UInt8 => wide(array.as_primitive::<UInt8Type>()),
-            DataType::UInt16 => wide(array.as_primitive::<UInt16Type>()),
-            DataType::UInt32 => wide(array.as_primitive::<UInt32Type>()),
-            DataType::UInt64 => wide(array.as_primitive::<UInt64Type>()),
-            DataType::Int32 => wide(array.as_primitive::<Int32Type>()),
-            DataType::Int64 => wide(array.as_primitive::<Int64Type>()),
+            DataType::UInt8 => widen_cells(array.as_primitive::<UInt8Type>()),
+            DataType::UInt16 => widen_cells(array.as_primitive::<UInt16Type>()),
+            DataType::UInt32 => widen_cells(array.as_primitive::<UInt32Type>()),
+            DataType::UInt64 => widen_cells(array.as_primitive::<UInt64Type>()),
+            DataType::Int32 => widen_cells(array.as_primitive::<Int32Type>()),
+            DataType::Int64 => widen_cells(array.as_primitive::<Int64Type>()),
             other => unreachable!("no table has cells of type {other}"),
         };
         Self::of_numbers(numbers, keep)
@@ -128,18 +128,18 @@ impl ColumnCells {
 
     /// Returns the cells of `rows`, in that order.
     pub fn select(self, rows: &[usize]) -> Self {
-        fn taken<T: Clone>(cells: &[Option<T>], rows: &[usize]) -> Vec<Option<T>> {
+        fn take_cells<T: Clone>(cells: &[Option<T>], rows: &[usize]) -> Vec<Option<T>> {
             rows.iter().map(|row| cells[*row].clone()).collect()
         }
         match self {
-            Self::Whole(cells) => Self::Whole(taken(&cells, rows)),
-            Self::Real(cells) => Self::Real(taken(&cells, rows)),
-            Self::Word(cells) => Self::Word(taken(&cells, rows)),
+            Self::Whole(cells) => Self::Whole(take_cells(&cells, rows)),
+            Self::Real(cells) => Self::Real(take_cells(&cells, rows)),
+            Self::Word(cells) => Self::Word(take_cells(&cells, rows)),
         }
     }
 }
 
-fn wide<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Vec<Option<i128>>
+fn widen_cells<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Vec<Option<i128>>
 where
     T::Native: Into<i128>,
 {
@@ -147,7 +147,11 @@ where
 }
 
 /// Returns whole numbers as differences. `None`: some are too large for a browser.
-pub fn whole(cells: &[Option<i64>], neighbours: impl Fn(usize) -> i64, out: &mut Vec<u8>) -> bool {
+pub fn pack_whole(
+    cells: &[Option<i64>],
+    neighbours: impl Fn(usize) -> i64,
+    out: &mut Vec<u8>,
+) -> bool {
     let begin = out.len();
     for (row, cell) in cells.iter().enumerate() {
         let Some(value) = cell else {
@@ -163,12 +167,12 @@ pub fn whole(cells: &[Option<i64>], neighbours: impl Fn(usize) -> i64, out: &mut
             return false;
         }
         let zigzag = (difference << 1 ^ difference >> 63) as u64;
-        leb128(zigzag + 1, out);
+        write_leb128(zigzag + 1, out);
     }
     true
 }
 
-fn leb128(mut value: u64, out: &mut Vec<u8>) {
+fn write_leb128(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -177,7 +181,7 @@ fn leb128(mut value: u64, out: &mut Vec<u8>) {
 }
 
 /// Real numbers.
-pub fn real(cells: impl Iterator<Item = Option<f64>>, out: &mut Vec<u8>) {
+pub fn pack_real(cells: impl Iterator<Item = Option<f64>>, out: &mut Vec<u8>) {
     for cell in cells {
         out.extend(cell.unwrap_or(f64::NAN).to_le_bytes());
     }
@@ -195,7 +199,7 @@ impl WordNumbers {
         for cell in cells {
             let next = self.numbers.len() as u64 + 1;
             let number = cell.map_or(0, |text| *self.numbers.entry(text).or_insert(next));
-            leb128(number, out);
+            write_leb128(number, out);
         }
     }
 
@@ -215,14 +219,14 @@ mod tests {
     fn whole_numbers_are_delta_encoded() {
         let mut out = Vec::new();
         let cells = [Some(5), None, Some(4), Some(300)];
-        assert!(whole(&cells, |_| 5, &mut out));
+        assert!(pack_whole(&cells, |_| 5, &mut out));
         assert_eq!(out, [1, 0, 2, 0xcf, 0x04]);
     }
 
     #[test]
     fn unsafe_integers_are_refused() {
         let mut out = vec![7];
-        assert!(!whole(&[Some(0), Some(1 << 54)], |_| 0, &mut out));
+        assert!(!pack_whole(&[Some(0), Some(1 << 54)], |_| 0, &mut out));
         assert_eq!(out, [7]);
     }
 

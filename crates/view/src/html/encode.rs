@@ -132,7 +132,7 @@ impl ColumnEncoder {
             }
             ColumnCells::Real(cells) => {
                 self.become_real(RealBase::Number)?;
-                column::real(cells.into_iter(), &mut self.bytes);
+                column::pack_real(cells.into_iter(), &mut self.bytes);
             }
             ColumnCells::Whole(cells) if self.form == ColumnForm::Real(RealBase::Number) => {
                 self.put_real(&cells);
@@ -141,7 +141,7 @@ impl ColumnEncoder {
                 let cells = self.count_from_start(cells, started_ns);
                 let near = self.near_cells(&cells, moments);
                 let is_whole = self.form == ColumnForm::Whole
-                    && column::whole(&cells, |row| near[row], &mut self.bytes);
+                    && column::pack_whole(&cells, |row| near[row], &mut self.bytes);
                 if !is_whole {
                     self.become_real(RealBase::Start)?;
                     self.put_real(&cells);
@@ -155,7 +155,7 @@ impl ColumnEncoder {
 
     fn put_real(&mut self, cells: &[Option<i64>]) {
         let cells = cells.iter().map(|it| it.map(|it| it as f64));
-        column::real(cells, &mut self.bytes);
+        column::pack_real(cells, &mut self.bytes);
     }
 
     fn become_real(&mut self, base: RealBase) -> Result<(), RealColumn> {

@@ -37,7 +37,7 @@ use flate2::write::DeflateEncoder;
 use serde::Serialize;
 use table::{Recording, Stage};
 
-use crate::text::{requests_headline, sentence};
+use crate::text::{answer_sentence, requests_headline};
 use pack::TableHead;
 use steps::StepHead;
 use thin::Thinning;
@@ -101,7 +101,7 @@ struct SideHead<'a> {
 pub fn html(sides: &[PageSide], difference: Option<&TailReport>) -> std::io::Result<String> {
     let mut nth = 1;
     loop {
-        let data = data(sides, difference, nth)?;
+        let data = page_data(sides, difference, nth)?;
         let size = VIEWER.len() + data.len().div_ceil(3) * 4;
         // A page of a thousandth of the rows that is still too large is so by its reports.
         if size <= LARGEST || nth > 1_000 {
@@ -123,9 +123,15 @@ fn fill_template(data: &[u8]) -> String {
 }
 
 /// Returns the answer, after the warnings about the recording.
-fn answer(report: &Report) -> String {
-    let before = [report.about.damage("Damaged"), report.unjudged_text()];
-    let sentences = before.into_iter().flatten().chain([sentence(report)]);
+fn answer_text(report: &Report) -> String {
+    let before = [
+        report.about.damage_warning("Damaged"),
+        report.unjudged_text(),
+    ];
+    let sentences = before
+        .into_iter()
+        .flatten()
+        .chain([answer_sentence(report)]);
     sentences.collect::<Vec<_>>().join(" ")
 }
 
@@ -134,7 +140,7 @@ fn requests_answer(report: &Report) -> Option<String> {
     (requests.count() > 0).then(|| requests_headline(requests))
 }
 
-fn data(
+fn page_data(
     sides: &[PageSide],
     difference: Option<&TailReport>,
     nth: usize,
@@ -152,7 +158,7 @@ fn data(
     let heads = sides.iter().zip(&packed).map(|(side, packed)| {
         let head = SideHead {
             name: &side.name,
-            answer: answer(&side.answers.report),
+            answer: answer_text(&side.answers.report),
             requests_answer: requests_answer(&side.answers.report),
             requests_report: side.answers.report.requests.as_ref(),
             answers: &side.answers,

@@ -25,18 +25,18 @@ use super::thin::Thinning;
 /// Columns of a page, with their encodings.
 type ColumnChoices = &'static [(&'static str, CellKind)];
 
-const fn first(near: DeltaBase) -> CellKind {
+const fn delta_from(near: DeltaBase) -> CellKind {
     CellKind::Moment(near)
 }
 
-const fn after(column: &'static str) -> CellKind {
+const fn delta_after(column: &'static str) -> CellKind {
     CellKind::Moment(DeltaBase::Column(column))
 }
 
 const WAITS: ColumnChoices = &[
-    ("start_ns", first(DeltaBase::Previous)),
-    ("woken_ns", after("start_ns")),
-    ("end_ns", after("start_ns")),
+    ("start_ns", delta_from(DeltaBase::Previous)),
+    ("woken_ns", delta_after("start_ns")),
+    ("end_ns", delta_after("start_ns")),
     ("tid", CellKind::Word),
     ("pid", CellKind::Word),
     ("kind", CellKind::Word),
@@ -80,7 +80,7 @@ const SENT: ColumnChoices = &[
 ];
 
 const TCP_SAMPLES: ColumnChoices = &[
-    ("time_ns", first(DeltaBase::Previous)),
+    ("time_ns", delta_from(DeltaBase::Previous)),
     ("conn", CellKind::Word),
     ("srtt_us", CellKind::Number),
     ("min_rtt_us", CellKind::Number),
@@ -101,7 +101,7 @@ const TCP_SAMPLES: ColumnChoices = &[
 ];
 
 const TCP_EVENTS: ColumnChoices = &[
-    ("time_ns", first(DeltaBase::Previous)),
+    ("time_ns", delta_from(DeltaBase::Previous)),
     ("conn", CellKind::Word),
     ("kind", CellKind::Word),
     ("old", CellKind::Number),
@@ -111,8 +111,8 @@ const TCP_EVENTS: ColumnChoices = &[
 ];
 
 const TCP_STAGES: ColumnChoices = &[
-    ("time_ns", first(DeltaBase::Previous)),
-    ("since_ns", first(DeltaBase::Previous)),
+    ("time_ns", delta_from(DeltaBase::Previous)),
+    ("since_ns", delta_from(DeltaBase::Previous)),
     ("conn", CellKind::Word),
     ("retransmit_timeout_ns", CellKind::Number),
     ("tail_loss_ns", CellKind::Number),
@@ -134,8 +134,8 @@ const TCP_STAGES: ColumnChoices = &[
 ];
 
 const ACTIVITY: ColumnChoices = &[
-    ("begin_ns", first(DeltaBase::Previous)),
-    ("end_ns", after("begin_ns")),
+    ("begin_ns", delta_from(DeltaBase::Previous)),
+    ("end_ns", delta_after("begin_ns")),
     ("depth", CellKind::Number),
     ("kind", CellKind::Word),
     ("name", CellKind::Word),
@@ -147,8 +147,8 @@ const ACTIVITY: ColumnChoices = &[
 ];
 
 const ACTIVITY_WINDOWS: ColumnChoices = &[
-    ("begin_ns", first(DeltaBase::Previous)),
-    ("end_ns", after("begin_ns")),
+    ("begin_ns", delta_from(DeltaBase::Previous)),
+    ("end_ns", delta_after("begin_ns")),
     ("why", CellKind::Word),
     ("conn", CellKind::Word),
     ("is_send", CellKind::Word),
@@ -156,7 +156,7 @@ const ACTIVITY_WINDOWS: ColumnChoices = &[
 ];
 
 const COUNTERS: ColumnChoices = &[
-    ("time_ns", first(DeltaBase::Previous)),
+    ("time_ns", delta_from(DeltaBase::Previous)),
     ("source", CellKind::Word),
     ("pid", CellKind::Word),
     ("tid", CellKind::Word),
@@ -171,8 +171,8 @@ const COUNTERS: ColumnChoices = &[
 ];
 
 const TASKS: ColumnChoices = &[
-    ("begin_ns", first(DeltaBase::Previous)),
-    ("end_ns", after("begin_ns")),
+    ("begin_ns", delta_from(DeltaBase::Previous)),
+    ("end_ns", delta_after("begin_ns")),
     ("source", CellKind::Word),
     ("kind", CellKind::Word),
     ("domain", CellKind::Word),
@@ -308,7 +308,7 @@ impl Packer<'_> {
             let derived = derive(&columns).into_iter();
             let derived = derived.map(|(field, keep, cells)| (field, keep, cells.select(&rows)));
             let batch = columns.into_batch();
-            table.push(picked::<T>(&batch, &rows, picks).chain(derived))?;
+            table.push(pick_columns::<T>(&batch, &rows, picks).chain(derived))?;
         }
         Ok(all)
     }
@@ -362,7 +362,7 @@ impl Packer<'_> {
 
     /// Packs waits with their objects.
     fn add_waits(&mut self, recording: &Recording) {
-        let names = diagnose::recording::names(recording);
+        let names = diagnose::recording::read_names(recording);
         let mut titles = ObjectTitles::new(&names);
         let calls = BlockedCalls::read(recording);
         self.add_batches::<Wait>(recording, WAITS, |rows| {
@@ -389,7 +389,7 @@ impl Packer<'_> {
         let is_sample = held.iter().map(is_sample).collect();
         let [begin, length, sample] = &LIFE_FIELDS;
         let derived = steps.chain([
-            (begin, first(steps::FIRST), ColumnCells::Whole(began)),
+            (begin, delta_from(steps::FIRST), ColumnCells::Whole(began)),
             (length, CellKind::Number, ColumnCells::Whole(latency)),
             (sample, CellKind::Number, ColumnCells::Whole(is_sample)),
         ]);
@@ -403,7 +403,7 @@ impl Packer<'_> {
         picks: ColumnChoices,
         derived: impl Iterator<Item = DerivedColumn>,
     ) {
-        let table = self.encode(picked::<T>(batch, rows, picks).chain(derived));
+        let table = self.encode(pick_columns::<T>(batch, rows, picks).chain(derived));
         self.put::<T>(table, batch.num_rows());
     }
 
@@ -417,7 +417,7 @@ impl Packer<'_> {
 }
 
 /// Returns the columns of a page, with these rows of a batch.
-fn picked<'a, T: Table>(
+fn pick_columns<'a, T: Table>(
     batch: &'a RecordBatch,
     rows: &'a [usize],
     picks: ColumnChoices,

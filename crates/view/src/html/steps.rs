@@ -30,7 +30,7 @@ const ERROR: Field = Field {
     null: "that is not known",
 };
 
-const fn time(name: &'static str) -> Field {
+const fn time_field(name: &'static str) -> Field {
     Field {
         name,
         doc: "When a step of its list happened.",
@@ -40,14 +40,14 @@ const fn time(name: &'static str) -> Field {
 }
 
 const TIMES: [Field; MOST] = [
-    time("step_0_ns"),
-    time("step_1_ns"),
-    time("step_2_ns"),
-    time("step_3_ns"),
-    time("step_4_ns"),
-    time("step_5_ns"),
-    time("step_6_ns"),
-    time("step_7_ns"),
+    time_field("step_0_ns"),
+    time_field("step_1_ns"),
+    time_field("step_2_ns"),
+    time_field("step_3_ns"),
+    time_field("step_4_ns"),
+    time_field("step_5_ns"),
+    time_field("step_6_ns"),
+    time_field("step_7_ns"),
 ];
 
 /// Time of the first step: the base of other times of a message.
@@ -103,12 +103,14 @@ impl StepLists {
         messages: impl Iterator<Item = MessageRow>,
         breakdowns: &BreakdownSource,
     ) -> Vec<StepTimes> {
-        messages.map(|row| self.times(&row, breakdowns)).collect()
+        messages
+            .map(|row| self.step_times(&row, breakdowns))
+            .collect()
     }
 
-    fn times(&mut self, row: &MessageRow, breakdowns: &BreakdownSource) -> StepTimes {
+    fn step_times(&mut self, row: &MessageRow, breakdowns: &BreakdownSource) -> StepTimes {
         let (begin_ns, _) = row.known_ns();
-        let steps = breakdowns.steps(row);
+        let steps = breakdowns.message_steps(row);
         let mut ns = [0; MOST];
         for (cell, step) in ns.iter_mut().zip(&steps) {
             *cell = begin_ns + step.after_ns;

@@ -21,7 +21,7 @@ pub(super) fn of_programs(drawing: &mut TraceDrawing<'_>, recording: &Recording)
             let counter = match counters.get_mut(&key) {
                 Some(counter) => counter,
                 None => {
-                    let track = track(drawing, &rows, row)?;
+                    let track = draw_track(drawing, &rows, row)?;
                     let count = CounterValue::Whole(0);
                     counters.entry(key).or_insert(Running { track, count })
                 }
@@ -59,7 +59,7 @@ impl Key {
     }
 }
 
-fn track(drawing: &mut TraceDrawing<'_>, rows: &Counters, row: usize) -> io::Result<TrackId> {
+fn draw_track(drawing: &mut TraceDrawing<'_>, rows: &Counters, row: usize) -> io::Result<TrackId> {
     let process = drawing.process(rows.pid[row])?;
     let domain = rows.domain[row].iter().map(|domain| format!("{domain} "));
     let name = rows.name[row].as_deref().unwrap_or("(name lost)");
@@ -95,7 +95,7 @@ impl CounterValue {
                 _ => None,
             };
             whole.map_or(
-                Self::Real(self.real() + sign as f64 * change.real()),
+                Self::Real(self.to_real() + sign as f64 * change.to_real()),
                 Self::Whole,
             )
         };
@@ -106,7 +106,7 @@ impl CounterValue {
         }
     }
 
-    fn real(self) -> f64 {
+    fn to_real(self) -> f64 {
         match self {
             Self::Whole(value) => value as f64,
             Self::Real(value) => value,
@@ -125,7 +125,7 @@ pub(super) fn of_connections(
             let conn = rows.conn[row];
             let [rtt, cwnd] = match tracks.get(&conn) {
                 Some(known) => *known,
-                None => *tracks.entry(conn).or_insert(gauges(drawing, conn)?),
+                None => *tracks.entry(conn).or_insert(draw_gauges(drawing, conn)?),
             };
             let time_ns = rows.time_ns[row];
             // The kernel has none before the first sample of it.
@@ -140,7 +140,7 @@ pub(super) fn of_connections(
     Ok(())
 }
 
-fn gauges(drawing: &mut TraceDrawing<'_>, conn: u64) -> io::Result<[TrackId; 2]> {
+fn draw_gauges(drawing: &mut TraceDrawing<'_>, conn: u64) -> io::Result<[TrackId; 2]> {
     let connection = drawing.connection(conn)?;
     let name = drawing.names.connection(conn).name;
     let mut gauge = |what: &str, unit| {

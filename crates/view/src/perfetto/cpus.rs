@@ -8,7 +8,7 @@ use table::{ActivityKind, Columns, Recording};
 
 use super::lanes::TrackLanes;
 use super::trace::{NoteValue, TraceEvent};
-use super::tracks::{TraceDrawing, rank};
+use super::tracks::{TraceDrawing, track_rank};
 use crate::span_name;
 
 /// Where spans are nested.
@@ -78,7 +78,7 @@ impl Place {
         Ok(match self {
             Self::Cpu(cpu) => {
                 let cpus = drawing.cpus()?;
-                TrackLanes::with_rank(format!("CPU {cpu}"), cpus, rank(cpu, None))
+                TrackLanes::with_rank(format!("CPU {cpu}"), cpus, track_rank(cpu, None))
             }
             Self::Thread(pid, tid) => {
                 let thread = drawing.thread(pid, tid)?;

@@ -66,7 +66,7 @@ impl TrackLanes {
         let lane = match self.lanes.iter().position(within) {
             Some(number) => &mut self.lanes[number],
             None => {
-                let lane = self.roomy(trace, begin_ns, end_ns)?;
+                let lane = self.free_lane(trace, begin_ns, end_ns)?;
                 lane.close(trace, u64::MAX, 0)?;
                 lane.outermost(begin_ns, end_ns);
                 lane
@@ -86,7 +86,7 @@ impl TrackLanes {
         parts: impl Iterator<Item = (u64, TraceEvent<'p>)>,
     ) -> io::Result<()> {
         let end_ns = end_ns.max(begin_ns);
-        let lane = self.roomy(trace, begin_ns, end_ns)?;
+        let lane = self.free_lane(trace, begin_ns, end_ns)?;
         lane.outermost(begin_ns, end_ns);
         lane.latest_ns = lane.latest_ns.max(end_ns);
         trace.open(lane.track, begin_ns, what)?;
@@ -108,7 +108,7 @@ impl TrackLanes {
     }
 
     /// A lane in which nothing overlaps such a span: the first one, or a new one.
-    fn roomy(
+    fn free_lane(
         &mut self,
         trace: &mut TraceWriter<'_>,
         begin_ns: u64,

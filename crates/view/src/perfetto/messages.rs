@@ -13,7 +13,7 @@ use table::{Columns, Recording};
 
 use super::lanes::TrackLanes;
 use super::trace::{NoteValue, TraceEvent};
-use super::tracks::{TraceDrawing, rank};
+use super::tracks::{TraceDrawing, track_rank};
 
 /// Where spans of messages are drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,11 +91,11 @@ impl DrawnMessage {
         let flow = drawing.flow();
         // Of spans that begin at one instant, the flow goes from the one that comes first here.
         self.draw_neighbour(drawing, tracks, self.before, flow)?;
-        self.itself(drawing, tracks, flow)?;
+        self.draw_span(drawing, tracks, flow)?;
         self.draw_neighbour(drawing, tracks, self.after, flow)
     }
 
-    fn itself(
+    fn draw_span(
         &self,
         drawing: &mut TraceDrawing<'_>,
         tracks: &mut Tracks,
@@ -181,7 +181,7 @@ impl MessageTrack {
             Self::Cpu(cpu, direction) => {
                 let cpus = drawing.cpus()?;
                 let name = format!("CPU {cpu} {}", direction.name());
-                TrackLanes::with_rank(name, cpus, rank(cpu, Some(direction)))
+                TrackLanes::with_rank(name, cpus, track_rank(cpu, Some(direction)))
             }
             Self::Thread(pid, tid, direction) => {
                 let thread = drawing.thread(pid, tid)?;

@@ -39,11 +39,11 @@ const BUFFER_BYTES: usize = 1 << 20;
 ///
 /// # Errors
 /// When `out` cannot be written.
-pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_trace(recording: &Recording, report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, out);
-    let names = diagnose::recording::names(recording);
+    let names = diagnose::recording::read_names(recording);
     let mut drawing = TraceDrawing::new(TraceWriter::begin(&mut out)?, &names);
-    clocks(&mut drawing.trace, recording)?;
+    write_clocks(&mut drawing.trace, recording)?;
     findings::draw(&mut drawing, &report.findings)?;
     requests::draw(&mut drawing, recording)?;
     cpus::draw(&mut drawing, recording)?;
@@ -56,7 +56,7 @@ pub fn perfetto(recording: &Recording, report: &Report, out: &mut dyn Write) -> 
 }
 
 /// Writes the readings of other clocks, if the recording has any.
-fn clocks(trace: &mut TraceWriter<'_>, recording: &Recording) -> io::Result<()> {
+fn write_clocks(trace: &mut TraceWriter<'_>, recording: &Recording) -> io::Result<()> {
     trace.clocks(recording.header().started_ns, &[])?;
     for rows in recording.batches::<ClockPair>() {
         for row in 0..rows.len() {

@@ -44,7 +44,7 @@ impl RequestTracks {
     fn draw(&mut self, drawing: &mut TraceDrawing<'_>, request: &RequestRow) -> io::Result<()> {
         let flow = drawing.flow();
         // Of spans that begin at one instant, the flow goes from the one that comes first here.
-        self.itself(drawing, request, flow)?;
+        self.draw_span(drawing, request, flow)?;
         let mut rest = request.path.as_slice();
         while !rest.is_empty() {
             let (stay, after) = rest.split_at(length_of_stay(rest));
@@ -54,7 +54,7 @@ impl RequestTracks {
         Ok(())
     }
 
-    fn itself(
+    fn draw_span(
         &mut self,
         drawing: &mut TraceDrawing<'_>,
         request: &RequestRow,
@@ -72,7 +72,7 @@ impl RequestTracks {
         let name = format!("request: {}", first.text());
         let what = TraceEvent::in_flow("request", &name, flow, &notes);
         let times = (request.begin_ns, request.begin_ns + request.duration_ns);
-        let steps = steps(&request.path, 0);
+        let steps = step_events(&request.path, 0);
         let lanes = self.service(drawing, &request.service)?;
         lanes.apart(&mut drawing.trace, times, &what, steps.into_iter())
     }
@@ -98,7 +98,7 @@ impl RequestTracks {
         let what = TraceEvent::in_flow("request", "request", flow, &notes);
         let begin_ns = request.begin_ns + first.after_ns;
         let times = (begin_ns, request.begin_ns + last.after_ns + last.ns);
-        let steps = steps(stay, first.after_ns);
+        let steps = step_events(stay, first.after_ns);
         let lanes = match self.threads.entry((pid, tid)) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
@@ -144,7 +144,7 @@ fn thread(step: &PathStep) -> Option<(u32, u32)> {
 
 /// Returns the steps as parts of a span that begins at `begin_ns` after the request; what is missing between them has no
 /// name of a part.
-fn steps(path: &[PathStep], begin_ns: u64) -> Vec<(u64, TraceEvent<'static>)> {
+fn step_events(path: &[PathStep], begin_ns: u64) -> Vec<(u64, TraceEvent<'static>)> {
     let part = |name| TraceEvent {
         name,
         category: "part",

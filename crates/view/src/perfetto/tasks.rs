@@ -42,7 +42,7 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
                     drawing.name_thread(rows.pid[row], rows.tid[row], name)?;
                 }
                 (RowShape::Span { .. }, None) | (RowShape::Moment, _) => {
-                    moment(drawing, &rows, row)?
+                    draw_moment(drawing, &rows, row)?
                 }
                 (
                     RowShape::Span {
@@ -103,7 +103,7 @@ fn name(rows: &Tasks, row: usize) -> &str {
     rows.name[row].as_deref().unwrap_or(rows.kind[row].name())
 }
 
-fn moment(drawing: &mut TraceDrawing<'_>, rows: &Tasks, row: usize) -> io::Result<()> {
+fn draw_moment(drawing: &mut TraceDrawing<'_>, rows: &Tasks, row: usize) -> io::Result<()> {
     let track = drawing.thread(rows.pid[row], rows.tid[row])?;
     let domain = rows.domain[row].as_deref();
     let domain = domain.map(|domain| ("domain", NoteValue::Text(domain)));

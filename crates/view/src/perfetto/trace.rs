@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::wire::WireMessage;
-use crate::clean::clean;
+use crate::clean::remove_controls;
 
 /// `Trace` and `TracePacket`.
 mod packet {
@@ -189,7 +189,7 @@ impl<'a> TraceWriter<'a> {
             names: HashMap::new(),
             note_names: HashMap::new(),
         };
-        trace.packet(packet::STATE_CLEARED, |body| {
+        trace.write_packet(packet::STATE_CLEARED, |body| {
             body.message(packet::DEFAULTS, |it| {
                 it.put_unsigned(packet::TIMESTAMP_CLOCK_ID, TraceClock::Monotonic as u64);
             });
@@ -203,7 +203,7 @@ impl<'a> TraceWriter<'a> {
         monotonic_ns: u64,
         others: &[(TraceClock, u64)],
     ) -> io::Result<()> {
-        self.packet(packet::NEEDS_STATE, |body| {
+        self.write_packet(packet::NEEDS_STATE, |body| {
             body.message(packet::CLOCK_SNAPSHOT, |it| {
                 let all = [(TraceClock::Monotonic, monotonic_ns)];
                 for (clock, ns) in all.iter().chain(others) {
@@ -238,7 +238,7 @@ impl<'a> TraceWriter<'a> {
         within: Option<TrackId>,
         rank: Option<u16>,
     ) -> io::Result<()> {
-        self.packet(packet::NEEDS_STATE, |body| {
+        self.write_packet(packet::NEEDS_STATE, |body| {
             body.message(packet::TRACK_DESCRIPTOR, |it| {
                 it.put_unsigned(descriptor::UUID, track.0);
                 if let Some(within) = within {
@@ -259,12 +259,12 @@ impl<'a> TraceWriter<'a> {
         ns: u64,
         what: &TraceEvent<'_>,
     ) -> io::Result<()> {
-        self.event(event::BEGIN, track, ns, what)
+        self.write_event(event::BEGIN, track, ns, what)
     }
 
     /// The innermost open span of the track ends.
     pub(super) fn close(&mut self, track: TrackId, ns: u64) -> io::Result<()> {
-        self.packet(packet::NEEDS_STATE, |body| {
+        self.write_packet(packet::NEEDS_STATE, |body| {
             body.put_unsigned(packet::TIMESTAMP, ns);
             body.message(packet::TRACK_EVENT, |it| {
                 it.put_unsigned(event::TYPE, event::END);
@@ -280,12 +280,12 @@ impl<'a> TraceWriter<'a> {
         ns: u64,
         what: &TraceEvent<'_>,
     ) -> io::Result<()> {
-        self.event(event::INSTANT, track, ns, what)
+        self.write_event(event::INSTANT, track, ns, what)
     }
 
     /// A counter has this value from now on.
     pub(super) fn count(&mut self, track: TrackId, ns: u64, count: CounterValue) -> io::Result<()> {
-        self.packet(packet::NEEDS_STATE, |body| {
+        self.write_packet(packet::NEEDS_STATE, |body| {
             body.put_unsigned(packet::TIMESTAMP, ns);
             body.message(packet::TRACK_EVENT, |it| {
                 it.put_unsigned(event::TYPE, event::COUNTER);
@@ -303,7 +303,7 @@ impl<'a> TraceWriter<'a> {
         self.out.flush()
     }
 
-    fn event(
+    fn write_event(
         &mut self,
         kind: u64,
         track: TrackId,
@@ -319,7 +319,12 @@ impl<'a> TraceWriter<'a> {
             let number = self.names.len() as u64 + 1;
             (self.names.len() < NUMBERED_MOST).then(|| {
                 self.names.insert(what.name.into(), number);
-                name(&mut new, interned::NAMES, number, &clean(what.name));
+                name(
+                    &mut new,
+                    interned::NAMES,
+                    number,
+                    &remove_controls(what.name),
+                );
                 number
             })
         });
@@ -329,7 +334,7 @@ impl<'a> TraceWriter<'a> {
             })
         });
         let note_names: Vec<u64> = note_names.collect();
-        self.packet(packet::NEEDS_STATE, |body| {
+        self.write_packet(packet::NEEDS_STATE, |body| {
             body.put_unsigned(packet::TIMESTAMP, ns);
             body.append(packet::INTERNED_DATA, &new);
             body.message(packet::TRACK_EVENT, |it| {
@@ -338,7 +343,7 @@ impl<'a> TraceWriter<'a> {
                 it.put_unsigned(event::CATEGORY_NUMBER, category);
                 match numbered {
                     Some(number) => it.put_unsigned(event::NAME_NUMBER, number),
-                    None => it.text(event::NAME, &clean(what.name)),
+                    None => it.text(event::NAME, &remove_controls(what.name)),
                 }
                 if let Some(flow) = what.flow {
                     it.put_unsigned(event::FLOWS_OLD, flow);
@@ -355,7 +360,7 @@ impl<'a> TraceWriter<'a> {
     }
 
     /// Writes one packet.
-    fn packet(&mut self, flags: u64, write: impl FnOnce(&mut WireMessage)) -> io::Result<()> {
+    fn write_packet(&mut self, flags: u64, write: impl FnOnce(&mut WireMessage)) -> io::Result<()> {
         self.body.clear();
         self.body.put_unsigned(packet::SEQUENCE_ID, 1);
         self.body.put_unsigned(packet::SEQUENCE_FLAGS, flags);
@@ -391,7 +396,7 @@ fn name(new: &mut WireMessage, field: u32, number: u64, text: &str) {
 impl TrackKind<'_> {
     fn write(&self, it: &mut WireMessage) {
         match self {
-            Self::Named(name) => it.text(descriptor::NAME, &clean(name)),
+            Self::Named(name) => it.text(descriptor::NAME, &remove_controls(name)),
             Self::Group(name) => {
                 it.text(descriptor::NAME, name);
                 it.put_unsigned(descriptor::CHILD_ORDERING, descriptor::BY_RANK);
@@ -399,21 +404,23 @@ impl TrackKind<'_> {
             Self::Process(pid, name) => it.message(descriptor::PROCESS, |it| {
                 it.put_unsigned(descriptor::PID, (*pid).into());
                 if let Some(name) = name {
-                    it.text(descriptor::PROCESS_NAME, &clean(name));
+                    it.text(descriptor::PROCESS_NAME, &remove_controls(name));
                 }
             }),
             Self::Thread(pid, tid, name) => it.message(descriptor::THREAD, |it| {
                 it.put_unsigned(descriptor::PID, (*pid).into());
                 it.put_unsigned(descriptor::TID, (*tid).into());
                 if let Some(name) = name {
-                    it.text(descriptor::THREAD_NAME, &clean(name));
+                    it.text(descriptor::THREAD_NAME, &remove_controls(name));
                 }
             }),
             Self::Counter(name, unit) => {
-                it.text(descriptor::NAME, &clean(name));
+                it.text(descriptor::NAME, &remove_controls(name));
                 it.message(descriptor::COUNTER, |it| match unit {
                     CounterUnit::Ns => it.put_unsigned(descriptor::UNIT, descriptor::TIME_NS),
-                    CounterUnit::Named(name) => it.text(descriptor::UNIT_NAME, &clean(name)),
+                    CounterUnit::Named(name) => {
+                        it.text(descriptor::UNIT_NAME, &remove_controls(name))
+                    }
                     CounterUnit::Unknown => {}
                 });
             }
@@ -426,7 +433,7 @@ impl NoteValue<'_> {
         match self {
             Self::Unsigned(value) => it.put_unsigned(event::NOTE_UNSIGNED, *value),
             Self::Is(value) => it.put_unsigned(event::NOTE_IS, (*value).into()),
-            Self::Text(value) => it.text(event::NOTE_TEXT, &clean(value)),
+            Self::Text(value) => it.text(event::NOTE_TEXT, &remove_controls(value)),
         }
     }
 }

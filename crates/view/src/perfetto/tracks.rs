@@ -96,7 +96,7 @@ impl<'a> TraceDrawing<'a> {
 }
 
 /// Returns the rank of a CPU's track: first its activity, then its work for messages.
-pub(super) fn rank(cpu: u16, messages: Option<MessageDirection>) -> u16 {
+pub(super) fn track_rank(cpu: u16, messages: Option<MessageDirection>) -> u16 {
     let place = match messages {
         None => 0,
         Some(MessageDirection::Received) => 1,

@@ -24,7 +24,7 @@ impl WireMessage {
 
     /// A field of type `uint32`, `uint64`, `bool`, or an enum.
     pub(super) fn put_unsigned(&mut self, field: u32, value: u64) {
-        self.tag(field, VARINT);
+        self.write_tag(field, VARINT);
         self.varint(value);
     }
 
@@ -35,7 +35,7 @@ impl WireMessage {
 
     /// A field of type `fixed64`.
     pub(super) fn put_fixed(&mut self, field: u32, value: u64) {
-        self.tag(field, FIXED_64);
+        self.write_tag(field, FIXED_64);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
@@ -46,14 +46,14 @@ impl WireMessage {
 
     /// A field of type `string`.
     pub(super) fn text(&mut self, field: u32, value: &str) {
-        self.tag(field, LENGTH);
+        self.write_tag(field, LENGTH);
         self.varint(value.len() as u64);
         self.bytes.extend_from_slice(value.as_bytes());
     }
 
     /// A message within this one.
     pub(super) fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
-        self.tag(field, LENGTH);
+        self.write_tag(field, LENGTH);
         let start = self.bytes.len();
         write(self);
         let length = (self.bytes.len() - start) as u64;
@@ -66,13 +66,13 @@ impl WireMessage {
     /// A message that was written apart; one without a field is left out.
     pub(super) fn append(&mut self, field: u32, message: &Self) {
         if !message.bytes.is_empty() {
-            self.tag(field, LENGTH);
+            self.write_tag(field, LENGTH);
             self.varint(message.bytes.len() as u64);
             self.bytes.extend_from_slice(&message.bytes);
         }
     }
 
-    fn tag(&mut self, field: u32, wire_type: u32) {
+    fn write_tag(&mut self, field: u32, wire_type: u32) {
         self.varint(u64::from(field << 3 | wire_type));
     }
 

@@ -11,17 +11,17 @@ use crate::layout::{Style, TextLayout};
 
 /// Draws the answer.
 pub fn draw(layout: &mut TextLayout, report: &Report) {
-    let (style, text) = answer(report);
+    let (style, text) = styled_answer(report);
     layout.paragraph(0, style, &text);
     layout.blank();
 }
 
 /// Returns the sentence alone.
-pub fn sentence(report: &Report) -> String {
-    answer(report).1
+pub fn answer_sentence(report: &Report) -> String {
+    styled_answer(report).1
 }
 
-fn answer(report: &Report) -> (Style, String) {
+fn styled_answer(report: &Report) -> (Style, String) {
     let connections = report.connections.len();
     let doubt_ns = report
         .undecided
@@ -32,7 +32,7 @@ fn answer(report: &Report) -> (Style, String) {
         _ if let Some(trace) = &report.imported => (Style::Bold, imports::headline(trace)),
         Some(worst) if worst.severity > Severity::Info => (Style::Bold, worst.headline.clone()),
         _ if let Some(slow) = slow::warnings(report).next() => (Style::Bold, slow::headline(slow)),
-        _ if connections == 0 => (Style::Bold, nothing(report)),
+        _ if connections == 0 => (Style::Bold, explain_nothing(report)),
         _ if doubt_ns > 0 => {
             let text = format!(
                 "Up to {} may be lost; this recording does not show the cause.",
@@ -40,18 +40,18 @@ fn answer(report: &Report) -> (Style, String) {
             );
             (Style::Bold, text)
         }
-        _ => (Style::Bold, calm(report, connections)),
+        _ => (Style::Bold, describe_calm(report, connections)),
     }
 }
 
 /// Returns that no connection was seen, with the filter and the reason that may explain it; or what was seen instead.
-fn nothing(report: &Report) -> String {
+fn explain_nothing(report: &Report) -> String {
     if let Some(why) = &report.why_unseen
         && has_other_sockets(&report.sockets, &report.about.coverage)
     {
         return format!("No problem found. {why}");
     }
-    let seen = match filter(&report.about.host.arguments) {
+    let seen = match selection_option(&report.about.host.arguments) {
         Some(filter) => format!("No TCP connection was seen that matches {filter}."),
         None => "No TCP connection was seen.".to_owned(),
     };
@@ -62,7 +62,7 @@ fn nothing(report: &Report) -> String {
 }
 
 /// Returns the option of `whylat record` that selected processes or connections.
-fn filter(arguments: &[String]) -> Option<String> {
+fn selection_option(arguments: &[String]) -> Option<String> {
     const OPTIONS: [&str; 5] = ["--comm", "--port", "--cgroup", "--pid", "-p"];
     let mut words = arguments.iter().skip(1);
     if words.next()? != "record" {
@@ -88,7 +88,7 @@ fn is_unknown(connection: &Connection) -> bool {
 }
 
 /// Returns that no problem was found, and what the connections did.
-fn calm(report: &Report, connections: usize) -> String {
+fn describe_calm(report: &Report, connections: usize) -> String {
     let judged = report
         .connections
         .iter()
@@ -140,7 +140,7 @@ mod tests {
     fn filter_is_target_option() {
         let of = |words: &str| {
             let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
-            filter(&words)
+            selection_option(&words)
         };
         let comm = Some("--comm nosuch".to_owned());
         assert_eq!(of("whylat record -d 1 --comm nosuch"), comm);

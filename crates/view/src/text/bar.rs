@@ -7,7 +7,7 @@ use table::Stage;
 use crate::layout::Style;
 
 /// Returns the letter and the colour of a stage.
-pub fn mark(stage: Stage) -> (char, Style) {
+pub fn stage_mark(stage: Stage) -> (char, Style) {
     match stage {
         Stage::RetransmitTimeout => ('T', Style::Red),
         Stage::TailLoss => ('L', Style::Red),
@@ -28,7 +28,7 @@ pub fn mark(stage: Stage) -> (char, Style) {
 
 /// Returns the stages in the bar with their numbers of cells, which add up to `width`: the largest
 /// remainders are rounded up.
-pub fn cells(stages: &Stages, width: usize) -> Vec<(Stage, usize)> {
+pub fn stage_cells(stages: &Stages, width: usize) -> Vec<(Stage, usize)> {
     let total: f64 = stages.iter().map(|(_, share)| share.share).sum();
     if total <= 0.0 {
         return Vec::new();
@@ -56,7 +56,8 @@ pub fn cells(stages: &Stages, width: usize) -> Vec<(Stage, usize)> {
 /// Returns the stages in words, largest first. `unknown` is always named.
 pub fn legend(stages: &Stages) -> String {
     let words = stage_names(stages, |stage| stage == Stage::Unknown);
-    let words = words.map(|(stage, share)| format!("{}\u{a0}{stage}\u{a0}{share}", mark(stage).0));
+    let words =
+        words.map(|(stage, share)| format!("{}\u{a0}{stage}\u{a0}{share}", stage_mark(stage).0));
     words.collect::<Vec<_>>().join(", ")
 }
 
@@ -114,16 +115,22 @@ mod tests {
             (Stage::DelayedAck, 1.0 / 3.0),
             (Stage::SenderApp, 1.0 / 3.0),
         ]);
-        let total: usize = cells(&thirds, 40).iter().map(|(_, number)| number).sum();
+        let total: usize = stage_cells(&thirds, 40)
+            .iter()
+            .map(|(_, number)| number)
+            .sum();
         assert_eq!(total, 40);
         let tiny = stages(&[(Stage::Nagle, 0.000_1), (Stage::SenderApp, 0.999_9)]);
-        assert_eq!(cells(&tiny, 40), [(Stage::SenderApp, 40)]);
-        assert!(cells(&Stages::default(), 40).is_empty());
+        assert_eq!(stage_cells(&tiny, 40), [(Stage::SenderApp, 40)]);
+        assert!(stage_cells(&Stages::default(), 40).is_empty());
     }
 
     #[test]
     fn every_stage_has_a_letter_of_its_own() {
-        let mut letters: Vec<char> = Stage::ALL.iter().map(|stage| mark(*stage).0).collect();
+        let mut letters: Vec<char> = Stage::ALL
+            .iter()
+            .map(|stage| stage_mark(*stage).0)
+            .collect();
         letters.sort_unstable();
         letters.dedup();
         assert_eq!(letters.len(), Stage::ALL.len());

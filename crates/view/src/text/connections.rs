@@ -3,11 +3,11 @@
 
 use diagnose::Report;
 use diagnose::report::{Connection, Receive};
-use diagnose::units::{bytes, count, duration, percent, quantity};
+use diagnose::units::{count, duration, format_bytes, percent, quantity};
 use table::Method;
 
 use super::bar;
-use super::parts::{more, process};
+use super::parts::{draw_more, process};
 use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Connections drawn unless the user asks for more, if one of them has a problem, and if none has.
@@ -35,7 +35,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     for connection in report.connections.iter().take(shown) {
         draw_connection(layout, report, connection, options);
     }
-    more(layout, shown, all);
+    draw_more(layout, shown, all);
     layout.blank();
 }
 
@@ -61,14 +61,14 @@ fn draw_connection(
         process(connection.process.as_ref())
     );
     layout.paragraph(2, Style::Cyan, &name);
-    layout.paragraph(4, Style::Dim, &facts(connection));
+    layout.paragraph(4, Style::Dim, &describe_facts(connection));
     if !options.is_full && !has_problem(report, connection) {
         draw_short(layout, connection);
         return;
     }
     draw_sending(layout, connection);
     if let Some(receive) = &connection.receive {
-        layout.paragraph(4, Style::Plain, &receiving(receive));
+        layout.paragraph(4, Style::Plain, &describe_receiving(receive));
     }
 }
 
@@ -81,7 +81,7 @@ fn draw_short(layout: &mut TextLayout, connection: &Connection) {
     }
 }
 
-fn facts(connection: &Connection) -> String {
+fn describe_facts(connection: &Connection) -> String {
     // Nobody knows how old a connection is that was open before the recording.
     let verb = match connection.opened_ns {
         Some(_) => "lasted",
@@ -92,12 +92,12 @@ fn facts(connection: &Connection) -> String {
     facts.extend(
         totals
             .bytes_sent
-            .map(|sent| format!("sent\u{a0}{}", bytes(sent))),
+            .map(|sent| format!("sent\u{a0}{}", format_bytes(sent))),
     );
     facts.extend(
         totals
             .bytes_received
-            .map(|received| format!("received\u{a0}{}", bytes(received))),
+            .map(|received| format!("received\u{a0}{}", format_bytes(received))),
     );
     facts.extend(connection.tcp.congestion.clone());
     facts.extend(
@@ -129,11 +129,11 @@ fn draw_sending(layout: &mut TextLayout, connection: &Connection) {
         layout.paragraph(4, Style::Plain, &text);
         return;
     }
-    let cells = bar::cells(&connection.stages, CELLS.min(layout.width() - 8));
+    let cells = bar::stage_cells(&connection.stages, CELLS.min(layout.width() - 8));
     let drawn: Vec<(Style, String)> = cells
         .iter()
         .map(|(stage, number)| {
-            let (letter, style) = bar::mark(*stage);
+            let (letter, style) = bar::stage_mark(*stage);
             (style, letter.to_string().repeat(*number))
         })
         .collect();
@@ -142,11 +142,11 @@ fn draw_sending(layout: &mut TextLayout, connection: &Connection) {
     pieces.push((Style::Dim, "]"));
     layout.line(4, &pieces);
     layout.paragraph(4, Style::Plain, &bar::legend(&connection.stages));
-    layout.paragraph(4, Style::Dim, &exactness(connection));
+    layout.paragraph(4, Style::Dim, &describe_exactness(connection));
 }
 
 /// Returns the method of measurement of the shares, and their largest error.
-fn exactness(connection: &Connection) -> String {
+fn describe_exactness(connection: &Connection) -> String {
     let uses = |method| {
         connection
             .stages
@@ -175,7 +175,7 @@ fn exactness(connection: &Connection) -> String {
     )
 }
 
-fn receiving(receive: &Receive) -> String {
+fn describe_receiving(receive: &Receive) -> String {
     let mut text = format!(
         "receiving: waiting for the sender {}, slow reader {}",
         percent(receive.waiting_for_peer.share),

@@ -3,7 +3,7 @@
 use diagnose::Report;
 use diagnose::report::Process;
 
-use super::parts::more;
+use super::parts::draw_more;
 use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Containers drawn unless the user asks for more.
@@ -32,6 +32,6 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
         }
         layout.bullet(2, (Style::Cyan, &container.to_string()), &text);
     }
-    more(layout, shown, all.len());
+    draw_more(layout, shown, all.len());
     layout.blank();
 }

@@ -4,7 +4,7 @@ use diagnose::requests::contrast_report::{
     Contrast, ContrastPart, ContrastTrait, TraitKind, TraitValue,
 };
 use diagnose::requests::functions::ShareBounds;
-use diagnose::units::{bytes, count, duration, quantity};
+use diagnose::units::{count, duration, format_bytes, quantity};
 
 use super::parts::LABEL;
 use crate::layout::TextLayout;
@@ -32,7 +32,7 @@ pub fn draw(layout: &mut TextLayout, contrast: &Contrast) {
         return layout.entry(2, "", LABEL, &text);
     }
     for it in contrast.traits.iter().take(TRAITS) {
-        layout.entry(2, "", LABEL, &sentence(it));
+        layout.entry(2, "", LABEL, &trait_sentence(it));
     }
     if contrast.traits.is_empty() {
         layout.entry(2, "", LABEL, "nothing else differs beyond chance");
@@ -45,12 +45,12 @@ fn first_cause(part: &ContrastPart, slow: u64) -> String {
         part.part.text(),
         count(part.requests),
         count(slow),
-        bounds(&part.share),
+        format_bounds(&part.share),
         duration(part.extra_ns)
     )
 }
 
-fn sentence(it: &ContrastTrait) -> String {
+fn trait_sentence(it: &ContrastTrait) -> String {
     let samples = match it.what {
         TraitKind::Function => " of samples",
         _ => "",
@@ -59,17 +59,17 @@ fn sentence(it: &ContrastTrait) -> String {
         "{}: {:.0} %{samples} ({}), others {:.0} % ({})",
         title(it),
         it.slow_share.share * 100.0,
-        bounds(&it.slow_share),
+        format_bounds(&it.slow_share),
         it.others_share.share * 100.0,
-        bounds(&it.others_share)
+        format_bounds(&it.others_share)
     )
 }
 
 /// Returns the title of a trait that slow requests have more often.
 fn title(it: &ContrastTrait) -> String {
     let number = |number: u64| match it.what {
-        TraitKind::RequestBytes => format!("{} in the request", bytes(number)),
-        TraitKind::ResponseBytes => format!("{} in the response", bytes(number)),
+        TraitKind::RequestBytes => format!("{} in the request", format_bytes(number)),
+        TraitKind::ResponseBytes => format!("{} in the response", format_bytes(number)),
         TraitKind::Behind => format!("behind {}", quantity(number, "other")),
         _ => quantity(number, "call"),
     };
@@ -87,6 +87,6 @@ fn title(it: &ContrastTrait) -> String {
 }
 
 /// The 95 % bounds of a share.
-fn bounds(share: &ShareBounds) -> String {
+fn format_bounds(share: &ShareBounds) -> String {
     format!("{:.0}–{:.0} %", share.low * 100.0, share.high * 100.0)
 }

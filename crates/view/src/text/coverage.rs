@@ -28,8 +28,8 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
         layout.entry(2, label, LABEL, text);
         label = "";
     };
-    line(&format!("on: {}", working(&probes, &about.left_out)));
-    for text in partial(&probes, &about.left_out) {
+    line(&format!("on: {}", list_working(&probes, &about.left_out)));
+    for text in list_partial(&probes, &about.left_out) {
         line(&text);
     }
     for Group {
@@ -86,7 +86,7 @@ fn groups<'a>(all: &[&'a Coverage]) -> Vec<Group<'a>> {
 }
 
 /// Returns the names of the probes that recorded everything.
-fn working(all: &[&Coverage], left_out: &[OmittedRows]) -> String {
+fn list_working(all: &[&Coverage], left_out: &[OmittedRows]) -> String {
     let is_whole = |it: &&&Coverage| {
         it.state == ProbeState::On && left_out.iter().all(|part| part.probe != it.probe)
     };
@@ -102,10 +102,10 @@ fn working(all: &[&Coverage], left_out: &[OmittedRows]) -> String {
 }
 
 /// Returns a line for each probe with unreadable rows.
-fn partial(all: &[&Coverage], left_out: &[OmittedRows]) -> Vec<String> {
+fn list_partial(all: &[&Coverage], left_out: &[OmittedRows]) -> Vec<String> {
     let lines = all.iter().filter_map(|coverage| {
         let parts = left_out.iter().filter(|it| it.probe == coverage.probe);
-        let words: Vec<String> = parts.map(OmittedRows::words).collect();
+        let words: Vec<String> = parts.map(OmittedRows::describe_rows).collect();
         let is_partial = coverage.state == ProbeState::On && !words.is_empty();
         is_partial.then(|| {
             format!(

@@ -8,7 +8,7 @@ use diagnose::report::Severity;
 use diagnose::requests::Side;
 use diagnose::units::{count, duration, percent, quantity};
 
-use super::parts::plain;
+use super::parts::format_value;
 use crate::layout::{Style, TextLayout, TextOptions, columns, pad_end};
 
 /// Entries of a list, unless the user wants more.
@@ -28,20 +28,20 @@ pub fn text(report: &DiffReport, names: [&str; 2], options: &TextOptions) -> Str
         ("A", names[0], &report.before),
         ("B", names[1], &report.after),
     ] {
-        layout.entry(0, letter, 3, &about(name, side));
+        layout.entry(0, letter, 3, &describe_side(name, side));
     }
     layout.blank();
     layout.paragraph(0, Style::Bold, &headline(report));
     layout.blank();
-    services(&mut layout, &report.services, most);
+    draw_services(&mut layout, &report.services, most);
     findings(&mut layout, &report.findings, most);
     stages(&mut layout, report);
     waits(&mut layout, report, most);
-    counters(&mut layout, report, most);
+    draw_counters(&mut layout, report, most);
     layout.finish()
 }
 
-fn about(name: &str, side: &DiffSide) -> String {
+fn describe_side(name: &str, side: &DiffSide) -> String {
     let about = &side.about;
     let mut text = format!(
         "{name}: {} recorded on {}, detail {}",
@@ -74,7 +74,7 @@ fn headline(report: &DiffReport) -> String {
     });
     let number = |state| {
         let all = report.findings.iter();
-        all.filter(|it| it.state == state && worst(it) > Severity::Info)
+        all.filter(|it| it.state == state && worst_severity(it) > Severity::Info)
             .count()
     };
     let (gone, new) = (number(FindingState::Gone), number(FindingState::New));
@@ -89,7 +89,7 @@ fn service_headline(
     let (old, new) = (before.duration_ns, after.duration_ns);
     let change = service.change.map_or_else(
         || "No part changed.".to_owned(),
-        |it| format!("Largest change: {}.", change(it)),
+        |it| format!("Largest change: {}.", describe_change(it)),
     );
     format!(
         "{}: p50 {} → {}, p99 {} → {}. {change}",
@@ -101,7 +101,7 @@ fn service_headline(
     )
 }
 
-fn change(it: PartChange) -> String {
+fn describe_change(it: PartChange) -> String {
     format!(
         "{} {} → {} a request",
         it.part.text(),
@@ -118,7 +118,7 @@ fn name(service: &ServiceChange) -> String {
     format!("{} {arrow} {}", service.name, service.address)
 }
 
-fn services(layout: &mut TextLayout, services: &[ServiceChange], most: usize) {
+fn draw_services(layout: &mut TextLayout, services: &[ServiceChange], most: usize) {
     if services.is_empty() {
         return;
     }
@@ -132,10 +132,14 @@ fn services(layout: &mut TextLayout, services: &[ServiceChange], most: usize) {
             side_line(layout, letter, numbers.as_ref());
         }
         if let Some(it) = service.change {
-            layout.paragraph(4, Style::Plain, &format!("largest change: {}", change(it)));
+            layout.paragraph(
+                4,
+                Style::Plain,
+                &format!("largest change: {}", describe_change(it)),
+            );
         }
     }
-    more(layout, services.len(), most);
+    draw_more(layout, services.len(), most);
     layout.blank();
 }
 
@@ -153,13 +157,13 @@ fn side_line(layout: &mut TextLayout, letter: &str, numbers: Option<&ServiceNumb
 }
 
 /// Returns the severity on the side where it is worst.
-fn worst(finding: &FindingChange) -> Severity {
+fn worst_severity(finding: &FindingChange) -> Severity {
     let sides = [&finding.before, &finding.after].into_iter().flatten();
     sides.map(|it| it.severity).max().unwrap_or(Severity::Info)
 }
 
 fn findings(layout: &mut TextLayout, findings: &[FindingChange], most: usize) {
-    let of_note = |it: &&FindingChange| worst(it) > Severity::Info;
+    let of_note = |it: &&FindingChange| worst_severity(it) > Severity::Info;
     let shown: Vec<_> = findings.iter().filter(of_note).collect();
     let info = findings.len() - shown.len();
     if findings.is_empty() {
@@ -167,7 +171,7 @@ fn findings(layout: &mut TextLayout, findings: &[FindingChange], most: usize) {
     }
     layout.title(&[(Style::Bold, "findings")]);
     for finding in shown.iter().take(most) {
-        let severity = worst(finding).name();
+        let severity = worst_severity(finding).name();
         let process = finding.process.as_deref().unwrap_or("unknown process");
         let style = match finding.state {
             FindingState::New => Style::Red,
@@ -184,7 +188,7 @@ fn findings(layout: &mut TextLayout, findings: &[FindingChange], most: usize) {
             }
         }
     }
-    more(layout, shown.len(), most);
+    draw_more(layout, shown.len(), most);
     if info > 0 {
         let text = format!(
             "{} of severity info: --overall --format json has them.",
@@ -231,11 +235,11 @@ fn waits(layout: &mut TextLayout, report: &DiffReport, most: usize) {
         let (before, after) = (cell(wait.before), cell(wait.after));
         pair_line(layout, Style::Plain, [&name, &before, &after]);
     }
-    more(layout, report.waits.len(), most);
+    draw_more(layout, report.waits.len(), most);
     layout.blank();
 }
 
-fn counters(layout: &mut TextLayout, report: &DiffReport, most: usize) {
+fn draw_counters(layout: &mut TextLayout, report: &DiffReport, most: usize) {
     if report.counters.is_empty() {
         return;
     }
@@ -243,7 +247,7 @@ fn counters(layout: &mut TextLayout, report: &DiffReport, most: usize) {
     pair_line(layout, Style::Dim, ["", "A", "B"]);
     let cell = |numbers: Option<CounterNumbers>| match numbers {
         None => "none".to_owned(),
-        Some(it) => format!("{} to {}", plain(it.min), plain(it.max)),
+        Some(it) => format!("{} to {}", format_value(it.min), format_value(it.max)),
     };
     for counter in report.counters.iter().take(most) {
         let unit = counter.unit.as_ref().map(|unit| format!(", {unit}"));
@@ -255,7 +259,7 @@ fn counters(layout: &mut TextLayout, report: &DiffReport, most: usize) {
         let (before, after) = (cell(counter.before), cell(counter.after));
         pair_line(layout, Style::Plain, [&name, &before, &after]);
     }
-    more(layout, report.counters.len(), most);
+    draw_more(layout, report.counters.len(), most);
     layout.blank();
 }
 
@@ -270,7 +274,7 @@ fn pair_line(layout: &mut TextLayout, style: Style, [name, before, after]: [&str
     layout.line(2, &[(style, &line)]);
 }
 
-fn more(layout: &mut TextLayout, all: usize, most: usize) {
+fn draw_more(layout: &mut TextLayout, all: usize, most: usize) {
     if all > most {
         let text = format!(
             "{} more: --limit {all} shows them.",

@@ -10,7 +10,7 @@ use table::DropKind;
 use table::manifest::ProbeState;
 
 use super::footer;
-use super::parts::{LABEL, head, more, process};
+use super::parts::{LABEL, draw_head, draw_more, process};
 use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Entries of each list, unless the user asks for another number.
@@ -26,25 +26,25 @@ const NUMBER: usize = 9;
 pub fn text(report: &DropReport, options: &TextOptions) -> String {
     let limit = options.limit.unwrap_or(SHOWN);
     let mut layout = TextLayout::new(options);
-    head(&mut layout, &report.about);
+    draw_head(&mut layout, &report.about);
     layout.paragraph(0, Style::Bold, &headline(report));
     if let Some(why) = why_off(report) {
         layout.paragraph(0, Style::Yellow, &why);
     }
     layout.blank();
-    reasons(&mut layout, report, limit);
+    draw_reasons(&mut layout, report, limit);
     if let Some(causes) = &report.retransmissions {
-        retransmissions(&mut layout, causes);
+        draw_retransmissions(&mut layout, causes);
     }
-    connections(&mut layout, &report.connections, limit);
-    devices(&mut layout, report, limit);
-    counters(&mut layout, report, limit);
+    draw_connections(&mut layout, &report.connections, limit);
+    draw_devices(&mut layout, report, limit);
+    draw_counters(&mut layout, report, limit);
     footer::draw(&mut layout, &report.about);
     layout.finish()
 }
 
 /// Draws the section of the main report; nothing where nothing was dropped or reset that concerns recorded sockets.
-pub fn section(layout: &mut TextLayout, report: &DropReport) {
+pub fn draw_section(layout: &mut TextLayout, report: &DropReport) {
     let concerned = report.reasons.iter().filter(|it| is_problem(it));
     let concerned: Vec<&ReasonGroup> = concerned.filter(|it| it.selected > 0).collect();
     if concerned.is_empty() {
@@ -52,7 +52,7 @@ pub fn section(layout: &mut TextLayout, report: &DropReport) {
     }
     layout.title(&[(Style::Bold, "drops and resets")]);
     for group in concerned.iter().take(NAMES) {
-        layout.entry(2, &count(group.selected), NUMBER, &what(group));
+        layout.entry(2, &count(group.selected), NUMBER, &name_group(group));
     }
     if let Some(causes) = &report.retransmissions {
         layout.paragraph(2, Style::Plain, &retransmission_text(causes));
@@ -93,7 +93,7 @@ fn headline(report: &DropReport) -> String {
         .iter()
         .filter(|it| it.kind == DropKind::Packet);
     if let Some(most) = packets.find(|it| !it.ordinary && it.count > 0) {
-        text += &format!(" Most frequent: {}.", what(most));
+        text += &format!(" Most frequent: {}.", name_group(most));
     }
     if resets_sent + resets_received > 0 {
         text += &format!(
@@ -118,7 +118,7 @@ fn why_off(report: &DropReport) -> Option<String> {
 }
 
 /// Returns reason and place.
-fn what(group: &ReasonGroup) -> String {
+fn name_group(group: &ReasonGroup) -> String {
     let reason = match (&group.reason, group.kind) {
         (Some(reason), DropKind::ResetSent) => format!("reset sent: {reason}"),
         (Some(reason), DropKind::IcmpSent) => format!("ICMP error sent: {reason}"),
@@ -135,7 +135,7 @@ fn what(group: &ReasonGroup) -> String {
     }
 }
 
-fn reasons(layout: &mut TextLayout, report: &DropReport, limit: usize) {
+fn draw_reasons(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     let (ordinary, others): (Vec<&ReasonGroup>, Vec<&ReasonGroup>) =
         report.reasons.iter().partition(|it| it.ordinary);
     if !report.reasons.is_empty() {
@@ -147,14 +147,14 @@ fn reasons(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     for group in others.iter().take(limit) {
         draw(layout, group);
     }
-    more(layout, limit, others.len());
+    draw_more(layout, limit, others.len());
     if !ordinary.is_empty() {
         let names = ordinary.iter().map(|it| NamedCount {
-            name: what(it),
+            name: name_group(it),
             count: it.count,
         });
         let names: Vec<NamedCount> = names.collect();
-        layout.entry(2, "no problem", LABEL, &list(&names));
+        layout.entry(2, "no problem", LABEL, &list_counts(&names));
     }
     if !report.reasons.is_empty() {
         layout.blank();
@@ -162,7 +162,7 @@ fn reasons(layout: &mut TextLayout, report: &DropReport, limit: usize) {
 }
 
 fn draw(layout: &mut TextLayout, group: &ReasonGroup) {
-    layout.entry(2, &count(group.count), NUMBER, &what(group));
+    layout.entry(2, &count(group.count), NUMBER, &name_group(group));
     let indent = 2 + NUMBER;
     if let Some(meaning) = group.meaning {
         layout.paragraph(indent, Style::Plain, meaning);
@@ -172,10 +172,10 @@ fn draw(layout: &mut TextLayout, group: &ReasonGroup) {
         notes.push(format!("stored {}", count(group.stored)));
     }
     if !group.hooks.is_empty() {
-        notes.push(format!("hook {}", list(&group.hooks)));
+        notes.push(format!("hook {}", list_counts(&group.hooks)));
     }
     if !group.devices.is_empty() {
-        notes.push(format!("device {}", list(&group.devices)));
+        notes.push(format!("device {}", list_counts(&group.devices)));
     }
     layout.paragraph(indent, Style::Dim, &notes.join(" · "));
     if let Some(remedy) = group.remedy {
@@ -184,7 +184,7 @@ fn draw(layout: &mut TextLayout, group: &ReasonGroup) {
 }
 
 /// Returns names with their numbers, those of most first.
-fn list(names: &[NamedCount]) -> String {
+fn list_counts(names: &[NamedCount]) -> String {
     let shown = names.iter().take(NAMES);
     let shown: Vec<String> = shown
         .map(|it| format!("{} ({})", it.name, count(it.count)))
@@ -196,7 +196,7 @@ fn list(names: &[NamedCount]) -> String {
     }
 }
 
-fn retransmissions(layout: &mut TextLayout, causes: &RetransmissionCauses) {
+fn draw_retransmissions(layout: &mut TextLayout, causes: &RetransmissionCauses) {
     layout.title(&[(Style::Bold, "retransmissions")]);
     layout.paragraph(2, Style::Plain, &retransmission_text(causes));
     layout.blank();
@@ -244,7 +244,7 @@ fn dropped_by(it: &diagnose::drops::report::RetransmittedBy) -> String {
     }
 }
 
-fn connections(layout: &mut TextLayout, all: &[ConnectionDrops], limit: usize) {
+fn draw_connections(layout: &mut TextLayout, all: &[ConnectionDrops], limit: usize) {
     if all.is_empty() {
         return;
     }
@@ -271,14 +271,14 @@ fn connections(layout: &mut TextLayout, all: &[ConnectionDrops], limit: usize) {
             .collect();
         layout.paragraph(4, Style::Plain, &numbers.join(", "));
         if !it.reasons.is_empty() {
-            layout.entry(4, "reasons", LABEL, &list(&it.reasons));
+            layout.entry(4, "reasons", LABEL, &list_counts(&it.reasons));
         }
     }
-    more(layout, limit, all.len());
+    draw_more(layout, limit, all.len());
     layout.blank();
 }
 
-fn devices(layout: &mut TextLayout, report: &DropReport, limit: usize) {
+fn draw_devices(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     if report.devices.is_empty() {
         return;
     }
@@ -295,11 +295,11 @@ fn devices(layout: &mut TextLayout, report: &DropReport, limit: usize) {
         let text = format!("{device}{}", netns.unwrap_or_default());
         layout.entry(2, &count(it.packets), NUMBER, &text);
     }
-    more(layout, limit, report.devices.len());
+    draw_more(layout, limit, report.devices.len());
     layout.blank();
 }
 
-fn counters(layout: &mut TextLayout, report: &DropReport, limit: usize) {
+fn draw_counters(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     if report.counters.is_empty() {
         return;
     }
@@ -317,6 +317,6 @@ fn counters(layout: &mut TextLayout, report: &DropReport, limit: usize) {
         );
         layout.entry(2, &count(it.grew), NUMBER, &text);
     }
-    more(layout, limit, report.counters.len());
+    draw_more(layout, limit, report.counters.len());
     layout.blank();
 }

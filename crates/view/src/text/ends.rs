@@ -3,13 +3,13 @@
 use diagnose::messages::ends::report::{
     ClockRelation, CrossingGroup, EndsReport, LegTime, SlowCrossing,
 };
-use diagnose::units::{bytes, count, duration, quantity};
+use diagnose::units::{count, duration, format_bytes, quantity};
 
 use super::footer;
 use super::parts::LABEL;
-use super::parts::head;
+use super::parts::draw_head;
 use super::parts::hidden_groups;
-use super::spread::{slowest_lines, spreads};
+use super::spread::{draw_spreads, slowest_lines};
 use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Legs of a slow message that are shown.
@@ -18,7 +18,7 @@ const LEGS: usize = 2;
 /// Returns the whole report.
 pub fn text(report: &EndsReport, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
-    head(&mut layout, &report.about);
+    draw_head(&mut layout, &report.about);
     let text = match report
         .groups
         .first()
@@ -33,7 +33,7 @@ pub fn text(report: &EndsReport, options: &TextOptions) -> String {
     };
     layout.paragraph(0, Style::Bold, &text);
     layout.blank();
-    layout.paragraph(0, Style::Plain, &clocks(report));
+    layout.paragraph(0, Style::Plain, &describe_clocks(report));
     layout.blank();
     for group in &report.groups {
         draw(&mut layout, group);
@@ -43,7 +43,7 @@ pub fn text(report: &EndsReport, options: &TextOptions) -> String {
     layout.finish()
 }
 
-fn clocks(report: &EndsReport) -> String {
+fn describe_clocks(report: &EndsReport) -> String {
     let host = &report.other_host;
     match &report.clocks {
         ClockRelation::Same => "Both ends are on one host and share one clock.".to_owned(),
@@ -76,7 +76,7 @@ fn draw(layout: &mut TextLayout, group: &CrossingGroup) {
     let text = format!(
         "{}, {}",
         quantity(group.count, "message"),
-        bytes(group.bytes)
+        format_bytes(group.bytes)
     );
     layout.entry(2, "sent", LABEL, &text);
     let left_out = [
@@ -95,7 +95,7 @@ fn draw(layout: &mut TextLayout, group: &CrossingGroup) {
     if let Some(whole) = &group.whole {
         let legs = group.legs.iter();
         let legs = legs.map(|it| (it.leg.name(), &it.spread, it.leg.is_of_whole()));
-        spreads(layout, whole, legs);
+        draw_spreads(layout, whole, legs);
         let slowest = group.slowest.iter();
         slowest_lines(
             layout,

@@ -4,9 +4,11 @@ use diagnose::Report;
 use diagnose::report::{
     EstimatedWin, Fact, FactUnit, FactValue, Finding, Severity, UndecidedFinding,
 };
-use diagnose::units::{bytes, count, duration, percent, plural, rate, times};
+use diagnose::units::{
+    count, duration, format_bytes, format_rate, format_ratio, percent, pluralize,
+};
 
-use super::parts::{LABEL, more, subject};
+use super::parts::{LABEL, describe_subject, draw_more};
 use crate::layout::{Style, TextLayout, TextOptions, pad_begin};
 
 /// Findings drawn unless the user asks for more.
@@ -32,13 +34,13 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let shown = findings.len().min(limit) + undecided.len().min(limit);
     let all = findings.len() + undecided.len();
     if all > shown {
-        more(layout, shown, all);
+        draw_more(layout, shown, all);
         layout.blank();
     }
 }
 
 /// Draws one finding in full.
-pub fn one(layout: &mut TextLayout, finding: &Finding) {
+pub fn draw_whole_finding(layout: &mut TextLayout, finding: &Finding) {
     draw_finding(layout, finding, false, None);
 }
 
@@ -58,7 +60,7 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
         (Style::Dim, " · "),
         (Style::Bold, finding.rule.name()),
     ]);
-    let subject = subject(&finding.subject, finding.direction);
+    let subject = describe_subject(&finding.subject, finding.direction);
     layout.paragraph(2, Style::Cyan, &subject);
     if !is_answer {
         layout.paragraph(2, Style::Plain, &finding.headline);
@@ -87,7 +89,11 @@ fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, whe
             true => " (a lower bound)",
             false => "",
         };
-        let text = format!("{} faster{bound}, if {}", estimate(win), win.assumes);
+        let text = format!(
+            "{} faster{bound}, if {}",
+            describe_estimate(win),
+            win.assumes
+        );
         layout.entry(2, "gain", LABEL, &text);
     }
     let confidence = &finding.confidence;
@@ -111,13 +117,13 @@ fn interval_text(report: &Report, finding: &Finding) -> Option<String> {
 }
 
 /// Returns an estimated gain in words.
-pub fn estimate(win: &EstimatedWin) -> String {
+pub fn describe_estimate(win: &EstimatedWin) -> String {
     let word = match (win.at_least, win.at_most) {
         (true, _) => "at least",
         (false, true) => "at most",
         (false, false) => "about",
     };
-    format!("{word} {}", times(win.times_faster))
+    format!("{word} {}", format_ratio(win.times_faster))
 }
 
 fn draw_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
@@ -128,7 +134,7 @@ fn draw_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
         (Style::Bold, &candidates),
     ];
     layout.title(&title);
-    let subject = subject(&undecided.subject, undecided.direction);
+    let subject = describe_subject(&undecided.subject, undecided.direction);
     layout.paragraph(2, Style::Cyan, &subject);
     layout.paragraph(2, Style::Plain, &undecided.headline);
     layout.blank();
@@ -145,7 +151,7 @@ fn draw_evidence(layout: &mut TextLayout, facts: &[Fact]) {
         let value = value(fact);
         let head = format!("{label:LABEL$}{}  ", pad_begin(&value, NUMBERS));
         let one = fact.value == FactValue::Whole(1);
-        layout.entry(2, &head, 0, &plural(fact.label, if one { 1 } else { 2 }));
+        layout.entry(2, &head, 0, &pluralize(fact.label, if one { 1 } else { 2 }));
     }
 }
 
@@ -175,10 +181,10 @@ fn value(fact: &Fact) -> String {
         (FactValue::Is(true), _) => "yes".to_owned(),
         (FactValue::Is(false), _) => "no".to_owned(),
         (FactValue::Whole(ns), FactUnit::Ns) => duration(ns),
-        (FactValue::Whole(number), FactUnit::Bytes) => bytes(number),
+        (FactValue::Whole(number), FactUnit::Bytes) => format_bytes(number),
         (FactValue::Whole(number), _) => count(number),
         (FactValue::Real(share), FactUnit::Share) => percent(share),
-        (FactValue::Real(number), FactUnit::BytesPerS) => rate(number),
+        (FactValue::Real(number), FactUnit::BytesPerS) => format_rate(number),
         (FactValue::Real(number), _) => format!("{number:.1}"),
     }
 }

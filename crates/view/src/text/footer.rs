@@ -1,7 +1,7 @@
 //! The coverage, the losses and the cost of the recording: always, also when nothing is missing.
 
 use diagnose::report::{About, CloseState, ProbeLoss};
-use diagnose::units::{bytes, count, duration, part, percent, quantity};
+use diagnose::units::{count, duration, format_bytes, percent, quantity, ratio_of};
 use diagnose::windows::RULES_NOT_ASKED;
 use table::manifest::Cost;
 
@@ -43,7 +43,7 @@ fn draw_windows(layout: &mut TextLayout, about: &About) {
         quantity(sums.windows, "window"),
         duration(sums.window_ns),
         duration(about.span_ns),
-        percent(part(sums.window_ns, about.span_ns)),
+        percent(ratio_of(sums.window_ns, about.span_ns)),
         RULES_NOT_ASKED.join(", ")
     );
     layout.entry(2, "windows", LABEL, &text);
@@ -109,7 +109,7 @@ fn draw_cost(layout: &mut TextLayout, cost: Option<&Cost>) {
     let text = format!(
         "recorder {} of one CPU, {}; {bpf}",
         percent(cpu),
-        bytes(cost.max_rss_bytes)
+        format_bytes(cost.max_rss_bytes)
     );
     layout.entry(2, "cost", LABEL, &text);
 }

@@ -20,7 +20,10 @@ const CELL: usize = 10;
 const WIDE: usize = 2 + NAME + 3 * CELL;
 
 /// Returns the function with the most samples, with its share of all time: `handle 38 %`; `None`: there are too few.
-pub(super) fn first(parts: &PartShares, functions: Option<&FunctionShares>) -> Option<String> {
+pub(super) fn first_function(
+    parts: &PartShares,
+    functions: Option<&FunctionShares>,
+) -> Option<String> {
     let first = functions?.functions.first()?;
     let share = first.share.filter(|_| first.samples >= SAMPLES_LEAST)?;
     let of_all = share.share * parts.share(RequestPart::Cpu);
@@ -28,24 +31,24 @@ pub(super) fn first(parts: &PartShares, functions: Option<&FunctionShares>) -> O
 }
 
 /// Draws the functions of a service.
-pub(super) fn service(layout: &mut TextLayout, functions: &ServiceFunctions) {
+pub(super) fn draw_service(layout: &mut TextLayout, functions: &ServiceFunctions) {
     let ServiceFunctions { all, slowest } = functions;
     layout.blank();
-    list(layout, "functions while computing", all);
+    draw_list(layout, "functions while computing", all);
     if slowest.samples < all.samples && slowest.samples > 0 {
-        list(layout, "the same, slowest 1 %", slowest);
+        draw_list(layout, "the same, slowest 1 %", slowest);
     }
 }
 
 /// Draws the functions of one request.
 pub(super) fn request(layout: &mut TextLayout, functions: &FunctionShares) {
     layout.blank();
-    list(layout, "functions while computing", functions);
+    draw_list(layout, "functions while computing", functions);
 }
 
-fn list(layout: &mut TextLayout, title: &str, functions: &FunctionShares) {
+fn draw_list(layout: &mut TextLayout, title: &str, functions: &FunctionShares) {
     let samples = quantity(functions.samples, "sample");
-    let in_kernel = diagnose::units::part(functions.in_kernel, functions.samples);
+    let in_kernel = diagnose::units::ratio_of(functions.in_kernel, functions.samples);
     let head = match functions.has_shares() {
         true => format!("{title}: {samples}, {} in the kernel", percent(in_kernel)),
         false => format!("{title}: {samples}; shares need {SAMPLES_LEAST}"),
@@ -56,7 +59,7 @@ fn list(layout: &mut TextLayout, title: &str, functions: &FunctionShares) {
         let name = title_of(function);
         let number = count(function.samples);
         let (share, bounds) = match &function.share {
-            Some(share) => (percent(share.share), bounds(share)),
+            Some(share) => (percent(share.share), format_bounds(share)),
             None => (String::new(), String::new()),
         };
         if is_wide && name.chars().count() < NAME {
@@ -103,6 +106,6 @@ fn title_of(function: &FunctionShare) -> String {
     }
 }
 
-fn bounds(share: &ShareBounds) -> String {
+fn format_bounds(share: &ShareBounds) -> String {
     format!("{:.0}–{:.0} %", share.low * 100.0, share.high * 100.0)
 }

@@ -3,7 +3,7 @@
 use diagnose::imports::{ActivitySum, FunctionSum, ImportedTrace, ThreadSum};
 use diagnose::units::{count, duration, percent, quantity};
 
-use super::parts::more;
+use super::parts::draw_more;
 use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Entries of a list that are drawn unless the user asks for more.
@@ -28,7 +28,7 @@ pub fn headline(trace: &ImportedTrace) -> String {
 /// Draws the lists.
 pub fn draw(layout: &mut TextLayout, trace: &ImportedTrace, options: &TextOptions) {
     let most = options.limit.unwrap_or(SHOWN);
-    list(
+    draw_list(
         layout,
         "threads",
         ", most CPU time first",
@@ -36,7 +36,7 @@ pub fn draw(layout: &mut TextLayout, trace: &ImportedTrace, options: &TextOption
         most,
         |it| thread(it, trace.length_ns),
     );
-    list(
+    draw_list(
         layout,
         "functions",
         ", most own time first",
@@ -44,8 +44,8 @@ pub fn draw(layout: &mut TextLayout, trace: &ImportedTrace, options: &TextOption
         most,
         function,
     );
-    list(layout, "activity", " by kind", &trace.kinds, most, kind);
-    list(layout, "not seen", " by the trace", &trace.gaps, most, gap);
+    draw_list(layout, "activity", " by kind", &trace.kinds, most, kind);
+    draw_list(layout, "not seen", " by the trace", &trace.gaps, most, gap);
     let hint = "Slow messages are in recordings of whylat: `whylat import … --with RECORDING` puts the functions of a \
                 trace into one.";
     layout.paragraph(0, Style::Dim, hint);
@@ -53,7 +53,7 @@ pub fn draw(layout: &mut TextLayout, trace: &ImportedTrace, options: &TextOption
 }
 
 /// Draws a list with a title, if it has entries; each has a name and its numbers.
-fn list<T>(
+fn draw_list<T>(
     layout: &mut TextLayout,
     title: &str,
     order: &str,
@@ -70,7 +70,7 @@ fn list<T>(
         let (name, numbers) = line(entry);
         layout.bullet(2, (Style::Cyan, &name), &numbers);
     }
-    more(layout, shown, entries.len());
+    draw_more(layout, shown, entries.len());
     layout.blank();
 }
 

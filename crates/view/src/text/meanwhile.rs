@@ -40,7 +40,13 @@ fn draw_cpu(layout: &mut TextLayout, all: &[CpuActivity]) {
             "{after:>CELL$}  {:WHAT$}",
             format!("{indent}{}", title(activity))
         );
-        layout.line(2, &[(Style::Plain, &left), (Style::Dim, &length(activity))]);
+        layout.line(
+            2,
+            &[
+                (Style::Plain, &left),
+                (Style::Dim, &format_length(activity)),
+            ],
+        );
     }
     if hidden > 0 {
         let text = format!(
@@ -56,7 +62,7 @@ fn title(activity: &CpuActivity) -> String {
 }
 
 /// Returns the duration as text; a span that was cut off took longer.
-fn length(activity: &CpuActivity) -> String {
+fn format_length(activity: &CpuActivity) -> String {
     let cut = !(activity.begin_seen && activity.end_seen);
     let more = if cut { " or more" } else { "" };
     format!("{}{more}", duration(activity.length_ns))

@@ -5,11 +5,11 @@ use diagnose::messages::parts::MessageEvent;
 use diagnose::messages::report::{
     MessageGroup, MessageLifetime, MessageReport, MessageStory, PartTime,
 };
-use diagnose::units::{bytes, count, duration, quantity};
+use diagnose::units::{count, duration, format_bytes, quantity};
 use table::tables::{ReceivedMessage, SentMessage};
 
-use super::parts::{CELL, LABEL, head, hidden_groups};
-use super::spread::{slowest_lines, spreads};
+use super::parts::{CELL, LABEL, draw_head, hidden_groups};
+use super::spread::{draw_spreads, slowest_lines};
 use super::{footer, meanwhile};
 use crate::layout::{Style, TextLayout, TextOptions};
 
@@ -23,8 +23,8 @@ const PARTS: usize = 2;
 /// Returns the whole report.
 pub fn text(report: &MessageReport, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
-    head(&mut layout, &report.about);
-    answer(&mut layout, report);
+    draw_head(&mut layout, &report.about);
+    draw_answer(&mut layout, report);
     for group in &report.groups {
         draw(&mut layout, group);
     }
@@ -33,7 +33,7 @@ pub fn text(report: &MessageReport, options: &TextOptions) -> String {
     layout.finish()
 }
 
-fn answer(layout: &mut TextLayout, report: &MessageReport) {
+fn draw_answer(layout: &mut TextLayout, report: &MessageReport) {
     let slowest = report.groups.first();
     let text = match slowest.and_then(|group| group.slowest.first()) {
         None if report.all == 0 => "No message was recorded.".to_owned(),
@@ -67,14 +67,14 @@ fn draw(layout: &mut TextLayout, group: &MessageGroup) {
     let mut text = format!(
         "{}, {}",
         quantity(group.count, "message"),
-        bytes(group.bytes)
+        format_bytes(group.bytes)
     );
     if group.spliced_bytes > 0 {
-        let spliced = bytes(group.spliced_bytes);
+        let spliced = format_bytes(group.spliced_bytes);
         text += &format!("; {spliced} more were spliced");
     }
     layout.entry(2, direction, LABEL, &text);
-    for (number, what) in irregular(group) {
+    for (number, what) in count_irregular(group) {
         if number > 0 {
             let text = format!("{} {what}", count(number));
             layout.entry(2, "", LABEL, &text);
@@ -94,7 +94,7 @@ fn draw(layout: &mut TextLayout, group: &MessageGroup) {
     if let Some(whole) = &group.whole {
         let parts = group.parts.iter();
         let parts = parts.map(|it| (it.part.name(), &it.spread, true));
-        spreads(layout, whole, parts);
+        draw_spreads(layout, whole, parts);
         let slowest = group.slowest.iter();
         slowest_lines(
             layout,
@@ -105,7 +105,7 @@ fn draw(layout: &mut TextLayout, group: &MessageGroup) {
 }
 
 /// Returns the numbers of irregular messages of a group, each with its reason.
-fn irregular(group: &MessageGroup) -> [(u64, String); 6] {
+fn count_irregular(group: &MessageGroup) -> [(u64, String); 6] {
     let late = duration(group.doubt_ns);
     let stamped = group.stamped;
     let words = str::to_owned;
@@ -148,7 +148,7 @@ fn largest_parts(slow: &MessageLifetime) -> String {
 /// Returns the report of one message.
 pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
-    head(&mut layout, &story.about);
+    draw_head(&mut layout, &story.about);
     let text = match &story.lifetime {
         None => "This message has missing timestamps.".to_owned(),
         Some(lifetime) => format!(
@@ -165,7 +165,7 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
         (Style::Dim, &format!(", {}", story.direction.name())),
     ]);
     if let Some(lifetime) = &story.lifetime {
-        layout.entry(2, "message", LABEL, &place(lifetime));
+        layout.entry(2, "message", LABEL, &describe_place(lifetime));
     }
     layout.blank();
     draw_steps(&mut layout, story);
@@ -176,7 +176,7 @@ pub fn story_text(story: &MessageStory, options: &TextOptions) -> String {
 }
 
 /// Returns the size of a message and its place in the stream and in time.
-fn place(lifetime: &MessageLifetime) -> String {
+fn describe_place(lifetime: &MessageLifetime) -> String {
     let (size, end, more) = match &lifetime.message {
         MessageRow::Received(row) => (row.bytes, row.offset_end, came_in(row)),
         MessageRow::Sent(row) => (row.bytes, row.offset_end, went_out_in(row)),
@@ -188,7 +188,7 @@ fn place(lifetime: &MessageLifetime) -> String {
     };
     format!(
         "{}{more}, ends at byte {} of {of}, {} after the start",
-        bytes(u64::from(size)),
+        format_bytes(u64::from(size)),
         count(end),
         duration(lifetime.since_start_ns)
     )
@@ -209,7 +209,7 @@ fn came_in(row: &ReceivedMessage) -> String {
         }
         Some(0) if number == 1 => String::new(),
         Some(0) => format!(" in {}", quantity(number, "datagram")),
-        Some(cut) => format!(" of a datagram, {} truncated", bytes(u64::from(cut))),
+        Some(cut) => format!(" of a datagram, {} truncated", format_bytes(u64::from(cut))),
     }
 }
 

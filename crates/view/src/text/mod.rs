@@ -29,19 +29,19 @@ use diagnose::Report;
 
 use crate::layout::{Style, TextLayout, TextOptions};
 
-pub use answer::sentence;
+pub use answer::answer_sentence;
 pub use diff::text as diff;
 pub use drops::text as drops;
 pub use ends::text as ends;
 pub use messages::{story_text as message, text as messages};
-pub use requests::{headline as requests_headline, one as request, text as requests};
+pub use requests::{headline as requests_headline, request_text as request, text as requests};
 pub use tail::text as tail;
 pub use waits::text as waits;
 
 /// Returns the whole report.
 pub fn text(report: &Report, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
-    parts::head(&mut layout, &report.about);
+    parts::draw_head(&mut layout, &report.about);
     if let Some(text) = report.unjudged_text() {
         layout.paragraph(0, Style::Bold, &text);
         layout.blank();
@@ -53,10 +53,10 @@ pub fn text(report: &Report, options: &TextOptions) -> String {
         return layout.finish();
     }
     if let Some(requests) = &report.requests {
-        requests::section(&mut layout, requests, &answer::sentence(report));
+        requests::draw_section(&mut layout, requests, &answer::answer_sentence(report));
     }
     if let Some(drops) = &report.drops {
-        drops::section(&mut layout, drops);
+        drops::draw_section(&mut layout, drops);
     }
     findings::draw(&mut layout, report, options);
     slow::draw(&mut layout, report);

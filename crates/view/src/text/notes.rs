@@ -5,7 +5,7 @@ use diagnose::Report;
 use diagnose::report::{Finding, FindingSubject, UndecidedFinding};
 use diagnose::units::count;
 
-use super::parts::{more, process};
+use super::parts::{draw_more, process};
 use super::{findings, slow};
 use crate::layout::{Style, TextLayout, TextOptions};
 
@@ -17,7 +17,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     let known = report.findings.iter().filter(|it| it.is_note());
     let open = report.undecided.iter().filter(|it| it.is_minor());
     if options.is_full {
-        known.for_each(|it| findings::one(layout, it));
+        known.for_each(|it| findings::draw_whole_finding(layout, it));
         open.for_each(|it| findings::draw_one_undecided(layout, it));
         if let Some((name, sentence)) = slow::note(report) {
             layout.bullet(2, (Style::Green, &name), &sentence);
@@ -37,7 +37,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     for (rule, sentence) in &all[..shown] {
         layout.bullet(2, (Style::Green, rule), sentence);
     }
-    more(layout, shown, all.len());
+    draw_more(layout, shown, all.len());
     if has_evidence {
         layout.paragraph(2, Style::Dim, "--full shows the evidence.");
     }
@@ -46,18 +46,18 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
 
 fn finding(finding: &Finding) -> (String, String) {
     let sentence = first_sentence(&finding.headline);
-    let text = format!("{}: {sentence}", subject(&finding.subject));
+    let text = format!("{}: {sentence}", describe_subject(&finding.subject));
     (finding.rule.to_string(), text)
 }
 
 fn undecided_note(undecided: &UndecidedFinding) -> (String, String) {
     let rules = undecided.join_candidates(" or ");
     let sentence = first_sentence(&undecided.headline);
-    let text = format!("{}: {sentence}", subject(&undecided.subject));
+    let text = format!("{}: {sentence}", describe_subject(&undecided.subject));
     (format!("perhaps {rules}"), text)
 }
 
-fn subject(subject: &FindingSubject) -> String {
+fn describe_subject(subject: &FindingSubject) -> String {
     let process = process(subject.process.as_ref());
     match subject.connections {
         _ if subject.requests.is_some() => process,

@@ -14,7 +14,7 @@ pub(super) const LABEL: usize = 12;
 pub(super) const CELL: usize = 11;
 
 /// Draws which recording this is, and its damage.
-pub(super) fn head(layout: &mut TextLayout, about: &About) {
+pub(super) fn draw_head(layout: &mut TextLayout, about: &About) {
     let host = &about.host;
     let span = duration(about.span_ns);
     let text = match host.detail == CAPTURE {
@@ -22,21 +22,21 @@ pub(super) fn head(layout: &mut TextLayout, about: &About) {
         false => format!(
             "whylat · {} · Linux {} · detail {} · {span} recorded{}",
             host.name,
-            release(&host.kernel),
+            kernel_release(&host.kernel),
             host.detail,
-            windows(about),
+            describe_windows(about),
         ),
     };
     layout.paragraph(0, Style::Dim, &text);
     layout.blank();
-    if let Some(damage) = about.damage("problem") {
+    if let Some(damage) = about.damage_warning("problem") {
         layout.paragraph(0, Style::Bold, &damage);
         layout.blank();
     }
 }
 
 /// Returns what part of the time calls, waits and requests are of, if not of all.
-fn windows(about: &About) -> String {
+fn describe_windows(about: &About) -> String {
     about.windows.map_or_else(String::new, |sums| {
         format!(
             " · calls, waits and requests of {} in {}",
@@ -47,18 +47,18 @@ fn windows(about: &About) -> String {
 }
 
 /// Returns the kernel's release, without its build.
-fn release(kernel: &str) -> &str {
+fn kernel_release(kernel: &str) -> &str {
     kernel.split(' ').next().unwrap_or(kernel)
 }
 
 /// Returns a value of a program with at most four digits after the point.
-pub(super) fn plain(value: f64) -> String {
+pub(super) fn format_value(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Draws how many entries of a list are hidden, and the option that shows them.
-pub(super) fn more(layout: &mut TextLayout, shown: usize, all: usize) {
+pub(super) fn draw_more(layout: &mut TextLayout, shown: usize, all: usize) {
     if all > shown {
         let hidden = count((all - shown) as u64);
         let text = format!("{hidden} more: --limit {all} shows them.");
@@ -67,7 +67,7 @@ pub(super) fn more(layout: &mut TextLayout, shown: usize, all: usize) {
 }
 
 /// Returns the process, the connection and the direction that a finding is about.
-pub(super) fn subject(subject: &FindingSubject, direction: DataDirection) -> String {
+pub(super) fn describe_subject(subject: &FindingSubject, direction: DataDirection) -> String {
     let process = process(subject.process.as_ref());
     if let Some(requests) = &subject.requests {
         let ends = requests_of(requests);
@@ -116,7 +116,7 @@ pub(super) fn process(process: Option<&Process>) -> String {
 pub(super) fn hidden_groups(layout: &mut TextLayout, shown: usize, all: u64) {
     let all = usize::try_from(all).unwrap_or(usize::MAX);
     if all > shown {
-        more(layout, shown, all);
+        draw_more(layout, shown, all);
         layout.blank();
     }
 }

@@ -1,7 +1,7 @@
 //! The sends, receives and counters that precede slow waits: one sentence for each association, and one where nothing is
 //! known.
 
-use diagnose::units::{bytes, count, duration, percent, plural, quantity};
+use diagnose::units::{count, duration, format_bytes, percent, pluralize, quantity};
 use diagnose::waits::join::report::{FactorAssociation, FactorKind, FactorReport, Preceding};
 
 use crate::layout::TextLayout;
@@ -17,17 +17,22 @@ pub fn draw(
         Some(ns) => format!("> {}", duration(ns)),
         None => format!("≥ {}", duration(preceding.slow_from_ns)),
     };
-    let sentences = sentences(preceding, &condition);
+    let sentences = list_sentences(preceding, &condition);
     for (index, text) in sentences.iter().enumerate() {
         layout.entry(4, if index == 0 { "before" } else { "" }, label, text);
     }
 }
 
 /// Returns one sentence for each association. `condition`: which waits are slow.
-fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
+fn list_sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     let associated = preceding.factors.iter().filter_map(|factor| {
         let association = factor.association.as_ref()?;
-        Some(sentence(preceding, factor, association, condition))
+        Some(association_sentence(
+            preceding,
+            factor,
+            association,
+            condition,
+        ))
     });
     let mut sentences: Vec<String> = associated.collect();
     sentences.extend(unknown_sends(preceding));
@@ -40,7 +45,7 @@ fn sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     sentences
 }
 
-fn sentence(
+fn association_sentence(
     preceding: &Preceding,
     factor: &FactorReport,
     association: &FactorAssociation,
@@ -55,7 +60,7 @@ fn sentence(
     let mut text = format!(
         "{} of {waits} {condition} {} (shorter waits: {})",
         share(association.slow, factor.slow_known),
-        relation(&factor.what, association),
+        describe_relation(&factor.what, association),
         share(association.fast, factor.fast_known)
     );
     let known = (factor.slow_known, factor.fast_known);
@@ -72,7 +77,7 @@ fn sentence(
 }
 
 /// Returns the text on the relation between waits and a value.
-fn relation(what: &FactorKind, association: &FactorAssociation) -> String {
+fn describe_relation(what: &FactorKind, association: &FactorAssociation) -> String {
     let from_on = |value: String| match association.is_low() {
         true => format!("≤ {value}"),
         false => format!("≥ {value}"),
@@ -80,11 +85,11 @@ fn relation(what: &FactorKind, association: &FactorAssociation) -> String {
     match what {
         FactorKind::SendBytes => format!(
             "follow a send of {}",
-            from_on(bytes(association.value as u64))
+            from_on(format_bytes(association.value as u64))
         ),
         FactorKind::ReceiveBytes => format!(
             "follow a receive of {}",
-            from_on(bytes(association.value as u64))
+            from_on(format_bytes(association.value as u64))
         ),
         FactorKind::SendsSinceReceive => {
             sends_since(association.value as u64, association.is_low())
@@ -108,8 +113,8 @@ fn relation(what: &FactorKind, association: &FactorAssociation) -> String {
 fn sends_since(sends: u64, is_low: bool) -> String {
     let number = match (sends, is_low) {
         (0, true) => return "follow a receive without a later send".to_owned(),
-        (_, true) => plural(&format!("≤ {} send(s)", count(sends)), sends),
-        (_, false) => plural(&format!("≥ {} send(s)", count(sends)), 2),
+        (_, true) => pluralize(&format!("≤ {} send(s)", count(sends)), sends),
+        (_, false) => pluralize(&format!("≥ {} send(s)", count(sends)), 2),
     };
     format!("follow {number} since the last receive")
 }

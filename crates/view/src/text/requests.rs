@@ -3,10 +3,10 @@
 use diagnose::requests::functions::FunctionShares;
 use diagnose::requests::report::{DurationSpread, PathStep, RequestRow, Service};
 use diagnose::requests::{PartShares, RequestPart, RequestReport, Side};
-use diagnose::units::{bytes, count, duration, percent, quantity};
+use diagnose::units::{count, duration, format_bytes, percent, quantity};
 use table::manifest::{CAPTURE, ProbeState};
 
-use super::parts::{LABEL, head, process};
+use super::parts::{LABEL, draw_head, process};
 use super::{contrast, footer, functions};
 use crate::layout::{Style, TextLayout, TextOptions, columns};
 
@@ -35,7 +35,7 @@ const BAR: usize = 16;
 /// Draws the whole report.
 pub fn text(report: &RequestReport, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
-    head(&mut layout, &report.about);
+    draw_head(&mut layout, &report.about);
     layout.paragraph(0, Style::Bold, &headline(report));
     layout.blank();
     table(&mut layout, report, usize::MAX);
@@ -43,15 +43,15 @@ pub fn text(report: &RequestReport, options: &TextOptions) -> String {
     for service in &report.services {
         draw(&mut layout, service);
     }
-    slowest(&mut layout, report);
-    others(&mut layout, report);
+    draw_slowest(&mut layout, report);
+    draw_others(&mut layout, report);
     footer::draw(&mut layout, &report.about);
     layout.finish()
 }
 
 /// Draws the section of the main report, which begins with `answer`; nothing if there are no requests, and no connection that
 /// may hide some.
-pub fn section(layout: &mut TextLayout, report: &RequestReport, answer: &str) {
+pub fn draw_section(layout: &mut TextLayout, report: &RequestReport, answer: &str) {
     let is_hidden = report.not_requests.iter().any(|it| it.may_have_requests());
     if report.services.is_empty() && !is_hidden {
         return;
@@ -111,7 +111,7 @@ pub fn headline(report: &RequestReport) -> String {
     format!(
         "{} {ends}: {times}. Their time: {}.",
         quantity(service.requests, "request"),
-        shares(&service.parts.all, functions_of_all(service))
+        largest_shares(&service.parts.all, functions_of_all(service))
     )
 }
 
@@ -120,10 +120,11 @@ fn functions_of_all(service: &Service) -> Option<&FunctionShares> {
 }
 
 /// The largest parts, with their shares; of computing also the first function.
-fn shares(parts: &PartShares, functions: Option<&FunctionShares>) -> String {
+fn largest_shares(parts: &PartShares, functions: Option<&FunctionShares>) -> String {
     let largest = parts.largest().take(PARTS);
     let word = |(part, share): (RequestPart, f64)| {
-        let function = functions::first(parts, functions).filter(|_| part == RequestPart::Cpu);
+        let function =
+            functions::first_function(parts, functions).filter(|_| part == RequestPart::Cpu);
         let function = function.map(|it| format!(" ({it})")).unwrap_or_default();
         format!("{} {}{function}", part.text(), whole_percent(share))
     };
@@ -171,12 +172,12 @@ fn table(layout: &mut TextLayout, report: &RequestReport, most: usize) {
         }
         let parts = format!(
             "all: {}",
-            shares(&service.parts.all, functions_of_all(service))
+            largest_shares(&service.parts.all, functions_of_all(service))
         );
         layout.paragraph(4, Style::Plain, &parts);
         if service.requests > 1 {
             let functions = service.functions.as_ref().map(|it| &it.slowest);
-            let shares = shares(&service.parts.slowest, functions);
+            let shares = largest_shares(&service.parts.slowest, functions);
             let parts = format!("{}: {shares}", slowest_title(service.requests));
             layout.paragraph(4, Style::Plain, &parts);
         }
@@ -230,12 +231,12 @@ fn draw(layout: &mut TextLayout, service: &Service) {
         contrast::draw(layout, it);
     }
     if let Some(functions) = &service.functions {
-        functions::service(layout, functions);
+        functions::draw_service(layout, functions);
     }
 }
 
 /// The slowest requests, with their services where there are several.
-fn slowest(layout: &mut TextLayout, report: &RequestReport) {
+fn draw_slowest(layout: &mut TextLayout, report: &RequestReport) {
     if report.requests.is_empty() {
         return;
     }
@@ -264,7 +265,7 @@ fn slowest(layout: &mut TextLayout, report: &RequestReport) {
 }
 
 /// Draws the connections without requests.
-fn others(layout: &mut TextLayout, report: &RequestReport) {
+fn draw_others(layout: &mut TextLayout, report: &RequestReport) {
     layout.blank();
     for it in &report.not_requests {
         let text = format!(
@@ -295,9 +296,9 @@ fn others(layout: &mut TextLayout, report: &RequestReport) {
 }
 
 /// Draws one request.
-pub fn one(report: &RequestReport, request: &RequestRow, options: &TextOptions) -> String {
+pub fn request_text(report: &RequestReport, request: &RequestRow, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
-    head(&mut layout, &report.about);
+    draw_head(&mut layout, &report.about);
     let largest = request.parts.largest();
     let first = largest
         .first()
@@ -315,17 +316,17 @@ pub fn one(report: &RequestReport, request: &RequestRow, options: &TextOptions) 
         (Style::Dim, &format!(", {}", request.service)),
     ]);
     let range = |range: (u64, u64)| {
-        let size = bytes(range.1.saturating_sub(range.0));
+        let size = format_bytes(range.1.saturating_sub(range.0));
         format!("{size}, bytes {} to {}", count(range.0), count(range.1))
     };
     layout.entry(2, "request", LABEL, &range(request.request));
     layout.entry(2, "response", LABEL, &range(request.response));
     layout.entry(2, "calls", LABEL, &count(request.calls));
     layout.blank();
-    waterfall(&mut layout, request);
+    draw_waterfall(&mut layout, request);
     layout.blank();
     for (part, ns) in largest {
-        let share = percent(diagnose::units::part(ns, request.duration_ns));
+        let share = percent(diagnose::units::ratio_of(ns, request.duration_ns));
         let text = format!("{:PART$}{:>CELL$}{share:>CELL$}", part.text(), duration(ns));
         layout.line(2, &[(Style::Plain, &text)]);
     }
@@ -340,7 +341,7 @@ pub fn one(report: &RequestReport, request: &RequestRow, options: &TextOptions) 
 }
 
 /// A line for each of the longest steps, in the order of time.
-fn waterfall(layout: &mut TextLayout, request: &RequestRow) {
+fn draw_waterfall(layout: &mut TextLayout, request: &RequestRow) {
     let mut by_length: Vec<u64> = request.path.iter().map(|step| step.ns).collect();
     by_length.sort_unstable_by(|a, b| b.cmp(a));
     let least_ns = by_length.get(STEPS).map_or(0, |ns| ns + 1);
@@ -350,7 +351,7 @@ fn waterfall(layout: &mut TextLayout, request: &RequestRow) {
             left = (left.0 + 1, left.1 + step.ns);
             continue;
         }
-        let bar = bar(step, request.duration_ns);
+        let bar = step_bar(step, request.duration_ns);
         let what = format!(
             "{:>CELL$} {bar} {:>CELL$}  {:20}",
             duration(step.after_ns),
@@ -358,7 +359,7 @@ fn waterfall(layout: &mut TextLayout, request: &RequestRow) {
             step.part.text()
         );
         layout.line(2, &[(Style::Plain, &what)]);
-        let about = about(step);
+        let about = describe_step(step);
         if !about.is_empty() {
             layout.paragraph(12, Style::Dim, &about);
         }
@@ -378,9 +379,9 @@ fn waterfall(layout: &mut TextLayout, request: &RequestRow) {
 }
 
 /// Draws a bar: the place of a step in its request.
-fn bar(step: &PathStep, duration_ns: u64) -> String {
+fn step_bar(step: &PathStep, duration_ns: u64) -> String {
     let column = |ns: u64| {
-        let share = diagnose::units::part(ns, duration_ns);
+        let share = diagnose::units::ratio_of(ns, duration_ns);
         ((share * BAR as f64).round() as usize).min(BAR)
     };
     let begin = column(step.after_ns).min(BAR - 1);
@@ -394,7 +395,7 @@ fn bar(step: &PathStep, duration_ns: u64) -> String {
 }
 
 /// Names the thread, its connection, and the requests before it.
-fn about(step: &PathStep) -> String {
+fn describe_step(step: &PathStep) -> String {
     let mut words = Vec::new();
     if let Some(tid) = step.tid {
         let title = process(step.process.as_ref());

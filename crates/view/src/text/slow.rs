@@ -5,7 +5,7 @@ use diagnose::report::{Severity, SlowCause, SlowMessages};
 use diagnose::units::{count, duration, percent, quantity};
 
 use super::parts::LABEL;
-use super::tail::{cause_title, range};
+use super::tail::{cause_title, describe_band};
 use crate::layout::{Style, TextLayout};
 
 /// Applications drawn.
@@ -84,7 +84,7 @@ fn draw_messages(layout: &mut TextLayout, slow: &SlowMessages) {
     let text = format!(
         "{} ({}); ordinary: {}",
         quantity(slow.messages, "message"),
-        range(&slow.tail, slow.from_ns, slow.until_ns),
+        describe_band(&slow.tail, slow.from_ns, slow.until_ns),
         duration(slow.usual_ns.round() as u64)
     );
     layout.entry(2, "slow", LABEL, &text);

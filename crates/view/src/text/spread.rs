@@ -19,7 +19,7 @@ pub(super) fn slowest_lines<'a>(
 }
 
 /// Draws a line for each part, the total last. A part outside of the total has no share of it.
-pub(super) fn spreads<'a>(
+pub(super) fn draw_spreads<'a>(
     layout: &mut TextLayout,
     whole: &DurationSpread,
     parts: impl Iterator<Item = (&'a str, &'a DurationSpread, bool)>,

@@ -8,7 +8,7 @@ use diagnose::units::{count, duration, percent, quantity};
 
 use super::footer;
 use super::parts::LABEL;
-use super::parts::{head, more};
+use super::parts::{draw_head, draw_more};
 use crate::layout::{Style, TextLayout, TextOptions};
 
 /// Parts of a cause that are shown.
@@ -28,8 +28,8 @@ const PROBE_OVERHEAD: &str = "probe_overhead";
 /// Returns the whole report; of each application the first `limit` causes.
 pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
-    head(&mut layout, &report.about);
-    layout.paragraph(0, Style::Bold, &answer(report));
+    draw_head(&mut layout, &report.about);
+    layout.paragraph(0, Style::Bold, &answer_text(report));
     if !is_judged(report) && !report.groups.is_empty() {
         layout.paragraph(0, Style::Plain, HINT);
     }
@@ -38,7 +38,7 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
         draw(&mut layout, report, group, limit);
     }
     if is_judged(report) {
-        let least = nanoseconds(report.resolution_ns);
+        let least = format_nanoseconds(report.resolution_ns);
         let text = format!(
             "Times are CLOCK_MONOTONIC of the host. Differences below {least} count as none."
         );
@@ -52,7 +52,7 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
 /// How to record what CPUs did.
 const HINT: &str = "hint: record with --keep p99,sample=100, for longer";
 
-fn answer(report: &TailReport) -> String {
+fn answer_text(report: &TailReport) -> String {
     let takes_longer = |group: &&TailGroup| {
         let deviation_ns = group.deviation_ns.unwrap_or(0.0);
         deviation_ns >= report.resolution_ns && !group.causes.is_empty()
@@ -138,7 +138,7 @@ fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: 
         draw_cause(layout, cause);
     }
     if group.causes.len() > limit {
-        more(layout, limit, group.causes.len());
+        draw_more(layout, limit, group.causes.len());
         layout.blank();
     }
 }
@@ -157,13 +157,13 @@ fn band_text(band: &str, judged: &BandCounts) -> String {
     format!(
         "{} ({}); CPU activity recorded for {}",
         count(judged.messages),
-        range(band, judged.from_ns, judged.until_ns),
+        describe_band(band, judged.from_ns, judged.until_ns),
         count(judged.kept)
     )
 }
 
 /// Returns a band of latencies: `≥ p90, 13.0 µs to 210 µs`.
-pub(super) fn range(band: &str, from_ns: u64, until_ns: u64) -> String {
+pub(super) fn describe_band(band: &str, from_ns: u64, until_ns: u64) -> String {
     let band = match band.split_once('-') {
         Some((from, until)) => format!("{from}–{until}"),
         None => format!("≥ {band}"),
@@ -280,7 +280,13 @@ fn draw_cause(layout: &mut TextLayout, cause: &TailCause) {
         .iter()
         .filter(|part| part.name != cause.what)
         .take(PARTS)
-        .map(|part| format!("{} {}", part.name, nanoseconds(part.deviation_ns.median)))
+        .map(|part| {
+            format!(
+                "{} {}",
+                part.name,
+                format_nanoseconds(part.deviation_ns.median)
+            )
+        })
         .collect();
     if !parts.is_empty() {
         layout.entry(4, "within", LABEL - 2, &parts.join(", "));
@@ -293,18 +299,18 @@ fn draw_cause(layout: &mut TextLayout, cause: &TailCause) {
 /// Returns the time that a cause added to the messages that it hit.
 fn extra(cause: &TailCause) -> String {
     let deviation = &cause.deviation_ns;
-    let median = nanoseconds(deviation.median);
+    let median = format_nanoseconds(deviation.median);
     if cause.messages < QUARTILES_OF {
         return median;
     }
     format!(
         "{median} (median; p25 {}, p75 {}, max {})",
-        nanoseconds(deviation.quarter),
-        nanoseconds(deviation.three_quarters),
-        nanoseconds(deviation.most)
+        format_nanoseconds(deviation.quarter),
+        format_nanoseconds(deviation.three_quarters),
+        format_nanoseconds(deviation.most)
     )
 }
 
-fn nanoseconds(ns: f64) -> String {
+fn format_nanoseconds(ns: f64) -> String {
     duration(ns.round() as u64)
 }

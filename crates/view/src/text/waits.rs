@@ -10,7 +10,7 @@ use diagnose::waits::{Grouping, WaitFilter, WaitReport};
 use table::Caller;
 
 use super::parts::hidden_groups;
-use super::parts::{LABEL, head, more, plain};
+use super::parts::{LABEL, draw_head, draw_more, format_value};
 use super::{footer, preceding};
 use crate::layout::{Style, TextLayout, TextOptions, columns};
 
@@ -29,17 +29,17 @@ const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '�
 /// Returns the whole report.
 pub fn text(report: &WaitReport, options: &TextOptions) -> String {
     let mut layout = TextLayout::new(options);
-    head(&mut layout, &report.about);
-    answer(&mut layout, report);
-    groups(&mut layout, report);
-    counters(&mut layout, report, options);
+    draw_head(&mut layout, &report.about);
+    draw_answer(&mut layout, report);
+    draw_groups(&mut layout, report);
+    draw_counters(&mut layout, report, options);
     footer::draw(&mut layout, &report.about);
     layout.finish()
 }
 
-fn answer(layout: &mut TextLayout, report: &WaitReport) {
+fn draw_answer(layout: &mut TextLayout, report: &WaitReport) {
     let total = &report.total;
-    let conditions = conditions(&report.filter);
+    let conditions = list_conditions(&report.filter);
     if total.count == 0 && total.filtered == 0 {
         layout.paragraph(0, Style::Bold, "No thread waited.");
     } else if total.count == 0 {
@@ -84,7 +84,7 @@ fn answer(layout: &mut TextLayout, report: &WaitReport) {
 }
 
 /// Returns the conditions of a filter.
-fn conditions(filter: &WaitFilter) -> Vec<String> {
+fn list_conditions(filter: &WaitFilter) -> Vec<String> {
     let ended = match (filter.from_ns, filter.to_ns) {
         (None, None) => None,
         (Some(from), None) => Some(format!("ended at {} or later", duration(from))),
@@ -110,7 +110,7 @@ fn conditions(filter: &WaitFilter) -> Vec<String> {
     conditions.into_iter().flatten().collect()
 }
 
-fn groups(layout: &mut TextLayout, report: &WaitReport) {
+fn draw_groups(layout: &mut TextLayout, report: &WaitReport) {
     let (shown, all) = (report.groups.len() as u64, report.total.groups);
     if shown == 0 {
         return;
@@ -131,7 +131,7 @@ fn groups(layout: &mut TextLayout, report: &WaitReport) {
 const COUNTERS: usize = 10;
 
 /// Draws what programs count, by name, and the waits that go with it.
-fn counters(layout: &mut TextLayout, report: &WaitReport, options: &TextOptions) {
+fn draw_counters(layout: &mut TextLayout, report: &WaitReport, options: &TextOptions) {
     let all = &report.counters;
     if all.is_empty() {
         return;
@@ -140,7 +140,11 @@ fn counters(layout: &mut TextLayout, report: &WaitReport, options: &TextOptions)
     let shown = options.limit.unwrap_or(COUNTERS).min(all.len());
     for counter in &all[..shown] {
         let unit = counter.unit.as_deref().unwrap_or_default();
-        let number = |value: f64| format!("{} {unit}", plain(value)).trim_end().to_owned();
+        let number = |value: f64| {
+            format!("{} {unit}", format_value(value))
+                .trim_end()
+                .to_owned()
+        };
         let mut text = format!(
             "{}, {} to {}, last {}",
             quantity(counter.values, "value"),
@@ -160,7 +164,7 @@ fn counters(layout: &mut TextLayout, report: &WaitReport, options: &TextOptions)
         let name = format!("{}, {}", counter.title(), counter.process.title());
         layout.bullet(2, (Style::Cyan, &name), &text);
     }
-    more(layout, shown, all.len());
+    draw_more(layout, shown, all.len());
     layout.blank();
 }
 
@@ -209,7 +213,7 @@ fn draw_spans(layout: &mut TextLayout, group: &WaitGroup, spans: &SpanTimes) {
     }
     layout.entry(4, "took", LABEL, &text);
     if let Some(durations) = &spans.durations {
-        layout.entry(4, "each span", LABEL, &each(durations));
+        layout.entry(4, "each span", LABEL, &describe_durations(durations));
     }
     if group.count == 0 {
         layout.entry(4, "blocked", LABEL, "no wait was recorded in them");
@@ -238,7 +242,7 @@ fn draw_blocked(
         );
     }
     layout.entry(4, "blocked", LABEL, &text);
-    layout.entry(4, "each", LABEL, &each(durations));
+    layout.entry(4, "each", LABEL, &describe_durations(durations));
     if let Some(populations) = &group.populations {
         draw_populations(layout, group, durations, populations);
     }
@@ -271,7 +275,7 @@ fn draw_spinning(layout: &mut TextLayout, group: &WaitGroup, spinning: &SpinRepo
         ("polls in", stacks),
     ] {
         if !parts.is_empty() {
-            layout.entry(4, label, LABEL, &shares(parts, group, *spun_ns));
+            layout.entry(4, label, LABEL, &describe_shares(parts, group, *spun_ns));
         }
     }
 }
@@ -287,7 +291,12 @@ fn draw_parts(layout: &mut TextLayout, group: &WaitGroup) {
         ("woken by", &group.wakers),
     ] {
         if !parts.is_empty() {
-            layout.entry(4, label, LABEL, &shares(parts, group, group.blocked_ns));
+            layout.entry(
+                4,
+                label,
+                LABEL,
+                &describe_shares(parts, group, group.blocked_ns),
+            );
         }
     }
 }
@@ -323,7 +332,7 @@ fn draw_stack(layout: &mut TextLayout, first: &str, stack: &WaitStack) {
     }
 }
 
-fn each(durations: &Durations) -> String {
+fn describe_durations(durations: &Durations) -> String {
     let (min, max) = (duration(durations.min_ns), duration(durations.max_ns));
     if min == max {
         return max;
@@ -352,7 +361,7 @@ fn draw_populations(
     let used = 4 + columns(&least) + columns(&most);
     let room = layout.width().saturating_sub(used).min(COLUMNS);
     if room >= LEAST_COLUMNS {
-        let bar = bar(&group.histogram, *boundary_ns, room);
+        let bar = histogram_bar(&group.histogram, *boundary_ns, room);
         let pieces = [
             (Style::Dim, least.as_str()),
             (Style::Yellow, &bar),
@@ -393,13 +402,13 @@ fn draw_few(layout: &mut TextLayout, few: &FewSlow) {
 
 /// Returns a histogram over the logarithm of the duration; heights are logarithms of the counts, so that a few
 /// slow waits are seen beside many fast ones.
-fn bar(cells: &[DurationCell], boundary_ns: u64, room: usize) -> String {
+fn histogram_bar(cells: &[DurationCell], boundary_ns: u64, room: usize) -> String {
     let (Some(first), Some(last)) = (cells.first(), cells.last()) else {
         return String::new();
     };
-    let first = quarter(first.from_ns);
-    let a_column = (quarter(last.from_ns) - first + 1).div_ceil(room);
-    let column = |ns: u64| (quarter(ns) - first) / a_column;
+    let first = quarter_index(first.from_ns);
+    let a_column = (quarter_index(last.from_ns) - first + 1).div_ceil(room);
+    let column = |ns: u64| (quarter_index(ns) - first) / a_column;
     let mut counts = vec![0; column(last.from_ns) + 1];
     for cell in cells {
         counts[column(cell.from_ns)] += cell.count;
@@ -421,13 +430,13 @@ fn bar(cells: &[DurationCell], boundary_ns: u64, room: usize) -> String {
 }
 
 /// Returns the quarters of a doubling up to a duration.
-fn quarter(ns: u64) -> usize {
+fn quarter_index(ns: u64) -> usize {
     let doublings = ns.max(4).ilog2();
     doublings as usize * 4 + ((ns >> (doublings - 2)) & 3) as usize
 }
 
 /// Returns the members with their shares of the group's time.
-fn shares(parts: &[GroupPart], group: &WaitGroup, all_ns: u64) -> String {
+fn describe_shares(parts: &[GroupPart], group: &WaitGroup, all_ns: u64) -> String {
     let words = parts.iter().map(|part| {
         let identity = &part.identity;
         let own = identity.process.is_some() && identity.process == group.identity.process;

@@ -3,11 +3,11 @@
 
 use diagnose::live::{HoldReason, LiveConnection, LiveProcess, MainHold};
 use diagnose::report::{Process, Severity, Stages};
-use diagnose::units::{count, duration, rate};
+use diagnose::units::{count, duration, format_rate};
 use ratatui::text::Span;
 use table::Stage;
 
-use crate::clean::clean;
+use crate::clean::remove_controls;
 use crate::layout::Style;
 use crate::text::bar;
 
@@ -104,7 +104,7 @@ pub fn of_connections(width: usize) -> ColumnWidths {
     add(&mut columns, width, 6, (ListColumn::In, 6));
     add(&mut columns, width, 8, (ListColumn::Cwnd, 6));
     add(&mut columns, width, 2, (ListColumn::Local, 21));
-    widen(&mut columns, width);
+    widen_columns(&mut columns, width);
     columns
 }
 
@@ -124,7 +124,7 @@ pub fn of_processes(width: usize) -> ColumnWidths {
     ];
     // before the sums, which begin after four columns
     add(&mut columns, width, 4, (ListColumn::Bar, 10));
-    widen(&mut columns, width);
+    widen_columns(&mut columns, width);
     columns
 }
 
@@ -139,7 +139,7 @@ fn add(columns: &mut ColumnWidths, width: usize, place: usize, column: (ListColu
 }
 
 /// Distributes the rest of the width.
-fn widen(columns: &mut ColumnWidths, width: usize) {
+fn widen_columns(columns: &mut ColumnWidths, width: usize) {
     let mut left = width.saturating_sub(used_width(columns));
     for (wanted, most) in [
         (ListColumn::Bar, 24),
@@ -173,16 +173,16 @@ pub fn headings(columns: &ColumnWidths, sorted: Option<ListColumn>, reversed: bo
             (true, true) => "▴",
         };
         let title = format!("{}{arrow}", column.title());
-        fit(&title, *width, column.is_number())
+        fit_text(&title, *width, column.is_number())
     });
     cells.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a row of the list of connections.
-pub fn connection(connection: &LiveConnection, columns: &ColumnWidths) -> Vec<StyledPiece> {
+pub fn connection_cells(connection: &LiveConnection, columns: &ColumnWidths) -> Vec<StyledPiece> {
     let number = |style, text: Option<String>| (style, text.unwrap_or_else(|| "-".to_owned()));
-    row(columns, |column, width| match column {
-        ListColumn::Mark => mark(connection.severity),
+    row_cells(columns, |column, width| match column {
+        ListColumn::Mark => severity_mark(connection.severity),
         ListColumn::Process => {
             let process = connection.process.as_ref();
             (Style::Plain, process_cell(process, width))
@@ -196,36 +196,36 @@ pub fn connection(connection: &LiveConnection, columns: &ColumnWidths) -> Vec<St
         ListColumn::Held if connection.closed => (Style::Dim, hold_cell(connection.held, width).1),
         ListColumn::Held if connection.idle => (Style::Dim, "idle".to_owned()),
         ListColumn::Held => hold_cell(connection.held, width),
-        ListColumn::Bar => (Style::Plain, letters(&connection.stages, width)),
-        ListColumn::Out => number(Style::Plain, connection.out_bytes_per_s.map(bits)),
-        ListColumn::In => number(Style::Plain, connection.in_bytes_per_s.map(bits)),
-        ListColumn::Rtt => number(Style::Plain, connection.srtt_us.map(time)),
+        ListColumn::Bar => (Style::Plain, stage_letters(&connection.stages, width)),
+        ListColumn::Out => number(Style::Plain, connection.out_bytes_per_s.map(format_bits)),
+        ListColumn::In => number(Style::Plain, connection.in_bytes_per_s.map(format_bits)),
+        ListColumn::Rtt => number(Style::Plain, connection.srtt_us.map(format_time)),
         ListColumn::Cwnd => number(Style::Plain, connection.cwnd.map(|cwnd| cwnd.to_string())),
         ListColumn::Retransmits => number(Style::Plain, connection.retransmits.map(count)),
-        ListColumn::Wait => number(Style::Plain, connection.blocked_share.map(share)),
+        ListColumn::Wait => number(Style::Plain, connection.blocked_share.map(format_share)),
     })
 }
 
 /// Returns a row of the list of processes.
 pub fn of_process(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece> {
     let number = |text: Option<String>| (Style::Plain, text.unwrap_or_else(|| "-".to_owned()));
-    row(columns, |column, width| match column {
-        ListColumn::Mark => mark(one.severity),
+    row_cells(columns, |column, width| match column {
+        ListColumn::Mark => severity_mark(one.severity),
         ListColumn::Process => (Style::Plain, process_cell(one.process.as_ref(), width)),
         ListColumn::Connections => number(Some(count(one.sums.connections))),
         ListColumn::Held if one.sums.active == 0 => (Style::Dim, "idle".to_owned()),
         ListColumn::Held => hold_cell(one.held, width),
-        ListColumn::Bar => (Style::Plain, letters(&one.stages, width)),
-        ListColumn::Out => number(Some(bits(one.sums.out_bytes_per_s))),
-        ListColumn::In => number(Some(bits(one.sums.in_bytes_per_s))),
-        ListColumn::Rtt => number(one.srtt_us.map(time)),
+        ListColumn::Bar => (Style::Plain, stage_letters(&one.stages, width)),
+        ListColumn::Out => number(Some(format_bits(one.sums.out_bytes_per_s))),
+        ListColumn::In => number(Some(format_bits(one.sums.in_bytes_per_s))),
+        ListColumn::Rtt => number(one.srtt_us.map(format_time)),
         ListColumn::Retransmits => number(Some(count(one.sums.retransmits))),
-        ListColumn::Wait => number(one.blocked_share.map(share)),
+        ListColumn::Wait => number(one.blocked_share.map(format_share)),
         ListColumn::Local | ListColumn::Remote | ListColumn::Cwnd => (Style::Plain, String::new()),
     })
 }
 
-fn row(
+fn row_cells(
     columns: &ColumnWidths,
     cell: impl Fn(ListColumn, usize) -> StyledPiece,
 ) -> Vec<StyledPiece> {
@@ -236,9 +236,12 @@ fn row(
         }
         let (style, text) = cell(*column, *width);
         if *column == ListColumn::Bar {
-            pieces.extend(colour_bar(&fit(&text, *width, false)));
+            pieces.extend(colour_bar(&fit_text(&text, *width, false)));
         } else {
-            pieces.push((style, fit(&clean(&text), *width, column.is_number())));
+            pieces.push((
+                style,
+                fit_text(&remove_controls(&text), *width, column.is_number()),
+            ));
         }
     }
     pieces
@@ -247,7 +250,7 @@ fn row(
 /// Returns the letters of a bar.
 pub fn colour_bar(letters: &str) -> Vec<StyledPiece> {
     let style = |letter: char| {
-        let stages = Stage::ALL.iter().map(|stage| bar::mark(*stage));
+        let stages = Stage::ALL.iter().map(|stage| bar::stage_mark(*stage));
         let found = stages
             .filter(|(of, _)| *of == letter)
             .map(|(_, style)| style)
@@ -264,16 +267,16 @@ pub fn colour_bar(letters: &str) -> Vec<StyledPiece> {
     pieces
 }
 
-fn letters(stages: &Stages, width: usize) -> String {
-    let cells = bar::cells(stages, width);
+fn stage_letters(stages: &Stages, width: usize) -> String {
+    let cells = bar::stage_cells(stages, width);
     cells
         .into_iter()
-        .map(|(stage, cells)| bar::mark(stage).0.to_string().repeat(cells))
+        .map(|(stage, cells)| bar::stage_mark(stage).0.to_string().repeat(cells))
         .collect()
 }
 
 /// Returns a sign that reads without colour.
-pub fn mark(severity: Option<Severity>) -> StyledPiece {
+pub fn severity_mark(severity: Option<Severity>) -> StyledPiece {
     match severity {
         Some(Severity::Critical) => (Style::Red, "!".to_owned()),
         Some(Severity::Warning) => (Style::Yellow, "*".to_owned()),
@@ -289,7 +292,7 @@ pub fn process(process: Option<&Process>) -> String {
 
 /// Returns a process for a column: a long name is cut before its pid.
 fn process_cell(of: Option<&Process>, width: usize) -> String {
-    let title = clean(&process(of));
+    let title = remove_controls(&process(of));
     let Some(place) = title.rfind('[') else {
         return title;
     };
@@ -298,7 +301,7 @@ fn process_cell(of: Option<&Process>, width: usize) -> String {
     if title.chars().count() <= width || room < LEAST_NAME {
         return title;
     }
-    fit(name, room, false) + pid
+    fit_text(name, room, false) + pid
 }
 
 /// Columns of a name below which it says nothing.
@@ -329,9 +332,9 @@ pub const fn label(by: HoldReason) -> &'static str {
 }
 
 /// Returns the look of a stage.
-pub fn look(by: HoldReason) -> Style {
+pub fn stage_style(by: HoldReason) -> Style {
     match by {
-        HoldReason::Stage(stage) => bar::mark(stage).1,
+        HoldReason::Stage(stage) => bar::stage_mark(stage).1,
         HoldReason::ReaderSlow => Style::Red,
         HoldReason::WaitingForPeer => Style::Green,
     }
@@ -341,34 +344,36 @@ fn hold_cell(held: Option<MainHold>, width: usize) -> StyledPiece {
     let Some(MainHold { by, share: part }) = held else {
         return (Style::Dim, "-".to_owned());
     };
-    let (name, part) = (label(by), share(part));
+    let (name, part) = (label(by), format_share(part));
     let room = width.saturating_sub(part.len() + 1);
     (
-        look(by),
-        format!("{} {part}", fit(name, room.min(12), false)),
+        stage_style(by),
+        format!("{} {part}", fit_text(name, room.min(12), false)),
     )
 }
 
 /// Returns a share in whole per cent.
-pub fn share(share: f64) -> String {
+pub fn format_share(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
 /// Returns a rate in bits per second without its unit: `6.21M`.
-pub fn bits(bytes_per_s: f64) -> String {
+pub fn format_bits(bytes_per_s: f64) -> String {
     if bytes_per_s * 8.0 < 0.5 {
         return "0".to_owned();
     }
-    rate(bytes_per_s).replace("bit/s", "").replace(' ', "")
+    format_rate(bytes_per_s)
+        .replace("bit/s", "")
+        .replace(' ', "")
 }
 
 /// Returns a time in µs without a space: `43.8ms`.
-pub fn time(us: u32) -> String {
+pub fn format_time(us: u32) -> String {
     duration(u64::from(us) * 1_000).replace(' ', "")
 }
 
 /// Cuts or pads text to a width.
-pub fn fit(text: &str, width: usize, right: bool) -> String {
+pub fn fit_text(text: &str, width: usize, right: bool) -> String {
     let taken = Span::raw(text).width();
     if taken <= width {
         let pad = " ".repeat(width - taken);
@@ -432,26 +437,29 @@ mod tests {
 
     #[test]
     fn text_is_cut_by_columns_not_bytes() {
-        assert_eq!(fit("redis", 7, false), "redis  ");
-        assert_eq!(fit("redis", 7, true), "  redis");
-        assert_eq!(fit("redis-server", 7, false), "redis-…");
+        assert_eq!(fit_text("redis", 7, false), "redis  ");
+        assert_eq!(fit_text("redis", 7, true), "  redis");
+        assert_eq!(fit_text("redis-server", 7, false), "redis-…");
         // wide characters take two columns
-        assert_eq!(fit("数据库服务", 7, false), "数据库…");
-        assert_eq!(fit("数据库服务", 6, false), "数据… ");
-        assert_eq!(fit("x", 0, false), "");
+        assert_eq!(fit_text("数据库服务", 7, false), "数据库…");
+        assert_eq!(fit_text("数据库服务", 6, false), "数据… ");
+        assert_eq!(fit_text("x", 0, false), "");
     }
 
     #[test]
     fn numbers_are_short() {
-        assert_eq!((bits(0.0), bits(100.0)), ("0".to_owned(), "800".to_owned()));
         assert_eq!(
-            (bits(775_000.0), bits(12.5e9)),
+            (format_bits(0.0), format_bits(100.0)),
+            ("0".to_owned(), "800".to_owned())
+        );
+        assert_eq!(
+            (format_bits(775_000.0), format_bits(12.5e9)),
             ("6.20M".to_owned(), "100G".to_owned())
         );
         assert_eq!(
-            (time(43_812), time(12)),
+            (format_time(43_812), format_time(12)),
             ("43.8ms".to_owned(), "12.0µs".to_owned())
         );
-        assert_eq!(share(0.976), "98%");
+        assert_eq!(format_share(0.976), "98%");
     }
 }

@@ -2,14 +2,14 @@
 //! state. Out: lines.
 
 use diagnose::live::{HistoryBin, LiveConnection, LiveReport, REACH_NS};
-use diagnose::units::{bytes, duration, percent};
+use diagnose::units::{duration, format_bytes, percent};
 use ratatui::text::Line;
 use table::Role;
 
 use super::cells::{self, StyledPiece};
 use super::paint::StyleMapper;
 use super::state::{FindingId, TopState, place_of_finding};
-use crate::clean::clean;
+use crate::clean::remove_controls;
 use crate::layout::{Style, TextLayout, TextOptions};
 use crate::text::{bar, findings};
 
@@ -36,7 +36,7 @@ pub fn history_columns(width: usize) -> usize {
 }
 
 /// Returns the screen of a connection.
-pub fn connection(
+pub fn connection_lines(
     top: &TopState,
     live: &LiveReport,
     id: u64,
@@ -51,16 +51,20 @@ pub fn connection(
         ];
     };
     // the answer before the picture: a small screen shows it without scrolling
-    let mut lines = who(connection, width, paint);
-    lines.extend(stages(connection, width, paint));
+    let mut lines = identity_lines(connection, width, paint);
+    lines.extend(stage_lines(connection, width, paint));
     lines.push(Line::default());
     lines.extend(worst_finding(live, connection, width, paint));
     lines.push(Line::default());
-    lines.extend(history(&top.history, paint));
+    lines.extend(history_lines(&top.history, paint));
     lines
 }
 
-fn who(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<Line<'static>> {
+fn identity_lines(
+    connection: &LiveConnection,
+    width: usize,
+    paint: StyleMapper,
+) -> Vec<Line<'static>> {
     let role = match connection.role {
         Role::Client => "client",
         Role::Server => "server",
@@ -78,7 +82,7 @@ fn who(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<Lin
     facts.extend(
         connection
             .snd_wnd_bytes
-            .map(|window| format!("window {}", bytes(window.into()))),
+            .map(|window| format!("window {}", format_bytes(window.into()))),
     );
     facts.extend(
         connection
@@ -88,22 +92,29 @@ fn who(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<Lin
     if connection.closed {
         facts.push("closed".to_owned());
     }
-    let name = clean(&cells::process(connection.process.as_ref()));
-    let mut layout = TextLayout::new(&options(width, paint));
+    let name = remove_controls(&cells::process(connection.process.as_ref()));
+    let mut layout = TextLayout::new(&text_options(width, paint));
     layout.paragraph(0, Style::Dim, &facts.join(" · "));
-    let mut lines = vec![paint.line(vec![(Style::Cyan, name), (Style::Plain, clean(&ends))])];
+    let mut lines = vec![paint.line(vec![
+        (Style::Cyan, name),
+        (Style::Plain, remove_controls(&ends)),
+    ])];
     lines.extend(paint.styled_lines(&layout.finish()));
     lines
 }
 
-fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<Line<'static>> {
+fn stage_lines(
+    connection: &LiveConnection,
+    width: usize,
+    paint: StyleMapper,
+) -> Vec<Line<'static>> {
     let room = width.saturating_sub(LABEL + 2).min(60);
-    let cells = bar::cells(&connection.stages, room);
+    let cells = bar::stage_cells(&connection.stages, room);
     let letters: String = cells
         .iter()
-        .map(|(stage, number)| bar::mark(*stage).0.to_string().repeat(*number))
+        .map(|(stage, number)| bar::stage_mark(*stage).0.to_string().repeat(*number))
         .collect();
-    let mut layout = TextLayout::new(&options(width, paint));
+    let mut layout = TextLayout::new(&text_options(width, paint));
     let mut lines = Vec::new();
     if letters.is_empty() {
         let text = match &connection.not_judged {
@@ -119,7 +130,7 @@ fn stages(connection: &LiveConnection, width: usize, paint: StyleMapper) -> Vec<
         pieces.push((Style::Dim, "]".to_owned()));
         lines.push(paint.line(pieces));
         layout.entry(0, "", LABEL, &bar::legend(&connection.stages));
-        layout.entry(0, "", LABEL, &exactness(connection));
+        layout.entry(0, "", LABEL, &describe_exactness(connection));
     }
     let received = receive_text(connection);
     if !received.is_empty() {
@@ -147,7 +158,7 @@ fn receive_text(connection: &LiveConnection) -> String {
 }
 
 /// Returns the judged time and the error of the shares.
-fn exactness(connection: &LiveConnection) -> String {
+fn describe_exactness(connection: &LiveConnection) -> String {
     let widest = connection
         .stages
         .iter()
@@ -161,7 +172,7 @@ fn exactness(connection: &LiveConnection) -> String {
 }
 
 /// Returns the history: a line each for stage, rates, window, round-trip time, retransmits.
-fn history(bins: &[HistoryBin], paint: StyleMapper) -> Vec<Line<'static>> {
+fn history_lines(bins: &[HistoryBin], paint: StyleMapper) -> Vec<Line<'static>> {
     let number = bins.len().max(1);
     let title = format!(
         "{:<number$}",
@@ -176,20 +187,44 @@ fn history(bins: &[HistoryBin], paint: StyleMapper) -> Vec<Line<'static>> {
     let mut lines = vec![paint.line(head)];
     let letters: String = bins
         .iter()
-        .map(|bin| bin.stage.map_or(' ', |stage| bar::mark(stage).0))
+        .map(|bin| bin.stage.map_or(' ', |stage| bar::stage_mark(stage).0))
         .collect();
     let mut pieces = label_piece("stage");
     pieces.extend(cells::colour_bar(&letters));
     lines.push(paint.line(pieces));
-    let rate = |value: f64| cells::bits(value);
-    let time = |value: f64| cells::time(value as u32);
+    let rate = |value: f64| cells::format_bits(value);
+    let time = |value: f64| cells::format_time(value as u32);
     let whole = |value: f64| format!("{value:.0}");
     let float = |value: Option<u32>| value.map(f64::from);
-    lines.push(spark("out", bins, |bin| bin.out_bytes_per_s, rate, paint));
-    lines.push(spark("in", bins, |bin| bin.in_bytes_per_s, rate, paint));
-    lines.push(spark("cwnd", bins, |bin| float(bin.cwnd), whole, paint));
-    lines.push(spark("rtt", bins, |bin| float(bin.srtt_us), time, paint));
-    lines.push(spark(
+    lines.push(spark_line(
+        "out",
+        bins,
+        |bin| bin.out_bytes_per_s,
+        rate,
+        paint,
+    ));
+    lines.push(spark_line(
+        "in",
+        bins,
+        |bin| bin.in_bytes_per_s,
+        rate,
+        paint,
+    ));
+    lines.push(spark_line(
+        "cwnd",
+        bins,
+        |bin| float(bin.cwnd),
+        whole,
+        paint,
+    ));
+    lines.push(spark_line(
+        "rtt",
+        bins,
+        |bin| float(bin.srtt_us),
+        time,
+        paint,
+    ));
+    lines.push(spark_line(
         "retransmits",
         bins,
         |bin| float(bin.retransmits),
@@ -200,7 +235,7 @@ fn history(bins: &[HistoryBin], paint: StyleMapper) -> Vec<Line<'static>> {
 }
 
 /// Returns a line of blocks, scaled to the maximum; a missing value is blank.
-fn spark(
+fn spark_line(
     label: &str,
     bins: &[HistoryBin],
     value: impl Fn(&HistoryBin) -> Option<f64>,
@@ -237,7 +272,7 @@ fn worst_finding(
     width: usize,
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
-    let mut layout = TextLayout::new(&options(width, paint));
+    let mut layout = TextLayout::new(&text_options(width, paint));
     let Some(place) = place_of_finding(live, connection) else {
         layout.entry(
             0,
@@ -251,12 +286,12 @@ fn worst_finding(
         Some(finding) => {
             let title = format!("{} · {}", finding.severity.name(), finding.rule);
             let mut pieces = label_piece("finding");
-            pieces.push((super::lists::style(finding.severity), title));
+            pieces.push((super::lists::severity_style(finding.severity), title));
             let mut lines = vec![paint.line(pieces)];
             layout.entry(0, "", LABEL, &finding.headline);
             let advice = finding.advice.first().map(|advice| advice.0.as_ref());
             let room = width.min(TEXT_WIDTH).saturating_sub(LABEL);
-            let advice = cells::fit(advice.unwrap_or("none"), room, false);
+            let advice = cells::fit_text(advice.unwrap_or("none"), room, false);
             layout.entry(0, "fix", LABEL, advice.trim_end());
             layout.entry(0, "", LABEL, "enter: the evidence and every fix");
             lines.extend(paint.styled_lines(&layout.finish()));
@@ -281,10 +316,10 @@ pub fn finding(
     width: usize,
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
-    let mut layout = TextLayout::new(&options(width, paint));
+    let mut layout = TextLayout::new(&text_options(width, paint));
     match top.finding(id) {
         Some(place) => match live.findings.get(place) {
-            Some(finding) => findings::one(&mut layout, finding),
+            Some(finding) => findings::draw_whole_finding(&mut layout, finding),
             None => {
                 let undecided = live.undecided.get(place - live.findings.len());
                 undecided
@@ -301,7 +336,7 @@ pub fn finding(
     paint.styled_lines(&layout.finish())
 }
 
-fn options(width: usize, paint: StyleMapper) -> TextOptions {
+fn text_options(width: usize, paint: StyleMapper) -> TextOptions {
     TextOptions {
         colour: paint.colour,
         width: width.min(TEXT_WIDTH),

@@ -5,11 +5,11 @@ use diagnose::report::{ContainerProcesses, Finding, Process, Severity, Undecided
 use diagnose::units::{count, duration, quantity};
 use ratatui::text::Line;
 
-use super::cells::{self, ColumnWidths, StyledPiece, fit};
+use super::cells::{self, ColumnWidths, StyledPiece, fit_text};
 use super::order::ListOrder;
 use super::paint::StyleMapper;
 use super::state::TopState;
-use crate::clean::clean;
+use crate::clean::remove_controls;
 use crate::layout::Style;
 use crate::layout::TextOptions;
 
@@ -20,7 +20,7 @@ type ScreenSize = (usize, usize);
 const ABOUT: usize = 1;
 
 /// Returns the list of connections: all, or those of one process.
-pub fn connections(
+pub fn connection_list(
     top: &mut TopState,
     live: &LiveReport,
     room: ScreenSize,
@@ -29,16 +29,16 @@ pub fn connections(
     let columns = cells::of_connections(room.0);
     top.set_rows(room.1.saturating_sub(1 + ABOUT));
     let rows = |place: usize| match live.connections.get(place) {
-        Some(connection) => cells::connection(connection, &columns),
+        Some(connection) => cells::connection_cells(connection, &columns),
         None => Vec::new(),
     };
-    let mut lines = list(top, &columns, rows, room, paint);
+    let mut lines = draw_list(top, &columns, rows, room, paint);
     let selected = top
         .shown
         .get(top.cursor().0)
         .and_then(|place| live.connections.get(*place));
     let place = selected.and_then(|it| super::state::place_of_finding(live, it));
-    lines.push(about(
+    lines.push(footer_line(
         place.map(|place| headline(live, place)),
         room.0,
         paint,
@@ -47,7 +47,7 @@ pub fn connections(
 }
 
 /// Returns the list of processes.
-pub fn processes(
+pub fn process_list(
     top: &mut TopState,
     live: &LiveReport,
     room: ScreenSize,
@@ -59,7 +59,7 @@ pub fn processes(
         Some(process) => cells::of_process(process, &columns),
         None => Vec::new(),
     };
-    let mut lines = list(top, &columns, rows, room, paint);
+    let mut lines = draw_list(top, &columns, rows, room, paint);
     let selected = top
         .shown
         .get(top.cursor().0)
@@ -67,7 +67,7 @@ pub fn processes(
     let text = selected.map(|it| match it.findings {
         0 => (Style::Dim, "no finding on its connections".to_owned()),
         number => {
-            let (style, _) = cells::mark(it.severity);
+            let (style, _) = cells::severity_mark(it.severity);
             (
                 style,
                 format!(
@@ -77,11 +77,11 @@ pub fn processes(
             )
         }
     });
-    lines.push(about(text, room.0, paint));
+    lines.push(footer_line(text, room.0, paint));
     lines
 }
 
-fn list(
+fn draw_list(
     top: &TopState,
     columns: &ColumnWidths,
     row: impl Fn(usize) -> Vec<StyledPiece>,
@@ -90,28 +90,28 @@ fn list(
 ) -> Vec<Line<'static>> {
     let sorted = Some(top.order.sort.column());
     let title = cells::headings(columns, sorted, top.order.reversed);
-    let mut lines = vec![paint.bar(fit(&title, width, false))];
+    let mut lines = vec![paint.bar(fit_text(&title, width, false))];
     let (index, offset) = top.cursor();
     let rows = height.saturating_sub(1 + ABOUT);
     for (number, place) in top.shown.iter().enumerate().skip(offset).take(rows) {
         let pieces = row(*place);
         lines.push(if number == index {
             let text: String = pieces.into_iter().map(|(_, text)| text).collect();
-            paint.bar(fit(&text, width, false))
+            paint.bar(fit_text(&text, width, false))
         } else {
             paint.line(pieces)
         });
     }
     if top.shown.is_empty() {
-        lines.push(paint.line(vec![(Style::Dim, nothing(top))]));
+        lines.push(paint.line(vec![(Style::Dim, explain_empty(top))]));
     }
     lines.resize(height.saturating_sub(ABOUT), Line::default());
     lines
 }
 
 /// Returns why a list is empty.
-fn nothing(top: &TopState) -> String {
-    let filter = clean(&top.order.filter);
+fn explain_empty(top: &TopState) -> String {
+    let filter = remove_controls(&top.order.filter);
     match (filter.is_empty(), top.order.hide_idle) {
         (false, _) => format!("no match for {filter:?}: esc shows all"),
         (true, true) => "all connections are idle: i shows them".to_owned(),
@@ -120,15 +120,15 @@ fn nothing(top: &TopState) -> String {
 }
 
 /// Returns the line below a list.
-fn about(text: Option<StyledPiece>, width: usize, paint: StyleMapper) -> Line<'static> {
-    let pieces = text.map(|(style, text)| (style, fit(&clean(&text), width, false)));
+fn footer_line(text: Option<StyledPiece>, width: usize, paint: StyleMapper) -> Line<'static> {
+    let pieces = text.map(|(style, text)| (style, fit_text(&remove_controls(&text), width, false)));
     paint.line(pieces.into_iter().collect())
 }
 
 fn headline(live: &LiveReport, place: usize) -> StyledPiece {
     match live.findings.get(place) {
         Some(finding) => (
-            style(finding.severity),
+            severity_style(finding.severity),
             format!("{}: {}", finding.rule, finding.headline),
         ),
         None => {
@@ -140,8 +140,8 @@ fn headline(live: &LiveReport, place: usize) -> StyledPiece {
 }
 
 /// Returns the look of a severity.
-pub fn style(severity: Severity) -> Style {
-    cells::mark(Some(severity)).0
+pub fn severity_style(severity: Severity) -> Style {
+    cells::severity_mark(Some(severity)).0
 }
 
 /// Returns the lines above the connections of one process.
@@ -154,20 +154,22 @@ pub fn process_title(
         .processes
         .iter()
         .find(|it| it.process.as_ref() == process);
-    let name = clean(&cells::process(process));
+    let name = remove_controls(&cells::process(process));
     let text = found.map_or("all sockets are closed".to_owned(), |it| {
         format!(
             "{} of {} active · out {}, in {} bit/s",
             count(it.sums.active),
             quantity(it.sums.connections, "socket"),
-            cells::bits(it.sums.out_bytes_per_s),
-            cells::bits(it.sums.in_bytes_per_s),
+            cells::format_bits(it.sums.out_bytes_per_s),
+            cells::format_bits(it.sums.in_bytes_per_s),
         )
     });
     let holds =
         |it: &&ContainerProcesses| process.is_some_and(|process| it.processes.contains(process));
     let container = live.containers.iter().find(holds);
-    let place = container.map_or_else(String::new, |it| format!(" in {}", clean(&it.to_string())));
+    let place = container.map_or_else(String::new, |it| {
+        format!(" in {}", remove_controls(&it.to_string()))
+    });
     paint.line(vec![
         (Style::Cyan, name),
         (Style::Plain, format!("{place}  {text}")),
@@ -175,7 +177,7 @@ pub fn process_title(
 }
 
 /// Returns the list of findings, undecided ones last.
-pub fn findings(
+pub fn finding_list(
     top: &mut TopState,
     live: &LiveReport,
     room: ScreenSize,
@@ -186,7 +188,7 @@ pub fn findings(
         "{:9} {:24} {:>5} {:>8}  {}",
         "SEVERITY", "FINDING", "TIME", "LOST", "SUBJECT"
     );
-    let mut lines = vec![paint.bar(fit(&title, room.0, false))];
+    let mut lines = vec![paint.bar(fit_text(&title, room.0, false))];
     let (index, offset) = top.cursor();
     let rows = room.1.saturating_sub(1 + ABOUT);
     for (number, place) in top.shown.iter().enumerate().skip(offset).take(rows) {
@@ -199,7 +201,7 @@ pub fn findings(
         };
         let text: String = pieces.iter().map(|(_, text)| text.as_str()).collect();
         lines.push(if number == index {
-            paint.bar(fit(&text, room.0, false))
+            paint.bar(fit_text(&text, room.0, false))
         } else {
             paint.line(pieces)
         });
@@ -208,13 +210,13 @@ pub fn findings(
         let text = if top.order.filter.is_empty() {
             "no finding".to_owned()
         } else {
-            nothing(top)
+            explain_empty(top)
         };
         lines.push(paint.line(vec![(Style::Green, text)]));
     }
     lines.resize(room.1.saturating_sub(ABOUT), Line::default());
     let selected = top.shown.get(index).map(|place| headline(live, *place));
-    lines.push(about(selected, room.0, paint));
+    lines.push(footer_line(selected, room.0, paint));
     lines
 }
 
@@ -222,31 +224,31 @@ fn finding_row(finding: &Finding) -> Vec<StyledPiece> {
     let subject = &finding.subject;
     let numbers = format!(
         " {:>5} {:>8}  ",
-        cells::share(finding.share),
-        time(finding.harm_ns)
+        cells::format_share(finding.share),
+        format_time(finding.harm_ns)
     );
     vec![
         (
-            style(finding.severity),
+            severity_style(finding.severity),
             format!("{:9} ", finding.severity.name()),
         ),
-        (Style::Plain, fit(finding.rule.name(), 24, false)),
+        (Style::Plain, fit_text(finding.rule.name(), 24, false)),
         (Style::Plain, numbers),
         (Style::Cyan, subject_text(subject)),
     ]
 }
 
 fn undecided_row(undecided: &UndecidedFinding) -> Vec<StyledPiece> {
-    let harm = format!("≤{}", time(undecided.possible_harm_ns));
+    let harm = format!("≤{}", format_time(undecided.possible_harm_ns));
     vec![
         (Style::Yellow, format!("{:9} ", "?")),
         (
             Style::Plain,
-            fit(&undecided.join_candidates(" or "), 24, false),
+            fit_text(&undecided.join_candidates(" or "), 24, false),
         ),
         (
             Style::Plain,
-            format!(" {:>5} {harm:>8}  ", cells::share(undecided.share)),
+            format!(" {:>5} {harm:>8}  ", cells::format_share(undecided.share)),
         ),
         (Style::Cyan, subject_text(&undecided.subject)),
     ]
@@ -254,14 +256,14 @@ fn undecided_row(undecided: &UndecidedFinding) -> Vec<StyledPiece> {
 
 fn subject_text(subject: &diagnose::report::FindingSubject) -> String {
     let process = cells::process(subject.process.as_ref());
-    clean(&match subject.connections {
+    remove_controls(&match subject.connections {
         0 => process,
         1 => format!("{process} → {}", subject.remote),
         number => format!("{process}, {}", quantity(number, "connection")),
     })
 }
 
-fn time(ns: u64) -> String {
+fn format_time(ns: u64) -> String {
     duration(ns).replace(' ', "")
 }
 
@@ -269,7 +271,7 @@ fn time(ns: u64) -> String {
 pub fn text(live: &LiveReport, order: &ListOrder, limit: usize, options: &TextOptions) -> String {
     let columns = cells::of_connections(options.width);
     let places = order.connections(live, None);
-    let sums: String = super::totals::sums(live, options.width)
+    let sums: String = super::totals::total_pieces(live, options.width)
         .into_iter()
         .map(|(_, text)| text)
         .collect();
@@ -285,7 +287,7 @@ pub fn text(live: &LiveReport, order: &ListOrder, limit: usize, options: &TextOp
         let row = live
             .connections
             .get(*place)
-            .map(|it| cells::connection(it, &columns));
+            .map(|it| cells::connection_cells(it, &columns));
         let row = row.unwrap_or_default();
         let pieces: Vec<(Style, &str)> = row
             .iter()

@@ -33,11 +33,11 @@ pub use detail::{MOST_BINS, history_columns};
 pub use order::{ListOrder, SortKey};
 pub use state::{KeyAction, ScreenPage, TopState};
 
-use crate::clean::clean;
+use crate::clean::remove_controls;
 use crate::layout::Style;
-use cells::fit;
+use cells::fit_text;
 use paint::StyleMapper;
-use totals::{profiler_state, round, sums};
+use totals::{profiler_state, round_to_tenth, total_pieces};
 
 /// Lines above a list or a text: title, totals, the profiler's own cost.
 const HEAD: usize = 3;
@@ -48,17 +48,17 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut TopState, colour: bool) {
     let area = frame.area();
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     let body_height = height.saturating_sub(HEAD + 1);
-    let mut lines = head(top, width, paint);
+    let mut lines = head_lines(top, width, paint);
     lines.truncate(height.saturating_sub(1));
-    lines.extend(body(top, width, body_height, paint));
+    lines.extend(body_lines(top, width, body_height, paint));
     lines.resize(height.saturating_sub(1), Line::default());
-    lines.push(foot(top, width, paint));
+    lines.push(foot_line(top, width, paint));
     for (line, y) in lines.iter().zip(area.y..area.bottom()) {
         frame.render_widget(line, Rect::new(area.x, y, area.width, 1));
     }
 }
 
-fn head(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> {
+fn head_lines(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> {
     let Some(live) = &top.live else {
         let text = "whylat top · attaching …".to_owned();
         return vec![paint.line(vec![(Style::Bold, text)])];
@@ -66,18 +66,18 @@ fn head(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> 
     let about = &live.about;
     let title = format!(
         "whylat top · {} · detail {} · last {} · every {}",
-        clean(&about.host),
+        remove_controls(&about.host),
         about.detail,
-        duration(round(about.window_ns)),
-        duration(round(about.interval_ns))
+        duration(round_to_tenth(about.window_ns)),
+        duration(round_to_tenth(about.interval_ns))
     );
     let state = if top.paused { "PAUSED " } else { "" };
-    let right = format!("{state}{}", clock(about.realtime_ns));
+    let right = format!("{state}{}", format_clock(about.realtime_ns));
     let room = width.saturating_sub(right.len() + 1);
     let (own_style, own) = profiler_state(live);
     vec![
         paint.line(vec![
-            (Style::Bold, fit(&title, room, false)),
+            (Style::Bold, fit_text(&title, room, false)),
             (Style::Plain, " ".to_owned()),
             (
                 if top.paused {
@@ -88,30 +88,35 @@ fn head(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> 
                 right,
             ),
         ]),
-        paint.line(sums(live, width)),
-        paint.line(vec![(own_style, fit(&own, width, false))]),
+        paint.line(total_pieces(live, width)),
+        paint.line(vec![(own_style, fit_text(&own, width, false))]),
     ]
 }
 
-fn body(top: &mut TopState, width: usize, height: usize, paint: StyleMapper) -> Vec<Line<'static>> {
+fn body_lines(
+    top: &mut TopState,
+    width: usize,
+    height: usize,
+    paint: StyleMapper,
+) -> Vec<Line<'static>> {
     let Some(live) = top.live.clone() else {
         return Vec::new();
     };
     match top.page().clone() {
-        ScreenPage::Connections => lists::connections(top, &live, (width, height), paint),
-        ScreenPage::Processes => lists::processes(top, &live, (width, height), paint),
-        ScreenPage::Findings => lists::findings(top, &live, (width, height), paint),
+        ScreenPage::Connections => lists::connection_list(top, &live, (width, height), paint),
+        ScreenPage::Processes => lists::process_list(top, &live, (width, height), paint),
+        ScreenPage::Findings => lists::finding_list(top, &live, (width, height), paint),
         ScreenPage::Services => services::lines(top, &live, (width, height), paint),
         ScreenPage::Process(process) => {
             let mut lines = vec![lists::process_title(&live, process.as_ref(), paint)];
             let room = (width, height.saturating_sub(1));
             lines.extend(waits::lines(top, &live, process.as_ref(), room, paint));
             let room = (width, height.saturating_sub(lines.len()));
-            lines.extend(lists::connections(top, &live, room, paint));
+            lines.extend(lists::connection_list(top, &live, room, paint));
             lines
         }
         ScreenPage::Connection(id) => {
-            let lines = detail::connection(top, &live, id, width, paint);
+            let lines = detail::connection_lines(top, &live, id, width, paint);
             scroll_lines(top, lines, height)
         }
         ScreenPage::Finding(id) => {
@@ -134,10 +139,10 @@ fn scroll_lines(
 }
 
 /// Returns the keys of the open screen.
-fn foot(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
+fn foot_line(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
     if top.typing {
-        let text = format!("filter: {}▏", clean(&top.order.filter));
-        return paint.line(vec![(Style::Bold, fit(&text, width, false))]);
+        let text = format!("filter: {}▏", remove_controls(&top.order.filter));
+        return paint.line(vec![(Style::Bold, fit_text(&text, width, false))]);
     }
     let keys: &[(&str, &str)] = match top.page() {
         ScreenPage::Connections | ScreenPage::Process(_) | ScreenPage::Processes => &[
@@ -188,12 +193,12 @@ fn foot(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
         pieces.push((Style::Dim, format!(" {what}  ")));
     }
     if !top.order.filter.is_empty() {
-        let text = format!("filter: {}", clean(&top.order.filter));
+        let text = format!("filter: {}", remove_controls(&top.order.filter));
         pieces.insert(
             0,
             (
                 Style::Yellow,
-                format!("{}  ", fit(&text, text.chars().count().min(24), false)),
+                format!("{}  ", fit_text(&text, text.chars().count().min(24), false)),
             ),
         );
     }
@@ -201,7 +206,7 @@ fn foot(top: &TopState, width: usize, paint: StyleMapper) -> Line<'static> {
 }
 
 /// Returns the time of day, UTC.
-fn clock(realtime_ns: u64) -> String {
+fn format_clock(realtime_ns: u64) -> String {
     let seconds = realtime_ns / 1_000_000_000;
     let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
     format!("{hour:02}:{minute:02}:{second:02}Z")

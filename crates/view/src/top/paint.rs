@@ -44,12 +44,14 @@ impl StyleMapper {
 
     /// Returns the lines of a coloured [`crate::layout::TextLayout`].
     pub fn styled_lines(self, text: &str) -> Vec<Line<'static>> {
-        text.lines().map(|line| self.line(pieces(line))).collect()
+        text.lines()
+            .map(|line| self.line(split_styles(line)))
+            .collect()
     }
 }
 
 /// Takes apart what `TextLayout` put together: `ESC [ code m text ESC [ 0 m`. Nothing else in a page begins with ESC.
-fn pieces(line: &str) -> Vec<StyledPiece> {
+fn split_styles(line: &str) -> Vec<StyledPiece> {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default();
     let mut pieces = vec![(Style::Plain, first.to_owned())];

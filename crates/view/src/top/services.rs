@@ -5,10 +5,10 @@ use diagnose::requests::Side;
 use diagnose::units::duration;
 use ratatui::text::Line;
 
-use super::cells::fit;
+use super::cells::fit_text;
 use super::paint::StyleMapper;
 use super::state::TopState;
-use crate::clean::clean;
+use crate::clean::remove_controls;
 use crate::layout::Style;
 
 /// Columns of all but the name.
@@ -28,14 +28,14 @@ pub(super) fn lines(
     top.set_rows(rows);
     let name = width.saturating_sub(NUMBERS).max(NAME_LEAST);
     let heads = ["REQUESTS/S", "P50", "P99", "LARGEST PART"];
-    let title = row(fit("SERVICE", name, false), heads.map(str::to_owned));
-    let mut lines = vec![paint.bar(fit(&title, width, false))];
+    let title = join_columns(fit_text("SERVICE", name, false), heads.map(str::to_owned));
+    let mut lines = vec![paint.bar(fit_text(&title, width, false))];
     let (index, offset) = top.cursor();
     for (number, place) in top.shown.iter().enumerate().skip(offset).take(rows) {
         let Some(service) = live.services.get(*place) else {
             continue;
         };
-        let text = fit(&service_row(service, name), width, false);
+        let text = fit_text(&service_row(service, name), width, false);
         lines.push(match number == index {
             true => paint.bar(text),
             false => paint.line(vec![(Style::Plain, text)]),
@@ -51,7 +51,7 @@ pub(super) fn lines(
     lines
 }
 
-fn row(name: String, [rate, p50, p99, part]: [String; 4]) -> String {
+fn join_columns(name: String, [rate, p50, p99, part]: [String; 4]) -> String {
     format!("{name} {rate:>11} {p50:>9} {p99:>9}  {part}")
 }
 
@@ -60,20 +60,20 @@ fn service_row(service: &LiveService, width: usize) -> String {
         Side::Server => "at",
         Side::Client => "→",
     };
-    let name = clean(&format!("{} {arrow} {}", service.name, service.address));
-    let rate = service.requests_per_s.map_or_else(String::new, rate);
+    let name = remove_controls(&format!("{} {arrow} {}", service.name, service.address));
+    let rate = service.requests_per_s.map_or_else(String::new, format_rate);
     let part = service.first_part.zip(service.first_share);
     let part = part.map(|(part, share)| format!("{} {:.0} %", part.text(), share * 100.0));
     let times = [service.p50_ns, service.p99_ns].map(duration);
     let [p50, p99] = times;
-    row(
-        fit(&name, width, false),
+    join_columns(
+        fit_text(&name, width, false),
         [rate, p50, p99, part.unwrap_or_default()],
     )
 }
 
 /// Returns a rate with a digit where it is small.
-fn rate(per_s: f64) -> String {
+fn format_rate(per_s: f64) -> String {
     match per_s < 10.0 {
         true => format!("{per_s:.1}"),
         false => diagnose::units::count(per_s.round() as u64),

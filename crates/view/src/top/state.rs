@@ -309,13 +309,15 @@ impl TopState {
             KeyCode::Home | KeyCode::Char('g') => self.step(isize::MIN / 2),
             KeyCode::End | KeyCode::Char('G') => self.step(isize::MAX / 2),
             KeyCode::Enter | KeyCode::Right => self.open(),
-            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace | KeyCode::Char('q') => self.back(),
-            KeyCode::Tab => self.turn(1),
-            KeyCode::BackTab => self.turn(-1),
-            KeyCode::Char('1') => self.go(ScreenPage::Connections),
-            KeyCode::Char('2') => self.go(ScreenPage::Processes),
-            KeyCode::Char('3' | 'f') => self.go(ScreenPage::Findings),
-            KeyCode::Char('4') => self.go(ScreenPage::Services),
+            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace | KeyCode::Char('q') => {
+                self.go_back()
+            }
+            KeyCode::Tab => self.turn_page(1),
+            KeyCode::BackTab => self.turn_page(-1),
+            KeyCode::Char('1') => self.go_to(ScreenPage::Connections),
+            KeyCode::Char('2') => self.go_to(ScreenPage::Processes),
+            KeyCode::Char('3' | 'f') => self.go_to(ScreenPage::Findings),
+            KeyCode::Char('4') => self.go_to(ScreenPage::Services),
             KeyCode::Char('?' | 'h') | KeyCode::F(1) if *self.page() != ScreenPage::Help => {
                 self.push(ScreenPage::Help);
             }
@@ -420,7 +422,7 @@ impl TopState {
     }
 
     /// Goes back; from a filtered list to the whole list.
-    fn back(&mut self) {
+    fn go_back(&mut self) {
         if self.pages.len() > 1 {
             self.pages.pop();
         } else {
@@ -429,12 +431,12 @@ impl TopState {
         self.refresh();
     }
 
-    fn go(&mut self, page: ScreenPage) {
+    fn go_to(&mut self, page: ScreenPage) {
         self.pages = vec![(page, Cursor::default())];
         self.refresh();
     }
 
-    fn turn(&mut self, by: isize) {
+    fn turn_page(&mut self, by: isize) {
         let lists = [
             ScreenPage::Connections,
             ScreenPage::Processes,
@@ -447,7 +449,7 @@ impl TopState {
             .position(|list| Some(list) == bottom.as_ref())
             .unwrap_or(0);
         let next = (place as isize + by).rem_euclid(lists.len() as isize) as usize;
-        self.go(lists[next].clone());
+        self.go_to(lists[next].clone());
     }
 }
 

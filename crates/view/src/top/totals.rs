@@ -5,11 +5,11 @@ use diagnose::report::Severity;
 use diagnose::units::{count, duration, percent, quantity};
 
 use super::cells::{self, StyledPiece};
-use crate::clean::clean;
+use crate::clean::remove_controls;
 use crate::layout::Style;
 
 /// Returns the findings and the totals that fit, the most important first.
-pub(super) fn sums(live: &LiveReport, width: usize) -> Vec<StyledPiece> {
+pub(super) fn total_pieces(live: &LiveReport, width: usize) -> Vec<StyledPiece> {
     let totals = &live.totals;
     let parts = [
         format!(
@@ -19,8 +19,8 @@ pub(super) fn sums(live: &LiveReport, width: usize) -> Vec<StyledPiece> {
         ),
         format!(
             "out {}, in {} bit/s",
-            cells::bits(totals.out_bytes_per_s),
-            cells::bits(totals.in_bytes_per_s)
+            cells::format_bits(totals.out_bytes_per_s),
+            cells::format_bits(totals.in_bytes_per_s)
         ),
         quantity(totals.retransmits, "retransmit"),
     ];
@@ -41,7 +41,7 @@ fn findings_piece(live: &LiveReport) -> StyledPiece {
     let number = |of| live.findings.iter().filter(|it| it.severity == of).count() as u64;
     let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));
     match (critical, warnings) {
-        (0, 0) if live.totals.connections == 0 => (Style::Plain, nobody(live)),
+        (0, 0) if live.totals.connections == 0 => (Style::Plain, explain_no_connection(live)),
         (0, 0) => (Style::Green, "no problem found".to_owned()),
         (0, _) => (Style::Yellow, quantity(warnings, "warning")),
         (_, 0) => (Style::Red, format!("{critical} critical")),
@@ -53,9 +53,9 @@ fn findings_piece(live: &LiveReport) -> StyledPiece {
 }
 
 /// Returns why there is no connection.
-fn nobody(live: &LiveReport) -> String {
+fn explain_no_connection(live: &LiveReport) -> String {
     match &live.about.filter {
-        Some(filter) => format!("no socket matches {}", clean(filter)),
+        Some(filter) => format!("no socket matches {}", remove_controls(filter)),
         None if live.about.only_own => "you own no TCP socket here; root sees all".to_owned(),
         None => "no TCP socket here".to_owned(),
     }
@@ -79,7 +79,10 @@ pub(super) fn profiler_state(live: &LiveReport) -> StyledPiece {
     if about.lost_total == 0 {
         parts.push("lost 0".to_owned());
     }
-    parts.push(format!("polls {}", duration(round(about.poll_mean_ns))));
+    parts.push(format!(
+        "polls {}",
+        duration(round_to_tenth(about.poll_mean_ns))
+    ));
     if !about.only_own && about.detail == "stats" {
         parts.push("more: --detail calls".to_owned());
     }
@@ -92,7 +95,7 @@ pub(super) fn profiler_state(live: &LiveReport) -> StyledPiece {
 }
 
 /// Rounds to a tenth of a second.
-pub(super) fn round(ns: u64) -> u64 {
+pub(super) fn round_to_tenth(ns: u64) -> u64 {
     const TENTH_NS: u64 = 100_000_000;
     if ns < TENTH_NS {
         return ns;

@@ -10,7 +10,7 @@ use table::WaitObject;
 use super::cells;
 use super::paint::StyleMapper;
 use super::state::TopState;
-use crate::clean::clean;
+use crate::clean::remove_controls;
 use crate::layout::Style;
 
 /// Objects that are shown.
@@ -39,7 +39,7 @@ pub fn lines(
         return Vec::new();
     }
     let line = |label: &str, text: &str| {
-        let text = cells::fit(&clean(text), width.saturating_sub(LABEL), false);
+        let text = cells::fit_text(&remove_controls(text), width.saturating_sub(LABEL), false);
         let label = (Style::Dim, format!("{label:LABEL$}"));
         paint.line(vec![label, (Style::Plain, text.trim_end().to_owned())])
     };
@@ -57,7 +57,7 @@ pub fn lines(
     };
     let next = format!("every wait (costs more): whylat record -p {pid} --detail waits");
     let label = (Style::Plain, " ".repeat(LABEL));
-    let next = cells::fit(&next, width.saturating_sub(LABEL), false);
+    let next = cells::fit_text(&next, width.saturating_sub(LABEL), false);
     lines.push(paint.line(vec![label, (Style::Dim, next.trim_end().to_owned())]));
     lines
 }
@@ -73,7 +73,7 @@ fn shown(
     most: usize,
     line: impl Fn(&str, &str) -> Line<'static>,
 ) -> Vec<Line<'static>> {
-    let time = duration(super::totals::round(waits.time_ns));
+    let time = duration(super::totals::round_to_tenth(waits.time_ns));
     let title = match waits.measured {
         WaitSource::Recorded => {
             format!("all waits that ended in the last {time}; mean number of threads")
@@ -99,7 +99,7 @@ fn object(object: &ObjectWaits, measured: WaitSource) -> String {
         WaitSource::Recorded => "",
         WaitSource::Sampled { .. } => "≥",
     };
-    let longest = object.longest_ns.map(super::totals::round);
+    let longest = object.longest_ns.map(super::totals::round_to_tenth);
     let longest = longest.map_or("longest -".to_owned(), |ns| {
         format!("longest {at_least}{}", duration(ns))
     });

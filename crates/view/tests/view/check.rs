@@ -37,7 +37,8 @@ fn report(options: CheckOptions, runs: &[&str]) -> Outcome<CheckReport> {
 }
 
 fn with_baseline(runs: &[&str]) -> Outcome<CheckOptions> {
-    let written = serde_json::to_string(&check(CheckOptions::default(), runs)?.baseline("0.1.0"))?;
+    let written =
+        serde_json::to_string(&check(CheckOptions::default(), runs)?.to_baseline("0.1.0"))?;
     let baseline: Baseline = serde_json::from_str(&written)?;
     Ok(CheckOptions {
         baseline: Some(baseline),
@@ -57,7 +58,7 @@ fn json_keeps_the_published_schemas() -> Outcome {
         let faults = crate::schema::validate(&schema, &json);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
-    let baseline = check(CheckOptions::default(), &[STALL])?.baseline("0.1.0");
+    let baseline = check(CheckOptions::default(), &[STALL])?.to_baseline("0.1.0");
     let json = serde_json::to_value(&baseline)?;
     let json = serde_json::from_str(&json.to_string())?;
     let faults = crate::schema::validate(&of_baseline, &json);

@@ -5,7 +5,7 @@ use serde_json::json;
 use table::manifest::Header;
 use table::tables::{Process, Processes};
 use table::{Columns, Recording, Table, WriteOptions, Writer};
-use whylat_view::{CsvText, csv};
+use whylat_view::{CsvText, write_csv};
 
 /// A field as it was read: absent ones are those that are empty without quotes.
 type Cell = Option<String>;
@@ -92,7 +92,7 @@ proptest! {
         let scratch = tempfile::tempdir().expect("a directory");
         let recording = recording(&scratch.path().join("r.whylat"), &rows);
         let mut out = Vec::new();
-        csv(&recording, "processes", CsvText::Exact, &mut out).expect("memory");
+        write_csv(&recording, "processes", CsvText::Exact, &mut out).expect("memory");
         let read = records(&String::from_utf8(out).expect("text"));
         let names = Process::FIELDS.iter().map(|field| Some(field.name.to_owned()));
         prop_assert_eq!(&read[0], &names.collect::<Vec<_>>());
@@ -107,7 +107,7 @@ fn missing_table_is_not_written() {
     let recording = recording(&scratch.path().join("r.whylat"), &[]);
     for name in ["waits", "nonsense", ""] {
         let mut out = Vec::new();
-        csv(&recording, name, CsvText::Exact, &mut out).expect("memory");
+        write_csv(&recording, name, CsvText::Exact, &mut out).expect("memory");
         assert_eq!(out, b"");
     }
 }

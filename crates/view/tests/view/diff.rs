@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use diagnose::difference::report::DiffReport;
-use diagnose::recording::{DiagnosisOptions, difference};
+use diagnose::recording::{DiagnosisOptions, compare_recordings};
 use whylat_view as view;
 use whylat_view::TextOptions;
 
@@ -39,7 +39,11 @@ fn root() -> PathBuf {
 fn compared([before, after]: [&str; 2]) -> Outcome<DiffReport> {
     let (_first, before) = recording(&root().join(before))?;
     let (_second, after) = recording(&root().join(after))?;
-    Ok(difference(&before, &after, DiagnosisOptions::default()))
+    Ok(compare_recordings(
+        &before,
+        &after,
+        DiagnosisOptions::default(),
+    ))
 }
 
 fn json(value: &impl serde::Serialize) -> Outcome<String> {

@@ -21,7 +21,7 @@ fn root() -> PathBuf {
 
 fn answer() -> Outcome<DropReport> {
     let (_scratch, recording) = recording(&root().join("recording"))?;
-    Ok(diagnose::recording::drops(&recording, 10))
+    Ok(diagnose::recording::report_drops(&recording, 10))
 }
 
 #[test]

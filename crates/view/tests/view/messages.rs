@@ -117,7 +117,7 @@ fn both_ends() -> Outcome<EndsReport> {
     let (received, answers) = server(&sent)?;
     let (_first, first) = end(&client(&answers)?, &sent, None)?;
     let (_other, other) = end(&received, &answers, Some("another"))?;
-    Ok(diagnose::recording::ends(&first, &other, 10))
+    Ok(diagnose::recording::join_ends(&first, &other, 10))
 }
 
 #[test]

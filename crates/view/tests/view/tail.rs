@@ -164,7 +164,7 @@ impl Made {
             }),
             categories: None,
         };
-        Ok(diagnose::recording::tail(&recording, None, &asked)?)
+        Ok(diagnose::recording::explain_tail(&recording, None, &asked)?)
     }
 
     fn recorded(&self) -> Outcome<(TempDir, Recording)> {

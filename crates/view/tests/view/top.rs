@@ -207,11 +207,11 @@ fn selection_survives_update_and_pause_freezes() -> Outcome {
     connections.pid.fill(None);
     window.add_connections(&connections);
     screen.press("p")?;
-    screen.top.update(Arc::new(window.judge(now())));
+    screen.top.update(Arc::new(window.judge_window(now())));
     assert!(screen.text()?.contains("PAUSED"));
     assert_eq!(screen.text()?.replace("PAUSED", "      "), before);
     screen.press("p")?;
-    screen.top.update(Arc::new(window.judge(now())));
+    screen.top.update(Arc::new(window.judge_window(now())));
     screen.press("⟨enter⟩")?;
     let opened = screen.text()?;
     let name = before
@@ -291,7 +291,7 @@ fn loss_and_missing_privileges_are_shown() -> Outcome {
         lost: [("ring_full".to_owned(), 211)].into(),
         ..Loss::default()
     };
-    let live = window.judge(SnapshotInfo {
+    let live = window.judge_window(SnapshotInfo {
         loss: vec![lost],
         only_own: true,
         ..now()
@@ -320,7 +320,7 @@ fn empty_screen_reports_nothing_seen() -> Outcome {
         (None, false, "no TCP socket here ·"),
     ];
     for (filter, only_own, expected) in cases {
-        let mut live = window.judge(SnapshotInfo { only_own, ..now() });
+        let mut live = window.judge_window(SnapshotInfo { only_own, ..now() });
         live.about.filter = filter.map(str::to_owned);
         let text = view::top::text(&live, &ListOrder::default(), 9, &TextOptions::default());
         assert!(text.starts_with(expected), "{text}");

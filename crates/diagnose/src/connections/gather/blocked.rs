@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use table::tables::Calls;
 
-use crate::histogram::{bucket, lower_edge};
+use crate::histogram::{bucket_of, lower_edge};
 use crate::rows::hash::ConnectionMap;
 use crate::rows::in_order::InOrder;
 use crate::rows::sends::{CallBytes, CallHistory, PrecedingCalls};
@@ -78,8 +78,10 @@ impl BlockedCalls {
             return self.short.add(1, before.sends);
         }
         let cell = BlockedCell {
-            blocked: bucket(blocked_ns) as u16,
-            bytes: before.sent_bytes.map(|bytes| bucket(bytes.into()) as u16),
+            blocked: bucket_of(blocked_ns) as u16,
+            bytes: before
+                .sent_bytes
+                .map(|bytes| bucket_of(bytes.into()) as u16),
             sends: before.sends.map(|sends| sends.min(SEVERAL)),
         };
         *self.long.entry(cell).or_default() += 1;
@@ -90,7 +92,7 @@ impl BlockedCalls {
     pub fn split_calls(&self, least_ns: u64) -> (CallsAfter, CallsAfter) {
         let (mut late, mut others) = (CallsAfter::default(), self.short);
         for (cell, calls) in &self.long {
-            let after = if cell.is(least_ns) {
+            let after = if cell.is_blocked_for(least_ns) {
                 &mut late
             } else {
                 &mut others
@@ -103,9 +105,12 @@ impl BlockedCalls {
     /// Counts calls that were blocked `least_ns` or longer, and those of them that followed less than a segment of
     /// `segment_bytes`.
     pub fn short_sends(&self, least_ns: u64, segment_bytes: u64) -> ShortSends {
-        let segment = bucket(segment_bytes) as u16;
+        let segment = bucket_of(segment_bytes) as u16;
         let mut sends = ShortSends::default();
-        let late = self.long.iter().filter(|(cell, _)| cell.is(least_ns));
+        let late = self
+            .long
+            .iter()
+            .filter(|(cell, _)| cell.is_blocked_for(least_ns));
         for (bytes, calls) in late.filter_map(|(cell, calls)| Some((cell.bytes?, calls))) {
             sends.known += calls;
             sends.short += if bytes < segment { *calls } else { 0 };
@@ -116,7 +121,7 @@ impl BlockedCalls {
 
 impl BlockedCell {
     /// Whether calls of this cell were blocked so long, or longer.
-    fn is(&self, least_ns: u64) -> bool {
+    fn is_blocked_for(&self, least_ns: u64) -> bool {
         lower_edge(self.blocked.into()) >= least_ns
     }
 }
@@ -155,7 +160,7 @@ impl Default for BlockedTable {
 
 impl BlockedTable {
     /// Counts the calls of this connection, too.
-    pub fn want(&mut self, conn: u64) {
+    pub fn count_calls_of(&mut self, conn: u64) {
         self.connections.position(conn);
     }
 
@@ -244,7 +249,7 @@ mod tests {
     #[test]
     fn calls_are_counted_by_what_they_follow() {
         let mut table = BlockedTable::default();
-        table.want(7);
+        table.count_calls_of(7);
         // Receives come first, in a batch of their own.
         let receives = [(100, 0, -5), (152, 41, -5), (163, 3, -5), (900, 200, -5)];
         let sends = [

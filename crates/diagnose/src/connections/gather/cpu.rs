@@ -21,22 +21,22 @@ impl<const N: usize> Default for CounterSeries<N> {
 
 impl<const N: usize> CounterSeries<N> {
     /// The part of an interval that readings cover.
-    fn covered(&self, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
+    fn covered_part(&self, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
         let (first, last) = (self.0.first()?.0, self.0.last()?.0);
         let (from_ns, to_ns) = (from_ns.max(first), to_ns.min(last));
         (from_ns < to_ns).then_some((from_ns, to_ns))
     }
 
     /// Returns how much the counters grew in the covered part of an interval.
-    fn growth(&self, from_ns: u64, to_ns: u64) -> Option<[u64; N]> {
-        let (from_ns, to_ns) = self.covered(from_ns, to_ns)?;
-        let (start, end) = (self.at(from_ns)?, self.at(to_ns)?);
+    fn counter_growth(&self, from_ns: u64, to_ns: u64) -> Option<[u64; N]> {
+        let (from_ns, to_ns) = self.covered_part(from_ns, to_ns)?;
+        let (start, end) = (self.value_at(from_ns)?, self.value_at(to_ns)?);
         Some(std::array::from_fn(|index| {
             end[index].saturating_sub(start[index])
         }))
     }
 
-    fn at(&self, time_ns: u64) -> Option<[u64; N]> {
+    fn value_at(&self, time_ns: u64) -> Option<[u64; N]> {
         let after = self.0.partition_point(|(at_ns, _)| *at_ns < time_ns);
         let (later_ns, later) = self.0.get(after)?;
         let Some((earlier_ns, earlier)) = self.0[..after].last() else {
@@ -50,7 +50,7 @@ impl<const N: usize> CounterSeries<N> {
     }
 
     /// Time of the last reading before this one.
-    fn before(&self, time_ns: u64) -> Option<u64> {
+    fn reading_before(&self, time_ns: u64) -> Option<u64> {
         let after = self.0.partition_point(|(at_ns, _)| *at_ns < time_ns);
         Some(self.0[..after].last()?.0)
     }
@@ -164,7 +164,7 @@ impl CpuTimes {
     /// its. A part that began long before goes back no further than the last reading.
     pub fn process(&self, pid: u32, life: (u64, u64), moved: &[(u64, u64)]) -> Option<ProcessUse> {
         let sums = &self.processes.get(&pid)?.sums;
-        let (from_ns, to_ns) = sums.covered(life.0, life.1)?;
+        let (from_ns, to_ns) = sums.covered_part(life.0, life.1)?;
         let mut used = ProcessUse {
             covered_ns: to_ns - from_ns,
             quota_ns: self.quota_ns(pid, (from_ns, to_ns)),
@@ -173,9 +173,9 @@ impl CpuTimes {
         for (since_ns, until_ns) in moved {
             let since_ns = (*since_ns)
                 .max(from_ns)
-                .max(sums.before(*until_ns).unwrap_or(0));
+                .max(sums.reading_before(*until_ns).unwrap_or(0));
             let until_ns = (*until_ns).min(to_ns);
-            if let Some([waited, cpu, threads]) = sums.growth(since_ns, until_ns) {
+            if let Some([waited, cpu, threads]) = sums.counter_growth(since_ns, until_ns) {
                 used.moved_ns += until_ns - since_ns;
                 used.waited_ns += waited;
                 used.cpu_ns += cpu;
@@ -194,19 +194,19 @@ impl CpuTimes {
     /// Returns the use of a CPU in an interval.
     pub fn cpu(&self, cpu: u16, life: (u64, u64)) -> Option<CpuUse> {
         let (ticks, ksoftirqd) = self.cpus.get(&cpu)?;
-        let (from_ns, to_ns) = ticks.covered(life.0, life.1)?;
-        let [used_ns, softirq_ns, steal_ns] = ticks.growth(from_ns, to_ns)?;
+        let (from_ns, to_ns) = ticks.covered_part(life.0, life.1)?;
+        let [used_ns, softirq_ns, steal_ns] = ticks.counter_growth(from_ns, to_ns)?;
         Some(CpuUse {
             covered_ns: to_ns - from_ns,
             used_ns,
             softirq_ns,
             steal_ns,
-            ksoftirqd_ns: ksoftirqd.growth(from_ns, to_ns).map(|[ns]| ns),
+            ksoftirqd_ns: ksoftirqd.counter_growth(from_ns, to_ns).map(|[ns]| ns),
         })
     }
 
     /// Returns the CPUs with readings.
-    pub fn numbers(&self) -> impl Iterator<Item = u16> + '_ {
+    pub fn cpu_numbers(&self) -> impl Iterator<Item = u16> + '_ {
         self.cpus.keys().copied()
     }
 }

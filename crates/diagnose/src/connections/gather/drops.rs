@@ -144,7 +144,7 @@ impl DropRows {
     }
 
     /// Hands each row to the connection that sent the packet or the reset.
-    pub(super) fn distribute<'a>(
+    pub(super) fn distribute_rows<'a>(
         &mut self,
         connections: impl Iterator<Item = &'a Connection>,
         mut digest: impl FnMut(u64, &dyn Fn(&mut DropDigest)),

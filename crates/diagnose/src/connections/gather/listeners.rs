@@ -63,7 +63,7 @@ impl ListenCounters {
 }
 
 /// Returns how much a counter grew; one that is still zero never did.
-fn growth(before: Option<u64>, now: Option<u64>) -> Option<u64> {
+fn counter_growth(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     match (before, now) {
         (_, Some(0)) => Some(0),
         (before, now) => Some(now?.saturating_sub(before?)),
@@ -87,14 +87,14 @@ impl ListenDrops {
             .within_ns
             .map_or(before.time_ns, |(since_ns, _)| since_ns);
         self.within_ns = Some((since_ns, now.time_ns));
-        let Some(overflows) = growth(before.overflows, now.overflows) else {
+        let Some(overflows) = counter_growth(before.overflows, now.overflows) else {
             self.untold += drops;
             return;
         };
         self.overflows += overflows;
         let refused = overflows.min(drops);
         self.refused += refused;
-        let cookies = growth(before.cookies, now.cookies).unwrap_or(refused);
+        let cookies = counter_growth(before.cookies, now.cookies).unwrap_or(refused);
         self.refused_syns += (2 * refused).saturating_sub(drops).saturating_sub(cookies);
     }
 
@@ -153,16 +153,16 @@ pub fn compare<'a>(sockets: impl Iterator<Item = (u32, &'a mut ListenerDigest)>)
     for (netns, (since_ns, until_ns), digest) in sockets {
         let open_ns = last.filter(|(of, _)| *of == netns).map(|(_, ns)| ns);
         if open_ns.is_none_or(|open_ns| since_ns > open_ns) {
-            share(std::mem::take(&mut together));
+            divide_drops(std::mem::take(&mut together));
         }
         last = Some((netns, open_ns.map_or(until_ns, |ns: u64| ns.max(until_ns))));
         together.push(digest);
     }
-    share(together);
+    divide_drops(together);
 }
 
 /// Divides the packets that found full queues, in proportion to the drops of each socket.
-fn share(together: Vec<&mut ListenerDigest>) {
+fn divide_drops(together: Vec<&mut ListenerDigest>) {
     let beside = together.len().saturating_sub(1);
     let all: u64 = together.iter().map(|digest| digest.drops.all).sum();
     if beside == 0 {

@@ -31,7 +31,7 @@ impl Default for Lifespan {
 }
 
 impl Lifespan {
-    fn see(&mut self, time_ns: u64) {
+    fn include_time(&mut self, time_ns: u64) {
         self.from_ns = self.from_ns.min(time_ns);
         self.until_ns = self.until_ns.max(time_ns);
     }
@@ -71,8 +71,10 @@ impl Lifespans {
                 rows.opened_ns[index],
                 rows.closed_ns[index],
             ];
-            ends.into_iter().flatten().for_each(|at| life.see(at));
-            life.see(rows.time_ns[index]);
+            ends.into_iter()
+                .flatten()
+                .for_each(|at| life.include_time(at));
+            life.include_time(rows.time_ns[index]);
             life.peer = rows.peer_conn[index].or(life.peer);
         }
     }
@@ -80,13 +82,13 @@ impl Lifespans {
     /// Adds rows of table `tcp_samples`.
     pub fn add_samples(&mut self, rows: &TcpSamples) {
         let rows = rows.conn.iter().zip(&rows.time_ns);
-        rows.for_each(|(conn, at)| self.entry(*conn).see(*at));
+        rows.for_each(|(conn, at)| self.entry(*conn).include_time(*at));
     }
 
     /// Adds rows of table `tcp_stages`.
     pub fn add_stages(&mut self, rows: &TcpStages) {
         let rows = rows.conn.iter().zip(&rows.time_ns);
-        rows.for_each(|(conn, at)| self.entry(*conn).see(*at));
+        rows.for_each(|(conn, at)| self.entry(*conn).include_time(*at));
     }
 
     fn entry(&mut self, conn: u64) -> &mut Lifespan {
@@ -95,8 +97,12 @@ impl Lifespans {
     }
 
     /// The longest, so many, and their other ends.
-    pub(super) fn longest(&self, most: usize) -> LongestConnections {
-        let mut lives: Vec<_> = self.0.conns().filter_map(|conn| self.rank(conn)).collect();
+    pub(super) fn find_longest(&self, most: usize) -> LongestConnections {
+        let mut lives: Vec<_> = self
+            .0
+            .conns()
+            .filter_map(|conn| self.rank_connection(conn))
+            .collect();
         let number = lives.len();
         if (1..number).contains(&most) {
             lives.select_nth_unstable(most - 1);
@@ -115,7 +121,7 @@ impl Lifespans {
     }
 
     /// The longer of a connection's ends, then the lesser cookie of both, so that they stand together.
-    fn rank(&self, conn: u64) -> Option<(Reverse<u64>, u64, u64)> {
+    fn rank_connection(&self, conn: u64) -> Option<(Reverse<u64>, u64, u64)> {
         let life = self.0.get(conn)?;
         let peer = life.peer.and_then(|peer| self.0.get(peer));
         let longer_ns = life.length_ns().max(peer.map_or(0, Lifespan::length_ns));
@@ -134,7 +140,7 @@ pub struct LongestConnections {
 
 impl LongestConnections {
     /// Whether this one is.
-    pub fn has(&self, conn: u64) -> bool {
+    pub fn has_connection(&self, conn: u64) -> bool {
         self.conns.contains(&conn)
     }
 }
@@ -167,8 +173,10 @@ mod tests {
     }
 
     fn judged(lives: &Lifespans, most: usize) -> Vec<u64> {
-        let longest = lives.longest(most);
-        let judged: Vec<u64> = (0..10).filter(|conn| longest.has(*conn)).collect();
+        let longest = lives.find_longest(most);
+        let judged: Vec<u64> = (0..10)
+            .filter(|conn| longest.has_connection(*conn))
+            .collect();
         assert_eq!(
             judged.len() as u64 + longest.others,
             lives.0.conns().count() as u64

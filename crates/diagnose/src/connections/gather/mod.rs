@@ -95,7 +95,7 @@ pub struct Evidence {
 
 /// Whether a connection is; without a choice all are.
 fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
-    only.as_ref().is_none_or(|only| only.has(conn))
+    only.as_ref().is_none_or(|only| only.has_connection(conn))
 }
 
 impl Consumer for Evidence {
@@ -192,7 +192,7 @@ impl Evidence {
 
     /// Judges only the time from `from_ns` to `to_ns` (`CLOCK_MONOTONIC`). To be called before
     /// rows are added.
-    pub fn within(mut self, from_ns: u64, to_ns: u64) -> Self {
+    pub fn limit_to(mut self, from_ns: u64, to_ns: u64) -> Self {
         self.span = (from_ns, to_ns);
         self
     }
@@ -200,7 +200,7 @@ impl Evidence {
     /// Judges those connections alone that were seen for longest, so many: each takes about 7 kB. To be called
     /// before rows are added.
     pub fn of_longest(mut self, lives: &Lifespans, most: usize) -> Self {
-        self.only = Some(lives.longest(most));
+        self.only = Some(lives.find_longest(most));
         self
     }
 
@@ -209,7 +209,7 @@ impl Evidence {
         self.only.as_ref().map_or(0, |only| only.others)
     }
 
-    fn judges(&self, conn: u64) -> bool {
+    fn is_judged(&self, conn: u64) -> bool {
         is_judged(&self.only, conn)
     }
 
@@ -256,7 +256,7 @@ impl Evidence {
     pub fn add_connections(&mut self, rows: &Connections) {
         self.reached(rows.time_range_ns());
         for index in 0..rows.len() {
-            if self.judges(rows.conn[index]) {
+            if self.is_judged(rows.conn[index]) {
                 self.identities.push(rows.row(index));
             }
         }
@@ -294,7 +294,7 @@ impl Evidence {
         self.reached(rows.time_range_ns());
         let span = self.span;
         for index in 0..rows.len() {
-            if self.judges(rows.conn[index]) {
+            if self.is_judged(rows.conn[index]) {
                 let gathered = self.digest_mut(rows.conn[index]);
                 gathered.samples.add(rows.row(index), span);
             }
@@ -306,7 +306,7 @@ impl Evidence {
         self.reached(rows.time_range_ns());
         let span = self.span;
         for index in 0..rows.len() {
-            if self.judges(rows.conn[index]) {
+            if self.is_judged(rows.conn[index]) {
                 let gathered = self.digest_mut(rows.conn[index]);
                 gathered.ledger.add(rows.row(index), span);
             }
@@ -320,7 +320,7 @@ impl Evidence {
         let span = self.span;
         for index in 0..rows.len() {
             let is_within = (span.0..=span.1).contains(&rows.time_ns[index]);
-            if is_within && self.judges(rows.conn[index]) {
+            if is_within && self.is_judged(rows.conn[index]) {
                 self.digest_mut(rows.conn[index])
                     .events
                     .add(&rows.row(index));
@@ -341,7 +341,7 @@ impl Evidence {
     pub fn add_zerocopy_sends(&mut self, rows: &ZerocopySends) {
         let span = self.span;
         for index in 0..rows.len() {
-            if self.judges(rows.conn[index]) {
+            if self.is_judged(rows.conn[index]) {
                 let gathered = self.digest_mut(rows.conn[index]);
                 gathered.zerocopy.add(&rows.row(index), span);
             }
@@ -358,7 +358,7 @@ impl Evidence {
             let gathered = self.connections.get(conn);
             let ledger = gathered.and_then(|gathered| gathered.ledger.last.as_ref());
             if ledger.is_some_and(|ledger| ledger.nagle_holds > 0 && ledger.delayed_acks > 0) {
-                self.blocked.want(conn);
+                self.blocked.count_calls_of(conn);
             }
         }
         !self.blocked.is_empty()
@@ -437,7 +437,7 @@ impl Evidence {
             .collect();
         let mut drops = std::mem::take(&mut self.drops);
         let mut concerned = BTreeSet::new();
-        drops.distribute(identities.iter(), |conn, add| {
+        drops.distribute_rows(identities.iter(), |conn, add| {
             add(&mut self.digest_mut(conn).drops);
             concerned.insert(conn);
         });

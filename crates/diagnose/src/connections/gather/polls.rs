@@ -126,7 +126,7 @@ impl PollWeights {
 
     /// Share of each of `classes` in their own total, and the effective number of polls.
     /// `None` when no poll fell into them.
-    pub fn shares<const N: usize>(&self, classes: [PollClass; N]) -> Option<([f64; N], f64)> {
+    pub fn class_shares<const N: usize>(&self, classes: [PollClass; N]) -> Option<([f64; N], f64)> {
         let total: f64 = classes
             .iter()
             .map(|class| self.weight_ns[*class as usize])
@@ -202,13 +202,13 @@ mod tests {
         weights.add(PollClass::AllSent, 100);
         weights.add(PollClass::BufferFull, 300);
         let (shares, polls) = weights
-            .shares([PollClass::AllSent, PollClass::BufferFull])
+            .class_shares([PollClass::AllSent, PollClass::BufferFull])
             .expect("two polls");
         assert_eq!(shares, [0.25, 0.75]);
         assert!(
             (polls - 1.6).abs() < 1e-12,
             "unequal weights count for less: {polls}"
         );
-        assert!(weights.shares([PollClass::CwndFull]).is_none());
+        assert!(weights.class_shares([PollClass::CwndFull]).is_none());
     }
 }

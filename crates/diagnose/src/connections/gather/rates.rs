@@ -124,7 +124,7 @@ impl RateDigest {
     }
 
     /// The fall against the best that came before. `None` if nothing could be compared.
-    pub fn fall(&self) -> Option<RateFall> {
+    pub fn rate_fall(&self) -> Option<RateFall> {
         self.compared
             .then(|| RateFall::new(self.limited, self.best_bytes_per_s))
     }
@@ -182,7 +182,7 @@ mod tests {
             PATH_US,
             &[(400_000, 0, 0), (100_000, 3, 0), (100_000, 2, 0)],
         );
-        let fall = digest.fall().expect("a best");
+        let fall = digest.rate_fall().expect("a best");
         assert_eq!((fall.share, fall.best_bytes_per_s), (0.75, 400_000.0));
         assert_eq!((fall.limited_ns, fall.cwnd_bytes), (2 * SECOND, 14_480.0));
     }
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn window_near_best_rate_is_no_limit() {
         let limited_ns = |best: u64| {
-            let fall = flow(PATH_US, &[(best, 0, 0), (50_000, 3, 0)]).fall();
+            let fall = flow(PATH_US, &[(best, 0, 0), (50_000, 3, 0)]).rate_fall();
             fall.map(|fall| fall.limited_ns)
         };
         assert_eq!(limited_ns(200_000), Some(0));
@@ -199,16 +199,16 @@ mod tests {
 
     #[test]
     fn samples_without_an_earlier_best_show_no_fall() {
-        assert_eq!(flow(PATH_US, &[(100_000, 3, 0)]).fall(), None);
+        assert_eq!(flow(PATH_US, &[(100_000, 3, 0)]).rate_fall(), None);
         // shorter than ten round trips: no rate
         let bursts = [(400_000, 0, 0), (100_000, 3, 0)];
-        assert_eq!(flow(100_001, &bursts).fall(), None);
+        assert_eq!(flow(100_001, &bursts).rate_fall(), None);
     }
 
     #[test]
     fn interval_with_timeout_is_no_rate_fall() {
         let stalled = [(400_000, 0, 0), (100_000, 3, 1)];
-        assert_eq!(flow(PATH_US, &stalled).fall(), None);
+        assert_eq!(flow(PATH_US, &stalled).rate_fall(), None);
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
             ..sample(2 * SECOND)
         };
         digest.add(&earlier, &later);
-        let fall = digest.fall().expect("a best");
+        let fall = digest.rate_fall().expect("a best");
         assert_eq!((fall.share, fall.limited_ns), (0.0, SECOND / 4));
     }
 

@@ -81,7 +81,7 @@ impl SampleDigest {
             self.flags.add(Some(earlier), &sample, length_ns);
             self.rates.add(earlier, &sample);
         }
-        self.see(&sample);
+        self.add_sample(&sample);
         let latest = self.last.replace(sample);
         if self.earliest.is_none() {
             self.earliest = latest.map(Box::new);
@@ -97,7 +97,7 @@ impl SampleDigest {
         }
     }
 
-    fn see(&mut self, sample: &TcpSample) {
+    fn add_sample(&mut self, sample: &TcpSample) {
         if sample.kind == SampleKind::Poll {
             self.polls += 1;
         }
@@ -122,7 +122,7 @@ impl SampleDigest {
     }
 
     /// First sample within the span.
-    pub fn first(&self) -> Option<&TcpSample> {
+    pub fn first_sample(&self) -> Option<&TcpSample> {
         self.earliest.as_deref().or(self.last.as_ref())
     }
 
@@ -132,7 +132,7 @@ impl SampleDigest {
         if let Some(base) = &self.base {
             return Some((Some(base), base.time_ns));
         }
-        let first = self.first()?;
+        let first = self.first_sample()?;
         match opened_ns {
             Some(opened_ns) if opened_ns <= first.time_ns => Some((None, opened_ns)),
             _ => Some((Some(first), first.time_ns)),
@@ -143,7 +143,8 @@ impl SampleDigest {
     /// until the first sample, when all counters were zero.
     pub fn rates_since(&self, opened_ns: Option<u64>) -> RateDigest {
         let mut rates = self.rates.clone();
-        if let (Some((None, start_ns)), Some(first)) = (self.start(opened_ns), self.first()) {
+        if let (Some((None, start_ns)), Some(first)) = (self.start(opened_ns), self.first_sample())
+        {
             let zero = TcpSample {
                 time_ns: start_ns,
                 bytes_acked: 0,

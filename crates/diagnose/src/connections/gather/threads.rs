@@ -151,7 +151,7 @@ impl ThreadTable {
             }
         }
         if blocked_ns > 0 {
-            thread.block(BlockedInterval {
+            thread.add_block(BlockedInterval {
                 conn,
                 start_ns,
                 end_ns,
@@ -167,7 +167,7 @@ impl ThreadTable {
 }
 
 impl ThreadBlocks {
-    fn block(&mut self, block: BlockedInterval) {
+    fn add_block(&mut self, block: BlockedInterval) {
         if self.0.len() == BLOCKS_KEPT {
             self.0.pop_front();
         }

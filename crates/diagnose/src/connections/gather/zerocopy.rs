@@ -24,7 +24,7 @@ impl ZerocopyCounts {
     }
 
     /// Returns the growth since an earlier reading. Late reports make unknown ones known.
-    fn since(self, before: Self) -> Self {
+    fn growth_since(self, before: Self) -> Self {
         Self {
             not_copied: self.not_copied.saturating_sub(before.not_copied),
             copied: self.copied.saturating_sub(before.copied),
@@ -32,7 +32,7 @@ impl ZerocopyCounts {
         }
     }
 
-    fn and(self, other: Self) -> Self {
+    fn add_counts(self, other: Self) -> Self {
         Self {
             not_copied: self.not_copied + other.not_copied,
             copied: self.copied + other.copied,
@@ -78,13 +78,13 @@ impl ZerocopyDigest {
 
     /// Returns the sends of send calls with `MSG_ZEROCOPY`, and those of io_uring.
     pub fn by_interface(&self) -> [ZerocopyCounts; 2] {
-        [self.msg, self.uring].map(|it| it.last.since(it.before))
+        [self.msg, self.uring].map(|it| it.last.growth_since(it.before))
     }
 
     /// Returns all of them.
-    pub fn sends(&self) -> ZerocopyCounts {
+    pub fn all_sends(&self) -> ZerocopyCounts {
         let [msg, uring] = self.by_interface();
-        msg.and(uring)
+        msg.add_counts(uring)
     }
 }
 
@@ -111,6 +111,6 @@ mod tests {
         }
         digest.add(&row(12, ZerocopyInterface::IoUring, 2), (10, 20));
         assert_eq!(digest.by_interface().map(|it| it.copied), [7, 2]);
-        assert_eq!(digest.sends().count_known(), 9);
+        assert_eq!(digest.all_sends().count_known(), 9);
     }
 }

@@ -37,10 +37,10 @@ impl Rule for CpuContention {
                 direction: case.application_direction(),
                 concerned_ns: waited_ns,
                 harm_ns: waited_ns,
-                facts: facts(case),
+                facts: collect_facts(case),
             });
         }
-        self.unseen(case)
+        self.unseen_reader_verdict(case)
     }
 
     fn explain(&self, case: &Case) -> FindingExplanation {
@@ -62,7 +62,7 @@ impl Rule for CpuContention {
                 "Use more CPUs, or fewer runnable threads in the program: more threads than CPUs \
                  only wait for each other.",
             ]),
-            win: win(case),
+            win: win_basis(case),
             confidence: confidence(case),
         }
     }
@@ -138,7 +138,7 @@ fn confidence(case: &Case) -> Confidence {
     }
 }
 
-fn facts(case: &Case) -> Vec<Fact> {
+fn collect_facts(case: &Case) -> Vec<Fact> {
     let cpu = &case.own.cpu;
     let process = cpu.process.as_ref();
     let in_calls_ns = in_calls_ns(case);
@@ -206,7 +206,7 @@ fn not_softirq(case: &Case) -> Option<RuledOut> {
 }
 
 /// Estimates the effect of a fix. The cost of a slow reader for its sender depends on the buffers between them.
-fn win(case: &Case) -> WinBasis {
+fn win_basis(case: &Case) -> WinBasis {
     match case.application_direction() {
         DataDirection::Sending => WinBasis::HarmGone("the threads run as soon as they can"),
         DataDirection::Receiving => WinBasis::Unknown,
@@ -235,7 +235,7 @@ fn blind_spots(case: &Case) -> Vec<String> {
 
 impl CpuContention {
     /// Bytes waited for a reader that was not read itself.
-    fn unseen(&self, case: &Case) -> Verdict {
+    fn unseen_reader_verdict(&self, case: &Case) -> Verdict {
         let asked_for = |chosen| chosen == Chosen::Target;
         let asked_for = case.own.identity().is_none_or(|it| asked_for(it.chosen));
         let receive = case.own.judged.receive.as_ref();

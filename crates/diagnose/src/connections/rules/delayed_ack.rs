@@ -48,7 +48,7 @@ impl Rule for DelayedAck {
             direction: DataDirection::Sending,
             concerned_ns: waited_ns,
             harm_ns,
-            facts: facts(case, ledger),
+            facts: collect_facts(case, ledger),
         })
     }
 
@@ -96,7 +96,7 @@ impl Rule for DelayedAck {
     }
 }
 
-fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
+fn collect_facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let waits = u64::from(ledger.delayed_acks);
     let mean_ns = ledger.delayed_ack_ns.checked_div(waits);
     let label = "waits ended only when the receiver's ACK timer expired";

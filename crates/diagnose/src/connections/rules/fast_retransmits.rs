@@ -53,12 +53,12 @@ impl Rule for FastRetransmits {
         if case.is_mostly_spurious() {
             return Verdict::Quiet;
         }
-        let retransmits = retransmits(case);
+        let retransmits = count_retransmits(case);
         let suspected_ns = suspected_ns(case);
         if suspected_ns == 0 || retransmits == 0 || case.loss_named {
             return Verdict::Quiet;
         }
-        let Some(fall) = fall(case) else {
+        let Some(fall) = rate_fall(case) else {
             return self.cannot_compare(case, suspected_ns, retransmits);
         };
         let Some((limited_ns, harm_ns)) = slowed_ns(case) else {
@@ -71,7 +71,7 @@ impl Rule for FastRetransmits {
             return self.which_bbr(case, limited_ns, retransmits, fall);
         }
         let stalled_ns = lesser_stalls_ns(case);
-        let mut facts = facts(case, retransmits, fall);
+        let mut facts = collect_facts(case, retransmits, fall);
         facts.push(total_ns("limited_ns", limited_ns, "limited by loss"));
         if stalled_ns > 0 {
             let label = "of it until a timer detected the loss";
@@ -138,7 +138,7 @@ impl Rule for FastRetransmits {
 /// Time in which retransmissions kept the flow far below its own best rate, and what that cost, ns;
 /// `None` where they did not, or where that is unknown.
 pub(super) fn slowed_ns(case: &Case) -> Option<(u64, u64)> {
-    let fall = fall(case)?;
+    let fall = rate_fall(case)?;
     let limited_ns = limited_ns(case, fall);
     let harm_ns = (limited_ns as f64 * fall.share) as u64;
     (fall.share > least_fall(case) && harm_ns > 0).then_some((limited_ns, harm_ns))
@@ -172,7 +172,7 @@ fn congestion_control<'a>(case: &'a Case) -> Option<&'a str> {
 }
 
 /// The fall of the rate under loss.
-fn fall(case: &Case) -> Option<RateFall> {
+fn rate_fall(case: &Case) -> Option<RateFall> {
     match case.ledger() {
         Some(ledger) => RateFall::of_ledger(ledger),
         None => case
@@ -180,7 +180,7 @@ fn fall(case: &Case) -> Option<RateFall> {
             .gathered
             .samples
             .rates_since(case.own.opened_ns())
-            .fall(),
+            .rate_fall(),
     }
 }
 
@@ -220,12 +220,12 @@ fn by_duplicate_acks(case: &Case) -> f64 {
 }
 
 /// Segments retransmitted, by counters or by events.
-fn retransmits(case: &Case) -> u64 {
+fn count_retransmits(case: &Case) -> u64 {
     let seen = case.count_retransmits(TcpEventKind::FastRetransmit);
     case.retransmits().unwrap_or(0).max(seen)
 }
 
-fn facts(case: &Case, retransmits: u64, fall: RateFall) -> Vec<Fact> {
+fn collect_facts(case: &Case, retransmits: u64, fall: RateFall) -> Vec<Fact> {
     let mut facts = vec![sum("retransmits", retransmits, "segments retransmitted")];
     if let Some(segments) = case
         .own
@@ -256,10 +256,10 @@ fn facts(case: &Case, retransmits: u64, fall: RateFall) -> Vec<Fact> {
         "best rate of the same flow",
     ));
     if !by_model(case) {
-        facts.extend(windows(case, fall).into_iter().flatten());
+        facts.extend(window_facts(case, fall).into_iter().flatten());
     }
     facts.extend(
-        case.spurious()
+        case.spurious_retransmits()
             .map(|n| sum("spurious", n, "of them the receiver already had")),
     );
     facts.extend(min_rtt(case));
@@ -267,7 +267,7 @@ fn facts(case: &Case, retransmits: u64, fall: RateFall) -> Vec<Fact> {
 }
 
 /// The congestion window there was, and the one that the best rate needs on the unloaded path.
-fn windows(case: &Case, fall: RateFall) -> [Option<Fact>; 2] {
+fn window_facts(case: &Case, fall: RateFall) -> [Option<Fact>; 2] {
     let rtt_us = case.own.gathered.samples.min_rtt_us;
     let needed = rtt_us.map(|us| (fall.best_bytes_per_s * f64::from(us) / 1e6) as u64);
     [
@@ -291,7 +291,7 @@ impl FastRetransmits {
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: limited_ns,
-            facts: facts(case, retransmits, fall),
+            facts: collect_facts(case, retransmits, fall),
             why: "BBR version 3 slows down at this loss, version 1 does not. Both have the same name.",
             would_help: Some("`modinfo tcp_bbr` shows the version; version 1 shows none."),
         })

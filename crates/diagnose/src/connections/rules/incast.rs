@@ -46,7 +46,7 @@ impl Rule for Incast {
         }
         let senders = case.neighbours.to_same_host(case.own);
         let Some(ledger) = case.ledger() else {
-            return self.inconclusive(case, senders);
+            return self.inconclusive_verdict(case, senders);
         };
         let (losses, together) = coincidence.count_losses(case.own);
         // Flows that never pause, and repair their losses without a timer, share a full path.
@@ -56,7 +56,7 @@ impl Rule for Incast {
             return Verdict::Quiet;
         }
         // A queue that overflows has grown first: round trips are twice the path's.
-        let queued = queueing(case).is_some_and(|ratio| ratio >= 2.0);
+        let queued = queueing_ratio(case).is_some_and(|ratio| ratio >= 2.0);
         if !queued {
             return Verdict::Quiet;
         }
@@ -96,7 +96,7 @@ impl Rule for Incast {
             delayed_ack_after_timeout::part_of(case),
             known_real(
                 "queueing",
-                queueing(case),
+                queueing_ratio(case),
                 FactUnit::Ratio,
                 "mean RTT / min RTT",
             ),
@@ -157,13 +157,13 @@ pub(super) fn loses_together<'a>(case: &Case<'a>) -> Option<&'a Coincidence> {
 }
 
 /// Mean round trip over the least.
-fn queueing(case: &Case) -> Option<f64> {
+fn queueing_ratio(case: &Case) -> Option<f64> {
     let least_us = case.own.gathered.samples.min_rtt_us.filter(|us| *us > 0)?;
     Some(case.mean_rtt_us()? as f64 / f64::from(least_us))
 }
 
 impl Incast {
-    fn inconclusive(&self, case: &Case, senders: usize) -> Verdict {
+    fn inconclusive_verdict(&self, case: &Case, senders: usize) -> Verdict {
         let label = "other connections to that host";
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::ThinStreamTimeouts],

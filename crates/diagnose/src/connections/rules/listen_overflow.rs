@@ -52,12 +52,12 @@ impl Rule for ListenOverflow {
                 direction: DataDirection::Receiving,
                 concerned_ns: waited_ns.min(case.life_ns()),
                 harm_ns: waited_ns,
-                facts: facts(listener),
+                facts: collect_facts(listener),
             });
         }
         if drops.untold > 0 {
-            return self.inconclusive(
-                doubtful(listener, "drops", drops.untold),
+            return self.inconclusive_verdict(
+                doubtful_facts(listener, "drops", drops.untold),
                 "The kernel counts full queues for the network namespace (ListenOverflows), and \
                  that was not read. The drops may come from scans, resets or deferred accepts.",
                 "Watch `nstat -az TcpExtListenOverflows` in that namespace while it drops.",
@@ -65,8 +65,8 @@ impl Rule for ListenOverflow {
         }
         // One reading, and it listened already: when they were dropped is not known.
         if case.life_ns() == 0 && listener.drops_before > 0 && !listener.never_full {
-            return self.inconclusive(
-                doubtful(listener, "drops_before", listener.drops_before.into()),
+            return self.inconclusive_verdict(
+                doubtful_facts(listener, "drops_before", listener.drops_before.into()),
                 "The socket was read only once, and it listened before the recording.",
                 "Record for longer.",
             );
@@ -91,7 +91,7 @@ impl Rule for ListenOverflow {
         ]));
         FindingExplanation {
             ruled_out: Vec::new(),
-            could_not_see: listener.map(unseen).unwrap_or_default(),
+            could_not_see: listener.map(list_unseen).unwrap_or_default(),
             advice: advised,
             win: WinBasis::Unknown,
             confidence: confidence(case, listener.map_or(0, |listener| listener.beside)),
@@ -127,7 +127,7 @@ impl Rule for ListenOverflow {
 }
 
 impl ListenOverflow {
-    fn inconclusive(
+    fn inconclusive_verdict(
         &self,
         facts: Vec<Fact>,
         why: &'static str,
@@ -151,7 +151,7 @@ fn waited_ns(listener: &ListenerDigest) -> u64 {
     syns * TCP_TIMEOUT_INIT_NS + flights * TCP_RTO_MIN_NS
 }
 
-fn facts(listener: &ListenerDigest) -> Vec<Fact> {
+fn collect_facts(listener: &ListenerDigest) -> Vec<Fact> {
     let drops = &listener.drops;
     let label = "connection packet(s) that found a full accept queue";
     let mut facts = vec![sum("refused", drops.refused, label)];
@@ -159,7 +159,7 @@ fn facts(listener: &ListenerDigest) -> Vec<Fact> {
         let label = "or more SYN(s) among them: each is retransmitted after 1 s";
         facts.push(sum("refused_syns", drops.refused_syns, label));
     }
-    facts.extend(waiting(listener));
+    facts.extend(waiting_facts(listener));
     // What the sockets share among them is no bound of its own.
     if listener.beside == 0 && drops.other_drops() > 0 {
         let label = "or more other drop(s): scans, resets, deferred accepts and the like";
@@ -168,13 +168,13 @@ fn facts(listener: &ListenerDigest) -> Vec<Fact> {
     facts
 }
 
-fn doubtful(listener: &ListenerDigest, name: &'static str, drops: u64) -> Vec<Fact> {
+fn doubtful_facts(listener: &ListenerDigest, name: &'static str, drops: u64) -> Vec<Fact> {
     let mut facts = vec![sum(name, drops, "drop(s) counted by the socket")];
-    facts.extend(waiting(listener));
+    facts.extend(waiting_facts(listener));
     facts
 }
 
-fn waiting(listener: &ListenerDigest) -> Vec<Fact> {
+fn waiting_facts(listener: &ListenerDigest) -> Vec<Fact> {
     let label = "limit of the accept queue";
     let mut facts = vec![sum("waiting_max", listener.waiting_max.into(), label)];
     // It is read now and then, and a queue fills and drains between.
@@ -185,7 +185,7 @@ fn waiting(listener: &ListenerDigest) -> Vec<Fact> {
     facts
 }
 
-fn unseen(listener: &ListenerDigest) -> Vec<String> {
+fn list_unseen(listener: &ListenerDigest) -> Vec<String> {
     let mut unseen = vec!["Which clients were dropped, and how long each waited.".to_owned()];
     unseen.push(match listener.beside {
         0 => "Whether listening sockets that are not recorded took part: the kernel counts full \

@@ -46,7 +46,7 @@ macro_rules! declare_rules {
 for_each_rule!(declare_rules);
 
 /// Returns the rules that answer a question, in the order in which they judge: see [`Rule::is_answer`].
-pub fn answers() -> impl Iterator<Item = RuleId> {
+pub fn answer_rules() -> impl Iterator<Item = RuleId> {
     let answers = RULES.iter().filter(|rule| rule.is_answer());
     answers.map(|rule| rule.id())
 }
@@ -58,7 +58,7 @@ mod tests {
     use crate::report::{
         Confidence, ConfidenceLevel, DataDirection, Finding, FindingSubject, Severity,
     };
-    use crate::units::{part, percent};
+    use crate::units::{percent, ratio_of};
 
     fn finding(rule: &dyn Rule, harm_ns: u64, connections: u64) -> Finding {
         Finding {
@@ -104,7 +104,7 @@ mod tests {
                     continue;
                 };
                 with_share += 1;
-                let printed = percent(part(harm_ns, 784_000_000));
+                let printed = percent(ratio_of(harm_ns, 784_000_000));
                 assert!(inside.starts_with(&printed), "{headline}");
                 assert!(before.contains(" of 784 ms "), "{headline}");
             }

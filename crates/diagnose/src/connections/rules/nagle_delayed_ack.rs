@@ -11,7 +11,7 @@ use super::shared::facts::{
     known, known_bytes, longest_ns, min_rtt, pattern, sum, total_ns, whole,
 };
 use super::shared::late_calls;
-use super::shared::nagle_fixes::fixes;
+use super::shared::nagle_fixes::list_fixes;
 use super::shared::sentences::{direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
@@ -22,7 +22,7 @@ use crate::units::{count, percent};
 pub struct NagleDelayedAck;
 
 /// Numbers of the holds, of the calls, of the path.
-fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
+fn collect_facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let (holds, late_ns) = (u64::from(ledger.nagle_holds), ledger.delayed_ack_ns);
     let mean_ns = (ledger.nagle_ns + late_ns).checked_div(holds);
     let label = "short segments held back by Nagle's algorithm";
@@ -35,7 +35,7 @@ fn facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let longest = ledger.longest_hold_ns;
     facts.push(longest_ns("longest_hold_ns", longest, "longest wait"));
     facts.extend(pattern(case));
-    facts.extend(late_calls::facts(case));
+    facts.extend(late_calls::late_call_facts(case));
     let segment = case.own.identity().and_then(|identity| identity.mss_bytes);
     let segment = segment.map(u64::from);
     facts.extend(known_bytes(
@@ -72,7 +72,7 @@ impl Rule for NagleDelayedAck {
             direction: DataDirection::Sending,
             concerned_ns: ledger.nagle_ns + late_ns,
             harm_ns: late_ns + nagle_harm_ns(case),
-            facts: facts(case, ledger),
+            facts: collect_facts(case, ledger),
         })
     }
 
@@ -91,7 +91,7 @@ impl Rule for NagleDelayedAck {
                 ExcludableCause::Loss,
             ]),
             could_not_see: blind,
-            advice: fixes(case),
+            advice: list_fixes(case),
             win: WinBasis::HarmGone("each message leaves at once"),
             confidence: direct_confidence(case, "every hold was measured in the kernel"),
         }

@@ -10,7 +10,7 @@ use crate::connections::case::{Case, LOSS_STAGES};
 use crate::connections::exclusion::ExcludableCause;
 use crate::drops::DropCause;
 use crate::report::{Advice, DataDirection, Finding, RuleId, UndecidedFinding};
-use crate::units::{count, part, quantity};
+use crate::units::{count, quantity, ratio_of};
 
 /// The rule `packet_dropped_here`.
 pub struct PacketDroppedHere;
@@ -47,7 +47,7 @@ impl Rule for PacketDroppedHere {
             return self.check_unstored(case, retransmits);
         }
         let lost_ns = case.lost_ns();
-        let share = part(drops.retransmitted, retransmits);
+        let share = ratio_of(drops.retransmitted, retransmits);
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: lost_ns,
@@ -88,13 +88,13 @@ impl Rule for PacketDroppedHere {
 
     fn headline_of_worst(&self, finding: &Finding, worst: &Case) -> String {
         match worst.own.gathered.drops.first_cause() {
-            Some(cause) => format!("{}: this {}", cause.meaning(), effect(finding)),
+            Some(cause) => format!("{}: this {}", cause.meaning(), describe_effect(finding)),
             None => self.headline(finding),
         }
     }
 
     fn headline(&self, finding: &Finding) -> String {
-        format!("This {}", effect(finding))
+        format!("This {}", describe_effect(finding))
     }
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
@@ -107,7 +107,7 @@ impl Rule for PacketDroppedHere {
 }
 
 /// Words of a headline after its first one.
-fn effect(finding: &Finding) -> String {
+fn describe_effect(finding: &Finding) -> String {
     let dropped = whole(&finding.evidence.0, "dropped_retransmits").unwrap_or(0);
     format!(
         "host dropped {} itself — retransmitting them cost {}.",

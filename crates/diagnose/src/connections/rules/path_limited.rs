@@ -55,18 +55,18 @@ impl Rule for PathLimited {
         }
         // A window that losses made small is not what the path gives.
         let by_loss_ns = case.ledger().map_or(0, |ledger| ledger.cwnd_loss_ns);
-        if by_loss_ns * 2 > network_ns && fell(case) {
+        if by_loss_ns * 2 > network_ns && has_timeouts(case) {
             return Verdict::Quiet;
         }
         let unknown_ns = case.ns(Stage::Unknown);
         if unknown_ns > network_ns {
-            return self.inconclusive(case, unknown_ns);
+            return self.inconclusive_verdict(case, unknown_ns);
         }
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: network_ns,
             harm_ns: 0,
-            facts: facts(case),
+            facts: collect_facts(case),
         })
     }
 
@@ -88,7 +88,7 @@ impl Rule for PathLimited {
                 ExcludableCause::Loss,
             ]),
             could_not_see: case.general_blind_spots(),
-            advice: fixes(case),
+            advice: list_fixes(case),
             win: WinBasis::Unknown,
             confidence,
         }
@@ -130,18 +130,18 @@ fn network_ns(case: &Case) -> u64 {
 }
 
 /// Whether data was retransmitted after a timeout: then the window begins again at one segment.
-fn fell(case: &Case) -> bool {
+fn has_timeouts(case: &Case) -> bool {
     let timeouts = case.own.growth(|sample| sample.total_rto.map(u64::from));
     timeouts.is_some_and(|timeouts| timeouts > 0)
 }
 
 /// Time in slow start without a loss yet, as the ledger shows.
-fn startup(case: &Case) -> Option<f64> {
+fn startup_share(case: &Case) -> Option<f64> {
     let startup_ns = case.ledger()?.cwnd_startup_ns;
     Some(startup_ns as f64 / case.life_ns().max(1) as f64)
 }
 
-fn facts(case: &Case) -> Vec<Fact> {
+fn collect_facts(case: &Case) -> Vec<Fact> {
     let network = network_ns(case) as f64 / case.life_ns().max(1) as f64;
     let label = "of the time congestion control limited the rate";
     let network = worst(
@@ -151,7 +151,7 @@ fn facts(case: &Case) -> Vec<Fact> {
         label,
     );
     let label = "of the time in slow start";
-    let startup = known_real("startup", startup(case), FactUnit::Share, label);
+    let startup = known_real("startup", startup_share(case), FactUnit::Share, label);
     let rate = case.delivered_bytes_per_s();
     let rate = known_real("rate", rate, FactUnit::BytesPerS, "delivered");
     let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
@@ -161,8 +161,8 @@ fn facts(case: &Case) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
-fn fixes(case: &Case) -> Vec<Advice> {
-    if startup(case)
+fn list_fixes(case: &Case) -> Vec<Advice> {
+    if startup_share(case)
         .is_some_and(|share| share * case.life_ns() as f64 * 2.0 > network_ns(case) as f64)
     {
         return advice([
@@ -177,11 +177,11 @@ fn fixes(case: &Case) -> Vec<Advice> {
 }
 
 impl PathLimited {
-    fn inconclusive(&self, case: &Case, unknown_ns: u64) -> Verdict {
+    fn inconclusive_verdict(&self, case: &Case, unknown_ns: u64) -> Verdict {
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::SenderAppLimited],
             concerned_ns: unknown_ns,
-            facts: facts(case),
+            facts: collect_facts(case),
             why: "The time without a known stage exceeds that of any stage.",
             would_help: None,
         })

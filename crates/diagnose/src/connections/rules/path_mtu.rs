@@ -14,7 +14,7 @@ use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactMerge, Finding, RuleId,
     UndecidedFinding,
 };
-use crate::units::{bytes, quantity};
+use crate::units::{format_bytes, quantity};
 
 /// The rule `path_mtu`.
 pub struct PathMtu;
@@ -50,7 +50,7 @@ impl Rule for PathMtu {
         if lost_ns == 0 {
             return Verdict::Quiet;
         }
-        let facts = lost.facts(case);
+        let facts = lost.collect_facts(case);
         match lost.passes {
             Some(_) => Verdict::Fires(RuleFinding {
                 direction: DataDirection::Sending,
@@ -85,7 +85,7 @@ impl Rule for PathMtu {
                 ExcludableCause::SendBuffer,
             ]),
             could_not_see,
-            advice: causes_here(case).chain(fixes()).collect(),
+            advice: causes_here(case).chain(list_fixes()).collect(),
             win: WinBasis::HarmGone("large segments arrive"),
             confidence: confidence(case, passes),
         }
@@ -95,7 +95,7 @@ impl Rule for PathMtu {
         let size = whole(&finding.evidence.0, "lost_bytes").unwrap_or(0);
         format!(
             "Only large segments are lost, of {} and more: the MTU of the path is smaller — cost {}.",
-            bytes(size),
+            format_bytes(size),
             of_life(finding)
         )
     }
@@ -158,11 +158,11 @@ impl LargeLoss {
             lost_bytes: stuck.bytes,
             again: stuck.again,
             too_big: 0,
-            passes: passage(case, &stuck),
+            passes: find_passage(case, &stuck),
         })
     }
 
-    fn facts(&self, case: &Case) -> Vec<Fact> {
+    fn collect_facts(&self, case: &Case) -> Vec<Fact> {
         let mut facts = vec![
             sum(
                 "retransmits_of_one",
@@ -191,7 +191,7 @@ impl LargeLoss {
     }
 }
 
-fn passage(case: &Case, stuck: &StuckSegment) -> Option<Passage> {
+fn find_passage(case: &Case, stuck: &StuckSegment) -> Option<Passage> {
     let drops = &case.own.gathered.drops;
     if case.own.last_sample().is_some_and(|last| last.sacked > 0) {
         return Some(Passage::Selective);
@@ -230,7 +230,7 @@ fn causes_here(case: &Case) -> impl Iterator<Item = Advice> {
     causes.map(|cause| Advice(cause.explain().into()))
 }
 
-fn fixes() -> Vec<Advice> {
+fn list_fixes() -> Vec<Advice> {
     advice([
         "Let ICMP pass on the path: type 3 code 4 (IPv4), type 2 (IPv6). Firewalls that drop all ICMP cause this (RFC 4890).",
         "Until then, limit the segments: `ip route change … advmss 1300`, or on a router `nft … tcp option maxseg size set rt mtu`. \

@@ -31,7 +31,7 @@ impl Rule for ProxyStall {
         let Some(behind) = case.own.behind else {
             return Verdict::Quiet;
         };
-        let blockers = blockers(case, behind);
+        let blockers = find_blockers(case, behind);
         let waited_ns: u64 = blockers.iter().map(|(_, blocker)| blocker.waited_ns).sum();
         // The first bytes may have been ready since before the recording.
         let harm_ns = waited_ns.min(case.life_ns());
@@ -70,7 +70,7 @@ impl Rule for ProxyStall {
     }
 
     fn explain(&self, case: &Case) -> FindingExplanation {
-        let blockers = case.own.behind.map(|behind| blockers(case, behind));
+        let blockers = case.own.behind.map(|behind| find_blockers(case, behind));
         let worst = blockers.as_ref().and_then(|blockers| blockers.first());
         let mut advised: Vec<Advice> = worst
             .and_then(|(other, _)| fix_first(other))
@@ -110,7 +110,7 @@ impl Rule for ProxyStall {
 
 /// The connections behind which data waited, worst first. Where the path is the other's limit, the
 /// data waits at one end of it or at the other.
-fn blockers<'a>(
+fn find_blockers<'a>(
     case: &Case<'a>,
     behind: &'a BlockedElsewhere,
 ) -> Vec<(&'a ConnectionSubject<'a>, &'a Blocker)> {
@@ -132,7 +132,7 @@ fn is_path_limited(other: &ConnectionSubject) -> bool {
     ];
     let ns: u64 = network
         .iter()
-        .map(|stage| other.judged.stages.ns(*stage))
+        .map(|stage| other.judged.stages.stage_ns(*stage))
         .sum();
     ns * 2 > other.judged.life_ns
 }

@@ -14,7 +14,7 @@ use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, Finding, RuleId,
     UndecidedFinding,
 };
-use crate::units::{bytes, duration, percent};
+use crate::units::{duration, format_bytes, percent};
 
 /// The rule `receive_buffer_limited`.
 pub struct ReceiveBufferLimited;
@@ -44,12 +44,12 @@ impl Rule for ReceiveBufferLimited {
                 direction: DataDirection::Sending,
                 concerned_ns: limited_ns,
                 harm_ns: limited_ns,
-                facts: facts(case),
+                facts: window_facts(case),
             }),
             WindowCause::Unclear => Verdict::Inconclusive(RuleDoubt {
                 candidates: vec![self.id(), RuleId::SlowReader],
                 concerned_ns: limited_ns,
-                facts: facts(case),
+                facts: window_facts(case),
                 why: "The other end is not recorded: its reader may be slow, or its buffer may be small.",
                 would_help: Some("Record on the other host too, or both ends on this host."),
             }),
@@ -72,8 +72,8 @@ impl Rule for ReceiveBufferLimited {
                 ExcludableCause::Loss,
             ]),
             could_not_see: blind_spots(case),
-            advice: fixes(case),
-            win: win(case),
+            advice: list_fixes(case),
+            win: win_basis(case),
             confidence,
         }
     }
@@ -82,8 +82,8 @@ impl Rule for ReceiveBufferLimited {
         let cause = match buffer_change(&finding.evidence.0) {
             Some((seen, announced)) => format!(
                 "A device on the path shrank the receiver's window from {} to {}",
-                bytes(announced),
-                bytes(seen)
+                format_bytes(announced),
+                format_bytes(seen)
             ),
             None => "The receiver's window was full although its reader kept up".to_owned(),
         };
@@ -116,7 +116,7 @@ fn blind_spots(case: &Case) -> Vec<String> {
 }
 
 /// Numbers of the window; shared with `slow_reader`.
-pub fn facts(case: &Case) -> Vec<Fact> {
+pub fn window_facts(case: &Case) -> Vec<Fact> {
     let window = case.largest_window_bytes();
     let window = Some(window).filter(|window| *window > 0);
     let peer = case.peer.and_then(|peer| peer.identity());
@@ -167,7 +167,7 @@ fn zero_windows(case: &Case) -> Option<u64> {
     (visible || seen > 0).then_some(seen)
 }
 
-fn win(case: &Case) -> WinBasis {
+fn win_basis(case: &Case) -> WinBasis {
     let window_bytes = case.largest_window_bytes();
     match case.cwnd_bytes() {
         Some(cwnd_bytes) if window_bytes > 0 && cwnd_bytes > window_bytes => WinBasis::AtLeast(
@@ -182,13 +182,13 @@ fn win(case: &Case) -> WinBasis {
 const UNSCALED_BYTES: u64 = 65_535;
 
 /// Returns the fixes for a window that changes between the ends.
-fn middlebox(seen: u64, announced: u64) -> Vec<Advice> {
+fn middlebox_fixes(seen: u64, announced: u64) -> Vec<Advice> {
     let text = format!(
         "A device between the ends changes the window: {} there, {} here. Look for a firewall, \
          load balancer or tunnel that removes or rewrites the window scale option. The SYN and \
          SYN-ACK show it, captured at both ends (`tcpdump -v 'tcp[tcpflags] & tcp-syn != 0'`).",
-        bytes(announced),
-        bytes(seen)
+        format_bytes(announced),
+        format_bytes(seen)
     );
     let mut advice = vec![Advice(text.into())];
     if seen < UNSCALED_BYTES {
@@ -199,9 +199,9 @@ fn middlebox(seen: u64, announced: u64) -> Vec<Advice> {
     advice
 }
 
-fn fixes(case: &Case) -> Vec<Advice> {
+fn list_fixes(case: &Case) -> Vec<Advice> {
     if let Some((seen, announced)) = case.window_changed_on_path() {
-        return middlebox(seen, announced);
+        return middlebox_fixes(seen, announced);
     }
     let peer = case.peer.and_then(|peer| peer.identity());
     let first = if peer.and_then(|peer| peer.rcvbuf_locked) == Some(false) {
@@ -215,7 +215,7 @@ fn fixes(case: &Case) -> Vec<Advice> {
         let text = format!(
             "Or set SO_RCVBUF there, before connect() or listen(), to {} or more: twice what the \
              congestion window allows now.",
-            bytes(cwnd_bytes * 2)
+            format_bytes(cwnd_bytes * 2)
         );
         advice.push(Advice(text.into()));
     }

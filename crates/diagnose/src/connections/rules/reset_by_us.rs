@@ -5,7 +5,7 @@ use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, Win
 use super::shared::facts::{sum, whole};
 use super::shared::sentences::direct_confidence;
 use crate::connections::case::Case;
-use crate::drops::meaning;
+use crate::drops::find_meaning;
 use crate::report::{Advice, DataDirection, Finding, RuleId, UndecidedFinding};
 use crate::units::quantity;
 
@@ -81,7 +81,7 @@ fn fix(reason: Option<&str>) -> Advice {
     let Some(reason) = reason else {
         return Advice("This kernel gives no reason of resets: Linux 6.10 does.".into());
     };
-    let text = match meaning(table::DropKind::ResetSent, reason, None) {
+    let text = match find_meaning(table::DropKind::ResetSent, reason, None) {
         Some(known) => format!("{reason}: {} {}", known.what, known.remedy),
         None => format!("{reason}: `whylat report --drops` shows the functions of the kernel."),
     };

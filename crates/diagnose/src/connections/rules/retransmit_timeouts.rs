@@ -46,7 +46,7 @@ impl Rule for RetransmitTimeouts {
             direction: DataDirection::Sending,
             concerned_ns: stalled_ns,
             harm_ns: stalled_ns,
-            facts: facts(case, stalled_ns),
+            facts: collect_facts(case, stalled_ns),
         })
     }
 
@@ -99,8 +99,8 @@ impl Rule for RetransmitTimeouts {
     }
 }
 
-fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
-    let mut facts = stalls(case, stalled_ns);
+fn collect_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
+    let mut facts = stall_facts(case, stalled_ns);
     let samples = &case.own.gathered.samples;
     let rto_ns = samples.first_rto_us.map(|us| u64::from(us) * 1_000);
     let counted = |name, value: Option<u64>, label| value.map(|n| sum(name, n, label));
@@ -113,7 +113,7 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     facts.extend(counted("fast_retransmits", case.fast_retransmits(), label));
     facts.extend(counted(
         "spurious",
-        case.spurious(),
+        case.spurious_retransmits(),
         "of them the receiver already had",
     ));
     let label = "first retransmission timeout";
@@ -122,7 +122,7 @@ fn facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
 }
 
 /// Stalls by what ended them; without the ledger only those by timeouts are known.
-fn stalls(case: &Case, stalled_ns: u64) -> Vec<Fact> {
+fn stall_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
     let by_timeout = |number| {
         let label = "stall(s) ended by a retransmission timeout";
         sum("timeout_stalls", number, label)

@@ -6,7 +6,7 @@ use super::shared::facts::{known_bytes, known_flag, sum, total_ns, whole};
 use super::shared::sentences::direct_confidence;
 use crate::connections::case::Case;
 use crate::report::{Advice, DataDirection, Fact, Finding, RuleId, UndecidedFinding};
-use crate::units::{bytes, duration};
+use crate::units::{duration, format_bytes};
 
 /// The rule `send_buffer_exceeds_window`.
 pub struct SendBufferExceedsWindow;
@@ -32,7 +32,7 @@ impl Rule for SendBufferExceedsWindow {
         let Some((queue, window)) = bytes_beyond_window(case) else {
             return Verdict::Quiet;
         };
-        let facts = facts(case, queue, window);
+        let facts = collect_facts(case, queue, window);
         match case
             .own
             .identity()
@@ -65,7 +65,8 @@ impl Rule for SendBufferExceedsWindow {
         FindingExplanation {
             ruled_out: Vec::new(),
             could_not_see: blind,
-            advice: bytes_beyond_window(case).map_or_else(Vec::new, |(_, window)| fixes(window)),
+            advice: bytes_beyond_window(case)
+                .map_or_else(Vec::new, |(_, window)| list_fixes(window)),
             win: WinBasis::Unknown,
             confidence: direct_confidence(case, "queue and window are the kernel's own numbers"),
         }
@@ -80,8 +81,8 @@ impl Rule for SendBufferExceedsWindow {
         };
         format!(
             "The send buffer held {}, more than the largest announced window ({}) — the rest waits{wait}.",
-            bytes(queue),
-            bytes(window)
+            format_bytes(queue),
+            format_bytes(window)
         )
     }
 
@@ -89,8 +90,8 @@ impl Rule for SendBufferExceedsWindow {
         let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
         format!(
             "The send buffer held {}, more than the largest announced window ({}).",
-            bytes(fact("max_send_queue_bytes")),
-            bytes(fact("largest_window_bytes"))
+            format_bytes(fact("max_send_queue_bytes")),
+            format_bytes(fact("largest_window_bytes"))
         )
     }
 }
@@ -102,7 +103,7 @@ fn bytes_beyond_window(case: &Case) -> Option<(u64, u64)> {
     (window > 0 && queue > SNDBUF_EXPAND * window).then_some((queue, window))
 }
 
-fn facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
+fn collect_facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     let identity = case.own.identity();
     let limit = case.own.sndbuf_bytes().map(u64::from);
     let locked = identity.and_then(|identity| identity.sndbuf_locked);
@@ -128,13 +129,13 @@ fn facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
-fn fixes(window: u64) -> Vec<Advice> {
+fn list_fixes(window: u64) -> Vec<Advice> {
     // The kernel doubles the value for its own book-keeping (sock_setsockopt), which leaves room for
     // a window on its way and one to follow.
     let text = format!(
         "Do not set SO_SNDBUF, or set it to {}, the receiver's window: more takes memory and \
          makes the last write wait longest.",
-        bytes(window)
+        format_bytes(window)
     );
     let other = "To have more in flight, let the receiver's buffer grow: do not set SO_RCVBUF \
                  there, or raise net.ipv4.tcp_rmem.";

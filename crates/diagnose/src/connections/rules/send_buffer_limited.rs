@@ -19,7 +19,7 @@ use crate::connections::gather::polls::PollClass;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
 };
-use crate::units::{bytes, count, percent};
+use crate::units::{count, format_bytes, percent};
 
 /// The rule `send_buffer_limited`.
 pub struct SendBufferLimited;
@@ -52,7 +52,7 @@ impl Rule for SendBufferLimited {
             direction: DataDirection::Sending,
             concerned_ns: limited_ns,
             harm_ns: limited_ns,
-            facts: facts(case),
+            facts: collect_facts(case),
         })
     }
 
@@ -69,8 +69,8 @@ impl Rule for SendBufferLimited {
                 ExcludableCause::Loss,
             ]),
             could_not_see: blind,
-            advice: fixes(case),
-            win: win(case),
+            advice: list_fixes(case),
+            win: win_basis(case),
             confidence: confidence(case),
         }
     }
@@ -84,7 +84,7 @@ impl Rule for SendBufferLimited {
 }
 
 /// Numbers of the buffer and of what the path would take.
-fn facts(case: &Case) -> Vec<Fact> {
+fn collect_facts(case: &Case) -> Vec<Fact> {
     let identity = case.own.identity();
     let limit = case.own.sndbuf_bytes().map(u64::from);
     let locked = identity.and_then(|identity| identity.sndbuf_locked);
@@ -129,7 +129,7 @@ fn path_bytes(case: &Case) -> Option<u64> {
 
 /// Estimates the gain. Where others wait behind this connection, it forwards their data, and their speed without waiting
 /// is not known.
-fn win(case: &Case) -> WinBasis {
+fn win_basis(case: &Case) -> WinBasis {
     if case.neighbours.blocks_others(case.own) {
         return WinBasis::Unknown;
     }
@@ -143,7 +143,7 @@ fn win(case: &Case) -> WinBasis {
     }
 }
 
-fn fixes(case: &Case) -> Vec<Advice> {
+fn list_fixes(case: &Case) -> Vec<Advice> {
     let locked = case
         .own
         .identity()
@@ -159,7 +159,7 @@ fn fixes(case: &Case) -> Vec<Advice> {
         // data takes about twice its size in buffers (tcp_sndbuf_expand).
         let text = format!(
             "Or set SO_SNDBUF to {} or more: twice what the path takes now.",
-            bytes(path_bytes * 2)
+            format_bytes(path_bytes * 2)
         );
         advice.push(Advice(text.into()));
     }
@@ -167,7 +167,7 @@ fn fixes(case: &Case) -> Vec<Advice> {
         let text = format!(
             "Or, without more memory in total: {}. That is its share of the send buffers of the \
              {} connections here, by congestion window.",
-            bytes(share),
+            format_bytes(share),
             count(senders)
         );
         advice.push(Advice(text.into()));
@@ -226,7 +226,7 @@ impl SendBufferLimited {
         }
         let all_sent = samples
             .weights
-            .shares([PollClass::AllSent, PollClass::HeldSegments]);
+            .class_shares([PollClass::AllSent, PollClass::HeldSegments]);
         if all_sent.is_none_or(|(shares, _)| shares[0] < shares[1]) {
             return Verdict::Quiet;
         }

@@ -53,7 +53,7 @@ impl Rule for SenderAppLimited {
                 direction: DataDirection::Sending,
                 concerned_ns: sent_ns,
                 harm_ns: 0,
-                facts: facts(case),
+                facts: collect_facts(case),
             });
         }
         // The unknown part could hide a problem larger than what is known.
@@ -82,7 +82,7 @@ impl Rule for SenderAppLimited {
                 ExcludableCause::Loss,
             ]),
             could_not_see: case.general_blind_spots(),
-            advice: fixes(case),
+            advice: list_fixes(case),
             win: WinBasis::Unknown,
             confidence,
         }
@@ -126,7 +126,7 @@ fn in_flight_explains(case: &Case, unknown_ns: u64) -> bool {
     segments.saturating_mul(u64::from(last.srtt_us) * 1_000) >= unknown_ns
 }
 
-fn fixes(case: &Case) -> Vec<Advice> {
+fn list_fixes(case: &Case) -> Vec<Advice> {
     if case.ns(Stage::InFlight) > case.ns(Stage::SenderApp) {
         return advice([
             "If this is too slow, make fewer round trips: send more in one request, or several \
@@ -139,7 +139,7 @@ fn fixes(case: &Case) -> Vec<Advice> {
     ])
 }
 
-fn facts(case: &Case) -> Vec<Fact> {
+fn collect_facts(case: &Case) -> Vec<Fact> {
     let idle = FactValue::Real(case.share(Stage::SenderApp));
     let in_flight = FactValue::Real(case.share(Stage::InFlight));
     let label = "of the time there was nothing to send";

@@ -33,7 +33,7 @@ impl Rule for SlowReader {
                 direction: DataDirection::Sending,
                 concerned_ns: limited_ns,
                 harm_ns: limited_ns,
-                facts: receive_buffer_limited::facts(case),
+                facts: receive_buffer_limited::window_facts(case),
             });
         }
         if let Some(found) = check_held(case) {
@@ -51,7 +51,7 @@ impl Rule for SlowReader {
                 "the time that bytes waited was measured in the kernel",
             ),
         };
-        explanation(case, confidence)
+        make_explanation(case, confidence)
     }
 
     fn headline(&self, finding: &Finding) -> String {
@@ -67,7 +67,7 @@ impl Rule for SlowReader {
     }
 }
 
-fn explanation(case: &Case, confidence: Confidence) -> FindingExplanation {
+fn make_explanation(case: &Case, confidence: Confidence) -> FindingExplanation {
     FindingExplanation {
         ruled_out: case.rule_out(&[
             ExcludableCause::CongestionWindow,
@@ -131,7 +131,7 @@ fn check_receiving(case: &Case) -> Verdict {
     };
     let is_reported = case
         .peer
-        .is_some_and(|peer| peer.judged.stages.ns(Stage::ReceiverWindow) > 0);
+        .is_some_and(|peer| peer.judged.stages.stage_ns(Stage::ReceiverWindow) > 0);
     if is_reported || ledger.window_closed_ns == 0 || ledger.reader_slow_ns == 0 {
         return Verdict::Quiet;
     }

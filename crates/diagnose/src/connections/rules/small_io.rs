@@ -12,7 +12,7 @@ use crate::report::{
     Confidence, ConfidenceLevel, DataDirection, FactUnit, Finding, RuleId, RuledOut,
     UndecidedFinding,
 };
-use crate::units::{bytes, count, duration, part, percent};
+use crate::units::{count, duration, format_bytes, percent, ratio_of};
 
 /// The rule `small_io`.
 pub struct SmallIo;
@@ -108,7 +108,7 @@ impl Rule for SmallIo {
         };
         let least_ns = case.life_ns() as f64 * LEAST_SHARE;
         let Some(time) = case.own.system_calls else {
-            return self.unseen(case, &small);
+            return self.unseen_cost_verdict(case, &small);
         };
         if time.samples < LEAST_SAMPLES || (small.harm_ns() as f64) < least_ns {
             return Verdict::Quiet;
@@ -130,7 +130,7 @@ impl Rule for SmallIo {
             ),
             known_real(
                 "process_share",
-                Some(part(small.cpu_ns.unwrap_or(0), time.cpu_ns)),
+                Some(ratio_of(small.cpu_ns.unwrap_or(0), time.cpu_ns)),
                 FactUnit::Share,
                 "of the CPU time of the process",
             ),
@@ -188,7 +188,7 @@ impl Rule for SmallIo {
         format!(
             "{} calls {verb} {} each — the calls cost {} of CPU time.",
             count(fact("calls")),
-            bytes(fact("mean_bytes")),
+            format_bytes(fact("mean_bytes")),
             of_life(finding)
         )
     }
@@ -198,7 +198,7 @@ impl Rule for SmallIo {
         format!(
             "{} calls moved {} each; the recording does not show what they cost.",
             count(fact("calls")),
-            bytes(fact("mean_bytes"))
+            format_bytes(fact("mean_bytes"))
         )
     }
 }
@@ -210,7 +210,7 @@ fn mean_bytes(small: &SmallCalls) -> Option<crate::report::Fact> {
 
 fn not_blocked(case: &Case) -> Option<RuledOut> {
     let calls = case.calls_with_blocking()?;
-    let share = part(calls.send.blocked_ns, case.life_ns());
+    let share = ratio_of(calls.send.blocked_ns, case.life_ns());
     (share < LEAST_SHARE).then(|| RuledOut {
         cause: "blocking",
         because: format!(
@@ -237,7 +237,7 @@ fn confidence(case: &Case) -> Confidence {
 
 impl SmallIo {
     /// Small calls without samples of what they cost.
-    fn unseen(&self, case: &Case, small: &SmallCalls) -> Verdict {
+    fn unseen_cost_verdict(&self, case: &Case, small: &SmallCalls) -> Verdict {
         let process = case.own.cpu.process.as_ref();
         let possible_ns = process.map_or(0, |process| process.cpu_ns);
         let possible_ns = possible_ns.min(case.life_ns());

@@ -12,7 +12,7 @@ use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::connections::gather::calls::CallDigest;
 use crate::report::{DataDirection, FactUnit, Finding, RuleId, UndecidedFinding};
-use crate::units::{bytes, count, duration};
+use crate::units::{count, duration, format_bytes};
 
 /// The rule `small_writes`.
 pub struct SmallWrites;
@@ -113,7 +113,7 @@ impl Rule for SmallWrites {
         format!(
             "{} writes of {} on average left as {} segments — {cost}.",
             count(fact("writes")),
-            bytes(fact("mean_write_bytes")),
+            format_bytes(fact("mean_write_bytes")),
             count(fact("data_segments"))
         )
     }
@@ -123,7 +123,7 @@ impl Rule for SmallWrites {
         format!(
             "{} segments carried {} each on average.",
             count(fact("data_segments")),
-            bytes(fact("mean_segment_bytes"))
+            format_bytes(fact("mean_segment_bytes"))
         )
     }
 }

@@ -35,10 +35,10 @@ impl Rule for SoftirqDelay {
                 direction: case.application_direction(),
                 concerned_ns: harm_ns,
                 harm_ns,
-                facts: facts(case),
+                facts: collect_facts(case),
             });
         }
-        self.unseen(case)
+        self.unseen_delay_verdict(case)
     }
 
     fn explain(&self, case: &Case) -> FindingExplanation {
@@ -94,7 +94,7 @@ fn confidence(case: &Case) -> Confidence {
     }
 }
 
-fn facts(case: &Case) -> Vec<Fact> {
+fn collect_facts(case: &Case) -> Vec<Fact> {
     let cpu = &case.own.cpu;
     let number = cpu.home_cpu.map(u64::from);
     let worked_ns = cpu.home.and_then(|home| home.ksoftirqd_ns);
@@ -144,7 +144,7 @@ fn blind_spots(case: &Case) -> Vec<String> {
 impl SoftirqDelay {
     /// Much softirq work, and either not known whether the kernel found it too much, or not known
     /// on which CPU the application was.
-    fn unseen(&self, case: &Case) -> Verdict {
+    fn unseen_delay_verdict(&self, case: &Case) -> Verdict {
         let asked_for = case
             .own
             .identity()

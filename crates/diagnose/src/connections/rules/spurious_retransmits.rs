@@ -11,7 +11,7 @@ use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::severity::is_too_small;
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
-use crate::units::{duration, part, quantity};
+use crate::units::{duration, quantity, ratio_of};
 
 /// The rule `spurious_retransmits`.
 pub struct SpuriousRetransmits;
@@ -34,14 +34,14 @@ impl Rule for SpuriousRetransmits {
         let (slowed_ns, slowed_harm_ns) = slowed.unwrap_or((0, 0));
         let harm_ns = late_ns + slowed_harm_ns;
         let is_none = ledger.spurious_timeouts == 0 && slowed_harm_ns == 0;
-        if is_none || is_too_small(part(harm_ns, case.life_ns())) {
+        if is_none || is_too_small(ratio_of(harm_ns, case.life_ns())) {
             return Verdict::Quiet;
         }
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: late_ns + slowed_ns,
             harm_ns,
-            facts: facts(case, ledger.spurious_timeouts, late_ns),
+            facts: collect_facts(case, ledger.spurious_timeouts, late_ns),
         })
     }
 
@@ -89,7 +89,7 @@ impl Rule for SpuriousRetransmits {
     }
 }
 
-fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
+fn collect_facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
     let late_mean_ns = late_ns.checked_div(timeouts.into());
     let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     let bytes = case.own.growth(|sample| sample.bytes_retrans);
@@ -115,7 +115,7 @@ fn facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
 }
 
 /// Segments retransmitted, and those that the receiver reported as duplicates.
-fn retransmitted(case: &Case) -> (u64, u64) {
+fn count_retransmitted(case: &Case) -> (u64, u64) {
     let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     (case.retransmits().unwrap_or(0), duplicates.unwrap_or(0))
 }
@@ -126,7 +126,7 @@ impl SpuriousRetransmits {
         if !case.stalls_may_be_late_acks() {
             return Verdict::Quiet;
         }
-        let (retransmits, duplicates) = retransmitted(case);
+        let (retransmits, duplicates) = count_retransmitted(case);
         let label = "segment(s) that the receiver already had";
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::RetransmitTimeouts],

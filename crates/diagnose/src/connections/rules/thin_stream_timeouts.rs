@@ -47,7 +47,7 @@ impl Rule for ThinStreamTimeouts {
             if incast::loses_together(case).is_some() {
                 return Verdict::Quiet;
             }
-            return self.inconclusive(stalled_ns, beside);
+            return self.inconclusive_verdict(stalled_ns, beside);
         };
         let thin_ns = ledger.thin_stall_ns.min(stalled_ns);
         if thin_ns * 2 < stalled_ns {
@@ -119,7 +119,7 @@ impl Rule for ThinStreamTimeouts {
 }
 
 impl ThinStreamTimeouts {
-    fn inconclusive(&self, stalled_ns: u64, beside: u64) -> Verdict {
+    fn inconclusive_verdict(&self, stalled_ns: u64, beside: u64) -> Verdict {
         let label = "other connection(s) of the program to that host";
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],

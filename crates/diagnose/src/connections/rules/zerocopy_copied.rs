@@ -26,12 +26,12 @@ impl Rule for ZerocopyCopied {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let sends = case.own.gathered.zerocopy.sends();
+        let sends = case.own.gathered.zerocopy.all_sends();
         if sends.count_known() == 0 && sends.unknown > 0 {
             return Verdict::Inconclusive(RuleDoubt {
                 candidates: vec![self.id()],
                 concerned_ns: 0,
-                facts: facts(case, sends),
+                facts: collect_facts(case, sends),
                 why: "The program does not ask io_uring whether the kernel copied.",
                 would_help: Some("Set IORING_SEND_ZC_REPORT_USAGE in its requests."),
             });
@@ -44,7 +44,7 @@ impl Rule for ZerocopyCopied {
             direction: DataDirection::Sending,
             concerned_ns: 0,
             harm_ns: 0,
-            facts: facts(case, sends),
+            facts: collect_facts(case, sends),
         })
     }
 
@@ -91,7 +91,7 @@ impl Rule for ZerocopyCopied {
     }
 }
 
-fn facts(case: &Case, sends: ZerocopyCounts) -> Vec<Fact> {
+fn collect_facts(case: &Case, sends: ZerocopyCounts) -> Vec<Fact> {
     let mean_bytes = case.mean_send_bytes().map(|bytes| bytes as u64);
     let facts = [
         (sends.count_known() > 0).then(|| {

@@ -40,18 +40,18 @@ impl IntervalFlags {
     /// were zero when it began.
     pub fn between(earlier: Option<&TcpSample>, later: &TcpSample) -> Self {
         let retransmitted = later.total_retrans > earlier.map_or(0, |e| e.total_retrans);
-        let timeout = grew(earlier, later, |sample| sample.total_rto.map(u64::from));
+        let timeout = has_grown(earlier, later, |sample| sample.total_rto.map(u64::from));
         Self {
             send_buffer: send_buffer_limited(later),
             fast_retransmission: timeout.map(|timeout| retransmitted && !timeout),
             timeout,
-            receiver_window: grew(earlier, later, |sample| sample.rwnd_limited_us),
+            receiver_window: has_grown(earlier, later, |sample| sample.rwnd_limited_us),
             retransmitted,
         }
     }
 
     /// Fast retransmission or timeout.
-    pub fn congestion(&self) -> Option<bool> {
+    pub fn has_congestion(&self) -> Option<bool> {
         self.timeout.map(|timeout| self.retransmitted || timeout)
     }
 
@@ -121,7 +121,7 @@ impl FlagTimes {
         self.fast_retransmission
             .add(flags.fast_retransmission, length_ns);
         self.timeout.add(flags.timeout, length_ns);
-        self.congestion.add(flags.congestion(), length_ns);
+        self.congestion.add(flags.has_congestion(), length_ns);
         self.receiver_window.add(flags.receiver_window, length_ns);
         self.no_other.add(Some(!flags.is_any_raised()), length_ns);
     }
@@ -168,7 +168,7 @@ fn send_buffer_limited(sample: &TcpSample) -> bool {
     queue > sample.mss_bytes && queue.saturating_add(sample.mss_bytes) > sample.max_send_queue_bytes
 }
 
-fn grew(
+fn has_grown(
     earlier: Option<&TcpSample>,
     later: &TcpSample,
     counter: impl Fn(&TcpSample) -> Option<u64>,

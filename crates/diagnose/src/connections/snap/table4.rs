@@ -18,32 +18,32 @@ type Reading = fn(&FlagTimes) -> Option<(FlagTime, bool)>;
 const ROWS: [(&str, Reading); 5] = [
     ("sender_app_limited", FlagTimes::sender_app),
     ("send_buffer_limited", |flags| {
-        observation(flags.send_buffer)
+        observe_flag(flags.send_buffer)
     }),
-    ("congestion", |flags| observation(flags.congestion)),
+    ("congestion", |flags| observe_flag(flags.congestion)),
     ("receiver_window_limited", |flags| {
-        observation(flags.receiver_window)
+        observe_flag(flags.receiver_window)
     }),
-    ("delayed_ack", |flags| observation(flags.delayed_ack)),
+    ("delayed_ack", |flags| observe_flag(flags.delayed_ack)),
 ];
 
-fn observation(flag: FlagTime) -> Option<(FlagTime, bool)> {
+fn observe_flag(flag: FlagTime) -> Option<(FlagTime, bool)> {
     (flag.observed_ns > 0).then_some((flag, true))
 }
 
 /// Fills the table from each connection's application (command name) and flags.
-pub fn table4<'a>(
+pub fn fill_table4<'a>(
     connections: impl Iterator<Item = (Option<&'a str>, &'a FlagTimes)> + Clone,
 ) -> SnapTable4 {
     let rows = ROWS
         .iter()
-        .map(|(problem, reading)| row(problem, *reading, connections.clone()));
+        .map(|(problem, reading)| table_row(problem, *reading, connections.clone()));
     SnapTable4 {
         rows: rows.collect(),
     }
 }
 
-fn row<'a>(
+fn table_row<'a>(
     problem: &'static str,
     reading: Reading,
     connections: impl Iterator<Item = (Option<&'a str>, &'a FlagTimes)>,
@@ -97,7 +97,7 @@ mod tests {
         };
         let all = [flags(0), flags(300), flags(800), flags(1_000)];
         let names = ["a", "a", "b", "b"];
-        let table = table4(names.iter().map(|name| Some(*name)).zip(all.iter()));
+        let table = fill_table4(names.iter().map(|name| Some(*name)).zip(all.iter()));
         let row = table
             .rows
             .iter()

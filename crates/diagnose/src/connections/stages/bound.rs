@@ -19,7 +19,7 @@ pub const EDGE_NS: u64 = 2_000;
 
 /// Half-width of Wilson's score interval around `share` of `polls` (may be fractional: an
 /// effective number), seen from `share`.
-pub fn wilson(share: f64, polls: f64) -> f64 {
+pub fn wilson_half_width(share: f64, polls: f64) -> f64 {
     if polls <= 0.0 {
         return 1.0;
     }
@@ -59,10 +59,10 @@ mod tests {
     #[test]
     fn wilson_agrees_with_published_values() {
         // 8 of 10: the 95 % score interval is 0.490 to 0.943 (Agresti and Coull, 1998).
-        assert!((wilson(0.8, 10.0) - (0.8 - 0.490)).abs() < 0.001);
+        assert!((wilson_half_width(0.8, 10.0) - (0.8 - 0.490)).abs() < 0.001);
         // 0 of 20: 0 to 0.161.
-        assert!((wilson(0.0, 20.0) - 0.161).abs() < 0.001);
-        assert_eq!(wilson(0.5, 0.0), 1.0);
+        assert!((wilson_half_width(0.0, 20.0) - 0.161).abs() < 0.001);
+        assert_eq!(wilson_half_width(0.5, 0.0), 1.0);
     }
 
     #[test]

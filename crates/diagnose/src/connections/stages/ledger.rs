@@ -36,7 +36,7 @@ pub fn stages(ledger: &TcpStage, scale: Scale) -> Stages {
             stage,
             StageShare {
                 method: scale.method,
-                ..share(ns, bound_ns(ledger, stage, scale), scale.life_ns)
+                ..ledger_share(ns, bound_ns(ledger, stage, scale), scale.life_ns)
             },
         );
     }
@@ -44,7 +44,7 @@ pub fn stages(ledger: &TcpStage, scale: Scale) -> Stages {
 }
 
 /// A share measured by the ledger.
-pub fn share(ns: u64, bound_ns: f64, life_ns: u64) -> StageShare {
+pub fn ledger_share(ns: u64, bound_ns: f64, life_ns: u64) -> StageShare {
     StageShare {
         share: if life_ns == 0 {
             0.0

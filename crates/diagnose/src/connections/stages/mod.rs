@@ -45,13 +45,13 @@ pub struct StageTimes {
 }
 
 /// Judges one connection.
-pub fn judge(
+pub fn judge_connection(
     gathered: &ConnectionDigest,
     calls: Option<&CallDigest>,
     given: StageInputs,
 ) -> StageTimes {
     let mut ledger = gathered.ledger.within_span();
-    let bytes = bytes(gathered, calls);
+    let bytes = count_bytes(gathered, calls);
     let (life_ns, stages, not_judged) = match &ledger {
         Some(ledger) => {
             let life_ns = ledger_life_ns(ledger, gathered, given);
@@ -66,7 +66,7 @@ pub fn judge(
             };
             (life_ns, ledger::stages(ledger, scale), None)
         }
-        None => match polled::judge(gathered, given.jiffy_ns) {
+        None => match polled::judge_polls(gathered, given.jiffy_ns) {
             Ok(polled) => (polled.life_ns, polled.stages, None),
             Err(why) => (known_life_ns(gathered), Stages::default(), Some(why)),
         },
@@ -156,7 +156,10 @@ fn count_changes(gathered: &ConnectionDigest, calls: Option<&CallDigest>) -> u64
 
 /// Bytes sent and received over the judged time, by samples and by calls, whichever saw more:
 /// calls miss sendfile and splice, samples miss what came after the last.
-fn bytes(gathered: &ConnectionDigest, calls: Option<&CallDigest>) -> (Option<u64>, Option<u64>) {
+fn count_bytes(
+    gathered: &ConnectionDigest,
+    calls: Option<&CallDigest>,
+) -> (Option<u64>, Option<u64>) {
     let samples = &gathered.samples;
     let opened_ns = gathered
         .identity

@@ -49,7 +49,7 @@ struct KernelClocks {
 }
 
 /// Judges a connection by samples and events; the error says why it cannot be judged.
-pub fn judge(gathered: &ConnectionDigest, jiffy_ns: u64) -> Result<PollStages, String> {
+pub fn judge_polls(gathered: &ConnectionDigest, jiffy_ns: u64) -> Result<PollStages, String> {
     let identity = gathered.identity.as_ref();
     let opened_ns = identity.and_then(|identity| identity.opened_ns);
     let clocks = clocks(gathered, opened_ns, jiffy_ns)?;
@@ -180,7 +180,7 @@ fn split(
     stages: &mut Stages,
 ) {
     let rest_ns = clocks.busy_ns - clocks.window_ns - clocks.timeout_ns;
-    let Some((parts, polls)) = gathered.samples.weights.shares(SPLIT) else {
+    let Some((parts, polls)) = gathered.samples.weights.class_shares(SPLIT) else {
         stages.set(Stage::Unknown, clock_share(clocks, rest_ns));
         return;
     };
@@ -202,7 +202,7 @@ fn split(
 fn sampled_share(clocks: &KernelClocks, rest_ns: u64, ns: u64, polls: f64) -> StageShare {
     let life = clocks.life_ns as f64;
     let part = ns as f64 / rest_ns.max(1) as f64;
-    let bound = rest_ns as f64 / life * bound::wilson(part, polls) + clocks.bound;
+    let bound = rest_ns as f64 / life * bound::wilson_half_width(part, polls) + clocks.bound;
     StageShare {
         share: ns as f64 / life,
         ns,

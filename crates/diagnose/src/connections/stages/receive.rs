@@ -5,7 +5,7 @@ use table::Method;
 use table::tables::TcpStage;
 
 use super::bound;
-use super::ledger::share;
+use super::ledger::ledger_share;
 use crate::connections::gather::samples::SampleDigest;
 use crate::report::{Receive, StageShare};
 
@@ -17,13 +17,13 @@ pub fn from_ledger(ledger: &TcpStage, life_ns: u64, jiffy_ns: u64) -> Receive {
     let window_bound_ns = bound::ledger_ns(waits, 0, jiffy_ns);
     let slow_ns = ledger.reader_slow_ns.min(life_ns);
     Receive {
-        reader_slow: share(slow_ns, bound_ns, life_ns),
-        window_closed: Some(share(
+        reader_slow: ledger_share(slow_ns, bound_ns, life_ns),
+        window_closed: Some(ledger_share(
             ledger.window_closed_ns.min(life_ns),
             window_bound_ns,
             life_ns,
         )),
-        waiting_for_peer: share(life_ns - slow_ns, bound_ns, life_ns),
+        waiting_for_peer: ledger_share(life_ns - slow_ns, bound_ns, life_ns),
     }
 }
 
@@ -33,7 +33,7 @@ pub fn from_polls(samples: &SampleDigest, life_ns: u64) -> Option<Receive> {
         return None;
     }
     let unread = samples.unread_ns as f64 / samples.polled_ns as f64;
-    let bound = bound::wilson(unread, samples.polls as f64);
+    let bound = bound::wilson_half_width(unread, samples.polls as f64);
     let part = |share: f64| StageShare {
         share,
         ns: (share * life_ns as f64) as u64,

@@ -56,7 +56,7 @@ pub(super) fn join(sent: &[SentTimes], received: &[ReceivedTimes]) -> JoinResult
         let taken = first.filter(|it| it.offset_end - u64::from(it.bytes) < end);
         match taken {
             Some(taken) if taken.offset_end != end && !taken.at_once => joined.shared += 1,
-            Some(taken) => match crossing(message, taken) {
+            Some(taken) => match find_crossing(message, taken) {
                 Some(crossing) => joined.crossings.push(crossing),
                 None => joined.unmatched += 1,
             },
@@ -66,7 +66,7 @@ pub(super) fn join(sent: &[SentTimes], received: &[ReceivedTimes]) -> JoinResult
     joined
 }
 
-fn crossing(sent: &SentTimes, received: &ReceivedTimes) -> Option<Crossing> {
+fn find_crossing(sent: &SentTimes, received: &ReceivedTimes) -> Option<Crossing> {
     Some(Crossing {
         offset_end: sent.offset_end,
         bytes: sent.bytes,

@@ -21,12 +21,12 @@ use table::{Columns, Consumer, Rows, TableId, fold_connections};
 use super::message::MessageDirection;
 use super::message::MessageId;
 use super::report::DurationSpread;
-use super::{DurationSums, end};
+use super::{DurationSums, connection_end};
 use crate::answer::{About, RecordingState};
 use crate::histogram::RELATIVE_ERROR;
 use crate::waits::NameTable;
 use join::{Crossing, JoinResult, ReceivedTimes, SentTimes, join};
-use offset::{ClockOffset, OffsetPair, offsets};
+use offset::{ClockOffset, OffsetPair, estimate_offsets};
 use report::{
     ClockRelation, CrossingGroup, EndsReport, LegSpread, LegTime, PathLeg, SCHEMA, SlowCrossing,
 };
@@ -145,13 +145,13 @@ pub fn report(
 ) -> EndsReport {
     first.finish();
     other.finish();
-    let pairs = pairs(&first, &other);
+    let pairs = pair_connections(&first, &other);
     let mut paths = Vec::new();
     for (here, there) in pairs {
         paths.extend(path((&first, here), (&other, there), true));
         paths.extend(path((&other, there), (&first, here), false));
     }
-    let clocks = clocks(&first, &other, &paths);
+    let clocks = relate_clocks(&first, &other, &paths);
     let mut groups: Vec<_> = paths
         .iter()
         .map(|path| crossing_group(path, &clocks))
@@ -173,7 +173,7 @@ pub fn report(
 
 /// Connections of the first recording with their other ends in the second: known from the kernel if it is one
 /// host, or from the addresses, which only one may have at a time.
-fn pairs(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64)> {
+fn pair_connections(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64)> {
     let same_host = first.header.boot_id == other.header.boot_id;
     let mut by_address: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
     let there = &other.connections;
@@ -188,7 +188,9 @@ fn pairs(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64)> {
         let known = here.peer_conn[row].filter(|_| same_host);
         let meet = by_address.get(&key).into_iter().flatten().copied();
         let meet = meet.filter(|at| known.is_none_or(|conn| there.conn[*at] == conn));
-        let meet: Vec<_> = meet.filter(|at| overlap(first, row, other, *at)).collect();
+        let meet: Vec<_> = meet
+            .filter(|at| has_overlap(first, row, other, *at))
+            .collect();
         if let [only] = meet[..] {
             pairs.push((here.conn[row], there.conn[only]));
         }
@@ -202,7 +204,7 @@ fn pairs(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64)> {
 }
 
 /// Whether two sockets existed at the same time, within the second in which clocks of hosts usually agree.
-fn overlap(first: &EndRecording, here: usize, other: &EndRecording, there: usize) -> bool {
+fn has_overlap(first: &EndRecording, here: usize, other: &EndRecording, there: usize) -> bool {
     const ABOUT_NS: i128 = 1_000_000_000;
     let span = |side: &EndRecording, row: usize| {
         let opened = side.connections.opened_ns[row].unwrap_or(side.header.started_ns);
@@ -229,7 +231,11 @@ fn path<'a>(
     })
 }
 
-fn clocks(first: &EndRecording, other: &EndRecording, paths: &[EndsPath<'_>]) -> ClockRelation {
+fn relate_clocks(
+    first: &EndRecording,
+    other: &EndRecording,
+    paths: &[EndsPath<'_>],
+) -> ClockRelation {
     if first.header.boot_id == other.header.boot_id {
         return ClockRelation::Same;
     }
@@ -248,7 +254,7 @@ fn clocks(first: &EndRecording, other: &EndRecording, paths: &[EndsPath<'_>]) ->
         }));
     }
     pairs.sort_by_key(|pair| pair.at_ns);
-    let offsets = offsets(&pairs);
+    let offsets = estimate_offsets(&pairs);
     match offsets.is_empty() {
         true => ClockRelation::Unknown,
         false => ClockRelation::Apart { offsets },
@@ -256,7 +262,11 @@ fn clocks(first: &EndRecording, other: &EndRecording, paths: &[EndsPath<'_>]) ->
 }
 
 /// Returns how much the receiver's clock is ahead of the sender's, and how far that may be off.
-fn ahead(clocks: &ClockRelation, path: &EndsPath<'_>, crossing: &Crossing) -> Option<(i64, u64)> {
+fn clock_lead(
+    clocks: &ClockRelation,
+    path: &EndsPath<'_>,
+    crossing: &Crossing,
+) -> Option<(i64, u64)> {
     let ClockRelation::Apart { offsets } = clocks else {
         return (*clocks == ClockRelation::Same).then_some((0, 0));
     };
@@ -268,7 +278,7 @@ fn ahead(clocks: &ClockRelation, path: &EndsPath<'_>, crossing: &Crossing) -> Op
         offset_ns,
         error_ns,
         ..
-    } = offset::at(offsets, here_ns)?;
+    } = offset::offset_at(offsets, here_ns)?;
     let ahead_ns = if path.forth { offset_ns } else { -offset_ns };
     Some((ahead_ns, error_ns))
 }
@@ -298,12 +308,12 @@ fn crossing_group(path: &EndsPath<'_>, clocks: &ClockRelation) -> CrossingGroup 
             .map(|at| taken_ns[at])
             .filter(|ns| *ns >= before_ns);
         before_ns = crossing.call_ns;
-        let Some((ahead_ns, error)) = ahead(clocks, path, crossing) else {
+        let Some((ahead_ns, error)) = clock_lead(clocks, path, crossing) else {
             unmatched += 1;
             continue;
         };
         error_ns = error_ns.max(error);
-        let took = took(crossing, ahead_ns, thought_since);
+        let took = leg_times(crossing, ahead_ns, thought_since);
         for LegTime { leg, ns } in &took {
             legs[*leg as usize].add(*ns);
         }
@@ -330,14 +340,14 @@ fn crossing_group(path: &EndsPath<'_>, clocks: &ClockRelation) -> CrossingGroup 
         }
     }
     CrossingGroup {
-        from: end(&sender.names, conn),
-        to: end(&path.to.0.names, path.to.1),
+        from: connection_end(&sender.names, conn),
+        to: connection_end(&path.to.0.names, path.to.1),
         count: sent.len() as u64,
         bytes: sent.iter().map(|it| u64::from(it.bytes)).sum(),
         shared: path.joined.shared,
         unmatched,
         error_ns,
-        whole: whole.spread(),
+        whole: whole.duration_spread(),
         legs: leg_spreads(&legs),
         slowest,
     }
@@ -346,14 +356,14 @@ fn crossing_group(path: &EndsPath<'_>, clocks: &ClockRelation) -> CrossingGroup 
 fn leg_spreads(legs: &[DurationSums]) -> Vec<LegSpread> {
     let legs = PathLeg::ALL.into_iter().zip(legs);
     let legs = legs.filter_map(|(leg, times)| {
-        let spread: DurationSpread = times.spread()?;
+        let spread: DurationSpread = times.duration_spread()?;
         Some(LegSpread { leg, spread })
     });
     legs.collect()
 }
 
 /// The legs of one message. A wire that seems shorter than nothing is so by less than the clocks' error.
-fn took(crossing: &Crossing, ahead_ns: i64, thought_since: Option<u64>) -> Vec<LegTime> {
+fn leg_times(crossing: &Crossing, ahead_ns: i64, thought_since: Option<u64>) -> Vec<LegTime> {
     let wire_ns =
         i128::from(crossing.arrived_ns) - i128::from(crossing.driver_ns) - i128::from(ahead_ns);
     let readable_ns = crossing.readable_ns.max(crossing.arrived_ns);

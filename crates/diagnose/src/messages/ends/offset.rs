@@ -32,7 +32,7 @@ pub struct ClockOffset {
 }
 
 /// Returns the offsets for all times, in order; empty when messages went one way only. `pairs` are in order of time.
-pub(super) fn offsets(pairs: &[OffsetPair]) -> Vec<ClockOffset> {
+pub(super) fn estimate_offsets(pairs: &[OffsetPair]) -> Vec<ClockOffset> {
     let mut found = Vec::new();
     add(pairs, &mut found);
     if let Some(last) = found.last_mut() {
@@ -63,7 +63,7 @@ fn add(pairs: &[OffsetPair], found: &mut Vec<ClockOffset>) {
 }
 
 /// Returns the offset at a time.
-pub(super) fn at(offsets: &[ClockOffset], at_ns: u64) -> Option<ClockOffset> {
+pub(super) fn offset_at(offsets: &[ClockOffset], at_ns: u64) -> Option<ClockOffset> {
     let next = offsets.partition_point(|offset| offset.until_ns < at_ns);
     offsets.get(next).copied()
 }
@@ -94,7 +94,7 @@ mod tests {
             delays_ns in prop::collection::vec((0_u64..50_000_000, any::<bool>()), 0..200),
         ) {
             let pairs = messages(offset_ns, &delays_ns);
-            let found = offsets(&pairs);
+            let found = estimate_offsets(&pairs);
             let both = delays_ns.iter().any(|delay| delay.1) && delays_ns.iter().any(|delay| !delay.1);
             prop_assert_eq!(found.len(), usize::from(both));
             for offset in found {
@@ -116,11 +116,11 @@ mod tests {
                 pair.at_ns *= 100;
                 pair.difference_ns += drift_ns(pair.at_ns);
             }
-            let found = offsets(&pairs);
+            let found = estimate_offsets(&pairs);
             prop_assert!(found.len() > 1);
             let mut from_ns = 0;
             for pair in &pairs {
-                let offset = at(&found, pair.at_ns).expect("it covers all time");
+                let offset = offset_at(&found, pair.at_ns).expect("it covers all time");
                 let moved_ns = drift_ns(offset.until_ns.min(pairs[399].at_ns) - from_ns.min(pair.at_ns));
                 let off_ns = offset.offset_ns.abs_diff(drift_ns(pair.at_ns));
                 prop_assert!(off_ns <= offset.error_ns + moved_ns.unsigned_abs());
@@ -133,7 +133,10 @@ mod tests {
 
     #[test]
     fn messages_in_one_direction_show_nothing() {
-        assert_eq!(offsets(&messages(5, &[(10, true), (20, true)])), []);
-        assert_eq!(at(&[], 0), None);
+        assert_eq!(
+            estimate_offsets(&messages(5, &[(10, true), (20, true)])),
+            []
+        );
+        assert_eq!(offset_at(&[], 0), None);
     }
 }

@@ -24,7 +24,7 @@ impl LatencyBand {
     };
 
     /// Returns the slow band of so many messages: the slowest thousandth if that is ten or more, else the slowest hundredth.
-    pub fn slowest(messages: u64) -> Self {
+    pub fn slow_band(messages: u64) -> Self {
         if messages >= 10_000 {
             Self::TAIL
         } else {

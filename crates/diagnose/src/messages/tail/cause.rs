@@ -73,13 +73,13 @@ impl MessageRule {
     }
 
     /// Whether what it is is known.
-    pub(super) const fn explains(self) -> bool {
+    pub(super) const fn is_explained(self) -> bool {
         !matches!(self, Self::UnknownFunction | Self::Untraced)
     }
 }
 
 /// The rules by name, each with what it says in one line. `untraced` is not among them: it is never a cause.
-pub fn rules() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub fn list_rules() -> impl Iterator<Item = (&'static str, &'static str)> {
     let all = [
         MessageRule::HeadOfLineBlocking,
         MessageRule::CpuContention,
@@ -159,7 +159,7 @@ impl<'a> CauseNamer<'a> {
         Self {
             tree,
             labels,
-            categories: labels.all().iter().map(category).collect(),
+            categories: labels.all_labels().iter().map(category).collect(),
             application,
         }
     }
@@ -194,7 +194,7 @@ impl<'a> CauseNamer<'a> {
                 None,
             ),
             TreePlace::Role(_) => (MessageRule::Untraced, "not recorded".to_owned(), None),
-            TreePlace::Other(what) => self.context(what, role),
+            TreePlace::Other(what) => self.describe_context(what, role),
             TreePlace::Within(what) => self.cause_within(node, what),
         };
         CauseKey {
@@ -206,7 +206,7 @@ impl<'a> CauseNamer<'a> {
     }
 
     /// Returns the name of a place itself.
-    pub(super) fn part(&self, node: TreeNode) -> String {
+    pub(super) fn place_name(&self, node: TreeNode) -> String {
         match self.tree.place(node) {
             TreePlace::OtherMessage if self.tree.role(node) == CoreRole::Receive => {
                 "other messages received first".to_owned()
@@ -224,7 +224,11 @@ impl<'a> CauseNamer<'a> {
     }
 
     /// Another thread, or none.
-    fn context(&self, id: LabelId, role: CoreRole) -> (MessageRule, String, Option<Cause>) {
+    fn describe_context(
+        &self,
+        id: LabelId,
+        role: CoreRole,
+    ) -> (MessageRule, String, Option<Cause>) {
         let what = self.labels.get(id);
         let name = name(what);
         let category = self.categories[id.index()];
@@ -260,7 +264,7 @@ impl<'a> CauseNamer<'a> {
 
     /// Returns the cause within a context: functions of general use belong to the one around them.
     fn cause_within(&self, node: TreeNode, id: LabelId) -> (MessageRule, String, Option<Cause>) {
-        let around = self.tree.around(node);
+        let around = self.tree.parent_node(node);
         match (
             self.categories[id.index()],
             around.map(|it| (it, self.tree.place(it))),

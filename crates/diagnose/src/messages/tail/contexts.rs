@@ -43,7 +43,7 @@ impl ContextTimes {
         let mut unknown_ns = until_ns.saturating_sub(from_ns);
         let mut thread = None;
         let mut interrupted_until_ns = from_ns;
-        spans.overlapping(cpu, from_ns, until_ns, |span| {
+        spans.visit_overlapping(cpu, from_ns, until_ns, |span| {
             let kind = labels.get(span.what).kind;
             let begin_ns = span.begin_ns.max(from_ns);
             let end_ns = span.end_ns.min(until_ns);
@@ -81,7 +81,10 @@ impl ContextTimes {
             let contexts = cores.entry(*cpu).or_default();
             contexts.entry(name(*context, labels)).or_default().1 += usual.mean(*ns);
         }
-        cores.into_iter().map(|(cpu, it)| core(cpu, it)).collect()
+        cores
+            .into_iter()
+            .map(|(cpu, it)| cpu_share(cpu, it))
+            .collect()
     }
 
     fn mean(&self, ns: u64) -> f64 {
@@ -89,7 +92,7 @@ impl ContextTimes {
     }
 }
 
-fn core(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> CpuShare {
+fn cpu_share(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> CpuShare {
     let mut contexts: Vec<CpuContext> = contexts
         .into_iter()
         .map(|(name, (ns, usual_ns))| CpuContext { name, ns, usual_ns })

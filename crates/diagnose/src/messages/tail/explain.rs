@@ -114,9 +114,9 @@ pub(super) fn explain(
     for index in (0..places.len()).rev() {
         let (node, observed) = places[index];
         let inner = std::mem::take(&mut within[index]);
-        let usual = reference.usual(node);
-        let found = judge(node, observed, usual, inner, tree, labels, settings);
-        let around = tree.around(node).and_then(index_of);
+        let usual = reference.usual_time(node);
+        let found = judge_place(node, observed, usual, inner, tree, labels, settings);
+        let around = tree.parent_node(node).and_then(index_of);
         let outer = around.map_or(&mut whole, |around| &mut within[around]);
         outer.explained_ns += found.explained_ns;
         outer.causes.extend(found.causes);
@@ -131,7 +131,7 @@ pub(super) fn explain(
 }
 
 /// Returns the causes at a place and within it.
-fn judge(
+fn judge_place(
     node: TreeNode,
     observed: PlaceTime,
     usual: UsualTime,
@@ -147,7 +147,7 @@ fn judge(
     let itself = Deviation {
         node,
         ns: deviation_ns,
-        anomaly: anomaly(observed, usual),
+        anomaly: find_anomaly(observed, usual),
     };
     if is_opaque(tree, labels, node, usual) {
         return InnerCauses {
@@ -200,7 +200,7 @@ fn cap_causes(mut within: InnerCauses, most_ns: f64) -> InnerCauses {
     within
 }
 
-fn anomaly(observed: PlaceTime, usual: UsualTime) -> Anomaly {
+fn find_anomaly(observed: PlaceTime, usual: UsualTime) -> Anomaly {
     // each as long as usual, there were just more of them
     let each_ns = observed.time_ns as f64 / f64::from(observed.count.max(1));
     let usual_each_ns = usual.time_ns / usual.count.max(1.0);

@@ -33,7 +33,7 @@ pub(super) fn build_timeline(
         open: Vec::new(),
     };
     builder.kernel();
-    builder.application(&side.threads);
+    builder.add_thread_part(&side.threads);
 }
 
 /// A message on its way into the tree.
@@ -62,7 +62,7 @@ enum MoveState {
     Stopped,
 }
 
-fn time(from_ns: u64, until_ns: u64) -> PlaceTime {
+fn place_time(from_ns: u64, until_ns: u64) -> PlaceTime {
     PlaceTime {
         time_ns: until_ns.saturating_sub(from_ns),
         count: 1,
@@ -83,8 +83,10 @@ impl TimelineBuilder<'_> {
     fn kernel(&mut self) {
         let message = self.message;
         let (from_ns, until_ns) = message.kernel_ns();
-        let role = self.tree.node(None, TreePlace::Role(CoreRole::Receive));
-        self.times.add(role, time(from_ns, until_ns));
+        let role = self
+            .tree
+            .child_node(None, TreePlace::Role(CoreRole::Receive));
+        self.times.add(role, place_time(from_ns, until_ns));
         let Some(cpu) = message.kernel_cpu.filter(|_| from_ns < until_ns) else {
             return;
         };
@@ -96,32 +98,39 @@ impl TimelineBuilder<'_> {
         let (spans, labels) = (self.spans, self.labels);
         self.contexts.add(cpu, (from_ns, until_ns), spans, labels);
         let mut thread = None;
-        self.spans.overlapping(cpu, from_ns, until_ns, |span| {
-            let observed = piece.overlap(span);
-            close_before(&mut self.open, span);
-            if is_interrupt(self.labels.get(span.what)) || !self.open.is_empty() {
-                let around = self.open.last().map_or(role, |(_, node)| *node);
-                if let Some(thread) = thread.filter(|_| around == role) {
-                    self.times.take(thread, observed.time_ns);
+        self.spans
+            .visit_overlapping(cpu, from_ns, until_ns, |span| {
+                let observed = piece.overlap_time(span);
+                close_before(&mut self.open, span);
+                if is_interrupt(self.labels.get(span.what)) || !self.open.is_empty() {
+                    let around = self.open.last().map_or(role, |(_, node)| *node);
+                    if let Some(thread) = thread.filter(|_| around == role) {
+                        self.times.subtract_time(thread, observed.time_ns);
+                    }
+                    let node = self
+                        .tree
+                        .child_node(Some(around), TreePlace::Within(span.what));
+                    self.times.add_span(node, observed, piece.id(span));
+                    self.open.push((span.end_ns, node));
+                    self.receive(role, &piece, span);
+                } else if span.depth == 0 {
+                    let node = self
+                        .tree
+                        .child_node(Some(role), TreePlace::Other(span.what));
+                    self.times.add_span(node, observed, piece.id(span));
+                    thread = Some(node);
                 }
-                let node = self.tree.node(Some(around), TreePlace::Within(span.what));
-                self.times.add_span(node, observed, piece.id(span));
-                self.open.push((span.end_ns, node));
-                self.receive(role, &piece, span);
-            } else if span.depth == 0 {
-                let node = self.tree.node(Some(role), TreePlace::Other(span.what));
-                self.times.add_span(node, observed, piece.id(span));
-                thread = Some(node);
-            }
-        });
+            });
     }
 
     /// The thread's part: where it waits, that; where it has or wants a CPU, what that CPU does.
-    fn application(&mut self, threads: &QueueTable) {
+    fn add_thread_part(&mut self, threads: &QueueTable) {
         let message = self.message;
         let (from_ns, until_ns) = message.application_ns();
-        let role = self.tree.node(None, TreePlace::Role(CoreRole::Application));
-        self.times.add(role, time(from_ns, until_ns));
+        let role = self
+            .tree
+            .child_node(None, TreePlace::Role(CoreRole::Application));
+        self.times.add(role, place_time(from_ns, until_ns));
         let mut at_ns = from_ns;
         for blocked in threads.blocked_spans(message.tid, from_ns, until_ns) {
             let start_ns = blocked.start_ns.clamp(at_ns, until_ns);
@@ -129,8 +138,8 @@ impl TimelineBuilder<'_> {
             at_ns = blocked.woken_ns.clamp(start_ns, until_ns);
             let node = self
                 .tree
-                .node(Some(role), TreePlace::Blocked(blocked.object));
-            self.times.add(node, time(start_ns, at_ns));
+                .child_node(Some(role), TreePlace::Blocked(blocked.object));
+            self.times.add(node, place_time(start_ns, at_ns));
         }
         self.wants_cpu(role, at_ns, until_ns);
     }
@@ -144,23 +153,23 @@ impl TimelineBuilder<'_> {
             }
             let begin_ns = on.begin_ns.clamp(at_ns, until_ns);
             if let Some(moved) = self.spans.find_move(self.message.tid, at_ns, begin_ns) {
-                self.moving = self.moving(moved.cpu, at_ns);
-                self.on(role, moved.cpu, at_ns, moved.at_ns);
-                self.on(role, on.cpu, moved.at_ns, begin_ns);
+                self.moving = self.move_state(moved.cpu, at_ns);
+                self.add_cpu_activity(role, moved.cpu, at_ns, moved.at_ns);
+                self.add_cpu_activity(role, on.cpu, moved.at_ns, begin_ns);
                 self.moving = MoveState::Not;
                 at_ns = begin_ns;
             }
             let to_ns = on.end_ns.clamp(at_ns, until_ns);
-            self.on(role, on.cpu, at_ns, to_ns);
+            self.add_cpu_activity(role, on.cpu, at_ns, to_ns);
             at_ns = to_ns;
         }
-        self.on(role, self.message.cpu, at_ns, until_ns);
+        self.add_cpu_activity(role, self.message.cpu, at_ns, until_ns);
     }
 
     /// Returns how a thread is moved that has lost its CPU at a time.
-    fn moving(&self, cpu: u16, at_ns: u64) -> MoveState {
+    fn move_state(&self, cpu: u16, at_ns: u64) -> MoveState {
         let mut moving = MoveState::Queued;
-        self.spans.overlapping(cpu, at_ns, at_ns + 1, |span| {
+        self.spans.visit_overlapping(cpu, at_ns, at_ns + 1, |span| {
             if span.depth == 0 && is_stopper(self.labels.get(span.what)) {
                 moving = MoveState::Stopped;
             }
@@ -169,7 +178,7 @@ impl TimelineBuilder<'_> {
     }
 
     /// Adds the activity of one CPU: before the thread was at another message, meanwhile, and since it took this one.
-    fn on(&mut self, role: TreeNode, cpu: u16, from_ns: u64, until_ns: u64) {
+    fn add_cpu_activity(&mut self, role: TreeNode, cpu: u16, from_ns: u64, until_ns: u64) {
         let taken_ns = self.message.times.taken_ns;
         let since_ns = self.queue.since_ns.unwrap_or(taken_ns).min(taken_ns);
         let piece = |a: u64, b: u64| CorePiece {
@@ -177,13 +186,13 @@ impl TimelineBuilder<'_> {
             from_ns: a.clamp(from_ns, until_ns),
             until_ns: b.clamp(from_ns, until_ns),
         };
-        self.piece(role, piece(from_ns, since_ns), TreePlace::Own);
-        self.piece(role, piece(since_ns, taken_ns), TreePlace::OtherMessage);
-        self.piece(role, piece(taken_ns, until_ns), TreePlace::Own);
+        self.add_core_piece(role, piece(from_ns, since_ns), TreePlace::Own);
+        self.add_core_piece(role, piece(since_ns, taken_ns), TreePlace::OtherMessage);
+        self.add_core_piece(role, piece(taken_ns, until_ns), TreePlace::Own);
     }
 
     /// Adds the activity of the thread's core. `own`: the place of the thread's own time.
-    fn piece(&mut self, role: TreeNode, piece: CorePiece, own: TreePlace) {
+    fn add_core_piece(&mut self, role: TreeNode, piece: CorePiece, own: TreePlace) {
         if piece.from_ns >= piece.until_ns {
             return;
         }
@@ -193,14 +202,14 @@ impl TimelineBuilder<'_> {
         self.contexts
             .add(piece.cpu, (from_ns, until_ns), spans, labels);
         self.spans
-            .overlapping(piece.cpu, from_ns, until_ns, |span| {
-                let observed = piece.overlap(span);
+            .visit_overlapping(piece.cpu, from_ns, until_ns, |span| {
+                let observed = piece.overlap_time(span);
                 close_before(&mut self.open, span);
                 let around = match self.open[..] {
                     [] => None,
                     // other threads do not do it, nor is a CPU idle meanwhile: a separate place
                     [(_, context), ..] if self.is_apart(context, span) => {
-                        self.times.take(context, observed.time_ns);
+                        self.times.subtract_time(context, observed.time_ns);
                         Some(role)
                     }
                     [.., (_, node)] => Some(node),
@@ -211,7 +220,7 @@ impl TimelineBuilder<'_> {
                     None if self.moving.is_it(self.labels.get(span.what)) => TreePlace::Moved,
                     None => TreePlace::Other(span.what),
                 };
-                let node = self.tree.node(Some(around.unwrap_or(role)), place);
+                let node = self.tree.child_node(Some(around.unwrap_or(role)), place);
                 self.times.add_span(node, observed, piece.id(span));
                 self.open.push((span.end_ns, node));
                 self.receive(role, &piece, span);
@@ -227,7 +236,7 @@ impl TimelineBuilder<'_> {
         }
         let is_kernel = self.tree.place(role) == TreePlace::Role(CoreRole::Receive);
         let own = self.side.program(self.message);
-        let (from_ns, until_ns) = piece.part(softirq);
+        let (from_ns, until_ns) = piece.clip_span(softirq);
         let all = self
             .side
             .receptions
@@ -240,9 +249,9 @@ impl TimelineBuilder<'_> {
                 }
                 true => continue,
             };
-            let observed = time(other.begin_ns, other.end_ns);
+            let observed = place_time(other.begin_ns, other.end_ns);
             self.take_from_open(observed.time_ns);
-            let node = self.tree.node(Some(role), place);
+            let node = self.tree.child_node(Some(role), place);
             self.times.add_span(node, observed, piece.id(softirq));
         }
     }
@@ -252,7 +261,7 @@ impl TimelineBuilder<'_> {
         for (_, node) in self.open.iter().rev() {
             match self.tree.place(*node) {
                 TreePlace::Other(_) | TreePlace::Moved | TreePlace::Blocked(_) => return,
-                _ => self.times.take(*node, time_ns),
+                _ => self.times.subtract_time(*node, time_ns),
             }
         }
     }
@@ -306,7 +315,7 @@ fn close_before(open: &mut Vec<(u64, TreeNode)>, span: &ActivitySpan) {
 
 impl CorePiece {
     /// The part of a span that lies in it, ns.
-    fn part(&self, span: &ActivitySpan) -> (u64, u64) {
+    fn clip_span(&self, span: &ActivitySpan) -> (u64, u64) {
         let begin_ns = span.begin_ns.max(self.from_ns);
         (begin_ns, span.end_ns.min(self.until_ns).max(begin_ns))
     }
@@ -321,8 +330,8 @@ impl CorePiece {
     }
 
     /// Returns the part of a span that lies in it.
-    fn overlap(&self, span: &ActivitySpan) -> PlaceTime {
-        let (begin_ns, end_ns) = self.part(span);
+    fn overlap_time(&self, span: &ActivitySpan) -> PlaceTime {
+        let (begin_ns, end_ns) = self.clip_span(span);
         PlaceTime {
             time_ns: end_ns.saturating_sub(begin_ns),
             count: u32::from(span.begin_seen && span.begin_ns >= self.from_ns),

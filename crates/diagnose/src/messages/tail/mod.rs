@@ -41,7 +41,7 @@ mod tests;
 mod tree;
 
 pub use band::LatencyBand;
-pub use cause::rules;
+pub use cause::list_rules;
 pub use explain::{Anomaly, ExplainSettings};
 pub use tree::{CoreRole, SpanId};
 
@@ -58,7 +58,7 @@ use cause::CauseNamer;
 use explain::explain;
 use lifetime::build_timeline;
 use message::HostMessage;
-use queueing::ahead;
+use queueing::queues_ahead;
 use reference::ReferenceSet;
 use report::{BandCounts, OtherRecording, SCHEMA, TailGroup, TailReport};
 use sets::{ExplainedMessage, ExplainedMessages, OrdinaryMessages};
@@ -143,23 +143,23 @@ impl TailTable {
         self.sides.1 = Some(TailSide::new(header, names));
     }
 
-    fn side(&mut self) -> &mut TailSide {
+    fn current_side(&mut self) -> &mut TailSide {
         self.sides.1.as_mut().unwrap_or(&mut self.sides.0)
     }
 
     /// Adds rows of table `received_messages`, in any order.
     pub fn add_received(&mut self, rows: &ReceivedMessages) {
-        self.side().add_received(rows);
+        self.current_side().add_received(rows);
     }
 
     /// Adds rows of table `sent_messages`, in any order.
     pub fn add_sent(&mut self, rows: &SentMessages) {
-        self.side().add_sent(rows);
+        self.current_side().add_sent(rows);
     }
 
     /// Adds rows of table `waits`, in any order.
     pub fn add_waits(&mut self, rows: &Waits) {
-        self.side().add_waits(rows);
+        self.current_side().add_waits(rows);
     }
 
     /// Adds rows of table `activity`, in any order.
@@ -169,7 +169,7 @@ impl TailTable {
     }
 
     /// Puts all rows in order, for questions.
-    pub fn complete(mut self) -> TailAnalysis {
+    pub fn into_analysis(mut self) -> TailAnalysis {
         self.sides.0.finish(&mut self.labels);
         if let Some(side) = &mut self.sides.1 {
             side.finish(&mut self.labels);
@@ -256,8 +256,8 @@ impl QueryContext<'_> {
             _ => (&self.table.sides.0, rest.as_slice()),
         };
         let mut tree = PlaceTree::default();
-        let body = self.ordinary(side, ordinary, &mut tree);
-        let tail = self.explained(&judged, &mut tree, &body.reference);
+        let body = self.collect_ordinary(side, ordinary, &mut tree);
+        let tail = self.explain_messages(&judged, &mut tree, &body.reference);
         let application = key.0.clone();
         let settings = self.question.settings;
         let labels = &self.table.labels;
@@ -310,7 +310,7 @@ impl QueryContext<'_> {
     }
 
     /// Looks at the messages that others are compared with.
-    fn ordinary(
+    fn collect_ordinary(
         &self,
         side: &TailSide,
         messages: &[HostMessage],
@@ -323,10 +323,10 @@ impl QueryContext<'_> {
         };
         let (from, mut times) = ((side, &self.table.labels), PlaceTimes::default());
         for message in kept {
-            let queue = side.threads.ahead(message);
+            let queue = side.threads.queue_ahead(message);
             build_timeline(message, queue, from, tree, &mut times, &mut body.contexts);
             body.ahead
-                .add(&ahead(message, queue, from, tree, &mut times));
+                .add(&queues_ahead(message, queue, from, tree, &mut times));
             let latency_ns = message.latency_ns();
             body.reference.add(latency_ns, queue.ahead, &mut times);
         }
@@ -334,7 +334,7 @@ impl QueryContext<'_> {
     }
 
     /// Looks at the messages that are to be explained.
-    fn explained<'a>(
+    fn explain_messages<'a>(
         &self,
         messages: &'a [HostMessage],
         tree: &mut PlaceTree,
@@ -353,10 +353,10 @@ impl QueryContext<'_> {
         let (from, mut times) = ((side, &self.table.labels), PlaceTimes::default());
         let settings = self.question.settings;
         for message in kept {
-            let queue = side.threads.ahead(message);
+            let queue = side.threads.queue_ahead(message);
             build_timeline(message, queue, from, tree, &mut times, &mut tail.contexts);
             tail.ahead
-                .push(ahead(message, queue, from, tree, &mut times));
+                .push(queues_ahead(message, queue, from, tree, &mut times));
             let latency_ns = message.latency_ns();
             let labels = &self.table.labels;
             let explanation = explain(latency_ns, &mut times, tree, labels, reference, settings);

@@ -82,7 +82,7 @@ impl QueueTable {
     }
 
     /// Returns the queue before a received message.
-    pub(super) fn ahead(&self, message: &HostMessage) -> ThreadQueue {
+    pub(super) fn queue_ahead(&self, message: &HostMessage) -> ThreadQueue {
         let Some(taken) = self.taken.get(&message.tid) else {
             return ThreadQueue::default();
         };
@@ -158,7 +158,7 @@ mod tests {
         let mut threads = QueueTable::default();
         all.iter().for_each(|it| threads.add(it));
         threads.finish();
-        let ahead: Vec<_> = all.iter().map(|it| threads.ahead(it)).collect();
+        let ahead: Vec<_> = all.iter().map(|it| threads.queue_ahead(it)).collect();
         let queue = |ahead, since_ns| ThreadQueue { ahead, since_ns };
         // the thread had been woken: what was ready before it ran waits from its first message on
         assert_eq!(ahead[0], queue(0, None));
@@ -174,12 +174,12 @@ mod tests {
         all.iter().for_each(|it| threads.add(it));
         threads.blocked.insert(7, vec![blocked(120, 130)]);
         threads.finish();
-        assert_eq!(threads.ahead(&all[1]), ThreadQueue::default());
+        assert_eq!(threads.queue_ahead(&all[1]), ThreadQueue::default());
         threads.blocked.clear();
         let at_one = ThreadQueue {
             ahead: 1,
             since_ns: Some(150),
         };
-        assert_eq!(threads.ahead(&all[1]), at_one);
+        assert_eq!(threads.queue_ahead(&all[1]), at_one);
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct QueueDepth {
 }
 
 /// Returns the queues before one message. `times`: its own.
-pub(super) fn ahead(
+pub(super) fn queues_ahead(
     message: &HostMessage,
     queue: ThreadQueue,
     (side, labels): (&TailSide, &LabelTable),
@@ -53,12 +53,12 @@ pub(super) fn ahead(
     for (node, observed) in times.sort_places() {
         match tree.place(node) {
             TreePlace::OtherMessage => request.ns += observed.time_ns,
-            TreePlace::Within(what) if tree.around(node).is_some_and(is_other) => {
+            TreePlace::Within(what) if tree.parent_node(node).is_some_and(is_other) => {
                 let what = labels.get(what);
                 let is_call = what.kind == ActivityKind::Syscall;
                 let at = match what.name.as_deref().filter(|_| is_call) {
-                    Some(name) if receives(name) => &mut receive,
-                    Some(name) if sends(name) => &mut send,
+                    Some(name) if is_receive_call(name) => &mut receive,
+                    Some(name) if is_send_call(name) => &mut send,
                     _ => continue,
                 };
                 at.depth += observed.count;
@@ -75,13 +75,13 @@ pub(super) fn ahead(
     }
 }
 
-fn receives(call: &str) -> bool {
+fn is_receive_call(call: &str) -> bool {
     ["recv", "read", "preadv"]
         .iter()
         .any(|it| call.starts_with(it))
 }
 
-fn sends(call: &str) -> bool {
+fn is_send_call(call: &str) -> bool {
     ["send", "write", "pwritev", "splice"]
         .iter()
         .any(|it| call.starts_with(it))

@@ -58,12 +58,12 @@ impl ReferenceSet {
     }
 
     /// Mean number of messages ahead.
-    pub(super) fn ahead(&self) -> f64 {
+    pub(super) fn mean_ahead(&self) -> f64 {
         self.mean(self.ahead)
     }
 
     /// Returns the usual time at a place.
-    pub(super) fn usual(&self, node: TreeNode) -> UsualTime {
+    pub(super) fn usual_time(&self, node: TreeNode) -> UsualTime {
         let sum = self.observed.get(node.index()).copied().unwrap_or_default();
         UsualTime {
             time_ns: self.mean(sum.time_ns),

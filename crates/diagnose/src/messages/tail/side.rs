@@ -141,10 +141,10 @@ impl TailSide {
     /// those of its part.
     pub(super) fn is_kept(&self, message: &HostMessage, labels: &LabelTable) -> bool {
         let covers = |cpu, (from_ns, until_ns): (u64, u64)| {
-            self.spans.covers(cpu, from_ns, labels)
+            self.spans.is_covered(cpu, from_ns, labels)
                 && self
                     .spans
-                    .covers(cpu, until_ns.max(from_ns + 1) - 1, labels)
+                    .is_covered(cpu, until_ns.max(from_ns + 1) - 1, labels)
         };
         let kernel_ns = message.kernel_ns();
         let kernel_cpu = message.kernel_cpu.filter(|_| kernel_ns.0 < kernel_ns.1);

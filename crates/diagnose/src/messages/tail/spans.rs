@@ -86,7 +86,7 @@ impl LabelTable {
         let kind = rows.kind[row];
         let pid = rows.pid[row].filter(|_| kind == ActivityKind::Task);
         let application = pid.and_then(|pid| names.comm(pid));
-        self.intern(SpanLabel {
+        self.intern_label(SpanLabel {
             kind,
             name: rows.name[row].clone(),
             application: application.map(str::to_owned),
@@ -95,14 +95,14 @@ impl LabelTable {
 
     /// The messages of a program.
     pub(super) fn of_program(&mut self, name: Option<&str>) -> LabelId {
-        self.intern(SpanLabel {
+        self.intern_label(SpanLabel {
             kind: ActivityKind::Task,
             name: name.map(str::to_owned),
             application: name.map(str::to_owned),
         })
     }
 
-    fn intern(&mut self, what: SpanLabel) -> LabelId {
+    fn intern_label(&mut self, what: SpanLabel) -> LabelId {
         if let Some(id) = self.ids.get(&what) {
             return *id;
         }
@@ -113,7 +113,7 @@ impl LabelTable {
     }
 
     /// Returns all labels, in the order of their ids.
-    pub(super) fn all(&self) -> &[SpanLabel] {
+    pub(super) fn all_labels(&self) -> &[SpanLabel] {
         &self.all
     }
 
@@ -191,9 +191,9 @@ impl SpanTable {
     }
 
     /// Whether the activity of a CPU is known at a time.
-    pub(super) fn covers(&self, cpu: u16, at_ns: u64, labels: &LabelTable) -> bool {
+    pub(super) fn is_covered(&self, cpu: u16, at_ns: u64, labels: &LabelTable) -> bool {
         let mut covers = false;
-        self.overlapping(cpu, at_ns, at_ns + 1, |span| {
+        self.visit_overlapping(cpu, at_ns, at_ns + 1, |span| {
             let kind = labels.get(span.what).kind;
             covers |= !matches!(kind, ActivityKind::Untraced | ActivityKind::DecodeError);
         });
@@ -201,7 +201,7 @@ impl SpanTable {
     }
 
     /// Gives `visit` every span of a CPU that overlaps the interval, with those around it before it.
-    pub(super) fn overlapping(
+    pub(super) fn visit_overlapping(
         &self,
         cpu: u16,
         from_ns: u64,
@@ -293,7 +293,7 @@ mod tests {
 
     fn found(spans: &SpanTable, from_ns: u64, until_ns: u64) -> Vec<(u64, u16)> {
         let mut found = Vec::new();
-        spans.overlapping(0, from_ns, until_ns, |span| {
+        spans.visit_overlapping(0, from_ns, until_ns, |span| {
             found.push((span.begin_ns, span.depth));
         });
         found

@@ -87,7 +87,7 @@ impl GroupSummary<'_> {
             deviation_ns: mean(slow.iter().map(|it| it.explanation.deviation_ns)),
             longer: slow.iter().filter(|it| it.explanation.is_longer).count() as u64,
             covered: covered_share(slow, &explained),
-            queue: self.queue(slow),
+            queue: self.queue_spread(slow),
             queueing: self.queueing,
             cores: self.cores,
             causes: causes.into_iter().map(|(_, cause)| cause).collect(),
@@ -130,7 +130,7 @@ impl GroupSummary<'_> {
             let Some(hits) = hits.get_mut(&self.key(deviation)) else {
                 continue;
             };
-            let name = self.causes.part(deviation.node);
+            let name = self.causes.place_name(deviation.node);
             let part = hits.parts.entry(name).or_insert(PartHits {
                 anomaly: deviation.anomaly,
                 ns: Vec::new(),
@@ -148,7 +148,7 @@ impl GroupSummary<'_> {
         causes: Vec<(CauseKey, f64)>,
         index: &BTreeMap<CauseKey, usize>,
     ) -> MessageCauses {
-        let is_known = |it: &Deviation| self.key(it).rule.explains();
+        let is_known = |it: &Deviation| self.key(it).rule.is_explained();
         let spans = self.spans(slow, index);
         MessageCauses {
             id: slow.message.id.to_string(),
@@ -193,8 +193,8 @@ impl GroupSummary<'_> {
         spans
     }
 
-    fn queue(&self, slow: &[ExplainedMessage<'_>]) -> QueueSpread {
-        let usual = self.body.reference.ahead();
+    fn queue_spread(&self, slow: &[ExplainedMessage<'_>]) -> QueueSpread {
+        let usual = self.body.reference.mean_ahead();
         let mut ahead: Vec<u32> = slow.iter().map(|it| it.ahead).collect();
         ahead.sort_unstable();
         let deeper = ahead

@@ -53,7 +53,7 @@ fn report(rows: &Rows, started_ns: u64, question: TailQuery) -> TailReport {
     table.add_waits(&waits);
     table.add_activities(&activities);
     table
-        .complete()
+        .into_analysis()
         .report(question, &categories, RecordingState::default())
 }
 
@@ -403,7 +403,7 @@ fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
         .for_each(|row| activities.push(row.clone()));
     table.add_received(&received);
     table.add_activities(&activities);
-    let tails = table.complete();
+    let tails = table.into_analysis();
     let report = tails.report(TailQuery::default(), &categories, RecordingState::default());
     let report = serde_json::to_value(report.groups).expect("JSON");
     let groups = report.as_array().expect("groups").iter();

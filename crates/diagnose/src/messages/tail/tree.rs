@@ -79,7 +79,7 @@ pub struct SpanId {
 
 impl PlaceTree {
     /// The node of a place within another.
-    pub(super) fn node(&mut self, around: Option<TreeNode>, place: TreePlace) -> TreeNode {
+    pub(super) fn child_node(&mut self, around: Option<TreeNode>, place: TreePlace) -> TreeNode {
         let next = TreeNode(u32::try_from(self.places.len()).unwrap_or(u32::MAX));
         let node = *self.nodes.entry((around, place)).or_insert(next);
         if node == next {
@@ -94,7 +94,7 @@ impl PlaceTree {
     }
 
     /// The node around it.
-    pub(super) fn around(&self, node: TreeNode) -> Option<TreeNode> {
+    pub(super) fn parent_node(&self, node: TreeNode) -> Option<TreeNode> {
         self.places[node.index()].0
     }
 
@@ -102,7 +102,7 @@ impl PlaceTree {
     pub(super) fn role(&self, node: TreeNode) -> CoreRole {
         let mut at = node;
         loop {
-            match (self.place(at), self.around(at)) {
+            match (self.place(at), self.parent_node(at)) {
                 (TreePlace::Role(role), _) => return role,
                 (_, Some(around)) => at = around,
                 // every path begins with a role
@@ -156,7 +156,7 @@ impl PlaceTimes {
     }
 
     /// Takes time away that belongs elsewhere.
-    pub(super) fn take(&mut self, node: TreeNode, time_ns: u64) {
+    pub(super) fn subtract_time(&mut self, node: TreeNode, time_ns: u64) {
         let observed = &mut self.observed[node.index()];
         observed.time_ns = observed.time_ns.saturating_sub(time_ns);
     }

@@ -53,7 +53,8 @@ impl Consumer for FunctionDigest {
             return;
         };
         for row in 0..rows.time_ns.len() {
-            let function = rows.stack[row].and_then(|stack| self.function(rows.pid[row], stack));
+            let function =
+                rows.stack[row].and_then(|stack| self.function_number(rows.pid[row], stack));
             let process = self.processes.entry(rows.pid[row]).or_default();
             process.add(function, rows.length_ns[row]);
             let thread = self.threads.entry(rows.tid[row]).or_default();
@@ -64,7 +65,7 @@ impl Consumer for FunctionDigest {
 
 impl FunctionDigest {
     /// Returns the number of the function that a stack of a process ran.
-    fn function(&mut self, pid: u32, stack: u32) -> Option<u32> {
+    fn function_number(&mut self, pid: u32, stack: u32) -> Option<u32> {
         if let Some(known) = self.of_stacks.get(&(pid, stack)) {
             return *known;
         }
@@ -83,12 +84,12 @@ impl FunctionDigest {
 
     /// Returns the function that took most of a process's CPU time, and its share of that; `None`: no sample has a name.
     pub fn of_process(&self, pid: u32) -> Option<(&str, f64)> {
-        self.largest(self.processes.get(&pid)?)
+        self.largest_function(self.processes.get(&pid)?)
     }
 
     /// Returns the same of a thread.
     pub fn of_thread(&self, tid: u32) -> Option<(&str, f64)> {
-        self.largest(self.threads.get(&tid)?)
+        self.largest_function(self.threads.get(&tid)?)
     }
 
     /// Returns the CPU time of a process, as samples show it, ns.
@@ -96,10 +97,13 @@ impl FunctionDigest {
         self.processes.get(&pid).map_or(0, |it| it.total_ns)
     }
 
-    fn largest(&self, times: &FunctionTimes) -> Option<(&str, f64)> {
+    fn largest_function(&self, times: &FunctionTimes) -> Option<(&str, f64)> {
         let worst = *times.functions.worst(1).first()?;
         let name = self.names_of_functions.get(worst.number as usize)?;
-        Some((name, crate::units::part(worst.blocked_ns, times.total_ns)))
+        Some((
+            name,
+            crate::units::ratio_of(worst.blocked_ns, times.total_ns),
+        ))
     }
 }
 

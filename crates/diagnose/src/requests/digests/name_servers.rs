@@ -89,7 +89,7 @@ impl NameServerDigest {
 
 impl ProcessServers {
     /// Returns the server that took the most time, and its waits.
-    pub fn slowest(&self) -> Option<(&str, ServerWaits)> {
+    pub fn slowest_server(&self) -> Option<(&str, ServerWaits)> {
         let time_ns = |it: &ServerWaits| it.answered_ns + it.unanswered_ns;
         let slowest = self.servers.iter().max_by_key(|(_, it)| time_ns(it));
         slowest.map(|(server, waits)| (server.as_str(), *waits))

@@ -2,13 +2,15 @@
 //! application, on top of TCP's. Each part costs a round trip of the path.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, direct_confidence, durations, fact, number, of_time, rule_out, time};
+use super::shared::{
+    direct_confidence, duration_facts, make_advice, make_fact, number, of_time, rule_out, time_fact,
+};
 use crate::report::severity::held_up;
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::runs::{RunDigest, SERIES_LEAST};
-use crate::units::{bytes, quantity};
+use crate::units::{format_bytes, quantity};
 
 /// The rule `application_window`.
 pub struct ApplicationWindow;
@@ -33,7 +35,7 @@ impl RequestRule for ApplicationWindow {
         let is_window = 2 * runs.credits.count > runs.requests;
         let is_path = 2 * runs.round_trips_ns >= runs.duration_ns;
         match runs.runs {
-            0 => doubt(case),
+            0 => doubt_verdict(case),
             _ if is_window && is_path => RequestVerdict::Fires(Box::new(finding(case, runs))),
             _ => RequestVerdict::Quiet,
         }
@@ -60,8 +62,8 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
         ),
     ];
     let path = case.digest.path_ns;
-    facts.extend(path.map(|ns| time("min_rtt_ns", ns, "round trip of the path (minimum)")));
-    facts.extend(durations(case));
+    facts.extend(path.map(|ns| time_fact("min_rtt_ns", ns, "round trip of the path (minimum)")));
+    facts.extend(duration_facts(case));
     RequestFinding {
         parts: PARTS.to_vec(),
         harm_ns: runs.round_trips_ns,
@@ -69,7 +71,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
         headline: format!(
             "A window of the application limits {}: the sender waits for a message after {} at most, {}.",
             case.title(),
-            bytes(credits.most_bytes),
+            format_bytes(credits.most_bytes),
             of_time(case, runs.round_trips_ns)
         ),
         facts,
@@ -82,7 +84,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
             ],
         ),
         could_not_see: vec!["What the small messages are: no payload is read.".to_owned()],
-        advice: advice(FIXES),
+        advice: make_advice(FIXES),
         gain: Some("the sender need not wait for the messages"),
         confidence: direct_confidence(case, "each message and the data after it were measured"),
         ..RequestFinding::new(case)
@@ -98,18 +100,18 @@ const FIXES: [&str; 3] = [
 ];
 
 fn bytes_of(name: &'static str, value: u64, label: &'static str) -> Fact {
-    fact(name, FactValue::Whole(value), FactUnit::Bytes, label)
+    make_fact(name, FactValue::Whole(value), FactUnit::Bytes, label)
 }
 
 /// Small messages let the other end send, and no sample says how long the path takes.
-fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
+fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let credits = case.digest.series.credits;
     let remote = case.harm(&[RequestPart::Remote]);
     let is_often = credits >= SERIES_LEAST && 2 * credits > case.requests();
     if !is_often || case.digest.path_ns.is_some() || !held_up(remote.ns, case.total_ns()) {
         return RequestVerdict::Quiet;
     }
-    let mut facts = durations(case);
+    let mut facts = duration_facts(case);
     facts.push(number(
         "credits",
         credits,

@@ -2,13 +2,14 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, direct_confidence, durations, number, of_time, rule_out, share, time,
+    LACK_OF_CPU, direct_confidence, duration_facts, make_advice, number, of_time, rule_out,
+    share_fact, time_fact,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
 use crate::requests::blockers::LongRequests;
 use crate::requests::case::{PartHarm, ServiceCase};
-use crate::units::{count, duration, part, percent, quantity};
+use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `blocked_event_loop`.
 pub struct BlockedEventLoop;
@@ -51,43 +52,43 @@ fn harm_behind(case: &ServiceCase<'_>, long: &LongRequests, queued: &PartHarm) -
     let others = case.digest.series.connections.saturating_sub(1);
     let most_ns = long.blocking_ns.saturating_mul(others);
     let ns = ((queued.ns as f64 * long.queue_share) as u64).min(most_ns);
-    let share = part(ns, queued.ns);
+    let share = ratio_of(ns, queued.ns);
     PartHarm {
         ns,
-        share: part(ns, case.total_ns()),
+        share: ratio_of(ns, case.total_ns()),
         excess_ns: (queued.excess_ns as f64 * share) as u64,
         excess_share: queued.excess_share * share,
     }
 }
 
 fn finding(case: &ServiceCase<'_>, long: &LongRequests, harm: &PartHarm) -> RequestFinding {
-    let longest = case.digest.blockers.longest();
+    let longest = case.digest.blockers.longest_request();
     let most_ns = longest.map_or(0, |it| it.kept_ns);
     let largest = long.parts.largest();
     let why = largest
         .first()
         .map_or(RequestPart::Unknown, |(part, _)| *part);
-    let mut facts = durations(case);
+    let mut facts = duration_facts(case);
     facts.extend([
-        time("queued_ns", harm.ns, "waited behind long requests"),
-        share("queued_share", harm.share, "of the time of requests"),
+        time_fact("queued_ns", harm.ns, "waited behind long requests"),
+        share_fact("queued_share", harm.share, "of the time of requests"),
         number(
             "queue_most",
             case.digest.queue_most,
             "request(s) waited for at a time, at most",
         ),
         number("long_requests", long.count, "long request(s)"),
-        time(
+        time_fact(
             "long_from_ns",
             long.from_ns,
             "the shortest of these kept its thread",
         ),
-        time(
+        time_fact(
             "long_most_ns",
             most_ns,
             "the longest of these kept its thread",
         ),
-        share(
+        share_fact(
             "queue_share",
             long.queue_share,
             "of the queue is behind these, by their squares",
@@ -95,7 +96,7 @@ fn finding(case: &ServiceCase<'_>, long: &LongRequests, harm: &PartHarm) -> Requ
     ]);
     RequestFinding {
         parts: vec![RequestPart::Queued, why],
-        involved: involved(case, long, why),
+        involved: name_involved(case, long, why),
         headline: format!(
             "Long requests block {}: others waited {} behind {} of {}.",
             case.title(),
@@ -113,7 +114,7 @@ fn finding(case: &ServiceCase<'_>, long: &LongRequests, harm: &PartHarm) -> Requ
             ],
         ),
         could_not_see: vec!["What the long requests ask for: no payload is read.".to_owned()],
-        advice: advice([
+        advice: make_advice([
             "Make the long requests short: in redis `SCAN` in place of `KEYS`, `UNLINK` in place of `DEL`, small ranges; \
              `SLOWLOG GET` names them.",
             "Do long work in another thread or process: Node.js worker threads, asyncio `run_in_executor`.",
@@ -129,10 +130,10 @@ fn finding(case: &ServiceCase<'_>, long: &LongRequests, harm: &PartHarm) -> Requ
 }
 
 /// Names the connection with the long requests, one of these, and what the process ran.
-fn involved(case: &ServiceCase<'_>, long: &LongRequests, why: RequestPart) -> Vec<String> {
+fn name_involved(case: &ServiceCase<'_>, long: &LongRequests, why: RequestPart) -> Vec<String> {
     let names = case.evidence.names();
     let mut lines = Vec::new();
-    if let Some(longest) = case.digest.blockers.longest() {
+    if let Some(longest) = case.digest.blockers.longest_request() {
         let conn = longest.id.conn;
         lines.push(format!(
             "the longest is {} on {}: {}",
@@ -141,7 +142,7 @@ fn involved(case: &ServiceCase<'_>, long: &LongRequests, why: RequestPart) -> Ve
             duration(longest.kept_ns)
         ));
     }
-    let share = percent(part(long.parts.get(why), long.parts.total_ns()));
+    let share = percent(ratio_of(long.parts.get(why), long.parts.total_ns()));
     lines.push(format!("their time: {} {share}", why.text()));
     let process = case.process().pid.filter(|_| why == RequestPart::Cpu);
     if let Some((name, share)) =

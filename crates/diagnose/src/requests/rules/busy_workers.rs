@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, direct_confidence, durations, of_time, rule_out, share, time,
+    LACK_OF_CPU, direct_confidence, duration_facts, make_advice, of_time, rule_out, share_fact,
+    time_fact,
 };
 use crate::report::{Fact, FactUnit, FactValue, RuleId};
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, QUEUE, ServiceCase};
 use crate::rows::top::KEPT;
-use crate::units::{count, part, percent, quantity};
+use crate::units::{count, percent, quantity, ratio_of};
 
 /// The rule `busy_workers`.
 pub struct BusyWorkers;
@@ -50,7 +51,7 @@ impl RequestRule for BusyWorkers {
         let queued = case.harm(&QUEUE);
         let served_ns = case.total_ns().saturating_sub(queued.ns);
         let waiting = case.harm(&WAITS);
-        match queued.ns > 0 && part(waiting.ns, served_ns) >= WAITING_LEAST {
+        match queued.ns > 0 && ratio_of(waiting.ns, served_ns) >= WAITING_LEAST {
             true => RequestVerdict::Fires(Box::new(finding(case, &queued, served_ns))),
             false => RequestVerdict::Quiet,
         }
@@ -58,22 +59,26 @@ impl RequestRule for BusyWorkers {
 }
 
 fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> RequestFinding {
-    let (why, why_ns) = largest(case);
-    let busy = format!("busy ({} {})", why.text(), percent(part(why_ns, served_ns)));
+    let (why, why_ns) = largest_part(case);
+    let busy = format!(
+        "busy ({} {})",
+        why.text(),
+        percent(ratio_of(why_ns, served_ns))
+    );
     let threads = threads(case);
     let subject = match threads {
         Some(1) => format!("the only one of {} was {busy}", case.title()),
         Some(threads) => format!("the {} of {} were {busy}", count(threads), case.title()),
         None => format!("all of {} were {busy}", case.title()),
     };
-    let mut facts = durations(case);
-    facts.push(time("queued_ns", queued.ns, "waited for a thread"));
+    let mut facts = duration_facts(case);
+    facts.push(time_fact("queued_ns", queued.ns, "waited for a thread"));
     let label = "of the time of requests";
-    facts.push(share("queued_share", queued.share, label));
-    facts.extend(occupation(case, served_ns, queued.ns));
+    facts.push(share_fact("queued_share", queued.share, label));
+    facts.extend(occupation_facts(case, served_ns, queued.ns));
     RequestFinding {
         parts: vec![RequestPart::Queued, why],
-        involved: involved(case, why),
+        involved: name_involved(case, why),
         headline: format!(
             "Too few threads: {subject}, and {} waited {} for one.",
             quantity(case.requests(), "request"),
@@ -90,7 +95,7 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
             ],
         ),
         could_not_see: vec!["How many requests the server lets come at once.".to_owned()],
-        advice: advice([
+        advice: make_advice([
             "Start more threads or workers, as many as requests come at once: gunicorn `--workers` and `--threads`, uWSGI \
              `processes`, php-fpm `pm.max_children`, Puma `threads`, Tomcat `maxThreads`, the size of a Java executor.",
             "In an event loop (Node.js, asyncio), do not wait in the loop: use `await`, or another thread \
@@ -108,8 +113,8 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
 }
 
 /// Returns the part that threads spent most time with while they had a request, and that time, ns.
-fn largest(case: &ServiceCase<'_>) -> (RequestPart, u64) {
-    let parts = WAITS.iter().map(|part| (*part, case.ns(*part)));
+fn largest_part(case: &ServiceCase<'_>) -> (RequestPart, u64) {
+    let parts = WAITS.iter().map(|part| (*part, case.part_ns(*part)));
     parts
         .max_by_key(|(_, ns)| *ns)
         .unwrap_or((RequestPart::Unknown, 0))
@@ -134,13 +139,13 @@ fn threads(case: &ServiceCase<'_>) -> Option<u64> {
 
 /// Returns how many requests were served and how many waited at a time: the sums of their times over the time in which there
 /// were requests (Little's law).
-fn occupation(case: &ServiceCase<'_>, served_ns: u64, queued_ns: u64) -> Vec<Fact> {
+fn occupation_facts(case: &ServiceCase<'_>, served_ns: u64, queued_ns: u64) -> Vec<Fact> {
     let Some((begin_ns, end_ns)) = case.digest.time else {
         return Vec::new();
     };
     let mean = |name, ns: u64, label| Fact {
         name,
-        value: FactValue::Real(part(ns, end_ns.saturating_sub(begin_ns))),
+        value: FactValue::Real(ratio_of(ns, end_ns.saturating_sub(begin_ns))),
         unit: FactUnit::Count,
         label,
         merge: crate::report::FactMerge::Worst,
@@ -160,7 +165,7 @@ fn occupation(case: &ServiceCase<'_>, served_ns: u64, queued_ns: u64) -> Vec<Fac
 }
 
 /// Names the places in the program where threads waited with a request.
-fn involved(case: &ServiceCase<'_>, why: RequestPart) -> Vec<String> {
+fn name_involved(case: &ServiceCase<'_>, why: RequestPart) -> Vec<String> {
     let stacks = case.stacks(why).into_iter().take(2);
     let line = |it: crate::requests::evidence::NamedTime<String>| {
         format!("in {}: {}", it.subject, crate::units::duration(it.ns))

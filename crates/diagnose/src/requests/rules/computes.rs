@@ -2,8 +2,8 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    EXPLAINS_LEAST, LACK_OF_CPU, advice, direct_confidence, durations, of_requests, of_time,
-    rule_out, share, slows_slowest, time, unseen,
+    EXPLAINS_LEAST, LACK_OF_CPU, direct_confidence, duration_facts, make_advice, of_requests,
+    of_time, rule_out, share_fact, slows_slowest, time_fact, unseen_verdict,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
@@ -29,7 +29,7 @@ impl RequestRule for Computes {
         let explains = harm.share.max(harm.excess_share) >= EXPLAINS_LEAST;
         match explains && !case.is_claimed(RequestPart::Cpu) {
             true => RequestVerdict::Fires(Box::new(finding(case, &harm))),
-            false => unseen(case),
+            false => unseen_verdict(case),
         }
     }
 }
@@ -51,12 +51,16 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             of_requests(case)
         ),
     };
-    let mut facts = durations(case);
-    facts.push(time("cpu_ns", harm.ns, "computed for requests"));
-    facts.push(share("cpu_share", harm.share, "of the time of requests"));
+    let mut facts = duration_facts(case);
+    facts.push(time_fact("cpu_ns", harm.ns, "computed for requests"));
+    facts.push(share_fact(
+        "cpu_share",
+        harm.share,
+        "of the time of requests",
+    ));
     if harm.excess_share > 0.0 {
         let label = "of what the slowest 1 % took longer";
-        facts.push(share("cpu_excess_share", harm.excess_share, label));
+        facts.push(share_fact("cpu_excess_share", harm.excess_share, label));
     }
     let involved = function.map(|(name, share)| {
         let name = format!("{} ran {name}", case.key.name);
@@ -79,7 +83,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         could_not_see: vec![
             "Which functions ran for which request: samples are of the process.".to_owned(),
         ],
-        advice: advice([
+        advice: make_advice([
             "Find the functions: `perf record -g -p PID`, py-spy, `perf-PID.map` of Java and Node.js.",
             "See what the slowest requests have in common: `whylat report --requests` lists them.",
         ]),

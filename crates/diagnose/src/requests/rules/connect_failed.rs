@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::rule::{
     ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
 };
-use super::shared::{advice, number, time};
+use super::shared::{make_advice, number, time_fact};
 use crate::report::severity::held_up;
 use crate::report::{Confidence, ConfidenceLevel, Fact, FindingSubject, RuleId};
 use crate::requests::digests::failed_connects::FailedAttempts;
@@ -100,7 +100,7 @@ fn verdict(
     let windows = windows(evidence, pid, remote, attempts);
     let first_ns = windows.first().map_or(0, |it| it.0);
     let harm_ns = windows.iter().map(|(from, until)| until - from).sum();
-    let recorded = evidence.time();
+    let recorded = evidence.time_range();
     let time = (first_ns, windows.last().map_or(0, |it| it.1));
     let local = attempts.kept.iter().find_map(|it| it.local.clone());
     let subject = FindingSubject {
@@ -151,8 +151,8 @@ fn doubt(subject: &FindingSubject, attempts: &FailedAttempts, harm_ns: u64) -> R
                 subject.connections,
                 "attempts given up by the program",
             ),
-            time("longest_ns", attempts.longest_ns, "longest attempt"),
-            time(
+            time_fact("longest_ns", attempts.longest_ns, "longest attempt"),
+            time_fact(
                 "unconnected_ns",
                 harm_ns,
                 "until a connection, or the last attempt",
@@ -217,7 +217,7 @@ fn finding(
             true => "What the program did between attempts counts as lost, too.".to_owned(),
             false => "The activity of threads was not recorded.".to_owned(),
         }],
-        advice: advice(kind.advice().iter().copied()),
+        advice: make_advice(kind.advice().iter().copied()),
         confidence: Confidence {
             level: ConfidenceLevel::High,
             because: "the kernel gave the error of each attempt".to_owned(),
@@ -247,9 +247,13 @@ fn facts(attempts: &FailedAttempts, kinds: &BTreeMap<FailureKind, u64>, harm_ns:
         .into_iter()
         .filter_map(|(kind, name, label)| Some(number(name, *kinds.get(&kind)?, label)))
         .collect();
-    facts.push(time("longest_ns", attempts.longest_ns, "longest attempt"));
-    facts.push(time("attempts_ns", attempts.waited_ns, "all attempts"));
-    facts.push(time(
+    facts.push(time_fact(
+        "longest_ns",
+        attempts.longest_ns,
+        "longest attempt",
+    ));
+    facts.push(time_fact("attempts_ns", attempts.waited_ns, "all attempts"));
+    facts.push(time_fact(
         "unconnected_ns",
         harm_ns,
         "until a connection, or the last attempt",

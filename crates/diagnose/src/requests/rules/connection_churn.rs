@@ -1,7 +1,9 @@
 //! A connection for each request, or for few: handshakes of TCP and TLS take the time.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, direct_confidence, durations, number, of_time, rule_out, time};
+use super::shared::{
+    direct_confidence, duration_facts, make_advice, number, of_time, rule_out, time_fact,
+};
 use crate::report::RuleId;
 use crate::report::severity::held_up;
 use crate::requests::RequestPart;
@@ -25,13 +27,13 @@ impl RequestRule for ConnectionChurn {
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         if case.is_server() {
-            return doubt(case);
+            return doubt_verdict(case);
         }
         let opened = PoolSize::new(case);
-        let connect_ns = case.ns(RequestPart::Connect);
+        let connect_ns = case.part_ns(RequestPart::Connect);
         // what SYNs waited for their timers is another cause: syn_retries
         let connect_ns = connect_ns.saturating_sub(opened.retried_ns);
-        match opened.spare() {
+        match opened.spare_connections() {
             _ if connect_ns == 0 => RequestVerdict::Quiet,
             0 => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case, &opened, connect_ns))),
@@ -84,7 +86,7 @@ impl PoolSize {
     }
 
     /// Returns the number of connections that a pool would not have opened.
-    fn spare(&self) -> u64 {
+    fn spare_connections(&self) -> u64 {
         self.connections - self.most
     }
 }
@@ -99,8 +101,8 @@ fn end_of_use_ns(endpoint: &Endpoint, opened_ns: u64) -> u64 {
 }
 
 fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> RequestFinding {
-    let spare_ns =
-        u128::from(connect_ns) * u128::from(opened.spare()) / u128::from(opened.connections);
+    let spare_ns = u128::from(connect_ns) * u128::from(opened.spare_connections())
+        / u128::from(opened.connections);
     let harm_ns = spare_ns as u64;
     let tcp_ns = opened.tcp_ns.min(connect_ns);
     let mut facts = vec![
@@ -114,15 +116,15 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
             opened.most,
             "most of them in use at once",
         ),
-        time("connect_ns", connect_ns, "requests waited for handshakes"),
-        time("tcp_handshakes_ns", tcp_ns, "of it TCP handshakes"),
-        time(
+        time_fact("connect_ns", connect_ns, "requests waited for handshakes"),
+        time_fact("tcp_handshakes_ns", tcp_ns, "of it TCP handshakes"),
+        time_fact(
             "tls_handshakes_ns",
             connect_ns - tcp_ns,
             "of it TLS, and the start of the first request",
         ),
     ];
-    facts.extend(durations(case));
+    facts.extend(duration_facts(case));
     RequestFinding {
         parts: PARTS.to_vec(),
         harm_ns,
@@ -156,7 +158,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
             "Who closed the connections: the program, or the other end after each response."
                 .to_owned(),
         ],
-        advice: advice(fixes(opened)),
+        advice: make_advice(list_fixes(opened)),
         gain: Some("connections are kept, and no more are opened than were open at once"),
         confidence: direct_confidence(case, "connections and their handshakes were measured"),
         ..RequestFinding::new(case)
@@ -165,7 +167,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
 
 /// A server sees that clients open a connection for each request, and not what the handshake costs them: at least a round
 /// trip before each.
-fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
+fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let connections = case.digest.series.connections;
     let has_client = case.endpoints().any(|it| it.peer.is_some());
     let min_rtt_ns = case.endpoints().filter_map(|it| it.min_rtt_ns).min();
@@ -180,13 +182,13 @@ fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
             connections,
             "connections with requests",
         ),
-        time(
+        time_fact(
             "min_rtt_ns",
             min_rtt_ns.unwrap_or(0),
             "round trip of the path (minimum)",
         ),
     ];
-    facts.extend(durations(case));
+    facts.extend(duration_facts(case));
     RequestVerdict::Inconclusive(Box::new(RequestDoubt {
         candidates: vec![RuleId::ConnectionChurn],
         concerned_ns: least_ns,
@@ -203,7 +205,7 @@ fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
     }))
 }
 
-fn fixes(opened: &PoolSize) -> [String; 4] {
+fn list_fixes(opened: &PoolSize) -> [String; 4] {
     [
         "nginx: an `upstream` block with `keepalive`, `proxy_http_version 1.1` and an empty `Connection` header.".to_owned(),
         format!(

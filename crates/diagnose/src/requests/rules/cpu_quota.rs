@@ -1,7 +1,7 @@
 //! The control group of a program used up its CPU quota: its threads could run, and the kernel does not let them until the
 //! next period.
 
-use super::host::{HostCause, judge};
+use super::host::{HostCause, judge_cause};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -22,11 +22,11 @@ impl RequestRule for CpuQuota {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge(case, |harm| cause(case, harm), RequestPart::CpuQuota)
+        judge_cause(case, |harm| host_cause(case, harm), RequestPart::CpuQuota)
     }
 }
 
-fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::CpuQuota);
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {

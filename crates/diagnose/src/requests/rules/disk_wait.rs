@@ -1,6 +1,6 @@
 //! A thread that has a request waits for a disk: for data that has to be written before it goes on, or that it reads.
 
-use super::host::{HostCause, judge, place};
+use super::host::{HostCause, judge_cause, longest_place};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -21,11 +21,11 @@ impl RequestRule for DiskWait {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge(case, |harm| cause(case, harm), RequestPart::Disk)
+        judge_cause(case, |harm| host_cause(case, harm), RequestPart::Disk)
     }
 }
 
-fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let stacks = case.stacks(RequestPart::Disk);
     let is_sync = stacks.first().is_some_and(|it| it.subject.contains("sync"));
     let threads = case.threads(RequestPart::Disk);
@@ -33,7 +33,7 @@ fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     HostCause {
         part: RequestPart::Disk,
         holds: "A disk holds",
-        place: place(case, RequestPart::Disk),
+        place: longest_place(case, RequestPart::Disk),
         fact: ("disk_ns", "waited for a disk"),
         facts: vec![number("disk_waits", count, "waits for a disk")],
         could_not_see: vec!["Which disk it was, and who else used it (`iostat -x`).".to_owned()],

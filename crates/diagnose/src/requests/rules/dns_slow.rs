@@ -2,7 +2,8 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    advice, direct_confidence, durations, number, of_requests, of_time, rule_out, time,
+    direct_confidence, duration_facts, make_advice, number, of_requests, of_time, rule_out,
+    time_fact,
 };
 use crate::report::{Fact, RuleId};
 use crate::requests::RequestPart;
@@ -36,20 +37,20 @@ impl RequestRule for DnsSlow {
 /// Returns whether the service is a name server, and the process has requests that waited for it as long: these are named.
 fn is_named_elsewhere(case: &ServiceCase<'_>) -> bool {
     let is_resolver = case.endpoints().all(|it| it.is_resolver);
-    let dns_ns = case.ns(RequestPart::Dns);
+    let dns_ns = case.part_ns(RequestPart::Dns);
     let waits_as_long = |other: &ServiceCase<'_>| {
         let is_other = other.key != case.key && !other.endpoints().all(|it| it.is_resolver);
-        is_other && other.process() == case.process() && other.ns(RequestPart::Dns) >= dns_ns
+        is_other && other.process() == case.process() && other.part_ns(RequestPart::Dns) >= dns_ns
     };
     is_resolver && case.evidence.services().iter().any(waits_as_long)
 }
 
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
-    let servers = servers(case);
-    let slowest = servers.as_ref().and_then(ProcessServers::slowest);
-    let mut facts = vec![time("dns_ns", harm.ns, "requests waited for DNS")];
+    let servers = name_servers(case);
+    let slowest = servers.as_ref().and_then(ProcessServers::slowest_server);
+    let mut facts = vec![time_fact("dns_ns", harm.ns, "requests waited for DNS")];
     facts.extend(servers.iter().flat_map(server_facts));
-    facts.extend(durations(case));
+    facts.extend(duration_facts(case));
     let who = match slowest {
         Some((server, waits)) => format!("the name server {server}{}", in_vain(&waits)),
         None => "name servers".to_owned(),
@@ -84,7 +85,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             ],
         ),
         could_not_see: unseen,
-        advice: advice(fixes(
+        advice: make_advice(fixes(
             slowest.is_some_and(|(_, waits)| waits.unanswered > 0),
         )),
         gain: Some("names are known without a question"),
@@ -154,7 +155,7 @@ fn involved(servers: &ProcessServers) -> Vec<String> {
 }
 
 /// Name servers of the service's process.
-fn servers(case: &ServiceCase<'_>) -> Option<ProcessServers> {
+fn name_servers(case: &ServiceCase<'_>) -> Option<ProcessServers> {
     let processes = case.digest.processes.worst(1);
     let process = processes.first()?.number;
     case.evidence.digests.name_servers.process(process).cloned()
@@ -177,10 +178,14 @@ fn server_facts(servers: &ProcessServers) -> Vec<Fact> {
     ];
     if all.unanswered > 0 {
         let ns = all.unanswered_ns;
-        facts.push(time("dns_unanswered_ns", ns, "in waits without an answer"));
+        facts.push(time_fact(
+            "dns_unanswered_ns",
+            ns,
+            "in waits without an answer",
+        ));
     }
     if all.answered > 0 {
-        facts.push(time(
+        facts.push(time_fact(
             "dns_answer_max_ns",
             all.answered_most_ns,
             "longest wait for an answer",

@@ -3,7 +3,8 @@
 
 use super::rule::{Remedy, RequestFinding, RequestVerdict};
 use super::shared::{
-    advice, direct_confidence, durations, of_requests, of_time, rule_out, share, time,
+    direct_confidence, duration_facts, make_advice, of_requests, of_time, rule_out, share_fact,
+    time_fact,
 };
 use crate::report::Fact;
 use crate::requests::RequestPart;
@@ -48,7 +49,7 @@ const OTHERS: [(&str, &[RequestPart]); 6] = [
 ];
 
 /// Returns the finding of a cause; quiet: it took no time.
-pub fn judge(
+pub fn judge_cause(
     case: &ServiceCase<'_>,
     cause: impl FnOnce(&PartHarm) -> HostCause,
     part: RequestPart,
@@ -62,13 +63,13 @@ pub fn judge(
 
 fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestFinding {
     let (harm, behind_ns) = case.harm_with_queue(cause.part);
-    let mut facts = durations(case);
-    facts.push(time(cause.fact.0, own.ns, cause.fact.1));
+    let mut facts = duration_facts(case);
+    facts.push(time_fact(cause.fact.0, own.ns, cause.fact.1));
     if behind_ns > 0 {
         let label = "others waited behind these";
-        facts.push(time("queued_behind_ns", behind_ns, label));
+        facts.push(time_fact("queued_behind_ns", behind_ns, label));
     }
-    facts.push(share("share", harm.share, "of the time of requests"));
+    facts.push(share_fact("share", harm.share, "of the time of requests"));
     facts.extend(cause.facts);
     let others = OTHERS
         .iter()
@@ -93,7 +94,7 @@ fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestF
         facts,
         ruled_out: rule_out(case, &others),
         could_not_see: cause.could_not_see,
-        advice: advice(cause.advice),
+        advice: make_advice(cause.advice),
         gain: Some(cause.gain),
         confidence: direct_confidence(case, cause.because),
         ..RequestFinding::new(case)
@@ -101,7 +102,7 @@ fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestF
 }
 
 /// Returns the place in the program with the most time of a part, for a headline.
-pub fn place(case: &ServiceCase<'_>, part: RequestPart) -> String {
+pub fn longest_place(case: &ServiceCase<'_>, part: RequestPart) -> String {
     let stacks = case.stacks(part);
     let place = stacks.first().map(|it| format!(", in {}", it.subject));
     place.unwrap_or_default()

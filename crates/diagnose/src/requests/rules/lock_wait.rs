@@ -2,8 +2,8 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, direct_confidence, durations, has_own_scheduler, of_requests, of_time,
-    rule_out, share, time,
+    LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice, of_requests,
+    of_time, rule_out, share_fact, time_fact,
 };
 use crate::report::RuleId;
 use crate::report::severity::held_up;
@@ -52,9 +52,9 @@ fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
     if !is_meant || !held_up(bound_ns, case.total_ns()) {
         return None;
     }
-    let mut facts = durations(case);
-    facts.push(time("timer_ns", timer_ns, "waited for timers"));
-    facts.push(time("overlap_ns", overlap_ns, "beside other requests"));
+    let mut facts = duration_facts(case);
+    facts.push(time_fact("timer_ns", timer_ns, "waited for timers"));
+    facts.push(time_fact("overlap_ns", overlap_ns, "beside other requests"));
     Some(RequestDoubt {
         candidates: vec![RuleId::LockWait, RuleId::TimerWait],
         concerned_ns: bound_ns,
@@ -74,7 +74,7 @@ fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
 
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let is_interpreter = case.is_mostly_in(RequestPart::Lock, &INTERPRETER_FUNCTIONS);
-    let holder = case.wakers(RequestPart::Lock).into_iter().next();
+    let holder = case.part_wakers(RequestPart::Lock).into_iter().next();
     let what = match is_interpreter {
         true => "The lock of the interpreter (GIL)",
         false => "A lock",
@@ -82,12 +82,16 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let by = holder.as_ref().map_or_else(String::new, |holder| {
         format!(", which {} had", holder.subject.name)
     });
-    let mut facts = durations(case);
-    facts.push(time("lock_ns", harm.ns, "waited for locks"));
-    facts.push(share("lock_share", harm.share, "of the time of requests"));
+    let mut facts = duration_facts(case);
+    facts.push(time_fact("lock_ns", harm.ns, "waited for locks"));
+    facts.push(share_fact(
+        "lock_share",
+        harm.share,
+        "of the time of requests",
+    ));
     RequestFinding {
         parts: PARTS.to_vec(),
-        involved: involved(case),
+        involved: name_involved(case),
         headline: format!(
             "{what} holds {}: {}{by}.",
             of_requests(case),
@@ -103,7 +107,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             ],
         ),
         could_not_see: vec!["Who had the lock before the thread that gave it away.".to_owned()],
-        advice: fixes(is_interpreter),
+        advice: list_fixes(is_interpreter),
         gain: Some("the lock is free whenever a request needs it"),
         confidence: direct_confidence(case, "each wait was measured, and who ended it"),
         ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
@@ -111,7 +115,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
 }
 
 /// Names the thread that waited, where, and those that had the lock.
-fn involved(case: &ServiceCase<'_>) -> Vec<String> {
+fn name_involved(case: &ServiceCase<'_>) -> Vec<String> {
     let functions = &case.evidence.digests.functions;
     let runs = |tid: u32| match functions.of_thread(tid) {
         Some((name, share)) => format!(", which ran {name} ({} of its CPU time)", percent(share)),
@@ -125,7 +129,7 @@ fn involved(case: &ServiceCase<'_>) -> Vec<String> {
     for stack in case.stacks(RequestPart::Lock).iter().take(2) {
         lines.push(format!("in {}: {}", stack.subject, duration(stack.ns)));
     }
-    for holder in case.wakers(RequestPart::Lock).iter().take(2) {
+    for holder in case.part_wakers(RequestPart::Lock).iter().take(2) {
         let (thread, ns) = (&holder.subject, duration(holder.ns));
         lines.push(format!(
             "ended by {}{}: {ns}",
@@ -136,16 +140,16 @@ fn involved(case: &ServiceCase<'_>) -> Vec<String> {
     lines
 }
 
-fn fixes(is_interpreter: bool) -> Vec<crate::report::Advice> {
+fn list_fixes(is_interpreter: bool) -> Vec<crate::report::Advice> {
     match is_interpreter {
-        true => advice([
+        true => make_advice([
             "Move the computing thread to a process of its own: `multiprocessing`, \
              `concurrent.futures.ProcessPoolExecutor`.",
             "Compute in an extension that releases the lock (numpy, `Py_BEGIN_ALLOW_THREADS`), or use a free-threaded \
              build of Python (3.13 and later).",
             "Let the threads switch more often: `sys.setswitchinterval(0.0005)` in place of 5 ms.",
         ]),
-        false => advice([
+        false => make_advice([
             "Hold the lock for less time: no system call, no logging and no memory allocation while it is held.",
             "Use a lock for each part of the data, or data that needs none.",
         ]),

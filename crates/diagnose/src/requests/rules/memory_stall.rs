@@ -1,7 +1,7 @@
 //! A thread that has a request waits for memory: a page that has to come from a file or from swap, or memory that has to be
 //! freed first because the host or the control group has none left.
 
-use super::host::{HostCause, judge, place};
+use super::host::{HostCause, judge_cause, longest_place};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -22,17 +22,17 @@ impl RequestRule for MemoryStall {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge(case, |harm| cause(case, harm), RequestPart::Memory)
+        judge_cause(case, |harm| host_cause(case, harm), RequestPart::Memory)
     }
 }
 
-fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Memory);
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {
         part: RequestPart::Memory,
         holds: "Lack of memory holds",
-        place: place(case, RequestPart::Memory),
+        place: longest_place(case, RequestPart::Memory),
         fact: ("memory_ns", "waited for pages"),
         facts: vec![number("memory_waits", count, "waits for pages")],
         could_not_see: vec![

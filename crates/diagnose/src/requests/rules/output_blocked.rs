@@ -1,7 +1,7 @@
 //! A thread that has a request writes to a pipe, a terminal or a UNIX socket, and nobody reads what is there: a log that is not
 //! drained stops the program.
 
-use super::host::{HostCause, judge, place};
+use super::host::{HostCause, judge_cause, longest_place};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -22,21 +22,24 @@ impl RequestRule for OutputBlocked {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge(case, |harm| cause(case, harm), RequestPart::Output)
+        judge_cause(case, |harm| host_cause(case, harm), RequestPart::Output)
     }
 }
 
-fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Output);
     let count = threads.iter().map(|it| it.count).sum();
-    let readers = case.wakers(RequestPart::Output);
+    let readers = case.part_wakers(RequestPart::Output);
     let reader = readers.first().map(|it| it.subject.name.as_str());
     HostCause {
         part: RequestPart::Output,
         holds: "Output that nobody reads in time holds",
         place: match reader {
-            Some(reader) => format!("{}; {reader} reads it", place(case, RequestPart::Output)),
-            None => place(case, RequestPart::Output),
+            Some(reader) => format!(
+                "{}; {reader} reads it",
+                longest_place(case, RequestPart::Output)
+            ),
+            None => longest_place(case, RequestPart::Output),
         },
         fact: ("output_ns", "waited for room for output"),
         facts: vec![number("blocked_writes", count, "writes that were blocked")],

@@ -1,11 +1,13 @@
 //! Threads wait for a connection of their pool, because others use all of them.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, direct_confidence, durations, number, share, time};
+use super::shared::{
+    direct_confidence, duration_facts, make_advice, number, share_fact, time_fact,
+};
 use crate::report::RuleId;
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
-use crate::units::{count, duration, part, percent, quantity};
+use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `pool_wait`.
 pub struct PoolWait;
@@ -25,7 +27,7 @@ impl RequestRule for PoolWait {
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
         let series = &case.digest.series;
         match case.digest.pool.ns {
-            0 => unseen(case),
+            0 => unseen_verdict(case),
             // each thread may have a connection of its own
             _ if series.threads <= series.connections => RequestVerdict::Quiet,
             _ => RequestVerdict::Fires(Box::new(finding(case))),
@@ -38,25 +40,25 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
     let whole_ns = case.total_ns() + pool.ns;
     let stacks = case.evidence.stacks(&pool.stacks).into_iter();
     let stacks = stacks.map(|it| format!("{}: {}", it.subject, duration(it.ns)));
-    let mut facts = durations(case);
+    let mut facts = duration_facts(case);
     facts.extend([
-        time(
+        time_fact(
             "pool_wait_ns",
             pool.ns,
             "waited for a connection before requests",
         ),
-        share(
+        share_fact(
             "pool_share",
-            part(pool.ns, whole_ns),
+            ratio_of(pool.ns, whole_ns),
             "of the time of requests and of these waits",
         ),
         number("pool_waits", pool.requests, "request(s) that had to wait"),
-        time("longest_pool_wait_ns", pool.most_ns, "the longest wait"),
+        time_fact("longest_pool_wait_ns", pool.most_ns, "the longest wait"),
         number("threads", series.threads, "thread(s) with requests"),
         number("connections", series.connections, "connection(s)"),
-        share(
+        share_fact(
             "busy",
-            busy(case),
+            busy_share(case),
             "of the time the connections had a request",
         ),
     ]);
@@ -73,7 +75,7 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
             count(series.connections),
             duration(pool.ns),
             duration(whole_ns),
-            percent(part(pool.ns, whole_ns)),
+            percent(ratio_of(pool.ns, whole_ns)),
         ),
         facts,
         ruled_out: super::shared::rule_out(case, &[("computing", &[RequestPart::Cpu])]),
@@ -81,7 +83,7 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
             "Waits of programs that wait for a connection without a thread (asynchronous pools)."
                 .to_owned(),
         ],
-        advice: advice([
+        advice: make_advice([
             "Let the pool have more connections, as many as the server serves at once: SQLAlchemy `pool_size` and \
              `max_overflow`, HikariCP `maximumPoolSize`, Go `SetMaxOpenConns`, urllib3 `maxsize`.",
             "Give a connection back sooner: not after work that does not need it.",
@@ -97,24 +99,24 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
 }
 
 /// Returns the share of the time between their first and last requests in which connections had one.
-fn busy(case: &ServiceCase<'_>) -> f64 {
+fn busy_share(case: &ServiceCase<'_>) -> f64 {
     let busy_ns = case.total_ns();
-    part(busy_ns, busy_ns + case.digest.series.gaps_ns)
+    ratio_of(busy_ns, busy_ns + case.digest.series.gaps_ns)
 }
 
 /// Waits were not recorded, and many threads share connections that are always in use.
-fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
+fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let series = &case.digest.series;
     let shares = !case.is_server() && series.threads > series.connections;
-    if case.evidence.has_waits() || !shares || busy(case) < BUSY_LEAST {
+    if case.evidence.has_waits() || !shares || busy_share(case) < BUSY_LEAST {
         return RequestVerdict::Quiet;
     }
-    let mut facts = durations(case);
+    let mut facts = duration_facts(case);
     facts.push(number("threads", series.threads, "thread(s) with requests"));
     facts.push(number("connections", series.connections, "connection(s)"));
-    facts.push(share(
+    facts.push(share_fact(
         "busy",
-        busy(case),
+        busy_share(case),
         "of the time the connections had a request",
     ));
     RequestVerdict::Inconclusive(Box::new(RequestDoubt {

@@ -1,6 +1,6 @@
 //! All threads of a process stand still together: a signal or a debugger stopped it, or a freezer its control group.
 
-use super::host::{HostCause, judge};
+use super::host::{HostCause, judge_cause};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -21,13 +21,13 @@ impl RequestRule for ProcessPause {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        match collector(case) {
-            Some(function) => judge(
+        match find_collector(case) {
+            Some(function) => judge_cause(
                 case,
-                |harm| collection(case, harm, &function),
+                |harm| collection_cause(case, harm, &function),
                 RequestPart::Lock,
             ),
-            None => judge(case, |harm| cause(case, harm), RequestPart::Paused),
+            None => judge_cause(case, |harm| host_cause(case, harm), RequestPart::Paused),
         }
     }
 }
@@ -56,11 +56,11 @@ const COLLECTORS: [&str; 18] = [
 
 /// Returns the function in which the thread that ended most waits for locks collects garbage, or else its process if no sample
 /// of that thread was taken; `None`: it does something else, or other waits are longer.
-fn collector(case: &ServiceCase<'_>) -> Option<String> {
-    if case.ns(RequestPart::Lock) <= case.ns(RequestPart::Paused) {
+fn find_collector(case: &ServiceCase<'_>) -> Option<String> {
+    if case.part_ns(RequestPart::Lock) <= case.part_ns(RequestPart::Paused) {
         return None;
     }
-    let wakers = case.wakers(RequestPart::Lock);
+    let wakers = case.part_wakers(RequestPart::Lock);
     let holder = &wakers.first()?.subject;
     let functions = &case.evidence.digests.functions;
     let of_thread = functions.of_thread(holder.tid);
@@ -70,7 +70,7 @@ fn collector(case: &ServiceCase<'_>) -> Option<String> {
 }
 
 /// Threads wait until the collector lets them go on.
-fn collection(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> HostCause {
+fn collection_cause(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> HostCause {
     let threads = case.threads(RequestPart::Lock);
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {
@@ -102,10 +102,10 @@ fn collection(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> HostCa
     }
 }
 
-fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Paused);
     let count = threads.iter().map(|it| it.count).sum();
-    let wakers = case.wakers(RequestPart::Paused);
+    let wakers = case.part_wakers(RequestPart::Paused);
     let waker = wakers.first().map(|it| it.subject.name.as_str());
     HostCause {
         part: RequestPart::Paused,

@@ -1,7 +1,7 @@
 //! Requests wait for another process of this host: one that holds a lock of a database, a child, or a helper at the end of a
 //! pipe or a socket.
 
-use super::host::{HostCause, judge, place};
+use super::host::{HostCause, judge_cause, longest_place};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
 use crate::report::RuleId;
@@ -22,7 +22,7 @@ impl RequestRule for ProcessWait {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge(case, |harm| cause(case, harm), RequestPart::Process)
+        judge_cause(case, |harm| host_cause(case, harm), RequestPart::Process)
     }
 }
 
@@ -35,10 +35,10 @@ const OF_LOCKS: &str = "In a database, a session waits for a lock that another s
 const OF_CHILDREN: &str = "Start no program for each request: keep it running, or use a library. In an event loop, do not wait for a \
      child (Node.js `execSync`, Python `subprocess.run`).";
 
-fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Process);
     let count = threads.iter().map(|it| it.count).sum();
-    let wakers = case.wakers(RequestPart::Process);
+    let wakers = case.part_wakers(RequestPart::Process);
     let other = wakers.first().map(|it| it.subject.pid);
     let names = case.evidence.names();
     let is_sibling = other.is_some_and(|pid| names.comm(pid) == Some(case.key.name.as_str()));
@@ -52,7 +52,7 @@ fn cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
         },
         place: match by {
             Some(by) => by,
-            None => place(case, RequestPart::Process),
+            None => longest_place(case, RequestPart::Process),
         },
         fact: ("process_ns", "waited for another process"),
         facts: vec![number("process_waits", count, "waits for another process")],

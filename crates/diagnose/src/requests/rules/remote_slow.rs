@@ -2,8 +2,8 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    EXPLAINS_LEAST, advice, direct_confidence, durations, of_requests, of_time, rule_out, share,
-    slows_slowest, time,
+    EXPLAINS_LEAST, direct_confidence, duration_facts, make_advice, of_requests, of_time, rule_out,
+    share_fact, slows_slowest, time_fact,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
@@ -34,24 +34,28 @@ impl RequestRule for RemoteSlow {
         }
         let is_slow = slows_slowest(case, &harm);
         match case.digest.path_ns {
-            None if is_slow => RequestVerdict::Inconclusive(Box::new(doubt(case, &harm))),
+            None if is_slow => RequestVerdict::Inconclusive(Box::new(make_doubt(case, &harm))),
             _ => RequestVerdict::Fires(Box::new(finding(case, &harm, is_slow))),
         }
     }
 }
 
-fn facts(case: &ServiceCase<'_>, harm: &PartHarm) -> Vec<crate::report::Fact> {
-    let mut facts = durations(case);
-    facts.push(time("remote_ns", harm.ns, "waited for the other end"));
-    facts.push(share("remote_share", harm.share, "of the time of requests"));
+fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm) -> Vec<crate::report::Fact> {
+    let mut facts = duration_facts(case);
+    facts.push(time_fact("remote_ns", harm.ns, "waited for the other end"));
+    facts.push(share_fact(
+        "remote_share",
+        harm.share,
+        "of the time of requests",
+    ));
     if harm.excess_share > 0.0 {
         let label = "of what the slowest 1 % took longer";
-        facts.push(share("remote_excess_share", harm.excess_share, label));
+        facts.push(share_fact("remote_excess_share", harm.excess_share, label));
     }
     facts.extend(
         case.digest
             .path_ns
-            .map(|ns| time("min_rtt_ns", ns, "min RTT of the path")),
+            .map(|ns| time_fact("min_rtt_ns", ns, "min RTT of the path")),
     );
     facts
 }
@@ -76,9 +80,9 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
         .then_some("How much of it is the path's round trip: no sample has it.");
     RequestFinding {
         parts: PARTS.to_vec(),
-        involved: involved(&case.key.address, &others),
+        involved: name_involved(&case.key.address, &others),
         headline,
-        facts: facts(case, harm),
+        facts: collect_facts(case, harm),
         ruled_out: rule_out(
             case,
             &[
@@ -92,7 +96,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
             .chain(unseen)
             .map(str::to_owned)
             .collect(),
-        advice: advice([fix(&case.key.address, case.pids(), &others)]),
+        advice: make_advice([fix(&case.key.address, case.pids(), &others)]),
         confidence: direct_confidence(
             case,
             "the wait was measured; a longer queue on the path counts as well",
@@ -103,7 +107,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
 }
 
 /// Returns the other end, and its processes on this host.
-fn involved(address: &str, others: &[(u32, String)]) -> Vec<String> {
+fn name_involved(address: &str, others: &[(u32, String)]) -> Vec<String> {
     let names: Vec<_> = others.iter().map(|(_, name)| name.as_str()).collect();
     let end = format!("the other end is {address}");
     match names.as_slice() {
@@ -127,7 +131,7 @@ fn fix(address: &str, own: impl Iterator<Item = u32>, others: &[(u32, String)]) 
     )
 }
 
-fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestDoubt {
+fn make_doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestDoubt {
     RequestDoubt {
         candidates: vec![RuleId::RemoteSlow],
         concerned_ns: harm.excess_ns,
@@ -136,7 +140,7 @@ fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestDoubt {
             of_requests(case),
             duration(harm.excess_ns)
         ),
-        facts: facts(case, harm),
+        facts: collect_facts(case, harm),
         why: "No sample has the round trip of the path.",
         would_help: vec!["Record for longer, so that connections are sampled.".to_owned()],
     }
@@ -159,7 +163,7 @@ mod tests {
             text.starts_with("Record both ends: `whylat record -p 7,21,22`."),
             "{text}"
         );
-        let involved = involved(ADDRESS, &others);
+        let involved = name_involved(ADDRESS, &others);
         let expected = "the other end is 127.0.0.1:8000, on this host: python3[21], python3[22]";
         assert_eq!(involved, [expected]);
     }
@@ -171,6 +175,9 @@ mod tests {
             text.starts_with("Record the process that listens at 127.0.0.1:8000"),
             "{text}"
         );
-        assert_eq!(involved(ADDRESS, &[]), ["the other end is 127.0.0.1:8000"]);
+        assert_eq!(
+            name_involved(ADDRESS, &[]),
+            ["the other end is 127.0.0.1:8000"]
+        );
     }
 }

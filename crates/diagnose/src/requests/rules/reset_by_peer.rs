@@ -3,7 +3,7 @@
 use super::rule::{
     ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
 };
-use super::shared::{advice, direct_confidence, number, time};
+use super::shared::{direct_confidence, make_advice, number, time_fact};
 use crate::report::severity::held_up;
 use crate::report::{Fact, RuleId};
 use crate::requests::case::ServiceCase;
@@ -42,9 +42,11 @@ fn verdict(case: &ServiceCase<'_>) -> ProgramVerdict {
         subject,
         time: (time.0.min(begin_ns), time.1.max(end_ns)),
         verdict: match (resets.count, resets.farewells) {
-            (0, 0) => doubt(case, resets),
-            (0, _) => match doubt(case, resets) {
-                RequestVerdict::Quiet => RequestVerdict::Fires(Box::new(harmless(case, resets))),
+            (0, 0) => doubt_verdict(case, resets),
+            (0, _) => match doubt_verdict(case, resets) {
+                RequestVerdict::Quiet => {
+                    RequestVerdict::Fires(Box::new(harmless_finding(case, resets)))
+                }
                 doubt => doubt,
             },
             _ => RequestVerdict::Fires(Box::new(finding(case, resets, lost_ns))),
@@ -53,7 +55,7 @@ fn verdict(case: &ServiceCase<'_>) -> ProgramVerdict {
 }
 
 /// Every request had its response: the reset came after the client's last message.
-fn harmless(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFinding {
+fn harmless_finding(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFinding {
     RequestFinding {
         remedy: Remedy::Avoidable,
         headline: format!(
@@ -74,14 +76,14 @@ fn harmless(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFinding {
             "What the last message was: its size is that of a farewell, such as TLS's close_notify."
                 .to_owned(),
         ],
-        advice: advice(["Nothing has to be done."]),
+        advice: make_advice(["Nothing has to be done."]),
         confidence: direct_confidence(case, "the kernel noted the RST as the connection's error"),
         ..RequestFinding::new(case)
     }
 }
 
 /// Connections ended with a request on its way: by which end, and why, is not known.
-fn doubt(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict {
+fn doubt_verdict(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict {
     let waited_ns = resets.unanswered_ns;
     if !held_up(waited_ns, case.total_ns() + waited_ns) {
         return RequestVerdict::Quiet;
@@ -101,7 +103,7 @@ fn doubt(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict {
                 "requests without a response",
             ),
             number("requests", case.requests(), "requests with a response"),
-            time("unanswered_ns", waited_ns, "until the connections ended"),
+            time_fact("unanswered_ns", waited_ns, "until the connections ended"),
         ],
         why: "No RST came: the program gave up, or the other end closed without an answer.",
         would_help: vec!["Look at the logs of both ends at these times.".to_owned()],
@@ -117,12 +119,12 @@ fn finding(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> Reques
         whole_ns: case.total_ns() + lost_ns,
         remedy: Remedy::Avoidable,
         headline: headline(case, resets, lost_ns, least_ns),
-        facts: facts(case, resets, (on_idle, least_ns), lost_ns),
+        facts: collect_facts(case, resets, (on_idle, least_ns), lost_ns),
         could_not_see: vec![
             "Whether the next request is the same one again.".to_owned(),
             "Whether the other end had begun to work on it: if so, it may be done twice.".to_owned(),
         ],
-        advice: advice(match least_ns {
+        advice: make_advice(match least_ns {
             Some(least_ns) => of_idle(least_ns).to_vec(),
             None => vec![
                 "Look at the other end's log: it, or a proxy between, refused the first request of the connection, or ended."
@@ -159,7 +161,7 @@ fn headline(
     )
 }
 
-fn facts(
+fn collect_facts(
     case: &ServiceCase<'_>,
     resets: &ResetDigest,
     (on_idle, least_ns): (u64, Option<u64>),
@@ -186,14 +188,18 @@ fn facts(
             again,
             "of these followed by another request of the thread",
         ),
-        time("lost_ns", lost_ns, "until then"),
+        time_fact("lost_ns", lost_ns, "until then"),
     ];
     if let Some(ns) = least_ns {
-        facts.push(time("idle_min_ns", ns, "least idle time before a reset"));
+        facts.push(time_fact(
+            "idle_min_ns",
+            ns,
+            "least idle time before a reset",
+        ));
     }
     let answered_ns = case.digest.series.gaps.range_ns();
     if let Some((_, ns)) = answered_ns {
-        facts.push(time(
+        facts.push(time_fact(
             "idle_answered_max_ns",
             ns,
             "longest idle time before a response",

@@ -1,7 +1,9 @@
 //! Requests in series over a path: each waits for the response to the one before, and most of their time is the round trip.
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
-use super::shared::{advice, direct_confidence, durations, number, of_time, rule_out, time};
+use super::shared::{
+    direct_confidence, duration_facts, make_advice, number, of_time, rule_out, time_fact,
+};
 use crate::report::RuleId;
 use crate::report::severity::held_up;
 use crate::requests::RequestPart;
@@ -29,7 +31,7 @@ impl RequestRule for SerialRoundTrips {
             return RequestVerdict::Quiet;
         }
         match runs.runs {
-            0 => doubt(case),
+            0 => doubt_verdict(case),
             // the path takes most of the time, else another cause is what makes them slow
             _ if runs.round_trips_ns * 2 >= runs.duration_ns => {
                 RequestVerdict::Fires(Box::new(finding(case, runs)))
@@ -50,15 +52,15 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
         ),
     ];
     facts.extend(
-        min_rtt_ns(case).map(|ns| time("min_rtt_ns", ns, "round trip of the path (minimum)")),
+        min_rtt_ns(case).map(|ns| time_fact("min_rtt_ns", ns, "round trip of the path (minimum)")),
     );
-    facts.extend(durations(case));
+    facts.extend(duration_facts(case));
     let gap_ns = each(runs.gaps_ns);
     let label = "from a response to the next request (mean)";
-    facts.push(time("series_gap_ns", gap_ns, label));
+    facts.push(time_fact("series_gap_ns", gap_ns, label));
     let beyond_ns = each(runs.duration_ns.saturating_sub(runs.round_trips_ns));
     let label = "of a request beyond the round trip (mean)";
-    facts.push(time("beyond_round_trip_ns", beyond_ns, label));
+    facts.push(time_fact("beyond_round_trip_ns", beyond_ns, label));
     let requests = quantity(runs.requests, "request");
     RequestFinding {
         parts: PARTS.to_vec(),
@@ -94,7 +96,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
             "Whether a request needs the response to the one before: then it has to wait for it."
                 .to_owned(),
         ],
-        advice: advice([
+        advice: make_advice([
             "Ask for many things in one request: INSERT of many rows or COPY, psycopg2's execute_values, JDBC's addBatch(), \
              a JOIN or IN (…) instead of a query for each row, MGET.",
             "Send the next request before the response: pipeline mode of psycopg 3 and libpq, pipelines of redis clients.",
@@ -111,7 +113,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
 }
 
 /// Requests may be in series, too, where the round trip of the path is not known.
-fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
+fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let waited = case.harm(&[RequestPart::Remote]);
     let has_paths = !case.is_within_host() && min_rtt_ns(case).is_none();
     let is_slow = held_up(waited.ns, case.total_ns()) && waited.share >= 0.5;
@@ -131,7 +133,7 @@ fn doubt(case: &ServiceCase<'_>) -> RequestVerdict {
             quantity(case.requests(), "request"),
             case.title()
         ),
-        facts: durations(case),
+        facts: duration_facts(case),
         why: "No statistics of the connections were recorded, so that the round trip of the path is unknown.",
         would_help: vec!["Compare with `ping` to the other end.".to_owned()],
     }))

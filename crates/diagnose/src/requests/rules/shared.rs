@@ -14,7 +14,12 @@ use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::{duration, percent, quantity};
 
 /// A fact in a unit.
-pub fn fact(name: &'static str, value: FactValue, unit: FactUnit, label: &'static str) -> Fact {
+pub fn make_fact(
+    name: &'static str,
+    value: FactValue,
+    unit: FactUnit,
+    label: &'static str,
+) -> Fact {
     Fact {
         name,
         value,
@@ -26,31 +31,35 @@ pub fn fact(name: &'static str, value: FactValue, unit: FactUnit, label: &'stati
 
 /// A number of things.
 pub fn number(name: &'static str, value: u64, label: &'static str) -> Fact {
-    fact(name, FactValue::Whole(value), FactUnit::Count, label)
+    make_fact(name, FactValue::Whole(value), FactUnit::Count, label)
 }
 
 /// A duration.
-pub fn time(name: &'static str, ns: u64, label: &'static str) -> Fact {
-    fact(name, FactValue::Whole(ns), FactUnit::Ns, label)
+pub fn time_fact(name: &'static str, ns: u64, label: &'static str) -> Fact {
+    make_fact(name, FactValue::Whole(ns), FactUnit::Ns, label)
 }
 
 /// A share of one.
-pub fn share(name: &'static str, value: f64, label: &'static str) -> Fact {
-    fact(name, FactValue::Real(value), FactUnit::Share, label)
+pub fn share_fact(name: &'static str, value: f64, label: &'static str) -> Fact {
+    make_fact(name, FactValue::Real(value), FactUnit::Share, label)
 }
 
 /// The number of requests and how long they took.
-pub fn durations(case: &ServiceCase<'_>) -> Vec<Fact> {
+pub fn duration_facts(case: &ServiceCase<'_>) -> Vec<Fact> {
     let half_ns = case.quantile_ns(0.5);
     let mut facts = vec![
         number("requests", case.requests(), "request(s)"),
-        time("request_p50_ns", half_ns, "duration of a request (p50)"),
+        time_fact("request_p50_ns", half_ns, "duration of a request (p50)"),
     ];
     if case.requests() > 1 {
         let ns = case.quantile_ns(0.99);
-        facts.push(time("request_p99_ns", ns, "duration of a request (p99)"));
+        facts.push(time_fact(
+            "request_p99_ns",
+            ns,
+            "duration of a request (p99)",
+        ));
         let ns = case.max_ns();
-        facts.push(time("request_max_ns", ns, "the longest request"));
+        facts.push(time_fact("request_max_ns", ns, "the longest request"));
     }
     facts
 }
@@ -61,7 +70,7 @@ pub fn of_time(case: &ServiceCase<'_>, ns: u64) -> String {
         "{} of {} ({})",
         duration(ns),
         duration(case.total_ns()),
-        percent(crate::units::part(ns, case.total_ns()))
+        percent(crate::units::ratio_of(ns, case.total_ns()))
     )
 }
 
@@ -87,7 +96,7 @@ pub fn rule_out(case: &ServiceCase<'_>, parts: &[(&'static str, &[RequestPart])]
 }
 
 /// Fixes in words.
-pub fn advice(lines: impl IntoIterator<Item = impl Into<Cow<'static, str>>>) -> Vec<Advice> {
+pub fn make_advice(lines: impl IntoIterator<Item = impl Into<Cow<'static, str>>>) -> Vec<Advice> {
     lines.into_iter().map(|line| Advice(line.into())).collect()
 }
 
@@ -147,7 +156,7 @@ pub fn slows_slowest(case: &ServiceCase<'_>, harm: &PartHarm) -> bool {
 }
 
 /// Returns a doubt, if it was not recorded what threads did, and the slowest requests lost time in the program.
-pub fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
+pub fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let harm = case.harm(&[
         RequestPart::Unknown,
         RequestPart::Unread,
@@ -157,8 +166,12 @@ pub fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
     if case.evidence.has_waits() || !is_slow {
         return RequestVerdict::Quiet;
     }
-    let mut facts = durations(case);
-    facts.push(time("unknown_ns", harm.ns, "in the program, not recorded"));
+    let mut facts = duration_facts(case);
+    facts.push(time_fact(
+        "unknown_ns",
+        harm.ns,
+        "in the program, not recorded",
+    ));
     RequestVerdict::Inconclusive(Box::new(RequestDoubt {
         candidates: OF_THREADS.to_vec(),
         concerned_ns: harm.excess_ns,

@@ -5,8 +5,8 @@
 
 use super::rule::{Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    LACK_OF_CPU, advice, direct_confidence, durations, has_own_scheduler, number, of_requests,
-    of_time, rule_out, share, time,
+    LACK_OF_CPU, direct_confidence, duration_facts, has_own_scheduler, make_advice, number,
+    of_requests, of_time, rule_out, share_fact, time_fact,
 };
 use crate::report::severity::held_up;
 use crate::report::{Fact, RuleId};
@@ -34,7 +34,7 @@ impl RequestRule for TimerWait {
             return RequestVerdict::Quiet;
         }
         match is_mostly(case.digest.pauses.sums.unasked_ns, &harm) {
-            true => doubt(case, &harm),
+            true => doubt_verdict(case, &harm),
             false => RequestVerdict::Fires(Box::new(finding(case, &harm))),
         }
     }
@@ -56,14 +56,14 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     };
     RequestFinding {
         parts: PARTS.to_vec(),
-        involved: involved(case),
+        involved: name_involved(case),
         headline: format!(
             "A timer holds {}: {}{pauses}{}.",
             of_requests(case),
             of_time(case, harm.ns),
             place.unwrap_or_default()
         ),
-        facts: facts(case, harm, is_paced),
+        facts: collect_facts(case, harm, is_paced),
         ruled_out: rule_out(
             case,
             &[
@@ -80,7 +80,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             .then(|| SCHEDULED.to_owned())
             .into_iter()
             .collect(),
-        advice: advice(if is_paced { PACED } else { ALONE }),
+        advice: make_advice(if is_paced { PACED } else { ALONE }),
         gain: Some("the program goes on as soon as it can"),
         confidence: direct_confidence(
             case,
@@ -93,10 +93,14 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     }
 }
 
-fn facts(case: &ServiceCase<'_>, harm: &PartHarm, is_paced: bool) -> Vec<Fact> {
-    let mut facts = durations(case);
-    facts.push(time("timer_ns", harm.ns, "waited for timers"));
-    facts.push(share("timer_share", harm.share, "of the time of requests"));
+fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm, is_paced: bool) -> Vec<Fact> {
+    let mut facts = duration_facts(case);
+    facts.push(time_fact("timer_ns", harm.ns, "waited for timers"));
+    facts.push(share_fact(
+        "timer_share",
+        harm.share,
+        "of the time of requests",
+    ));
     if is_paced {
         let label = "parts of responses that timers held";
         facts.push(number("paced_parts", case.digest.pauses.sums.paced, label));
@@ -123,15 +127,15 @@ const PACED: [&str; 2] = [
 ];
 
 /// The server may have sent by its own plan.
-fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
+fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
     if !held_up(harm.ns, case.total_ns()) {
         return RequestVerdict::Quiet;
     }
     let pauses = &case.digest.pauses;
     let unasked_ns = pauses.sums.unasked_ns;
-    let mut facts = durations(case);
-    facts.push(time("timer_ns", harm.ns, "waited for timers"));
-    facts.push(time(
+    let mut facts = duration_facts(case);
+    facts.push(time_fact("timer_ns", harm.ns, "waited for timers"));
+    facts.push(time_fact(
         "unasked_ns",
         unasked_ns,
         "of this before messages that nobody may have asked for",
@@ -161,7 +165,7 @@ fn doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
 }
 
 /// Names the thread that waited, and where.
-fn involved(case: &ServiceCase<'_>) -> Vec<String> {
+fn name_involved(case: &ServiceCase<'_>) -> Vec<String> {
     let threads = case.threads(RequestPart::Timer).into_iter().take(1);
     let threads = threads.map(|it| format!("{} waited {}", it.subject.name, duration(it.ns)));
     let stacks = case.stacks(RequestPart::Timer).into_iter().take(2);

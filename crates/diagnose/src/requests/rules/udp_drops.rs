@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rule::{
     ProgramVerdict, Remedy, RequestDoubt, RequestFinding, RequestRule, RequestVerdict,
 };
-use super::shared::{advice, durations, number, of_requests, of_time, rule_out, share, time};
+use super::shared::{
+    duration_facts, make_advice, number, of_requests, of_time, rule_out, share_fact, time_fact,
+};
 use crate::drops::DropCause;
 use crate::report::severity::{EXPLAINS_LEAST, held_up};
 use crate::report::{Confidence, ConfidenceLevel, DataDirection, Fact, FindingSubject, RuleId};
@@ -14,7 +16,7 @@ use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::digests::udp_drops::{DatagramPath, UdpDropDigest};
 use crate::requests::evidence::RequestEvidence;
-use crate::units::{count, part, percent, quantity};
+use crate::units::{count, percent, quantity, ratio_of};
 
 /// The rule `udp_drops`.
 pub struct UdpDrops;
@@ -49,7 +51,7 @@ impl RequestRule for UdpDrops {
             return RequestVerdict::Quiet;
         }
         if !case.evidence.has_drops() {
-            return unseen(case);
+            return unseen_verdict(case);
         }
         let lost = LostQuestions::new(case);
         match lost.requests {
@@ -100,7 +102,7 @@ impl DropSums {
     }
 
     /// Returns why most of them were dropped, as a sentence without a full stop.
-    fn why(&self, address: &str) -> String {
+    fn explain_drops(&self, address: &str) -> String {
         match self.first() {
             Some(cause) if is_no_room(cause) => {
                 format!("the receive buffer of the socket at {address} was full")
@@ -209,7 +211,7 @@ impl LostQuestions {
     }
 
     fn is_cause(&self, case: &ServiceCase<'_>) -> bool {
-        let of_time = part(self.ns, case.total_ns());
+        let of_time = ratio_of(self.ns, case.total_ns());
         of_time >= EXPLAINS_LEAST && held_up(self.ns, case.total_ns())
     }
 }
@@ -236,24 +238,24 @@ fn finding(case: &ServiceCase<'_>, lost: &LostQuestions) -> RequestFinding {
         number("dropped_answers", lost.answers, "of them answers"),
         number("requests_dropped", lost.requests, "requests that lost some"),
         number("asked_again", lost.asked_again, "datagrams repeated"),
-        time("lost_ns", lost.ns, "until the last was repeated"),
-        share(
+        time_fact("lost_ns", lost.ns, "until the last was repeated"),
+        share_fact(
             "lost_share",
-            part(lost.ns, case.total_ns()),
+            ratio_of(lost.ns, case.total_ns()),
             "of the time of requests",
         ),
     ];
-    facts.extend(durations(case));
+    facts.extend(duration_facts(case));
     RequestFinding {
         parts: PARTS.to_vec(),
         harm_ns: lost.ns,
-        involved: involved(case.evidence, lost),
+        involved: name_involved(case.evidence, lost),
         remedy: Remedy::Avoidable,
         headline: format!(
             "Dropped datagrams hold {}: {} until they were repeated; {}.",
             of_requests(case),
             of_time(case, lost.ns),
-            lost.sums.why(lost.receiver())
+            lost.sums.explain_drops(lost.receiver())
         ),
         facts,
         ruled_out: rule_out(
@@ -264,7 +266,7 @@ fn finding(case: &ServiceCase<'_>, lost: &LostQuestions) -> RequestFinding {
             ],
         ),
         could_not_see: could_not_see(case.evidence, lost),
-        advice: advice(lost.sums.advice()),
+        advice: make_advice(lost.sums.advice()),
         gain: Some("no datagram is dropped"),
         confidence: lost.sums.confidence(),
         ..RequestFinding::new(case)
@@ -272,7 +274,7 @@ fn finding(case: &ServiceCase<'_>, lost: &LostQuestions) -> RequestFinding {
 }
 
 /// Names the receivers, and what their programs ran.
-fn involved(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<String> {
+fn name_involved(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<String> {
     let drops = &evidence.digests.udp_drops;
     let name = |(address, count): (&String, &u64)| {
         let path = drops.paths().find(|it| &it.destination == address)?;
@@ -285,7 +287,7 @@ fn involved(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<String>
 fn could_not_see(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<String> {
     let sooner = "How soon the answers would have come without the drops.".to_owned();
     let reader = "What the receiver did meanwhile: it is not recorded.".to_owned();
-    let has_receivers = !involved(evidence, lost).is_empty();
+    let has_receivers = !name_involved(evidence, lost).is_empty();
     let reader = (!has_receivers).then_some(reader);
     reader.into_iter().chain([sooner]).collect()
 }
@@ -300,20 +302,20 @@ fn receiver_title(evidence: &RequestEvidence<'_>, pid: u32, address: &str, lost:
 }
 
 /// The client asked again, and the drops of this host were not recorded.
-fn unseen(case: &ServiceCase<'_>) -> RequestVerdict {
+fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let repeats = &case.digest.repeats;
     let lost_ns: u64 = repeats.kept.iter().map(|it| it.lost_ns()).sum();
     let lost_ns = lost_ns.min(case.total_ns());
     if !held_up(lost_ns, case.total_ns()) {
         return RequestVerdict::Quiet;
     }
-    let mut facts = durations(case);
+    let mut facts = duration_facts(case);
     facts.push(number(
         "asked_again",
         repeats.questions,
         "datagrams repeated",
     ));
-    facts.push(time("lost_ns", lost_ns, "until the last was repeated"));
+    facts.push(time_fact("lost_ns", lost_ns, "until the last was repeated"));
     RequestVerdict::Inconclusive(Box::new(RequestDoubt {
         candidates: vec![RuleId::UdpDrops, RuleId::TimerWait],
         concerned_ns: lost_ns,
@@ -373,16 +375,16 @@ impl ReceiverLoss {
     }
 
     /// Returns the lost ones as a share of those that were for it, or from it.
-    fn share(&self) -> f64 {
+    fn lost_share(&self) -> f64 {
         let lost = self.sums.count();
         match self.is_receiver {
-            true => part(lost, lost + self.moved),
-            false => part(lost, self.moved).min(1.0),
+            true => ratio_of(lost, lost + self.moved),
+            false => ratio_of(lost, self.moved).min(1.0),
         }
     }
 
     fn verdict(&self, evidence: &RequestEvidence<'_>) -> ProgramVerdict {
-        let recorded = evidence.time();
+        let recorded = evidence.time_range();
         let subject = FindingSubject {
             process: Some(evidence.names().process(self.pid)),
             local: if self.is_receiver {
@@ -418,12 +420,12 @@ impl ReceiverLoss {
         let facts: Vec<Fact> = vec![
             number("dropped", lost, "datagrams that this host dropped"),
             number("moved", self.moved, label),
-            share("lost_share", self.share(), "of the datagrams lost"),
+            share_fact("lost_share", self.lost_share(), "of the datagrams lost"),
         ];
         let is_closed = |cause: &DropCause| cause.reason.as_deref() == Some(NO_SOCKET);
         let is_fault = !self.sums.first().is_some_and(is_closed);
         RequestFinding {
-            lost_share: is_fault.then(|| self.share()),
+            lost_share: is_fault.then(|| self.lost_share()),
             direction: match self.is_receiver {
                 true => Some(DataDirection::Receiving),
                 false => Some(DataDirection::Sending),
@@ -433,7 +435,7 @@ impl ReceiverLoss {
             headline: self.headline(subject, lost),
             facts,
             could_not_see: vec!["What the lost datagrams were: no payload is read.".to_owned()],
-            advice: advice(self.sums.advice()),
+            advice: make_advice(self.sums.advice()),
             confidence: self.sums.confidence(),
             ..RequestFinding::without_harm()
         }
@@ -455,8 +457,8 @@ impl ReceiverLoss {
             "{who} lost {} of {} {of} ({}): {}.",
             count(lost),
             quantity(all, "datagram"),
-            percent(self.share()),
-            self.sums.why(&self.address)
+            percent(self.lost_share()),
+            self.sums.explain_drops(&self.address)
         )
     }
 }

@@ -3,13 +3,14 @@
 
 use super::rule::{Remedy, RequestFinding, RequestRule, RequestVerdict};
 use super::shared::{
-    advice, direct_confidence, durations, number, of_requests, of_time, rule_out, share, time,
+    direct_confidence, duration_facts, make_advice, number, of_requests, of_time, rule_out,
+    share_fact, time_fact,
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
 use crate::requests::case::ServiceCase;
 use crate::requests::workers::{WorkerLife, WorkerSpread};
-use crate::units::{part, quantity};
+use crate::units::{quantity, ratio_of};
 
 /// The rule `uneven_workers`.
 pub struct UnevenWorkers;
@@ -29,7 +30,7 @@ impl RequestRule for UnevenWorkers {
         if !case.is_server() || !case.evidence.has_waits() {
             return RequestVerdict::Quiet;
         }
-        let spread = case.digest.workers.spread(&listeners(case));
+        let spread = case.digest.workers.spread(&listening_workers(case));
         let avoidable_ns: u64 = spread.workers.iter().map(|it| it.avoidable_ns).sum();
         // time on the path of requests is what counts: not that of a client that does not wait
         let harm_ns = avoidable_ns.min(case.harm(PARTS).ns);
@@ -43,7 +44,7 @@ impl RequestRule for UnevenWorkers {
 }
 
 /// Returns the processes that have a listening socket of their own at the address.
-fn listeners(case: &ServiceCase<'_>) -> Vec<WorkerLife> {
+fn listening_workers(case: &ServiceCase<'_>) -> Vec<WorkerLife> {
     let all = case.evidence.names().listeners_at(&case.key.address);
     let life = |listener: &table::tables::Connection| {
         Some(WorkerLife {
@@ -61,7 +62,7 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
     let others_ns: u64 = others.map(|it| it.busy_ns).sum();
     let others_ns = others_ns / (spread.number - 1).max(1);
     let name = case.evidence.names().process(worst.pid).title();
-    let mut facts = durations(case);
+    let mut facts = duration_facts(case);
     facts.extend([
         number("workers", spread.number, "worker(s) at this address"),
         number("connections", spread.connections, "connections in use"),
@@ -70,22 +71,22 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
             worst.connections,
             "of them at one worker",
         ),
-        share(
+        share_fact(
             "requests_of_worst",
-            part(worst.requests, case.requests()),
+            ratio_of(worst.requests, case.requests()),
             "of the requests at that worker",
         ),
-        share(
+        share_fact(
             "busy",
-            part(worst.busy_ns, spread.span_ns),
+            ratio_of(worst.busy_ns, spread.span_ns),
             "of the time it had a request",
         ),
-        share(
+        share_fact(
             "busy_others",
-            part(others_ns, spread.span_ns),
+            ratio_of(others_ns, spread.span_ns),
             "of the time others had one, on average",
         ),
-        time("avoidable_ns", harm_ns, "waited behind others meanwhile"),
+        time_fact("avoidable_ns", harm_ns, "waited behind others meanwhile"),
     ]);
     RequestFinding {
         parts: PARTS.to_vec(),
@@ -117,7 +118,7 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
             ],
         ),
         could_not_see: blind_spots(spread),
-        advice: advice([
+        advice: make_advice([
             "Let an idle worker take the next connection: one listening socket that all workers wait for with \
              EPOLLEXCLUSIVE. SO_REUSEPORT spreads connections by a hash, whatever the workers do (nginx: `listen` without \
              `reuseport`; Envoy: `connection_balance_config: exact_balance`).",

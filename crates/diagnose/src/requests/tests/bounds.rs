@@ -106,7 +106,11 @@ fn events_of_ended_threads_are_forgotten() {
             history.add(thread, end_ns, sleep_until(end_ns), end_ns);
         }
     }
-    assert!(history.events() <= 1 << 21, "{}", history.events());
+    assert!(
+        history.event_count() <= 1 << 21,
+        "{}",
+        history.event_count()
+    );
     let first = history.thread(70, 0);
     assert!(!history.get(first).is_known_since(1));
 }
@@ -119,7 +123,7 @@ fn a_process_with_the_id_of_another_has_threads_of_its_own() {
     history.replace_process(70, 5 * MS);
     history.add(thread, 7 * MS, sleep_until(7 * MS), 0);
     let thread = history.get(thread);
-    assert_eq!(thread.until(u64::MAX), 1);
+    assert_eq!(thread.event_count_until(u64::MAX), 1);
     assert!(!thread.is_known_since(2 * MS));
     assert!(thread.is_known_since(6 * MS));
 }

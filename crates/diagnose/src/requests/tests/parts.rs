@@ -120,7 +120,7 @@ fn late_preemption_row_is_accounted() {
     let events: Vec<_> = (0..3).map_while(|at| thread.event(at)).collect();
     let ends: Vec<_> = events.iter().map(|it| (it.end_ns, it.served)).collect();
     assert_eq!(ends, [(MS, 1), (5 * MS, 1), (6 * MS, 2)]);
-    assert_eq!(thread.until(2 * MS), 1);
+    assert_eq!(thread.event_count_until(2 * MS), 1);
 }
 
 #[test]

@@ -46,10 +46,10 @@ pub struct Association {
 }
 
 /// The association of one number, if there is one. `cuts`: of all numbers of the group.
-pub fn association(factor: &Factor, cuts: usize) -> Option<Association> {
+pub fn find_association(factor: &Factor, cuts: usize) -> Option<Association> {
     let known = factor.count_known();
     let difference =
-        |cut: &FactorCut| share(cut.low.slow, known.slow) - share(cut.low.fast, known.fast);
+        |cut: &FactorCut| share_of(cut.low.slow, known.slow) - share_of(cut.low.fast, known.fast);
     let best = factor.cuts().reduce(|best, cut| {
         match difference(&cut).abs() > difference(&best).abs() {
             true => cut,
@@ -65,7 +65,7 @@ pub fn association(factor: &Factor, cuts: usize) -> Option<Association> {
         };
         (FactorSide::High, best.high_least, high)
     };
-    property(with, known, cuts).map(|chance| Association {
+    property_chance(with, known, cuts).map(|chance| Association {
         side,
         value,
         with,
@@ -75,30 +75,30 @@ pub fn association(factor: &Factor, cuts: usize) -> Option<Association> {
 
 /// Returns the chance of so uneven shares of those with a property; `None`: it is no small one, or they differ little.
 /// `tests`: of all properties together.
-pub fn property(with: SideCounts, known: SideCounts, tests: usize) -> Option<f64> {
-    let chance = (2.0 * tests as f64 * fisher(with, known)).min(1.0);
-    (chance <= ERROR && distance(with, known) >= LARGE).then_some(chance)
+pub fn property_chance(with: SideCounts, known: SideCounts, tests: usize) -> Option<f64> {
+    let chance = (2.0 * tests as f64 * fisher_chance(with, known)).min(1.0);
+    (chance <= ERROR && effect_size(with, known) >= LARGE).then_some(chance)
 }
 
 /// Whether there are enough for any association: that of a property which all slow ones have and no other.
 pub fn is_enough(known: SideCounts, tests: usize) -> bool {
     let fast = 0;
-    property(SideCounts { fast, ..known }, known, tests.max(1)).is_some()
+    property_chance(SideCounts { fast, ..known }, known, tests.max(1)).is_some()
 }
 
-fn share(part: u64, whole: u64) -> f64 {
+fn share_of(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
 /// Cohen's h of the shares of slow and of fast waits.
-fn distance(with: SideCounts, known: SideCounts) -> f64 {
-    let angle = |part, whole| 2.0 * share(part, whole).sqrt().asin();
+fn effect_size(with: SideCounts, known: SideCounts) -> f64 {
+    let angle = |part, whole| 2.0 * share_of(part, whole).sqrt().asin();
     angle(with.slow, known.slow) - angle(with.fast, known.fast)
 }
 
 /// Chance that of all with such a value so many or more are slow, if it does not matter which are:
 /// Fisher's exact test, one-sided.
-fn fisher(with: SideCounts, known: SideCounts) -> f64 {
+fn fisher_chance(with: SideCounts, known: SideCounts) -> f64 {
     let (all, slow) = (known.slow + known.fast, known.slow);
     let such = with.slow + with.fast;
     let most = such.min(slow);
@@ -148,13 +148,13 @@ mod tests {
     #[test]
     fn fisher_test_matches_published_example() {
         let near = |found: f64, exact: f64| assert!((found / exact - 1.0).abs() < 1e-9, "{found}");
-        near(fisher(counts(3, 1), counts(4, 4)), 17.0 / 70.0);
-        near(fisher(counts(4, 0), counts(4, 4)), 1.0 / 70.0);
-        near(fisher(counts(0, 4), counts(4, 4)), 1.0);
-        near(fisher(counts(0, 0), counts(20, 30)), 1.0);
+        near(fisher_chance(counts(3, 1), counts(4, 4)), 17.0 / 70.0);
+        near(fisher_chance(counts(4, 0), counts(4, 4)), 1.0 / 70.0);
+        near(fisher_chance(counts(0, 4), counts(4, 4)), 1.0);
+        near(fisher_chance(counts(0, 0), counts(20, 30)), 1.0);
         // C(60, 20) ways
         near(
-            fisher(counts(20, 0), counts(20, 40)),
+            fisher_chance(counts(20, 0), counts(20, 40)),
             1.0 / 4_191_844_505_805_495.0,
         );
     }
@@ -179,7 +179,7 @@ mod tests {
         // 47 of 50 slow ones after 64, 3 of 100 fast ones; the others after 1,400
         let slow = (0..50).map(|number| (if number < 47 { 64.0 } else { 1_400.0 }, true));
         let fast = (0..100).map(|number| (if number < 3 { 60.0 } else { 1_400.0 }, false));
-        let found = association(&factor(slow.chain(fast)), 2).expect("an association");
+        let found = find_association(&factor(slow.chain(fast)), 2).expect("an association");
         assert_eq!((found.side, found.value), (FactorSide::Low, 64.0));
         assert_eq!(found.with, counts(47, 3));
         assert!(found.chance < 1e-20);
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn slow_waits_that_go_with_large_values_are_reported_too() {
         let values = (0..60).map(|number| (f64::from(number), number >= 40));
-        let found = association(&factor(values), 59).expect("an association");
+        let found = find_association(&factor(values), 59).expect("an association");
         assert_eq!((found.side, found.value), (FactorSide::High, 40.0));
         assert_eq!(found.with, counts(20, 0));
     }
@@ -198,12 +198,12 @@ mod tests {
         let five = |value, is_slow| (0..5).map(move |_| (value, is_slow));
         // 1 of 252 ways: with two sides and one cut 0.8 %
         assert_eq!(
-            association(&factor(five(1.0, true).chain(five(9.0, false))), 1),
+            find_association(&factor(five(1.0, true).chain(five(9.0, false))), 1),
             None
         );
-        assert_eq!(association(&Factor::default(), 0), None);
+        assert_eq!(find_association(&Factor::default(), 0), None);
         assert_eq!(
-            association(&factor(five(1.0, true).chain(five(1.0, false))), 0),
+            find_association(&factor(five(1.0, true).chain(five(1.0, false))), 0),
             None
         );
     }
@@ -215,7 +215,7 @@ mod tests {
             (0..100_000).map(move |number| (if number < small { 1.0 } else { 9.0 }, is_slow))
         };
         assert_eq!(
-            association(&factor(waits(true, 55_000).chain(waits(false, 45_000))), 1),
+            find_association(&factor(waits(true, 55_000).chain(waits(false, 45_000))), 1),
             None
         );
     }
@@ -235,7 +235,7 @@ mod tests {
             slow in 5_u8..95,
         ) {
             let factor = factor(values.iter().map(|(value, label)| (*value, *label < slow)));
-            let found = association(&factor, factor.cut_count());
+            let found = find_association(&factor, factor.cut_count());
             prop_assert!(found.is_none_or(|found| found.chance > 1e-5), "{:?}", found);
         }
     }

@@ -63,7 +63,7 @@ pub struct FactorCut {
 }
 
 /// Cell of a number: their order is that of the numbers.
-fn cell(value: f64) -> u32 {
+fn cell_of(value: f64) -> u32 {
     // 0.0 and -0.0 are one value.
     let bits = (value + 0.0).to_bits();
     let ordered = if value < 0.0 { !bits } else { bits | 1 << 63 };
@@ -77,7 +77,7 @@ impl Factor {
             return;
         }
         self.known.add(is_slow);
-        let cell = self.cells.entry(cell(value)).or_insert(FactorCell {
+        let cell = self.cells.entry(cell_of(value)).or_insert(FactorCell {
             counts: SideCounts::default(),
             least: value,
             most: value,
@@ -139,7 +139,7 @@ mod tests {
 
         #[test]
         fn whole_numbers_below_64_have_cells_of_their_own(a in -63_i8..64, b in -63_i8..64) {
-            prop_assert_eq!(cell(a.into()).cmp(&cell(b.into())), a.cmp(&b));
+            prop_assert_eq!(cell_of(a.into()).cmp(&cell_of(b.into())), a.cmp(&b));
         }
     }
 

@@ -21,7 +21,7 @@ impl WaitTable {
             asked[number as usize] = match longer_than_ns {
                 Some(ns) => Some(ns.saturating_add(1)),
                 None => {
-                    let boundary = self.boundary(number);
+                    let boundary = self.slow_boundary(number);
                     self.boundaries.insert(number, boundary);
                     boundary.map(lower_edge)
                 }

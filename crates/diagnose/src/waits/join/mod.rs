@@ -92,7 +92,7 @@ impl<'a> Join<'a> {
 
     /// Sets another number of rows that are held back.
     #[cfg(test)]
-    fn keeping(mut self, rows: usize) -> Self {
+    fn with_held_rows(mut self, rows: usize) -> Self {
         self.waiting = InOrder::new(rows);
         self
     }
@@ -107,7 +107,7 @@ impl<'a> Join<'a> {
     /// Takes the next rows of table `counters`; `None`: there are no more.
     pub fn add_counters(&mut self, rows: Option<&Counters>) {
         let Some(rows) = rows else {
-            return self.reach(JoinSource::Counters, None);
+            return self.advance_source(JoinSource::Counters, None);
         };
         for row in 0..rows.len() {
             let number = self.names.number(rows, row);
@@ -117,13 +117,13 @@ impl<'a> Join<'a> {
                 self.waiting.push((rows.time_ns[row], 0), (thread, row_of));
             }
         }
-        self.reach(JoinSource::Counters, Some(rows.time_range_ns()));
+        self.advance_source(JoinSource::Counters, Some(rows.time_range_ns()));
     }
 
     /// Takes the next rows of table `waits`; `None`: there are no more.
     pub fn add_waits(&mut self, rows: Option<&Waits>) {
         let Some(rows) = rows else {
-            return self.reach(JoinSource::Waits, None);
+            return self.advance_source(JoinSource::Waits, None);
         };
         for row in 0..rows.len() {
             let Some(passed) = self.table.passed(rows, row, None) else {
@@ -146,13 +146,13 @@ impl<'a> Join<'a> {
             let key = (passed.times.end_ns, 1);
             self.waiting.push(key, (thread, JoinRow::Wait(wait)));
         }
-        self.reach(JoinSource::Waits, Some(rows.time_range_ns()));
+        self.advance_source(JoinSource::Waits, Some(rows.time_range_ns()));
     }
 
     /// Takes the next rows of table `calls`; `None`: there are no more.
     pub fn add_calls(&mut self, rows: Option<&Calls>) {
         let Some(rows) = rows else {
-            return self.reach(JoinSource::Calls, None);
+            return self.advance_source(JoinSource::Calls, None);
         };
         for row in 0..rows.len() {
             let (end_ns, is_send) = (rows.end_ns[row], rows.is_send[row]);
@@ -166,7 +166,7 @@ impl<'a> Join<'a> {
             self.waiting
                 .push((end_ns, 2), (thread, JoinRow::Call(call)));
         }
-        self.reach(JoinSource::Calls, Some(rows.time_range_ns()));
+        self.advance_source(JoinSource::Calls, Some(rows.time_range_ns()));
     }
 
     fn thread(&mut self, pid: u32, tid: u32) -> u32 {
@@ -174,7 +174,7 @@ impl<'a> Join<'a> {
     }
 
     /// Rows of a source have come, of this range of times if there were any; `None`: all have.
-    fn reach(&mut self, source: JoinSource, range: Option<Option<(u64, u64)>>) {
+    fn advance_source(&mut self, source: JoinSource, range: Option<Option<(u64, u64)>>) {
         let reached = &mut self.reached_ns[source as usize];
         let until_ns = reached.unwrap_or(0);
         *reached = range.map(|range| range.map_or(until_ns, |(_, last_ns)| last_ns.max(until_ns)));
@@ -188,7 +188,7 @@ impl<'a> Join<'a> {
 
     /// All rows have come: the table's report will say what went before.
     pub fn finish(mut self) {
-        self.settle();
+        self.join_held_rows();
         let report = |sides: &Option<WaitSides>| -> Option<Preceding> {
             sides.as_ref().map(|sides| sides.report(&self.names))
         };
@@ -196,7 +196,7 @@ impl<'a> Join<'a> {
     }
 
     /// Joins all that was held back.
-    fn settle(&mut self) {
+    fn join_held_rows(&mut self) {
         let Self { sides, history, .. } = self;
         let rest = self.waiting.finish();
         rest.for_each(|(_, (thread, row))| join(sides, history, thread, row));

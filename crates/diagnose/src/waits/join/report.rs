@@ -67,7 +67,7 @@ pub struct FactorAssociation {
     /// Whether slow waits go with `value` and less, or with `value` and more.
     pub side: &'static str,
     /// The value, one that occurred.
-    #[serde(serialize_with = "plain")]
+    #[serde(serialize_with = "serialize_plain")]
     pub value: f64,
     /// Slow waits with such a value.
     pub slow: u64,
@@ -122,7 +122,7 @@ impl FactorReport {
 }
 
 /// Whole numbers without a fraction.
-fn plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     /// Up to here a double holds every whole number.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= EXACT {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::association::association;
+use super::association::find_association;
 use super::counters;
 use super::factor::{Factor, SideCounts};
 use super::report::{FactorKind, FactorReport, Preceding};
@@ -64,7 +64,12 @@ impl WaitSides {
         let all = self.counters.values().chain(calls);
         let cuts = all.map(Factor::cut_count).sum();
         let factor_report = |what, of, factor: &Factor| {
-            FactorReport::new(what, of, factor.count_known(), association(factor, cuts))
+            FactorReport::new(
+                what,
+                of,
+                factor.count_known(),
+                find_association(factor, cuts),
+            )
         };
         let of = self.on_connection;
         let mut factors = Vec::new();

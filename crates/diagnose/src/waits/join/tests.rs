@@ -215,7 +215,7 @@ fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> WaitSides {
         Grouping::Waker,
         WaitFilter::default(),
     );
-    let mut join = Join::new(&mut table, vec![Some(slow_from_ns)]).keeping(64);
+    let mut join = Join::new(&mut table, vec![Some(slow_from_ns)]).with_held_rows(64);
     let mut calls = batches::<Calls>(rows.calls, of, |row| row.end_ns ^ stir).into_iter();
     let mut waits = batches::<Waits>(rows.waits, of, |row| row.end_ns ^ stir).into_iter();
     let mut counters = batches::<Counters>(rows.counters, of, |row| row.time_ns ^ stir).into_iter();
@@ -226,7 +226,7 @@ fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> WaitSides {
             JoinSource::Calls => join.add_calls(calls.next().as_ref()),
         }
     }
-    join.settle();
+    join.join_held_rows();
     let mut sides = join.sides.remove(0).unwrap();
     let number = |name: &Option<String>| name.as_deref().unwrap()[1..].parse().unwrap();
     let by_name = std::mem::take(&mut sides.counters).into_iter();

@@ -127,7 +127,7 @@ proptest! {
             let ns = population.draw(&mut random) * scale_ns;
             histogram.add(on_grid(grid, ns, jiffy_ns, &mut random));
         }
-        prop_assert_eq!(boundary(&histogram, jiffy_ns).map(lower_edge), None);
+        prop_assert_eq!(find_boundary(&histogram, jiffy_ns).map(lower_edge), None);
     }
 
     /// The smaller population has 25 waits or more, 300 or more if either has about one
@@ -153,7 +153,7 @@ proptest! {
         let mut histogram = Histogram::default();
         (0..fast).for_each(|_| histogram.add((fast_ns * draw(sigmas.0)) as u64));
         (0..slow).for_each(|_| histogram.add((fast_ns * apart * draw(sigmas.1)) as u64));
-        let at = boundary(&histogram, jiffy_ns);
+        let at = find_boundary(&histogram, jiffy_ns);
         prop_assert!(at.is_some(), "not separated");
         let at = at.unwrap();
         prop_assert_eq!(histogram.part(0..at).count(), fast);
@@ -173,7 +173,7 @@ fn the_waits_of_the_recipe_are_separated() {
                 let middle_ns = if wait < slow { slow_ns } else { 937e3 };
                 histogram.add((middle_ns * (0.15 * random.normal()).exp()) as u64);
             }
-            let at = boundary(&histogram, 4_000_000).expect("two populations");
+            let at = find_boundary(&histogram, 4_000_000).expect("two populations");
             assert_eq!(histogram.part(at..usize::MAX).count(), slow);
             assert!((1_500_000..100_000_000).contains(&lower_edge(at)), "{at}");
         }
@@ -189,7 +189,7 @@ fn wide_populations_are_separated_between_their_modes() {
         let middle_ns = if wait % 10 == 0 { 200e6 } else { 1e6 };
         histogram.add((middle_ns * (0.7 * random.normal()).exp()) as u64);
     }
-    let at = boundary(&histogram, 4_000_000).expect("two populations");
+    let at = find_boundary(&histogram, 4_000_000).expect("two populations");
     let slow = histogram.part(at..usize::MAX).count();
     assert!((990..=1_010).contains(&slow), "{slow}");
     assert!((5_000_000..80_000_000).contains(&lower_edge(at)), "{at}");
@@ -204,7 +204,7 @@ fn overlapping_modes_are_one_population() {
         let middle_ns = if wait % 5 == 0 { 24e3 } else { 6e3 };
         histogram.add((middle_ns * (0.45 * random.normal()).exp()) as u64);
     }
-    assert_eq!(boundary(&histogram, 4_000_000).map(lower_edge), None);
+    assert_eq!(find_boundary(&histogram, 4_000_000).map(lower_edge), None);
 }
 
 /// Of three populations, the one that lies farthest from the others is distinguished.
@@ -214,7 +214,7 @@ fn the_widest_gap_is_the_boundary() {
     for (ns, count) in [(1_060_000, 380), (3_100_000, 160), (199_500_000, 20)] {
         (0..count).for_each(|_| histogram.add(ns));
     }
-    let at = boundary(&histogram, 4_000_000).expect("two populations");
+    let at = find_boundary(&histogram, 4_000_000).expect("two populations");
     assert_eq!(histogram.part(at..usize::MAX).count(), 20);
 }
 
@@ -226,7 +226,7 @@ fn few_waits_are_enough() {
             let mut histogram = Histogram::default();
             (0..1_000).for_each(|_| histogram.add(fast_ns));
             (0..*slow).for_each(|_| histogram.add(slow_ns));
-            boundary(&histogram, 4_000_000).is_some()
+            find_boundary(&histogram, 4_000_000).is_some()
         })
     };
     let pairs = [

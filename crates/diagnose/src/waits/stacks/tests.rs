@@ -22,7 +22,7 @@ fn types_are_left_out_of_names() {
         ("", ""),
         (")>(", ")>("),
     ] {
-        assert_eq!(brief(function), name);
+        assert_eq!(shorten_name(function), name);
     }
 }
 

@@ -190,7 +190,7 @@ impl StageLedger {
             .recovery
             .is_some_and(|recovery| self.una >= recovery.end)
         {
-            self.judge(now_ns, None);
+            self.judge_until(now_ns, None);
             self.recovery = None;
             self.burst.recover(&mut self.row, now_ns);
         }
@@ -227,7 +227,7 @@ impl StageLedger {
     /// New data was sent.
     pub fn send(&mut self, now_ns: u64, end: Offset, (bytes, is_fin): (i64, bool)) {
         // When a program closes, nothing had held its FIN.
-        self.judge(now_ns, Some(bytes).filter(|_| !is_fin));
+        self.judge_until(now_ns, Some(bytes).filter(|_| !is_fin));
         let is_paused = now_ns.saturating_sub(self.sent_ns) >= PAUSE_NS;
         if self.flight_bytes() == 0 && is_paused && self.row.data_segs_out > 0 {
             self.burst.begin();
@@ -308,7 +308,7 @@ impl StageLedger {
     /// The first of a recovery follows a duplicate ACK at once, as new data would (RFC 5681, 3.2).
     fn resend_fast(&mut self, now_ns: u64, bytes: i64) {
         let is_first = self.recovery.is_none_or(|it| !it.is_fast);
-        self.judge(now_ns, is_first.then_some(bytes));
+        self.judge_until(now_ns, is_first.then_some(bytes));
         let recovery = self.recovery.get_or_insert(Recovery {
             end: self.next,
             is_fast: true,
@@ -367,7 +367,7 @@ impl StageLedger {
     }
 
     /// Judges the time until now. `bytes`: so many are sent now; `None`: none.
-    fn judge(&mut self, now_ns: u64, bytes: Option<i64>) {
+    fn judge_until(&mut self, now_ns: u64, bytes: Option<i64>) {
         if self.stall.is_some() {
             return;
         }
@@ -471,7 +471,7 @@ impl StageLedger {
     pub fn finish(&mut self, now_ns: u64, is_closed: bool) {
         match self.stall.is_some() {
             true => self.end_stall(now_ns, None),
-            false => self.judge(now_ns, None),
+            false => self.judge_until(now_ns, None),
         }
         self.row.closed = is_closed;
     }

@@ -1,7 +1,7 @@
 //! Calls that start and stop recording.
 
 use crate::collector::record_writer::{RecordTime, with_writer};
-use crate::collector::state::{DETACHED, PAUSED, RUNNING, collector};
+use crate::collector::state::{DETACHED, PAUSED, RUNNING, current_collector};
 use crate::collector::system::now_ns;
 use crate::wire::{RecordCode, RecordHead};
 
@@ -13,7 +13,7 @@ pub(super) extern "C" fn pause() {
 }
 
 pub(super) extern "C" fn resume() {
-    let Some(collector) = collector().filter(|collector| collector.is_silent()) else {
+    let Some(collector) = current_collector().filter(|collector| collector.is_silent()) else {
         return;
     };
     collector.set_state(RUNNING);
@@ -30,7 +30,7 @@ pub(super) extern "C" fn detach() {
             [],
         )
     });
-    if let Some(collector) = collector() {
+    if let Some(collector) = current_collector() {
         collector.set_state(DETACHED);
     }
 }

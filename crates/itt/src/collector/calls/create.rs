@@ -10,8 +10,8 @@ use crate::collector::abi::{
 use crate::collector::definition::Definition;
 use crate::collector::handles::{HandleEntry, HandleKind};
 use crate::collector::memory::string_bytes;
-use crate::collector::names::{NameKey, half};
-use crate::collector::state::{Collector, collector};
+use crate::collector::names::{NameKey, record_half};
+use crate::collector::state::{Collector, current_collector};
 use crate::layout::TEXT_BYTES;
 use crate::value::ValueType;
 use crate::wire::{RecordCode, RecordHead};
@@ -139,7 +139,7 @@ pub(super) unsafe extern "C" fn histogram_create(
     x_type: c_int,
     y_type: c_int,
 ) -> *mut Histogram {
-    let known = collector().and_then(|collector| collector.handles.find(domain.addr()));
+    let known = current_collector().and_then(|collector| collector.handles.find(domain.addr()));
     let known = known.filter(|entry| entry.is(HandleKind::Domain));
     // SAFETY: the API demands a C string or null.
     let (Some(known), Some(text)) = (known, unsafe { string_bytes(name) }) else {
@@ -168,7 +168,7 @@ pub(super) unsafe extern "C" fn histogram_create(
 ///
 /// `name` is null or points to `length` bytes, or to fewer and a zero.
 pub(super) unsafe extern "C" fn event_create(name: CharPointer, length: c_int) -> c_int {
-    let Some(collector) = collector() else {
+    let Some(collector) = current_collector() else {
         return 0;
     };
     if name.is_null() {
@@ -192,7 +192,7 @@ pub(super) unsafe extern "C" fn bind_context_metadata_to_counter(
     length: usize,
     metadata: *const ContextMetadata,
 ) {
-    let Some(collector) = collector() else {
+    let Some(collector) = current_collector() else {
         return;
     };
     let known = collector.handles.find(counter.addr());
@@ -253,8 +253,8 @@ pub(super) unsafe extern "C" fn sync_create(
         Definition::new(head)
             .word(address.addr() as u64)
             .word(attribute as u32 as u64)
-            .text(half(&object_type.unwrap_or_default()))
-            .text(half(&name.unwrap_or_default()))
+            .text(record_half(&object_type.unwrap_or_default()))
+            .text(record_half(&name.unwrap_or_default()))
     });
 }
 
@@ -284,7 +284,7 @@ pub(super) unsafe extern "C" fn thread_set_name(name: CharPointer) {
 
 /// Writes a definition without an id, if a recorder reads the ring.
 fn define(make: impl FnOnce() -> Definition) {
-    if let Some(collector) = collector().filter(|collector| !collector.region.is_closed()) {
+    if let Some(collector) = current_collector().filter(|collector| !collector.region.is_closed()) {
         let definition = make();
         collector.with_names(|names| names.define(&collector.region, definition));
     }
@@ -297,7 +297,7 @@ fn create<T>(
     types: [u8; 2],
     make: impl FnOnce() -> T,
 ) -> Option<*mut T> {
-    let collector: &'static Collector = collector()?;
+    let collector: &'static Collector = current_collector()?;
     collector.with_names(|names| {
         let known = names.intern(&collector.region, name);
         if known.handle == 0 {

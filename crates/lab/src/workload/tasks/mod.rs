@@ -21,7 +21,7 @@ pub(crate) use work::{Work, WorkKind};
 use super::context::Context;
 use super::cpu::ThreadCpu;
 use super::peer::{ConnectionTruth, Peer, SocketOptions, listen, pause_us, port_of};
-use super::threads::{gather, start};
+use super::threads::{join_threads, start};
 use super::until_end::{is_readable, serve_until_end};
 use crate::clock::now_ns;
 use crate::error::LabError;
@@ -98,7 +98,7 @@ impl TaskServer {
             let beside = beside.transpose()?;
             let served = serve_until_end(&listener, |peer| self.serve(peer, work));
             ended.store(true, Ordering::Relaxed);
-            let beside = gather(beside.into_iter().collect())?;
+            let beside = join_threads(beside.into_iter().collect())?;
             Ok::<_, LabError>((served?, beside.into_iter().flatten().next()))
         })?;
         Ok(TaskTruth {

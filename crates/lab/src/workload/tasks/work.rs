@@ -94,7 +94,7 @@ impl Work {
             WorkKind::Sync => self
                 .file
                 .iter()
-                .try_for_each(|file| sync(file, self.amount))?,
+                .try_for_each(|file| sync_pages(file, self.amount))?,
             WorkKind::Page => self.pages.iter().for_each(|pages| pages.read(self.amount)),
             WorkKind::Log => self.log.iter().try_for_each(DrainedPipe::write)?,
             WorkKind::Helper => self.helper.iter().try_for_each(HelperProcess::ask)?,
@@ -145,20 +145,20 @@ fn nameless_file() -> Result<File, LabError> {
 }
 
 /// Appends pages, and waits for the disk after each, for so long: disks differ by a hundred times.
-fn sync(mut file: &File, us: u64) -> Result<(), LabError> {
+fn sync_pages(mut file: &File, us: u64) -> Result<(), LabError> {
     let end_ns = now_ns() + us * 1_000;
     loop {
         let written = file.write_all(&[0x78; PAGE_BYTES as usize]);
         written
             .and_then(|()| file.sync_data())
-            .map_err(|why| failed("synchronise", why))?;
+            .map_err(|why| work_error("synchronise", why))?;
         if now_ns() >= end_ns {
             return Ok(());
         }
     }
 }
 
-fn failed(action: &'static str, why: io::Error) -> LabError {
+fn work_error(action: &'static str, why: io::Error) -> LabError {
     LabError::os(
         action,
         "the file in /var/tmp",
@@ -189,9 +189,10 @@ impl MappedFile {
         let bytes = FILE_PAGES * PAGE_BYTES;
         for at in (0..bytes).step_by(chunk.len()) {
             let written = file.write_all_at(&chunk, at);
-            written.map_err(|why| failed("write", why))?;
+            written.map_err(|why| work_error("write", why))?;
         }
-        file.sync_all().map_err(|why| failed("synchronise", why))?;
+        file.sync_all()
+            .map_err(|why| work_error("synchronise", why))?;
         let length = bytes as usize;
         let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
         // SAFETY: a new mapping of an open file, at an address that the kernel chooses.
@@ -206,7 +207,7 @@ impl MappedFile {
             )
         };
         if start == libc::MAP_FAILED {
-            return Err(failed("map", io::Error::last_os_error()));
+            return Err(work_error("map", io::Error::last_os_error()));
         }
         // SAFETY: the range is the whole mapping, which was made above.
         unsafe { libc::madvise(start, length, libc::MADV_RANDOM) };

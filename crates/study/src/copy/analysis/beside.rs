@@ -1,10 +1,10 @@
 //! The published figures beside these, with what explains the differences.
 
 use super::super::csv::ResultRow;
-use super::super::doc::{TextBlock, bytes, digits, table};
+use super::super::doc::{TextBlock, format_bytes, format_digits, table};
 use super::super::published;
 use super::extras::AnalysisExtras;
-use super::shared::{heading, paragraph, row};
+use super::shared::{find_row, heading, paragraph};
 
 /// Returns the published figures beside these.
 pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
@@ -27,13 +27,13 @@ pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> V
     let mut lines = Vec::new();
     for (size, theirs) in published::THROUGHPUT {
         for (name, theirs) in names.into_iter().zip(theirs) {
-            let of = |threads| row(rows, name, size, threads)?.get("throughput");
+            let of = |threads| find_row(rows, name, size, threads)?.get("throughput");
             let one: Option<f64> = of(1);
             lines.push([
-                format!("{name}, {}", bytes(size as f64)),
-                digits(theirs),
-                one.map_or("–".to_owned(), digits),
-                of(8).map_or("–".to_owned(), digits),
+                format!("{name}, {}", format_bytes(size as f64)),
+                format_digits(theirs),
+                one.map_or("–".to_owned(), format_digits),
+                of(8).map_or("–".to_owned(), format_digits),
                 one.map_or("–".to_owned(), |one| format!("{:.2}", one / theirs)),
             ]);
         }

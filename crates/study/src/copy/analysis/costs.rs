@@ -1,6 +1,6 @@
 //! Costs by themselves beside the published study's estimates.
 
-use super::super::doc::{TextBlock, bytes, digits, table};
+use super::super::doc::{TextBlock, format_bytes, format_digits, table};
 use super::super::journal::CopyCost;
 use super::super::published;
 use super::extras::AnalysisExtras;
@@ -25,9 +25,9 @@ pub(super) fn cost_text(cost: &CopyCost) -> String {
         return "less than the variation of the call that it is measured by".to_owned();
     }
     let bounds = bounds.map_or(String::new(), |(low, high)| {
-        format!(" ({} to {})", digits(low), digits(high))
+        format!(" ({} to {})", format_digits(low), format_digits(high))
     });
-    format!("{} ns{bounds}", digits(cost.ns))
+    format!("{} ns{bounds}", format_digits(cost.ns))
 }
 
 /// Returns the table.
@@ -42,12 +42,12 @@ pub(super) fn beside_estimates(extras: &AnalysisExtras) -> Vec<TextBlock> {
         let estimate = estimate.map_or(String::new(), |(_, _, cycles)| {
             format!(
                 "{cycles} cycles = {} ns at {} GHz",
-                digits(cycles / published::GHZ),
+                format_digits(cycles / published::GHZ),
                 published::GHZ
             )
         });
         [
-            format!("{}, {}", name(&cost.name), bytes(cost.bytes as f64)),
+            format!("{}, {}", name(&cost.name), format_bytes(cost.bytes as f64)),
             cost_text(cost),
             estimate,
         ]

@@ -2,30 +2,30 @@
 
 use super::super::crossover;
 use super::super::csv::ResultRow;
-use super::super::doc::{TextBlock, bytes, change, digits, table};
+use super::super::doc::{TextBlock, format_bytes, format_change, format_digits, table};
 use super::super::trend;
 use super::extras::AnalysisExtras;
-use super::shared::{heading, paragraph, row, sizes, thread_counts};
+use super::shared::{find_row, heading, paragraph, sizes, thread_counts};
 
 /// 10.1.
 pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Why does zero-copy not always win? (10.1)")];
     let threads = thread_counts(rows).first().copied().unwrap_or(1);
     let lines = sizes(rows).into_iter().filter_map(|size| {
-        let of = |name, figure| row(rows, name, size, threads)?.get(figure);
+        let of = |name, figure| find_row(rows, name, size, threads)?.get(figure);
         let throughput: f64 = of("A3", "throughput")? / of("A2", "throughput")?;
         let cpu = of("A3", "cpu_ns_per_message").zip(of("A2", "cpu_ns_per_message"));
         let cpu = cpu.map_or(String::new(), |(own, other)| {
             format!(
                 "; CPU time of the server {} to {} ns a message",
-                digits(other),
-                digits(own)
+                format_digits(other),
+                format_digits(own)
             )
         });
         Some(format!(
             "{}: throughput {} against A2{cpu}",
-            bytes(size as f64),
-            change(throughput)
+            format_bytes(size as f64),
+            format_change(throughput)
         ))
     });
     let lines: Vec<String> = lines.collect();
@@ -45,10 +45,10 @@ pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec
             "By themselves here: to pin and release eight pages {} ns, to read a notification {} ns, together {} ns; to \
              copy 4 KB {} ns. {} On top, each send is noted down, and its end is waited for before its memory can be used \
              again.",
-            digits(8.0 * pin),
-            digits(completion),
-            digits(fixed),
-            digits(copy),
+            format_digits(8.0 * pin),
+            format_digits(completion),
+            format_digits(fixed),
+            format_digits(copy),
             if fixed > copy {
                 "So eight fields of 512 B cost more to lend than to copy."
             } else {
@@ -70,7 +70,7 @@ pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec
 }
 
 /// 10.4 and 10.5.
-pub(super) fn crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
+pub(super) fn describe_crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
     let mut blocks = vec![heading("From which size on does one win? (10.4, 10.5)")];
     let mut lines = Vec::new();
     for (base, variant) in [("A1", "A2"), ("A1", "A3"), ("A2", "A3")] {
@@ -79,8 +79,9 @@ pub(super) fn crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
                 continue;
             };
             let ratios = found.ratios.iter();
-            let ratios =
-                ratios.map(|(size, ratio)| format!("{} {}", bytes(*size as f64), change(*ratio)));
+            let ratios = ratios.map(|(size, ratio)| {
+                format!("{} {}", format_bytes(*size as f64), format_change(*ratio))
+            });
             lines.push([
                 format!("{variant} against {base}, {threads} client(s)"),
                 found.to_text(),
@@ -102,9 +103,9 @@ pub(super) fn crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
 }
 
 /// 10.6.
-pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
+pub(super) fn describe_surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("What is the least expected result? (10.6)")];
-    let Some(found) = trend::largest(rows) else {
+    let Some(found) = trend::largest_departure(rows) else {
         blocks.push(paragraph(
             "No variant has enough configurations for a trend (seven).",
         ));
@@ -122,11 +123,11 @@ pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextB
     let within = match extras.noise_at(found.row.size) {
         Some(noise) if found.ratio.max(1.0 / found.ratio) <= noise => format!(
             " Two runs of A1 of this size that differed in nothing differed by up to {}, which is more: the difference needs no cause.",
-            change(noise)
+            format_change(noise)
         ),
         Some(noise) => format!(
             " It wants a cause: two runs of A1 of this size that differ in nothing differed by less ({} at most).",
-            change(noise)
+            format_change(noise)
         ),
         None => " The noise is not in these results.".to_owned(),
     };
@@ -134,18 +135,22 @@ pub(super) fn surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextB
         .row
         .bounds("latency")
         .map_or(String::new(), |(low, high)| {
-            format!(" (95 %: {} to {} µs)", digits(low), digits(high))
+            format!(
+                " (95 %: {} to {} µs)",
+                format_digits(low),
+                format_digits(high)
+            )
         });
     blocks.push(paragraph(format!(
         "The trend of a variant is the logarithm of its mean latency as a quadratic of those of size and clients. The \
          largest departure from it has {} at {} with {} client(s): {} µs{interval}, {} against the trend. The usual \
          departure there is {}.{within}{verdict}",
         found.row.variant,
-        bytes(found.row.size as f64),
+        format_bytes(found.row.size as f64),
         found.row.threads,
-        found.row.get("latency").map_or(String::new(), digits),
-        change(found.ratio),
-        change(found.usual.exp()),
+        found.row.get("latency").map_or(String::new(), format_digits),
+        format_change(found.ratio),
+        format_change(found.usual.exp()),
     )));
     blocks
 }

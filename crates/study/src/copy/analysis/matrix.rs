@@ -1,14 +1,14 @@
 //! The setting, the results in short, and both beside what was published.
 
 use super::super::csv::ResultRow;
-use super::super::doc::{TextBlock, bytes, change, digits};
+use super::super::doc::{TextBlock, format_bytes, format_change, format_digits};
 use super::super::matrix::ALL;
 use super::super::stats::median;
 use super::extras::AnalysisExtras;
-use super::shared::{heading, paragraph, row, sizes, thread_counts, two_columns, variants};
+use super::shared::{find_row, heading, paragraph, sizes, thread_counts, two_columns, variants};
 
 /// Describes the machine, the path and the runs, and the difference between two equal runs.
-pub(super) fn setting(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
+pub(super) fn describe_setting(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Setting")];
     if let Some(study) = &extras.study {
         let path = match study.path.as_str() {
@@ -23,7 +23,7 @@ pub(super) fn setting(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBl
              each request of 8 bytes; {} under way at a time; threads {pinned}. {} s a run after {} s of warm-up; \
              runs of each configuration: {}, in an order by chance. Throughput is payload from server to client; latency is \
              from a request to the last byte of its message.",
-            study.kernel, study.cpus, study.cpu, requests(study.window), study.seconds, digits(study.warm_up), study.repeat,
+            study.kernel, study.cpus, study.cpu, requests(study.window), study.seconds, format_digits(study.warm_up), study.repeat,
         )));
         blocks.push(paragraph(format!(
             "Every byte of every message was checked in the warm-up, and of every {}th message afterwards; the number, \
@@ -68,8 +68,8 @@ fn harness(rows: &[ResultRow], extras: &AnalysisExtras) -> Option<TextBlock> {
     Some(paragraph(format!(
         "Stamps, checks, clock and histogram of the study itself take {} ns of a message of {}: at most {:.2} % of the CPU \
          time of both ends.",
-        digits(cost.ns),
-        bytes(cost.bytes as f64),
+        format_digits(cost.ns),
+        format_bytes(cost.bytes as f64),
         cost.ns / least_ns * 100.0
     )))
 }
@@ -82,7 +82,7 @@ fn noise(extras: &AnalysisExtras) -> Option<TextBlock> {
         );
         let middle = median(ratios)?;
         Some([
-            bytes(*size as f64),
+            format_bytes(*size as f64),
             format!(
                 "{middle:.3} ({least:.3} to {most:.3}, {} pairs)",
                 ratios.len()
@@ -100,7 +100,7 @@ fn peer(extras: &AnalysisExtras) -> Option<TextBlock> {
         .iter()
         .map(|(own, iperf3)| own / iperf3)
         .collect();
-    let of = |values: Vec<f64>| median(&values).map(digits);
+    let of = |values: Vec<f64>| median(&values).map(format_digits);
     let own = of(extras.peers.iter().map(|(own, _)| *own).collect())?;
     let iperf3 = of(extras.peers.iter().map(|(_, iperf3)| *iperf3).collect())?;
     let least = ratios.iter().copied().min_by(f64::total_cmp)?;
@@ -114,7 +114,7 @@ fn peer(extras: &AnalysisExtras) -> Option<TextBlock> {
 }
 
 /// Returns throughput and latency of all, at the fewest and the most clients.
-pub(super) fn results(rows: &[ResultRow]) -> Vec<TextBlock> {
+pub(super) fn describe_results(rows: &[ResultRow]) -> Vec<TextBlock> {
     let (sizes, threads) = (sizes(rows), thread_counts(rows));
     let ends = match threads.as_slice() {
         [] => return Vec::new(),
@@ -124,13 +124,13 @@ pub(super) fn results(rows: &[ResultRow]) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Results")];
     for threads in ends {
         let mut head = vec![format!("{threads} client(s): Gbit/s (p50 / p99, µs)")];
-        head.extend(sizes.iter().map(|size| bytes(*size as f64)));
+        head.extend(sizes.iter().map(|size| format_bytes(*size as f64)));
         let lines = variants(rows).into_iter().map(|variant| {
             let mut line = vec![variant.to_owned()];
             line.extend(
                 sizes
                     .iter()
-                    .map(|size| cell(row(rows, variant, *size, threads))),
+                    .map(|size| cell(find_row(rows, variant, *size, threads))),
             );
             line
         });
@@ -158,10 +158,10 @@ fn cell(row: Option<&ResultRow>) -> String {
     let Some(gbps) = row.and_then(|row| row.get("throughput")) else {
         return "–".to_owned();
     };
-    let of = |name: &str| row.and_then(|row| row.get(name)).map(digits);
+    let of = |name: &str| row.and_then(|row| row.get(name)).map(format_digits);
     match of("latency_p50").zip(of("latency_p99")) {
-        Some((p50, p99)) => format!("{} ({p50} / {p99})", digits(gbps)),
-        None => digits(gbps),
+        Some((p50, p99)) => format!("{} ({p50} / {p99})", format_digits(gbps)),
+        None => format_digits(gbps),
     }
 }
 
@@ -181,11 +181,11 @@ pub(super) fn compare_unpublished(rows: &[ResultRow]) -> Vec<TextBlock> {
     };
     let lines = bases.into_iter().filter_map(|(variant, base)| {
         let cells = sizes(rows).into_iter().filter_map(|size| {
-            let of = |name| row(rows, name, size, threads)?.get("throughput");
+            let of = |name| find_row(rows, name, size, threads)?.get("throughput");
             Some(format!(
                 "{} {}",
-                bytes(size as f64),
-                change(of(variant)? / of(base)?)
+                format_bytes(size as f64),
+                format_change(of(variant)? / of(base)?)
             ))
         });
         let cells: Vec<String> = cells.collect();
@@ -211,7 +211,7 @@ pub(super) fn compare_unpublished(rows: &[ResultRow]) -> Vec<TextBlock> {
 }
 
 /// Lists the diagnosis of each variant and size.
-pub(super) fn reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
+pub(super) fn describe_reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
     if rows.iter().all(|row| row.word("stage").is_none()) {
         return Vec::new();
     }
@@ -221,10 +221,10 @@ pub(super) fn reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
     let mut lines = Vec::new();
     for variant in variants(rows) {
         for size in sizes(rows) {
-            let mut line = vec![format!("{variant}, {}", bytes(size as f64))];
+            let mut line = vec![format!("{variant}, {}", format_bytes(size as f64))];
             let cells = threads
                 .iter()
-                .map(|threads| row(rows, variant, size, *threads));
+                .map(|threads| find_row(rows, variant, size, *threads));
             line.extend(cells.map(|row| row.and_then(reason).unwrap_or_default()));
             lines.push(line);
         }

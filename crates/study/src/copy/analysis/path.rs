@@ -1,13 +1,13 @@
 //! Copies on the path of a message (the published study's 4.2, 5.2 and 6.2).
 
 use super::super::csv::ResultRow;
-use super::super::doc::{TextBlock, bytes, digits};
+use super::super::doc::{TextBlock, format_bytes, format_digits};
 use super::costs::cost_text;
 use super::extras::AnalysisExtras;
-use super::shared::{heading, paragraph, row, sizes, thread_counts};
+use super::shared::{find_row, heading, paragraph, sizes, thread_counts};
 
 /// 4.2 and 5.2.
-pub(super) fn copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
+pub(super) fn describe_copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![
         heading("Where do the copies of A1 occur, and is it two? (4.2)"),
         paragraph(where_copies_are(extras)),
@@ -19,8 +19,8 @@ pub(super) fn copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlo
         );
         Some(format!(
             "{}: consolidation {} ns, the kernel's copy {}",
-            bytes(size as f64),
-            digits(own.ns),
+            format_bytes(size as f64),
+            format_digits(own.ns),
             cost_text(kernel)
         ))
     });
@@ -59,16 +59,16 @@ fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
 fn saved(rows: &[ResultRow]) -> TextBlock {
     let threads = thread_counts(rows).first().copied().unwrap_or(1);
     let lines = sizes(rows).into_iter().filter_map(|size| {
-        let of = |name| row(rows, name, size, threads)?.get("cpu_ns_per_message");
+        let of = |name| find_row(rows, name, size, threads)?.get("cpu_ns_per_message");
         let (one, two): (f64, f64) = (of("A1")?, of("A2")?);
         let difference = one - two;
         let word = if difference >= 0.0 { "less" } else { "more" };
         Some(format!(
             "{}, {threads} client(s): {} ns with A1, {} ns with A2: {} ns {word}",
-            bytes(size as f64),
-            digits(one),
-            digits(two),
-            digits(difference.abs())
+            format_bytes(size as f64),
+            format_digits(one),
+            format_digits(two),
+            format_digits(difference.abs())
         ))
     });
     let lines: Vec<String> = lines.collect();

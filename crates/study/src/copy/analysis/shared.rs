@@ -4,7 +4,7 @@ use super::super::csv::ResultRow;
 use super::super::doc::{TextBlock, table};
 
 /// Returns the row of a configuration.
-pub(super) fn row<'a>(
+pub(super) fn find_row<'a>(
     rows: &'a [ResultRow],
     variant: &str,
     size: usize,
@@ -15,7 +15,7 @@ pub(super) fn row<'a>(
 }
 
 /// Returns the values that occur, in order.
-fn distinct(values: impl Iterator<Item = usize>) -> Vec<usize> {
+fn distinct_values(values: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut values: Vec<usize> = values.collect();
     values.sort_unstable();
     values.dedup();
@@ -23,11 +23,11 @@ fn distinct(values: impl Iterator<Item = usize>) -> Vec<usize> {
 }
 
 pub(super) fn sizes(rows: &[ResultRow]) -> Vec<usize> {
-    distinct(rows.iter().map(|row| row.size))
+    distinct_values(rows.iter().map(|row| row.size))
 }
 
 pub(super) fn thread_counts(rows: &[ResultRow]) -> Vec<usize> {
-    distinct(rows.iter().map(|row| row.threads))
+    distinct_values(rows.iter().map(|row| row.threads))
 }
 
 /// Returns the variants in the order of the results.

@@ -1,23 +1,24 @@
 //! Caches and threads (the published study's 10.2 and 10.3).
 
 use super::super::csv::ResultRow;
-use super::super::doc::{TextBlock, bytes, change, digits, table};
+use super::super::doc::{TextBlock, format_bytes, format_change, format_digits, table};
 use super::extras::AnalysisExtras;
-use super::shared::{heading, paragraph, row, sizes, thread_counts};
+use super::shared::{find_row, heading, paragraph, sizes, thread_counts};
 
 /// 10.2.
-pub(super) fn caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
+pub(super) fn describe_caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("Which cache level changes most? (10.2)")];
     let threads = thread_counts(rows).last().copied().unwrap_or(1);
     let mut lines = Vec::new();
     for (name, column) in [("L1", "l1_misses"), ("last level", "llc_misses")] {
         let changes = sizes(rows).into_iter().filter_map(|size| {
-            let of = |variant| each(row(rows, variant, size, threads)?, column);
+            let of = |variant| count_per_message(find_row(rows, variant, size, threads)?, column);
             let one: f64 = of("A1")?;
-            let two = of("A2").map(|two| format!("A2 {}", change(two / one)));
-            let three = of("A3").map(|three| format!("A3 {}", change(three / one)));
+            let two = of("A2").map(|two| format!("A2 {}", format_change(two / one)));
+            let three = of("A3").map(|three| format!("A3 {}", format_change(three / one)));
             let both: Vec<String> = [two, three].into_iter().flatten().collect();
-            (!both.is_empty()).then(|| format!("{} {}", bytes(size as f64), both.join(" and ")))
+            (!both.is_empty())
+                .then(|| format!("{} {}", format_bytes(size as f64), both.join(" and ")))
         });
         let changes: Vec<String> = changes.collect();
         if !changes.is_empty() {
@@ -45,34 +46,35 @@ pub(super) fn caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlo
 }
 
 /// Returns a count a message.
-fn each(row: &ResultRow, column: &str) -> Option<f64> {
+fn count_per_message(row: &ResultRow, column: &str) -> Option<f64> {
     Some(row.get(column)? / row.get("messages")?)
 }
 
 /// 10.3.
-pub(super) fn contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
+pub(super) fn describe_contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![heading("What do more threads do? (10.3)")];
     let cpus = extras.study.as_ref().map(|study| study.cpus);
     let mut lines = Vec::new();
     for size in sizes(rows) {
-        let one = row(rows, "A1", size, 1).and_then(|row| row.get("throughput"));
+        let one = find_row(rows, "A1", size, 1).and_then(|row| row.get("throughput"));
         for threads in thread_counts(rows) {
-            let Some(row) = row(rows, "A1", size, threads) else {
+            let Some(row) = find_row(rows, "A1", size, threads) else {
                 continue;
             };
             let Some(speedup) = one.and_then(|one| Some(row.get("throughput")? / one)) else {
                 continue;
             };
             lines.push([
-                format!("A1, {}, {threads} clients", bytes(size as f64)),
+                format!("A1, {}, {threads} clients", format_bytes(size as f64)),
                 format!("{speedup:.2}"),
                 format!("{:.2}", speedup / threads as f64),
                 busy(row).map_or("–".to_owned(), |busy| match cpus {
                     Some(cpus) => format!("{busy:.2} of {cpus}"),
                     None => format!("{busy:.2}"),
                 }),
-                each(row, "cs").map_or("–".to_owned(), |switches| format!("{switches:.2}")),
-                each(row, "llc_misses").map_or("–".to_owned(), digits),
+                count_per_message(row, "cs")
+                    .map_or("–".to_owned(), |switches| format!("{switches:.2}")),
+                count_per_message(row, "llc_misses").map_or("–".to_owned(), format_digits),
             ]);
         }
     }
@@ -113,16 +115,16 @@ pub(super) fn contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<Tex
     blocks.push(paragraph(words));
     blocks.extend(superlinear(rows));
     let growth = sizes(rows).into_iter().filter_map(|size| {
-        let of = |threads| row(rows, "A1", size, threads)?.get("cpu_ns_per_message");
+        let of = |threads| find_row(rows, "A1", size, threads)?.get("cpu_ns_per_message");
         let most = thread_counts(rows).last().copied()?;
         let (one, many): (f64, f64) = (of(1)?, of(most)?);
         (most > 1).then(|| {
             format!(
                 "{}: CPU time of the server a message {} ns with 1 client, {} ns with {most} ({})",
-                bytes(size as f64),
-                digits(one),
-                digits(many),
-                change(many / one)
+                format_bytes(size as f64),
+                format_digits(one),
+                format_digits(many),
+                format_change(many / one)
             )
         })
     });
@@ -136,10 +138,10 @@ pub(super) fn contention(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<Tex
 /// Lists runs that scale better than linearly: there, one client alone was slowed by something.
 fn superlinear(rows: &[ResultRow]) -> Option<TextBlock> {
     let most = sizes(rows).into_iter().flat_map(|size| {
-        let one = row(rows, "A1", size, 1);
+        let one = find_row(rows, "A1", size, 1);
         let all = thread_counts(rows).into_iter();
         all.filter_map(move |threads| {
-            let (one, many) = (one?, row(rows, "A1", size, threads)?);
+            let (one, many) = (one?, find_row(rows, "A1", size, threads)?);
             let speedup = many.get("throughput")? / one.get("throughput")?;
             Some((speedup / threads as f64, size, threads, one, many))
         })
@@ -157,11 +159,11 @@ fn superlinear(rows: &[ResultRow]) -> Option<TextBlock> {
              slow: a message takes {} µs; both ends use {} µs of CPU time of it, against {} µs with {threads} clients. \
              With one client each end sleeps while the other works; the difference probably goes into waking a CPU that has gone \
              idle, which on a virtual machine takes the hypervisor. With more clients no CPU goes idle.",
-            bytes(size as f64),
+            format_bytes(size as f64),
             efficiency,
-            digits(latency_us),
-            digits(one_us),
-            digits(many_us)
+            format_digits(latency_us),
+            format_digits(one_us),
+            format_digits(many_us)
         ))
     })
 }

@@ -59,14 +59,14 @@ impl Sender for GatheredSender {
         self.pool.stamp(slot, number);
         let mut sent = 0;
         while sent < self.pool.size() {
-            sent += gather(&self.stream, &self.pool, slot, sent, MsgFlags::MSG_NOSIGNAL)?;
+            sent += send_gathered(&self.stream, &self.pool, slot, sent, MsgFlags::MSG_NOSIGNAL)?;
         }
         Ok(())
     }
 }
 
 /// sendmsg() of a message's fields from a byte of it on; again where a signal came first.
-pub(super) fn gather(
+pub(super) fn send_gathered(
     stream: &TcpStream,
     pool: &MessagePool,
     slot: usize,

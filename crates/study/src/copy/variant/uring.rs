@@ -18,7 +18,7 @@ const SEND_ZC_REPORT_USAGE: u16 = 1 << 3;
 const NOTIF_USAGE_ZC_COPIED: i32 = i32::MIN;
 
 /// Makes a ring; fails if the kernel does not have an operation.
-fn ring(entries: u32, code: u8) -> io::Result<IoUring> {
+fn make_ring(entries: u32, code: u8) -> io::Result<IoUring> {
     let ring = IoUring::new(entries)?;
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
@@ -39,7 +39,7 @@ pub(super) struct UringSender {
 impl UringSender {
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         Ok(Self {
-            ring: ring(2, opcode::SendMsg::CODE)?,
+            ring: make_ring(2, opcode::SendMsg::CODE)?,
             stream,
             pool,
             turn: SlotTurn::default(),
@@ -47,7 +47,7 @@ impl UringSender {
     }
 
     /// Sends a message from a byte of it on, and waits until the kernel has taken what it takes.
-    fn gather(&mut self, slot: usize, from: usize) -> io::Result<usize> {
+    fn send_gathered(&mut self, slot: usize, from: usize) -> io::Result<usize> {
         let mut fields: Vec<_> = self.pool.gather(slot, from).collect();
         // SAFETY: a msghdr is numbers and pointers, and zero is a value of all of them.
         let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -61,7 +61,7 @@ impl UringSender {
         unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
         loop {
             if let Some(result) = self.ring.completion().next().map(|entry| entry.result()) {
-                return taken(result);
+                return taken_bytes(result);
             }
             wait(&self.ring)?;
         }
@@ -74,7 +74,7 @@ impl Sender for UringSender {
         self.pool.stamp(slot, number);
         let mut sent = 0;
         while sent < self.pool.size() {
-            sent += self.gather(slot, sent)?;
+            sent += self.send_gathered(slot, sent)?;
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl UringZerocopySender {
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         // a send has two completions: its result, and the end of its memory's use
         let entries = (2 * FIELDS * pool.slots()).next_power_of_two() as u32;
-        let ring = ring(entries, opcode::SendZc::CODE)?;
+        let ring = make_ring(entries, opcode::SendZc::CODE)?;
         let places = (0..pool.slots()).flat_map(|slot| (0..FIELDS).map(move |field| (slot, field)));
         let buffers = places.map(|(slot, field)| {
             let bytes = pool.field(slot, field);
@@ -166,7 +166,7 @@ impl UringZerocopySender {
                 self.of_slot[slot] += 1;
                 self.tally.zerocopy_sends += 1;
             }
-            match taken(entry.result()) {
+            match taken_bytes(entry.result()) {
                 Ok(bytes) if bytes == field_bytes => {}
                 Ok(_) => self.failed = Some(io::Error::other("a field was sent in part")),
                 Err(why) => self.failed = Some(why),
@@ -219,6 +219,6 @@ fn wait(ring: &IoUring) -> io::Result<()> {
 }
 
 /// Returns the bytes that an operation took, or why it failed.
-fn taken(result: i32) -> io::Result<usize> {
+fn taken_bytes(result: i32) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
 }

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use nix::errno::Errno;
 use nix::sys::socket::MsgFlags;
 
-use super::plain::gather;
+use super::plain::send_gathered;
 use super::sender::{Sender, SlotTurn};
 use crate::copy::errqueue::{self, Notification};
 use crate::copy::message::MessagePool;
@@ -34,7 +34,7 @@ struct PendingSends {
 }
 
 impl PendingSends {
-    fn begun(&mut self, slot: usize) {
+    fn begin_send(&mut self, slot: usize) {
         self.sends.push_back((slot, false));
         self.of_slot[slot] += 1;
     }
@@ -63,7 +63,7 @@ impl PendingSends {
 
 impl ZerocopySender {
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
-        errqueue::enable(&stream)?;
+        errqueue::enable_reports(&stream)?;
         let pending = PendingSends {
             of_slot: vec![0; pool.slots()],
             ..PendingSends::default()
@@ -109,12 +109,12 @@ impl Sender for ZerocopySender {
         let zerocopy = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY);
         let (mut sent, mut flags) = (0, MsgFlags::MSG_NOSIGNAL | zerocopy);
         while sent < self.pool.size() {
-            match gather(&self.stream, &self.pool, slot, sent, flags) {
+            match send_gathered(&self.stream, &self.pool, slot, sent, flags) {
                 Ok(bytes) => {
                     sent += bytes;
                     if flags.contains(zerocopy) {
                         self.tally.zerocopy_sends += 1;
-                        self.pending.begun(slot);
+                        self.pending.begin_send(slot);
                     }
                 }
                 // more is pinned, or noted down, than optmem_max or RLIMIT_MEMLOCK allow
@@ -165,7 +165,7 @@ mod tests {
             ..PendingSends::default()
         };
         for slot in [0, 1, 0, 1] {
-            pending.begun(slot);
+            pending.begin_send(slot);
         }
         // numbers MAX-1, MAX, 0, 1
         assert_eq!(pending.take_completed(&range(u32::MAX, 0)), 2);

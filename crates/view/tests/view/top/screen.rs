@@ -106,7 +106,7 @@ pub fn now() -> SnapshotInfo {
 /// A look at the window, with its histories.
 pub fn look() -> Outcome<(LiveReport, Histories)> {
     let mut window = window()?;
-    let live = window.judge(now());
+    let live = window.judge_window(now());
     Ok((live, window.histories()))
 }
 

@@ -47,12 +47,12 @@ impl LateCalls {
     }
 }
 
-fn share(part: u64, whole: u64) -> Option<f64> {
+fn share_of(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// Their number, and what they followed beside what the others did.
-pub fn facts(case: &Case) -> Vec<Fact> {
+pub fn late_call_facts(case: &Case) -> Vec<Fact> {
     let Some(calls) = LateCalls::from_case(case) else {
         return Vec::new();
     };
@@ -66,17 +66,17 @@ pub fn facts(case: &Case) -> Vec<Fact> {
     let shares = [
         (
             "late_after_short_send",
-            share(short_sends.short, short_sends.known),
+            share_of(short_sends.short, short_sends.known),
             "of these followed a send of less than a segment",
         ),
         (
             "late_after_several_sends",
-            share(late.several_sends, late.sends_known),
+            share_of(late.several_sends, late.sends_known),
             "of these followed two or more sends since the last receive",
         ),
         (
             "other_after_several_sends",
-            share(others.several_sends, others.sends_known),
+            share_of(others.several_sends, others.sends_known),
             "of the other blocked calls did so",
         ),
     ];

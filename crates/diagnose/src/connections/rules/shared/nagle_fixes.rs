@@ -13,7 +13,7 @@ const ONE_CALL: &str = "Send each message with one call: build it in one buffer,
                         the tail by 200 ms.";
 
 /// Returns fixes, the one that applies first.
-pub fn fixes(case: &Case) -> Vec<Advice> {
+pub fn list_fixes(case: &Case) -> Vec<Advice> {
     let late = LateCalls::from_case(case);
     let several = late.as_ref().and_then(LateCalls::follow_several);
     let one_call = one_call(late.as_ref(), several);

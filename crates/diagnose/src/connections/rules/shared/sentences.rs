@@ -18,7 +18,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
     format!(
         "{} of {lifetime} ({})",
         crate::units::duration(finding.harm_ns),
-        crate::units::percent(crate::units::part(finding.harm_ns, life_ns))
+        crate::units::percent(crate::units::ratio_of(finding.harm_ns, life_ns))
     )
 }
 
