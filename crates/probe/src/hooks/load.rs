@@ -9,7 +9,7 @@ use libbpf_rs::{MapType, OpenObject};
 
 use super::links::AttachedLinks;
 use super::select::{LoadOptions, OutputMode, Selection};
-use super::window::WindowHooks;
+use super::window_hooks::WindowHooks;
 use super::{Hooks, follow, log, walk};
 use crate::PROBES;
 use crate::busy_poll::BusyPolls;

@@ -19,6 +19,7 @@ mod tasks;
 mod tests;
 mod walk;
 mod window;
+mod window_hooks;
 #[cfg(test)]
 mod window_tests;
 
@@ -50,8 +51,8 @@ use links::AttachedLinks;
 pub use load::Storage;
 pub use select::Selection;
 pub use walk::{WALK_LEVEL_MOST, WalkCounts, WalkOf};
-pub use window::HookTimes;
-use window::WindowHooks;
+pub use window_hooks::HookTimes;
+use window_hooks::WindowHooks;
 
 /// Returns the least detail that asks for a probe, by its name in coverage; `None`: no probe has this name.
 pub fn least_detail(name: &str) -> Option<Detail> {

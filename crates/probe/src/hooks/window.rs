@@ -1,7 +1,6 @@
 //! Windows in which calls and waits are recorded: between them their programs are not attached. Those that stay attached, as at
 //! functions, leave after one load.
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -11,74 +10,10 @@ use libbpf_rs::{Link, ProgramInput, ProgramMut};
 use super::Hooks;
 use super::attach::hook;
 use super::iterate::read_iterator;
+use super::window_hooks::{HookTimes, ProgramGroup};
 use crate::interface::HooksError;
-use crate::interface::features::Features;
 use crate::self_cost::{BpfTimeError, ProgramTimes};
 use crate::{perf_event, udp_flows};
-
-/// The program of the clocks.
-pub(super) const SAMPLE_CPU: &str = "sample_cpu";
-
-/// Hooks that are attached in windows only; none, if there are no windows.
-#[derive(Debug, Default)]
-pub(super) struct WindowHooks {
-    tracepoints: Vec<&'static str>,
-    /// Programs that stay attached at functions instead.
-    stand_ins: Vec<&'static str>,
-    /// The root control group, if the hooks of UDP are attached to it.
-    pub(super) udp_root: Option<File>,
-}
-
-impl WindowHooks {
-    pub(super) fn new(features: &Features) -> Self {
-        Self {
-            tracepoints: features.window_hooks(),
-            stand_ins: features.window_stand_ins(),
-            udp_root: None,
-        }
-    }
-
-    /// Whether the program at this hook is.
-    pub(super) fn has(&self, hook: &str) -> bool {
-        self.tracepoints.contains(&hook)
-    }
-
-    pub(super) fn has_program(&self, name: &str) -> bool {
-        let is_at_tracepoint = name.strip_prefix("handle_").is_some_and(|it| self.has(it));
-        is_at_tracepoint || name == SAMPLE_CPU || udp_flows::PROGRAMS.contains(&name)
-    }
-
-    /// Returns the group of a program; `None`: it is at no hook.
-    fn group(&self, name: &str) -> Option<ProgramGroup> {
-        let hook = name.strip_prefix("handle_");
-        if self.has_program(name) {
-            Some(ProgramGroup::OfWindows)
-        } else if self.stand_ins.contains(&hook?) {
-            Some(ProgramGroup::Leaving)
-        } else {
-            Some(ProgramGroup::Staying)
-        }
-    }
-}
-
-/// Programs by their state between windows; see [`HookTimes`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProgramGroup {
-    OfWindows,
-    Leaving,
-    Staying,
-}
-
-/// Counters of the programs at hooks.
-#[derive(Debug)]
-pub struct HookTimes {
-    /// Those that are attached in windows only.
-    pub of_windows: ProgramTimes,
-    /// Those that are attached all the time, and leave at once between windows.
-    pub leaving: ProgramTimes,
-    /// Those that do the same all the time.
-    pub staying: ProgramTimes,
-}
 
 impl Hooks<'_> {
     /// Whether calls and waits are recorded in windows only.
@@ -170,7 +105,7 @@ impl Hooks<'_> {
         let of = |group: ProgramGroup| {
             let all = loaded.iter().filter(|program| {
                 let name = program.name().to_str().unwrap_or_default();
-                self.of_windows.group(name) == Some(group)
+                self.of_windows.find_group(name) == Some(group)
             });
             ProgramTimes::new(all.map(AsFd::as_fd))
         };

@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 
 use super::attach::hook;
 use super::tests::root;
-use super::window::SAMPLE_CPU;
+use super::window_hooks::SAMPLE_CPU;
 use super::{Detail, Hooks, Selection, Storage};
 use crate::cpu_clocks::SAMPLE_NS;
 use crate::self_cost::{Statistics, program_info};
