@@ -23,7 +23,7 @@ pub struct DeliveryNews {
 struct PrintedState {
     fails: bool,
     is_full: bool,
-    /// Items that were dropped for lack of room before the failure.
+    /// Items that were dropped from a full queue before the failure.
     full_before: u64,
     refused: u64,
     remark: Option<String>,

@@ -27,26 +27,24 @@ const READ_ACTIVE: &str = "read_active";
 /// Programs that are simpler without functions of Python: an older verifier may refuse them with these.
 const WITH_PYTHON: [&str; 2] = ["handle_sched_switch", "sample_cpu"];
 
-/// Programs that are simpler where nobody is followed: an older verifier may refuse them with it.
-const WITH_FOLLOW: [&str; 17] = [
-    "handle_inet6_recvmsg",
-    "handle_inet6_sendmsg",
-    "handle_inet_recvmsg",
-    "handle_inet_sendmsg",
+/// Programs that are simpler where nobody is followed, beside those at which a call ends: an older verifier may refuse them
+/// with it.
+const WITH_FOLLOW: [&str; 4] = [
     "handle_inet_sock_set_state",
     "handle_sched_process_exit",
-    "handle_sock_recv_length",
-    "handle_sock_send_length",
-    "handle_tcp_recvmsg",
-    "handle_tcp_recvmsg_nonblock",
-    "handle_tcp_sendmsg",
-    "handle_unix_seqpacket_recvmsg",
-    "handle_unix_seqpacket_sendmsg",
-    "handle_unix_stream_recvmsg",
-    "handle_unix_stream_sendmsg",
     "walk_subflows",
     "walk_task_files",
 ];
+
+/// Returns whether a program sees calls end: at a tracepoint, or at a function in its place.
+fn is_at_call(program: &str) -> bool {
+    let Some(name) = program.strip_prefix("handle_") else {
+        return false;
+    };
+    let is_one = |it: &Function, hook: &Tracepoint| it.program == name && it.replaces(hook);
+    let mut hooks = calls::CALL_HOOKS.iter();
+    hooks.any(|hook| hook.name == name || FUNCTIONS.iter().any(|it| is_one(it, hook)))
+}
 
 /// Returns the hooks of all probes, each once.
 fn optional() -> Vec<&'static Tracepoint> {
@@ -67,7 +65,7 @@ impl Features {
 
     /// Does without a program from now on. False if that cannot be, or it was not there anyway.
     pub(super) fn refuse(&mut self, program: &str) -> bool {
-        if self.follow && WITH_FOLLOW.contains(&program) {
+        if self.follow && (WITH_FOLLOW.contains(&program) || is_at_call(program)) {
             self.follow = false;
             return true;
         }
@@ -298,6 +296,10 @@ mod tests {
             "unix_seqpacket_recvmsg",
         ];
         assert_eq!(programs_of_calls(&features), expected);
+        for program in expected {
+            assert!(is_at_call(&format!("handle_{program}")), "{program}");
+        }
+        assert!(!is_at_call("handle_tcp_sendmsg_locked_entry"));
         assert!(features.levels(Detail::Messages, false).sent);
         assert!(features.lacks_for_udp().is_none() && !features.sees_every_kind());
         let by_functions = [

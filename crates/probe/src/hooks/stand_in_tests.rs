@@ -9,12 +9,10 @@ use std::os::unix::net::UnixStream;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use table::manifest::ProbeState;
 
-use super::select::{LoadOptions, OutputMode};
-use super::tests::root;
-use super::{Detail, Hooks, Selection, Storage, log, walk};
+use super::Storage;
+use super::tests::{load_for_waits, root};
 use crate::calls::CALL_HOOKS;
 use crate::interface::features::Features;
-use crate::nic::Nics;
 
 /// Messages that each pair of sockets exchanges.
 const MESSAGES: usize = 13;
@@ -67,17 +65,8 @@ fn exchange_packets([one, other]: &[OwnedFd; 2], bytes: usize) {
 /// Returns the sends and receives of each size, as recorded while every kind of socket exchanges its messages; `None`:
 /// this kernel lets no program attach to functions.
 fn recorded_calls(features: Features) -> Option<BTreeMap<usize, (usize, usize)>> {
-    log::listen();
     let mut storage = Storage::uninit();
-    let what = LoadOptions {
-        windows: false,
-        selection: &Selection::default(),
-        detail: Detail::Waits,
-        output: OutputMode::Records,
-        nics: &Nics::default(),
-        active_for: walk::ACTIVE_FOR,
-    };
-    let hooks = Hooks::load_with(&mut storage, &what, features).unwrap();
+    let hooks = load_for_waits(&mut storage, features);
     if !hooks.has_calls() {
         return None;
     }

@@ -140,16 +140,9 @@ fn fill(map: &impl MapCore) {
     panic!("{:?} is never full", map.name());
 }
 
-/// On kernels that refuse programs at functions this goes through the refusal, too.
-#[test]
-fn without_a_tracepoint_the_rest_works() {
-    if !root() {
-        return;
-    }
-    let mut features = Features::probe().unwrap();
-    features.refuse("handle_sock_send_length");
+/// Loads programs of waits as for a kernel with these features.
+pub(super) fn load_for_waits(storage: &mut Storage, features: Features) -> Hooks<'_> {
     log::listen();
-    let mut storage = Storage::uninit();
     let what = LoadOptions {
         windows: false,
         selection: &Selection::default(),
@@ -158,7 +151,19 @@ fn without_a_tracepoint_the_rest_works() {
         nics: &Nics::default(),
         active_for: walk::ACTIVE_FOR,
     };
-    let hooks = Hooks::load_with(&mut storage, &what, features).unwrap();
+    Hooks::load_with(storage, &what, features).unwrap()
+}
+
+/// On kernels that refuse programs at functions this goes through the refusal, too.
+#[test]
+fn without_a_tracepoint_the_rest_works() {
+    if !root() {
+        return;
+    }
+    let mut features = Features::probe().unwrap();
+    features.refuse("handle_sock_send_length");
+    let mut storage = Storage::uninit();
+    let hooks = load_for_waits(&mut storage, features);
     hooks.attach().unwrap();
     let state = |name: &str| {
         let mut coverage = hooks.coverage().iter();

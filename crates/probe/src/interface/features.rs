@@ -66,6 +66,13 @@ pub(crate) struct Function {
     pub(crate) family: SocketFamily,
 }
 
+impl Function {
+    /// Returns whether the same is seen at it as at this tracepoint.
+    pub(crate) fn replaces(&self, hook: &Tracepoint) -> bool {
+        self.tracepoint == hook.name
+    }
+}
+
 /// Sockets that pass a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SocketFamily {
@@ -230,7 +237,7 @@ impl Features {
 
     /// Returns the functions by which sockets of one family pass; none if one of them is not there.
     fn functions_of(&self, hook: &Tracepoint, family: SocketFamily) -> Vec<&'static Function> {
-        let is_of = |it: &Function| it.tracepoint == hook.name && it.family == family;
+        let is_of = |it: &Function| it.replaces(hook) && it.family == family;
         let there = self.functions.iter().copied().filter(|it| is_of(it));
         let there: Vec<&Function> = there.collect();
         let mut wanted = FUNCTIONS.iter().filter(|it| is_of(it));
