@@ -331,9 +331,8 @@ says it in two ways, in `totals` of each connection:
 
 Both are compared here with a capture of the same traffic, made by tcpdump and taken apart by
 tshark. The share is the same in all three: data segments with an ACK from the timer, of all data
-segments. In the capture an ACK is the timer's if it carries nothing else and came late enough: 36
-ms (`TCP_DELACK_MIN` less a jiffy) or more after the oldest segment that it is the first to
-acknowledge.
+segments. In the capture, an ACK counts as delayed by the timer under two conditions. It carries no data, and it came
+36 ms or more (`TCP_DELACK_MIN` less a jiffy) after the oldest segment that no earlier ACK covers.
 
 The traffic: requests of one segment each, over loopback. The server acknowledges a chosen part of them
 at once by TCP_QUICKACK and leaves the others to the timer (`whylat lab workload

@@ -2,9 +2,8 @@
 
 HEAD = """# Kernels
 
-whylat asks each kernel what it has, and loads what it lets load: a probe is on, falls back to another
-way, or is off, by what is there and never by a version. `whylat doctor` says which; every recording
-says it, too.
+whylat asks each kernel what it has, and loads what it lets load. A probe is on, falls back to another method, or is
+off, by what is there and never by a version. `whylat doctor` says which; every recording says it, too.
 
 This is its output on Debian's kernels for virtual machines. There, `make kernels` also recorded, at every
 detail, a client that stalls on Nagle's algorithm, a path that drops everything for a second, and loopback
