@@ -164,7 +164,8 @@ def page(rows):
     lines.append(f"| **all problems** | {planted} | " + " | ".join(cells) + " |")
     for place in PLACES:
         for rule, count in sorted(hidden[place].items()):
-            lines += ["", f"No packet shows {count} of `{rule}` at the place {place}: they do not count there."]
+            hidden_line = f"At the place {place}, no packet shows {count} instances of `{rule}`. They do not count there."
+            lines += ["", hidden_line]
     if seen:
         played = Counter(row["fault"] for row in rows if row["variant"] == "faulty")
         lines += ["", "| fault | what `tshark -z expert` says of the capture at the sender (instances) |", "|---|---|"]
