@@ -16,10 +16,10 @@ pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> V
     });
     let checks: Vec<String> = checks.collect();
     blocks.push(paragraph(format!(
-        "Why its threads do not scale: it measured one client at every number of threads. Its server's log says active=1 \
-         at max_threads=8; its throughput is the size over the latency of one client at every number of threads (64 B, \
-         Gbit/s, published = computed: {}); and its efficiency at 8 threads, {}, is 1/8. So its figures are set beside \
-         those of one client here.",
+        "The published threads do not scale, because the study measured one client at every number of threads. Its \
+         server's log says active=1 at max_threads=8; its throughput is the size over the latency of one client at \
+         every number of threads (64 B, Gbit/s, published = computed: {}); and its efficiency at 8 threads, {}, is \
+         1/8. So its figures are set beside those of one client here.",
         checks.join(", "),
         published::EFFICIENCY_8
     )));
@@ -54,14 +54,14 @@ pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> V
         });
     blocks.push(TextBlock::List(vec![
         format!(
-            "Explained: the level. The published machine has 20 hardware threads of an i7-12700; here are {here}, where a \
-             wake-up of the other end dominates small messages."
+            "Explained: the level. The published machine has 20 hardware threads of an i7-12700. This machine has \
+             {here}. Here, the wake-up of the other end dominates small messages."
         ),
         "Explained: no scaling with threads (above)."
             .to_owned(),
         copied(rows),
-        "Unexplained: super-linear speed-up at 4 threads and a peak of context switches there. Both are of single runs \
-         without a spread, of one client each time."
+        "Unexplained: super-linear speed-up and a peak of context switches at 4 threads. Both are of single runs with \
+         one client, without a spread."
             .to_owned(),
     ]));
     blocks
@@ -74,12 +74,12 @@ fn copied(rows: &[ResultRow]) -> String {
         .filter_map(|row| row.get("zc_copied_share"));
     let least = shares.min_by(f64::total_cmp);
     match least {
-        Some(1.0) => "Explained: that A3 gains nothing. Between namespaces every zero-copy send is copied after all \
-                      (zerocopy_copied). That it was 0.9 % ahead at 64 KB in the published figures has no spread to \
-                      be judged by."
+        Some(1.0) => "Explained: A3 gains nothing. Between namespaces, the kernel copies the data of every zero-copy \
+                      send (zerocopy_copied). In the published figures, A3 was 0.9 % ahead at 64 KB. This figure has \
+                      no spread, so it cannot be judged."
             .to_owned(),
         Some(share) => format!(
-            "Open: A3's gain. Of its sends at least {:.1} % were copied here in some configuration.",
+            "Open: A3's gain. In some configuration, at least {:.1} % of its sends were copied here.",
             share * 100.0
         ),
         None => "Open: A3's gain. The results do not show which of its sends were copied.".to_owned(),

@@ -22,7 +22,7 @@ fn name(cost: &str) -> &str {
 pub(super) fn cost_text(cost: &CopyCost) -> String {
     let bounds = cost.ns_lo.zip(cost.ns_hi);
     if bounds.is_some_and(|(low, _)| low <= 0.0) {
-        return "less than the variation of the call that it is measured by".to_owned();
+        return "less than the variation of the call that measures it".to_owned();
     }
     let bounds = bounds.map_or(String::new(), |(low, high)| {
         format!(" ({} to {})", format_digits(low), format_digits(high))
@@ -53,8 +53,11 @@ pub(super) fn beside_estimates(extras: &AnalysisExtras) -> Vec<TextBlock> {
         ]
     });
     vec![
-        heading("Costs by themselves, and the published estimates (4.2, 6.2)"),
-        paragraph("Median of 31 batches, with its 95 % interval; in ns, which every machine has."),
+        heading("Costs of single steps, and the published estimates (4.2, 6.2)"),
+        paragraph(
+            "Figures are the median of 31 batches with its 95 % interval, in ns. Not every machine can count \
+                   cycles.",
+        ),
         table(["cost", "here", "published estimate"], lines.collect()),
     ]
 }

@@ -42,17 +42,17 @@ pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec
     ) {
         let fixed = 8.0 * pin + completion;
         blocks.push(paragraph(format!(
-            "By themselves here: to pin and release eight pages {} ns, to read a notification {} ns, together {} ns; to \
-             copy 4 KB {} ns. {} On top, each send is noted down, and its end is waited for before its memory can be used \
-             again.",
+            "Measured as single steps: to pin and release eight pages takes {} ns, and to read a notification {} ns, \
+             together {} ns. To copy 4 KB takes {} ns. {} In addition, the kernel records each send. The program must \
+             wait for its completion before it can use the memory again.",
             format_digits(8.0 * pin),
             format_digits(completion),
             format_digits(fixed),
             format_digits(copy),
             if fixed > copy {
-                "So eight fields of 512 B cost more to lend than to copy."
+                "So zero-copy of eight fields of 512 B costs more than a copy."
             } else {
-                "So eight fields of 512 B cost less to lend than to copy, as far as these steps go."
+                "So zero-copy of eight fields of 512 B costs less than a copy, by these steps alone."
             }
         )));
     }
@@ -62,8 +62,8 @@ pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec
         .all(|share| share >= 0.9995);
     if all_copied && rows.iter().any(|row| row.get("zc_copied_share").is_some()) {
         blocks.push(paragraph(
-            "And on this path all of that comes on top of the copy, which is made after all (zerocopy_copied), later and \
-             in softirq.",
+            "On this path, the kernel also makes the copy, later and in softirq (zerocopy_copied). So all of this is \
+             additional cost.",
         ));
     }
     blocks
@@ -71,7 +71,9 @@ pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec
 
 /// 10.4 and 10.5.
 pub(super) fn describe_crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
-    let mut blocks = vec![heading("From which size on does one win? (10.4, 10.5)")];
+    let mut blocks = vec![heading(
+        "From which size on is one variant faster? (10.4, 10.5)",
+    )];
     let mut lines = Vec::new();
     for (base, variant) in [("A1", "A2"), ("A1", "A3"), ("A2", "A3")] {
         for threads in thread_counts(rows) {
@@ -91,7 +93,7 @@ pub(super) fn describe_crossovers(rows: &[ResultRow]) -> Vec<TextBlock> {
     }
     if lines.is_empty() {
         blocks.push(paragraph(
-            "It takes two variants at two sizes, which these results do not have.",
+            "This needs two variants at two sizes, which these results do not have.",
         ));
         return blocks;
     }
@@ -114,7 +116,7 @@ pub(super) fn describe_surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> 
     let verdict = match (found.row.word("stage"), found.row.word("finding")) {
         (Some(stage), finding) => {
             format!(
-                " whylat says of it: stage {stage}, finding {}.",
+                " The diagnosis of whylat: stage {stage}, finding {}.",
                 finding.unwrap_or("none")
             )
         }
@@ -122,11 +124,11 @@ pub(super) fn describe_surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> 
     };
     let within = match extras.noise_at(found.row.size) {
         Some(noise) if found.ratio.max(1.0 / found.ratio) <= noise => format!(
-            " Two runs of A1 of this size that differed in nothing differed by up to {}, which is more: the difference needs no cause.",
+            " Two equal runs of A1 of this size differed by up to {}, which is more: the difference needs no cause.",
             format_change(noise)
         ),
         Some(noise) => format!(
-            " It wants a cause: two runs of A1 of this size that differ in nothing differed by less ({} at most).",
+            " It needs a cause: two equal runs of A1 of this size differed by less (at most {}).",
             format_change(noise)
         ),
         None => " The noise is not in these results.".to_owned(),
@@ -142,9 +144,9 @@ pub(super) fn describe_surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> 
             )
         });
     blocks.push(paragraph(format!(
-        "The trend of a variant is the logarithm of its mean latency as a quadratic of those of size and clients. The \
-         largest departure from it has {} at {} with {} client(s): {} µs{interval}, {} against the trend. The usual \
-         departure there is {}.{within}{verdict}",
+        "The trend of a variant is the logarithm of its mean latency, as a quadratic function of the logarithms of \
+         size and clients. The variant {} at {} with {} client(s) has the largest difference from its trend: {} \
+         µs{interval}, {} against the trend. The usual difference there is {}.{within}{verdict}",
         found.row.variant,
         format_bytes(found.row.size as f64),
         found.row.threads,

@@ -19,16 +19,17 @@ pub(super) fn describe_setting(rows: &[ResultRow], extras: &AnalysisExtras) -> V
         };
         let pinned = if study.pin { "pinned" } else { "not pinned" };
         blocks.push(paragraph(format!(
-            "Linux {}, {} CPUs ({}); {path}. A server with a thread a client sends a message of eight heap fields for \
-             each request of 8 bytes; {} under way at a time; threads {pinned}. {} s a run after {} s of warm-up; \
-             runs of each configuration: {}, in an order by chance. Throughput is payload from server to client; latency is \
-             from a request to the last byte of its message.",
+            "Linux {}, {} CPUs ({}); {path}. A server with a thread for each client sends a message of eight heap \
+             fields for each request of 8 bytes. A client has {} in flight at a time. Threads are {pinned}. A run \
+             takes {} s after {} s of warm-up. Each configuration has {} runs, in random order. Throughput is payload \
+             from server to client. Latency is from a request to the last byte of its message.",
             study.kernel, study.cpus, study.cpu, requests(study.window), study.seconds, format_digits(study.warm_up), study.repeat,
         )));
         blocks.push(paragraph(format!(
-            "Every byte of every message was checked in the warm-up, and of every {}th message afterwards; the number, \
-             order and length of all. Both ends counted the same messages and bytes in every run, N threads were N \
-             connected clients, and every zero-copy send had its completion; a run where this is not so ends the study.",
+            "Every byte of every message was checked in the warm-up, and of every {}th message after it. The number, \
+             order and length of all messages were checked. Both ends counted the same messages and bytes in every \
+             run. N threads were N connected clients, and every zero-copy send had its completion. Otherwise the study \
+             would have ended.",
             study.check_every
         )));
     } else {
@@ -66,8 +67,8 @@ fn harness(rows: &[ResultRow], extras: &AnalysisExtras) -> Option<TextBlock> {
     });
     let least_ns = both.min_by(f64::total_cmp)?;
     Some(paragraph(format!(
-        "Stamps, checks, clock and histogram of the study itself take {} ns of a message of {}: at most {:.2} % of the CPU \
-         time of both ends.",
+        "The study's own timestamps, checks, clock and histogram take {} ns for each message of {}. This is at most \
+         {:.2} % of the CPU time of both ends.",
         format_digits(cost.ns),
         format_bytes(cost.bytes as f64),
         cost.ns / least_ns * 100.0
@@ -106,9 +107,9 @@ fn peer(extras: &AnalysisExtras) -> Option<TextBlock> {
     let least = ratios.iter().copied().min_by(f64::total_cmp)?;
     let most = ratios.iter().copied().max_by(f64::total_cmp)?;
     Some(paragraph(format!(
-        "Beside iperf3 (the same path, 64 KB a write, one stream, in turn): A1 with 32 requests under way, since \
-         iperf3 waits for no answer, {own} Gbit/s, iperf3 {iperf3} Gbit/s; ratio \
-         {:.2} ({least:.2} to {most:.2}).",
+        "A1 was compared with iperf3 on the same path (64 KB a write, one stream, in turn). iperf3 waits for no \
+         answer, so A1 had 32 requests in flight. A1 had {own} Gbit/s, iperf3 {iperf3} Gbit/s; ratio {:.2} ({least:.2} \
+         to {most:.2}).",
         median(&ratios)?
     )))
 }
@@ -230,10 +231,11 @@ pub(super) fn describe_reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
         }
     }
     vec![
-        heading("What whylat says of each"),
+        heading("The diagnosis of each configuration"),
         paragraph(
-            "Of a run of its own, recorded by `whylat record`: the worst finding, and what stopped the next byte of the \
-             server's sockets longest. What the server's threads waited for is in results.csv.",
+            "Each configuration had one more run, recorded by `whylat record`. The table has the worst finding, and \
+             the stage that stopped the next byte of the server's sockets longest. results.csv has the waits of the \
+             server's threads.",
         ),
         TextBlock::Table { head, rows: lines },
     ]

@@ -9,7 +9,7 @@ use super::shared::{find_row, heading, paragraph, sizes, thread_counts};
 /// 4.2 and 5.2.
 pub(super) fn describe_copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec<TextBlock> {
     let mut blocks = vec![
-        heading("Where do the copies of A1 occur, and is it two? (4.2)"),
+        heading("Where does A1 copy, and are there two copies? (4.2)"),
         paragraph(where_copies_are(extras)),
     ];
     let costs = sizes(rows).into_iter().filter_map(|size| {
@@ -26,17 +26,15 @@ pub(super) fn describe_copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Ve
     });
     let costs: Vec<String> = costs.collect();
     if costs.is_empty() {
-        blocks.push(paragraph(
-            "What they cost by themselves is not in these results.",
-        ));
+        blocks.push(paragraph("The cost of each copy is not in these results."));
     } else {
-        blocks.push(paragraph("Measured by themselves, in warm memory:"));
+        blocks.push(paragraph("The cost of single copies, in warm memory:"));
         blocks.push(TextBlock::List(costs));
     }
     blocks.push(heading("Which copy does sendmsg() remove? (5.2)"));
     blocks.push(paragraph(
-        "The first: the kernel gathers the fields while it makes the second copy. What that is worth to the server, all \
-         else included, is the difference of CPU time a message:",
+        "It removes the first copy: the kernel gathers the fields while it makes the second copy. The difference of \
+         the server's CPU time for each message shows the gain, with all side effects:",
     ));
     blocks.push(saved(rows));
     blocks
@@ -45,14 +43,14 @@ pub(super) fn describe_copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Ve
 fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
     let study = extras.study.as_ref();
     if study.is_some_and(|study| study.path != "namespaces") {
-        "A1 copies three times with a CPU. The program copies eight fields into one buffer, tcp_sendmsg that buffer into socket \
-         buffers, and tcp_recvmsg these into the receiver's buffer. The DMA of the network cards comes in \
-         between, once at each end; it costs no CPU time, but memory bandwidth."
+        "A1 copies three times with a CPU. The program copies eight fields into one buffer, tcp_sendmsg that buffer \
+         into socket buffers, and tcp_recvmsg these into the receiver's buffer. DMA of the network cards is between \
+         these copies, once at each end. It costs no CPU time, but memory bandwidth."
     } else {
-        "A1 copies three times with a CPU between these namespaces, and DMA makes none of its copies. The program copies \
-         eight fields into one buffer, tcp_sendmsg that buffer into socket buffers, and tcp_recvmsg these into the \
-         receiver's buffer. A veth device passes socket buffers on by reference. With a network \
-         card its DMA comes in between, once at each end; it costs no CPU time, but memory bandwidth."
+        "A1 copies three times with a CPU between these namespaces, and DMA makes none of its copies. The program \
+         copies eight fields into one buffer, tcp_sendmsg that buffer into socket buffers, and tcp_recvmsg these into \
+         the receiver's buffer. A veth device passes socket buffers on by reference. With a network card, DMA is \
+         between these copies, once at each end. It costs no CPU time, but memory bandwidth."
     }
 }
 
@@ -115,17 +113,17 @@ recvmsg(MSG_ERRQUEUE)         ranges of sends that are over: only now may the fi
     }
     let share = copied / sends * 100.0;
     blocks.push(paragraph(format!(
-        "zerocopy_copied: of {sends:.0} zero-copy sends (medians of all configurations, added up) the kernel copied \
-         {share:.1} %. {notifications:.0} notifications reported them, {:.2} sends in each; {enobufs:.0} sends were refused \
-         with ENOBUFS first.",
+        "zerocopy_copied: the kernel copied {share:.1} % of {sends:.0} zero-copy sends (the sum of the medians of all \
+         configurations). {notifications:.0} notifications reported them, with {:.2} sends in each. The kernel first \
+         refused {enobufs:.0} sends with ENOBUFS.",
         sends / notifications
     )));
     blocks.push(paragraph(if share >= 99.95 {
-        "Nothing was sent without a copy here, so that these figures show what zero-copy costs, and none of what it can \
-         gain. A study between namespaces cannot show that; it takes a network adapter with a driver that does scatter-gather \
+        "Here the kernel copied all data. So these figures show the cost of zero-copy, and not its gain. A study \
+         between namespaces cannot show the gain. That needs a network adapter with a driver that does scatter-gather \
          (`whylat lab copy --host`)."
     } else {
-        "The part that was not copied shows what zero-copy gains on this path."
+        "The part that was not copied shows the gain of zero-copy on this path."
     }));
     blocks
 }

@@ -36,8 +36,8 @@ pub(super) fn describe_caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Ve
             format!(" ({why})")
         };
         blocks.push(paragraph(format!(
-            "These results cannot show it: they have no cache misses of more than one variant{why}. Published: neither by more \
-             than 5 %."
+            "These results cannot show this: they do not have cache misses of more than one variant{why}. Published: \
+             neither level changes by more than 5 %."
         )));
     } else {
         blocks.push(TextBlock::List(lines));
@@ -80,7 +80,7 @@ pub(super) fn describe_contention(rows: &[ResultRow], extras: &AnalysisExtras) -
     }
     if thread_counts(rows).len() < 2 || lines.is_empty() {
         blocks.push(paragraph(
-            "It takes A1 with one client and with more, which these results do not have.",
+            "This needs A1 with one client and with more, which these results do not have.",
         ));
         return blocks;
     }
@@ -102,15 +102,15 @@ pub(super) fn describe_contention(rows: &[ResultRow], extras: &AnalysisExtras) -
         .filter_map(full);
     let words = match most.max_by(f64::total_cmp) {
         Some(share) => format!(
-            "At most {} of the machine's CPU time went to the server's and clients' threads. Once they use all of it, \
-             more clients can only share it; contention for caches would show as more CPU time a message.",
+            "At most {} of the machine's CPU time went to the server's and clients' threads. When they use all of it, \
+             more clients can only share it. Contention for caches would show as more CPU time for each message.",
             if share > 0.99 {
                 "all".to_owned()
             } else {
                 format!("{:.0} %", share * 100.0)
             }
         ),
-        None => "How busy the CPUs were is not in these results.".to_owned(),
+        None => "These results do not have the CPU time of both ends.".to_owned(),
     };
     blocks.push(paragraph(words));
     blocks.extend(superlinear(rows));
@@ -155,10 +155,11 @@ fn superlinear(rows: &[ResultRow]) -> Option<TextBlock> {
     let latency_us = one.get("latency")?;
     (efficiency > 1.1).then(|| {
         paragraph(format!(
-            "Super-linear: at {}, {threads} clients are {:.2} times as fast as {threads} times one. One client alone is \
-             slow: a message takes {} µs; both ends use {} µs of CPU time of it, against {} µs with {threads} clients. \
-             With one client each end sleeps while the other works; the difference probably goes into waking a CPU that has gone \
-             idle, which on a virtual machine takes the hypervisor. With more clients no CPU goes idle.",
+            "Super-linear: at {}, {threads} clients are {:.2} times as fast as {threads} times one client. One client \
+             alone is slow: a message takes {} µs. Both ends use {} µs of CPU time for it, against {} µs with \
+             {threads} clients. With one client, each end sleeps while the other works. The difference is probably the \
+             time to wake an idle CPU. On a virtual machine, the hypervisor must do this. With more clients, no CPU \
+             goes idle.",
             format_bytes(size as f64),
             efficiency,
             format_digits(latency_us),
