@@ -54,6 +54,7 @@ mod top;
 mod udp;
 mod udp_flows;
 mod unix_sockets;
+mod unread;
 mod usdt;
 mod went_wrong;
 mod zerocopy;

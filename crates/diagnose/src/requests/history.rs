@@ -144,8 +144,11 @@ impl ThreadHistory {
         };
         let at = (first..last).rev().take(KEPT_LEAST);
         let last = at.filter_map(|at| self.event(at)).find(|it| is_other(it))?;
-        let before = first.checked_sub(1).and_then(|at| self.event(at));
-        let before = before.map_or(0, |event| event.served);
+        let before = match first.checked_sub(1) {
+            Some(at) => self.event(at).map_or(last.served, |event| event.served),
+            // What came before is not kept any more, or there was nothing: the first event may have begun one.
+            None => self.event(0)?.served.saturating_sub(1),
+        };
         Some(((last.served - before).max(1), last.end_ns))
     }
 

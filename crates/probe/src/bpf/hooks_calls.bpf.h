@@ -32,7 +32,8 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 {
 	const struct tcp_sock *tp;
 	struct socket_state *st;
-	bool bare, late;
+	bool bare, late, unstamped;
+	u32 seq, end_seq, ack_seq;
 	u64 now_ns = 0;
 
 	if (window_is_closed() || !is_watched(sk))
@@ -40,21 +41,30 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	bare = SKB_CB(skb, u32, seq) == SKB_CB(skb, u32, end_seq);
+	seq = SKB_CB(skb, u32, seq);
+	end_seq = SKB_CB(skb, u32, end_seq);
+	ack_seq = SKB_CB(skb, u32, ack_seq);
+	bare = seq == end_seq;
 	if (detail_messages && READ_ONCE(*targets_of(sk))) {
 		now_ns = bpf_ktime_get_ns();
 		messages_on_segment(sk, tp, skb, bare, now_ns);
 	}
 	late = bare && ack_may_be_by_timer(tp);
-	if (!late && !segment_may_matter(sk, tp) && !segment_may_wake(tp))
+	unstamped = data_is_unstamped(tp, seq, end_seq, ack_seq);
+	if (!late && !unstamped && !segment_may_matter(sk, tp) && !segment_may_wake(tp))
 		return 0;
 	st = socket_recorded(sk);
 	if (!st)
 		return 0;
 	socket_has_news(st, sk);
-	note_ready(&st->ledger, tp);
+	if (unstamped) {
+		now_ns = now_ns ? now_ns : bpf_ktime_get_ns();
+		set_ready(&st->ledger, tp, end_seq, now_ns);
+	} else {
+		note_ready(st, tp);
+	}
 	if (detail_ledger && (late || segment_matters(st, sk, tp)))
-		on_segment(st, sk, tp, SKB_CB(skb, u32, ack_seq), bare, now_ns);
+		on_segment(st, sk, tp, ack_seq, bare, now_ns);
 	return 0;
 }
 
@@ -313,14 +323,14 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 	else
 		end = call_end_of(task, sk, false);
 	end.cut |= cut;
+	if (result > 0 && !late && !(flags & (MSG_ERRQUEUE | MSG_OOB)))
+		unread_ns = stages_on_receive(st, sk, tp, result, call_blocking(&end), now_ns);
 	if (detail_messages && st->chosen == CHOSEN_TARGET) {
 		if (takes_bytes(result, flags))
 			receive_on_call(sk, tp, st, result, now_ns);
 		else
 			receive_on_peek(sk);
 	}
-	if (result > 0 && !late && !(flags & (MSG_ERRQUEUE | MSG_OOB)))
-		unread_ns = stages_on_receive(st, sk, tp, result, call_blocking(&end), now_ns);
 	call_ended(&end, tp, st, false, result, flags, unread_ns, now_ns);
 	return 0;
 }

@@ -81,7 +81,8 @@ struct stage_ledger {
 	u8 fin_sent;
 	u8 unsure;	     /* while unseen: the last look did not say what stops the next byte */
 	u8 timer_acked;	     /* the ACK taken last was sent by the delayed-ACK timer */
-	u32 ready_end;	     /* rcv_nxt when ready_ns was noted */
+	u32 ready_begin;     /* ready_ns is that of the bytes from this sequence number */
+	u32 ready_end;	     /* to this one */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */
 	u32 newly_retrans;   /* the same of those retransmitted */

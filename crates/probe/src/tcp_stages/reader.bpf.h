@@ -3,6 +3,7 @@
 #ifndef WHYLAT_READER_BPF_H
 #define WHYLAT_READER_BPF_H
 
+#include "../bpf/window.h"
 #include "ledger.bpf.h"
 
 /* The window that this socket announces: is there any beyond rcv_nxt? */
@@ -27,25 +28,77 @@ static __always_inline bool bytes_ready(const struct sock *sk, const struct tcp_
 	return seq_diff(tp->rcv_nxt, tp->copied_seq) > fin;
 }
 
+/* From when on handle_tcp_probe() sees each segment of the socket; of a peer it does not. */
+static __always_inline u64 segments_since_ns(const struct socket_state *st)
+{
+	u64 window_ns = window_begin();
+
+	if (st->chosen == CHOSEN_PEER)
+		return (u64)-1;
+	return window_ns > st->since_ns ? window_ns : st->since_ns;
+}
+
 /*
- * Since when bytes wait for the reader: known, or since the one segment that came last. That is the
- * last use of tcp_mstamp, unless the socket has sent since, or the reader has taken its time
- * (tcp_rcv_space_adjust()): then the time of the last data, in jiffies, is the earlier one.
+ * The time of a segment by the kernel's stamps. That of a delivery is its own if it is not before the hook, nor before
+ * the last data: the kernel keeps the time of that in jiffies. A function of its own, as verifiers up to Linux 6.1 follow each branch
+ * to the end of the program.
  */
-static __always_inline u64 ready_since_ns(const struct stage_ledger *led, const struct tcp_sock *tp,
+__noinline u64 segment_ns(u64 delivered_ns, u64 mstamp_ns, u64 hook_since_ns, u64 now_ns,
+			  u64 since_jiffies)
+{
+	u64 received_ns;
+
+	if (delivered_ns <= mstamp_ns && delivered_ns >= hook_since_ns &&
+	    delivered_ns + (since_jiffies + 1) * jiffy_ns() >= now_ns)
+		return delivered_ns;
+	/* one jiffy apart may be no time at all */
+	received_ns = since_jiffies > 1 ? now_ns - since_jiffies * jiffy_ns() : now_ns;
+	return received_ns < mstamp_ns ? received_ns : mstamp_ns;
+}
+
+/*
+ * Since when bytes wait for the reader that no segment noted: since the one segment that came last. If the hook saw
+ * it, it acknowledged something (data_is_unstamped()), which is delivered_mstamp. tcp_mstamp is moved by the receive
+ * call itself (tcp_rcv_space_adjust()).
+ */
+static __always_inline u64 stamped_since_ns(const struct socket_state *st,
+					    const struct tcp_sock *tp, u64 now_ns, bool *by_jiffy)
+{
+	u32 since_jiffies = (u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime;
+	u64 mstamp_ns = tp->tcp_mstamp * NSEC_PER_USEC;
+	u64 since_ns = segment_ns(delivered_ns(tp), mstamp_ns, segments_since_ns(st), now_ns,
+				  since_jiffies);
+
+	*by_jiffy = since_ns != delivered_ns(tp) && since_ns < mstamp_ns;
+	return since_ns;
+}
+
+/* Since when bytes wait for the reader. */
+static __always_inline u64 ready_since_ns(const struct socket_state *st, const struct tcp_sock *tp,
 					  u64 now_ns, bool *by_jiffy)
 {
-	u64 mstamp_ns = tp->tcp_mstamp * NSEC_PER_USEC, received_ns;
-	s32 jiffies;
+	*by_jiffy = false;
+	return st->ledger.ready_ns ? st->ledger.ready_ns
+				   : stamped_since_ns(st, tp, now_ns, by_jiffy);
+}
+
+/*
+ * A call took bytes: since when they were ready. What was noted may be of earlier bytes, or of some that came since:
+ * that stays.
+ */
+static __always_inline u64 take_ready_ns(struct socket_state *st, const struct tcp_sock *tp,
+					 u32 received, u64 now_ns, bool *by_jiffy)
+{
+	struct stage_ledger *led = &st->ledger;
+	u64 ready_ns = led->ready_ns;
 
 	*by_jiffy = false;
-	if (led->ready_ns)
-		return led->ready_ns;
-	jiffies = seq_diff((u32)bpf_jiffies64(), tp->inet_conn.icsk_ack.lrcvtime);
-	/* one jiffy apart may be no time at all */
-	received_ns = jiffies > 1 ? now_ns - jiffies * jiffy_ns() : now_ns;
-	*by_jiffy = received_ns < mstamp_ns;
-	return *by_jiffy ? received_ns : mstamp_ns;
+	if (seq_diff(tp->copied_seq, led->ready_begin) > 0) {
+		led->ready_ns = 0;
+		if (ready_ns && seq_diff(led->ready_end, tp->copied_seq - received) > 0)
+			return ready_ns;
+	}
+	return stamped_since_ns(st, tp, now_ns, by_jiffy);
 }
 
 /* A receive call took all there was, and that had come in this jiffy or the one before. */
@@ -55,21 +108,45 @@ static __always_inline bool reader_is_quiet(const struct tcp_sock *tp)
 	       (u32)bpf_jiffies64() - tp->inet_conn.icsk_ack.lrcvtime <= 1;
 }
 
-/* Bytes wait since then, up to the end that is known now. */
+/* Bytes wait since then: those from copied_seq on, as far as they have come. */
 static __always_inline void set_ready(struct stage_ledger *led, const struct tcp_sock *tp,
-				      u64 since_ns)
+				      u32 end_seq, u64 since_ns)
 {
 	led->ready_ns = since_ns;
-	led->ready_end = tp->rcv_nxt;
+	led->ready_begin = tp->copied_seq;
+	led->ready_end = end_seq;
 }
 
-/* tcp_probe: bytes wait already, and this segment will move tcp_mstamp. */
-static __always_inline void note_ready(struct stage_ledger *led, const struct tcp_sock *tp)
+/*
+ * tcp_probe: this segment brings the next bytes where none wait, and acknowledges nothing: the kernel keeps no
+ * stamp of it.
+ */
+static __always_inline bool data_is_unstamped(const struct tcp_sock *tp, u32 seq, u32 end_seq,
+					      u32 ack_seq)
 {
+	return tp->copied_seq == tp->rcv_nxt && seq_diff(seq, tp->rcv_nxt) <= 0 &&
+	       seq_diff(end_seq, tp->rcv_nxt) > 0 && seq_diff(ack_seq, tp->snd_una) <= 0;
+}
+
+/* tcp_probe: bytes wait already, and this segment may move the stamps by which that is known. */
+static __always_inline void note_ready(struct socket_state *st, const struct tcp_sock *tp)
+{
+	struct stage_ledger *led = &st->ledger;
+	bool by_jiffy;
+
 	if (tp->copied_seq == tp->rcv_nxt)
 		return;
 	if (!led->ready_ns || seq_diff(tp->copied_seq, led->ready_end) >= 0)
-		set_ready(led, tp, tp->tcp_mstamp * NSEC_PER_USEC);
+		set_ready(led, tp, tp->rcv_nxt,
+			  stamped_since_ns(st, tp, bpf_ktime_get_ns(), &by_jiffy));
+}
+
+/* A receive call has left bytes: they wait from now on, unless they came after it had ended. */
+static __always_inline void note_left(struct stage_ledger *led, const struct tcp_sock *tp,
+				      u64 now_ns)
+{
+	if (!led->ready_ns || seq_diff(tp->copied_seq, led->ready_begin) > 0)
+		set_ready(led, tp, tp->rcv_nxt, now_ns);
 }
 
 #endif

@@ -230,10 +230,8 @@ static __always_inline u64 stages_on_receive(struct socket_state *st, const stru
 	u64 ready_ns, unread_ns = 0;
 	bool by_jiffy, late;
 
-	/* noted before a call that was not examined, which took those bytes */
-	if (seq_diff(tp->copied_seq - received, led->ready_end) >= 0)
-		led->ready_ns = 0;
-	ready_ns = ready_since_ns(led, tp, now_ns, &by_jiffy);
+	ready_ns = take_ready_ns(st, tp, received, now_ns, &by_jiffy);
+	late = st->chosen == CHOSEN_PEER && now_ns > ready_ns + 2 * jiffy_ns();
 	if (ready_ns < now_ns &&
 	    !(blocked.since_ns && blocked.since_ns <= ready_ns && ready_ns <= blocked.until_ns)) {
 		unread_ns = now_ns - ready_ns;
@@ -241,10 +239,8 @@ static __always_inline u64 stages_on_receive(struct socket_state *st, const stru
 		led->reader_slow_waits++;
 		led->reader_slow_by_jiffy += by_jiffy;
 	}
-	late = st->chosen == CHOSEN_PEER && now_ns > ready_ns + 2 * jiffy_ns();
-	led->ready_ns = 0;
 	if (bytes_ready(sk, tp))
-		set_ready(led, tp, now_ns);
+		note_left(led, tp, now_ns);
 	led->changed = 1;
 	if (detail_ledger &&
 	    (led->window_closed_since_ns || led->hold_ns || late != led->reader_late) &&
@@ -385,7 +381,7 @@ static __always_inline void stages_copy(struct stage_reading *out, const struct 
 	out->max_snd_wnd_bytes = led->max_snd_wnd_bytes;
 	if (bytes_ready(sk, tp)) {
 		s64 waited_ns =
-			led->accounted_ns - ready_since_ns(led, tp, led->accounted_ns, &by_jiffy);
+			led->accounted_ns - ready_since_ns(st, tp, led->accounted_ns, &by_jiffy);
 
 		out->reader_slow_ns += waited_ns > 0 ? waited_ns : 0;
 		out->reader_slow_waits++;

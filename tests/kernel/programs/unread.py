@@ -1,0 +1,180 @@
+"""A thread that lets bytes wait in its sockets, and notes for how long.
+
+usage: unread.py TRUTH: writes a list to it, of each receive call: {"situation", "cookie", "offset_end", "least_ns",
+"most_ns"}. Both ends are in one thread, which never sleeps: it computes while bytes wait.
+"""
+
+import fcntl
+import json
+import socket
+import struct
+import sys
+import termios
+import time
+
+ROUNDS = 7
+SO_COOKIE = 57
+WAIT_NS = 1_500_000  # less than a jiffy, by which the kernel knows it anyway
+
+
+def compute_until(is_true):
+    while not is_true():
+        pass
+
+
+def compute(ns):
+    until = time.monotonic_ns() + ns
+    compute_until(lambda: time.monotonic_ns() >= until)
+
+
+def unread(sock):
+    return struct.unpack("i", fcntl.ioctl(sock, termios.FIONREAD, b"    "))[0]
+
+
+def unacked(sock):
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return struct.unpack_from("I", info, 24)[0]
+
+
+class End:
+    """One end of a connection, which notes how long bytes waited that it receives."""
+
+    def __init__(self, sock, truth):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.sock = sock
+        self.truth = truth
+        self.cookie = struct.unpack("Q", sock.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0]
+        self.received = 0
+        self.asked = None  # (before, after): when the first byte came that is not read
+        self.waiting = 0
+
+    def give(self, other, size):
+        """Sends bytes to the other end, and returns when they are there."""
+        before = time.monotonic_ns()
+        self.sock.sendall(b"x" * size)
+        other.waiting += size
+        compute_until(lambda: unread(other.sock) == other.waiting)
+        if other.asked is None:
+            other.asked = (before, time.monotonic_ns())
+
+    def take(self, situation, size):
+        """Receives bytes, some of those that wait."""
+        before = time.monotonic_ns()
+        assert len(self.sock.recv(size)) == size
+        after = time.monotonic_ns()
+        self.received += size
+        self.waiting -= size
+        self.truth.append(
+            {
+                "situation": situation,
+                "cookie": self.cookie,
+                "offset_end": self.received,
+                "least_ns": before - self.asked[1],
+                "most_ns": after - self.asked[0],
+            }
+        )
+        # what is left waits for the next call, from now on
+        self.asked = (before, after) if self.waiting else None
+
+    def acknowledge(self, other):
+        """Acknowledges all that the other end has sent, by a segment without data."""
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        compute_until(lambda: unacked(other.sock) == 0)
+
+
+def first(client, server):
+    """The first bytes of a connection."""
+    client.give(server, 11)
+    compute(WAIT_NS)
+    server.take("first", 11)
+
+
+def turns(client, server):
+    """A request that acknowledges the response before it, and its response."""
+    server.give(client, 5)
+    compute(WAIT_NS)
+    client.take("response", 5)
+    client.give(server, 13)
+    compute(WAIT_NS)
+    server.take("request", 13)
+
+
+def after_ack(client, server):
+    """A request after a segment that acknowledged the response before it."""
+    server.give(client, 5)
+    client.take("short", 5)
+    client.acknowledge(server)
+    compute(WAIT_NS)
+    client.give(server, 17)
+    compute(WAIT_NS)
+    server.take("after an ACK", 17)
+
+
+def response_after_ack(client, server):
+    """A response after a segment that acknowledged its request."""
+    client.give(server, 17)
+    server.take("short", 17)
+    server.acknowledge(client)
+    compute(WAIT_NS)
+    server.give(client, 7)
+    compute(WAIT_NS)
+    client.take("response after an ACK", 7)
+
+
+def parts(client, server):
+    """A request of three segments: the first one's time counts."""
+    for size in (19, 23, 29):
+        client.give(server, size)
+        compute(WAIT_NS)
+    server.take("parts", 19 + 23 + 29)
+
+
+def rest(client, server):
+    """Bytes that a call has left, and more that came since."""
+    client.give(server, 31)
+    compute(WAIT_NS)
+    server.take("some", 10)
+    compute(WAIT_NS)
+    client.give(server, 37)
+    compute(WAIT_NS)
+    server.take("the rest", 21 + 37)
+
+
+def ack_while_unread(client, server):
+    """A segment without data comes while bytes wait."""
+    server.give(client, 3)
+    client.take("short", 3)
+    client.acknowledge(server)
+    client.give(server, 41)
+    server.give(client, 3)
+    client.take("short", 3)
+    compute(WAIT_NS)
+    client.acknowledge(server)
+    compute(WAIT_NS)
+    server.take("an ACK while unread", 41)
+
+
+def connect(family, address):
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.bind((address, 0))
+    listener.listen()
+    client = socket.socket(family, socket.SOCK_STREAM)
+    client.connect(listener.getsockname())
+    server, _ = listener.accept()
+    listener.close()
+    return client, server
+
+
+def main():
+    truth = []
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        for _ in range(ROUNDS):
+            client, server = (End(sock, truth) for sock in connect(family, address))
+            first(client, server)
+            for situation in (turns, after_ack, response_after_ack, parts, rest, ack_while_unread, turns):
+                situation(client, server)
+    with open(sys.argv[1], "w") as file:
+        json.dump(truth, file)
+
+
+main()
