@@ -136,7 +136,7 @@ fn requests_by(report: &Report, client: u32, part: &str) -> (u64, u64) {
 }
 
 #[test]
-fn what_cannot_be_followed_is_refused() {
+fn options_that_exclude_follow_are_refused() {
     for options in [
         "--all",
         "--port 1",

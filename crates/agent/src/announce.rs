@@ -93,7 +93,7 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// State of the announcements about pace: printed after the first whole interval, and when the pace changes.
+/// Decides when the agent prints how often it can read connections, and keeps the state for that.
 #[derive(Debug, Default)]
 pub(crate) struct PaceNews {
     /// Whether connections were read too seldom for bins, in the last message.
@@ -101,7 +101,9 @@ pub(crate) struct PaceNews {
 }
 
 impl PaceNews {
-    /// Returns the message of this interval, if there is something new.
+    /// Returns a message for the journal: what a reading costs, and whether connections are read often enough. The agent's loop calls
+    /// this after each interval. A message comes after the first whole interval, and when the answer changes.
+    /// `None`: nothing is new.
     pub(crate) fn news(
         &mut self,
         watch: &WatchConfig,

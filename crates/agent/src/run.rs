@@ -102,7 +102,7 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
         WatchedNetns::Own => Some(Namespace::current()?.inode()),
     };
     // a process of its own: before there are threads
-    let statistics = Privileges::read().holds(Capability::SysAdmin);
+    let statistics = Privileges::read().has_capability(Capability::SysAdmin);
     let statistics = statistics.then(Statistics::begin).and_then(Result::ok);
     let mut storage = Storage::uninit();
     let hooks = Hooks::load_to_watch(&mut storage, netns, detail(config.watch.detail))?;

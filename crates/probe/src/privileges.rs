@@ -40,8 +40,8 @@ impl Capability {
         Self::CheckpointRestore,
     ];
 
-    /// Capabilities that setcap gives a program of an ordinary user: those that probes need. Not what is as good as root in the hands of
-    /// whoever may run the program.
+    /// Capabilities that setcap gives a program of an ordinary user: those that probes need. Not what is as good as
+    /// root in the hands of whoever may run the program.
     const GIVEN: [Self; 4] = [Self::Bpf, Self::Perfmon, Self::NetAdmin, Self::SysPtrace];
 
     /// As in capabilities(7).
@@ -121,15 +121,15 @@ impl Privileges {
         }
     }
 
-    /// Whether the kernel lets this process do what needs `capability`.
-    pub fn holds(&self, capability: Capability) -> bool {
+    /// Returns whether the kernel lets this process do what needs `capability`.
+    pub fn has_capability(&self, capability: Capability) -> bool {
         let has = |capability: Capability| self.effective >> capability.bit() & 1 == 1;
         has(capability) || capability.is_in_sys_admin() && has(Capability::SysAdmin)
     }
 
     /// Returns what to do when the kernel does not permit what needs all of `needs`.
     pub fn remedy(&self, needs: &[Capability]) -> String {
-        let lacks = needs.iter().copied().find(|it| !self.holds(*it));
+        let lacks = needs.iter().copied().find(|it| !self.has_capability(*it));
         match lacks {
             Some(capability) if self.user_id != 0 && !Capability::GIVEN.contains(&capability) => {
                 "run as root: sudo whylat …".to_owned()
@@ -163,7 +163,7 @@ impl Privileges {
     }
 }
 
-/// The mode in brackets: `none [integrity] confidentiality`.
+/// Returns the mode in brackets: `none [integrity] confidentiality`.
 fn chosen_mode(modes: &str) -> Option<String> {
     let (_, rest) = modes.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn sys_admin_includes_those_that_were_split_from_it() {
         let root = with(0, &[Capability::SysAdmin]);
-        let held = Capability::ALL.map(|it| root.holds(it));
+        let held = Capability::ALL.map(|it| root.has_capability(it));
         assert_eq!(held, [true, true, true, false, true, false, false, false]);
     }
 

@@ -34,7 +34,7 @@ pub(super) fn run_checks() -> Vec<Coverage> {
 /// some sandboxes hide single processes even from who may read all.
 fn stacks() -> ProbeState {
     let privileges = Privileges::read();
-    if privileges.holds(Capability::SysPtrace) {
+    if privileges.has_capability(Capability::SysPtrace) {
         return ProbeState::On;
     }
     if privileges.user_id != 0 {

@@ -13,7 +13,7 @@ use table::manifest::ProbeState;
 /// Returns the remedy for a missing capability; `None`: this process has it for the whole kernel.
 fn remedy_for(capability: Capability) -> Option<String> {
     let privileges = Privileges::read();
-    let is_whole = !privileges.is_in_user_namespace && privileges.holds(capability);
+    let is_whole = !privileges.is_in_user_namespace && privileges.has_capability(capability);
     (!is_whole).then(|| privileges.remedy(&[capability]))
 }
 

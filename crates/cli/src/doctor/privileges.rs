@@ -20,8 +20,9 @@ pub(crate) struct Privileges {
 impl Privileges {
     pub(crate) fn read() -> Self {
         let found = probe::privileges::Privileges::read();
-        let (held, missing): (Vec<_>, Vec<_>) =
-            Capability::ALL.into_iter().partition(|it| found.holds(*it));
+        let (held, missing): (Vec<_>, Vec<_>) = Capability::ALL
+            .into_iter()
+            .partition(|it| found.has_capability(*it));
         let names = |of: Vec<Capability>| of.into_iter().map(Capability::name).collect();
         Self {
             user_id: found.user_id,

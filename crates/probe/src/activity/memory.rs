@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_what_was_written_last() {
+    fn memory_holds_the_last_written_events() {
         let mut written = Written::new(1 << 10);
         for number in 0..5_000u64 {
             let event = Event {

@@ -83,7 +83,7 @@ impl ActivityNames {
     }
 
     /// An interrupt of the CPU's own, by its vector.
-    pub(super) fn vector(&mut self, vector: i16) -> Option<Rc<str>> {
+    pub(super) fn vector_name(&mut self, vector: i16) -> Option<Rc<str>> {
         // as the programs had it: 16 bits, with a sign
         self.name_once("vector", vector, || {
             let found = VECTORS.iter().find(|(_, number)| *number == vector)?;
@@ -175,7 +175,7 @@ mod tests {
         let mut names = ActivityNames::default();
         assert_eq!(names.softirq(3).as_deref(), Some("NET_RX"));
         assert_eq!(names.softirq(77), None);
-        assert_eq!(names.vector(0xec).as_deref(), Some("local_timer"));
+        assert_eq!(names.vector_name(0xec).as_deref(), Some("local_timer"));
         let read = i16::try_from(libc::SYS_read).unwrap();
         assert_eq!(names.syscall(read).as_deref(), Some("read"));
         assert_eq!(names.syscall(-1), None);

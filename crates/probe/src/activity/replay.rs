@@ -158,7 +158,7 @@ fn put(
         event_kind::ACTIVITY_SYSCALL_BEGIN => (true, open_activity(Syscall, names.syscall(number))),
         event_kind::ACTIVITY_SYSCALL_END => (false, open_activity(Syscall, None)),
         event_kind::ACTIVITY_IRQ_BEGIN => (true, open_activity(Irq, names.line(number))),
-        event_kind::ACTIVITY_VECTOR_BEGIN => (true, open_activity(Irq, names.vector(number))),
+        event_kind::ACTIVITY_VECTOR_BEGIN => (true, open_activity(Irq, names.vector_name(number))),
         event_kind::ACTIVITY_IRQ_END | event_kind::ACTIVITY_VECTOR_END => {
             (false, open_activity(Irq, None))
         }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_open_before_is_open_in_the_window() {
+    fn activity_open_before_the_window_is_open_in_it() {
         use ActivityKind::{Idle, Softirq, Syscall, Task};
         let rows = replayed(&scene(1 << 10), 205, 305);
         let expected = [

@@ -47,7 +47,7 @@ fn is_at_call(program: &str) -> bool {
 }
 
 /// Returns the hooks of all probes, each once.
-fn optional() -> Vec<&'static Tracepoint> {
+fn list_hooks() -> Vec<&'static Tracepoint> {
     let mut all: Vec<&Tracepoint> = Vec::new();
     for hook in PROBES.iter().flat_map(|probe| probe.hooks()) {
         if !all.iter().any(|found| found.name == hook.name) {
@@ -58,13 +58,13 @@ fn optional() -> Vec<&'static Tracepoint> {
 }
 
 impl Features {
-    /// Returns what this kernel has for the probes.
+    /// Reads which hooks of the probes this kernel has.
     pub(super) fn probe() -> Result<Self, HooksError> {
-        Self::read(&optional()).map_err(HooksError::Btf)
+        Self::read(&list_hooks()).map_err(HooksError::Btf)
     }
 
-    /// Does without a program from now on. False if that cannot be, or it was not there anyway.
-    pub(super) fn refuse(&mut self, program: &str) -> bool {
+    /// Omits a program from now on. Returns false if it is required, or was not there.
+    pub(super) fn omit_program(&mut self, program: &str) -> bool {
         if self.follow && (WITH_FOLLOW.contains(&program) || is_at_call(program)) {
             self.follow = false;
             return true;
@@ -101,7 +101,7 @@ impl Features {
     }
 
     /// Returns the first hook of calls which UDP does not pass in this kernel, and the first Linux in which it does.
-    pub(super) fn lacks_for_udp(&self) -> Option<(&'static str, &'static str)> {
+    pub(super) fn find_hook_missing_for_udp(&self) -> Option<(&'static str, &'static str)> {
         let mut calls = calls::CALL_HOOKS.iter();
         let missing = calls.find(|hook| !self.sees(hook, SocketFamily::Inet))?;
         Some((missing.name, missing.since))
@@ -110,7 +110,7 @@ impl Features {
     /// Returns the hooks of this kernel that nobody needs between windows. Functions that stand in are none: to let go
     /// of one takes the kernel until every thread has left its trampoline.
     pub(super) fn window_hooks(&self) -> Vec<&'static str> {
-        let all = optional().into_iter().filter(|hook| hook.is_of_windows);
+        let all = list_hooks().into_iter().filter(|hook| hook.is_of_windows);
         all.map(|hook| hook.name)
             .filter(|name| self.tracepoints.contains(name))
             .collect()
@@ -118,7 +118,7 @@ impl Features {
 
     /// Returns the programs at functions that stand in for such hooks: between windows they leave at once.
     pub(super) fn window_stand_ins(&self) -> Vec<&'static str> {
-        let all = optional().into_iter().filter(|hook| hook.is_of_windows);
+        let all = list_hooks().into_iter().filter(|hook| hook.is_of_windows);
         let functions = all.flat_map(|hook| self.stand_ins(hook));
         functions.map(|function| function.program).collect()
     }
@@ -129,13 +129,15 @@ impl Features {
         calls.all(|hook| self.tracepoints.contains(&hook.name))
     }
 
-    /// Functions that stand in for missing tracepoints.
+    /// Returns the functions that stand in for missing tracepoints.
     pub(super) fn all_stand_ins(&self) -> impl Iterator<Item = &'static Function> {
-        optional().into_iter().flat_map(|hook| self.stand_ins(hook))
+        list_hooks()
+            .into_iter()
+            .flat_map(|hook| self.stand_ins(hook))
     }
 
-    /// Returns what of `detail` this kernel can do.
-    pub(crate) fn levels(&self, detail: Detail, summaries: bool) -> Levels {
+    /// Returns the levels of `detail` that this kernel supports.
+    pub(crate) fn supported_levels(&self, detail: Detail, summaries: bool) -> Levels {
         let calls = detail >= Detail::Calls && self.has_all(&calls::HOOKS);
         let messages =
             calls && detail >= Detail::Messages && self.has_all(received::needed_hooks());
@@ -150,7 +152,8 @@ impl Features {
         }
     }
 
-    /// A substitute function does not see all that its tracepoint does: what `tcp_sendpage()` sends, until Linux 6.5.
+    /// Returns whether hooks see all calls. A substitute function misses some, until Linux 6.5: the sends of
+    /// `tcp_sendpage()`.
     fn sees_all_calls(&self) -> bool {
         let mut calls = calls::HOOKS.iter();
         calls.all(|hook| self.tracepoints.contains(&hook.name)) && !self.is_refused(READ_ACTIVE)
@@ -173,9 +176,9 @@ impl Features {
             .flat_map(|it| it.programs())
             .copied()
             .collect();
-        let optional = optional();
+        let hooks_of_probes = list_hooks();
         let is_at_hook = |name: &str| {
-            optional.iter().any(|hook| hook.name == name)
+            hooks_of_probes.iter().any(|hook| hook.name == name)
                 || FUNCTIONS.iter().any(|function| function.program == name)
         };
         for mut program in object.progs_mut() {
@@ -208,9 +211,9 @@ mod tests {
 
     use super::*;
 
-    /// A kernel with these tracepoints missing, and with all functions but the older `tcp_recvmsg`.
+    /// Returns a kernel with these tracepoints missing, and with all functions but the older `tcp_recvmsg`.
     fn without(missing: &[&str]) -> Features {
-        let there = optional().into_iter().map(|hook| hook.name);
+        let there = list_hooks().into_iter().map(|hook| hook.name);
         let parameters = there.clone().map(|name| (name, 4)).collect();
         Features {
             tracepoints: there.filter(|name| !missing.contains(name)).collect(),
@@ -232,10 +235,10 @@ mod tests {
     }
 
     #[test]
-    fn complete_kernel_needs_no_substitute() {
+    fn complete_kernel_uses_no_substitute() {
         let features = without(&[]);
         assert_eq!(features.all_stand_ins().count(), 0);
-        let levels = features.levels(Detail::Messages, false);
+        let levels = features.supported_levels(Detail::Messages, false);
         assert!(levels.calls && levels.waits && levels.messages && levels.sent);
         let coverage = features.coverage(Detail::Messages, true);
         let off: Vec<_> = coverage
@@ -245,7 +248,7 @@ mod tests {
         assert!(off.is_empty(), "{off:?}");
     }
 
-    /// Programs that serve the hooks of calls.
+    /// Returns the programs that serve the hooks of calls.
     fn programs_of_calls(features: &Features) -> Vec<&'static str> {
         let hooks = calls::CALL_HOOKS.iter();
         hooks.flat_map(|hook| features.programs(hook)).collect()
@@ -254,7 +257,7 @@ mod tests {
     const MISSING: [&str; 3] = ["sock_send_length", "sock_recv_length", "tcp_sendmsg_locked"];
 
     #[test]
-    fn hooks_of_windows_are_those_of_calls_and_waits() {
+    fn window_hooks_are_the_hooks_of_calls_and_waits() {
         let features = without(&["sock_send_length"]);
         let mut hooks = features.window_hooks();
         hooks.sort_unstable();
@@ -277,7 +280,7 @@ mod tests {
             ]
         );
         for hook in PROBES.iter().flat_map(|probe| probe.hooks()) {
-            let first = optional().into_iter().find(|it| it.name == hook.name);
+            let first = list_hooks().into_iter().find(|it| it.name == hook.name);
             assert_eq!(first.map(|it| it.is_of_windows), Some(hook.is_of_windows));
         }
     }
@@ -300,8 +303,8 @@ mod tests {
             assert!(is_at_call(&format!("handle_{program}")), "{program}");
         }
         assert!(!is_at_call("handle_tcp_sendmsg_locked_entry"));
-        assert!(features.levels(Detail::Messages, false).sent);
-        assert!(features.lacks_for_udp().is_none() && !features.sees_every_kind());
+        assert!(features.supported_levels(Detail::Messages, false).sent);
+        assert!(features.find_hook_missing_for_udp().is_none() && !features.sees_every_kind());
         let by_functions = [
             "calls",
             "tcp_stages",
@@ -318,10 +321,10 @@ mod tests {
 
     /// Functions of TCP see no UDP; those of UNIX sockets are not concerned.
     #[test]
-    fn functions_of_tcp_stand_in_for_those_of_ip() {
+    fn tcp_functions_stand_in_when_ip_functions_are_missing() {
         let mut features = without(&MISSING);
-        assert!(features.refuse("handle_inet6_recvmsg"));
-        assert!(features.refuse("handle_inet_sendmsg"));
+        assert!(features.omit_program("handle_inet6_recvmsg"));
+        assert!(features.omit_program("handle_inet_sendmsg"));
         let expected = [
             "tcp_sendmsg",
             "unix_stream_sendmsg",
@@ -331,7 +334,10 @@ mod tests {
             "unix_seqpacket_recvmsg",
         ];
         assert_eq!(programs_of_calls(&features), expected);
-        assert_eq!(features.lacks_for_udp(), Some(("sock_send_length", "6.3")));
+        assert_eq!(
+            features.find_hook_missing_for_udp(),
+            Some(("sock_send_length", "6.3"))
+        );
         let is_off = |probe| matches!(state(&features, probe), ProbeState::Off { .. });
         assert!(is_off("udp_flows") && !is_off("unix_sockets") && !is_off("calls"));
         let ProbeState::Fallback { which, .. } = state(&features, "calls") else {
@@ -341,18 +347,21 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_program_counts_as_missing() {
+    fn refused_program_counts_as_missing() {
         let mut features = without(&["sock_send_length"]);
         features.follow = true;
-        assert!(features.refuse("handle_inet_sendmsg"), "nobody is followed");
-        assert!(!features.follow && features.levels(Detail::Calls, false).calls);
+        assert!(
+            features.omit_program("handle_inet_sendmsg"),
+            "nobody is followed"
+        );
+        assert!(!features.follow && features.supported_levels(Detail::Calls, false).calls);
         for program in ["handle_inet_sendmsg", "handle_tcp_sendmsg"] {
-            assert!(features.levels(Detail::Calls, false).calls);
-            assert!(features.refuse(program));
+            assert!(features.supported_levels(Detail::Calls, false).calls);
+            assert!(features.omit_program(program));
         }
-        assert!(!features.refuse("handle_tcp_sendmsg"), "not twice");
-        assert!(!features.levels(Detail::Messages, false).calls);
-        assert!(features.levels(Detail::Messages, false).waits);
+        assert!(!features.omit_program("handle_tcp_sendmsg"), "not twice");
+        assert!(!features.supported_levels(Detail::Messages, false).calls);
+        assert!(features.supported_levels(Detail::Messages, false).waits);
         for probe in ["calls", "tcp_stages", "messages"] {
             let ProbeState::Off { why, .. } = state(&features, probe) else {
                 panic!("{probe} is not off");
@@ -360,7 +369,7 @@ mod tests {
             assert_eq!(why, "this kernel has no tracepoint sock_send_length");
         }
 
-        assert!(features.refuse("handle_tcp_cong_state_set"));
+        assert!(features.omit_program("handle_tcp_cong_state_set"));
         let ProbeState::Fallback { why, .. } = state(&features, "tcp_events.congestion_state")
         else {
             panic!("not polled");
@@ -369,27 +378,27 @@ mod tests {
     }
 
     #[test]
-    fn walks_are_over_active_sockets_only_where_hooks_see_every_call() {
+    fn walks_skip_idle_sockets_only_if_hooks_see_every_call() {
         let mut features = without(&[]);
-        assert!(features.levels(Detail::Calls, true).active);
-        assert!(!features.levels(Detail::Calls, false).active);
-        assert!(!features.levels(Detail::Stats, true).active);
-        let substituted = without(&["sock_send_length"]).levels(Detail::Calls, true);
+        assert!(features.supported_levels(Detail::Calls, true).active);
+        assert!(!features.supported_levels(Detail::Calls, false).active);
+        assert!(!features.supported_levels(Detail::Stats, true).active);
+        let substituted = without(&["sock_send_length"]).supported_levels(Detail::Calls, true);
         assert!(substituted.calls && !substituted.active);
 
-        assert!(features.refuse("read_active"));
-        assert!(!features.refuse("read_active"), "not twice");
-        assert!(features.refuse("read_preemptions"));
-        assert!(!features.refuse("read_preemptions"), "not twice");
-        let levels = features.levels(Detail::Calls, true);
+        assert!(features.omit_program("read_active"));
+        assert!(!features.omit_program("read_active"), "not twice");
+        assert!(features.omit_program("read_preemptions"));
+        assert!(!features.omit_program("read_preemptions"), "not twice");
+        let levels = features.supported_levels(Detail::Calls, true);
         assert!(levels.calls && !levels.active);
     }
 
     #[test]
-    fn what_nothing_can_do_without_is_not_left_out() {
+    fn required_program_is_never_omitted() {
         let mut features = without(&[]);
         for program in ["handle_sched_process_fork", "read_sockets", "handle_"] {
-            assert!(!features.refuse(program), "{program}");
+            assert!(!features.omit_program(program), "{program}");
         }
     }
 }

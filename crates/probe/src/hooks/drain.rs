@@ -82,14 +82,14 @@ impl<'a> Drainer<'a> {
         all
     }
 
-    /// Returns what was drained since the last call.
+    /// Takes the output that was drained since the last call.
     pub fn take(&self) -> ProbeOutput {
         std::mem::take(&mut self.output.borrow_mut())
     }
 }
 
 impl AsFd for Drainer<'_> {
-    /// Readable when a ring fills faster than it was output.
+    /// Returns a descriptor that is readable when a ring fills faster than it is read.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.filling.0.as_fd()
     }
@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    /// A record of `kind` with a body of `size` bytes, all of them set.
+    /// Returns a record of `kind` with a body of `size` bytes, all of them set.
     fn record(kind: wire::record_kind, size: usize) -> Vec<u8> {
         let mut bytes = kind.0.to_ne_bytes().to_vec();
         bytes.resize(size_of::<wire::record_header>() + size, 0xff);
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn undecoded_records_are_counted_by_probe() {
+    fn undecoded_records_count_as_lost_of_their_probe() {
         let mut output = ProbeOutput::default();
         let mut unknown = 0;
         let mut take = |bytes: &[u8]| unknown += decode_record(&mut output, bytes);

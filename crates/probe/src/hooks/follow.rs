@@ -1,5 +1,5 @@
-//! Processes that are recorded because they serve connections which recorded ones have opened (`--follow host`): the programs
-//! find them, and here they are counted.
+//! Processes that are recorded because they serve connections which recorded ones have opened (`--follow host`): the
+//! programs find them, and here they are counted.
 
 use table::manifest::{Coverage, ProbeState};
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_are_left_out_are_named() {
+    fn coverage_reports_processes_that_are_not_followed() {
         let counts = |left_out| FollowCounts {
             followed: 70,
             left_out,

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn an_iterator_over_millions_of_objects_is_read_to_its_end() {
+    fn iterator_over_millions_of_objects_is_read_to_its_end() {
         let mut iter = Again(3);
         read_to_end(&mut iter).unwrap();
         assert_eq!(iter.0, 0);

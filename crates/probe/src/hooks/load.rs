@@ -33,7 +33,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Room for an object.
+    /// Returns memory for an object that is not opened yet.
     pub fn uninit() -> Self {
         Self {
             tries: [const { MaybeUninit::uninit() }; REFUSED_MOST],
@@ -76,7 +76,7 @@ impl<'obj> Hooks<'obj> {
         Self::load_with(storage, &what, Features::probe()?)
     }
 
-    /// The same, with calls and waits in windows only, and without messages and ledgers. None is open at first:
+    /// Returns the same, with calls and waits in windows only, and without messages and ledgers. None is open at first:
     /// [`open_window`](Self::open_window).
     pub fn load_for_windows(
         storage: &'obj mut Storage,
@@ -129,7 +129,7 @@ impl<'obj> Hooks<'obj> {
         features.follow = what.selection.follow;
         for storage in tries {
             match Self::load_chosen(storage, what, &features) {
-                Err(HooksError::Refused { program, .. }) if features.refuse(&program) => {}
+                Err(HooksError::Refused { program, .. }) if features.omit_program(&program) => {}
                 done => return done,
             }
         }
@@ -155,7 +155,7 @@ impl<'obj> Hooks<'obj> {
             .map_err(HooksError::Load)?;
         let levels = Levels {
             windows,
-            ..features.levels(detail, summaries)
+            ..features.supported_levels(detail, summaries)
         };
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
         configure(&mut open, selection, features, levels, nics);
@@ -199,7 +199,7 @@ impl<'obj> Hooks<'obj> {
             true => WindowHooks::new(features),
             false => WindowHooks::default(),
         };
-        match features.lacks_for_udp() {
+        match features.find_hook_missing_for_udp() {
             _ if !levels.messages => {}
             Some((hook, since)) => coverage.push(crate::udp::off(hook, since)),
             None => {
@@ -208,7 +208,7 @@ impl<'obj> Hooks<'obj> {
                 attached.hooks = links.unwrap_or_default();
             }
         }
-        if levels.waits && levels.logs_calls() && features.lacks_for_udp().is_none() {
+        if levels.waits && levels.logs_calls() && features.find_hook_missing_for_udp().is_none() {
             let root = udp_flows::open_root(&skel);
             let links = root.and_then(|root| {
                 let links = udp_flows::attach(&skel, &root);
@@ -321,7 +321,7 @@ fn configure(
     }
 }
 
-/// Whether the counters are read: where the kernel shows their places, and the programs have room for
+/// Returns whether the counters are read: where the kernel shows their places, and the programs have room for
 /// all CPUs.
 fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: usize) -> bool {
     let bss = open.maps.bss_data.as_deref();
@@ -338,7 +338,7 @@ fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: 
     true
 }
 
-/// Nothing is put into the maps of what is not recorded: they take no more memory than they must.
+/// Shrinks the maps of data that is not recorded, so that they take little memory.
 fn shrink_unused_maps(open: &mut OpenHooksSkel<'_>, levels: Levels) -> Result<(), HooksError> {
     // libbpf makes it whole pages
     const LEAST_RING_BYTES: u32 = 4096;

@@ -10,44 +10,44 @@ thread_local! {
     static REFUSED: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Listens from now on.
+/// Receives libbpf's messages from now on.
 pub(super) fn listen() {
-    libbpf_rs::set_print(Some((PrintLevel::Warn, heard)));
+    libbpf_rs::set_print(Some((PrintLevel::Warn, on_message)));
 }
 
-/// The program on which the last load failed, if it was on one.
+/// Returns the program that the kernel refused in the last load; `None`: the load failed for another reason, or not at all.
 pub(super) fn take_refused() -> Option<String> {
     REFUSED.take()
 }
 
-fn heard(_: PrintLevel, text: String) {
+fn on_message(_: PrintLevel, text: String) {
     if std::env::var_os("WHYLAT_LIBBPF_LOG").is_some() {
         eprint!("{text}");
     }
-    if let Some(program) = refused_in(&text) {
+    if let Some(program) = parse_refused_program(&text) {
         REFUSED.set(Some(program.to_owned()));
     }
 }
 
-/// The program in `bpf_object_load_prog()`'s message.
-fn refused_in(text: &str) -> Option<&str> {
+/// Returns the name of the refused program, from the message of `bpf_object_load_prog()`.
+fn parse_refused_program(text: &str) -> Option<&str> {
     let (program, what) = text.strip_prefix("libbpf: prog '")?.split_once("': ")?;
     what.starts_with("failed to load: ").then_some(program)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::refused_in;
+    use super::parse_refused_program;
 
     #[test]
-    fn the_refused_program_is_named() {
+    fn message_of_a_failed_load_names_the_program() {
         let text = "libbpf: prog 'handle_tcp_probe': failed to load: -EINVAL\n";
-        assert_eq!(refused_in(text), Some("handle_tcp_probe"));
+        assert_eq!(parse_refused_program(text), Some("handle_tcp_probe"));
         assert_eq!(
-            refused_in("libbpf: failed to load object 'hooks_bpf'\n"),
+            parse_refused_program("libbpf: failed to load object 'hooks_bpf'\n"),
             None
         );
         let other = "libbpf: prog 'x': -- BEGIN PROG LOAD LOG --\n";
-        assert_eq!(refused_in(other), None);
+        assert_eq!(parse_refused_program(other), None);
     }
 }

@@ -97,22 +97,22 @@ impl Hooks<'_> {
         &self.coverage
     }
 
-    /// Whether the ledger and the call log are kept.
+    /// Returns whether the ledger and the call log are kept.
     pub fn has_calls(&self) -> bool {
         self.levels.keeps_ledger()
     }
 
-    /// Whether sockets of this kernel count their retransmission timeouts.
+    /// Returns whether sockets of this kernel count their retransmission timeouts.
     pub fn counts_timeouts(&self) -> bool {
         self.counts_timeouts
     }
 
-    /// The map of processes that are recorded, for programs of other objects.
+    /// Returns the map of processes that are recorded, for programs of other objects.
     pub(crate) fn tasks(&self) -> BorrowedFd<'_> {
         self.skel.maps.tasks.as_fd()
     }
 
-    /// The storage of recorded sockets, the same.
+    /// Returns the storage of recorded sockets, for programs of other objects.
     pub(crate) fn sockets(&self) -> BorrowedFd<'_> {
         self.skel.maps.sockets.as_fd()
     }
@@ -145,7 +145,7 @@ impl Hooks<'_> {
         KernelCounts::new(&self.skel, self.levels)
     }
 
-    /// The adapters that may stamp sent messages; `None`: these are not recorded.
+    /// Returns the adapters that may stamp sent messages; `None`: these are not recorded.
     pub(crate) fn nics(&self) -> Option<&Nics> {
         self.nics.as_ref()
     }
@@ -191,7 +191,7 @@ impl Hooks<'_> {
         self.count_raised(walk, |walked| walked.draining)
     }
 
-    /// By how much a walk raised a count.
+    /// Returns by how much a walk raised a count.
     fn count_raised(
         &self,
         walk: impl FnOnce() -> Result<(), HooksError>,
@@ -252,7 +252,7 @@ impl Hooks<'_> {
         Drainer::new(&self.skel.maps)
     }
 
-    /// A sampler of the run time of every loaded program, and of that of others.
+    /// Returns a sampler of the run time of every loaded program, and of that of others.
     pub fn run_time<'a>(
         &'a self,
         now_ns: u64,

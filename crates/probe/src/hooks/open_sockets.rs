@@ -24,7 +24,7 @@ impl Hooks<'_> {
         Ok(())
     }
 
-    /// After a walk over open files.
+    /// Takes over what a walk over open files found.
     fn note_open_sockets(&self) {
         let Some(bss) = self.skel.maps.bss_data.as_deref() else {
             return;
@@ -36,7 +36,8 @@ impl Hooks<'_> {
         self.open_sockets.set(most);
     }
 
-    /// Network namespaces in which the walk over open files found MPTCP sockets with subflows to be found.
+    /// Takes the network namespaces in which the walk over open files found MPTCP sockets. Their subflows are still to
+    /// be found.
     fn take_mptcp_netns(&self) -> Result<Vec<u32>, HooksError> {
         let map = &self.skel.maps.mptcp_netns;
         let keys: Vec<Vec<u8>> = map.keys().collect();
@@ -86,7 +87,7 @@ impl Hooks<'_> {
         })
     }
 
-    /// Sockets that recorded processes had so far, by kind, and the calls on those that are no TCP sockets.
+    /// Returns how many sockets recorded processes had so far, by kind, and the calls on those that are no TCP sockets.
     pub fn socket_kinds(&self) -> Result<Vec<SocketKind>, HooksError> {
         let open = self.open_sockets.get();
         if !self.counts_other_calls {

@@ -1,5 +1,6 @@
-//! Decides which processes are recorded. In: pids, and what the programs find out themselves: who owns a socket of the port, who
-//! shares a listening socket, who is forked. Out: entries of the map `tasks`, which the programs keep from then on.
+//! Decides which processes are recorded. In: pids, and what the programs find out themselves: who owns a socket of the
+//! port, who shares a listening socket, who is forked. Out: entries of the map `tasks`, which the programs keep from
+//! then on.
 
 use std::collections::BTreeSet;
 
@@ -55,15 +56,15 @@ impl Hooks<'_> {
         }
     }
 
-    /// The processes that are known to be recorded now: named, found, forked or followed. With a control group, or with all, the
-    /// programs ask when it matters, and none is here.
+    /// Returns the processes that are known to be recorded now: named, found, forked or followed. With a control group,
+    /// or with all, the programs ask when it matters, and none is here.
     pub fn recorded_processes(&self) -> BTreeSet<u32> {
         self.processes_of(&[TaskKind::Recorded, TaskKind::Owner, TaskKind::Followed])
     }
 
-    /// Finds what belongs to the recorded processes, and the sockets of all of them, with their other ends: who shares a
-    /// listening socket, and who is followed. With `families`, also the descendants of those that are not followed only. Once
-    /// everything is attached.
+    /// Finds what belongs to the recorded processes, and the sockets of all of them, with their other ends: who shares
+    /// a listening socket, and who is followed. With `families`, also the descendants of those that are not followed
+    /// only. Once everything is attached.
     pub fn find_processes(&self, with_families: bool) -> Result<(), HooksError> {
         let mut known = BTreeSet::new();
         let mut quiet = 0;

@@ -12,7 +12,7 @@ use super::{Detail, Hooks, Selection, Storage, attach, log, walk};
 use crate::interface::features::Features;
 use crate::nic::Nics;
 
-/// Whether the test may load programs; says so if it is skipped.
+/// Returns whether the test may load programs. If not, it prints that the test is skipped.
 pub(super) fn root() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -31,7 +31,7 @@ fn recording_this(storage: &mut Storage) -> Hooks<'_> {
 
 /// A full map counts what it has no room for. A key that is there already is no loss.
 #[test]
-fn what_full_maps_have_no_room_for_is_counted() {
+fn full_maps_count_lost_keys() {
     if !root() {
         return;
     }
@@ -58,7 +58,7 @@ fn what_full_maps_have_no_room_for_is_counted() {
 /// A call and the walk over open files may find a new socket at the same time. Each would
 /// give it its storage.
 #[test]
-fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {
+fn socket_is_recorded_when_call_and_walk_find_it_at_once() {
     const CONNECTS: u32 = 20_011;
     if !root() {
         return;
@@ -85,7 +85,7 @@ fn a_socket_that_a_call_and_a_walk_meet_at_once_is_chosen() {
 
 /// Where no program sees the last change of state, a connection ends with its socket, and so do its messages.
 #[test]
-fn connection_ends_with_its_socket() {
+fn connection_ends_when_its_socket_is_destroyed() {
     if !root() {
         return;
     }
@@ -156,12 +156,12 @@ pub(super) fn load_for_waits(storage: &mut Storage, features: Features) -> Hooks
 
 /// On kernels that refuse programs at functions this goes through the refusal, too.
 #[test]
-fn without_a_tracepoint_the_rest_works() {
+fn other_probes_work_when_a_tracepoint_is_missing() {
     if !root() {
         return;
     }
     let mut features = Features::probe().unwrap();
-    features.refuse("handle_sock_send_length");
+    features.omit_program("handle_sock_send_length");
     let mut storage = Storage::uninit();
     let hooks = load_for_waits(&mut storage, features);
     hooks.attach().unwrap();

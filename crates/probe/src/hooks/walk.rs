@@ -55,7 +55,7 @@ const OVER_ALL_WALKS: u8 = 7;
 /// The most seldom level of a walk.
 pub const WALK_LEVEL_MOST: u8 = 7;
 
-/// Before the programs are loaded.
+/// Sets the constants of the programs, before they are loaded.
 pub(super) fn configure(open: &mut OpenHooksSkel<'_>, levels: Levels, active_for: Duration) {
     let Some(rodata) = open.maps.rodata_data.as_deref_mut() else {
         return;
@@ -86,7 +86,7 @@ impl Hooks<'_> {
         Ok(more)
     }
 
-    /// After a walk over active sockets.
+    /// Stores what a walk over active sockets found.
     fn note_active(&self, before: &wire::walk_counts, after: &wire::walk_counts) {
         let visited =
             |counts: &wire::walk_counts| counts.sockets + counts.left_out + counts.postponed;
@@ -100,7 +100,7 @@ impl Hooks<'_> {
         }
     }
 
-    /// Whether the last walk over active sockets found so many with news that the present one is cheaper over all.
+    /// Returns whether the next walk is cheaper over all sockets: the last walk over active ones found traffic on so many.
     fn are_most_active(&self) -> bool {
         let left = self.over_all.get();
         self.over_all.set(left.saturating_sub(1));
@@ -129,7 +129,7 @@ impl Hooks<'_> {
         bss.map_or(0, |bss| bss.watched_sockets)
     }
 
-    /// So many watched sockets can have a level of their own.
+    /// Returns how many watched sockets can have a separate level.
     pub fn most_levels(&self) -> usize {
         self.skel.maps.walk_levels.max_entries() as usize
     }

@@ -50,12 +50,12 @@ fn pairs_of(listener: &TcpListener, number: usize) -> Vec<Pair> {
 }
 
 /// Runs `test` with sockets of a new namespace being watched; not without root.
-fn watching(active_for: Duration, test: impl FnOnce(&Watching<'_>) + Send) {
+fn with_watched_sockets(active_for: Duration, test: impl FnOnce(&Watching<'_>) + Send) {
     if !root() {
         return;
     }
     let features = Features::probe().unwrap();
-    if !features.levels(Detail::Calls, true).active {
+    if !features.supported_levels(Detail::Calls, true).active {
         eprintln!("skipped: this kernel has no hooks that see every call");
         return;
     }
@@ -122,7 +122,7 @@ impl Watching<'_> {
     }
 
     /// Polls until a walk looks at none of so many sockets.
-    fn until_all_rest(&self, sockets: u64) {
+    fn poll_until_idle(&self, sockets: u64) {
         let give_up = Instant::now() + Duration::from_secs(60);
         loop {
             let (walked, _) = self.walk(WalkOf::Due);
@@ -138,17 +138,17 @@ impl Watching<'_> {
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
-fn what_happens_on_a_socket_that_rests_is_read_by_the_next_walk() {
-    watching(SHORT, |watching| {
+fn next_walk_reads_traffic_on_an_idle_socket() {
+    with_watched_sockets(SHORT, |with_watched_sockets| {
         let mut pairs = pairs(7);
         pairs.iter_mut().for_each(Pair::exchange);
-        watching.until_all_rest(14);
+        with_watched_sockets.poll_until_idle(14);
 
         let before_ns = monotonic_ns();
-        let before = watching.walk(WalkOf::Every).1;
+        let before = with_watched_sockets.walk(WalkOf::Every).1;
         let of = |cookie: u64| before.iter().find(|reading| reading.sample.conn == cookie);
         pairs[3].exchange();
-        let (walked, readings) = watching.walk(WalkOf::Due);
+        let (walked, readings) = with_watched_sockets.walk(WalkOf::Due);
         assert_eq!((walked.sockets, walked.resting), (2, 12));
         assert_eq!(readings.len(), 2);
         for reading in &readings {
@@ -157,19 +157,19 @@ fn what_happens_on_a_socket_that_rests_is_read_by_the_next_walk() {
             assert_eq!(counts.map(|counts| counts.calls()), [1, 1]);
             assert!((before_ns..reading.sample.time_ns).contains(&reading.since_ns));
         }
-        watching.until_all_rest(14);
-        assert_eq!(watching.walk(WalkOf::Changed).1.len(), 0);
+        with_watched_sockets.poll_until_idle(14);
+        assert_eq!(with_watched_sockets.walk(WalkOf::Changed).1.len(), 0);
     });
 }
 
 /// No call reports it, and its segment meets a socket on which nothing waits.
 #[test]
-fn bytes_that_nobody_reads_are_seen_on_a_socket_that_rests() {
-    watching(SHORT, |watching| {
+fn walk_reads_unread_bytes_on_an_idle_socket() {
+    with_watched_sockets(SHORT, |with_watched_sockets| {
         let mut pairs = pairs(5);
-        watching.until_all_rest(10);
+        with_watched_sockets.poll_until_idle(10);
         pairs[2].0.write_all(b"unread").unwrap();
-        let readings = watching.walk(WalkOf::Due).1;
+        let readings = with_watched_sockets.walk(WalkOf::Due).1;
         let unread: Vec<u32> = readings
             .iter()
             .map(|reading| reading.sample.receive_queue_bytes)
@@ -177,10 +177,10 @@ fn bytes_that_nobody_reads_are_seen_on_a_socket_that_rests() {
         assert_eq!(readings.len(), 2, "{readings:?}");
         assert!(unread.contains(&6), "{unread:?}");
         // for as long as they wait it has news
-        let (walked, readings) = watching.walk(WalkOf::Due);
+        let (walked, readings) = with_watched_sockets.walk(WalkOf::Due);
         assert_eq!((walked.rested, readings.len()), (0, 1));
         pairs[2].1.read_exact(&mut [0; 6]).unwrap();
-        watching.until_all_rest(10);
+        with_watched_sockets.poll_until_idle(10);
     });
 }
 
@@ -189,11 +189,11 @@ fn bytes_that_nobody_reads_are_seen_on_a_socket_that_rests() {
 ///
 /// A neighbour that delays one of both threads makes a burst in which they do not meet, no wrong one.
 #[test]
-fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
+fn calls_are_counted_while_a_socket_becomes_idle() {
     const PAIRS: usize = 127;
     const BURSTS: u64 = 101;
     const ACTIVE_FOR: Duration = Duration::from_millis(20);
-    watching(ACTIVE_FOR, |watching| {
+    with_watched_sockets(ACTIVE_FOR, |with_watched_sockets| {
         let mut pairs = pairs(PAIRS);
         let done = AtomicU64::new(0);
         let mut last: HashMap<u64, SocketReading> = HashMap::new();
@@ -216,18 +216,18 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
             for burst in 1..=BURSTS {
                 std::thread::sleep(ACTIVE_FOR);
                 // walks over all sockets follow one that found most of them with news: those let none rest
-                while watching.hooks.are_most_active() {}
+                while with_watched_sockets.hooks.are_most_active() {}
                 begin.send(burst as usize % (PAIRS / 4)).unwrap();
                 walks.recv().unwrap();
                 let mut is_done = false;
                 while !is_done {
                     is_done = done.load(Ordering::Acquire) == burst;
-                    let (walked, readings) = watching.walk(WalkOf::Due);
+                    let (walked, readings) = with_watched_sockets.walk(WalkOf::Due);
                     rested += walked.rested;
                     overlapping += u64::from(walked.rested > 0 && !readings.is_empty());
                     last.extend(readings.into_iter().map(|it| (it.sample.conn, it)));
                 }
-                for reading in watching.walk(WalkOf::Changed).1 {
+                for reading in with_watched_sockets.walk(WalkOf::Changed).1 {
                     let (calls, bytes) = (reading.calls, reading.sample.bytes_received);
                     let seen = &last[&reading.sample.conn];
                     assert_eq!((seen.calls, seen.sample.bytes_received), (calls, bytes));
@@ -236,7 +236,7 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
         });
         println!("{rested} came to rest, {overlapping} walks saw calls");
         assert!(rested > 0, "no socket came to rest between two bursts");
-        let all = watching.walk(WalkOf::Every).1;
+        let all = with_watched_sockets.walk(WalkOf::Every).1;
         let counted: HashSet<(u64, u64)> = all
             .iter()
             .map(|reading| {
@@ -251,10 +251,10 @@ fn nothing_is_lost_on_a_socket_that_comes_to_rest() {
 
 /// They fail: on a socket that is not connected, and on one that listens. The accepted ones copy its storage.
 #[test]
-fn a_call_that_finds_no_stream_begins_no_socket() {
+fn failed_call_adds_no_watched_socket() {
     use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socket};
     const PAIRS: usize = 3;
-    watching(SHORT, |watching| {
+    with_watched_sockets(SHORT, |with_watched_sockets| {
         let flags = SockFlag::SOCK_CLOEXEC;
         let lonely = socket(AddressFamily::Inet, SockType::Stream, flags, None).unwrap();
         let sent = send(lonely.as_raw_fd(), b"?", MsgFlags::MSG_NOSIGNAL);
@@ -262,17 +262,20 @@ fn a_call_that_finds_no_stream_begins_no_socket() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let received = recv(listener.as_raw_fd(), &mut [0], MsgFlags::empty());
         assert_eq!(received, Err(nix::errno::Errno::ENOTCONN));
-        assert_eq!(watching.hooks.watched_sockets(), 0);
+        assert_eq!(with_watched_sockets.hooks.watched_sockets(), 0);
 
         let mut pairs = pairs_of(&listener, PAIRS);
         pairs.iter_mut().for_each(Pair::exchange);
-        assert_eq!(watching.hooks.watched_sockets(), 2 * PAIRS as u64);
-        let readings = watching.walk(WalkOf::Every).1;
+        assert_eq!(
+            with_watched_sockets.hooks.watched_sockets(),
+            2 * PAIRS as u64
+        );
+        let readings = with_watched_sockets.walk(WalkOf::Every).1;
         let conns: HashSet<u64> = readings.iter().map(|it| it.sample.conn).collect();
         assert_eq!(conns.len(), 2 * PAIRS);
         drop(pairs);
         let give_up = Instant::now() + Duration::from_secs(60);
-        while watching.hooks.watched_sockets() > 0 {
+        while with_watched_sockets.hooks.watched_sockets() > 0 {
             assert!(Instant::now() < give_up);
             std::thread::yield_now();
         }
@@ -281,21 +284,26 @@ fn a_call_that_finds_no_stream_begins_no_socket() {
 
 /// The ring is full, so that a socket with news is left to further walks of the poll: those meet all others again.
 #[test]
-fn a_further_walk_counts_no_socket_again() {
-    watching(SHORT, |watching| {
+fn further_walk_counts_each_socket_once() {
+    with_watched_sockets(SHORT, |with_watched_sockets| {
         let mut pairs = pairs(53);
-        watching.until_all_rest(106);
-        let walk = |which| watching.hooks.walk_watched(which, 0, false).unwrap();
+        with_watched_sockets.poll_until_idle(106);
+        let walk = |which| {
+            with_watched_sockets
+                .hooks
+                .walk_watched(which, 0, false)
+                .unwrap()
+        };
         let give_up = Instant::now() + Duration::from_secs(60);
         while !walk(WalkOf::Every) {
             assert!(Instant::now() < give_up, "the ring is never full");
         }
         pairs[0].exchange();
         for (which, unchanged) in [(WalkOf::Due, 0), (WalkOf::Changed, 104)] {
-            let before = watching.hooks.count_walks();
+            let before = with_watched_sockets.hooks.count_walks();
             assert!(walk(which));
-            assert!(watching.hooks.read_more_sockets().unwrap());
-            let after = watching.hooks.count_walks();
+            assert!(with_watched_sockets.hooks.read_more_sockets().unwrap());
+            let after = with_watched_sockets.hooks.count_walks();
             assert_eq!(after.sockets - before.sockets, unchanged, "{which:?}");
             assert_eq!(after.postponed - before.postponed, 2 * 2, "{which:?}");
         }
@@ -304,17 +312,17 @@ fn a_further_walk_counts_no_socket_again() {
 
 /// The other end has not closed, and takes its time with the ACK.
 #[test]
-fn a_fin_that_is_acknowledged_late_is_no_sample_of_the_round_trip() {
+fn late_ack_of_a_fin_is_no_rtt_sample() {
     const FIN_WAIT2: u8 = 5;
-    watching(SHORT, |watching| {
+    with_watched_sockets(SHORT, |with_watched_sockets| {
         let mut pairs = pairs(1);
         (0..20).for_each(|_| pairs[0].exchange());
-        watching.until_all_rest(2);
-        let before = watching.walk(WalkOf::Every).1;
+        with_watched_sockets.poll_until_idle(2);
+        let before = with_watched_sockets.walk(WalkOf::Every).1;
         pairs[0].0.shutdown(std::net::Shutdown::Write).unwrap();
         let give_up = Instant::now() + Duration::from_secs(60);
         let after = loop {
-            let mut readings = watching.walk(WalkOf::Every).1;
+            let mut readings = with_watched_sockets.walk(WalkOf::Every).1;
             readings.retain(|reading| reading.sample.state == FIN_WAIT2);
             if let Some(client) = readings.pop() {
                 break client;

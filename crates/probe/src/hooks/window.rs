@@ -1,5 +1,5 @@
-//! Windows in which calls and waits are recorded: between them their programs are not attached. Those that stay attached, as at
-//! functions, leave after one load.
+//! Windows in which calls and waits are recorded: between them their programs are not attached. Those that stay
+//! attached, as at functions, leave after one load.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::self_cost::{BpfTimeError, ProgramTimes};
 use crate::{perf_event, udp_flows};
 
 impl Hooks<'_> {
-    /// Whether calls and waits are recorded in windows only.
+    /// Returns whether calls and waits are recorded in windows only.
     pub fn has_windows(&self) -> bool {
         self.levels.windows
     }
@@ -35,8 +35,8 @@ impl Hooks<'_> {
         Ok(())
     }
 
-    /// Begins a window, with its hooks attached. Returns when, `CLOCK_MONOTONIC` ns: what began before is not in it. It ends by
-    /// itself after this time, at the next full batch of records.
+    /// Begins a window, with its hooks attached. Returns when, `CLOCK_MONOTONIC` ns: what began before is not in it. It
+    /// ends by itself after this time, at the next full batch of records.
     ///
     /// # Errors
     /// As [`attach_windows`](Self::attach_windows), and when the kernel does not let a program run that is loaded.
@@ -86,7 +86,7 @@ impl Hooks<'_> {
         Ok(links)
     }
 
-    /// The clocks keep their program: kernels before 5.15 give none another one.
+    /// Switches the clocks on or off. They keep their program: kernels before 5.15 cannot give a clock another one.
     fn switch_clocks(&self, on: bool) -> Result<(), HooksError> {
         let mut clocks = self.clocks.iter();
         let switched = clocks.try_for_each(|clock| perf_event::switch(clock.as_fd(), on));

@@ -28,7 +28,7 @@ impl WindowHooks {
         }
     }
 
-    /// Whether the program at this hook is.
+    /// Returns whether the program at this hook is attached in windows only.
     pub(super) fn has(&self, hook: &str) -> bool {
         self.tracepoints.contains(&hook)
     }

@@ -79,7 +79,7 @@ fn waits(rows: &RowSet, tid: u32, conn: u64) -> Vec<Wait> {
 }
 
 #[test]
-fn rows_are_of_the_calls_in_windows() {
+fn only_calls_in_windows_have_rows() {
     if !root() {
         return;
     }
@@ -114,7 +114,7 @@ fn rows_are_of_the_calls_in_windows() {
     }
 }
 
-/// A thread that receives one byte after another. Says each that it has.
+/// Starts a thread that receives one byte after another, and reports each.
 fn receiver(mut end: TcpStream) -> (u32, Receiver<()>, JoinHandle<TcpStream>) {
     let (to, from) = channel();
     let (tid_to, tid_from) = channel();
@@ -138,7 +138,7 @@ fn wait_until_receiving(tid: u32) {
 }
 
 #[test]
-fn what_lies_over_an_edge_is_no_wait() {
+fn wait_that_crosses_a_window_edge_has_no_row() {
     if !root() {
         return;
     }
@@ -185,7 +185,7 @@ fn what_lies_over_an_edge_is_no_wait() {
 }
 
 #[test]
-fn no_ledger_is_kept_under_windows() {
+fn recording_in_windows_keeps_no_ledger() {
     if !root() {
         return;
     }
@@ -207,7 +207,7 @@ fn no_ledger_is_kept_under_windows() {
 
 /// Others may have the CPUs when a window is to end: then it ends by itself.
 #[test]
-fn window_that_is_not_extended_ends_with_a_full_batch() {
+fn window_ends_by_itself_and_hands_over_its_batch() {
     if !root() {
         return;
     }
@@ -260,7 +260,7 @@ fn programs_at_hooks(hooks: &Hooks<'_>) -> [BTreeSet<u32>; 2] {
 }
 
 #[test]
-fn hooks_of_windows_are_attached_in_windows_only() {
+fn window_hooks_are_attached_only_in_windows() {
     if !root() {
         return;
     }
@@ -306,7 +306,7 @@ fn thread_cpu_ns() -> u64 {
 }
 
 #[test]
-fn clocks_of_cpus_run_in_windows_only() {
+fn cpu_clocks_run_only_in_windows() {
     if !root() {
         return;
     }

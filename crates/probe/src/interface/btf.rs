@@ -75,7 +75,7 @@ pub(super) fn has_member(btf: &Btf<'_>, of: &str, member: &str) -> bool {
     })
 }
 
-/// The first of [`HELPERS`] that is missing; `None`, too, where BTF does not list them.
+/// Returns the first of [`HELPERS`] that is missing; `None`, too, where BTF does not list them.
 fn missing_helper(btf: &Btf<'_>) -> Option<&'static str> {
     let helpers = btf.type_by_name::<Enum<'_>>("bpf_func_id")?;
     let has = |helper: &str| {

@@ -14,7 +14,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// Name on the command line and in the recording.
+    /// Returns the name on the command line and in the recording.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stats => "stats",

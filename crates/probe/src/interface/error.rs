@@ -56,7 +56,7 @@ impl HooksError {
         }
     }
 
-    /// Whether a privilege is missing.
+    /// Returns whether a privilege is missing.
     pub fn is_permission(&self) -> bool {
         let denied = libbpf_rs::ErrorKind::PermissionDenied;
         matches!(
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn remedy_of_a_refusal_is_what_is_missing() {
+    fn remedy_names_what_the_kernel_lacks() {
         let remedy = load(libc::ENOMEM).remedy();
         assert!(remedy.starts_with("free memory"), "{remedy}");
         let known = match kernel_btf() {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_is_not_permitted_needs_what_loading_needs() {
+    fn remedy_of_a_refused_read_is_that_of_a_refused_load() {
         let error = std::io::Error::from_raw_os_error(libc::EACCES);
         let what = "perf's events of page faults";
         let denied = load(libc::EPERM).remedy();

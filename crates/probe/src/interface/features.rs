@@ -92,7 +92,7 @@ pub(crate) const fn tracepoint(name: &'static str, since: &'static str) -> Trace
     }
 }
 
-/// A function of the socket layer: it takes the socket, its program has its name.
+/// Returns a function of the socket layer: it takes the socket, its program has its name.
 const fn of_sockets(
     name: &'static str,
     parameters: usize,
@@ -108,7 +108,7 @@ const fn of_sockets(
     }
 }
 
-/// A function of TCP.
+/// Returns a function of TCP.
 const fn of_tcp(
     name: &'static str,
     parameters: usize,
@@ -168,12 +168,12 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    /// Whether each call becomes a record.
+    /// Returns whether each call becomes a record.
     pub(crate) fn logs_calls(self) -> bool {
         self.calls && !self.summaries
     }
 
-    /// Whether sockets have a ledger, which no call may pass unseen.
+    /// Returns whether sockets have a ledger, which no call may pass unseen.
     pub(crate) fn keeps_ledger(self) -> bool {
         self.calls && !self.windows
     }
@@ -267,7 +267,7 @@ impl Features {
         self.sees(hook, SocketFamily::Inet) || self.sees(hook, SocketFamily::Tcp)
     }
 
-    /// Whether some program serves each of these.
+    /// Returns whether each of these hooks has a program.
     pub(crate) fn has_all(&self, hooks: &[Tracepoint]) -> bool {
         hooks.iter().all(|hook| self.has(hook))
     }
@@ -349,7 +349,7 @@ impl Features {
     }
 }
 
-/// Coverage entry of a working probe.
+/// Returns the coverage entry of a working probe.
 pub(crate) fn on(probe: &str) -> Coverage {
     Coverage {
         probe: probe.to_owned(),

@@ -12,7 +12,7 @@ pub(crate) struct MibPlaces {
 }
 
 impl MibPlaces {
-    /// `None` where the kernel does not say.
+    /// Reads which counters this kernel has; `None` if its types do not show that.
     pub(crate) fn from_btf(btf: &Btf<'_>) -> Option<Self> {
         btf.type_by_kind::<Enum<'_>>()
             .filter(|found| found.name().is_none())

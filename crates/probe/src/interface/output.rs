@@ -9,7 +9,8 @@ use super::reading::SocketReading;
 use super::stack::{PythonCode, SampledAddress, SeenStack};
 use crate::wire::types::process_seen;
 
-/// Output of the probes since the last [`Drainer::take`](crate::hooks::Drainer::take): rows, and readings that become rows later.
+/// Output of the probes since the last [`Drainer::take`](crate::hooks::Drainer::take): rows, and readings that become
+/// rows later.
 #[derive(Debug, Default)]
 pub struct ProbeOutput {
     /// Rows as the kernel side knows them.
@@ -35,7 +36,7 @@ pub struct ProbeOutput {
 }
 
 impl ProbeOutput {
-    /// Adds the owner of a socket; none if the kernel side does not know it.
+    /// Adds the owner of a socket, if the kernel side knows it.
     pub(crate) fn add_owner(&mut self, owner: &process_seen, time_ns: u64) {
         self.owners
             .extend(ObservedProcess::from_wire(owner, time_ns));

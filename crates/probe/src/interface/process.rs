@@ -24,7 +24,7 @@ pub struct ObservedProcess {
 }
 
 impl ObservedProcess {
-    /// `None`: the kernel side does not know which.
+    /// Converts the kernel side's process; `None`: the kernel side does not know it.
     pub(crate) fn from_wire(seen: &process_seen, time_ns: u64) -> Option<Self> {
         let process_seen {
             started_ns,
@@ -41,7 +41,7 @@ impl ObservedProcess {
         })
     }
 
-    /// The row of a process with nothing more known.
+    /// Returns the row of a process with nothing more known.
     pub fn row(&self) -> Process {
         Process {
             pid: self.pid,

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As `call_count()` packs them.
+    /// Packs counts as `call_count()` does in the kernel.
     fn pack(calls: &[(usize, u64)]) -> [u64; CALL_CLASSES] {
         let mut packed = [0_u64; CALL_CLASSES];
         for (class, bytes) in calls {

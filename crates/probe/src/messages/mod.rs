@@ -11,7 +11,7 @@ pub(crate) use sent::SentProbe;
 /// `MESSAGE_DATAGRAM` of `messages.h`.
 const DATAGRAM: u8 = 2;
 
-/// A time of the kernel's side; 0: not seen.
+/// Returns a time of the kernel's side; 0: not seen.
 fn known_time(ns: u64) -> Option<u64> {
     (ns != 0).then_some(ns)
 }

@@ -99,7 +99,7 @@ impl Probe for ReceivedProbe {
             false => &calls::HOOKS,
         };
         let spliced = features
-            .levels(support.detail, false)
+            .supported_levels(support.detail, false)
             .messages
             .then(|| features.unless_on("messages.spliced", &HOOKS[6..]));
         let messages = features.hook_coverage(self.name(), hooks);

@@ -72,7 +72,7 @@ impl Probe for SentProbe {
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
         let features = support.features;
-        let has_messages = features.levels(support.detail, false).messages;
+        let has_messages = features.supported_levels(support.detail, false).messages;
         let sent = has_messages.then(|| features.unless_on(self.name(), &HOOKS));
         sent.flatten().into_iter().collect()
     }

@@ -32,7 +32,7 @@ impl Default for ProcessReader {
 }
 
 impl ProcessReader {
-    /// A reader for this host.
+    /// Returns a reader for this host.
     pub fn new() -> Self {
         let reader = Self {
             suspended_ns: Cell::new(0),
@@ -55,8 +55,8 @@ impl ProcessReader {
         }
     }
 
-    /// The row of a process that the kernel side found, with its start as that has it; `None` when it is gone, whoever
-    /// uses its id by now.
+    /// Returns the row of a process that the kernel side found, with its start as that has it; `None` when it is gone,
+    /// whoever uses its id by now.
     pub fn read_as(&self, seen: &ObservedProcess) -> Option<Process> {
         // who uses the id again started later
         let latest_ns = seen.started_ns.saturating_add(USER_TICK_NS);
@@ -72,7 +72,7 @@ impl ProcessReader {
         is_it.then_some(read)
     }
 
-    /// The row of process `pid`; `None` when there is no such process.
+    /// Returns the row of process `pid`; `None` when there is no such process.
     pub fn read(&self, pid: u32) -> Option<Process> {
         let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
         let stat = String::from_utf8_lossy(&stat);
@@ -109,7 +109,7 @@ impl ProcessReader {
     }
 }
 
-/// The fields of `/proc/PID/stat` from the third on: the command name before them may hold
+/// Returns the fields of `/proc/PID/stat` from the third on: the command name before them may hold
 /// anything, also spaces and parentheses.
 pub(super) fn after_comm(stat: &str) -> Option<&str> {
     stat.get(stat.rfind(')')? + 1..)
@@ -131,7 +131,7 @@ pub(super) fn real_uid(pid: u32) -> Option<u32> {
         .ok()
 }
 
-/// The rest of a line of `/proc/PID/status`.
+/// Returns the rest of a line of `/proc/PID/status`.
 pub(super) fn status_field(pid: u32, name: &str) -> Option<String> {
     // The command name need not be UTF-8.
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;

@@ -33,7 +33,7 @@ use table::manifest::{Coverage, ProbeState};
 /// Inode number of the initial pid namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xefff_fffc;
 
-/// Whether this process is in the initial pid namespace; `None` when that cannot be known.
+/// Returns whether this process is in the initial pid namespace; `None` when that cannot be known.
 pub(crate) fn is_initial_pid_namespace() -> Option<bool> {
     use std::os::unix::fs::MetadataExt as _;
     // a process stays in the one that it began in (setns(2): it is its children that go elsewhere)
@@ -44,7 +44,7 @@ pub(crate) fn is_initial_pid_namespace() -> Option<bool> {
     })
 }
 
-/// Whether this process sees those of the whole host, under the ids by which the kernel knows them.
+/// Returns whether this process sees those of the whole host, under the ids by which the kernel knows them.
 pub fn sees_all() -> bool {
     is_initial_pid_namespace() == Some(true)
 }
@@ -52,7 +52,7 @@ pub fn sees_all() -> bool {
 /// Name of [`coverage`] among probes.
 pub const PIDS: &str = "pids";
 
-/// Whether process ids are the kernel's own, by which its programs identify processes; and what it means if not.
+/// Returns whether process ids are the kernel's own, by which its programs identify processes; and what it means if not.
 pub fn coverage() -> Coverage {
     let state = match is_initial_pid_namespace() {
         Some(false) => ProbeState::Off {
@@ -71,7 +71,7 @@ pub fn coverage() -> Coverage {
     }
 }
 
-/// The pids of all processes that `/proc` shows now, in no order.
+/// Returns the pids of all processes that `/proc` shows now, in no order.
 pub fn all_pids() -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();
@@ -82,7 +82,8 @@ pub fn all_pids() -> Vec<u32> {
         .collect()
 }
 
-/// Returns whether a process is a program: threads of the kernel have no file that they execute, and what has exited has none any more.
+/// Returns whether a process is a program: threads of the kernel have no file that they execute, and what has exited
+/// has none any more.
 pub fn is_program(pid: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_ok()
 }

@@ -61,7 +61,7 @@ pub fn check_pid(pid: u32) -> Result<(), TargetError> {
     }
 }
 
-/// The processes with command name `name`, in order. A longer name is cut as the kernel cuts
+/// Returns the processes with command name `name`, in order. A longer name is cut as the kernel cuts
 /// it, so the name of the program file may be given as well.
 pub fn pids_by_comm(name: &str) -> Result<Vec<u32>, TargetError> {
     let kept = &name.as_bytes()[..name.len().min(COMM_LEN)];
@@ -79,7 +79,7 @@ pub fn pids_by_comm(name: &str) -> Result<Vec<u32>, TargetError> {
     Ok(pids)
 }
 
-/// The processes with the real user `uid`, in order.
+/// Returns the processes with the real user `uid`, in order.
 pub fn pids_of_uid(uid: u32) -> Vec<u32> {
     let mut pids = all_pids();
     pids.retain(|pid| real_uid(*pid) == Some(uid));

@@ -100,7 +100,7 @@ impl Stacks {
         }
     }
 
-    /// Whether what is mapped in the program of a stack is known, so that it may end.
+    /// Returns whether the mappings of a stack's process are known, so that the process may end.
     pub fn knows(&self, stack: &SeenStack) -> bool {
         let program = stack.program;
         program.is_none_or(|program| self.programs.contains_key(&program))
@@ -423,7 +423,7 @@ impl StackIdentity {
     }
 }
 
-/// The innermost address, and of callers, with addresses to return to, the last byte of
+/// Returns the innermost address, and of callers, with addresses to return to, the last byte of
 /// their calls: what follows a call may be another line or another function.
 fn call_addresses(addresses: &[u64]) -> impl Iterator<Item = u64> {
     let innermost = addresses.first().copied();

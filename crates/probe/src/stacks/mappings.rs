@@ -17,7 +17,7 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Whether its code was made by the program itself: it comes from no file.
+    /// Returns whether its code was made by the program itself: it comes from no file.
     pub(super) fn is_generated(&self) -> bool {
         let name = self.name.as_str();
         let is_named = ["[anon", "//anon", "/memfd:"]
@@ -58,7 +58,7 @@ fn parse(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The mapping that holds an address.
+/// Returns the mapping that holds an address.
 pub(super) fn find(mappings: &[Mapping], address: u64) -> Option<&Mapping> {
     let after = mappings.partition_point(|it| it.addresses.start <= address);
     let mapping = mappings.get(after.checked_sub(1)?)?;

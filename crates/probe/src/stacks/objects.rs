@@ -55,7 +55,7 @@ impl Deref for Section {
 pub(super) struct Objects(HashMap<(String, u64), Rc<Object>>);
 
 impl Objects {
-    /// The file of a mapping of this process.
+    /// Returns the file of a mapping of this process.
     pub(super) fn open(&mut self, pid: u32, mapping: &Mapping) -> Rc<Object> {
         if mapping.file.1 == 0 {
             return Rc::new(Object::from_name(&mapping.name));
@@ -135,7 +135,7 @@ impl UnwindTables {
         }
     }
 
-    /// The address that the first byte of a mapping is linked for. A mapping begins with a page, a
+    /// Returns the address that the first byte of a mapping is linked for. A mapping begins with a page, a
     /// segment anywhere in one; two segments may share it.
     pub(super) fn linked_address(&self, mapping: &Mapping) -> Option<u64> {
         let bytes = mapping.addresses.end - mapping.addresses.start;

@@ -151,7 +151,7 @@ fn no_sections() -> ExplicitModuleSectionInfo<Section> {
     }
 }
 
-/// A word of the stack, if it was copied.
+/// Returns a word of the stack, if it was copied.
 fn word_at(stack: &SeenStack, at: u64) -> Option<u64> {
     let from = usize::try_from(at.checked_sub(stack.registers.sp)?).ok()?;
     let bytes = stack
@@ -165,7 +165,7 @@ fn native(registers: Registers) -> UnwindRegsNative {
     UnwindRegsNative::new(registers.ip, registers.sp, registers.bp)
 }
 
-/// The link register is not handed over: a system call is made in a function that has saved it.
+/// Converts registers for the unwinder, without the link register: the function of a system call has saved it.
 #[cfg(target_arch = "aarch64")]
 fn native(registers: Registers) -> UnwindRegsNative {
     UnwindRegsNative::new(registers.ip, registers.sp, registers.bp)

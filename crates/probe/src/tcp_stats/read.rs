@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_lacks_is_absent_not_zero() {
+    fn field_that_the_kernel_lacks_is_absent_not_zero() {
         let row = sample_row(&tcp_sample {
             total_rto: 7,
             ..Default::default()

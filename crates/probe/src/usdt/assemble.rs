@@ -99,7 +99,7 @@ impl Assembler {
         self.take_rows()
     }
 
-    /// The account, after [`finish`](Self::finish).
+    /// Returns the account, after [`finish`](Self::finish).
     pub fn counts(&self, fired: &[FiringCounts]) -> UsdtCounts {
         let of_all = |count: fn(&FiringCounts) -> u64| {
             let probes = self.probes.iter().zip(fired);
@@ -209,7 +209,7 @@ fn counter_row(probe: &Probe, firing: &Firing, name: String, value: Value) -> Co
     }
 }
 
-/// A row with nothing known but its beginning.
+/// Returns a row with nothing known but its beginning.
 fn task_row(probe: &Probe, firing: &Firing, kind: TaskKind) -> Task {
     Task {
         begin_ns: firing.time_ns,

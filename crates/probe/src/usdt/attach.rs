@@ -130,7 +130,7 @@ impl<'obj> Probes<'obj> {
             })
     }
 
-    /// The probes, in the order of their indices.
+    /// Returns the probes, in the order of their indices.
     pub fn probes(&self) -> &[Probe] {
         &self.probes
     }
@@ -147,7 +147,7 @@ impl<'obj> Probes<'obj> {
         self.links.take();
     }
 
-    /// The program, for measuring its run time.
+    /// Returns the program, for measuring its run time.
     pub fn program(&self) -> BorrowedFd<'_> {
         self.skel.progs.handle_usdt.as_fd()
     }
@@ -227,7 +227,7 @@ fn ring(
     builder.build().map_err(failed)
 }
 
-/// A record has only as many values as were asked for.
+/// Decodes a record. It has only the values that the user asked for.
 fn decode_firing(bytes: &[u8]) -> Option<Firing> {
     let mut whole = [0; size_of::<usdt_record>()];
     whole.get_mut(..bytes.len())?.copy_from_slice(bytes);

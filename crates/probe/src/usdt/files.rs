@@ -54,7 +54,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// The program that a command starts, and the libraries that are loaded with it. Its dynamic
+    /// Returns the program that a command starts, and the libraries that are loaded with it. Its dynamic
     /// loader shows them, run as `user`, or as this process's own when none is named: what is
     /// loaded later is not among them.
     ///
@@ -117,8 +117,8 @@ fn parse_executable(line: &str) -> Option<(&str, &str)> {
     (permissions.contains('x') && path.starts_with('/')).then_some((range, path))
 }
 
-/// A mapped file: in the process's own mount namespace it may be another one than here, or have
-/// been deleted.
+/// Finds the file of a mapping. It may be deleted, or be another file in the mount namespace of the process than
+/// in this one.
 fn mapped_binary(pid: u32, range: &str, path: &str) -> Binary {
     let here = Binary::at(Path::new(path));
     let there = Binary {
@@ -172,7 +172,7 @@ fn interpreter_of_script(path: &Path) -> Option<OsString> {
     Some(found.to_owned())
 }
 
-/// The libraries that the dynamic loader would load with a program. It is asked and not imitated:
+/// Returns the libraries that the dynamic loader would load with a program. It is asked and not imitated:
 /// paths of the program, of the environment and of the loader's cache all count.
 fn libraries(program: &Path, user: Option<User>) -> Result<Vec<Binary>, String> {
     let Some(loader) = Elf::read(program)?.interpreter else {

@@ -61,7 +61,7 @@ impl Search<'_> {
         }
     }
 
-    /// The notes of a file that a request means, by name.
+    /// Returns the notes of a file that a request means, by name.
     fn notes_of(
         &mut self,
         request: &Request,
@@ -72,7 +72,7 @@ impl Search<'_> {
             (Ok(notes), _) => {
                 let wanted = notes
                     .iter()
-                    .filter(|note| request.wants(&note.provider, &note.name));
+                    .filter(|note| request.matches(&note.provider, &note.name));
                 for note in wanted {
                     let of_name = by_name.entry(note.name.clone()).or_default();
                     of_name.push(note.clone());
@@ -187,7 +187,7 @@ fn hint(request: &Request, names: &BTreeSet<String>) -> String {
     text
 }
 
-/// A probe with all of its places in a file.
+/// Returns a probe with all of its places in a file.
 fn probe_of(
     request: &Request,
     file: &Binary,
@@ -234,7 +234,7 @@ fn probe_of(
     Ok(probe)
 }
 
-/// Whether it is of our own header.
+/// Returns whether it is of our own header.
 fn is_marker(note: &Note) -> bool {
     note.places().count() == 2 && note.constant(0).and_then(Marker::from_kind).is_some()
 }

@@ -12,7 +12,7 @@ fn note(provider: &str, name: &str, arguments: &str) -> Note {
     }
 }
 
-/// A program with two probes and two markers, and a library with one probe.
+/// Returns a program with two probes and two markers, and a library with one probe.
 fn searched<T>(act: impl FnOnce(&mut Search<'_>) -> T) -> T {
     let files = Files {
         files: ["/a/program", "/a/lib.so"]

@@ -32,7 +32,7 @@ pub use request::{Request, RequestError};
 /// Name of the probe in coverage and accounts.
 pub const PROBE: &str = "usdt";
 
-/// Whether this kernel has what USDT probes need, as far as a file shows: for the doctor.
+/// Returns whether this kernel has what USDT probes need, as far as a file shows: for the doctor.
 pub fn coverage() -> Coverage {
     /// There with `CONFIG_UPROBE_EVENTS`.
     const UPROBES: &str = "/sys/bus/event_source/devices/uprobe";
@@ -53,7 +53,7 @@ pub fn coverage() -> Coverage {
     coverage_with(state)
 }
 
-/// The probe's line of coverage.
+/// Returns the probe's line of coverage.
 pub fn coverage_with(state: ProbeState) -> Coverage {
     Coverage {
         probe: PROBE.to_owned(),

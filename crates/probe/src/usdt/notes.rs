@@ -83,7 +83,7 @@ fn describe(bytes: &[u8]) -> Option<Note> {
 }
 
 impl Note {
-    /// The arguments, each with where it is.
+    /// Returns the arguments, each with where it is.
     pub(crate) fn places(&self) -> impl Iterator<Item = &str> {
         // AArch64 writes `8@[sp, 16]`: a blank within brackets ends nothing.
         let mut depth = 0;
@@ -100,12 +100,12 @@ impl Note {
             .filter(|place| !place.is_empty())
     }
 
-    /// Whether an argument is signed; `None` without it.
+    /// Returns whether an argument is signed; `None` without it.
     pub(crate) fn is_signed(&self, index: usize) -> Option<bool> {
         self.places().nth(index).map(|place| place.starts_with('-'))
     }
 
-    /// The value of an argument that is a constant.
+    /// Returns the value of an argument that is a constant.
     pub(crate) fn constant(&self, index: usize) -> Option<i64> {
         let (_, place) = self.places().nth(index)?.split_once('@')?;
         place.strip_prefix('$').unwrap_or(place).parse().ok()

@@ -1,5 +1,5 @@
-//! Describes what the user asks for: `[PATH:]PROVIDER:NAME[:ARGUMENT,…]`. Nothing in it needs to be quoted in a
-//! shell but the `*` that means all names of a provider.
+//! The value of option `-u`: which USDT probes to record, as `[PATH:]PROVIDER:NAME[:ARGUMENT,…]`. A shell needs quotes only
+//! for the `*`, which means all names of a provider.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use super::probe::MOST_ARGUMENTS;
 
-/// USDT probes that the user asks for.
+/// One `-u` of the command line: the USDT probes that it selects. The command line parses it, and
+/// [`find`](super::find::find) searches for its probes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The file that has them; `None`: the program, its libraries, what processes have mapped.
@@ -21,7 +22,7 @@ pub struct Request {
     pub arguments: Vec<Option<String>>,
 }
 
-/// Why a request cannot be understood.
+/// Error of a `-u` that names no USDT probe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{what}\n\
@@ -37,8 +38,9 @@ fn wrong<T>(what: impl Into<String>) -> Result<T, RequestError> {
 }
 
 impl Request {
-    /// Whether it means a probe of this name.
-    pub fn wants(&self, provider: &str, name: &str) -> bool {
+    /// Returns whether the user asked for the probe with this provider and name. [`find`](super::find::find) calls it
+    /// for each probe of a file.
+    pub fn matches(&self, provider: &str, name: &str) -> bool {
         self.provider == provider && self.name.as_deref().is_none_or(|own| own == name)
     }
 }
@@ -70,7 +72,7 @@ impl FromStr for Request {
     }
 }
 
-/// A path has a slash; what follows has none.
+/// Splits a request into its path, which has a slash, and the rest.
 fn split_path(text: &str) -> (Option<&str>, &str) {
     let Some(slash) = text.rfind('/') else {
         return (None, text);
@@ -81,7 +83,7 @@ fn split_path(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// Returns what notes hold is any text; what is read here has no colon, comma or white space.
+/// Returns whether a text can be a name in a request: it has no colon, comma or white space.
 fn is_name(text: &str) -> bool {
     let is_odd = |c: char| c == ':' || c == ',' || c == '*' || c.is_whitespace() || c.is_control();
     !text.is_empty() && !text.contains(is_odd)
@@ -133,14 +135,14 @@ mod tests {
         let request = parse("app:request");
         assert_eq!(request.path, None);
         assert_eq!(request.name.as_deref(), Some("request"));
-        assert!(request.wants("app", "request") && !request.wants("app", "reply"));
+        assert!(request.matches("app", "request") && !request.matches("app", "reply"));
         let request = parse("/opt/a:b/lib.so:app:request:bytes,,latency_ns");
         assert_eq!(request.path, Some("/opt/a:b/lib.so".into()));
         assert_eq!(request.provider, "app");
         let names: Vec<Option<&str>> = request.arguments.iter().map(Option::as_deref).collect();
         assert_eq!(names, [Some("bytes"), None, Some("latency_ns")]);
         let request = parse("./app:whylat:*");
-        assert!(request.wants("whylat", "any") && !request.wants("app", "any"));
+        assert!(request.matches("whylat", "any") && !request.matches("app", "any"));
         assert_eq!(request.to_string(), "whylat:*");
     }
 

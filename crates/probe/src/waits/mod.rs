@@ -174,7 +174,7 @@ const SYSCALLS: &[(syscall_object, &[libc::c_long])] = &[
     ),
 ];
 
-/// A number that nobody outside of this process knows, to be mixed into addresses.
+/// Returns a number that nobody outside of this process knows, to be mixed into addresses.
 pub(crate) fn address_salt() -> u64 {
     RandomState::new().hash_one("address")
 }

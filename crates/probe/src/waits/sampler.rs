@@ -1,5 +1,6 @@
-//! Describes what the threads of a process are doing at a moment, without BPF. In: `/proc/PID/task`, which shows for each thread
-//! that is off its CPU the system call and its arguments. Out: what it waits for, by the list that `waits` uses.
+//! Describes what the threads of a process are doing at a moment, without BPF. In: `/proc/PID/task`, which shows for
+//! each thread that is off its CPU the system call and its arguments. Out: what it waits for, by the list that `waits`
+//! uses.
 //!
 //! One look at a thread reads two small files, and one link where it waits for a descriptor.
 
@@ -161,7 +162,7 @@ struct Call {
     first: u64,
 }
 
-/// A line of `/proc/PID/task/TID/syscall`; `None`: it runs.
+/// Parses a line of `/proc/PID/task/TID/syscall`; `None`: the thread runs.
 fn parse(line: &str) -> Option<Call> {
     let mut words = line.split_whitespace();
     let number = words.next()?.parse().ok()?;

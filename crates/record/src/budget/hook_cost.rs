@@ -37,7 +37,7 @@ impl HookTimer {
         timer
     }
 
-    /// Returns what a hook adds that is attached now and leaves at once, ns a run.
+    /// Returns the time that an attached hook adds if it returns at once, ns a run.
     pub(crate) fn finish(self) -> f64 {
         (self.call_ns() - self.before_ns).max(LEAST_NS)
     }
@@ -60,8 +60,8 @@ impl HookTimer {
     }
 }
 
-/// Counts what hooks cost: in windows by the kernel's statistics, which are on then. Between them only some are attached. For so
-/// much CPU time they run as often as in the last window: some leave at once, others cost as much.
+/// Counts what hooks cost: in windows by the kernel's statistics, which are on then. Between them only some are
+/// attached. For so much CPU time they run as often as in the last window: some leave at once, others cost as much.
 #[derive(Debug)]
 pub(super) struct HookMeter {
     of_windows: HookCounter,
@@ -89,7 +89,7 @@ impl HookMeter {
         })
     }
 
-    /// A window begins: the statistics are on.
+    /// Begins a window: switches the statistics on.
     ///
     /// # Errors
     /// When the kernel does not say.

@@ -333,7 +333,7 @@ impl Packer<'_> {
     ) -> Vec<usize> {
         let is_thinned = self.thinning.nth > 1 && THINNED.contains(&T::NAME);
         let rows = 0..len;
-        rows.filter(|row| !is_thinned || self.thinning.holds(begin + row) || is_held(*row))
+        rows.filter(|row| !is_thinned || self.thinning.keeps_row(begin + row) || is_held(*row))
             .collect()
     }
 
@@ -385,7 +385,7 @@ impl Packer<'_> {
         let lives: Vec<_> = held.iter().map(|row| T::life(&rows, *row)).collect();
         let began = lives.iter().map(|life| life.map(|life| life.0)).collect();
         let latency = lives.iter().map(|life| life.map(|life| life.1)).collect();
-        let is_sample = |row: &usize| Some(i64::from(self.thinning.holds(*row)));
+        let is_sample = |row: &usize| Some(i64::from(self.thinning.keeps_row(*row)));
         let is_sample = held.iter().map(is_sample).collect();
         let [begin, length, sample] = &LIFE_FIELDS;
         let derived = steps.chain([

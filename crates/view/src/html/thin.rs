@@ -38,7 +38,7 @@ impl Thinning {
     }
 
     /// Returns whether a row is kept by its number.
-    pub fn holds(&self, row: usize) -> bool {
+    pub fn keeps_row(&self, row: usize) -> bool {
         row.is_multiple_of(self.nth)
     }
 
@@ -94,6 +94,6 @@ mod tests {
         ] {
             assert_eq!(thinning.holds_time(begin_ns, end_ns), held, "{begin_ns}");
         }
-        assert!(thinning.holds(4) && !thinning.holds(5));
+        assert!(thinning.keeps_row(4) && !thinning.keeps_row(5));
     }
 }

@@ -23,7 +23,7 @@ pub enum Runtime {
 }
 
 impl Runtime {
-    /// As people write it.
+    /// Returns the name as a user writes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Docker => "docker",

@@ -1,12 +1,12 @@
-//! containerd: a folder `…/io.containerd.runtime.v2.task/NAMESPACE/ID` for each container that runs, with its `init.pid`, and
-//! its `config.json` (OCI). Its annotations have the names that nerdctl and Kubernetes gave it.
+//! containerd: a folder `…/io.containerd.runtime.v2.task/NAMESPACE/ID` for each container that runs, with its
+//! `init.pid`, and its `config.json` (OCI). Its annotations have the names that nerdctl and Kubernetes gave it.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::container::{Container, Runtime};
-use super::files::{entries, folders, is_folder, json, last, pid_in};
+use super::files::{is_folder, last_part, list_entries, match_folders, pid_in, read_json};
 use super::pod::{CONTAINERD, PodKeys, label};
 
 /// Where the folders of its namespaces are: containerd's own, those of the one that Docker starts, of k3s and of MicroK8s.
@@ -27,12 +27,12 @@ const LONGEST_NAME: usize = 255;
 const NAMES: [&str; 2] = ["nerdctl/name", "io.kubernetes.cri.container-name"];
 
 pub(super) fn list(root: &Path) -> Vec<Container> {
-    let tasks = namespaces(root).flat_map(|namespace| entries(&namespace));
+    let tasks = namespaces(root).flat_map(|namespace| list_entries(&namespace));
     let tasks = tasks.filter(|task| is_folder(task));
     tasks.map(|task| read(root, &task)).collect()
 }
 
-/// The container with this id.
+/// Returns the container with this id.
 pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
     let tasks = namespaces(root).map(|namespace| namespace.join(id));
     let mut tasks = tasks.filter(|task| is_folder(task));
@@ -40,21 +40,21 @@ pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
 }
 
 fn namespaces(root: &Path) -> impl Iterator<Item = PathBuf> {
-    TASKS.iter().flat_map(|tasks| folders(root, tasks))
+    TASKS.iter().flat_map(|tasks| match_folders(root, tasks))
 }
 
 fn read(root: &Path, task: &Path) -> Container {
-    let config = json(&task.join("config.json")).unwrap_or_default();
+    let config = read_json(&task.join("config.json")).unwrap_or_default();
     let annotations = &config["annotations"];
     let is_of_docker = task
         .parent()
-        .is_some_and(|parent| last(parent) == OF_DOCKER);
+        .is_some_and(|parent| last_part(parent) == OF_DOCKER);
     Container {
         runtime: match is_of_docker {
             true => Runtime::Docker,
             false => Runtime::Containerd,
         },
-        id: last(task),
+        id: last_part(task),
         names: names(annotations, &NAMES, &CONTAINERD),
         pod: CONTAINERD.read(annotations),
         pid: pid_in(root, &task.join("init.pid")),
@@ -74,7 +74,7 @@ pub(super) fn names(annotations: &Value, keys: &[&str], pod: &PodKeys) -> Vec<St
     names
 }
 
-/// A name as a runtime gives it; `None` for what none would give, and a terminal should not get.
+/// Returns a name as a runtime gives it; `None` for text that is no such name and that may disturb a terminal.
 pub(super) fn known_name(text: &str) -> Option<String> {
     let is_name = (1..=LONGEST_NAME).contains(&text.len()) && !text.contains(char::is_control);
     is_name.then(|| text.to_owned())

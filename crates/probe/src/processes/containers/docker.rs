@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::container::{Container, Runtime};
 use super::containerd::known_name;
-use super::files::{entries, folders, is_folder, json, lives, settings};
+use super::files::{is_alive, is_folder, list_entries, match_folders, read_json, read_settings};
 use super::pod::KUBELET;
 
 /// Where Docker keeps its data unless it is configured otherwise; the second as a snap.
@@ -17,12 +17,12 @@ const NAME_IN_POD: &str = "io.kubernetes.container.name";
 
 pub(super) fn list(root: &Path) -> Vec<Container> {
     let containers = data(root);
-    let containers = containers.iter().flat_map(|data| entries(data));
+    let containers = containers.iter().flat_map(|data| list_entries(data));
     let containers = containers.filter(|dir| is_folder(dir));
     containers.filter_map(|dir| read(root, &dir)).collect()
 }
 
-/// The container with this id.
+/// Returns the container with this id.
 pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
     let dirs = data(root).into_iter().map(|data| data.join(id));
     let mut dirs = dirs.filter(|dir| is_folder(dir));
@@ -30,19 +30,19 @@ pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
     (found.id == id).then_some(found)
 }
 
-/// Folders of containers.
+/// Returns the folders of Docker's containers.
 fn data(root: &Path) -> Vec<PathBuf> {
-    let setting = settings(&root.join(SETTINGS));
+    let setting = read_settings(&root.join(SETTINGS));
     let setting =
         setting.and_then(|settings| settings.get("data-root")?.as_str().map(str::to_owned));
     let setting = setting.map(|path| root.join(path.trim_start_matches('/')));
-    let places = DATA.iter().flat_map(|data| folders(root, data));
+    let places = DATA.iter().flat_map(|data| match_folders(root, data));
     let places = places.chain(setting);
     places.map(|data| data.join("containers")).collect()
 }
 
 fn read(root: &Path, dir: &Path) -> Option<Container> {
-    let config = json(&dir.join("config.v2.json"))?;
+    let config = read_json(&dir.join("config.v2.json"))?;
     let name = config["Name"].as_str().unwrap_or_default();
     let pid = config["State"]["Pid"].as_u64().unwrap_or(0);
     let pid = u32::try_from(pid).ok().filter(|pid| *pid != 0);
@@ -54,6 +54,6 @@ fn read(root: &Path, dir: &Path) -> Option<Container> {
         id: config["ID"].as_str()?.to_owned(),
         names: in_pod.into_iter().chain(own).collect(),
         pod: KUBELET.read(labels),
-        pid: pid.filter(|pid| lives(root, *pid)),
+        pid: pid.filter(|pid| is_alive(root, *pid)),
     })
 }

@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 /// (`defaults.DefaultMaxRecvMsgSize`).
 const MOST_BYTES: u64 = 16 << 20;
 
-/// Folders that a pattern such as `run/user/*/containers` means below a root; `*` is any one name.
-pub(super) fn folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
+/// Returns the folders below a root that match a pattern such as `run/user/*/containers`; `*` is any one name.
+pub(super) fn match_folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![root.to_owned()];
     for part in pattern.split('/') {
         found = match part {
-            "*" => found.iter().flat_map(|dir| entries(dir)).collect(),
+            "*" => found.iter().flat_map(|dir| list_entries(dir)).collect(),
             part => found.iter().map(|dir| dir.join(part)).collect(),
         };
     }
@@ -26,31 +26,31 @@ pub(super) fn folders(root: &Path, pattern: &str) -> Vec<PathBuf> {
 }
 
 /// Returns what is in a folder; nothing where it cannot be read.
-pub(super) fn entries(dir: &Path) -> Vec<PathBuf> {
+pub(super) fn list_entries(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Whether it is a folder, and no symbolic link to one.
+/// Returns whether it is a folder, and no symbolic link to one.
 pub(super) fn is_folder(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir())
 }
 
-/// A file of JSON; `None` where it cannot be read, or is none.
-pub(super) fn json(path: &Path) -> Option<serde_json::Value> {
+/// Reads a file of JSON; `None` if it cannot be read, or is not JSON.
+pub(super) fn read_json(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_slice(&read(path, libc::O_NOFOLLOW)?).ok()
 }
 
-/// A file of settings as JSON, which an administrator may have linked to.
-pub(super) fn settings(path: &Path) -> Option<serde_json::Value> {
+/// Reads a file of settings as JSON. It may be a symbolic link that an administrator made.
+pub(super) fn read_settings(path: &Path) -> Option<serde_json::Value> {
     serde_json::from_slice(&read(path, 0)?).ok()
 }
 
-/// The process with the id in a file, if it lives.
+/// Returns the process with the id in a file, if it exists.
 pub(super) fn pid_in(root: &Path, file: &Path) -> Option<u32> {
     let text = String::from_utf8(read(file, libc::O_NOFOLLOW)?).ok()?;
     let pid = text.trim().parse().ok()?;
-    lives(root, pid).then_some(pid)
+    is_alive(root, pid).then_some(pid)
 }
 
 /// Returns the bytes of a regular file; `None` above the bound.
@@ -73,13 +73,13 @@ fn read(path: &Path, flags: i32) -> Option<Vec<u8>> {
     is_readable.then_some(bytes)
 }
 
-/// Last part of a path, as text.
-pub(super) fn last(path: &Path) -> String {
+/// Returns the last part of a path, as text.
+pub(super) fn last_part(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default();
     name.to_string_lossy().into_owned()
 }
 
-/// Whether there is such a process.
-pub(super) fn lives(root: &Path, pid: u32) -> bool {
+/// Returns whether there is such a process.
+pub(super) fn is_alive(root: &Path, pid: u32) -> bool {
     root.join(format!("proc/{pid}")).is_dir()
 }

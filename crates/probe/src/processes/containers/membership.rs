@@ -1,5 +1,5 @@
-//! Decides which processes are a container's, by `/proc/PID/cgroup`: control groups have the container's id in their name, whichever
-//! driver made them.
+//! Decides which processes are a container's, by `/proc/PID/cgroup`: control groups have the container's id in their
+//! name, whichever driver made them.
 //!
 //! ```text
 //! cgroupfs    /docker/ID   /libpod_parent/libpod-ID   /default/ID   /kubepods/burstable/podUID/ID
@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use super::container::{Container, Runtime};
-use super::files::{entries, last};
+use super::files::{last_part, list_entries};
 use super::pod::{pod_group, uid_of_group};
 
 /// Names of the control groups of programs that look after a container, and are not in it.
@@ -32,12 +32,17 @@ impl Members {
     /// Returns those of a container with this first process; `None` when that has ended.
     pub(super) fn find(root: &Path, container: &Container, pid: u32) -> Option<Self> {
         let id = container.id.as_str();
-        if let Some(path) = groups(root, pid)?.v2.and_then(|path| up_to(&path, id)) {
+        if let Some(path) = groups(root, pid)?
+            .v2
+            .and_then(|path| cut_path_after(&path, id))
+        {
             return Some(Self::Cgroup(path));
         }
         let is_in = |other: &u32| {
             let groups = groups(root, *other).unwrap_or_default();
-            groups.paths().any(|path| up_to(path, id).is_some())
+            groups
+                .paths()
+                .any(|path| cut_path_after(path, id).is_some())
         };
         let mut processes: Vec<u32> = pids(root).filter(is_in).collect();
         processes.sort_unstable();
@@ -52,7 +57,8 @@ impl Members {
     pub(super) fn find_pod(root: &Path, containers: &[Container]) -> Option<Self> {
         let path = |it: &Container| {
             let path = groups(root, it.pid?)?.v2?;
-            let (group, _) = pod_group(&path).filter(|_| up_to(&path, &it.id).is_some())?;
+            let (group, _) =
+                pod_group(&path).filter(|_| cut_path_after(&path, &it.id).is_some())?;
             Some(group.to_owned())
         };
         let mut paths: Vec<Option<String>> = containers.iter().map(path).collect();
@@ -64,7 +70,7 @@ impl Members {
             let groups = groups(root, *pid).unwrap_or_default();
             let is_one = |path: &String| {
                 let mut containers = containers.iter();
-                containers.any(|it| up_to(path, &it.id).is_some())
+                containers.any(|it| cut_path_after(path, &it.id).is_some())
             };
             groups.paths().any(is_one)
         };
@@ -74,7 +80,7 @@ impl Members {
     }
 }
 
-/// Whether a container's control groups name another pod than its runtime's file: one of them lies.
+/// Returns whether a container's control groups name another pod than its runtime's file: one of them is wrong.
 pub(super) fn is_of_another_pod(root: &Path, container: &Container) -> bool {
     let Some(uid) = container.pod.as_ref().and_then(|pod| pod.uid.as_deref()) else {
         return false;
@@ -99,7 +105,7 @@ impl Groups {
     }
 }
 
-/// Ids of containers in `/proc/PID/cgroup`, and the UID of the pod there, of each from the outermost to the innermost.
+/// Returns the ids of containers in `/proc/PID/cgroup`, from the outermost to the innermost, each with the UID of its pod.
 pub(super) fn ids_in(text: &str) -> Vec<(String, Option<String>)> {
     let groups = parse(text);
     let of_path = |path: &String| {
@@ -132,8 +138,8 @@ fn parse(text: &str) -> Groups {
     groups
 }
 
-/// The begin of a path of control groups down to the one that is named after this container.
-fn up_to(path: &str, id: &str) -> Option<String> {
+/// Returns the begin of a path of control groups down to the one that is named after this container.
+fn cut_path_after(path: &str, id: &str) -> Option<String> {
     let mut end = 0;
     for part in path.split('/') {
         end += part.len() + 1;
@@ -154,7 +160,7 @@ fn is_named_after(part: &str, id: &str) -> bool {
     (before.is_empty() || before.ends_with(['-', ':'])) && !is_monitor
 }
 
-/// The id in the name of a control group, if it is one of 64 digits.
+/// Returns the id in the name of a control group, if it is one of 64 digits.
 fn id_in(part: &str) -> Option<&str> {
     let name = part.trim_end_matches(".scope");
     let id = name.get(name.len().checked_sub(ID_DIGITS)?..)?;
@@ -164,7 +170,7 @@ fn id_in(part: &str) -> Option<&str> {
     (is_id && is_named_after(part, id)).then_some(id)
 }
 
-/// Containers that processes' control groups show: also those of runtimes with files that cannot be read.
+/// Lists the containers that processes' control groups show, also those of runtimes with unreadable files.
 pub(super) fn list(root: &Path) -> Vec<Container> {
     let mut found: Vec<Container> = Vec::new();
     for pid in pids(root) {
@@ -191,8 +197,8 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
 }
 
 fn pids(root: &Path) -> impl Iterator<Item = u32> {
-    let entries = entries(&root.join("proc"));
+    let entries = list_entries(&root.join("proc"));
     entries
         .into_iter()
-        .filter_map(|entry| last(&entry).parse().ok())
+        .filter_map(|entry| last_part(&entry).parse().ok())
 }

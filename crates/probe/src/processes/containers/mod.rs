@@ -26,7 +26,7 @@ pub enum ContainerError {
     /// Nothing fits.
     #[error(
         "no container has the name or id {wanted}\nhint: {}",
-        those_that_run(known)
+        list_running_containers(known)
     )]
     NotFound {
         /// As given.
@@ -56,7 +56,7 @@ fn join_names(containers: &[Container]) -> String {
     words.join(", ")
 }
 
-fn those_that_run(known: &[Container]) -> String {
+fn list_running_containers(known: &[Container]) -> String {
     match known {
         [] => "no running container of docker, podman, containerd or CRI-O was found; their files want root. \
                Others can be chosen by --cgroup"
@@ -65,7 +65,7 @@ fn those_that_run(known: &[Container]) -> String {
     }
 }
 
-/// The running container of this name or id, and who its members are. `root` is `/`, but in tests.
+/// Finds the running container with this name or id, and its processes. `root` is `/`, except in tests.
 ///
 /// # Errors
 /// When there is not exactly one, or it does not run.
@@ -78,7 +78,8 @@ pub fn find_container(root: &Path, wanted: &str) -> Result<(Container, Members),
     }
 }
 
-/// The container that is meant: its whole name or id, else the begin of its id; one that runs rather than one that does not.
+/// Returns the container that the user means, by its whole name or id, else by the begin of its id. A running one comes
+/// first.
 fn choose(all: Vec<Container>, wanted: &str) -> Result<Container, ContainerError> {
     let fits: [&dyn Fn(&Container) -> bool; 2] = [
         &|it| it.id == wanted || it.names.iter().any(|name| name == wanted),
@@ -114,7 +115,7 @@ pub enum PodError {
     /// None fits.
     #[error(
         "no pod with the name or UID {wanted} runs on this node\nhint: {}",
-        pods_that_run(known)
+        list_running_pods(known)
     )]
     NotFound {
         /// As given.
@@ -144,7 +145,7 @@ fn join_pods(pods: &[Pod]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-fn pods_that_run(known: &[Pod]) -> String {
+fn list_running_pods(known: &[Pod]) -> String {
     match known {
         [] => "no pod was found in the files of containerd, CRI-O or docker, which want root; `kubectl get pod -o wide` \
                says on which node a pod runs"
@@ -153,8 +154,8 @@ fn pods_that_run(known: &[Pod]) -> String {
     }
 }
 
-/// The running pod with this `NAMESPACE/NAME`, name or UID; its containers that run; and who its members are. `root` is `/`,
-/// but in tests.
+/// Returns the running pod with this `NAMESPACE/NAME`, name or UID; its containers that run; and who its members are.
+/// `root` is `/`, but in tests.
 ///
 /// # Errors
 /// When there is not exactly one that runs.
@@ -194,7 +195,7 @@ pub fn find_pod(root: &Path, wanted: &str) -> Result<(Pod, Vec<Container>, Membe
     }
 }
 
-/// All containers that some runtime's files, or a control group, report: each once.
+/// Lists all containers that a runtime's files, or a control group, report: each once.
 fn all(root: &Path) -> Vec<Container> {
     let mut all: Vec<Container> = Vec::new();
     let found = [

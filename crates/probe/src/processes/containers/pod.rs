@@ -55,12 +55,12 @@ pub(super) const KUBELET: PodKeys = PodKeys([
 ]);
 
 impl PodKeys {
-    /// The name of the pod alone, which older runtimes write without its namespace.
+    /// Returns the name of the pod alone, which older runtimes write without its namespace.
     pub(super) fn name<'a>(&self, annotations: &'a Value) -> Option<&'a str> {
         subdomain(annotations[self.0[1]].as_str()?)
     }
 
-    /// The pod that a container's annotations name; `None` for names that Kubernetes gives to nothing.
+    /// Returns the pod that a container's annotations name; `None` if Kubernetes does not allow such a name.
     pub(super) fn read(&self, annotations: &Value) -> Option<Pod> {
         let [namespace, name, uid] = self.0.map(|key| annotations[key].as_str());
         Some(Pod {
@@ -71,7 +71,7 @@ impl PodKeys {
     }
 }
 
-/// A name of a container or namespace, if it is one.
+/// Returns a name of a container or namespace, if it is one.
 pub(super) fn label(text: &str) -> Option<&str> {
     subdomain(text).filter(|text| text.len() <= LABEL_BYTES && !text.contains('.'))
 }
@@ -82,7 +82,7 @@ fn subdomain(text: &str) -> Option<&str> {
     is_name.then_some(text)
 }
 
-/// A UID without dashes, which systemd's names have as underscores.
+/// Returns a UID without dashes, which systemd's names have as underscores.
 fn uid_digits(text: &str) -> Option<String> {
     let mut digits = text.to_owned();
     digits.retain(|digit| !matches!(digit, '-' | '_'));
@@ -93,7 +93,7 @@ fn uid_digits(text: &str) -> Option<String> {
     is_uid.then_some(digits)
 }
 
-/// The control group of a pod in the path of one below it, and the pod's UID.
+/// Returns the control group of a pod in the path of one below it, and the pod's UID.
 pub(super) fn pod_group(path: &str) -> Option<(&str, String)> {
     let mut end = 0;
     let mut is_in_tree = false;
@@ -107,13 +107,13 @@ pub(super) fn pod_group(path: &str) -> Option<(&str, String)> {
     None
 }
 
-/// The UID in the name of a pod's control group.
+/// Returns the UID in the name of a pod's control group.
 fn uid_in(part: &str) -> Option<String> {
     let name = part.strip_suffix(".slice").unwrap_or(part);
     uid_digits(&name[name.rfind("pod")? + "pod".len()..])
 }
 
-/// The UID of the pod that a container's control group names, also where pod and container share one:
+/// Returns the UID of the pod that a container's control group names, also where pod and container share one:
 /// `kubepods-podUID.slice:cri-containerd:ID`, which a runtime makes that is set for systemd where none runs.
 pub(super) fn uid_of_group(path: &str) -> Option<String> {
     let shared = |part: &str| {

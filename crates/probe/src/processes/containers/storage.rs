@@ -1,6 +1,6 @@
-//! Podman and CRI-O, which keep containers by the same library (containers/storage): names in `DRIVER-containers/containers.json`
-//! of its data, and of each that was started a folder `DRIVER-containers/ID/userdata` in its run folder, with `pidfile` and
-//! `config.json` (OCI).
+//! Podman and CRI-O, which keep containers by the same library (containers/storage): names in
+//! `DRIVER-containers/containers.json` of its data, and of each that was started a folder
+//! `DRIVER-containers/ID/userdata` in its run folder, with `pidfile` and `config.json` (OCI).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::container::{Container, Runtime};
 use super::containerd::{known_name, names};
-use super::files::{entries, folders, is_folder, json, last, pid_in};
+use super::files::{is_folder, last_part, list_entries, match_folders, pid_in, read_json};
 use super::pod::KUBELET;
 
 /// Data and run folders: root's, and those of users who run Podman without root.
@@ -34,18 +34,18 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
     let runs: Vec<PathBuf> = of_drivers(root, &RUN);
     let mut found: BTreeMap<String, Container> = BTreeMap::new();
     for driver in of_drivers(root, &DATA) {
-        let listed = json(&driver.join("containers.json")).unwrap_or_default();
+        let listed = read_json(&driver.join("containers.json")).unwrap_or_default();
         for entry in listed.as_array().into_iter().flatten() {
             let Some(id) = entry["id"].as_str() else {
                 continue;
             };
-            let container = read(root, &runs, id, own_names(entry));
+            let container = read(root, &runs, id, read_library_names(entry));
             found.insert(id.to_owned(), container);
         }
     }
     // those with data that cannot be read, or lie elsewhere
-    for run in runs.iter().flat_map(|run| entries(run)) {
-        let id = last(&run);
+    for run in runs.iter().flat_map(|run| list_entries(run)) {
+        let id = last_part(&run);
         if is_folder(&run.join("userdata")) && !found.contains_key(&id) {
             let container = read(root, &runs, &id, Vec::new());
             found.insert(id, container);
@@ -54,7 +54,7 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
     found.into_values().collect()
 }
 
-/// The container with this id, if it runs.
+/// Returns the container with this id, if it runs.
 pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
     let runs: Vec<PathBuf> = of_drivers(root, &RUN);
     let mut userdata = runs.iter().map(|run| run.join(id).join("userdata"));
@@ -62,17 +62,17 @@ pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
         return None;
     }
     let listed = of_drivers(root, &DATA).into_iter();
-    let listed = listed.filter_map(|driver| json(&driver.join("containers.json")));
+    let listed = listed.filter_map(|driver| read_json(&driver.join("containers.json")));
     let names = listed.flat_map(|listed| {
         let entries = listed.as_array().into_iter().flatten();
         let mut entries = entries.filter(|entry| entry["id"] == id);
-        entries.next().map(own_names).unwrap_or_default()
+        entries.next().map(read_library_names).unwrap_or_default()
     });
     Some(read(root, &runs, id, names.collect()))
 }
 
 /// Names that the library keeps of a container.
-fn own_names(entry: &Value) -> Vec<String> {
+fn read_library_names(entry: &Value) -> Vec<String> {
     let names = entry["names"].as_array().into_iter().flatten();
     names
         .filter_map(|name| known_name(name.as_str()?))
@@ -80,23 +80,23 @@ fn own_names(entry: &Value) -> Vec<String> {
 }
 
 fn of_drivers(root: &Path, places: &[&str]) -> Vec<PathBuf> {
-    let places = places.iter().flat_map(|place| folders(root, place));
-    let mut drivers: Vec<PathBuf> = places.flat_map(|place| entries(&place)).collect();
-    drivers.retain(|dir| last(dir).ends_with(CONTAINERS));
+    let places = places.iter().flat_map(|place| match_folders(root, place));
+    let mut drivers: Vec<PathBuf> = places.flat_map(|place| list_entries(&place)).collect();
+    drivers.retain(|dir| last_part(dir).ends_with(CONTAINERS));
     drivers
 }
 
-fn read(root: &Path, runs: &[PathBuf], id: &str, own_names: Vec<String>) -> Container {
+fn read(root: &Path, runs: &[PathBuf], id: &str, read_library_names: Vec<String>) -> Container {
     let mut folders = runs.iter().map(|run| run.join(id).join("userdata"));
     let folder = folders.find(|folder| is_folder(folder)).unwrap_or_default();
-    let config = json(&folder.join("config.json")).unwrap_or_default();
+    let config = read_json(&folder.join("config.json")).unwrap_or_default();
     let annotations = &config["annotations"];
     let is_of_cri_o = annotations[CRI_O].is_string();
     // users run no pods of Kubernetes, and may write what they like
     let is_of_root = folder.starts_with(root.join(RUN[0]));
     let pod = is_of_root.then(|| KUBELET.read(annotations)).flatten();
     let mut all = names(annotations, &NAMES, &KUBELET);
-    all.extend(own_names);
+    all.extend(read_library_names);
     let mut seen = Vec::new();
     all.retain(|name| {
         !seen.contains(name) && {

@@ -24,7 +24,7 @@ impl Host {
         self
     }
 
-    /// A process with these control groups.
+    /// Returns a process with these control groups.
     fn process(&self, pid: u32, cgroup: &str) -> &Self {
         self.write(&format!("proc/{pid}/cgroup"), cgroup)
     }
@@ -74,7 +74,7 @@ fn group(path: &str) -> Members {
 }
 
 #[test]
-fn docker_by_name_and_id_and_either_driver() {
+fn docker_container_is_found_by_name_and_id_with_either_driver() {
     for path in ["/system.slice/docker-ID.scope", "/docker/ID"] {
         let host = Host::new();
         let inner = format!("0::{}/init.scope\n", path.replace("ID", ID));
@@ -87,7 +87,7 @@ fn docker_by_name_and_id_and_either_driver() {
 }
 
 #[test]
-fn data_root_of_docker_is_read() {
+fn dockers_data_root_setting_is_used() {
     let host = Host::new();
     let config = format!(r#"{{"State":{{"Pid":41}},"ID":"{ID}","Name":"/redis"}}"#);
     host.write("etc/docker/daemon.json", r#"{"data-root":"/srv/docker"}"#)
@@ -100,7 +100,7 @@ fn data_root_of_docker_is_read() {
 }
 
 #[test]
-fn dockers_containers_are_not_containerds_too() {
+fn docker_container_is_listed_once() {
     let host = Host::new();
     host.docker(ID, "redis", 41)
         .containerd("moby", ID, "{}", 41)
@@ -109,7 +109,7 @@ fn dockers_containers_are_not_containerds_too() {
 }
 
 #[test]
-fn podman_by_its_storage() {
+fn podman_container_is_found_by_its_storage() {
     let host = Host::new();
     let path = "/machine.slice/libpod-ID.scope";
     host.storage(ID, r#"["web"]"#, "{}", 41)
@@ -119,7 +119,7 @@ fn podman_by_its_storage() {
 }
 
 #[test]
-fn podman_of_a_user() {
+fn podman_container_of_a_user_is_found() {
     let host = Host::new();
     let data = "home/ada/.local/share/containers/storage/overlay-containers";
     let run = format!("run/user/1000/containers/overlay-containers/{ID}/userdata/pidfile");
@@ -134,7 +134,7 @@ fn podman_of_a_user() {
 }
 
 #[test]
-fn cri_o_by_container_and_pod() {
+fn cri_o_container_is_found_by_container_and_pod_name() {
     let host = Host::new();
     let names = r#"["k8s_redis_cache-0_shop_5a5a_0"]"#;
     let annotations = r#"{"io.kubernetes.cri-o.Name":"k8s_redis_cache-0_shop_5a5a_0",
@@ -150,7 +150,7 @@ fn cri_o_by_container_and_pod() {
 }
 
 #[test]
-fn containerd_by_what_nerdctl_kubernetes_and_ctr_call_it() {
+fn containerd_container_is_found_by_names_of_nerdctl_kubernetes_and_ctr() {
     let cri = r#"{"io.kubernetes.cri.container-name":"redis","io.kubernetes.cri.sandbox-name":"cache-0"}"#;
     let nerdctl = r#"{"nerdctl/name":"redis"}"#;
     for (namespace, annotations, path, wanted) in [
@@ -186,7 +186,7 @@ fn containerd_by_what_nerdctl_kubernetes_and_ctr_call_it() {
 }
 
 #[test]
-fn without_the_v2_tree_its_processes_are_recorded() {
+fn container_without_v2_control_group_gives_its_processes() {
     let v1 = |path: &str| {
         let path = path.replace("ID", ID);
         format!("12:pids:{path}\n11:memory:{path}\n1:name=systemd:{path}\n")
@@ -209,7 +209,7 @@ fn without_the_v2_tree_its_processes_are_recorded() {
 }
 
 #[test]
-fn a_control_group_is_enough() {
+fn control_group_alone_identifies_a_container() {
     let host = Host::new();
     let path = "/system.slice/docker-ID.scope";
     host.process(41, &format!("0::{}\n", path.replace("ID", ID)));
@@ -217,7 +217,7 @@ fn a_control_group_is_enough() {
 }
 
 #[test]
-fn what_is_not_one_container_lists_those_that_run() {
+fn error_lists_running_containers_if_the_name_fits_none_or_several() {
     let host = Host::new();
     let none = host.find("redis").expect_err("none").to_string();
     assert!(none.contains("\nhint: no running container"), "{none}");
@@ -254,7 +254,7 @@ fn what_is_not_one_container_lists_those_that_run() {
 
 /// A process that took the place of a container's process is not the container's.
 #[test]
-fn a_process_that_has_gone_is_no_container() {
+fn reused_process_id_is_no_container() {
     for group in [None, Some("0::/system.slice/cron.service\n4:pids:/\n")] {
         let host = Host::new();
         host.docker(ID, "redis", 41);
@@ -266,15 +266,15 @@ fn a_process_that_has_gone_is_no_container() {
     }
 }
 
-/// Files that containerd 1.6.20 wrote of a pod with one container, which calls of CRI made (docs/kubernetes.md); without mounts,
-/// capabilities and limits.
+/// Files that containerd 1.6.20 wrote of a pod with one container, which calls of CRI made (docs/kubernetes.md);
+/// without mounts, capabilities and limits.
 const SANDBOX_FILE: &str = include_str!("containerd-1.6.20/sandbox.json");
 const REDIS_FILE: &str = include_str!("containerd-1.6.20/redis.json");
 const UID: &str = "7d3c1f2e-5a64-4b1c-9c37-0f1e2d3c4b5a";
 const OTHER_UID: &str = "11111111-2222-3333-4444-555555555555";
 
 impl Host {
-    /// A task of containerd with this `config.json`, in a control group.
+    /// Returns a task of containerd with this `config.json`, in a control group.
     fn task(&self, id: &str, config: &str, pid: u32, group: &str) -> &Self {
         let task = format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{id}");
         self.write(&format!("{task}/config.json"), config)
@@ -307,7 +307,7 @@ fn pod_path() -> String {
 }
 
 #[test]
-fn pod_of_containerd_by_name_namespace_and_uid() {
+fn containerd_pod_is_found_by_name_namespace_and_uid() {
     let host = Host::new();
     let group = pod_path();
     host.pod(&group).process(57, &format!("0::{group}/{ID}\n"));
@@ -334,7 +334,7 @@ fn pod_of_containerd_by_name_namespace_and_uid() {
 }
 
 #[test]
-fn pod_without_a_group_of_its_own_is_its_processes() {
+fn pod_without_own_control_group_gives_its_processes() {
     let host = Host::new();
     host.pod("/k8s.io")
         .process(57, &format!("0::/k8s.io/{ID}\n"))
@@ -345,7 +345,7 @@ fn pod_without_a_group_of_its_own_is_its_processes() {
 
 /// So it is where whylat has a control group namespace of its own, as in a pod.
 #[test]
-fn pod_outside_the_namespace_of_control_groups_is_its_processes() {
+fn pod_outside_the_cgroup_namespace_gives_its_processes() {
     let host = Host::new();
     host.pod(&format!("/../pod{UID}"));
     let (_, _, members) = host.find_pod("cache-0").expect("one");
@@ -355,7 +355,7 @@ fn pod_outside_the_namespace_of_control_groups_is_its_processes() {
 }
 
 #[test]
-fn pod_of_cri_o_and_of_cri_dockerd() {
+fn pods_of_cri_o_and_cri_dockerd_are_found() {
     let digits = UID.replace('-', "_");
     let slice = format!("/kubepods.slice/kubepods-pod{digits}.slice");
     let labels = format!(
@@ -396,7 +396,7 @@ fn pod_of_cri_o_and_of_cri_dockerd() {
 }
 
 #[test]
-fn names_of_containers_outside_pods() {
+fn container_outside_a_pod_is_named() {
     let host = Host::new();
     host.docker(ID, "redis", 41)
         .storage(OTHER, r#"["web"]"#, "{}", 42);
@@ -423,7 +423,7 @@ fn container_that_begins_later_is_named() {
 }
 
 #[test]
-fn pods_of_one_name_want_the_namespace() {
+fn equal_pod_names_need_the_namespace() {
     let host = Host::new();
     let second = "e".repeat(64);
     let config = REDIS_FILE
@@ -457,7 +457,7 @@ fn pods_of_one_name_want_the_namespace() {
 
 /// A file that names another pod than the control group is not believed, nor a name that Kubernetes gives to nothing.
 #[test]
-fn files_that_lie_name_no_pod() {
+fn contradicting_files_name_no_pod() {
     let other_uid = REDIS_FILE.replace(UID, OTHER_UID);
     let escape = REDIS_FILE.replace("cache-0", "cache\\u001b[2J");
     let long = REDIS_FILE.replace("\"shop\"", &format!("\"{}\"", "s".repeat(64)));
@@ -491,7 +491,7 @@ fn files_that_lie_name_no_pod() {
 
 /// A process id of another program is not the pod's: its control group does not have the container's id.
 #[test]
-fn process_ids_that_lie_are_no_members() {
+fn process_with_another_control_group_is_no_member() {
     let host = Host::new();
     host.task(ID, REDIS_FILE, 41, "/system.slice/sshd.service");
     assert!(host.find_pod("cache-0").is_err());
@@ -499,7 +499,7 @@ fn process_ids_that_lie_are_no_members() {
 
 /// Links could lead a recorder of root's to any file, and a FIFO would hold it up for good.
 #[test]
-fn links_and_fifos_are_not_read() {
+fn symbolic_links_and_fifos_are_not_read() {
     let outside = tempfile::tempdir().expect("a directory");
     fs::write(outside.path().join("config.json"), REDIS_FILE).expect("written");
     fs::write(outside.path().join("init.pid"), "41").expect("written");

@@ -91,8 +91,8 @@ proptest! {
         prop_assert!(cost_ns <= most_ns, "{cost_ns} of {most_ns}");
     }
 
-    /// A load that grows or falls tenfold: from two seconds later on, each further time of two seconds is within the budget, but for
-    /// what a second had left, and one look.
+    /// A load that grows or falls tenfold: from two seconds later on, each further time of two seconds is within the
+    /// budget, but for what a second had left, and one look.
     #[test]
     fn budget_holds_two_seconds_after_the_load_changed_tenfold(
         seed in any::<u64>(),
@@ -126,7 +126,7 @@ proptest! {
 
 /// Hooks that cost less than the budget never close.
 #[test]
-fn what_costs_little_is_recorded_whole() {
+fn cheap_hooks_record_in_one_window() {
     let mut simulation = Simulation::new(0.05, 1);
     for cpus in [0.0, 1.0, 0.001, 4.0, 0.0] {
         let load = Load {
@@ -144,7 +144,7 @@ fn what_costs_little_is_recorded_whole() {
 
 /// Where closed hooks alone cost more, no window opens any more.
 #[test]
-fn no_window_opens_where_closed_hooks_cost_more() {
+fn no_further_window_opens_if_attached_hooks_exceed_the_budget() {
     let load = Load {
         cpus: 1.0,
         open: 0.3,
