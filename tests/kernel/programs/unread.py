@@ -154,11 +154,18 @@ def ack_while_unread(client, server):
     server.take("an ACK while unread", 41)
 
 
-def connect(family, address):
-    listener = socket.socket(family, socket.SOCK_STREAM)
+def mptcp(client, server):
+    """A request over MPTCP: nobody sees since when its bytes wait."""
+    client.give(server, 43)
+    compute(WAIT_NS)
+    server.take("MPTCP", 43)
+
+
+def connect(family, address, protocol=0):
+    listener = socket.socket(family, socket.SOCK_STREAM, protocol)
     listener.bind((address, 0))
     listener.listen()
-    client = socket.socket(family, socket.SOCK_STREAM)
+    client = socket.socket(family, socket.SOCK_STREAM, protocol)
     client.connect(listener.getsockname())
     server, _ = listener.accept()
     listener.close()
@@ -173,6 +180,9 @@ def main():
             first(client, server)
             for situation in (turns, after_ack, response_after_ack, parts, rest, ack_while_unread, turns):
                 situation(client, server)
+    client, server = (End(sock, truth) for sock in connect(socket.AF_INET, "127.0.0.1", socket.IPPROTO_MPTCP))
+    for _ in range(ROUNDS):
+        mptcp(client, server)
     with open(sys.argv[1], "w") as file:
         json.dump(truth, file)
 

@@ -294,7 +294,10 @@ static __always_inline void call_ended(const struct call_end *end, const struct 
 		end->wait->start_ns = 0;
 }
 
-/* The same of a call on an MPTCP socket: it is one on its first subflow's connection. */
+/*
+ * The same of a call on an MPTCP socket: it is one on its first subflow's connection. Since when its bytes were ready
+ * nobody saw: subflows hand them over as they come.
+ */
 static __always_inline void mptcp_call_ended(struct mptcp_connection *known, struct sock *sk,
 					     bool is_send, int result, int msg_flags)
 {
@@ -305,7 +308,8 @@ static __always_inline void mptcp_call_ended(struct mptcp_connection *known, str
 		subject.cookie = known->cookie;
 		subject.offset_end = mptcp_offset(known, sk, is_send);
 		subject.owner_measured = known->owner_measured;
-		call_log(&end, sk, &subject, is_send, result, msg_flags, 0, bpf_ktime_get_ns());
+		call_log(&end, sk, &subject, is_send, result, msg_flags, UNREAD_UNSEEN,
+			 bpf_ktime_get_ns());
 	}
 	if (end.wait)
 		end.wait->start_ns = 0;
