@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::paths::start;
 use crate::play::{Outcome, Play, under_both};
-use crate::shrink::CONNECTIONS;
+use crate::shrink::{CONNECTIONS, REQUESTS};
 use testbed::programs::{PORT, tied, until_listening};
 use testbed::report::{Report, number, text};
 use testbed::{Recorder, Site, wait};
@@ -21,7 +21,46 @@ pub fn plays() -> Vec<Play> {
         only_the_program_sets_the_pace,
     );
     let iperf3 = play("iperf3_with_a_stopped_reader", iperf3, reads_slowly);
-    redis.into_iter().chain(iperf3).collect()
+    let saturated = Play {
+        name: "programs::saturated_redis".to_owned(),
+        record: Box::new(saturated_redis),
+        judge: queue_is_load,
+        tables: REQUESTS,
+        leaves_out: None,
+    };
+    let plays = redis.into_iter().chain(iperf3);
+    plays.chain([saturated]).collect()
+}
+
+/// 50 clients ask redis as fast as it answers, each 16 commands at a time.
+fn saturated_redis() -> Result<Outcome, String> {
+    let netns = Site::loopback("cubic").client.clone();
+    let save = "--save '' --appendonly no --dir /tmp --bind 127.0.0.1 --daemonize no";
+    let server = tied(&netns, &format!("redis-server --port {PORT} {save}"));
+    until_listening(&netns, PORT);
+    let recorder = Recorder::start(&format!("-p {}", server.0.id()));
+    let bench = format!("redis-benchmark -p {PORT} -n 32000 -c 50 -P 16 -t get -q");
+    assert!(wait(&mut tied(&netns, &bench).0, "redis-benchmark").success());
+    Ok(Outcome {
+        report: recorder.stop(),
+        truth: json!({}),
+    })
+}
+
+/// Rules that blame a server for a queue.
+const OF_QUEUES: [&str; 3] = ["blocked_event_loop", "busy_workers", "uneven_workers"];
+
+/// A queue of requests that are all alike is load: no finding above information blames the server for it.
+fn queue_is_load(outcome: &Outcome) {
+    let report = &outcome.report;
+    let findings = report.json["findings"].as_array().expect("findings");
+    let mut wrong = findings.iter().filter(|it| it["severity"] != "info");
+    let is_of_queue = |it: &&Value| OF_QUEUES.contains(&text(it, "rule"));
+    let wrong = wrong.find(is_of_queue);
+    assert!(wrong.is_none(), "{wrong:?}");
+    let calls = report.rows::<table::tables::Call>();
+    let sends = calls.iter().filter(|call| call.is_send).count();
+    assert!(sends >= 1_900, "{sends}");
 }
 
 fn redis_benchmark(congctl: &str) -> Result<Outcome, String> {

@@ -2,6 +2,7 @@
 //! accounted: of a client, from its call to the arrival of the response and on to the call that takes it; of a server,
 //! from the arrival of the request to the call that sends.
 
+use super::blockers;
 use super::endpoint::{Endpoint, EndpointId};
 use super::history::{History, ThreadId};
 use super::part::RequestPart;
@@ -92,6 +93,7 @@ impl Accountant {
         }
         if is_first {
             self.account_request(finder, &context, exchange);
+            self.find_long(finder, &context, call, exchange);
         }
         self.trail.append_to(&mut exchange.breakdown);
         exchange.accounted_ns = end_ns;
@@ -192,6 +194,28 @@ impl Accountant {
                 .add(connect_ns, RequestPart::Connect, Some(thread), about);
         }
         finder.walk(&asking, thread, begin_ns, &mut self.trail);
+    }
+
+    /// A server answers a request that was queued: how long behind long ones.
+    fn find_long(
+        &self,
+        finder: &PathFinder<'_>,
+        context: &PathContext,
+        call: &MovingCall,
+        exchange: &mut Exchange,
+    ) {
+        let queued_ns = self.trail.ns(RequestPart::Queued);
+        let is_seen = finder.has_waits && finder.has_most_calls;
+        if context.side == Side::Client || queued_ns == 0 || !is_seen {
+            return;
+        }
+        let time = (context.begin_ns, call.end_ns);
+        let own_ns = blockers::keeping_ns(self.trail.parts());
+        let thread = finder.history.get(exchange.first_thread);
+        let mut wait = thread.wait_behind_long(context.own, time, own_ns);
+        wait.ns = wait.ns.min(queued_ns);
+        wait.whole_ns = wait.whole_ns.min(queued_ns);
+        exchange.breakdown.behind_long = wait;
     }
 
     /// A request lay unread: behind others, as long as its thread had to do with these; then with what the thread did.

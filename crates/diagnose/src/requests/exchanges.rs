@@ -104,6 +104,10 @@ impl RequestTable {
             endpoint: id,
             is_udp: self.endpoints.get(id).is_udp,
             is_send: is_server != call.is_request,
+            offset: open
+                .as_ref()
+                .filter(|_| is_server)
+                .map(|open| open.request.first),
             served: match is_server {
                 true => Some(id),
                 false => open.and_then(|open| open.asked_for),
@@ -253,6 +257,7 @@ impl RequestTable {
                 history: &self.history,
                 endpoints: &self.endpoints,
                 has_waits: self.has_waits && self.is_whole,
+                has_most_calls: self.has_most_calls,
                 credit: &self.credit,
             };
             self.credit.add_call();

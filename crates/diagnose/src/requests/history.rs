@@ -10,6 +10,7 @@ use table::WaitObject;
 use super::functions::ThreadSample;
 use super::id::EndpointId;
 pub use super::id::ThreadId;
+use super::long_work::{LongWait, LongWorkLog};
 use super::owner::{Owner, ThreadWork, TimedCall, is_of_loop};
 use super::sleep_counts::SleepCounts;
 use super::tasks::TaskRuntime;
@@ -56,6 +57,7 @@ pub struct ThreadHistory {
     /// Requests that it has begun to serve.
     served: u64,
     work: ThreadWork,
+    long: LongWorkLog,
     /// Events until then are not known any more, or were never.
     known_from_ns: u64,
     events: VecDeque<ThreadEvent>,
@@ -169,10 +171,22 @@ impl ThreadHistory {
         };
         self.events.insert(at, event);
         match kind {
-            ThreadEventKind::Call(call) => self.work.call(end_ns, &call),
-            ThreadEventKind::Wait(wait) => self.work.wait(wait.object),
-            ThreadEventKind::Preemption(_) => {}
+            ThreadEventKind::Call(call) => {
+                self.long.call(end_ns, &call, &self.work);
+                self.work.call(end_ns, &call);
+            }
+            ThreadEventKind::Wait(wait) => {
+                self.long.wait(end_ns, &wait, self.work.owner());
+                self.work.wait(wait.object);
+            }
+            ThreadEventKind::Preemption(preemption) => self.long.preempt(end_ns, &preemption),
         }
+    }
+
+    /// Returns the wait of a request of a connection behind long ones of others between two times; `own_ns`: how long it
+    /// kept the thread itself.
+    pub fn wait_behind_long(&self, own: EndpointId, time: (u64, u64), own_ns: u64) -> LongWait {
+        self.long.wait_behind(own, time, own_ns)
     }
 
     /// Returns the request that the thread had to do with before an event, by its number.
@@ -299,6 +313,7 @@ impl History {
                 has_waits: false,
                 served: 0,
                 work: ThreadWork::default(),
+                long: LongWorkLog::default(),
                 known_from_ns: 0,
                 events: VecDeque::new(),
                 samples: VecDeque::new(),
@@ -429,6 +444,7 @@ impl History {
             thread.events.clear();
             thread.samples.clear();
             thread.work = ThreadWork::default();
+            thread.long = LongWorkLog::default();
             thread.known_from_ns = 0;
         }
         self.events = 0;
@@ -442,6 +458,7 @@ impl History {
             self.events -= thread.events.len().min(self.events);
             thread.events = VecDeque::new();
             thread.work = ThreadWork::default();
+            thread.long = LongWorkLog::default();
             thread.known_from_ns = thread.known_from_ns.max(since_ns);
         }
     }

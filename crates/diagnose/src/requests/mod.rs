@@ -40,7 +40,8 @@
 //! runs      requests in series, and what they spend on the path
 //! repeats   requests with datagrams that were repeated
 //! resets    requests that a reset answered
-//! blockers  its long ones, and what waits behind them
+//! long_work  requests that keep their thread for long, and waits behind them
+//! blockers  the same of a service
 //! workers   the processes that share its address
 //! digests/  what rules need beside requests, from the same rows
 //! evidence  all of that, as rules see it; case: one service
@@ -77,6 +78,7 @@ mod id;
 mod intake;
 mod judge;
 mod listing;
+mod long_work;
 mod moving_call;
 mod owner;
 pub mod page;

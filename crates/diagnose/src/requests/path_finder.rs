@@ -78,6 +78,8 @@ pub struct PathFinder<'a> {
     pub endpoints: &'a EndpointTable,
     /// Whether the recording has waits.
     pub has_waits: bool,
+    /// Whether few calls were lost: a thread worked for one request between two of them.
+    pub has_most_calls: bool,
     /// How much may be read.
     pub credit: &'a HopCredit,
 }

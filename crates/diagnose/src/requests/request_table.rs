@@ -94,6 +94,8 @@ pub struct RequestTable {
     pub(super) has_waits: bool,
     /// Few rows of waits were lost.
     pub(super) is_whole: bool,
+    /// The same of calls.
+    pub(super) has_most_calls: bool,
     pub(super) has_preemptions: bool,
     pub(super) has_drops: bool,
     pub(super) is_lossless: bool,
@@ -148,12 +150,14 @@ impl RequestTable {
         let endpoints = EndpointTable::new(&names, filter.object.as_deref(), &mut services);
         let is_off = |it: &Coverage| matches!(it.state, ProbeState::Off { .. });
         let lost = |probe: &str| loss.iter().find(|it| it.probe == probe);
-        let is_whole = lost("waits").is_none_or(|it| it.lost_total() * LOST_OF <= it.produced);
+        let is_few =
+            |probe: &str| lost(probe).is_none_or(|it| it.lost_total() * LOST_OF <= it.produced);
         let is_on = |probe: &str| coverage.iter().any(|it| it.probe == probe && !is_off(it));
         Self {
             latest_ns: header.started_ns,
             listing: Listing::new(filter, limit, header.started_ns),
-            is_whole,
+            is_whole: is_few("waits"),
+            has_most_calls: is_few("calls"),
             is_lossless: lost("calls").is_none_or(|it| it.lost_total() == 0),
             has_waits: is_on("waits"),
             has_preemptions: is_on("preemptions"),

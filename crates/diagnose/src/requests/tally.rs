@@ -93,9 +93,13 @@ impl RequestTable {
             digest.others.add(pid, ns);
         }
         if endpoint.side == Side::Server {
-            digest.blockers.add(id, request.endpoint, &breakdown.parts);
+            digest
+                .blockers
+                .add(&breakdown.parts, &breakdown.behind_long);
             let of = request.endpoint;
-            digest.workers.add(endpoint.pid, of, time, &breakdown.parts);
+            let is_first = request.request.first == 0;
+            let worker = (endpoint.pid, of);
+            digest.workers.add(worker, time, &breakdown.parts, is_first);
         }
         let before = (endpoint.service, request.thread);
         let run = self.runs.entry(before).or_default();

@@ -68,6 +68,8 @@ pub struct ThreadCall {
     /// The connection that the thread served with this call: the same one, or the one with the request that asked on
     /// this one; `None`: not known, or none.
     pub served: Option<EndpointId>,
+    /// First byte of the request, if it is of this connection.
+    pub offset: Option<u64>,
     /// Of a call that received a response: when it was asked for, and when it was there.
     pub response: Option<ResponseTimes>,
 }

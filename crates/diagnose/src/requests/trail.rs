@@ -3,6 +3,7 @@
 use super::endpoint::EndpointId;
 use super::functions::{FunctionCounts, ThreadSample};
 use super::history::ThreadId;
+use super::long_work::LongWait;
 use super::part::{PartTimes, RequestPart};
 
 /// Steps that are kept of a request: more than anyone reads. The sums have all.
@@ -114,6 +115,11 @@ impl Trail {
         last.is_some_and(|last| last.part == part && last.begin_ns == self.at_ns)
     }
 
+    /// Returns the time of each part so far.
+    pub fn parts(&self) -> &PartTimes {
+        &self.parts
+    }
+
     /// Returns the time of a part so far, ns.
     pub fn ns(&self, part: RequestPart) -> u64 {
         self.parts.get(part)
@@ -222,6 +228,8 @@ pub struct RequestBreakdown {
     pub is_cut: bool,
     /// Most requests that it waited behind at a time.
     pub queue_most: u64,
+    /// Its wait behind long requests.
+    pub behind_long: LongWait,
 }
 
 impl RequestBreakdown {

@@ -17,6 +17,22 @@ struct WorkerRequest {
     begin_ns: u64,
     end_ns: u64,
     queued_ns: u64,
+    /// The first of its connection.
+    is_first: bool,
+}
+
+impl WorkerRequest {
+    /// Returns the same without its wait, if no worker had the connection yet: it was in the accept queue that all share.
+    fn since_accept(self) -> Self {
+        match self.is_first {
+            true => Self {
+                begin_ns: (self.begin_ns + self.queued_ns).min(self.end_ns),
+                queued_ns: 0,
+                ..self
+            },
+            false => self,
+        }
+    }
 }
 
 /// Requests of all workers of a service.
@@ -66,8 +82,14 @@ pub struct WorkerSpread {
 }
 
 impl WorkerDigest {
-    /// Adds a request that a process served.
-    pub fn add(&mut self, pid: u32, endpoint: EndpointId, time: (u64, u64), parts: &PartTimes) {
+    /// Adds a request that a process served; `is_first`: of its connection.
+    pub fn add(
+        &mut self,
+        (pid, endpoint): (u32, EndpointId),
+        time: (u64, u64),
+        parts: &PartTimes,
+        is_first: bool,
+    ) {
         if self.0.len() < KEPT_MOST {
             let queued_ns = parts.get(RequestPart::Queued) + parts.get(RequestPart::Unread);
             self.0.push(WorkerRequest {
@@ -76,12 +98,21 @@ impl WorkerDigest {
                 begin_ns: time.0,
                 end_ns: time.1,
                 queued_ns,
+                is_first,
             });
         }
     }
 
     /// Returns the distribution of requests over the processes that listen.
     pub fn spread(&self, listeners: &[WorkerLife]) -> WorkerSpread {
+        if listeners.len() < 2 {
+            let requests = self.0.iter().map(|it| it.since_accept());
+            return Self(requests.collect()).spread_accepted(listeners);
+        }
+        self.spread_accepted(listeners)
+    }
+
+    fn spread_accepted(&self, listeners: &[WorkerLife]) -> WorkerSpread {
         let mut workers: BTreeMap<u32, Worker> = BTreeMap::new();
         let mut uses: HashMap<EndpointId, (u32, u64, u64)> = HashMap::new();
         for request in &self.0 {
@@ -193,7 +224,7 @@ mod tests {
         parts.add(RequestPart::Queued, 1_000);
         for (pid, conn, begin_ns, end_ns) in requests {
             let endpoint = EndpointId::from_number(*conn);
-            digest.add(*pid, endpoint, (*begin_ns, *end_ns), &parts);
+            digest.add((*pid, endpoint), (*begin_ns, *end_ns), &parts, false);
         }
         digest
     }
@@ -224,6 +255,22 @@ mod tests {
         assert_eq!(spread.workers[1].avoidable_ns, 0);
         // without a third worker, none is idle
         assert_eq!(digest(&uneven).spread(&[]).workers[0].avoidable_ns, 0);
+    }
+
+    #[test]
+    fn shared_accept_queue_is_no_uneven_spread() {
+        // two workers take one connection for each request; the second of worker 7 waits until it accepts
+        let mut parts = PartTimes::default();
+        parts.add(RequestPart::Queued, 100);
+        let mut digest = WorkerDigest::default();
+        for (pid, conn, begin_ns) in [(7, 1, 0), (7, 2, 0), (7, 3, 0)] {
+            let endpoint = EndpointId::from_number(conn);
+            digest.add((pid, endpoint), (begin_ns, 110), &parts, true);
+        }
+        let shared = digest.spread(&[life(7)]);
+        assert_eq!(shared.workers[0].avoidable_ns, 0);
+        let own = digest.spread(&[life(7), life(8)]);
+        assert!(own.workers[0].avoidable_ns > 0, "{own:?}");
     }
 
     #[test]

@@ -7,15 +7,16 @@ use super::shared::{
 };
 use crate::report::RuleId;
 use crate::requests::RequestPart;
-use crate::requests::blockers::LongRequests;
+use crate::requests::blockers::BlockerDigest;
 use crate::requests::case::{PartHarm, ServiceCase};
 use crate::units::{count, duration, percent, quantity, ratio_of};
 
 /// The rule `blocked_event_loop`.
 pub struct BlockedEventLoop;
 
-/// Long requests make most of the queue, or it is of requests that are all alike.
-const QUEUE_LEAST: f64 = 0.5;
+/// Requests that wait behind long ones are shorter, or all are about alike: if their times are spread as chance spreads them
+/// (exponential), half of this time would be waited anyway.
+const UNEVEN_LEAST: f64 = 0.5;
 
 impl RequestRule for BlockedEventLoop {
     fn id(&self) -> RuleId {
@@ -34,25 +35,21 @@ impl RequestRule for BlockedEventLoop {
         if queued.ns == 0 || !case.evidence.has_waits() {
             return RequestVerdict::Quiet;
         }
-        let long = case.digest.blockers.long_requests(case.evidence.jiffy_ns());
-        let harm = harm_behind(case, &long, &queued);
-        let is_few = long.count * 2 <= case.requests();
+        let blockers = &case.digest.blockers;
+        let is_few = blockers.count * 2 <= case.requests();
         // Without the table `preemptions` long requests may be ones that had no CPU.
         let is_known = case.evidence.has_preemptions();
-        match is_known && is_few && long.queue_share >= QUEUE_LEAST && harm.ns > 0 {
-            true => RequestVerdict::Fires(Box::new(finding(case, &long, &harm))),
+        let is_uneven = blockers.waited_ns > 0 && blockers.uneven_share() >= UNEVEN_LEAST;
+        match is_known && is_few && is_uneven {
+            true => RequestVerdict::Fires(Box::new(finding(case, blockers, &queued))),
             false => RequestVerdict::Quiet,
         }
     }
 }
 
-/// Returns the time that requests waited behind the long ones: their share of the queue, at most what all other
-/// connections can wait while these are served.
-fn harm_behind(case: &ServiceCase<'_>, long: &LongRequests, queued: &PartHarm) -> PartHarm {
-    let others = case.digest.series.connections.saturating_sub(1);
-    let most_ns = long.blocking_ns.saturating_mul(others);
-    let ns = ((queued.ns as f64 * long.queue_share) as u64).min(most_ns);
-    let share = ratio_of(ns, queued.ns);
+/// Returns the time that requests waited behind the long ones, as a part of that in queues.
+fn harm_behind(case: &ServiceCase<'_>, ns: u64, queued: &PartHarm) -> PartHarm {
+    let share = ratio_of(ns, queued.ns).min(1.0);
     PartHarm {
         ns,
         share: ratio_of(ns, case.total_ns()),
@@ -61,47 +58,52 @@ fn harm_behind(case: &ServiceCase<'_>, long: &LongRequests, queued: &PartHarm) -
     }
 }
 
-fn finding(case: &ServiceCase<'_>, long: &LongRequests, harm: &PartHarm) -> RequestFinding {
-    let longest = case.digest.blockers.longest_request();
-    let most_ns = longest.map_or(0, |it| it.kept_ns);
-    let largest = long.parts.largest();
-    let why = largest
-        .first()
-        .map_or(RequestPart::Unknown, |(part, _)| *part);
+fn finding(case: &ServiceCase<'_>, blockers: &BlockerDigest, queued: &PartHarm) -> RequestFinding {
+    let harm = harm_behind(case, blockers.waited_ns, queued);
+    let (why, why_share) = blockers.largest_part();
     let mut facts = duration_facts(case);
     facts.extend([
         time_fact("queued_ns", harm.ns, "waited behind long requests"),
         share_fact("queued_share", harm.share, "of the time of requests"),
+        share_fact(
+            "queue_share",
+            ratio_of(harm.ns, queued.ns),
+            "of all time in queues",
+        ),
+        number(
+            "waiters",
+            blockers.waiters,
+            "request(s) waited behind long ones",
+        ),
         number(
             "queue_most",
             case.digest.queue_most,
             "request(s) waited for at a time, at most",
         ),
-        number("long_requests", long.count, "long request(s)"),
+        number(
+            "long_requests",
+            blockers.count,
+            "long request(s) while others waited",
+        ),
         time_fact(
             "long_from_ns",
-            long.from_ns,
+            blockers.least_ns,
             "the shortest of these kept its thread",
         ),
         time_fact(
             "long_most_ns",
-            most_ns,
+            blockers.longest.map_or(0, |it| it.kept_ns),
             "the longest of these kept its thread",
-        ),
-        share_fact(
-            "queue_share",
-            long.queue_share,
-            "of the queue is behind these, by their squares",
         ),
     ]);
     RequestFinding {
         parts: vec![RequestPart::Queued, why],
-        involved: name_involved(case, long, why),
+        involved: name_involved(case, blockers, (why, why_share)),
         headline: format!(
             "Long requests block {}: others waited {} behind {} of {}.",
             case.title(),
             of_time(case, harm.ns),
-            count(long.count),
+            count(blockers.count),
             quantity(case.requests(), "request"),
         ),
         facts,
@@ -123,27 +125,31 @@ fn finding(case: &ServiceCase<'_>, long: &LongRequests, harm: &PartHarm) -> Requ
         gain: Some("no request is long"),
         confidence: direct_confidence(
             case,
-            "the queue of each request was measured; its share behind long ones is estimated",
+            "each request's wait was measured, and what its thread did meanwhile",
         ),
-        ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
+        ..RequestFinding::from_harm(case, &harm, Remedy::Avoidable)
     }
 }
 
 /// Names the connection with the long requests, one of these, and what the process ran.
-fn name_involved(case: &ServiceCase<'_>, long: &LongRequests, why: RequestPart) -> Vec<String> {
+fn name_involved(
+    case: &ServiceCase<'_>,
+    blockers: &BlockerDigest,
+    (why, share): (RequestPart, f64),
+) -> Vec<String> {
     let names = case.evidence.names();
     let mut lines = Vec::new();
-    if let Some(longest) = case.digest.blockers.longest_request() {
-        let conn = longest.id.conn;
+    if let Some(longest) = blockers.longest {
+        let conn = case.evidence.table.endpoints.get(longest.endpoint).conn;
+        let request = longest.id(conn);
+        let request = request.map_or_else(|| "one".to_owned(), |id| id.to_string());
         lines.push(format!(
-            "the longest is {} on {}: {}",
-            longest.id,
+            "the longest is {request} on {}: {}",
             names.connection(conn).name,
             duration(longest.kept_ns)
         ));
     }
-    let share = percent(ratio_of(long.parts.get(why), long.parts.total_ns()));
-    lines.push(format!("their time: {} {share}", why.text()));
+    lines.push(format!("their time: {} {}", why.text(), percent(share)));
     let process = case.process().pid.filter(|_| why == RequestPart::Cpu);
     if let Some((name, share)) =
         process.and_then(|pid| case.evidence.digests.functions.of_process(pid))

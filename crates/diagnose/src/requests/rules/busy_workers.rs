@@ -51,7 +51,8 @@ impl RequestRule for BusyWorkers {
         let queued = case.harm(&QUEUE);
         let served_ns = case.total_ns().saturating_sub(queued.ns);
         let waiting = case.harm(&WAITS);
-        match queued.ns > 0 && ratio_of(waiting.ns, served_ns) >= WAITING_LEAST {
+        let is_waiting = ratio_of(waiting.ns, served_ns) >= WAITING_LEAST;
+        match queued.ns > 0 && is_waiting && !is_of_loops(case, served_ns) {
             true => RequestVerdict::Fires(Box::new(finding(case, &queued, served_ns))),
             false => RequestVerdict::Quiet,
         }
@@ -135,6 +136,14 @@ fn threads(case: &ServiceCase<'_>) -> Option<u64> {
     });
     let number = sums.take_while(|sum| (*sum as f64) < most_ns).count() + 1;
     (number < KEPT).then_some(number as u64)
+}
+
+/// Returns whether more requests had a thread at a time than there are threads: then these are event loops, and no request
+/// that waits for something keeps one.
+fn is_of_loops(case: &ServiceCase<'_>, served_ns: u64) -> bool {
+    let (begin_ns, end_ns) = case.digest.time.unwrap_or_default();
+    let served_mean = ratio_of(served_ns, end_ns.saturating_sub(begin_ns));
+    threads(case).is_some_and(|threads| served_mean > threads as f64)
 }
 
 /// Returns how many requests were served and how many waited at a time: the sums of their times over the time in which there
