@@ -101,9 +101,9 @@ pub(crate) struct PaceNews {
 }
 
 impl PaceNews {
-    /// Returns a message for the journal: what a reading costs, and whether connections are read often enough. The agent's loop calls
-    /// this after each interval. A message comes after the first whole interval, and when the answer changes.
-    /// `None`: nothing is new.
+    /// Returns a message for the journal: what a reading costs, and whether connections are read often enough. The
+    /// agent's loop calls this after each interval. A message comes after the first whole interval, and when the answer
+    /// changes. `None`: nothing is new.
     pub(crate) fn news(
         &mut self,
         watch: &WatchConfig,
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_start_says_what_is_watched_where_files_go_and_what_is_not_known() {
+    fn start_messages_have_place_target_and_limits() {
         let mut config = Config::default();
         config.host.name = "web-1".to_owned();
         config.ship.target = "/srv/whylat".to_owned();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_on_the_limit_comes_once_and_again_when_it_is_too_little() {
+    fn pace_message_comes_once_and_when_the_answer_changes() {
         let watch = WatchConfig::default();
         let mut news = PaceNews::default();
         // 7.5 us a reading: 1.5 % of half a second are 7,500 us

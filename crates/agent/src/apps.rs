@@ -203,7 +203,7 @@ fn one_line(text: &str) -> String {
     text.lines().last().unwrap_or_default().trim().to_owned()
 }
 
-/// The systemd unit that a cgroup path is of: its innermost part that systemd names a service, scope or socket.
+/// Returns the systemd unit of a cgroup path: its innermost part with the name of a service, scope or socket.
 pub fn unit_of(cgroup: &str) -> Option<&str> {
     let is_unit = |part: &&str| {
         [".service", ".scope", ".socket"]

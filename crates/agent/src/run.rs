@@ -266,11 +266,11 @@ impl RunningAgent<'_> {
     fn report_gaps(&mut self, gaps: &[String]) {
         let new = gaps.iter().filter(|gap| !self.known_gaps.contains(gap));
         new.for_each(|lack| say(LogPriority::Warning, &format!("cannot see {lack}")));
-        self.metrics.lacks(gaps.len());
+        self.metrics.set_gaps(gaps.len());
         self.known_gaps = gaps.to_vec();
     }
 
-    /// Takes up the configuration as it is now, if it is sound; else the old one holds.
+    /// Reads the configuration again. If it has an error, the old one stays.
     fn reload(&mut self, watcher: &mut ConnectionWatcher<'_>) {
         self.notify.reloading();
         let taken = self.take_up(watcher);

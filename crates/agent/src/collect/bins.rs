@@ -74,12 +74,12 @@ impl Bin {
     }
 }
 
-/// Begin of the bin in which a moment lies.
+/// Returns the begin of the bin in which a time lies.
 pub(super) fn bin_of(time_ns: i64) -> i64 {
     time_ns.div_euclid(BIN_NS) * BIN_NS
 }
 
-/// The bins that a stretch reaches into, with its time in each; the application's time in proportion.
+/// Splits an interval between two readings into bins, with its time in each; the application's time in proportion.
 fn split(interval: &PollInterval) -> impl Iterator<Item = (i64, u64, u64)> {
     let PollInterval {
         begin_ns,
@@ -110,7 +110,7 @@ fn split(interval: &PollInterval) -> impl Iterator<Item = (i64, u64, u64)> {
 pub(super) struct Bins(Vec<Bin>);
 
 impl Bins {
-    /// Adds a stretch; stretches come in order.
+    /// Adds an interval between two readings; these come in order.
     pub(super) fn add(&mut self, interval: &PollInterval) {
         for (begin_ns, time_ns, sender_app_ns) in split(interval) {
             if self.0.last().is_none_or(|bin| bin.begin_ns != begin_ns) {
@@ -141,17 +141,17 @@ impl Bins {
         self.0.is_empty()
     }
 
-    /// Whether something was wrong in one of them.
+    /// Returns whether one of them has a problem.
     pub(super) fn has_problem(&self) -> bool {
         self.0.iter().any(Bin::has_problem)
     }
 
-    /// Bins that begin before this.
+    /// Returns the bins that begin before this time.
     pub(super) fn bins_before(&self, end_ns: i64) -> impl Iterator<Item = &Bin> {
         self.0.iter().filter(move |bin| bin.begin_ns < end_ns)
     }
 
-    /// Bins that begin before this, are chosen, and were not written before.
+    /// Returns the chosen bins that begin before this time and were not returned before.
     pub(super) fn write(&mut self, end_ns: i64, is_chosen: impl Fn(&Bin) -> bool) -> Vec<Bin> {
         let before = self.0.iter_mut().filter(|bin| bin.begin_ns < end_ns);
         let chosen = before.filter(|bin| !bin.is_written && is_chosen(bin));
@@ -163,7 +163,7 @@ impl Bins {
             .collect()
     }
 
-    /// Forgets the bins that begin before this.
+    /// Forgets the bins that begin before this time.
     pub(super) fn forget_before(&mut self, begin_ns: i64) {
         self.0.retain(|bin| bin.begin_ns >= begin_ns);
         if self.0.is_empty() {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_over_an_edge_is_split_there() {
+    fn interval_over_a_bin_edge_is_split_there() {
         let mut bins = Bins::default();
         bins.add(&interval(
             3 * S,

@@ -146,7 +146,7 @@ impl Connection {
         last.map_or(self.first_ns, |last| last.sample.time_ns)
     }
 
-    /// Takes a reading. The first of a connection that was open before gives only the state of its counters.
+    /// Adds a reading. The first one of a connection that was open before sets only the state of its counters.
     pub(super) fn take(&mut self, reading: SocketReading, span: &IntervalSpan) -> ReadingResult {
         let SocketReading {
             since_ns,
@@ -293,7 +293,7 @@ impl ReadingStep {
         }
     }
 
-    /// Whether anything was sent, received or wrong.
+    /// Returns whether data was sent or received, or a problem occurred.
     fn has_activity(&self) -> bool {
         let CounterGrowth {
             acked_bytes,
@@ -307,7 +307,7 @@ impl ReadingStep {
             || self.writes.calls() + self.reads.calls() > 0
     }
 
-    /// First and last bin that it reaches into.
+    /// Returns the first and the last bin that it overlaps.
     fn bins(&self) -> (i64, i64) {
         let last_ns = (self.interval.end_ns - 1).max(self.interval.begin_ns);
         (bin_of(self.interval.begin_ns), bin_of(last_ns))
@@ -446,7 +446,7 @@ impl IntervalPart {
         self.gauges = step.gauges;
     }
 
-    /// Times in the stages.
+    /// Returns the time in each stage.
     pub(super) fn stages(&self) -> impl Iterator<Item = (Stage, u64)> {
         Stage::ALL.iter().copied().zip(self.stages)
     }

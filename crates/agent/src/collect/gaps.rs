@@ -78,7 +78,7 @@ fn texts_of_off_probes(coverage: &[Coverage]) -> Vec<String> {
     ours.filter_map(text).collect()
 }
 
-/// Connections that the kernel lists in the agent's network namespace.
+/// Returns the connections that the kernel lists in the agent's network namespace.
 fn established() -> HashSet<String> {
     let files = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
     let lists = files.map(|path| fs::read_to_string(path).unwrap_or_default());
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_is_not_watched_is_lacking() {
+    fn unwatched_connection_is_a_gap() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let _stream = TcpStream::connect(address).expect("a connection");
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn only_probes_that_rows_come_from_are_lacking() {
+    fn only_off_probes_with_rows_are_gaps() {
         let of = |probe: &str, state| Coverage {
             probe: probe.to_owned(),
             state,

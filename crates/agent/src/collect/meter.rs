@@ -83,7 +83,7 @@ impl Meter {
         }
     }
 
-    /// Records that program and agent did not agree on.
+    /// Counts records that the agent could not decode.
     pub(super) fn note_undecoded(&mut self, records: u64) {
         self.undecoded += records;
     }
@@ -103,12 +103,12 @@ impl Meter {
         walks.last_read = read;
     }
 
-    /// A reading covered so much time.
+    /// Adds the time that a reading covered.
     pub(super) fn reading(&mut self, length_ns: u64) {
         self.walks.gap_ns = self.walks.gap_ns.max(length_ns);
     }
 
-    /// Share of one CPU since the last call.
+    /// Returns the share of one CPU that was used since the last call.
     pub(super) fn cpu_share(&mut self, now_ns: u64) -> f64 {
         let cpu_ns = Usage::read().map_or(self.decided.0, |usage| usage.cpu_ns);
         let (before_ns, since_ns) = std::mem::replace(&mut self.decided, (cpu_ns, now_ns));
@@ -162,8 +162,7 @@ impl Meter {
 }
 
 impl Walks {
-    /// Mean time between two readings of one connection: that between walks, and longer by those that leave it
-    /// out.
+    /// Returns the mean time between two readings of one connection: that between walks, longer by the walks that skip it.
     fn mean_ns(&self) -> Option<u64> {
         let between_ns = self.between_ns.checked_div(self.number)?;
         let times = u128::from(self.visited.max(1));
@@ -173,8 +172,8 @@ impl Walks {
     }
 }
 
-/// Share of one CPU that the programs took in the windows between two readings, or, if there was none, in all
-/// of them.
+/// Returns the share of one CPU that the programs took in the windows between two readings; without a window there, in
+/// all of them.
 fn bpf_share(before: &BpfCost, now: &BpfCost) -> Option<f64> {
     let within = BpfCost {
         sampled_ns: now.sampled_ns - before.sampled_ns,

@@ -83,7 +83,7 @@ impl From<Pace> for Budget {
     }
 }
 
-/// The two clocks now.
+/// Reads the two clocks.
 fn now() -> ClockReading {
     let pair = read_pair(Clock::Realtime, CLOCK_ATTEMPTS);
     // CLOCK_REALTIME exists on every Linux
@@ -162,7 +162,7 @@ impl<'a> ConnectionWatcher<'a> {
         }
     }
 
-    /// Takes up other rules and another pace.
+    /// Applies other rules and other intervals between readings.
     pub fn reconfigure(&mut self, rules: ApplicationRules, pace: Pace) {
         self.sink.watched.owners.set_rules(rules);
         self.sink.rates.set_budget(pace.into());
@@ -219,7 +219,7 @@ impl<'a> ConnectionWatcher<'a> {
         self.end_interval(End::Cut, now)
     }
 
-    /// Reads sockets; what is found is taken.
+    /// Reads sockets and adds the readings.
     fn walk(&mut self, which: WalkOf) -> Result<(), HooksError> {
         let begin_ns = monotonic_ns();
         let hooks = self.capture.hooks();
@@ -243,7 +243,7 @@ impl<'a> ConnectionWatcher<'a> {
         self.next.walk_ns = now_ns + self.random.interval_ns(mean_ns);
     }
 
-    /// The interval has ended: its last readings, and rows of all that it holds.
+    /// Ends the interval: takes its last readings, and makes its rows.
     fn end_interval(&mut self, end: End, now: ClockReading) -> Result<Interval, HooksError> {
         let walk_ns = monotonic_ns();
         self.walk(WalkOf::Changed)?;
@@ -314,7 +314,7 @@ impl<'a> ConnectionWatcher<'a> {
 }
 
 impl AsFd for ConnectionWatcher<'_> {
-    /// Readable when a ring fills faster than it was drained.
+    /// Returns a descriptor that is readable when a ring fills faster than it is read.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.capture.as_fd()
     }

@@ -44,7 +44,7 @@ impl Owners {
         self.rules = rules;
     }
 
-    /// A process was seen to own a connection: now it can still be asked.
+    /// Reads the facts of a process that owns a connection, while the process exists.
     pub(super) fn note(&mut self, seen: &ObservedProcess) {
         if let Some(owner) = self.known.get_mut(&seen.pid)
             && owner.seen.started_ns == seen.started_ns
@@ -57,17 +57,17 @@ impl Owners {
         self.known.insert(seen.pid, owner);
     }
 
-    /// Command name of a process.
+    /// Returns the command name of a process.
     pub(super) fn comm(&self, pid: u32) -> Option<&str> {
         self.known.get(&pid).map(|owner| owner.comm.as_str())
     }
 
-    /// Container of a process.
+    /// Returns the container of a process.
     pub(super) fn container(&self, pid: u32) -> Option<&str> {
         container_of(self.known.get(&pid)?.cgroup.as_deref()?)
     }
 
-    /// The application of a connection of this process; `listening_port` if it was accepted.
+    /// Returns the application of a connection of this process; `listening_port` if it was accepted.
     pub(super) fn application(
         &self,
         pid: Option<u32>,
@@ -90,7 +90,7 @@ impl Owners {
             .retain(|pid, owner| std::mem::take(&mut owner.is_used) || is_owner(*pid));
     }
 
-    /// Of a process that is gone, or cannot be seen, only the name is known that the kernel saw.
+    /// Reads the facts of a process. If it is gone or hidden, only the name from the kernel side is known.
     fn read(&self, seen: &ObservedProcess) -> Owner {
         let reader = self.reader.as_ref();
         let process = reader.and_then(|reader| reader.read_as(seen));
@@ -109,7 +109,7 @@ impl Owners {
     }
 }
 
-/// Arguments with a blank between them.
+/// Joins arguments with blanks.
 fn command_line(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words: Vec<_> = bytes
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_another_namespace_is_not_asked_for() {
+    fn process_of_another_pid_namespace_is_not_read() {
         let own = std::process::id();
         let mut owners = Owners::new(ApplicationRules::default(), false);
         owners.note(&seen(own, "other"));
@@ -172,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_process_that_is_gone_the_name_remains() {
+    fn ended_process_keeps_its_name() {
         let mut owners = Owners::new(ApplicationRules::default(), true);
         owners.note(&seen(u32::MAX, "curl"));
         assert_eq!(owners.comm(u32::MAX), Some("curl"));
     }
 
     #[test]
-    fn who_uses_an_id_again_is_not_who_used_it_before() {
+    fn reused_process_id_is_another_process() {
         let mut owners = Owners::new(ApplicationRules::default(), true);
         let own = std::process::id();
         let before = ObservedProcess {

@@ -77,7 +77,7 @@ impl Pending {
         }
     }
 
-    /// Readings near problems.
+    /// Adds readings near problems.
     pub(super) fn put_near(&mut self, context: &RowContext<'_>, near: Vec<(i64, ContextSample)>) {
         let most = DETAILS_A_MINUTE * self.interval_ns / MINUTE_NS;
         let most = most.max(DETAILS_OF_ONE.into());
@@ -92,7 +92,7 @@ impl Pending {
         }
     }
 
-    /// The last of a connection.
+    /// Adds a connection that has closed.
     pub(super) fn put_closed(
         &mut self,
         context: &RowContext<'_>,
@@ -197,7 +197,7 @@ impl Pending {
         }
     }
 
-    /// Rows of bins that begin before `end_ns` and are not written yet.
+    /// Returns the rows of bins that begin before `end_ns` and are not written yet.
     fn problems(
         &mut self,
         context: &RowContext<'_>,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_of_short_connections_is_kept_in_part_over_the_whole_interval() {
+    fn many_short_connections_are_sampled_over_the_whole_interval() {
         let span = IntervalSpan::beginning(ClockReading::default(), MINUTE_NS);
         let context = context(&span);
         let mut watched =
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn readings_near_problems_are_few_of_each_connection_and_of_all() {
+    fn readings_near_problems_are_limited_for_each_connection_and_in_total() {
         let span = IntervalSpan::beginning(ClockReading::default(), MINUTE_NS);
         let context = context(&span);
         let mut watched =

@@ -88,24 +88,24 @@ impl Rates {
         recent.last_ns = now_ns;
     }
 
-    /// Connections that are gone.
+    /// Forgets connections that have closed.
     pub(super) fn forget(&mut self, cookie: u64) {
         self.recent.remove(&cookie);
         self.boosted.remove(&cookie);
     }
 
-    /// Mean time between two walks.
+    /// Returns the mean time between two walks.
     pub(super) fn walk_mean_ns(&self) -> u64 {
         scaled_ns(self.budget.mean_ns, self.walk())
     }
 
-    /// Mean time between two readings of a connection without problems.
+    /// Returns the mean time between two readings of a connection without problems.
     #[cfg(test)]
     fn healthy_mean_ns(&self) -> u64 {
         scaled_ns(self.budget.mean_ns, self.healthy)
     }
 
-    /// Level of connections that have none of their own.
+    /// Returns the level of connections without a separate level.
     pub(super) fn default_level(&self) -> u8 {
         self.level(self.healthy)
     }
@@ -115,8 +115,8 @@ impl Rates {
         !self.kernel_levels.is_empty()
     }
 
-    /// One step up or down, after this share of one CPU was used since the last. Returns changes of levels for the
-    /// kernel.
+    /// Goes one step up or down, after this share of one CPU was used since the last step. Returns changes of levels
+    /// for the kernel.
     pub(super) fn decide(&mut self, cpu_share: f64, now_ns: u64) -> Vec<Change> {
         self.forget_old_problems(now_ns);
         if cpu_share > self.budget.cpu_high {
@@ -139,7 +139,7 @@ impl Rates {
         }
     }
 
-    /// Best first: those without problems, then the better half of the others.
+    /// Reads connections less often: first those without problems, then the better half of the others.
     fn slow_down(&mut self) {
         let slowest = self.slowest_boosted();
         let faster_than_configured = self.boosted.values().any(|exponent| *exponent < 0);
@@ -155,7 +155,8 @@ impl Rates {
         }
     }
 
-    /// Worst first: the worse half of those with problems, and when all of them have all, the others.
+    /// Reads connections more often: first the worse half of those with problems; when all of them are at the maximum,
+    /// the others.
     fn speed_up(&mut self) {
         let worst = self.worst_first(|exponent| exponent > OFTENEST);
         if worst.is_empty() || self.healthy > 0 && self.boosted.values().all(|e| *e <= 0) {
@@ -191,7 +192,7 @@ impl Rates {
         greatest_exponent(self.budget.mean_ns, SLOWEST_NS).min(last_level)
     }
 
-    /// Exponent of the walks.
+    /// Returns the exponent of the time between walks.
     fn walk(&self) -> i8 {
         let boosted = self.boosted.values().copied().min();
         boosted.map_or(self.healthy, |least| least.min(self.healthy))
@@ -203,9 +204,8 @@ impl Rates {
             .cast_unsigned()
     }
 
-    /// Levels of connections that are not read as those without problems: of the worst, where the kernel has no room for
-    /// all.
-    fn levels(&self) -> HashMap<u64, u8> {
+    /// Returns the levels of connections with problems; of the worst ones only, if the kernel has no space for all.
+    fn wanted_levels(&self) -> HashMap<u64, u8> {
         let others = self.worst_first(|exponent| exponent != self.healthy);
         let others = others.into_iter().take(self.most_levels);
         others
@@ -215,7 +215,7 @@ impl Rates {
 
     /// Returns changes of levels for the kernel: first those to remove, which makes room.
     fn changes(&mut self) -> Vec<Change> {
-        let wanted = self.levels();
+        let wanted = self.wanted_levels();
         let gone: HashSet<u64> = self.kernel_levels.keys().copied().collect();
         let gone = gone.into_iter().filter(|c| !wanted.contains_key(c));
         let new = wanted
@@ -235,14 +235,14 @@ fn scaled_ns(mean_ns: u64, exponent: i8) -> u64 {
     }
 }
 
-/// The greatest exponent at which the mean is no longer than this; 0 if it is longer anyway.
+/// Returns the largest exponent at which the mean is at most this long; 0 if it is always longer.
 fn greatest_exponent(mean_ns: u64, longest_ns: u64) -> i8 {
     let times = longest_ns / mean_ns.max(1);
     times.checked_ilog2().map_or(0, |bits| bits as i8)
 }
 
 trait Half: ExactSizeIterator + Sized {
-    /// The first half, and the middle one.
+    /// Returns the first half, and the middle one.
     fn half(self) -> std::iter::Take<Self> {
         let half = self.len().div_ceil(2);
         self.take(half)
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn within_the_budget_nothing_changes() {
+    fn rates_stay_within_the_budget() {
         let mut rates = rates();
         for step in 0..10 {
             assert!(rates.decide(0.01, step * DECIDE_EVERY_NS).is_empty());
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_healthy_are_read_more_seldom_first_and_the_others_never_less_than_once_a_bin() {
+    fn healthy_connections_slow_down_first_and_others_stay_above_one_reading_a_bin() {
         let mut rates = rates();
         rates.note(7, 1_000, 1);
         let changes = rates.decide(0.5, 2);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_are_read_more_often_when_there_is_room() {
+    fn worst_connections_speed_up_below_the_budget() {
         let mut rates = rates();
         for cookie in 0..8 {
             rates.note(cookie, cookie * 1_000, 1);
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_above_the_bin_length_stays_what_it_is() {
+    fn mean_above_the_bin_length_is_kept() {
         let mut rates = Rates::new(budget(5_000_000_000), usize::MAX);
         rates.note(1, 1, 1);
         for step in 0..9 {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_have_levels_when_not_all_can() {
+    fn worst_connections_get_levels_if_the_map_is_full() {
         let mut rates = Rates::new(budget(MEAN_NS), 5);
         for cookie in 0..8 {
             rates.note(cookie, cookie * 1_000, 1);
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn another_mean_keeps_the_bounds_at_once() {
+    fn new_mean_keeps_the_bounds_at_once() {
         let mut rates = Rates::new(budget(10_000_000), usize::MAX);
         for step in 0..40 {
             rates.note(7, 1_000, step);
@@ -405,7 +405,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_kernel_has_room_and_nobody_waits_too_long(
+        fn levels_fit_in_the_map_and_no_connection_waits_too_long(
             steps in proptest::collection::vec(step(), 1..200),
             most in 0_usize..8,
         ) {

@@ -23,7 +23,7 @@ pub(super) struct RowContext<'a> {
     pub(super) has_timeouts: bool,
 }
 
-/// `conn_id` of a socket: see `docs/fleet/dataset.md`.
+/// Returns the `conn_id` of a socket: see `docs/fleet/dataset.md`.
 pub(super) fn conn_id(boot_id: &str, cookie: u64, netns: u32) -> i64 {
     let mut hasher = blake3::Hasher::new();
     hasher.update(boot_id.as_bytes());
@@ -34,7 +34,7 @@ pub(super) fn conn_id(boot_id: &str, cookie: u64, netns: u32) -> i64 {
     i64::from_le_bytes(first)
 }
 
-/// Nanoseconds to whole microseconds.
+/// Converts nanoseconds to whole microseconds.
 pub(super) fn us(ns: u64) -> i64 {
     to_i64(ns / 1_000)
 }
@@ -50,7 +50,7 @@ fn clamp_to_i32(number: impl TryInto<i32>) -> i32 {
 }
 
 impl RowContext<'_> {
-    /// The row of a connection's part in the interval that ends at `until_ns` (`CLOCK_REALTIME`).
+    /// Returns the row of a connection for the interval that ends at `until_ns` (`CLOCK_REALTIME`).
     pub(super) fn interval(
         &self,
         of: &Connection,
@@ -185,7 +185,7 @@ impl RowContext<'_> {
         })
     }
 
-    /// A bin of a connection that was there from and until these times (`CLOCK_REALTIME`).
+    /// Returns the row of a bin of a connection that existed between these times (`CLOCK_REALTIME`).
     pub(super) fn problem(&self, conn_id: i64, lifetime: (i64, i64), bin: &Bin) -> FleetProblem {
         let time =
             |problem: Problem| clamp_to_i32(us(bin.time_ns(problem).min(BIN_NS.cast_unsigned())));
@@ -202,7 +202,7 @@ impl RowContext<'_> {
         }
     }
 
-    /// A reading near a problem.
+    /// Returns the row of a reading near a problem.
     pub(super) fn detail(&self, conn_id: i64, near: &ContextSample) -> FleetDetail {
         let [writes, reads] = near.calls;
         let call = |number| self.has_calls.then(|| to_i64(number));
@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_count_is_null() {
+    fn value_that_the_kernel_does_not_count_is_null() {
         let span = IntervalSpan::beginning(ClockReading::default(), 60_000_000_000);
         for has_timeouts in [false, true] {
             let context = RowContext {

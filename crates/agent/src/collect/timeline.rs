@@ -63,7 +63,7 @@ impl IntervalSpan {
         }
     }
 
-    /// The interval after this one.
+    /// Returns the interval after this one.
     pub(super) fn next(&self, end: End, now: ClockReading, interval_ns: i64) -> Self {
         match end {
             End::Whole => Self::at(self.boundary_ns, now, interval_ns),
@@ -71,17 +71,17 @@ impl IntervalSpan {
         }
     }
 
-    /// Time of day of a moment of the kernel's clock.
+    /// Converts a time of the kernel's clock to the time of day.
     pub(super) fn wall_ns(&self, monotonic_ns: u64) -> i64 {
         monotonic_ns.cast_signed() + self.offset_ns
     }
 
-    /// Moment of the kernel's clock at a time of day.
+    /// Converts a time of day to the kernel's clock.
     pub(super) fn monotonic_ns(&self, wall_ns: i64) -> u64 {
         (wall_ns - self.offset_ns).max(0).cast_unsigned()
     }
 
-    /// The hour in which it begins, since 1970.
+    /// Returns the hour in which it begins, since 1970.
     pub(super) fn begin_hour(&self) -> i64 {
         self.begin_ns.div_euclid(3_600_000_000_000)
     }
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nothing_beside_a_bin_is_no_step() {
+    fn difference_far_below_a_bin_is_no_clock_step() {
         let span = IntervalSpan::beginning(at(0, 0), MINUTE_NS);
         assert_eq!(span.end(at(20_000_000_000, 1_900_000)), None);
         assert_eq!(span.end(at(20_000_000_000, -1_900_000)), None);

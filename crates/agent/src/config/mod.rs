@@ -66,7 +66,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// As in the configuration and in `fleet_coverage.detail`.
+    /// Returns the name in the configuration and in `fleet_coverage.detail`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stats => "stats",

@@ -134,7 +134,7 @@ impl AgentMetrics {
         self.connections.set(row.connections);
     }
 
-    pub(super) fn lacks(&self, number: usize) {
+    pub(super) fn set_gaps(&self, number: usize) {
         self.lacks.set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 

@@ -30,7 +30,7 @@ pub enum TextFormat {
 }
 
 impl TextFormat {
-    /// As in the header `Content-Type`.
+    /// Returns the value of the header `Content-Type`.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => prometheus_text::CONTENT_TYPE,
@@ -103,11 +103,11 @@ impl Metrics {
     }
 
     /// Sets the number of gaps in what the agent sees.
-    pub fn lacks(&self, number: usize) {
-        self.agent.lacks(number);
+    pub fn set_gaps(&self, number: usize) {
+        self.agent.set_gaps(number);
     }
 
-    /// A configuration was read again: taken up, or refused and the one before kept.
+    /// Counts a reload of the configuration: it was applied, or refused and the old one kept.
     pub fn note_reload(&self, is_taken: bool) {
         self.agent.note_reload(is_taken);
     }

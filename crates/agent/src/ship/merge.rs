@@ -65,7 +65,7 @@ impl Spool {
         if is_whole {
             match self.merge(hour, &minutes) {
                 Ok(bytes) => {
-                    self.adopt(hour.clone(), bytes);
+                    self.add_written(hour.clone(), bytes);
                     return minutes.iter().try_for_each(|key| self.retire(key));
                 }
                 Err(error) => self.failure = Some(format!("{}: {error}", hour.path())),

@@ -22,7 +22,7 @@ impl Spool {
         waiting.or_else(|| self.sent.get(key).copied()).unwrap_or(0)
     }
 
-    /// Gives up the next thing; `false` when there is nothing left but the files to be stored.
+    /// Drops the next file; `false` if only the files to be stored are left.
     pub(super) fn relieve(&mut self, stage: &mut StagedInterval, begin_ns: i64) -> bool {
         if self.forget_sent(begin_ns) {
             return true;
@@ -35,7 +35,7 @@ impl Spool {
         self.drop_details()
     }
 
-    /// Copies of what the target has, but for those of the newest minutes, which may still grow.
+    /// Drops copies of files that the target has, except for the newest minutes, which may still grow.
     fn forget_sent(&mut self, begin_ns: i64) -> bool {
         let since_ns = begin_ns - begin_ns.rem_euclid(MINUTE_NS) - MINUTE_NS;
         let is_old = |key: &&FileKey| key.begin_ns() < since_ns && !self.is_covered(key);

@@ -331,14 +331,14 @@ impl Spool {
         None
     }
 
-    /// The target is asked to take a file: from now on it may have it.
+    /// Notes that a file is being sent: from now on the target may have it.
     pub(super) fn trying(&mut self, key: &FileKey) {
         if let Some(waiting) = self.pending.get_mut(key) {
             waiting.tried = true;
         }
     }
 
-    /// The target has a file in one of its states.
+    /// Notes that the target has a file in one of its states.
     pub(super) fn mark_delivered(&mut self, key: &FileKey, generation: u64) {
         let Some(waiting) = self.pending.get_mut(key) else {
             return;
@@ -363,14 +363,14 @@ impl Spool {
         }
     }
 
-    /// A file of a minute is no longer at the target, or is left there.
+    /// Notes that a file of a minute is no longer at the target, or is left there.
     pub(super) fn mark_removed(&mut self, key: &FileKey) {
         self.sent.remove(key);
         self.forget_file(&self.sent_path(key));
     }
 
-    /// A file that was to be sent in one of its states is not there: another process has removed it, unless it no longer waits.
-    /// Then its hour was merged, or it was dropped and counted, since it was chosen.
+    /// A file that was to be sent in one of its states is not there: another process has removed it, unless it no
+    /// longer waits. Then its hour was merged, or it was dropped and counted, since it was chosen.
     pub(super) fn mark_vanished(&mut self, key: &FileKey, generation: u64) {
         let waiting = self.pending.get(key);
         if waiting.is_some_and(|waiting| waiting.generation == generation) {
@@ -379,7 +379,7 @@ impl Spool {
         }
     }
 
-    /// A file no longer waits, and is lost unless the target has it.
+    /// Drops a file that waits. It is lost unless the target has it.
     pub(super) fn let_go(&mut self, key: &FileKey) {
         if self
             .pending
@@ -396,7 +396,7 @@ impl Spool {
         }
     }
 
-    /// A merged hour has a minute's file: it is removed, here or, if the target may have it, there first.
+    /// Removes the file of a minute that is part of a merged hour. If the target may have it, it is removed there first.
     pub(super) fn retire(&mut self, key: &FileKey) -> io::Result<()> {
         let Some(waiting) = self.pending.remove(key) else {
             return Ok(());
@@ -438,7 +438,7 @@ impl Spool {
     }
 
     /// Adds a file that was written beside the others, and is new.
-    pub(super) fn adopt(&mut self, key: FileKey, bytes: u64) {
+    pub(super) fn add_written(&mut self, key: FileKey, bytes: u64) {
         self.wait(key, bytes, SystemTime::now(), false);
     }
 
