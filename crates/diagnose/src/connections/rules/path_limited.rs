@@ -30,7 +30,7 @@ impl Rule for PathLimited {
     }
 
     fn summary(&self) -> &'static str {
-        "Congestion control sets the pace; nothing is wrong at either end"
+        "Congestion control sets the rate; neither end has a problem"
     }
 
     fn is_answer(&self) -> bool {

@@ -26,7 +26,7 @@ impl Rule for SenderAppLimited {
     }
 
     fn summary(&self) -> &'static str {
-        "TCP did not limit the rate; the application sets the pace"
+        "TCP did not limit the rate; the application sets it"
     }
 
     fn is_answer(&self) -> bool {

@@ -38,7 +38,7 @@ impl Rule for SmallWrites {
     }
 
     fn summary(&self) -> &'static str {
-        "Many short writes in a row, each a segment of its own"
+        "Many short writes in a row each become a separate segment"
     }
 
     fn check(&self, case: &Case) -> Verdict {

@@ -23,7 +23,7 @@ impl RequestRule for ApplicationWindow {
     }
 
     fn summary(&self) -> &'static str {
-        "The sender waits for a small message from the receiver before it sends on"
+        "The sender waits for a small message from the receiver before it sends more data"
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
