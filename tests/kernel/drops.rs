@@ -175,20 +175,55 @@ fn planted_datagrams_have_reason_and_place() {
     netfilter("__ip_local_out", &["nft_output"]);
 }
 
+/// The kernel says only that a qdisc dropped them: which one, its limit and what waited come from the qdisc itself.
+#[test]
+fn drops_of_a_qdisc_name_it() {
+    if !root() {
+        return;
+    }
+    let plays = [
+        ("qdisc", "tbf", Some("bfifo"), 4000, true),
+        ("qdisc_pfifo", "htb", Some("pfifo"), 7, true),
+        ("qdisc_burst", "tbf", Some("bfifo"), 90_000, false),
+    ];
+    for (step, kind, child, limit, is_full) in plays {
+        let found = PlantedDrops::record(&[step]);
+        found.assert_count(DropKind::Packet, Some("QDISC_DROP"), &found.a, &[step]);
+        let rows: Vec<PacketDrop> = found.report.rows();
+        let is_own = |row: &&PacketDrop| row.netns.map(u64::from) == Some(found.a.inode());
+        let rows = rows.iter().filter(is_own);
+        for row in rows.filter(|row| row.reason.as_deref() == Some("QDISC_DROP")) {
+            let qdisc = (row.qdisc.as_deref(), row.qdisc_child.as_deref());
+            assert_eq!(qdisc, (Some(kind), child), "{row:?}");
+            assert_eq!(row.device.as_deref(), Some("v0"), "{row:?}");
+            assert_eq!(row.qdisc_limit, Some(limit), "{row:?}");
+            assert_eq!(row.qdisc_full, Some(is_full), "{row:?}");
+        }
+        let answer = ask(found.report.path(), "--drops");
+        let full = if is_full { ", full" } else { "" };
+        let named = format!("{kind} of v0{full}");
+        let reasons = answer["reasons"].as_array().expect("reasons");
+        let is_named = |it: &serde_json::Value| it["qdiscs"][0]["name"] == named;
+        assert!(reasons.iter().any(is_named), "{answer:#}");
+    }
+}
+
 #[test]
 fn planted_resets_have_a_reason() {
     if !root() {
         return;
     }
-    let found = PlantedDrops::record(&["refused", "unread_close"]);
+    let found = PlantedDrops::record(&["refused", "unread_close", "linger"]);
     let (a, b) = (&found.a, &found.b);
     let sent = |reason, steps: &[&str]| {
         found.assert_count(DropKind::ResetSent, Some(reason), b, steps);
     };
     sent("NO_SOCKET", &["refused"]);
     sent("TCP_ABORT_ON_CLOSE", &["unread_close"]);
+    found.assert_count(DropKind::ResetSent, Some("TCP_STATE"), a, &["linger"]);
     let both = ["refused", "unread_close"];
     found.assert_count(DropKind::ResetReceived, None, a, &both);
+    found.assert_count(DropKind::ResetReceived, None, b, &["linger"]);
     found.assert_count(DropKind::Packet, Some("NO_SOCKET"), b, &["refused"]);
     found.assert_finding("reset_by_us");
 }

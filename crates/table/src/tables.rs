@@ -1137,6 +1137,19 @@ table! {
         end_seq: Option<u32>, "-", null = "as `tcp_flags`";
         /// Length, from the IP header on.
         bytes: Option<u32>, "bytes", null = "no packet";
+        /// Kind of the qdisc that dropped it: of the device's queue.
+        qdisc: Option<String>, "-", null = "no qdisc dropped it, or this kernel does not say so (before Linux 5.18)";
+        /// Kind of the qdisc's only child, such as the bfifo of a tbf.
+        qdisc_child: Option<String>, "-", null = "as `qdisc`, or it has no child, or several";
+        /// Limit of the child, if there is one, or of the qdisc: packets, of bfifo bytes.
+        qdisc_limit: Option<u32>, "-", null = "as `qdisc`, or it keeps none, or elsewhere";
+        /// Packets that waited in it right after the drop.
+        qdisc_packets: Option<u32>, "-", null = "as `qdisc`, or it is kept per CPU (pfifo_fast)";
+        /// Bytes that waited in it right after the drop.
+        qdisc_bytes: Option<u32>, "bytes", null = "as `qdisc_packets`";
+        /// Whether it held as much as its limit right after the drop, by the kernel's own test. One that was full may hold
+        /// less by then.
+        qdisc_full: Option<bool>, "-", null = "limit or test are not known here";
     }
 }
 

@@ -8,8 +8,9 @@ use table::Value;
 
 use crate::csv::{CsvText, Line};
 
-const COLUMNS: [&str; 9] = [
-    "kind", "reason", "place", "ordinary", "count", "selected", "stored", "hooks", "devices",
+const COLUMNS: [&str; 10] = [
+    "kind", "reason", "place", "ordinary", "count", "selected", "stored", "hooks", "qdiscs",
+    "devices",
 ];
 
 /// Writes the reasons of a report.
@@ -31,7 +32,7 @@ pub fn drop_csv(report: &DropReport, text: CsvText, mut out: impl Write) -> io::
         for number in [group.count, group.selected, group.stored] {
             line.add(Value::Unsigned(number));
         }
-        for names in [&group.hooks, &group.devices] {
+        for names in [&group.hooks, &group.qdiscs, &group.devices] {
             line.add(Value::Text(&join_names(names)));
         }
         line.end(&mut out)?;

@@ -140,14 +140,34 @@ def udp_buffer():
         kept += 1
 
 
-def qdisc():
-    run("a", "tc", "qdisc", "add", "dev", "v0", "root", "tbf", "rate", "8kbit", "burst", "2000", "limit", "4000")
+def qdisc_drops(*added):
+    """Datagrams by a device with these qdiscs and classes: as many as its first qdisc says that it dropped."""
+    for words in added:
+        run("a", "tc", *words.split())
     receiver = bound("b")
     send(53, size=1000)
     shown = run("a", "tc", "-s", "qdisc", "show", "dev", "v0", "root")
     run("a", "tc", "qdisc", "del", "dev", "v0", "root")
     receiver.close()
     return int(re.search(r"dropped (\d+)", shown).group(1))
+
+
+def qdisc():
+    return qdisc_drops("qdisc add dev v0 root tbf rate 8kbit burst 2000 limit 4000")
+
+
+def qdisc_pfifo():
+    """A class of htb with a pfifo that has room for seven packets."""
+    return qdisc_drops(
+        "qdisc add dev v0 root handle 1: htb default 1",
+        "class add dev v0 parent 1: classid 1:1 htb rate 8kbit burst 2000",
+        "qdisc add dev v0 parent 1:1 pfifo limit 7",
+    )
+
+
+def qdisc_burst():
+    """No datagram fits into the burst, and the queue stays empty."""
+    return qdisc_drops("qdisc add dev v0 root tbf rate 8mbit burst 500 limit 90000")
 
 
 def lossy_stream():
@@ -225,6 +245,25 @@ def unread_close():
         client.close()
     listener.close()
     return 47
+
+
+def linger():
+    """The client closes with SO_LINGER and a time of zero."""
+    listener = bound("b", socket.SOCK_STREAM)
+    listener.listen(8)
+    for _ in range(59):
+        enter("a")
+        client = socket.create_connection((B, PORT))
+        accepted, _ = listener.accept()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        try:
+            accepted.recv(1)
+        except ConnectionResetError:
+            pass
+        accepted.close()
+    listener.close()
+    return 59
 
 
 def set_up():

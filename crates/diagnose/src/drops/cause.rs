@@ -1,12 +1,13 @@
-//! Why a packet was dropped: the kernel's reason, its function, and the hook of netfilter.
+//! Why a packet was dropped: the kernel's reason, its function, and the hook of netfilter or the qdisc.
 
 use table::DropKind;
 use table::tables::PacketDrop;
 
 use super::hook::hook_of_stack;
 use super::meaning::{ReasonMeaning, find_meaning};
+use super::qdisc::{DroppingQdisc, QdiscLevel};
 
-/// Reason, function, and hook of netfilter.
+/// Reason, function, and hook of netfilter or qdisc.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DropCause {
     /// The kernel's reason; `None`: it gives none.
@@ -15,6 +16,8 @@ pub struct DropCause {
     pub place: Option<String>,
     /// Hook of netfilter; `None`: not dropped by it.
     pub hook: Option<&'static str>,
+    /// The qdisc; `None`: not dropped by one, or it is not known.
+    pub qdisc: Option<DroppingQdisc>,
 }
 
 impl DropCause {
@@ -26,6 +29,7 @@ impl DropCause {
             reason: row.reason.clone(),
             place: row.place.clone(),
             hook: stack.and_then(hook_of_stack),
+            qdisc: DroppingQdisc::from_row(row),
         }
     }
 
@@ -37,6 +41,9 @@ impl DropCause {
         }
         if let Some(hook) = self.hook {
             title += &format!(", hook {hook}");
+        }
+        if let Some(qdisc) = &self.qdisc {
+            title += &format!(", {}", qdisc.title());
         }
         title
     }
@@ -52,17 +59,63 @@ impl DropCause {
     /// Returns its meaning in plain words, as a sentence without a full stop: `A firewall rule dropped the packet`.
     pub fn meaning(&self) -> String {
         match (self.known_meaning(), &self.reason, &self.place) {
-            (Some(known), ..) => known.what.trim_end_matches('.').to_owned(),
+            (Some(known), ..) => self.name_qdisc(known.what.trim_end_matches('.')),
             (None, Some(reason), _) => format!("The kernel gives {reason} as the reason"),
             (None, None, Some(place)) => format!("{place}() of the kernel dropped the packet"),
             (None, None, None) => "The kernel gives no reason".to_owned(),
         }
     }
 
+    /// Puts the qdisc into a sentence that speaks of some qdisc.
+    fn name_qdisc(&self, sentence: &str) -> String {
+        match (&self.qdisc, sentence.strip_prefix("A qdisc ")) {
+            (Some(qdisc), Some(rest)) => format!("The {} {rest}", qdisc.title()),
+            _ => sentence.to_owned(),
+        }
+    }
+
+    /// Returns [`DropCause::meaning`], by what is known of the qdisc's limit.
+    pub fn meaning_at(&self, level: Option<&QdiscLevel>) -> String {
+        match (&self.qdisc, level) {
+            (Some(qdisc), Some(level)) if level.full > 0 => {
+                format!("The {} was full", qdisc.title())
+            }
+            _ => self.meaning(),
+        }
+    }
+
+    /// Returns [`DropCause::explain`] with what waited in the qdisc.
+    pub fn explain_at(&self, level: Option<&QdiscLevel>) -> String {
+        let (Some(known), Some(qdisc), Some(level)) = (self.known_meaning(), &self.qdisc, level)
+        else {
+            return self.explain();
+        };
+        let remedy = match level.full {
+            0 => known.remedy,
+            _ => "Raise its limit or rate, or send less: `tc -s qdisc`.",
+        };
+        let general = ["QDISC_DROP", "QDISC_DROP_GENERIC"];
+        let is_general = self
+            .reason
+            .as_deref()
+            .is_some_and(|it| general.contains(&it));
+        format!(
+            "{}: {} {} {remedy}",
+            self.title(),
+            self.name_qdisc(known.what),
+            qdisc.explain(level, is_general)
+        )
+    }
+
     /// Returns it with its meaning and a remedy.
     pub fn explain(&self) -> String {
         match self.known_meaning() {
-            Some(known) => format!("{}: {} {}", self.title(), known.what, known.remedy),
+            Some(known) => format!(
+                "{}: {} {}",
+                self.title(),
+                self.name_qdisc(known.what),
+                known.remedy
+            ),
             None => format!(
                 "{}: look the function up in the kernel's source.",
                 self.title()

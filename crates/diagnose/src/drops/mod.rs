@@ -8,6 +8,7 @@
 //! join     retransmissions and dropped packets, by sequence range
 //! hook     callers of a netfilter drop → the hook
 //! meaning  a reason → what it means, and what helps
+//! qdisc    the qdisc that dropped packets, and what waited in it
 //! ```
 
 mod cause;
@@ -15,6 +16,7 @@ mod flow;
 mod hook;
 mod join;
 mod meaning;
+mod qdisc;
 pub mod report;
 mod table;
 
@@ -22,5 +24,6 @@ pub use cause::DropCause;
 pub use hook::hook_of_stack;
 pub(crate) use join::overlaps;
 pub use meaning::{ReasonMeaning, find_meaning};
+pub use qdisc::{DroppingQdisc, QdiscLevel};
 pub use report::DropReport;
 pub use table::DropTable;

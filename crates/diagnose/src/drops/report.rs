@@ -77,6 +77,8 @@ pub struct ReasonGroup {
     pub stored: u64,
     /// Of stored ones that netfilter dropped: at which hook.
     pub hooks: Vec<NamedCount>,
+    /// Of stored ones that a qdisc dropped: by which, and whether it was full.
+    pub qdiscs: Vec<NamedCount>,
     /// Devices, most first.
     pub devices: Vec<NamedCount>,
 }
@@ -194,4 +196,23 @@ pub struct ListedDrop {
     pub end_seq: Option<u32>,
     /// Length from the IP header on.
     pub bytes: Option<u32>,
+    /// The qdisc that dropped it; `None`: none did, or it is not known.
+    pub qdisc: Option<ListedQdisc>,
+}
+
+/// A qdisc right after it dropped a packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ListedQdisc {
+    /// Kind.
+    pub kind: String,
+    /// Kind of its only child; `None`: it has none, or several.
+    pub child: Option<String>,
+    /// Limit of the child or, without one, of the qdisc: packets, of bfifo bytes; `None`: not known.
+    pub limit: Option<u32>,
+    /// Packets in it; `None`: not known.
+    pub packets: Option<u32>,
+    /// Bytes in it; `None`: not known.
+    pub bytes: Option<u32>,
+    /// Whether it held as much as its limit; `None`: not known.
+    pub full: Option<bool>,
 }

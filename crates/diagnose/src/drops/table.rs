@@ -11,9 +11,10 @@ use super::flow::{FlowKey, Flows};
 use super::hook::hook_of_stack;
 use super::join::SegmentJoin;
 use super::meaning::find_meaning;
+use super::qdisc::DroppingQdisc;
 use super::report::{
-    ConnectionDrops, DeviceDrops, DropReport, DropTotal, GrownCounter, ListedDrop, NamedCount,
-    ReasonGroup, SCHEMA,
+    ConnectionDrops, DeviceDrops, DropReport, DropTotal, GrownCounter, ListedDrop, ListedQdisc,
+    NamedCount, ReasonGroup, SCHEMA,
 };
 use crate::answer::{About, RecordingState};
 use crate::waits::NameTable;
@@ -48,6 +49,7 @@ pub struct DropTable {
     counts: BTreeMap<CountKey, DropCount>,
     counters: Vec<GrownCounter>,
     hooks: BTreeMap<GroupKey, Tally>,
+    qdiscs: BTreeMap<GroupKey, Tally>,
     connections: BTreeMap<FlowKey, (ConnectionDrops, Tally)>,
     join: SegmentJoin,
     drops: Vec<ListedDrop>,
@@ -65,6 +67,7 @@ impl DropTable {
             counts: BTreeMap::new(),
             counters: Vec::new(),
             hooks: BTreeMap::new(),
+            qdiscs: BTreeMap::new(),
             connections: BTreeMap::new(),
             join: SegmentJoin::default(),
             drops: Vec::new(),
@@ -109,14 +112,14 @@ impl DropTable {
         let hook = row.stack.as_deref().and_then(hook_of_stack);
         let hook = hook.filter(|_| row.reason.as_deref() == Some(NETFILTER));
         if let Some(hook) = hook {
-            let key = (
-                row.kind,
-                row.reason.clone(),
-                row.place.clone(),
-                row.ordinary,
-            );
-            let hooks = self.hooks.entry(key).or_default();
+            let hooks = self.hooks.entry(group_key(row)).or_default();
             *hooks.entry(hook.to_owned()).or_default() += 1;
+        }
+        if let Some(qdisc) = DroppingQdisc::from_row(row) {
+            let qdiscs = self.qdiscs.entry(group_key(row)).or_default();
+            *qdiscs
+                .entry(name_qdisc(&qdisc, row.qdisc_full))
+                .or_default() += 1;
         }
         let flow = self.flows.key(row);
         if let (FlowKey::Connection(conn), DropKind::Packet) = (&flow, row.kind) {
@@ -177,7 +180,7 @@ impl DropTable {
     /// Returns all that is known.
     pub fn report(self, recorded: RecordingState) -> DropReport {
         let total = total(self.counts.values());
-        let reasons = group_reasons(&self.counts, &self.hooks);
+        let reasons = group_reasons(&self.counts, &self.hooks, &self.qdiscs);
         let devices = sum_devices(self.counts.values());
         let mut connections: Vec<ConnectionDrops> = self
             .connections
@@ -203,6 +206,23 @@ impl DropTable {
             drops: self.drops,
         }
     }
+}
+
+/// Returns the group of a stored drop.
+fn group_key(row: &PacketDrop) -> GroupKey {
+    (
+        row.kind,
+        row.reason.clone(),
+        row.place.clone(),
+        row.ordinary,
+    )
+}
+
+/// Returns kind and device of a qdisc, and whether it was full.
+fn name_qdisc(qdisc: &DroppingQdisc, is_full: Option<bool>) -> String {
+    let device = qdisc.device.as_deref().unwrap_or("a device");
+    let full = if is_full == Some(true) { ", full" } else { "" };
+    format!("{} of {device}{full}", qdisc.kind)
 }
 
 fn nothing_of(names: &NameTable, flow: &FlowKey) -> ConnectionDrops {
@@ -252,7 +272,19 @@ fn list_connections(
         seq: row.seq,
         end_seq: row.end_seq,
         bytes: row.bytes,
+        qdisc: list_qdisc(row),
     }
+}
+
+fn list_qdisc(row: &PacketDrop) -> Option<ListedQdisc> {
+    Some(ListedQdisc {
+        kind: row.qdisc.clone()?,
+        child: row.qdisc_child.clone(),
+        limit: row.qdisc_limit,
+        packets: row.qdisc_packets,
+        bytes: row.qdisc_bytes,
+        full: row.qdisc_full,
+    })
 }
 
 fn total<'a>(counts: impl Iterator<Item = &'a DropCount>) -> DropTotal {
@@ -278,6 +310,7 @@ fn total<'a>(counts: impl Iterator<Item = &'a DropCount>) -> DropTotal {
 fn group_reasons(
     counts: &BTreeMap<CountKey, DropCount>,
     hooks: &BTreeMap<GroupKey, Tally>,
+    qdiscs: &BTreeMap<GroupKey, Tally>,
 ) -> Vec<ReasonGroup> {
     let mut groups: BTreeMap<GroupKey, (ReasonGroup, Tally)> = BTreeMap::new();
     for row in counts.values() {
@@ -301,6 +334,7 @@ fn group_reasons(
         .into_iter()
         .map(|(key, (group, devices))| ReasonGroup {
             hooks: most_first(hooks.get(&key).cloned().unwrap_or_default()),
+            qdiscs: most_first(qdiscs.get(&key).cloned().unwrap_or_default()),
             devices: most_first(devices),
             ..group
         })
@@ -323,6 +357,7 @@ fn nothing_for(row: &DropCount) -> ReasonGroup {
         selected: 0,
         stored: 0,
         hooks: Vec::new(),
+        qdiscs: Vec::new(),
         devices: Vec::new(),
     }
 }

@@ -331,10 +331,53 @@ struct io_uring_cqe {
 	u32 flags;
 };
 
+/* include/net/sch_generic.h, include/net/gen_stats.h */
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct Qdisc_ops {
+	char id[16];
+};
+
+struct qdisc_skb_head {
+	u32 qlen;
+};
+
+struct gnet_stats_queue {
+	u32 backlog;
+};
+
+struct Qdisc {
+	u32 flags;
+	u32 limit;
+	const struct Qdisc_ops *ops;
+	struct hlist_node hash;
+	u32 handle;
+	u32 parent;
+	struct qdisc_skb_head q;
+	struct gnet_stats_queue qstats;
+};
+
+struct tc_skb_cb {
+	u32 drop_reason;
+};
+
+struct netdev_queue {
+	struct Qdisc *qdisc;
+};
+
 struct net_device {
 	char name[16];
 	int ifindex;
 	possible_net_t nd_net;
+	struct netdev_queue *_tx;
+	unsigned int num_tx_queues;
+	struct hlist_head qdisc_hash[16];
 };
 
 /* include/linux/tcp.h */
@@ -380,6 +423,7 @@ struct sk_buff {
 	u16 network_header;
 	u16 inner_transport_header;
 	u16 protocol;
+	u16 queue_mapping;
 	u8 cloned : 1;
 	u8 encapsulation : 1; /* in a tunnel: the inner headers hold */
 	u8 pkt_type : 3;

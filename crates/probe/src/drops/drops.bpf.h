@@ -10,6 +10,7 @@
 #include "../bpf/select.h"
 #include "packet.bpf.h"
 #include "ports.bpf.h"
+#include "qdisc.bpf.h"
 
 struct drop_record {
 	struct record_header header;
@@ -147,7 +148,9 @@ static __always_inline void drop_emit(void *ctx, const struct drop_event *event,
 		seen->cookie = READ_AT(struct sock, event->sk, __sk_common.skc_cookie.counter);
 	bytes = bpf_get_stack(ctx, seen->stack, sizeof(seen->stack), 0);
 	seen->frames = bytes > 0 ? (u32)bytes / sizeof(u64) : 0;
-	seen->pad = 0;
+	__builtin_memset(&seen->qdisc, 0, sizeof(seen->qdisc));
+	if (device && event->kind == DROP_PACKET && is_qdisc_reason(event->reason))
+		read_qdisc(&seen->qdisc, event->skb, device);
 	__builtin_memset(seen->device, 0, sizeof(seen->device));
 	device_name(seen->device, device);
 	record_submit(record);
@@ -225,7 +228,7 @@ int handle_kfree_skb(u64 *ctx)
 	event.skb = arguments[0];
 	event.location = arguments[1];
 	if (kfree_skb_arguments >= 3)
-		event.reason = (u32)arguments[2];
+		event.reason = refine_qdisc_reason(event.skb, (u32)arguments[2]);
 	event.sk = arguments[3];
 	if (!event.sk) {
 		event.sk = (u64)READ_AT(struct sk_buff, event.skb, sk);

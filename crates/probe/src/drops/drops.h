@@ -58,6 +58,18 @@ struct drop_count {
 	char device[16];
 };
 
+/* The qdisc that dropped the packet; zeros: none did, or it is not known. */
+struct drop_qdisc {
+	char kind[16];
+	char child[16]; /* kind of its only child */
+	/* of the child, if there is one, right after the drop */
+	__u32 limit; /* 0: none is known */
+	__u32 packets;
+	__u32 bytes;
+	__u32 packet_bytes; /* of the dropped packet, as qdiscs count it */
+	__u32 has_level;    /* packets and bytes are known */
+};
+
 struct drop_seen {
 	struct drop_key key;
 	struct drop_packet packet;
@@ -65,7 +77,7 @@ struct drop_seen {
 	__u64 cookie; /* 0: no socket, or one that nobody asked for */
 	__u64 stack[DROP_FRAMES];
 	__u32 frames;
-	__u32 pad;
+	struct drop_qdisc qdisc;
 	char device[16];
 };
 

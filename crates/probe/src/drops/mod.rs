@@ -4,13 +4,16 @@
 //! ```text
 //! packet.bpf.h  headers of a packet, with pointers that may lead nowhere
 //! ports.bpf.h   ports of recorded sockets
+//! qdisc.bpf.h   the qdisc that dropped a packet
 //! names         names of reasons (the kernel's BTF) and of functions (/proc/kallsyms)
 //! ordinary      reasons that are no problem
+//! qdisc         reasons of qdiscs, and whether one was full
 //! readings      counts → rows
 //! ```
 
 mod names;
 mod ordinary;
+mod qdisc;
 mod readings;
 mod row;
 
@@ -50,6 +53,14 @@ pub(crate) fn configure(rodata: &mut rodata, features: &Features) {
     rodata.kfree_skb_arguments = u32::try_from(arguments("kfree_skb").clamp(2, 4)).unwrap_or(2);
     rodata.reset_has_reason = arguments("tcp_send_reset") >= 3;
     rodata.udp_drop_has_skb = arguments("udp_fail_queue_rcv_skb") >= 3;
+    for (is_by_qdisc, reason) in rodata.drop_by_qdisc.iter_mut().zip(0..) {
+        let name = kernel_names().reason(reason);
+        *is_by_qdisc = u8::from(name.is_some_and(qdisc::is_qdisc_reason));
+    }
+    if let Some((general, base)) = kernel_names().qdisc_reasons() {
+        rodata.qdisc_general_reason = general;
+        rodata.qdisc_reason_base = base;
+    }
     for (is_ordinary, reason) in rodata.drop_ordinary.iter_mut().zip(0..) {
         let name = kernel_names().reason(reason);
         *is_ordinary = u8::from(name.is_some_and(ordinary::is_ordinary));

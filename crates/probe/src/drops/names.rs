@@ -8,6 +8,9 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Enum;
 
+/// `SKB_DROP_REASON_SUBSYS_SHIFT` (`include/net/dropreason-core.h`).
+const SUBSYSTEM_SHIFT: u32 = 16;
+
 /// The names of this kernel: read once, as they do not change.
 static NAMES: LazyLock<KernelNames> = LazyLock::new(KernelNames::read);
 
@@ -20,6 +23,8 @@ pub(super) fn kernel_names() -> &'static KernelNames {
 #[derive(Debug, Default)]
 pub(super) struct KernelNames {
     reasons: HashMap<u32, String>,
+    /// First number of the reasons of qdiscs; `None`: they have none of their own (before Linux 7.1).
+    qdisc_base: Option<u32>,
     reset_reasons: HashMap<u32, String>,
     /// Opened while this process may see addresses, read when the first one is to be named.
     kallsyms: Mutex<Option<File>>,
@@ -35,8 +40,17 @@ impl KernelNames {
             btf.map(|btf| enum_names(btf, of, prefix))
                 .unwrap_or_default()
         };
+        let mut all = reasons("skb_drop_reason", "SKB_DROP_REASON_");
+        let subsystems = reasons("skb_drop_reason_subsys", "SKB_DROP_REASON_SUBSYS_");
+        let qdiscs = subsystems.iter().find(|(_, name)| *name == "QDISC");
+        let qdisc_base = qdiscs.map(|(number, _)| number << SUBSYSTEM_SHIFT);
+        if let Some(base) = qdisc_base {
+            let own = reasons("qdisc_drop_reason", "").into_iter();
+            all.extend(own.filter(|(number, _)| *number > base));
+        }
         Self {
-            reasons: reasons("skb_drop_reason", "SKB_DROP_REASON_"),
+            reasons: all,
+            qdisc_base,
             reset_reasons: reasons("sk_rst_reason", "SK_RST_REASON_"),
             kallsyms: Mutex::new(File::open("/proc/kallsyms").ok()),
             has_functions: shows_addresses(),
@@ -62,6 +76,13 @@ impl KernelNames {
     /// Returns the name of a reason of a drop.
     pub(super) fn reason(&self, number: u32) -> Option<&str> {
         self.reasons.get(&number).map(String::as_str)
+    }
+
+    /// Returns the reason of all that qdiscs drop, and the first number of their own ones.
+    pub(super) fn qdisc_reasons(&self) -> Option<(u32, u32)> {
+        let mut reasons = self.reasons.iter();
+        let (general, _) = reasons.find(|(_, name)| *name == "QDISC_DROP")?;
+        Some((*general, self.qdisc_base?))
     }
 
     /// Returns the name of a reason of a reset.

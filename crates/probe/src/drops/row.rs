@@ -5,6 +5,7 @@ use table::tables::PacketDrop;
 
 use super::names::KernelNames;
 use super::ordinary;
+use super::qdisc::fill_qdisc;
 use crate::inventory::seen::address;
 use crate::wire::text;
 use crate::wire::types::{drop_key, drop_kind, drop_packet, drop_seen};
@@ -24,14 +25,14 @@ pub(super) fn make_row(seen: &drop_seen, names: &KernelNames) -> Option<PacketDr
         cookie,
         stack,
         frames,
-        pad: _,
+        qdisc,
         device,
     } = *seen;
     let kind = kind(key.kind)?;
     let callers = caller_names(stack.get(..frames as usize)?, key.location, names);
     let has_addresses = packet.family != 0;
     let is_segment = packet.has_seq != 0;
-    Some(PacketDrop {
+    let mut row = PacketDrop {
         time_ns,
         kind,
         reason: reason_name(&key, names),
@@ -50,7 +51,15 @@ pub(super) fn make_row(seen: &drop_seen, names: &KernelNames) -> Option<PacketDr
         seq: is_segment.then_some(packet.seq),
         end_seq: is_segment.then_some(packet.end_seq),
         bytes: nonzero(packet.bytes),
-    })
+        qdisc: None,
+        qdisc_child: None,
+        qdisc_limit: None,
+        qdisc_packets: None,
+        qdisc_bytes: None,
+        qdisc_full: None,
+    };
+    fill_qdisc(&mut row, &qdisc);
+    Some(row)
 }
 
 pub(super) fn nonzero(number: u32) -> Option<u32> {

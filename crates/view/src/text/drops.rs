@@ -174,6 +174,9 @@ fn draw(layout: &mut TextLayout, group: &ReasonGroup) {
     if !group.hooks.is_empty() {
         notes.push(format!("hook {}", list_counts(&group.hooks)));
     }
+    if !group.qdiscs.is_empty() {
+        notes.push(format!("qdisc {}", list_counts(&group.qdiscs)));
+    }
     if !group.devices.is_empty() {
         notes.push(format!("device {}", list_counts(&group.devices)));
     }

@@ -6,7 +6,7 @@ use table::DropKind;
 use table::tables::{Connection, DropCount, PacketDrop};
 
 use super::events::EventDigest;
-use crate::drops::{DropCause, overlaps};
+use crate::drops::{DropCause, QdiscLevel, overlaps};
 
 /// Rows that are kept until all connections are known: more are not read.
 const MOST_ROWS: usize = 200_000;
@@ -29,6 +29,8 @@ pub struct DropDigest {
     pub retransmitted: u64,
     /// Causes of these, with the number of segments.
     pub causes: BTreeMap<DropCause, u64>,
+    /// Packets and bytes that waited in the qdiscs that dropped its packets.
+    pub qdiscs: BTreeMap<DropCause, QdiscLevel>,
     /// Resets that it sent, by the kernel's reason.
     pub resets: BTreeMap<Option<String>, u64>,
     /// When it sent the first one, ns.
@@ -75,12 +77,16 @@ impl DropDigest {
 
     fn add_packet(&mut self, row: &PacketDrop) {
         self.packets += 1;
+        let cause = DropCause::from_row(row);
+        if cause.qdisc.is_some() {
+            self.qdiscs.entry(cause.clone()).or_default().add(row);
+        }
         if let Some(range) = row.seq.zip(row.end_seq) {
             self.segments.push(DroppedSegment {
                 time_ns: row.time_ns,
                 range,
                 bytes: row.bytes,
-                cause: DropCause::from_row(row),
+                cause,
             });
         }
     }

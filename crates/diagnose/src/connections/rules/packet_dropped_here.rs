@@ -8,6 +8,7 @@ use super::shared::facts::{sum, whole};
 use super::shared::sentences::{direct_confidence, of_life};
 use crate::connections::case::{Case, LOSS_STAGES};
 use crate::connections::exclusion::ExcludableCause;
+use crate::connections::gather::drops::DropDigest;
 use crate::drops::DropCause;
 use crate::report::{Advice, DataDirection, Finding, RuleId, UndecidedFinding};
 use crate::units::{count, quantity, ratio_of};
@@ -77,7 +78,7 @@ impl Rule for PacketDroppedHere {
                 ExcludableCause::SendBuffer,
             ]),
             could_not_see,
-            advice: drops.causes.keys().map(fix).collect(),
+            advice: drops.causes.keys().map(|cause| fix(cause, drops)).collect(),
             win: WinBasis::HarmGone("this host drops none of its segments"),
             confidence: direct_confidence(
                 case,
@@ -87,8 +88,12 @@ impl Rule for PacketDroppedHere {
     }
 
     fn headline_of_worst(&self, finding: &Finding, worst: &Case) -> String {
-        match worst.own.gathered.drops.first_cause() {
-            Some(cause) => format!("{}: this {}", cause.meaning(), describe_effect(finding)),
+        let drops = &worst.own.gathered.drops;
+        match drops.first_cause() {
+            Some(cause) => {
+                let meaning = cause.meaning_at(drops.qdiscs.get(cause));
+                format!("{meaning}: this {}", describe_effect(finding))
+            }
             None => self.headline(finding),
         }
     }
@@ -116,8 +121,8 @@ fn describe_effect(finding: &Finding) -> String {
     )
 }
 
-fn fix(cause: &DropCause) -> Advice {
-    Advice(cause.explain().into())
+fn fix(cause: &DropCause, drops: &DropDigest) -> Advice {
+    Advice(cause.explain_at(drops.qdiscs.get(cause)).into())
 }
 
 impl PacketDroppedHere {
