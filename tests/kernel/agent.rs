@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 
 use lab::Netns;
 use otlp::proto::{KeyValue, MetricData, MetricsRequest, Number, Value};
@@ -319,6 +320,68 @@ fn agent_sends_by_otlp_what_its_dataset_has() {
 }
 
 #[test]
+fn agent_without_target_sends_by_otlp_and_writes_no_file() {
+    if !root() {
+        return;
+    }
+    let netns = Netns::new().expect("a namespace");
+    let receiver = netns.run(|| Receiver::start(|_, _| Answer::ok()));
+    let receiver = receiver.expect("a receiver");
+    let scratch = tempfile::tempdir().expect("a directory");
+    testbed::agents::configure_without_files(scratch.path(), testbed::agents::TESTS);
+    let notified = scratch.path().join("notify");
+    let notified = UnixDatagram::bind(&notified).map(|socket| (socket, notified));
+    let (notified, address) = notified.expect("a socket");
+    let mut command = netns.command(testbed::program());
+    command
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url())
+        .env(
+            "OTEL_RESOURCE_ATTRIBUTES",
+            "deployment.environment.name=test",
+        )
+        .env("NOTIFY_SOCKET", address)
+        .env("NO_PROXY", "127.0.0.1");
+    let spool = agent::config::ShipConfig::default().spool;
+    let spool_before = spool.exists();
+    let agent = Agent::start_by(&mut command, scratch);
+    agent.says("writes no files, as [ship] has no target: OpenTelemetry's collector alone gets each interval");
+    notified
+        .set_read_timeout(Some(testbed::LONGEST))
+        .expect("a limit");
+    until("the status without files", || {
+        let mut message = [0; 4_096];
+        let length = notified.recv(&mut message).expect("a message");
+        let text = String::from_utf8_lossy(&message[..length]);
+        text.contains("writing no files").then_some(())
+    });
+    // a full socket would hold the agent up
+    drop(notified);
+    let did = netns.run(write_known_bytes).expect("the client");
+    let sent = || {
+        let io = "process.network.io";
+        let sums = last_sums(&receiver.posts(), "tests", io, "network.io.direction");
+        sums.get("transmit").copied()
+    };
+    until("all bytes at the receiver", || {
+        sent().filter(|bytes| *bytes >= did.bytes as i64)
+    });
+    let page = until("the page for Prometheus", || {
+        testbed::agents::metrics_page(&netns)
+    });
+    assert!(page.contains("whylat_tcp_acked_bytes_total"), "{page}");
+    assert!(!page.contains("whylat_ship_"), "{page}");
+    let (_, scratch) = agent.stop();
+    let names = std::fs::read_dir(scratch.path()).expect("a directory");
+    let names = names.map(|entry| entry.expect("an entry").file_name());
+    let names: BTreeSet<_> = names.filter_map(|name| name.into_string().ok()).collect();
+    let expected = ["agent.toml", "dataset", "notify", "ready", "stderr"];
+    assert_eq!(names, expected.map(str::to_owned).into());
+    let dataset = std::fs::read_dir(scratch.path().join("dataset"));
+    assert_eq!(dataset.expect("a directory").count(), 0);
+    assert_eq!(spool.exists(), spool_before);
+}
+
+#[test]
 fn agent_statistics_leave_call_columns_null() {
     if !root() {
         return;
@@ -358,4 +421,15 @@ fn agent_errors_have_hints() {
     testbed::finish(command.arg(&config))
         .assert_status(1)
         .explains("interval_s");
+    std::fs::write(&config, "[host]\nname = \"watched\"\n").expect("a file");
+    for arguments in ["agent --config", "agent --check --config"] {
+        let mut command = whylat(arguments);
+        command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+        testbed::finish(command.arg(&config))
+            .assert_status(1)
+            .explains("names no receiver");
+    }
+    let mut command = whylat("agent --check --config");
+    command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318");
+    testbed::finish(command.arg(&config)).assert_status(0);
 }

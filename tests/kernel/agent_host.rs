@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::privileges::{assert_kept, documented};
 use crate::sockmap::HandsOn;
-use testbed::agents::{Agent, METRICS_PORT, METRICS_TOKEN, TESTS, assert_no_gaps, configure, sum};
+use testbed::agents::{Agent, TESTS, assert_no_gaps, configure, metrics_page, sum};
 use testbed::{finish, program, root, until};
 
 /// Both ends of a connection over loopback.
@@ -39,16 +39,7 @@ fn exchange((client, server): &mut (TcpStream, TcpStream)) {
 
 /// A metric without labels, as the agent in a namespace reports it.
 fn metric(netns: &Netns, name: &str) -> Option<f64> {
-    let ask = || {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS_PORT)).ok()?;
-        let request = format!(
-            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {METRICS_TOKEN}\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut page = String::new();
-        stream.read_to_string(&mut page).ok().map(|_| page)
-    };
-    let page = netns.run(ask).expect("the namespace")?;
+    let page = metrics_page(netns)?;
     let mut values = page.lines().filter_map(|line| line.strip_prefix(name));
     values.find_map(|value| value.trim().parse().ok())
 }

@@ -4,7 +4,7 @@
 use otlp::Signal;
 use table::fleet::FleetCoverage;
 
-use crate::config::{Config, WatchConfig, WatchedNetns};
+use crate::config::{Config, ShipConfig, WatchConfig, WatchedNetns};
 use crate::notify::LogPriority;
 
 /// Length of a bin, as `whylat-fleet` puts readings into, us.
@@ -28,7 +28,6 @@ pub(crate) fn start(
         WatchedNetns::Host => "all network namespaces",
         WatchedNetns::Own => "its own network namespace",
     };
-    let ship = &config.ship;
     let mut lines = vec![
         format!(
             "watches {place} as host {}, detail {detail}: {connections} connections now",
@@ -40,12 +39,7 @@ pub(crate) fn start(
             percent(*cpu_high)
         ),
         applications(config),
-        format!(
-            "writes files every {interval_s} s to {}; until they are there, they wait in {}, at most {} MB",
-            ship.target,
-            ship.spool.display(),
-            ship.spool_max_bytes / 1_000_000
-        ),
+        files(&config.ship, *interval_s),
     ];
     lines.push(match config.metrics.listen.as_str() {
         "" => "has no page for Prometheus".to_owned(),
@@ -73,6 +67,19 @@ pub(crate) fn export(signal: Signal, address: &str) -> String {
         other => other.to_string(),
     };
     format!("sends {what} of each interval to {address}")
+}
+
+fn files(ship: &ShipConfig, interval_s: u32) -> String {
+    if !ship.is_wanted() {
+        return "writes no files, as [ship] has no target: OpenTelemetry's collector alone gets each interval"
+            .to_owned();
+    }
+    format!(
+        "writes files every {interval_s} s to {}; until they are there, they wait in {}, at most {} MB",
+        ship.target,
+        ship.spool.display(),
+        ship.spool_max_bytes / 1_000_000
+    )
 }
 
 fn applications(config: &Config) -> String {
@@ -170,6 +177,9 @@ mod tests {
         assert!(text[3].contains("every 60 s to /srv/whylat;"));
         assert!(text[5].starts_with("no time daemon keeps the clock"));
         assert_eq!(start(&config, 12, "calls", true).len(), 5);
+        config.ship.target.clear();
+        let lines = start(&config, 12, "calls", true);
+        assert!(lines[3].1.starts_with("writes no files"), "{lines:?}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! The running agent: what collects and what ships, tied together until a signal ends it. In: a configuration.
-//! Out: the dataset, the page for Prometheus, and messages to the service manager.
+//! Out: the dataset, the page for Prometheus, what the collector gets by OTLP, and messages to the service manager.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,12 @@ use probe::privileges::{Capability, Privileges};
 use probe::self_cost::Statistics;
 use probe::signals::Signals;
 use record::privileges::{PrivilegeError, Privileges as RecorderPrivileges};
+use table::fleet::FleetCoverage;
 
 use crate::Interval;
 use crate::announce::{self, PaceNews};
 use crate::collect::{ConnectionWatcher, Pace, Watch};
-use crate::config::{Config, ConfigError, Detail, WatchConfig, WatchedNetns};
+use crate::config::{Config, ConfigError, Detail, ShipConfig, WatchConfig, WatchedNetns};
 use crate::delivery::Delivery;
 use crate::metrics::{Endpoint, EndpointError, Metrics, Token};
 use crate::notify::{LogPriority, ServiceNotifier, say};
@@ -97,6 +98,7 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     let facts = Host::read()?;
     // reads certificates, which may be for root alone
     let export = PreparedExport::new(&config.otlp)?;
+    config.check_receivers(&start.config, export.is_some())?;
     let netns = match config.watch.netns {
         WatchedNetns::Host => None,
         WatchedNetns::Own => Some(Namespace::current()?.inode()),
@@ -115,27 +117,26 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     let watcher = ConnectionWatcher::begin(&hooks, watch(&config), facts, rules, statistics)?;
     // threads that are made from here on have no more
     RecorderPrivileges::for_agent().assume()?;
-    let shipper = Shipper::start(&writer, &config.ship)?;
+    let files = config.ship.is_wanted();
+    let files = files.then(|| FileShipping::start(&writer, &config.ship));
+    let files = files.transpose()?;
     let export = export.map(|it| it.start(&config.host.name, &kernel));
     let export = export.transpose()?;
     let addresses = export.as_ref().map(|it| it.addresses().clone());
     let metrics = Metrics::new();
-    let shipping = shipper.watch();
     // answers as long as it lives
     let _endpoint = Endpoint::start(
         &config.metrics,
         &config.host,
         Token::from_environment(),
         Arc::clone(&metrics),
-        Some(shipping.clone()),
+        files.as_ref().map(|it| it.watch.clone()),
     )?;
     let mut agent = RunningAgent {
         start,
         signals,
-        delivery: Delivery::new(&config.ship),
         config,
-        shipping,
-        shipper,
+        files,
         metrics,
         export_news: DeliveryNews::new(addresses.unwrap_or_default()),
         export,
@@ -155,13 +156,37 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     Ok(())
 }
 
+/// Files on their way to the target, and the messages about them.
+struct FileShipping {
+    shipper: Shipper,
+    watch: ShipWatch,
+    delivery: Delivery,
+}
+
+impl FileShipping {
+    fn start(writer: &WriterIdentity, config: &ShipConfig) -> Result<Self, ShipError> {
+        let shipper = Shipper::start(writer, config)?;
+        Ok(Self {
+            watch: shipper.watch(),
+            delivery: Delivery::new(config),
+            shipper,
+        })
+    }
+
+    /// Prints news of deliveries.
+    fn report(&mut self) {
+        for (priority, text) in self.delivery.news(&self.watch.state()) {
+            say(priority, &text);
+        }
+    }
+}
+
 struct RunningAgent<'a> {
     start: &'a StartOptions,
     signals: Signals,
     config: Config,
-    shipping: ShipWatch,
-    delivery: Delivery,
-    shipper: Shipper,
+    /// Files for a target; `None`: the collector alone gets intervals.
+    files: Option<FileShipping>,
     metrics: Arc<Metrics>,
     export: Option<TelemetryExport>,
     export_news: DeliveryNews,
@@ -185,8 +210,8 @@ impl RunningAgent<'_> {
                 self.put(interval);
                 self.report_gaps(watcher.gaps());
             }
-            for (priority, text) in self.delivery.news(&self.shipping.state()) {
-                say(priority, &text);
+            if let Some(files) = &mut self.files {
+                files.report();
             }
             self.report_export();
             self.notify.alive();
@@ -211,7 +236,9 @@ impl RunningAgent<'_> {
         if let Some(export) = &self.export {
             export.end_by(ends);
         }
-        self.shipper.stop(PATIENCE);
+        if let Some(files) = self.files {
+            files.shipper.stop(PATIENCE);
+        }
         if let Some(export) = self.export {
             for (priority, text) in self.export_news.last_news(&export.join()) {
                 say(priority, &text);
@@ -235,19 +262,20 @@ impl RunningAgent<'_> {
         self.metrics.interval(&interval);
         self.report_export();
         if let Some(export) = &mut self.export {
-            self.metrics.shipping(&self.shipping.state());
+            if let Some(files) = &self.files {
+                self.metrics.shipping(&files.watch.state());
+            }
             export.put(&interval, &self.metrics);
         }
         let coverage = &interval.coverage;
-        self.notify.status(&format!(
-            "watching {} connections, {:.1} % of a CPU",
-            coverage.connections,
-            coverage.cpu_us as f64 * 100.0 / coverage.length_us.max(1) as f64,
-        ));
+        let status = status(coverage, self.files.is_some());
+        self.notify.status(&status);
         if let Some((priority, text)) = self.pace.news(&self.config.watch, coverage) {
             say(priority, &text);
         }
-        self.shipper.put(interval);
+        if let Some(files) = &self.files {
+            files.shipper.put(interval);
+        }
     }
 
     /// Prints what is watched, where files go, and what cannot be done.
@@ -297,6 +325,20 @@ impl RunningAgent<'_> {
         self.config = config;
         Ok(())
     }
+}
+
+/// Returns the status for the service manager.
+fn status(coverage: &FleetCoverage, has_files: bool) -> String {
+    let share = coverage.cpu_us as f64 / coverage.length_us.max(1) as f64;
+    let receiver = match has_files {
+        true => "",
+        false => ", writing no files",
+    };
+    format!(
+        "watching {} connections, {:.1} % of a CPU{receiver}",
+        coverage.connections,
+        share * 100.0
+    )
 }
 
 fn watch(config: &Config) -> Watch {

@@ -204,7 +204,6 @@ fn targets_are_directories_or_urls_without_secrets() {
         assert!(of(good).is_ok(), "{good}");
     }
     for (bad, what) in [
-        ("", "is missing"),
         ("srv", "not a whole path"),
         ("ftp://h/x", "ftp:// is not known"),
         ("https://me:secret@h/x", "credentials"),
@@ -223,6 +222,31 @@ fn targets_are_directories_or_urls_without_secrets() {
     let refused = refusal("[ship]\ntarget = \"/x\"\nspool_max_bytes = 1000\n");
     assert!(
         refused.contains("agent.toml:3: [ship] spool_max_bytes"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn agent_without_files_needs_a_collector() {
+    let path = Path::new("agent.toml");
+    for text in ["", "[ship]\n", "[ship]\ntarget = \"\"\n"] {
+        let config = parse(text).expect("a configuration");
+        assert!(!config.ship.is_wanted());
+        config.check_receivers(path, true).expect("a collector");
+        let refused = config.check_receivers(path, false);
+        let refused = refused.expect_err("refused").to_string();
+        assert!(
+            refused.starts_with("agent.toml: names no receiver: "),
+            "{refused}"
+        );
+        assert!(refused.contains("\nhint: [ship] target = "), "{refused}");
+    }
+    let files = parse(SHIP).expect("a configuration");
+    files.check_receivers(path, false).expect("files");
+    // who sets a spool wants files
+    let refused = refusal("[ship]\nspool = \"/var/spool/x\"\n");
+    assert!(
+        refused.starts_with("agent.toml:1: [ship] target is missing"),
         "{refused}"
     );
 }

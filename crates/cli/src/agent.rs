@@ -15,7 +15,8 @@ Examples:
   sudo whylat agent --config /etc/whylat/agent.toml
 
 Variables: OTEL_EXPORTER_OTLP_ENDPOINT and others send metrics and findings of
-each interval to an OpenTelemetry collector, as [otlp] endpoint does;
+each interval to an OpenTelemetry collector, as [otlp] endpoint does.
+Then [ship] target may be empty: no files are written.
 WHYLAT_METRICS_TOKEN is what Prometheus must show.")]
 pub(crate) struct Agent {
     /// Configuration file (TOML); SIGHUP reads it again
@@ -33,7 +34,8 @@ impl Agent {
     pub(crate) fn execute(self) -> anyhow::Result<ExitCode> {
         if self.check {
             let config = agent::config::Config::read(&self.config)?;
-            agent::telemetry::PreparedExport::new(&config.otlp)?;
+            let export = agent::telemetry::PreparedExport::new(&config.otlp)?;
+            config.check_receivers(&self.config, export.is_some())?;
             eprintln!("{}: valid", out::name(&self.config));
             if let Some(reservation) = agent::reservation(&config.ship) {
                 eprintln!("note: {reservation}");

@@ -1,6 +1,8 @@
 //! An agent under way, and the dataset that it fills.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -21,10 +23,10 @@ const RSS_BYTES: i64 = 100 << 20;
 /// The rule of the processes of these tests.
 pub const TESTS: &str = "[[application]]\nname = \"tests\"\ncommand = '/kernel-[0-9a-f]+ '\n";
 
-/// The port of its endpoint, and what is to be shown there.
-pub const METRICS_PORT: u16 = 9464;
+/// The port of its endpoint.
+const METRICS_PORT: u16 = 9464;
 /// The token that its endpoint asks for.
-pub const METRICS_TOKEN: &str = "3b1d";
+const METRICS_TOKEN: &str = "3b1d";
 
 /// Writes the configuration of an agent over a directory, with these rules.
 pub fn configure(path: &Path, detail: &str, rules: &str) {
@@ -37,6 +39,31 @@ pub fn configure(path: &Path, detail: &str, rules: &str) {
         path.display()
     );
     std::fs::write(path.join("agent.toml"), config).expect("a configuration");
+}
+
+/// Writes the configuration of an agent that writes no files.
+pub fn configure_without_files(path: &Path, rules: &str) {
+    let config = format!(
+        "[host]\nname = \"watched\"\n\
+         [watch]\nnetns = \"own\"\ninterval_s = 2\n\
+         [metrics]\nlisten = \"127.0.0.1:{METRICS_PORT}\"\n\
+         {rules}"
+    );
+    std::fs::write(path.join("agent.toml"), config).expect("a configuration");
+}
+
+/// Returns the page that the agent in a namespace has for Prometheus; `None`: it does not answer yet.
+pub fn metrics_page(netns: &Netns) -> Option<String> {
+    let ask = || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, METRICS_PORT)).ok()?;
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {METRICS_TOKEN}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut page = String::new();
+        stream.read_to_string(&mut page).ok().map(|_| page)
+    };
+    netns.run(ask).expect("the namespace")
 }
 
 /// An agent under way in a namespace.

@@ -91,8 +91,12 @@ fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
 }
 
 fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
-    if ship.target.is_empty() {
-        let hint = "target = \"/srv/whylat\" or \"s3://BUCKET/whylat\"";
+    if !ship.is_wanted() {
+        if *ship == ShipConfig::default() {
+            return None;
+        }
+        let hint =
+            "target = \"/srv/whylat\" or \"s3://BUCKET/whylat\"; without files, remove the section";
         return Some(InvalidValue::new(
             "ship",
             "target",

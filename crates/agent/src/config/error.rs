@@ -18,6 +18,13 @@ pub enum ConfigError {
         /// Why not.
         source: io::Error,
     },
+    /// Intervals have no receiver.
+    #[error("{}: names no receiver: [ship] target and [otlp] endpoint are empty, and OTEL_EXPORTER_OTLP_ENDPOINT is not set\n\
+             hint: [ship] target = \"/srv/whylat\" for files, or [otlp] endpoint = \"http://127.0.0.1:4318\" for a collector", path.display())]
+    NoReceiver {
+        /// The file.
+        path: PathBuf,
+    },
     /// Something in it is wrong.
     #[error("{}:{line}: {what}\nhint: {hint}", path.display())]
     Invalid {

@@ -25,7 +25,7 @@ pub struct Config {
     pub host: HostConfig,
     /// The connections that are watched, how often, at what cost.
     pub watch: WatchConfig,
-    /// Where files go.
+    /// Where files go; without a target there are none.
     pub ship: ShipConfig,
     /// The endpoint that Prometheus reads.
     pub metrics: MetricsConfig,
@@ -121,12 +121,20 @@ impl Default for WatchConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ShipConfig {
-    /// The dataset: a directory, or the URL of an object store (`s3://`, `gs://`, `az://`, `https://`).
+    /// The dataset: a directory, or the URL of an object store (`s3://`, `gs://`, `az://`, `https://`). Empty: no files are
+    /// written.
     pub target: String,
     /// Directory on a local disk for files that are not yet delivered. No other agent may use it.
     pub spool: PathBuf,
     /// Most that the spool may hold, bytes.
     pub spool_max_bytes: u64,
+}
+
+impl ShipConfig {
+    /// Returns whether files are written.
+    pub fn is_wanted(&self) -> bool {
+        !self.target.is_empty()
+    }
 }
 
 impl Default for ShipConfig {

@@ -33,6 +33,20 @@ impl Config {
         }
     }
 
+    /// Checks that intervals have a receiver: files are written, or `has_export`, as a collector is named here or in
+    /// the environment. `path` is the file of this configuration.
+    ///
+    /// # Errors
+    /// When there is neither.
+    pub fn check_receivers(&self, path: &Path, has_export: bool) -> Result<(), ConfigError> {
+        if self.ship.is_wanted() || has_export {
+            return Ok(());
+        }
+        Err(ConfigError::NoReceiver {
+            path: path.to_owned(),
+        })
+    }
+
     /// Returns the rules that name applications.
     ///
     /// # Errors
