@@ -1,8 +1,11 @@
 //! All rows of one interval of one host: the collecting side hands them to the shipping side.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use table::fleet::{FleetConnections, FleetCoverage, FleetDetails, FleetIntervals, FleetProblems};
+
+use crate::ContainerIdentity;
 
 /// The rows of one interval. Times are `CLOCK_REALTIME`, ns since 1970-01-01 UTC; an interval is
 /// a whole minute of it, but for the first and the last of an agent's life.
@@ -22,5 +25,5 @@ pub struct Interval {
     /// Readings near problems.
     pub details: FleetDetails,
     /// Containers of the processes of `connections`, by `conn_id`. They are in no table.
-    pub containers: HashMap<i64, String>,
+    pub containers: HashMap<i64, Arc<ContainerIdentity>>,
 }

@@ -7,6 +7,7 @@ mod announce;
 pub mod apps;
 pub mod collect;
 pub mod config;
+mod container;
 mod delivery;
 #[cfg(test)]
 mod fixture;
@@ -18,6 +19,7 @@ mod run;
 pub mod ship;
 pub mod telemetry;
 
+pub use container::ContainerIdentity;
 pub use delivery::reservation;
 pub use interval::Interval;
 pub use run::{AgentError, StartOptions, run};

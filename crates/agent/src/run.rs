@@ -231,9 +231,9 @@ impl RunningAgent<'_> {
     }
 
     /// Delivers what waits, to the target and to the collector at the same time.
-    fn end(self) {
+    fn end(mut self) {
         let ends = Instant::now() + PATIENCE;
-        if let Some(export) = &self.export {
+        if let Some(export) = &mut self.export {
             export.end_by(ends);
         }
         if let Some(files) = self.files {
@@ -259,14 +259,9 @@ impl RunningAgent<'_> {
     }
 
     fn put(&mut self, interval: Interval) {
-        self.metrics.interval(&interval);
+        let interval = Arc::new(interval);
         self.report_export();
-        if let Some(export) = &mut self.export {
-            if let Some(files) = &self.files {
-                self.metrics.shipping(&files.watch.state());
-            }
-            export.put(&interval, &self.metrics);
-        }
+        self.count(&interval);
         let coverage = &interval.coverage;
         let status = status(coverage, self.files.is_some());
         self.notify.status(&status);
@@ -275,6 +270,21 @@ impl RunningAgent<'_> {
         }
         if let Some(files) = &self.files {
             files.shipper.put(interval);
+        }
+    }
+
+    /// Adds an interval to the metrics: by the thread that encodes it for the collector, if there is one.
+    fn count(&self, interval: &Arc<Interval>) {
+        let Some(export) = &self.export else {
+            return self.metrics.interval(interval);
+        };
+        if let Some(files) = &self.files {
+            self.metrics.shipping(&files.watch.state());
+        }
+        if !export.put(interval, &self.metrics) {
+            // its numbers come with the next interval that is encoded, its findings are lost
+            self.metrics.interval(interval);
+            self.metrics.note_unencoded();
         }
     }
 

@@ -2,10 +2,12 @@
 //! this host. Out: names, by the rules of the configuration.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use probe::processes::{ObservedProcess, ProcessReader};
 
-use crate::apps::{Application, ApplicationRules, ConnectionFacts, container_of};
+use crate::ContainerIdentity;
+use crate::apps::{Application, ApplicationRules, ConnectionFacts};
 
 /// A process that owns connections.
 #[derive(Debug, Clone)]
@@ -16,6 +18,7 @@ struct Owner {
     /// `NAMESPACE/NAME`.
     pod: Option<String>,
     container: Option<String>,
+    identity: Option<Arc<ContainerIdentity>>,
     /// As the kernel side saw it.
     seen: ObservedProcess,
     is_used: bool,
@@ -63,8 +66,8 @@ impl Owners {
     }
 
     /// Returns the container of a process.
-    pub(super) fn container(&self, pid: u32) -> Option<&str> {
-        container_of(self.known.get(&pid)?.cgroup.as_deref()?)
+    pub(super) fn container(&self, pid: u32) -> Option<&Arc<ContainerIdentity>> {
+        self.known.get(&pid)?.identity.as_ref()
     }
 
     /// Returns the application of a connection of this process; `listening_port` if it was accepted.
@@ -96,6 +99,7 @@ impl Owners {
         let process = reader.and_then(|reader| reader.read_as(seen));
         let command = process.as_ref().and_then(|_| command_line(seen.pid));
         let process = process.unwrap_or_else(|| seen.row());
+        let identity = ContainerIdentity::from_process(&process).map(Arc::new);
         let pod = process.pod_namespace.zip(process.pod);
         Owner {
             comm: process.comm,
@@ -103,6 +107,7 @@ impl Owners {
             cgroup: process.cgroup,
             pod: pod.map(|(namespace, name)| format!("{namespace}/{name}")),
             container: process.container,
+            identity,
             seen: seen.clone(),
             is_used: true,
         }

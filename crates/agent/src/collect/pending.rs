@@ -3,6 +3,7 @@
 //! rows of earlier times in its files for that.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use table::Columns;
 use table::fleet::{
@@ -14,7 +15,7 @@ use super::connection::{Connection, ContextSample};
 use super::live::LiveConnections;
 use super::owners::Owners;
 use super::rows::{NearProblems, RowContext};
-use crate::Interval;
+use crate::{ContainerIdentity, Interval};
 
 /// Most connections that are kept of those that close in an interval: each takes some 3 kB of memory until its end.
 const CLOSED_MOST: i64 = 12_000;
@@ -37,7 +38,7 @@ pub(super) struct Pending {
     of_one: HashMap<i64, u32>,
     intervals: FleetIntervals,
     connections: FleetConnections,
-    containers: HashMap<i64, String>,
+    containers: HashMap<i64, Arc<ContainerIdentity>>,
     gone: Vec<ClosedBins>,
     /// Closed connections that are kept whole.
     closed: i64,
@@ -179,7 +180,7 @@ impl Pending {
             return;
         };
         if let Some(container) = connection.pid().and_then(|pid| owners.container(pid)) {
-            self.containers.insert(row.conn_id, container.to_owned());
+            self.containers.insert(row.conn_id, Arc::clone(container));
         }
         self.connections.push(row);
     }

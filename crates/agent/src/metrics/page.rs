@@ -91,6 +91,11 @@ impl Metrics {
         self.telemetry.set(states);
     }
 
+    /// Counts an interval that was not encoded for the collector.
+    pub fn note_unencoded(&self) {
+        self.telemetry.note_unencoded();
+    }
+
     /// Returns all metrics as values; of distributions only the names ([`Metrics::distributions`]).
     pub fn families(&self) -> Vec<MetricFamily> {
         let page = self.page(TextFormat::OpenMetrics).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use otlp::Signal;
@@ -15,17 +16,24 @@ use prometheus_client::registry::Unit;
 
 /// The last state of each signal; none before the first.
 #[derive(Debug, Default)]
-pub(super) struct TelemetryMetrics(Mutex<BTreeMap<Signal, SignalState>>);
+pub(super) struct TelemetryMetrics {
+    states: Mutex<BTreeMap<Signal, SignalState>>,
+    unencoded: AtomicU64,
+}
 
 impl TelemetryMetrics {
     pub(super) fn set(&self, states: BTreeMap<Signal, SignalState>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = states;
+        *self.states.lock().unwrap_or_else(PoisonError::into_inner) = states;
+    }
+
+    pub(super) fn note_unencoded(&self) {
+        self.unencoded.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 impl Collector for TelemetryMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let states = self.states.lock().unwrap_or_else(PoisonError::into_inner);
         if states.is_empty() {
             return Ok(());
         }
@@ -58,6 +66,11 @@ impl Collector for TelemetryMetrics {
                 ConstCounter::new(items).encode(metric.encode_family(&labels)?)?;
             }
         }
+        let help = "Intervals without findings for the collector, as the agent had no CPU time to encode them; their numbers \
+                    came with a later interval";
+        let metric =
+            encoder.encode_descriptor("otlp_dropped_intervals", help, None, MetricType::Counter)?;
+        ConstCounter::new(self.unencoded.load(Ordering::Relaxed)).encode(metric)?;
         let mut gauge = |name: &str, help: &str, unit, of: fn(&SignalState) -> u64| {
             let mut metric = encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
             for (signal, state) in states.iter() {

@@ -44,7 +44,7 @@ const WAITING_INTERVALS: usize = 4;
 
 /// Ships intervals until it is stopped.
 pub struct Shipper {
-    intervals: Option<SyncSender<Box<Interval>>>,
+    intervals: Option<SyncSender<Arc<Interval>>>,
     shared: Arc<SharedSpool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -75,7 +75,7 @@ impl Shipper {
         )?;
         let mut target = OpenTarget::open(writer, config)?;
         let shared = SharedSpool::new(spool);
-        let (intervals, incoming) = sync_channel::<Box<Interval>>(WAITING_INTERVALS);
+        let (intervals, incoming) = sync_channel::<Arc<Interval>>(WAITING_INTERVALS);
         let spooling = Arc::clone(&shared);
         let delivering = Arc::clone(&shared);
         let spawned = |source| ShipError::Spool {
@@ -85,8 +85,10 @@ impl Shipper {
         let spool_thread = thread::Builder::new().name("spool".to_owned());
         let spool_thread = spool_thread.spawn(move || {
             for interval in incoming {
+                // copied where another thread reads it, too
+                let interval = Arc::unwrap_or_clone(interval);
                 spooling.change(|inner| {
-                    inner.spool.store(*interval);
+                    inner.spool.store(interval);
                     inner.stored_intervals += 1;
                 });
             }
@@ -105,8 +107,8 @@ impl Shipper {
     }
 
     /// Takes an interval over; returns at once. One that cannot be taken, as the spool's disk hangs, is counted.
-    pub fn put(&self, interval: Interval) {
-        let interval = Box::new(interval);
+    pub fn put(&self, interval: impl Into<Arc<Interval>>) {
+        let interval = interval.into();
         let is_taken = |to: &SyncSender<_>| to.try_send(interval).is_ok();
         if !self.intervals.as_ref().is_some_and(is_taken) {
             let refused = &self.shared.refused_intervals;

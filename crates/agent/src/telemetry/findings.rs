@@ -1,6 +1,7 @@
 //! An interval → findings: which problem held which program, for how long. The bands of severity are those of every finding.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use diagnose::report::{Severity, severity};
 use otlp::FindingRecord;
@@ -8,8 +9,9 @@ use otlp::attribute::attribute;
 use table::Columns;
 use table::fleet::{FleetConnection, FleetInterval};
 
-use crate::Interval;
+use super::names;
 use crate::problems::{ConnectionProblem, PROBLEMS};
+use crate::{ContainerIdentity, Interval};
 
 /// Findings of an interval, at most: those that cost most. More than these nobody reads.
 const FINDINGS_MOST: usize = 100;
@@ -23,7 +25,7 @@ struct KnownConnection {
     application: Option<String>,
     process: Option<String>,
     pid: Option<i32>,
-    container: Option<String>,
+    container: Option<Arc<ContainerIdentity>>,
     local: String,
     peer: String,
     heard_ns: i64,
@@ -124,7 +126,7 @@ impl FindingSource {
             let pid = worst.pid.and_then(|pid| u32::try_from(pid).ok());
             attributes.extend(pid.map(|pid| attribute("process.pid", pid)));
             let container = worst.container.as_deref();
-            attributes.extend(container.map(|id| attribute("container.id", id)));
+            attributes.extend(container.into_iter().flat_map(names::container_attributes));
             if let Some(process) = worst.process.as_deref() {
                 attributes.push(attribute("process.executable.name", process));
                 let next = format!("sudo whylat record --comm '{process}' -d 30");
@@ -149,7 +151,7 @@ impl FindingSource {
 }
 
 impl KnownConnection {
-    fn new(row: FleetConnection, container: Option<String>) -> Self {
+    fn new(row: FleetConnection, container: Option<Arc<ContainerIdentity>>) -> Self {
         let address = |address: &str, port: i32| match address.contains(':') {
             true => format!("[{address}]:{port}"),
             false => format!("{address}:{port}"),

@@ -1,13 +1,15 @@
 //! Export by OTLP: the metrics of each interval, and its findings as logs. In: intervals, and the one registry of metrics. Out:
-//! messages to a collector, beside the collecting thread, which never waits for them.
+//! messages to a collector. A thread of its own encodes them, another one delivers them: the collecting thread waits for neither.
 //!
 //! ```text
+//! encode    the encoding thread
 //! names     names of metrics → those of OpenTelemetry's conventions
 //! points    values of the registry → data points
 //! findings  an interval → findings
 //! news      how deliveries go → lines for the journal
 //! ```
 
+mod encode;
 mod findings;
 mod names;
 mod news;
@@ -15,6 +17,7 @@ mod points;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use otlp::attribute::attribute;
@@ -29,6 +32,7 @@ use crate::apps::container_of;
 use crate::config::OtlpConfig;
 use crate::metrics::Metrics;
 use crate::ship::Backoff;
+use encode::{EncodeThread, Encoder};
 use findings::FindingSource;
 pub use news::DeliveryNews;
 use points::PointSource;
@@ -92,25 +96,28 @@ impl PreparedExport {
     /// # Errors
     /// When there can be no thread.
     pub fn start(self, host: &str, kernel: &str) -> Result<TelemetryExport, ExportError> {
-        let queue = self.queue.start().map_err(DeliveryError::from)?;
+        let queue = Arc::new(self.queue.start().map_err(DeliveryError::from)?);
         let service = resource::own_service_name().unwrap_or_else(|| SERVICE.to_owned());
         let mut resources = ResourceSource::new(host, kernel);
         resources.describe(&service, own_attributes());
-        Ok(TelemetryExport {
-            queue,
+        let encoder = EncodeThread::start(Encoder {
+            queue: Arc::clone(&queue),
             resources,
             points: PointSource::new(service, self.temporality),
             findings: FindingSource::default(),
+        });
+        Ok(TelemetryExport {
+            queue,
+            encoder: Some(encoder.map_err(DeliveryError::from)?),
         })
     }
 }
 
 /// An export under way.
 pub struct TelemetryExport {
-    queue: DeliveryQueue,
-    resources: ResourceSource,
-    points: PointSource,
-    findings: FindingSource,
+    queue: Arc<DeliveryQueue>,
+    /// `None`: the end has begun.
+    encoder: Option<EncodeThread>,
 }
 
 impl TelemetryExport {
@@ -119,19 +126,16 @@ impl TelemetryExport {
         self.queue.addresses()
     }
 
-    /// Exports an interval; `metrics` must know it already. Waits for nobody.
-    pub fn put(&mut self, interval: &Interval, metrics: &Metrics) {
-        let times_ns = times_ns(interval);
-        if self.addresses().contains_key(&Signal::Metrics) {
-            let messages = self.points.messages(metrics, times_ns, &self.resources);
-            messages.into_iter().for_each(|it| self.queue.put(it));
-        }
-        if self.addresses().contains_key(&Signal::Logs) {
-            let (records, left_out) = self.findings.records(interval, times_ns);
-            self.queue.note_left_out(Signal::Logs, left_out);
-            let messages = otlp::encode_findings(records, &self.resources);
-            messages.into_iter().for_each(|it| self.queue.put(it));
-        }
+    /// Hands an interval over to the encoding thread, which adds it to `metrics` and exports both; returns at once. `false`: it
+    /// was not taken, as too many wait.
+    pub fn put(&self, interval: &Arc<Interval>, metrics: &Arc<Metrics>) -> bool {
+        let encoder = self.encoder.as_ref();
+        encoder.is_some_and(|it| it.put(interval, metrics))
+    }
+
+    /// Returns the number of intervals that were encoded.
+    pub fn encoded_intervals(&self) -> u64 {
+        self.encoder.as_ref().map_or(0, EncodeThread::encoded)
     }
 
     /// Returns the state of each signal's delivery.
@@ -139,22 +143,22 @@ impl TelemetryExport {
         self.queue.states()
     }
 
-    /// Begins the end: what waits is tried until then.
-    pub fn end_by(&self, end: Instant) {
+    /// Begins the end: what waits is encoded, and tried until then.
+    pub fn end_by(&mut self, end: Instant) {
+        if let Some(encoder) = self.encoder.take() {
+            encoder.finish();
+        }
         self.queue.end_by(end);
     }
 
     /// Waits for the end, and returns the last state of each signal.
     pub fn join(self) -> BTreeMap<Signal, SignalState> {
-        self.queue.join()
+        if let Some(encoder) = self.encoder {
+            encoder.finish();
+        }
+        // the encoder had the other handle
+        Arc::into_inner(self.queue).map_or_else(BTreeMap::new, DeliveryQueue::join)
     }
-}
-
-/// Returns begin and end of an interval, ns since 1970.
-fn times_ns(interval: &Interval) -> (u64, u64) {
-    let begin_ns = interval.begin_ns.max(0).cast_unsigned();
-    let length_us = interval.coverage.length_us.max(0).cast_unsigned();
-    (begin_ns, begin_ns + length_us * 1_000)
 }
 
 /// Returns what is known of the agent's own process.

@@ -1,8 +1,11 @@
 //! Names of metrics in OpenTelemetry. A metric for which a convention has a name has that; all others have their own one with
 //! dots: `whylat_ship_failures` is `whylat.ship.failures`.
 
+use otlp::attribute::attribute;
+use otlp::proto::KeyValue;
 use otlp::{MetricKind, MetricLabel};
 
+use crate::ContainerIdentity;
 use crate::metrics::{FamilyKind, MetricFamily};
 
 /// A metric by a convention, or by the name that `whylat export otlp` has for the same.
@@ -115,6 +118,37 @@ pub(super) fn own_label(name: &str, help: &str, unit: &str, kind: MetricKind) ->
         description: help.to_owned().into(),
         kind,
     }
+}
+
+/// Returns the attributes of a container and its pod, by the semantic conventions, where none of them is
+/// stable. `container.runtime` is deprecated there.
+pub(super) fn container_attributes(container: &ContainerIdentity) -> Vec<KeyValue> {
+    let ContainerIdentity {
+        id,
+        name,
+        runtime,
+        pod,
+        pod_uid,
+    } = container;
+    let name_key = match pod {
+        Some(_) => "k8s.container.name",
+        None => "container.name",
+    };
+    let (namespace, pod) = pod
+        .as_ref()
+        .map(|(namespace, pod)| (namespace, pod))
+        .unzip();
+    let known = [
+        ("container.id", id.as_deref()),
+        ("container.runtime.name", *runtime),
+        (name_key, name.as_deref()),
+        ("k8s.namespace.name", namespace.map(String::as_str)),
+        ("k8s.pod.name", pod.map(String::as_str)),
+        ("k8s.pod.uid", pod_uid.as_deref()),
+    ];
+    let known = known.into_iter();
+    let known = known.filter_map(|(key, value)| Some(attribute(key, value?)));
+    known.collect()
 }
 
 #[cfg(test)]

@@ -87,9 +87,9 @@ const OF_AGENTS: [(&str, &str, &str, &str, &str); 9] = [
     (
         "WhylatTelemetryDropped",
         "warning",
-        "sum by (instance) (increase(whylat_otlp_dropped_items_total[1h])) > 0",
+        "sum by (instance) (increase(whylat_otlp_dropped_items_total[1h])) > 0\nor sum by (instance) (increase(whylat_otlp_dropped_intervals_total[1h])) > 0",
         "0m",
-        "The agent of {{ $labels.instance }} dropped data points or findings in the last hour: the collector refused them, or was away.",
+        "The agent of {{ $labels.instance }} dropped data points or findings in the last hour: the collector refused them or was away, or the agent had no CPU time.",
     ),
 ];
 

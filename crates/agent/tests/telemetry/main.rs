@@ -8,6 +8,7 @@ mod decoded;
 mod refusals;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{HOUR_NS, MINUTE_NS, interval, row};
@@ -18,10 +19,10 @@ use serde_json::json;
 use table::Columns;
 use table::fleet::{FleetConnection, FleetCoverage, FleetInterval};
 use testbed::receiver::{Answer, Receiver};
-use whylat_agent::Interval;
 use whylat_agent::config::OtlpConfig;
 use whylat_agent::metrics::{Metrics, TextFormat};
 use whylat_agent::telemetry::{PreparedExport, TelemetryExport};
+use whylat_agent::{ContainerIdentity, Interval};
 
 /// Name of the host of all exports here.
 const HOST: &str = "web-1";
@@ -48,15 +49,26 @@ fn export_with(config: &OtlpConfig, variables: &[(&str, &str)]) -> TelemetryExpo
 
 /// Exports intervals, and returns the last states when all has come to an end.
 fn export_all(
-    mut export: TelemetryExport,
-    metrics: &Metrics,
+    export: TelemetryExport,
+    metrics: &Arc<Metrics>,
     intervals: &[Interval],
 ) -> BTreeMap<Signal, SignalState> {
     for interval in intervals {
-        metrics.interval(interval);
-        export.put(interval, metrics);
+        put_interval(&export, metrics, interval.clone());
     }
     export.join_all()
+}
+
+/// Puts an interval when there is room for it, and waits until its messages are in the queue.
+fn put_interval(export: &TelemetryExport, metrics: &Arc<Metrics>, interval: Interval) {
+    let encoded = export.encoded_intervals();
+    assert!(
+        export.put(&Arc::new(interval), metrics),
+        "the one before is encoded"
+    );
+    testbed::until("the interval encoded", || {
+        (export.encoded_intervals() > encoded).then_some(())
+    });
 }
 
 /// An end that comes when all is delivered.
@@ -65,7 +77,7 @@ trait JoinAll {
 }
 
 impl JoinAll for TelemetryExport {
-    fn join_all(self) -> BTreeMap<Signal, SignalState> {
+    fn join_all(mut self) -> BTreeMap<Signal, SignalState> {
         self.end_by(std::time::Instant::now() + testbed::LONGEST);
         self.join()
     }
@@ -90,7 +102,14 @@ fn busy_interval(number: i64, delayed_ack_ms: i64) -> Interval {
             "delayed_ack_us": if conn_id == 1 { delayed_ack_ms * 1000 } else { 0 },
         })));
     }
-    interval.containers.insert(1, "c0ffee".to_owned());
+    let container = ContainerIdentity {
+        id: Some("c0ffee".to_owned()),
+        name: Some("web".to_owned()),
+        runtime: Some("containerd"),
+        pod: Some(("shop".to_owned(), "web-0".to_owned())),
+        pod_uid: Some("7d3c1f2e-5a64-4b1c-9c37-0f1e2d3c4b5a".to_owned()),
+    };
+    interval.containers.insert(1, Arc::new(container));
     interval
 }
 
@@ -165,12 +184,10 @@ fn points_have_names_units_and_resources_of_the_conventions() {
 #[test]
 fn every_metric_of_the_page_is_sent_once_an_interval() {
     let receiver = Receiver::start(|_, _| Answer::ok());
-    let mut export = export(&receiver.url(), &[]);
+    let export = export(&receiver.url(), &[]);
     let metrics = Metrics::new();
-    let interval = busy_interval(0, 0);
     metrics.telemetry(export.states());
-    metrics.interval(&interval);
-    export.put(&interval, &metrics);
+    put_interval(&export, &metrics, busy_interval(0, 0));
     let page = metrics.page(TextFormat::Prometheus).expect("a page");
     export.join_all();
     let points = points(&receiver.posts());
@@ -262,7 +279,17 @@ fn findings_are_logs_with_their_page_and_the_worst_connection() {
         ),
         ("77", "1")
     );
-    assert_eq!(own["container.id"], "c0ffee");
+    for (key, value) in [
+        ("container.id", "c0ffee"),
+        ("container.runtime.name", "containerd"),
+        ("k8s.container.name", "web"),
+        ("k8s.namespace.name", "shop"),
+        ("k8s.pod.name", "web-0"),
+        ("k8s.pod.uid", "7d3c1f2e-5a64-4b1c-9c37-0f1e2d3c4b5a"),
+    ] {
+        assert_eq!(own[key], value, "{key}");
+    }
+    assert!(!own.contains_key("container.name"), "{own:?}");
     assert_eq!(
         own["whylat.finding.next"],
         "sudo whylat record --comm 'shopd' -d 30"

@@ -21,7 +21,7 @@ use whylat_agent::metrics::{Metrics, TextFormat};
 use whylat_agent::telemetry::TelemetryExport;
 
 use super::decoded::points;
-use super::{JoinAll, busy_interval, export, export_all, export_with};
+use super::{JoinAll, busy_interval, export, export_all, export_with, put_interval};
 
 /// Variables of an export of metrics alone.
 const METRICS: (&str, &str) = ("OTEL_LOGS_EXPORTER", "none");
@@ -31,11 +31,9 @@ fn is_of_metrics(post: &Post) -> bool {
 }
 
 /// Puts intervals of these numbers.
-fn put(export: &mut TelemetryExport, metrics: &Metrics, numbers: std::ops::Range<i64>) {
+fn put(export: &TelemetryExport, metrics: &Arc<Metrics>, numbers: std::ops::Range<i64>) {
     for number in numbers {
-        let interval = busy_interval(number, 0);
-        metrics.interval(&interval);
-        export.put(&interval, metrics);
+        put_interval(export, metrics, busy_interval(number, 0));
     }
 }
 
@@ -62,9 +60,9 @@ fn a_collector_that_comes_later_gets_everything_in_order() {
         .expect("its address")
         .as_socket()
         .expect("IPv4");
-    let mut export = export(&format!("http://{address}"), &[METRICS]);
+    let export = export(&format!("http://{address}"), &[METRICS]);
     let metrics = Metrics::new();
-    put(&mut export, &metrics, 0..5);
+    put(&export, &metrics, 0..5);
     until_state(&export, "failures", |it| it.failures >= 3);
     let state = export.states()[&Signal::Metrics].clone();
     assert!(state.error.expect("a reason").contains("onnect"));
@@ -78,7 +76,7 @@ fn a_collector_that_comes_later_gets_everything_in_order() {
     socket.listen(16).expect("listen");
     let receiver = Receiver::start_on(TcpListener::from(socket), |_, _| Answer::ok());
     until_state(&export, "delivery", |it| it.waiting == 0);
-    put(&mut export, &metrics, 5..6);
+    put(&export, &metrics, 5..6);
     let states = export.join_all();
     let posts = receiver.posts();
     let polls = points(&posts)
@@ -121,7 +119,7 @@ fn a_pause_that_is_asked_for_is_kept_but_not_beyond_the_end() {
         Answer::new("503 Service Unavailable", &["Retry-After: 100000000"], b"")
     });
     let mut export = export(&receiver.url(), &[METRICS]);
-    put(&mut export, &Metrics::new(), 0..2);
+    put(&export, &Metrics::new(), 0..2);
     until_state(&export, "a failure", |it| it.failures == 1);
     let put = export.states()[&Signal::Metrics].waiting;
     export.end_by(Instant::now());
@@ -139,9 +137,9 @@ fn a_refused_message_is_counted_and_not_sent_again() {
         0 => Answer::new("400 Bad Request", &[], b"no such tenant"),
         _ => Answer::ok(),
     });
-    let mut export = export(&receiver.url(), &[METRICS]);
+    let export = export(&receiver.url(), &[METRICS]);
     let metrics = Metrics::new();
-    put(&mut export, &metrics, 0..1);
+    put(&export, &metrics, 0..1);
     until_state(&export, "the refusal", |it| it.waiting == 0);
     let state = export.states()[&Signal::Metrics].clone();
     let reason = state.error.expect("a reason");
@@ -150,7 +148,7 @@ fn a_refused_message_is_counted_and_not_sent_again() {
         "{reason}"
     );
     metrics.telemetry(export.states());
-    put(&mut export, &metrics, 1..2);
+    put(&export, &metrics, 1..2);
     let states = export.join_all();
     let posts = receiver.posts();
     assert_eq!(posts.len(), 2);
@@ -210,17 +208,17 @@ fn a_full_queue_drops_the_oldest_and_counts_them() {
         ..OtlpConfig::default()
     };
     let patience = ("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000");
-    let mut export = export_with(&config, &[METRICS, patience]);
+    let export = export_with(&config, &[METRICS, patience]);
     let metrics = Metrics::new();
-    put(&mut export, &metrics, 0..1);
+    put(&export, &metrics, 0..1);
     let is_begun = || (export.states()[&Signal::Metrics].waiting > 0).then_some(());
     until("the first message", is_begun);
     let mut number = 1;
     while export.states()[&Signal::Metrics].dropped.is_empty() {
-        put(&mut export, &metrics, number..number + 1);
+        put(&export, &metrics, number..number + 1);
         number += 1;
     }
-    put(&mut export, &metrics, number..number + 10);
+    put(&export, &metrics, number..number + 10);
     number += 10;
     let state = export.states()[&Signal::Metrics].clone();
     assert!(state.waiting_bytes <= 1 << 20, "{state:?}");
@@ -256,7 +254,7 @@ fn a_silent_collector_delays_nobody_and_the_end_is_bounded() {
     let mut export = export(&receiver.url(), &[patience]);
     let metrics = Metrics::new();
     // none of these waits: the collector never answers
-    put(&mut export, &metrics, 0..10);
+    put(&export, &metrics, 0..10);
     receiver.next_post();
     let waiting = export.states()[&Signal::Metrics].waiting;
     assert!(waiting > 0);
@@ -274,9 +272,9 @@ fn a_slow_collector_is_tried_again_after_its_time() {
         _ => Answer::ok(),
     });
     let patience = ("OTEL_EXPORTER_OTLP_TIMEOUT", "100");
-    let mut export = export(&receiver.url(), &[METRICS, patience]);
+    let export = export(&receiver.url(), &[METRICS, patience]);
     let metrics = Metrics::new();
-    put(&mut export, &metrics, 0..1);
+    put(&export, &metrics, 0..1);
     until_state(&export, "delivery", |it| it.delivered > 0);
     let state = export.states()[&Signal::Metrics].clone();
     assert!(state.failures >= 1 && state.dropped.is_empty(), "{state:?}");

@@ -18,7 +18,7 @@ use std::path::Path;
 pub use container::{Container, Runtime};
 pub use membership::Members;
 pub use names::{ContainerNames, ContainerPlace};
-pub use pod::Pod;
+pub use pod::{Pod, pod_uid};
 
 /// Why there is no one container to record.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -125,6 +125,22 @@ pub(super) fn uid_of_group(path: &str) -> Option<String> {
         .or_else(|| path.split('/').find_map(shared))
 }
 
+/// Returns the UID of a pod as its control group has it, with dashes where it has dashes or, by systemd, underscores.
+pub fn pod_uid(path: &str) -> Option<String> {
+    let digits = uid_of_group(path)?;
+    let mut begins = path.match_indices("pod").map(|(at, _)| at + "pod".len());
+    begins.find_map(|begin| {
+        let is_uid = |byte: u8| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'_');
+        let rest = &path[begin..];
+        let end = rest
+            .bytes()
+            .position(|byte| !is_uid(byte))
+            .unwrap_or(rest.len());
+        let text = &rest[..end];
+        (uid_digits(text)? == digits).then(|| text.replace('_', "-"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +170,11 @@ mod tests {
             let path = format!("{group}{below}");
             assert_eq!(pod_group(&path), Some((group.as_str(), digits.clone())));
             assert_eq!(uid_of_group(&path), Some(digits.clone()));
+            let shown = match group.contains(&digits) {
+                true => &digits,
+                false => UID,
+            };
+            assert_eq!(pod_uid(&path).as_deref(), Some(shown));
         }
         let shared =
             format!("/system.slice/x.service/kubepods-pod{underscores}.slice:cri-containerd:ID");
