@@ -155,7 +155,7 @@ fn is_as_claimed(finding: &Value, claim: &Value) -> bool {
 
 /// Returns the findings that are true of workloads, by their own words: a client asks one request after another.
 fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
-    let mut also_true = BTreeSet::new();
+    let mut also_true = of_others(truth);
     for pair in list_values(truth, "roles") {
         let clients = || list_values(pair, "clients");
         let addresses: BTreeSet<&str> = clients()
@@ -174,6 +174,16 @@ fn of_workloads(truth: &Value) -> BTreeSet<NamedFinding> {
         }
     }
     also_true
+}
+
+/// Returns the same of the programs that ran beside, by process.
+fn of_others(truth: &Value) -> BTreeSet<NamedFinding> {
+    let others = list_values(truth, "beside").filter_map(|other| {
+        let process = ScoredSubject::process(other["pid"].as_u64()?);
+        let rules = list_values(other, "also_true").filter_map(Value::as_str);
+        Some(rules.map(move |rule| (rule.to_owned(), process.clone())))
+    });
+    others.flatten().collect()
 }
 
 /// Returns the sockets of a finding: of many, not all are listed with it.
@@ -353,5 +363,19 @@ mod tests {
         assert_eq!(beside(&truth), 1);
         truth["roles"][0]["clients"][0]["also_true"] = json!(["serial_round_trips"]);
         assert_eq!(beside(&truth), 0);
+    }
+
+    #[test]
+    fn claims_of_programs_beside_are_expected_of_these_alone() {
+        let subject = json!({ "process": { "pid": 9 }, "connections": 1, "ids": [] });
+        let report = json!({ "findings": [
+            { "rule": "udp_drops", "severity": "critical", "from_ns": 0, "until_ns": 1, "subject": subject },
+        ] });
+        let beside = |pid: u64| {
+            let other = json!({ "pid": pid, "also_true": ["udp_drops"] });
+            let truth = json!({ "expected": [], "roles": [], "beside": [other] });
+            Score::new(&truth, &report, &[]).beside.len()
+        };
+        assert_eq!((beside(9), beside(8)), (0, 1));
     }
 }

@@ -45,9 +45,11 @@ pub(crate) struct PollServer {
     socket: SocketOptions,
 }
 
-/// Truth that a relay prints: the connections on both of its sides.
+/// Truth that a relay or a poll server prints: its connections, those of a relay on both sides.
 #[derive(Debug, Serialize)]
 pub(crate) struct RelayTruth {
+    /// Rules that are true of it by its code: its only thread waits for one connection, and the others for that.
+    also_true: [&'static str; 1],
     connections: Vec<ConnectionTruth>,
 }
 
@@ -69,6 +71,7 @@ impl Proxy {
         // The server closes when it has read everything.
         while to.recv(&mut record)? > 0 {}
         Ok(RelayTruth {
+            also_true: ["busy_workers"],
             connections: vec![from.close(), to.close()],
         })
     }
@@ -91,6 +94,7 @@ impl PollServer {
             }
         }
         Ok(RelayTruth {
+            also_true: ["busy_workers"],
             connections: closed,
         })
     }
