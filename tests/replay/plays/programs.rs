@@ -10,7 +10,7 @@ use crate::paths::start;
 use crate::play::{Outcome, Play, under_both};
 use crate::shrink::{CONNECTIONS, REQUESTS};
 use testbed::programs::{PORT, tied, until_listening};
-use testbed::report::{Report, number, text};
+use testbed::report::{Report, ask, number, text};
 use testbed::{Recorder, Site, wait};
 
 pub fn plays() -> Vec<Play> {
@@ -61,6 +61,15 @@ fn queue_is_load(outcome: &Outcome) {
     let calls = report.rows::<table::tables::Call>();
     let sends = calls.iter().filter(|call| call.is_send).count();
     assert!(sends >= 1_900, "{sends}");
+    // redis answers the last first of those that it reads: none slept
+    let requests = ask(report.path(), "--requests");
+    for service in requests["services"].as_array().expect("services") {
+        let parts = &service["parts"]["all"];
+        assert!(
+            parts["queued"].is_f64() && parts["timer"].is_null(),
+            "{parts}"
+        );
+    }
 }
 
 fn redis_benchmark(congctl: &str) -> Result<Outcome, String> {

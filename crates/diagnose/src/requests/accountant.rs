@@ -221,6 +221,10 @@ impl Accountant {
     /// A request lay unread: behind others, as long as its thread had to do with these; then with what the thread did.
     fn account_unread(&mut self, finder: &PathFinder<'_>, context: &PathContext, thread: ThreadId) {
         let begin_ns = context.begin_ns;
+        let context = &PathContext {
+            home: (thread, self.trail.at_ns()),
+            ..*context
+        };
         let history = finder.history.get(thread);
         let others = history.count_others(context.own, begin_ns, self.trail.at_ns());
         if let Some((behind, last_ns)) = others {

@@ -15,6 +15,10 @@ use super::thread_event::ThreadCall;
 /// Requests of a thread that are remembered while they are open: other threads may answer them, unseen here.
 const OPEN_MOST: usize = 64;
 
+/// Of so many requests read in a row, the one that is answered first says in which order the loop answers. Of two, one may
+/// have had to wait for something.
+const ORDER_LEAST: usize = 3;
+
 /// The request that a thread had to do with, by its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
@@ -88,6 +92,10 @@ pub struct ThreadWork {
     open: Vec<EndpointId>,
     /// Those among them that it received for and did not send for since.
     ready: Vec<EndpointId>,
+    /// How many of these it received for since it sent or waited.
+    reads: usize,
+    /// How often the first answer after such reads was to the first of these, and to the last.
+    answers: (u32, u32),
     /// The last call for a request, without a wait since.
     latest: Option<TimedCall>,
     times: Option<Box<WorkTimes>>,
@@ -109,6 +117,23 @@ impl ThreadWork {
     pub fn is_before_send(&self, ns: u64) -> bool {
         let times = self.times.as_ref();
         times.is_some_and(|it| it.sends.has_more(&it.reads, ns))
+    }
+
+    /// Whether the thread answers the request first that it read last (redis), as far as was seen.
+    pub fn answers_latest_first(&self) -> bool {
+        self.answers.1 > self.answers.0
+    }
+
+    /// The thread answered a request: counts whether that was the first or the last of those that it read in a row.
+    fn count_order(&mut self, served: EndpointId) {
+        let reads = std::mem::take(&mut self.reads).min(self.ready.len());
+        if reads < ORDER_LEAST {
+            return;
+        }
+        let batch = &self.ready[self.ready.len() - reads..];
+        let is_at = |end: Option<&EndpointId>| u32::from(end == Some(&served));
+        self.answers.0 = self.answers.0.saturating_add(is_at(batch.first()));
+        self.answers.1 = self.answers.1.saturating_add(is_at(batch.last()));
     }
 
     /// Returns the request that the thread has to do with when it begins a request of its own; `None`: it may be any of
@@ -150,6 +175,10 @@ impl ThreadWork {
             return;
         };
         let is_answer = call.is_send && call.endpoint == served;
+        if is_answer {
+            self.count_order(served);
+        }
+        let is_known = self.ready.contains(&served);
         self.ready.retain(|it| *it != served);
         if is_answer {
             self.open.retain(|it| *it != served);
@@ -158,6 +187,7 @@ impl ThreadWork {
         }
         if !call.is_send {
             push(&mut self.ready, served);
+            self.reads += usize::from(!is_known);
         }
         self.owner = Some(Owner {
             served,
@@ -172,6 +202,7 @@ impl ThreadWork {
         if is_of_loop(object) {
             self.owner = None;
             self.ready.clear();
+            self.reads = 0;
         }
     }
 }

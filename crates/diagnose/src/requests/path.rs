@@ -327,7 +327,9 @@ impl PathFinder<'_> {
                     let part = match self.due_ns(context, at) {
                         Some(_) => RequestPart::Timer,
                         None => {
-                            self.history.count_sleep(at.thread, None);
+                            if !context.is_unread_until(at.own_ns) {
+                                self.history.count_sleep(at.thread, None);
+                            }
                             RequestPart::Unknown
                         }
                     };

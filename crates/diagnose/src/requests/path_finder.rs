@@ -40,6 +40,11 @@ impl PathContext {
         served == self.own || Some(served) == self.peer || Some(served) == self.served
     }
 
+    /// Whether a server had not read the request by then: it waits for no timer of its own.
+    pub(super) fn is_unread_until(&self, ns: u64) -> bool {
+        self.side == Side::Server && ns <= self.home.1
+    }
+
     /// Whether the time of other requests can be separated from that of this one.
     pub(super) fn has_others(&self) -> bool {
         self.side == Side::Server || self.served.is_some()

@@ -28,6 +28,9 @@ impl PathFinder<'_> {
         if let Some(known) = at.due_ns {
             return known;
         }
+        if context.is_unread_until(at.own_ns) {
+            return *at.due_ns.insert(None);
+        }
         let rounds = self.rounds(context, at);
         let mut due_ns = rounds.due_ns(at.own_ns);
         if let Some(due_ns) = due_ns {

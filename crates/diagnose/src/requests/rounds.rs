@@ -29,7 +29,7 @@ pub(super) struct LoopRounds {
     is_reading: bool,
     /// It runs one request after the other.
     is_serial: bool,
-    /// It answered a request that it had read after this one.
+    /// It answered a request that it had read after this one, and does not do so anyway.
     is_overtaken: bool,
     /// The request slept since then at the earliest.
     own_ns: u64,
@@ -92,7 +92,9 @@ impl PathFinder<'_> {
                 }
                 ThreadEventKind::Call(call) if is_home && call.served == Some(call.endpoint) => {
                     rounds.add_call(thread, number, call);
-                    rounds.is_overtaken |= call.is_send && round.is_later(call.endpoint);
+                    rounds.is_overtaken |= call.is_send
+                        && round.is_later(call.endpoint)
+                        && !thread.work().answers_latest_first();
                 }
                 _ => {}
             }
