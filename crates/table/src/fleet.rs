@@ -17,9 +17,9 @@ pub const FLEET_SCHEMA_KEY: &str = "whylat.schema";
 pub const BIN_NS: i64 = 2_000_000_000;
 
 table! {
-    /// A connection's socket in a bin of two seconds in which it had at least one of SNAP's problems. It has a row, too, if
-    /// it did something while a connection of the same process had one, in this bin or a neighbouring one. What has no row
-    /// had no problem, where `fleet_coverage` says that the host was watched.
+    /// A connection's socket in a bin of two seconds in which it had at least one of SNAP's problems. A connection
+    /// has a row, too, if it was active while another of the same process had a problem. This may be in this bin or a
+    /// neighbouring one. What has no row had no problem, where `fleet_coverage` says that the host was watched.
     row FleetProblem, columns FleetProblems, name "fleet_problems", time begin_ns {
         /// Name of the host that saw it.
         host: String, "-";
@@ -128,9 +128,9 @@ table! {
 }
 
 table! {
-    /// A connection's socket. It is written when it is first seen, when its owner becomes known or changes, at
-    /// the begin of each hour that it lives to see, and when it closes. Times are totals since the agent first saw it;
-    /// of several rows of one `conn_id`, the latest holds.
+    /// A connection's socket. It is written when it is first seen, when its owner becomes known or changes, and when
+    /// it closes. It is written at the begin of each hour, too. Times are totals since the agent first saw it; of
+    /// several rows of one `conn_id`, the latest holds.
     row FleetConnection, columns FleetConnections, name "fleet_connections", time time_ns {
         /// Name of the host that saw it.
         host: String, "-";
@@ -252,8 +252,9 @@ table! {
 
 table! {
     /// One reading of one connection's socket near a problem. Agents write it for the readings of a bin in which the
-    /// connection had one of the problems, and of the bins before and after. They write the first of each connection and
-    /// interval. `fleet_coverage.details_left_out` counts the others. Counts are those since the reading before.
+    /// connection had one of the problems. They do so for the bins before and after, too. They write the first of
+    /// each connection and interval. `fleet_coverage.details_left_out` counts the others. Counts are those since the
+    /// reading before.
     row FleetDetail, columns FleetDetails, name "fleet_details", time time_ns {
         /// Name of the host that saw it.
         host: String, "-";

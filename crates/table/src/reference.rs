@@ -37,10 +37,10 @@ pub fn reference() -> String {
          recorded and how (format {FORMAT}); each table is a folder of Parquet files, one file once the\n\
          recording is closed. All times are `CLOCK_MONOTONIC` nanoseconds of the recorded host. A null\n\
          means \"not measured\" or \"does not apply\", as the field says; it never means zero.\n\n\
-         Lines `sockets` of the manifest say which sockets recorded processes had, one line a `kind` (`tcp`,\n\
-         `mptcp`, `udp`, `unix`, `smc`, `sctp`, `raw`, `packet`, `netlink`, `vsock`, `other`): how many were `open`\n\
-         at one look, at most, and how many `sends` and `receives` moved `sent_bytes` and `received_bytes`. Calls\n\
-         on TCP sockets are not counted there: they are rows of `calls`. [sockets.md](sockets.md) says more.\n"
+         Lines `sockets` of the manifest say which sockets recorded processes had, one line a `kind`: `tcp`,\n\
+         `mptcp`, `udp`, `unix`, `smc`, `sctp`, `raw`, `packet`, `netlink`, `vsock`, `other`. A line has the largest\n\
+         number that was `open` at one time, and how many `sends` and `receives` moved `sent_bytes` and\n\
+         `received_bytes`. Calls on TCP sockets are not counted there: they are rows of `calls`. [sockets.md](sockets.md) says more.\n"
     );
     macro_rules! sections {
         ($($row:ty),+ $(,)?) => {

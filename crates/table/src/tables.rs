@@ -88,8 +88,8 @@ table! {
 }
 
 table! {
-    /// One reading of a listening socket of a recorded process: when it begins to listen, at a walk
-    /// over open files, and when it closes. `conn` is its own cookie; connections accepted from it have others.
+    /// One reading of a listening socket of a recorded process. It is read when it begins to listen, at a walk over
+    /// open files, and when it closes. `conn` is its own cookie; connections accepted from it have others.
     row Listener, columns Listeners, name "listeners", time time_ns {
         /// Socket cookie.
         conn: u64, "-";
@@ -148,8 +148,8 @@ table! {
 }
 
 table! {
-    /// A wait of a recorded thread for the answer of a name server: on a UDP socket that is connected to port 53. Each is
-    /// also in `waits`. Event loops wait for several descriptors at once: their waits are not here.
+    /// A wait of a recorded thread for a name server's answer, on a UDP socket connected to port 53. Each is also in
+    /// `waits`. Event loops wait for several descriptors at once: their waits are not here.
     row DnsWait, columns DnsWaits, name "dns_waits", time end_ns {
         /// When it ran again.
         end_ns: u64, "ns";
@@ -171,9 +171,8 @@ table! {
 }
 
 table! {
-    /// A UDP socket of a recorded process that received or sent something. A row is
-    /// written at its first message, when its owner or its addresses have changed, when it closes, and when
-    /// the recording ends.
+    /// A UDP socket of a recorded process that received or sent something. A row is written at its first message,
+    /// when its owner or addresses have changed, and when it closes. One is written at the end, too.
     row UdpSocket, columns UdpSockets, name "udp_sockets", time time_ns {
         /// Socket cookie.
         conn: u64, "-";
@@ -202,9 +201,9 @@ table! {
 }
 
 table! {
-    /// A UNIX stream socket (SOCK_STREAM, SOCK_SEQPACKET) of a recorded process; its calls are rows of `calls`. A row is
-    /// written at its first call, when its other end is found to be accepted, and when another process calls; later
-    /// values win. A pair within this host has two sockets: each `peer_inode` is the `inode` of the other.
+    /// A UNIX stream socket (SOCK_STREAM, SOCK_SEQPACKET) of a recorded process; its calls are rows of `calls`. A row
+    /// is written at its first call, when its other end was accepted, and when another process calls; later values
+    /// win. A pair within this host has two sockets: each `peer_inode` is the `inode` of the other.
     row UnixSocket, columns UnixSockets, name "unix_sockets", time time_ns {
         /// Socket cookie, unique on this host until reboot.
         conn: u64, "-";
@@ -387,7 +386,7 @@ table! {
 }
 
 table! {
-    /// One send or receive call on a TCP socket, or, at detail `waits`, on a UNIX stream socket or a UDP socket.
+    /// One send or receive call on a TCP socket. At detail `waits`, also on a UNIX stream socket or a UDP socket.
     row Call, columns Calls, name "calls", time end_ns {
         /// Socket cookie.
         conn: u64, "-";
@@ -497,10 +496,9 @@ table! {
 }
 
 table! {
-    /// Time in which a thread could have run and did not: another thread ran, its control group had used up its CPU
-    /// quota, or it called sched_yield(). A row is one such time, or the sum of several that took less than 50 µs each;
-    /// such a sum spans at most 10 ms. The kernel counts
-    /// the same as involuntary context switches.
+    /// Time in which a thread was runnable and did not run. Another thread ran, its control group had used up its CPU
+    /// quota, or it called sched_yield(). A row is one such time, or the sum of several that took less than 50 µs
+    /// each; such a sum spans at most 10 ms. The kernel counts the same as involuntary context switches.
     row Preemption, columns Preemptions, name "preemptions", time end_ns {
         /// When it ran again; of several, the last time.
         end_ns: u64, "ns";
@@ -709,9 +707,9 @@ table! {
 }
 
 table! {
-    /// One reading of the CPU use of a process that owns a recorded socket, summed over its
-    /// threads (`/proc/PID/task/TID/schedstat`). Counters begin with the first reading of the
-    /// process and never fall: what a thread had when it was last seen stays in them.
+    /// One reading of the CPU use of a process that owns a recorded socket, summed over its threads
+    /// (`/proc/PID/task/TID/schedstat`). Counters begin with the first reading of the process and never fall. The
+    /// last values of a thread that ended stay in them.
     row ProcessSample, columns ProcessSamples, name "process_samples", time time_ns {
         /// Process id in the initial pid namespace.
         pid: u32, "-";
@@ -832,8 +830,9 @@ table! {
 }
 
 table! {
-    /// The bytes that one receive call, or one step of a splice(), took of a connection, and when they passed each place before it; or
-    /// of a UDP socket: a datagram, or several that the kernel joined (UDP_GRO).
+    /// The bytes that one receive call, or one step of a splice(), took from a connection. The row has the times at
+    /// which they passed each place before it; or of a UDP socket: a datagram, or several that the kernel joined
+    /// (UDP_GRO).
     row ReceivedMessage, columns ReceivedMessages, name "received_messages", time done_ns {
         /// When the call ended.
         done_ns: u64, "ns";
@@ -889,8 +888,9 @@ table! {
 }
 
 table! {
-    /// The bytes that one send call gave to a connection, and when the last of them passed each place after it; or to a
-    /// UDP socket: a datagram, a part of one that is corked, or several at a time (UDP_SEGMENT).
+    /// The bytes that one send call gave to a connection. The row has the times at which the last of them passed each
+    /// place after it; or to a UDP socket: a datagram, a part of one that is corked, or several at a time
+    /// (UDP_SEGMENT).
     row SentMessage, columns SentMessages, name "sent_messages", time done_ns {
         /// When the call ended.
         done_ns: u64, "ns";
@@ -934,8 +934,8 @@ table! {
 }
 
 table! {
-    /// A sample of a CPU with a recorded thread in epoll, poll or select with a timeout of zero: it asks
-    /// whether something is ready, and does not wait. Each CPU is sampled about 99 times a second.
+    /// A sample of a CPU with a recorded thread in epoll, poll or select with a timeout of zero. Such a call asks
+    /// whether a descriptor is ready, and does not wait. Each CPU is sampled about 99 times a second.
     row Spin, columns Spins, name "spins", time time_ns {
         /// When.
         time_ns: u64, "ns";
@@ -1098,10 +1098,10 @@ table! {
 }
 
 table! {
-    /// A packet that this host dropped, or a reset that it sent or received. Only what concerns recorded sockets: of their
-    /// ports, or of all with `--all`. Of each reason, place, namespace and device, each CPU stores the first 256 and then
-    /// at most one a millisecond; `drop_counts` has them all. Reasons that are no problem are counted there alone, and so is the
-    /// first datagram of a UDP socket that was never called before.
+    /// A packet that this host dropped, or a reset that it sent or received. Only what concerns recorded sockets: of
+    /// their ports, or of all with `--all`. Of each reason, place, namespace and device, each CPU stores the first
+    /// 256 and then at most one a millisecond; `drop_counts` has them all. Reasons that are no problem are counted
+    /// there alone. So is the first datagram of a UDP socket without an earlier call.
     row PacketDrop, columns PacketDrops, name "drops", time time_ns {
         /// When it happened.
         time_ns: u64, "ns";
@@ -1154,9 +1154,9 @@ table! {
 }
 
 table! {
-    /// Packets that this host dropped, and resets, of all sockets of the host: one reading of the count of one reason,
-    /// place, namespace and device. A row is written when a count has changed, at most once a second, and when the
-    /// recording ends.
+    /// Packets that this host dropped, and resets, of all sockets of the host. A row is one reading of the count of
+    /// one reason, place, namespace and device. A row is written when a count has changed, at most once a second, and
+    /// when the recording ends.
     row DropCount, columns DropCounts, name "drop_counts", time time_ns {
         /// When it was read.
         time_ns: u64, "ns";
@@ -1184,8 +1184,8 @@ table! {
 }
 
 table! {
-    /// A counter of a network namespace that grew while it was recorded (`/proc/net/snmp`, `snmp6`, `netstat`, `dev`):
-    /// written when the recording ends, of namespaces with a process at both times, 64 at most.
+    /// A counter of a network namespace that grew while it was recorded (`/proc/net/snmp`, `snmp6`, `netstat`,
+    /// `dev`). It is written when the recording ends, for at most 64 namespaces with a process at both times.
     row NetCounter, columns NetCounters, name "net_counters", time time_ns {
         /// When it was read last.
         time_ns: u64, "ns";

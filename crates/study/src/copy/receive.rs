@@ -169,7 +169,7 @@ impl ReceivingClient {
         ExpectedMessage::check_stamps(fields(), number).map_err(|(field, stamp)| {
             io::Error::other(format!(
                 "field {field} of message {this} has the number {stamp} instead of {number}: its memory was \
-                 written to before it had left"
+                    overwritten before it was sent"
             ))
         })?;
         if is_whole && !self.expected.is_whole(fields(), number) {

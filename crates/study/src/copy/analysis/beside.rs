@@ -17,8 +17,9 @@ pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> V
     let checks: Vec<String> = checks.collect();
     blocks.push(paragraph(format!(
         "The published threads do not scale, because the study measured one client at every number of threads. Its \
-         server's log says active=1 at max_threads=8; its throughput is the size over the latency of one client at \
-         every number of threads (64 B, Gbit/s, published = computed: {}); and its efficiency at 8 threads, {}, is \
+         server's log says active=1 at max_threads=8; its throughput is the size divided by one client's \
+             latency, for each number of threads. (64 B, Gbit/s, published = computed: {}.) Its efficiency at 8 \
+             threads, {}, is \
          1/8. So its figures are set beside those of one client here.",
         checks.join(", "),
         published::EFFICIENCY_8

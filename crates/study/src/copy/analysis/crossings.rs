@@ -42,8 +42,9 @@ pub(super) fn why_not_always(rows: &[ResultRow], extras: &AnalysisExtras) -> Vec
     ) {
         let fixed = 8.0 * pin + completion;
         blocks.push(paragraph(format!(
-            "Measured as single steps: to pin and release eight pages takes {} ns, and to read a notification {} ns, \
-             together {} ns. To copy 4 KB takes {} ns. {} In addition, the kernel records each send. The program must \
+            "Measured as single steps, pinning and releasing eight pages takes {} ns. Reading a notification \
+                takes {} ns, together {} ns. To copy 4 KB takes {} ns. {} In addition, the kernel records each \
+                send. The program must \
              wait for its completion before it can use the memory again.",
             format_digits(8.0 * pin),
             format_digits(completion),
@@ -124,7 +125,7 @@ pub(super) fn describe_surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> 
     };
     let within = match extras.noise_at(found.row.size) {
         Some(noise) if found.ratio.max(1.0 / found.ratio) <= noise => format!(
-            " Two equal runs of A1 of this size differed by up to {}, which is more: the difference needs no cause.",
+            " Two equal runs of A1 of this size differed by more, up to {}: the difference needs no cause.",
             format_change(noise)
         ),
         Some(noise) => format!(
@@ -144,8 +145,9 @@ pub(super) fn describe_surprise(rows: &[ResultRow], extras: &AnalysisExtras) -> 
             )
         });
     blocks.push(paragraph(format!(
-        "The trend of a variant is the logarithm of its mean latency, as a quadratic function of the logarithms of \
-         size and clients. The variant {} at {} with {} client(s) has the largest difference from its trend: {} \
+        "The trend of a variant is the logarithm of its mean latency. It is a quadratic function of the \
+            logarithms of size and clients. The variant {} at {} with {} client(s) has the largest difference \
+            from its trend: {} \
          µs{interval}, {} against the trend. The usual difference there is {}.{within}{verdict}",
         found.row.variant,
         format_bytes(found.row.size as f64),

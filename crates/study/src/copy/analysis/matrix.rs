@@ -19,8 +19,9 @@ pub(super) fn describe_setting(rows: &[ResultRow], extras: &AnalysisExtras) -> V
         };
         let pinned = if study.pin { "pinned" } else { "not pinned" };
         blocks.push(paragraph(format!(
-            "Linux {}, {} CPUs ({}); {path}. A server with a thread for each client sends a message of eight heap \
-             fields for each request of 8 bytes. A client has {} in flight at a time. Threads are {pinned}. A run \
+            "Linux {}, {} CPUs ({}); {path}. A server has a thread for each client. For each request of 8 \
+                bytes, it sends a message of eight heap fields. A client has {} in flight at a time. Threads \
+                are {pinned}. A run \
              takes {} s after {} s of warm-up. Each configuration has {} runs, in random order. Throughput is payload \
              from server to client. Latency is from a request to the last byte of its message.",
             study.kernel, study.cpus, study.cpu, requests(study.window), study.seconds, format_digits(study.warm_up), study.repeat,
@@ -107,8 +108,9 @@ fn peer(extras: &AnalysisExtras) -> Option<TextBlock> {
     let least = ratios.iter().copied().min_by(f64::total_cmp)?;
     let most = ratios.iter().copied().max_by(f64::total_cmp)?;
     Some(paragraph(format!(
-        "A1 was compared with iperf3 on the same path (64 KB a write, one stream, in turn). iperf3 waits for no \
-         answer, so A1 had 32 requests in flight. A1 had {own} Gbit/s, iperf3 {iperf3} Gbit/s; ratio {:.2} ({least:.2} \
+        "A1 was compared with iperf3 on the same path (64 KB a write, one stream, in turn). The program iperf3 \
+            waits for no answer, so A1 had 32 requests in flight. A1 had {own} Gbit/s, iperf3 {iperf3} Gbit/s; \
+            ratio {:.2} ({least:.2} \
          to {most:.2}).",
         median(&ratios)?
     )))
@@ -233,8 +235,8 @@ pub(super) fn describe_reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
     vec![
         heading("The diagnosis of each configuration"),
         paragraph(
-            "Each configuration had one more run, recorded by `whylat record`. The table has the worst finding, and \
-             the stage that stopped the next byte of the server's sockets longest. results.csv has the waits of the \
+            "Each configuration had one more run, recorded by `whylat record`. The table has the worst finding, \
+                and the stage that stopped the server's sockets longest. The file results.csv has the waits of the \
              server's threads.",
         ),
         TextBlock::Table { head, rows: lines },

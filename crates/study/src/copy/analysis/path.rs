@@ -43,13 +43,13 @@ pub(super) fn describe_copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Ve
 fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
     let study = extras.study.as_ref();
     if study.is_some_and(|study| study.path != "namespaces") {
-        "A1 copies three times with a CPU. The program copies eight fields into one buffer, tcp_sendmsg that buffer \
-         into socket buffers, and tcp_recvmsg these into the receiver's buffer. DMA of the network cards is between \
-         these copies, once at each end. It costs no CPU time, but memory bandwidth."
+        "A1 copies three times with a CPU. The program copies eight fields into one buffer. Then tcp_sendmsg copies \
+         that buffer into socket buffers, and tcp_recvmsg copies these into the receiver's buffer. DMA of the network \
+         cards is between these copies, once at each end. It costs no CPU time, but memory bandwidth."
     } else {
         "A1 copies three times with a CPU between these namespaces, and DMA makes none of its copies. The program \
-         copies eight fields into one buffer, tcp_sendmsg that buffer into socket buffers, and tcp_recvmsg these into \
-         the receiver's buffer. A veth device passes socket buffers on by reference. With a network card, DMA is \
+         copies eight fields into one buffer. Then tcp_sendmsg copies that buffer into socket buffers, and tcp_recvmsg \
+         copies these into the receiver's buffer. A veth device passes socket buffers on by reference. With a network card, DMA is \
          between these copies, once at each end. It costs no CPU time, but memory bandwidth."
     }
 }

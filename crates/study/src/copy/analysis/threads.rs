@@ -36,8 +36,8 @@ pub(super) fn describe_caches(rows: &[ResultRow], extras: &AnalysisExtras) -> Ve
             format!(" ({why})")
         };
         blocks.push(paragraph(format!(
-            "These results cannot show this: they do not have cache misses of more than one variant{why}. Published: \
-             neither level changes by more than 5 %."
+            "These results lack cache misses of at least two variants{why}. Published: neither \
+             level changes by more than 5 %."
         )));
     } else {
         blocks.push(TextBlock::List(lines));
