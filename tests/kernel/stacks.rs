@@ -78,7 +78,8 @@ fn marked(mark: &str) -> u64 {
     line.expect("a mark") as u64 + 1
 }
 
-/// Whether a number of waits is known: what ends while the agent of a sandbox is the current task passes no hook.
+/// Returns whether a number of waits is known: what ends while the agent of a sandbox is the current task passes no
+/// hook.
 fn is_known(count: u64) -> bool {
     let rounds = ROUNDS as u64;
     (rounds - rounds / 10..=rounds).contains(&count)

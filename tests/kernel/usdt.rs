@@ -376,7 +376,7 @@ fn overflow_is_counted() {
     assert!(lost > 0 && account.stored > 10_000, "{account:?}");
 }
 
-/// Whether the program that USDT probes start is among a recorder's, by id and name.
+/// Returns whether the program that USDT probes start is among a recorder's, by id and name.
 fn is_usdt_loaded(programs: &BTreeMap<u32, String>) -> bool {
     programs.values().any(|name| name == "handle_usdt")
 }

@@ -37,7 +37,7 @@ fn whole(line: &Value, name: &str) -> u64 {
     line[name].as_u64().expect("a count")
 }
 
-/// Whether the recording leaves open if sends of this connection were copied.
+/// Returns whether the recording leaves open if sends of this connection were copied.
 fn is_undecided(report: &Report, conn: u64) -> bool {
     let json = json_report(report.path());
     let undecided = json["undecided"].as_array().expect("a list");

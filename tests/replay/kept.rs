@@ -16,7 +16,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/replay/recordings")
 }
 
-/// Whether a recording of the play is kept.
+/// Returns whether a recording of the play is kept.
 fn is_there(name: &str) -> bool {
     root().join(folder(name)).is_dir()
 }
@@ -43,7 +43,7 @@ pub fn read_at(path: &Path) -> Result<Outcome, String> {
     })
 }
 
-/// Whether the recording in this folder may be kept.
+/// Returns whether the recording in this folder may be kept.
 pub fn is_small(path: &Path) -> bool {
     bytes_below(path) <= MOST_BYTES
 }

@@ -325,7 +325,7 @@ fn small<T: Table + 'static>(whole: &Recording, limits: &Limits<'_>) -> T::Colum
 trait Redact {
     fn redact(&mut self) {}
 
-    /// Whether it is kept.
+    /// Returns whether it is kept.
     fn is_within(&self, _limits: &Limits<'_>) -> bool {
         true
     }

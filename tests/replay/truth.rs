@@ -193,7 +193,7 @@ impl Gap<'_> {
         self.until_ns - self.from.at_ns
     }
 
-    /// Whether an ACK let the next segment go, and not a timer or a writer.
+    /// Returns whether an ACK let the next segment go, and not a timer or a writer.
     pub fn ended_by_ack(&self) -> bool {
         // Both happen in one softirq.
         const AT_ONCE_NS: u64 = 100_000;

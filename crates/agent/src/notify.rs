@@ -71,7 +71,7 @@ impl ServiceNotifier {
         send(&[NotifyState::Stopping]);
     }
 
-    /// One line for `systemctl status`, sent when it has changed.
+    /// Sends one line for `systemctl status`, if it has changed.
     pub fn status(&mut self, status: &str) {
         if self.status != status {
             send(&[NotifyState::Status(status)]);

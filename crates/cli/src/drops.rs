@@ -31,7 +31,7 @@ pub(crate) struct DropArgs {
 }
 
 impl DropArgs {
-    /// Whether drops were asked for instead of a diagnosis.
+    /// Returns whether drops were asked for instead of a diagnosis.
     pub(crate) fn is_asked(&self) -> bool {
         self.drops
     }

@@ -67,7 +67,7 @@ impl CheckResult {
         })
     }
 
-    /// Nobody writes it any more, and nobody closed it.
+    /// Returns whether no process writes it any more, and none closed it.
     fn is_left_open(&self) -> bool {
         !self.is_live && self.about.closed == CloseState::NotClosed
     }

@@ -159,7 +159,7 @@ impl Output {
         self.file.as_deref()
     }
 
-    /// Whether a person reads it at once.
+    /// Returns whether a person reads it at once.
     pub(crate) fn is_terminal(&self) -> bool {
         self.file.is_none() && io::stdout().is_terminal()
     }
@@ -249,8 +249,8 @@ impl Output {
     }
 }
 
-/// Whether only a name is there, of something that is written to as it is: a pipe or a device, also by a link such as
-/// `/dev/stdout`, even if that leads to a file.
+/// Returns whether only a name is there, of something that is written to as it is: a pipe or a device, also by a link
+/// such as `/dev/stdout`, even if that leads to a file.
 fn is_kept(path: &Path) -> bool {
     let is_other = |it: fs::Metadata| !it.is_file() && !it.is_dir();
     let parent = path.parent().unwrap_or(path);

@@ -79,7 +79,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Takes a file's text in.
+    /// Parses the text of a file.
     ///
     /// # Errors
     /// When it is no TOML, or has a key or value that is not known; with the line.

@@ -71,7 +71,7 @@ pub(crate) struct ProgressClock {
 }
 
 impl ProgressClock {
-    /// `None`: there is no terminal for it, or no thread.
+    /// Starts the display; `None`: there is no terminal for it, or no thread.
     pub(crate) fn start(what: String, of: Duration) -> Option<Self> {
         if !std::io::stderr().is_terminal() {
             return None;
@@ -111,13 +111,13 @@ fn run(what: &str, of: Duration, ended: &AtomicBool) {
     }
 }
 
-/// Whether this work has the line, or nothing has.
+/// Returns whether this work has the line, or nothing has.
 fn is_shown(what: &str) -> bool {
     let line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
     line.as_ref().is_none_or(|line| line.what == what)
 }
 
-/// Takes the line away, before something else is text.
+/// Clears the line, before other text is printed.
 pub(crate) fn clear() {
     let line = LINE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if line.is_some_and(|line| line.drawn.is_some()) {

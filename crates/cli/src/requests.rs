@@ -39,12 +39,12 @@ pub(crate) struct RequestArgs {
 }
 
 impl RequestArgs {
-    /// Whether requests were asked for instead of a diagnosis.
+    /// Returns whether requests were asked for instead of a diagnosis.
     pub(crate) fn is_asked(&self) -> bool {
         self.requests || self.request.is_some()
     }
 
-    /// Whether all requests were asked for, not one.
+    /// Returns whether all requests were asked for, not one.
     pub(crate) fn is_list(&self) -> bool {
         self.requests
     }

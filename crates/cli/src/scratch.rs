@@ -13,7 +13,7 @@ pub(crate) struct ScratchDirectory {
 }
 
 impl ScratchDirectory {
-    /// Takes a directory of the user's that is there.
+    /// Uses an existing directory of the user.
     pub(crate) fn from_kept(path: &Path) -> Self {
         Self {
             path: path.to_owned(),

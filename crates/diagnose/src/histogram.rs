@@ -100,7 +100,7 @@ impl HistogramPart {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// Their sum; within [`RELATIVE_ERROR`].
+    /// Returns the sum of the values, within [`RELATIVE_ERROR`].
     pub fn sum_ns(&self) -> u64 {
         let sums = self.buckets.iter();
         sums.map(|(bucket, count)| self.bucket_middle(*bucket).saturating_mul(*count))

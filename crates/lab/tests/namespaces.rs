@@ -54,7 +54,7 @@ fn congestion_control_follows_the_route() {
     }
 }
 
-/// Whether any process still is in the namespace or holds a descriptor of it.
+/// Returns whether any process still is in the namespace or holds a descriptor of it.
 fn namespace_is_held(inode: u64) -> bool {
     let name = format!("net:[{inode}]");
     let points_there = |path: std::path::PathBuf| {

@@ -10,7 +10,7 @@ pub(crate) struct RecordingClock {
 }
 
 impl RecordingClock {
-    /// Takes the reading from a recording's header.
+    /// Reads the clock pair from a recording's header.
     pub(crate) fn new(host: &RecordingHost) -> Self {
         Self {
             started_ns: host.started_ns,

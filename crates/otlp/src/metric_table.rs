@@ -157,7 +157,7 @@ impl MetricTable {
         self.points > POINTS_FULL
     }
 
-    /// Takes all points as a message; `None`: there are none.
+    /// Returns all points as a message; `None`: there are none.
     pub fn take_message(&mut self, resources: &ResourceSource) -> Option<Message> {
         if self.points == 0 {
             return None;

@@ -32,7 +32,7 @@ impl ResourceSource {
         Self::new(&host.name, &host.kernel)
     }
 
-    /// Takes the names of the host and of its kernel, and what the user wants on everything from the environment.
+    /// Reads the names of the host and its kernel, and the user's attributes from the environment.
     pub fn new(host: &str, kernel: &str) -> Self {
         let mut common = vec![
             attribute("host.name", host),

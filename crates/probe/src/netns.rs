@@ -51,7 +51,7 @@ pub enum NetnsError {
 }
 
 impl NetnsError {
-    /// Whether only privileges were missing.
+    /// Returns whether only privileges were missing.
     pub fn is_permission(&self) -> bool {
         match self {
             Self::Open { source, .. } | Self::Enter { source, .. } => {
@@ -61,7 +61,7 @@ impl NetnsError {
         }
     }
 
-    /// Whether the namespace went away between being found and being opened.
+    /// Returns whether the namespace went away between being found and being opened.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }

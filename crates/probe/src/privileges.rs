@@ -44,7 +44,7 @@ impl Capability {
     /// root in the hands of whoever may run the program.
     const GIVEN: [Self; 4] = [Self::Bpf, Self::Perfmon, Self::NetAdmin, Self::SysPtrace];
 
-    /// As in capabilities(7).
+    /// Returns its name in capabilities(7).
     pub fn name(self) -> &'static str {
         match self {
             Self::Bpf => "CAP_BPF",

@@ -190,8 +190,8 @@ fn off(probe: &str, error: &HooksError) -> Coverage {
     }
 }
 
-/// Whether the ids of processes that come are those of `/proc` here. Hooks give the kernel's; what is polled without
-/// them is searched in `/proc`.
+/// Returns whether the ids of processes that come are those of `/proc` here. Hooks give the kernel's; what is polled
+/// without them is searched in `/proc`.
 pub(crate) fn is_in_proc(hooks: Option<&Hooks<'_>>) -> bool {
     hooks.is_none() || processes::sees_all()
 }

@@ -104,7 +104,7 @@ impl Polls {
         }
     }
 
-    /// Whether a recent poll saw this socket.
+    /// Returns whether a recent poll saw this socket.
     pub(crate) fn knows(&self, conn: u64) -> bool {
         self.filter.knows(conn)
     }

@@ -90,7 +90,7 @@ impl IdlePriority {
         let _ = self.watcher.set(std::thread::current());
     }
 
-    /// Whether it is as fast as others, until it has caught up.
+    /// Returns whether it is as fast as others, until it has caught up.
     pub(crate) fn is_raised(&self) -> bool {
         self.is_raised.load(Ordering::Relaxed)
     }
@@ -107,7 +107,7 @@ impl IdlePriority {
     }
 }
 
-/// Whether a thread of `SCHED_IDLE` may become an ordinary one again (`sched(7)`).
+/// Returns whether a thread of `SCHED_IDLE` may become an ordinary one again (`sched(7)`).
 fn can_restore_priority() -> bool {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let capabilities = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

@@ -30,13 +30,13 @@ impl CachedProcess {
         }
     }
 
-    /// Whether it is this process, and this program or a later one.
+    /// Returns whether it is this process, and this program or a later one.
     pub(crate) fn is(&self, seen: &ObservedProcess) -> bool {
         let is_it = self.started_ns == Some(seen.started_ns);
         is_it && self.execs.is_some_and(|execs| execs >= seen.execs)
     }
 
-    /// Whether the row of `later`, of the same pid, has nothing new.
+    /// Returns whether the row of `later`, of the same pid, has nothing new.
     pub(crate) fn is_unchanged(&self, later: &Self) -> bool {
         let is_same = match (self.started_ns, later.started_ns) {
             (Some(by_tick_ns), Some(at_ns)) if self.execs.is_none() => {

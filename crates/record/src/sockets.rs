@@ -31,7 +31,7 @@ impl Sockets {
         }
     }
 
-    /// Whether a socket with this cookie is recorded and open.
+    /// Returns whether a socket with this cookie is recorded and open.
     pub(crate) fn is_open(&self, conn: u64) -> bool {
         self.open.contains_key(&conn)
     }
@@ -68,7 +68,7 @@ impl Sockets {
         rows.push(row);
     }
 
-    /// Whether a process is known, as this program or as what it became since.
+    /// Returns whether a process is known, as this program or as what it became since.
     pub(crate) fn knows(&self, seen: &ObservedProcess) -> bool {
         self.processes
             .get(seen.pid)

@@ -149,8 +149,8 @@ fn store_all(
     }
 }
 
-/// Gives back to the system what rows of sealed segments took. By itself glibc keeps free pages below
-/// anything that lives longer, and what a recorder holds creeps up to the sum of all peaks.
+/// Returns memory of sealed segments to the system. By itself glibc keeps free pages below anything that lives
+/// longer, and the memory of a recorder grows to the sum of all peaks.
 fn give_back_free_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim() takes a number, locks each arena while it looks at it, and touches no

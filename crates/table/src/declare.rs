@@ -124,7 +124,7 @@ pub trait Columns: Default + Send + 'static {
     fn encodings() -> Vec<Encoding>;
     /// Number of rows.
     fn len(&self) -> usize;
-    /// Whether there is no row.
+    /// Returns whether there is no row.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -345,7 +345,7 @@ pub fn arrow_schema(fields: Vec<ArrowField>) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Takes one column out of a batch.
+/// Reads one column of a batch.
 #[doc(hidden)]
 pub fn take_column<C: Cell>(
     batch: &RecordBatch,

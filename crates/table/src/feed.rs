@@ -57,7 +57,7 @@ for_each_table!(named declare);
 
 /// Takes rows of some tables.
 pub trait Consumer {
-    /// Whether it takes rows of this table.
+    /// Returns whether it takes rows of this table.
     fn wants(&self, table: TableId) -> bool;
 
     /// Takes the next rows. Of a table that it does not want there are none.

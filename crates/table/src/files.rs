@@ -45,7 +45,7 @@ pub(crate) fn segment_number(name: &str) -> u32 {
         .unwrap_or(0)
 }
 
-/// Whether a manifest's file name stays within the recording: `<table>/<file>`.
+/// Returns whether a manifest's file name stays within the recording: `<table>/<file>`.
 pub(crate) fn is_inside(segment: &Segment) -> bool {
     let mut parts = Path::new(&segment.file).components();
     matches!(

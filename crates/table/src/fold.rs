@@ -36,7 +36,7 @@ pub fn fold_connections(rows: Connections) -> Connections {
     result
 }
 
-/// Two rows of one connection. Taken apart by name, so that a new field cannot be forgotten.
+/// Joins two rows of one connection. All fields are named, so that a new field cannot be forgotten.
 fn fold_rows(earlier: Connection, later: Connection) -> Connection {
     let Connection {
         conn,

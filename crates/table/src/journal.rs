@@ -83,7 +83,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Gives the manifest to another user.
+    /// Changes the owner of the manifest.
     pub(crate) fn give_to(&self, uid: u32, gid: u32) -> Result<(), WriteError> {
         fchown(&self.file, Some(uid), Some(gid))
             .map_err(|source| WriteError::io("change the owner of", &self.path, source))
@@ -157,7 +157,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Gives back the space that was kept, after the last line.
+    /// Frees the reserved space, after the last line.
     pub(crate) fn release(&mut self) {
         // Truncating to its own length frees what is allocated behind the end of a file.
         let _ = self.file.set_len(self.length);

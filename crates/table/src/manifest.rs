@@ -191,7 +191,7 @@ pub struct SocketKind {
 }
 
 impl SocketKind {
-    /// Whether none was seen.
+    /// Returns whether none was seen.
     pub fn is_empty(&self) -> bool {
         self.open == 0 && self.calls() == 0
     }

@@ -174,7 +174,7 @@ names! {
 }
 
 impl TcpEventKind {
-    /// Whether data was retransmitted.
+    /// Returns whether data was retransmitted.
     pub fn is_retransmission(self) -> bool {
         matches!(
             self,
@@ -232,7 +232,7 @@ names! {
 }
 
 impl Method {
-    /// Whether every interval was measured.
+    /// Returns whether every interval was measured.
     pub const fn is_measured(self) -> bool {
         matches!(self, Self::Ledger | Self::Capture)
     }

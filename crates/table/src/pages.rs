@@ -74,7 +74,7 @@ fn read_header(file: &File, at: u64) -> Result<Header, String> {
     }
 }
 
-/// `None`: it does not end here, or is none.
+/// Parses a page header; `None`: it does not end here, or is none.
 fn parse(bytes: &[u8]) -> Option<Header> {
     let mut left = Thrift(bytes);
     let (mut unpacked_bytes, mut packed_bytes) = (None, None);

@@ -166,12 +166,12 @@ impl Recording {
         self.closed.as_ref()
     }
 
-    /// Whether a recorder was still writing it when it was opened.
+    /// Returns whether a recorder was still writing it when it was opened.
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// Whether the manifest ends in the middle of a line, as a kill may leave it.
+    /// Returns whether the manifest ends in the middle of a line, as a kill may leave it.
     pub fn torn(&self) -> bool {
         self.torn
     }
@@ -284,7 +284,7 @@ impl Recording {
         all
     }
 
-    /// Whether a file has the digest in the manifest; compared once.
+    /// Returns whether a file has the digest in the manifest; compared once.
     fn is_sound(&self, segment: &Segment) -> bool {
         {
             let checked = self.lock_checked();

@@ -61,7 +61,7 @@ fn check(column: &ColumnDescriptor, declared: Option<&DataType>) -> Result<(), S
     }
 }
 
-/// As what a file holds values of a type; `None` for one that no table declares.
+/// Returns the type in which a file stores values of a type; `None`: no table declares it.
 fn stored_type(kind: &DataType) -> Option<Type> {
     Some(match kind {
         DataType::Boolean => Type::BOOLEAN,

@@ -165,8 +165,8 @@ impl Writer {
         *self.discarded.entry(open.table()).or_default() += open.reset();
     }
 
-    /// Whether segments should be sealed at `now_ns` (`CLOCK_MONOTONIC`): rows are open and
-    /// the time or the size of [`WriteOptions`] is reached.
+    /// Returns whether segments should be sealed at `now_ns` (`CLOCK_MONOTONIC`): rows are open and the time or the
+    /// size of [`WriteOptions`] is reached.
     pub fn due(&self, now_ns: u64) -> bool {
         let waited = now_ns.saturating_sub(self.sealed_ns) >= self.options.segment_ns;
         let bytes: u64 = self.open.iter().map(|open| open.bytes()).sum();
@@ -174,7 +174,7 @@ impl Writer {
             && self.open.iter().any(|open| open.rows() > 0)
     }
 
-    /// Whether so many bytes are open that segments should be sealed, whatever the time.
+    /// Returns whether so many bytes are open that segments should be sealed, whatever the time.
     pub fn is_full(&self) -> bool {
         self.open.iter().map(|open| open.bytes()).sum::<u64>() >= self.options.segment_bytes
     }

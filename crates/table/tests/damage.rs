@@ -130,8 +130,8 @@ fn check(sample: &Sample, damaged: &Path, what: &str) {
     }
 }
 
-/// Whether rows are some of the written segments in order: all but the one at `missing`
-/// (counted from zero), or any where it is `None`.
+/// Returns whether rows are some of the written segments in order: all but the one at `missing` (counted from zero),
+/// or any where it is `None`.
 fn is_whole_segments(found: &Calls, written: &Calls, missing: Option<usize>) -> bool {
     let segments: Vec<Calls> = (0..SEGMENTS)
         .map(|segment| {

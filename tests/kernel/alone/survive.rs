@@ -225,8 +225,8 @@ fn pins() -> BTreeSet<String> {
         .collect()
 }
 
-/// Whether a process has a socket of protocol `NETLINK_SOCK_DIAG` in the network namespace of `pid`;
-/// the kernel's own has port 0.
+/// Returns whether a process has a socket of protocol `NETLINK_SOCK_DIAG` in the network namespace of `pid`; the
+/// kernel's own has port 0.
 fn is_polled(pid: u32) -> bool {
     let sockets = fs::read_to_string(format!("/proc/{pid}/net/netlink")).expect("its sockets");
     sockets.lines().any(|line| {

@@ -54,7 +54,7 @@ fn tables_of(fault: &Fault) -> &'static [&'static str] {
     }
 }
 
-/// Whether it is a fault of requests or programs.
+/// Returns whether it is a fault of requests or programs.
 fn is_cause(fault: &Fault) -> bool {
     fault.congctls.len() == 1
 }

@@ -424,16 +424,16 @@ fn waited_for_buffer(outcome: &Outcome) {
     assert!(stage_ns(client, "send_buffer") > stage_ns(client, "congestion_window"));
 }
 
-/// Whether segments show that the sender waited for room of its own. Not where the receiver's window was full, too, nor
-/// where a part of a segment went next, which Nagle's algorithm may have held: the kernel lets a writer queue more
-/// than its buffer holds now and then (by `ss -m` 810 KB, of 8), and then both come about.
+/// Returns whether segments show that the sender waited for room of its own. Not where the receiver's window was
+/// full, too, nor where a part of a segment went next, which Nagle's algorithm may have held: the kernel lets a
+/// writer queue more than its buffer holds now and then (by `ss -m` 810 KB, of 8), and then both come about.
 fn is_shown(gaps: &[Gap<'_>], at: usize) -> bool {
     let next = gaps.get(at + 1).map(|gap| gap.from.nxt);
     let is_part = next.is_some_and(|end| end - gaps[at].from.nxt < MSS);
     !window_is_full(gaps[at].from) && !is_part
 }
 
-/// Whether a segment or its ACK took half as long again as the wire's round trip.
+/// Returns whether a segment or its ACK took half as long again as the wire's round trip.
 fn was_held_up(trace: &Trace) -> bool {
     trace
         .round_trips()

@@ -157,7 +157,7 @@ fn messages_hit(outcome: &Outcome) -> Vec<(String, &Value)> {
     received.iter().filter_map(hit).collect()
 }
 
-/// Whether the recording has what the CPUs of this message did.
+/// Returns whether the recording has what the CPUs of this message did.
 fn is_known(group: &Value, id: &str) -> bool {
     let mut explained = group["explained"].as_array().into_iter().flatten();
     explained.any(|it| it["id"] == id && it["deviation_ns"].as_f64() > Some(STAMPS_NS))

@@ -53,7 +53,7 @@ impl LiveConnections {
         }
     }
 
-    /// Takes what was drained: first who is there, then what was read, at last who is gone.
+    /// Adds drained output: first new connections, then readings, then closed connections.
     pub(super) fn take(&mut self, output: ProbeOutput, span: &IntervalSpan) -> Changes {
         for owner in &output.owners {
             self.owners.note(owner);
@@ -118,8 +118,8 @@ impl LiveConnections {
         gone.into_iter().filter_map(remove).collect()
     }
 
-    /// After every socket was read from `walk_ns` on (`CLOCK_MONOTONIC`): those that were not have closed, and
-    /// the record that says so was lost.
+    /// Removes sockets that a walk did not read, after it read every socket from `walk_ns` on (`CLOCK_MONOTONIC`).
+    /// They have closed, and the record of that was lost.
     pub(super) fn remove_unread(&mut self, walk_ns: u64) -> Vec<ClosedConnection> {
         let unread = self
             .live

@@ -126,8 +126,8 @@ impl Pending {
         }
     }
 
-    /// Whether there is room for one more connection that has closed, so long after the interval's begin. The room of those
-    /// without problems grows with time, so that what is kept is not all of the interval's begin.
+    /// Returns whether there is room for one more connection that has closed, so long after the interval's begin. The
+    /// room of those without problems grows with time, so that what is kept is not all of the interval's begin.
     fn has_room(&self, elapsed_ns: i64, has_problem: bool) -> bool {
         // a tenth may come at once
         let passed_ns = elapsed_ns.clamp(0, self.interval_ns) + self.interval_ns / 10;

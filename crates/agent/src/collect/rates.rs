@@ -71,7 +71,7 @@ impl Rates {
         }
     }
 
-    /// Other bounds from now on: who would be read too seldom by them is not.
+    /// Sets other bounds, and limits the pauses of all connections to them.
     pub(super) fn set_budget(&mut self, budget: Budget) {
         self.budget = budget;
         let slowest = self.slowest_boosted();

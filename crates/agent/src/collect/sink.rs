@@ -59,7 +59,7 @@ impl AgentSink {
         }
     }
 
-    /// Takes connections for closed that a walk over all, begun at `walk_ns`, did not read.
+    /// Closes connections that a walk over all, begun at `walk_ns`, did not read.
     pub(super) fn close_unread(&mut self, walk_ns: u64) {
         let unread = self.watched.remove_unread(walk_ns);
         self.put_closed(unread);

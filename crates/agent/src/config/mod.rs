@@ -45,7 +45,7 @@ pub struct HostConfig {
 }
 
 impl Default for HostConfig {
-    /// Takes the name that the kernel has for this host.
+    /// Returns the settings with the kernel's name of this host.
     fn default() -> Self {
         let name = nix::unistd::gethostname().unwrap_or_default();
         Self {

@@ -69,7 +69,7 @@ impl Token {
         (!secret.is_empty()).then(|| Self(blake3::hash(secret.as_bytes())))
     }
 
-    /// Takes the token of the environment.
+    /// Reads the token from the environment.
     pub fn from_environment() -> Option<Self> {
         Self::new(&std::env::var(TOKEN_VARIABLE).ok()?)
     }

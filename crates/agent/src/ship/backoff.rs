@@ -15,7 +15,7 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// From a second to a minute: a file is to be at most a minute late.
+    /// Returns pauses from a second to a minute, so that a file is at most a minute late.
     fn default() -> Self {
         Self {
             first: Duration::from_secs(1),
@@ -25,7 +25,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Before the next try after so many failures in a row: doubled each time, and then between half of that and all.
+    /// Returns the pause before the next try after so many failures in a row. It doubles each time, and is then a
+    /// random part between half and all.
     pub fn pause_after(&self, failures: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         let longest = self.first.saturating_mul(1 << doublings).min(self.most);

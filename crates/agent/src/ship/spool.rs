@@ -169,7 +169,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Takes an interval over. Nothing is returned: what cannot be kept is counted.
+    /// Stores an interval, and counts what it cannot store.
     pub(super) fn store(&mut self, mut interval: Interval) {
         self.remember(interval.begin_ns);
         let mut stage = StagedInterval::default();

@@ -63,7 +63,7 @@ impl StagedInterval {
         self.add(place, interval.begin_ns, &coverage);
     }
 
-    /// Takes the files of a table out again.
+    /// Removes the files of a table.
     pub(super) fn remove_table(&mut self, table: &str) -> usize {
         let before = self.files.len();
         self.files.retain(|file| file.key.table() != table);

@@ -37,7 +37,7 @@ impl SpoolMemory {
         }
     }
 
-    /// As it was written; `None` when it was not, or cannot be understood.
+    /// Reads the state as it was written; `None`: there is none, or it cannot be understood.
     pub(super) fn read(spool: &Path) -> Option<Self> {
         let text = std::fs::read(spool.join(NAME)).ok()?;
         serde_json::from_slice(&text).ok()

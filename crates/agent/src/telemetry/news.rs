@@ -30,7 +30,7 @@ struct PrintedState {
 }
 
 impl DeliveryNews {
-    /// Nothing was printed yet.
+    /// Creates the news before anything is printed.
     pub fn new(addresses: BTreeMap<Signal, String>) -> Self {
         Self {
             addresses,

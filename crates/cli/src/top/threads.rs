@@ -124,7 +124,8 @@ fn follow_process(
     }
 }
 
-/// Half to one and a half of the mean (xorshift: it only has to keep no step with anything).
+/// Returns a random pause of half to one and a half of the mean (xorshift: it only has to keep no step with
+/// anything).
 fn pause_ns(random: &mut u64) -> u64 {
     *random ^= *random << 13;
     *random ^= *random >> 7;

@@ -136,7 +136,7 @@ impl About {
         ))
     }
 
-    /// Whether the recording was closed in order, undamaged, and lost nothing.
+    /// Returns whether the recording was closed in order, undamaged, and lost nothing.
     pub fn is_complete(&self) -> bool {
         let lost = |loss: &ProbeLoss| loss.lost_total != 0 || loss.residual != 0;
         self.closed == CloseState::InOrder

@@ -10,7 +10,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// As it is printed: its name with its number, as far as they are known.
+    /// Returns its printed form: its name with its number, as far as they are known.
     pub fn title(&self) -> String {
         match (self.comm.as_deref(), self.pid) {
             (Some(comm), Some(pid)) => format!("{comm}[{pid}]"),

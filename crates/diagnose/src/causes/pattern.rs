@@ -8,7 +8,7 @@ pub(super) struct NamePattern {
 }
 
 impl NamePattern {
-    /// `None`: without a star.
+    /// Parses a pattern; `None`: it has no star.
     pub(super) fn parse(text: &str) -> Option<Self> {
         text.contains('*').then(|| Self {
             text: text.to_owned(),
@@ -16,7 +16,7 @@ impl NamePattern {
         })
     }
 
-    /// As it was written.
+    /// Returns the pattern as it was written.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
@@ -36,7 +36,7 @@ impl NamePattern {
         self.parts.first()?.bytes().next()
     }
 
-    /// Whether a name has the parts in their order, from its begin to its end.
+    /// Returns whether a name has the parts in their order, from its begin to its end.
     pub(super) fn matches(&self, name: &str) -> bool {
         let [first, middle @ .., last] = self.parts.as_slice() else {
             return false;

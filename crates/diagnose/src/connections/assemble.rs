@@ -403,7 +403,7 @@ fn totals(subject: &ConnectionSubject, context: &RecordingContext) -> Totals {
     }
 }
 
-/// `None` when no data was sent.
+/// Returns the share of delayed ACKs; `None`: no data was sent.
 fn delayed_ack_share(ledger: &TcpStage) -> Option<f64> {
     let sent = ledger.data_segs_out;
     (sent > 0).then(|| f64::from(ledger.acks_by_timer) / f64::from(sent))

@@ -124,11 +124,10 @@ impl Case<'_> {
         Some(u64::from(cwnd) * u64::from(last.mss_bytes))
     }
 
-    /// Whether so many bytes in flight, at the flow's own best rate, are twice what the path holds
-    /// or more, and round trips are twice the path's: half of them waits in a queue on the path,
-    /// which is full, and more bytes would only wait longer. (Little's law: bytes = rate × round
-    /// trip.) Below the kernel's initial window (TCP_INIT_CWND) a round trip may be long without
-    /// a second segment to acknowledge.
+    /// Returns whether so many bytes in flight, at the flow's own best rate, are twice what the path holds or more,
+    /// and round trips are twice the path's: half of them waits in a queue on the path, which is full, and more bytes
+    /// would only wait longer. (Little's law: bytes = rate × round trip.) Below the kernel's initial window
+    /// (TCP_INIT_CWND) a round trip may be long without a second segment to acknowledge.
     pub fn fills_path(&self, in_flight_bytes: u64) -> bool {
         const TCP_INIT_CWND: u64 = 10;
         let mean_rtt_us = self.mean_rtt_us().unwrap_or(0);
@@ -178,8 +177,7 @@ impl Case<'_> {
         self.fills_path(self.largest_window_bytes())
     }
 
-    /// Whether the send buffer, when it stops the writer, only keeps a queue on the path from
-    /// growing.
+    /// Returns whether the send buffer, when it stops the writer, only keeps a queue on the path from growing.
     pub fn send_buffer_fills_path(&self) -> bool {
         self.fills_path(self.max_send_queue_bytes())
     }
@@ -193,18 +191,18 @@ impl Case<'_> {
         (seen > 0 && announced >= 2 * seen).then_some((seen, announced))
     }
 
-    /// Whether this rule has fired on the connection.
+    /// Returns whether this rule has fired on the connection.
     pub fn has_fired(&self, rule: RuleId) -> bool {
         self.earlier.iter().any(|(fired, _)| *fired == rule)
     }
 
-    /// Whether an earlier rule found that this connection loses enough to count.
+    /// Returns whether an earlier rule found that this connection loses enough to count.
     pub fn is_held_up(&self) -> bool {
         let held = |(_, harm_ns): &(RuleId, u64)| held_up(*harm_ns, self.life_ns());
         self.earlier.iter().any(held)
     }
 
-    /// Whether the receiver already had half or more of what was retransmitted: that had not been lost.
+    /// Returns whether the receiver already had half or more of what was retransmitted: that had not been lost.
     pub fn is_mostly_spurious(&self) -> bool {
         let duplicates = self.own.growth(|sample| sample.dsack_dups.map(u64::from));
         let retransmits = self.retransmits().unwrap_or(0);
@@ -257,7 +255,7 @@ impl Case<'_> {
         }
     }
 
-    /// Those of the retransmissions that duplicate ACKs started, if events were recorded.
+    /// Returns the retransmissions that duplicate ACKs started, if events were recorded.
     pub fn fast_retransmits(&self) -> Option<u64> {
         let seen = self.count_retransmits(TcpEventKind::FastRetransmit);
         // A retransmission is seen a moment before or after it is counted.

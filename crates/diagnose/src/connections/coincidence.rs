@@ -56,7 +56,7 @@ impl Coincidence {
         })
     }
 
-    /// Whether they cluster more than chance explains.
+    /// Returns whether they cluster more than chance explains.
     pub fn is_proved(&self) -> bool {
         self.clustering > self.by_chance
     }

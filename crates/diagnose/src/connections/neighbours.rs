@@ -87,7 +87,7 @@ impl<'a> Neighbours<'a> {
         self.host_senders(own)?.coincidence.as_ref()
     }
 
-    /// Whether data of others waited while a thread was blocked on this one.
+    /// Returns whether data of others waited while a thread was blocked on this one.
     pub fn blocks_others(&self, own: &ConnectionSubject) -> bool {
         self.blocking.contains(&own.id)
     }

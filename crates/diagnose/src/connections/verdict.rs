@@ -6,9 +6,9 @@ use table::Stage;
 
 use crate::report::severity::held_up;
 
-/// Whether a stage has a fix: at one of the ends, or where segments are lost. What the path gives
-/// (congestion window, pacing, queues), a flight that lasts as long as the path, and an application that
-/// has nothing to send are nobody's fault.
+/// Returns whether a stage has a fix: at one of the ends, or where segments are lost. What the path gives (congestion
+/// window, pacing, queues), a flight that lasts as long as the path, and an application that has nothing to send are
+/// nobody's fault.
 pub fn is_mendable(stage: Stage) -> bool {
     match stage {
         Stage::RetransmitTimeout

@@ -11,7 +11,7 @@ use crate::answer::Process;
 use crate::report::severity::{WARNING_SHARE, severity};
 use crate::report::{Connection, Receive, RuleId, StageShare, Stages};
 
-/// Whether a stage limits the rate.
+/// Returns whether a stage limits the rate.
 const fn is_limit(stage: Stage) -> bool {
     !matches!(stage, Stage::SenderApp | Stage::InFlight | Stage::Unknown)
 }

@@ -65,7 +65,7 @@ impl RecentRows {
         self.samples.len() + self.stages.len()
     }
 
-    /// Whether it closed before.
+    /// Returns whether it closed before.
     pub fn closed_before(&self, time_ns: u64) -> bool {
         let closed_ns = self
             .identity
@@ -92,7 +92,7 @@ impl RecentRows {
         }
     }
 
-    /// Whether something happened to it since.
+    /// Returns whether something happened to it since.
     pub fn is_active(&self, from_ns: u64) -> bool {
         let sampled = self
             .samples

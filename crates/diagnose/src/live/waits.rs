@@ -140,7 +140,7 @@ pub struct ThreadSnapshots {
 }
 
 impl ThreadSnapshots {
-    /// None yet; those of the last `length_ns` count.
+    /// Creates an empty list; waits of the last `length_ns` count.
     pub fn new(length_ns: u64) -> Self {
         Self {
             length_ns,

@@ -97,7 +97,7 @@ impl EventMark {
         }
     }
 
-    /// Whether it is missing although every such message has it.
+    /// Returns whether it is missing although every such message has it.
     fn is_missing(&self) -> bool {
         self.ns.is_none() && matches!(self.role, MarkRole::Begin | MarkRole::End(_))
     }

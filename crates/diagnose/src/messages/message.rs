@@ -79,7 +79,7 @@ impl std::fmt::Display for MessageId {
 }
 
 impl MessageId {
-    /// Whether a message of this end and length is the one.
+    /// Returns whether a message of this end and length is the one.
     pub(super) fn matches_end(self, conn: u64, offset_end: u64, bytes: u32) -> bool {
         self.conn == conn
             && self.offset_end <= offset_end
@@ -104,7 +104,7 @@ impl MessageRow {
         }
     }
 
-    /// Whether it is of a UDP socket.
+    /// Returns whether it is of a UDP socket.
     pub fn is_datagram(&self) -> bool {
         match self {
             Self::Received(row) => row.cut_bytes.is_some(),

@@ -74,7 +74,7 @@ pub enum MessageEvent {
 }
 
 impl MessagePart {
-    /// As people call it.
+    /// Returns its usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Arriving => "arriving",
@@ -96,7 +96,7 @@ impl MessagePart {
 }
 
 impl MessageEvent {
-    /// As it is printed.
+    /// Returns its printed text.
     pub const fn text(self) -> &'static str {
         match self {
             Self::FirstArrived => "first segment arrived",

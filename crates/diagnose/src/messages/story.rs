@@ -53,7 +53,7 @@ impl MessageRow {
         steps.collect()
     }
 
-    /// Whether it is the arrival of the first of one segment, which is that of the last, too.
+    /// Returns whether it is the arrival of the first of one segment, which is that of the last, too.
     fn is_same(&self, mark: &EventMark) -> bool {
         let is_one = |row: &ReceivedMessage| {
             row.segments <= 1 && row.first_arrival_ns == row.last_arrival_ns

@@ -308,7 +308,7 @@ fn messages_in(recording: &Recording) -> u64 {
     recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>()
 }
 
-/// Whether it holds messages, and what CPUs did while these were under way.
+/// Returns whether it holds messages, and what CPUs did while these were under way.
 fn has_causes(recording: &Recording) -> bool {
     messages_in(recording) > 0 && recording.rows::<Activity>() > 0
 }

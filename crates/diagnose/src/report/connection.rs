@@ -99,7 +99,7 @@ impl Stages {
         stages.filter_map(|(stage, share)| Some((stage, share.as_ref()?)))
     }
 
-    /// Whether nothing was measured.
+    /// Returns whether nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(Option::is_none)
     }

@@ -76,7 +76,7 @@ pub fn severity_of_share(share: f64) -> Severity {
     }
 }
 
-/// Whether one connection loses enough to count as held up.
+/// Returns whether one connection loses enough to count as held up.
 pub fn held_up(harm_ns: u64, life_ns: u64) -> bool {
     severity(&[(harm_ns, life_ns)]) > Severity::Info
 }

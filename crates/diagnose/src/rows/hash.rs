@@ -48,7 +48,7 @@ impl<V: Default> ConnectionMap<V> {
         self.index.keys().copied()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty()
     }

@@ -25,7 +25,7 @@ impl<K: Ord + Copy, T> InOrder<K, T> {
         self.waiting.push((key, row));
     }
 
-    /// Whether it is time for a release.
+    /// Returns whether it is time for a release.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= 2 * self.kept
     }

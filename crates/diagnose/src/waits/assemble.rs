@@ -93,7 +93,7 @@ impl WaitTable {
         }
     }
 
-    /// Whether spins can be in the groups.
+    /// Returns whether spins can be in the groups.
     fn counts_spins(&self) -> bool {
         self.grouping != Grouping::Waker && self.filter.longer_than_ns.is_none()
     }
@@ -183,7 +183,7 @@ fn group_parts(top: &Top, name: impl Fn(u32) -> ObjectIdentity) -> Vec<GroupPart
     top.worst(PARTS).into_iter().map(part).collect()
 }
 
-/// Whether a probe gave all that it can.
+/// Returns whether a probe gave all that it can.
 fn is_on(coverage: &[Coverage], probe: &str) -> bool {
     let mut of_probe = coverage.iter().filter(|it| it.probe == probe);
     of_probe.any(|it| it.state == ProbeState::On)

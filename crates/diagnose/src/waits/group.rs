@@ -137,7 +137,7 @@ impl WaitSums {
         self.spun.as_ref().map_or(0, |spun| spun.length_ns)
     }
 
-    /// Whether nothing was added.
+    /// Returns whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.histogram.count() == 0 && self.spun.is_none()
     }

@@ -242,7 +242,7 @@ impl WaitTable {
         }
     }
 
-    /// Whether the filter means an object; asked of its name once.
+    /// Returns whether the filter means an object; asked of its name once.
     fn is_wanted(&mut self, object: u32) -> bool {
         let Some(wanted) = &self.filter.object else {
             return true;
@@ -281,7 +281,7 @@ impl WaitTable {
         }
     }
 
-    /// Whether the filter names an object and no row has it.
+    /// Returns whether the filter names an object and no row has it.
     pub fn object_is_missing(&self) -> bool {
         self.filter.object.is_some() && !self.wanted.contains(&true)
     }

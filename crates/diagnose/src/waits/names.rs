@@ -471,7 +471,7 @@ impl NameTable {
         }
     }
 
-    /// Whether a user who writes `wanted` means this object.
+    /// Returns whether a user who writes `wanted` means this object.
     pub(super) fn means(&self, wanted: &str, key: ObjectKey) -> bool {
         let wanted = wanted.trim().replace("->", "→");
         let identity = self.object(key);

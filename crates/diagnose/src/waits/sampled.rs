@@ -94,7 +94,7 @@ pub(super) fn own_frame(stack: &WaitStack) -> Option<&Frame> {
     own.or_else(|| frames().next())
 }
 
-/// Whether a frame is a function of an interpreter, or of code that a program made and named.
+/// Returns whether a frame is a function of an interpreter, or of code that a program made and named.
 pub(super) fn is_of_language(frame: &Frame) -> bool {
     let object = frame.object.as_deref().unwrap_or_default();
     object == PYTHON || is_perf_map(object)

@@ -17,7 +17,7 @@ pub(crate) enum GraphEvent<'a> {
 }
 
 impl GraphEvent<'_> {
-    /// Takes it to the CPU on which it happened.
+    /// Adds the event to the CPU on which it happened.
     pub(crate) fn apply(self, core: &mut CpuTimeline, time_ns: u64, resolution_ns: u64) {
         let activity = |kind, name: Option<&str>| OpenActivity {
             kind,

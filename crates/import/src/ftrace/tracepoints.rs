@@ -61,7 +61,7 @@ impl Tracepoints {
             .is_some_and(|(system, _)| systems.contains(&system))
     }
 
-    /// Takes an event.
+    /// Adds an event.
     pub(crate) fn event(&mut self, event: &TraceEvent<'_>, tally: &mut Tally) {
         if event.cpu.is_none() {
             return tally.ignore(NO_CPU);
@@ -97,7 +97,7 @@ impl Tracepoints {
         }
     }
 
-    /// Takes that events of a CPU were lost.
+    /// Notes that events of a CPU were lost.
     pub(crate) fn lost(&mut self, cpu: u16, message: &str, tally: &mut Tally) {
         let Some(core) = self.cores.get_mut(&Some(cpu)) else {
             return tally.ignore("losses before the CPU's first event");

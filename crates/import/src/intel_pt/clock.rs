@@ -82,7 +82,7 @@ impl PtClock {
         self.crystal = None;
     }
 
-    /// Takes the time of a TSC packet.
+    /// Adds the time of a TSC packet.
     pub(crate) fn tsc(&mut self, payload: u64) {
         self.crystal = None;
         if let Some(reference) = self.reference.take() {

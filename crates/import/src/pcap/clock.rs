@@ -53,7 +53,7 @@ impl SenderClock {
             .map_or(0, |later_ns| later_ns.saturating_sub(TICK_NS / 2))
     }
 
-    /// Whether its tick is the one that is read.
+    /// Returns whether its tick is the one that is read.
     pub fn is_known(&self) -> bool {
         self.is_known
     }

@@ -115,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// Whether a SYN begins another connection of the same addresses.
+    /// Returns whether a SYN begins another connection of the same addresses.
     pub fn is_replaced_by(&self, segment: &Segment) -> bool {
         let from = self.sender(segment);
         let is_other = |half: &Half| {
@@ -130,7 +130,7 @@ impl Connection {
         usize::from(segment.source != self.ends[0])
     }
 
-    /// Whether the round trips to both ends are known.
+    /// Returns whether the round trips to both ends are known.
     pub fn has_path(&self) -> bool {
         self.sides.iter().all(|side| side.least_ns.is_some())
     }

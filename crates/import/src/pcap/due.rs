@@ -60,7 +60,7 @@ impl<T: Copy> DueQueues<T> {
         }
     }
 
-    /// Takes one that is due by now.
+    /// Removes and returns one that is due by now.
     pub fn pop(&mut self, now_ns: u64) -> Option<(WaitKind, T)> {
         let mut queues = WAITS.into_iter().zip(&mut self.0);
         queues.find_map(|((kind, _), queue)| {

@@ -131,7 +131,7 @@ impl CaptureReader {
         Ok(self.import)
     }
 
-    /// Takes the earliest packet of all files.
+    /// Returns the earliest packet of all files.
     fn next(&mut self) -> Option<CapturedPacket> {
         let files = self.files.iter_mut();
         let waiting = files.filter(|it| it.next.is_some());

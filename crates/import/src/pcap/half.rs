@@ -121,7 +121,7 @@ impl Half {
         self.ids.add(id, segments);
     }
 
-    /// Takes its SYN.
+    /// Adds its SYN.
     pub fn begin(&mut self, segment: &Segment) {
         self.space = Some(SequenceSpace::new(segment.seq.wrapping_add(1)));
         self.has_syn = true;
@@ -135,7 +135,7 @@ impl Half {
         *self.space.get_or_insert_with(|| SequenceSpace::new(seq))
     }
 
-    /// Whether lost data is not acknowledged yet.
+    /// Returns whether lost data is not acknowledged yet.
     pub fn is_recovering(&self) -> bool {
         self.recovery_end.is_some()
     }
@@ -324,7 +324,7 @@ impl Half {
         }
     }
 
-    /// Whether offsets are known: its SYN or data passed.
+    /// Returns whether offsets are known: its SYN or data passed.
     fn is_begun(&self) -> bool {
         self.has_syn || self.counts.data_segments > 1
     }
@@ -339,7 +339,7 @@ impl Half {
         self.counts.unseen_bytes += lost;
     }
 
-    /// Takes data, or a FIN.
+    /// Adds data, or a FIN.
     pub fn send(&mut self, segment: &Segment, first: Offset, context: SendContext) -> Passage {
         let sent_ns = context.sent_ns;
         let end = first + i64::from(segment.bytes) + i64::from(segment.is_fin);
@@ -419,8 +419,8 @@ impl Half {
         }
     }
 
-    /// Whether a segment that comes late was sent before the one that it follows (Jaiswal et al., Measurement and
-    /// Classification of Out-of-Sequence Packets, 2007): by IPv4's identification, else by time.
+    /// Returns whether a segment that comes late was sent before the one that it follows (Jaiswal et al., Measurement
+    /// and Classification of Out-of-Sequence Packets, 2007): by IPv4's identification, else by time.
     fn is_reordered(&self, segment: &Segment, gap: &Gap, trip_ns: u64) -> bool {
         let ids = segment.ip_id.zip(gap.ip_id).filter(|ids| *ids != (0, 0));
         match ids {

@@ -41,7 +41,7 @@ impl Connection {
         rows.tcp_events.push(row);
     }
 
-    /// Whether it was asked for and never established.
+    /// Returns whether it was asked for and never established.
     pub fn is_failed(&self) -> bool {
         self.times.syn_ns.is_some()
             && self.times.opened_ns.is_none()

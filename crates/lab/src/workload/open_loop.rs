@@ -172,7 +172,7 @@ fn invalid_data(what: impl Into<String>) -> io::Error {
     io::Error::other(what.into())
 }
 
-/// `None` of no times.
+/// Returns the quantiles; `None`: there are no times.
 fn quantiles(mut all_ns: Vec<u64>) -> Option<LatencyQuantiles> {
     all_ns.sort_unstable();
     let max_ns = *all_ns.last()?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use whylat_lab::wire::{Cause, PacketRecord, Verdict, WireStats};
 use whylat_lab::{Direction, LabProcess, Netns};
 
-/// Whether this process may make namespaces; says why not.
+/// Returns whether this process may make namespaces; says why not.
 pub fn may_make_namespaces() -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {

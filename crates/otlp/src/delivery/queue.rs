@@ -112,7 +112,7 @@ struct SharedQueues {
 }
 
 impl SharedQueues {
-    /// Nobody waits for anything while this is held.
+    /// Locks the queues. No thread waits for anything else while it holds the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Signal, SignalQueue>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }

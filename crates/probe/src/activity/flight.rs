@@ -91,7 +91,7 @@ impl<'obj> Flight<'obj> {
         self.memory.cpus()
     }
 
-    /// Until when windows can be read now, `CLOCK_MONOTONIC` ns.
+    /// Returns the time until which windows can be read now, `CLOCK_MONOTONIC` ns.
     pub fn readable_until_ns() -> u64 {
         monotonic_ns().saturating_sub(YOUNG_NS)
     }
@@ -105,7 +105,7 @@ impl<'obj> Flight<'obj> {
         replay(&self.memory, names, &ended, window, into);
     }
 
-    /// Whether a thread had the window's CPU at some time of it, as far as it is held.
+    /// Returns whether a thread had the window's CPU at some time of it, as far as it is held.
     pub fn had_thread(&self, window: Window, tid: u32) -> bool {
         had_thread(&self.memory, window, tid)
     }

@@ -64,7 +64,7 @@ pub(super) fn replay(
     }
 }
 
-/// Whether a thread had the CPU at some time of a window.
+/// Returns whether a thread had the CPU at some time of a window.
 pub(super) fn had_thread(memory: &Memory, window: Window, tid: u32) -> bool {
     let held = memory.held_numbers(window.cpu);
     let first = memory.first_from(window.cpu, held.clone(), window.from_ns);

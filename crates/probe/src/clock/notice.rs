@@ -13,7 +13,7 @@ const NEVER_S: i64 = 9_000_000_000;
 pub(super) struct SetNotice(TimerFd);
 
 impl SetNotice {
-    /// From now on; `None`: the kernel has no such timers.
+    /// Opens a notice of clock changes from now on; `None`: the kernel has no such timers.
     pub(super) fn open() -> Option<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         let timer = TimerFd::new(ClockId::CLOCK_REALTIME, flags).ok()?;
@@ -24,8 +24,8 @@ impl SetNotice {
         Some(Self(timer))
     }
 
-    /// Whether the clock was set since the last question. A cancelled timer answers with an error that
-    /// `wait` takes for the end; it then waits for the next time, as it was.
+    /// Returns whether the clock was set since the last question. A cancelled timer answers with an error that `wait`
+    /// takes for the end; it then waits for the next time, as it was.
     pub(super) fn was_set(&self) -> bool {
         self.0.wait().is_ok()
     }

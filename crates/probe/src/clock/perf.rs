@@ -38,7 +38,7 @@ struct Conversion {
 }
 
 impl Conversion {
-    /// As the kernel's header says, modulo 2^64.
+    /// Returns the time of ticks by the formula of the kernel's header, modulo 2^64.
     fn ns(self, ticks: u64) -> u64 {
         let mult = u64::from(self.mult);
         let whole = ticks.checked_shr(self.shift.into()).unwrap_or(0);

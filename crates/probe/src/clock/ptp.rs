@@ -207,7 +207,7 @@ fn narrowest_reading(samples: impl Iterator<Item = (Time, Time, Time)>) -> Optio
     readings.min_by_key(|reading| reading.after_ns - reading.before_ns)
 }
 
-/// `None`: the clock was set between the stamps, or they are no times.
+/// Returns the reading between two stamps; `None`: the clock was set between them, or they are no times.
 fn bracket_reading(before: Time, device: Time, after: Time) -> Option<DeviceReading> {
     let (before_ns, after_ns) = (before.ns()?, after.ns()?);
     (before_ns <= after_ns).then_some(DeviceReading {

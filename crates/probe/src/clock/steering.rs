@@ -23,7 +23,7 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// As of now; `None` where the kernel does not say.
+    /// Reads the present settings; `None`: the kernel does not report them.
     pub(super) fn read() -> Option<Self> {
         let timex = query(0)?;
         let pending_us = query(libc::ADJ_OFFSET_SS_READ)?.offset;

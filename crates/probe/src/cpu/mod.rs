@@ -45,7 +45,8 @@ struct Schedstat {
 }
 
 impl Schedstat {
-    /// `None` when the thread is gone, or the kernel has no such file (`CONFIG_SCHED_INFO`).
+    /// Reads the times of a thread; `None`: the thread has ended, or the kernel has no such file
+    /// (`CONFIG_SCHED_INFO`).
     fn read(path: &str) -> Option<Self> {
         Self::parse(&std::fs::read_to_string(path).ok()?)
     }

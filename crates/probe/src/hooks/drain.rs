@@ -82,7 +82,7 @@ impl<'a> Drainer<'a> {
         all
     }
 
-    /// Takes the output that was drained since the last call.
+    /// Returns the output that was drained since the last call.
     pub fn take(&self) -> ProbeOutput {
         std::mem::take(&mut self.output.borrow_mut())
     }

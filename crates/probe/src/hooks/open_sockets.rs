@@ -24,7 +24,7 @@ impl Hooks<'_> {
         Ok(())
     }
 
-    /// Takes over what a walk over open files found.
+    /// Notes the sockets that a walk over open files found.
     fn note_open_sockets(&self) {
         let Some(bss) = self.skel.maps.bss_data.as_deref() else {
             return;
@@ -36,8 +36,8 @@ impl Hooks<'_> {
         self.open_sockets.set(most);
     }
 
-    /// Takes the network namespaces in which the walk over open files found MPTCP sockets. Their subflows are still to
-    /// be found.
+    /// Returns the network namespaces in which the walk over open files found MPTCP sockets. Their subflows are still
+    /// to be found.
     fn take_mptcp_netns(&self) -> Result<Vec<u32>, HooksError> {
         let map = &self.skel.maps.mptcp_netns;
         let keys: Vec<Vec<u8>> = map.keys().collect();

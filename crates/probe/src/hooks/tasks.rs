@@ -29,7 +29,7 @@ impl Hooks<'_> {
         self.set_task(pid, TaskKind::Parent)
     }
 
-    /// Never records the calling process, nor what it has forked or will fork.
+    /// Excludes the calling process, its children and its later children from the recording.
     pub fn leave_out_self(&self) -> Result<(), HooksError> {
         let program = &self.skel.progs.leave_out_self;
         let run = program.test_run(ProgramInput::default());

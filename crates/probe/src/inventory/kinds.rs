@@ -66,7 +66,8 @@ pub struct KindsByFile {
 }
 
 impl KindsByFile {
-    /// Takes the sockets that are open now: inode numbers, each with a process that has it and its descriptor there.
+    /// Counts the sockets that are open now, and keeps the largest count. Each has its inode number, a process that has it
+    /// and its descriptor there.
     pub fn look(&mut self, sockets: impl Iterator<Item = (u32, u32, u32)>) {
         let before = std::mem::take(&mut self.by_inode);
         let mut open = [0; KINDS];

@@ -73,7 +73,7 @@ impl At {
 }
 
 impl Assembler {
-    /// Takes a record.
+    /// Adds a record.
     pub(crate) fn take(&mut self, record: Record) {
         self.records += 1;
         let at = At::from_record(&record);
@@ -398,7 +398,7 @@ impl Assembler {
         self.rows.counters.len() + self.rows.tasks.len()
     }
 
-    /// Takes them.
+    /// Returns the rows made so far, and forgets them.
     pub(crate) fn take_rows(&mut self) -> RowSet {
         self.rows_taken += self.rows_len() as u64;
         std::mem::take(&mut self.rows)
@@ -409,7 +409,7 @@ impl Assembler {
         self.open.forget_early_ends();
     }
 
-    /// Nothing more comes.
+    /// Writes the tasks that are still open: no more records come.
     pub(crate) fn finish(&mut self) {
         self.open.finish(&mut self.rows.tasks);
     }

@@ -11,14 +11,14 @@ const MOST_BYTES: usize = 64 << 10;
 pub(crate) struct Notes(String);
 
 impl Notes {
-    /// With one entry.
+    /// Creates notes with one entry.
     pub(crate) fn from_entry(entry: &serde_json::Value) -> Self {
         let mut notes = Self::default();
         notes.add(entry);
         notes
     }
 
-    /// Whether another entry belongs elsewhere.
+    /// Returns whether another entry belongs elsewhere.
     pub(crate) fn is_full(&self) -> bool {
         self.0.len() >= MOST_BYTES
     }

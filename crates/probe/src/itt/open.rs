@@ -48,7 +48,7 @@ pub(crate) enum SpanKey {
 }
 
 impl SpanKey {
-    /// Whether one thread begins and ends it: the last begun ends first.
+    /// Returns whether one thread begins and ends it: the last begun ends first.
     fn is_of_thread(self) -> bool {
         match self {
             Self::Task { .. } | Self::Event { .. } | Self::Sync { .. } => true,

@@ -102,7 +102,7 @@ fn read(socket: RawFd, name: &str) -> Option<Interface> {
     })
 }
 
-/// `None`: the driver does not say.
+/// Returns the driver's settings of timestamps; `None`: the driver does not report them.
 fn stamp_config(socket: RawFd, name: &str) -> Option<libc::hwtstamp_config> {
     let mut config = libc::hwtstamp_config {
         flags: 0,

@@ -33,7 +33,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
-    /// Whether the byte that ends at an offset was in the packet.
+    /// Returns whether the byte that ends at an offset was in the packet.
     fn has_byte(&self, offset_end: u64) -> bool {
         let end = offset_end as u32; // modulo 2^32
         let at = end.wrapping_sub(self.offset);
@@ -58,7 +58,7 @@ struct Stamps {
 }
 
 impl Matcher {
-    /// Takes a stamp of a connection.
+    /// Adds a stamp of a connection.
     pub(super) fn add(&mut self, conn: u64, stamp: Stamp, now_ns: u64) {
         let of_conn = self.connections.entry(conn).or_default();
         of_conn.newest_ns = now_ns;
@@ -87,7 +87,7 @@ impl Matcher {
         done
     }
 
-    /// Gives a row the first stamp of a packet that held its last byte.
+    /// Sets the first stamp of a packet that held the row's last byte.
     fn stamp(&mut self, row: &mut SentMessage) -> bool {
         let of_conn = self.connections.get_mut(&row.conn);
         let mut stamps = of_conn.into_iter().flat_map(|found| &mut found.stamps);
@@ -101,7 +101,7 @@ impl Matcher {
     }
 }
 
-/// It may come yet. Datagrams are not stamped.
+/// Returns whether a stamp may still come. Datagrams are not stamped.
 fn may_be_stamped(row: &SentMessage, now_ns: u64) -> bool {
     let last_ns = row.acked_ns.unwrap_or(row.done_ns);
     row.packets.is_none() && row.driver_ns.is_some() && last_ns.saturating_add(WAIT_NS) > now_ns

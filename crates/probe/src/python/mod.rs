@@ -91,7 +91,7 @@ pub(crate) struct Interpreter {
 pub struct PythonProcesses(MapHandle);
 
 impl PythonProcesses {
-    /// Takes hold of the map.
+    /// Opens the map.
     pub(crate) fn new(map: &MapMut<'_>) -> Option<Self> {
         MapHandle::try_from(map).ok().map(Self)
     }

@@ -87,7 +87,7 @@ impl Stacks {
         self.python_processes = Some(processes);
     }
 
-    /// Takes the name of a function of Python.
+    /// Adds the name of a function of Python.
     pub fn put_code(&mut self, code: &PythonCode) {
         self.python.add(code);
     }
@@ -106,7 +106,7 @@ impl Stacks {
         program.is_none_or(|program| self.programs.contains_key(&program))
     }
 
-    /// Takes the callers of functions that samples interrupt; of the kernel's, the function is there.
+    /// Adds the callers of functions that samples interrupt. The kernel's own functions are there already.
     pub fn put_callers(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
         let Some(program) = stack.program else {
             return self.put_kernel(stack, rows);

@@ -110,7 +110,7 @@ pub(super) fn look_up(places: BTreeSet<CodePlace>, kernel: Option<&Kernel>) -> S
     rows
 }
 
-/// `None` where the file cannot be read.
+/// Finds symbols of a file; `None`: the file cannot be read.
 fn in_file<'a>(
     symbolizer: &'a Symbolizer,
     object: &Object,
@@ -123,7 +123,7 @@ fn in_file<'a>(
         .ok()
 }
 
-/// `None` where the kernel hides its symbols.
+/// Finds symbols of the kernel; `None`: the kernel hides them.
 fn in_kernel<'a>(
     symbolizer: &'a Symbolizer,
     kernel: Option<&Kernel>,

@@ -96,7 +96,8 @@ impl ProgramUnwinder {
 }
 
 impl ProgramUnwinder {
-    /// Without tables framehop follows frame pointers, and takes a zero for the end.
+    /// Returns whether the code has unwind tables. Without them framehop follows frame pointers, and takes a zero for
+    /// the end.
     fn has_tables(&self, address: FrameAddress) -> bool {
         let address = address.address_for_lookup();
         self.with_tables.iter().any(|code| code.contains(&address))

@@ -205,7 +205,7 @@ impl SampleFilter {
         }
     }
 
-    /// Whether the connection is recorded and a recent poll saw it.
+    /// Returns whether the connection is recorded and a recent poll saw it.
     pub fn knows(&self, cookie: u64) -> bool {
         self.index.contains_key(&cookie)
     }
@@ -215,7 +215,7 @@ impl SampleFilter {
         self.memories.len()
     }
 
-    /// Whether no connection is remembered.
+    /// Returns whether no connection is remembered.
     pub fn is_empty(&self) -> bool {
         self.memories.is_empty()
     }

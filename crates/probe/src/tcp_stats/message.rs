@@ -150,7 +150,7 @@ impl<'a> SocketView<'a> {
         }
     }
 
-    /// Whether the socket speaks IPv6 (its addresses may still be mapped IPv4 ones).
+    /// Returns whether the socket speaks IPv6 (its addresses may still be mapped IPv4 ones).
     fn is_v6(&self) -> bool {
         i32::from(self.diag[0]) == libc::AF_INET6
     }

@@ -154,7 +154,7 @@ impl PeerIndex {
         self.first.len() + self.further.values().map(Vec::len).sum::<usize>()
     }
 
-    /// Whether the index is empty.
+    /// Returns whether the index is empty.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()
     }

@@ -61,8 +61,8 @@ impl PollTimes {
         self.next_ns
     }
 
-    /// Whether the next time has come. If so, the one after it is drawn from `now_ns` on:
-    /// times that were slept through are not made up for.
+    /// Returns whether the next time has come. If so, the one after it is drawn from `now_ns` on: times that were
+    /// slept through are not made up for.
     pub fn is_due(&mut self, now_ns: u64) -> bool {
         let due = now_ns >= self.next_ns;
         if due {

@@ -56,7 +56,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Whether a socket listens on `port` in namespace `netns`.
+    /// Returns whether a socket listens on `port` in namespace `netns`.
     pub fn contains(&self, netns: u32, port: u16) -> bool {
         self.ports.contains(&(netns, port))
     }

@@ -37,7 +37,7 @@ impl Selection {
         self.inodes = inodes.into_iter().filter(|inode| *inode != 0).collect();
     }
 
-    /// Whether a polled socket is recorded.
+    /// Returns whether a polled socket is recorded.
     #[inline]
     pub fn matches(&self, view: &SocketView) -> bool {
         let has_port = |port| self.ports.binary_search(&port).is_ok();

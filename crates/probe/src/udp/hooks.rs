@@ -52,7 +52,7 @@ pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
     }
 }
 
-/// Nothing is.
+/// Returns coverage that is off, because this kernel has no such hook.
 pub(crate) fn off(hook: &str, since: &str) -> Coverage {
     Coverage {
         probe: PROBE.to_owned(),

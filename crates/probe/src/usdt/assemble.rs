@@ -44,7 +44,7 @@ pub struct UsdtCounts {
 }
 
 impl Assembler {
-    /// For the firings of these probes.
+    /// Creates the assembly of these probes' firings.
     pub fn new(probes: &[Probe]) -> Self {
         Self {
             probes: probes.to_vec(),
@@ -57,7 +57,7 @@ impl Assembler {
         }
     }
 
-    /// Takes a firing.
+    /// Adds a firing.
     pub fn take(&mut self, firing: &Firing) {
         let Some(probe) = self.probes.get(firing.probe) else {
             return;
@@ -86,14 +86,14 @@ impl Assembler {
         }
     }
 
-    /// Takes the rows made so far.
+    /// Returns the rows made so far, and forgets them.
     pub fn take_rows(&mut self) -> RowSet {
         self.counters += self.rows.counters.len() as u64;
         self.tasks += self.rows.tasks.len() as u64;
         std::mem::take(&mut self.rows)
     }
 
-    /// Nothing more comes: gives the last rows, among them tasks that never ended.
+    /// Returns the last rows, among them tasks that never ended. No more firings come.
     pub fn finish(&mut self) -> RowSet {
         self.open.finish(&mut self.rows.tasks);
         self.take_rows()

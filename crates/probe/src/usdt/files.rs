@@ -135,7 +135,7 @@ fn mapped_binary(pid: u32, range: &str, path: &str) -> Binary {
     }
 }
 
-/// As `execvp(3)` finds it.
+/// Finds a program as `execvp(3)` does.
 fn find_program(program: &OsStr) -> io::Result<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         let path = PathBuf::from(program);

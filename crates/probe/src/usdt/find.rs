@@ -240,7 +240,7 @@ fn is_marker(note: &Note) -> bool {
 }
 
 impl Meaning {
-    /// Of arguments that were given names.
+    /// Returns the meaning of firings: values of the named arguments, or a moment if none has a name.
     fn new(probe: &str, wanted: Vec<Option<String>>, notes: &[Note]) -> Self {
         let is_signed = |index| notes.iter().any(|note| note.is_signed(index) == Some(true));
         let wanted = wanted.into_iter().enumerate();

@@ -58,7 +58,7 @@ pub(super) enum Marker {
 }
 
 impl Marker {
-    /// Of its first argument: `WHYLAT_KIND_*_` in the header.
+    /// Returns the kind of a marker by its first argument: `WHYLAT_KIND_*_` in the header.
     pub(super) fn from_kind(kind: i64) -> Option<Self> {
         const UNSIGNED: i64 = 16;
         let is_unsigned = kind & UNSIGNED != 0;

@@ -56,7 +56,7 @@ pub struct ThreadSampler {
 }
 
 impl ThreadSampler {
-    /// At the threads of this process.
+    /// Creates a sampler of the threads of this process.
     pub fn new(pid: u32) -> Self {
         Self { pid, last: 0 }
     }
@@ -85,7 +85,7 @@ impl ThreadSampler {
         })
     }
 
-    /// Of all threads, in order.
+    /// Returns the ids of all threads, in order.
     fn tids(&self) -> io::Result<Vec<u32>> {
         let entries = fs::read_dir(format!("/proc/{}/task", self.pid))?.flatten();
         let mut tids: Vec<u32> = entries

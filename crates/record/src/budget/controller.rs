@@ -71,7 +71,7 @@ impl Controller {
         }
     }
 
-    /// Takes a look, and returns what is due.
+    /// Checks the cost, and returns the change of the window that is due.
     pub(super) fn look(&mut self, now_ns: u64, spent: Spending) -> Option<WindowChange> {
         self.note(now_ns, spent.cpu_ns);
         let most_ns = self.share * self.cpu_ns.max(LEAST_CPU_NS) as f64;

@@ -22,7 +22,7 @@ pub struct RetentionPolicy {
 pub struct RetentionError(String);
 
 impl RetentionPolicy {
-    /// Whether it asks for anything.
+    /// Returns whether it asks for anything.
     pub fn is_asked(&self) -> bool {
         *self != Self::default()
     }

@@ -21,7 +21,7 @@ pub(super) fn forward(signal: Signal, child: &Child) {
     }
 }
 
-/// Whether the command has ended; what is left of it stays until it is waited for.
+/// Returns whether the command has ended; what is left of it stays until it is waited for.
 pub(super) fn has_ended(child: &Child) -> bool {
     let pid = Pid::from_raw(child.id().cast_signed());
     let asked = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;

@@ -49,7 +49,7 @@ impl Totals {
 }
 
 impl Session<'_> {
-    /// Takes last readings, detaches, empties the rings, and closes the recording.
+    /// Makes the last readings, detaches, empties the rings, and closes the recording.
     pub(super) fn finish(mut self, status: Option<ExitStatus>) -> Result<Outcome, RecordError> {
         self.detach()?;
         let (totals, usdt) = self.end_probes()?;
@@ -92,7 +92,7 @@ impl Session<'_> {
         })
     }
 
-    /// Takes last readings, and lets go of the kernel; what the rings hold is taken.
+    /// Makes the last readings, and detaches from the kernel. Data in the rings is still read.
     fn detach(&mut self) -> Result<(), RecordError> {
         if let Some(windows) = &mut self.windows {
             let closed = windows.close()?;

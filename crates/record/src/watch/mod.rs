@@ -221,7 +221,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Everything that is due but a snapshot.
+    /// Does all that is due, except for a snapshot.
     fn tick(&mut self) -> Result<(), RecordError> {
         self.drain();
         let now_ns = monotonic_ns();

@@ -124,7 +124,7 @@ impl TestBed {
         Ok(server)
     }
 
-    /// This program.
+    /// Returns the path of this program.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }

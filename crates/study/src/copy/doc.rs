@@ -24,7 +24,7 @@ pub(super) fn table<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> 
     }
 }
 
-/// As Markdown.
+/// Writes the document as Markdown.
 pub(super) fn write_markdown(title: &str, blocks: &[TextBlock]) -> String {
     let mut text = format!("# {title}\n");
     for block in blocks {
@@ -82,7 +82,7 @@ fn align_table(head: &[String], rows: &[Vec<String>]) -> String {
     line(head) + &line(&rule) + &rows
 }
 
-/// As elements of a page.
+/// Writes the document as elements of a page.
 pub(super) fn html(blocks: &[TextBlock]) -> String {
     let mut text = String::new();
     for block in blocks {
@@ -118,7 +118,7 @@ pub(super) fn html(blocks: &[TextBlock]) -> String {
     text
 }
 
-/// As text of an element or of an attribute.
+/// Escapes text for an element or an attribute.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -65,7 +65,7 @@ pub(super) const ALL: [SendVariant; 10] = [
 ];
 
 impl SendVariant {
-    /// As it is called in the column `Impl`.
+    /// Returns its name in column `Impl`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Send => "A1",

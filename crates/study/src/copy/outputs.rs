@@ -28,7 +28,7 @@ pub(super) struct MachineFacts {
 }
 
 impl MachineFacts {
-    /// This one.
+    /// Reads the kernel and the CPU of this machine.
     pub(super) fn read() -> Self {
         let unknown = || "unknown".to_owned();
         let kernel =

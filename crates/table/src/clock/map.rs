@@ -264,7 +264,7 @@ impl Reading {
         }
     }
 
-    /// Whether the clock could run from this reading to a later one.
+    /// Returns whether the clock could run from this reading to a later one.
     fn joins(self, next: Self, rates: Rates) -> bool {
         next.other_ns >= self.other_ns
             && self

@@ -57,7 +57,7 @@ impl Nature {
         }
     }
 
-    /// Whether it can be set.
+    /// Returns whether it can be set.
     pub(super) fn can_step(self) -> bool {
         matches!(self, Self::Offset | Self::Oscillator)
     }
@@ -129,7 +129,7 @@ impl Rates {
         }
     }
 
-    /// Whether a kernel could run at all of them; what is beyond comes of a damaged file.
+    /// Returns whether a kernel could run at all of them; what is beyond comes of a damaged file.
     fn is_possible(&self) -> bool {
         let limit_ppb = PPB / 4;
         self.least_ppb >= -limit_ppb && self.most_ppb <= limit_ppb

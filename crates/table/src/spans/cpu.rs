@@ -118,7 +118,7 @@ impl CpuTimeline {
         self.put_on(time_ns, next, source, true, suspended);
     }
 
-    /// Something begins.
+    /// Begins an activity.
     pub fn begin(&mut self, time_ns: u64, activity: OpenActivity) {
         let what = self.span_subject(&activity);
         let span = self.lane.open(what, time_ns, true);
@@ -147,7 +147,7 @@ impl CpuTimeline {
         }
     }
 
-    /// Something that takes no time; its thread need not have the CPU.
+    /// Adds a mark, which takes no time. Its thread need not have the CPU.
     pub fn mark(&mut self, time_ns: u64, what: SpanSubject) {
         let span = self.lane.open(what, time_ns, true);
         self.lane.close(span, time_ns, true);
@@ -165,7 +165,7 @@ impl CpuTimeline {
         }
     }
 
-    /// Something began and ended.
+    /// Adds an activity with its begin and its end.
     pub fn whole(&mut self, begin_ns: u64, end_ns: u64, activity: &OpenActivity) {
         let what = self.span_subject(activity);
         let span = self.lane.open(what, begin_ns, true);

@@ -136,7 +136,8 @@ impl TrackLanes {
 }
 
 impl Lane {
-    /// Whether a span fits into what is open once all is closed that is over by then, but for the `kept` outermost.
+    /// Returns whether a span fits into what is open once all is closed that is over by then, but for the `kept`
+    /// outermost.
     fn has_room_within(&self, begin_ns: u64, end_ns: u64, kept: usize) -> bool {
         let around = self.open.iter().rfind(|open_ns| **open_ns > begin_ns);
         let kept = kept.checked_sub(1).and_then(|last| self.open.get(last));
@@ -144,8 +145,8 @@ impl Lane {
         begin_ns >= self.latest_ns && around.is_some_and(|around_ns| *around_ns >= end_ns)
     }
 
-    /// Whether a span fits between the outermost ones. Before an earlier one it must end before that begins: at the
-    /// same instant, that would be in the file first.
+    /// Returns whether a span fits between the outermost ones. Before an earlier one it must end before that begins:
+    /// at the same instant, that would be in the file first.
     fn has_room(&self, begin_ns: u64, end_ns: u64) -> bool {
         let before = self.outermost.range(..=begin_ns).next_back();
         let after = (Bound::Excluded(begin_ns), Bound::Unbounded);

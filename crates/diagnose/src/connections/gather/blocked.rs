@@ -120,7 +120,7 @@ impl BlockedCalls {
 }
 
 impl BlockedCell {
-    /// Whether calls of this cell were blocked so long, or longer.
+    /// Returns whether calls of this cell were blocked so long, or longer.
     fn is_blocked_for(&self, least_ns: u64) -> bool {
         lower_edge(self.blocked.into()) >= least_ns
     }
@@ -164,7 +164,7 @@ impl BlockedTable {
         self.connections.position(conn);
     }
 
-    /// Whether no connection is wanted.
+    /// Returns whether no connection is wanted.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }

@@ -203,7 +203,7 @@ impl CallTable {
         self.0.get(conn)
     }
 
-    /// Whether no call was added.
+    /// Returns whether no call was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

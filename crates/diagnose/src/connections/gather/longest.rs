@@ -139,7 +139,7 @@ pub struct LongestConnections {
 }
 
 impl LongestConnections {
-    /// Whether this one is.
+    /// Returns whether this one is.
     pub fn has_connection(&self, conn: u64) -> bool {
         self.conns.contains(&conn)
     }

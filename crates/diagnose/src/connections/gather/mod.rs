@@ -93,7 +93,7 @@ pub struct Evidence {
     identities: Connections,
 }
 
-/// Whether a connection is; without a choice all are.
+/// Returns whether a connection is; without a choice all are.
 fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
     only.as_ref().is_none_or(|only| only.has_connection(conn))
 }
@@ -348,7 +348,7 @@ impl Evidence {
         }
     }
 
-    /// Whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
+    /// Returns whether rows of table `calls` are wanted once more, by [`Self::add_calls_again`]: there are
     /// connections on which short segments waited and ACKs were delayed. To be asked after the last row.
     pub fn wants_calls_again(&mut self) -> bool {
         if self.header.is_capture() {

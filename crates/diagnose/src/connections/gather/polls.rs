@@ -97,7 +97,7 @@ fn segments_in_flight(sample: &TcpSample) -> u32 {
     (sample.unacked + sample.retrans).saturating_sub(sample.sacked + sample.lost)
 }
 
-/// Whether the peer's window has no room for another full segment.
+/// Returns whether the peer's window has no room for another full segment.
 fn window_full(sample: &TcpSample) -> bool {
     let Some(window_bytes) = sample.snd_wnd_bytes else {
         return false;

@@ -156,13 +156,13 @@ fn lesser_stalls_ns(case: &Case) -> u64 {
     }
 }
 
-/// Whether this rule fired and counts the stalls as its own.
+/// Returns whether this rule fired and counts the stalls as its own.
 pub(super) fn names_stalls(case: &Case) -> bool {
     case.has_fired(RuleId::FastRetransmits) && lesser_stalls_ns(case) > 0
 }
 
-/// Whether congestion control follows a model of the path: BBR sends at its estimate through
-/// Recovery, so this state alone limits no rate.
+/// Returns whether congestion control follows a model of the path: BBR sends at its estimate through Recovery, so
+/// this state alone limits no rate.
 fn by_model(case: &Case) -> bool {
     congestion_control(case).is_some_and(|name| name.starts_with("bbr"))
 }

@@ -126,7 +126,7 @@ fn fix(cause: &DropCause, drops: &DropDigest) -> Advice {
 }
 
 impl PacketDroppedHere {
-    /// Some dropped packets are no rows: they may be these.
+    /// Checks dropped packets without rows: they may be these.
     fn check_unstored(&self, case: &Case, retransmits: u64) -> Verdict {
         let unstored = case.context.drops_unstored;
         if unstored == 0 || retransmits == 0 {

@@ -115,8 +115,8 @@ impl Rule for PathLimited {
     }
 }
 
-/// Whether this stage is the path's doing: congestion control, or a window or a buffer that keeps the
-/// path full.
+/// Returns whether this stage is the path's doing: congestion control, or a window or a buffer that keeps the path
+/// full.
 fn is_network(case: &Case, stage: Stage) -> bool {
     NETWORK.contains(&stage)
         || (stage == Stage::ReceiverWindow && case.window_fills_path())
@@ -129,7 +129,7 @@ fn network_ns(case: &Case) -> u64 {
     network.map(|(_, share)| share.ns).sum()
 }
 
-/// Whether data was retransmitted after a timeout: then the window begins again at one segment.
+/// Returns whether data was retransmitted after a timeout: then the window begins again at one segment.
 fn has_timeouts(case: &Case) -> bool {
     let timeouts = case.own.growth(|sample| sample.total_rto.map(u64::from));
     timeouts.is_some_and(|timeouts| timeouts > 0)

@@ -123,7 +123,7 @@ fn find_blockers<'a>(
     known
 }
 
-/// Whether congestion control held it up for most of its life.
+/// Returns whether congestion control held it up for most of its life.
 fn is_path_limited(other: &ConnectionSubject) -> bool {
     let network = [
         Stage::CongestionWindow,

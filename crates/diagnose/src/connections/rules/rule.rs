@@ -80,20 +80,20 @@ pub trait Rule: Sync {
     fn id(&self) -> RuleId;
     /// Returns the finding in one line.
     fn summary(&self) -> &'static str;
-    /// Whether it answers a question (what sets the pace, where memory lies, who ended it) and accuses nobody, or speaks of
-    /// CPU time for which no thread waits: always `info`.
+    /// Returns whether it answers a question (what sets the pace, where memory lies, who ended it) and accuses
+    /// nobody, or speaks of CPU time for which no thread waits: always `info`.
     fn is_answer(&self) -> bool {
         false
     }
-    /// Whether it looks at listening sockets, instead of connections.
+    /// Returns whether it looks at listening sockets, instead of connections.
     fn is_of_listeners(&self) -> bool {
         false
     }
-    /// Whether its harm lies outside of the life of what it looks at: before it, or with clients.
+    /// Returns whether its harm lies outside of the life of what it looks at: before it, or with clients.
     fn is_beyond_life(&self) -> bool {
         false
     }
-    /// Whether it names what caused losses, so that rules that speak of loss in general are quiet.
+    /// Returns whether it names what caused losses, so that rules that speak of loss in general are quiet.
     fn names_cause_of_loss(&self) -> bool {
         false
     }

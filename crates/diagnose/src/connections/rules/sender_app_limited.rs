@@ -111,8 +111,8 @@ impl Rule for SenderAppLimited {
     }
 }
 
-/// Whether plain round trips can explain the unknown time: as many as segments were sent. Not
-/// when ACKs come so late that they may be is_delayed.
+/// Returns whether plain round trips can explain the unknown time: as many as segments were sent. Not when ACKs come
+/// so late that they may be is_delayed.
 fn in_flight_explains(case: &Case, unknown_ns: u64) -> bool {
     let segments = case
         .own

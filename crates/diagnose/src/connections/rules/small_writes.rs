@@ -20,8 +20,8 @@ pub struct SmallWrites;
 /// A message and its answer need one write each; more in a row could be one.
 const IN_SEQUENCE: f64 = 2.0;
 
-/// Whether writes follow each other: at least two for each read, and at least every second
-/// within the path's round trip of the one before, so that joining them delays nobody.
+/// Returns whether writes follow each other: at least two for each read, and at least every second within the path's
+/// round trip of the one before, so that joining them delays nobody.
 fn in_sequence(case: &Case, calls: &CallDigest) -> bool {
     let Some(rtt_us) = case.own.gathered.samples.min_rtt_us else {
         return false;

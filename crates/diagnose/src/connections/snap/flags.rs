@@ -55,7 +55,7 @@ impl IntervalFlags {
         self.timeout.map(|timeout| self.retransmitted || timeout)
     }
 
-    /// Whether any of them is raised.
+    /// Returns whether any of them is raised.
     pub fn is_any_raised(&self) -> bool {
         self.send_buffer
             || self.retransmitted

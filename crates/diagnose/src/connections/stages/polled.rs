@@ -146,7 +146,7 @@ pub fn seen_by_poll(class: PollClass, nodelay: Option<bool>, congestion: Option<
     }
 }
 
-/// Whether the congestion control spreads segments over time by itself.
+/// Returns whether the congestion control spreads segments over time by itself.
 fn is_paced(congestion: Option<&str>) -> bool {
     congestion.is_some_and(|name| name.starts_with("bbr"))
 }

@@ -110,7 +110,7 @@ impl EndRecording {
         self.latest_ns = self.latest_ns.max(last_ns);
     }
 
-    /// When all rows are there.
+    /// Completes the analysis when all rows are there.
     fn finish(&mut self) {
         self.names.finish();
         self.connections = fold_connections(std::mem::take(&mut self.connections));
@@ -203,7 +203,7 @@ fn pair_connections(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64
     pairs
 }
 
-/// Whether two sockets existed at the same time, within the second in which clocks of hosts usually agree.
+/// Returns whether two sockets existed at the same time, within the second in which clocks of hosts usually agree.
 fn has_overlap(first: &EndRecording, here: usize, other: &EndRecording, there: usize) -> bool {
     const ABOUT_NS: i128 = 1_000_000_000;
     let span = |side: &EndRecording, row: usize| {

@@ -125,7 +125,7 @@ impl PathLeg {
         Self::ReceiverApplication,
     ];
 
-    /// As people call it.
+    /// Returns its usual name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SenderApplication => "(thinking)",

@@ -72,7 +72,7 @@ impl MessageRule {
         }
     }
 
-    /// Whether what it is is known.
+    /// Returns whether what it is is known.
     pub(super) const fn is_explained(self) -> bool {
         !matches!(self, Self::UnknownFunction | Self::Untraced)
     }

@@ -169,7 +169,7 @@ fn judge_place(
     inner
 }
 
-/// Whether inner places are not searched.
+/// Returns whether inner places are not searched.
 fn is_opaque(tree: &PlaceTree, labels: &LabelTable, node: TreeNode, usual: UsualTime) -> bool {
     match tree.place(node) {
         TreePlace::Role(_) | TreePlace::Own => false,

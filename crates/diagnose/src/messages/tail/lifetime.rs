@@ -266,8 +266,8 @@ impl TimelineBuilder<'_> {
         }
     }
 
-    /// Whether a span is an interrupt that has nothing to do with the context which it interrupts: the first of
-    /// nested ones, and not of the thread itself.
+    /// Returns whether a span is an interrupt that has nothing to do with the context which it interrupts: the first
+    /// of nested ones, and not of the thread itself.
     fn is_apart(&self, context: TreeNode, span: &ActivitySpan) -> bool {
         let is_first = |node| match self.tree.place(node) {
             TreePlace::Within(what) => !is_interrupt(self.labels.get(what)),
@@ -293,7 +293,7 @@ fn is_stopper(what: &SpanLabel) -> bool {
 }
 
 impl MoveState {
-    /// Whether a thread that is moved so waits for that, and not for what has the CPU.
+    /// Returns whether a thread that is moved so waits for that, and not for what has the CPU.
     fn is_it(self, context: &SpanLabel) -> bool {
         match self {
             Self::Not => false,

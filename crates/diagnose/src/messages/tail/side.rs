@@ -109,7 +109,7 @@ impl TailSide {
         self.programs.get(&message.pid).copied()
     }
 
-    /// Other messages of its direction with which its kernel's core was done while that had this one.
+    /// Counts other messages of its direction that the kernel's core finished while it had this one.
     pub(super) fn handed_meanwhile(&self, message: &HostMessage) -> u32 {
         let key = |cpu| (cpu, message.id.direction);
         let handed = message
@@ -137,8 +137,8 @@ impl TailSide {
         groups
     }
 
-    /// Whether the activity of the thread's CPU is known at a message's begin and its end, and the kernel's CPU at
-    /// those of its part.
+    /// Returns whether the activity of the thread's CPU is known at a message's begin and its end, and the kernel's
+    /// CPU at those of its part.
     pub(super) fn is_kept(&self, message: &HostMessage, labels: &LabelTable) -> bool {
         let covers = |cpu, (from_ns, until_ns): (u64, u64)| {
             self.spans.is_covered(cpu, from_ns, labels)

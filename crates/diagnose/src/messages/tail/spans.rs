@@ -190,7 +190,7 @@ impl SpanTable {
         moves.get(first).copied().filter(|it| it.at_ns < until_ns)
     }
 
-    /// Whether the activity of a CPU is known at a time.
+    /// Returns whether the activity of a CPU is known at a time.
     pub(super) fn is_covered(&self, cpu: u16, at_ns: u64, labels: &LabelTable) -> bool {
         let mut covers = false;
         self.visit_overlapping(cpu, at_ns, at_ns + 1, |span| {

@@ -80,7 +80,7 @@ pub fn property_chance(with: SideCounts, known: SideCounts, tests: usize) -> Opt
     (chance <= ERROR && effect_size(with, known) >= LARGE).then_some(chance)
 }
 
-/// Whether there are enough for any association: that of a property which all slow ones have and no other.
+/// Returns whether there are enough for any association: that of a property which all slow ones have and no other.
 pub fn is_enough(known: SideCounts, tests: usize) -> bool {
     let fast = 0;
     property_chance(SideCounts { fast, ..known }, known, tests.max(1)).is_some()

@@ -78,7 +78,7 @@ pub struct FactorAssociation {
 }
 
 impl FactorAssociation {
-    /// Whether slow waits go with small values.
+    /// Returns whether slow waits go with small values.
     pub fn is_low(&self) -> bool {
         self.side == LOW
     }
@@ -121,7 +121,7 @@ impl FactorReport {
     }
 }
 
-/// Whole numbers without a fraction.
+/// Writes whole numbers without a fraction.
 fn serialize_plain<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     /// Up to here a double holds every whole number.
     const EXACT: f64 = 9_007_199_254_740_992.0;

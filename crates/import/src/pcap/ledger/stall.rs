@@ -57,7 +57,8 @@ impl Stall {
         }
     }
 
-    /// Whether its ACK shows that nothing was lost: it is of what was sent before (RFC 3522), or reports a duplicate.
+    /// Returns whether its ACK shows that nothing was lost: it is of what was sent before (RFC 3522), or reports a
+    /// duplicate.
     fn is_spurious(&self, ack: &ArrivedAck) -> bool {
         let ages = ack.echo.zip(self.stamp);
         let is_of_original = ages.is_some_and(|(echo, stamp)| {

@@ -6,7 +6,7 @@ use table::tables::TcpStage;
 use crate::connections::case::Case;
 use crate::kernel::TCP_DELACK_MIN_NS;
 
-/// Whether the waits for delayed ACKs are Nagle's: holds go with at least half of them.
+/// Returns whether the waits for delayed ACKs are Nagle's: holds go with at least half of them.
 pub(in crate::connections::rules) fn held_by_nagle(ledger: &TcpStage) -> bool {
     ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
 }
@@ -47,7 +47,7 @@ pub(in crate::connections::rules) fn delack_min_ns(case: &Case) -> u64 {
     TCP_DELACK_MIN_NS.saturating_sub(jiffy_ns)
 }
 
-/// Whether ACKs come later than the path needs by as much as a receiver may delay them.
+/// Returns whether ACKs come later than the path needs by as much as a receiver may delay them.
 pub(in crate::connections::rules) fn acks_late(case: &Case) -> bool {
     let samples = &case.own.gathered.samples;
     let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {

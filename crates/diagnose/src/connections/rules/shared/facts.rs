@@ -65,7 +65,7 @@ pub(in crate::connections::rules) fn worst(
     }
 }
 
-/// Whole number of the worst connection, if known.
+/// Returns a whole number of the worst connection, if known.
 pub(in crate::connections::rules) fn known(
     name: &'static str,
     value: Option<u64>,
@@ -84,7 +84,7 @@ pub(in crate::connections::rules) fn known_bytes(
     known(name, value, FactUnit::Bytes, label)
 }
 
-/// Yes or no for the worst connection, if known.
+/// Returns yes or no for the worst connection, if known.
 pub(in crate::connections::rules) fn known_flag(
     name: &'static str,
     value: Option<bool>,

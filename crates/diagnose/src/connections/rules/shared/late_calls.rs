@@ -51,7 +51,7 @@ fn share_of(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Their number, and what they followed beside what the others did.
+/// Returns the number of late calls, and what they and other calls followed.
 pub fn late_call_facts(case: &Case) -> Vec<Fact> {
     let Some(calls) = LateCalls::from_case(case) else {
         return Vec::new();
