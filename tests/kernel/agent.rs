@@ -344,7 +344,7 @@ fn agent_without_target_sends_by_otlp_and_writes_no_file() {
     let spool = agent::config::ShipConfig::default().spool;
     let spool_before = spool.exists();
     let agent = Agent::start_by(&mut command, scratch);
-    agent.says("writes no files, as [ship] has no target: OpenTelemetry's collector alone gets each interval");
+    agent.says("writes no files, because [ship] has no target: only the OpenTelemetry collector gets each interval");
     notified
         .set_read_timeout(Some(testbed::LONGEST))
         .expect("a limit");

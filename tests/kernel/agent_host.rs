@@ -187,7 +187,7 @@ fn agent_reloads_valid_configuration_only() {
         agent.process.signal(Signal::SIGHUP);
         let output = agent.says(complaint);
         assert!(
-            output.contains("the configuration stays as it was"),
+            output.contains("the old configuration stays in use"),
             "{output}"
         );
         assert_eq!(metric(&netns, successful), Some(0.0));
@@ -198,7 +198,7 @@ fn agent_reloads_valid_configuration_only() {
     agent.says("detail differs, which an agent cannot change while it runs");
     configure(&path, "calls", &renamed);
     agent.process.signal(Signal::SIGHUP);
-    agent.says("the configuration was taken up");
+    agent.says("the new configuration is in use");
     assert_eq!(metric(&netns, successful), Some(1.0));
     assert_eq!(application(), "renamed");
     agent.stop();

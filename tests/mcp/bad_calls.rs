@@ -69,7 +69,7 @@ fn bad_calls(outside: &Path) -> Vec<(&'static str, Value, &'static str)> {
         (
             "report",
             json!({"recording": requests, "cursor": 10_000_000}),
-            "no answer gave the cursor",
+            "no answer had the cursor",
         ),
         (
             "requests",

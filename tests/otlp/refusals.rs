@@ -138,7 +138,7 @@ fn a_redirect_is_not_followed() {
             .all(|post| post.path != "/elsewhere")
     );
     assert!(
-        output.err.contains("name the URL to which it leads"),
+        output.err.contains("name the URL of the redirection"),
         "{}",
         output.err
     );

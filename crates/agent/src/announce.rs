@@ -34,8 +34,8 @@ pub(crate) fn start(
             config.host.name
         ),
         format!(
-            "reads each connection every {poll_ms} ms in the mean; above {} % of a CPU it reads those without problems \
-             more seldom",
+            "reads each connection every {poll_ms} ms on average; above {} % of a CPU it reads those without \
+                problems less often",
             percent(*cpu_high)
         ),
         applications(config),
@@ -52,8 +52,8 @@ pub(crate) fn start(
     if !has_clock {
         found.push((
             LogPriority::Warning,
-            "no time daemon keeps the clock: with hosts of other machines, only who has a problem is compared, not when\n\
-             hint: run chrony or another time daemon; one host alone needs none"
+            "no time daemon keeps the clock: whylat-fleet compares with other machines which connections have a \
+                problem, but not when\nhint: run chrony or another time daemon; one host alone needs none"
                 .to_owned(),
         ));
     }
@@ -71,7 +71,7 @@ pub(crate) fn export(signal: Signal, address: &str) -> String {
 
 fn files(ship: &ShipConfig, interval_s: u32) -> String {
     if !ship.is_wanted() {
-        return "writes no files, as [ship] has no target: OpenTelemetry's collector alone gets each interval"
+        return "writes no files, because [ship] has no target: only the OpenTelemetry collector gets each interval"
             .to_owned();
     }
     format!(
@@ -128,8 +128,8 @@ impl PaceNews {
         let reading_us = coverage.cpu_us as f64 / coverage.polls as f64;
         let bought = watch.cpu_high * poll_us / reading_us.max(f64::MIN_POSITIVE);
         let cost = format!(
-            "a reading costs {reading_us:.1} us, all else included: {} % of a CPU are {bought:.0} connections like these \
-             every {} ms, and {} are open",
+            "a reading costs {reading_us:.1} us, all other costs included: {} % of a CPU is enough for \
+                {bought:.0} connections every {} ms, and {} are open",
             percent(watch.cpu_high),
             watch.poll_ms,
             coverage.connections
@@ -141,8 +141,8 @@ impl PaceNews {
         Some((
             LogPriority::Warning,
             format!(
-                "{cost}; those without problems are read every {:.1} s, too seldom for coefficients\n\
-                 hint: [watch] cpu_high = {wanted:.3} pays for {} ms",
+                "{cost}; those without problems are read every {:.1} s, too seldom for coefficients\nhint: \
+                    [watch] cpu_high = {wanted:.3} is enough for {} ms",
                 coverage.poll_interval_us as f64 / 1e6,
                 watch.poll_ms
             ),
@@ -172,7 +172,7 @@ mod tests {
             text[0],
             "watches all network namespaces as host web-1, detail calls: 12 connections now"
         );
-        assert!(text[1].contains("every 500 ms in the mean; above 1.5 % of a CPU"));
+        assert!(text[1].contains("every 500 ms on average; above 1.5 % of a CPU"));
         assert!(text[2].contains("no application can be named"));
         assert!(text[3].contains("every 60 s to /srv/whylat;"));
         assert!(text[5].starts_with("no time daemon keeps the clock"));
@@ -191,7 +191,7 @@ mod tests {
             .news(&watch, &coverage(1_000, 120_000, 500_000))
             .expect("news");
         assert_eq!(priority, LogPriority::Info);
-        assert!(text.contains("1.5 % of a CPU are 1000 connections like these every 500 ms"));
+        assert!(text.contains("1.5 % of a CPU is enough for 1000 connections every 500 ms"));
         assert!(
             news.news(&watch, &coverage(1_000, 120_000, 500_000))
                 .is_none()
@@ -201,6 +201,6 @@ mod tests {
             .expect("news");
         assert_eq!(priority, LogPriority::Warning);
         assert!(text.contains("read every 3.8 s, too seldom for coefficients"));
-        assert!(text.ends_with("hint: [watch] cpu_high = 0.060 pays for 500 ms"));
+        assert!(text.ends_with("hint: [watch] cpu_high = 0.060 is enough for 500 ms"));
     }
 }

@@ -116,7 +116,7 @@ impl ApplicationRule {
             hint,
         };
         if application.name.is_empty() {
-            let hint = "name = \"shop\": how reports are to call it";
+            let hint = "name = \"shop\": its name in reports";
             return Err(fault("name", "has no name".to_owned(), hint));
         }
         if !application.has_condition() {

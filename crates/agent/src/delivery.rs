@@ -37,7 +37,7 @@ impl Delivery {
         }
         self.spool_failure.clone_from(&state.spool_failure);
         let why = state.spool_failure.as_ref()?;
-        let hint = "give its disk room, or see why it fails; fleet_coverage counts what was lost";
+        let hint = "free space on its disk, or find why it fails; fleet_coverage counts lost data";
         Some((LogPriority::Warning, format!("{why}\nhint: {hint}")))
     }
 
@@ -55,7 +55,7 @@ impl Delivery {
             ));
         };
         let text = format!(
-            "cannot deliver to {}: {why}; what is seen waits in the spool\nhint: {}",
+            "cannot deliver to {}: {why}; new data waits in the spool\nhint: {}",
             self.target,
             self.remedy()
         );
@@ -68,7 +68,7 @@ impl Delivery {
                 "the directory must exist, the agent's user must be able to write there, and its unit must allow it \
                  (ReadWritePaths=)"
             }
-            false => "look at its address, and at the credentials in the agent's environment",
+            false => "check its address, and the credentials in the agent's environment",
         }
     }
 }
@@ -79,7 +79,7 @@ pub fn reservation(ship: &ShipConfig) -> Option<String> {
     let is_missing = target.is_absolute() && !target.is_dir();
     is_missing.then(|| {
         format!(
-            "[ship] target {} is no directory of this host",
+            "[ship] target {} is not a directory of this host",
             target.display()
         )
     })

@@ -314,10 +314,10 @@ impl RunningAgent<'_> {
         let taken = self.take_up(watcher);
         self.metrics.note_reload(taken.is_ok());
         match taken {
-            Ok(()) => say(LogPriority::Info, "the configuration was taken up"),
+            Ok(()) => say(LogPriority::Info, "the new configuration is in use"),
             Err(why) => say(
                 LogPriority::Error,
-                &format!("the configuration stays as it was: {why}"),
+                &format!("the old configuration stays in use: {why}"),
             ),
         }
         self.notify.ready();

@@ -113,7 +113,7 @@ fn unknown_keys_are_refused_with_suggestion() {
         "{refused}"
     );
     assert!(
-        refused.ends_with("hint: the nearest name that is known is `poll_ms`"),
+        refused.ends_with("hint: the nearest known name is `poll_ms`"),
         "{refused}"
     );
     let refused = refusal("[shipp]\ntarget = \"/x\"\n");
@@ -139,7 +139,7 @@ fn invalid_values_are_refused_with_line() {
         ("[watch]\npoll_ms = -5\n", 4, "invalid value"),
         ("[watch]\ninterval_s = 7\n", 4, "interval_s = 7"),
         ("[watch]\ninterval_s = 0\n", 4, "interval_s = 0"),
-        ("[watch]\ninterval_s = 15\n", 4, "no whole number of bins"),
+        ("[watch]\ninterval_s = 15\n", 4, "a multiple of bins"),
         ("[watch]\ncpu_high = 1.5\n", 4, "not a share"),
         ("[watch]\ncpu_low = 0.5\n", 4, "cpu_low = 0.5: not between"),
         ("[watch]\ncpu_low = nan\n", 4, "cpu_low"),
@@ -204,7 +204,7 @@ fn targets_are_directories_or_urls_without_secrets() {
         assert!(of(good).is_ok(), "{good}");
     }
     for (bad, what) in [
-        ("srv", "not a whole path"),
+        ("srv", "neither an absolute path"),
         ("ftp://h/x", "ftp:// is not known"),
         ("https://me:secret@h/x", "credentials"),
         ("https://h/x?sig=secret", "question mark"),

@@ -106,8 +106,8 @@ fn check_budget(detail: Detail, target: &::record::Target) {
     let refuse = |text: &str| clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
     if !matches!(detail, Detail::Calls | Detail::Waits) {
         refuse(
-            "--budget is for calls and waits, not for this detail\n\
-             hint: --detail waits, or --budget none\n",
+            "--budget limits the cost of calls and waits, and this detail records neither\nhint: --detail \
+                waits, or --budget none\n",
         );
     }
     if matches!(target, ::record::Target::All | ::record::Target::Cgroup(_)) {

@@ -188,7 +188,9 @@ impl CheckArgs {
         recorder.arg("--").args(&self.command);
         // what the command prints is no part of the answer
         recorder.stdout(Stdio::from(std::io::stderr()));
-        let status = recorder.status().context("cannot start whylat once more")?;
+        let status = recorder
+            .status()
+            .context("cannot start whylat a second time")?;
         if !status.success() {
             bail!(
                 "run {number} of {} ended with {status}\n\

@@ -102,8 +102,8 @@ fn read(path: &Path, owner: Option<u32>) -> anyhow::Result<String> {
     let shown = out::name(path);
     let mut file = File::open(path).map_err(|error| {
         anyhow!(
-            "cannot read the configuration {shown}: {error}\n\
-             hint: begin one with [profile.NAME], or name one with --config"
+            "cannot read the configuration {shown}: {error}\nhint: create it with a section [profile.NAME], or \
+                name another file with --config"
         )
     })?;
     if let Some(uid) = owner

@@ -210,9 +210,8 @@ extern "C" fn report_refused_call(_: c_int, info: *mut libc::siginfo_t, _: *mut 
     for text in [
         "error: refused the system call ",
         name.map_or("of an unknown name", |name| name.name()),
-        ", which reading does not need\n\
-         hint: do not trust this recording or trace. If you made it yourself, report this; \
-         WHYLAT_SECCOMP=off reads without the filter\n",
+        ", which a reader does not need\nhint: do not trust this recording or trace. If you made it yourself, \
+            report this. WHYLAT_SECCOMP=off reads without the filter\n",
     ] {
         // SAFETY: memory that lives as long as the program, with its length. A message that nobody can be given is
         // no reason to go on.

@@ -45,8 +45,8 @@ fn announce(what: &str, members: Members) -> Target {
             };
             eprintln!("{what}: {who}, and what they start");
             eprintln!(
-                "note: it has no control group in the v2 tree; what is started in it from outside later, as by `exec`, is \
-                 not seen"
+                "note: it has no control group in the v2 tree. whylat does not see programs that are started in \
+                    it from outside later, as by `exec`."
             );
             Target::Pids(pids)
         }

@@ -86,7 +86,9 @@ fn record_run(output: &Path, fix: &[&str]) -> anyhow::Result<DemoRun> {
     recorder.args(["lab", "workload", "write-write-read", "--connect"]);
     recorder.arg(format!("127.0.0.1:{port}"));
     recorder.args(["--rounds", &ROUNDS.to_string()]).args(fix);
-    let printed = recorder.output().context("cannot start whylat once more")?;
+    let printed = recorder
+        .output()
+        .context("cannot start whylat a second time")?;
     server.finish()?;
     if !printed.status.success() {
         let why = String::from_utf8_lossy(&printed.stderr);

@@ -104,8 +104,8 @@ impl Diff {
         for (recording, path) in [(&before, &self.before), (&after, &self.after)] {
             if recording.rows::<Window>() > 0 {
                 bail!(
-                    "{} was recorded under a budget: its counts are of windows, and do not compare\n\
-                     hint: record both with --budget none",
+                    "{} was recorded with a budget: its counts are from windows, and cannot be compared\nhint: \
+                        record both with --budget none",
                     out::name(path)
                 );
             }
@@ -153,7 +153,7 @@ impl Diff {
     /// Writes the page of both, with the explanation where both recorded CPU activity.
     fn page(&self, question: TailQuery, to: &Output) -> anyhow::Result<ExitCode> {
         if self.limit.is_some() {
-            bail!("the page shows all causes\nhint: leave out --limit, or --format html");
+            bail!("the page always shows all causes\nhint: leave out --limit, or --format html");
         }
         let difference = match self.knows_cpus() {
             true => Some(self.explain_difference(question)?),

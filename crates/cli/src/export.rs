@@ -100,8 +100,8 @@ pub(crate) fn require_table(recording: &Recording, table: &str) -> anyhow::Resul
     }
     if view::find_declaration(table).is_none() {
         bail!(
-            "{path} holds a table {table} that this whylat does not know\n\
-             hint: use whylat {} or later, which wrote it",
+            "{path} holds a table {table} that this whylat does not know\nhint: use whylat {} or later; that \
+                version wrote it",
             out::name(&recording.header().whylat)
         );
     }

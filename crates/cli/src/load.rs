@@ -51,8 +51,8 @@ pub(crate) fn waits(
     require::<Wait>(&recording, "waits")?;
     if grouping == Grouping::Task && recording.rows::<Window>() > 0 {
         bail!(
-            "the waits in {} are of windows, and its tasks are of all the time: they do not compare\n\
-             hint: record with --budget none",
+            "the waits in {} are from windows, and its tasks are from all the time: they cannot be \
+                compared\nhint: record with --budget none",
             out::name(path)
         );
     }
@@ -143,8 +143,7 @@ fn with_activity(path: &Path) -> anyhow::Result<Recording> {
     require::<ReceivedMessage>(&recording, "messages")?;
     if recording.rows::<Activity>() == 0 {
         bail!(
-            "{} does not hold what CPUs did while messages were under way\n\
-             hint: record with --detail messages --keep p99,sample=100",
+            "{} has no CPU activity of messages\nhint: record with --detail messages --keep p99,sample=100",
             out::name(path)
         );
     }

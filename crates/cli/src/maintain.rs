@@ -91,10 +91,10 @@ impl CheckResult {
             CloseState::NotClosed => Some("not closed: the end is missing"),
         };
         lines.extend(match (end, self.problems.is_empty()) {
-            (Some(end), true) => Some(format!("{dir}: {end}; what is there is right")),
+            (Some(end), true) => Some(format!("{dir}: {end}; all data in it is undamaged")),
             (Some(end), false) => Some(format!("{dir}: {end}")),
             (None, true) => Some(format!(
-                "{dir}: every digest, row count and account is right"
+                "{dir}: every digest, row count and loss count is correct"
             )),
             (None, false) => None,
         });
@@ -212,7 +212,7 @@ mod tests {
         let found = CheckResult::check(&path).expect("read");
         let known = (found.exit_code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, true));
-        let text = ": not closed: the end is missing; what is there is right\n";
+        let text = ": not closed: the end is missing; all data in it is undamaged\n";
         assert!(found.text().ends_with(text), "{}", found.text());
         for state in ["closed", "was closed already"] {
             let (text, is_complete) = recover_recording(&path).expect("closed");
@@ -224,7 +224,7 @@ mod tests {
         let found = CheckResult::check(&path).expect("read");
         let known = (found.exit_code(), found.is_left_open());
         assert_eq!(known, (exit::INCOMPLETE, false));
-        let text = ": closed after a crash: the end may be missing; what is there is right\n";
+        let text = ": closed after a crash: the end may be missing; all data in it is undamaged\n";
         assert!(found.text().ends_with(text), "{}", found.text());
     }
 

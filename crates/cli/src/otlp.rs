@@ -159,7 +159,9 @@ impl OtlpArgs {
                 command.env_remove(&name);
             }
         }
-        let mut child = command.spawn().context("cannot start whylat once more")?;
+        let mut child = command
+            .spawn()
+            .context("cannot start whylat a second time")?;
         let output = child
             .stdout
             .take()
@@ -199,7 +201,7 @@ fn print_summary(summary: &ExportSummary, delivery: &Delivery) -> anyhow::Result
     let left_out = summary.requests_left_out;
     if left_out > 0 {
         out::line(&format!(
-            "{} faster: in the metrics alone; --spans N sends more",
+            "{} with shorter durations: only in the metrics; --spans N sends more",
             quantity(left_out, "request")
         ))?;
     }

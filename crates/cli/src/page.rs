@@ -147,7 +147,7 @@ impl Opener {
         let done = sent.and_then(|()| self.shell.wait());
         let (file, hint) = (
             out::name(&self.file),
-            "hint: open this file in a browser yourself; --no-open prints its path",
+            "hint: open this file in a browser; --no-open only prints its path",
         );
         match done {
             Ok(status) if status.success() => {

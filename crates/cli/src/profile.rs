@@ -50,7 +50,7 @@ fn option_arguments(option: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, St
         _ => match value.as_integer() {
             Some(number) => {
                 let number = i128::from_str_radix(number.as_str(), number.radix());
-                let number = number.map_err(|_| "a number that is not so large")?;
+                let number = number.map_err(|_| "a smaller number")?;
                 Ok(vec![given(&number.to_string())])
             }
             None => Ok(vec![given(text(value)?)]),

@@ -49,13 +49,13 @@ pub enum ImportError {
     )]
     NotCapture,
     /// A capture that ends within a packet.
-    #[error("it ends within a packet; all before is used")]
+    #[error("it ends within a packet; whylat uses all data before that")]
     CaptureCut,
     /// A capture with a block that makes no sense.
-    #[error("it is damaged; all before the damage is used")]
+    #[error("it is damaged; whylat uses all data before the damage")]
     CaptureDamaged,
     /// A file that cannot be read on.
-    #[error("it cannot be read on: {0}\nhint: copy it again, or decompress it first")]
+    #[error("cannot read further: {0}\nhint: copy it again, or decompress it first")]
     Unreadable(String),
     /// A capture without packets.
     #[error(

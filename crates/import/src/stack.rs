@@ -18,7 +18,7 @@ use crate::branch::{Branch, BranchKind, CodeLocation, FlowEdge};
 use table::spans::{SpanOwner, SpanSubject, SpanTimeline, TimelinePoint};
 
 /// Message of a trace that begins again although it had not ended.
-const RESUMED: &str = "the trace begins again without having ended";
+const RESUMED: &str = "the trace begins again before its end";
 
 /// A function that runs, or waits for one that it called.
 #[derive(Debug)]

@@ -92,7 +92,8 @@ pub enum RecordError {
         source: io::Error,
     },
     /// The thread that stores is no more. What it had sealed is there.
-    #[error("the thread that stores the recording {} has died\nhint: `whylat report {}` shows what was stored before; `whylat bugreport --redact` makes what to send us", path.display(), path.display())]
+    #[error("the thread that stores the recording {} has ended\nhint: `whylat report {}` shows what was stored \
+        before; `whylat bugreport --redact` makes a report for the developers", path.display(), path.display())]
     Stored {
         /// The recording.
         path: PathBuf,

@@ -43,7 +43,7 @@ impl IttListener {
             }
             _ if is_asked => refused(
                 "a program looks for a collector at its first ITT call, never later",
-                "start it by whylat: whylat run -- COMMAND",
+                "start it with whylat: whylat run -- COMMAND",
             ),
             _ => Ok((Self(None), None)),
         }

@@ -19,15 +19,16 @@ const ANSWER_MOST: u64 = 1_000;
 pub enum SnapshotError {
     /// No recorder has a flight recorder.
     #[error(
-        "nothing here is recording with a flight recorder\n\
-         hint: whylat record --detail messages --keep p99 … has one"
+        "no recorder with a flight recorder runs here\nhint: start one: whylat record --detail messages --keep p99 …"
     )]
     Nobody,
     /// Several do.
     #[error("several recorders run here: {0}\nhint: choose one with -p PID")]
     Several(String),
     /// The recorder did not answer.
-    #[error("recorder {pid} did not answer: {source}\nhint: it must be yours, or be root")]
+    #[error(
+        "recorder {pid} did not answer: {source}\nhint: it must be your own process, or run this as root"
+    )]
     Deaf {
         /// The recorder.
         pid: u32,
@@ -53,7 +54,7 @@ fn ask(pid: u32) -> io::Result<String> {
     // such names are anybody's to take
     let peer = getsockopt(&stream, PeerCredentials)?;
     if peer.pid() != pid.cast_signed() || !is_trusted(peer.uid()) {
-        return Err(io::Error::other("another process answers in its name"));
+        return Err(io::Error::other("another process answers instead of it"));
     }
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut answer = String::new();
@@ -135,7 +136,7 @@ mod tests {
         drop(other.stdin.take());
         other.wait().unwrap();
         assert!(
-            error.contains("in its name") && error.contains("hint: "),
+            error.contains("instead of it") && error.contains("hint: "),
             "{error}"
         );
     }

@@ -94,7 +94,8 @@ pub enum WriteError {
     },
     /// The rows could not be made into Parquet.
     #[error(
-        "cannot encode rows of table {} for {}: {source}\nhint: the rows already sealed are safe; please report this",
+        "cannot encode rows of table {} for {}: {source}\nhint: rows that were written before are safe; please \
+            report this",
         one_line(table),
         one_line(path)
     )]
@@ -182,7 +183,8 @@ pub enum ReadError {
     },
     /// A file where the directory should be.
     #[error(
-        "cannot open the recording {}: it is a file, and a recording is a directory\nhint: name the NAME.whylat directory itself",
+        "cannot open the recording {}: it is a file, and a recording is a directory\nhint: name the directory \
+            NAME.whylat",
         one_line(path)
     )]
     NotADirectory {
@@ -200,7 +202,7 @@ pub enum ReadError {
     },
     /// The recorder died before the first line, or the file was emptied.
     #[error(
-        "cannot read {}: it is empty; the recording ended before it began\nhint: record again",
+        "cannot read {}: it is empty; the recorder ended before its first row\nhint: record again",
         one_line(path)
     )]
     EmptyManifest {
@@ -209,7 +211,8 @@ pub enum ReadError {
     },
     /// The first line is not a header.
     #[error(
-        "cannot read {} at byte 0: {}\nhint: without its first line a recording cannot be understood; its tables are still Parquet files that other tools read",
+        "cannot read {} at byte 0: {}\nhint: whylat needs the first line to read a recording; its tables are \
+            still Parquet files that other tools read",
         one_line(path),
         one_line(cause)
     )]
@@ -221,7 +224,8 @@ pub enum ReadError {
     },
     /// Made by a later version.
     #[error(
-        "cannot read the recording {}: it has format {found}, and this whylat reads formats up to {FORMAT}\nhint: use whylat {} or later, which wrote it",
+        "cannot read the recording {}: it has format {found}, and this whylat reads formats up to \
+            {FORMAT}\nhint: use whylat {} or later; that version wrote it",
         one_line(path),
         one_line(whylat)
     )]

@@ -251,7 +251,7 @@ table! {
 
 table! {
     /// One reading of a connection's kernel statistics (`struct tcp_info`). Counters are
-    /// cumulative over the connection's life; gauges are the value at that time. A poll that
+    /// cumulative over the connection's duration; gauges are the value at that time. A poll that
     /// finds nothing changed since the last stored row is counted as filtered, not stored.
     row TcpSample, columns TcpSamples, name "tcp_samples", time time_ns {
         /// Socket cookie.

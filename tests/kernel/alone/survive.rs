@@ -19,7 +19,7 @@ use testbed::{Recorder, Site, finish, program, role, root, until, whylat};
 
 /// Kills, if WHYLAT_KILLS says no other number; `make faults` kills 200 times.
 const KILLS: usize = 24;
-/// Recorders at once: each waits most of its life.
+/// Recorders at once: each waits most of its duration.
 const AT_ONCE: usize = 8;
 /// Segments are sealed at this interval.
 const SEALING_MS: u64 = 2_000;

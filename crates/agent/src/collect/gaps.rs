@@ -29,8 +29,8 @@ impl CoverageGaps {
         let mut gaps = texts_of_off_probes(hooks.coverage());
         if !processes::sees_all() {
             gaps.push(
-                "who owns a connection, beyond a name: the agent runs in a pid namespace of its own\n\
-                hint: run it in that of the host, as with --pid=host"
+                "who owns a connection, except for a name: the agent runs in a pid namespace of its own\nhint: \
+                    run it in the pid namespace of the host, as with --pid=host"
                     .to_owned(),
             );
         }

@@ -38,7 +38,7 @@ pub(super) fn first_fault(config: &Config) -> Option<InvalidValue> {
 fn host(config: &Config) -> Option<InvalidValue> {
     let name = &config.host.name;
     let fault = |what: &str| {
-        let hint = "give the name under which others know this host, as in topology.json";
+        let hint = "give the name of this host for others, as in topology.json";
         Some(InvalidValue::new("host", "name", what.to_owned(), hint))
     };
     if name.is_empty() {
@@ -81,7 +81,7 @@ fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
         && watch.interval_s.is_multiple_of(bin_s);
     if !whole {
         let what = format!(
-            " = {}: a minute has no whole number of them, or they no whole number of bins of {bin_s} s",
+            " = {}: it must divide a minute, and be a multiple of bins of {bin_s} s",
             watch.interval_s
         );
         let hint = "60, or for a demonstration 2, 4, 6, 10, 12, 20 or 30";
@@ -105,8 +105,8 @@ fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
         ));
     }
     if let Err(why) = Target::parse(&ship.target) {
-        let hint = "a directory with its whole path, or s3://, gs://, az:// or https:// with bucket and folder; \
-                    credentials come from the environment";
+        let hint = "a directory with an absolute path, or s3://, gs://, az:// or https:// with bucket and \
+            folder; credentials come from the environment";
         return Some(InvalidValue::new(
             "ship",
             "target",
@@ -115,13 +115,13 @@ fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
         ));
     }
     if !ship.spool.is_absolute() {
-        let what = format!(" = {:?}: not a whole path", ship.spool);
+        let what = format!(" = {:?}: not an absolute path", ship.spool);
         let hint = "/var/lib/whylat-agent/spool is the default";
         return Some(InvalidValue::new("ship", "spool", what, hint));
     }
     if ship.spool_max_bytes < SPOOL_BYTES {
         let what = format!(" = {}: less than {SPOOL_BYTES}", ship.spool_max_bytes);
-        let hint = "1073741824 is the default: some twenty days of a host with 150 connections";
+        let hint = "1073741824 is the default: about twenty days of a host with 150 connections";
         return Some(InvalidValue::new("ship", "spool_max_bytes", what, hint));
     }
     None

@@ -63,7 +63,7 @@ fn hint_of(message: &str) -> String {
         let near = names.map(|name| (strsim::damerau_levenshtein(given, name), name));
         let nearest = near.filter(|&(edits, _)| edits <= MOST_EDITS).min();
         if let Some((_, nearest)) = nearest {
-            return format!("the nearest name that is known is `{nearest}`");
+            return format!("the nearest known name is `{nearest}`");
         }
     }
     "packaging/agent.toml and docs/fleet/agent.md show every key with a value".to_owned()

@@ -25,7 +25,7 @@ impl Target {
         let Some((scheme, rest)) = text.split_once("://") else {
             let path = PathBuf::from(text);
             if !path.is_absolute() {
-                return Err(format!("{text} is not a whole path, nor a URL"));
+                return Err(format!("{text} is neither an absolute path nor a URL"));
             }
             return Ok(Self::Directory(path));
         };
@@ -34,7 +34,7 @@ impl Target {
         }
         let authority = rest.split('/').next().unwrap_or_default();
         if authority.contains('@') && !scheme.starts_with("abfs") {
-            return Err("credentials do not belong in a configuration".to_owned());
+            return Err("a configuration must not hold credentials".to_owned());
         }
         if rest.contains('?') {
             return Err("a URL with a question mark may hold a secret".to_owned());

@@ -56,12 +56,12 @@ impl AgentMetrics {
         );
         registry.register(
             "config_last_reload_successful",
-            "Whether the configuration that was last read was taken up",
+            "Whether the agent accepted the last configuration",
             agent.reload_ok.clone(),
         );
         registry.register_with_unit(
             "config_last_reload_success_timestamp",
-            "When a configuration was last taken up",
+            "When the agent last accepted a configuration",
             Unit::Seconds,
             agent.reloaded.clone(),
         );
@@ -113,7 +113,7 @@ impl AgentMetrics {
         );
         own.register(
             "lacks",
-            "What the agent cannot see of what it is to watch: fleet_coverage and its log say what, and why",
+            "Number of things that the agent should watch and cannot see: fleet_coverage and its log name them",
             self.lacks.clone(),
         );
     }

@@ -40,7 +40,8 @@ pub const TOKEN_VARIABLE: &str = "WHYLAT_METRICS_TOKEN";
 pub enum EndpointError {
     /// The address cannot be listened on.
     #[error(
-        "cannot listen on {listen} for Prometheus: {source}\nhint: [metrics] listen names another address or port, or \"\" for none; `ss -ltnp` shows who listens"
+        "cannot listen on {listen} for Prometheus: {source}\nhint: set [metrics] listen to another address or \
+            port, or to \"\" for none; `ss -ltnp` shows who listens"
     )]
     Listen {
         /// The address.
@@ -50,7 +51,10 @@ pub enum EndpointError {
     },
     /// There is no token by which Prometheus is distinguished from others.
     #[error(
-        "cannot answer Prometheus on {listen}: {TOKEN_VARIABLE} is not set, and all who reach the address could read which applications run here\nhint: set it in the environment (/etc/whylat/agent.env, mode 600), as made by `openssl rand -hex 32`, and give it to Prometheus as authorization.credentials"
+        "cannot answer Prometheus on {listen}: {TOKEN_VARIABLE} is not set, and everyone who reaches the \
+            address could read which applications run here\nhint: make a token with `openssl rand -hex 32`, set \
+            it in the environment (/etc/whylat/agent.env, mode 600), and give it to Prometheus as \
+            authorization.credentials"
     )]
     NoToken {
         /// The address.
@@ -221,7 +225,7 @@ impl MetricsPage {
         match request.uri().path() {
             "/metrics" => self.metrics(request),
             "/" => plain(StatusCode::OK, "whylat agent: /metrics is for Prometheus\n"),
-            _ => plain(StatusCode::NOT_FOUND, "there is /metrics only\n"),
+            _ => plain(StatusCode::NOT_FOUND, "the only page is /metrics\n"),
         }
     }
 
@@ -236,14 +240,14 @@ impl MetricsPage {
         if request.headers().contains_key(ORIGIN)
             && header(ORIGIN).and_then(|origin| origin.strip_prefix("http://")) != Some(host)
         {
-            let why = "pages of other sites may not ask\n";
+            let why = "pages of other sites must not read this\n";
             return Some(plain(StatusCode::FORBIDDEN, why));
         }
         if header(AUTHORIZATION).is_some_and(|shown| self.token.is_shown(shown)) {
             return None;
         }
         let why = format!(
-            "only with the token\nhint: Authorization: Bearer, and what {TOKEN_VARIABLE} says\n"
+            "the request needs the token\nhint: send Authorization: Bearer, and the value of {TOKEN_VARIABLE}\n"
         );
         let mut response = plain(StatusCode::UNAUTHORIZED, &why);
         let bearer = HeaderValue::from_static("Bearer");

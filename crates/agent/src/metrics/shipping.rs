@@ -62,7 +62,7 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Result
     )?;
     count(
         "ship_dropped_intervals",
-        "Intervals that were not even spooled, as the spool's disk hung",
+        "Intervals that the spool does not have, because its disk hung",
         None,
         state.refused_intervals,
     )?;
@@ -74,13 +74,13 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Result
     )?;
     count(
         "ship_left_files",
-        "Files of minutes that the target would not remove though their hour is merged",
+        "Files of minutes that the target did not remove although their hour is merged",
         None,
         state.left_files,
     )?;
     count(
         "ship_unmerged_files",
-        "Files of an hour that were not made: the files of its minutes stay",
+        "Hours that were not merged: the files of their minutes stay",
         None,
         state.given.unmerged_hours,
     )

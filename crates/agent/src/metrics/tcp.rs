@@ -92,7 +92,7 @@ impl TcpMetrics {
         );
         own.register(
             "held_intervals",
-            "Intervals of connections by the stage that held them most",
+            "Intervals of connections by the stage that delayed them longest",
             tcp.held.clone(),
         );
         own.register_with_unit(
@@ -103,7 +103,7 @@ impl TcpMetrics {
         );
         own.register_with_unit(
             "received",
-            "Bytes that came in",
+            "Bytes received",
             Unit::Bytes,
             tcp.received.clone(),
         );

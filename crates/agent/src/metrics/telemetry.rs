@@ -66,8 +66,8 @@ impl Collector for TelemetryMetrics {
                 ConstCounter::new(items).encode(metric.encode_family(&labels)?)?;
             }
         }
-        let help = "Intervals without findings for the collector, as the agent had no CPU time to encode them; their numbers \
-                    came with a later interval";
+        let help = "Intervals without findings for the collector, because the agent had no CPU time to encode \
+            them; a later interval has their numbers";
         let metric =
             encoder.encode_descriptor("otlp_dropped_intervals", help, None, MetricType::Counter)?;
         ConstCounter::new(self.unencoded.load(Ordering::Relaxed)).encode(metric)?;

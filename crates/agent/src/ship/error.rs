@@ -15,7 +15,8 @@ pub enum ShipError {
         source: io::Error,
     },
     /// Another agent uses the spool.
-    #[error("the spool {} is in use by another agent\nhint: one host needs one agent; give another one, if it must be, its own [ship] spool and [host] name", path.display())]
+    #[error("another agent uses the spool {}\nhint: one host needs one agent; a second one needs its own [ship] \
+        spool and [host] name", path.display())]
     SpoolBusy {
         /// The directory.
         path: PathBuf,

@@ -9,7 +9,8 @@ use otlp::delivery::{DropCause, SignalState};
 use crate::notify::LogPriority;
 
 /// Next step where a collector takes nothing.
-const HINT: &str = "look at the collector, and at [otlp] or OTEL_EXPORTER_OTLP_*: port 4318 is OTLP over HTTP, port 4317 is gRPC";
+const HINT: &str = "check the collector, and [otlp] or OTEL_EXPORTER_OTLP_*: port 4318 is OTLP over HTTP, port \
+    4317 is gRPC";
 
 /// Messages that were printed last, so that only a change is printed again.
 #[derive(Debug, Default)]
@@ -106,7 +107,7 @@ impl PrintedState {
             let rejected = dropped(DropCause::Rejected);
             let remark = state.remark.as_deref().map_or("", first_line);
             let text = format!(
-                "{address} remarks on {signal}: {remark}; {rejected} {item}s rejected so far"
+                "{address} reports on {signal}: {remark}; {rejected} {item}s rejected so far"
             );
             lines.push((LogPriority::Warning, text));
         }

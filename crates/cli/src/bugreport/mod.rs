@@ -136,8 +136,8 @@ fn write(to: &Output, parts: &[Part]) -> anyhow::Result<()> {
         let shown = out::name(path);
         match error.kind() {
             ErrorKind::AlreadyExists => anyhow!(
-                "cannot create {shown}: it exists already\n\
-                 hint: name another with -o, or replace an archive with --force"
+                "cannot create {shown}: it exists already\nhint: name another file with -o, or replace the \
+                    archive with --force"
             ),
             _ => anyhow!("cannot write {shown}: {error}\nhint: -o PATH writes it elsewhere"),
         }

@@ -99,7 +99,8 @@ fn check_view() -> ProbeState {
         (true, false) => "there is no xdg-open (Debian and Fedora: xdg-utils)",
     };
     ProbeState::Fallback {
-        which: "whylat view --no-open writes the page, for a browser elsewhere".to_owned(),
+        which: "whylat view --no-open writes the page; open it in a browser on another host"
+            .to_owned(),
         why: why.to_owned(),
     }
 }

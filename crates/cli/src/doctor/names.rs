@@ -93,8 +93,8 @@ fn programs() -> ProbeState {
         Ok(()) => ProbeState::On,
         Err(error) => ProbeState::Off {
             why: format!(
-                "cannot open the files that code is mapped from (/proc/self/map_files): {error}; functions of programs \
-                 have no names"
+                "cannot open the files of mapped code (/proc/self/map_files): {error}. Functions of programs \
+                    have no names."
             ),
             remedy: remedy_for(Capability::CheckpointRestore)
                 .unwrap_or_else(|| Privileges::read().remedy(&[])),
@@ -114,8 +114,8 @@ fn private_files() -> ProbeState {
     match remedy_for(Capability::DacReadSearch) {
         None => ProbeState::On,
         Some(remedy) => ProbeState::Off {
-            why: "cannot read files and directories that are private to other users; functions of programs there have \
-                  no names"
+            why: "cannot read private files and directories of other users. Functions of programs there have no \
+                names."
                 .to_owned(),
             remedy,
         },

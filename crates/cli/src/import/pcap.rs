@@ -210,7 +210,7 @@ fn coverage(import: &CaptureImport) -> Vec<Coverage> {
             }
             if import.unseen_bytes > 0 {
                 why.push(format!(
-                    "it does not have {} bytes that were acknowledged",
+                    "it does not have {} acknowledged bytes",
                     import.unseen_bytes
                 ));
             }
@@ -239,7 +239,7 @@ fn coverage(import: &CaptureImport) -> Vec<Coverage> {
     let lost = is_away.then(|| Coverage {
         probe: "lost_syns".to_owned(),
         state: ProbeState::Off {
-            why: "SYNs that are lost before they come to the capture do not show".to_owned(),
+            why: "a capture does not show SYNs that are lost before it".to_owned(),
             remedy: "capture at the client".to_owned(),
         },
     });

@@ -71,8 +71,8 @@ fn recorded_activities(recording: &Recording) -> anyhow::Result<Activities> {
     let recorded = recording.read_all::<Activity>();
     if recorded.is_empty() {
         bail!(
-            "{path} does not know what its CPUs did, so that functions have no place in it\n\
-             hint: whylat record --detail messages --keep p99,sample=100 …, beside the tracer"
+            "{path} has no CPU activity, to which functions could be added\nhint: whylat record --detail \
+                messages --keep p99,sample=100 …, while the tracer runs"
         );
     }
     let is_traced = |row: &usize| {
@@ -81,8 +81,8 @@ fn recorded_activities(recording: &Recording) -> anyhow::Result<Activities> {
     };
     if (0..recorded.len()).any(|row| is_traced(&row)) {
         bail!(
-            "{path} has functions of a trace already, and which are the same is not known\n\
-             hint: import this one with the recording that {path} was made of"
+            "{path} has functions of a trace already, and whylat cannot find which are the same\nhint: import \
+                this trace with the recording from which {path} was made"
         );
     }
     Ok(recorded)
@@ -119,8 +119,8 @@ fn explain_no_functions(merged: &MergedFunctions, path: &Path, clock: Clock) -> 
     } = merged;
     if outside + timeless == 0 {
         return format!(
-            "the trace shows no functions ({others} rows of other kinds, which {path} has itself)\n\
-             hint: use ftrace's tracer function_graph, or Intel PT"
+            "the trace has no functions, only {others} rows of kinds that {path} has itself\nhint: use ftrace's \
+                tracer function_graph, or Intel PT"
         );
     }
     let other = match clock {
@@ -128,8 +128,8 @@ fn explain_no_functions(merged: &MergedFunctions, path: &Path, clock: Clock) -> 
         Clock::Monotonic => "--clock perf, if that was the tracer's clock",
     };
     format!(
-        "none of the {} functions in the trace lies in a time that {path} kept\n\
-         hint: {other}; both must be of one host and time",
+        "none of the {} functions in the trace is at a time that {path} kept\nhint: {other}; both must be of \
+            one host and time",
         outside + timeless
     )
 }
@@ -179,7 +179,7 @@ fn lines(recording: &Recording, merged: &MergedFunctions, notes: &[String]) -> V
     }
     if merged.gaps > 0 {
         why.push(format!(
-            "the trace has {} gaps or errors within what was kept: functions may be missing there",
+            "the trace has {} gaps or errors at times that were kept: functions may be missing there",
             merged.gaps
         ));
     }
@@ -331,7 +331,7 @@ mod tests {
         let output = dir.path().join("joined.whylat");
         let error = join(&path, SCHED, Clock::Monotonic, &output).expect_err("no functions");
         assert!(
-            error.contains("shows no functions") && error.contains("hint: use ftrace's"),
+            error.contains("has no functions") && error.contains("hint: use ftrace's"),
             "{error}"
         );
         // five seconds apart
@@ -345,7 +345,7 @@ mod tests {
         let path = recording(empty.path(), false);
         let error = join(&path, GRAPH, Clock::Monotonic, &output).expect_err("no place");
         assert!(
-            error.contains("does not know what its CPUs did") && error.contains("--keep"),
+            error.contains("has no CPU activity") && error.contains("--keep"),
             "{error}"
         );
     }

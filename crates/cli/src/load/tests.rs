@@ -78,7 +78,7 @@ fn excess_connections_are_counted() {
         (1, number as u64 - 1)
     );
     let text = view::text(&report, &view::TextOptions::default());
-    let sentence = format!("Of {number} connections the {judged} seen for longest");
+    let sentence = format!("whylat judged the {judged} longest of {number} connections");
     assert!(text.contains(&sentence), "{text}");
 }
 

@@ -41,9 +41,9 @@ pub(super) struct ShowReport {
 
 impl AssistantTool for ShowReport {
     const NAME: &'static str = "report";
-    const DESCRIPTION: &'static str = "Diagnoses a recording, as `whylat report` does. The first sentence is the answer; \
-        then each problem with evidence, what is ruled out, fix and gain; then what was not recorded or lost. \
-        Begin here.";
+    const DESCRIPTION: &'static str = "Diagnoses a recording, as `whylat report` does. The first sentence is \
+        the answer. Each problem follows, with evidence, ruled-out causes, fix and gain. The end lists what was \
+        not recorded or lost. Begin here.";
 
     fn answer(&self, root: &RootFolder, _: u64) -> anyhow::Result<ToolAnswer> {
         let limit = self
@@ -99,9 +99,10 @@ struct FindingList<'a> {
 
 impl AssistantTool for ListFindings {
     const NAME: &'static str = "findings";
-    const DESCRIPTION: &'static str = "Lists the findings of a recording as JSON, worst first: rule, severity, headline, \
-        subject, evidence, what is ruled out, what could not be seen, advice, estimated gain, confidence. `undecided` has \
-        problems with a cause that the recording does not show, and what would show it.";
+    const DESCRIPTION: &'static str = "Lists the findings of a recording as JSON, worst first. Each has rule, \
+        severity, headline, subject, evidence, ruled-out causes, blind spots, advice, estimated gain and \
+        confidence. `undecided` has problems with a cause that the recording does not show, and what would show \
+        it.";
 
     fn answer(&self, root: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer> {
         let limit = pieces::list_limit(self.limit, SHOWN)?;
@@ -165,8 +166,8 @@ pub(super) struct ListRequests {
 
 impl AssistantTool for ListRequests {
     const NAME: &'static str = "requests";
-    const DESCRIPTION: &'static str = "Says how long requests took and what their time went to, by service, and lists the \
-        slowest with their ids, as `whylat report --requests` does.";
+    const DESCRIPTION: &'static str = "Reports durations of requests and the parts of their time, by service, \
+        as `whylat report --requests` does. It lists the slowest with their ids.";
 
     fn answer(&self, root: &RootFolder, _: u64) -> anyhow::Result<ToolAnswer> {
         let limit = as_size(pieces::list_limit(self.limit, SHOWN)?);
@@ -210,8 +211,8 @@ pub(super) struct ShowRequest {
 
 impl AssistantTool for ShowRequest {
     const NAME: &'static str = "request";
-    const DESCRIPTION: &'static str = "Shows what happened to one request, step by step: threads, what they waited for, who \
-        woke them, and the sum of each part, as `whylat report --request ID` does.";
+    const DESCRIPTION: &'static str = "Shows one request step by step, as `whylat report --request ID` does: \
+        threads, what they waited for, who woke them. It has the sum of each part.";
 
     fn answer(&self, root: &RootFolder, _: u64) -> anyhow::Result<ToolAnswer> {
         let id = self.id.parse::<RequestId>().map_err(|why| {

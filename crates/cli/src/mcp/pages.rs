@@ -18,8 +18,9 @@ pub(super) struct ShowPage {
 
 impl AssistantTool for ShowPage {
     const NAME: &'static str = "page";
-    const DESCRIPTION: &'static str = "Returns the page of a rule as Markdown: what happens, how it is measured, when it \
-        fires and when not, what to do. Without a rule: the list of all rules. Read the page before you recommend a fix.";
+    const DESCRIPTION: &'static str = "Returns the page of a rule as Markdown: what happens, how whylat \
+        measures it, when the rule fires, what to do. Without a rule: the list of all rules. Read the page \
+        before you recommend a fix.";
 
     fn answer(&self, _: &RootFolder, _: u64) -> anyhow::Result<ToolAnswer> {
         let Some(rule) = &self.rule else {

@@ -54,8 +54,8 @@ pub(super) fn cut_piece(text: &str, cursor: u64) -> anyhow::Result<AnswerPiece> 
         .filter(|left| begin == 0 || !left.is_empty())
     else {
         bail!(
-            "no answer gave the cursor {cursor}: this one has {} bytes\n\
-             hint: call without a cursor, and then with the cursor of each answer",
+            "no answer had the cursor {cursor}: this answer has {} bytes\nhint: call without a cursor, and then \
+                with the cursor of each answer",
             count(text.len() as u64)
         );
     };
@@ -98,8 +98,8 @@ pub(super) fn list_limit(given: Option<u64>, default: u64) -> anyhow::Result<u64
     match given.unwrap_or(default) {
         0 => bail!("limit 0 asks for no entry\nhint: give at least 1, or leave it out"),
         limit if limit > MOST_ENTRIES => bail!(
-            "limit {limit} is more than {}, which is the most that one call gives\n\
-             hint: give a smaller limit, and go on with the cursor or with filters",
+            "limit {limit} is more than {}, the most of one call\nhint: give a smaller limit, and continue with \
+                the cursor or with filters",
             count(MOST_ENTRIES)
         ),
         limit => Ok(limit),

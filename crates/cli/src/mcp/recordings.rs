@@ -61,9 +61,9 @@ struct RecordingSummary {
 
 impl AssistantTool for ListRecordings {
     const NAME: &'static str = "recordings";
-    const DESCRIPTION: &'static str = "Lists the recordings below the root folder as JSON, newest first: path, begin, \
-        length, host, detail, and the command that recorded. Other tools take the path; without one they take the newest \
-        *.whylat directly in the root folder.";
+    const DESCRIPTION: &'static str = "Lists the recordings below the root folder as JSON, newest first. Each \
+        has path, begin, length, host, detail, and the recording command. Other tools take the path; without \
+        one they take the newest *.whylat directly in the root folder.";
 
     fn answer(&self, _: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer> {
         let limit = pieces::list_limit(self.limit, SHOWN)?;

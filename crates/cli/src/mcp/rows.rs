@@ -106,8 +106,8 @@ pub(super) struct ListRows {
 
 impl AssistantTool for ListRows {
     const NAME: &'static str = "rows";
-    const DESCRIPTION: &'static str = "Returns rows of a table of a recording as CSV, in the order in which they were \
-        recorded: some columns, filtered by values. Times are CLOCK_MONOTONIC ns of the recorded host.";
+    const DESCRIPTION: &'static str = "Returns rows of a table of a recording as CSV, in the order of \
+        recording. You choose columns, and filter by values. Times are CLOCK_MONOTONIC ns of the recorded host.";
 
     fn answer(&self, root: &RootFolder, cursor: u64) -> anyhow::Result<ToolAnswer> {
         let max_rows = pieces::list_limit(self.limit, SHOWN)?;

@@ -50,7 +50,7 @@ impl ToolEntry {
         let mut schema = (*(self.schema)()).clone();
         let properties = schema.entry("properties").or_insert_with(|| json!({}));
         properties[CURSOR] = json!({
-            "description": "Where to go on: the cursor that an answer gave",
+            "description": "Where to continue: the cursor of the answer before",
             "type": "integer",
             "minimum": 0,
         });

@@ -106,7 +106,7 @@ fn start_collector(
         let ended = match catch_unwind(run) {
             Ok(result) => result.map_err(anyhow::Error::from),
             // the panic printed the cause
-            Err(_) => Err(anyhow!("the watch died\nhint: whylat doctor")),
+            Err(_) => Err(anyhow!("the watching thread ended\nhint: whylat doctor")),
         };
         let _ = events.send(Event::Ended(ended));
     })
@@ -151,7 +151,7 @@ impl Screen {
     fn run(mut self, events: &Receiver<Event>) -> anyhow::Result<()> {
         self.draw()?;
         loop {
-            let first = events.recv().context("the watch died")?;
+            let first = events.recv().context("the watching thread ended")?;
             // one frame for all that has come meanwhile
             for event in std::iter::once(first).chain(events.try_iter()) {
                 if self.handle_event(event)?.is_break() {

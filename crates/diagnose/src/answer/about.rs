@@ -132,7 +132,7 @@ impl About {
             _ => format!(": {} are left out", rows.join(", ")),
         };
         Some(format!(
-            "This recording is damaged{what}, so that the diagnosis may be wrong (see \"{title}\")."
+            "This recording is damaged{what}. The diagnosis may be wrong (see \"{title}\")."
         ))
     }
 

@@ -55,8 +55,8 @@ impl std::fmt::Display for CategoriesError {
         match why {
             CategoryFault::Columns => write!(
                 f,
-                "it has not two or three columns\nhint: pattern,cause or pattern,cause,kind; nothing \
-                 is quoted, and a comment begins its line with #"
+                "it must have two or three columns\nhint: pattern,cause or pattern,cause,kind; nothing is \
+                    quoted, and a comment begins its line with #"
             ),
             CategoryFault::Cause(name) => {
                 let names: Vec<_> = Cause::ALL.iter().map(|cause| cause.name()).collect();
@@ -68,11 +68,11 @@ impl std::fmt::Display for CategoriesError {
             }
             CategoryFault::Pattern => write!(
                 f,
-                "the pattern matches everything\nhint: a name, or a part of it with * for the rest"
+                "the pattern matches everything\nhint: write a name, or a part of it with * for the rest"
             ),
             CategoryFault::Twice(before) => write!(
                 f,
-                "line {before} has this pattern, too\nhint: leave one of the two out"
+                "line {before} has this pattern, too\nhint: remove one of the two"
             ),
         }
     }

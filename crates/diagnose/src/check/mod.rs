@@ -95,7 +95,7 @@ impl Check {
         if !run.report.about.is_complete() {
             self.is_complete = false;
             let text = format!(
-                "Run {} is not whole: its counts are at least so many.",
+                "Run {} is not complete: its counts are lower bounds.",
                 self.runs
             );
             self.could_not_see.push(text);
@@ -237,7 +237,7 @@ impl Check {
                     number(limit.most)
                 ),
                 hint: format!(
-                    "keep the recording and look at it, or raise --limit {}",
+                    "keep the recording and examine it, or raise --limit {}",
                     limit.name
                 ),
             })

@@ -58,8 +58,12 @@ impl Case<'_> {
             return None;
         }
         let because = match share.ns {
-            0 => "none of its life".to_owned(),
-            ns => format!("{} of its life ({})", percent(share.share), duration(ns)),
+            0 => "none of its duration".to_owned(),
+            ns => format!(
+                "{} of its duration ({})",
+                percent(share.share),
+                duration(ns)
+            ),
         };
         Some(RuledOut { cause, because })
     }
@@ -101,11 +105,12 @@ impl Case<'_> {
         let mut blind = Vec::new();
         if self.context.given.is_capture {
             blind.push(
-                "A capture shows packets: what programs and buffers did is inferred.".to_owned(),
+                "A capture shows only packets; whylat infers what programs and buffers did."
+                    .to_owned(),
             );
         } else if self.peer.is_none() {
             blind.push(
-                "The other end is not recorded: its side is inferred from this end.".to_owned(),
+                "The other end is not recorded; whylat infers its side from this end.".to_owned(),
             );
         }
         for (probe, lost) in &self.context.lost {
@@ -113,7 +118,7 @@ impl Case<'_> {
         }
         if self.context.not_judged > 0 {
             blind.push(format!(
-                "{} shorter connections are not judged.",
+                "whylat did not judge {} shorter connections.",
                 count(self.context.not_judged)
             ));
         }
@@ -124,9 +129,7 @@ impl Case<'_> {
     pub fn more_detail(&self) -> Vec<String> {
         let mut help = Vec::new();
         if self.context.detail == "stats" {
-            help.push(
-                "Record as root with `--detail calls`: it keeps a ledger of every wait.".into(),
-            );
+            help.push("Record as root with `--detail calls`, which measures every wait.".into());
         }
         for (probe, remedy) in self
             .context

@@ -242,7 +242,7 @@ fn bound_ns(group: &[RuleResult<RuleFinding>]) -> u64 {
     group.iter().map(|member| of_case(member.case)).sum()
 }
 
-/// Estimated speed-up of the same work: by what is left of its life without the harm. If half of
+/// Estimated speed-up of the same work: by what is left of its duration without the harm. If half of
 /// that or more is within the bound of what was measured, there is only a least estimate.
 fn estimate_win(
     basis: WinBasis,

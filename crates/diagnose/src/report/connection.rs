@@ -30,7 +30,7 @@ pub struct Connection {
     pub opened_ns: Option<u64>,
     /// When it was closed, `CLOCK_MONOTONIC` ns; `None`: still open when last seen.
     pub closed_ns: Option<u64>,
-    /// Judged time of its life, ns.
+    /// Judged time of its duration, ns.
     pub lifetime_ns: u64,
     /// Whether it sent no data: then it has no sending stages.
     pub sent_nothing: bool,
@@ -206,11 +206,11 @@ pub struct Tcp {
     pub snd_wnd_bytes: Option<u32>,
     /// Send buffer limit, bytes.
     pub sndbuf_bytes: Option<u32>,
-    /// Whether the application fixed it.
+    /// Whether the application set it.
     pub sndbuf_locked: Option<bool>,
     /// Receive buffer limit, bytes.
     pub rcvbuf_bytes: Option<u32>,
-    /// Whether the application fixed it.
+    /// Whether the application set it.
     pub rcvbuf_locked: Option<bool>,
     /// Protocol above TCP in the kernel: `mptcp`, `tls`, …. Absent: none, or not known.
     #[serde(skip_serializing_if = "Option::is_none")]

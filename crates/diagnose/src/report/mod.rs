@@ -107,10 +107,10 @@ impl Report {
         let judged = self.connections.len() as u64 + self.connections_not_listed;
         (left > 0).then(|| {
             format!(
-                "Of {} connections the {} seen for longest are judged: whylat report --max-connections N judges \
-                 more, at 7 kB of memory each.",
-                count(judged + left),
+                "whylat judged the {} longest of {} connections. whylat report --max-connections N judges \
+                    more; each takes 7 kB of memory.",
                 count(judged),
+                count(judged + left),
             )
         })
     }

@@ -30,9 +30,9 @@ pub fn why_unseen(
         0 if tcp_open > 0 => sentences
             .push("The TCP sockets of the recorded processes had no connection.".to_owned()),
         0 => sentences.push(of_open(&open, are_counted)),
-        1 => sentences.push("One TCP socket listened, and nobody connected to it.".to_owned()),
+        1 => sentences.push("One TCP socket listened, and no client connected.".to_owned()),
         some => sentences.push(format!(
-            "{} TCP sockets listened, and nobody connected.",
+            "{} TCP sockets listened, and no client connected.",
             count(some as u64)
         )),
     }
@@ -109,16 +109,18 @@ fn of_open(open: &[&SocketKind], are_counted: bool) -> String {
         .map(|line| quantity(line.open, &format!("{} socket", title(&line.kind))))
         .collect();
     match (&facts[..], are_counted) {
-        ([], true) => "No byte moved over any socket of the recorded processes.".to_owned(),
+        ([], true) => {
+            "The recorded processes sent and received no byte over any socket.".to_owned()
+        }
         ([], false) => "The recorded processes had no socket open when whylat checked. \
                         hint: run as root with --detail calls to see short ones."
             .to_owned(),
         (facts, true) => format!(
-            "The recorded processes had {} open; no byte moved over them.",
+            "The recorded processes had {} open, and sent and received no byte over them.",
             facts.join(" and ")
         ),
         (facts, false) => format!(
-            "The recorded processes had {} open. hint: as root, --detail calls counts what moves over them.",
+            "The recorded processes had {} open. hint: as root, --detail calls counts their bytes.",
             facts.join(" and ")
         ),
     }
@@ -219,7 +221,7 @@ mod tests {
         let text = why(&[line("tcp", 0, None), counted.clone()]);
         assert_eq!(
             text,
-            "No byte moved over any socket of the recorded processes."
+            "The recorded processes sent and received no byte over any socket."
         );
         let text = why(&[line("tcp", 1, None), counted]);
         assert_eq!(
@@ -229,12 +231,12 @@ mod tests {
         let text = why(&[line("udp", 2, None)]);
         assert!(text.contains("had 2 UDP sockets open. hint:"), "{text}");
         let text = why_unseen(&[line("tcp", 1, None)], &[], 1).expect("counted");
-        assert_eq!(text, "One TCP socket listened, and nobody connected to it.");
+        assert_eq!(text, "One TCP socket listened, and no client connected.");
         let text = why_unseen(&[line("tcp", 2, None), line("udp", 1, Some(3))], &[], 2);
         let text = text.expect("counted");
         assert!(text.contains("UDP sockets (3 sends"), "{text}");
         assert!(
-            text.ends_with("2 TCP sockets listened, and nobody connected."),
+            text.ends_with("2 TCP sockets listened, and no client connected."),
             "{text}"
         );
     }

@@ -13,7 +13,7 @@ use table::spans::{CpuTimeline, OpenActivity, RunningThread, SuspendedActivities
 const NO_CPU: &str = "events without their CPU";
 const BACKWARDS: &str = "earlier than the CPU's event before";
 const OTHER: &str = "events that are no activity";
-const MALFORMED: &str = "events with fields that are not understood";
+const MALFORMED: &str = "events with unknown fields";
 
 /// Interrupt vectors of x86 that have tracepoints of their own (`asm/trace/irq_vectors.h`).
 const VECTORS: [&str; 11] = [

@@ -92,7 +92,7 @@ pub fn parse(head: PacketHead, data: &[u8]) -> Result<Segment, &'static str> {
         link::NULL | link::LOOP => packet.parse_ip(bytes_after(data, 4)?),
         link::LINUX_SLL => packet.of_type(read_u16(data, 14)?, bytes_after(data, 16)?),
         link::LINUX_SLL2 => packet.of_type(read_u16(data, 0)?, bytes_after(data, 20)?),
-        _ => Err("of a link type that is not read"),
+        _ => Err("of a link type that whylat does not read"),
     }
 }
 
@@ -192,7 +192,7 @@ impl Packet {
         let flags = read_u16(data, 0)?;
         let optional = (flags & 0xb000).count_ones() as usize;
         if flags & 0x4007 != 0 {
-            return Err("GRE of a version that is not read");
+            return Err("GRE of a version that whylat does not read");
         }
         let inner = bytes_after(data, 4 + 4 * optional)?;
         self.within_tunnel()?.of_type(read_u16(data, 2)?, inner)

@@ -222,7 +222,7 @@ fn loss_reason(kind: u32) -> &'static str {
     match kind {
         record_type::SAMPLE => "samples, which `perf script` can turn into text",
         record_type::LOST => "records of losses beside the trace",
-        record_type::AUX => "records of how far the trace had got",
+        record_type::AUX => "records of the progress of the trace",
         record_type::SWITCH_CPU_WIDE | record_type::ITRACE_START => "switches without CPU or time",
         record_type::COMPRESSED => "compressed records",
         _ => "records of no use here",

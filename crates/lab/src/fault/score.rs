@@ -257,7 +257,7 @@ fn life_ns(connection: &Value) -> u64 {
     number(connection, "closed_ns").saturating_sub(number(connection, "opened_ns"))
 }
 
-/// Returns whether a thread waited for a CPU longer than is information only, of its life.
+/// Returns whether a thread waited for a CPU longer than is information only, of its duration.
 fn is_starved((waited_ns, life_ns): (u64, u64)) -> bool {
     waited_ns as f64 > WARNING_SHARE * life_ns as f64
 }
@@ -323,7 +323,7 @@ mod tests {
     fn machine_noise_and_answers_are_no_wrong_findings() {
         assert_eq!(score(&report("small_writes", "warning", 1, 200)), (0, 1));
         assert_eq!(score(&report("path_limited", "info", 1, 200)), (0, 0));
-        // its thread waited for a CPU for a tenth of its life
+        // its thread waited for a CPU for a tenth of its duration
         assert_eq!(score(&report("cpu_contention", "warning", 2, 200)), (0, 0));
         assert_eq!(score(&report("cpu_contention", "warning", 1, 200)), (0, 1));
     }

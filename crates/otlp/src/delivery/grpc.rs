@@ -63,8 +63,8 @@ fn outcome(response: &Response) -> Outcome {
     let Some(code) = field("grpc-status").and_then(|it| it.parse::<u32>().ok()) else {
         return Outcome::Refused {
             why: format!(
-                "HTTP status {} without a status of gRPC\n\
-                 hint: the receiver speaks no gRPC there: try --protocol http/protobuf",
+                "HTTP status {} without a status of gRPC\nhint: the receiver does not use gRPC on this port: \
+                    try --protocol http/protobuf",
                 response.status
             ),
             is_final: true,

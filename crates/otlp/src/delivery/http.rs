@@ -78,7 +78,7 @@ fn failure(response: &Response) -> Outcome {
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 => "name credentials: --header NAME=VALUE, or OTEL_EXPORTER_OTLP_HEADERS",
-        300..=399 => "name the URL to which it leads with --endpoint",
+        300..=399 => "name the URL of the redirection with --endpoint",
         404 | 405 => {
             "name the base URL of a receiver of OTLP over HTTP: whylat adds /v1/metrics, /v1/logs and /v1/traces"
         }

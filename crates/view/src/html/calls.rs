@@ -9,9 +9,9 @@ use super::column::{CellKind, ColumnCells, DerivedColumn};
 
 const CALL_BYTES: Field = Field {
     name: "call_bytes",
-    doc: "What the send or receive call that it was in moved.",
+    doc: "Bytes that the send or receive call around it moved.",
     unit: "bytes",
-    null: "it was in none, which moved something, or calls were not logged",
+    null: "no call around it moved bytes, or calls were not recorded",
 };
 const CALL_SENDS: Field = Field {
     name: "call_sends",

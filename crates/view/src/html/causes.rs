@@ -23,7 +23,7 @@ const MESSAGE: Field = Field {
 };
 const SPAN: Field = Field {
     name: "span",
-    doc: "Row of the span in `activity`, as the page holds that.",
+    doc: "Row of the span in the page's table `activity`.",
     unit: "",
     null: "",
 };
@@ -35,7 +35,7 @@ const CAUSE: Field = Field {
 };
 const ANOMALY: Field = Field {
     name: "anomaly",
-    doc: "How it differs from what ordinary messages meet: `unexpected`, `more_often` or `slower`.",
+    doc: "How it differs from those of ordinary messages: `unexpected`, `more_often` or `slower`.",
     unit: "-",
     null: "",
 };

@@ -11,17 +11,19 @@ pub const LIFE_FIELDS: [Field; 3] = [
         name: "life_begin_ns",
         doc: "When the host had it: all of a received message had arrived, or the call that sends it began.",
         unit: "ns",
-        null: "not all of its times are known",
+        null: "some of its times are unknown",
     },
     Field {
         name: "latency_ns",
-        doc: "How long the host had it: a received message until the call that took it ended, a sent one until the driver had it.",
+        doc: "How long the host had it. A received message: until the call that took it ended. A sent one: \
+            until the driver had it.",
         unit: "ns",
         null: "as `life_begin_ns`",
     },
     Field {
         name: "is_sample",
-        doc: "1: it counts in distributions. 0: the page holds only a part of the messages, and this one because it is explained.",
+        doc: "1: it counts in distributions. 0: it does not. The page holds only a part of the messages, and \
+            this one because it is explained.",
         unit: "",
         null: "never",
     },

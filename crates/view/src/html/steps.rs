@@ -25,9 +25,9 @@ const LIST: Field = Field {
 
 const ERROR: Field = Field {
     name: "on_wire_error_ns",
-    doc: "How far from the time at which the network adapter put it on the wire the true one may be.",
+    doc: "Error bound of the time at which the network adapter put it on the wire.",
     unit: "ns",
-    null: "that is not known",
+    null: "unknown",
 };
 
 const fn time_field(name: &'static str) -> Field {

@@ -123,7 +123,7 @@ fn describe_calm(report: &Report, connections: usize) -> String {
             count(unknown as u64),
             count(connections as u64)
         ),
-        (false, _) => "No problem found, but no connection sent enough data to judge.".into(),
+        (false, _) => "No problem found, but no connection sent enough data for a verdict.".into(),
         (true, 1) => "No problem found: TCP did not delay the connection.".into(),
         (true, _) => {
             let number = count(connections as u64);

@@ -28,7 +28,7 @@ pub fn draw(layout: &mut TextLayout, contrast: &Contrast) {
         layout.entry(2, "", LABEL, &first_cause(part, contrast.compared.slow));
     }
     if let Some(why) = contrast.why_unknown {
-        let text = format!("what else differs is not known: {why}");
+        let text = format!("other differences are unknown: {why}");
         return layout.entry(2, "", LABEL, &text);
     }
     for it in contrast.traits.iter().take(TRAITS) {

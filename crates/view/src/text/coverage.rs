@@ -50,7 +50,7 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
         }
     }
     if misses_short_connections(&probes) {
-        line("Connections that open and close between two polls are not seen.");
+        line("whylat does not see connections that open and close between two polls.");
     }
     draw_clocks(layout, &clocks);
 }

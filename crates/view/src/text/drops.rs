@@ -57,7 +57,7 @@ pub fn draw_section(layout: &mut TextLayout, report: &DropReport) {
     if let Some(causes) = &report.retransmissions {
         layout.paragraph(2, Style::Plain, &retransmission_text(causes));
     }
-    let text = "`whylat report --drops` says what each means and what helps.";
+    let text = "`whylat report --drops` gives the meaning and the fix of each.";
     layout.paragraph(2, Style::Dim, text);
     layout.blank();
 }

@@ -48,7 +48,7 @@ fn describe_clocks(report: &EndsReport) -> String {
     match &report.clocks {
         ClockRelation::Same => "Both ends are on one host and share one clock.".to_owned(),
         ClockRelation::Unknown => format!(
-            "Messages went one way only: the clock offset to {host} and the times on the wire are unknown."
+            "Messages went in one direction only. The clock offset to {host} and the times on the wire are unknown."
         ),
         ClockRelation::Apart { offsets } => {
             let worst = offsets.iter().map(|it| it.error_ns).max().unwrap_or(0);
@@ -60,8 +60,8 @@ fn describe_clocks(report: &EndsReport) -> String {
                 ),
             };
             format!(
-                "Clock offset to {host} estimated from message timestamps,{several} error ±{} (half the minimum \
-                 round trip); one-way times have the same error.",
+                "Clock offset to {host} estimated from message timestamps,{several} error ±{} (half the min \
+                    RTT). One-way times have the same error.",
                 duration(worst)
             )
         }

@@ -19,7 +19,7 @@ pub fn draw(layout: &mut TextLayout, about: &About) {
     match about.closed {
         CloseState::InOrder => {}
         CloseState::Recovered => {
-            let text = "by `whylat recover` after a crash: the end may be missing";
+            let text = "by `whylat recover` after a crash; the end may be missing";
             layout.entry(2, "closed", LABEL, text);
         }
         CloseState::NotClosed => {
@@ -38,8 +38,8 @@ fn draw_windows(layout: &mut TextLayout, about: &About) {
         return;
     };
     let text = format!(
-        "{}, {} of {} ({}): calls, waits and requests are of these. Requests that a window's edge cut are in \
-         none. Not judged: {}",
+        "{}, {} of {} ({}). Calls, waits and requests are from these windows. Requests that a window's edge \
+            cuts are left out. Not judged: {}",
         quantity(sums.windows, "window"),
         duration(sums.window_ns),
         duration(about.span_ns),

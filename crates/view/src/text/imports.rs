@@ -46,8 +46,8 @@ pub fn draw(layout: &mut TextLayout, trace: &ImportedTrace, options: &TextOption
     );
     draw_list(layout, "activity", " by kind", &trace.kinds, most, kind);
     draw_list(layout, "not seen", " by the trace", &trace.gaps, most, gap);
-    let hint = "Slow messages are in recordings of whylat: `whylat import … --with RECORDING` puts the functions of a \
-                trace into one.";
+    let hint = "Only recordings of whylat have slow messages. `whylat import … --with RECORDING` adds the \
+        functions of a trace to one.";
     layout.paragraph(0, Style::Dim, hint);
     layout.blank();
 }

@@ -32,7 +32,7 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     if all.is_empty() {
         return;
     }
-    layout.title(&[(Style::Bold, "good to know"), (Style::Dim, ", no problem")]);
+    layout.title(&[(Style::Bold, "information"), (Style::Dim, ", no problem")]);
     let shown = options.limit.unwrap_or(SHOWN).min(all.len());
     for (rule, sentence) in &all[..shown] {
         layout.bullet(2, (Style::Green, rule), sentence);

@@ -38,7 +38,7 @@ fn list_sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     sentences.extend(unknown_sends(preceding));
     if preceding.counter_values_left_out > 0 {
         sentences.push(format!(
-            "ignored: {} of counters beyond the first 64",
+            "ignored: {} of counters after the first 64",
             quantity(preceding.counter_values_left_out, "value")
         ));
     }

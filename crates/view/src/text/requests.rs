@@ -373,7 +373,7 @@ fn draw_waterfall(layout: &mut TextLayout, request: &RequestRow) {
         layout.paragraph(2, Style::Dim, &text);
     }
     if request.path_is_cut {
-        let text = "More steps than are kept: the sums below have all of them.";
+        let text = "The request has more steps than whylat keeps. The sums below have all steps.";
         layout.paragraph(2, Style::Dim, text);
     }
 }

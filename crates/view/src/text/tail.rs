@@ -40,7 +40,7 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
     if is_judged(report) {
         let least = format_nanoseconds(report.resolution_ns);
         let text = format!(
-            "Times are CLOCK_MONOTONIC of the host. Differences below {least} count as none."
+            "Times are CLOCK_MONOTONIC of the host. Differences below {least} are ignored."
         );
         layout.paragraph(0, Style::Dim, &text);
         layout.blank();
@@ -102,8 +102,8 @@ fn nothing_longer(report: &TailReport) -> &'static str {
     } else if report.other.is_none() {
         "No message took longer than ordinary ones."
     } else if report.groups.iter().any(takes_less) {
-        "No message takes longer than in the other recording, and some take less. Swap the recordings to see why the \
-         other one's are slower."
+        "No message takes longer than in the other recording, and some are faster. Swap the recordings to see \
+            why messages of the other one are slower."
     } else {
         "No message takes longer than in the other recording."
     }

@@ -315,7 +315,7 @@ fn draw_stack(layout: &mut TextLayout, first: &str, stack: &WaitStack) {
             text += " (inlined)";
         }
         if frame.may_be_folded() {
-            text += " (may be folded: another socket's method with the same code)";
+            text += " (maybe the method of another kind of socket: the linker joins equal code)";
         }
         let label = if index == 0 { first } else { "" };
         layout.entry(4, label, LABEL, &text);

@@ -44,7 +44,7 @@ pub fn connection_lines(
     paint: StyleMapper,
 ) -> Vec<Line<'static>> {
     let Some(connection) = top.connection(id) else {
-        let text = "this connection is closed; it is older than the time shown";
+        let text = "this connection closed before the time shown";
         return vec![
             Line::default(),
             paint.line(vec![(Style::Dim, text.to_owned())]),
@@ -274,12 +274,7 @@ fn worst_finding(
 ) -> Vec<Line<'static>> {
     let mut layout = TextLayout::new(&text_options(width, paint));
     let Some(place) = place_of_finding(live, connection) else {
-        layout.entry(
-            0,
-            "finding",
-            LABEL,
-            "none: too little time is lost to act on",
-        );
+        layout.entry(0, "finding", LABEL, "none: the lost time is too small");
         return paint.styled_lines(&layout.finish());
     };
     match live.findings.get(place) {
@@ -330,7 +325,7 @@ pub fn finding(
         None => layout.paragraph(
             0,
             Style::Green,
-            "this finding is over: the last seconds do not show it",
+            "this finding has ended: the last seconds do not show it",
         ),
     }
     paint.styled_lines(&layout.finish())

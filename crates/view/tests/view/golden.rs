@@ -265,8 +265,8 @@ fn damaged_recording_report_starts_with_warning() -> Outcome {
     report.about.left_out = vec![part("calls", 1), part("tcp_stages", 1_598)];
     let text = view::text(&report, &TextOptions::default());
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let damage = "This recording is damaged: 1 row of calls, 1,598 rows of tcp_stages are left out, \
-                  so that the diagnosis may be wrong (see \"problem\").";
+    let damage = "This recording is damaged: 1 row of calls, 1,598 rows of tcp_stages are left out. \
+                  The diagnosis may be wrong (see \"problem\").";
     let answer = &report.findings[0].headline;
     let places = (text.find(damage), text.find(answer.as_str()));
     assert!(places.0.is_some() && places.0 < places.1, "{text}");

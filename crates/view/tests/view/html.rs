@@ -40,8 +40,7 @@ fn damaged_recording_page_starts_with_warning() -> Outcome {
     let answer = data.header["sides"][0]["answer"]
         .as_str()
         .unwrap_or_default();
-    let warning =
-        "This recording is damaged, so that the diagnosis may be wrong (see \"Damaged\"). ";
+    let warning = "This recording is damaged. The diagnosis may be wrong (see \"Damaged\"). ";
     assert!(answer.starts_with(warning), "{answer}");
     Ok(())
 }

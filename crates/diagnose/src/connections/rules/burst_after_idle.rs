@@ -83,9 +83,9 @@ impl Rule for BurstAfterIdle {
             advice: advice([
                 "If slow start after idle is off, turn it on: \
                  net.ipv4.tcp_slow_start_after_idle=1 (the kernel's default).",
-                "Or pace the sender: `tc qdisc replace dev … root fq`, or SO_MAX_PACING_RATE in \
-                 the application; BBR paces by itself.",
-                "In the application: send data as it comes; do not collect it.",
+                "Or pace the sender: `tc qdisc replace dev … root fq`, or SO_MAX_PACING_RATE in the \
+                    application. BBR always paces.",
+                "In the application: send data when it is ready; do not collect it.",
             ]),
             win: WinBasis::HarmGone("bursts lose nothing"),
             confidence: direct_confidence(case, "each burst and each loss was seen in the kernel"),
@@ -113,7 +113,7 @@ impl Rule for BurstAfterIdle {
 }
 
 impl BurstAfterIdle {
-    /// Checks without a ledger: by losses that duplicate ACKs showed, and a sender that was idle for half of its life or
+    /// Checks without a ledger: by losses that duplicate ACKs showed, and a sender that was idle for half of its duration or
     /// more.
     fn check_counters(&self, case: &Case) -> Verdict {
         let episodes = case.own.gathered.events.recoveries;

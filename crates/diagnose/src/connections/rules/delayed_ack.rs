@@ -69,8 +69,8 @@ impl Rule for DelayedAck {
                 .collect(),
             could_not_see: case.general_blind_spots(),
             advice: advice([
-                "Let the writer go on without the ACK: do not set SO_SNDBUF, or set it to more \
-                 than one message. The next write then finds room.",
+                "Let the writer continue without the ACK: do not set SO_SNDBUF, or set it to more than one \
+                    message. Then the next write has space.",
                 "At the receiver: answer at once, or set TCP_QUICKACK after each receive.",
             ]),
             win: WinBasis::HarmGone("no write waits for a delayed ACK"),

@@ -73,9 +73,10 @@ impl Rule for DelayedAckAfterTimeout {
             ruled_out: case.rule_out(&[ExcludableCause::ReceiverWindow]),
             could_not_see: case.general_blind_spots(),
             advice: advice([
-                "First remove the timeouts (see the other finding): without them no ACK is delayed here.",
-                "On the receiver: set TCP_QUICKACK before each receive call, or for all of a route: \
-                 `ip route change … quickack 1`.",
+                "First remove the timeouts (see the other finding). Without timeouts, the receiver delays no \
+                    ACK here.",
+                "On the receiver: set TCP_QUICKACK before each receive call. Or set it for a route: `ip route \
+                    change … quickack 1`.",
                 "In the application: send smaller messages, or answer as soon as the first part \
                  arrives. The answer carries the ACK.",
             ]),

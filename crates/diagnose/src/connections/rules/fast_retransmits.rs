@@ -107,8 +107,8 @@ impl Rule for FastRetransmits {
             ]),
             could_not_see: blind,
             advice: advice([
-                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
-                 the switches between.",
+                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the \
+                    switches between them.",
                 "If the loss is random and not from full queues (radio, long lines), BBR keeps its \
                  rate: `ip route change … congctl bbr`, or setsockopt TCP_CONGESTION.",
             ]),
@@ -312,7 +312,7 @@ impl FastRetransmits {
                 }
                 None => "Too few samples to show whether the flow fell below its own earlier rate.",
             },
-            would_help: Some("Record for longer, best from the connection's start."),
+            would_help: Some("Record for longer, if possible from the begin of the connection."),
         })
     }
 }

@@ -75,7 +75,7 @@ impl Rule for Incast {
                 "clustering",
                 Some(coincidence.clustering),
                 FactUnit::Ratio,
-                "times as clustered as independent losses",
+                "variance of the losses, divided by that of independent losses",
             ),
             known(
                 "senders",
@@ -118,10 +118,9 @@ impl Rule for Incast {
                 .rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
-                "In the receiver: ask fewer senders at a time, space the requests, or ask each for less.",
-                "On the senders: a congestion control that keeps queues short where the network marks \
-                 (`ip route change … congctl dctcp` with ECN), and a lower timeout: `ip route change \
-                 … rto_min 20ms`.",
+                "In the receiver: ask fewer senders at a time, pause between requests, or ask each for less data.",
+                "On the senders: if the network marks packets with ECN, use DCTCP (`ip route change … congctl \
+                    dctcp`). Lower the timeout: `ip route change … rto_min 20ms`.",
                 "On the switch: a deeper or shared buffer for the receiver's port, with ECN marking.",
             ]),
             // What comes to it: the window that each loss made smaller.
@@ -135,7 +134,7 @@ impl Rule for Incast {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "{} connections sent to one host at once and overflowed a queue — cost {}.",
+            "{} connections sent to one host at once, and a queue overflowed — cost {}.",
             count(whole(&finding.evidence.0, "senders").unwrap_or(0)),
             of_life(finding)
         )
@@ -143,7 +142,7 @@ impl Rule for Incast {
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
-            "Several connections to one host lost segments together; a queue overflow may have cost {}.",
+            "Several connections to one host lost segments together. A full queue may have cost {}.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -176,8 +175,8 @@ impl Incast {
             )
             .into_iter()
             .collect(),
-            why: "The recording does not show whether round trips grew before the losses, as a \
-                  full queue makes them.",
+            why: "A full queue makes round trips longer. The recording does not show whether they grew before \
+                the losses.",
             would_help: None,
         })
     }

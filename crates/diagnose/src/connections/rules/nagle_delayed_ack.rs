@@ -80,7 +80,7 @@ impl Rule for NagleDelayedAck {
         let mut blind = case.general_blind_spots();
         if case.calls_with_blocking().is_none() {
             blind.push(
-                "How long threads were blocked; only time beyond the round trip counts.".into(),
+                "How long threads were blocked. Only time beyond the round trip counts.".into(),
             );
         }
         FindingExplanation {

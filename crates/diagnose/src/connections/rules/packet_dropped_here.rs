@@ -69,7 +69,8 @@ impl Rule for PacketDroppedHere {
         let drops = &case.own.gathered.drops;
         let mut could_not_see = case.general_blind_spots();
         if drops.causes.keys().any(|cause| cause.hook.is_some()) {
-            could_not_see.push("The rule of the firewall: a trace of one packet shows it.".into());
+            could_not_see
+                .push("Which rule of the firewall it was. A trace of one packet shows it.".into());
         }
         FindingExplanation {
             ruled_out: case.rule_out(&[
@@ -105,7 +106,7 @@ impl Rule for PacketDroppedHere {
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let retransmits = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
         format!(
-            "{} segments were retransmitted; this host may have dropped them.",
+            "{} segments were retransmitted. This host may have dropped them.",
             count(retransmits)
         )
     }
@@ -140,12 +141,13 @@ impl PacketDroppedHere {
                 sum(
                     "unstored",
                     unstored,
-                    "dropped packets of recorded sockets that were counted only",
+                    "dropped packets of recorded sockets, counted without details",
                 ),
             ],
-            why: "This host dropped more packets than are stored one by one, so their sequence numbers are not known.",
+            why: "This host dropped more packets than whylat stores one by one. So their sequence numbers are \
+                unknown.",
             would_help: Some(
-                "See `whylat report --drops`, and record again with --port or -p for this connection alone.",
+                "See `whylat report --drops`. Record again with --port or -p for this connection alone.",
             ),
         })
     }

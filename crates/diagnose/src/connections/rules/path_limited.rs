@@ -99,13 +99,13 @@ impl Rule for PathLimited {
         let network = percent(finding.share);
         if startup * 2.0 > finding.share {
             format!(
-                "Both ends kept up: congestion control limited the rate {network} of the time, \
-                 mostly in slow start."
+                "Both ends were fast enough: congestion control limited the rate {network} of the time, mostly \
+                    in slow start."
             )
         } else {
             format!(
-                "Both ends kept up: congestion control limited the rate {network} of the time. \
-                 The path sets the pace."
+                "Both ends were fast enough: congestion control limited the rate {network} of the time. The \
+                    path sets the rate."
             )
         }
     }
@@ -155,7 +155,7 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
     let rate = case.delivered_bytes_per_s();
     let rate = known_real("rate", rate, FactUnit::BytesPerS, "delivered");
     let mean_rtt_ns = case.mean_rtt_us().map(|us| us * 1_000);
-    let label = "mean RTT; what exceeds the min RTT waited in queues";
+    let label = "mean RTT; the part above the min RTT is time in queues";
     let mean_rtt = known("mean_rtt_ns", mean_rtt_ns, FactUnit::Ns, label);
     let facts = [Some(network), startup, rate, mean_rtt, min_rtt(case)];
     facts.into_iter().flatten().collect()
@@ -166,8 +166,8 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
         .is_some_and(|share| share * case.life_ns() as f64 * 2.0 > network_ns(case) as f64)
     {
         return advice([
-            "If this is too slow, keep connections open and reuse them: a new one begins with a \
-             small window and doubles it each round trip.",
+            "If this is too slow, keep connections open and reuse them. A new one begins with a small window, \
+                and doubles it each round trip.",
         ]);
     }
     advice([
@@ -182,7 +182,7 @@ impl PathLimited {
             candidates: vec![self.id(), RuleId::SenderAppLimited],
             concerned_ns: unknown_ns,
             facts: collect_facts(case),
-            why: "The time without a known stage exceeds that of any stage.",
+            why: "The time without a known stage is longer than that of any stage.",
             would_help: None,
         })
     }

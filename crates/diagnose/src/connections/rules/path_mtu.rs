@@ -62,7 +62,7 @@ impl Rule for PathMtu {
                 candidates: vec![self.id(), RuleId::RetransmitTimeouts],
                 concerned_ns: lost_ns,
                 facts,
-                why: "Nothing shows whether the other end still received anything: it may be gone.",
+                why: "The recording does not show whether the other end still received data. It may have ended.",
                 would_help: Some(
                     "Send large pings without fragments: `ping -M do -s 1472 ADDRESS`.",
                 ),
@@ -94,7 +94,7 @@ impl Rule for PathMtu {
     fn headline(&self, finding: &Finding) -> String {
         let size = whole(&finding.evidence.0, "lost_bytes").unwrap_or(0);
         format!(
-            "Only large segments are lost, of {} and more: the MTU of the path is smaller — cost {}.",
+            "Only segments of {} and more are lost: the MTU of the path is smaller — cost {}.",
             format_bytes(size),
             of_life(finding)
         )
@@ -103,7 +103,8 @@ impl Rule for PathMtu {
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let again = whole(&undecided.evidence.0, "retransmits_of_one").unwrap_or(0);
         format!(
-            "{} of the first large segment got no answer: the MTU of the path may be smaller, or the other end is gone.",
+            "{} of the first large segment got no answer. The MTU of the path may be smaller, or the other end \
+                has ended.",
             quantity(again, "retransmission")
         )
     }
@@ -184,7 +185,7 @@ impl LargeLoss {
             facts.push(sum("acked_bytes", acked.saturating_sub(1), label));
         }
         if self.too_big > 0 {
-            let label = "of them dropped on this host, larger than the MTU of a device";
+            let label = "of them this host dropped, larger than the MTU of a device";
             facts.push(sum("too_big", self.too_big, label));
         }
         facts
@@ -218,9 +219,9 @@ fn confidence(case: &Case, passes: Option<Passage>) -> Confidence {
             medium("the other end acknowledged smaller segments behind the lost ones")
         }
         Some(Passage::LargeHere) => {
-            medium("this host dropped large segments only, and the other end is there")
+            medium("this host dropped large segments only, and the other end exists")
         }
-        _ => medium("the other end is there, and no large segment was ever acknowledged"),
+        _ => medium("the other end exists, and no large segment was ever acknowledged"),
     }
 }
 

@@ -46,19 +46,23 @@ impl Rule for ProxyStall {
             Some(sum(
                 "blocked_before",
                 times,
-                "call(s) on others in which its thread was blocked while data waited here",
+                "call(s) on other connections blocked its thread while data waited here",
             )),
-            Some(total_ns("waited_ns", harm_ns, "it waited behind them")),
-            late.map(|late| total_ns("reader_slow_ns", late.ns, "it waited in total")),
+            Some(total_ns(
+                "waited_ns",
+                harm_ns,
+                "data waited behind these calls",
+            )),
+            late.map(|late| total_ns("reader_slow_ns", late.ns, "data waited in total")),
             (behind.others_ns > 0).then(|| {
-                let label = "and behind other connections";
+                let label = "data waited behind other connections";
                 total_ns("others_ns", behind.others_ns, label)
             }),
             known(
                 "other_connection",
                 Some(worst.id),
                 FactUnit::Id,
-                "id of the connection that delayed it longest",
+                "id of the connection that delayed the data longest",
             ),
         ];
         Verdict::Fires(RuleFinding {
@@ -77,8 +81,8 @@ impl Rule for ProxyStall {
             .into_iter()
             .collect();
         advised.extend(advice([
-            "Let no call wait for one peer: O_NONBLOCK and epoll, with a queue for each \
-             connection; or a thread for each.",
+            "Let no call wait for one peer: use O_NONBLOCK and epoll, with a queue for each connection. Or use \
+                a thread for each.",
             "Limit how long one peer may block a thread: SO_SNDTIMEO for sends, SO_RCVTIMEO for receives.",
         ]));
         FindingExplanation {
@@ -102,7 +106,7 @@ impl Rule for ProxyStall {
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
-            "A thread was blocked {} on other connections before it read here; data may have waited.",
+            "A thread was blocked {} on other connections before it read here. Data may have waited.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -123,7 +127,7 @@ fn find_blockers<'a>(
     known
 }
 
-/// Returns whether congestion control held it up for most of its life.
+/// Returns whether congestion control held it up for most of its duration.
 fn is_path_limited(other: &ConnectionSubject) -> bool {
     let network = [
         Stage::CongestionWindow,
@@ -148,10 +152,10 @@ fn fix_first(other: &ConnectionSubject) -> Option<Advice> {
     let (local, remote) = (&identity.local, &identity.remote);
     // TCP holds nothing up there: the thread waits for what the other end sends.
     let line = if stage == Stage::SenderApp {
-        format!("Look at {local} → {remote}: the thread waits for data from there.")
+        format!("Check {local} → {remote}: the thread waits for data from it.")
     } else {
         format!(
-            "First fix {local} → {remote}, which blocked the thread: its stage `{}` took {} of its life.",
+            "First fix {local} → {remote}, which blocked the thread: its stage `{}` took {} of its duration.",
             stage.name(),
             percent(share.share)
         )
@@ -168,7 +172,7 @@ impl ProxyStall {
         if blocked_ns == 0 || (never_late && polled) {
             return Verdict::Quiet;
         }
-        let label = "it was blocked in calls on others before";
+        let label = "its thread was blocked in calls on others before";
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: blocked_ns,

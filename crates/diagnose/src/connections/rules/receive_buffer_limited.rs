@@ -85,14 +85,14 @@ impl Rule for ReceiveBufferLimited {
                 format_bytes(announced),
                 format_bytes(seen)
             ),
-            None => "The receiver's window was full although its reader kept up".to_owned(),
+            None => "The receiver's window was full although its reader was fast enough".to_owned(),
         };
         format!("{cause} — cost {}.", of_life(finding))
     }
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
-            "The receiver's window held data back for {} ({}).",
+            "The receiver's window was full for {} ({}).",
             duration(undecided.possible_harm_ns),
             percent(undecided.share)
         )
@@ -132,7 +132,7 @@ pub fn window_facts(case: &Case) -> Vec<Fact> {
     let zero = zero.map(|zero| sum("zero_windows", zero, "times the window went to zero"));
     let label = "receive buffer limit at the other end, when last seen";
     let buffer = known_bytes("rcvbuf_bytes", buffer, label);
-    let label = "the application there fixed it (SO_RCVBUF)";
+    let label = "the application there set it (SO_RCVBUF)";
     let locked = known_flag("rcvbuf_locked", locked, label);
     let label = "of the time, bytes waited for the reader there";
     let late = known_real("peer_reader_slow", late, FactUnit::Share, label);
@@ -172,7 +172,7 @@ fn win_basis(case: &Case) -> WinBasis {
     match case.cwnd_bytes() {
         Some(cwnd_bytes) if window_bytes > 0 && cwnd_bytes > window_bytes => WinBasis::AtLeast(
             cwnd_bytes as f64 / window_bytes as f64,
-            "the congestion window stays as it is; it may grow further",
+            "the congestion window does not change; it may grow further",
         ),
         _ => WinBasis::Unknown,
     }

@@ -51,7 +51,7 @@ impl Rule for ResetByUs {
         let reasons = case.own.gathered.drops.resets.keys();
         FindingExplanation {
             ruled_out: Vec::new(),
-            could_not_see: vec!["How many bytes were lost with it.".into()],
+            could_not_see: vec!["How many bytes were lost with the reset.".into()],
             advice: reasons.map(|reason| fix(reason.as_deref())).collect(),
             win: WinBasis::Unknown,
             confidence: direct_confidence(case, "the kernel says that it sent the reset, and why"),
@@ -70,7 +70,7 @@ impl Rule for ResetByUs {
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let aborts = whole(&undecided.evidence.0, "aborts").unwrap_or(0);
         format!(
-            "{} ended at once, without the usual close; the recording does not show which end sent the reset.",
+            "{} ended at once, without the usual close. The recording does not show which end sent the reset.",
             quantity(aborts, "connection")
         )
     }
@@ -79,7 +79,7 @@ impl Rule for ResetByUs {
 /// Returns a reason with its meaning and remedy.
 fn fix(reason: Option<&str>) -> Advice {
     let Some(reason) = reason else {
-        return Advice("This kernel gives no reason of resets: Linux 6.10 does.".into());
+        return Advice("This kernel gives no reason for resets; Linux 6.10 does.".into());
     };
     let text = match find_meaning(table::DropKind::ResetSent, reason, None) {
         Some(known) => format!("{reason}: {} {}", known.what, known.remedy),
@@ -100,8 +100,12 @@ impl ResetByUs {
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
             concerned_ns: 0,
-            facts: vec![sum("aborts", aborts, "changes of state as by a reset")],
-            why: "Resets could not be recorded: coverage says why.",
+            facts: vec![sum(
+                "aborts",
+                aborts,
+                "changes of state that look like a reset",
+            )],
+            why: "Resets could not be recorded; coverage says why.",
             would_help: Some("Record as root on a kernel that has tracepoint tcp_send_reset."),
         })
     }

@@ -56,7 +56,10 @@ impl Rule for RetransmitTimeouts {
         let confidence = if case.ledger().is_some() {
             direct_confidence(case, "every stall was measured in the kernel")
         } else {
-            blind.push("Stalls that a tail-loss probe ended: `stats` does not time them.".into());
+            blind.push(
+                "Stalls that a tail-loss probe ended: detail `stats` does not measure their time."
+                    .into(),
+            );
             let because = "from timeouts and the kernel's own timer values".to_owned();
             Confidence {
                 level: ConfidenceLevel::Medium,
@@ -71,8 +74,8 @@ impl Rule for RetransmitTimeouts {
             ]),
             could_not_see: blind,
             advice: advice([
-                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
-                 the switches between; look for bursts, full queues, and paths that fail.",
+                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the \
+                    switches between them. Look for bursts, full queues, and paths that fail.",
                 "With few segments in flight TCP cannot detect loss by duplicate ACKs. Use fewer \
                  connections, so that each has more in flight.",
                 "On a short path that you control, a lower timeout helps: `ip route change … rto_min \

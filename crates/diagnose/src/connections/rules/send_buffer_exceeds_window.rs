@@ -50,8 +50,7 @@ impl Rule for SendBufferExceedsWindow {
                 candidates: vec![self.id()],
                 concerned_ns: 0,
                 facts,
-                why: "The recording does not show whether the application fixed the buffer or the \
-                      kernel sizes it.",
+                why: "The recording does not show who sets the size of the buffer: the application or the kernel.",
                 would_help: None,
             }),
         }
@@ -68,7 +67,7 @@ impl Rule for SendBufferExceedsWindow {
             advice: bytes_beyond_window(case)
                 .map_or_else(Vec::new, |(_, window)| list_fixes(window)),
             win: WinBasis::Unknown,
-            confidence: direct_confidence(case, "queue and window are the kernel's own numbers"),
+            confidence: direct_confidence(case, "the kernel reports queue and window"),
         }
     }
 
@@ -116,7 +115,7 @@ fn collect_facts(case: &Case, queue: u64, window: u64) -> Vec<Fact> {
             "largest window announced",
         ),
         known_bytes("sndbuf_bytes", limit, label),
-        known_flag("sndbuf_locked", locked, "the application fixed it"),
+        known_flag("sndbuf_locked", locked, "the application set it"),
     ];
     let rate = case.delivered_bytes_per_s().filter(|rate| *rate > 0.0);
     if let Some(rate) = rate {
@@ -133,8 +132,8 @@ fn list_fixes(window: u64) -> Vec<Advice> {
     // The kernel doubles the value for its own book-keeping (sock_setsockopt), which leaves room for
     // a window on its way and one to follow.
     let text = format!(
-        "Do not set SO_SNDBUF, or set it to {}, the receiver's window: more takes memory and \
-         makes the last write wait longest.",
+        "Do not set SO_SNDBUF, or set it to {}, the receiver's window. A larger buffer takes memory and delays \
+            the last write.",
         format_bytes(window)
     );
     let other = "To have more in flight, let the receiver's buffer grow: do not set SO_RCVBUF \

@@ -59,7 +59,7 @@ impl Rule for SendBufferLimited {
     fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         if path_bytes(case).is_none() {
-            blind.push("How much the path can take: no sample shows the windows.".into());
+            blind.push("How much data the path can hold: no sample shows the windows.".into());
         }
         FindingExplanation {
             ruled_out: case.rule_out(&[
@@ -77,7 +77,7 @@ impl Rule for SendBufferLimited {
 
     fn headline(&self, finding: &Finding) -> String {
         format!(
-            "The send buffer was full while path and receiver had room for more — cost {}.",
+            "The send buffer was full while path and receiver could take more — cost {}.",
             of_life(finding)
         )
     }
@@ -93,7 +93,7 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
     let label = "send buffer limit (SO_SNDBUF), when last seen";
     let mut facts = vec![
         known_bytes("sndbuf_bytes", limit, label),
-        known_flag("sndbuf_locked", locked, "the application fixed it"),
+        known_flag("sndbuf_locked", locked, "the application set it"),
         known_bytes("max_send_queue_bytes", queue, "max queued"),
     ];
     let label = "allowed by both windows";
@@ -137,7 +137,7 @@ fn win_basis(case: &Case) -> WinBasis {
     match path_bytes(case) {
         Some(path_bytes) if queue_bytes > 0 && path_bytes > queue_bytes => WinBasis::AtLeast(
             path_bytes as f64 / queue_bytes as f64,
-            "the program has more to send, and both windows stay as they are; they may grow further",
+            "the program has more to send, and both windows do not change; they may grow further",
         ),
         _ => WinBasis::Unknown,
     }
@@ -247,8 +247,8 @@ impl SendBufferLimited {
             candidates: vec![self.id()],
             concerned_ns: case.ns(Stage::Unknown),
             facts: [Some(flag), queue].into_iter().flatten().collect(),
-            why: "The queue was at its largest and all of it was sent. This kernel does not \
-                  report the buffer's limit or use. The writer may have had no more to write.",
+            why: "The send queue was at its largest, and all of it was sent. This kernel does not report the \
+                buffer's limit or use. Maybe the program had no more data.",
             would_help: None,
         })
     }

@@ -93,14 +93,14 @@ impl Rule for SenderAppLimited {
         let (idle, in_flight) = (share("nothing_to_send"), share("in_flight"));
         if in_flight > idle {
             format!(
-                "TCP was not the limit: all data was in flight {} of the time. Each exchange \
-                 takes the path's round trip.",
+                "TCP was not the limit: all data was in flight {} of the time. Each request takes the path's \
+                    round trip.",
                 percent(in_flight)
             )
         } else {
             format!(
-                "TCP was not the limit: there was nothing to send {} of the time. The application \
-                 sets the pace.",
+                "TCP was not the limit: the application had nothing to send {} of the time. The application \
+                    sets the rate.",
                 percent(idle)
             )
         }
@@ -134,8 +134,8 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
         ]);
     }
     advice([
-        "If this is too slow, look at the program: what does it compute or wait for between two \
-         writes? TCP and the path are not the limit.",
+        "If this is too slow, examine the program: what does it compute or wait for between two writes? TCP and \
+            the path are not the limit.",
     ])
 }
 
@@ -171,8 +171,8 @@ impl SenderAppLimited {
             candidates: vec![self.id()],
             concerned_ns: unknown_ns,
             facts: vec![worst("unknown", unknown, FactUnit::Share, label)],
-            why: "The stage is unknown for most of the time, so nothing shows whether the \
-                  application sets the pace.",
+            why: "The stage is unknown for most of the time. So the recording does not show whether the \
+                application sets the rate.",
             would_help: None,
         })
     }

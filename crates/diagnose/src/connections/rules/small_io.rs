@@ -170,8 +170,8 @@ impl Rule for SmallIo {
                 false => advice([
                     "Write into a buffer, and flush it once a message or a batch is whole: Go \
                      bufio.NewWriter, Java BufferedOutputStream, Python socket.makefile('wb').",
-                    "If the parts lie in several places: send them with one writev() or sendmsg().",
-                    "MSG_MORE and TCP_CORK save segments, and no calls: they do not help here.",
+                    "If the parts are in several buffers: send them with one writev() or sendmsg().",
+                    "MSG_MORE and TCP_CORK save segments, but no calls: they do not help here.",
                 ]),
             },
             win: WinBasis::HarmGone("a buffer of 4 kB saves these calls, and costs nothing itself"),
@@ -196,7 +196,7 @@ impl Rule for SmallIo {
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
         format!(
-            "{} calls moved {} each; the recording does not show what they cost.",
+            "{} calls moved {} each. The recording does not show what they cost.",
             count(fact("calls")),
             format_bytes(fact("mean_bytes"))
         )
@@ -257,7 +257,7 @@ impl SmallIo {
             candidates: vec![self.id()],
             concerned_ns: possible_ns,
             facts: facts.into_iter().flatten().collect(),
-            why: "No samples show which code the CPU time went to.",
+            why: "No samples show which code used the CPU time.",
             would_help: None,
         })
     }

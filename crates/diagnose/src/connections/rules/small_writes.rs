@@ -95,8 +95,8 @@ impl Rule for SmallWrites {
             ]),
             could_not_see: blind,
             advice: advice([
-                "Put what belongs together into one write: a buffer, writev(), or MSG_MORE on all \
-                 parts but the last.",
+                "Write the parts of one message with one call: use a buffer, writev(), or MSG_MORE on all parts \
+                    except the last.",
             ]),
             win: WinBasis::HarmGone("each message leaves in one segment"),
             confidence: direct_confidence(case, "calls and segments were counted"),
@@ -111,7 +111,7 @@ impl Rule for SmallWrites {
             format!("cost {}", duration(finding.harm_ns))
         };
         format!(
-            "{} writes of {} on average left as {} segments — {cost}.",
+            "{} writes of {} on average became {} segments — {cost}.",
             count(fact("writes")),
             format_bytes(fact("mean_write_bytes")),
             count(fact("data_segments"))
@@ -157,8 +157,8 @@ impl SmallWrites {
             .into_iter()
             .flatten()
             .collect(),
-            why: "Calls were not recorded. The application may write so, or the segments may be \
-                  the ends of larger writes.",
+            why: "Calls were not recorded. The application may make short writes, or the segments may be the \
+                ends of larger writes.",
             would_help: None,
         })
     }

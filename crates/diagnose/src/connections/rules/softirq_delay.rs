@@ -88,7 +88,7 @@ fn confidence(case: &Case) -> Confidence {
         cpus => Confidence {
             level: ConfidenceLevel::Medium,
             because: format!(
-                "the application was on {cpus} CPUs; each counts by the calls that ended there"
+                "the application was on {cpus} CPUs; each counts by its number of calls"
             ),
         },
     }
@@ -117,7 +117,7 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
             "softirq",
             softirq,
             FactUnit::Share,
-            "of the time it ran softirqs, by its timer tick",
+            "of the time this CPU ran softirqs, by its timer tick",
         ),
         known(
             "process_waited_ns",
@@ -170,7 +170,7 @@ impl SoftirqDelay {
     }
 }
 
-const HIDDEN: &str = "The run time of ksoftirqd could not be read, so it is unknown whether \
-                      softirqs overloaded the CPU.";
-const OUTSIDE: &str = "Record outside the container: kernel threads are hidden in it.";
-const NO_CPU: &str = "The application's CPU is known from its calls, which were not logged.";
+const HIDDEN: &str = "whylat could not read the run time of ksoftirqd. So the recording does not show whether \
+    softirqs overloaded the CPU.";
+const OUTSIDE: &str = "Record outside the container: the container hides kernel threads.";
+const NO_CPU: &str = "Only calls show the application's CPU, and they were not recorded.";

@@ -47,14 +47,14 @@ impl Rule for SpuriousRetransmits {
 
     fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
-        blind.push("Where on the path, or on the other host, the delay arose.".into());
+        blind.push("Which part of the path, or of the other host, caused the delay.".into());
         FindingExplanation {
             ruled_out: case.rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::LostData]),
             could_not_see: blind,
             advice: advice([
-                "Find what delays packets for so long: paused virtual machines, radio, queues of \
-                 seconds (`tc -s qdisc`), changing routes. Or what reorders them: several links \
-                 used in turn. No data was lost.",
+                "Find what delays packets for so long: paused virtual machines, radio, queues of seconds (`tc \
+                    -s qdisc`), route changes. Or find what reorders them: several parallel links. No data was \
+                    lost.",
                 "Leave TCP timestamps on (net.ipv4.tcp_timestamps=1): with them the kernel \
                  detects the mistake at the first ACK.",
                 "If the path must pause at times, a longer timeout avoids needless \
@@ -69,7 +69,7 @@ impl Rule for SpuriousRetransmits {
         let timeouts = whole(&finding.evidence.0, "spurious_timeouts").unwrap_or(0);
         if timeouts == 0 {
             return format!(
-                "TCP took reordered packets for lost and slowed down — cost {}.",
+                "Packets were reordered, and TCP reacted as to a loss — cost {}.",
                 of_life(finding)
             );
         }
@@ -82,8 +82,7 @@ impl Rule for SpuriousRetransmits {
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
-            "The receiver already had the retransmitted data: {} of waiting may come from late \
-             ACKs, not from loss.",
+            "The receiver already had the retransmitted data. {} of waiting may come from late ACKs, not from loss.",
             duration(undecided.possible_harm_ns)
         )
     }

@@ -1,5 +1,5 @@
 //! The first segments of a connection were lost, or nobody took them: connect() waited for timers of
-//! seconds. That comes before the connection's life, and no stage holds it.
+//! seconds. That comes before the connection's duration, and no stage holds it.
 
 use std::collections::BTreeMap;
 
@@ -93,8 +93,8 @@ impl Rule for SynRetries {
                  TcpExtListenOverflows TcpExtListenDrops`, and `ss -ltn` (Recv-Q at its limit, \
                  Send-Q). If so, accept faster, or raise listen()'s backlog and \
                  net.core.somaxconn.",
-                    "Else find where the path loses packets: `ip -s link` on both hosts, firewalls and \
-                 connection tables between.",
+                    "Otherwise find where the path loses packets: `ip -s link` on both hosts, and firewalls \
+                        with connection tables between them.",
                     keep,
                 ])
             }
@@ -136,7 +136,7 @@ impl Rule for SynRetries {
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
-            "Segments without data were retransmitted; connecting may have waited {} or more.",
+            "Segments without data were retransmitted. Connecting may have taken {} longer, or more.",
             duration(undecided.possible_harm_ns)
         )
     }
@@ -199,7 +199,8 @@ impl SynRetries {
                 retries,
                 "segments without data retransmitted",
             )],
-            why: "The recording does not show when connect() was called: SYNs were retransmitted, or FINs at the end.",
+            why: "The recording does not show when connect() was called. The retransmitted segments were SYNs, \
+                or FINs at the end.",
             would_help: Some("Record as root from before the program connects."),
         })
     }

@@ -86,10 +86,10 @@ impl Rule for ThinStreamTimeouts {
                 .rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::SendBuffer]),
             could_not_see: blind,
             advice: advice([
-                "Send the requests over one connection, several at a time. Segments after a lost \
-                 one then reveal the loss within a round trip.",
-                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then \
-                 the switches between.",
+                "Send the requests over one connection, several at a time. Segments after a lost one then show \
+                    the loss within a round trip.",
+                "Find where the path loses data: `ip -s link` and `tc -s qdisc` on both hosts, then the \
+                    switches between them.",
                 "On a short path that you control, a lower timeout helps: `ip route change … rto_min \
                  20ms`.",
             ]),
@@ -111,8 +111,7 @@ impl Rule for ThinStreamTimeouts {
 
     fn doubt(&self, undecided: &UndecidedFinding) -> String {
         format!(
-            "Several connections to one host waited {} for timers; each may have had too few \
-             packets in flight.",
+            "Several connections to one host waited {} for timers. Each may have had too few packets in flight.",
             duration(undecided.possible_harm_ns)
         )
     }

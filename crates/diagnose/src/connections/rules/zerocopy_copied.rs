@@ -55,11 +55,10 @@ impl Rule for ZerocopyCopied {
             ruled_out: case.rule_out(&[ExcludableCause::ReceiverWindow, ExcludableCause::Loss]),
             could_not_see: blind,
             advice: advice([
-                "Send without MSG_ZEROCOPY, or with IORING_OP_SEND: the kernel copies each byte \
-                 here anyway. To loopback, veth and other devices of this host it always does.",
-                "If the program also sends through a network card: stop asking for zero-copy on \
-                 a socket when the kernel reports a copy (SO_EE_CODE_ZEROCOPY_COPIED, \
-                 IORING_NOTIF_USAGE_ZC_COPIED).",
+                "Send without MSG_ZEROCOPY, or with IORING_OP_SEND: the kernel copies each byte here anyway. It \
+                    always copies for loopback, veth and other devices of this host.",
+                "If the program also sends through a network card: stop zero-copy on each socket for which the \
+                    kernel reports a copy (SO_EE_CODE_ZEROCOPY_COPIED, IORING_NOTIF_USAGE_ZC_COPIED).",
                 "If a network card should send these bytes: `ethtool -k DEVICE` must show \
                  scatter-gather and tx-checksumming on.",
             ]),

@@ -83,17 +83,17 @@ fn clocks(
 ) -> Result<KernelClocks, String> {
     let samples = &gathered.samples;
     let (Some(last), Some((_, start_ns))) = (&samples.last, samples.start(opened_ns)) else {
-        return Err("no sample of it was taken".to_owned());
+        return Err("the recording has no sample of it".to_owned());
     };
     let life_ns = last.time_ns.saturating_sub(start_ns);
     if life_ns == 0 {
-        return Err("only one sample of it was taken, and it was open before".to_owned());
+        return Err("the recording has one sample of it, and it was open before".to_owned());
     }
     let micros = |counter: fn(&TcpSample) -> Option<u64>| {
         samples.growth(opened_ns, counter).map(|us| us * 1_000)
     };
     let Some(busy_ns) = micros(|sample| sample.busy_us) else {
-        return Err("the kernel does not report how long data was outstanding".to_owned());
+        return Err("the kernel does not report how long data was not acknowledged".to_owned());
     };
     let busy_ns = busy_ns.min(life_ns);
     let window_ns = micros(|sample| sample.rwnd_limited_us)

@@ -57,7 +57,7 @@ impl FromStr for LatencyBand {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text} is not a band of latencies: p99.9 is the slowest thousandth, p40-p60 the fifth in the middle"
+                "{text} is not a band of latencies: p99.9 is the slowest 0.1 %, p40-p60 is the middle 20 %"
             )
         };
         let percent = |word: &str| -> Result<f64, String> {

@@ -68,7 +68,7 @@ impl MessageRule {
                 "Calls and functions took longer than usual, or the program itself computed"
             }
             Self::UnknownFunction => "A function without a known category took longer",
-            Self::Untraced => "It was not recorded what a CPU did",
+            Self::Untraced => "The activity of a CPU was not recorded",
         }
     }
 
@@ -104,7 +104,7 @@ impl CauseKey {
                 Some(category),
             ) => category.remedy(),
             (MessageRule::HeadOfLineBlocking, _) if self.role == CoreRole::Receive => {
-                "Spread the connections over more CPUs when they are received (RSS, RPS), or let senders send fewer at once."
+                "Let more CPUs receive the connections (RSS, RPS), or let senders send fewer messages at once."
             }
             (MessageRule::HeadOfLineBlocking, _) => {
                 "Spread the connections over more threads, or let a thread take fewer requests of one connection at a time (memcached: -t, -R)."
@@ -116,25 +116,29 @@ impl CauseKey {
                 "Move interrupts and receive processing to other CPUs (IRQ affinity, RSS, RPS), or spread them."
             }
             (MessageRule::ReceiveInterference, _) => {
-                "Have the other program's packets received on other CPUs (RSS, RPS, flow steering: ethtool -N), or this program run on others."
+                "Let other CPUs receive the other program's packets (RSS, RPS, flow steering: ethtool -N). Or \
+                    run this program on other CPUs."
             }
             (MessageRule::IdleWakeup, _) => {
-                "Keep CPUs from sleeping deeply (/dev/cpu_dma_latency, idle states), or poll for a while before waiting (busy_poll)."
+                "Keep CPUs out of deep idle states (/dev/cpu_dma_latency), or poll for a while before waiting \
+                    (busy_poll)."
             }
             (MessageRule::Migration, _) => {
-                "Pin the thread to its CPU (taskset, sched_setaffinity), and stop what changes that while it runs."
+                "Pin the thread to its CPU (taskset, sched_setaffinity), and stop programs that change this."
             }
             (MessageRule::ProbeOverhead, _) => {
-                "Record fewer processes or less detail, or leave the recorder a CPU of its own."
+                "Record fewer processes or less detail, or give the recorder its own CPU."
             }
             (MessageRule::BlockedInCall, _) => {
-                "Keep what waits (locks, files, page faults) out of the thread that serves requests."
+                "Keep waits (locks, files, page faults) out of the thread that serves requests."
             }
             (MessageRule::SlowFunction, _) => {
-                "`whylat report --message ID` of an example shows where in the program it is."
+                "`whylat report --message ID` of an example shows the place in the program."
             }
             (MessageRule::UnknownFunction, _) => "Give it a category: --categories FILE.",
-            (MessageRule::Untraced, _) => "Record with a narrower selection, so that more is kept.",
+            (MessageRule::Untraced, _) => {
+                "Record fewer processes, so that whylat keeps more of the activity."
+            }
         }
     }
 }

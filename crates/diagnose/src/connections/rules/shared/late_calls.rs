@@ -77,7 +77,7 @@ pub fn late_call_facts(case: &Case) -> Vec<Fact> {
         (
             "other_after_several_sends",
             share_of(others.several_sends, others.sends_known),
-            "of the other blocked calls did so",
+            "of the other blocked calls followed two or more sends",
         ),
     ];
     let known = shares.map(|(name, share, label)| known_real(name, share, FactUnit::Share, label));

@@ -50,7 +50,7 @@ fn one_call(late: Option<&LateCalls>, several: Option<bool>) -> Advice {
              sends."
         )
     } else {
-        format!("It hardly applies here: only {part} of {whole} followed two or more sends.")
+        format!("It helps little here: only {part} of {whole} followed two or more sends.")
     };
     Advice(format!("{ONE_CALL} {here}").into())
 }
@@ -103,7 +103,7 @@ mod tests {
             advice_of(5)
         );
         assert!(
-            advice_of(4).starts_with(" It hardly applies here"),
+            advice_of(4).starts_with(" It helps little here"),
             "{}",
             advice_of(4)
         );

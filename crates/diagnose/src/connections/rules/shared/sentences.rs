@@ -25,7 +25,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
 /// Returns one sentence for time that no stage explains.
 pub(in crate::connections::rules) fn outstanding(undecided: &UndecidedFinding) -> String {
     format!(
-        "Data was outstanding for {} ({}); the recording does not show why.",
+        "Data was not acknowledged for {} ({}). The recording does not show why.",
         crate::units::duration(undecided.possible_harm_ns),
         crate::units::percent(undecided.share)
     )
@@ -43,7 +43,7 @@ pub(in crate::connections::rules) fn direct_confidence(case: &Case, because: &st
     if case.context.given.is_capture {
         return Confidence {
             level: ConfidenceLevel::Medium,
-            because: "every interval is known by the packets that ended it".to_owned(),
+            because: "packets show the end of every interval".to_owned(),
         };
     }
     if case.context.lost.is_empty() {
