@@ -98,7 +98,7 @@ impl ServiceNotifier {
     }
 }
 
-/// A manager that does not listen is not waited for.
+/// Sends a message, and does not wait for a manager that does not listen.
 fn send(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

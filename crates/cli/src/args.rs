@@ -100,8 +100,8 @@ impl RecordArgs {
     }
 }
 
-/// Ends the program, as clap does, if what is recorded has no calls or waits that a budget could bound, or no processes that
-/// are known.
+/// Ends the program, as clap does, if a budget has nothing to limit: no calls or waits are recorded, or no processes
+/// are named.
 fn check_budget(detail: Detail, target: &::record::Target) {
     let refuse = |text: &str| clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
     if !matches!(detail, Detail::Calls | Detail::Waits) {
@@ -118,7 +118,8 @@ fn check_budget(detail: Detail, target: &::record::Target) {
     }
 }
 
-/// Ends the program, as clap does, if what is recorded does not show who serves a connection, or all that do are recorded.
+/// Ends the program, as clap does, if the recording does not show who serves a connection, or records all servers
+/// anyway.
 fn check_follow(detail: Detail, has_budget: bool, target: &::record::Target) {
     let refuse = |text: &str| clap::Error::raw(ErrorKind::ArgumentConflict, text).exit();
     if matches!(detail, Detail::Stats) {

@@ -251,7 +251,7 @@ impl CallStack {
         self.enter_function(time_ns, to);
     }
 
-    /// The kernel is left: what ran before goes on.
+    /// Leaves the kernel: the function that ran before continues.
     fn leave_kernel(&mut self, time_ns: u64, to: &CodeLocation) {
         self.clear(time_ns, true);
         match self.interrupted.pop() {

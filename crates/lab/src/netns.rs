@@ -106,8 +106,7 @@ impl Netns {
         })?
     }
 
-    /// Runs `ip ARGUMENTS` in the namespace and returns what it printed.
-    /// `arguments` are separated by white space.
+    /// Runs `ip ARGUMENTS` in the namespace and returns its output. White space separates `arguments`.
     ///
     /// # Errors
     /// When `ip` is missing or refuses.
@@ -128,7 +127,8 @@ impl Netns {
             .map(drop)
     }
 
-    /// Runs a program that sets something up, and returns what it printed. Hints: it is missing; it refuses.
+    /// Runs a program that changes the setup, and returns its output. Errors have a hint: the program is missing, or
+    /// it refuses.
     fn run_setup(
         &self,
         program: &str,
@@ -260,8 +260,8 @@ pub fn tie_to_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(|| Ok(nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?)) }
 }
 
-/// Returns a route as `ip route replace` takes it back, or nothing for routes that carry no TCP
-/// connections (multicast, broadcast) and for flags that `ip` prints but does not read.
+/// Returns a route in the form that `ip route replace` reads. `None`: the route carries no TCP connections
+/// (multicast, broadcast). Flags that `ip` prints but does not read are left out.
 fn replaceable_route(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let skipped = ["broadcast", "multicast", "anycast", "unreachable"];

@@ -61,7 +61,7 @@ pub(crate) fn cannot_start(program: &OsStr, source: io::Error) -> RecordError {
     }
 }
 
-/// The user for the command, if that is not the user of whylat itself.
+/// Returns the user of the command, if that is another one than the user of whylat itself.
 pub(crate) fn user_of(command: &Command) -> Result<Option<User>, RecordError> {
     if command.as_root {
         return Ok(None);

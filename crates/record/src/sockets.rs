@@ -41,8 +41,7 @@ impl Sockets {
         std::mem::take(&mut self.unresolved)
     }
 
-    /// Takes a row; adds it, completed, to `rows`, with a new row of the other end when that
-    /// becomes joined by it.
+    /// Completes a row and adds it to `rows`. If it joins the other end to it, adds a new row of that end, too.
     pub(crate) fn update(&mut self, mut row: Connection, rows: &mut Connections) {
         let ends = parse_ends(&row);
         if let Some((local, remote)) = ends {
@@ -68,7 +67,7 @@ impl Sockets {
         rows.push(row);
     }
 
-    /// Returns whether a process is known, as this program or as what it became since.
+    /// Returns whether a process is known, as this program or as a later one.
     pub(crate) fn knows(&self, seen: &ObservedProcess) -> bool {
         self.processes
             .get(seen.pid)

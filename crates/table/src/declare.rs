@@ -142,7 +142,7 @@ pub trait Columns: Default + Send + 'static {
 /// A value that can be the time of a row.
 #[doc(hidden)]
 pub trait Instant: Copy {
-    /// Nanoseconds on the table's time axis.
+    /// Returns nanoseconds; a time before 1970 counts as 1970.
     fn ns(self) -> u64;
 }
 

@@ -195,8 +195,8 @@ impl Recording {
         self.holdings.keys().filter(filled).map(String::as_str)
     }
 
-    /// Returns how often the rows of each table were asked for since it was opened, so that a test can see that nothing
-    /// is read twice.
+    /// Returns how often the rows of each table were read since the recording was opened. Tests check with it that
+    /// nothing is read twice.
     pub fn reads(&self) -> BTreeMap<&'static str, u64> {
         self.lock_checked().reads.clone()
     }

@@ -107,8 +107,8 @@ fn ended_ns(contents: &Contents) -> u64 {
     times.max().unwrap_or(0).max(contents.header.started_ns)
 }
 
-/// Removes temporary and replaced files, and takes unlisted ones out of the way of tools that
-/// read every Parquet file of a directory.
+/// Removes temporary and replaced files, and moves unlisted ones away. Other tools read every Parquet file of a
+/// directory.
 fn clear_files(
     dir: &Path,
     contents: &Contents,

@@ -41,7 +41,7 @@ pub(crate) fn columns(
     Ok(indices)
 }
 
-/// Refuses a column that is not of the declared type or, where none is, of no type that a table may have.
+/// Checks that a column has the declared type. Without a declaration, it must have a type that some table has.
 fn check(column: &ColumnDescriptor, declared: Option<&DataType>) -> Result<(), String> {
     let path = column.path();
     if path.parts().len() != 1 {

@@ -95,7 +95,7 @@ impl Collector {
         self.folder.path().join("cert.pem")
     }
 
-    /// Ends it, and returns what it got: a request each.
+    /// Ends the collector, and returns the requests that it received.
     pub fn finish(mut self) -> Vec<Value> {
         self.child.signal(Signal::SIGTERM);
         assert!(wait(&mut self.child.0, "the collector").success());

@@ -143,7 +143,7 @@ impl<'a> ConnectionWatcher<'a> {
         Ok(watcher)
     }
 
-    /// Returns the gaps in what it sees: each says what, why, and after `hint:` the fix.
+    /// Returns the things that the agent cannot see. Each has the thing, the reason, and after `hint:` the fix.
     pub fn gaps(&self) -> &[String] {
         self.gaps.current()
     }

@@ -119,7 +119,7 @@ impl FileKey {
         self.hour.saturating_mul(HOUR_NS)
     }
 
-    /// Begin of what it holds, ns since 1970-01-01 UTC.
+    /// Returns the begin of the file's data, ns since 1970-01-01 UTC.
     pub(crate) fn begin_ns(&self) -> i64 {
         self.hour_ns() + i64::from(self.minute.unwrap_or(0)) * MINUTE_NS
     }

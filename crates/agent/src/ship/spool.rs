@@ -369,8 +369,8 @@ impl Spool {
         self.forget_file(&self.sent_path(key));
     }
 
-    /// A file that was to be sent in one of its states is not there: another process has removed it, unless it no
-    /// longer waits. Then its hour was merged, or it was dropped and counted, since it was chosen.
+    /// Notes that a file that waited was removed by another process. Its hour may have been merged, or it was dropped
+    /// and counted, since it was chosen.
     pub(super) fn mark_vanished(&mut self, key: &FileKey, generation: u64) {
         let waiting = self.pending.get(key);
         if waiting.is_some_and(|waiting| waiting.generation == generation) {

@@ -99,8 +99,8 @@ impl Case<'_> {
         (calls.send.unmeasured + calls.receive.unmeasured == 0).then_some(calls)
     }
 
-    /// Share of the time that bytes waited for the other end's reader, by its ledger or else by
-    /// polls, if there are enough.
+    /// Returns the share of the time that bytes waited for the other end's reader. It comes from its ledger, or from
+    /// polls if there are enough.
     pub fn peer_reader_late(&self) -> Option<f64> {
         let peer = self.peer?;
         let slow = &peer.judged.receive.as_ref()?.reader_slow;

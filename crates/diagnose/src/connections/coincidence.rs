@@ -96,8 +96,8 @@ impl SenderLosses {
     }
 }
 
-/// Losses of one overflow are found within two round trips, the queue's time in them
-/// (tcp_schedule_loss_probe()), or when timers that began together expire.
+/// Returns the time in which TCP finds all losses of one overflow: two round trips, the queue's time included
+/// (tcp_schedule_loss_probe()). Timers that began together expire within it, too.
 fn slot_ns(subjects: &[&ConnectionSubject]) -> u64 {
     let slowest_us = subjects.iter().filter_map(|one| one.round_trip_us()).max();
     (2 * 1_000 * slowest_us.unwrap_or(0)).max(LONGEST_JIFFY_NS)

@@ -104,8 +104,8 @@ pub fn idle_connection(
     }
 }
 
-/// Returns how long threads waited for each connection since `from_ns`, in calls on it or for several descriptors when it
-/// was the one that was ready.
+/// Returns how long threads waited for each connection since `from_ns`: in calls on it, or for several descriptors
+/// until it was ready.
 pub fn sum_waits<'a>(batches: impl Iterator<Item = &'a Waits>, from_ns: u64) -> HashMap<u64, u64> {
     let mut waited = HashMap::new();
     for rows in batches {

@@ -57,7 +57,7 @@ struct WaitSum {
     longest_ns: u64,
 }
 
-/// Adds up the waits of each process, by pid, from the rows of a window that began at `from_ns` and is `time_ns` long.
+/// Adds up the waits of each process, by pid. The rows are of a window that began at `from_ns` and is `time_ns` long.
 pub(super) fn group_by_process<'a>(
     batches: impl Iterator<Item = &'a Waits>,
     from_ns: u64,

@@ -388,8 +388,8 @@ impl WaitStack {
 /// Parts of a path of modules and types that are kept of a name.
 const PATH_PARTS: usize = 2;
 
-/// The name of a function of C++ or Rust without its types (parameters, arguments of templates, what it
-/// returns) and with only the part of its path that distinguishes functions.
+/// Returns the name of a function of C++ or Rust without its types (parameters, template arguments, result). Of its
+/// path only the part stays that distinguishes functions.
 fn shorten_name(function: &str) -> String {
     if function.contains("operator") {
         return function.to_owned();

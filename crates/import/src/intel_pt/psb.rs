@@ -28,7 +28,7 @@ impl Decoder<'_> {
         self.group_out_of_sync()
     }
 
-    /// The group of packets after a PSB, while the address is not known.
+    /// Reads the group of packets after a PSB, while the address is unknown.
     pub(super) fn group_out_of_sync(&mut self) -> Option<Option<FlowEvent>> {
         Some(match self.group(true) {
             PsbGroup::Done => None,

@@ -24,7 +24,7 @@ pub struct DeliveryPace {
 }
 
 impl DeliveryPace {
-    /// The network was not the limit: a rate that was measured is over.
+    /// Ends the measurement of a rate: the network was not the limit.
     pub fn interrupt(&mut self, una: Offset) {
         self.since = None;
         self.counted = una;

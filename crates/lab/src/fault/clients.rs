@@ -94,7 +94,7 @@ pub(super) fn pool_wait(variant: Variant, dice: &mut SeededDice) -> Scene {
     }
 }
 
-/// The server, which is not recorded, sleeps before a few of its answers.
+/// Makes a server that sleeps before a few of its answers and is not recorded.
 pub(super) fn remote_slow(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rounds = dice.between(110, 150);
     let pause_us = dice.between(2_500, 4_000);

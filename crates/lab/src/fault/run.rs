@@ -34,8 +34,8 @@ pub struct FaultRun<'a> {
 }
 
 impl FaultRun<'_> {
-    /// Makes the namespaces and the wire, runs the roles as processes of `program` (a `whylat`)
-    /// until they end, and gives the ground truth.
+    /// Makes the namespaces and the wire, and runs the roles as processes of `program` (a `whylat`) until they end.
+    /// Returns the ground truth.
     ///
     /// # Errors
     /// Without root, when the variant or the fix does not exist, or when a role fails.

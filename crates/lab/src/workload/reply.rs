@@ -138,8 +138,8 @@ pub(crate) fn serve_each<T: Send>(
     serve_paced(listener, count, 0, serve)
 }
 
-/// Accepts `count` connections, each after a pause, serves each in a thread of its own and gathers what they
-/// return, in the order of accept.
+/// Accepts `count` connections, each after a pause, and serves each in its own thread. Returns their results in the
+/// order of accept.
 pub(crate) fn serve_paced<T: Send>(
     listener: &TcpListener,
     count: usize,

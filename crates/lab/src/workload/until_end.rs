@@ -34,7 +34,7 @@ pub(super) fn is_readable(of: &impl AsFd, limit_us: Option<u64>) -> Result<bool,
     Ok(!wait_readable(&[of.as_fd()], limit_us)?.is_empty())
 }
 
-/// Accepts connections until stdin is closed, serves each in a thread of its own and gathers what they return, in the order
+/// Accepts connections until stdin is closed, and serves each in its own thread. Returns their results in the order
 /// of accept.
 pub(super) fn serve_until_end<T: Send>(
     listener: &TcpListener,

@@ -338,7 +338,7 @@ fn configure_mib(open: &mut OpenHooksSkel<'_>, places: Option<MibPlaces>, cpus: 
     true
 }
 
-/// Shrinks the maps of data that is not recorded, so that they take little memory.
+/// Shrinks the maps of data that is not recorded. Then they take little memory.
 fn shrink_unused_maps(open: &mut OpenHooksSkel<'_>, levels: Levels) -> Result<(), HooksError> {
     // libbpf makes it whole pages
     const LEAST_RING_BYTES: u32 = 4096;

@@ -34,7 +34,7 @@ pub struct ProbeCount {
 }
 
 impl ProbeCount {
-    /// Adds records that were lost, of those that are in `produced`.
+    /// Adds lost records that `produced` counts already.
     pub fn lose(&mut self, cause: &'static str, records: u64) {
         if records > 0 {
             *self.lost.entry(cause).or_default() += records;
@@ -83,8 +83,8 @@ impl ProbeCounts {
         self.0.entry(probe).or_default().add(count);
     }
 
-    /// Returns the records of watched sockets that were made and did not arrive, and the sockets and calls that none
-    /// could be made of.
+    /// Returns the records of watched sockets that were made and did not arrive. It includes sockets and calls
+    /// without memory for a record.
     pub fn lost_to_watch(&self) -> u64 {
         const LOSSES: [(&str, &str); 5] = [
             ("inventory", RING_FULL),
@@ -152,7 +152,7 @@ impl<'a> KernelCounts<'a> {
         Ok(all)
     }
 
-    /// Counts the runs that the kernel refused, of those of these programs that are loaded.
+    /// Counts the runs of these programs that the kernel refused. Programs that are not loaded count as zero.
     pub(crate) fn refused_runs(&self, programs: &[&ProgramMut<'_>]) -> Result<u64, HooksError> {
         let mut misses = 0;
         for program in programs.iter().filter(|program| program.autoload()) {

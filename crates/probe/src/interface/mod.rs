@@ -124,7 +124,7 @@ pub(crate) trait Probe: Sync {
         matches!(self.source(), Source::UserSpace)
     }
 
-    /// Counts what it produced and lost in the kernel.
+    /// Counts the records that the probe produced and lost in the kernel.
     fn count(&self, _: &KernelCounts<'_>) -> Result<ProbeCount, HooksError> {
         Ok(ProbeCount::default())
     }

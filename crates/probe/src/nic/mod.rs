@@ -43,7 +43,7 @@ impl Nics {
         })
     }
 
-    /// Returns whether one stamps what it receives.
+    /// Returns whether one of the adapters stamps received packets.
     pub(crate) fn stamp_received(&self) -> bool {
         self.0.iter().any(|found| found.stamps_received)
     }

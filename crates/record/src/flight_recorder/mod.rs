@@ -148,7 +148,7 @@ impl<'a> FlightRecorder<'a> {
         self.counts
     }
 
-    /// Keeps the windows of those messages that are worth it, of those that have just come. Between any two, calls `between`.
+    /// Keeps the windows of those new messages that are worth it. Calls `between` between any two.
     pub(crate) fn take(
         &mut self,
         received: &ReceivedMessages,

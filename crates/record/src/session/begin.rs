@@ -81,7 +81,7 @@ impl Session<'_> {
         child
     }
 
-    /// A recording of nothing is not left behind.
+    /// Removes a recording without content.
     pub(super) fn abandon(self) {
         if let Some((writer, _)) = self.sink.pipeline.store.finish() {
             let path = writer.path().to_owned();

@@ -136,8 +136,8 @@ impl TrackLanes {
 }
 
 impl Lane {
-    /// Returns whether a span fits into what is open once all is closed that is over by then, but for the `kept`
-    /// outermost.
+    /// Returns whether a span fits into the open ones, after all that are over by then were closed. The `kept`
+    /// outermost stay.
     fn has_room_within(&self, begin_ns: u64, end_ns: u64, kept: usize) -> bool {
         let around = self.open.iter().rfind(|open_ns| **open_ns > begin_ns);
         let kept = kept.checked_sub(1).and_then(|last| self.open.get(last));

@@ -230,7 +230,7 @@ impl<'a> TraceWriter<'a> {
         Ok(track)
     }
 
-    /// Says of a track what it is; later words win.
+    /// Describes a track; a later description replaces it.
     pub(super) fn describe(
         &mut self,
         track: TrackId,

@@ -139,8 +139,8 @@ impl ListenerDigest {
     }
 }
 
-/// Gives each socket how many others of its namespace, given with it, dropped something while it did,
-/// and divides the packets that found full queues among them: nothing shows which queue was full.
+/// Counts for each socket the others of its namespace that dropped packets at the same time. Divides the packets that
+/// found full queues among them: the kernel does not show which queue was full.
 pub fn compare<'a>(sockets: impl Iterator<Item = (u32, &'a mut ListenerDigest)>) {
     let dropped = |(netns, digest): (u32, &'a mut ListenerDigest)| {
         let within_ns = digest.drops.within_ns?;

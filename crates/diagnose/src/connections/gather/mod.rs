@@ -231,7 +231,7 @@ impl Evidence {
         self.problems.push(problem);
     }
 
-    /// Adds rows that the reader left out for what it found.
+    /// Adds rows that the reader left out because of damage.
     pub fn add_left_out(&mut self, left_out: OmittedRows) {
         self.left_out.push(left_out);
     }

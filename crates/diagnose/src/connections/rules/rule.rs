@@ -80,8 +80,8 @@ pub trait Rule: Sync {
     fn id(&self) -> RuleId;
     /// Returns the finding in one line.
     fn summary(&self) -> &'static str;
-    /// Returns whether it answers a question (what sets the pace, where memory lies, who ended it) and accuses
-    /// nobody, or speaks of CPU time for which no thread waits: always `info`.
+    /// Returns whether the rule answers a question and blames nothing: what sets the rate, where memory is, who
+    /// reset. Or it is about CPU time for which no thread waits. It is always `info`.
     fn is_answer(&self) -> bool {
         false
     }
@@ -89,7 +89,7 @@ pub trait Rule: Sync {
     fn is_of_listeners(&self) -> bool {
         false
     }
-    /// Returns whether its harm lies outside of the life of what it looks at: before it, or with clients.
+    /// Returns whether the harm is outside of the connection's duration: before it, or at clients.
     fn is_beyond_life(&self) -> bool {
         false
     }

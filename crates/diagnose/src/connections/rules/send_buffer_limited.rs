@@ -175,8 +175,8 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
     advice
 }
 
-/// Returns the buffer size if all send buffers of this host were divided by congestion windows
-/// (SNAP 5.3), and among how many connections; only where that is more than it has.
+/// Returns this connection's part if all send buffers of this host were divided by congestion windows (SNAP 5.3), and
+/// the number of connections. `None`: it has more now.
 fn share_bytes(case: &Case) -> Option<(u64, u64)> {
     let all = &case.context.send_buffers;
     let own = u64::from(case.own.last_sample()?.sndbuf_bytes?);

@@ -142,8 +142,8 @@ fn blind_spots(case: &Case) -> Vec<String> {
 }
 
 impl SoftirqDelay {
-    /// Much softirq work, and either not known whether the kernel found it too much, or not known
-    /// on which CPU the application was.
+    /// Judges much softirq work if the recording does not show whether it was too much for the kernel, or on which
+    /// CPU the application was.
     fn unseen_delay_verdict(&self, case: &Case) -> Verdict {
         let asked_for = case
             .own

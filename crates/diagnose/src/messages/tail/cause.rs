@@ -72,13 +72,13 @@ impl MessageRule {
         }
     }
 
-    /// Returns whether what it is is known.
+    /// Returns whether the cause is known.
     pub(super) const fn is_explained(self) -> bool {
         !matches!(self, Self::UnknownFunction | Self::Untraced)
     }
 }
 
-/// The rules by name, each with what it says in one line. `untraced` is not among them: it is never a cause.
+/// Returns the rules by name, each with its sentence. `untraced` is left out: it is never a cause.
 pub fn list_rules() -> impl Iterator<Item = (&'static str, &'static str)> {
     let all = [
         MessageRule::HeadOfLineBlocking,

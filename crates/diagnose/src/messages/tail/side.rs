@@ -137,8 +137,8 @@ impl TailSide {
         groups
     }
 
-    /// Returns whether the activity of the thread's CPU is known at a message's begin and its end, and the kernel's
-    /// CPU at those of its part.
+    /// Returns whether the recording has the CPU activity of a message: the thread's CPU at its begin and end, and
+    /// the kernel's CPU during its part.
     pub(super) fn is_kept(&self, message: &HostMessage, labels: &LabelTable) -> bool {
         let covers = |cpu, (from_ns, until_ns): (u64, u64)| {
             self.spans.is_covered(cpu, from_ns, labels)

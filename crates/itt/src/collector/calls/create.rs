@@ -309,7 +309,7 @@ fn create<T>(
     })
 }
 
-/// A C string that is never freed, as handles are not.
+/// Makes a C string that is never freed, as handles are not.
 fn lasting(text: Vec<u8>) -> *const c_char {
     let text = text.into_iter().take(TEXT_BYTES).collect::<Vec<u8>>();
     CString::new(text).unwrap_or_default().into_raw()

@@ -46,7 +46,7 @@ impl UringSender {
         })
     }
 
-    /// Sends a message from a byte of it on, and waits until the kernel has taken what it takes.
+    /// Sends a message from this byte on, and waits until the kernel has taken a part of it.
     fn send_gathered(&mut self, slot: usize, from: usize) -> io::Result<usize> {
         let mut fields: Vec<_> = self.pool.gather(slot, from).collect();
         // SAFETY: a msghdr is numbers and pointers, and zero is a value of all of them.
