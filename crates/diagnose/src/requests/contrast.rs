@@ -83,7 +83,7 @@ pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast>
         extra_ns: extra_ns.max(0.0) as u64,
         parts: slower_parts(&sides, usual_ns, extra),
         traits: traits.found,
-        why_unknown: (!is_enough).then_some("the slow requests are too few"),
+        why_unknown: (!is_enough).then_some("too few requests are slow"),
     })
 }
 

@@ -84,7 +84,8 @@ impl fmt::Display for RequestIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{:?} is no request: CONN:qOFFSET, such as 4711:q51790, as `whylat report --requests` prints it",
+            "{:?} is no request\nhint: write CONN:qOFFSET, such as 4711:q51790, as `whylat report --requests` \
+                prints it",
             self.0
         )
     }

@@ -194,7 +194,7 @@ impl ConnectionClass {
                 "interleaved: both ends sent at once, as with pipelined or multiplexed requests",
             ),
             Self::Pushed => Some(
-                "pushed: one end sends without being asked, as with subscriptions and replication",
+                "pushed: one end sends without a request, as with subscriptions and replication",
             ),
             Self::Unanswered => Some("unanswered: no response was seen"),
         }

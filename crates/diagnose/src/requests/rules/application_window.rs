@@ -83,7 +83,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
                 ("computing", &[RequestPart::Cpu]),
             ],
         ),
-        could_not_see: vec!["What the small messages are: no payload is read.".to_owned()],
+        could_not_see: vec!["What the small messages are: whylat reads no payload.".to_owned()],
         advice: make_advice(FIXES),
         gain: Some("the sender need not wait for the messages"),
         confidence: direct_confidence(case, "each message and the data after it were measured"),
@@ -92,11 +92,12 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
 }
 
 const FIXES: [&str; 3] = [
-    "Make the window as large as the path needs: rate × round trip. HTTP/2 begins with 65,535 bytes (RFC 9113, 6.9.2). gRPC: \
-     grpc.WithInitialWindowSize and WithInitialConnWindowSize (Go), NettyChannelBuilder.flowControlWindow (Java); h2 and hyper: \
-     initial_stream_window_size; nginx: http2_body_preread_size for uploads.",
-    "Let the receiver send its message before the sender runs dry: after half of the window.",
-    "Use several connections or streams, where the protocol has a window for each.",
+    "Make the window as large as the path needs: rate × round trip. HTTP/2 begins with 65,535 bytes (RFC 9113, \
+        6.9.2). gRPC in Go: grpc.WithInitialWindowSize and WithInitialConnWindowSize. gRPC in Java: \
+        NettyChannelBuilder.flowControlWindow. h2 and hyper: initial_stream_window_size. nginx: \
+        http2_body_preread_size for uploads.",
+    "Let the receiver send its message earlier: after half of the window.",
+    "Use several connections or streams, if the protocol has a window for each.",
 ];
 
 fn bytes_of(name: &'static str, value: u64, label: &'static str) -> Fact {
@@ -121,7 +122,7 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         candidates: vec![RuleId::ApplicationWindow, RuleId::RemoteSlow],
         concerned_ns: remote.ns,
         headline: format!(
-            "{} waited for data after {}; the recording does not show how long the path takes.",
+            "{} waited for data after {}. The recording does not show how long the path takes.",
             case.key.name,
             quantity(credits, "small message")
         ),

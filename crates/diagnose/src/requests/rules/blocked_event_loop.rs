@@ -115,7 +115,7 @@ fn finding(case: &ServiceCase<'_>, blockers: &BlockerDigest, queued: &PartHarm) 
                 ("locks", &[RequestPart::Lock]),
             ],
         ),
-        could_not_see: vec!["What the long requests ask for: no payload is read.".to_owned()],
+        could_not_see: vec!["What the long requests ask for: whylat reads no payload.".to_owned()],
         advice: make_advice([
             "Make the long requests short: in redis `SCAN` in place of `KEYS`, `UNLINK` in place of `DEL`, small ranges; \
              `SLOWLOG GET` names them.",
@@ -125,7 +125,7 @@ fn finding(case: &ServiceCase<'_>, blockers: &BlockerDigest, queued: &PartHarm) 
         gain: Some("no request is long"),
         confidence: direct_confidence(
             case,
-            "each request's wait was measured, and what its thread did meanwhile",
+            "the wait of each request and the activity of its thread were measured",
         ),
         ..RequestFinding::from_harm(case, &harm, Remedy::Avoidable)
     }

@@ -95,19 +95,20 @@ fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> Request
                 ("disks", &[RequestPart::Disk]),
             ],
         ),
-        could_not_see: vec!["How many requests the server lets come at once.".to_owned()],
+        could_not_see: vec!["How many requests the server accepts at once.".to_owned()],
         advice: make_advice([
-            "Start more threads or workers, as many as requests come at once: gunicorn `--workers` and `--threads`, uWSGI \
-             `processes`, php-fpm `pm.max_children`, Puma `threads`, Tomcat `maxThreads`, the size of a Java executor.",
+            "Start more threads or workers, as many as requests come at once. Examples: gunicorn `--workers` \
+                and `--threads`, uWSGI `processes`, php-fpm `pm.max_children`, Puma `threads`, Tomcat \
+                `maxThreads`, the size of a Java executor.",
             "In an event loop (Node.js, asyncio), do not wait in the loop: use `await`, or another thread \
              (`run_in_executor`, `asyncio.to_thread`).",
-            "Shorten what the threads wait for: set a time limit, ask at the same time what does not depend on each other, \
-             keep answers in a cache.",
+            "Make the waits of the threads shorter: set a time limit, send independent requests at the same \
+                time, or keep answers in a cache.",
         ]),
         gain: Some("a thread is always free"),
         confidence: direct_confidence(
             case,
-            "the queue of each request was measured, and what the threads waited for",
+            "the queue of each request and the waits of the threads were measured",
         ),
         ..RequestFinding::from_harm(case, queued, Remedy::Avoidable)
     }

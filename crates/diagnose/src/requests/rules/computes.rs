@@ -59,7 +59,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         "of the time of requests",
     ));
     if harm.excess_share > 0.0 {
-        let label = "of what the slowest 1 % took longer";
+        let label = "of the extra time of the slowest 1 %";
         facts.push(share_fact("cpu_excess_share", harm.excess_share, label));
     }
     let involved = function.map(|(name, share)| {
@@ -81,7 +81,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             ],
         ),
         could_not_see: vec![
-            "Which functions ran for which request: samples are of the process.".to_owned(),
+            "Which functions ran for which request: samples cover the whole process.".to_owned(),
         ],
         advice: make_advice([
             "Find the functions: `perf record -g -p PID`, py-spy, `perf-PID.map` of Java and Node.js.",
@@ -89,7 +89,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         ]),
         confidence: direct_confidence(
             case,
-            "the threads with the requests ran, or could not be seen to wait",
+            "the threads with the requests ran, or whylat could not see their waits",
         ),
         excess_share: if is_slow { harm.excess_share } else { 0.0 },
         ..RequestFinding::from_harm(case, harm, Remedy::Unavoidable)

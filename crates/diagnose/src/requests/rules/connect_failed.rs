@@ -61,7 +61,7 @@ impl FailureKind {
             Self::Refused => "were refused (ECONNREFUSED)",
             Self::NoAnswer => "got no answer (ETIMEDOUT)",
             Self::NoPort => "found no free local port (EADDRNOTAVAIL)",
-            Self::Unreachable => "found no way there (EHOSTUNREACH, ENETUNREACH)",
+            Self::Unreachable => "found no route (EHOSTUNREACH, ENETUNREACH)",
             Self::GivenUp => "got no answer until the program gave up",
             Self::Other => "failed",
         }
@@ -75,17 +75,17 @@ impl FailureKind {
                 "At start: wait until the server listens (readiness of the unit or the pod), and try again with short pauses.",
             ],
             Self::NoAnswer | Self::GivenUp => &[
-                "Find where the SYN or its answer is lost: a firewall that drops, a wrong address or route, a listener that is \
-                 full (`nstat -az TcpExtListenDrops` there).",
+                "Find where the SYN or its answer is lost: a firewall, a wrong address or route, or a full \
+                    accept queue (`nstat -az TcpExtListenDrops` on the server).",
                 "Set a connect timeout that suits the path, and try another address meanwhile (RFC 8305).",
             ],
             Self::NoPort => &[
-                "Keep connections: each closed one keeps its port for 60 s in TIME-WAIT.",
+                "Keep connections open: each closed one keeps its port for 60 s in TIME-WAIT.",
                 "Then widen net.ipv4.ip_local_port_range, or set net.ipv4.tcp_tw_reuse=1 (ip-sysctl), or use more addresses.",
             ],
             Self::Unreachable => &[
-                "Check the route (`ip route get ADDRESS`), and whether the host is up: `ip neigh` shows FAILED if nobody answers \
-                 for it.",
+                "Check the route (`ip route get ADDRESS`), and whether the host is up: `ip neigh` shows FAILED \
+                    if no host answers.",
             ],
             Self::Other => &["Look the errno up in connect(2)."],
         }
@@ -141,7 +141,8 @@ fn doubt(subject: &FindingSubject, attempts: &FailedAttempts, harm_ns: u64) -> R
         candidates: vec![RuleId::ConnectFailed],
         concerned_ns: harm_ns,
         headline: format!(
-            "{who} gave up {} to connect to {} before an answer; it is not known whether one would have come.",
+            "{who} gave up {} to connect to {} before an answer. The recording does not show whether an answer \
+                would have come.",
             quantity(subject.connections, "attempt"),
             subject.remote
         ),
@@ -214,7 +215,8 @@ fn finding(
         ),
         facts: facts(attempts, &kinds, harm_ns),
         could_not_see: vec![match evidence.has_waits() {
-            true => "What the program did between attempts counts as lost, too.".to_owned(),
+            true => "The program may have worked between attempts; that time counts as lost, too."
+                .to_owned(),
             false => "The activity of threads was not recorded.".to_owned(),
         }],
         advice: make_advice(kind.advice().iter().copied()),

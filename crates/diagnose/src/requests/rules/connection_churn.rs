@@ -159,7 +159,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
                 .to_owned(),
         ],
         advice: make_advice(list_fixes(opened)),
-        gain: Some("connections are kept, and no more are opened than were open at once"),
+        gain: Some("connections are kept, and their number is that in use at once"),
         confidence: direct_confidence(case, "connections and their handshakes were measured"),
         ..RequestFinding::new(case)
     }
@@ -209,11 +209,14 @@ fn list_fixes(opened: &PoolSize) -> [String; 4] {
     [
         "nginx: an `upstream` block with `keepalive`, `proxy_http_version 1.1` and an empty `Connection` header.".to_owned(),
         format!(
-            "Programs: keep one client object. requests.Session, http.Agent with keepAlive, one http.Client in Go (read the \
-             body to its end), a pool of SQLAlchemy, HikariCP or pgbouncer; {} would do here.",
+            "Programs: keep one client object. Examples: requests.Session, http.Agent with keepAlive, one \
+                http.Client in Go (read the body to its end). Databases: a pool of SQLAlchemy, HikariCP or \
+                pgbouncer. {} are enough here.",
             count(opened.most)
         ),
-        "If the other end closes: raise its keep-alive timeout and its number of requests for each connection.".to_owned(),
-        "TLS that must begin again: resume sessions (tickets or a session cache), TLS 1.3, ECDSA keys.".to_owned(),
+        "If the other end closes connections: raise its keep-alive timeout and its number of requests for each \
+            connection.".to_owned(),
+        "If TLS must begin again: resume sessions (tickets or a session cache), or use TLS 1.3 and ECDSA \
+            keys.".to_owned(),
     ]
 }

@@ -42,9 +42,10 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
         advice: vec![
             "Raise the quota, or remove it: `cpu.max`, Kubernetes `resources.limits.cpu`, `docker run --cpus`. A share \
              (`cpu.weight`, `resources.requests.cpu`) protects others without stopping anyone.",
-            "Run no more threads at once than the quota has CPUs: GOMAXPROCS (Go 1.25 sets it by itself), \
-             -XX:ActiveProcessorCount, worker processes. Many threads use a period's quota in a part of it.",
-            "If the load comes in bursts: let unused quota be kept, `cpu.max.burst`.",
+            "Run at most as many threads as the quota has CPUs: GOMAXPROCS (set by Go since 1.25), \
+                -XX:ActiveProcessorCount, worker processes. Many threads use a period's quota in a part of the \
+                period.",
+            "If the load comes in bursts: keep unused quota with `cpu.max.burst`.",
         ],
         gain: "the quota stops no thread, and a CPU is free",
         because: format!(

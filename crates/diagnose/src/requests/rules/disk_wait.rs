@@ -32,11 +32,13 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {
         part: RequestPart::Disk,
-        holds: "A disk holds",
+        holds: "A disk delays",
         place: longest_place(case, RequestPart::Disk),
         fact: ("disk_ns", "waited for a disk"),
         facts: vec![number("disk_waits", count, "waits for a disk")],
-        could_not_see: vec!["Which disk it was, and who else used it (`iostat -x`).".to_owned()],
+        could_not_see: vec![
+            "Which disk it was, and which programs used it, too (`iostat -x`).".to_owned(),
+        ],
         advice: match is_sync {
             true => SYNC.to_vec(),
             false => READ.to_vec(),

@@ -57,11 +57,11 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     };
     let mut unseen = Vec::new();
     if slowest.is_none() {
-        let text = "Which name server: the resolver did not wait on a connected UDP socket (a local daemon by a UNIX socket, or \
-                    several descriptors at once).";
+        let text = "Which name server: the resolver did not wait on a connected UDP socket. It used a UNIX \
+            socket to a local daemon, or several descriptors at once.";
         unseen.push(text.to_owned());
     }
-    unseen.push("Which names were asked for: no payload is read.".to_owned());
+    unseen.push("Which names were asked for: whylat reads no payload.".to_owned());
     RequestFinding {
         parts: PARTS.to_vec(),
         harm_ns: harm.ns,
@@ -70,7 +70,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         involved: servers.iter().flat_map(involved).collect(),
         remedy: Remedy::Avoidable,
         headline: format!(
-            "DNS holds {}: they waited for {who}, {}.",
+            "DNS delays {}: they waited for {who}, {}.",
             of_requests(case),
             of_time(case, harm.ns)
         ),
@@ -88,19 +88,19 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         advice: make_advice(fixes(
             slowest.is_some_and(|(_, waits)| waits.unanswered > 0),
         )),
-        gain: Some("names are known without a question"),
-        confidence: direct_confidence(case, "waits below the resolver were measured"),
+        gain: Some("names need no question"),
+        confidence: direct_confidence(case, "waits within the resolver were measured"),
         ..RequestFinding::new(case)
     }
 }
 
 const FIXES: [&str; 4] = [
-    "If answers are lost: ask the name server of /etc/resolv.conf by hand (`dig @SERVER NAME A`, `AAAA`), and look for drops on the \
-     way: conntrack races of parallel A and AAAA questions, firewalls, an overloaded server.",
-    "In resolv.conf: `options single-request-reopen` (A and AAAA from two sockets), `use-vc` (TCP), `timeout:1 attempts:3` against \
-     the 5 s of the default.",
+    "If answers are lost: ask the name server of /etc/resolv.conf yourself (`dig @SERVER NAME A`, `AAAA`). Then \
+        find the drops: conntrack races of parallel A and AAAA questions, firewalls, an overloaded server.",
+    "In resolv.conf: `options single-request-reopen` (A and AAAA from two sockets), `use-vc` (TCP), or \
+        `timeout:1 attempts:3` (the default timeout is 5 s).",
     "Ask less: a local cache (systemd-resolved, nscd, dnsmasq, NodeLocal DNSCache), kept connections, a name with a final dot.",
-    "With search domains, `ndots:1` or the whole name: each domain of `search` is a question more.",
+    "With search domains, use `ndots:1` or the full name: each domain of `search` is one more question.",
 ];
 
 /// Returns the fixes: to ask less comes first, unless answers are lost.

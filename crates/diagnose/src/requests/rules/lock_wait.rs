@@ -59,14 +59,14 @@ fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
         candidates: vec![RuleId::LockWait, RuleId::TimerWait],
         concerned_ns: bound_ns,
         headline: format!(
-            "Timers hold {}; up to {} of that may be waits for a lock with a holder that sleeps.",
+            "Timers delay {}. Up to {} of that may be waits for a lock with a holder that sleeps.",
             of_requests(case),
             of_time(case, bound_ns)
         ),
         facts,
-        why: "Go puts goroutines to sleep without the kernel: its threads do not show which goroutine waits for what.",
+        why: "Go blocks goroutines without the kernel. Its threads do not show which goroutine waits for what.",
         would_help: vec![
-            "Look at the mutex profile: runtime.SetMutexProfileFraction(1), `go tool pprof URL/debug/pprof/mutex`."
+            "Read the mutex profile: runtime.SetMutexProfileFraction(1), `go tool pprof URL/debug/pprof/mutex`."
                 .to_owned(),
         ],
     })
@@ -93,7 +93,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         parts: PARTS.to_vec(),
         involved: name_involved(case),
         headline: format!(
-            "{what} holds {}: {}{by}.",
+            "{what} delays {}: {}{by}.",
             of_requests(case),
             of_time(case, harm.ns),
         ),
@@ -106,10 +106,12 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
                 ("disk", &[RequestPart::Disk]),
             ],
         ),
-        could_not_see: vec!["Who had the lock before the thread that gave it away.".to_owned()],
+        could_not_see: vec![
+            "Which thread had the lock before the one that released it.".to_owned(),
+        ],
         advice: list_fixes(is_interpreter),
         gain: Some("the lock is free whenever a request needs it"),
-        confidence: direct_confidence(case, "each wait was measured, and who ended it"),
+        confidence: direct_confidence(case, "each wait and the thread that ended it were measured"),
         ..RequestFinding::from_harm(case, harm, Remedy::Avoidable)
     }
 }
@@ -151,7 +153,7 @@ fn list_fixes(is_interpreter: bool) -> Vec<crate::report::Advice> {
         ]),
         false => make_advice([
             "Hold the lock for less time: no system call, no logging and no memory allocation while it is held.",
-            "Use a lock for each part of the data, or data that needs none.",
+            "Use a lock for each part of the data, or data structures without locks.",
         ]),
     }
 }

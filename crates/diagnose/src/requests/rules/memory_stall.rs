@@ -31,20 +31,19 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let count = threads.iter().map(|it| it.count).sum();
     HostCause {
         part: RequestPart::Memory,
-        holds: "Lack of memory holds",
+        holds: "Lack of memory delays",
         place: longest_place(case, RequestPart::Memory),
         fact: ("memory_ns", "waited for pages"),
         facts: vec![number("memory_waits", count, "waits for pages")],
         could_not_see: vec![
-            "CPU time that the program itself spent to free memory: it counts as computing."
-                .to_owned(),
+            "CPU time in which the program itself freed memory: it counts as computing.".to_owned(),
         ],
         advice: vec![
             "Give it more memory, or let it use less: `memory.high` and `memory.max` of its control group, Kubernetes \
              `resources.limits.memory`. `memory.pressure` and /proc/pressure/memory show the stalls.",
             "Keep the pages that requests need: mlockall(), `vm.swappiness`, `memory.low`; read a mapped file ahead \
              (madvise(MADV_WILLNEED), MAP_POPULATE).",
-            "Move what fills the memory elsewhere: a batch job, a backup, a large page cache of others.",
+            "Move other users of memory elsewhere: a batch job, a backup, a program with a large page cache.",
         ],
         gain: "the pages are in memory",
         because: format!("waits of {} for pages were measured", duration(harm.ns)),

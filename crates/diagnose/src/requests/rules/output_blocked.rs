@@ -33,7 +33,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let reader = readers.first().map(|it| it.subject.name.as_str());
     HostCause {
         part: RequestPart::Output,
-        holds: "Output that nobody reads in time holds",
+        holds: "Output that is not read in time delays",
         place: match reader {
             Some(reader) => format!(
                 "{}; {reader} reads it",
@@ -45,15 +45,15 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
         facts: vec![number("blocked_writes", count, "writes that were blocked")],
         could_not_see: match reader {
             Some(_) => Vec::new(),
-            None => vec!["Who reads it: no wait ended by a read.".to_owned()],
+            None => vec!["Which process reads it: no read ended a wait.".to_owned()],
         },
         advice: vec![
-            "Read what the program writes, as fast as it writes: check the process at the other end of the pipe, the terminal \
-             or the socket (`lsof -E -p PID` names it).",
+            "Read the output as fast as the program writes it. Check the process at the other end of the pipe, \
+                the terminal or the socket (`lsof -E -p PID` names it).",
             "Write less: a lower log level, no line for each request.",
-            "Do not let a request wait for its log: an asynchronous logger with a queue that drops when it is full (Python \
-             QueueHandler, log4j2 AsyncAppender, pino's worker thread), or a file.",
-            "A larger pipe takes a burst, and only a burst: fcntl(F_SETPIPE_SZ), /proc/sys/fs/pipe-max-size.",
+            "Do not let a request wait for its log. Write to a file, or use an asynchronous logger that drops \
+                lines when its queue is full (Python QueueHandler, log4j2 AsyncAppender, pino's worker thread).",
+            "A larger pipe helps only in a burst: fcntl(F_SETPIPE_SZ), /proc/sys/fs/pipe-max-size.",
         ],
         gain: "another process reads the output at once",
         because: format!("blocked writes of {} were measured", duration(harm.ns)),

@@ -80,16 +80,15 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
         facts,
         ruled_out: super::shared::rule_out(case, &[("computing", &[RequestPart::Cpu])]),
         could_not_see: vec![
-            "Waits of programs that wait for a connection without a thread (asynchronous pools)."
-                .to_owned(),
+            "Waits for a connection without a thread, as in asynchronous pools.".to_owned(),
         ],
         advice: make_advice([
             "Let the pool have more connections, as many as the server serves at once: SQLAlchemy `pool_size` and \
              `max_overflow`, HikariCP `maximumPoolSize`, Go `SetMaxOpenConns`, urllib3 `maxsize`.",
-            "Give a connection back sooner: not after work that does not need it.",
+            "Give a connection back sooner: before work that does not need it.",
             "Make the requests shorter: each holds its connection for as long as it takes.",
         ]),
-        gain: Some("a connection is always free, and the server keeps its pace"),
+        gain: Some("a connection is always free, and the server stays as fast"),
         confidence: direct_confidence(
             case,
             "each wait ended when another thread's request on the same connection was over",
@@ -123,14 +122,14 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         candidates: vec![RuleId::PoolWait],
         concerned_ns: case.total_ns(),
         headline: format!(
-            "{} of {} share {} to {}, which are nearly always in use.",
+            "{} of {} share {} to {}, and these are nearly always in use.",
             quantity(series.threads, "thread"),
             case.key.name,
             quantity(series.connections, "connection"),
             case.key.address
         ),
         facts,
-        why: "It was not recorded whether threads waited for a free one.",
+        why: "The recording does not show whether threads waited for a free connection.",
         would_help: vec!["Record as root with `--detail waits`.".to_owned()],
     }))
 }

@@ -84,19 +84,19 @@ fn collection_cause(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> 
             "waits of a thread that had a request",
         )],
         could_not_see: vec![
-            "Which of these waits were for a lock of the program: the collector's thread ended them."
+            "Which of these waits were for a lock of the program: the collector's thread ended all of them."
                 .to_owned(),
         ],
         advice: vec![
-            "See how long and how often it collects: `-Xlog:gc,safepoint`. A full collection again and again means that the \
-             heap is too small: raise -Xmx, or find what keeps the objects (`jcmd PID GC.class_histogram`).",
-            "Use a collector with short pauses: -XX:+UseZGC, -XX:+UseShenandoahGC, or G1 with -XX:MaxGCPauseMillis. A JVM with \
-             one CPU or less than 2 GB takes the serial one by itself.",
+            "See how long and how often it collects: `-Xlog:gc,safepoint`. Repeated full collections mean that \
+                the heap is too small. Raise -Xmx, or find what keeps the objects (`jcmd PID GC.class_histogram`).",
+            "Use a collector with short pauses: -XX:+UseZGC, -XX:+UseShenandoahGC, or G1 with \
+                -XX:MaxGCPauseMillis. A JVM with one CPU or less than 2 GB uses the serial collector by default.",
             "Allocate less for each request: reuse buffers, read in parts.",
         ],
         gain: "the collector stops no thread",
         because: format!(
-            "waits of {} were measured that the collector's thread ended",
+            "the collector's thread ended waits of {}, which were measured",
             duration(harm.ns)
         ),
     }
@@ -109,7 +109,7 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let waker = wakers.first().map(|it| it.subject.name.as_str());
     HostCause {
         part: RequestPart::Paused,
-        holds: "A stop of the whole process holds",
+        holds: "A stop of the whole process delays",
         place: waker.map_or_else(String::new, |waker| format!("; {waker} ended it")),
         fact: ("paused_ns", "stopped"),
         facts: vec![number(
@@ -117,13 +117,14 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
             count,
             "stops of a thread that had a request",
         )],
-        could_not_see: vec!["Who stopped it: only who let it go on is seen.".to_owned()],
+        could_not_see: vec![
+            "Who stopped it: the recording only shows who let it continue.".to_owned(),
+        ],
         advice: vec![
-            "Find who sends SIGSTOP or SIGTSTP to it (`kill -STOP`, Ctrl-Z, a job scheduler), and end that.",
+            "Find who sends SIGSTOP or SIGTSTP to it (`kill -STOP`, Ctrl-Z, a job scheduler), and prevent it.",
             "Find who freezes its control group: `docker pause`, `cgroup.freeze`, `freezer.state`, a checkpoint (CRIU), a \
              suspended host.",
-            "Take no core and no stack of a serving process with a debugger: gdb, gcore, jstack -F and jmap -F stop it \
-             meanwhile.",
+            "Use no debugger for cores and stacks of a serving process: gdb, gcore, jstack -F and jmap -F stop it.",
         ],
         gain: "nobody stops the process",
         because: format!("the kernel's stack shows stops of {}", duration(harm.ns)),

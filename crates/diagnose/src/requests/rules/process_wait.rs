@@ -43,12 +43,12 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let names = case.evidence.names();
     let is_sibling = other.is_some_and(|pid| names.comm(pid) == Some(case.key.name.as_str()));
     let by = other.map(|pid| format!("; {} ended most of these waits", names.process(pid).title()));
-    let record = "Record that process, too (`-p PID`): its report says what it does meanwhile.";
+    let record = "Record that process, too (`-p PID`): its report shows what it does.";
     HostCause {
         part: RequestPart::Process,
         holds: match is_sibling {
-            true => "Another process of the same program holds",
-            false => "Another process holds",
+            true => "Another process of the same program delays",
+            false => "Another process delays",
         },
         place: match by {
             Some(by) => by,
@@ -63,9 +63,9 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
             true => vec![OF_LOCKS, record],
             false => vec![record, OF_CHILDREN, OF_LOCKS],
         },
-        gain: "the other process lets no request wait",
+        gain: "no request waits for the other process",
         because: format!(
-            "waits of {} were measured, and which process ended them",
+            "waits of {} and the processes that ended them were measured",
             duration(harm.ns)
         ),
     }

@@ -49,7 +49,7 @@ fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm) -> Vec<crate::report::
         "of the time of requests",
     ));
     if harm.excess_share > 0.0 {
-        let label = "of what the slowest 1 % took longer";
+        let label = "of the extra time of the slowest 1 %";
         facts.push(share_fact("remote_excess_share", harm.excess_share, label));
     }
     facts.extend(
@@ -77,7 +77,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
     let others = case.unrecorded_others();
     let unseen = path
         .is_none()
-        .then_some("How much of it is the path's round trip: no sample has it.");
+        .then_some("How much of this is the path's round trip: no sample has it.");
     RequestFinding {
         parts: PARTS.to_vec(),
         involved: name_involved(&case.key.address, &others),
@@ -91,7 +91,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
                 ("connecting", &[RequestPart::Connect, RequestPart::Dns]),
             ],
         ),
-        could_not_see: ["What threads of the other end did: their waits are not recorded."]
+        could_not_see: ["What threads of the other end did: their waits were not recorded."]
             .into_iter()
             .chain(unseen)
             .map(str::to_owned)
@@ -99,7 +99,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFin
         advice: make_advice([fix(&case.key.address, case.pids(), &others)]),
         confidence: direct_confidence(
             case,
-            "the wait was measured; a longer queue on the path counts as well",
+            "the wait was measured; it includes a longer queue on the path",
         ),
         excess_share: if is_slow { harm.excess_share } else { 0.0 },
         ..RequestFinding::from_harm(case, harm, Remedy::Unavoidable)
@@ -126,7 +126,8 @@ fn fix(address: &str, own: impl Iterator<Item = u32>, others: &[(u32, String)]) 
     }
     pids.extend(others.iter().map(|(pid, _)| pid.to_string()));
     format!(
-        "Record both ends: `whylat record -p {}`. Then the requests go on in the threads of the other end.",
+        "Record both ends: `whylat record -p {}`. Then the report follows the requests into the threads of the \
+            other end.",
         pids.join(",")
     )
 }

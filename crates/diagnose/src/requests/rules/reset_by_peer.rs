@@ -59,7 +59,7 @@ fn harmless_finding(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFind
     RequestFinding {
         remedy: Remedy::Avoidable,
         headline: format!(
-            "{} reset {} after the last message of {}: no harm, for every request before had its response.",
+            "{} reset {} after the last message of {}. No harm: every request before had its response.",
             case.key.address,
             quantity(resets.farewells, "connection"),
             case.key.name,
@@ -73,10 +73,10 @@ fn harmless_finding(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFind
             number("requests", case.requests(), "requests with a response"),
         ],
         could_not_see: vec![
-            "What the last message was: its size is that of a farewell, such as TLS's close_notify."
+            "What the last message was: its size is that of a closing message, such as TLS's close_notify."
                 .to_owned(),
         ],
-        advice: make_advice(["Nothing has to be done."]),
+        advice: make_advice(["Nothing needs to change."]),
         confidence: direct_confidence(case, "the kernel noted the RST as the connection's error"),
         ..RequestFinding::new(case)
     }
@@ -106,7 +106,7 @@ fn doubt_verdict(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict
             time_fact("unanswered_ns", waited_ns, "until the connections ended"),
         ],
         why: "No RST came: the program gave up, or the other end closed without an answer.",
-        would_help: vec!["Look at the logs of both ends at these times.".to_owned()],
+        would_help: vec!["Read the logs of both ends at these times.".to_owned()],
     }))
 }
 
@@ -121,17 +121,17 @@ fn finding(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> Reques
         headline: headline(case, resets, lost_ns, least_ns),
         facts: collect_facts(case, resets, (on_idle, least_ns), lost_ns),
         could_not_see: vec![
-            "Whether the next request is the same one again.".to_owned(),
-            "Whether the other end had begun to work on it: if so, it may be done twice.".to_owned(),
+            "Whether the next request repeats this one.".to_owned(),
+            "Whether the other end had begun to work on the request: then it may do it twice.".to_owned(),
         ],
         advice: make_advice(match least_ns {
             Some(least_ns) => of_idle(least_ns).to_vec(),
             None => vec![
-                "Look at the other end's log: it, or a proxy between, refused the first request of the connection, or ended."
+                "Read the other end's log. It or a proxy refused the first request of the connection, or ended."
                     .to_owned(),
             ],
         }),
-        gain: Some("no request meets a closed connection"),
+        gain: Some("no request is sent on a closed connection"),
         confidence: direct_confidence(case, "the kernel noted the RST as the connection's error"),
         ..RequestFinding::new(case)
     }

@@ -93,15 +93,16 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
             ],
         ),
         could_not_see: vec![
-            "Whether a request needs the response to the one before: then it has to wait for it."
+            "Whether a request needs the response to the one before. If so, it must wait for it."
                 .to_owned(),
         ],
         advice: make_advice([
-            "Ask for many things in one request: INSERT of many rows or COPY, psycopg2's execute_values, JDBC's addBatch(), \
-             a JOIN or IN (…) instead of a query for each row, MGET.",
+            "Ask for many things in one request: INSERT of many rows, COPY, psycopg2's execute_values, JDBC's \
+                addBatch(), MGET. Or use a JOIN or IN (…) instead of a query for each row.",
             "Send the next request before the response: pipeline mode of psycopg 3 and libpq, pipelines of redis clients.",
-            "Ask in parallel, with several connections or HTTP/2 streams, where the requests do not depend on each other.",
-            "Move the program, or a cache of what it asks, nearer to the other end.",
+            "If the requests do not depend on each other, send them in parallel, with several connections or \
+                HTTP/2 streams.",
+            "Move the program nearer to the other end, or use a cache near the program.",
         ]),
         gain: Some("each series takes one round trip"),
         confidence: direct_confidence(
@@ -129,12 +130,13 @@ fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         candidates: vec![RuleId::SerialRoundTrips],
         concerned_ns: waited.ns,
         headline: format!(
-            "{} of {} wait one after another for the other end; it is not known how much of it is the path.",
+            "{} of {} wait one after another for the other end. The recording does not show how much of this is \
+                the path.",
             quantity(case.requests(), "request"),
             case.title()
         ),
         facts: duration_facts(case),
-        why: "No statistics of the connections were recorded, so that the round trip of the path is unknown.",
+        why: "No statistics of the connections were recorded, so the round trip of the path is unknown.",
         would_help: vec!["Compare with `ping` to the other end.".to_owned()],
     }))
 }

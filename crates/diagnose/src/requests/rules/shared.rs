@@ -176,7 +176,7 @@ pub fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         candidates: OF_THREADS.to_vec(),
         concerned_ns: harm.excess_ns,
         headline: format!(
-            "The slowest of {} lost {} in the program; the recording does not show why.",
+            "The slowest of {} lost {} in the program. The recording does not show why.",
             of_requests(case),
             duration(harm.excess_ns)
         ),

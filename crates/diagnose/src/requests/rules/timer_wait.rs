@@ -58,7 +58,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
         parts: PARTS.to_vec(),
         involved: name_involved(case),
         headline: format!(
-            "A timer holds {}: {}{pauses}{}.",
+            "A timer delays {}: {}{pauses}{}.",
             of_requests(case),
             of_time(case, harm.ns),
             place.unwrap_or_default()
@@ -81,11 +81,11 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
             .into_iter()
             .collect(),
         advice: make_advice(if is_paced { PACED } else { ALONE }),
-        gain: Some("the program goes on as soon as it can"),
+        gain: Some("the program continues as soon as it can"),
         confidence: direct_confidence(
             case,
             format!(
-                "waits of {} were measured that no event ended",
+                "a timer, and no event, ended waits of {}, which were measured",
                 duration(harm.ns)
             ),
         ),
@@ -110,20 +110,21 @@ fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm, is_paced: bool) -> Vec
 
 /// Facts that threads of Go do not show.
 const SCHEDULED: &str =
-    "Which goroutine slept: one that waits for a lock of another that sleeps looks the same.";
+    "Which goroutine slept: a goroutine that waits for the lock of a sleeping one looks the same.";
 
 /// Fixes of a timer before a response.
 const ALONE: [&str; 2] = [
-    "Find who set the timer, by its stack if one is shown, and wait for the event instead of the time.",
+    "Find the code that set the timer: its stack, if one is shown. Wait for the event instead of the time.",
     "curl and libcurl wait a second for `100 Continue` before a large body: `-H 'Expect:'`, \
      `CURLOPT_EXPECT_100_TIMEOUT_MS`.",
 ];
 
 /// Fixes of a server that sends its responses in parts.
 const PACED: [&str; 2] = [
-    "Raise the rate that the server keeps to, if it has one: nginx `limit_rate` and `limit_rate_after`, Apache \
-     mod_ratelimit, HAProxy `bwlim-out`, Envoy's bandwidth limit.",
-    "Find who set the timer, by its stack if one is shown: a program that makes its data in time, as a live stream, has to wait.",
+    "If the server limits its rate, raise the limit: nginx `limit_rate` and `limit_rate_after`, Apache \
+        mod_ratelimit, HAProxy `bwlim-out`, Envoy's bandwidth limit.",
+    "Find the code that set the timer: its stack, if one is shown. A program with a live stream must wait for \
+        its data.",
 ];
 
 /// The server may have sent by its own plan.
@@ -138,7 +139,7 @@ fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
     facts.push(time_fact(
         "unasked_ns",
         unasked_ns,
-        "of this before messages that nobody may have asked for",
+        "of this before messages that may answer no request",
     ));
     facts.push(number(
         "unasked_requests",
@@ -149,16 +150,16 @@ fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
         candidates: vec![RuleId::TimerWait],
         concerned_ns: harm.ns,
         headline: format!(
-            "{} of {} of {} have late responses, or messages that nobody asked for: {}.",
+            "{} of {} of {} have late responses, or messages without a request: {}.",
             count(pauses.unasked),
             quantity(case.requests(), "request"),
             case.title(),
             of_time(case, unasked_ns),
         ),
         facts,
-        why: "A ping or an event that a server sends at its own time looks like a response that waits for a timer.",
+        why: "A ping or an event of a server looks like a response that waits for a timer.",
         would_help: vec![
-            "Record for longer: after 8 events in a row, a connection counts as one that pushes."
+            "Record for longer: after 8 events in a row, whylat knows that the connection pushes."
                 .to_owned(),
         ],
     }))

@@ -131,7 +131,7 @@ impl DropSums {
             },
             true => Confidence {
                 level: ConfidenceLevel::Medium,
-                because: "the kernel counted the drops; of a sample it gave the addresses"
+                because: "the kernel counted the drops, and gave the addresses of a sample"
                     .to_owned(),
             },
         }
@@ -139,9 +139,10 @@ impl DropSums {
 }
 
 const OF_ROOM: [&str; 3] = [
-    "Raise SO_RCVBUF of the receiver: net.core.rmem_max limits it, net.core.rmem_default is what a program has that sets none.",
+    "Raise SO_RCVBUF of the receiver. net.core.rmem_max limits it. Without SO_RCVBUF, a program has \
+        net.core.rmem_default.",
     "Take datagrams faster: a thread that only receives, recvmmsg(), or several sockets with SO_REUSEPORT.",
-    "Let clients ask fewer at once, and ask again sooner.",
+    "Let clients send fewer questions at once, and repeat them sooner.",
 ];
 
 fn lower_first(sentence: &str) -> String {
@@ -252,7 +253,7 @@ fn finding(case: &ServiceCase<'_>, lost: &LostQuestions) -> RequestFinding {
         involved: name_involved(case.evidence, lost),
         remedy: Remedy::Avoidable,
         headline: format!(
-            "Dropped datagrams hold {}: {} until they were repeated; {}.",
+            "Dropped datagrams delay {}: {} until they were repeated; {}.",
             of_requests(case),
             of_time(case, lost.ns),
             lost.sums.explain_drops(lost.receiver())
@@ -285,8 +286,8 @@ fn name_involved(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<St
 }
 
 fn could_not_see(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<String> {
-    let sooner = "How soon the answers would have come without the drops.".to_owned();
-    let reader = "What the receiver did meanwhile: it is not recorded.".to_owned();
+    let sooner = "When the answers would have come without the drops.".to_owned();
+    let reader = "What the receiver did meanwhile: it was not recorded.".to_owned();
     let has_receivers = !name_involved(evidence, lost).is_empty();
     let reader = (!has_receivers).then_some(reader);
     reader.into_iter().chain([sooner]).collect()
@@ -320,7 +321,7 @@ fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
         candidates: vec![RuleId::UdpDrops, RuleId::TimerWait],
         concerned_ns: lost_ns,
         headline: format!(
-            "{} sent {} again; the recording does not show whether this host dropped them.",
+            "{} sent {} again. The recording does not show whether this host dropped them.",
             case.key.name,
             quantity(repeats.questions, "datagram"),
         ),
@@ -434,7 +435,9 @@ impl ReceiverLoss {
             remedy: Remedy::Avoidable,
             headline: self.headline(subject, lost),
             facts,
-            could_not_see: vec!["What the lost datagrams were: no payload is read.".to_owned()],
+            could_not_see: vec![
+                "What the lost datagrams were: whylat reads no payload.".to_owned(),
+            ],
             advice: make_advice(self.sums.advice()),
             confidence: self.sums.confidence(),
             ..RequestFinding::without_harm()

@@ -119,17 +119,17 @@ fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> Reque
         ),
         could_not_see: blind_spots(spread),
         advice: make_advice([
-            "Let an idle worker take the next connection: one listening socket that all workers wait for with \
-             EPOLLEXCLUSIVE. SO_REUSEPORT spreads connections by a hash, whatever the workers do (nginx: `listen` without \
-             `reuseport`; Envoy: `connection_balance_config: exact_balance`).",
+            "Let an idle worker take the next connection: all workers wait for one listening socket with \
+                EPOLLEXCLUSIVE. SO_REUSEPORT spreads connections by a hash, also to busy workers. nginx: \
+                `listen` without `reuseport`. Envoy: `connection_balance_config: exact_balance`.",
             "Keep SO_REUSEPORT, and choose the socket yourself: SO_ATTACH_REUSEPORT_CBPF or _EBPF.",
-            "Let connections end now and then, so that they are spread again: nginx `keepalive_requests`, Envoy \
-             `max_requests_per_connection`, gRPC MAX_CONNECTION_AGE; or balance requests, not connections.",
+            "Close connections sometimes, so that they are spread again: nginx `keepalive_requests`, Envoy \
+                `max_requests_per_connection`, gRPC MAX_CONNECTION_AGE. Or balance requests, not connections.",
         ]),
         gain: Some("no worker has more connections than an even spread gives it"),
         confidence: direct_confidence(
             case,
-            "begin and end of each request were measured, and which process served it",
+            "begin, end and serving process of each request were measured",
         ),
         ..RequestFinding::new(case)
     }
