@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 use table::tables::{Activities, Activity};
-use table::{ActivityKind, ActivitySource, Columns, Consumer, Recording, Rows, TableId};
+use table::{ActivityKind, ActivitySource, Columns, Recording, Rows, TableConsumer, TableId};
 
 /// `detail` of a recording that `whylat import` made.
 const DETAIL: &str = "import";
@@ -111,12 +111,12 @@ struct TraceSums {
     at_once: Vec<Activity>,
 }
 
-impl Consumer for TraceSums {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for TraceSums {
+    fn is_reader_of(&self, table: TableId) -> bool {
         table == TableId::Activity
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         if let Rows::Activity(rows) = rows {
             self.add(rows);
         }

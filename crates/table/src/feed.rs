@@ -55,44 +55,45 @@ macro_rules! declare {
 }
 for_each_table!(named declare);
 
-/// Takes rows of some tables.
-pub trait Consumer {
-    /// Returns whether it takes rows of this table.
-    fn wants(&self, table: TableId) -> bool;
+/// Reads rows of some tables.
+pub trait TableConsumer {
+    /// Returns whether it reads rows of this table.
+    fn is_reader_of(&self, table: TableId) -> bool;
 
-    /// Takes the next rows. Of a table that it does not want there are none.
-    fn take(&mut self, rows: Rows<'_>);
+    /// Adds the next rows. They are never of a table that it does not read.
+    fn add_rows(&mut self, rows: Rows<'_>);
 }
 
 impl Recording {
-    /// Reads `tables` in this order, each once, and hands every batch to each of `consumers` that wants it. A table that
-    /// nobody wants is not read.
+    /// Reads `tables` in this order, each once, and hands every batch to each of `consumers` that reads it. A table
+    /// without a consumer is not read.
     ///
     /// Damaged files are left out and added to [`Recording::problems`].
-    pub fn feed(&self, tables: &[TableId], consumers: &mut [&mut dyn Consumer]) {
+    pub fn feed(&self, tables: &[TableId], consumers: &mut [&mut dyn TableConsumer]) {
         for table in tables {
-            let mut takers: Vec<&mut &mut dyn Consumer> = consumers
+            let mut takers: Vec<&mut &mut dyn TableConsumer> = consumers
                 .iter_mut()
-                .filter(|consumer| consumer.wants(*table))
+                .filter(|consumer| consumer.is_reader_of(*table))
                 .collect();
             if !takers.is_empty() {
                 self.feed_table(*table, |rows| {
-                    takers.iter_mut().for_each(|taker| taker.take(rows));
+                    takers.iter_mut().for_each(|taker| taker.add_rows(rows));
                 });
             }
         }
     }
 }
 
-/// None takes nothing.
-impl<C: Consumer> Consumer for Option<C> {
-    fn wants(&self, table: TableId) -> bool {
-        self.as_ref().is_some_and(|consumer| consumer.wants(table))
+/// `None` reads no table.
+impl<C: TableConsumer> TableConsumer for Option<C> {
+    fn is_reader_of(&self, table: TableId) -> bool {
+        self.as_ref()
+            .is_some_and(|consumer| consumer.is_reader_of(table))
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         if let Some(consumer) = self {
-            consumer.take(rows);
+            consumer.add_rows(rows);
         }
     }
 }

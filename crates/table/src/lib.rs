@@ -39,7 +39,7 @@ pub use check::validate;
 pub use declare::{Columns, Field, ShapeError, Table, Value};
 pub use encode::Between;
 pub use error::{FixtureError, Problem, ReadError, RowError, WriteError};
-pub use feed::{Consumer, Rows, TableId};
+pub use feed::{Rows, TableConsumer, TableId};
 pub use fixture::{row_of, rows_from_jsonl, rows_to_jsonl, write_fixture};
 pub use fold::fold_connections;
 pub use inherit::text_files;

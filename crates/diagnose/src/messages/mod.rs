@@ -29,7 +29,7 @@ use std::rc::Rc;
 
 use table::manifest::Header;
 use table::tables::{Activities, ClockPairs, ReceivedMessages, SentMessages};
-use table::{Columns, Consumer, Rows, TableId};
+use table::{Columns, Rows, TableConsumer, TableId};
 
 use crate::answer::{About, RecordingState};
 use crate::histogram::{Histogram, RELATIVE_ERROR};
@@ -86,8 +86,8 @@ struct MessageDigest {
     slowest: Vec<(LatencyBreakdown, MessageRow)>,
 }
 
-impl Consumer for MessageTable {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for MessageTable {
+    fn is_reader_of(&self, table: TableId) -> bool {
         match table {
             TableId::ClockPair | TableId::ReceivedMessage | TableId::SentMessage => true,
             TableId::Activity => self.wanted.is_some(),
@@ -95,7 +95,7 @@ impl Consumer for MessageTable {
         }
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         match rows {
             Rows::ClockPair(rows) => self.add_clock_pairs(rows),
             Rows::ReceivedMessage(rows) => self.add_received(rows),

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use table::manifest::Header;
 use table::tables::{Call, Connection, Counter, Wait};
-use table::{Consumer, Recording, Rows, TableId};
+use table::{Recording, Rows, TableConsumer, TableId};
 
 use super::options::DiagnosisOptions;
 use crate::connections::gather::Evidence;
@@ -152,12 +152,12 @@ impl AnalysisSet {
 /// Evidence that takes the calls once more.
 struct CallRereader<'a>(&'a mut Evidence);
 
-impl Consumer for CallRereader<'_> {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for CallRereader<'_> {
+    fn is_reader_of(&self, table: TableId) -> bool {
         table == TableId::Call
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         if let Rows::Call(rows) = rows {
             self.0.add_calls_again(rows);
         }
@@ -230,13 +230,13 @@ mod tests {
         let messages = MessageTable::new(header.clone(), Rc::clone(&names)).looking_for(id);
         let digests = DigestSet::new(&header, &names);
         let tail = TailTable::new(header, names);
-        let analyses: [&dyn Consumer; 5] = [&evidence, &digests, &waits, &messages, &tail];
+        let analyses: [&dyn TableConsumer; 5] = [&evidence, &digests, &waits, &messages, &tail];
         let all_names = NameTable::default().with_stacks().with_spans();
-        let is_named = |table: &TableId| all_names.wants(*table);
+        let is_named = |table: &TableId| all_names.is_reader_of(*table);
         for table in TableId::ALL {
             let lists = [NAMING, NAMED].concat();
             let listed = lists.iter().filter(|it| *it == table).count();
-            let is_wanted = is_named(table) || analyses.iter().any(|it| it.wants(*table));
+            let is_wanted = is_named(table) || analyses.iter().any(|it| it.is_reader_of(*table));
             assert_eq!(listed, usize::from(is_wanted), "{table:?}");
             assert_eq!(NAMING.contains(table), is_named(table), "{table:?}");
         }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use table::tables::Counters;
-use table::{Columns, Consumer, CounterKind, Rows, TableId};
+use table::{Columns, CounterKind, Rows, TableConsumer, TableId};
 
 pub use super::counter_report::CounterReport;
 use super::join::counters::value;
@@ -38,12 +38,12 @@ pub struct CounterTable {
     counters: HashMap<CounterKey, CounterSums>,
 }
 
-impl Consumer for CounterTable {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for CounterTable {
+    fn is_reader_of(&self, table: TableId) -> bool {
         table == TableId::Counter
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         if let Rows::Counter(rows) = rows {
             self.add(rows);
         }

@@ -37,7 +37,7 @@ use std::rc::Rc;
 
 use table::manifest::Header;
 use table::tables::Waits;
-use table::{Columns, Consumer, Rows, TableId, WaitObject};
+use table::{Columns, Rows, TableConsumer, TableId, WaitObject};
 
 pub use filter::{Grouping, WaitFilter};
 pub use names::NameTable;
@@ -87,12 +87,12 @@ pub struct WaitTable {
     order: Vec<u32>,
 }
 
-impl Consumer for WaitTable {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for WaitTable {
+    fn is_reader_of(&self, table: TableId) -> bool {
         matches!(table, TableId::Wait | TableId::Spin)
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         match rows {
             Rows::Wait(rows) => self.add(rows),
             Rows::Spin(rows) => self.add_spins(rows),

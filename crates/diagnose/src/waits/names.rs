@@ -10,7 +10,7 @@ use table::tables::{
     Connection, Connections, Listeners, Processes, StackFrames, Symbols, Tasks, UdpFlow, UdpFlows,
     UdpSocket, UdpSockets, UnixSocket, UnixSockets, Waits,
 };
-use table::{Columns, Consumer, Rows, TableId, WaitObject, Waker};
+use table::{Columns, Rows, TableConsumer, TableId, WaitObject, Waker};
 
 use super::keys::{ObjectKey, ThreadKey, WakerKey};
 use super::report::{ObjectIdentity, WaitStack};
@@ -47,8 +47,8 @@ pub struct NameTable {
     pub(super) spans: SpanTable,
 }
 
-impl Consumer for NameTable {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for NameTable {
+    fn is_reader_of(&self, table: TableId) -> bool {
         match table {
             TableId::Connection | TableId::Listener | TableId::Process => true,
             TableId::UdpSocket | TableId::UdpFlow | TableId::UnixSocket => true,
@@ -58,7 +58,7 @@ impl Consumer for NameTable {
         }
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         match rows {
             Rows::Connection(rows) => self.add_connections(rows),
             Rows::Listener(rows) => self.add_listeners(rows),

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
 use table::tables::{Connections, TcpSamples, TcpStages};
-use table::{Consumer, Rows, TableId};
+use table::{Rows, TableConsumer, TableId};
 
 use crate::rows::hash::{ConnectionMap, CookieHasher};
 
@@ -45,13 +45,13 @@ impl Lifespan {
 #[derive(Debug, Default)]
 pub struct Lifespans(ConnectionMap<Lifespan>);
 
-impl Consumer for Lifespans {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for Lifespans {
+    fn is_reader_of(&self, table: TableId) -> bool {
         use TableId::{Connection, TcpSample, TcpStage};
         matches!(table, Connection | TcpSample | TcpStage)
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         match rows {
             Rows::Connection(rows) => self.add_connections(rows),
             Rows::TcpSample(rows) => self.add_samples(rows),

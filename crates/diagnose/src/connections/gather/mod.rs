@@ -24,7 +24,7 @@ use table::tables::{
     Preemptions, ProcessSamples, Processes, StackFrames, Symbols, TcpEvents, TcpSamples, TcpStages,
     ZerocopySends,
 };
-use table::{Chosen, Columns, Consumer, Rows, TableId};
+use table::{Chosen, Columns, Rows, TableConsumer, TableId};
 
 use blocked::BlockedTable;
 use calls::{CallDigest, CallTable};
@@ -98,8 +98,8 @@ fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
     only.as_ref().is_none_or(|only| only.has_connection(conn))
 }
 
-impl Consumer for Evidence {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for Evidence {
+    fn is_reader_of(&self, table: TableId) -> bool {
         const TABLES: [TableId; 15] = [
             TableId::Connection,
             TableId::Listener,
@@ -127,7 +127,7 @@ impl Consumer for Evidence {
         TABLES.contains(&table) || is_call
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         match rows {
             Rows::Connection(rows) => self.add_connections(rows),
             Rows::Listener(rows) => self.add_listeners(rows),

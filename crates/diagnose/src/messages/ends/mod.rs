@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use table::manifest::Header;
 use table::tables::{Connections, ReceivedMessages, SentMessages};
-use table::{Columns, Consumer, Rows, TableId, fold_connections};
+use table::{Columns, Rows, TableConsumer, TableId, fold_connections};
 
 use super::message::MessageDirection;
 use super::message::MessageId;
@@ -45,20 +45,20 @@ pub struct EndRecording {
     latest_ns: u64,
 }
 
-impl Consumer for EndRecording {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for EndRecording {
+    fn is_reader_of(&self, table: TableId) -> bool {
         let is_message = matches!(table, TableId::SentMessage | TableId::ReceivedMessage);
-        is_message || self.names.wants(table)
+        is_message || self.names.is_reader_of(table)
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         match rows {
             Rows::SentMessage(rows) => self.add_sent(rows),
             Rows::ReceivedMessage(rows) => self.add_received(rows),
             Rows::Connection(rows) => self.connections.append(rows.clone()),
             _ => {}
         }
-        self.names.take(rows);
+        self.names.add_rows(rows);
     }
 }
 

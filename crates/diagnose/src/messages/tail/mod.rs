@@ -49,7 +49,7 @@ use std::rc::Rc;
 
 use table::manifest::Header;
 use table::tables::{Activities, ReceivedMessages, SentMessages, Waits};
-use table::{Consumer, Rows, TableId};
+use table::{Rows, TableConsumer, TableId};
 
 use crate::answer::{About, RecordingState};
 use crate::causes::Categories;
@@ -112,13 +112,13 @@ pub struct TailTable {
     sides: (TailSide, Option<TailSide>),
 }
 
-impl Consumer for TailTable {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for TailTable {
+    fn is_reader_of(&self, table: TableId) -> bool {
         use TableId::{Activity, ReceivedMessage, SentMessage, Wait};
         matches!(table, ReceivedMessage | SentMessage | Wait | Activity)
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         match rows {
             Rows::ReceivedMessage(rows) => self.add_received(rows),
             Rows::SentMessage(rows) => self.add_sent(rows),

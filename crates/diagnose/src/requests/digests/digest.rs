@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use table::Consumer;
+use table::TableConsumer;
 use table::manifest::Header;
 
 use crate::waits::NameTable;
 
 /// Digest of rows. Its names are complete: of connections, sockets, processes and stacks.
-pub trait RecordingDigest: Consumer {
+pub trait RecordingDigest: TableConsumer {
     /// Starts without rows.
     fn new(header: &Header, names: &Rc<NameTable>) -> Self
     where

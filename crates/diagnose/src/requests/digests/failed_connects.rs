@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use table::manifest::Header;
 use table::tables::FailedConnect;
-use table::{Columns, Consumer, Rows, TableId};
+use table::{Columns, Rows, TableConsumer, TableId};
 
 use super::digest::RecordingDigest;
 use crate::waits::NameTable;
@@ -43,12 +43,12 @@ impl RecordingDigest for FailedConnectDigest {
     }
 }
 
-impl Consumer for FailedConnectDigest {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for FailedConnectDigest {
+    fn is_reader_of(&self, table: TableId) -> bool {
         table == TableId::FailedConnect
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         if let Rows::FailedConnect(rows) = rows {
             (0..rows.len()).for_each(|row| self.add(rows.row(row)));
         }

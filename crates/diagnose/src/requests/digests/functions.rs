@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use table::manifest::Header;
-use table::{Consumer, Rows, TableId};
+use table::{Rows, TableConsumer, TableId};
 
 use super::digest::RecordingDigest;
 use crate::rows::top::Top;
@@ -43,12 +43,12 @@ impl RecordingDigest for FunctionDigest {
     }
 }
 
-impl Consumer for FunctionDigest {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for FunctionDigest {
+    fn is_reader_of(&self, table: TableId) -> bool {
         table == TableId::OnCpuSample
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         let Rows::OnCpuSample(rows) = rows else {
             return;
         };

@@ -11,7 +11,7 @@ pub mod udp_drops;
 use std::rc::Rc;
 
 use table::manifest::Header;
-use table::{Consumer, Rows, TableId};
+use table::{Rows, TableConsumer, TableId};
 
 use crate::waits::NameTable;
 use digest::RecordingDigest;
@@ -37,16 +37,16 @@ macro_rules! digests {
             }
         }
 
-        impl Consumer for DigestSet {
-            fn wants(&self, table: TableId) -> bool {
-                $(self.$field.wants(table))||+
+        impl TableConsumer for DigestSet {
+            fn is_reader_of(&self, table: TableId) -> bool {
+                $(self.$field.is_reader_of(table))||+
             }
 
-            fn take(&mut self, rows: Rows<'_>) {
+            fn add_rows(&mut self, rows: Rows<'_>) {
                 let table = rows.table();
                 $(
-                    if self.$field.wants(table) {
-                        self.$field.take(rows);
+                    if self.$field.is_reader_of(table) {
+                        self.$field.add_rows(rows);
                     }
                 )+
             }

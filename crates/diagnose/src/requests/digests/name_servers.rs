@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use table::manifest::Header;
 use table::tables::DnsWaits;
-use table::{Consumer, Rows, TableId};
+use table::{Rows, TableConsumer, TableId};
 
 use super::digest::RecordingDigest;
 use crate::waits::NameTable;
@@ -50,12 +50,12 @@ impl RecordingDigest for NameServerDigest {
     }
 }
 
-impl Consumer for NameServerDigest {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for NameServerDigest {
+    fn is_reader_of(&self, table: TableId) -> bool {
         table == TableId::DnsWait
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         if let Rows::DnsWait(rows) = rows {
             (0..rows.end_ns.len()).for_each(|row| self.add(rows, row));
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use table::manifest::Header;
 use table::tables::{Calls, DropCount, PacketDrop, UdpFlow};
-use table::{Columns, Consumer, DropKind, Role, Rows, TableId};
+use table::{Columns, DropKind, Role, Rows, TableConsumer, TableId};
 
 use super::digest::RecordingDigest;
 use crate::drops::DropCause;
@@ -91,15 +91,15 @@ impl RecordingDigest for UdpDropDigest {
     }
 }
 
-impl Consumer for UdpDropDigest {
-    fn wants(&self, table: TableId) -> bool {
+impl TableConsumer for UdpDropDigest {
+    fn is_reader_of(&self, table: TableId) -> bool {
         matches!(
             table,
             TableId::PacketDrop | TableId::DropCount | TableId::Call
         )
     }
 
-    fn take(&mut self, rows: Rows<'_>) {
+    fn add_rows(&mut self, rows: Rows<'_>) {
         match rows {
             Rows::PacketDrop(rows) => (0..rows.len()).for_each(|row| self.add_drop(&rows.row(row))),
             Rows::DropCount(rows) => (0..rows.len()).for_each(|row| self.add_count(rows.row(row))),
