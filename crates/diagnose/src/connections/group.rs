@@ -169,7 +169,7 @@ fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
         would_help,
         subject,
     };
-    undecided.headline = rule.doubt(&undecided);
+    undecided.headline = rule.undecided_headline(&undecided);
     Some(undecided)
 }
 

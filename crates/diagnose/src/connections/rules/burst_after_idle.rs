@@ -102,7 +102,7 @@ impl Rule for BurstAfterIdle {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let losses = whole(&undecided.evidence.0, "loss_episodes").unwrap_or(0);
         format!(
             "Segments were lost {} on a connection that pauses: in bursts after a pause, or at other \

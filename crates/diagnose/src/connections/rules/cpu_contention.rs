@@ -74,7 +74,7 @@ impl Rule for CpuContention {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Bytes waited {} for the reader; the recording does not show whether it waited for a CPU.",
             duration(undecided.possible_harm_ns)

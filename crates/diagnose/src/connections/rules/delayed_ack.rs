@@ -87,7 +87,7 @@ impl Rule for DelayedAck {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "ACKs came 40 ms or more later than the path needs; data was outstanding {} of the \
              time.",

@@ -94,7 +94,7 @@ impl Rule for DelayedAckAfterTimeout {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "ACKs after timeouts came late, {} in total: the receiver delayed them, or more was lost.",
             duration(undecided.possible_harm_ns)

@@ -127,7 +127,7 @@ impl Rule for FastRetransmits {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "After packet loss the congestion window was the limit for {}.",
             duration(undecided.possible_harm_ns)

@@ -140,7 +140,7 @@ impl Rule for Incast {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Several connections to one host lost segments together. A full queue may have cost {}.",
             duration(undecided.possible_harm_ns)

@@ -110,7 +110,7 @@ impl Rule for ListenOverflow {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let facts = &undecided.evidence.0;
         let local = &undecided.subject.local;
         match (whole(facts, "drops"), whole(facts, "drops_before")) {

@@ -112,7 +112,7 @@ impl Rule for NagleDelayedAck {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Short segments stayed unsent while earlier data was unacknowledged, about {} of the time.",
             percent(undecided.share)

@@ -103,7 +103,7 @@ impl Rule for PacketDroppedHere {
         format!("This {}", describe_effect(finding))
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let retransmits = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
         format!(
             "{} segments were retransmitted. This host may have dropped them.",

@@ -110,7 +110,7 @@ impl Rule for PathLimited {
         }
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         outstanding(undecided)
     }
 }

@@ -100,7 +100,7 @@ impl Rule for PathMtu {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let again = whole(&undecided.evidence.0, "retransmits_of_one").unwrap_or(0);
         format!(
             "{} of the first large segment got no answer. The MTU of the path may be smaller, or the other end \

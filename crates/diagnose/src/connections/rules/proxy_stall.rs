@@ -104,7 +104,7 @@ impl Rule for ProxyStall {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "A thread was blocked {} on other connections before it read here. Data may have waited.",
             duration(undecided.possible_harm_ns)

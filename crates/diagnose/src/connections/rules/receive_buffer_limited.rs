@@ -90,7 +90,7 @@ impl Rule for ReceiveBufferLimited {
         format!("{cause} — cost {}.", of_life(finding))
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "The receiver's window was full for {} ({}).",
             duration(undecided.possible_harm_ns),

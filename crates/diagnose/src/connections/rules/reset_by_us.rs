@@ -67,7 +67,7 @@ impl Rule for ResetByUs {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let aborts = whole(&undecided.evidence.0, "aborts").unwrap_or(0);
         format!(
             "{} ended at once, without the usual close. The recording does not show which end sent the reset.",

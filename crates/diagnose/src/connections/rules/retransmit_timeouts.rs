@@ -93,7 +93,7 @@ impl Rule for RetransmitTimeouts {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let retransmitted = whole(&undecided.evidence.0, "retransmits").unwrap_or(0);
         format!(
             "{} segments were retransmitted, at unknown cost.",

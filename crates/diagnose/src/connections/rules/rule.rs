@@ -116,7 +116,7 @@ pub trait Rule: Sync {
         self.headline(finding)
     }
     /// Returns one sentence for an inconclusive verdict.
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Up to {} may be lost; the recording does not show the cause.",
             crate::units::duration(undecided.possible_harm_ns)

@@ -85,7 +85,7 @@ impl Rule for SendBufferExceedsWindow {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
         format!(
             "The send buffer held {}, more than the largest announced window ({}).",

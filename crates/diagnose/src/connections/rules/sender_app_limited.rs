@@ -106,7 +106,7 @@ impl Rule for SenderAppLimited {
         }
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         outstanding(undecided)
     }
 }

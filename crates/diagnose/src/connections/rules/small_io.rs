@@ -193,7 +193,7 @@ impl Rule for SmallIo {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
         format!(
             "{} calls moved {} each. The recording does not show what they cost.",

@@ -118,7 +118,7 @@ impl Rule for SmallWrites {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let fact = |name| whole(&undecided.evidence.0, name).unwrap_or(0);
         format!(
             "{} segments carried {} each on average.",

@@ -71,7 +71,7 @@ impl Rule for SoftirqDelay {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Softirqs may have kept the application from its CPU for {}.",
             duration(undecided.possible_harm_ns)

@@ -80,7 +80,7 @@ impl Rule for SpuriousRetransmits {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "The receiver already had the retransmitted data. {} of waiting may come from late ACKs, not from loss.",
             duration(undecided.possible_harm_ns)

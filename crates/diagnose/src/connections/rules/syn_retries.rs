@@ -134,7 +134,7 @@ impl Rule for SynRetries {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Segments without data were retransmitted. Connecting may have taken {} longer, or more.",
             duration(undecided.possible_harm_ns)

@@ -109,7 +109,7 @@ impl Rule for ThinStreamTimeouts {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Several connections to one host waited {} for timers. Each may have had too few packets in flight.",
             duration(undecided.possible_harm_ns)

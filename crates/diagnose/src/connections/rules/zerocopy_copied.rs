@@ -81,7 +81,7 @@ impl Rule for ZerocopyCopied {
         )
     }
 
-    fn doubt(&self, undecided: &UndecidedFinding) -> String {
+    fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         let sends = whole(&undecided.evidence.0, "unknown_sends").unwrap_or(0);
         format!(
             "The kernel may have copied {} zero-copy sends after all.",
