@@ -43,12 +43,12 @@ impl WalkShare {
     }
 }
 
-/// Takes what is captured.
+/// Uses the output of probes.
 pub trait CaptureSink {
-    /// Takes what was in the rings. Returns whether some sockets may be sending their last bytes.
-    fn take(&mut self, output: ProbeOutput) -> bool;
+    /// Adds what was in the rings. Returns whether some sockets may be sending their last bytes.
+    fn add_output(&mut self, output: ProbeOutput) -> bool;
 
-    /// Lets others have the CPU, between pieces of work of some dozen microseconds.
+    /// Yields the CPU, between pieces of work of some dozen microseconds.
     fn yield_cpu(&self) {}
 }
 
@@ -95,7 +95,7 @@ impl<'a> Collector<'a> {
         let mut all = 0;
         while all < DRAIN_MOST {
             let taken = self.drainer.drain(DRAIN_AT_ONCE, || sink.yield_cpu());
-            self.is_draining |= sink.take(self.drainer.take());
+            self.is_draining |= sink.add_output(self.drainer.take());
             all += taken;
             if taken < DRAIN_AT_ONCE {
                 break;

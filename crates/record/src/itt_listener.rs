@@ -57,13 +57,13 @@ impl IttListener {
     /// Stores what was reported since the last call.
     pub(crate) fn drain(&mut self, store: &Store) {
         if let Some(listener) = &mut self.0 {
-            listener.drain(|rows| store.put(rows));
+            listener.drain(|rows| store.store_rows(rows));
         }
     }
 
     /// Stores the rest; gives the account, if there was anybody to listen to.
     pub(crate) fn finish(&mut self, store: &Store) -> Option<IttCounts> {
         let listener = self.0.as_mut()?;
-        Some(listener.finish(|rows| store.put(rows)))
+        Some(listener.finish(|rows| store.store_rows(rows)))
     }
 }

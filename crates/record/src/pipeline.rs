@@ -64,7 +64,7 @@ impl<S: RowSink> RowPipeline<S> {
     }
 
     /// Completes what the hooks gave, and stores it. Returns whether the state of a socket changed.
-    pub(crate) fn put(&mut self, output: ProbeOutput) -> bool {
+    pub(crate) fn store_output(&mut self, output: ProbeOutput) -> bool {
         let ProbeOutput {
             mut rows,
             owners,
@@ -91,14 +91,14 @@ impl<S: RowSink> RowPipeline<S> {
         self.add_sampled(&sampled_stacks, (&sampled, &spun), &mut rows);
         self.added.add_since(&before, &rows);
         let changed = rows.tcp_events.kind.contains(&TcpEventKind::State);
-        self.store.put(rows);
+        self.store.store_rows(rows);
         changed
     }
 
     /// Stores rows that this side made.
-    pub(crate) fn put_added(&mut self, rows: RowSet) {
+    pub(crate) fn store_added(&mut self, rows: RowSet) {
         self.added.add_since(&RowCounts::new(), &rows);
-        self.store.put(rows);
+        self.store.store_rows(rows);
     }
 
     /// Puts completed rows in place of those that the kernel side made.
@@ -169,7 +169,7 @@ impl<S: RowSink> RowPipeline<S> {
     /// Looks up what is at all places of all stacks: when the recording ends, as it takes time.
     pub(crate) fn put_symbols(&mut self) {
         let symbols = std::mem::take(&mut self.stacks).symbols();
-        self.put_added(symbols.into());
+        self.store_added(symbols.into());
     }
 
     /// Stores what programs report by USDT probes.
@@ -177,8 +177,8 @@ impl<S: RowSink> RowPipeline<S> {
         let mut processes = RowSet::default();
         let pids = reported.counters.pid.iter().chain(&reported.tasks.pid);
         self.describe_pids(pids.copied(), &mut processes);
-        self.put_added(processes);
-        self.store.put(reported);
+        self.store_added(processes);
+        self.store.store_rows(reported);
     }
 
     /// Reads who used the CPUs and who waited for one, unless the last time was too recent for what
@@ -187,7 +187,7 @@ impl<S: RowSink> RowPipeline<S> {
         let mut rows = RowSet::default();
         let (processes, cpus) = (&mut rows.process_samples, &mut rows.cpu_samples);
         self.cpu.read_if_due(share, between, processes, cpus);
-        self.put_added(rows);
+        self.store_added(rows);
     }
 
     /// Reads CPU times, whether they are due or not.
@@ -195,7 +195,7 @@ impl<S: RowSink> RowPipeline<S> {
         let mut rows = RowSet::default();
         let (processes, cpus) = (&mut rows.process_samples, &mut rows.cpu_samples);
         self.cpu.read_all(|| (), processes, cpus);
-        self.put_added(rows);
+        self.store_added(rows);
     }
 
     /// Reads sockets without hooks. The samples are counted by who polls.
@@ -207,8 +207,8 @@ impl<S: RowSink> RowPipeline<S> {
         self.watch_cpu(owners.iter().copied(), &mut rows);
         self.describe_pids(owners.into_iter(), &mut rows);
         let samples = std::mem::take(&mut rows.tcp_samples);
-        self.put_added(rows);
-        self.store.put(samples.into());
+        self.store_added(rows);
+        self.store.store_rows(samples.into());
     }
 
     /// Reads how far the clocks are apart.
@@ -217,11 +217,11 @@ impl<S: RowSink> RowPipeline<S> {
         for pair in self.clocks.read(CLOCK_ATTEMPTS) {
             rows.clock_pairs.push(pair);
         }
-        self.put_added(rows);
+        self.store_added(rows);
     }
 
     pub(crate) fn put_coverage(&mut self, coverage: Coverage) {
-        self.store.put_line(Line::Coverage(coverage));
+        self.store.store_line(Line::Coverage(coverage));
     }
 }
 

@@ -29,13 +29,13 @@ enum Batch {
     Line(Box<Line>),
 }
 
-/// Takes rows.
+/// Stores rows.
 pub(crate) trait RowSink {
-    /// Takes rows.
-    fn put(&self, rows: RowSet);
+    /// Stores rows.
+    fn store_rows(&self, rows: RowSet);
 
-    /// Takes a line of the manifest.
-    fn put_line(&self, line: Line);
+    /// Stores a line of the manifest.
+    fn store_line(&self, line: Line);
 }
 
 /// The storing thread's handle.
@@ -102,13 +102,13 @@ impl Store {
 }
 
 impl RowSink for Store {
-    fn put(&self, rows: RowSet) {
+    fn store_rows(&self, rows: RowSet) {
         if !rows.is_empty() {
             self.send(Batch::Rows(Box::new(rows)));
         }
     }
 
-    fn put_line(&self, line: Line) {
+    fn store_line(&self, line: Line) {
         self.send(Batch::Line(Box::new(line)));
     }
 }

@@ -80,7 +80,7 @@ impl<'a> Usdt<'a> {
     /// Stores which probes are listened to, for a reader of a recording that is not closed.
     pub(crate) fn put_probes(&self, pipeline: &RowPipeline) {
         for probe in self.probes.probes() {
-            pipeline.store.put_line(Line::Usdt(line(probe, None)));
+            pipeline.store.store_line(Line::Usdt(line(probe, None)));
         }
     }
 

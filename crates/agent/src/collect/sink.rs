@@ -28,7 +28,7 @@ pub(super) struct AgentSink {
 }
 
 impl CaptureSink for AgentSink {
-    fn take(&mut self, output: ProbeOutput) -> bool {
+    fn add_output(&mut self, output: ProbeOutput) -> bool {
         self.meter.note_undecoded(output.undecoded.values().sum());
         let Changes {
             near,

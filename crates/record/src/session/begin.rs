@@ -19,7 +19,7 @@ impl Session<'_> {
         let privileges = Privileges::for_tasks(self.tasks, self.user.as_ref())?;
         if let Some(windows) = &mut self.windows {
             let opened = windows.open()?;
-            self.sink.pipeline.put_added(opened);
+            self.sink.pipeline.store_added(opened);
         }
         let mut child = match &self.options.target {
             Target::Command(command) => Some(self.start(command)?),

@@ -96,7 +96,7 @@ impl Session<'_> {
     fn detach(&mut self) -> Result<(), RecordError> {
         if let Some(windows) = &mut self.windows {
             let closed = windows.close()?;
-            self.sink.pipeline.put_added(closed);
+            self.sink.pipeline.store_added(closed);
         }
         self.drain();
         self.poll()?;
@@ -126,7 +126,7 @@ impl Session<'_> {
                 .read_drops(&mut self.drops, &mut rows.drop_counts)?;
         }
         self.net_counters.finish(&mut rows.net_counters);
-        self.sink.pipeline.put_added(rows);
+        self.sink.pipeline.store_added(rows);
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Session<'_> {
     /// Stores the last rows of the probes. Returns what they counted, and the USDT probes that were listened to.
     fn end_probes(&mut self) -> Result<(Totals, Vec<UsdtProbe>), RecordError> {
         let stamps = self.sink.stamper.take().map(|mut stamper| {
-            self.sink.pipeline.store.put(stamper.finish().into());
+            self.sink.pipeline.store.store_rows(stamper.finish().into());
             stamper.counts()
         });
         // after the last stamp

@@ -167,7 +167,7 @@ impl Session<'_> {
         if let Some(windows) = &mut self.windows {
             let changed = windows.look(now_ns, || self.sink.raise_priority())?;
             let refusal = windows.take_refusal();
-            self.sink.pipeline.put_added(changed);
+            self.sink.pipeline.store_added(changed);
             if let Some(refusal) = refusal {
                 self.sink.pipeline.put_coverage(refusal);
             }
@@ -202,7 +202,7 @@ impl Session<'_> {
             flight_recorder::summary(&windows),
             self.options.output.display()
         ));
-        self.sink.pipeline.put_added(windows);
+        self.sink.pipeline.store_added(windows);
     }
 
     /// Reads the recorded sockets.
@@ -225,13 +225,13 @@ impl Session<'_> {
                 .hooks()
                 .read_drops_if_due(&mut self.drops, &mut rows.drop_counts)?;
         }
-        self.sink.pipeline.put_added(rows);
+        self.sink.pipeline.store_added(rows);
         Ok(())
     }
 
     fn put_cost(&mut self, now_ns: u64) {
         if let Some(cost) = self.overhead.cost(now_ns) {
-            self.sink.pipeline.store.put_line(Line::Cost(cost));
+            self.sink.pipeline.store.store_line(Line::Cost(cost));
         }
     }
 

@@ -22,13 +22,13 @@ pub(super) struct StoreSink<'a> {
 }
 
 impl CaptureSink for StoreSink<'_> {
-    fn take(&mut self, mut output: ProbeOutput) -> bool {
+    fn add_output(&mut self, mut output: ProbeOutput) -> bool {
         let watchdog = self.watchdog.as_ref();
         if let Some(flight_recorder) = &mut self.flight_recorder {
             let between = || watchdog.into_iter().for_each(Watchdog::yield_cpu);
             let (received, sent) = (&output.rows.received_messages, &output.rows.sent_messages);
             let windows = flight_recorder.take(received, sent, monotonic_ns(), between);
-            self.pipeline.put_added(windows);
+            self.pipeline.store_added(windows);
         }
         if let Some(stamper) = &mut self.stamper {
             let sent = &mut output.rows.sent_messages;
@@ -38,7 +38,7 @@ impl CaptureSink for StoreSink<'_> {
         if is_raised {
             self.raise_priority();
         }
-        let changed = self.pipeline.put(output);
+        let changed = self.pipeline.store_output(output);
         if is_raised {
             self.note_drained(true);
         }

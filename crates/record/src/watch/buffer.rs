@@ -29,10 +29,10 @@ impl LiveBuffer {
 }
 
 impl RowSink for LiveBuffer {
-    fn put(&self, rows: RowSet) {
+    fn store_rows(&self, rows: RowSet) {
         add_counts(&mut self.taken.borrow_mut(), count_rows(&rows));
         self.rows.borrow_mut().append(rows);
     }
 
-    fn put_line(&self, _: Line) {}
+    fn store_line(&self, _: Line) {}
 }

@@ -167,10 +167,10 @@ struct Watch<'a> {
 }
 
 impl CaptureSink for RowPipeline<LiveBuffer> {
-    fn take(&mut self, mut output: ProbeOutput) -> bool {
+    fn add_output(&mut self, mut output: ProbeOutput) -> bool {
         // call stacks are not shown
         output.stacks.clear();
-        self.put(output)
+        self.store_output(output)
     }
 }
 
