@@ -79,7 +79,10 @@ fn measure(applications: i64, connections: i64) {
         began += cpu(ClockId::CLOCK_THREAD_CPUTIME_ID) - made;
         let before = cpu(ClockId::CLOCK_THREAD_CPUTIME_ID);
         let before_encoding = thread_time("encode");
-        assert!(export.put(&interval, &metrics), "the one before is encoded");
+        assert!(
+            export.add_interval(&interval, &metrics),
+            "the one before is encoded"
+        );
         spent += cpu(ClockId::CLOCK_THREAD_CPUTIME_ID) - before;
         testbed::until("the interval encoded", || {
             (export.encoded_intervals() > number.unsigned_abs()).then_some(())

@@ -207,7 +207,7 @@ impl RunningAgent<'_> {
                 _ => {}
             }
             if let Some(interval) = watcher.tick()? {
-                self.put(interval);
+                self.deliver_interval(interval);
                 self.report_gaps(watcher.gaps());
             }
             if let Some(files) = &mut self.files {
@@ -216,7 +216,7 @@ impl RunningAgent<'_> {
             self.report_export();
             self.notify.alive();
         }
-        self.put(watcher.finish()?);
+        self.deliver_interval(watcher.finish()?);
         Ok(())
     }
 
@@ -258,7 +258,7 @@ impl RunningAgent<'_> {
         self.metrics.telemetry(states);
     }
 
-    fn put(&mut self, interval: Interval) {
+    fn deliver_interval(&mut self, interval: Interval) {
         let interval = Arc::new(interval);
         self.report_export();
         self.count(&interval);
@@ -269,7 +269,7 @@ impl RunningAgent<'_> {
             say(priority, &text);
         }
         if let Some(files) = &self.files {
-            files.shipper.put(interval);
+            files.shipper.add_interval(interval);
         }
     }
 
@@ -281,7 +281,7 @@ impl RunningAgent<'_> {
         if let Some(files) = &self.files {
             self.metrics.shipping(&files.watch.state());
         }
-        if !export.put(interval, &self.metrics) {
+        if !export.add_interval(interval, &self.metrics) {
             // its numbers come with the next interval that is encoded, its findings are lost
             self.metrics.interval(interval);
             self.metrics.note_unencoded();

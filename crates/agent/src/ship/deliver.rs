@@ -227,7 +227,7 @@ fn perform(
         } => {
             shared.change(|inner| inner.spool.trying(key));
             let bytes = path.metadata().map_or(0, |file| file.len());
-            match target.put(key, path) {
+            match target.put_file(key, path) {
                 Err(_) if is_gone(path) => {
                     shared.change(|inner| inner.spool.mark_vanished(key, *generation))
                 }

@@ -100,7 +100,7 @@ impl DirectoryTarget {
     }
 
     /// Puts a file in its place, whole and lasting.
-    pub(super) fn put(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
+    pub(super) fn put_file(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         let mut source = File::open(from)?;
         self.prepare()?;
         let path = self.root.join(key.path());

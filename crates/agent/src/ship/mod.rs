@@ -107,7 +107,7 @@ impl Shipper {
     }
 
     /// Takes an interval over; returns at once. One that cannot be taken, as the spool's disk hangs, is counted.
-    pub fn put(&self, interval: impl Into<Arc<Interval>>) {
+    pub fn add_interval(&self, interval: impl Into<Arc<Interval>>) {
         let interval = interval.into();
         let is_taken = |to: &SyncSender<_>| to.try_send(interval).is_ok();
         if !self.intervals.as_ref().is_some_and(is_taken) {

@@ -105,7 +105,7 @@ impl ObjectStoreTarget {
     }
 
     /// Puts a file in its place: it is there as a whole or not at all.
-    pub(super) fn put(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
+    pub(super) fn put_file(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         self.end_left_over()?;
         let mut file = File::open(from)?;
         let path = self.path(key);
@@ -342,7 +342,7 @@ mod tests {
         let mut next = in_memory(spool.path(), &memory);
         let file = spool.path().join("file");
         std::fs::write(&file, "short").expect("a file");
-        next.put(&a_key(), &file).expect("there");
+        next.put_file(&a_key(), &file).expect("there");
         let part = memory.put_part(&path, &id, 0, "late".into());
         assert!(next.runtime.block_on(part).is_err(), "it goes on");
         assert!(!spool.path().join("uploads.json").exists());
@@ -356,7 +356,7 @@ mod tests {
         let file = spool.path().join("file");
         let bytes: Vec<u8> = (0..2 * PART_BYTES + 17).map(|at| at as u8).collect();
         std::fs::write(&file, &bytes).expect("a file");
-        store.put(&a_key(), &file).expect("there");
+        store.put_file(&a_key(), &file).expect("there");
         let path = store.path(&a_key());
         let got = store
             .runtime

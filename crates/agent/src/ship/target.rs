@@ -42,10 +42,10 @@ impl OpenTarget {
     }
 
     /// Puts a file in its place.
-    pub(super) fn put(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
+    pub(super) fn put_file(&mut self, key: &FileKey, from: &Path) -> io::Result<()> {
         match self {
-            Self::Directory(directory) => directory.put(key, from),
-            Self::Store(store) => store.put(key, from),
+            Self::Directory(directory) => directory.put_file(key, from),
+            Self::Store(store) => store.put_file(key, from),
         }
     }
 

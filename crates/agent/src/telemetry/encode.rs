@@ -48,7 +48,7 @@ impl EncodeThread {
     }
 
     /// Hands an interval over; returns at once. `false`: there was no room.
-    pub(super) fn put(&self, interval: &Arc<Interval>, metrics: &Arc<Metrics>) -> bool {
+    pub(super) fn add_interval(&self, interval: &Arc<Interval>, metrics: &Arc<Metrics>) -> bool {
         let job = EncodeJob {
             interval: Arc::clone(interval),
             metrics: Arc::clone(metrics),
@@ -90,13 +90,17 @@ impl Encoder {
         let times_ns = times_ns(interval);
         if self.is_wanted(Signal::Metrics) {
             let messages = self.points.messages(metrics, times_ns, &self.resources);
-            messages.into_iter().for_each(|it| self.queue.put(it));
+            messages
+                .into_iter()
+                .for_each(|it| self.queue.add_message(it));
         }
         if self.is_wanted(Signal::Logs) {
             let (records, left_out) = self.findings.records(interval, times_ns);
             self.queue.note_left_out(Signal::Logs, left_out);
             let messages = otlp::encode_findings(records, &self.resources);
-            messages.into_iter().for_each(|it| self.queue.put(it));
+            messages
+                .into_iter()
+                .for_each(|it| self.queue.add_message(it));
         }
     }
 
@@ -144,9 +148,9 @@ mod tests {
         });
         let metrics = Metrics::new();
         for _ in 0..WAITING_INTERVALS {
-            assert!(encoder.put(&interval, &metrics));
+            assert!(encoder.add_interval(&interval, &metrics));
         }
-        assert!(!encoder.put(&interval, &metrics));
+        assert!(!encoder.add_interval(&interval, &metrics));
         assert_eq!(encoder.encoded(), 0);
         drop(release);
         encoder.finish();

@@ -128,9 +128,9 @@ impl TelemetryExport {
 
     /// Hands an interval over to the encoding thread, which adds it to `metrics` and exports both; returns at once. `false`: it
     /// was not taken, as too many wait.
-    pub fn put(&self, interval: &Arc<Interval>, metrics: &Arc<Metrics>) -> bool {
+    pub fn add_interval(&self, interval: &Arc<Interval>, metrics: &Arc<Metrics>) -> bool {
         let encoder = self.encoder.as_ref();
-        encoder.is_some_and(|it| it.put(interval, metrics))
+        encoder.is_some_and(|it| it.add_interval(interval, metrics))
     }
 
     /// Returns the number of intervals that were encoded.

@@ -106,7 +106,7 @@ pub fn start(config: &ShipConfig) -> Shipper {
 pub fn put(shipper: &Shipper, interval: Interval) {
     loop {
         let before = shipper.state().refused_intervals;
-        shipper.put(interval.clone());
+        shipper.add_interval(interval.clone());
         if shipper.state().refused_intervals == before {
             return;
         }

@@ -63,7 +63,7 @@ fn export_all(
 fn put_interval(export: &TelemetryExport, metrics: &Arc<Metrics>, interval: Interval) {
     let encoded = export.encoded_intervals();
     assert!(
-        export.put(&Arc::new(interval), metrics),
+        export.add_interval(&Arc::new(interval), metrics),
         "the one before is encoded"
     );
     testbed::until("the interval encoded", || {

@@ -224,7 +224,7 @@ impl DeliveryQueue {
 
     /// Takes a message over; returns at once. Where too much waits then, the oldest is dropped and counted. A signal that is
     /// not wanted is no loss.
-    pub fn put(&self, message: Message) {
+    pub fn add_message(&self, message: Message) {
         let bytes_most = self.bytes_most;
         self.shared.note(message.signal, |queue| {
             queue.state.waiting += message.items;
