@@ -14,7 +14,7 @@ pub struct ConnectionProblem {
     pub time_us: fn(&FleetInterval) -> Option<i64>,
 }
 
-/// All of them.
+/// All problems, in the order of SNAP's footnote 4.
 pub const PROBLEMS: [ConnectionProblem; 5] = [
     ConnectionProblem {
         name: "send_buffer",

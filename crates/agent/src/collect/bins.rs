@@ -14,8 +14,15 @@ pub(super) enum Problem {
     ReceiverWindow,
 }
 
-/// How many problems there are.
-pub(super) const PROBLEMS: usize = 5;
+impl Problem {
+    /// Returns its name in metrics and verdicts.
+    pub(super) fn name(self) -> &'static str {
+        crate::problems::PROBLEMS[self as usize].name
+    }
+}
+
+/// Number of problems.
+pub(super) const PROBLEMS: usize = crate::problems::PROBLEMS.len();
 
 /// Raised flags, one bit a [`Problem`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -178,6 +185,20 @@ mod tests {
     use proptest::prelude::*;
 
     const S: i64 = 1_000_000_000;
+
+    #[test]
+    fn names_of_problems_are_in_the_order_of_their_list() {
+        let problems = [
+            (Problem::SendBuffer, "send_buffer"),
+            (Problem::FastRetransmit, "fast_retransmit"),
+            (Problem::Timeout, "timeout"),
+            (Problem::DelayedAck, "delayed_ack"),
+            (Problem::ReceiverWindow, "receiver_window"),
+        ];
+        for (problem, name) in problems {
+            assert_eq!(problem.name(), name);
+        }
+    }
 
     fn interval(begin_ns: i64, length_ns: i64, raised: u8, sender_app_ns: u64) -> PollInterval {
         PollInterval {

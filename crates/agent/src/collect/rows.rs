@@ -123,12 +123,12 @@ impl RowContext<'_> {
             verdict::of_stages(&stages, length_ns).map(Stage::name)
         } else {
             let flags = [
-                ("send_buffer", Problem::SendBuffer),
-                ("fast_retransmit", Problem::FastRetransmit),
-                ("timeout", Problem::Timeout),
-                ("receiver_window", Problem::ReceiverWindow),
+                Problem::SendBuffer,
+                Problem::FastRetransmit,
+                Problem::Timeout,
+                Problem::ReceiverWindow,
             ];
-            let times = flags.map(|(name, problem)| (name, part.time_ns(problem)));
+            let times = flags.map(|problem| (problem.name(), part.time_ns(problem)));
             verdict::greatest_hold(times, length_ns)
         };
         name.map(str::to_owned)
