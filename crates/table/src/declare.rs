@@ -153,7 +153,7 @@ impl Instant for u64 {
 }
 
 impl Instant for i64 {
-    /// A time before 1970 counts as that.
+    /// Returns nanoseconds; a time before 1970 counts as 1970.
     fn ns(self) -> u64 {
         self.max(0).cast_unsigned()
     }

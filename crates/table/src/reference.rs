@@ -134,7 +134,7 @@ fn section<T: Table>(page: &mut String) {
     }
 }
 
-/// The names that a text column may hold.
+/// Writes the section of a text column: each name that it may hold, and its meaning.
 fn values<T: Copy + Cell>(
     column: &str,
     all: &[T],

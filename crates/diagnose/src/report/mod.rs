@@ -94,7 +94,7 @@ impl Report {
         finding::put_larger_first(&mut self.findings);
     }
 
-    /// Lists so many connections: those with the most harm.
+    /// Keeps the first `most` connections, which have the most harm, and counts the others.
     pub fn list_connections(&mut self, most: usize) {
         let left = self.connections.len().saturating_sub(most);
         self.connections.truncate(most);

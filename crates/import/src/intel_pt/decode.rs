@@ -321,7 +321,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Reads a FUP: the address at which something happened. `Some(None)`: it happened here, and no branch.
+    /// Reads a FUP, which has the address of an event. `Some(None)`: the event is at this address, and is no branch.
     fn flow_update(&mut self, address: PtAddress, alone: bool) -> Option<Option<FlowEvent>> {
         if !self.set_last(address) {
             return Some(None);

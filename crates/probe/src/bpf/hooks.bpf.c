@@ -63,7 +63,10 @@ int BPF_PROG(handle_sched_process_fork, struct task_struct *parent, struct task_
 	return 0;
 }
 
-/* Is a process that was recorded until now none of those that were asked for, as the program that it has become? */
+/*
+ * Returns whether a recorded process is none of the selected ones any more, as the program that it has
+ * become.
+ */
 static __always_inline bool is_not_meant(struct task_struct *task, const char *comm)
 {
 	u8 why = task_why(task->tgid);

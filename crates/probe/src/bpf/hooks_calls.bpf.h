@@ -147,7 +147,7 @@ static __always_inline int on_other_call(struct sock *sk, bool is_send, int resu
 	return 0;
 }
 
-/* Nothing is to be reported of a call: its socket is not recorded, and nobody asked for its process. */
+/* Returns whether no hook needs a call: its socket is not recorded, and its process was not selected. */
 static __always_inline bool is_unasked_call(const struct sock *sk, const struct tcp_sock *tp,
 					    bool is_send)
 {

@@ -29,7 +29,7 @@ static __always_inline bool is_zero_time(u64 at)
 	       !(time[0] | time[1]);
 }
 
-/* Is the thread in a call that asks what is ready, and was asked not to wait? */
+/* Returns whether the thread is in a call that asks which descriptors are ready, with a timeout of zero. */
 static __always_inline bool asks_without_waiting(struct task_struct *task,
 						 const struct syscall_args *args)
 {
@@ -50,7 +50,10 @@ static __always_inline bool asks_without_waiting(struct task_struct *task,
 	return false;
 }
 
-/* Its object is found as if it waited: a thread that runs waits for no object. */
+/*
+ * Emits a sample of a busy poll. Finds the polled object as for a wait: a running thread waits for no
+ * object.
+ */
 static __always_inline void spin_emit(struct thread_state *thread, struct task_struct *task,
 				      const struct syscall_args *args, u32 stack, u64 ip)
 {

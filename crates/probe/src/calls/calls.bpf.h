@@ -42,8 +42,8 @@ static __always_inline void call_batch_flush(struct call_batch *batch)
 }
 
 /*
- * Whether it leaves the CPU because a signal, a debugger or its control group stopped it, and not to wait for something: data that
- * comes meanwhile does not wake it.
+ * Returns whether the thread leaves the CPU because a signal, a debugger or its control group stopped it. It
+ * does not wait then: data that comes meanwhile does not wake it.
  */
 static __always_inline bool is_halted(const struct task_struct *task, unsigned int state)
 {
@@ -72,7 +72,7 @@ static __always_inline void call_on_block(struct call_wait *wait, struct task_st
 	wait->run_delay_ns = task->sched_info.run_delay;
 }
 
-/* It is back after so long. */
+/* Notes that the thread of a call runs again after so long. */
 static __always_inline void call_on_resume(struct call_wait *wait, u64 away_ns, u64 now_ns)
 {
 	if (!wait->start_ns)
@@ -261,7 +261,7 @@ static __always_inline struct call_end call_end_of(struct task_struct *task, str
 	return end;
 }
 
-/* When the call was blocked. */
+/* Returns when the call was blocked. */
 static __always_inline struct call_blocked call_blocking(const struct call_end *end)
 {
 	struct call_blocked blocked = {};

@@ -296,7 +296,10 @@ static __always_inline bool streams_begin(struct socket_state *st, const struct 
 	return connected;
 }
 
-/* It is, or was, established: it comes to TCP_CLOSE by a change of state, and can begin. */
+/*
+ * Returns whether a socket in this state is or was established. It comes to TCP_CLOSE by a change of state,
+ * and can begin.
+ */
 static __always_inline bool has_stream(u8 state)
 {
 	return state != TCP_CLOSE && state != TCP_LISTEN && state != TCP_SYN_SENT &&
@@ -343,7 +346,10 @@ static __always_inline void socket_begin(struct socket_state *st, struct sock *s
 	}
 }
 
-/* It has closed: calls may still meet it, but it does not begin again, unless it connects again. */
+/*
+ * Ends the record of a closed socket. Calls may still use it, but it does not begin again, unless it
+ * connects again.
+ */
 static __always_inline void socket_end(struct socket_state *st, const struct sock *sk,
 				       const struct tcp_sock *tp)
 {

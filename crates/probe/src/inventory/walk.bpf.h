@@ -53,7 +53,7 @@ static __always_inline void socket_on_walk(struct sock *sk, const struct tcp_soc
 	socket_emit(st, sk, tp, 0, bpf_ktime_get_ns());
 }
 
-/* Is a listening socket recorded already, because another process holds it? */
+/* Returns whether a listening socket is recorded already, because another process holds it. */
 static __always_inline bool is_target_listener(struct sock *sk)
 {
 	struct mptcp_holder *holder;

@@ -80,7 +80,7 @@ static __always_inline void arrival_ends(const struct sk_buff *skb)
 		arrival_note(arrival, skb, 0);
 }
 
-/* When a packet that TCP takes arrived; 0: not known. */
+/* Returns when a packet that TCP takes arrived; 0: unknown. */
 static __always_inline u64 arrived_ns(const struct sk_buff *skb)
 {
 	const struct arrival *arrival = arrival_of(skb);

@@ -236,14 +236,14 @@ static __always_inline struct send_call *send_call_of(struct send_stream *stream
 	return send_is_open(&stream->unfollowed, tid) ? &stream->unfollowed : NULL;
 }
 
-/* Is the newest call, of another thread, still under way? */
+/* Returns whether the newest call, of another thread, has not ended yet. */
 static __always_inline bool send_meets_another(struct send_stream *stream)
 {
 	return stream->tail != stream->head &&
 	       !(send_call_at(stream, stream->tail - 1)->bits & SEND_DONE);
 }
 
-/* Is the place of those not followed another thread's? */
+/* Returns whether another thread has the place of calls that are not followed. */
 static __always_inline bool unfollowed_is_taken(const struct send_stream *stream)
 {
 	return stream->unfollowed.tid && !(stream->unfollowed.bits & SEND_DONE);

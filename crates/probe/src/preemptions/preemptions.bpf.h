@@ -61,7 +61,7 @@ static __always_inline void preemption_sum_emit(struct thread_preemptions *all)
 	all->sum.start_ns = 0;
 }
 
-/* No more can be added to the sum at this time. */
+/* Returns whether the sum takes no more preemptions at this time. */
 static __always_inline bool preemption_sum_is_over(const struct thread_preemptions *all, u64 now_ns)
 {
 	return all->sum.start_ns && now_ns - all->sum.start_ns >= PREEMPTION_SUM_NS;

@@ -106,7 +106,7 @@ static __always_inline void advance(struct stage_ledger *led, const struct tcp_s
 	account(led, stage, now_ns);
 }
 
-/* When the newest segment left: the tail of the queue that tcp_update_skb_after_send() keeps. */
+/* Returns when the newest segment was sent: the tail of the queue that tcp_update_skb_after_send() keeps. */
 static __always_inline u64 last_sent_ns(const struct tcp_sock *tp)
 {
 	struct list_head *tail = tp->tsorted_sent_queue.prev;
@@ -119,7 +119,7 @@ static __always_inline u64 last_sent_ns(const struct tcp_sock *tp)
 		skb_mstamp_ns);
 }
 
-/* When the newest segment left, or else this. */
+/* Returns when the newest segment was sent, or else this time. */
 static __always_inline u64 last_sent_or(const struct tcp_sock *tp, u64 else_ns, u64 now_ns)
 {
 	u64 newest_ns = last_sent_ns(tp);
@@ -145,7 +145,7 @@ static __always_inline void note_sent(struct stage_ledger *led, const struct tcp
 	led->sent_ns = last_sent_or(tp, delivered_ns(tp), now_ns);
 }
 
-/* How long at most the pacing timer spread out what left since the last hook. */
+/* Returns the longest time for which the pacing timer spread out the data sent since the last hook. */
 static __always_inline u64 paced_ns(const struct stage_ledger *led, const struct sock *sk,
 				    const struct tcp_sock *tp)
 {
@@ -240,7 +240,7 @@ static __always_inline void take_rtt_sample(struct stage_ledger *led, const stru
 	}
 }
 
-/* All that the application had given at the last hook is acknowledged by now. */
+/* Returns whether all data that the application had given at the last hook is acknowledged by now. */
 static __always_inline bool was_acknowledged(const struct stage_ledger *led,
 					     const struct tcp_sock *tp)
 {
@@ -285,7 +285,7 @@ static __always_inline bool is_fin_sent(u8 state)
 	return state == TCP_FIN_WAIT1 || state == TCP_LAST_ACK || state == TCP_CLOSING;
 }
 
-/* All that is not acknowledged is our FIN, and the other end has closed before us: no one waits. */
+/* Returns whether only our FIN is not acknowledged, and the other end has closed before us: no thread waits. */
 static __always_inline bool is_only_fin_owed(const struct sock *sk, const struct tcp_sock *tp)
 {
 	return sk->__sk_common.skc_state == TCP_LAST_ACK && tp->write_seq - tp->snd_una == 1;
@@ -339,7 +339,10 @@ static __always_inline u64 flight_began_ns(const struct stage_ledger *led,
 	return now_ns;
 }
 
-/* All that was sent is acknowledged, and the application gave nothing until the present flight. */
+/*
+ * Accounts time in which all sent data was acknowledged, and the application gave no data until the present
+ * flight.
+ */
 static __always_inline void account_idle(struct stage_ledger *led, const struct tcp_sock *tp,
 					 u64 now_ns)
 {

@@ -28,7 +28,10 @@ static __always_inline bool bytes_ready(const struct sock *sk, const struct tcp_
 	return seq_diff(tp->rcv_nxt, tp->copied_seq) > fin;
 }
 
-/* From when on handle_tcp_probe() sees each segment of the socket; of a peer it does not. */
+/*
+ * Returns the time from which handle_tcp_probe() sees each segment of the socket; it does not see those of a
+ * peer.
+ */
 static __always_inline u64 segments_since_ns(const struct socket_state *st)
 {
 	u64 window_ns = window_begin();
@@ -73,7 +76,7 @@ static __always_inline u64 stamped_since_ns(const struct socket_state *st,
 	return since_ns;
 }
 
-/* Since when bytes wait for the reader. */
+/* Returns the time since which bytes wait for the reader. */
 static __always_inline u64 ready_since_ns(const struct socket_state *st, const struct tcp_sock *tp,
 					  u64 now_ns, bool *by_jiffy)
 {

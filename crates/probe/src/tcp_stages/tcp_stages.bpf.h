@@ -31,7 +31,7 @@ struct stage_reading_record {
 	struct stage_reading reading;
 };
 
-/* All is sent, and nothing stops the next byte: see the head of this file. */
+/* Returns whether all data is sent, and nothing stops the next byte: see the head of this file. */
 static __always_inline bool sender_is_quiet(const struct sock *sk, const struct tcp_sock *tp)
 {
 	return tp->write_seq == tp->snd_nxt && tp->snd_wnd && writer_has_room(sk);

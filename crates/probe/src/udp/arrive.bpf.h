@@ -386,7 +386,7 @@ static __always_inline enum datagram_seen datagram_arrived(struct datagram *to,
 	return datagram_of_one(to, in, newest, clone, now_ns);
 }
 
-/* Its socket was notified of the input, or none is recorded. */
+/* Marks an input as seen: its socket was notified of it, or none is recorded. */
 static __always_inline void input_seen(struct udp_input *in)
 {
 	struct arrival *arrival = arrival_known((void *)in->skb);

@@ -56,7 +56,10 @@ static __always_inline u16 udp_segments(const struct sk_buff *skb)
 	return KERNEL_READ(struct skb_shared_info, (void *)((u64)skb->head + skb->end), gso_segs);
 }
 
-/* Where the header of UDP begins, and how long the datagram is with it; NULL: it is not whole, or elsewhere. */
+/*
+ * Returns the begin of the UDP header, and the length of the datagram with it; NULL: it is not complete, or
+ * elsewhere.
+ */
 static __always_inline void *udp_header(const struct sk_buff *skb, u16 *len)
 {
 	void *header = skb->data;
@@ -75,7 +78,7 @@ static __always_inline void *udp_header(const struct sk_buff *skb, u16 *len)
 	return header + IPV6_HEADER_LEN;
 }
 
-/* To which port the packet brings how many bytes, if it is one datagram. */
+/* Reads the port to which the packet brings bytes, and their number, if it is one datagram. */
 static __always_inline void udp_input_to(struct udp_input *in, const struct sk_buff *skb)
 {
 	void *header;

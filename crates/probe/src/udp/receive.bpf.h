@@ -53,7 +53,7 @@ static __always_inline void udp_copied(struct udp_copy *copied, u32 tid)
 	copy->tid = 0;
 }
 
-/* When the call began to copy the datagram; 0: not seen, or it was another packet of that address. */
+/* Returns when the call began to copy the datagram; 0: not seen, or it was another packet of that address. */
 static __always_inline u64 datagram_copied_ns(const struct datagram *at,
 					      const struct udp_copy *copied)
 {

@@ -63,7 +63,7 @@ static __always_inline struct udp_socket *udp_socket(struct sock *sk)
 	return READ_ONCE(udp_recorded) ? bpf_sk_storage_get(&udp_sockets, sk, NULL, 0) : NULL;
 }
 
-/* It is recorded from now on. */
+/* Records the socket from now on. */
 static __always_inline void udp_begin(struct udp_socket *udp, u64 cookie)
 {
 	udp->seen.cookie = cookie;

@@ -90,7 +90,7 @@ static __always_inline s32 polled_alone(const struct polled *polled)
 	return polled->len == 1 && !polled->has_more ? polled->fds[0] : -1;
 }
 
-/* Is there something to read, or has the other end gone? Notified of sockets only. */
+/* Returns whether the socket has data to read, or the other end has closed. Notified of sockets only. */
 static __always_inline bool sock_is_readable(struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;

@@ -81,7 +81,10 @@ static __always_inline bool is_internet(struct sock *sk)
 	return family == AF_INET || family == AF_INET6;
 }
 
-/* Of a connection or a listener; MPTCP's is that of its first subflow. False: it is of another protocol. */
+/*
+ * Reads the cookie of a connection or a listener; MPTCP's is that of its first subflow. False: it is of
+ * another protocol.
+ */
 static __always_inline bool tcp_cookie(struct sock *sk, u64 *cookie)
 {
 	u16 protocol;
@@ -168,7 +171,10 @@ static __always_inline void wait_for_polled(struct thread_wait *wait, struct tas
 		wait_for_descriptor(wait, task, alone);
 }
 
-/* How long epoll_wait() and poll() wait at most, ms; negative: for ever, or the limit is not in a register. */
+/*
+ * Returns the time limit of epoll_wait() and poll(), ms; negative: for ever, or the limit is not in a
+ * register.
+ */
 static __always_inline s32 wait_limit_ms(struct task_struct *task, const struct syscall_args *args,
 					 u8 what)
 {
@@ -264,8 +270,8 @@ static __always_inline void wait_ready_is(struct thread_wait *wait, s32 fd, stru
 }
 
 /*
- * Which descriptor ends a wait for an epoll set: ep_poll_callback() puts it last in the list of those
- * that are ready, and then wakes.
+ * Notes the descriptor that ends a wait for an epoll set. ep_poll_callback() puts it last in the list of
+ * ready ones, and then wakes the thread.
  */
 static __always_inline void wait_ready(struct thread_wait *wait)
 {
@@ -310,7 +316,7 @@ static __always_inline void wait_woken(struct thread_wait *wait, struct task_str
 		wait_polled_ready(wait, task);
 }
 
-/* Of a connection or listener of TCP; the others are known by their inodes. */
+/* Returns the cookie of a connection or listener of TCP; other sockets are known by their inodes. */
 static __always_inline u64 wait_cookie(const struct thread_wait *wait)
 {
 	return wait->kind == WAIT_DATAGRAM || wait->kind == WAIT_UNIX ? 0 : wait->cookie;

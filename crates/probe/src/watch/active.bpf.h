@@ -61,13 +61,13 @@ static __always_inline void socket_has_news(struct socket_state *st, struct sock
 		socket_activate(st, sk);
 }
 
-/* Of two times in jiffies that are close to each other. */
+/* Returns whether two times in jiffies are close to each other. */
 static __always_inline bool are_near(u32 now, u32 then, u32 jiffies)
 {
 	return now - then + jiffies < 2 * jiffies;
 }
 
-/* No data has gone either way for so long. */
+/* Returns whether no data has gone either way for so long. */
 static __always_inline bool is_silent(const struct tcp_sock *tp, u32 jiffies)
 {
 	u32 now = (u32)bpf_jiffies64();

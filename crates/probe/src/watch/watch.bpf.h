@@ -170,7 +170,10 @@ static __always_inline const struct tcp_sock *tcp_sock_of(struct sock *sk)
 	return bpf_skc_to_tcp_sock(sk);
 }
 
-/* Whether the socket has no news: a look costs the first line of the storage and two of the socket. */
+/*
+ * Returns whether the socket has no news. Reading it costs the first line of the storage and two of the
+ * socket.
+ */
 static __always_inline bool is_unchanged(const struct socket_state *shown, struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sock_of(sk);

@@ -14,6 +14,7 @@ pub(super) fn pin_client(place: usize) -> Result<(), LabError> {
     pin_to(cpu(&allowed_cpus()?, place, true))
 }
 
+/// Returns the CPU of a thread: servers have the first half of the allowed CPUs, clients the other.
 fn cpu(allowed: &[usize], place: usize, is_client: bool) -> usize {
     let (servers, clients) = allowed.split_at(allowed.len().div_ceil(2));
     let own = if is_client && !clients.is_empty() {

@@ -11,9 +11,8 @@ pub(in crate::connections::rules) fn held_by_nagle(ledger: &TcpStage) -> bool {
     ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
 }
 
-/// The most that Nagle's algorithm itself can cost: one round trip of the path a hold. What a
-/// hold lasts beyond that is the receiver's: its timer's, or its reader's. `None` without a
-/// ledger or a known path.
+/// Returns the largest cost of Nagle's algorithm itself: one round trip of the path for each hold. The receiver's timer or
+/// its reader causes the rest of a hold. `None`: there is no ledger, or the path is unknown.
 pub(in crate::connections::rules) fn most_by_nagle_ns(case: &Case) -> Option<u64> {
     let rtt_us = case.own.gathered.samples.min_rtt_us?;
     Some(u64::from(case.ledger()?.nagle_holds) * u64::from(rtt_us) * 1_000)
