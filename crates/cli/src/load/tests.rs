@@ -34,7 +34,7 @@ fn damaged_recording_answer_starts_with_warning() {
     }
     let report = diagnose(&path, DiagnosisOptions::default()).expect("read");
     let damage = format!(
-        "This recording is damaged: {rows} rows of tcp_stages are left out, so that the \
+        "This recording is damaged: {rows} rows of tcp_stages are left out. The \
          diagnosis may be wrong (see \"problem\")."
     );
     assert_eq!(report.about.damage_warning("problem"), Some(damage));
