@@ -56,7 +56,7 @@ class Finding(unittest.TestCase):
         self.assertEqual(found("struct Span {"), [])
 
     def test_long_sentence_of_markdown_is_found(self):
-        long = "one " * 31
+        long = "one " * (words.SENTENCE_MOST + 1)
         self.assertEqual([line for line, _ in found(f"# A\n\nShort. {long}end.\n", "a.md")], [3])
         for text in ("one " * 15 + ". One " * 15, f"```\n{long}\n```", f"`{long}`", f"| {long} |", "- one\n" * 31):
             self.assertEqual(found(text, "a.md"), [], text)

@@ -1,5 +1,5 @@
 //! How fast slow messages are explained: messages of a server on two CPUs, each with a hundred nested spans of what
-//! its CPUs did, in batches, in memory; the slowest hundredth, or all, against the fifth in the middle. Prints
+//! its CPUs did, in batches, in memory; the slowest 1 %, or all, against the fifth in the middle. Prints
 //! CPU time and the most memory.
 //!
 //! ```text

@@ -13,7 +13,7 @@ use crate::report::{FindingSubject, Process, RuleId};
 use crate::rows::top::Top;
 use crate::units::ratio_of;
 
-/// A service of fewer requests has no slowest hundredth.
+/// A service of fewer requests has no slowest 1 %.
 const HUNDREDTH_LEAST: u64 = 100;
 
 /// Parts in which no thread had the request.
@@ -45,7 +45,7 @@ pub struct ServiceCase<'a> {
     pub key: &'a ServiceKey,
     /// Its requests.
     pub digest: &'a ServiceDigest,
-    /// The slowest hundredth of them, one at least.
+    /// The slowest 1 % of them, one at least.
     pub slowest: SlowestRequests,
     /// Parts that earlier rules explained, above info.
     pub claims: Vec<PartClaim>,
@@ -60,9 +60,9 @@ pub struct PartHarm {
     pub ns: u64,
     /// Its share of the time of all requests.
     pub share: f64,
-    /// By how much the slowest hundredth had more of it than others, ns: all of them together.
+    /// By how much the slowest 1 % had more of it than others, ns: all of them together.
     pub excess_ns: u64,
-    /// Its share of what the slowest hundredth took longer than others; 0: there are fewer than a hundred requests.
+    /// Its share of what the slowest 1 % took longer than others; 0: there are fewer than a hundred requests.
     pub excess_share: f64,
 }
 

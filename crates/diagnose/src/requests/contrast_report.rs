@@ -9,7 +9,7 @@ use crate::waits::join::factor::SideCounts;
 /// The slowest requests of a service beside the others.
 #[derive(Debug, Clone, Serialize)]
 pub struct Contrast {
-    /// How many are slow: the slowest hundredth, and those of about the same duration.
+    /// How many are slow: the slowest 1 %, and those of about the same duration.
     pub slow: u64,
     /// They took this long or longer, ns.
     pub slow_from_ns: u64,

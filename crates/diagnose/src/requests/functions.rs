@@ -287,12 +287,12 @@ impl FunctionShares {
     }
 }
 
-/// Functions of a service: of all requests, and of the slowest hundredth.
+/// Functions of a service: of all requests, and of the slowest 1 %.
 #[derive(Debug, Clone, Serialize)]
 pub struct ServiceFunctions {
     /// Of all.
     pub all: FunctionShares,
-    /// Of the slowest hundredth.
+    /// Of the slowest 1 %.
     pub slowest: FunctionShares,
 }
 

@@ -98,7 +98,7 @@ pub struct DurationSpread {
 pub struct ServiceParts {
     /// Of all.
     pub all: PartShares,
-    /// Of the slowest hundredth.
+    /// Of the slowest 1 %.
     pub slowest: PartShares,
 }
 

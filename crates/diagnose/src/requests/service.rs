@@ -204,7 +204,7 @@ impl ServiceDigest {
         &self.functions
     }
 
-    /// Returns the functions of the slowest hundredth, one request at least.
+    /// Returns the functions of the slowest 1 %, one request at least.
     pub fn slowest_functions(&self) -> FunctionCounts {
         let wanted = self.requests().div_ceil(SLOWEST_OF);
         let mut counts: Vec<_> = self.durations.buckets().collect();
@@ -225,14 +225,14 @@ impl ServiceDigest {
         self.sums.peer
     }
 
-    /// Returns the slowest hundredth, one at least. Requests of about the same duration (a bucket of the histogram) count
+    /// Returns the slowest 1 %, one at least. Requests of about the same duration (a bucket of the histogram) count
     /// all or not at all, so that it may be more than that.
     pub fn slowest(&self) -> SlowestRequests {
         let wanted = self.requests().div_ceil(SLOWEST_OF);
         self.slowest_while(|slowest, _| slowest < wanted)
     }
 
-    /// Returns the slowest hundredth, one at least. Requests of about the same duration count all or not at all, so that it
+    /// Returns the slowest 1 %, one at least. Requests of about the same duration count all or not at all, so that it
     /// may be fewer than that.
     pub fn slowest_at_most(&self) -> SlowestRequests {
         let wanted = self.requests().div_ceil(SLOWEST_OF);

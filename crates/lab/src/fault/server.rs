@@ -53,7 +53,7 @@ pub(super) fn computes(variant: Variant, dice: &mut SeededDice) -> Scene {
             format!("--work compute --amount {} --every {every}", ms * 1_000)
         }
     };
-    // a hundred at least, so that there is a slowest hundredth
+    // a hundred at least, so that there is a slowest 1 %
     let rounds = dice.between(110, 150);
     server_scene_of_rounds(Variant::Faulty, dice, &work, rounds)
 }

@@ -196,7 +196,7 @@ fn name(service: &Service) -> String {
     }
 }
 
-/// Names the slowest hundredth, of one request at least.
+/// Names the slowest 1 %, of one request at least.
 fn slowest_title(requests: u64) -> &'static str {
     match requests < 100 {
         true => "the slowest",

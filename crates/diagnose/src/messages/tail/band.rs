@@ -23,7 +23,7 @@ impl LatencyBand {
         until: 0.6,
     };
 
-    /// Returns the slow band of so many messages: the slowest thousandth if that is ten or more, else the slowest hundredth.
+    /// Returns the slow band of so many messages: the slowest thousandth if that is ten or more, else the slowest 1 %.
     pub fn slow_band(messages: u64) -> Self {
         if messages >= 10_000 {
             Self::TAIL
