@@ -229,13 +229,7 @@ impl Accountant {
         let others = history.count_others(context.own, begin_ns, self.trail.at_ns());
         if let Some((behind, last_ns)) = others {
             finder.walk(context, thread, last_ns, &mut self.trail);
-            // The last of them is counted already, if its work went on until the request was read.
-            let about = StepSubject {
-                behind: behind - u64::from(self.trail.is_at(RequestPart::Queued)),
-                ..StepSubject::default()
-            };
-            self.trail
-                .add(begin_ns, RequestPart::Queued, Some(thread), about);
+            self.trail.add_unread(begin_ns, thread, behind);
         }
         if !finder.has_waits {
             let none = StepSubject::default();

@@ -112,7 +112,6 @@ impl PathFinder<'_> {
             next: NextCall::None,
             has_read: false,
             sleep: SleepEvidence::None,
-            behind: None,
             depth,
         }
     }
@@ -146,17 +145,10 @@ impl PathFinder<'_> {
         };
         let due_ns = self.due_ns(context, at).filter(|_| at.later.is_none());
         let ready_ns = due_ns.map_or(begin_ns, |due_ns| due_ns.max(begin_ns));
-        let (part, about) = at.later.unwrap_or_else(|| {
-            let about = StepSubject {
-                behind: u64::from(at.behind != Some(other)),
-                ..StepSubject::default()
-            };
-            (RequestPart::Queued, about)
-        });
-        if part == RequestPart::Queued && ready_ns < trail.at_ns() {
-            at.behind = Some(other);
+        match at.later {
+            Some((part, about)) => trail.add(ready_ns, part, thread, about),
+            None => trail.add_behind(ready_ns, thread, other),
         }
-        trail.add(ready_ns, part, thread, about);
         if begin_ns < ready_ns {
             let timer = (RequestPart::Timer, StepSubject::default());
             let (part, about) = *at.later.insert(timer);

@@ -60,8 +60,6 @@ pub(super) struct Position {
     pub(super) has_read: bool,
     /// Evidence of the wait of the request within its loop.
     pub(super) sleep: SleepEvidence,
-    /// The request that this one waited behind, as counted last.
-    pub(super) behind: Option<EndpointId>,
     /// Threads that are followed.
     pub(super) depth: u32,
 }

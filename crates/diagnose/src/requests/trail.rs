@@ -30,6 +30,37 @@ impl StepSubject {
     }
 }
 
+/// The connections whose requests a request waited behind: each counts once, however often the thread turned to it.
+#[derive(Debug, Default)]
+struct OthersCount {
+    /// By number of a connection: the step that counted it last.
+    stamps: Vec<u64>,
+    /// Steps are numbered through all requests.
+    step: u64,
+    /// First step of this request.
+    first_step: u64,
+    /// How many in this request.
+    total: u64,
+}
+
+impl OthersCount {
+    fn restart(&mut self) {
+        self.step += 1;
+        self.first_step = self.step;
+        self.total = 0;
+    }
+
+    /// Counts a connection. Returns whether the step did not have it yet.
+    fn add(&mut self, other: EndpointId) -> bool {
+        if self.stamps.len() <= other.index() {
+            self.stamps.resize(other.index() + 1, 0);
+        }
+        let before = std::mem::replace(&mut self.stamps[other.index()], self.step);
+        self.total += u64::from(before < self.first_step);
+        before != self.step
+    }
+}
+
 /// An interval of a request in which one thing took the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestStep {
@@ -43,6 +74,17 @@ pub struct RequestStep {
     pub thread: Option<ThreadId>,
     /// Subject of the step: connection, waker, stack.
     pub subject: StepSubject,
+}
+
+impl RequestStep {
+    fn is_like(
+        &self,
+        part: RequestPart,
+        thread: Option<ThreadId>,
+        subject: &StepSubject,
+    ) -> bool {
+        (self.part, self.thread) == (part, thread) && self.subject.is_same(subject)
+    }
 }
 
 /// Time of steps that are not kept, by thread and part.
@@ -75,7 +117,9 @@ pub struct Trail {
     steps: Vec<RequestStep>,
     unkept: UnkeptTimes,
     is_cut: bool,
-    queue_most: u64,
+    others: OthersCount,
+    /// Requests that were served while it lay unread.
+    unread_behind: u64,
 }
 
 impl Default for Trail {
@@ -87,7 +131,8 @@ impl Default for Trail {
             steps: Vec::with_capacity(STEPS_MOST),
             unkept: UnkeptTimes::default(),
             is_cut: false,
-            queue_most: 0,
+            others: OthersCount::default(),
+            unread_behind: 0,
         }
     }
 }
@@ -101,18 +146,13 @@ impl Trail {
         self.steps.clear();
         self.unkept.0.clear();
         self.is_cut = false;
-        self.queue_most = 0;
+        self.others.restart();
+        self.unread_behind = 0;
     }
 
     /// Returns until where the time is accounted.
     pub fn at_ns(&self) -> u64 {
         self.at_ns
-    }
-
-    /// Returns whether the time since where it is accounted began with this part.
-    pub fn is_at(&self, part: RequestPart) -> bool {
-        let last = self.steps.last();
-        last.is_some_and(|last| last.part == part && last.begin_ns == self.at_ns)
     }
 
     /// Returns the time of each part so far.
@@ -168,15 +208,11 @@ impl Trail {
         }
         let end_ns = std::mem::replace(&mut self.at_ns, begin_ns);
         self.parts.add(part, end_ns - begin_ns);
-        self.queue_most = self.queue_most.max(about.behind);
         if let Some(last) = self.steps.last_mut()
-            && last.part == part
-            && last.thread == thread
-            && last.subject.is_same(&about)
+            && last.is_like(part, thread, &about)
         {
             last.begin_ns = begin_ns;
-            last.subject.behind += about.behind;
-            self.queue_most = self.queue_most.max(last.subject.behind);
+            last.subject.behind = last.subject.behind.max(about.behind);
             return;
         }
         if self.steps.len() == STEPS_MOST {
@@ -193,11 +229,47 @@ impl Trail {
         });
     }
 
+    /// The same of time that a thread spent for the request of another connection.
+    pub fn add_behind(&mut self, begin_ns: u64, thread: Option<ThreadId>, other: EndpointId) {
+        if begin_ns >= self.at_ns {
+            return;
+        }
+        let part = RequestPart::Queued;
+        let none = StepSubject::default();
+        let last = self.steps.last().filter(|_| !self.is_cut);
+        let last = last.filter(|last| last.is_like(part, thread, &none));
+        if last.is_none() {
+            self.others.step += 1;
+        }
+        let behind = last.map_or(0, |last| last.subject.behind);
+        let behind = behind + u64::from(self.others.add(other));
+        self.add(begin_ns, part, thread, StepSubject { behind, ..none });
+    }
+
+    /// The same of time in which the request lay unread, and the thread began to serve so many others.
+    pub fn add_unread(&mut self, begin_ns: u64, thread: ThreadId, behind: u64) {
+        if begin_ns >= self.at_ns {
+            return;
+        }
+        self.unread_behind = self.unread_behind.max(behind);
+        let about = StepSubject {
+            behind,
+            ..StepSubject::default()
+        };
+        self.add(begin_ns, RequestPart::Queued, Some(thread), about);
+    }
+
+    /// Returns the number of requests that it waited behind. A loop may read all requests first, and then answer all: then
+    /// the same ones are served while it lies unread, and answered after it is read. So the larger number counts.
+    fn queue_most(&self) -> u64 {
+        self.others.total.max(self.unread_behind)
+    }
+
     /// Adds what was found to a request.
     pub fn append_to(&self, breakdown: &mut RequestBreakdown) {
         breakdown.parts.add_all(&self.parts);
         breakdown.functions.add_all(&self.functions);
-        breakdown.queue_most = breakdown.queue_most.max(self.queue_most);
+        breakdown.queue_most = breakdown.queue_most.max(self.queue_most());
         let room = STEPS_MOST - breakdown.steps.len();
         breakdown.is_cut |= self.is_cut || self.steps.len() > room;
         for step in self.steps.iter().rev().take(room) {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A server with the connections 1 to 4, and 11 to 13 to another.
-fn event_loop() -> Rows {
+pub(super) fn event_loop() -> Rows {
     let served = (1..5).map(|conn| connection(conn, Role::Server, SERVER));
     let asked = (11..14).map(|conn| connection(conn, Role::Client, SERVER));
     Rows {
@@ -13,7 +13,7 @@ fn event_loop() -> Rows {
 }
 
 impl Rows {
-    fn epoll(&mut self, start_ms: u64, end_ms: u64, conn: Option<u64>) {
+    pub(super) fn epoll(&mut self, start_ms: u64, end_ms: u64, conn: Option<u64>) {
         let times = (start_ms * MS, end_ms * MS, end_ms * MS);
         self.waits.push(wait(70, times, WaitObject::Epoll, conn));
     }
@@ -26,19 +26,19 @@ impl Rows {
     }
 
     /// The thread reads what arrived before.
-    fn read(&mut self, conn: u64, arrived_ms: u64, at_ms: u64) {
+    pub(super) fn read(&mut self, conn: u64, arrived_ms: u64, at_ms: u64) {
         self.calls.push(Call {
             unread_ns: Some((at_ms - arrived_ms) * MS),
             ..call(conn, at_ms * MS, false, 10, 70)
         });
     }
 
-    fn send(&mut self, conn: u64, at_ms: u64) {
+    pub(super) fn send(&mut self, conn: u64, at_ms: u64) {
         self.calls.push(call(conn, at_ms * MS, true, 10, 70));
     }
 
     /// The parts of the first request of a connection, in ms.
-    fn parts_ms(&self, conn: u64) -> Vec<(RequestPart, u64)> {
+    pub(super) fn parts_ms(&self, conn: u64) -> Vec<(RequestPart, u64)> {
         let id = format!("{conn}:q0");
         self.parts_ms_of(&id)
     }
@@ -74,6 +74,67 @@ fn a_loop_that_computes_when_it_reads_answers_the_last_first() {
         steps.iter().filter_map(|step| step.behind).sum::<u64>()
     };
     assert_eq!((behind(1), behind(2)), (2, 2));
+}
+
+/// Returns the most requests that one waited behind.
+fn queue_most(rows: &Rows) -> u64 {
+    let report = rows.clone().with_offsets().report();
+    let most = report.services.iter().map(|it| it.queue_most);
+    most.max().expect("a service")
+}
+
+#[test]
+fn a_loop_that_reads_all_and_then_answers_all_counts_each_request_once() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    // requests 2 and 3 are served both while 4 lies unread and until it is answered
+    for conn in 1..5 {
+        rows.read(conn, 10, 10 + conn);
+    }
+    for conn in 1..5 {
+        rows.send(conn, 20 + 10 * conn);
+    }
+    assert_eq!(queue_most(&rows), 3);
+    let requests = rows.with_offsets().requests();
+    requests.iter().for_each(check);
+}
+
+#[test]
+fn a_loop_that_answers_each_request_at_once_counts_those_before() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    for conn in 1..5 {
+        rows.read(conn, 10, 10 * conn + 1);
+        rows.send(conn, 10 * conn + 9);
+    }
+    assert_eq!(queue_most(&rows), 3);
+}
+
+#[test]
+fn a_pipelining_client_counts_as_one_request_if_its_requests_are_read_at_once() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    rows.read(1, 10, 11);
+    rows.read(2, 10, 12);
+    // client 1 had sent three requests
+    for answer in 0..3 {
+        rows.send(1, 20 + answer);
+    }
+    rows.send(2, 30);
+    assert_eq!(queue_most(&rows), 1);
+}
+
+#[test]
+fn each_request_of_a_pipelining_client_counts_if_it_is_read_alone() {
+    let mut rows = event_loop();
+    rows.epoll(0, 10, Some(1));
+    for request in 0..3 {
+        rows.read(1, 10, 11 + 5 * request);
+        rows.send(1, 14 + 5 * request);
+    }
+    rows.read(2, 10, 31);
+    rows.send(2, 32);
+    assert_eq!(queue_most(&rows), 3);
 }
 
 #[test]
