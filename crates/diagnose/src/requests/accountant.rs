@@ -229,7 +229,7 @@ impl Accountant {
         let others = history.count_others(context.own, begin_ns, self.trail.at_ns());
         if let Some((behind, last_ns)) = others {
             finder.walk(context, thread, last_ns, &mut self.trail);
-            self.trail.add_unread(begin_ns, thread, behind);
+            finder.wait_unread(thread, begin_ns, behind, &mut self.trail);
         }
         if !finder.has_waits {
             let none = StepSubject::default();

@@ -7,6 +7,7 @@ use std::hash::BuildHasherDefault;
 
 use table::WaitObject;
 
+use super::cpu_lack::{CpuLack, CpuLackLog};
 use super::functions::ThreadSample;
 use super::id::EndpointId;
 pub use super::id::ThreadId;
@@ -58,6 +59,7 @@ pub struct ThreadHistory {
     served: u64,
     work: ThreadWork,
     long: LongWorkLog,
+    lacks: CpuLackLog,
     /// Events until then are not known any more, or were never.
     known_from_ns: u64,
     events: VecDeque<ThreadEvent>,
@@ -159,6 +161,11 @@ impl ThreadHistory {
         let later = self.events.iter().rev();
         let later = later.take_while(|event| event.end_ns > end_ns).count();
         let at = self.events.len() - later;
+        let before = at.checked_sub(1).and_then(|at| self.events.get(at));
+        let before_ns = before.map_or(0, |event| event.end_ns);
+        if let Some(lack) = CpuLack::from_event(end_ns, &kind, before_ns) {
+            self.lacks.add(lack);
+        }
         let (served, owner) = match self.events.get(at) {
             Some(next) => (next.served, next.owner),
             None => (self.served, self.work.owner()),
@@ -189,6 +196,11 @@ impl ThreadHistory {
         self.long.wait_behind(own, time, own_ns)
     }
 
+    /// Returns when it could run and had no CPU: what began before a time, the latest first.
+    pub fn lacks_before(&self, ns: u64) -> impl Iterator<Item = &CpuLack> {
+        self.lacks.before(ns)
+    }
+
     /// Returns the request that the thread had to do with before an event, by its number.
     pub fn owner_before(&self, number: usize) -> Option<Owner> {
         match self.events.get(number) {
@@ -210,6 +222,7 @@ impl ThreadHistory {
         let gone = old.min(spare).max(excess);
         if let Some(last) = gone.checked_sub(1).and_then(|at| self.events.get(at)) {
             self.known_from_ns = self.known_from_ns.max(last.end_ns);
+            self.lacks.prune(self.known_from_ns);
         }
         self.events.drain(..gone);
     }
@@ -314,6 +327,7 @@ impl History {
                 served: 0,
                 work: ThreadWork::default(),
                 long: LongWorkLog::default(),
+                lacks: CpuLackLog::default(),
                 known_from_ns: 0,
                 events: VecDeque::new(),
                 samples: VecDeque::new(),
@@ -445,6 +459,7 @@ impl History {
             thread.samples.clear();
             thread.work = ThreadWork::default();
             thread.long = LongWorkLog::default();
+            thread.lacks = CpuLackLog::default();
             thread.known_from_ns = 0;
         }
         self.events = 0;
@@ -459,6 +474,7 @@ impl History {
             thread.events = VecDeque::new();
             thread.work = ThreadWork::default();
             thread.long = LongWorkLog::default();
+            thread.lacks = CpuLackLog::default();
             thread.known_from_ns = thread.known_from_ns.max(since_ns);
         }
     }

@@ -45,10 +45,13 @@ impl LongWork {
         self.kept_ns() >= LONG_LEAST_NS
     }
 
-    /// Returns how much of its time lies between two times, ns: others also wait while the thread has no CPU.
+    /// Returns how much of its time lies between two times, ns: without the time without a CPU, as if that were spread
+    /// evenly. That time is another part of those that wait.
     fn ns_within(&self, (from_ns, to_ns): (u64, u64)) -> u64 {
         let from_ns = from_ns.max(self.begin_ns);
-        to_ns.min(self.end_ns).saturating_sub(from_ns)
+        let within_ns = to_ns.min(self.end_ns).saturating_sub(from_ns);
+        let kept_share = crate::units::ratio_of(self.kept_ns(), self.end_ns - self.begin_ns);
+        (within_ns as f64 * kept_share).round() as u64
     }
 }
 

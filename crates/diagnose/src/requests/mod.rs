@@ -16,6 +16,7 @@
 //! request_table  puts them in the order of time, and keeps what follows
 //! thread_event  a wait, a call, or time that a thread was kept from running
 //! history   what threads did lately
+//! cpu_lack  when they could run and had no CPU
 //! holder    what the thread that held a lock waited for
 //! owner     which request a thread had to do with, of several at once
 //! path      backward over waits and wakers: the critical path; path_finder: its inputs; position: a place on it
@@ -64,6 +65,7 @@ mod contrast;
 mod contrast_digest;
 pub mod contrast_report;
 mod control;
+mod cpu_lack;
 mod datagrams;
 pub(crate) mod digests;
 mod due;

@@ -96,6 +96,13 @@ parts! {
     Unknown = "unknown", "unknown";
 }
 
+/// Parts in which a thread could run and had no CPU.
+pub const LACK_OF_CPU: &[RequestPart] = &[
+    RequestPart::RunQueue,
+    RequestPart::Preempted,
+    RequestPart::CpuQuota,
+];
+
 /// Number of parts.
 pub const PARTS: usize = RequestPart::ALL.len();
 
@@ -116,6 +123,11 @@ impl RequestPart {
             Stage::SendBuffer => Self::SendBuffer,
             Stage::InFlight | Stage::SenderApp | Stage::Unknown => return None,
         })
+    }
+
+    /// Returns whether a thread could run meanwhile, and had no CPU.
+    pub fn is_lack_of_cpu(self) -> bool {
+        LACK_OF_CPU.contains(&self)
     }
 
     /// Returns whether the time passed while the request was with TCP or the other end.

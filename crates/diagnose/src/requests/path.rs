@@ -127,7 +127,7 @@ impl PathFinder<'_> {
     }
 
     /// The thread worked since `begin_ns`, or was kept from it: for this request, or for another that this one waited
-    /// behind, unless it waited for something else anyway.
+    /// behind, unless it waited for something else anyway. While the thread had no CPU, this one waited for a CPU, too.
     fn account_work(
         &self,
         context: &PathContext,
@@ -147,6 +147,9 @@ impl PathFinder<'_> {
         let ready_ns = due_ns.map_or(begin_ns, |due_ns| due_ns.max(begin_ns));
         match at.later {
             Some((part, about)) => trail.add(ready_ns, part, thread, about),
+            None if part.is_lack_of_cpu() => {
+                trail.add(ready_ns, part, thread, StepSubject::default());
+            }
             None => trail.add_behind(ready_ns, thread, other),
         }
         if begin_ns < ready_ns {
@@ -220,11 +223,7 @@ impl PathFinder<'_> {
         let before = at.events.checked_sub(1);
         let before = before.and_then(|number| self.history.get(at.thread).event(number));
         let begin_ns = before.map_or(begin_ns, |event| begin_ns.max(event.end_ns));
-        let part = match preemption.is_quota {
-            true => RequestPart::CpuQuota,
-            false => RequestPart::Preempted,
-        };
-        self.account_work(context, at, (begin_ns, part), trail);
+        self.account_work(context, at, (begin_ns, preemption.part()), trail);
     }
 
     /// Returns the part that a request to another end is.
@@ -386,6 +385,21 @@ impl PathFinder<'_> {
             about,
         );
         trail.add(begin_ns, RequestPart::Remote, None, about);
+    }
+
+    /// The request lay unread until now, while the thread began to serve others, `behind` of them: it waited behind them,
+    /// and for a CPU while the thread had none.
+    pub fn wait_unread(&self, thread: ThreadId, begin_ns: u64, behind: u64, trail: &mut Trail) {
+        let mut behind = behind;
+        let lacks = self.history.get(thread).lacks_before(trail.at_ns());
+        let lacks = lacks.take_while(|lack| lack.end_ns > begin_ns).enumerate();
+        let is_in_credit = |hops: usize| hops < HOPS_LEAST as usize || self.credit.take();
+        for (_, lack) in lacks.take_while(|(hops, _)| is_in_credit(*hops)) {
+            trail.add_unread(lack.end_ns, thread, &mut behind);
+            let none = StepSubject::default();
+            trail.add(lack.begin_ns.max(begin_ns), lack.part, Some(thread), none);
+        }
+        trail.add_unread(begin_ns, thread, &mut behind);
     }
 
     /// Whether a thread is of the process that has the other end, and its waits are recorded.

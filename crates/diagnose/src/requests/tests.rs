@@ -19,6 +19,7 @@ mod any_rows;
 mod begins;
 mod bounds;
 mod contrast;
+mod cpu_lacks;
 mod loops;
 mod parts;
 mod turns;
@@ -103,6 +104,25 @@ fn woken_by(mut wait: Wait, tid: u32) -> Wait {
     wait.waker_tid = Some(tid);
     wait.waker_pid = Some(tid / 10 * 10);
     wait
+}
+
+/// Times off the CPU until `end_ns`, `count` of them.
+fn preemption(tid: u32, times: (u64, u64), off_cpu_ns: u64, count: u32) -> Preemption {
+    let (start_ns, end_ns) = times;
+    Preemption {
+        end_ns,
+        start_ns,
+        off_cpu_ns,
+        count,
+        yields: 0,
+        tid,
+        pid: tid / 10 * 10,
+        by_tid: None,
+        by_pid: None,
+        by_comm: None,
+        quota_used_up: Some(false),
+        cpu: 0,
+    }
 }
 
 fn header() -> Header {

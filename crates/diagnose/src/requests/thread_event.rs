@@ -3,6 +3,7 @@
 use table::{WaitObject, Waker};
 
 use super::id::{EndpointId, ThreadId};
+use super::part::RequestPart;
 use crate::waits::{KernelPurpose, StackPurpose};
 
 /// Object of a thread's wait, as far as requests are concerned.
@@ -54,6 +55,16 @@ pub struct ThreadPreemption {
     pub off_cpu_ns: u64,
     /// Whether the control group had used up its CPU quota.
     pub is_quota: bool,
+}
+
+impl ThreadPreemption {
+    /// Returns the part of a request that the time belongs to.
+    pub fn part(&self) -> RequestPart {
+        match self.is_quota {
+            true => RequestPart::CpuQuota,
+            false => RequestPart::Preempted,
+        }
+    }
 }
 
 /// A call of a thread on a recorded connection that moved bytes.

@@ -30,7 +30,7 @@ impl StepSubject {
     }
 }
 
-/// The connections whose requests a request waited behind: each counts once, however often the thread turned to it.
+/// Connections with requests that a request waited behind: each counts once, however often the thread turned to it.
 #[derive(Debug, Default)]
 struct OthersCount {
     /// By number of a connection: the step that counted it last.
@@ -77,12 +77,7 @@ pub struct RequestStep {
 }
 
 impl RequestStep {
-    fn is_like(
-        &self,
-        part: RequestPart,
-        thread: Option<ThreadId>,
-        subject: &StepSubject,
-    ) -> bool {
+    fn is_like(&self, part: RequestPart, thread: Option<ThreadId>, subject: &StepSubject) -> bool {
         (self.part, self.thread) == (part, thread) && self.subject.is_same(subject)
     }
 }
@@ -246,14 +241,15 @@ impl Trail {
         self.add(begin_ns, part, thread, StepSubject { behind, ..none });
     }
 
-    /// The same of time in which the request lay unread, and the thread began to serve so many others.
-    pub fn add_unread(&mut self, begin_ns: u64, thread: ThreadId, behind: u64) {
+    /// The same of time in which the request lay unread, and the thread began to serve so many others. They are taken: the
+    /// first step of that time says how many.
+    pub fn add_unread(&mut self, begin_ns: u64, thread: ThreadId, behind: &mut u64) {
         if begin_ns >= self.at_ns {
             return;
         }
-        self.unread_behind = self.unread_behind.max(behind);
+        self.unread_behind = self.unread_behind.max(*behind);
         let about = StepSubject {
-            behind,
+            behind: std::mem::take(behind),
             ..StepSubject::default()
         };
         self.add(begin_ns, RequestPart::Queued, Some(thread), about);

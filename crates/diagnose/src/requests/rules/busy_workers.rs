@@ -140,10 +140,11 @@ fn threads(case: &ServiceCase<'_>) -> Option<u64> {
 }
 
 /// Returns whether more requests had a thread at a time than there are threads: then these are event loops, and no request
-/// that waits for something keeps one.
+/// that waits for something keeps one. Requests also lack a CPU before they have a thread: that time does not count.
 fn is_of_loops(case: &ServiceCase<'_>, served_ns: u64) -> bool {
     let (begin_ns, end_ns) = case.digest.time.unwrap_or_default();
-    let served_mean = ratio_of(served_ns, end_ns.saturating_sub(begin_ns));
+    let with_cpu_ns = served_ns.saturating_sub(case.harm(LACK_OF_CPU).ns);
+    let served_mean = ratio_of(with_cpu_ns, end_ns.saturating_sub(begin_ns));
     threads(case).is_some_and(|threads| served_mean > threads as f64)
 }
 

@@ -11,6 +11,7 @@ use crate::report::{
 };
 use crate::requests::RequestPart;
 use crate::requests::case::{PartHarm, ServiceCase};
+pub use crate::requests::part::LACK_OF_CPU;
 use crate::units::{duration, percent, quantity};
 
 /// A fact in a unit.
@@ -139,13 +140,6 @@ const OWN_SCHEDULERS: [&str; 3] = ["runtime.netpoll", "runtime.findRunnable", "r
 pub fn has_own_scheduler(case: &ServiceCase<'_>) -> bool {
     case.is_mostly_in(RequestPart::Timer, &OWN_SCHEDULERS)
 }
-
-/// Parts in which a thread could run, and had no CPU.
-pub const LACK_OF_CPU: &[RequestPart] = &[
-    RequestPart::RunQueue,
-    RequestPart::Preempted,
-    RequestPart::CpuQuota,
-];
 
 /// Returns whether something that has to be done makes the slowest requests slow: it is most of what they took longer, and the
 /// longest takes longer than the shortest stall that Linux makes on purpose.

@@ -27,7 +27,14 @@ pub(super) fn any_rows() -> impl Strategy<Value = Rows> {
     );
     let calls = prop::collection::vec(calls, 0..80);
     let waits = prop::collection::vec(waits, 0..80);
-    (calls, waits).prop_map(|(calls, waits)| {
+    let preempted = (
+        0..10 * MS,
+        0..MS,
+        prop_oneof![70..73_u32, 80..83_u32],
+        any::<bool>(),
+    );
+    let preempted = prop::collection::vec(preempted, 0..40);
+    (calls, waits, preempted).prop_map(|(calls, waits, preempted)| {
         let roles = [Role::Server, Role::Client, Role::Server, Role::Unknown];
         let mut rows = Rows {
             connections: (1..)
@@ -51,6 +58,13 @@ pub(super) fn any_rows() -> impl Strategy<Value = Rows> {
             let row = wait(tid, (start_ns, woken_ns, woken_ns + runq_ns), kind, conn);
             let row = woken_by(row, other);
             rows.waits.push(Wait { waker, ..row });
+        }
+        for (end_ns, off_ns, tid, is_quota) in preempted {
+            let start_ns = end_ns.saturating_sub(off_ns);
+            rows.preemptions.push(Preemption {
+                quota_used_up: Some(is_quota),
+                ..preemption(tid, (start_ns, end_ns), off_ns, 1)
+            });
         }
         rows.with_offsets()
     })
@@ -76,6 +90,7 @@ proptest! {
         let mixed = |number: u64| (number ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         shuffled.calls.sort_by_key(|row| mixed(row.end_ns));
         shuffled.waits.sort_by_key(|row| mixed(row.end_ns));
+        shuffled.preemptions.sort_by_key(|row| mixed(row.end_ns));
         prop_assert_eq!(json(&shuffled.report_in(batch)), json(&rows.report()));
     }
 
@@ -85,6 +100,7 @@ proptest! {
         let times = cut.0.min(cut.1)..cut.0.max(cut.1);
         part.calls.retain(|row| times.contains(&row.end_ns));
         part.waits.retain(|row| times.contains(&row.end_ns));
+        part.preemptions.retain(|row| times.contains(&row.end_ns));
         part.requests().iter().for_each(check);
     }
 }

@@ -53,25 +53,6 @@ fn a_lock_takes_the_time_of_its_wait_and_a_handover_does_not() {
     );
 }
 
-/// Times off the CPU until `end_ns`, `count` of them.
-fn preemption(tid: u32, times: (u64, u64), off_cpu_ns: u64, count: u32) -> Preemption {
-    let (start_ns, end_ns) = times;
-    Preemption {
-        end_ns,
-        start_ns,
-        off_cpu_ns,
-        count,
-        yields: 0,
-        tid,
-        pid: tid / 10 * 10,
-        by_tid: None,
-        by_pid: None,
-        by_comm: None,
-        quota_used_up: Some(false),
-        cpu: 0,
-    }
-}
-
 #[test]
 fn preemption_and_quota_are_not_computing() {
     let mut rows = Rows::server();
