@@ -4,13 +4,20 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
-use table::tables::Call;
+use table::tables::{Call, UdpFlow};
 
 use testbed::report::{Report, number, text};
 use testbed::{finish, program, root};
 
 /// A thread that lets bytes wait: see its head.
 const UNREAD: &str = include_str!("programs/unread.py");
+
+/// The same of datagrams.
+const UNREAD_DATAGRAMS: &str = include_str!("programs/unread_datagrams.py");
+
+/// Sockets that it receives from, and receive calls on each that take something.
+const SOCKETS: usize = 28;
+const DATAGRAMS: usize = 12;
 
 /// TCP connections that it makes, and receive calls on each.
 const CONNECTIONS: usize = 14;
@@ -22,50 +29,90 @@ const MPTCP_RECEIVES: usize = 7;
 /// The kernel's stamps, and the recording, are in whole microseconds.
 const STEP_NS: i64 = 2_000;
 
-/// Returns what the program noted, and the receive calls that were recorded, by socket and offset.
-fn record(detail: &str) -> (Vec<Value>, BTreeMap<(u64, u64), Call>) {
+/// Returns what the program noted, and the receive calls that were recorded, by socket and offset. Those of a flow of
+/// datagrams are of its socket.
+fn record(source: &str, detail: &str) -> (Vec<Value>, BTreeMap<(u64, u64), Call>) {
     let scratch = tempfile::tempdir().expect("a directory");
     let place = |name: &str| scratch.path().join(name);
-    std::fs::write(place("unread.py"), UNREAD).expect("the source");
+    std::fs::write(place("unread.py"), source).expect("the source");
     let mut run = Command::new(program());
     run.args(["run", "--as-root", "--detail", detail, "--output"]);
     run.arg(place("r.whylat")).args(["--", "python3"]);
     finish(run.arg(place("unread.py")).arg(place("truth"))).assert_status(0);
     let truth = std::fs::read_to_string(place("truth")).expect("the truth");
-    let calls = Report::at(place("r.whylat")).rows::<Call>().into_iter();
+    let report = Report::at(place("r.whylat"));
+    let flows = report.rows::<UdpFlow>().into_iter();
+    let sockets: BTreeMap<u64, u64> = flows.map(|flow| (flow.conn, flow.socket)).collect();
+    let socket_of = |call: &Call| sockets.get(&call.conn).copied().unwrap_or(call.conn);
+    let calls = report.rows::<Call>().into_iter();
     let receives = calls.filter(|call| !call.is_send && call.result > 0);
     (
         serde_json::from_str(&truth).expect("JSON"),
         receives
-            .map(|call| ((call.conn, call.offset_end), call))
+            .map(|call| ((socket_of(&call), call.offset_end), call))
             .collect(),
     )
+}
+
+/// Returns what is wrong with the time that a call's bytes waited; `None`: it is within its bounds.
+fn error_of(truth: &Value, call: &Call) -> Option<String> {
+    let situation = text(truth, "situation");
+    let Some(unread_ns) = call.unread_ns.map(u64::cast_signed) else {
+        return Some(format!("{situation}: no time"));
+    };
+    let bounds = |key| truth[key].as_i64().expect("a number");
+    let (least_ns, most_ns) = (bounds("least_ns") - STEP_NS, bounds("most_ns") + STEP_NS);
+    let is_right = (least_ns..=most_ns).contains(&unread_ns);
+    (!is_right).then(|| format!("{situation}: {unread_ns} ns, not {least_ns} to {most_ns} ns"))
 }
 
 fn assert_unread(detail: &str) {
     if !root() {
         return;
     }
-    let (truth, mut calls) = record(detail);
+    let (truth, mut calls) = record(UNREAD, detail);
     assert_eq!(truth.len(), CONNECTIONS * RECEIVES + MPTCP_RECEIVES);
     let mut wrong = Vec::new();
     for row in truth.iter().filter(|row| text(row, "situation") != "MPTCP") {
         let place = (number(row, "/cookie"), number(row, "/offset_end"));
         let call = calls.remove(&place).expect("a call");
-        let unread_ns = call.unread_ns.expect("a time").cast_signed();
-        let bounds = |key| row[key].as_i64().expect("a number");
-        let (least_ns, most_ns) = (bounds("least_ns") - STEP_NS, bounds("most_ns") + STEP_NS);
-        if !(least_ns..=most_ns).contains(&unread_ns) {
-            let situation = text(row, "situation");
-            wrong.push(format!(
-                "{situation}: {unread_ns} ns, not {least_ns} to {most_ns} ns"
-            ));
-        }
+        wrong.extend(error_of(row, &call));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // those on MPTCP are left: absent is not zero
     let unread: Vec<_> = calls.values().map(|call| call.unread_ns).collect();
     assert_eq!(unread, [None; MPTCP_RECEIVES]);
+}
+
+fn assert_datagrams_unread(detail: &str) {
+    if !root() {
+        return;
+    }
+    let (truth, mut calls) = record(UNREAD_DATAGRAMS, detail);
+    assert_eq!(truth.len(), SOCKETS * DATAGRAMS);
+    let mut wrong = Vec::new();
+    for row in &truth {
+        let place = (number(row, "/cookie"), number(row, "/offset_end"));
+        let call = calls.remove(&place).expect("a call");
+        if text(row, "situation").ends_with("first") {
+            // its time is known from the first receive call on
+            assert_eq!(call.unread_ns, None);
+            continue;
+        }
+        wrong.extend(error_of(row, &call));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(calls.is_empty(), "{calls:?}");
+}
+
+#[test]
+fn time_unread_of_datagrams_is_exact_when_waits_are_recorded() {
+    assert_datagrams_unread("waits");
+}
+
+#[test]
+fn time_unread_of_datagrams_is_exact_when_messages_are_recorded() {
+    assert_datagrams_unread("messages");
 }
 
 #[test]

@@ -226,7 +226,12 @@ impl Accountant {
             ..*context
         };
         let history = finder.history.get(thread);
-        let others = history.count_others(context.own, begin_ns, self.trail.at_ns());
+        let at_ns = self.trail.at_ns();
+        let others = match finder.endpoints.get(context.own).is_udp {
+            false => history.count_others(Some(context.own), begin_ns, at_ns),
+            // What is served before its datagram is read, is another request, also if it came from the same client.
+            true => history.count_others(None, begin_ns, at_ns.saturating_sub(1)),
+        };
         if let Some((behind, last_ns)) = others {
             finder.walk(context, thread, last_ns, &mut self.trail);
             finder.wait_unread(thread, begin_ns, behind, &mut self.trail);

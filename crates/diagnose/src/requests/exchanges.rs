@@ -55,7 +55,7 @@ impl RequestTable {
         let moving = MovingCall {
             is_request: is_send == (endpoint.side == Side::Client),
             begin_ns,
-            is_coarse: !is_send && self.is_coarse(unread_ns),
+            is_coarse: !is_send && self.is_coarse(id, unread_ns),
             end_ns,
             began_after_ns,
             range: StreamRange {
@@ -133,7 +133,7 @@ impl RequestTable {
             return arrival::of_unseen(endpoint, start_ns, end_ns, sent_ns);
         };
         let jiffy_ns = self.header.jiffy_ns.unwrap_or(0);
-        let is_coarse = self.is_coarse(Some(unread_ns));
+        let is_coarse = self.is_coarse(id, Some(unread_ns));
         let less_ns = if is_coarse { jiffy_ns } else { 0 };
         arrival::of_unread(
             end_ns,
@@ -143,13 +143,13 @@ impl RequestTable {
         )
     }
 
-    /// Whether the kernel knew only the jiffy since when bytes were unread.
-    fn is_coarse(&self, unread_ns: Option<u64>) -> bool {
+    /// Whether the kernel knew only the jiffy since when bytes were unread. The time of datagrams is exact, or null.
+    fn is_coarse(&self, id: EndpointId, unread_ns: Option<u64>) -> bool {
         let whole = |ns: u64, jiffy_ns: u64| ns >= jiffy_ns && ns.is_multiple_of(jiffy_ns);
         let jiffy_ns = self.header.jiffy_ns.filter(|ns| *ns > 0);
         unread_ns
             .zip(jiffy_ns)
-            .is_some_and(|(ns, jiffy_ns)| whole(ns, jiffy_ns))
+            .is_some_and(|(ns, jiffy_ns)| whole(ns, jiffy_ns) && !self.endpoints.get(id).is_udp)
     }
 
     fn is_answered(&mut self, id: EndpointId) -> bool {

@@ -136,14 +136,20 @@ impl ThreadHistory {
         self.known_from_ns <= ns
     }
 
-    /// Returns how many requests of others it began to serve between two times, and when it last had to do with one.
-    pub fn count_others(&self, own: EndpointId, from_ns: u64, to_ns: u64) -> Option<(u64, u64)> {
+    /// Returns how many requests of others it began to serve between two times, and when it last had to do with one. Without
+    /// `own`, all are others.
+    pub fn count_others(
+        &self,
+        own: Option<EndpointId>,
+        from_ns: u64,
+        to_ns: u64,
+    ) -> Option<(u64, u64)> {
         let (first, last) = (
             self.event_count_until(from_ns),
             self.event_count_until(to_ns),
         );
         let is_other = |event: &ThreadEvent| match event.kind {
-            ThreadEventKind::Call(call) => call.served.is_some_and(|served| served != own),
+            ThreadEventKind::Call(call) => call.served.is_some() && call.served != own,
             ThreadEventKind::Wait(_) | ThreadEventKind::Preemption(_) => false,
         };
         let at = (first..last).rev().take(KEPT_LEAST);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use table::manifest::{Header, Loss};
 use table::tables::{
     Call, Calls, Connection, Connections, Preemption, Preemptions, Process, Processes, StackFrame,
-    StackFrames, Symbol, Symbols, TcpStage, TcpStages, Wait, Waits,
+    StackFrames, Symbol, Symbols, TcpStage, TcpStages, UdpFlow, UdpFlows, Wait, Waits,
 };
 use table::{Caller, Columns, Role, Table, WaitObject, Waker};
 
@@ -23,6 +23,7 @@ mod cpu_lacks;
 mod loops;
 mod parts;
 mod turns;
+mod udp;
 mod windows;
 
 const MS: u64 = 1_000_000;
@@ -37,6 +38,7 @@ struct Rows {
     waits: Vec<Wait>,
     preemptions: Vec<Preemption>,
     stages: TcpStages,
+    flows: Vec<UdpFlow>,
 }
 
 fn connection(conn: u64, role: Role, pid: u32) -> Connection {
@@ -179,6 +181,9 @@ impl Rows {
             .iter()
             .for_each(|row| columns.push(row.clone()));
         names.add_connections(&columns);
+        let mut flows = UdpFlows::default();
+        self.flows.iter().for_each(|row| flows.push(row.clone()));
+        names.add_udp_flows(&flows);
         let mut processes = Processes::default();
         for (pid, comm) in [(SERVER, "server"), (CLIENT, "client")] {
             processes.push(Process {

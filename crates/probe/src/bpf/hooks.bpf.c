@@ -9,7 +9,8 @@
  *                  tcp_send_reset, tcp_receive_reset, sock_rcvqueue_full, udp_fail_queue_rcv_skb, icmp_send
  * detail `calls`:  also sock_send_length, sock_recv_length, tcp_probe, sched_switch, inet_sk_error_report, io_uring_complete
  * detail `waits`:  also sched_waking, and a clock on each CPU; calls on UNIX streams and UDP
- *                    sockets at the hooks above, and addresses of datagrams (control group)
+ *                    sockets at the hooks above, and addresses of datagrams (control group);
+ *                    sk_data_ready of UDP
  * detail `messages`: also netif_rx_entry, napi_gro_*_entry, netif_receive_skb, sk_data_ready,
  *                    skb_copy_datagram_iovec, tcp_sendmsg_locked, net_dev_queue, net_dev_start_xmit,
  *                    tcp_rcv_space_adjust, and the creation and end of sockets (control group)

@@ -223,6 +223,15 @@ int udp_recvmsg6(struct bpf_sock_addr *ctx)
 	return udp_note_address(ctx, true);
 }
 
+/* A datagram has come into a socket's queue. */
+SEC("tp_btf/sk_data_ready")
+int BPF_PROG(handle_udp_data_ready, const struct sock *sk)
+{
+	if (udp_is(sk))
+		udp_time_note((struct sock *)sk);
+	return 0;
+}
+
 /* A send call on a socket of any family has ended. */
 static __always_inline int on_socket_send(struct sock *sk, int result, int flags)
 {

@@ -80,6 +80,7 @@ impl Features {
         let mut dispensable = [READ_ACTIVE, READ_PREEMPTIONS]
             .into_iter()
             .chain(udp_flows::PROGRAMS)
+            .chain([udp_flows::ARRIVALS_PROGRAM])
             .chain(zerocopy::PROGRAMS);
         if let Some(name) = dispensable.find(|it| *it == program) {
             let is_first = !self.is_refused(name);
@@ -187,7 +188,9 @@ impl Features {
             if let Some(hook) = hook.filter(|hook| is_at_hook(hook)) {
                 program.set_autoload(at_hooks.contains(&hook));
             } else if of_probes.contains(&name) {
-                let is_chosen = chosen.contains(&name) && !self.is_refused(name);
+                let is_there =
+                    name != udp_flows::ARRIVALS_PROGRAM || udp_flows::sees_arrivals(self);
+                let is_chosen = chosen.contains(&name) && !self.is_refused(name) && is_there;
                 program.set_autoload(is_chosen);
             }
         }

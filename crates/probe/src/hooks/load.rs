@@ -292,6 +292,8 @@ fn configure(
     rodata.has_mptcp_calls = features.mptcp.calls && levels.calls;
     rodata.detail_waits = levels.waits;
     rodata.has_python = levels.waits && features.python;
+    rodata.has_udp_times =
+        levels.waits && levels.logs_calls() && udp_flows::sees_arrivals(features);
     rodata.detail_messages = levels.messages;
     rodata.detail_sent = levels.sent;
     rodata.detail_nic = levels.messages && nics.stamp_received();

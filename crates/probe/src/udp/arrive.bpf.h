@@ -8,6 +8,7 @@
 #ifndef WHYLAT_UDP_ARRIVE_BPF_H
 #define WHYLAT_UDP_ARRIVE_BPF_H
 
+#include "../udp_flows/udp_times.bpf.h"
 #include "input.bpf.h"
 #include "socket.bpf.h"
 
@@ -61,12 +62,6 @@ struct {
 static __always_inline struct datagram *udp_datagram(struct udp_queue *queue, u32 place)
 {
 	return &queue->datagrams[place & (DATAGRAMS - 1)];
-}
-
-/* Datagrams that lie in the socket's queues. */
-static __always_inline u32 udp_queued(const struct sock *sk)
-{
-	return sk->sk_receive_queue.qlen + KERNEL_READ(struct udp_sock, sk, reader_queue.qlen);
 }
 
 /* The first packet of a queue, or NULL. */

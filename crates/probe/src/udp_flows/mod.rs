@@ -10,7 +10,7 @@ use table::tables::UdpFlow;
 use table::{Columns, TableId};
 
 use crate::calls;
-use crate::interface::features::{Levels, SocketFamily};
+use crate::interface::features::{Features, Levels, SocketFamily};
 use crate::interface::{
     Detail, HooksError, KernelCounts, Probe, ProbeCount, ProbeOutput, Source, Support, on,
 };
@@ -29,6 +29,9 @@ const PROBE: &str = "udp_flows";
 /// Name of the hooks that see addresses in coverage.
 const ADDRESSES: &str = "udp_flows.addresses";
 
+/// Name of the time since when datagrams lie in a socket, in coverage.
+const ARRIVALS: &str = "udp_flows.arrivals";
+
 /// Programs at the hooks of the control group.
 pub(crate) const PROGRAMS: [&str; 4] = [
     "udp_sendmsg4",
@@ -36,6 +39,44 @@ pub(crate) const PROGRAMS: [&str; 4] = [
     "udp_recvmsg4",
     "udp_recvmsg6",
 ];
+
+/// Program that notes when datagrams come into a socket.
+pub(crate) const ARRIVALS_PROGRAM: &str = "handle_udp_data_ready";
+
+/// Its tracepoint: that of received messages.
+const ARRIVALS_HOOK: &str = "sk_data_ready";
+
+/// All programs.
+const ALL_PROGRAMS: [&str; 5] = [
+    PROGRAMS[0],
+    PROGRAMS[1],
+    PROGRAMS[2],
+    PROGRAMS[3],
+    ARRIVALS_PROGRAM,
+];
+
+/// Returns whether it is seen when datagrams come into a socket.
+pub(crate) fn sees_arrivals(features: &Features) -> bool {
+    features.tracepoints.contains(&ARRIVALS_HOOK) && !features.is_refused(ARRIVALS_PROGRAM)
+}
+
+/// Returns how it is seen since when datagrams lie in a socket.
+fn arrivals_coverage(features: &Features) -> Coverage {
+    if sees_arrivals(features) {
+        return on(ARRIVALS);
+    }
+    let why = match features.is_refused(ARRIVALS_PROGRAM) {
+        true => format!("this kernel refuses the program at tracepoint {ARRIVALS_HOOK}"),
+        false => format!("this kernel has no tracepoint {ARRIVALS_HOOK}"),
+    };
+    Coverage {
+        probe: ARRIVALS.to_owned(),
+        state: ProbeState::Fallback {
+            which: "a request begins when its datagram is read, or its thread is woken".to_owned(),
+            why,
+        },
+    }
+}
 
 /// The probe of UDP flows. Their calls are rows of table `calls`.
 pub(crate) struct UdpFlows;
@@ -62,7 +103,7 @@ impl Probe for UdpFlows {
     }
 
     fn programs(&self) -> &'static [&'static str] {
-        &PROGRAMS
+        &ALL_PROGRAMS
     }
 
     fn maps(&self) -> &'static [&'static str] {
@@ -79,7 +120,15 @@ impl Probe for UdpFlows {
 
     fn coverage(&self, support: &Support<'_>) -> Vec<Coverage> {
         let features = support.features;
-        vec![features.family_coverage(self.name(), calls::CALL_HOOKS, SocketFamily::Inet)]
+        let flows = features.family_coverage(self.name(), calls::CALL_HOOKS, SocketFamily::Inet);
+        let arrivals = match &flows.state {
+            ProbeState::Off { .. } => Coverage {
+                probe: ARRIVALS.to_owned(),
+                state: flows.state.clone(),
+            },
+            _ => arrivals_coverage(features),
+        };
+        vec![flows, arrivals]
     }
 }
 

@@ -11,6 +11,7 @@
 #include "../inventory/inventory.bpf.h"
 #include "../unix_sockets/unix_sockets.bpf.h"
 #include "udp_flows.h"
+#include "udp_times.bpf.h"
 
 struct udp_address {
 	u8 addr[16];
@@ -159,17 +160,17 @@ static __always_inline struct udp_flow *udp_flow_of(const struct udp_flow_key *k
 }
 
 static __always_inline void udp_flow_log(const struct udp_flow_key *key, const struct call_end *end,
-					 struct sock *sk, bool is_send, int result, int flags)
+					 struct sock *sk, bool is_send, int result, int flags,
+					 u64 unread_ns, u64 now_ns)
 {
 	struct call_subject subject = {.owner_measured = true};
 	struct udp_flow *flow = udp_flow_of(key);
-	u64 now_ns, *bytes;
+	u64 *bytes;
 
 	if (!flow) {
 		__sync_fetch_and_add(&lost_socket_storage, 1);
 		return;
 	}
-	now_ns = bpf_ktime_get_ns();
 	if (!flow->id) {
 		flow->id = UDP_FLOW_FIRST + __sync_fetch_and_add(&udp_flow_count, 1);
 		udp_flow_emit(flow, sk, key, is_send, now_ns);
@@ -179,22 +180,35 @@ static __always_inline void udp_flow_log(const struct udp_flow_key *key, const s
 	subject.cookie = flow->id;
 	subject.offset_end = *bytes;
 	if (end->batch)
-		call_log(end, sk, &subject, is_send, result, flags, UNREAD_UNSEEN, now_ns);
+		call_log(end, sk, &subject, is_send, result, flags, unread_ns, now_ns);
+}
+
+/* Has a call taken a datagram? An empty one, too. */
+static __always_inline bool takes_datagram(int result, int flags)
+{
+	return result >= 0 && !(flags & (MSG_PEEK | MSG_ERRQUEUE));
 }
 
 /* A call on a UDP socket has ended. What moved no byte is not recorded. */
 static __always_inline void udp_flow_on_call(struct sock *sk, bool is_send, int result, int flags)
 {
 	struct udp_flow_key key = {};
+	u64 unread_ns = UNREAD_UNSEEN, now_ns;
 	struct call_end end;
 
 	if (!is_asked_for(bpf_get_current_pid_tgid() >> 32))
 		return;
 	udp_remote(&key.remote, sk);
+	now_ns = bpf_ktime_get_ns();
+	if (has_udp_times && !is_send && takes_datagram(result, flags)) {
+		bool is_server = udp_role(sk, false, key.remote.port) == ROLE_SERVER;
+
+		unread_ns = udp_time_take(sk, is_server, now_ns);
+	}
 	end = call_end_of(bpf_get_current_task_btf(), sk, is_send);
 	if (result > 0 && (is_send || takes_bytes(result, flags))) {
 		key.cookie = bpf_get_socket_cookie(sk);
-		udp_flow_log(&key, &end, sk, is_send, result, flags);
+		udp_flow_log(&key, &end, sk, is_send, result, flags, unread_ns, now_ns);
 	}
 	if (end.wait)
 		end.wait->start_ns = 0;
