@@ -154,7 +154,7 @@ fn only_the_slowest_are_spans_and_the_rest_is_counted() {
     assert!(
         output
             .out
-            .contains("3 requests faster: in the metrics alone"),
+            .contains("3 requests with shorter durations: only in the metrics"),
         "{}",
         output.out
     );
