@@ -14,6 +14,7 @@ use crate::connections::gather::Evidence;
 use crate::connections::gather::calls::CallSums;
 use crate::connections::group::{self, RuleResult};
 use crate::connections::neighbours::Neighbours;
+use crate::connections::program_time::ProgramTimes;
 use crate::connections::rules::{RULES, Rule, RuleFinding, Verdict};
 use crate::connections::snap::delayed_acks::estimated_share;
 use crate::connections::snap::flags::FlagTimes;
@@ -121,7 +122,7 @@ fn evaluate_rules(
         }
     }
     let claims = harm_by_connection(&found);
-    let mut findings = group::findings(found);
+    let mut findings = group::findings(found, &ProgramTimes::new(evidence, subjects));
     let mut undecided = group::group_undecided(doubts);
     rank_findings(&mut findings, &mut undecided);
     RuleOutcomes {

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use crate::answer::Process;
 use crate::connections::case::Case;
+use crate::connections::program_time::ProgramTimes;
 use crate::connections::rules::{Rule, RuleDoubt, RuleFinding, WinBasis};
 use crate::report::finding::FactList;
-use crate::report::severity::severity;
+use crate::report::severity::{is_short, severity_in_program};
 use crate::report::{
-    DataDirection, EstimatedWin, Fact, FactMerge, FactValue, Finding, FindingSubject, RuleId,
-    UndecidedFinding,
+    DataDirection, EstimatedWin, Fact, FactMerge, FactUnit, FactValue, Finding, FindingSubject,
+    PROGRAM_TIME, RuleId, UndecidedFinding,
 };
 use crate::units::ratio_of;
 
@@ -73,13 +74,16 @@ fn gather<'a, T>(
 }
 
 /// Returns findings, in the order of rules.
-pub fn findings(members: Vec<RuleResult<RuleFinding>>) -> Vec<Finding> {
+pub fn findings(members: Vec<RuleResult<RuleFinding>>, times: &ProgramTimes) -> Vec<Finding> {
     let weight = |found: &RuleFinding| (found.harm_ns, found.concerned_ns);
     let groups = gather(members, |found| found.direction, weight);
-    groups.iter().filter_map(|group| finding(group)).collect()
+    groups
+        .iter()
+        .filter_map(|group| finding(group, times))
+        .collect()
 }
 
-fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
+fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Finding> {
     let worst = group.first()?;
     let rule = worst.rule;
     let explanation = rule.explain(worst.case);
@@ -95,22 +99,30 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
     let harm_ns = harms.iter().map(|(harm_ns, _)| harm_ns).sum();
     let subject = group_subject(group.iter().map(|member| member.case))?;
     let concerned_ns: u64 = group.iter().map(|member| member.outcome.concerned_ns).sum();
-    let share = harm_share(harm_ns, concerned_ns, subject.lifetime_ns);
+    let program_ns = times.sum_ns(group.iter().map(|member| member.case));
+    let are_short = harms.iter().all(|(harm_ns, _)| is_short(*harm_ns));
+    let base_ns =
+        Some(program_ns).filter(|ns| are_short && harm_ns > 0 && *ns > subject.lifetime_ns);
+    let share = harm_share(
+        harm_ns,
+        concerned_ns,
+        base_ns.unwrap_or(subject.lifetime_ns),
+    );
+    let mut facts = merge(group.iter().map(|member| member.outcome.facts.as_slice()));
+    facts.extend(base_ns.map(program_time));
     let times = group.iter().map(|member| rule.interval(member.case));
     let (from_ns, until_ns) = times.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
     let mut finding = Finding {
         from_ns,
         until_ns,
         rule: rule.id(),
-        severity: severity(&harms),
+        severity: severity_in_program(&harms, program_ns),
         headline: String::new(),
         direction: worst.outcome.direction,
         share,
         harm_ns,
         involved: Vec::new(),
-        evidence: FactList(merge(
-            group.iter().map(|member| member.outcome.facts.as_slice()),
-        )),
+        evidence: FactList(facts),
         ruled_out: explanation.ruled_out,
         could_not_see: explanation.could_not_see,
         advice: explanation.advice,
@@ -118,13 +130,24 @@ fn finding(group: &[RuleResult<RuleFinding>]) -> Option<Finding> {
             explanation.win,
             winnable_ns,
             bound_ns(group),
-            subject.lifetime_ns,
+            base_ns.unwrap_or(subject.lifetime_ns),
         ),
         confidence: explanation.confidence,
         subject,
     };
     finding.headline = rule.headline_of_worst(&finding, worst.case);
     Some(finding)
+}
+
+/// Time in which the program was recorded, where short stalls are weighed against it.
+fn program_time(program_ns: u64) -> Fact {
+    Fact {
+        name: PROGRAM_TIME,
+        value: FactValue::Whole(program_ns),
+        unit: FactUnit::Ns,
+        label: "the program was recorded: each of its connections lost little",
+        merge: FactMerge::Worst,
+    }
 }
 
 /// Returns the harm as a share of the life; without harm, the share of the stages concerned. Harm outside of

@@ -9,7 +9,7 @@
 //! subject   a connection with its digest and stages; context, cpu, neighbours: what is around it
 //! case      all of that, as a rule sees it
 //! rules/    one file a rule: fires, quiet, or inconclusive
-//! group     findings of many connections of one program → one finding
+//! group     findings of many connections of one program → one finding; program_time: the base of short stalls
 //! assemble  all of these in order → the report
 //! verdict   the one stage that held a connection, of those that have a fix
 //! ```
@@ -23,6 +23,7 @@ mod exclusion;
 pub(crate) mod gather;
 mod group;
 mod neighbours;
+mod program_time;
 pub mod rules;
 pub(crate) mod snap;
 pub(crate) mod stages;

@@ -69,7 +69,8 @@ pub struct Finding {
     pub from_ns: u64,
     /// Until when.
     pub until_ns: u64,
-    /// `harm_ns` as a share of the subject's life, at most 1; without harm, that of the stages concerned.
+    /// `harm_ns` as a share of the subject's life, at most 1; without harm, that of the stages concerned. Of connections that
+    /// each lost less than 40 ms: as a share of the evidence `program_time_ns`, if that is longer.
     pub share: f64,
     /// Time that threads were blocked or data was late because of it, ns.
     pub harm_ns: u64,
@@ -234,6 +235,9 @@ impl UndecidedFinding {
         self.possible_harm_ns == 0 || self.share < WARNING_SHARE
     }
 }
+
+/// Name of the fact that short stalls are weighed against.
+pub(crate) const PROGRAM_TIME: &str = "program_time_ns";
 
 /// Facts in order, printed as an object by name.
 #[derive(Debug, Clone, Default)]

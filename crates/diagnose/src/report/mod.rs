@@ -24,6 +24,7 @@ pub use crate::answer::{
 };
 pub use connection::{Connection, Receive, StageShare, Stages};
 pub use containers::ContainerProcesses;
+pub(crate) use finding::PROGRAM_TIME;
 pub use finding::{
     Advice, Confidence, ConfidenceLevel, DataDirection, EstimatedWin, Fact, FactMerge, FactUnit,
     FactValue, Finding, FindingSubject, RuledOut, SubjectRequests, UndecidedFinding,

@@ -1,6 +1,13 @@
-//! Severity is harm, not share: time that a thread was blocked or data was late, against the
-//! life of the connection. The bands are those by which SNAP counts applications in its Table 4:
-//! a problem for more than 5 % and for more than 50 % of the time.
+//! Severity is harm, not share: time that a thread was blocked or data was late. The bands are those by which SNAP counts
+//! applications in its Table 4: a problem for more than 5 % and for more than 50 % of the time.
+//!
+//! The base of that share, for each rule on connections:
+//!
+//! * A connection that lost [`LEAST_HARM_NS`] or more: its own life. A program waited for it.
+//! * Connections that lost less: all of them together, against the time in which their program was recorded. A life of 5 ms
+//!   is no base. One turn of another thread on the CPU is half of it, and who looks for such connections finds some.
+//!
+//! Rules on requests take the time of all requests of the service ([`severity`] with one member).
 
 use serde::Serialize;
 
@@ -39,7 +46,7 @@ const CRITICAL_SHARE: f64 = 0.5;
 pub const EXPLAINS_LEAST: f64 = 0.1;
 
 /// Harm below this in total is never above info: it is the shortest stall that Linux makes on purpose.
-const LEAST_HARM_NS: u64 = TCP_DELACK_MIN_NS;
+pub const LEAST_HARM_NS: u64 = TCP_DELACK_MIN_NS;
 
 /// Returns whether a share is printed as `<0.1 %`: then it says nothing, not even as information.
 pub fn is_too_small(share: f64) -> bool {
@@ -50,17 +57,33 @@ pub fn is_too_small(share: f64) -> bool {
 /// connections in it or above lose enough together, so that many healthy connections do not
 /// dilute a few that stall.
 pub fn severity(members: &[(u64, u64)]) -> Severity {
-    let harm_above = |share: f64| -> u64 {
+    severity_within(members, 0)
+}
+
+/// Returns the same for connections of a program that was recorded for so long, ns. Short stalls count together against
+/// that, too.
+pub fn severity_in_program(members: &[(u64, u64)], program_ns: u64) -> Severity {
+    let (short, long): (Vec<_>, Vec<_>) =
+        members.iter().partition(|(harm_ns, _)| is_short(*harm_ns));
+    severity(&long).max(severity_within(&short, program_ns))
+}
+
+/// Returns whether a connection lost too little to be a problem alone.
+pub fn is_short(harm_ns: u64) -> bool {
+    harm_ns < LEAST_HARM_NS
+}
+
+/// Severity by the lives of members, where what they lost together is also such a share of `whole_ns`.
+fn severity_within(members: &[(u64, u64)], whole_ns: u64) -> Severity {
+    let is_above = |share: f64| {
         let over = |&&(harm_ns, life_ns): &&(u64, u64)| harm_ns as f64 > life_ns as f64 * share;
-        members
-            .iter()
-            .filter(over)
-            .map(|(harm_ns, _)| harm_ns)
-            .sum()
+        let above = members.iter().filter(over);
+        let harm_ns: u64 = above.map(|(harm_ns, _)| harm_ns).sum();
+        harm_ns >= LEAST_HARM_NS && harm_ns as f64 > whole_ns as f64 * share
     };
-    if harm_above(CRITICAL_SHARE) >= LEAST_HARM_NS {
+    if is_above(CRITICAL_SHARE) {
         Severity::Critical
-    } else if harm_above(WARNING_SHARE) >= LEAST_HARM_NS {
+    } else if is_above(WARNING_SHARE) {
         Severity::Warning
     } else {
         Severity::Info
@@ -100,6 +123,22 @@ mod tests {
         assert_eq!(severity(&[(3_000_000, 5_000_000)]), Severity::Info);
         assert_eq!(
             severity(&vec![(3_000_000, 5_000_000); 5_003]),
+            Severity::Critical
+        );
+    }
+
+    #[test]
+    fn short_stalls_are_weighed_against_their_program() {
+        let short = vec![(3_000_000, 5_000_000); 107];
+        let level = |program_ns| severity_in_program(&short, program_ns);
+        // 321 ms: of 535 ms, of 5 s and of 10 s
+        assert_eq!(level(535_000_000), Severity::Critical);
+        assert_eq!(level(5 * SECOND), Severity::Warning);
+        assert_eq!(level(10 * SECOND), Severity::Info);
+        let mut with_long = short.clone();
+        with_long.push((900_000_000, SECOND));
+        assert_eq!(
+            severity_in_program(&with_long, 10 * SECOND),
             Severity::Critical
         );
     }

@@ -191,6 +191,12 @@ impl CpuTimes {
         within.map(|(_, ns)| ns).sum()
     }
 
+    /// Returns from when to when a process was read, ns.
+    pub fn reading_period(&self, pid: u32) -> Option<(u64, u64)> {
+        let readings = &self.processes.get(&pid)?.sums.0;
+        Some((readings.first()?.0, readings.last()?.0))
+    }
+
     /// Returns the use of a CPU in an interval.
     pub fn cpu(&self, cpu: u16, life: (u64, u64)) -> Option<CpuUse> {
         let (ticks, ksoftirqd) = self.cpus.get(&cpu)?;

@@ -1,11 +1,21 @@
 //! Sentences and phrases that several rules say in the same words.
 
+use super::facts::whole;
 use crate::connections::case::Case;
-use crate::report::{Advice, Confidence, ConfidenceLevel, Finding, UndecidedFinding};
+use crate::report::{Advice, Confidence, ConfidenceLevel, Finding, PROGRAM_TIME, UndecidedFinding};
 
-/// Returns the harm as a part of the life: `390 ms of 784 ms (49.7 %)`. The share is that of these two numbers.
+/// Returns the harm as a part of the life: `390 ms of 784 ms (49.7 %)`. The share is that of these two numbers. Short stalls
+/// are a part of the program's time.
 pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
     let subject = &finding.subject;
+    if let Some(program_ns) = whole(&finding.evidence.0, PROGRAM_TIME) {
+        return format!(
+            "{} in {} of the program ({})",
+            crate::units::duration(finding.harm_ns),
+            crate::units::duration(program_ns),
+            crate::units::percent(crate::units::ratio_of(finding.harm_ns, program_ns))
+        );
+    }
     let life_ns = subject.lifetime_ns;
     let life = crate::units::duration(life_ns);
     let lifetime = match subject.connections {
