@@ -188,7 +188,6 @@ fn listener_subjects<'a>(
     let judged = evidence.listeners.iter().map(|(id, gathered)| {
         let digest = gathered.listener.as_ref();
         let until_ns = digest.map_or(0, |digest| digest.until_ns);
-        let since_ns = digest.map_or(0, |digest| digest.since_ns);
         let pid = gathered.identity.as_ref().and_then(|it| it.pid);
         ConnectionSubject {
             id: *id,
@@ -199,7 +198,7 @@ fn listener_subjects<'a>(
             cpu: CpuObservation::default(),
             system_calls: None,
             judged: stages::StageTimes {
-                life_ns: until_ns.saturating_sub(since_ns),
+                life_ns: digest.map_or(0, |digest| digest.life_ns()),
                 ..stages::judge_connection(gathered, None, context.given)
             },
             comm: pid.and_then(|pid| evidence.processes.comm(pid, until_ns)),

@@ -7,6 +7,8 @@ use crate::connections::gather::Evidence;
 use crate::connections::gather::samples::SYN_BYTES;
 use crate::connections::snap::delayed_acks::SnapSettings;
 use crate::connections::stages::StageInputs;
+use crate::report::severity::held_up;
+use crate::rows::addresses::is_at;
 use crate::rows::serving::ServedAddresses;
 
 /// Coverage of the recording as a whole.
@@ -38,6 +40,26 @@ pub struct RecordingContext {
     pub drops_unstored: u64,
     /// Addresses that serve.
     pub served: ServedAddresses,
+    /// Listening sockets with a full accept queue that cost enough for a warning.
+    pub full_listeners: Vec<FullListener>,
+}
+
+/// A recorded listening socket with a full accept queue: the rule `listen_overflow` has a finding above `info`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FullListener {
+    netns: u32,
+    local: String,
+    /// From when to when packets found it full, between two readings, ns.
+    within_ns: (u64, u64),
+}
+
+impl FullListener {
+    /// Returns whether connections to this address were meant for it. Namespaces of both ends may differ, so that a socket
+    /// on all addresses is found in its own only.
+    fn listens_at(&self, client: &Connection) -> bool {
+        let is_inside = self.netns == client.netns && is_at(&client.remote, &self.local);
+        is_inside || self.local == client.remote
+    }
 }
 
 /// Send buffers and congestion windows of all connections that sent, last seen.
@@ -123,8 +145,32 @@ impl RecordingContext {
             send_buffers: SendBufferTotals::from_evidence(evidence),
             drops_unstored: evidence.drops.count_unstored(),
             served: served_addresses(evidence),
+            full_listeners: full_listeners(evidence),
         }
     }
+
+    /// Returns whether the recorded listener that a client connects to had a full accept queue in an interval, ns.
+    pub fn is_listener_full(&self, client: &Connection, (from_ns, until_ns): (u64, u64)) -> bool {
+        self.full_listeners.iter().any(|full| {
+            let (since_ns, to_ns) = full.within_ns;
+            full.listens_at(client) && since_ns <= until_ns && from_ns <= to_ns
+        })
+    }
+}
+
+fn full_listeners(evidence: &Evidence) -> Vec<FullListener> {
+    let listeners = evidence.listeners.values();
+    let full = listeners.filter_map(|it| {
+        let (identity, digest) = (it.identity.as_ref()?, it.listener.as_ref()?);
+        let is_full = held_up(digest.least_wait_ns(), digest.life_ns());
+        let within_ns = digest.drops.within_ns.filter(|_| is_full)?;
+        Some(FullListener {
+            netns: identity.netns,
+            local: identity.local.clone(),
+            within_ns,
+        })
+    });
+    full.collect()
 }
 
 /// Returns the addresses of all connections that serve.

@@ -45,23 +45,15 @@ pub(super) fn listen_overflow(variant: Variant, dice: &mut SeededDice) -> Scene 
     } else {
         4096
     };
-    let mut scene = Scene::over(
+    // The clients' `syn_retries` is information: the listener, which is recorded, has the cause.
+    Scene::over(
         path(dice.between(1, 10)),
         format!(
             "reply-server --connections {CONNECTIONS} --accept-delay-us {accept_delay_us} \
              --backlog {backlog}"
         ),
         format!("request-reply --concurrency {CONNECTIONS} --rounds 21"),
-    );
-    if variant == Variant::Faulty {
-        let late = make_claim(
-            "syn_retries",
-            ConnectionEnd::Client,
-            ClaimSubject::LateToConnect,
-        );
-        scene.pair.claims.push(late);
-    }
-    scene
+    )
 }
 
 /// The listening socket drops the last ACK of each handshake, because it asked for data behind it; all

@@ -2,6 +2,15 @@
 
 use table::tables::Listener;
 
+/// A client sends its SYN again after this (TCP_TIMEOUT_INIT, RFC 6298).
+const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
+/// After a refused last ACK the client's data waits for a timer of this or more; without data, for the
+/// server's SYN-ACK, which comes again after TCP_TIMEOUT_INIT.
+const TCP_RTO_MIN_NS: u64 = 200_000_000;
+/// Most packets that a client sends in such a wait: the last ACK, a first window (TCP_INIT_CWND) and a
+/// tail-loss probe (tcp_send_loss_probe()). Each meets the full queue (tcp_check_req()) and counts.
+const PACKETS_EACH: u64 = 1 + 10 + 1;
+
 /// Readings of one listening socket, within the judged span.
 #[derive(Debug, Clone, Default)]
 pub struct ListenerDigest {
@@ -107,6 +116,18 @@ impl ListenDrops {
 }
 
 impl ListenerDigest {
+    /// Returns the least that clients waited together, ns.
+    pub fn least_wait_ns(&self) -> u64 {
+        let syns = self.drops.refused_syns;
+        let flights = (self.drops.refused - syns).div_ceil(PACKETS_EACH);
+        syns * TCP_TIMEOUT_INIT_NS + flights * TCP_RTO_MIN_NS
+    }
+
+    /// Returns for how long it is judged, ns.
+    pub fn life_ns(&self) -> u64 {
+        self.until_ns.saturating_sub(self.since_ns)
+    }
+
     /// Adds a reading; they come in the order of time. What was dropped before the span, or before
     /// the first reading of a socket that listened already, does not count.
     pub fn add(&mut self, reading: &Listener, span: (u64, u64)) {

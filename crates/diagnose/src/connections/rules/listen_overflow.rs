@@ -15,15 +15,6 @@ use crate::units::{count, duration, quantity};
 /// The rule `listen_overflow`.
 pub struct ListenOverflow;
 
-/// A client sends its SYN again after this (TCP_TIMEOUT_INIT, RFC 6298).
-const TCP_TIMEOUT_INIT_NS: u64 = 1_000_000_000;
-/// After a refused last ACK the client's data waits for a timer of this or more; without data, for the
-/// server's SYN-ACK, which comes again after TCP_TIMEOUT_INIT.
-const TCP_RTO_MIN_NS: u64 = 200_000_000;
-/// Most packets that a client sends in such a wait: the last ACK, a first window (TCP_INIT_CWND) and a
-/// tail-loss probe (tcp_send_loss_probe()). Each meets the full queue (tcp_check_req()) and counts.
-const PACKETS_EACH: u64 = 1 + 10 + 1;
-
 impl Rule for ListenOverflow {
     fn id(&self) -> RuleId {
         RuleId::ListenOverflow
@@ -47,7 +38,7 @@ impl Rule for ListenOverflow {
         };
         let drops = &listener.drops;
         if drops.refused > 0 {
-            let waited_ns = waited_ns(listener);
+            let waited_ns = listener.least_wait_ns();
             return Verdict::Fires(RuleFinding {
                 direction: DataDirection::Receiving,
                 concerned_ns: waited_ns.min(case.life_ns()),
@@ -141,14 +132,6 @@ impl ListenOverflow {
             would_help: Some(would_help),
         })
     }
-}
-
-/// The least that clients waited together.
-fn waited_ns(listener: &ListenerDigest) -> u64 {
-    let drops = &listener.drops;
-    let syns = drops.refused_syns;
-    let flights = (drops.refused - syns).div_ceil(PACKETS_EACH);
-    syns * TCP_TIMEOUT_INIT_NS + flights * TCP_RTO_MIN_NS
 }
 
 fn collect_facts(listener: &ListenerDigest) -> Vec<Fact> {

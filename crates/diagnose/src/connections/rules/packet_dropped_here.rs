@@ -4,6 +4,7 @@
 use table::Stage;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
+use super::shared::explained_drops::explaining_rule;
 use super::shared::facts::{sum, whole};
 use super::shared::sentences::{direct_confidence, of_life};
 use crate::connections::case::{Case, LOSS_STAGES};
@@ -48,20 +49,30 @@ impl Rule for PacketDroppedHere {
             return self.check_unstored(case, retransmits);
         }
         let lost_ns = case.lost_ns();
-        let share = ratio_of(drops.retransmitted, retransmits);
+        let explained = count_explained(case);
+        let share = ratio_of(drops.retransmitted.saturating_sub(explained), retransmits);
+        let mut facts = vec![
+            sum("dropped", drops.packets, "packets that this host dropped"),
+            sum(
+                "dropped_retransmits",
+                drops.retransmitted,
+                "segments retransmitted that this host had dropped",
+            ),
+        ];
+        if explained > 0 {
+            let label = "of them, for a cause that another finding names";
+            facts.push(sum(EXPLAINED, explained, label));
+        }
+        facts.push(sum(
+            "retransmits",
+            retransmits,
+            "segments retransmitted in all",
+        ));
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: lost_ns,
             harm_ns: (lost_ns as f64 * share) as u64,
-            facts: vec![
-                sum("dropped", drops.packets, "packets that this host dropped"),
-                sum(
-                    "dropped_retransmits",
-                    drops.retransmitted,
-                    "segments retransmitted that this host had dropped",
-                ),
-                sum("retransmits", retransmits, "segments retransmitted in all"),
-            ],
+            facts,
         })
     }
 
@@ -79,7 +90,11 @@ impl Rule for PacketDroppedHere {
                 ExcludableCause::SendBuffer,
             ]),
             could_not_see,
-            advice: drops.causes.keys().map(|cause| fix(cause, drops)).collect(),
+            advice: drops
+                .causes
+                .keys()
+                .map(|cause| fix(case, cause, drops))
+                .collect(),
             win: WinBasis::HarmGone("this host drops none of its segments"),
             confidence: direct_confidence(
                 case,
@@ -112,18 +127,38 @@ impl Rule for PacketDroppedHere {
     }
 }
 
+/// Name of the fact: segments for which another finding names the cause.
+const EXPLAINED: &str = "explained_retransmits";
+
 /// Words of a headline after its first one.
 fn describe_effect(finding: &Finding) -> String {
-    let dropped = whole(&finding.evidence.0, "dropped_retransmits").unwrap_or(0);
+    let facts = &finding.evidence.0;
+    let dropped = whole(facts, "dropped_retransmits").unwrap_or(0);
+    let segments = quantity(dropped, "segment");
+    if whole(facts, EXPLAINED) == Some(dropped) {
+        return format!(
+            "host dropped {segments} itself. Another finding names the cause and its cost."
+        );
+    }
     format!(
-        "host dropped {} itself — retransmitting them cost {}.",
-        quantity(dropped, "segment"),
+        "host dropped {segments} itself — retransmitting them cost {}.",
         of_life(finding)
     )
 }
 
-fn fix(cause: &DropCause, drops: &DropDigest) -> Advice {
-    Advice(cause.explain_at(drops.qdiscs.get(cause)).into())
+/// Segments that were retransmitted for a cause that another rule names.
+fn count_explained(case: &Case) -> u64 {
+    let causes = case.own.gathered.drops.causes.iter();
+    let explained = causes.filter(|(cause, _)| explaining_rule(case, cause).is_some());
+    explained.map(|(_, segments)| segments).sum()
+}
+
+fn fix(case: &Case, cause: &DropCause, drops: &DropDigest) -> Advice {
+    let explained = cause.explain_at(drops.qdiscs.get(cause));
+    Advice(match explaining_rule(case, cause) {
+        Some(rule) => format!("{explained} See {rule}.").into(),
+        None => explained.into(),
+    })
 }
 
 impl PacketDroppedHere {

@@ -7,6 +7,7 @@ use table::Role;
 use table::tables::Connection;
 
 use super::rule::{FindingExplanation, Rule, RuleDoubt, RuleFinding, Verdict, WinBasis};
+use super::shared::explained_drops::is_full_accept_queue;
 use super::shared::facts::{longest_ns, min_rtt, sum, whole};
 use super::shared::sentences::advice;
 use crate::connections::case::Case;
@@ -42,12 +43,21 @@ impl Rule for SynRetries {
             return Verdict::Quiet;
         }
         let rtt_ns = case.own.gathered.samples.min_rtt_us.map_or(0, u64::from) * 1_000;
+        // who refused them says so, with what it cost: `listen_overflow`
+        let harm_ns = match is_refused(case) {
+            true => 0,
+            false => waited_ns.saturating_sub(rtt_ns),
+        };
         Verdict::Fires(RuleFinding {
             direction: DataDirection::Sending,
             concerned_ns: waited_ns,
-            harm_ns: waited_ns.saturating_sub(rtt_ns),
+            harm_ns,
             facts: [
                 Some(sum("syn_retries", retries.into(), "SYNs retransmitted")),
+                is_refused(case).then(|| {
+                    let label = "of them, to a listener that is recorded and was full";
+                    sum(REFUSED, retries.into(), label)
+                }),
                 drops_here(case),
                 Some(longest_ns(
                     "connecting_ns",
@@ -77,8 +87,13 @@ impl Rule for SynRetries {
     fn explain(&self, case: &Case) -> FindingExplanation {
         let mut blind = case.general_blind_spots();
         let dropped = causes_here(case);
+        let is_refused = is_refused(case);
         let keep = "Keep connections open and reuse them: an open connection sends no SYN.";
         let advice = match dropped.is_empty() {
+            _ if is_refused => advice([
+                "See listen_overflow: the accept queue of the listener was full.",
+                keep,
+            ]),
             false => {
                 let fixes = dropped.keys().map(|cause| Advice(cause.explain().into()));
                 fixes.chain(advice([keep])).collect()
@@ -115,18 +130,24 @@ impl Rule for SynRetries {
         let dropped = whole(&finding.evidence.0, "dropped").unwrap_or(0);
         let causes = causes_here(worst);
         match causes.iter().max_by_key(|(_, segments)| **segments) {
-            Some((cause, _)) => format!(
+            Some((cause, _)) if finding.harm_ns > 0 => format!(
                 "{}: this host dropped {} of handshakes itself — connecting took {} longer.",
                 cause.meaning(),
                 quantity(dropped, "segment"),
                 duration(finding.harm_ns)
             ),
-            None => self.headline(finding),
+            _ => self.headline(finding),
         }
     }
 
     fn headline(&self, finding: &Finding) -> String {
         let retries = whole(&finding.evidence.0, "syn_retries").unwrap_or(0);
+        if whole(&finding.evidence.0, REFUSED) == Some(retries) {
+            return format!(
+                "SYNs were not answered ({} retransmitted): the accept queue of the listener was full.",
+                count(retries)
+            );
+        }
         format!(
             "SYNs were not answered ({} retransmitted) — connecting took {} longer.",
             count(retries),
@@ -140,6 +161,22 @@ impl Rule for SynRetries {
             duration(undecided.possible_harm_ns)
         )
     }
+}
+
+/// Name of the fact: SYNs to a full listener.
+const REFUSED: &str = "refused_syns";
+
+/// Returns whether the listener is recorded, and its accept queue was full while the connection was made.
+fn is_refused(case: &Case) -> bool {
+    let Some(own) = case.own.identity() else {
+        return false;
+    };
+    let connecting = own.connect_ns.zip(own.opened_ns);
+    let is_full = connecting.is_some_and(|times| case.context.is_listener_full(own, times));
+    is_full
+        && causes_here(case)
+            .keys()
+            .all(|cause| is_full_accept_queue(cause))
 }
 
 /// Returns why this host dropped segments of the handshake, and how many: SYNs that this end sent, and the answers of the other
