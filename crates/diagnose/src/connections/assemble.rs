@@ -11,7 +11,7 @@ use crate::connections::case::Case;
 use crate::connections::context::RecordingContext;
 use crate::connections::cpu::CpuObservation;
 use crate::connections::gather::Evidence;
-use crate::connections::gather::calls::CallSums;
+use crate::connections::gather::calls::{CallDigest, CallSums};
 use crate::connections::group::{self, RuleResult};
 use crate::connections::neighbours::Neighbours;
 use crate::connections::program_time::ProgramTimes;
@@ -165,7 +165,7 @@ fn connection_subjects<'a>(
             role.filter(|_| context.given.is_capture)
         });
         let cpu = crate::connections::cpu::evidence(evidence, gathered, calls, &judged);
-        Some(ConnectionSubject {
+        let mut subject = ConnectionSubject {
             id,
             gathered,
             cpu,
@@ -173,9 +173,13 @@ fn connection_subjects<'a>(
             behind: evidence.threads.get(id),
             blocked: evidence.blocked.get(id),
             system_calls: pid.and_then(|pid| evidence.system_calls.get(pid)),
+            reader_slept_ns: None,
             judged,
             comm,
-        })
+        };
+        let reader = calls.and_then(CallDigest::reader).filter(|_| context.waits);
+        subject.reader_slept_ns = reader.map(|tid| evidence.sleeps.slept_ns(tid, subject.life()));
+        Some(subject)
     }));
     subjects
 }
@@ -195,6 +199,7 @@ fn listener_subjects<'a>(
             calls: None,
             behind: None,
             blocked: None,
+            reader_slept_ns: None,
             cpu: CpuObservation::default(),
             system_calls: None,
             judged: stages::StageTimes {

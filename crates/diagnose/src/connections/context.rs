@@ -22,6 +22,8 @@ pub struct RecordingContext {
     pub detail: String,
     /// Whether the calls of the chosen sockets were logged.
     pub calls: bool,
+    /// Whether the waits of threads were recorded, without gaps.
+    pub waits: bool,
     /// Whether events were recorded.
     pub events: bool,
     /// Whether the use of the CPUs was to be recorded, with or without success.
@@ -130,6 +132,7 @@ impl RecordingContext {
             snap: evidence.snap,
             detail: evidence.header.detail.clone(),
             calls: evidence.windows.is_none() && (!evidence.calls.is_empty() || on("calls")),
+            waits: evidence.windows.is_none() && on("waits"),
             events: evidence.any_events || on("tcp_events"),
             cpu: evidence
                 .coverage

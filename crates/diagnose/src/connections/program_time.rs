@@ -23,7 +23,7 @@ impl ProgramTimes {
             let Some(pid) = find_pid(subject) else {
                 continue;
             };
-            let life = life_of(subject);
+            let life = subject.life();
             let period = processes.entry(pid).or_insert_with(|| {
                 let read = evidence.cpu.reading_period(pid);
                 read.and_then(|read| clip_period(read, evidence.span))
@@ -41,7 +41,7 @@ impl ProgramTimes {
         for case in cases {
             let pid = find_pid(case.own);
             let known = pid.and_then(|pid| self.processes.get(&pid));
-            let period = known.copied().unwrap_or_else(|| life_of(case.own));
+            let period = known.copied().unwrap_or_else(|| case.own.life());
             let all = periods.entry(pid).or_insert(period);
             *all = join_periods(*all, period);
         }
@@ -56,11 +56,6 @@ impl ProgramTimes {
 
 fn find_pid(subject: &ConnectionSubject) -> Option<u32> {
     subject.identity()?.pid
-}
-
-fn life_of(subject: &ConnectionSubject) -> Period {
-    let start_ns = subject.start_ns();
-    (start_ns, start_ns + subject.judged.life_ns)
 }
 
 fn join_periods(one: Period, other: Period) -> Period {

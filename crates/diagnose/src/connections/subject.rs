@@ -25,6 +25,8 @@ pub struct ConnectionSubject<'a> {
     pub blocked: Option<&'a BlockedCalls>,
     /// Activity of its process and its CPUs.
     pub cpu: CpuObservation,
+    /// Time in its life in which the thread that reads slept on a timer, ns; `None`: the reader or its waits were not recorded.
+    pub reader_slept_ns: Option<u64>,
     /// CPU time of its process in socket calls; `None`: no sample shows it.
     pub system_calls: Option<SystemCallTime>,
     /// Stages.
@@ -58,6 +60,12 @@ impl ConnectionSubject<'_> {
             .or(listener)
             .or(sample)
             .unwrap_or(0)
+    }
+
+    /// Returns from when to when it is judged, ns.
+    pub fn life(&self) -> (u64, u64) {
+        let start_ns = self.start_ns();
+        (start_ns, start_ns + self.judged.life_ns)
     }
 
     /// Growth of a counter of `tcp_info` over the judged time.

@@ -34,9 +34,9 @@ pub(super) fn tiny_receive_buffer(variant: Variant, dice: &mut SeededDice) -> Sc
 pub(super) fn slow_reader(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 20);
     // 16 KiB at a time: less than half of what the path could bring. The buffer is larger than
-    // the path needs.
-    let pause_us = dice.between(30_000, 60_000);
-    let option = format!("--read-size 16384 --read-pause-us {pause_us}");
+    // the path needs. It computes: one that sleeps would keep a pace of its own.
+    let burn_us = dice.between(30_000, 60_000) * 1_000_000 / 16_384;
+    let option = format!("--read-size 16384 --burn-us-per-mb {burn_us}");
     let option = variant_word(variant == Variant::Faulty, &option);
     Scene::over(
         make_link(rtt_ms, 10),

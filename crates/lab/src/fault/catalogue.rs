@@ -59,7 +59,7 @@ const CONNECTIONS: &[Fault] = &[
     },
     Fault {
         name: "slow_reader",
-        summary: "the receiving program pauses between its reads",
+        summary: "the receiving program computes between its reads",
         source: "SNAP 6.3",
         claim: |_| claim_opener("slow_reader"),
         mendable: true,

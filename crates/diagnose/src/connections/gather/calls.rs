@@ -94,7 +94,12 @@ pub struct CallDigest {
     pub cpus: Vec<(u16, u64)>,
     /// Position of the last one in `cpus`.
     cpu_at: usize,
+    /// Threads that received bytes, and how many.
+    readers: Vec<(u32, u64)>,
 }
+
+/// Threads that are distinguished: the first ones.
+const MOST_READERS: usize = 8;
 
 /// Classes of gaps: the last one holds all from 2 s up.
 const GAP_CLASSES: usize = 32;
@@ -131,6 +136,21 @@ impl CallDigest {
     /// Time that threads were blocked in calls of either direction, ns.
     pub fn blocked_ns(&self) -> u64 {
         self.send.blocked_ns + self.receive.blocked_ns
+    }
+
+    /// Returns the thread that received most of the bytes.
+    pub fn reader(&self) -> Option<u32> {
+        let most = self.readers.iter().max_by_key(|(_, bytes)| *bytes);
+        most.map(|(tid, _)| *tid)
+    }
+
+    fn add_reader(&mut self, tid: u32, bytes: u64) {
+        let is_full = self.readers.len() == MOST_READERS;
+        match self.readers.iter_mut().find(|(reader, _)| *reader == tid) {
+            Some((_, sum)) => *sum += bytes,
+            None if is_full => {}
+            None => self.readers.push((tid, bytes)),
+        }
     }
 
     fn add_cpu(&mut self, cpu: u16) {
@@ -172,9 +192,11 @@ impl CallTable {
         let waits = calls.blocked_ns.iter().zip(&calls.runq_ns);
         let moved = calls.result.iter().zip(&calls.asked_bytes);
         let what = calls.is_send.iter().zip(moved).zip(waits);
-        let rows = rows.zip(what.zip(&calls.cpu));
-        for ((&conn, &end_ns), (((&is_send, (&result, &asked)), (&blocked_ns, &runq_ns)), &cpu)) in
-            rows
+        let rows = rows.zip(what.zip(calls.cpu.iter().zip(&calls.tid)));
+        for (
+            (&conn, &end_ns),
+            (((&is_send, (&result, &asked)), (&blocked_ns, &runq_ns)), (&cpu, &tid)),
+        ) in rows
         {
             if end_ns < span.0 || end_ns > span.1 || !judges(conn) {
                 continue;
@@ -195,6 +217,9 @@ impl CallTable {
             };
             sums.add((result, asked), blocked_ns, runq_ns);
             digest.add_cpu(cpu);
+            if !is_send && result > 0 {
+                digest.add_reader(tid, result.unsigned_abs().into());
+            }
         }
     }
 
@@ -226,6 +251,7 @@ mod tests {
             let runq_ns = blocked_ns.map(|ns| ns.min(1) * (WAKE_NS + ns - 40));
             columns.runq_ns.push(runq_ns);
             columns.cpu.push((end_ns % 1_000 / 500) as u16);
+            columns.tid.push(70);
         }
         columns
     }

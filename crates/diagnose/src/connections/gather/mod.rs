@@ -14,6 +14,7 @@ pub mod rates;
 pub mod samples;
 pub mod system_calls;
 pub mod threads;
+pub mod timer_sleeps;
 pub mod zerocopy;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,7 @@ use longest::{Lifespans, LongestConnections};
 use samples::SampleDigest;
 use system_calls::SystemCallTable;
 use threads::ThreadTable;
+use timer_sleeps::TimerSleeps;
 use zerocopy::ZerocopyDigest;
 
 use crate::answer::OmittedRows;
@@ -86,6 +88,7 @@ pub struct Evidence {
     only: Option<LongestConnections>,
     pub(crate) threads: ThreadTable,
     pub(crate) blocked: BlockedTable,
+    pub(crate) sleeps: TimerSleeps,
     pub(crate) processes: crate::rows::processes::Processes,
     pub(crate) cpu: CpuTimes,
     pub(crate) system_calls: SystemCallTable,
@@ -100,7 +103,7 @@ fn is_judged(only: &Option<LongestConnections>, conn: u64) -> bool {
 
 impl TableConsumer for Evidence {
     fn is_reader_of(&self, table: TableId) -> bool {
-        const TABLES: [TableId; 15] = [
+        const TABLES: [TableId; 16] = [
             TableId::Connection,
             TableId::Listener,
             TableId::Process,
@@ -116,9 +119,15 @@ impl TableConsumer for Evidence {
             TableId::PacketDrop,
             TableId::DropCount,
             TableId::Preemption,
+            TableId::Wait,
         ];
         // of windows, what a connection did between them is missing
-        const OF_WINDOWS: [TableId; 3] = [TableId::Call, TableId::OnCpuSample, TableId::Preemption];
+        const OF_WINDOWS: [TableId; 4] = [
+            TableId::Call,
+            TableId::OnCpuSample,
+            TableId::Preemption,
+            TableId::Wait,
+        ];
         if self.windows.is_some() && OF_WINDOWS.contains(&table) {
             return false;
         }
@@ -145,6 +154,7 @@ impl TableConsumer for Evidence {
             Rows::PacketDrop(rows) => self.add_drops(rows),
             Rows::DropCount(rows) => self.add_drop_counts(rows),
             Rows::Preemption(rows) => self.add_preemptions(rows),
+            Rows::Wait(rows) => self.sleeps.add(rows),
             _ => {}
         }
     }
@@ -182,6 +192,7 @@ impl Evidence {
             only: None,
             threads: ThreadTable::default(),
             blocked: BlockedTable::default(),
+            sleeps: TimerSleeps::default(),
             processes: crate::rows::processes::Processes::default(),
             cpu: CpuTimes::default(),
             system_calls: SystemCallTable::default(),

@@ -8,6 +8,7 @@ use super::shared::facts::{known, known_real, min_rtt, real, worst};
 use super::shared::sentences::{advice, direct_confidence, outstanding};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
+use crate::report::severity::WARNING_SHARE;
 use crate::report::{
     Advice, Confidence, ConfidenceLevel, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId,
     UndecidedFinding,
@@ -42,7 +43,7 @@ impl Rule for PathLimited {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        if case.is_held_up() || case.doubt {
+        if case.is_held_up() || case.doubt || is_paced(case) {
             return Verdict::Quiet;
         }
         let network_ns = network_ns(case);
@@ -174,6 +175,11 @@ fn list_fixes(case: &Case) -> Vec<Advice> {
         "If this is too slow, the path needs more bandwidth or less delay. Find what else uses \
          it: `whylat record --all` on both hosts, then the counters of the links between.",
     ])
+}
+
+/// Returns whether a reader set the pace, though that was no harm.
+fn is_paced(case: &Case) -> bool {
+    case.has_fired(RuleId::SlowReader) && case.share(Stage::ReceiverWindow) > WARNING_SHARE
 }
 
 impl PathLimited {

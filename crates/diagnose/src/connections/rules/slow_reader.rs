@@ -7,12 +7,17 @@ use table::Stage;
 use super::receive_buffer_limited;
 use super::rule::{FindingExplanation, Rule, RuleFinding, Verdict, WinBasis};
 use super::shared::delayed_acks::most_by_nagle_ns;
-use super::shared::facts::{known, min_rtt, sum, total_ns, worst};
+use super::shared::facts::{known, known_real, min_rtt, real, sum, total_ns, worst};
 use super::shared::sentences::{advice, direct_confidence, of_life};
 use super::shared::window_cause::{WindowCause, window_cause};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
-use crate::report::{Confidence, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId};
+use crate::connections::subject::ConnectionSubject;
+use crate::report::severity::{WARNING_SHARE, held_up};
+use crate::report::{
+    Confidence, DataDirection, Fact, FactUnit, FactValue, Finding, RuleId, RuledOut,
+};
+use crate::units::{percent, ratio_of};
 
 /// The rule `slow_reader`.
 pub struct SlowReader;
@@ -27,19 +32,10 @@ impl Rule for SlowReader {
     }
 
     fn check(&self, case: &Case) -> Verdict {
-        let limited_ns = case.ns(Stage::ReceiverWindow);
-        if limited_ns > 0 && matches!(window_cause(case), WindowCause::Reader(_)) {
-            return Verdict::Fires(RuleFinding {
-                direction: DataDirection::Sending,
-                concerned_ns: limited_ns,
-                harm_ns: limited_ns,
-                facts: receive_buffer_limited::window_facts(case),
-            });
+        match check_reader(case) {
+            Verdict::Fires(found) => Verdict::Fires(weigh_pace(case, found)),
+            other => other,
         }
-        if let Some(found) = check_held(case) {
-            return Verdict::Fires(found);
-        }
-        check_receiving(case)
     }
 
     fn explain(&self, case: &Case) -> FindingExplanation {
@@ -55,6 +51,13 @@ impl Rule for SlowReader {
     }
 
     fn headline(&self, finding: &Finding) -> String {
+        let slept = real(&finding.evidence.0, PACED).filter(|_| finding.is_note());
+        if let Some(slept) = slept {
+            return format!(
+                "The reader paces itself: it slept {} of the time on a timer, and its full window stopped the sender.",
+                percent(slept)
+            );
+        }
         let cause = match finding.direction {
             DataDirection::Sending => {
                 "The receiver read too slowly, and its full window stopped the sender"
@@ -67,20 +70,132 @@ impl Rule for SlowReader {
     }
 }
 
+/// Name of the fact: share of its life in which a reader slept that paces itself.
+const PACED: &str = "reader_slept";
+
+/// The same of a reader with sleeps that are not what stopped the sender.
+const SLEPT: &str = "reader_slept_part";
+
+fn check_reader(case: &Case) -> Verdict {
+    let limited_ns = case.ns(Stage::ReceiverWindow);
+    if limited_ns > 0 && matches!(window_cause(case), WindowCause::Reader(_)) {
+        return Verdict::Fires(RuleFinding {
+            direction: DataDirection::Sending,
+            concerned_ns: limited_ns,
+            harm_ns: limited_ns,
+            facts: receive_buffer_limited::window_facts(case),
+        });
+    }
+    if let Some(found) = check_held(case) {
+        return Verdict::Fires(found);
+    }
+    check_receiving(case)
+}
+
+/// Returns the end that reads too slowly: the other one, where the sender is judged.
+fn reading_end<'a>(case: &Case<'a>, direction: DataDirection) -> Option<&'a ConnectionSubject<'a>> {
+    match direction {
+        DataDirection::Sending => case.peer,
+        DataDirection::Receiving => Some(case.own),
+    }
+}
+
+/// Time in which a reader slept on a timer while bytes waited for it, at least, ns; `None`: that was not recorded. It may
+/// have slept, too, while it waited for bytes.
+fn paced_ns(reader: &ConnectionSubject) -> Option<u64> {
+    let receive = reader.judged.receive.as_ref()?;
+    let slept_ns = reader.reader_slept_ns?;
+    Some(slept_ns.saturating_sub(receive.waiting_for_peer.ns))
+}
+
+/// A pace that the reader keeps by a timer is no harm, if it is the greater part of what stopped the sender.
+fn weigh_pace(case: &Case, found: RuleFinding) -> RuleFinding {
+    let reader = reading_end(case, found.direction);
+    let paced_ns = reader.and_then(paced_ns).unwrap_or(0);
+    let is_paced = paced_ns > 0 && 2 * paced_ns >= found.harm_ns;
+    let slept = reader.and_then(slept_share);
+    let slept = slept.filter(|slept| is_paced || *slept > WARNING_SHARE);
+    let name = if is_paced { PACED } else { SLEPT };
+    let label = "of the time, the reader slept on a timer";
+    let mut facts = found.facts;
+    facts.extend(known_real(name, slept, FactUnit::Share, label));
+    RuleFinding {
+        harm_ns: match is_paced {
+            true => found.harm_ns.saturating_sub(paced_ns),
+            false => found.harm_ns,
+        },
+        facts,
+        ..found
+    }
+}
+
+/// Share of its life in which a reader slept on a timer.
+fn slept_share(reader: &ConnectionSubject) -> Option<f64> {
+    let slept_ns = reader.reader_slept_ns?;
+    Some(ratio_of(slept_ns, reader.judged.life_ns).min(1.0))
+}
+
+/// Evidence of a reader's own pace.
+enum ReaderPace {
+    /// It sleeps on a timer, and that is what stops the sender.
+    Paced,
+    /// It sleeps for such a share of the time, which is not all.
+    Other(f64),
+    /// Its waits were not recorded.
+    Unknown,
+}
+
+fn find_pace(case: &Case) -> ReaderPace {
+    let Verdict::Fires(found) = check_reader(case) else {
+        return ReaderPace::Unknown;
+    };
+    let slept = reading_end(case, found.direction).and_then(slept_share);
+    let Some(slept) = slept else {
+        return ReaderPace::Unknown;
+    };
+    let weighed = weigh_pace(case, found);
+    let is_paced = real(&weighed.facts, PACED).is_some();
+    match is_paced && !held_up(weighed.harm_ns, case.life_ns()) {
+        true => ReaderPace::Paced,
+        false => ReaderPace::Other(slept),
+    }
+}
+
 fn make_explanation(case: &Case, confidence: Confidence) -> FindingExplanation {
+    let mut ruled_out = case.rule_out(&[
+        ExcludableCause::CongestionWindow,
+        ExcludableCause::SendBuffer,
+        ExcludableCause::Loss,
+    ]);
+    let mut could_not_see = case.general_blind_spots();
+    let mut advised = advice([
+        "Find what the receiving program does between two reads: that is the slow part. Read \
+         in a separate thread, or pass the work on.",
+        "If it only falls behind in bursts, let the receive buffer grow: do not set \
+         SO_RCVBUF; raise net.ipv4.tcp_rmem.",
+    ]);
+    match find_pace(case) {
+        ReaderPace::Paced => {
+            advised = advice([
+                "Nothing, if this pace is meant: a rate limit (`curl --limit-rate`), a player. \
+                 Else remove the sleep between two reads.",
+            ]);
+        }
+        ReaderPace::Other(slept) if slept > WARNING_SHARE => {}
+        ReaderPace::Other(slept) => ruled_out.push(RuledOut {
+            cause: "a pace that the reader keeps by a timer",
+            because: format!("it slept {} of the time on a timer", percent(slept)),
+        }),
+        ReaderPace::Unknown => could_not_see.push(
+            "Whether the reader paces itself: it may sleep on a timer between two reads, as \
+             `curl --limit-rate` does. `--detail waits` on its host shows it."
+                .to_owned(),
+        ),
+    }
     FindingExplanation {
-        ruled_out: case.rule_out(&[
-            ExcludableCause::CongestionWindow,
-            ExcludableCause::SendBuffer,
-            ExcludableCause::Loss,
-        ]),
-        could_not_see: case.general_blind_spots(),
-        advice: advice([
-            "Find what the receiving program does between two reads: that is the slow part. Read \
-             in a separate thread, or pass the work on.",
-            "If it only falls behind in bursts, let the receive buffer grow: do not set \
-             SO_RCVBUF; raise net.ipv4.tcp_rmem.",
-        ]),
+        ruled_out,
+        could_not_see,
+        advice: advised,
         win: WinBasis::Unknown,
         confidence,
     }
