@@ -23,6 +23,7 @@ mod doctor;
 mod drops;
 mod errors;
 mod faults;
+mod files;
 mod follow;
 mod functions;
 mod guests;

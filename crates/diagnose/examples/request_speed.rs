@@ -84,6 +84,7 @@ fn wait(tid: u32, start_ns: u64, end_ns: u64, kind: WaitObject, conn: Option<u64
         pid: 100,
         kind,
         object: None,
+        device: None,
         conn: None,
         fd: None,
         syscall: None,

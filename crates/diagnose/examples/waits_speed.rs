@@ -59,6 +59,7 @@ fn make_waits(from: u64, objects: u64) -> Waits {
                 WaitObject::Connection
             },
             object: is_futex.then_some(object << 6),
+            device: None,
             conn: (!is_futex).then_some(object),
             fd: None,
             syscall: Some(0),

@@ -10,6 +10,7 @@ mod dns_waits;
 pub mod drops;
 mod failed_connects;
 #[doc(hidden)]
+pub mod files;
 pub mod fuzz;
 mod helper;
 pub mod hooks;
@@ -58,6 +59,7 @@ static PROBES: &[&dyn Probe] = &[
     &calls::Calls,
     &zerocopy::ZerocopySends,
     &waits::Waits,
+    &files::FileNames,
     &preemptions::Preemptions,
     &dns_waits::DnsWaits,
     &messages::ReceivedProbe,

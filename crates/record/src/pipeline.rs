@@ -3,6 +3,7 @@
 //! stores them; a live view buffers them.
 
 use probe::clock::Clocks;
+use probe::files::FileReader;
 use probe::hooks::{Hooks, ProbeOutput};
 use probe::processes::ObservedProcess;
 use probe::stacks::{SampledAddress, SeenStack, Stacks};
@@ -27,6 +28,7 @@ pub(crate) struct RowPipeline<S = Store> {
     pub(crate) cpu: CpuUse,
     pub(crate) clocks: Clocks,
     stacks: Stacks,
+    files: FileReader,
     pub(crate) added: UserSpaceCounts,
     /// Coverage says how MPTCP connections are seen.
     has_mptcp_coverage: bool,
@@ -42,6 +44,7 @@ impl<S: RowSink> RowPipeline<S> {
             cpu: CpuUse::default(),
             clocks: Clocks::open(),
             stacks: Stacks::default(),
+            files: FileReader::default(),
             added: UserSpaceCounts::default(),
             has_mptcp_coverage: false,
             store,
@@ -84,6 +87,7 @@ impl<S: RowSink> RowPipeline<S> {
         self.describe(&owners, &mut rows);
         self.complete_connections(&mut rows);
         self.describe_threads(&mut rows);
+        self.describe_files(&mut rows);
         for code in &python_codes {
             self.stacks.put_code(code);
         }
@@ -134,6 +138,13 @@ impl<S: RowSink> RowPipeline<S> {
             .chain(&rows.dns_waits.pid);
         self.sockets
             .describe_pids(pids.copied(), &mut rows.processes);
+    }
+
+    /// Adds the files that threads waited for, if they are new.
+    fn describe_files(&mut self, rows: &mut RowSet) {
+        if self.in_proc {
+            self.files.describe(&rows.waits, &mut rows.files);
+        }
     }
 
     /// Adds the use of CPUs of owners of sockets that are new; it is read again from now on.

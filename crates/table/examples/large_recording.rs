@@ -208,6 +208,7 @@ fn wait(number: u64, start_ns: u64, end_ns: u64, dice: &mut Dice) -> Wait {
         pid: 100,
         kind: WaitObject::Epoll,
         object: Some(number % 12),
+        device: None,
         conn: None,
         fd: Some(4),
         syscall: Some(232),

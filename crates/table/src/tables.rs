@@ -462,6 +462,9 @@ table! {
         /// Distinguishes objects of a kind: the inode number of a socket, pipe or file
         /// (`socket:[N]` of /proc/PID/fd), the address of a futex, or a number of no other meaning.
         object: Option<u64>, "-", null = "no single object";
+        /// Number of the device of a regular file's file system, or of a block device: 2^20 times its major number, plus its
+        /// minor number. With `object` it distinguishes files; table `files` names them.
+        device: Option<u32>, "-", null = "no such file, or an older recording";
         /// Socket cookie of the connection or listener.
         conn: Option<u64>, "-", null = "not one of TCP, or not recorded";
         /// Descriptor by which the thread knows it.
@@ -492,6 +495,25 @@ table! {
         cpu: u16, "-";
         /// Of epoll_wait(), epoll_pwait() and poll(): how long it waits at most.
         limit_ns: Option<u64>, "ns", null = "no limit, another call, or an older recording";
+    }
+}
+
+table! {
+    /// A file for which a recorded thread waited, by its first wait in which its name could be read. At most 4,096 files are
+    /// named.
+    row WaitedFile, columns WaitedFiles, name "files", time time_ns {
+        /// When its name was read.
+        time_ns: u64, "ns";
+        /// Its device, as in `waits`.
+        device: u32, "-";
+        /// Its inode number: `object` of `waits`.
+        inode: u64, "-";
+        /// Its path, from the root of the process that waited or of its container.
+        path: Option<String>, "-", null = "it was closed before its name was read, or nobody may read it";
+        /// It has been deleted: the path is what it was.
+        deleted: bool, "-";
+        /// Name of the block device (`vda1`, `dm-0`).
+        disk: Option<String>, "-", null = "no block device: a network or overlay file system, btrfs, tmpfs";
     }
 }
 
@@ -1233,6 +1255,7 @@ macro_rules! for_each_table {
             calls: $crate::tables::Call,
             zerocopy_sends: $crate::tables::ZerocopySend,
             waits: $crate::tables::Wait,
+            files: $crate::tables::WaitedFile,
             preemptions: $crate::tables::Preemption,
             dns_waits: $crate::tables::DnsWait,
             received_messages: $crate::tables::ReceivedMessage,

@@ -38,6 +38,7 @@ pub(super) const NAMING: &[TableId] = &[
     TableId::StackFrame,
     TableId::Symbol,
     TableId::Task,
+    TableId::WaitedFile,
 ];
 
 /// All other tables that an analysis takes. Clocks come before the messages with stamps to convert, and messages before

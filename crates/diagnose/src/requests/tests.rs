@@ -84,6 +84,7 @@ fn wait(tid: u32, times: (u64, u64, u64), kind: WaitObject, conn: Option<u64>) -
         pid: tid / 10 * 10,
         kind,
         object: None,
+        device: None,
         conn: conn.filter(|_| kind == WaitObject::Connection),
         fd: None,
         syscall: None,

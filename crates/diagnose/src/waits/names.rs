@@ -8,7 +8,7 @@ use std::rc::Rc;
 use table::manifest::Header;
 use table::tables::{
     Connection, Connections, Listeners, Processes, StackFrames, Symbols, Tasks, UdpFlow, UdpFlows,
-    UdpSocket, UdpSockets, UnixSocket, UnixSockets, Waits,
+    UdpSocket, UdpSockets, UnixSocket, UnixSockets, WaitedFile, WaitedFiles, Waits,
 };
 use table::{Columns, Rows, TableConsumer, TableId, WaitObject, Waker};
 
@@ -39,6 +39,8 @@ pub struct NameTable {
     unix_sockets: UnixSocketTable,
     udp_flows: UdpFlowTable,
     processes: processes::Processes,
+    /// By device and inode number.
+    files: HashMap<(u32, u64), WaitedFile>,
     /// Architecture of the host; `None`: not known.
     architecture: Option<String>,
     has_stacks: bool,
@@ -51,6 +53,7 @@ impl TableConsumer for NameTable {
     fn is_reader_of(&self, table: TableId) -> bool {
         match table {
             TableId::Connection | TableId::Listener | TableId::Process => true,
+            TableId::WaitedFile => true,
             TableId::UdpSocket | TableId::UdpFlow | TableId::UnixSocket => true,
             TableId::StackFrame | TableId::Symbol => self.has_stacks,
             TableId::Task => self.has_spans,
@@ -66,6 +69,7 @@ impl TableConsumer for NameTable {
             Rows::UnixSocket(rows) => self.add_unix_sockets(rows),
             Rows::UdpFlow(rows) => self.add_udp_flows(rows),
             Rows::Process(rows) => self.add_processes(rows),
+            Rows::WaitedFile(rows) => self.add_files(rows),
             Rows::StackFrame(rows) => self.add_frames(rows),
             Rows::Symbol(rows) => self.add_symbols(rows),
             Rows::Task(rows) => self.add_tasks(rows),
@@ -110,6 +114,19 @@ impl NameTable {
             process: key.map(|key| self.process(key.pid)),
             ..ObjectIdentity::default()
         }
+    }
+
+    /// Adds rows of table `files`.
+    pub fn add_files(&mut self, rows: &WaitedFiles) {
+        for row in 0..rows.len() {
+            let file = rows.row(row);
+            self.files.insert((file.device, file.inode), file);
+        }
+    }
+
+    /// Returns the name of a file, by its device and inode number.
+    pub fn file(&self, device: u32, inode: u64) -> Option<&WaitedFile> {
+        self.files.get(&(device, inode))
     }
 
     /// Adds rows of table `connections`.

@@ -74,6 +74,8 @@ enum tcp_ca_state {
 #define AF_SMC 43
 #define S_IFMT 00170000
 #define S_IFSOCK 0140000
+#define S_IFREG 0100000
+#define S_IFBLK 0060000
 #define S_IFIFO 0010000
 
 #define SKBTX_HW_TSTAMP_NETDEV                                                                     \

@@ -109,9 +109,15 @@ struct sock {
 	u32 sk_max_ack_backlog;
 };
 
+struct super_block {
+	u32 s_dev;
+};
+
 struct inode {
 	unsigned long i_ino;
 	u16 i_mode;
+	u32 i_rdev;
+	struct super_block *i_sb;
 };
 
 struct file {

@@ -209,6 +209,20 @@ static __always_inline u64 file_inode(const struct file *file)
 	return KERNEL_READ(struct inode, inode, i_ino);
 }
 
+/* The device of a regular file's file system, or that a block device is; 0: it is none of both. */
+static __always_inline u32 file_device(const struct file *file, u16 type)
+{
+	struct inode *inode = KERNEL_READ(struct file, file, f_inode);
+	struct super_block *super;
+
+	if (type == S_IFBLK)
+		return KERNEL_READ(struct inode, inode, i_rdev);
+	if (type != S_IFREG)
+		return 0;
+	super = KERNEL_READ(struct inode, inode, i_sb);
+	return KERNEL_READ(struct super_block, super, s_dev);
+}
+
 /* The socket of a file that is one. */
 static __always_inline struct sock *socket_of(const struct file *file)
 {

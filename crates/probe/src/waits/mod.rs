@@ -264,6 +264,7 @@ fn append_rows(records: &[wait_record], rows: &mut tables::Waits) {
         pid,
         kind: kinds,
         object,
+        device,
         conn,
         fd,
         syscall,
@@ -287,7 +288,15 @@ fn append_rows(records: &[wait_record], rows: &mut tables::Waits) {
     pid.extend(records.iter().map(|r| r.pid));
     kinds.extend(records.iter().filter_map(|r| kind(r.kind)));
     object.extend(records.iter().map(|r| (r.object != 0).then_some(r.object)));
-    conn.extend(records.iter().map(|r| (r.cookie != 0).then_some(r.cookie)));
+    let is_file = |r: &wait_record| kind(r.kind) == Some(WaitObject::File);
+    let known = |cookie: u64| (cookie != 0).then_some(cookie);
+    conn.extend(
+        records
+            .iter()
+            .map(|r| known(r.cookie).filter(|_| !is_file(r))),
+    );
+    let device_of = |r: &wait_record| known(r.cookie).filter(|_| is_file(r))?.try_into().ok();
+    device.extend(records.iter().map(device_of));
     fd.extend(records.iter().map(|r| (r.fd >= 0).then_some(r.fd)));
     syscall.extend(
         records

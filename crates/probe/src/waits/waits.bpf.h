@@ -138,6 +138,8 @@ static __always_inline void wait_for_file(struct thread_wait *wait, struct file 
 
 	wait->kind = file_object(file, type, &wait->cookie);
 	wait->object = type ? file_inode(file) : (u64)file ^ address_salt;
+	if (wait->kind == WAIT_FILE)
+		wait->cookie = file_device(file, type);
 }
 
 static __always_inline void wait_for_descriptor(struct thread_wait *wait, struct task_struct *task,
@@ -316,7 +318,7 @@ static __always_inline void wait_woken(struct thread_wait *wait, struct task_str
 		wait_polled_ready(wait, task);
 }
 
-/* Returns the cookie of a connection or listener of TCP; other sockets are known by their inodes. */
+/* Returns the cookie of a connection or listener of TCP, or the device of a file; other sockets are known by their inodes. */
 static __always_inline u64 wait_cookie(const struct thread_wait *wait)
 {
 	return wait->kind == WAIT_DATAGRAM || wait->kind == WAIT_UNIX ? 0 : wait->cookie;

@@ -52,7 +52,7 @@ struct wait_record {
 	__u64 start_ns; /* left the CPU */
 	__u64 end_ns;	/* ran again */
 	__u64 woken_ns; /* 0: not seen */
-	__u64 cookie;	/* of a connection or listener; 0: none */
+	__u64 cookie;	/* of a connection or listener; of a file, its device; 0: none */
 	__u64 object; /* inode number, futex address, or what else distinguishes objects of a kind */
 	__u64 ready_cookie; /* of several: the connection that was ready; 0: not seen */
 	__s32 fd;	    /* -1: none */

@@ -4,6 +4,7 @@
 
 mod digest;
 pub mod failed_connects;
+pub mod file_waits;
 pub mod functions;
 pub mod name_servers;
 pub mod udp_drops;
@@ -16,6 +17,7 @@ use table::{Rows, TableConsumer, TableId};
 use crate::waits::NameTable;
 use digest::RecordingDigest;
 use failed_connects::FailedConnectDigest;
+use file_waits::FileWaitDigest;
 use functions::FunctionDigest;
 use name_servers::NameServerDigest;
 use udp_drops::UdpDropDigest;
@@ -59,6 +61,8 @@ digests! {
     functions: FunctionDigest,
     /// Attempts to connect that failed.
     failed_connects: FailedConnectDigest,
+    /// Files that threads waited for.
+    file_waits: FileWaitDigest,
     /// Name servers that processes waited for.
     name_servers: NameServerDigest,
     /// Datagrams that this host dropped.

@@ -1,5 +1,7 @@
 //! A thread that has a request waits for a disk: for data that has to be written before it goes on, or that it reads.
 
+use table::tables::WaitedFile;
+
 use super::host::{HostCause, judge_cause, longest_place};
 use super::rule::{RequestRule, RequestVerdict};
 use super::shared::number;
@@ -21,11 +23,96 @@ impl RequestRule for DiskWait {
     }
 
     fn check(&self, case: &ServiceCase<'_>) -> RequestVerdict {
-        judge_cause(case, |harm| host_cause(case, harm), RequestPart::Disk)
+        let files = FilesWaitedFor::find(case);
+        let verdict = judge_cause(
+            case,
+            |harm| host_cause(case, harm, &files),
+            RequestPart::Disk,
+        );
+        match verdict {
+            RequestVerdict::Fires(mut found) => {
+                found.involved = files.lines;
+                RequestVerdict::Fires(found)
+            }
+            other => other,
+        }
     }
 }
 
-fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
+/// Files that are named in a finding.
+const FILES_NAMED: usize = 3;
+
+/// Files that threads with requests waited for.
+#[derive(Debug, Default)]
+struct FilesWaitedFor {
+    /// Thread, time and file, the longest time first.
+    lines: Vec<String>,
+    /// The file with the most time, if that is most of the time for files.
+    first: Option<WaitedFile>,
+}
+
+impl FilesWaitedFor {
+    fn find(case: &ServiceCase<'_>) -> Self {
+        let mut waits = Vec::new();
+        for thread in case.threads(RequestPart::Disk) {
+            let thread = thread.subject;
+            let files = case.evidence.digests.file_waits.files_of(thread.tid);
+            waits.extend(
+                files
+                    .into_iter()
+                    .map(|(key, ns)| (ns, key, thread.name.clone())),
+            );
+        }
+        waits.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
+        let names = case.evidence.names();
+        let all_ns: u64 = waits.iter().map(|(ns, ..)| ns).sum();
+        let most = waits.first().filter(|(ns, ..)| 2 * ns > all_ns);
+        let first = most.and_then(|(_, (device, inode), _)| names.file(*device, *inode));
+        let lines = waits
+            .iter()
+            .take(FILES_NAMED)
+            .filter_map(|(ns, key, thread)| {
+                let file = names.file(key.0, key.1)?;
+                let name = file_title(file);
+                Some(format!("{thread} waited {} for {name}", duration(*ns)))
+            });
+        Self {
+            lines: lines.collect(),
+            first: first.cloned(),
+        }
+    }
+
+    /// Words of a headline.
+    fn place(&self) -> String {
+        let named = self.first.as_ref().filter(|file| file.path.is_some());
+        named.map_or_else(String::new, |file| format!(", for {}", file_title(file)))
+    }
+
+    fn unseen(&self) -> String {
+        let disk = self.first.as_ref().map(|file| file.disk.as_deref());
+        match disk {
+            Some(Some(disk)) => format!("Which programs used {disk}, too (`iostat -x`)."),
+            Some(None) => "Which disk it was: the file system has no block device of its own. Which programs used it, too \
+                           (`iostat -x`)."
+                .to_owned(),
+            None => "Which disk it was, and which programs used it, too (`iostat -x`).".to_owned(),
+        }
+    }
+}
+
+/// Path and device of a file: `/var/lib/redis/appendonly.aof on vda1`.
+fn file_title(file: &WaitedFile) -> String {
+    let path = match file.path.as_deref() {
+        Some(path) => path.to_owned(),
+        None => format!("inode {}", file.inode),
+    };
+    let deleted = if file.deleted { " (deleted)" } else { "" };
+    let disk = file.disk.as_deref();
+    let disk = disk.map_or_else(String::new, |disk| format!(" on {disk}"));
+    format!("{path}{deleted}{disk}")
+}
+
+fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm, files: &FilesWaitedFor) -> HostCause {
     let stacks = case.stacks(RequestPart::Disk);
     let is_sync = stacks.first().is_some_and(|it| it.subject.contains("sync"));
     let threads = case.threads(RequestPart::Disk);
@@ -33,12 +120,10 @@ fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     HostCause {
         part: RequestPart::Disk,
         holds: "A disk delays",
-        place: longest_place(case, RequestPart::Disk),
+        place: files.place() + &longest_place(case, RequestPart::Disk),
         fact: ("disk_ns", "waited for a disk"),
         facts: vec![number("disk_waits", count, "waits for a disk")],
-        could_not_see: vec![
-            "Which disk it was, and which programs used it, too (`iostat -x`).".to_owned(),
-        ],
+        could_not_see: vec![files.unseen()],
         advice: match is_sync {
             true => SYNC.to_vec(),
             false => READ.to_vec(),
