@@ -13,6 +13,8 @@ use testbed::{Recorder, finish, record_command, root, whylat, write_source};
 const MOMENTS: &str = include_str!("programs/moments.py");
 /// As in the program.
 const MARKS: usize = 13;
+/// Holds what two CPUs do in ten seconds and more, whatever runs beside the test.
+const MEMORY: &str = "memory=256M";
 
 /// Runs it with `messages` messages; what it says of those that it held up, and the recording.
 fn recorded(messages: &str, keep: &[&str]) -> (Vec<Value>, Report) {
@@ -72,7 +74,7 @@ fn windows_of_slow_messages_are_complete() {
     if !root() {
         return;
     }
-    let (truth, report) = recorded("1997", &["--keep", "p95,sample=101"]);
+    let (truth, report) = recorded("1997", &["--keep", &format!("p95,sample=101,{MEMORY}")]);
     assert_eq!(truth.len(), 39);
     let spans: Vec<Activity> = report.rows();
     let windows: Vec<ActivityWindow> = report.rows();
@@ -113,7 +115,7 @@ fn trigger_keeps_every_cpu() {
     if !root() {
         return;
     }
-    let (truth, report) = recorded("53", &["--trigger", "latency>2ms"]);
+    let (truth, report) = recorded("53", &["--keep", MEMORY, "--trigger", "latency>2ms"]);
     let [slow] = &truth[..] else {
         panic!("{truth:?}");
     };
@@ -147,7 +149,7 @@ fn snapshot_keeps_buffered_activity() {
     finish(&mut whylat("snapshot --pid 1"))
         .assert_status(1)
         .explains("hint: ");
-    let recorder = Recorder::start("--all --detail messages --keep p99");
+    let recorder = Recorder::start(&format!("--all --detail messages --keep p99,{MEMORY}"));
     let tid = nix::unistd::gettid().as_raw().cast_unsigned();
     let begin_ns = monotonic_ns();
     for _ in 0..MARKS {

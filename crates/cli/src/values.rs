@@ -40,8 +40,8 @@ pub(crate) struct ProfileOptions {
     pub(crate) budget: Option<BudgetChoice>,
     /// Keep the CPU activity around slow messages and around a sample of all
     ///
-    /// `p99`: messages slower than 99 % of the process's. `sample=1000`: one message of 1,000. Needs `--detail
-    /// messages`.
+    /// `p99`: messages slower than 99 % of the process's. `sample=1000`: one message of 1,000. `memory=256M`:
+    /// memory for the activity of all CPUs, 1M to 4G [default: 4M for each CPU, 64M at most]. Needs `--detail messages`.
     #[arg(long, value_name = "p99,sample=1000")]
     pub(crate) keep: Option<::record::RetentionPolicy>,
     /// Keep the activity of all CPUs when a message takes longer than TIME

@@ -14,6 +14,7 @@ use super::faults::open_ends;
 use super::memory::Memory;
 use super::names::{ActivityNames, VECTORS, find_ended};
 use super::replay::{Window, had_thread, replay};
+use super::skel::types::activity_event;
 use super::skel::{ActivitySkel, ActivitySkelBuilder, OpenActivitySkel};
 use crate::clock::monotonic_ns;
 use crate::interface::{BtfError, HooksError};
@@ -21,10 +22,12 @@ use crate::interface::{BtfError, HooksError};
 /// Where the loaded object lives; it must outlive [`Flight`].
 pub type Storage = MaybeUninit<OpenObject>;
 
-/// Events of a CPU that are held: 4 MiB.
-const SLOTS: u64 = 1 << 18;
-/// All CPUs together hold no more, 64 MiB: of many CPUs each holds less.
-const MOST_SLOTS: u64 = 1 << 22;
+/// Memory for the events of a CPU, where nobody chooses another: 262,144 events.
+pub const USUAL_CPU_BYTES: u64 = 4 << 20;
+/// All CPUs together hold no more then: of many CPUs each holds less.
+const USUAL_BYTES: u64 = 64 << 20;
+/// Events that a CPU holds at least: those that are about to be overwritten, and as many that are not.
+const LEAST_SLOTS: u64 = 128;
 /// Tracepoints of the begins of page faults.
 const PAGE_FAULTS: [&str; 2] = ["page_fault_user", "page_fault_kernel"];
 /// Events younger than this may still be on their way into the memory.
@@ -39,11 +42,15 @@ pub struct Flight<'obj> {
 }
 
 impl<'obj> Flight<'obj> {
-    /// Loads and attaches the programs, and begins.
+    /// Loads and attaches the programs, and begins. `memory_bytes`: for the events of all CPUs; `None`:
+    /// [`USUAL_CPU_BYTES`] for each.
     ///
     /// # Errors
-    /// When the kernel refuses one.
-    pub fn begin(storage: &'obj mut Storage) -> Result<Self, HooksError> {
+    /// When the kernel refuses one, or so much memory.
+    pub fn begin(
+        storage: &'obj mut Storage,
+        memory_bytes: Option<u64>,
+    ) -> Result<Self, HooksError> {
         let btf = Btf::from_vmlinux()
             .map_err(|error| HooksError::Btf(BtfError::Missing(error.to_string())))?;
         let has = |tracepoint: &str| {
@@ -55,8 +62,7 @@ impl<'obj> Flight<'obj> {
             .map_err(HooksError::Load)?;
         let cpus = libbpf_rs::num_possible_cpus().unwrap_or(1);
         let cpus = u16::try_from(cpus).unwrap_or(u16::MAX);
-        let share = MOST_SLOTS / u64::from(cpus).next_power_of_two();
-        let slots = SLOTS.min(share);
+        let slots = slots_of_cpu(memory_bytes, cpus);
         configure(&mut open, cpus, slots).map_err(HooksError::Load)?;
         let has_vectors = has("local_timer_entry");
         // some architectures have none
@@ -145,6 +151,17 @@ impl<'obj> Flight<'obj> {
         let loaded = all.filter(|program| program.autoload());
         loaded.map(|program| program.as_fd()).collect()
     }
+}
+
+/// Events that each of `cpus` CPUs holds, a power of two.
+fn slots_of_cpu(memory_bytes: Option<u64>, cpus: u16) -> u64 {
+    let cpus = u64::from(cpus);
+    let cpu_bytes = memory_bytes.map_or_else(
+        || USUAL_CPU_BYTES.min(USUAL_BYTES / cpus),
+        |bytes| bytes / cpus,
+    );
+    let slots = (cpu_bytes / size_of::<activity_event>() as u64).max(LEAST_SLOTS);
+    1 << slots.ilog2()
 }
 
 fn configure(open: &mut OpenActivitySkel<'_>, cpus: u16, slots: u64) -> libbpf_rs::Result<()> {
@@ -238,11 +255,21 @@ mod tests {
     use super::*;
     use table::{ActivityKind, Columns};
 
+    #[test]
+    fn cpus_share_the_memory() {
+        assert_eq!(slots_of_cpu(None, 2), 1 << 18);
+        assert_eq!(slots_of_cpu(None, 16), 1 << 18);
+        assert_eq!(slots_of_cpu(None, 17), 1 << 17);
+        assert_eq!(slots_of_cpu(Some(256 << 20), 2), 1 << 23);
+        assert_eq!(slots_of_cpu(Some(256 << 20), 3), 1 << 22);
+        assert_eq!(slots_of_cpu(Some(1 << 20), 4_096), LEAST_SLOTS);
+    }
+
     /// Needs root, and says so.
     #[test]
     fn own_system_calls_are_held_with_their_names() {
         let mut storage = Storage::uninit();
-        let flight = match Flight::begin(&mut storage) {
+        let flight = match Flight::begin(&mut storage, None) {
             Ok(flight) => flight,
             Err(error) if error.is_permission() => return eprintln!("skipped: {error}"),
             Err(error) => panic!("{error}"),

@@ -165,6 +165,11 @@ pub(super) mod testing {
             self.events
                 .write_all_at(&words, slot * words.len() as u64)
                 .unwrap();
+            self.take_slot();
+        }
+
+        /// As a program does that was interrupted before it wrote its event.
+        pub(in super::super) fn take_slot(&mut self) {
             self.next += 1;
             self.heads
                 .write_all_at(&self.next.to_ne_bytes(), 0)

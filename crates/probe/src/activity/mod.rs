@@ -13,7 +13,7 @@ mod names;
 mod replay;
 mod skel;
 
-pub use flight::{Flight, Storage};
+pub use flight::{Flight, Storage, USUAL_CPU_BYTES};
 pub use replay::Window;
 
 /// Name of the probe in coverage and accounts.

@@ -46,8 +46,10 @@ pub(super) fn replay(
     let last = memory.first_from(window.cpu, held.clone(), window.until_ns);
     let before = last_switch(memory, window.cpu, held.start..first);
     let mut events = memory.copy(window.cpu, before..last);
-    // a slot that was being written holds what was there before
-    events.retain(|event| event.time_ns < window.until_ns);
+    // a slot that was being written holds what was there a whole round before, or nothing yet
+    let oldest = memory.copy(window.cpu, held.start..held.end.min(held.start + 1));
+    let oldest_ns = oldest.first().map_or(0, |event| event.time_ns);
+    events.retain(|event| (oldest_ns..window.until_ns).contains(&event.time_ns));
     events.sort_by_key(|event| event.time_ns);
     let was_overwritten = held.start > 0 && before == held.start;
     let known_from_ns = events
@@ -334,6 +336,34 @@ mod tests {
             (gone.begin_ns, gone.end_ns, gone.kind),
             (150, 200, ActivityKind::Untraced)
         );
+    }
+
+    /// A round before there was an event of another thread, or none.
+    #[test]
+    fn slot_that_is_being_written_is_left_out() {
+        let kinds_of = |written: &Written| {
+            let rows = replayed(written, 0, 9_000);
+            rows.iter()
+                .map(|row| (row.kind, row.tid))
+                .collect::<Vec<_>>()
+        };
+        let own = event(5_000, event_kind::ACTIVITY_SWITCH, TID, -1);
+        let mut written = Written::new(1 << 7);
+        written.write(own);
+        written.take_slot();
+        assert_eq!(kinds_of(&written), [(ActivityKind::Task, Some(TID))]);
+        let mut written = Written::new(1 << 7);
+        let begin = event_kind::ACTIVITY_SYSCALL_BEGIN;
+        for number in 0..128 {
+            written.write(event(1_000 + number, begin, TID + 1, libc::SYS_read));
+        }
+        for number in 0..100 {
+            written.write(event(5_000 + number, event_kind::ACTIVITY_SWITCH, TID, -1));
+        }
+        written.take_slot();
+        let mut others = kinds_of(&written);
+        others.retain(|(kind, tid)| *kind != ActivityKind::Untraced && *tid != Some(TID));
+        assert_eq!(others, []);
     }
 
     /// The second fault of a thread is answered by a signal; the last end is of one that began on another CPU.

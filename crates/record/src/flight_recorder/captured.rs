@@ -1,17 +1,35 @@
 //! The times of a CPU that were kept already: nothing is kept twice.
 
-/// Times that do not touch, in order.
+use std::collections::VecDeque;
+
+/// Times that are remembered of a CPU, 128 KiB.
+const MOST_INTERVALS: usize = 8_192;
+
+/// Times that do not touch, in order. A time stays remembered after its events were overwritten: who asks for it again
+/// must not get it as one of which nothing is known.
 #[derive(Debug, Clone, Default)]
-pub(super) struct CapturedIntervals(Vec<(u64, u64)>);
+pub(super) struct CapturedIntervals {
+    intervals: VecDeque<(u64, u64)>,
+    /// Nothing before is new any more: which of it was kept is forgotten.
+    forgotten_until_ns: u64,
+}
 
 impl CapturedIntervals {
     /// Adds a time. Returns the parts of it that are new, in order.
     pub(super) fn add(&mut self, from_ns: u64, until_ns: u64) -> Vec<(u64, u64)> {
+        let from_ns = from_ns.max(self.forgotten_until_ns);
         let (mut new, mut at_ns) = (Vec::new(), from_ns);
+        if from_ns >= until_ns {
+            return new;
+        }
         let (mut whole_from, mut whole_until) = (from_ns, until_ns);
-        let first = self.0.partition_point(|(_, until)| *until < from_ns);
-        let last = self.0.partition_point(|(from, _)| *from <= until_ns);
-        for (from, until) in &self.0[first..last.max(first)] {
+        let first = self
+            .intervals
+            .partition_point(|(_, until)| *until < from_ns);
+        let last = self
+            .intervals
+            .partition_point(|(from, _)| *from <= until_ns);
+        for (from, until) in self.intervals.range(first..last) {
             if at_ns < *from {
                 new.push((at_ns, *from));
             }
@@ -22,17 +40,19 @@ impl CapturedIntervals {
         if at_ns < until_ns {
             new.push((at_ns, until_ns));
         }
-        if from_ns < until_ns {
-            self.0
-                .splice(first..last.max(first), [(whole_from, whole_until)]);
-        }
+        self.intervals.drain(first..last);
+        self.intervals.insert(first, (whole_from, whole_until));
+        self.forget_oldest(MOST_INTERVALS);
         new
     }
 
-    /// Forgets what ended before a time.
-    pub(super) fn forget_before(&mut self, time_ns: u64) {
-        let gone = self.0.partition_point(|(_, until)| *until < time_ns);
-        self.0.drain(..gone);
+    /// Remembers so many of the latest.
+    fn forget_oldest(&mut self, most: usize) {
+        while self.intervals.len() > most {
+            if let Some((_, until)) = self.intervals.pop_front() {
+                self.forgotten_until_ns = until;
+            }
+        }
     }
 }
 
@@ -57,7 +77,24 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(covered, expected);
-                prop_assert!(kept.0.is_sorted_by(|a, b| a.1 < b.0));
+                let whole: Vec<_> = kept.intervals.iter().copied().collect();
+                prop_assert!(whole.is_sorted_by(|a, b| a.1 < b.0));
+            }
+        }
+
+        /// However few are remembered.
+        #[test]
+        fn captured_instants_are_never_new_again(times in prop::collection::vec((0u64..200, 0u64..40), 1..30), most in 1usize..4) {
+            let mut kept = CapturedIntervals::default();
+            let mut covered = [false; 256];
+            for (from, length) in times {
+                for (from, until) in kept.add(from, from + length) {
+                    for instant in &mut covered[from as usize..until as usize] {
+                        prop_assert!(!*instant);
+                        *instant = true;
+                    }
+                }
+                kept.forget_oldest(most);
             }
         }
     }

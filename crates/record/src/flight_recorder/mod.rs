@@ -92,7 +92,7 @@ pub(crate) fn begin(
     if !keep.is_asked() {
         return (None, None);
     }
-    let flight = Flight::begin(storage);
+    let flight = Flight::begin(storage, keep.memory_bytes);
     let state = flight.as_ref().map_or_else(off_state, |_| ProbeState::On);
     let coverage = Coverage {
         probe: PROBE.to_owned(),
@@ -108,7 +108,7 @@ pub(crate) fn begin(
 /// Whether this host lets the flight recorder run.
 pub fn flight_recorder_coverage() -> Coverage {
     let mut storage = Storage::uninit();
-    let state = match Flight::begin(&mut storage) {
+    let state = match Flight::begin(&mut storage, None) {
         Ok(_) => ProbeState::On,
         Err(error) => off_state(&error),
     };
@@ -185,7 +185,7 @@ impl<'a> FlightRecorder<'a> {
             }
             self.read(new, &mut windows, &between);
         }
-        self.tidy(&mut windows);
+        self.flight.forget_threads();
         windows
     }
 
@@ -195,7 +195,7 @@ impl<'a> FlightRecorder<'a> {
         let mut new = Vec::new();
         self.keep_all(None, Why::Snapshot, &mut new, &mut windows);
         self.read(new, &mut windows, || ());
-        self.tidy(&mut windows);
+        self.flight.forget_threads();
         windows
     }
 
@@ -333,15 +333,6 @@ impl<'a> FlightRecorder<'a> {
             self.flight.read(whole, &mut windows.activity);
         }
         self.saved_spans -= (windows.activity.len() - before) as i64;
-    }
-
-    fn tidy(&mut self, windows: &mut RowSet) {
-        self.flight.forget_threads();
-        for (cpu, kept) in self.kept.iter_mut().enumerate() {
-            if !windows.activity_windows.is_empty() {
-                kept.forget_before(self.flight.held_window(cpu as u16).from_ns);
-            }
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use super::shared::sentences::{direct_confidence, of_life};
 use crate::connections::case::Case;
 use crate::connections::exclusion::ExcludableCause;
 use crate::report::{DataDirection, Fact, FactUnit, Finding, RuleId, UndecidedFinding};
-use crate::units::{count, percent};
+use crate::units::{count, percent, quantity};
 
 /// The rule `nagle_delayed_ack`.
 pub struct NagleDelayedAck;
@@ -106,8 +106,8 @@ impl Rule for NagleDelayedAck {
             String::new()
         };
         format!(
-            "Nagle's algorithm held {} short writes{which} until a delayed ACK arrived — cost {}.",
-            count(holds),
+            "Nagle's algorithm held {}{which} until a delayed ACK arrived — cost {}.",
+            quantity(holds, "short write"),
             of_life(finding)
         )
     }

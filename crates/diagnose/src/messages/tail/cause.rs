@@ -137,7 +137,7 @@ impl CauseKey {
             }
             (MessageRule::UnknownFunction, _) => "Give it a category: --categories FILE.",
             (MessageRule::Untraced, _) => {
-                "Record fewer processes, so that whylat keeps more of the activity."
+                "Give the activity more memory: `--keep p99,memory=256M`."
             }
         }
     }

@@ -6,9 +6,14 @@ use table::tables::TcpStage;
 use crate::connections::case::Case;
 use crate::kernel::TCP_DELACK_MIN_NS;
 
-/// Returns whether the waits for delayed ACKs are Nagle's: holds go with at least half of them.
+/// Returns whether the waits for delayed ACKs are Nagle's: holds go with at least half of them, and were long enough for
+/// half of their time. The other waits are of writers with a full send buffer.
 pub(in crate::connections::rules) fn held_by_nagle(ledger: &TcpStage) -> bool {
-    ledger.nagle_holds > 0 && u64::from(ledger.nagle_holds) * 2 >= u64::from(ledger.delayed_acks)
+    let holds = u64::from(ledger.nagle_holds);
+    let most_ns = ledger.longest_hold_ns.saturating_mul(holds);
+    holds > 0
+        && holds * 2 >= u64::from(ledger.delayed_acks)
+        && most_ns.saturating_mul(2) >= ledger.delayed_ack_ns
 }
 
 /// Returns the largest cost of Nagle's algorithm itself: one round trip of the path for each hold. The receiver's timer or
@@ -54,4 +59,32 @@ pub(in crate::connections::rules) fn acks_late(case: &Case) -> bool {
     };
     let late_us = last.srtt_us.saturating_sub(least_us);
     u64::from(late_us) * 1_000 >= delack_min_ns(case)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use table::Columns;
+
+    /// One delayed ACK of 40 ms, and one hold of this length.
+    fn ledger(longest_hold_ns: u64) -> TcpStage {
+        let value = |field: &table::Field| match field.name {
+            "nagle_holds" | "delayed_acks" => 1.into(),
+            "delayed_ack_ns" => 40_000_000.into(),
+            "longest_hold_ns" => longest_hold_ns.into(),
+            "closed" | "nodelay" => false.into(),
+            _ if field.null.is_empty() => 0.into(),
+            _ => serde_json::Value::Null,
+        };
+        let fields = TcpStage::FIELDS.iter();
+        let row = fields.map(|field| (field.name.to_owned(), value(field)));
+        serde_json::from_value(serde_json::Value::Object(row.collect())).expect("a row")
+    }
+
+    #[test]
+    fn short_hold_beside_a_delayed_ack_of_a_full_buffer_is_not_blamed() {
+        assert!(held_by_nagle(&ledger(41_000_000)));
+        assert!(!held_by_nagle(&ledger(200_000)));
+        assert!(!held_by_nagle(&ledger(0)));
+    }
 }
