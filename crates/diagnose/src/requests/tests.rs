@@ -7,7 +7,7 @@ use table::tables::{
     Call, Calls, Connection, Connections, Preemption, Preemptions, Process, Processes, StackFrame,
     StackFrames, Symbol, Symbols, TcpStage, TcpStages, UdpFlow, UdpFlows, Wait, Waits,
 };
-use table::{Caller, Columns, Role, Table, WaitObject, Waker};
+use table::{Caller, Columns, Role, WaitObject, Waker};
 
 use super::history::{History, ThreadEventKind, ThreadPreemption};
 use super::report::{RequestReport, RequestRow};

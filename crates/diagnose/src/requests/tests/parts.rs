@@ -252,15 +252,8 @@ fn stages_are_shared_by_those_that_waited() {
 
 /// A reading of a ledger with so much time until a retransmission timeout.
 fn stage(time_ns: u64, held_ns: u64) -> TcpStage {
-    let value = |field: &table::Field| match field.name {
-        "conn" => 1.into(),
-        "time_ns" => time_ns.into(),
-        "retransmit_timeout_ns" => held_ns.into(),
-        "closed" | "nodelay" => false.into(),
-        _ if field.null.is_empty() => 0.into(),
-        _ => serde_json::Value::Null,
-    };
-    let fields = TcpStage::FIELDS.iter();
-    let row = fields.map(|field| (field.name.to_owned(), value(field)));
-    serde_json::from_value(serde_json::Value::Object(row.collect())).expect("a row")
+    table::row_of(
+        serde_json::json!({"conn": 1, "time_ns": time_ns, "retransmit_timeout_ns": held_ns}),
+    )
+    .expect("a row")
 }

@@ -64,21 +64,16 @@ pub(in crate::connections::rules) fn acks_late(case: &Case) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use table::Columns;
 
     /// One delayed ACK of 40 ms, and one hold of this length.
     fn ledger(longest_hold_ns: u64) -> TcpStage {
-        let value = |field: &table::Field| match field.name {
-            "nagle_holds" | "delayed_acks" => 1.into(),
-            "delayed_ack_ns" => 40_000_000.into(),
-            "longest_hold_ns" => longest_hold_ns.into(),
-            "closed" | "nodelay" => false.into(),
-            _ if field.null.is_empty() => 0.into(),
-            _ => serde_json::Value::Null,
-        };
-        let fields = TcpStage::FIELDS.iter();
-        let row = fields.map(|field| (field.name.to_owned(), value(field)));
-        serde_json::from_value(serde_json::Value::Object(row.collect())).expect("a row")
+        table::row_of(serde_json::json!({
+            "nagle_holds": 1,
+            "delayed_acks": 1,
+            "delayed_ack_ns": 40_000_000,
+            "longest_hold_ns": longest_hold_ns,
+        }))
+        .expect("a row")
     }
 
     #[test]
