@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 /// Times that are remembered of a CPU, 128 KiB.
 const MOST_INTERVALS: usize = 8_192;
 
-/// Times that do not touch, in order. A time stays remembered after its events were overwritten: who asks for it again
-/// must not get it as one of which nothing is known.
+/// Times that do not touch, in order. A time stays remembered after its events were overwritten: otherwise a second
+/// window would call it unknown.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CapturedIntervals {
     intervals: VecDeque<(u64, u64)>,
-    /// Nothing before is new any more: which of it was kept is forgotten.
+    /// Nothing before this time is new: the intervals of it are forgotten.
     forgotten_until_ns: u64,
 }
 
