@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
-use table::tables::{Call, UdpFlow};
+use table::tables::{Call, TcpStage, UdpFlow};
 
 use testbed::report::{Report, number, text};
 use testbed::{finish, program, root};
@@ -19,9 +19,13 @@ const UNREAD_DATAGRAMS: &str = include_str!("programs/unread_datagrams.py");
 const SOCKETS: usize = 28;
 const DATAGRAMS: usize = 12;
 
-/// TCP connections that it makes, and receive calls on each.
+/// TCP connections with requests that it makes, and receive calls on each.
 const CONNECTIONS: usize = 14;
-const RECEIVES: usize = 15;
+const RECEIVES: usize = 20;
+
+/// Receive calls on its stream, and on its connection with a splice.
+const STREAM_RECEIVES: usize = 101;
+const SPLICE_RECEIVES: usize = 1;
 
 /// Receive calls on its MPTCP connection.
 const MPTCP_RECEIVES: usize = 7;
@@ -29,9 +33,26 @@ const MPTCP_RECEIVES: usize = 7;
 /// The kernel's stamps, and the recording, are in whole microseconds.
 const STEP_NS: i64 = 2_000;
 
-/// Returns what the program noted, and the receive calls that were recorded, by socket and offset. Those of a flow of
-/// datagrams are of its socket.
-fn record(source: &str, detail: &str) -> (Vec<Value>, BTreeMap<(u64, u64), Call>) {
+/// `MSG_PEEK` (`include/linux/socket.h`).
+const PEEK: u32 = 2;
+
+/// The program's bytes that wait at the end of a connection.
+const AFTER_SPLICE: &str = "after a splice";
+
+/// Socket, offset, and whether the call had `MSG_PEEK`.
+type CallKey = (u64, u64, bool);
+
+/// Times that the program noted, and those that were recorded.
+struct UnreadTimes {
+    truth: Vec<Value>,
+    /// Receive calls. Those of a flow of datagrams are of its socket.
+    calls: BTreeMap<CallKey, Call>,
+    /// How long bytes of each TCP socket waited, ns: all of them together.
+    waited: BTreeMap<u64, u64>,
+}
+
+/// Records the program.
+fn record(source: &str, detail: &str) -> UnreadTimes {
     let scratch = tempfile::tempdir().expect("a directory");
     let place = |name: &str| scratch.path().join(name);
     std::fs::write(place("unread.py"), source).expect("the source");
@@ -46,18 +67,21 @@ fn record(source: &str, detail: &str) -> (Vec<Value>, BTreeMap<(u64, u64), Call>
     let socket_of = |call: &Call| sockets.get(&call.conn).copied().unwrap_or(call.conn);
     let calls = report.rows::<Call>().into_iter();
     let receives = calls.filter(|call| !call.is_send && call.result > 0);
-    (
-        serde_json::from_str(&truth).expect("JSON"),
-        receives
-            .map(|call| ((socket_of(&call), call.offset_end), call))
-            .collect(),
-    )
+    let key = |call: &Call| (socket_of(call), call.offset_end, call.flags & PEEK != 0);
+    let mut readings: Vec<TcpStage> = report.rows();
+    readings.sort_by_key(|reading| reading.time_ns);
+    let waited = readings.iter().map(|it| (it.conn, it.reader_slow_ns));
+    UnreadTimes {
+        truth: serde_json::from_str(&truth).expect("JSON"),
+        calls: receives.map(|call| (key(&call), call)).collect(),
+        waited: waited.collect(),
+    }
 }
 
-/// Returns what is wrong with the time that a call's bytes waited; `None`: it is within its bounds.
-fn error_of(truth: &Value, call: &Call) -> Option<String> {
+/// Returns what is wrong with the time that bytes waited; `None`: it is within its bounds.
+fn error_of(truth: &Value, unread_ns: Option<u64>) -> Option<String> {
     let situation = text(truth, "situation");
-    let Some(unread_ns) = call.unread_ns.map(u64::cast_signed) else {
+    let Some(unread_ns) = unread_ns.map(u64::cast_signed) else {
         return Some(format!("{situation}: no time"));
     };
     let bounds = |key| truth[key].as_i64().expect("a number");
@@ -70,13 +94,25 @@ fn assert_unread(detail: &str) {
     if !root() {
         return;
     }
-    let (truth, mut calls) = record(UNREAD, detail);
-    assert_eq!(truth.len(), CONNECTIONS * RECEIVES + MPTCP_RECEIVES);
+    let UnreadTimes {
+        truth,
+        mut calls,
+        waited,
+    } = record(UNREAD, detail);
+    let receives = CONNECTIONS * RECEIVES + STREAM_RECEIVES + SPLICE_RECEIVES + MPTCP_RECEIVES;
+    assert_eq!(truth.len(), receives + 1);
     let mut wrong = Vec::new();
     for row in truth.iter().filter(|row| text(row, "situation") != "MPTCP") {
-        let place = (number(row, "/cookie"), number(row, "/offset_end"));
-        let call = calls.remove(&place).expect("a call");
-        wrong.extend(error_of(row, &call));
+        let cookie = number(row, "/cookie");
+        let is_peek = row["is_peek"].as_bool().expect("a bool");
+        let unread_ns = match text(row, "situation") {
+            AFTER_SPLICE => waited.get(&cookie).copied(),
+            _ => {
+                let key = (cookie, number(row, "/offset_end"), is_peek);
+                calls.remove(&key).expect("a call").unread_ns
+            }
+        };
+        wrong.extend(error_of(row, unread_ns));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // those on MPTCP are left: absent is not zero
@@ -88,20 +124,23 @@ fn assert_datagrams_unread(detail: &str) {
     if !root() {
         return;
     }
-    let (truth, mut calls) = record(UNREAD_DATAGRAMS, detail);
+    let UnreadTimes {
+        truth, mut calls, ..
+    } = record(UNREAD_DATAGRAMS, detail);
     assert_eq!(truth.len(), SOCKETS * DATAGRAMS);
     let mut wrong = Vec::new();
     for row in &truth {
-        let place = (number(row, "/cookie"), number(row, "/offset_end"));
+        let place = (number(row, "/cookie"), number(row, "/offset_end"), false);
         let call = calls.remove(&place).expect("a call");
         if text(row, "situation").ends_with("first") {
             // its time is known from the first receive call on
             assert_eq!(call.unread_ns, None);
             continue;
         }
-        wrong.extend(error_of(row, &call));
+        wrong.extend(error_of(row, call.unread_ns));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    calls.retain(|(.., is_peek), _| !is_peek);
     assert!(calls.is_empty(), "{calls:?}");
 }
 

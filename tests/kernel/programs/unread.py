@@ -1,11 +1,14 @@
 """A thread that lets bytes wait in its sockets, and notes for how long.
 
 usage: unread.py TRUTH: writes a list to it, of each receive call: {"situation", "cookie", "offset_end", "least_ns",
-"most_ns"}. Both ends are in one thread, which never sleeps: it computes while bytes wait.
+"most_ns", "is_peek"}. Both ends are in one thread, which never sleeps: it computes while bytes wait. The sender of a stream
+is a process of its own.
 """
 
 import fcntl
 import json
+import os
+import signal
 import socket
 import struct
 import sys
@@ -13,6 +16,8 @@ import termios
 import time
 
 ROUNDS = 7
+STREAM_ROUNDS = 101
+STREAM_BYTES = 1 << 20  # of a send call
 SO_COOKIE = 57
 WAIT_NS = 1_500_000  # less than a jiffy, by which the kernel knows it anyway
 
@@ -57,17 +62,13 @@ class End:
         if other.asked is None:
             other.asked = (before, time.monotonic_ns())
 
-    def take(self, situation, size):
-        """Receives bytes, some of those that wait."""
-        before = time.monotonic_ns()
-        assert len(self.sock.recv(size)) == size
-        after = time.monotonic_ns()
-        self.received += size
-        self.waiting -= size
+    def note(self, situation, before, after, is_peek=False):
+        """Notes a receive call: bytes had waited for it since they were asked for."""
         self.truth.append(
             {
                 "situation": situation,
                 "cookie": self.cookie,
+                "is_peek": is_peek,
                 "offset_end": self.received,
                 "least_ns": before - self.asked[1],
                 "most_ns": after - self.asked[0],
@@ -75,6 +76,21 @@ class End:
         )
         # what is left waits for the next call, from now on
         self.asked = (before, after) if self.waiting else None
+
+    def take(self, situation, size):
+        """Receives bytes, some of those that wait."""
+        before = time.monotonic_ns()
+        assert len(self.sock.recv(size)) == size
+        after = time.monotonic_ns()
+        self.received += size
+        self.waiting -= size
+        self.note(situation, before, after)
+
+    def peek(self, situation, size):
+        """Looks at bytes that wait: they wait for the next call from now on."""
+        before = time.monotonic_ns()
+        assert len(self.sock.recv(size, socket.MSG_PEEK)) == size
+        self.note(situation, before, time.monotonic_ns(), is_peek=True)
 
     def acknowledge(self, other):
         """Acknowledges all that the other end has sent, by a segment without data."""
@@ -154,6 +170,59 @@ def ack_while_unread(client, server):
     server.take("an ACK while unread", 41)
 
 
+def peeked(client, server):
+    """A reader looks at bytes first: at some that acknowledge a response, and at some that acknowledge nothing."""
+    server.give(client, 3)
+    client.take("short", 3)
+    for size in (43, 47):
+        client.give(server, size)
+        compute(WAIT_NS)
+        server.peek("a look", size)
+        compute(WAIT_NS)
+        server.take("after a look", size)
+
+
+def stream(truth):
+    """A slow reader of a stream takes all there is, while more comes: the first of it had waited."""
+    sender, receiver = connect(socket.AF_INET, "127.0.0.1")
+    begin = time.monotonic_ns()
+    pid = os.fork()
+    if pid == 0:
+        receiver.close()
+        while True:
+            sender.sendall(bytes(STREAM_BYTES))
+    sender.close()
+    end = End(receiver, truth)
+    buffer = bytearray(8 * STREAM_BYTES)
+    for _ in range(STREAM_ROUNDS):
+        compute_until(lambda: unread(receiver))
+        end.asked = (begin, time.monotonic_ns())
+        compute(WAIT_NS)
+        begin = time.monotonic_ns()
+        end.received += receiver.recv_into(buffer)
+        end.note("a stream", begin, time.monotonic_ns())
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    receiver.close()
+
+
+def spliced(truth):
+    """Bytes wait at the end of a connection. Those before them went through a splice, long ago."""
+    client, server = (End(sock, truth) for sock in connect(socket.AF_INET, "127.0.0.1"))
+    client.give(server, 11)
+    assert os.splice(server.sock.fileno(), os.pipe()[1], 11) == 11
+    server.waiting, server.asked = 0, None
+    compute(WAIT_NS)
+    # the next bytes acknowledge the response, and no segment does so before them
+    client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+    server.give(client, 3)
+    client.take("short", 3)
+    client.give(server, 7)
+    before = time.monotonic_ns()
+    server.sock.close()
+    server.note("after a splice", before, time.monotonic_ns())
+
+
 def mptcp(client, server):
     """A request over MPTCP: nobody sees since when its bytes wait."""
     client.give(server, 43)
@@ -178,8 +247,10 @@ def main():
         for _ in range(ROUNDS):
             client, server = (End(sock, truth) for sock in connect(family, address))
             first(client, server)
-            for situation in (turns, after_ack, response_after_ack, parts, rest, ack_while_unread, turns):
+            for situation in (turns, after_ack, response_after_ack, parts, rest, ack_while_unread, peeked, turns):
                 situation(client, server)
+    stream(truth)
+    spliced(truth)
     client, server = (End(sock, truth) for sock in connect(socket.AF_INET, "127.0.0.1", socket.IPPROTO_MPTCP))
     for _ in range(ROUNDS):
         mptcp(client, server)

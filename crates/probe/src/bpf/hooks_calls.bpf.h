@@ -59,9 +59,9 @@ int BPF_PROG(handle_tcp_probe, struct sock *sk, struct sk_buff *skb)
 	socket_has_news(st, sk);
 	if (unstamped) {
 		now_ns = now_ns ? now_ns : bpf_ktime_get_ns();
-		set_ready(&st->ledger, tp, end_seq, now_ns);
+		note_arrival(&st->ledger, sk, tp, end_seq, now_ns);
 	} else {
-		note_ready(st, tp);
+		note_ready(st, sk, tp);
 	}
 	if (detail_ledger && (late || segment_matters(st, sk, tp)))
 		on_segment(st, sk, tp, ack_seq, bare, now_ns);
@@ -333,7 +333,8 @@ static __always_inline int on_receive_call(struct sock *sk, int result, int flag
 		end = call_end_of(task, sk, false);
 	end.cut |= cut;
 	if (result > 0 && !late && !(flags & (MSG_ERRQUEUE | MSG_OOB)))
-		unread_ns = stages_on_receive(st, sk, tp, result, call_blocking(&end), now_ns);
+		unread_ns = stages_on_receive(st, sk, tp, takes_bytes(result, flags) ? result : 0,
+					      call_blocking(&end), now_ns);
 	if (detail_messages && st->chosen == CHOSEN_TARGET) {
 		if (takes_bytes(result, flags))
 			receive_on_call(sk, tp, st, result, now_ns);

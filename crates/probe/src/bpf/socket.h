@@ -74,6 +74,8 @@ struct stage_ledger {
 	u32 max_snd_wnd_bytes;	  /* largest window of the peer, at any hook */
 	u32 rwnd_jiffies;	  /* chronograph RWND_LIMITED as of the last hook, while unseen */
 	u32 rate_delivered;	  /* tp->delivered at rate_since_ns */
+	/* ready_ns of bytes before those, if a call has taken them and its hook has not run; else 0 */
+	u64 taken_ready_ns;
 	u64 rate_since_ns;	  /* when the present interval of track_best_rate() began */
 	u64 best_ns;		  /* the best interval, a microsecond if there was none yet */
 	u32 best_delivered;	  /* segments in it */
@@ -83,6 +85,7 @@ struct stage_ledger {
 	u8 timer_acked;	     /* the ACK taken last was sent by the delayed-ACK timer */
 	u32 ready_begin;     /* ready_ns is that of the bytes from this sequence number */
 	u32 ready_end;	     /* to this one */
+	u32 taken_ready_end; /* as ready_end, of taken_ready_ns */
 	u32 best_window;     /* segments that the best rate needs in flight on the unloaded path */
 	u32 newly_delivered; /* segments, since the hook before */
 	u32 newly_retrans;   /* the same of those retransmitted */

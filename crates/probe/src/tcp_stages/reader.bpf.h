@@ -76,31 +76,49 @@ static __always_inline u64 stamped_since_ns(const struct socket_state *st,
 	return since_ns;
 }
 
+/* Returns whether the noted time is that of the next byte, and not of earlier ones that were taken unseen (splice). */
+static __always_inline bool ready_is_noted(const struct stage_ledger *led,
+					   const struct tcp_sock *tp)
+{
+	return led->ready_ns && seq_diff(tp->copied_seq, led->ready_begin) >= 0 &&
+	       seq_diff(tp->copied_seq, led->ready_end) < 0;
+}
+
 /* Returns the time since which bytes wait for the reader. */
 static __always_inline u64 ready_since_ns(const struct socket_state *st, const struct tcp_sock *tp,
 					  u64 now_ns, bool *by_jiffy)
 {
 	*by_jiffy = false;
-	return st->ledger.ready_ns ? st->ledger.ready_ns
-				   : stamped_since_ns(st, tp, now_ns, by_jiffy);
+	return ready_is_noted(&st->ledger, tp) ? st->ledger.ready_ns
+					       : stamped_since_ns(st, tp, now_ns, by_jiffy);
 }
 
 /*
  * A call took bytes: since when they were ready. What was noted may be of earlier bytes, or of some that came since:
- * that stays.
+ * that stays. `received`: 0, if the call copied and did not take them (MSG_PEEK). Then they wait for the next one from now on.
  */
 static __always_inline u64 take_ready_ns(struct socket_state *st, const struct tcp_sock *tp,
 					 u32 received, u64 now_ns, bool *by_jiffy)
 {
 	struct stage_ledger *led = &st->ledger;
 	u64 ready_ns = led->ready_ns;
+	u32 ready_end = led->ready_end;
 
 	*by_jiffy = false;
+	if (!received) {
+		ready_ns = ready_since_ns(st, tp, now_ns, by_jiffy);
+		led->ready_ns = 0;
+		return ready_ns;
+	}
 	if (seq_diff(tp->copied_seq, led->ready_begin) > 0) {
 		led->ready_ns = 0;
-		if (ready_ns && seq_diff(led->ready_end, tp->copied_seq - received) > 0)
-			return ready_ns;
+	} else {
+		ready_ns = led->taken_ready_ns;
+		ready_end = led->taken_ready_end;
 	}
+	led->taken_ready_ns = 0;
+	if (ready_ns && seq_diff(ready_end, tp->copied_seq - received) > 0)
+		return ready_ns;
 	return stamped_since_ns(st, tp, now_ns, by_jiffy);
 }
 
@@ -131,17 +149,32 @@ static __always_inline bool data_is_unstamped(const struct tcp_sock *tp, u32 seq
 	       seq_diff(end_seq, tp->rcv_nxt) > 0 && seq_diff(ack_seq, tp->snd_una) <= 0;
 }
 
+/*
+ * tcp_probe: bytes wait since then. If noted ones were taken, the hook of that call has yet to run. While the call has
+ * the socket (this is its backlog), it may take these, too. When it releases the socket, softirqs run before its hook.
+ */
+static __always_inline void note_arrival(struct stage_ledger *led, const struct sock *sk,
+					 const struct tcp_sock *tp, u32 end_seq, u64 since_ns)
+{
+	if (led->ready_ns && seq_diff(tp->copied_seq, led->ready_begin) > 0) {
+		if (sk->sk_lock.owned)
+			return;
+		led->taken_ready_ns = led->ready_ns;
+		led->taken_ready_end = led->ready_end;
+	}
+	set_ready(led, tp, end_seq, since_ns);
+}
+
 /* tcp_probe: bytes wait already, and this segment may move the stamps by which that is known. */
-static __always_inline void note_ready(struct socket_state *st, const struct tcp_sock *tp)
+static __always_inline void note_ready(struct socket_state *st, const struct sock *sk,
+				       const struct tcp_sock *tp)
 {
 	struct stage_ledger *led = &st->ledger;
 	bool by_jiffy;
 
-	if (tp->copied_seq == tp->rcv_nxt)
-		return;
-	if (!led->ready_ns || seq_diff(tp->copied_seq, led->ready_end) >= 0)
-		set_ready(led, tp, tp->rcv_nxt,
-			  stamped_since_ns(st, tp, bpf_ktime_get_ns(), &by_jiffy));
+	if (tp->copied_seq != tp->rcv_nxt && !ready_is_noted(led, tp))
+		note_arrival(led, sk, tp, tp->rcv_nxt,
+			     stamped_since_ns(st, tp, bpf_ktime_get_ns(), &by_jiffy));
 }
 
 /* A receive call has left bytes: they wait from now on, unless they came after it had ended. */
