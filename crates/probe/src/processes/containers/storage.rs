@@ -86,7 +86,7 @@ fn of_drivers(root: &Path, places: &[&str]) -> Vec<PathBuf> {
     drivers
 }
 
-fn read(root: &Path, runs: &[PathBuf], id: &str, read_library_names: Vec<String>) -> Container {
+fn read(root: &Path, runs: &[PathBuf], id: &str, own_names: Vec<String>) -> Container {
     let mut folders = runs.iter().map(|run| run.join(id).join("userdata"));
     let folder = folders.find(|folder| is_folder(folder)).unwrap_or_default();
     let config = read_json(&folder.join("config.json")).unwrap_or_default();
@@ -96,7 +96,7 @@ fn read(root: &Path, runs: &[PathBuf], id: &str, read_library_names: Vec<String>
     let is_of_root = folder.starts_with(root.join(RUN[0]));
     let pod = is_of_root.then(|| KUBELET.read(annotations)).flatten();
     let mut all = names(annotations, &NAMES, &KUBELET);
-    all.extend(read_library_names);
+    all.extend(own_names);
     let mut seen = Vec::new();
     all.retain(|name| {
         !seen.contains(name) && {
