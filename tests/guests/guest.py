@@ -13,7 +13,7 @@ import tempfile
 HERE = pathlib.Path(__file__).parent
 
 # Kernel modules that the lab's namespaces and paths, and whylat itself, ask for, and that of the adapters.
-MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr", "sch_netem", "igb"]
+MODULES = ["tcp_diag", "inet_diag", "tun", "veth", "tcp_bbr", "sch_netem", "sch_fq", "igb"]
 # Those of sockets that are not what they seem, and what they need that they do not name.
 MODULES += ["ctr", "ghash_generic", "gcm", "tls", "smc"]
 

@@ -39,6 +39,8 @@ swallowed stats
 emulated
 for kind in tls smc; do odd_sockets $kind; done
 for kind in udp udp6 unix seqpacket; do other_sockets $kind; done
+qdisc_drops netem loss 50%
+qdisc_drops fq flow_limit 3 maxrate 8kbit
 for trace in functions events; do trace $trace; done
 slow_function
 categorise

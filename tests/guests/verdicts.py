@@ -69,6 +69,9 @@ ODD_CALLS = {
 # Sockets that are no TCP: `odd_sockets` makes a pair of each.
 OTHER_KINDS = ("udp", "udp6", "unix", "seqpacket")
 
+# Qdiscs that drop packets here: see `qdisc_drops` in `init`.
+QDISCS = ("netem", "fq")
+
 # The round trip of the path that netem makes: twice its delay.
 EMULATED_RTT_US = 2 * 20_000
 
@@ -111,6 +114,8 @@ def judge(results, without_bpf):
     checks += [(f"odd_sockets.{kind}", lambda k=kind: odd_sockets(results, k, without_bpf)) for kind in odd]
     other = [kind for kind in OTHER_KINDS if f"other.{kind}.run.code" in results]
     checks += [(f"other_sockets.{kind}", lambda k=kind: other_sockets(results, k, without_bpf)) for kind in other]
+    qdiscs = [kind for kind in QDISCS if f"qdisc.{kind}.run.code" in results]
+    checks += [(f"qdisc_drops.{kind}", lambda k=kind: qdisc_drops(results, k, without_bpf)) for kind in qdiscs]
     traces = [name.split(".")[1] for name in results if re.fullmatch(r"trace\.\w+\.import\.code", name)]
     checks += [(f"trace.{trace}", lambda t=trace: imported(results, t)) for trace in traces]
     checks += [("adapters.doctor", lambda: enabled(results))] * ("adapters.enabled.code" in results)
@@ -333,6 +338,20 @@ def other_sockets(results, kind, without_bpf):
     for is_send in ("true", "false"):
         seen = sum(row["is_send"] == is_send and row["result"] == str(ODD_BYTES) for row in rows)
         demand(near(seen, 2 * ROUNDS, lost), f"{seen} calls with is_send {is_send}, not {2 * ROUNDS}")
+
+
+def qdisc_drops(results, kind, without_bpf):
+    """Each packet that the qdisc dropped, by its own count, is a row that names it."""
+    for step in ("run", "validate") if without_bpf else ("run", "validate", "drops"):
+        output = results[f"qdisc.{kind}.{step}.err"].strip().splitlines()
+        demand(int(results[f"qdisc.{kind}.{step}.code"]) in (0, RECORDS_LOST), f"{step}: {output[-1:]}")
+    dropped = int(re.search(r"dropped (\d+)", results[f"qdisc.{kind}.shown"])[1])
+    demand(dropped > 0, f"{kind} dropped nothing: {results[f'qdisc.{kind}.shown']}")
+    if without_bpf:
+        return
+    rows = list(csv.DictReader(results[f"qdisc.{kind}.drops.out"].splitlines()))
+    named = [row for row in rows if (row["qdisc"], row["device"]) == (kind, "v0")]
+    demand(len(named) == dropped, f"{len(named)} packets of {kind}, not {dropped}: {rows[:2]}")
 
 
 def imported(results, trace):

@@ -79,6 +79,15 @@ impl PlantedDrops {
         );
     }
 
+    /// Returns the stored packets that qdiscs of the sender's namespace dropped.
+    fn rows_of_qdiscs(&self) -> Vec<PacketDrop> {
+        let rows = self.report.rows::<PacketDrop>().into_iter();
+        let is_own = |row: &PacketDrop| row.netns.map(u64::from) == Some(self.a.inode());
+        let rows = rows.filter(is_own);
+        rows.filter(|row| row.reason.as_deref() == Some("QDISC_DROP"))
+            .collect()
+    }
+
     /// Asserts that a rule fires.
     #[track_caller]
     fn assert_finding(&self, rule: &str) {
@@ -182,30 +191,73 @@ fn drops_of_a_qdisc_name_it() {
         return;
     }
     let plays = [
-        ("qdisc", "tbf", Some("bfifo"), 4000, true),
-        ("qdisc_pfifo", "htb", Some("pfifo"), 7, true),
-        ("qdisc_burst", "tbf", Some("bfifo"), 90_000, false),
+        ("qdisc", "tbf", "bfifo", Some(4000), Some(true)),
+        ("qdisc_pfifo", "htb", "pfifo", Some(7), Some(true)),
+        ("qdisc_burst", "tbf", "bfifo", Some(90_000), Some(false)),
+        ("qdisc_classes", "htb", "bfifo", Some(4000), Some(true)),
+        ("qdisc_nested", "htb", "tbf", None, None),
     ];
     for (step, kind, child, limit, is_full) in plays {
         let found = PlantedDrops::record(&[step]);
         found.assert_count(DropKind::Packet, Some("QDISC_DROP"), &found.a, &[step]);
-        let rows: Vec<PacketDrop> = found.report.rows();
-        let is_own = |row: &&PacketDrop| row.netns.map(u64::from) == Some(found.a.inode());
-        let rows = rows.iter().filter(is_own);
-        for row in rows.filter(|row| row.reason.as_deref() == Some("QDISC_DROP")) {
+        for row in found.rows_of_qdiscs() {
             let qdisc = (row.qdisc.as_deref(), row.qdisc_child.as_deref());
-            assert_eq!(qdisc, (Some(kind), child), "{row:?}");
+            assert_eq!(qdisc, (Some(kind), Some(child)), "{row:?}");
+            assert_eq!(row.qdisc_candidates, None, "{row:?}");
             assert_eq!(row.device.as_deref(), Some("v0"), "{row:?}");
-            assert_eq!(row.qdisc_limit, Some(limit), "{row:?}");
-            assert_eq!(row.qdisc_full, Some(is_full), "{row:?}");
+            assert_eq!(row.qdisc_limit, limit, "{row:?}");
+            assert_eq!(row.qdisc_full, is_full, "{row:?}");
         }
         let answer = ask(found.report.path(), "--drops");
-        let full = if is_full { ", full" } else { "" };
+        let full = if is_full == Some(true) { ", full" } else { "" };
         let named = format!("{kind} of v0{full}");
         let reasons = answer["reasons"].as_array().expect("reasons");
         let is_named = |it: &serde_json::Value| it["qdiscs"][0]["name"] == named;
         assert!(reasons.iter().any(is_named), "{answer:#}");
     }
+}
+
+/// The first class alone has dropped packets, until the second one does so, too.
+#[test]
+fn children_that_may_have_dropped_a_packet_are_named() {
+    if !root() {
+        return;
+    }
+    let found = PlantedDrops::record(&["qdisc_in_turn"]);
+    found.assert_count(
+        DropKind::Packet,
+        Some("QDISC_DROP"),
+        &found.a,
+        &["qdisc_in_turn"],
+    );
+    let mut rows = found.rows_of_qdiscs();
+    rows.sort_by_key(|row| row.time_ns);
+    let children = rows.into_iter().map(|row| {
+        assert_eq!(row.qdisc.as_deref(), Some("htb"), "{row:?}");
+        (row.qdisc_child, row.qdisc_candidates, row.qdisc_full)
+    });
+    let mut children: Vec<_> = children.collect();
+    children.dedup();
+    let text = |it: &str| Some(it.to_owned());
+    let expected = [
+        (text("pfifo"), None, Some(true)),
+        (None, text("bfifo, pfifo"), None),
+    ];
+    assert_eq!(children, expected);
+    let answer = ask(found.report.path(), "--drops");
+    let reasons = answer["reasons"].as_array().expect("reasons");
+    let named = reasons.iter().flat_map(|it| {
+        let qdiscs = it["qdiscs"].as_array().expect("qdiscs").iter();
+        qdiscs.map(|qdisc| text(qdisc["name"].as_str()?))
+    });
+    let named: Vec<_> = named.flatten().collect();
+    let expected = ["htb of v0, bfifo or pfifo below it", "htb of v0, full"];
+    assert!(
+        expected
+            .iter()
+            .all(|it| named.iter().any(|name| name == it)),
+        "{named:?}"
+    );
 }
 
 #[test]

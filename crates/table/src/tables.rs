@@ -1162,10 +1162,12 @@ table! {
         bytes: Option<u32>, "bytes", null = "no packet";
         /// Kind of the qdisc that dropped it: of the device's queue.
         qdisc: Option<String>, "-", null = "no qdisc dropped it, or this kernel does not say so (before Linux 5.18)";
-        /// Kind of the qdisc's only child, such as the bfifo of a tbf.
-        qdisc_child: Option<String>, "-", null = "as `qdisc`, or it has no child, or several";
+        /// Kind of the qdisc's child: of the only one, such as the bfifo of a tbf, or of all that ever dropped a packet.
+        qdisc_child: Option<String>, "-", null = "as `qdisc`, or it has no child, or children of several kinds dropped packets";
+        /// Those kinds, if they are several, with `, ` between them. `others`: there are more children than whylat looks at.
+        qdisc_candidates: Option<String>, "-", null = "as `qdisc`, or `qdisc_child` is known, or the qdisc itself dropped it";
         /// Limit of the child, if there is one, or of the qdisc: packets, of bfifo bytes.
-        qdisc_limit: Option<u32>, "-", null = "as `qdisc`, or it keeps none, or elsewhere";
+        qdisc_limit: Option<u32>, "-", null = "as `qdisc`, or it keeps none, or elsewhere, or it may be that of several children";
         /// Packets that waited in it right after the drop.
         qdisc_packets: Option<u32>, "-", null = "as `qdisc`, or it is kept per CPU (pfifo_fast)";
         /// Bytes that waited in it right after the drop.

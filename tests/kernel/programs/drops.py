@@ -170,6 +170,43 @@ def qdisc_burst():
     return qdisc_drops("qdisc add dev v0 root tbf rate 8mbit burst 500 limit 90000")
 
 
+def of_two_classes(*leaves):
+    """An htb of two classes with these qdiscs; packets go into the second one, unless they ask for the first."""
+    added = ["qdisc add dev v0 root handle 1: htb default 2"]
+    for number, leaf in enumerate(leaves, 1):
+        added.append(f"class add dev v0 parent 1: classid 1:{number} htb rate 8kbit burst 2000")
+        added.append(f"qdisc add dev v0 parent 1:{number} {leaf}")
+    return added
+
+
+def qdisc_classes():
+    return qdisc_drops(*of_two_classes("pfifo limit 7", "bfifo limit 4000"))
+
+
+def qdisc_nested():
+    """The child has a child of its own, which whylat does not examine."""
+    return qdisc_drops(*of_two_classes("pfifo limit 7", "tbf rate 8kbit burst 2000 limit 4000"))
+
+
+def qdisc_in_turn():
+    """Both classes drop packets, the first one first."""
+    for words in of_two_classes("pfifo limit 7", "bfifo limit 4000"):
+        run("a", "tc", *words.split())
+    enter("a")
+    for number in (1, 2):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            # htb takes the priority for a class (tc-htb(8))
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 1 << 16 | number)
+            for _ in range(53):
+                try:
+                    sender.sendto(b"x" * 1000, (B, PORT))
+                except OSError:
+                    pass
+    shown = run("a", "tc", "-s", "qdisc", "show", "dev", "v0", "root")
+    run("a", "tc", "qdisc", "del", "dev", "v0", "root")
+    return int(re.search(r"dropped (\d+)", shown).group(1))
+
+
 def lossy_stream():
     """A stream through a firewall that drops each seventh segment with data."""
     rule = f"tcp dport {PORT} tcp flags & psh == psh numgen inc mod 7 3 counter drop"

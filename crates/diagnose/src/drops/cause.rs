@@ -77,7 +77,7 @@ impl DropCause {
     /// Returns [`DropCause::meaning`], by what is known of the qdisc's limit.
     pub fn meaning_at(&self, level: Option<&QdiscLevel>) -> String {
         match (&self.qdisc, level) {
-            (Some(qdisc), Some(level)) if level.full > 0 => {
+            (Some(qdisc), Some(level)) if level.is_mostly_full() => {
                 format!("The {} was full", qdisc.title())
             }
             _ => self.meaning(),
@@ -90,9 +90,9 @@ impl DropCause {
         else {
             return self.explain();
         };
-        let remedy = match level.full {
-            0 => known.remedy,
-            _ => "Raise its limit or rate, or send less: `tc -s qdisc`.",
+        let remedy = match level.is_mostly_full() {
+            true => "Raise its limit or rate, or send less: `tc -s qdisc`.",
+            false => known.remedy,
         };
         let general = ["QDISC_DROP", "QDISC_DROP_GENERIC"];
         let is_general = self
@@ -121,5 +121,46 @@ impl DropCause {
                 self.title()
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_loss_of_a_qdisc_that_was_full_once_is_not_called_full() {
+        let cause = DropCause {
+            reason: Some("QDISC_DROP".into()),
+            place: Some("__dev_queue_xmit".into()),
+            hook: None,
+            qdisc: Some(DroppingQdisc {
+                kind: "netem".into(),
+                child: None,
+                candidates: Vec::new(),
+                device: Some("v0".into()),
+                limit: Some(1000),
+            }),
+        };
+        let level = |full| QdiscLevel {
+            drops: 100,
+            full,
+            packets: Some(1000),
+            bytes: Some(1_514_000),
+        };
+        let once = cause.explain_at(Some(&level(1)));
+        assert!(once.contains("its option loss"), "{once}");
+        assert!(!once.contains("Raise its limit"), "{once}");
+        assert_eq!(
+            cause.meaning_at(Some(&level(1))),
+            "The qdisc netem of v0 dropped the packet"
+        );
+        let always = cause.explain_at(Some(&level(100)));
+        assert!(always.contains("Raise its limit"), "{always}");
+        assert!(!always.contains("its option loss"), "{always}");
+        assert_eq!(
+            cause.meaning_at(Some(&level(100))),
+            "The qdisc netem of v0 was full"
+        );
     }
 }

@@ -19,8 +19,10 @@ const OTHER_REASONS: &[(&str, &str)] = &[
 pub struct DroppingQdisc {
     /// Kind.
     pub kind: String,
-    /// Kind of its only child; `None`: it has none, or several.
+    /// Kind of its child that dropped it, or of its only child; `None`: it has none, or it is not known.
     pub child: Option<String>,
+    /// Kinds of its children that may have dropped it, if they are several.
+    pub candidates: Vec<String>,
     /// Device; `None`: not known.
     pub device: Option<String>,
     /// Limit of the child or, without one, of the qdisc; `None`: not known.
@@ -33,6 +35,7 @@ impl DroppingQdisc {
         Some(Self {
             kind: row.qdisc.clone()?,
             child: row.qdisc_child.clone(),
+            candidates: candidates_of(row),
             device: row.device.clone(),
             limit: row.qdisc_limit,
         })
@@ -46,6 +49,12 @@ impl DroppingQdisc {
         }
     }
 
+    /// Returns the children that may have dropped it: `bfifo or pfifo below it`; `None`: they are not in question.
+    pub fn name_candidates(&self) -> Option<String> {
+        let names = self.candidates.join(" or ");
+        (!names.is_empty()).then(|| format!("{names} below it"))
+    }
+
     /// Returns the kind of the child or, without one, of the qdisc, and `bytes` or `packets`.
     fn limited(&self) -> (&str, &'static str) {
         let kind = self.child.as_deref().unwrap_or(&self.kind);
@@ -54,6 +63,9 @@ impl DroppingQdisc {
 
     /// Returns what is known of its limit, as a sentence. `is_general`: the kernel says only that a qdisc dropped packets.
     pub fn explain(&self, level: &QdiscLevel, is_general: bool) -> String {
+        if let Some(names) = self.name_candidates() {
+            return format!("{names} dropped it; the kernel does not say which.");
+        }
         let other = if is_general {
             self.other_reason()
         } else {
@@ -66,10 +78,14 @@ impl DroppingQdisc {
         };
         match (self.limit, waiting) {
             (Some(limit), _) if level.full > 0 => format!(
-                "{kind} was full at {} of {} drops: its limit is {} {unit}.",
+                "{kind} was full at {} of {} drops: its limit is {} {unit}{}.",
                 count(level.full),
                 count(level.drops),
-                count(u64::from(limit))
+                count(u64::from(limit)),
+                match level.full < level.drops {
+                    true => other,
+                    false => String::new(),
+                }
             ),
             (Some(limit), Some(waiting)) => format!(
                 "{kind} held at most {} of {} {unit} right after a drop{}.",
@@ -86,10 +102,22 @@ impl DroppingQdisc {
         }
     }
 
+    /// Returns the other reasons of the qdisc and of its child, each after a semicolon.
     fn other_reason(&self) -> String {
-        let own = OTHER_REASONS.iter().find(|(kind, _)| *kind == self.kind);
-        own.map_or_else(String::new, |(_, reason)| format!("; {reason}"))
+        let kinds = [Some(self.kind.as_str()), self.child.as_deref()];
+        let own = OTHER_REASONS.iter();
+        let own = own.filter(|(kind, _)| kinds.contains(&Some(*kind)));
+        own.map(|(_, reason)| format!("; {reason}")).collect()
     }
+}
+
+/// Returns the kinds of the children that may have dropped a packet.
+pub fn candidates_of(row: &PacketDrop) -> Vec<String> {
+    let names = row.qdisc_candidates.as_deref().into_iter();
+    names
+        .flat_map(|it| it.split(", "))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Packets and bytes that waited in a qdisc right after it dropped packets.
@@ -106,6 +134,12 @@ pub struct QdiscLevel {
 }
 
 impl QdiscLevel {
+    /// Returns whether it was full at most of the drops. A few others prove nothing: a qdisc may send packets between a
+    /// drop and the look at it, and a qdisc that drops at random is full by chance.
+    pub fn is_mostly_full(&self) -> bool {
+        self.full * 2 > self.drops
+    }
+
     /// Adds a drop.
     pub fn add(&mut self, row: &PacketDrop) {
         self.drops += 1;
@@ -123,6 +157,7 @@ mod tests {
         DroppingQdisc {
             kind: kind.into(),
             child: child.map(str::to_owned),
+            candidates: Vec::new(),
             device: Some("v0".into()),
             limit,
         }
@@ -144,19 +179,37 @@ mod tests {
             netem.explain(&level(0, 3, 4542), true),
             "netem held at most 3 of 1,000 packets right after a drop; netem also drops as its option loss says."
         );
+        // full at one drop, and the others came by its option loss
+        assert_eq!(
+            netem.explain(&level(1, 1000, 1_514_000), true),
+            "netem was full at 1 of 5 drops: its limit is 1,000 packets; netem also drops as its option loss says."
+        );
+        let of_htb = qdisc("htb", Some("netem"), Some(1000));
+        assert_eq!(
+            of_htb.explain(&level(0, 3, 4542), true),
+            "netem held at most 3 of 1,000 packets right after a drop; netem also drops as its option loss says."
+        );
         assert_eq!(
             qdisc("fq", None, Some(10_000)).explain(&level(0, 101, 9000), false),
             "fq held at most 101 of 10,000 packets right after a drop."
         );
         let tbf = qdisc("tbf", Some("bfifo"), Some(4000));
         assert_eq!(
-            tbf.explain(&level(4, 2, 3028), true),
-            "bfifo was full at 4 of 5 drops: its limit is 4,000 bytes."
+            tbf.explain(&level(5, 2, 3028), true),
+            "bfifo was full at 5 of 5 drops: its limit is 4,000 bytes."
         );
         let htb = qdisc("htb", None, None);
         assert_eq!(
             htb.explain(&level(0, 7, 9000), true),
             "htb held at most 7 packets right after a drop; its limit is not known."
+        );
+        let of_several = DroppingQdisc {
+            candidates: vec!["bfifo".into(), "pfifo".into()],
+            ..htb
+        };
+        assert_eq!(
+            of_several.explain(&level(0, 7, 9000), true),
+            "bfifo or pfifo below it dropped it; the kernel does not say which."
         );
         assert_eq!(
             qdisc("pfifo_fast", None, None).explain(&QdiscLevel::default(), true),

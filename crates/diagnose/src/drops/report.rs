@@ -205,8 +205,10 @@ pub struct ListedDrop {
 pub struct ListedQdisc {
     /// Kind.
     pub kind: String,
-    /// Kind of its only child; `None`: it has none, or several.
+    /// Kind of its child that dropped it, or of its only child; `None`: it has none, or it is not known.
     pub child: Option<String>,
+    /// Kinds of its children that may have dropped it, if they are several.
+    pub candidates: Vec<String>,
     /// Limit of the child or, without one, of the qdisc: packets, of bfifo bytes; `None`: not known.
     pub limit: Option<u32>,
     /// Packets in it; `None`: not known.

@@ -11,7 +11,7 @@ use super::flow::{FlowKey, Flows};
 use super::hook::hook_of_stack;
 use super::join::SegmentJoin;
 use super::meaning::find_meaning;
-use super::qdisc::DroppingQdisc;
+use super::qdisc::{DroppingQdisc, candidates_of};
 use super::report::{
     ConnectionDrops, DeviceDrops, DropReport, DropTotal, GrownCounter, ListedDrop, ListedQdisc,
     NamedCount, ReasonGroup, SCHEMA,
@@ -218,11 +218,13 @@ fn group_key(row: &PacketDrop) -> GroupKey {
     )
 }
 
-/// Returns kind and device of a qdisc, and whether it was full.
+/// Returns kind and device of a qdisc, whether it was full, and which of its children may have dropped the packet.
 fn name_qdisc(qdisc: &DroppingQdisc, is_full: Option<bool>) -> String {
     let device = qdisc.device.as_deref().unwrap_or("a device");
     let full = if is_full == Some(true) { ", full" } else { "" };
-    format!("{} of {device}{full}", qdisc.kind)
+    let candidates = qdisc.name_candidates().map(|names| format!(", {names}"));
+    let candidates = candidates.unwrap_or_default();
+    format!("{} of {device}{full}{candidates}", qdisc.kind)
 }
 
 fn nothing_of(names: &NameTable, flow: &FlowKey) -> ConnectionDrops {
@@ -280,6 +282,7 @@ fn list_qdisc(row: &PacketDrop) -> Option<ListedQdisc> {
     Some(ListedQdisc {
         kind: row.qdisc.clone()?,
         child: row.qdisc_child.clone(),
+        candidates: candidates_of(row),
         limit: row.qdisc_limit,
         packets: row.qdisc_packets,
         bytes: row.qdisc_bytes,

@@ -356,6 +356,7 @@ struct qdisc_skb_head {
 
 struct gnet_stats_queue {
 	u32 backlog;
+	u32 drops;
 };
 
 struct Qdisc {

@@ -61,13 +61,16 @@ struct drop_count {
 /* The qdisc that dropped the packet; zeros: none did, or it is not known. */
 struct drop_qdisc {
 	char kind[16];
-	char child[16]; /* kind of its only child */
+	char child[16]; /* kind of its child that dropped the packet, or that is the only one */
+	/* kinds of children that may have dropped it, where several may; others are counted */
+	char candidates[4][16];
 	/* of the child, if there is one, right after the drop */
 	__u32 limit; /* 0: none is known */
 	__u32 packets;
 	__u32 bytes;
 	__u32 packet_bytes; /* of the dropped packet, as qdiscs count it */
-	__u32 has_level;    /* packets and bytes are known */
+	__u16 has_level;       /* packets and bytes are known */
+	__u16 candidate_count; /* 0: they are not in question */
 };
 
 struct drop_seen {

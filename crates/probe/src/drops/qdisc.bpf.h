@@ -14,6 +14,9 @@
 /* include/uapi/linux/pkt_sched.h: the first half of a handle */
 #define QDISC_MAJOR(handle) ((handle) >> 16)
 
+/* Children that may have dropped the packet: drops.h has as many kinds. */
+#define QDISC_CANDIDATES 4
+
 /* Buckets of net_device->qdisc_hash (include/linux/netdevice.h), and how much of each is followed. */
 #define QDISC_BUCKETS 16
 #define QDISC_CHAIN 8
@@ -78,27 +81,78 @@ static __always_inline void read_qdisc_level(struct drop_qdisc *out, u64 qdisc)
 	out->bytes = READ_AT(struct Qdisc, qdisc, qstats.backlog);
 }
 
-/* The only child of the qdisc with this handle; 0: it has none, or several. */
-static __always_inline u64 find_only_child(u64 device, u32 handle)
+/* The children of a qdisc. */
+struct qdisc_children {
+	u64 latest;		       /* one of them; 0: there is none */
+	u64 droppers[QDISC_CANDIDATES]; /* those that have ever dropped a packet */
+	u32 count;
+	u32 dropper_count; /* more than are kept, if some are not seen */
+};
+
+/* A child counts its own drops. One that counts per CPU may have dropped. */
+static __always_inline bool may_have_dropped(u64 qdisc)
+{
+	return READ_AT(struct Qdisc, qdisc, qstats.drops) ||
+	       READ_AT(struct Qdisc, qdisc, flags) & TCQ_F_CPUSTATS;
+}
+
+/*
+ * Adds a qdisc, if it is a child of the one with this handle. A function of its own, as the verifier follows each outcome
+ * to the end of the program.
+ */
+__noinline int add_child(struct qdisc_children *children, u64 qdisc, u32 handle)
+{
+	u32 at;
+
+	if (!children ||
+	    QDISC_MAJOR(READ_AT(struct Qdisc, qdisc, parent)) != QDISC_MAJOR(handle))
+		return 0;
+	children->latest = qdisc;
+	children->count++;
+	if (!may_have_dropped(qdisc))
+		return 0;
+	at = children->dropper_count++;
+	if (at < QDISC_CANDIDATES)
+		children->droppers[at & (QDISC_CANDIDATES - 1)] = qdisc;
+	return 0;
+}
+
+static __always_inline void find_children(struct qdisc_children *children, u64 device, u32 handle)
 {
 	u64 at = device + bpf_core_field_offset(struct net_device, qdisc_hash);
-	u64 node, qdisc, child = 0;
-	u32 parent;
+	u64 node;
 
 	for (int bucket = 0; bucket < QDISC_BUCKETS; bucket++) {
 		node = (u64)KERNEL_READ_POINTER((void *)(at + bucket * sizeof(u64)));
 		for (int step = 0; step < QDISC_CHAIN && node; step++) {
-			qdisc = node - bpf_core_field_offset(struct Qdisc, hash);
-			parent = READ_AT(struct Qdisc, qdisc, parent);
-			if (QDISC_MAJOR(parent) == QDISC_MAJOR(handle)) {
-				if (child)
-					return 0;
-				child = qdisc;
-			}
+			add_child(children, node - bpf_core_field_offset(struct Qdisc, hash),
+				  handle);
 			node = (u64)KERNEL_READ_POINTER((void *)node);
 		}
+		/* others are not seen: any of them may be the one */
+		if (node)
+			children->dropper_count += QDISC_CANDIDATES + 1;
 	}
-	return child;
+}
+
+/*
+ * The child that dropped the packet: the only one, or the only one that ever dropped any. Of several that did, the kernel
+ * does not say which it was. 0: not known, or the qdisc did so itself.
+ */
+static __always_inline u64 find_dropping_child(struct drop_qdisc *out, u64 device, u32 handle)
+{
+	struct qdisc_children children = {};
+
+	find_children(&children, device, handle);
+	if (children.count == 1 && children.dropper_count <= 1)
+		return children.latest;
+	if (children.dropper_count == 1)
+		return children.droppers[0];
+	out->candidate_count = children.dropper_count;
+	for (int at = 0; at < QDISC_CANDIDATES; at++)
+		if (children.droppers[at])
+			read_qdisc_kind(out->candidates[at], children.droppers[at]);
+	return 0;
 }
 
 /* The qdisc of the packet's queue, and what waited in it. `device`: of the packet. */
@@ -119,7 +173,7 @@ static __always_inline void read_qdisc(struct drop_qdisc *out, u64 skb, u64 devi
 	out->packet_bytes = read_packet_cb(skb, 0);
 	handle = READ_AT(struct Qdisc, qdisc, handle);
 	if (handle && bpf_core_field_exists(((struct net_device *)0)->qdisc_hash))
-		child = find_only_child(device, handle);
+		child = find_dropping_child(out, device, handle);
 	if (child)
 		read_qdisc_kind(out->child, child);
 	read_qdisc_level(out, child ? child : qdisc);

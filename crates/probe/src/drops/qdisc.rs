@@ -29,6 +29,9 @@ const LIMITED_IN_PACKETS: [&str; 8] = [
     "pie",
 ];
 
+/// In place of the kinds of children beyond those that a record has.
+const OTHERS: &str = "others";
+
 /// Returns whether a qdisc gives this reason.
 pub(super) fn is_qdisc_reason(reason: &str) -> bool {
     REASONS.contains(&reason)
@@ -40,14 +43,37 @@ pub(super) fn fill_qdisc(row: &mut PacketDrop, qdisc: &drop_qdisc) {
     let Some(kind) = name(&qdisc.kind) else {
         return;
     };
-    let child = name(&qdisc.child);
+    let mut candidates = candidate_kinds(qdisc);
+    let is_of_one_kind = candidates.len() == 1;
+    let child = match is_of_one_kind {
+        true => candidates.pop(),
+        false => name(&qdisc.child),
+    };
+    row.qdisc_candidates = Some(candidates.join(", ")).filter(|it| !it.is_empty());
+    row.qdisc = Some(kind.clone());
+    row.qdisc_child.clone_from(&child);
+    if is_of_one_kind {
+        // the level is that of their parent
+        return;
+    }
     let has_level = qdisc.has_level != 0;
     row.qdisc_limit = known_limit(qdisc);
     row.qdisc_packets = has_level.then_some(qdisc.packets);
     row.qdisc_bytes = has_level.then_some(qdisc.bytes);
     row.qdisc_full = is_full(child.as_deref().unwrap_or(&kind), qdisc);
-    row.qdisc = Some(kind);
-    row.qdisc_child = child;
+}
+
+/// Returns the kinds of the children that may have dropped the packet, each once.
+fn candidate_kinds(qdisc: &drop_qdisc) -> Vec<String> {
+    let count = usize::from(qdisc.candidate_count);
+    let kept = qdisc.candidates.iter().take(count).map(|it| text(it));
+    let mut kinds: Vec<String> = kept.filter(|kind| !kind.is_empty()).collect();
+    kinds.sort();
+    kinds.dedup();
+    if count > qdisc.candidates.len() && !kinds.is_empty() {
+        kinds.push(OTHERS.to_owned());
+    }
+    kinds
 }
 
 /// Returns the limit; `None`: the qdisc has none, or keeps it elsewhere.
@@ -81,6 +107,33 @@ mod tests {
             has_level: 1,
             ..zeros
         }
+    }
+
+    fn kind(name: &str) -> [i8; 16] {
+        let bytes = name.bytes().map(u8::cast_signed);
+        let mut kind = [0; 16];
+        kind.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+        kind
+    }
+
+    fn of_children(names: &[&str], count: u16) -> drop_qdisc {
+        let mut qdisc = level(0, 10, 15_140);
+        let candidates = qdisc.candidates.iter_mut().zip(names);
+        candidates.for_each(|(to, name)| *to = kind(name));
+        qdisc.candidate_count = count;
+        qdisc
+    }
+
+    #[test]
+    fn children_that_dropped_are_named_once_and_others_are_mentioned() {
+        let kinds = |names, count| candidate_kinds(&of_children(names, count));
+        assert_eq!(kinds(&["pfifo", "bfifo", "pfifo"], 3), ["bfifo", "pfifo"]);
+        let many = ["fq", "fq", "fq", "fq"];
+        assert_eq!(kinds(&many, 4), ["fq"]);
+        assert_eq!(kinds(&many, 5), ["fq", "others"]);
+        // one child, and a list that was not followed to its end
+        assert_eq!(kinds(&["fq"], 5), ["fq", "others"]);
+        assert!(kinds(&["fq"], 0).is_empty());
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub(super) fn make_row(seen: &drop_seen, names: &KernelNames) -> Option<PacketDr
         bytes: nonzero(packet.bytes),
         qdisc: None,
         qdisc_child: None,
+        qdisc_candidates: None,
         qdisc_limit: None,
         qdisc_packets: None,
         qdisc_bytes: None,
