@@ -150,10 +150,11 @@ pub fn run(start: &StartOptions) -> Result<(), AgentError> {
     if let Some(path) = &start.ready_file {
         write_ready(path)?;
     }
-    agent.watch(watcher)?;
+    let watched = agent.watch(watcher);
     agent.notify.stopping();
+    // what was counted before an error is delivered, too
     agent.end();
-    Ok(())
+    watched
 }
 
 /// Files on their way to the target, and the messages about them.
