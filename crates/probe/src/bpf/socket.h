@@ -76,10 +76,10 @@ struct stage_ledger {
 	u32 rate_delivered;	  /* tp->delivered at rate_since_ns */
 	/* ready_ns of bytes before those, if a call has taken them and its hook has not run; else 0 */
 	u64 taken_ready_ns;
-	u64 rate_since_ns;	  /* when the present interval of track_best_rate() began */
-	u64 best_ns;		  /* the best interval, a microsecond if there was none yet */
-	u32 best_delivered;	  /* segments in it */
-	u8 reader_late;		  /* a peer: bytes waited for its reader, two jiffies or more */
+	u64 rate_since_ns;  /* when the present interval of track_best_rate() began */
+	u64 best_ns;	    /* the best interval, a microsecond if there was none yet */
+	u32 best_delivered; /* segments in it */
+	u8 reader_late;	    /* a peer: bytes waited for its reader, two jiffies or more */
 	u8 fin_sent;
 	u8 unsure;	     /* while unseen: the last look did not say what stops the next byte */
 	u8 timer_acked;	     /* the ACK taken last was sent by the delayed-ACK timer */

@@ -68,7 +68,7 @@ struct drop_qdisc {
 	__u32 limit; /* 0: none is known */
 	__u32 packets;
 	__u32 bytes;
-	__u32 packet_bytes; /* of the dropped packet, as qdiscs count it */
+	__u32 packet_bytes;    /* of the dropped packet, as qdiscs count it */
 	__u16 has_level;       /* packets and bytes are known */
 	__u16 candidate_count; /* 0: they are not in question */
 };

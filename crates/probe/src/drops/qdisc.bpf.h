@@ -83,7 +83,7 @@ static __always_inline void read_qdisc_level(struct drop_qdisc *out, u64 qdisc)
 
 /* The children of a qdisc. */
 struct qdisc_children {
-	u64 latest;		       /* one of them; 0: there is none */
+	u64 latest;			/* one of them; 0: there is none */
 	u64 droppers[QDISC_CANDIDATES]; /* those that have ever dropped a packet */
 	u32 count;
 	u32 dropper_count; /* more than are kept, if some are not seen */
@@ -104,8 +104,7 @@ __noinline int add_child(struct qdisc_children *children, u64 qdisc, u32 handle)
 {
 	u32 at;
 
-	if (!children ||
-	    QDISC_MAJOR(READ_AT(struct Qdisc, qdisc, parent)) != QDISC_MAJOR(handle))
+	if (!children || QDISC_MAJOR(READ_AT(struct Qdisc, qdisc, parent)) != QDISC_MAJOR(handle))
 		return 0;
 	children->latest = qdisc;
 	children->count++;

@@ -17,8 +17,8 @@
 #define UDP_UNNOTED_MOST 4
 
 struct udp_times {
-	u32 head; /* taken */
-	u32 tail; /* noted */
+	u32 head;	      /* taken */
+	u32 tail;	      /* noted */
 	u32 at_us[UDP_TIMES]; /* 0: not known */
 };
 
