@@ -195,6 +195,7 @@ fmt:
 words:
 	scripts/words
 	python3 -m unittest -q scripts/tests/test_words.py
+	python3 -m unittest -q tests/guests/test_page.py
 
 # Modules of a crate that use each other in a circle; tests are left out.
 imports:
