@@ -387,37 +387,37 @@ CAUSE_HEAD = """One fault for each rule on requests and programs, of its name, a
 delays, counts and shares. Real programs where they show it best (redis, glibc's resolver, a firewall, a control group), else those
 of the lab. Built from (instances): {builds}.
 
-Found: a finding above `info` names the rule, of the service (side, address, process) or the process on which it was planted;
-`reset_by_us` is an answer, at any severity. Precision: of all findings of the rule above `info`, in every instance here. Twins above
-info had any such finding. True of a workload, and so not false: `serial_round_trips` of a client that asks one request after
-another, and `cpu_contention`, `slow_reader` and `remote_slow` of threads that waited more than 5 % of the time for a CPU.
+Found: a finding above `info` names the rule and the service (side, address, process) or process on which it was
+planted; `reset_by_us` is an answer, at any severity. Precision: of all findings of the rule above `info`, in every
+instance here. Twins above info had any such finding. True of a workload, and so not false: `serial_round_trips` of a
+client with one request after another. Also `cpu_contention`, `slow_reader` and `remote_slow` of threads that waited
+more than 5 % of the time for a CPU.
 """
 
 HEAD = """# Accuracy
 
-How often is the diagnosis right? Every fault of connections of `whylat lab list` is planted {times} under cubic
-and under bbr, each time with other sizes, delays and losses. With each comes its healthy twin,
-which differs in nothing but the fault: {instances} instances. Linux {kernel}, virtual machine of
-two CPUs on a busy host. Built from (instances): {builds}. `make accuracy` writes this page.
+How often is the diagnosis right? Every fault of connections of `whylat lab list` is planted {times}, with cubic and
+with bbr. Each time has other sizes, delays and losses. With each comes its healthy twin, which differs in nothing but
+the fault: {instances} instances. Linux {kernel}, virtual machine of two CPUs on a busy host. Built from (instances):
+{builds}. `make accuracy` writes this page.
 
-A fault is found if a finding above `info` names its rule, of the socket on which it was planted,
-while it lasted. The finding's interval then covers half of the planted one or more. `path_limited`,
-`send_buffer_exceeds_window` and `sender_app_limited` are answers and no problems, and count at any
-severity. Healthy twins get them, too, so they have no precision and are not in the sum. Any other
-finding above `info`, of any connection, is false. There is one exception. The machine itself may be
-so busy that the program's own thread waited more than 5 % of the life for a CPU (its schedstat,
-which the lab reads). Then `cpu_contention` of it is true, and so is `slow_reader` of its other end.
-An instance counts once for each rule. A CPU that paused (a thread before all others on it was woken
-late by a jiffy or more) excuses nothing, but each miss names it. The median of the instances with
-this measurement is {paused:.2%} of the time.
+A fault is found if a finding above `info` names its rule and its socket, while the fault lasted. The finding's
+interval then covers half of the planted one or more. `path_limited`, `send_buffer_exceeds_window` and
+`sender_app_limited` are answers and no problems, and count at any severity. Healthy twins get them, too, so they have
+no precision and are not in the sum. Any other finding above `info`, of any connection, is false. There is one
+exception. The machine itself may be too busy. Then the program's own thread waited more than 5 % of the time for a
+CPU (the lab reads its schedstat). Then `cpu_contention` of it is true, and so is `slow_reader` of its other end. An
+instance counts once for each rule. A paused CPU excuses nothing, but each miss names it. On such a CPU, a thread with
+the highest priority was woken a jiffy or more too late. The median of the instances with this measurement is
+{paused:.2%} of the time.
 
 What is planted is what the lab can plant so far, by its own programs over its own wire. The score
 says nothing of faults that are not in the list.
 
 ## SNAP's problems
 
-The ten that SNAP (NSDI 2011) describes in its sections 6.1 to 6.3, the fault that plants each here,
-and the finding that names it.
+SNAP (NSDI 2011) describes ten problems in its sections 6.1 to 6.3. The table has the fault that plants each here, and
+the finding that names it.
 
 | SNAP | fault | finding |
 |---|---|---|
