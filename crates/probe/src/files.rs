@@ -45,7 +45,7 @@ type FileKey = (u32, u64);
 /// Reads the names of files, each once.
 #[derive(Debug, Default)]
 pub struct FileReader {
-    /// How often each was searched in vain; `None`: it has its row.
+    /// How often the name of each was not found; `None`: it has its row.
     known: HashMap<FileKey, Option<u8>>,
 }
 

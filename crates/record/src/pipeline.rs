@@ -58,7 +58,7 @@ impl<S: RowSink> RowPipeline<S> {
         }
     }
 
-    /// Returns whether something in it makes [`RowPipeline::put`] read about processes.
+    /// Returns whether something in it makes [`RowPipeline::store_output`] read about processes.
     pub(crate) fn is_new(&self, output: &ProbeOutput) -> bool {
         let mut owners = output.owners.iter();
         let mut stacks = output.stacks.iter().chain(&output.sampled_stacks);
