@@ -1,5 +1,7 @@
 """The page of the features by kernel, from the output of `whylat doctor` on each."""
 
+from verdicts import NOT_OF_THE_KERNEL
+
 HEAD = """# Kernels
 
 whylat asks each kernel what it has, and loads what it lets load. A probe is on, uses another method, or is off. The
@@ -33,8 +35,7 @@ def text(columns):
     """The page for (kernel, coverage) each."""
     kernels = [kernel.split()[0] for kernel, _ in columns]
     probes = list(dict.fromkeys(probe for _, coverage in columns for probe in coverage))
-    # what belongs to the machine, not to the kernel
-    probes = [probe for probe in probes if probe not in ("itt", "clock.ptp", "messages.nic")]
+    probes = [probe for probe in probes if probe not in NOT_OF_THE_KERNEL]
     lines = [row(["probe", *kernels]), row(["---"] * (len(kernels) + 1))]
     notes = []
     for probe in probes:

@@ -62,7 +62,10 @@ impl PerfClock {
     /// The clock, or why it cannot be read here and what fixes that.
     pub(super) fn open() -> Result<Self, (String, String)> {
         if !cfg!(target_arch = "x86_64") {
-            return refuse("read on x86-64 only", "");
+            return refuse(
+                "read on x86-64 only",
+                "record on x86-64 to compare times of Intel PT or perf",
+            );
         }
         const PERF_COUNT_SW_DUMMY: u64 = 9;
         const DISABLED: u64 = 1;
@@ -85,15 +88,20 @@ impl PerfClock {
         let page = MmapOptions::new()
             .len(size_of::<Page>())
             .map_raw_read_only(&event);
-        let page =
-            page.map_err(|error| (format!("cannot map perf's page: {error}"), String::new()))?;
+        let page = page.map_err(|error| {
+            let remedy = "allow more memory: sysctl kernel.perf_event_mlock_kb, or run as root";
+            (
+                format!("cannot map perf's page: {error}"),
+                remedy.to_owned(),
+            )
+        })?;
         let clock = Self(page);
         match clock.read_conversion() {
             Some(_) => Ok(clock),
             None => refuse(
                 "the kernel does not say how the CPU's counter becomes perf's time \
-                 (cap_user_time_zero is 0, as where the kernel's clock is not the counter itself)",
-                "",
+                 (cap_user_time_zero is 0, as where the kernel does not trust that counter)",
+                "see why the kernel does not trust it: dmesg | grep -i tsc",
             ),
         }
     }
