@@ -1,8 +1,8 @@
 //! Names of files for which threads waited (`/proc/PID/fd`, `/sys/dev/block`): rows of table `files`.
 
 use std::collections::HashMap;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use table::tables::{WaitedFile, WaitedFiles, Waits};
@@ -70,7 +70,7 @@ impl FileReader {
             }
             searches += 1;
             let place = PathBuf::from(format!("/proc/{}/fd/{fd}", waits.pid[row]));
-            self.add(key, read_name(&place, key.1), files);
+            self.add(key, read_name(&place, key), files);
         }
     }
 
@@ -101,10 +101,10 @@ impl FileReader {
     }
 }
 
-/// Returns the name of the file behind a link of `/proc/PID/fd`, if it is still that inode.
-fn read_name(link: &Path, inode: u64) -> Option<FileName> {
+/// Returns the name of the file behind a link of `/proc/PID/fd`, if it is still that file.
+fn read_name(link: &Path, key: FileKey) -> Option<FileName> {
     let found = fs::metadata(link).ok()?;
-    if found.ino() != inode {
+    if !is_file_of(link, &found, key) {
         return None;
     }
     let path = fs::read_link(link).ok()?;
@@ -118,6 +118,39 @@ fn read_name(link: &Path, inode: u64) -> Option<FileName> {
         path: path.to_owned(),
         is_deleted,
     })
+}
+
+/// Whether a link of `/proc/PID/fd` leads to the file with this device and inode number.
+fn is_file_of(link: &Path, found: &Metadata, (device, inode): FileKey) -> bool {
+    let is_block_device = found.file_type().is_block_device();
+    let of_stat = if is_block_device {
+        found.rdev()
+    } else {
+        found.dev()
+    };
+    // For btrfs and overlayfs, stat(2) has another device than that of their mount.
+    found.ino() == inode && (kernel_device(of_stat) == device || mount_device(link) == Some(device))
+}
+
+/// Returns a device number as the kernel keeps it.
+fn kernel_device(device: libc::dev_t) -> u32 {
+    libc::major(device) << MINOR_BITS | libc::minor(device)
+}
+
+/// Returns the device of the mount by which the file behind a link of `/proc/PID/fd` was opened: `mnt_id` of
+/// proc_pid_fdinfo(5), which is one of proc_pid_mountinfo(5).
+fn mount_device(link: &Path) -> Option<u32> {
+    let process = link.parent()?.parent()?;
+    let info = fs::read_to_string(process.join("fdinfo").join(link.file_name()?)).ok()?;
+    let mount = info
+        .lines()
+        .find_map(|line| line.strip_prefix("mnt_id:"))?
+        .trim();
+    let mounts = fs::read_to_string(process.join("mountinfo")).ok()?;
+    let mut lines = mounts.lines().map(|line| line.split(' '));
+    let mut fields = lines.find_map(|mut fields| (fields.next()? == mount).then_some(fields))?;
+    let (major, minor) = fields.nth(1)?.split_once(':')?;
+    Some(major.parse::<u32>().ok()? << MINOR_BITS | minor.parse::<u32>().ok()?)
 }
 
 /// Returns the name of a block device, as `lsblk` prints it.
@@ -142,15 +175,25 @@ mod tests {
         let folder = tempfile::tempdir().expect("a directory");
         let path = folder.path().join("data (deleted)");
         let file = fs::File::create(&path).expect("a file");
-        let inode = file.metadata().expect("an inode").ino();
+        let found = file.metadata().expect("an inode");
+        let key = (kernel_device(found.dev()), found.ino());
         let name = |is_deleted| FileName {
             path: path.to_string_lossy().into_owned(),
             is_deleted,
         };
-        assert_eq!(read_name(&link_of(&file), inode), Some(name(false)));
+        assert_eq!(read_name(&link_of(&file), key), Some(name(false)));
         fs::remove_file(&path).expect("a file to remove");
-        assert_eq!(read_name(&link_of(&file), inode), Some(name(true)));
-        assert_eq!(read_name(&link_of(&file), inode + 1), None);
+        assert_eq!(read_name(&link_of(&file), key), Some(name(true)));
+        assert_eq!(read_name(&link_of(&file), (key.0, key.1 + 1)), None);
+        assert_eq!(read_name(&link_of(&file), (key.0 + 1, key.1)), None);
+    }
+
+    /// The kernel's own file system for `/proc` has one device for both.
+    #[test]
+    fn a_mount_has_its_device() {
+        let file = fs::File::open("/proc/self/stat").expect("a file");
+        let device = kernel_device(file.metadata().expect("a device").dev());
+        assert_eq!(mount_device(&link_of(&file)), Some(device));
     }
 
     #[test]
