@@ -191,26 +191,43 @@ fn drops_of_a_qdisc_name_it() {
         return;
     }
     let plays = [
-        ("qdisc", "tbf", "bfifo", Some(4000), Some(true)),
-        ("qdisc_pfifo", "htb", "pfifo", Some(7), Some(true)),
-        ("qdisc_burst", "tbf", "bfifo", Some(90_000), Some(false)),
-        ("qdisc_classes", "htb", "bfifo", Some(4000), Some(true)),
-        ("qdisc_nested", "htb", "tbf", None, None),
+        ("qdisc", "v0", "tbf", "bfifo", Some(4000), Some(true)),
+        ("qdisc_pfifo", "v0", "htb", "pfifo", Some(7), Some(true)),
+        (
+            "qdisc_burst",
+            "v0",
+            "tbf",
+            "bfifo",
+            Some(90_000),
+            Some(false),
+        ),
+        (
+            "qdisc_classes",
+            "v0",
+            "htb",
+            "bfifo",
+            Some(4000),
+            Some(true),
+        ),
+        ("qdisc_nested", "v0", "htb", "tbf", None, None),
+        ("qdisc_queues", "v1", "tbf", "bfifo", Some(4000), Some(true)),
     ];
-    for (step, kind, child, limit, is_full) in plays {
+    for (step, device, kind, child, limit, is_full) in plays {
         let found = PlantedDrops::record(&[step]);
         found.assert_count(DropKind::Packet, Some("QDISC_DROP"), &found.a, &[step]);
-        for row in found.rows_of_qdiscs() {
+        let rows = found.rows_of_qdiscs();
+        assert!(!rows.is_empty(), "{step}");
+        for row in rows {
             let qdisc = (row.qdisc.as_deref(), row.qdisc_child.as_deref());
             assert_eq!(qdisc, (Some(kind), Some(child)), "{row:?}");
             assert_eq!(row.qdisc_candidates, None, "{row:?}");
-            assert_eq!(row.device.as_deref(), Some("v0"), "{row:?}");
+            assert_eq!(row.device.as_deref(), Some(device), "{row:?}");
             assert_eq!(row.qdisc_limit, limit, "{row:?}");
             assert_eq!(row.qdisc_full, is_full, "{row:?}");
         }
         let answer = ask(found.report.path(), "--drops");
         let full = if is_full == Some(true) { ", full" } else { "" };
-        let named = format!("{kind} of v0{full}");
+        let named = format!("{kind} of {device}{full}");
         let reasons = answer["reasons"].as_array().expect("reasons");
         let is_named = |it: &serde_json::Value| it["qdiscs"][0]["name"] == named;
         assert!(reasons.iter().any(is_named), "{answer:#}");

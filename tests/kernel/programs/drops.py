@@ -188,6 +188,25 @@ def qdisc_nested():
     return qdisc_drops(*of_two_classes("pfifo limit 7", "tbf rate 8kbit burst 2000 limit 4000"))
 
 
+def qdisc_queues():
+    """A device of two queues: each has a qdisc of its own, below mq."""
+    peer = "10.96.0.2"
+    run("a", *"ip link add v1 numtxqueues 2 type veth peer name v2 numrxqueues 2".split())
+    for device in ("v1", "v2"):
+        sysctl("a", f"net.ipv6.conf.{device}.disable_ipv6", 1)
+        run("a", "ip", "link", "set", device, "up")
+    run("a", *"ip address add 10.96.0.1/24 dev v1".split())
+    run("a", *f"ip neighbor add {peer} lladdr 02:00:00:00:00:01 dev v1 nud permanent".split())
+    run("a", *"tc qdisc add dev v1 root handle 1: mq".split())
+    for queue in (1, 2):
+        added = f"tc qdisc add dev v1 parent 1:{queue} tbf rate 8kbit burst 2000 limit 4000"
+        run("a", *added.split())
+    send(53, to=peer, size=1000)
+    shown = run("a", "tc", "-s", "qdisc", "show", "dev", "v1", "root")
+    run("a", "ip", "link", "del", "v1")
+    return int(re.search(r"dropped (\d+)", shown).group(1))
+
+
 def qdisc_in_turn():
     """Both classes drop packets, the first one first."""
     for words in of_two_classes("pfifo limit 7", "bfifo limit 4000"):
