@@ -112,8 +112,11 @@ impl Features {
     /// of one takes the kernel until every thread has left its trampoline.
     pub(super) fn window_hooks(&self) -> Vec<&'static str> {
         let all = list_hooks().into_iter().filter(|hook| hook.is_of_windows);
-        all.map(|hook| hook.name)
+        let names = all.map(|hook| hook.name);
+        let arrivals = udp_flows::sees_arrivals(self).then_some(udp_flows::ARRIVALS_OF_WINDOWS);
+        names
             .filter(|name| self.tracepoints.contains(name))
+            .chain(arrivals)
             .collect()
     }
 
@@ -270,7 +273,8 @@ mod tests {
                 "sched_switch",
                 "sched_waking",
                 "sock_recv_length",
-                "tcp_probe"
+                "tcp_probe",
+                "udp_data_ready"
             ]
         );
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -184,6 +184,79 @@ fn wait_that_crosses_a_window_edge_has_no_row() {
     assert!(wait.start_ns >= over.end_ns && wait.end_ns <= within.end_ns);
 }
 
+/// Returns a UDP socket with a port that this process named, as a server does.
+fn serving_socket() -> UdpSocket {
+    loop {
+        let free = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        // another process may have taken it
+        if let Ok(server) = UdpSocket::bind(address) {
+            return server;
+        }
+    }
+}
+
+/// Nothing notes when they come, and none gets the time of another.
+#[test]
+fn datagrams_that_came_between_windows_have_no_time() {
+    if !root() {
+        return;
+    }
+    let mut storage = Storage::uninit();
+    let hooks = recording_this(&mut storage);
+    let arrivals = hooks
+        .coverage()
+        .into_iter()
+        .find(|it| it.probe == "udp_flows.arrivals");
+    if arrivals.is_none_or(|it| it.state != ProbeState::On) {
+        eprintln!("skipped: this kernel does not show when datagrams come");
+        return;
+    }
+    let server = serving_socket();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(server.local_addr().unwrap()).unwrap();
+    let give = |sizes: &[usize]| {
+        for bytes in sizes {
+            client.send(&vec![0; *bytes]).unwrap();
+        }
+    };
+    let receive = |count: usize| (0..count).for_each(|_| drop(server.recv(&mut [0; 100]).unwrap()));
+    hooks.open_window(LONG).unwrap();
+    give(&[1]);
+    receive(1);
+    give(&[2]);
+    receive(1);
+    hooks.close_window().unwrap();
+    give(&[3, 4, 5]);
+    receive(1);
+    hooks.open_window(LONG).unwrap();
+    receive(2);
+    give(&[6, 7]);
+    receive(2);
+    hooks.close_window().unwrap();
+    let rows = take(&hooks);
+    let address = server.local_addr().unwrap().to_string();
+    let flows = (0..rows.udp_flows.len()).map(|at| rows.udp_flows.row(at));
+    let own = flows.filter(|it| it.local == address).map(|it| it.conn);
+    let own: BTreeSet<u64> = own.collect();
+    let calls = (0..rows.calls.len()).map(|at| rows.calls.row(at));
+    let mut calls: Vec<Call> = calls
+        .filter(|it| own.contains(&it.conn) && !it.is_send)
+        .collect();
+    calls.sort_by_key(Call::time_ns);
+    let known = calls.iter().map(|it| (it.result, it.unread_ns.is_some()));
+    let expected = [
+        (1, false),
+        (2, true),
+        (4, false),
+        (5, false),
+        (6, true),
+        (7, true),
+    ];
+    assert_eq!(known.collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn recording_in_windows_keeps_no_ledger() {
     if !root() {
@@ -274,8 +347,8 @@ fn window_hooks_are_attached_only_in_windows() {
     };
     // the way to them is timed then
     assert_eq!(count(), of_windows.len());
-    // calls, switches, wakes, and addresses of datagrams in two families
-    assert!(hooks.coverage().iter().any(|it| it.state != ProbeState::On) || of_windows.len() == 9);
+    // calls, switches, wakes, datagrams that come, and their addresses in two families
+    assert!(hooks.coverage().iter().any(|it| it.state != ProbeState::On) || of_windows.len() == 10);
     for _ in 0..3 {
         hooks.open_window(LONG).unwrap();
         assert_eq!(count(), of_windows.len());

@@ -17,6 +17,7 @@
 #define UDP_UNNOTED_MOST 4
 
 struct udp_times {
+	u64 window_ns;	      /* window_begin() when they began */
 	u32 head;	      /* taken */
 	u32 tail;	      /* noted */
 	u32 at_us[UDP_TIMES]; /* 0: not known */
@@ -62,7 +63,7 @@ static __always_inline void udp_time_note(struct sock *sk)
 	if (!READ_ONCE(udp_is_timed))
 		return;
 	times = bpf_sk_storage_get(&udp_times, sk, NULL, 0);
-	if (!times)
+	if (!times || times->window_ns != window_begin())
 		return;
 	place = __sync_fetch_and_add(&times->tail, 1);
 	times->at_us[place & (UDP_TIMES - 1)] = udp_time_us(bpf_ktime_get_ns());
@@ -76,6 +77,7 @@ static __always_inline void udp_times_begin(struct sock *sk)
 	if (!times)
 		return;
 	udp_is_timed = 1;
+	times->window_ns = window_begin();
 	__sync_fetch_and_add(&times->tail, udp_queued(sk));
 }
 
@@ -108,6 +110,11 @@ static __always_inline u64 udp_time_take(struct sock *sk, bool is_server, u64 no
 	u32 tail, place, at_us;
 
 	times = bpf_sk_storage_get(&udp_times, sk, NULL, 0);
+	/* between windows nothing is noted */
+	if (times && times->window_ns != window_begin()) {
+		bpf_sk_storage_delete(&udp_times, sk);
+		times = NULL;
+	}
 	if (!times) {
 		if (is_server)
 			udp_times_begin(sk);
