@@ -207,7 +207,7 @@ fn datagrams_that_came_between_windows_have_no_time() {
     let hooks = recording_this(&mut storage);
     let arrivals = hooks
         .coverage()
-        .into_iter()
+        .iter()
         .find(|it| it.probe == "udp_flows.arrivals");
     if arrivals.is_none_or(|it| it.state != ProbeState::On) {
         eprintln!("skipped: this kernel does not show when datagrams come");
@@ -221,7 +221,11 @@ fn datagrams_that_came_between_windows_have_no_time() {
             client.send(&vec![0; *bytes]).unwrap();
         }
     };
-    let receive = |count: usize| (0..count).for_each(|_| drop(server.recv(&mut [0; 100]).unwrap()));
+    let receive = |count: usize| {
+        for _ in 0..count {
+            server.recv(&mut [0; 100]).unwrap();
+        }
+    };
     hooks.open_window(LONG).unwrap();
     give(&[1]);
     receive(1);
