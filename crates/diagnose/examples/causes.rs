@@ -56,6 +56,8 @@ impl Sums<'_> {
         }
     }
 
+    /// Ends the innermost open span: adds its own time, without its children, to the sum of its
+    /// cause.
     fn close(&mut self, open: &mut Vec<Open>) {
         let Some(last) = open.pop() else { return };
         let length_ns = last.row.end_ns - last.row.begin_ns;
@@ -94,6 +96,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Returns the sums as JSON: time by cause, and the functions without a cause.
 fn report(sums: &Sums<'_>) -> serde_json::Value {
     let total_ns: u64 = sums.causes.values().sum();
     let unknown_ns = sums.causes.get(&None).copied().unwrap_or_default();

@@ -89,6 +89,7 @@ fn zero_row<T: Table + DeserializeOwned>() -> T {
     row_of(json!({})).expect("a row of zeros")
 }
 
+/// Makes one reading of the ledgers of all connections, every 500 ms.
 fn stages(reading: u64) -> TcpStages {
     let time_ns = (reading + 1) * 500_000_000;
     let zero: TcpStage = zero_row();
@@ -110,6 +111,7 @@ fn stages(reading: u64) -> TcpStages {
     rows
 }
 
+/// Makes one sample of every connection for this reading.
 fn samples(reading: u64) -> TcpSamples {
     let zero: TcpSample = zero_row();
     let mut rows = TcpSamples::default();

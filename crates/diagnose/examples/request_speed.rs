@@ -141,12 +141,14 @@ fn add(number: u64, calls: &mut Vec<Call>, waits: &mut Vec<Wait>) {
     calls.push(make_call(conn, turn, at_ns + 30_000, true, tid));
 }
 
+/// Returns the CPU time that this process has used.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/self/schedstat").expect("the kernel counts");
     let ns = text.split(' ').next().and_then(|ns| ns.parse().ok());
     Duration::from_nanos(ns.expect("a number"))
 }
 
+/// Returns the memory of this process, in KiB; 0 without `/proc`.
 fn resident_kb() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").expect("procfs");
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));

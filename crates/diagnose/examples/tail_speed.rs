@@ -132,6 +132,7 @@ fn main() {
     }
 }
 
+/// Times the tail analysis of this many messages, and prints the cost of each.
 fn measure_tail(messages: u64, tail: LatencyBand) {
     let question = TailQuery {
         tail,

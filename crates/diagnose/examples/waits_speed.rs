@@ -127,6 +127,7 @@ fn make_names() -> Rc<NameTable> {
     names.complete()
 }
 
+/// Times the grouping of waits for this many objects, and prints the cost of a row.
 fn measure_waits(objects: u64, grouping: Grouping, conditions: WaitFilter) {
     let mut waits = WaitTable::new(header(), make_names(), grouping, conditions);
     let mut took = Duration::ZERO;
@@ -209,6 +210,7 @@ fn make_counters(waits: &Waits) -> Counters {
     rows
 }
 
+/// Times the join of waits with calls and counters, and prints the cost of a row.
 fn measure_join(objects: u64) {
     let all = WaitFilter::default();
     let mut waits = WaitTable::new(header(), Rc::default(), Grouping::Object, all);

@@ -124,6 +124,7 @@ impl TableConsumer for TraceSums {
 }
 
 impl TraceSums {
+    /// Adds spans; spans of one begin time wait until all of them are there.
     fn add(&mut self, rows: &Activities) {
         for index in 0..rows.len() {
             let row = rows.row(index);
@@ -138,12 +139,14 @@ impl TraceSums {
         }
     }
 
+    /// Adds the waiting spans, outermost first.
     fn flush(&mut self) {
         let mut rows = std::mem::take(&mut self.at_once);
         rows.sort_by_key(|row| row.depth);
         rows.into_iter().for_each(|row| self.add_span(row));
     }
 
+    /// Adds one span to the sums of its kind, thread and gap.
     fn add_span(&mut self, row: Activity) {
         let length_ns = row.end_ns.saturating_sub(row.begin_ns);
         let (first, last) = self.range.unwrap_or((row.begin_ns, row.end_ns));
@@ -197,6 +200,7 @@ impl TraceSums {
         }
     }
 
+    /// Returns the sums of the imported trace for the report.
     fn report(mut self) -> ImportedTrace {
         self.flush();
         let tracks: Vec<TrackKey> = self.tracks.keys().copied().collect();
@@ -241,6 +245,7 @@ impl TraceSums {
     }
 }
 
+/// Adds one span to a number of spans and their time.
 fn count(sums: &mut (u64, u64), length_ns: u64) {
     sums.0 += 1;
     sums.1 += length_ns;

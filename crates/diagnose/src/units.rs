@@ -13,6 +13,7 @@ pub fn duration(ns: u64) -> String {
     }
 }
 
+/// Formats seconds as minutes and seconds, from two hours on as hours and minutes.
 fn format_minutes(seconds: u64) -> String {
     if seconds < 7_200 {
         format!("{} min {} s", seconds / 60, seconds % 60)
@@ -95,6 +96,7 @@ pub fn format_ratio(ratio: f64) -> String {
     }
 }
 
+/// Formats a value with three digits and its unit.
 fn with_prefix(value: f64, unit: &str) -> String {
     match value {
         v if v < 9.995 => format!("{v:.2} {unit}"),

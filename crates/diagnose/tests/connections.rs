@@ -50,6 +50,7 @@ fn evidence(detail: &str) -> Evidence {
     )
 }
 
+/// Returns the report's only connection.
 fn only(report: &Report) -> &report::Connection {
     assert_eq!(report.connections.len(), 1);
     &report.connections[0]

@@ -76,6 +76,7 @@ impl ListSection {
     }
 }
 
+/// Returns every list of rules that a file has: index, schemas, causes.
 fn sections() -> Vec<ListSection> {
     let names = || RuleId::ALL.iter().map(|rule| rule.name());
     // `untraced` is in reports, but is no cause.
@@ -106,6 +107,7 @@ fn sections() -> Vec<ListSection> {
     sections
 }
 
+/// Returns name and summary of each rule on requests.
 fn of_requests() -> impl Iterator<Item = (&'static str, &'static str)> {
     REQUEST_RULES
         .iter()
@@ -162,6 +164,7 @@ fn quote_all<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     names.map(|name| format!("\"{name}\"")).collect()
 }
 
+/// Returns rules of messages that are no rules of connections.
 fn rules_of_messages_only() -> impl Iterator<Item = (&'static str, &'static str)> {
     tail::list_rules().filter(|(name, _)| !is_of_connections(name))
 }

@@ -7,6 +7,7 @@ pub(crate) fn nine_decimals<S: Serializer>(share: &f64, serializer: S) -> Result
     serializer.serialize_f64((share * 1e9).round() / 1e9)
 }
 
+/// Writes a share with nine decimals; an unknown share is null.
 pub(crate) fn maybe_nine_decimals<S: Serializer>(
     share: &Option<f64>,
     serializer: S,

@@ -123,6 +123,7 @@ impl CategoryRules {
         Ok(rules)
     }
 
+    /// Adds the rule of one line: `PATTERN,CAUSE` or `PATTERN,CAUSE,KIND`.
     fn line(&mut self, number: usize, text: &str) -> Result<(), CategoryFault> {
         let columns: Vec<_> = text.split(',').map(str::trim).collect();
         let (pattern, cause, kind) = match columns.as_slice() {
@@ -171,6 +172,7 @@ impl CategoryRules {
 }
 
 impl KindRules {
+    /// Adds a rule; an error if an earlier line has the same pattern.
     fn add(&mut self, text: &str, cause: Cause, number: usize) -> Result<(), CategoryFault> {
         let Some(pattern) = NamePattern::parse(text) else {
             return match self.exact.insert(text.to_owned(), (cause, number)) {
@@ -186,6 +188,7 @@ impl KindRules {
         Ok(())
     }
 
+    /// Returns the rule for a name: an exact rule first, else the most specific pattern.
     fn find(&self, name: &str) -> Option<CategoryMatch<'_>> {
         if let Some((pattern, (cause, _))) = self.exact.get_key_value(name) {
             return Some(CategoryMatch {

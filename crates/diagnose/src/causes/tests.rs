@@ -18,10 +18,12 @@ const SORTED_LEAST: usize = 1_500;
 /// No pattern sorts more of them than one in so many: rules are specific.
 const SHARE_MOST: usize = 20;
 
+/// Returns the cause that the rules give a function.
 fn function(categories: &Categories, name: &str) -> Option<Cause> {
     categories.cause(ActivityKind::Function, Some(name))
 }
 
+/// Reads rules of a user, without the built-in ones.
 fn own(csv: &str) -> Result<Categories, CategoriesError> {
     let layers = vec![CategoryRules::parse(csv)?];
     Ok(Categories { layers })

@@ -103,6 +103,7 @@ fn by_chance(values: &[CountValue]) -> f64 {
 mod tests {
     use super::*;
 
+    /// Returns the limit that these runs set for a count.
     fn limit(name: &str, events: &[u64]) -> f64 {
         let baseline = BaselineCount {
             events: events.to_vec(),

@@ -65,6 +65,7 @@ pub struct CheckedRecording<'a> {
     pub report: &'a Report,
 }
 
+/// Makes a count of the recorded program, such as its calls.
 const fn program(name: &'static str, title: &'static str, read: ReadCount) -> CheckCount {
     CheckCount {
         name,
@@ -74,6 +75,7 @@ const fn program(name: &'static str, title: &'static str, read: ReadCount) -> Ch
     }
 }
 
+/// Makes a count that other programs on the machine may change.
 const fn machine_count(name: &'static str, title: &'static str, read: ReadCount) -> CheckCount {
     CheckCount {
         source: CountSource::Machine,
@@ -160,14 +162,17 @@ impl CheckedRecording<'_> {
         Some(of_side.map(|it| it.requests).sum())
     }
 
+    /// Returns the number of requests of clients and servers; None if one of them is unknown.
     fn all_requests(&self) -> Option<u64> {
         Some(self.requests(Side::Client)? + self.requests(Side::Server)?)
     }
 
+    /// Returns the number of send and receive calls of all connections; None if unknown.
     fn call_count(&self) -> Option<u64> {
         Some(self.sum(|it| it.send_calls)? + self.sum(|it| it.receive_calls)?)
     }
 
+    /// Returns the bytes that all connections sent and received; None if unknown.
     fn byte_count(&self) -> Option<u64> {
         Some(self.sum(|it| it.bytes_sent)? + self.sum(|it| it.bytes_received)?)
     }

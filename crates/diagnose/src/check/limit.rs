@@ -59,6 +59,7 @@ impl FromStr for CheckLimit {
     }
 }
 
+/// Reads what a limit is about: the share of a stage, a count, or a rule's share.
 fn parse_subject(name: &str) -> Result<LimitSubject, String> {
     if let Some(stage) = name.strip_prefix(SHARE) {
         let mut stages = Stage::ALL.iter();

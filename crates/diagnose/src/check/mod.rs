@@ -171,6 +171,7 @@ impl Check {
         2 * runs > self.runs
     }
 
+    /// Compares the values of one count with its limits.
     fn compare(&self, count: &CheckCount, values: &[CountValue]) -> CountResult {
         let numbers: Vec<f64> = values.iter().map(|it| it.value()).collect();
         let median = median(&numbers);
@@ -198,6 +199,8 @@ impl Check {
         }
     }
 
+    /// Decides whether a finding fails the check: not if it is allowed, known, of the machine, or
+    /// rare.
     fn judge_finding(&self, key: &KnownFinding, seen: &SeenFinding) -> FindingResult {
         let worst = &seen.worst;
         let baseline = self.options.baseline.as_ref();
@@ -223,6 +226,7 @@ impl Check {
         }
     }
 
+    /// Returns a failure for each limit that a value exceeds.
     fn limit_failures(&self) -> impl Iterator<Item = CheckFailure> {
         let limits = self.options.limits.iter().zip(&self.limited);
         limits.filter_map(|(limit, values)| {
@@ -278,6 +282,7 @@ fn known_finding(finding: &Finding) -> KnownFinding {
     }
 }
 
+/// Returns whether the finding depends on the machine, not on the program.
 fn is_of_machine(finding: &Finding) -> bool {
     OF_MACHINE.contains(&finding.rule)
 }
@@ -289,6 +294,7 @@ fn median(values: &[f64]) -> Option<f64> {
     values.get(values.len().checked_sub(1)? / 2).copied()
 }
 
+/// Returns the failure that a finding is; None if it is allowed.
 fn finding_failure(finding: &FindingResult) -> Option<CheckFailure> {
     (finding.state == FindingVerdict::Fails).then(|| CheckFailure {
         kind: FailureKind::Finding,
@@ -303,6 +309,7 @@ fn finding_failure(finding: &FindingResult) -> Option<CheckFailure> {
     })
 }
 
+/// Returns the failure that a count is; None if it is within its limit.
 fn count_failure(count: &CountResult) -> Option<CheckFailure> {
     let (median, (least, largest), limit) = (count.median?, count.baseline?, count.limit?);
     (count.state == CountState::Worse).then(|| CheckFailure {

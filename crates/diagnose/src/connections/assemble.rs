@@ -265,6 +265,7 @@ fn harm_by_connection(found: &[RuleResult<RuleFinding>]) -> HashMap<u64, Connect
     claims
 }
 
+/// Makes the report of each connection, and the table of SNAP's problems over all.
 fn assemble_connections(
     subjects: &[ConnectionSubject],
     context: &RecordingContext,
@@ -304,6 +305,7 @@ fn count_subflows(subjects: &[ConnectionSubject]) -> HashMap<u32, u64> {
     subflows
 }
 
+/// Returns what the report says of MPTCP; None if the connection is no subflow.
 fn assemble_mptcp(subject: &ConnectionSubject, subflows: &HashMap<u32, u64>) -> Option<Mptcp> {
     let token = subject.identity()?.mptcp_token?;
     Some(Mptcp {
@@ -371,6 +373,7 @@ fn assemble_connection(
     }
 }
 
+/// Sums bytes, calls, retransmissions and events over the connection's whole life.
 fn totals(subject: &ConnectionSubject, context: &RecordingContext) -> Totals {
     let events = &subject.gathered.events;
     let ledger = subject.judged.ledger.as_ref();
@@ -414,6 +417,7 @@ fn delayed_ack_share(ledger: &TcpStage) -> Option<f64> {
     (sent > 0).then(|| f64::from(ledger.acks_by_timer) / f64::from(sent))
 }
 
+/// Returns what the last sample says of TCP: RTT, windows, congestion control.
 fn assemble_tcp(subject: &ConnectionSubject) -> Tcp {
     let identity = subject.identity();
     let last = subject.last_sample();

@@ -84,6 +84,7 @@ impl Coincidence {
 }
 
 impl SenderLosses {
+    /// Returns the time slots in which a connection lost packets; None if it lost none.
     fn from_subject(subject: &ConnectionSubject, slot_ns: u64) -> Option<Self> {
         let losing = loss_slots(&subject.gathered.events.losses_ns, slot_ns);
         let (first_loss, last_loss) = (*losing.first()?, *losing.last()?);
@@ -163,6 +164,7 @@ fn measure_clustering(members: &[SenderLosses], losing: &[(u64, u32)]) -> (f64, 
 mod tests {
     use super::*;
 
+    /// Makes senders that exist in all slots, and lose packets in these.
     fn members(losing: &[Vec<u64>], slots: u64) -> Vec<SenderLosses> {
         let member = |losing: &Vec<u64>| SenderLosses {
             first: 0,
@@ -172,6 +174,7 @@ mod tests {
         losing.iter().map(member).collect()
     }
 
+    /// Measures how far losses of these senders fall into the same slots.
     fn judged(of: &[Vec<u64>], slots: u64) -> (f64, f64) {
         let members = members(of, slots);
         measure_clustering(&members, &count_losing(&members))

@@ -76,6 +76,7 @@ pub struct SendBufferTotals {
 }
 
 impl SendBufferTotals {
+    /// Sums send buffers and congestion windows over connections that sent data.
     fn from_evidence(evidence: &Evidence) -> Self {
         let mut all = Self::default();
         for conn in evidence.connections.conns() {
@@ -161,6 +162,7 @@ impl RecordingContext {
     }
 }
 
+/// Returns listening sockets with an accept queue that was full for long enough to matter.
 fn full_listeners(evidence: &Evidence) -> Vec<FullListener> {
     let listeners = evidence.listeners.values();
     let full = listeners.filter_map(|it| {

@@ -45,6 +45,7 @@ fn service_address(case: &Case) -> String {
     address.unwrap_or_default().to_owned()
 }
 
+/// Groups results that one finding can report: same rule, program, service address and direction.
 fn gather<'a, T>(
     members: Vec<RuleResult<'a, T>>,
     direction: impl Fn(&T) -> DataDirection,
@@ -83,6 +84,7 @@ pub fn findings(members: Vec<RuleResult<RuleFinding>>, times: &ProgramTimes) -> 
         .collect()
 }
 
+/// Makes one finding of a group of results, with harm and share of all its connections.
 fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Finding> {
     let worst = group.first()?;
     let rule = worst.rule;
@@ -167,6 +169,7 @@ pub fn group_undecided(members: Vec<RuleResult<RuleDoubt>>) -> Vec<UndecidedFind
     groups.iter().filter_map(|group| doubt(group)).collect()
 }
 
+/// Makes one undecided finding of a group of results that the recording cannot decide.
 fn doubt(group: &[RuleResult<RuleDoubt>]) -> Option<UndecidedFinding> {
     let worst = group.first()?;
     let rule = worst.rule;
@@ -241,6 +244,7 @@ fn merge<'a>(members: impl Iterator<Item = &'a [Fact]>) -> Vec<Fact> {
     merged
 }
 
+/// Merges the values of one fact of two connections: sum, largest, or the first.
 fn combine_values(known: FactValue, other: FactValue, merge: FactMerge) -> FactValue {
     match (merge, known, other) {
         (FactMerge::Sum, FactValue::Whole(a), FactValue::Whole(b)) => {

@@ -124,6 +124,7 @@ fn process(identity: &Connection) -> Option<ProcessKey<'_>> {
     }
 }
 
+/// Returns, for each remote host, when its last connection was opened.
 fn latest_openings<'a>(all: &'a [ConnectionSubject<'a>]) -> HashMap<HostKey<'a>, u64> {
     let mut latest: HashMap<HostKey<'a>, u64> = HashMap::new();
     for identity in all.iter().filter_map(ConnectionSubject::identity) {
@@ -135,6 +136,7 @@ fn latest_openings<'a>(all: &'a [ConnectionSubject<'a>]) -> HashMap<HostKey<'a>,
     latest
 }
 
+/// Returns the network namespace and the remote host, without the port.
 fn remote_host(identity: &Connection) -> HostKey<'_> {
     (identity.netns, host(&identity.remote))
 }

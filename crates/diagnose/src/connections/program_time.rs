@@ -58,10 +58,12 @@ fn find_pid(subject: &ConnectionSubject) -> Option<u32> {
     subject.identity()?.pid
 }
 
+/// Returns the period from the earlier begin to the later end.
 fn join_periods(one: Period, other: Period) -> Period {
     (one.0.min(other.0), one.1.max(other.1))
 }
 
+/// Returns the part of a period that is within another; None if they do not overlap.
 fn clip_period(period: Period, within: Period) -> Option<Period> {
     let (from_ns, until_ns) = (period.0.max(within.0), period.1.min(within.1));
     (from_ns < until_ns).then_some((from_ns, until_ns))

@@ -69,6 +69,7 @@ fn counters_of(
     found
 }
 
+/// Pairs the counters of two recordings by process and name.
 fn pair_counters(
     [before, after]: [BTreeMap<CounterName, (Option<String>, CounterNumbers)>; 2],
 ) -> Vec<CounterChange> {
@@ -86,6 +87,7 @@ fn pair_counters(
     keys.into_iter().map(change).collect()
 }
 
+/// Returns what the comparison says of one recording: its target, times and kernel.
 fn diff_side(report: &Report) -> DiffSide {
     DiffSide {
         about: report.about.clone(),
@@ -94,6 +96,7 @@ fn diff_side(report: &Report) -> DiffSide {
     }
 }
 
+/// Returns the services of a report; none if requests were not analysed.
 fn services_of(report: &Report) -> Vec<&Service> {
     let requests = report.requests.iter();
     requests.flat_map(|it| &it.services).collect()
@@ -130,6 +133,7 @@ fn pair_services([before, after]: [Vec<&Service>; 2]) -> Vec<ServiceChange> {
     pairs.into_iter().filter_map(service_change).collect()
 }
 
+/// Compares a service of two recordings; one of them may not have it.
 fn service_change((before, after): (Option<&Service>, Option<&Service>)) -> Option<ServiceChange> {
     let named = after.or(before)?;
     let (before, after) = (before.map(service_numbers), after.map(service_numbers));
@@ -186,6 +190,7 @@ fn findings_of(report: &Report) -> BTreeMap<FindingKey, Vec<&Finding>> {
     found
 }
 
+/// Pairs the findings of two reports by rule and subject.
 fn findings([before, after]: [BTreeMap<FindingKey, Vec<&Finding>>; 2]) -> Vec<FindingChange> {
     let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let changes = keys.into_iter().filter_map(|key| {
@@ -223,6 +228,7 @@ fn finding_numbers(findings: &[&Finding]) -> Option<FindingNumbers> {
     })
 }
 
+/// Returns, for each stage, its share of time in both reports.
 fn stages(reports: [&Report; 2]) -> Vec<StageChange> {
     let [before, after] = reports.map(stage_sums);
     let changes = Stage::ALL.iter().map(|stage| StageChange {
@@ -255,6 +261,7 @@ fn stage_sums(report: &Report) -> Option<Vec<StageSum>> {
 
 type WaitKey = (Option<String>, Option<&'static str>);
 
+/// Sums the waits of a report by process and kind of object.
 fn waits_of(report: Option<&WaitReport>) -> BTreeMap<WaitKey, (Option<WaitObject>, WaitSum)> {
     let mut sums = BTreeMap::<WaitKey, (Option<WaitObject>, WaitSum)>::new();
     let Some(report) = report else {
@@ -286,6 +293,7 @@ fn waits_of(report: Option<&WaitReport>) -> BTreeMap<WaitKey, (Option<WaitObject
     sums
 }
 
+/// Pairs the sums of waits of two recordings.
 fn waits(
     [before, after]: [BTreeMap<WaitKey, (Option<WaitObject>, WaitSum)>; 2],
 ) -> Vec<WaitChange> {
@@ -309,6 +317,7 @@ fn waits(
 mod tests {
     use super::*;
 
+    /// Makes a mean request of these parts.
     fn times(parts: &[(RequestPart, u64)]) -> PartTimes {
         let mut times = PartTimes::default();
         parts.iter().for_each(|(part, ns)| times.add(*part, *ns));

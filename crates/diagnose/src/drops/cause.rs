@@ -48,6 +48,7 @@ impl DropCause {
         title
     }
 
+    /// Returns what the kernel's reason means; None if it is not in the list.
     fn known_meaning(&self) -> Option<ReasonMeaning> {
         find_meaning(
             DropKind::Packet,

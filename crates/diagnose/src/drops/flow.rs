@@ -22,6 +22,7 @@ pub(super) struct Flows {
 }
 
 impl Flows {
+    /// Indexes connections by their two addresses.
     pub(super) fn new(names: &NameTable) -> Self {
         let ends = names.connections().map(|it| {
             let ends = (it.local.clone(), it.remote.clone());
@@ -66,6 +67,7 @@ fn addresses(row: &PacketDrop) -> String {
     format!("{} {host} → {destination}", protocol_name(row.protocol))
 }
 
+/// Returns the name of an IP protocol number; "packets" if the number is unknown.
 fn protocol_name(number: Option<u8>) -> String {
     match number {
         Some(1) => "icmp".to_owned(),

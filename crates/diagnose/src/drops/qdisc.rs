@@ -153,6 +153,7 @@ impl QdiscLevel {
 mod tests {
     use super::*;
 
+    /// Makes a qdisc that dropped packets, with its child and its limit in packets.
     fn qdisc(kind: &str, child: Option<&str>, limit: Option<u32>) -> DroppingQdisc {
         DroppingQdisc {
             kind: kind.into(),
@@ -163,6 +164,7 @@ mod tests {
         }
     }
 
+    /// Makes the fill level at 5 drops: `full` of them found the queue full.
     fn level(full: u64, packets: u64, bytes: u64) -> QdiscLevel {
         QdiscLevel {
             drops: 5,

@@ -143,6 +143,7 @@ impl DropTable {
         }
     }
 
+    /// Adds one drop to the counts and reasons of its connection.
     fn add_to_connection(&mut self, flow: FlowKey, row: &PacketDrop) {
         let names = &self.names;
         let (sums, reasons) = self
@@ -227,6 +228,7 @@ fn name_qdisc(qdisc: &DroppingQdisc, is_full: Option<bool>) -> String {
     format!("{} of {device}{full}{candidates}", qdisc.kind)
 }
 
+/// Makes the counts of a connection before its first drop.
 fn nothing_of(names: &NameTable, flow: &FlowKey) -> ConnectionDrops {
     let (conn, name, process) = match flow {
         FlowKey::Connection(conn) => {
@@ -247,6 +249,7 @@ fn nothing_of(names: &NameTable, flow: &FlowKey) -> ConnectionDrops {
     }
 }
 
+/// Makes the report's entry of one drop, with connection, reason and stack.
 fn list_connections(
     row: &PacketDrop,
     hook: Option<&'static str>,
@@ -278,6 +281,7 @@ fn list_connections(
     }
 }
 
+/// Returns the qdisc that dropped the packet; None if no qdisc did.
 fn list_qdisc(row: &PacketDrop) -> Option<ListedQdisc> {
     Some(ListedQdisc {
         kind: row.qdisc.clone()?,
@@ -290,6 +294,7 @@ fn list_qdisc(row: &PacketDrop) -> Option<ListedQdisc> {
     })
 }
 
+/// Sums the kernel's counts by kind of drop.
 fn total<'a>(counts: impl Iterator<Item = &'a DropCount>) -> DropTotal {
     let mut total = DropTotal::default();
     for row in counts {
@@ -310,6 +315,7 @@ fn total<'a>(counts: impl Iterator<Item = &'a DropCount>) -> DropTotal {
     total
 }
 
+/// Groups counts by kind, reason and place.
 fn group_reasons(
     counts: &BTreeMap<CountKey, DropCount>,
     hooks: &BTreeMap<GroupKey, Tally>,
@@ -346,6 +352,7 @@ fn group_reasons(
     all
 }
 
+/// Makes the group of a reason, with its meaning, before anything is counted.
 fn nothing_for(row: &DropCount) -> ReasonGroup {
     let known = row.reason.as_deref();
     let known = known.and_then(|reason| find_meaning(row.kind, reason, row.place.as_deref()));
@@ -365,6 +372,7 @@ fn nothing_for(row: &DropCount) -> ReasonGroup {
     }
 }
 
+/// Sums the counts by network device.
 fn sum_devices<'a>(counts: impl Iterator<Item = &'a DropCount>) -> Vec<DeviceDrops> {
     let mut sums: BTreeMap<(Option<String>, Option<u32>), u64> = BTreeMap::new();
     for row in counts.filter(|row| row.kind == DropKind::Packet && !row.ordinary) {
@@ -382,6 +390,7 @@ fn sum_devices<'a>(counts: impl Iterator<Item = &'a DropCount>) -> Vec<DeviceDro
     all
 }
 
+/// Sorts named counts, the largest first.
 fn most_first(tally: Tally) -> Vec<NamedCount> {
     let named = tally.into_iter();
     let mut all: Vec<NamedCount> = named

@@ -94,6 +94,7 @@ impl Histories {
         })
     }
 
+    /// Runs `work` with the locked histories of all connections.
     fn with_points<T>(
         &self,
         work: impl FnOnce(&mut HashMap<u64, VecDeque<HistoryPoint>>) -> T,
@@ -103,6 +104,7 @@ impl Histories {
     }
 }
 
+/// Adds a point: extends the last one within a step, and forgets old ones.
 fn push_point(points: &mut VecDeque<HistoryPoint>, point: HistoryPoint) {
     let reach_ns = point.until_ns.saturating_sub(REACH_NS);
     while points

@@ -177,6 +177,7 @@ fn main_hold(stages: &Stages, receive: Option<&Receive>) -> Option<MainHold> {
         .or_else(receiving)
 }
 
+/// Returns the share of time that any stage limited the connection; None if it was not judged.
 fn limited_share(stages: &Stages, receive: Option<&Receive>) -> Option<f64> {
     if stages.is_empty() {
         return receive.map(|receive| receive.reader_slow.share);
@@ -219,6 +220,7 @@ struct ProcessGroup<'a> {
 }
 
 impl<'a> ProcessGroup<'a> {
+    /// Adds one connection to the sums of its process.
     fn add(&mut self, connection: &'a LiveConnection) {
         self.process = connection.process.as_ref();
         self.sums.add(connection);
@@ -247,6 +249,7 @@ impl<'a> ProcessGroup<'a> {
         }
     }
 
+    /// Turns sums of time into shares, and names what holds the process most.
     fn finish(mut self) -> LiveProcess {
         for stage in Stage::ALL {
             if let Some(sum) = self.stages.get(*stage).copied() {

@@ -278,6 +278,7 @@ impl LiveWindow {
         self.processes.retain(|pid, _| owners.contains(pid));
     }
 
+    /// Collects what the rules judge: readings and events of this interval.
     fn evidence(&self, span: LiveSpan, now_ns: u64) -> Evidence {
         let header = Header {
             started_ns: span.from_ns,
@@ -318,6 +319,7 @@ impl LiveWindow {
         evidence
     }
 
+    /// Describes the window: host, kernel, losses, and CPU cost since the window before.
     fn describe_window(&mut self, span: LiveSpan, now: SnapshotInfo) -> AboutLive {
         let lost = now.loss.iter().filter(|loss| loss.lost_total() > 0);
         let lost: BTreeMap<_, _> = lost
@@ -352,6 +354,7 @@ impl LiveWindow {
         }
     }
 
+    /// Makes the report of the live view from the judged connections and services.
     fn live(
         &self,
         span: LiveSpan,
@@ -403,6 +406,7 @@ impl LiveWindow {
 }
 
 impl LiveWindow {
+    /// Judges the requests of services in the window.
     fn judge_services(&self, span: LiveSpan, about: &AboutLive) -> JudgedServices {
         let rows = services::ServiceRows {
             calls: &self.calls,
@@ -416,12 +420,14 @@ impl LiveWindow {
     }
 }
 
+/// Keeps a batch of rows, with the time of its last row.
 fn keep_rows<C: Columns>(batches: &mut Batches<C>, rows: C) {
     if let Some((_, last_ns)) = rows.time_range_ns() {
         batches.push_back((last_ns, rows));
     }
 }
 
+/// Drops batches with no row after `from_ns`.
 fn forget_rows<C>(batches: &mut Batches<C>, from_ns: u64) {
     while batches
         .front()

@@ -136,6 +136,7 @@ pub struct LiveSums {
 }
 
 impl LiveSums {
+    /// Adds a connection's bytes and retransmissions to the sums.
     pub(super) fn add(&mut self, connection: &LiveConnection) {
         self.connections += 1;
         self.active += u64::from(!connection.idle);

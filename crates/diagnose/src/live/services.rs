@@ -167,6 +167,7 @@ mod tests {
         Ok(calls)
     }
 
+    /// Judges these calls and waits of one server, in a window of this length.
     fn found(
         calls: &Calls,
         waits: Waits,

@@ -30,6 +30,7 @@ fn window() -> LiveWindow {
     LiveWindow::new(header(), 10 * S)
 }
 
+/// Makes the row of a connection that is open, or was closed at this time.
 fn known(conn: u64, closed_ns: Option<u64>) -> Connections {
     let mut rows = Connections::default();
     rows.push(Connection {
@@ -64,6 +65,7 @@ fn add(window: &mut LiveWindow, readings: &[TcpSample]) {
     }
 }
 
+/// Makes a snapshot at this time.
 fn at(now_ns: u64) -> SnapshotInfo {
     SnapshotInfo {
         now_ns,

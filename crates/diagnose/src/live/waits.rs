@@ -93,6 +93,7 @@ pub(super) fn group_by_process<'a>(
         .collect()
 }
 
+/// Sorts objects by waiting threads, the most first.
 fn sort_objects(mut objects: Vec<ObjectWaits>) -> Vec<ObjectWaits> {
     objects.sort_by(|a, b| b.threads.total_cmp(&a.threads));
     objects
@@ -247,6 +248,7 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
+    /// Makes a sample of a thread: its wait, and its CPU time in nanoseconds.
     fn seen(tid: u32, waits_for: Option<WaitObject>, ran_ns: u64) -> ThreadSample {
         ThreadSample {
             tid,
@@ -255,6 +257,7 @@ mod tests {
         }
     }
 
+    /// Returns the waits of a process for an object, which must be there.
     fn waits_for(waits: &ProcessWaits, object: WaitObject) -> ObjectWaits {
         let found = waits.objects.iter().find(|it| it.object == object);
         *found.expect("waited for")

@@ -43,6 +43,7 @@ impl MessageWindow {
         into.extend(rows.filter_map(|row| self.activity(row)));
     }
 
+    /// Returns the activity relative to the window; None if it is outside or has no CPU.
     fn activity(&self, row: Activity) -> Option<CpuActivity> {
         let cpu = row.cpu?;
         if row.begin_ns > self.until_ns || row.end_ns < self.from_ns {

@@ -75,6 +75,7 @@ enum MarkRole {
 }
 
 impl EventMark {
+    /// Makes a mark without CPU and thread; `ns` is None if the event was not seen.
     fn new(event: MessageEvent, ns: Option<u64>, role: MarkRole) -> Self {
         Self {
             event,
@@ -85,6 +86,7 @@ impl EventMark {
         }
     }
 
+    /// Adds the CPU and the thread of the event.
     fn at(self, cpu: Option<u16>, tid: Option<u32>) -> Self {
         Self { cpu, tid, ..self }
     }
@@ -233,6 +235,7 @@ fn sent_datagram(row: &SentMessage) -> [EventMark; 3] {
     ]
 }
 
+/// Makes the mark of the send call's end.
 fn call_end(row: &SentMessage, role: MarkRole) -> EventMark {
     let done = EventMark::new(MessageEvent::CallDone, Some(row.done_ns), role);
     done.at(Some(row.cpu), Some(row.tid))
@@ -293,6 +296,7 @@ impl LatencyBreakdown {
         })
     }
 
+    /// Splits the time between marks into parts; an error if one is missing or out of order.
     fn from_marks(
         direction: MessageDirection,
         marks: &[EventMark],

@@ -179,6 +179,7 @@ impl MessageTable {
         }
     }
 
+    /// Adds a message to the digest of its connection and direction.
     fn add(
         &mut self,
         key: (u64, MessageDirection),
@@ -196,11 +197,13 @@ impl MessageTable {
         digest.add(bytes, spliced_bytes, breakdown, row);
     }
 
+    /// Moves the end of the recording to the last time of these rows.
     fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
         let last_ns = range_ns.map_or(0, |(_, last_ns)| last_ns);
         self.latest_ns = self.latest_ns.max(last_ns);
     }
 
+    /// Returns whether the user asked for this one message.
     fn is_wanted(
         &self,
         (conn, direction): (u64, MessageDirection),
@@ -245,6 +248,7 @@ impl MessageTable {
         }
     }
 
+    /// Makes the report of the messages of one connection and direction.
     fn group(
         &self,
         (conn, direction): (u64, MessageDirection),
@@ -282,6 +286,7 @@ impl MessageTable {
     }
 }
 
+/// Returns name and process of a connection's end on this host.
 fn connection_end(names: &NameTable, conn: u64) -> ConnectionEnd {
     let identity = names.connection(conn);
     ConnectionEnd {
@@ -291,6 +296,7 @@ fn connection_end(names: &NameTable, conn: u64) -> ConnectionEnd {
     }
 }
 
+/// Returns the parts and events of one message, in order.
 fn message_lifetime(
     breakdown: &LatencyBreakdown,
     row: &MessageRow,
@@ -310,6 +316,7 @@ fn message_lifetime(
 }
 
 impl MessageDigest {
+    /// Counts a message, adds its parts, and keeps the slowest messages.
     fn add(
         &mut self,
         bytes: u32,
@@ -339,11 +346,13 @@ impl MessageDigest {
 }
 
 impl DurationSums {
+    /// Adds one duration to the histogram and the sum.
     fn add(&mut self, ns: u64) {
         self.histogram.add(ns);
         self.sum_ns += ns;
     }
 
+    /// Returns percentiles and mean; None without a duration.
     fn duration_spread(&self) -> Option<DurationSpread> {
         let quantile = |share| self.histogram.quantile_ns(share);
         Some(DurationSpread {

@@ -121,6 +121,7 @@ mod tests {
         NicClocks::from_pairs(&pairs)
     }
 
+    /// Makes a packet with an adapter's stamp; returns the time on the wire if it is believable.
     fn stamped(driver_ns: u64, acked_ns: u64, ptp: u16) -> (NicStamps, Option<WireTime>) {
         let row = json!({
             "driver_ns": driver_ns, "acked_ns": acked_ns, "nic_phc_ns": 1_001_500_000, "nic_ptp": ptp,

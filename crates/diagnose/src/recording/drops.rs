@@ -25,6 +25,7 @@ pub fn has_drops(recording: &Recording) -> bool {
     recording.rows::<DropCount>() > 0
 }
 
+/// Calls `take` for each row of a table.
 fn for_each_row<T: Table>(recording: &Recording, mut take: impl FnMut(T)) {
     recording.scan::<T>(|rows| {
         for index in 0..rows.len() {

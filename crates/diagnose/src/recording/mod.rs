@@ -269,6 +269,7 @@ pub fn join_ends(recording: &Recording, other: &Recording, limit: usize) -> Ends
     ends::report(sides.0, sides.1, recording_state(recording), limit)
 }
 
+/// Reads one end's connections and messages, to join them with the other end's.
 fn end_recording(recording: &Recording) -> EndRecording {
     let mut side = EndRecording::new(recording.header().clone());
     recording.feed(NAMING, &mut [&mut side]);
@@ -304,6 +305,7 @@ fn judged(
     (report, page)
 }
 
+/// Returns the number of message rows, sent and received.
 fn messages_in(recording: &Recording) -> u64 {
     recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>()
 }
@@ -313,6 +315,7 @@ fn has_causes(recording: &Recording) -> bool {
     messages_in(recording) > 0 && recording.rows::<Activity>() > 0
 }
 
+/// Returns whether the report analyses messages without being asked: few enough are recorded.
 fn is_short_enough(recording: &Recording) -> bool {
     messages_in(recording) <= MOST_IN_PASSING
 }
@@ -325,6 +328,7 @@ fn slowest_query(recording: &Recording) -> TailQuery {
     }
 }
 
+/// Returns the slow messages and their first causes, for the report.
 fn slow_messages(
     recording: &Recording,
     tails: &TailAnalysis,

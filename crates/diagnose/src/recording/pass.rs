@@ -133,6 +133,7 @@ impl AnalysisSelection {
 }
 
 impl AnalysisSet {
+    /// Reads each wanted table once, and hands its rows to all analyses.
     fn feed_rows(&mut self, recording: &Recording) {
         let Self {
             names: _,

@@ -59,12 +59,14 @@ pub fn for_each_request(
     table.take_over().into_iter().for_each(&mut take);
 }
 
+/// Makes the analysis of requests, with names of processes and connections.
 fn begin(recording: &Recording, filter: RequestFilter, limit: usize) -> RequestTable {
     let mut names = NameTable::from_header(recording.header()).with_stacks();
     recording.feed(NAMING, &mut [&mut names]);
     table(recording, names.complete(), (filter, limit))
 }
 
+/// Makes the analysis of requests with these names, filter and limit of rows.
 fn table(
     recording: &Recording,
     names: Rc<NameTable>,

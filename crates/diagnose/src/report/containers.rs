@@ -96,6 +96,7 @@ impl fmt::Display for ContainerProcesses {
 mod tests {
     use super::*;
 
+    /// Makes a process row: its container, pod and unit.
     fn row(pid: u32, place: [Option<&str>; 3]) -> table::tables::Process {
         let [pod_namespace, pod, container] = place.map(|name| name.map(str::to_owned));
         table::tables::Process {

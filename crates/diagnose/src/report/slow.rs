@@ -72,6 +72,7 @@ impl SlowMessages {
             .collect()
     }
 
+    /// Returns the summary of slow messages of a group; None if it has none.
     fn of_group(tail: String, group: &TailGroup) -> Option<Self> {
         let causes = group.causes.iter().filter(|it| it.first > 0);
         let causes: Vec<SlowCause> = causes.take(CAUSES).map(SlowCause::from_cause).collect();

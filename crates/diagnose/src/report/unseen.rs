@@ -48,6 +48,7 @@ fn probe_of(kind: &str) -> Option<&'static str> {
     }
 }
 
+/// Returns whether a probe of this kind of socket was on.
 fn is_recorded(kind: &str, coverage: &[Coverage]) -> bool {
     let is_off = |it: &Coverage| matches!(it.state, ProbeState::Off { .. });
     let probe = probe_of(kind);
@@ -147,6 +148,7 @@ fn title(kind: &str) -> &'static str {
 mod tests {
     use super::*;
 
+    /// Makes a count of open sockets and calls of one kind.
     fn line(kind: &str, open: u64, calls: Option<u64>) -> SocketKind {
         SocketKind {
             kind: kind.to_owned(),
@@ -158,6 +160,7 @@ mod tests {
         }
     }
 
+    /// Returns the sentence on sockets that the recording does not see.
     fn why(sockets: &[SocketKind]) -> String {
         why_unseen(sockets, &[], 0).expect("counted")
     }

@@ -48,6 +48,7 @@ pub fn join_opening(exchange: &mut Exchange, opening: Exchange) {
     }
 }
 
+/// Returns whether the request began soon after its connection was opened.
 fn is_soon(opened_ns: u64, begin_ns: u64, took_ns: u64) -> bool {
     begin_ns.saturating_sub(opened_ns) <= took_ns.max(OPENED_FOR_NS)
 }

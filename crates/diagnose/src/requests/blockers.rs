@@ -51,6 +51,7 @@ pub fn keeping_ns(parts: &PartTimes) -> u64 {
     keeping_parts(parts).total_ns()
 }
 
+/// Returns the parts in which a thread is kept from other requests.
 fn keeping_parts(parts: &PartTimes) -> PartTimes {
     let mut keeping = PartTimes::default();
     for (part, ns) in parts.iter() {

@@ -53,6 +53,7 @@ impl PathFinder<'_> {
         }
     }
 
+    /// Returns the cause of a wait for a connection: its peer's thread, or the network.
     fn cause_of_connection(
         &self,
         context: &PathContext,
@@ -91,6 +92,7 @@ impl PathFinder<'_> {
         }
     }
 
+    /// Returns the cause of a wait for a socket that is no known connection.
     fn cause_of_socket(&self, wait: &ThreadWait) -> Cause {
         let part = match (wait.object, wait.purpose) {
             (_, StackPurpose::Resolver) => RequestPart::Dns,
@@ -102,6 +104,7 @@ impl PathFinder<'_> {
         Cause::Part(part, self.describe_wait(wait))
     }
 
+    /// Returns stack and waker of a wait, for the step of the path.
     fn describe_wait(&self, wait: &ThreadWait) -> StepSubject {
         StepSubject {
             waker: wait.waker_thread.filter(|_| wait.waker == Waker::Thread),
@@ -110,6 +113,7 @@ impl PathFinder<'_> {
         }
     }
 
+    /// Returns the cause of a wait for a lock, file, timer or other object.
     fn cause_of_object(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let part = match wait.object {
             _ if wait.purpose == StackPurpose::Resolver => RequestPart::Dns,
@@ -218,6 +222,7 @@ impl PathFinder<'_> {
         }
     }
 
+    /// Returns the cause of a wait for another process: its thread, a timer, or the process.
     fn cause_of_process(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
         match (self.followed_thread(thread, wait), wait.waker) {
             (Some(other), _) => Cause::Helper(other),

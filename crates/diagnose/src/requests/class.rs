@@ -41,6 +41,7 @@ struct TurnWindow {
 }
 
 impl TurnWindow {
+    /// Returns the window from the earlier begin to the later end.
     fn join_window(self, other: Self) -> Self {
         Self {
             exchanges: self.exchanges + other.exchanges,
@@ -49,6 +50,7 @@ impl TurnWindow {
         }
     }
 
+    /// Returns whether both ends often sent at the same time.
     fn is_crossed(self) -> bool {
         let is_often = |crossings: u64, of: u64| crossings >= 2 && crossings * of > self.exchanges;
         is_often(self.certain, CERTAIN_OF) || is_often(self.possible, POSSIBLE_OF)

@@ -33,6 +33,7 @@ struct Sides<'a> {
 }
 
 impl Sides<'_> {
+    /// Returns the number of slow requests and of the others.
     fn count_known(&self) -> SideCounts {
         SideCounts {
             slow: self.slow.len() as u64,
@@ -48,6 +49,7 @@ impl Sides<'_> {
         least_ns.unwrap_or_else(|| lower_edge(slowest.from_bucket))
     }
 
+    /// Returns all requests, and true for the slow ones.
     fn all_requests(&self) -> impl Iterator<Item = (&RequestTraits, bool)> {
         let slow = self.slow.iter().map(|it| (*it, true));
         slow.chain(self.others.iter().map(|it| (*it, false)))
@@ -125,6 +127,7 @@ struct Tests {
 }
 
 impl Tests {
+    /// Compares slow requests with others by each trait: numbers, threads, hosts, functions.
     fn new(table: &RequestTable, digest: &ServiceDigest, sides: &Sides<'_>) -> Self {
         let numbers = NUMBERS.iter().enumerate().map(|(at, kind)| {
             let mut factor = Factor::default();
@@ -168,6 +171,7 @@ impl Tests {
     }
 }
 
+/// Makes the result of a trait with numbers: its best threshold and its chance.
 fn number_trait(kind: TraitKind, found: &Association, known: SideCounts) -> ContrastTrait {
     let value = match found.side {
         FactorSide::Low => TraitValue::AtMost(found.value as u64),
@@ -194,6 +198,7 @@ fn count_values(
     values
 }
 
+/// Returns the name of a trait's value: thread, host or connection; None if it has none.
 fn trait_subject(table: &RequestTable, request: &RequestTraits, kind: TraitKind) -> Option<String> {
     let endpoint = table.endpoints.get(request.endpoint);
     let thread = table.history.get(request.thread);
@@ -215,6 +220,7 @@ struct FunctionSides {
     known: SideCounts,
 }
 
+/// Counts samples by function, in slow and in all requests.
 fn function_samples(digest: &ServiceDigest) -> FunctionSides {
     let (all, slow) = (digest.functions(), digest.slowest_functions());
     let sides = |all: u64, slow: u64| SideCounts {

@@ -80,6 +80,8 @@ pub struct ContrastTrait {
 }
 
 impl ContrastTrait {
+    /// Makes a trait of slow requests: requests `with` it, `of` all, and the chance of such a
+    /// difference.
     pub(super) fn new(
         what: TraitKind,
         value: TraitValue,

@@ -95,6 +95,7 @@ impl Endpoint {
         }
     }
 
+    /// Makes the endpoint of a TCP connection; finds its service.
     fn from_connection(
         row: &Connection,
         served: &ServedAddresses,
@@ -118,6 +119,7 @@ impl Endpoint {
         }
     }
 
+    /// Makes the endpoint of a UDP flow; finds its service.
     fn from_udp(row: &UdpFlow, names: &NameTable, services: &mut ServiceTable) -> Self {
         let side = match row.role {
             Role::Client => Side::Client,
@@ -133,6 +135,7 @@ impl Endpoint {
         }
     }
 
+    /// Makes the endpoint of a Unix socket; finds its service.
     fn from_unix(row: &UnixSocket, names: &NameTable, services: &mut ServiceTable) -> Self {
         let side = match row.role {
             Role::Client => Side::Client,

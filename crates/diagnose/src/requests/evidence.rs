@@ -130,6 +130,7 @@ impl<'a> RequestEvidence<'a> {
     }
 }
 
+/// Returns the largest times with the names of their subjects; leaves out those without one.
 fn name_times<T>(top: &Top, name: impl Fn(u32) -> Option<T>) -> Vec<NamedTime<T>> {
     let all = top.worst(usize::MAX).into_iter();
     let named = |it: Element| {

@@ -68,6 +68,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// Begins an exchange with the first call that moves bytes of a request.
     pub(super) fn new(call: &MovingCall) -> Self {
         let begin_ns = call.begin_ns.min(call.end_ns);
         Self {
@@ -100,6 +101,7 @@ impl Exchange {
         }
     }
 
+    /// Adds a further call that moves bytes of the same request.
     pub(super) fn add_request(&mut self, call: &MovingCall) {
         self.requested_ns = self.requested_ns.max(call.end_ns);
         self.request_thread = call.thread;
@@ -151,6 +153,7 @@ impl Exchange {
         self.requested_ns.min(arrived_ns.max(self.sending_ns))
     }
 
+    /// Returns the bytes of the response so far; 0 before it begins.
     pub(super) fn response_bytes(&self) -> u64 {
         self.response.map_or(0, StreamRange::bytes)
     }

@@ -152,6 +152,7 @@ impl RequestTable {
             .is_some_and(|(ns, jiffy_ns)| whole(ns, jiffy_ns) && !self.endpoints.get(id).is_udp)
     }
 
+    /// Returns whether the open request of a connection has a response.
     fn is_answered(&mut self, id: EndpointId) -> bool {
         let turns = self.turns[id.index()].as_mut();
         let open = turns.and_then(|turns| turns.tracker.open());
@@ -186,6 +187,7 @@ impl RequestTable {
         }
     }
 
+    /// Takes the turns of a connection out of the table; makes them for a new connection.
     fn take_turns(&mut self, id: EndpointId) -> Box<Turns> {
         self.turns[id.index()].take().unwrap_or_else(|| {
             let endpoint = self.endpoints.get(id);

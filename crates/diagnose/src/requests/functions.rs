@@ -108,6 +108,7 @@ impl FunctionCounts {
         self.left_out.in_kernel += other.left_out.in_kernel;
     }
 
+    /// Adds samples to a function; keeps the most frequent functions if they are many.
     fn add_count(&mut self, function: FunctionId, count: Count) {
         let known = self.by_function.iter_mut().find(|it| it.0 == function);
         if let Some((_, sum)) = known {
@@ -146,12 +147,14 @@ impl FunctionCounts {
         self.by_function.is_empty()
     }
 
+    /// Returns functions by samples, the most first.
     fn rank_functions(&self) -> Vec<(FunctionId, Count)> {
         let mut ranked = self.by_function.clone();
         ranked.sort_by_key(|(id, count)| (std::cmp::Reverse(count.samples), *id));
         ranked
     }
 
+    /// Returns all samples, those of left-out functions too.
     fn total(&self) -> Count {
         let all = self.by_function.iter().map(|(_, count)| count);
         all.chain([&self.left_out])
@@ -268,6 +271,7 @@ pub struct UnnamedSamples {
 }
 
 impl FunctionShares {
+    /// Adds samples without a function's name, by the reason.
     fn add_unnamed(&mut self, no_name: NoName, samples: u64) {
         let why = no_name.why();
         if let Some(known) = self.unnamed.iter_mut().find(|it| it.why == why) {
@@ -300,6 +304,7 @@ pub struct ServiceFunctions {
 mod tests {
     use super::*;
 
+    /// Makes a sample in user mode of this function.
     fn sample(function: u32) -> ThreadSample {
         ThreadSample {
             time_ns: 0,

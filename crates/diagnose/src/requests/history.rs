@@ -288,6 +288,7 @@ impl History {
         self.count(thread, |counts| counts.add_due(timer_ns));
     }
 
+    /// Lets `count` change the sleep counts of the thread's process.
     fn count(&self, thread: ThreadId, count: impl FnOnce(&mut SleepCounts)) {
         let mut sleeps = self.sleeps.borrow_mut();
         count(sleeps.entry(self.get(thread).pid).or_default());
@@ -420,6 +421,8 @@ impl History {
         }
     }
 
+    /// Adds an event to the task runtime of the process; a scheduler's wait shows that there is
+    /// one.
     fn add_to_runtime(
         &mut self,
         thread: ThreadId,

@@ -24,6 +24,7 @@ pub struct HolderWait {
 }
 
 impl HolderWait {
+    /// Makes the wait for a lock's holder, before any time is added.
     const fn new(part: RequestPart) -> Self {
         Self {
             part,

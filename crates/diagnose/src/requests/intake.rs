@@ -78,6 +78,7 @@ impl RequestTable {
         self.advance_source(Source::Samples, Some(rows.time_range_ns()));
     }
 
+    /// Makes the wait of one row, with its target and its waker's thread.
     fn wait(&mut self, rows: &Waits, row: usize) -> ThreadWait {
         let (start_ns, end_ns) = (rows.start_ns[row].min(rows.end_ns[row]), rows.end_ns[row]);
         let object = rows.kind[row];
@@ -104,6 +105,7 @@ impl RequestTable {
         }
     }
 
+    /// Returns what the kernel did at this stack; finds it once for each stack.
     fn kernel_purpose(&mut self, stack: Option<u32>) -> KernelPurpose {
         let Some(stack) = stack else {
             return KernelPurpose::Unknown;

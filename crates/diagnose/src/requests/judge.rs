@@ -63,6 +63,7 @@ fn evaluate_rules(evidence: &RequestEvidence<'_>) -> RequestFindings {
     found
 }
 
+/// Runs one rule on a service; a finding claims its parts from later rules.
 fn judge_service(rule: &dyn RequestRule, case: &mut ServiceCase<'_>, found: &mut RequestFindings) {
     let verdict = rule.check(case);
     let parts = match &verdict {
@@ -81,6 +82,7 @@ fn judge_service(rule: &dyn RequestRule, case: &mut ServiceCase<'_>, found: &mut
 }
 
 impl RequestFindings {
+    /// Adds a rule's verdict: a finding, an undecided one, or nothing.
     fn add(
         &mut self,
         rule: &dyn RequestRule,
@@ -168,6 +170,7 @@ fn estimate_win(fired: &RequestFinding, total_ns: u64) -> Option<EstimatedWin> {
     })
 }
 
+/// Returns the direction of a service's data: a client sends, a server receives.
 fn data_direction(subject: &FindingSubject) -> DataDirection {
     match subject.requests.as_ref().map(|it| it.role) {
         Some(Side::Client) => DataDirection::Receiving,

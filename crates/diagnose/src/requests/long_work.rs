@@ -41,6 +41,7 @@ impl LongWork {
         length_ns.saturating_sub(self.without_cpu_ns)
     }
 
+    /// Returns whether the work kept the thread long enough to delay others.
     fn is_long(&self) -> bool {
         self.kept_ns() >= LONG_LEAST_NS
     }
@@ -169,12 +170,14 @@ impl LongWorkLog {
         open.without_cpu_ns += self.without_cpu_ns;
     }
 
+    /// Begins to measure the thread's work again at this time.
     fn restart(&mut self, since_ns: u64) {
         self.since_ns = since_ns;
         self.without_cpu_ns = 0;
         self.waited_ns = 0;
     }
 
+    /// Ends the open work; keeps it if it was long.
     fn close(&mut self) {
         let Some(work) = self.open.take().filter(LongWork::is_long) else {
             return;
@@ -216,6 +219,7 @@ mod tests {
     }
 
     impl BusyThread {
+        /// Adds a call of the thread on a connection.
         fn call(&mut self, at_ms: u64, conn: u32, is_send: bool) {
             let served = EndpointId::from_number(conn);
             let call = ThreadCall {
@@ -230,11 +234,13 @@ mod tests {
             self.work.call(at_ms * MS, &call);
         }
 
+        /// Adds one request: received at begin, answered at end.
         fn serve(&mut self, begin_ms: u64, end_ms: u64, conn: u32) {
             self.call(begin_ms, conn, false);
             self.call(end_ms, conn, true);
         }
 
+        /// Returns how long a request waited behind work for others, in milliseconds.
         fn wait_ms(&self, conn: u32, (from_ms, to_ms): (u64, u64), own_ms: u64) -> u64 {
             let time = (from_ms * MS, to_ms * MS);
             let own = EndpointId::from_number(conn);

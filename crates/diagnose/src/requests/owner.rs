@@ -47,6 +47,7 @@ impl Default for GapCounts {
 }
 
 impl GapCounts {
+    /// Counts a gap by its power of two, in nanoseconds.
     fn add(&mut self, ns: u64) {
         let class = &mut self.counts[(ns | 1).ilog2() as usize];
         *class = class.saturating_add(1);
@@ -215,6 +216,7 @@ pub const fn is_of_loop(object: WaitObject) -> bool {
     )
 }
 
+/// Adds a connection to those served last; forgets the oldest if they are many.
 fn push(list: &mut Vec<EndpointId>, served: EndpointId) {
     if list.len() == OPEN_MOST {
         list.remove(0);

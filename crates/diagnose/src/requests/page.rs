@@ -82,6 +82,7 @@ fn assemble_page(
     (table.report(recorded), page)
 }
 
+/// Makes the requests' part of the page: heat map, slowest requests and a sample.
 fn page(table: &RequestTable, mut digest: PageDigest) -> RequestPage {
     let ranks = table.services.ranks();
     let rank = |service: &ServiceId| ranks.get(service).copied().unwrap_or(usize::MAX);

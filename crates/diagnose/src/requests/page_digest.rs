@@ -82,6 +82,7 @@ impl PageDigest {
         self.keep_sample(service, request);
     }
 
+    /// Counts a request in the heat map: by service, main part, time and duration.
     fn count(&mut self, service: ServiceId, request: &Request) {
         let since_ns = request.begin_ns.saturating_sub(self.started_ns);
         while since_ns / self.bin_ns >= BINS {
@@ -109,6 +110,7 @@ impl PageDigest {
         }
     }
 
+    /// Keeps a request if it is among the slowest of its service.
     fn keep_slow(&mut self, service: ServiceId, request: &Request) {
         if !self.slowest.contains_key(&service) && self.slowest.len() >= SERVICES {
             return;
@@ -123,6 +125,7 @@ impl PageDigest {
         }
     }
 
+    /// Keeps a request if its hash is among the smallest: an even sample.
     fn keep_sample(&mut self, service: ServiceId, request: &Request) {
         let hash = mix_bits(request.id.conn ^ mix_bits(request.id.offset));
         let place = (hash, request.id);

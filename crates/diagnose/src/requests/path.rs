@@ -37,6 +37,7 @@ impl PathFinder<'_> {
         self.walk_all(context, at, until_ns, trail);
     }
 
+    /// Walks a thread's past back to `until_ns`, and adds each step to the trail.
     fn walk_all(&self, context: &PathContext, mut at: Position, until_ns: u64, trail: &mut Trail) {
         let before_ns = trail.ns(RequestPart::Timer);
         self.leave_task_sleep(context, &mut at, until_ns, trail);
@@ -101,6 +102,7 @@ impl PathFinder<'_> {
         *at = self.position(sleep.thread, trail.at_ns(), at.depth);
     }
 
+    /// Returns the begin of a walk: a thread at a time.
     fn position(&self, thread: ThreadId, ns: u64, depth: u32) -> Position {
         Position {
             thread,
@@ -280,6 +282,7 @@ impl PathFinder<'_> {
         *at = self.position(at.thread, trail.at_ns(), at.depth);
     }
 
+    /// Adds the steps of one wait: run queue, wait and what caused it.
     fn pass_wait(
         &self,
         context: &PathContext,

@@ -67,6 +67,7 @@ impl HopCredit {
         self.0.set(self.0.get().saturating_add(HOPS_PER_CALL));
     }
 
+    /// Uses one of the hops to other threads; false if none is left.
     pub(super) fn take(&self) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(1));

@@ -250,6 +250,7 @@ fn assemble_report(mut table: RequestTable, recorded: RecordingState) -> Request
     }
 }
 
+/// Makes the report of a service; None if it had no request.
 fn assemble_service(
     table: &RequestTable,
     key: &ServiceKey,
@@ -325,6 +326,7 @@ fn title(name: &str, side: Side, address: &str) -> String {
     format!("{name} {arrow} {address}")
 }
 
+/// Makes the report's entry of a step: thread, part, time and what it waited for.
 fn path_step(table: &RequestTable, request: &Request, step: &RequestStep) -> PathStep {
     let thread = step.thread.map(|thread| table.history.get(thread));
     let StepSubject {
@@ -356,6 +358,7 @@ fn path_step(table: &RequestTable, request: &Request, step: &RequestStep) -> Pat
     }
 }
 
+/// Returns connections without requests, by service, and why.
 fn not_requests(table: &RequestTable) -> Vec<NotRequests> {
     let classes = table.classes.iter();
     let mut all: Vec<_> = classes

@@ -123,6 +123,7 @@ impl LoopRounds {
         true
     }
 
+    /// Follows an event loop's rounds: a receive call begins one, a send call ends it.
     fn add_call(&mut self, thread: &ThreadHistory, number: usize, call: &ThreadCall) {
         if call.is_send {
             let end_ns = |number: usize| thread.event(number).map(|event| event.end_ns);

@@ -75,6 +75,7 @@ pub struct CreditSums {
 }
 
 impl CreditSums {
+    /// Returns the credit of one request: a small message that lets the sender go on.
     fn new(request: &SeriesRequest) -> Self {
         Self {
             count: u64::from(request.credit_bytes > 0),
@@ -157,6 +158,7 @@ impl RunDigest {
         run.served = request.served;
     }
 
+    /// Adds the sums of one run of requests.
     fn take(&mut self, sums: &RunSums) {
         self.requests += sums.requests;
         self.duration_ns += sums.duration_ns;
@@ -172,6 +174,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// Adds a run of requests, 20 ms each, with this gap between them.
     fn run(digest: &mut RunDigest, requests: u64, gap_ns: u64, served: impl Fn(u64) -> u64) {
         let mut run = ThreadRun::default();
         for number in 0..requests {

@@ -167,6 +167,7 @@ fn move_steps(breakdown: &mut RequestBreakdown, parts: &[RequestPart], part: Req
     }
 }
 
+/// Moves `ns` from one part to another: changes the longest steps, and cuts the last one.
 fn split_steps(
     breakdown: &mut RequestBreakdown,
     (from, part): (RequestPart, RequestPart),

@@ -169,6 +169,7 @@ impl RequestTable {
         closed_ns.saturating_sub(end_ns) >= SILENT_NS && (is_woken || !self.has_waits)
     }
 
+    /// Counts a connection by class and service, and its broken turns.
     pub(super) fn count_class(&mut self, id: EndpointId, turns: &Turns) {
         let counts = &turns.tracker.counts;
         let class = counts.class();

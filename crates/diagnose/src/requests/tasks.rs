@@ -63,6 +63,7 @@ impl TaskRuntime {
         }
     }
 
+    /// Keeps a wait with a timeout: the time at which a task may have been due.
     fn add_wait(&mut self, end_ns: u64, wait: &ThreadWait) {
         let Some(until_ns) = wait.until_ns else {
             return;
@@ -77,6 +78,7 @@ impl TaskRuntime {
         });
     }
 
+    /// Keeps the last two calls of a connection; forgets old connections if they are many.
     fn add_call(&mut self, served: EndpointId, call: TaskCall, horizon_ns: u64) {
         let before = self.calls.get(&served).map(|(last, _)| *last);
         self.calls.insert(served, (call, before));

@@ -175,6 +175,7 @@ impl Rows {
         self
     }
 
+    /// Returns the names of connections, flows and two processes.
     fn names(&self) -> Rc<NameTable> {
         let mut names = NameTable::default().with_stacks();
         let mut columns = Connections::default();
@@ -205,6 +206,7 @@ impl Rows {
         names.complete()
     }
 
+    /// Returns the report of all rows, added at once.
     fn report(&self) -> RequestReport {
         self.report_in(usize::MAX)
     }
@@ -226,17 +228,20 @@ impl Rows {
         self.report_of(usize::MAX, &[loss])
     }
 
+    /// Returns the report of rows that come in batches of this size, with these losses.
     fn report_of(&self, batch: usize, loss: &[Loss]) -> RequestReport {
         let table = self.fill(self.table(loss), batch);
         table.report(RecordingState::default())
     }
 
+    /// Makes the analysis, without a row.
     fn table(&self, loss: &[Loss]) -> RequestTable {
         let filter = (RequestFilter::default(), usize::MAX);
         let manifest = (&[][..], loss);
         RequestTable::new(header(), self.names(), manifest, filter)
     }
 
+    /// Adds all rows, in batches of this size.
     fn fill(&self, mut table: RequestTable, batch: usize) -> RequestTable {
         table.add_stages(&self.stages);
         table.begin_rows();

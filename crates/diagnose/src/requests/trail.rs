@@ -44,6 +44,7 @@ struct OthersCount {
 }
 
 impl OthersCount {
+    /// Begins a new step, without counted others.
     fn restart(&mut self) {
         self.step += 1;
         self.first_step = self.step;
@@ -77,6 +78,7 @@ pub struct RequestStep {
 }
 
 impl RequestStep {
+    /// Returns whether the step has this part, thread and subject.
     fn is_like(&self, part: RequestPart, thread: Option<ThreadId>, subject: &StepSubject) -> bool {
         (self.part, self.thread) == (part, thread) && self.subject.is_same(subject)
     }
@@ -87,6 +89,7 @@ impl RequestStep {
 pub struct UnkeptTimes(Vec<(Option<ThreadId>, RequestPart, u64)>);
 
 impl UnkeptTimes {
+    /// Adds time to a thread's part that has no step of its own.
     fn add(&mut self, thread: Option<ThreadId>, part: RequestPart, ns: u64) {
         let same = self.0.iter_mut().find(|it| (it.0, it.1) == (thread, part));
         match same {
@@ -331,6 +334,7 @@ impl RequestBreakdown {
         }
     }
 
+    /// Adds a step; joins it with the last one if they are alike.
     fn push(&mut self, step: RequestStep) {
         if let Some(last) = self.steps.last_mut()
             && last.part == step.part

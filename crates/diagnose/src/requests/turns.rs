@@ -190,6 +190,7 @@ impl TurnTracker {
         has_gap
     }
 
+    /// Adds bytes of a request: begins a turn, or continues the open one.
     fn add_request(&mut self, call: &MovingCall, has_gap: bool) -> TurnChange {
         match &mut self.open {
             Some(open) if open.response.is_none() => {
@@ -278,6 +279,7 @@ impl TurnTracker {
         }
     }
 
+    /// Adds bytes of a response to the open turn; none is open before the first request.
     fn add_response(&mut self, call: &MovingCall, has_gap: bool) -> TurnChange {
         // What the server says first, or what answers a request from before the recording, answers none.
         let Some(open) = &mut self.open else {
@@ -384,6 +386,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
+    /// Begins the turns of a connection.
     pub(super) fn new(tracker: TurnTracker) -> Self {
         Self {
             tracker,

@@ -38,6 +38,7 @@ impl RequestTable {
         }
     }
 
+    /// Cuts all connections at the end of a recorded window, and forgets the threads' past.
     fn end_window(&mut self, end_ns: u64) {
         for id in self.endpoints.ids() {
             self.cut_connection(id, end_ns);

@@ -112,6 +112,7 @@ impl WorkerDigest {
         self.spread_accepted(listeners)
     }
 
+    /// Returns how requests and connections spread over workers, those without any too.
     fn spread_accepted(&self, listeners: &[WorkerLife]) -> WorkerSpread {
         let mut workers: BTreeMap<u32, Worker> = BTreeMap::new();
         let mut uses: HashMap<EndpointId, (u32, u64, u64)> = HashMap::new();
@@ -218,6 +219,7 @@ impl WorkerDigest {
 mod tests {
     use super::*;
 
+    /// Makes a digest of requests: pid, connection, begin, end.
     fn digest(requests: &[(u32, u32, u64, u64)]) -> WorkerDigest {
         let mut digest = WorkerDigest::default();
         let mut parts = PartTimes::default();
@@ -229,6 +231,7 @@ mod tests {
         digest
     }
 
+    /// Makes a worker that existed during the whole recording.
     fn life(pid: u32) -> WorkerLife {
         WorkerLife {
             pid,

@@ -46,6 +46,7 @@ impl<K: Ord + Copy, T> InOrder<K, T> {
         self.waiting.drain(..)
     }
 
+    /// Sorts the waiting rows by their key.
     fn sort(&mut self) {
         self.waiting.sort_by_key(|(key, _)| *key);
     }

@@ -59,6 +59,7 @@ impl PrecedingCalls {
         }
     }
 
+    /// Adds one call: a receive call restarts the count of sends.
     fn and(self, call: &CallBytes) -> Self {
         if call.is_send {
             return self.and_send(call);
@@ -117,10 +118,12 @@ impl<const KEPT: usize> CallHistory<KEPT> {
 mod tests {
     use super::*;
 
+    /// Makes a call that moves bytes up to this offset of the stream.
     fn call(end_ns: u64, is_send: bool, bytes: i32, offset_end: u64) -> CallBytes {
         CallBytes::new(end_ns, is_send, bytes, offset_end, 0).expect("it moves bytes")
     }
 
+    /// Returns bytes and number of send calls just before a time.
     fn sizes(sends: &CallHistory<8>, at_ns: u64) -> (Option<u32>, Option<u32>) {
         let before = sends.at(at_ns);
         (before.sent_bytes, before.sends)

@@ -57,6 +57,7 @@ fn client_server_ports(flow: &UdpFlow) -> Option<(u16, u16)> {
     })
 }
 
+/// Returns whether two flows may be the ends of one: each one's remote address fits the other.
 fn may_meet(one: &UdpFlow, other: &UdpFlow) -> bool {
     let fits = |local: &str, remote: Option<&str>| {
         let is_any = local.starts_with("0.0.0.0:") || local.starts_with("[::]:");

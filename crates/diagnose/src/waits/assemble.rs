@@ -78,6 +78,7 @@ impl WaitTable {
         find_boundary(&self.groups[number as usize].histogram, jiffy_ns)
     }
 
+    /// Sums all groups: waits, blocked time, run-queue delay, time of spinning.
     fn total(&self, groups: &[(u32, &WaitSums)], has_spins: bool) -> WaitTotal {
         let sum = |of: fn(&WaitSums) -> u64| groups.iter().map(|(_, sums)| of(sums)).sum::<u64>();
         let count = sum(|sums| sums.histogram.count());
@@ -98,6 +99,7 @@ impl WaitTable {
         self.grouping != Grouping::Waker && self.filter.longer_than_ns.is_none()
     }
 
+    /// Returns the time of spinning, by thread, lock and stack.
     fn spin_report(&self, spun: &SpinTime) -> SpinReport {
         let threads = group_parts(&spun.threads, |number| self.thread(number));
         let objects = group_parts(&spun.objects, |number| self.object(number));
@@ -118,6 +120,7 @@ impl WaitTable {
         }
     }
 
+    /// Makes the report of a group: its name, sums, stacks and populations.
     fn name_group(&self, number: u32, sums: &WaitSums, total: &WaitTotal) -> WaitGroup {
         let since_start = |ns: u64| ns.saturating_sub(self.header.started_ns);
         let share = match total.blocked_ns {
@@ -158,6 +161,7 @@ impl WaitTable {
         }
     }
 
+    /// Returns the name of an object, with the kind of lock.
     fn object(&self, number: u32) -> ObjectIdentity {
         let lock = self.locks.get(&number).copied();
         let identity = self.names.object(self.objects.key(number));
@@ -173,6 +177,7 @@ impl WaitTable {
     }
 }
 
+/// Returns the largest parts of a group, with their names.
 fn group_parts(top: &Top, name: impl Fn(u32) -> ObjectIdentity) -> Vec<GroupPart> {
     let part = |element: Element| GroupPart {
         identity: name(element.number),
@@ -189,6 +194,7 @@ fn is_on(coverage: &[Coverage], probe: &str) -> bool {
     of_probe.any(|it| it.state == ProbeState::On)
 }
 
+/// Splits durations into fast and slow ones; None without a boundary.
 fn split_populations(histogram: &Histogram, boundary: Option<usize>) -> Option<Populations> {
     let boundary = boundary?;
     let population = |buckets| {

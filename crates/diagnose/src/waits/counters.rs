@@ -74,6 +74,7 @@ impl CounterTable {
         }
     }
 
+    /// Adds a value of a program's counter: last, smallest and largest.
     fn add_value(&mut self, rows: &Counters, index: usize, value: f64) {
         let name = rows.name[index].clone();
         let key = CounterKey {

@@ -69,6 +69,7 @@ impl ObjectKey {
         })
     }
 
+    /// Makes an object's key: which columns count depends on its kind.
     #[inline]
     fn from_fields(fields: &ObjectFields) -> Self {
         if let Some(conn) = fields.conn {

@@ -200,6 +200,7 @@ impl NameTable {
         Rc::new(self)
     }
 
+    /// Joins the rows of each connection; names are complete from here on.
     pub(crate) fn finish(&mut self) {
         self.stacks.finish();
         self.spans.finish();
@@ -381,6 +382,7 @@ impl NameTable {
         }
     }
 
+    /// Returns the name of a UDP socket: its addresses, and its process.
     fn udp_socket(&self, socket: &UdpSocket) -> ObjectIdentity {
         let local = &socket.local;
         ObjectIdentity {
@@ -395,6 +397,7 @@ impl NameTable {
         }
     }
 
+    /// Returns the name of a UDP flow: its addresses, and its process.
     fn udp_flow(&self, flow: &UdpFlow) -> ObjectIdentity {
         ObjectIdentity {
             name: udp_flows::name(flow),
@@ -405,6 +408,7 @@ impl NameTable {
         }
     }
 
+    /// Returns the name of a Unix socket: its path or inode, and its process.
     fn unix_socket(&self, socket: &UnixSocket) -> ObjectIdentity {
         ObjectIdentity {
             name: unix_sockets::name(socket),

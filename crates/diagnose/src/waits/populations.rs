@@ -67,6 +67,7 @@ static EDGES: LazyLock<Vec<f64>> = LazyLock::new(|| {
         .collect()
 });
 
+/// Returns the shortest duration of a cell, in nanoseconds.
 const fn cell_edge(cell: usize) -> u64 {
     lower_edge((FIRST + cell) * BUCKETS_A_CELL)
 }
@@ -114,6 +115,7 @@ struct DurationCells {
 }
 
 impl DurationCells {
+    /// Sums the histogram into cells, for the search for populations.
     fn from_histogram(histogram: &Histogram, jiffy_ns: u64) -> Self {
         let mut below = [0; CELLS + 1];
         for (bucket, count) in histogram.buckets() {
@@ -126,6 +128,7 @@ impl DurationCells {
         Self { below, jiffy_ns }
     }
 
+    /// Returns the waits of these cells.
     fn count(&self, cells: &Range<usize>) -> u64 {
         self.below[cells.end] - self.below[cells.start]
     }

@@ -190,6 +190,7 @@ impl ObjectIdentity {
         }
     }
 
+    /// Returns the name with its process; a main thread has the process's name alone.
     fn owned_name(&self) -> String {
         let Some(process) = &self.process else {
             return self.name.clone();

@@ -77,6 +77,7 @@ impl SampledFunction {
     }
 }
 
+/// Returns why code that a program generated has no name.
 fn generated_by(comm: &str) -> NoName {
     match comm {
         _ if comm.starts_with("node") => NoName::Node,
@@ -100,11 +101,13 @@ pub(super) fn is_of_language(frame: &Frame) -> bool {
     object == PYTHON || is_perf_map(object)
 }
 
+/// Returns whether the file is `/tmp/perf-PID.map`, which names generated code.
 fn is_perf_map(object: &str) -> bool {
     let name = object.strip_prefix("/tmp/perf-");
     name.is_some_and(|name| name.ends_with(".map"))
 }
 
+/// Returns whether the frame is in a library of the system.
 fn is_of_system(frame: &Frame) -> bool {
     let object = frame.object.as_deref().unwrap_or_default();
     let is_library = object.contains(".so");
@@ -126,6 +129,7 @@ mod tests {
         }
     }
 
+    /// Names the function of these frames: object and function of each.
     fn function(frames: &[(&str, Option<&str>)], comm: &str) -> SampledFunction {
         let frames = frames.iter().map(|(object, name)| frame(object, *name));
         let stack = WaitStack {

@@ -20,6 +20,7 @@ impl WaitTable {
         }
     }
 
+    /// Adds the time that a thread spun on a lock.
     fn add_spin(&mut self, rows: &Spins, row: usize) {
         let (pid, tid, time_ns) = (rows.pid[row], rows.tid[row], rows.time_ns[row]);
         let object = self.objects.number(ObjectKey::of_spin(rows, row));

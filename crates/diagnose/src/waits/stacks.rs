@@ -184,6 +184,7 @@ impl Stacks {
         self.stacks.get(number as usize)
     }
 
+    /// Names the frames of a stack; leaves the scheduler's own frames out.
     fn name_frames(&self, mut rows: Vec<StackFrame>) -> WaitStack {
         rows.sort_by_key(|row| row.depth);
         let of_kernel = rows.first().is_some_and(|row| row.pid.is_none());
@@ -265,6 +266,7 @@ impl Frame {
 }
 
 impl LockKind {
+    /// Returns the kind of lock that a function waits for; None if it is none.
     fn of_function(function: &str) -> Option<Self> {
         let known = LOCK_FUNCTIONS
             .iter()
@@ -419,6 +421,7 @@ fn of_rust_type(function: &str) -> String {
     }
 }
 
+/// Returns a function's name without its type parameters and arguments.
 fn without_types(function: &str) -> String {
     let mut out = String::new();
     let mut depth = 0_u32;

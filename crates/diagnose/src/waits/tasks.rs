@@ -91,6 +91,7 @@ impl SpanTable {
         }
     }
 
+    /// Adds a program's task or event; one without an end counts as unfinished.
     fn add_span(&mut self, row: Task) {
         let thread = (row.pid, row.tid);
         let (begin_ns, end_ns, end_tid) = (row.begin_ns, row.end_ns, row.end_tid);
@@ -124,6 +125,7 @@ impl SpanTable {
         });
     }
 
+    /// Returns the number of a task's key; gives a new key the next number.
     fn number(&mut self, key: SpanKey) -> u32 {
         if let Some(number) = self.numbers.get(&key) {
             return *number;
@@ -190,6 +192,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes a table of tasks: begin, end, name.
     fn table(spans: &[(u64, u64, &str)]) -> SpanTable {
         let mut rows = Tasks::default();
         for (begin_ns, end_ns, name) in spans {
@@ -205,6 +208,7 @@ mod tests {
         table
     }
 
+    /// Returns the title of the innermost task of a thread at a time.
     fn name_at(table: &SpanTable, at_ns: u64) -> Option<String> {
         let group = table.innermost(7, 71, at_ns);
         table.key(group).map(SpanKey::title)

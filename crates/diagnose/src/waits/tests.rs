@@ -46,6 +46,7 @@ fn wait(tid: u64, at_ms: u64, blocked_ms: u64, more: Value) -> Wait {
     row_of(row).unwrap()
 }
 
+/// Makes waits of three threads for a connection, a lock, a pipe and epoll.
 fn rows() -> Waits {
     let on_conn = json!({"kind": "connection", "conn": 41});
     let by_thread = json!({
@@ -77,12 +78,14 @@ fn report(grouping: Grouping, filter: WaitFilter) -> WaitReport {
     table.report(RecordingState::default(), usize::MAX)
 }
 
+/// Returns title, number of waits and blocked time of each group.
 fn titles(report: &WaitReport) -> Vec<(String, u64, u64)> {
     let counts =
         |group: &report::WaitGroup| (group.identity.title(), group.count, group.blocked_ns / MS);
     report.groups.iter().map(counts).collect()
 }
 
+/// Makes the same list of milliseconds and names.
 fn expected(groups: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
     let owned = |(title, count, ms): &(&str, u64, u64)| ((*title).to_owned(), *count, *ms);
     groups.iter().map(owned).collect()
@@ -134,10 +137,12 @@ fn threads_and_wakers_have_their_own_groups() {
     assert_eq!(titles(&by_waker), expected(&groups));
 }
 
+/// Returns the number of waits that a filter leaves.
 fn count(filter: WaitFilter) -> u64 {
     report(Grouping::Object, filter).total.count
 }
 
+/// Makes a filter for the title of an object.
 fn on(object: &str) -> WaitFilter {
     WaitFilter {
         object: Some(object.to_owned()),

@@ -33,6 +33,7 @@ impl<'a> ObjectTitles<'a> {
         keys.map(|key| self.of_object(key)).collect()
     }
 
+    /// Returns the title of an object; makes it once.
     fn of_object(&mut self, key: ObjectKey) -> String {
         let title = self.titles.entry(key).or_insert_with(|| {
             let title = self.names.object(key).title();

@@ -63,6 +63,7 @@ pub struct ShortSends {
 }
 
 impl CallsAfter {
+    /// Counts blocked calls by the number of send calls before them; None is an unknown number.
     fn add(&mut self, calls: u64, sends: Option<u32>) {
         self.calls += calls;
         if let Some(sends) = sends {
@@ -73,6 +74,7 @@ impl CallsAfter {
 }
 
 impl BlockedCalls {
+    /// Counts one blocked call, by its duration and by the calls before it.
     fn add(&mut self, blocked_ns: u64, before: PrecedingCalls) {
         if blocked_ns < SHORTEST_NS {
             return self.short.add(1, before.sends);

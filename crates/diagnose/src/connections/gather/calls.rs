@@ -38,6 +38,7 @@ pub struct CallSums {
 }
 
 impl CallSums {
+    /// Adds one call: result in bytes or errno, bytes asked for, time blocked and in the run queue.
     fn add(
         &mut self,
         (result, asked): (i32, Option<u64>),
@@ -105,6 +106,7 @@ const MOST_READERS: usize = 8;
 const GAP_CLASSES: usize = 32;
 
 impl CallDigest {
+    /// Counts the time since the end of the send call before, by its power of two.
     fn add_gap(&mut self, end_ns: u64) {
         if self.last_send_ns > 0 {
             // Calls that ended on different CPUs may come a little out of order.
@@ -144,6 +146,7 @@ impl CallDigest {
         most.map(|(tid, _)| *tid)
     }
 
+    /// Adds bytes to the thread that received them; of many threads only the first are kept.
     fn add_reader(&mut self, tid: u32, bytes: u64) {
         let is_full = self.readers.len() == MOST_READERS;
         match self.readers.iter_mut().find(|(reader, _)| *reader == tid) {
@@ -153,6 +156,7 @@ impl CallDigest {
         }
     }
 
+    /// Counts one call for the CPU on which it ended.
     fn add_cpu(&mut self, cpu: u16) {
         if let Some((same, calls)) = self.cpus.get_mut(self.cpu_at)
             && *same == cpu

@@ -36,6 +36,7 @@ impl<const N: usize> CounterSeries<N> {
         }))
     }
 
+    /// Returns the counters at a time, interpolated; None after the last reading.
     fn value_at(&self, time_ns: u64) -> Option<[u64; N]> {
         let after = self.0.partition_point(|(at_ns, _)| *at_ns < time_ns);
         let (later_ns, later) = self.0.get(after)?;
@@ -107,6 +108,7 @@ pub struct CpuTimes {
 }
 
 impl ProcessSeries {
+    /// Adds the growth since the last sample: run-queue delay, CPU time, time of running threads.
     fn add(&mut self, sample: &ProcessSample) {
         let Some(last) = &self.last else {
             self.last = Some(sample.clone());
@@ -185,6 +187,7 @@ impl CpuTimes {
         Some(used)
     }
 
+    /// Returns how long a CPU quota stopped the process, in this interval.
     fn quota_ns(&self, pid: u32, (from_ns, to_ns): (u64, u64)) -> u64 {
         let stops = self.quota.get(&pid).into_iter().flatten();
         let within = stops.filter(|(end_ns, _)| (from_ns..=to_ns).contains(end_ns));
@@ -223,6 +226,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// Makes a sample of a process that has waited this long for a CPU.
     fn process(time_ms: u64, runq_ms: u64, runs: u64, threads_ran: u32) -> ProcessSample {
         ProcessSample {
             pid: 7,

@@ -75,6 +75,7 @@ impl DropDigest {
         times().min().zip(times().max())
     }
 
+    /// Counts a dropped packet by its cause, and keeps its range of sequence numbers.
     fn add_packet(&mut self, row: &PacketDrop) {
         self.packets += 1;
         let cause = DropCause::from_row(row);
@@ -91,6 +92,7 @@ impl DropDigest {
         }
     }
 
+    /// Counts a reset that this host sent, by its reason.
     fn add_reset(&mut self, row: &PacketDrop) {
         *self.resets.entry(row.reason.clone()).or_default() += 1;
         self.reset_ns.get_or_insert(row.time_ns);

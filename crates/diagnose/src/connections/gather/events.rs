@@ -109,6 +109,7 @@ impl EventDigest {
         }
     }
 
+    /// Follows the congestion state: begins or ends an interval of recovery or loss.
     fn congestion_state(&mut self, time_ns: u64, old: Option<u8>, new: Option<u8>) {
         if new == Some(TCP_CA_RECOVERY) {
             self.recoveries += 1;

@@ -13,6 +13,7 @@ use crate::connections::snap::interval::RttInterval;
 pub struct StageGrowth([Option<(u64, u64)>; Stage::ALL.len()]);
 
 impl StageGrowth {
+    /// Extends, for each stage that grew since the earlier reading, the interval of its growth.
     fn add(&mut self, from_ns: u64, earlier: Option<&TcpStage>, reading: &TcpStage) {
         let now = reading.stages_ns();
         let before = earlier.map(TcpStage::stages_ns);

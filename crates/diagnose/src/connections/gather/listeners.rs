@@ -226,6 +226,7 @@ mod tests {
         }
     }
 
+    /// Makes the digest of readings: time, drops, counters of the namespace.
     fn digest(readings: &[(u64, u32, CounterPair)]) -> ListenerDigest {
         let mut digest = ListenerDigest::default();
         for (time_ns, drops, counts) in readings {
@@ -234,6 +235,7 @@ mod tests {
         digest
     }
 
+    /// Returns drops in all, refused packets, refused SYNs, and drops of an unknown kind.
     fn seen(digest: &ListenerDigest) -> (u64, u64, u64, u64) {
         let drops = &digest.drops;
         (drops.all, drops.refused, drops.refused_syns, drops.untold)

@@ -153,6 +153,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes the lifespans of these rows; what a row does not say has a default.
     fn lives(rows: &[Value]) -> Lifespans {
         let mut columns = Connections::default();
         for row in rows {
@@ -172,6 +173,7 @@ mod tests {
         lives
     }
 
+    /// Returns which connections are judged if at most this many are.
     fn judged(lives: &Lifespans, most: usize) -> Vec<u64> {
         let longest = lives.find_longest(most);
         let judged: Vec<u64> = (0..10)

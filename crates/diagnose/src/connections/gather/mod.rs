@@ -220,6 +220,7 @@ impl Evidence {
         self.only.as_ref().map_or(0, |only| only.others)
     }
 
+    /// Returns whether the report judges this connection: all, or only some are.
     fn is_judged(&self, conn: u64) -> bool {
         is_judged(&self.only, conn)
     }
@@ -252,11 +253,13 @@ impl Evidence {
         self.sockets.extend_from_slice(sockets);
     }
 
+    /// Returns the digest of a connection; makes an empty one for a new connection.
     pub(crate) fn digest_mut(&mut self, conn: u64) -> &mut ConnectionDigest {
         let position = self.connections.position(conn);
         self.connections.at(position)
     }
 
+    /// Moves the end of the recording to the last time of these rows.
     fn reached(&mut self, range: Option<(u64, u64)>) {
         if let Some((_, last_ns)) = range {
             self.latest_ns = self.latest_ns.max(last_ns);

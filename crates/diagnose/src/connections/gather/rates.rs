@@ -67,6 +67,7 @@ impl RateFall {
         Some(Self::new(limited, ledger.best_rate_bytes_per_s? as f64))
     }
 
+    /// Compares the rate under loss with the connection's own best rate.
     fn new(limited: RateInterval, best_bytes_per_s: f64) -> Self {
         let length_ns = limited.length_ns.max(1);
         let under_loss_bytes_per_s = per_second(limited.bytes, length_ns);
@@ -100,6 +101,7 @@ impl RateDigest {
         }
     }
 
+    /// Adds an interval in which losses kept the congestion window far below what the path carries.
     fn add_lossy(&mut self, earlier: &TcpSample, later: &TcpSample, length_ns: u64, bytes: u64) {
         let app_limited = later.app_limited.unwrap_or(false);
         let timeout = later.total_rto > earlier.total_rto;
@@ -140,6 +142,7 @@ fn free_ns(earlier: &TcpSample, later: &TcpSample) -> Option<u64> {
     Some(busy_us.saturating_sub(window_us) * 1_000)
 }
 
+/// Returns bytes a second from bytes and nanoseconds.
 fn per_second(bytes: u64, length_ns: u64) -> f64 {
     bytes as f64 * 1e9 / length_ns as f64
 }

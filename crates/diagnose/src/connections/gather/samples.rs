@@ -88,6 +88,7 @@ impl SampleDigest {
         }
     }
 
+    /// Keeps the interval before this sample if bytes moved in it.
     fn see_moved(&mut self, sample: &TcpSample) {
         let bytes = |of: &TcpSample| (of.bytes_received, of.bytes_acked, of.bytes_sent);
         let earlier = self.last.as_ref().or(self.base.as_deref());
@@ -97,6 +98,7 @@ impl SampleDigest {
         }
     }
 
+    /// Adds a sample to the extremes: RTT, timeout, send queue, window.
     fn add_sample(&mut self, sample: &TcpSample) {
         if sample.kind == SampleKind::Poll {
             self.polls += 1;

@@ -145,6 +145,7 @@ impl SystemCallTable {
     }
 }
 
+/// Returns what a function of the kernel works on; None if it shows nothing.
 fn kernel_work(function: &str) -> Option<KernelWork> {
     // parts of a function that the compiler made: `name.constprop.0`
     let name = function.split('.').next().unwrap_or(function);

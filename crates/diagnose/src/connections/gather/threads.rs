@@ -130,6 +130,7 @@ impl ThreadTable {
             .for_each(|(end_ns, call)| self.count(end_ns, call));
     }
 
+    /// Counts one call, and adds time that its data waited while the thread was blocked elsewhere.
     fn count(&mut self, end_ns: u64, call: ThreadCall) {
         let ThreadCall {
             conn,
@@ -174,6 +175,7 @@ impl ThreadBlocks {
         self.0.push_back(block);
     }
 
+    /// Returns whether the thread was blocked on another connection lately.
     fn was_elsewhere(&self, conn: u64) -> bool {
         self.0.iter().any(|block| block.conn != conn)
     }
@@ -206,6 +208,7 @@ impl BlockedElsewhere {
         self.unknown_ns += elsewhere.map(|block| block.blocked_ns).sum::<u64>();
     }
 
+    /// Adds time that data waited while the thread was blocked on connection `conn`.
     fn count(&mut self, conn: u64, waited_ns: u64) {
         let known = self
             .blockers
@@ -258,6 +261,7 @@ mod tests {
         columns
     }
 
+    /// Returns connections that made this one wait: id, nanoseconds, number of waits.
     fn blockers_of(table: &ThreadTable, conn: u64) -> Vec<(u64, u64, u64)> {
         let blockers = table.get(conn).map_or(&[][..], |behind| &behind.blockers);
         let counts = |it: &Blocker| (it.conn, it.waited_ns, it.times);

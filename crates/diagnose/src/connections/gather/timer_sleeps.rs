@@ -57,6 +57,7 @@ fn is_sleep(rows: &Waits, row: usize) -> bool {
     rows.kind[row] == WaitObject::Sleep || rows.limit_ns[row].is_some_and(is_over)
 }
 
+/// Adds a sleep to the run before it, if it follows closely; else begins a run.
 fn add_sleep(runs: &mut Vec<SleepRun>, start_ns: u64, end_ns: u64) {
     let slept_ns = end_ns - start_ns;
     match runs.last_mut() {

@@ -196,6 +196,7 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
     .collect()
 }
 
+/// Rules out softirq work as the cause, if its time was measured and is small.
 fn not_softirq(case: &Case) -> Option<RuledOut> {
     let worked_ns = case.own.cpu.home?.ksoftirqd_ns?;
     let share = worked_ns as f64 / case.life_ns().max(1) as f64;

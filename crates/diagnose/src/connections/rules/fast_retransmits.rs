@@ -287,6 +287,8 @@ fn window_facts(case: &Case, fall: RateFall) -> [Option<Fact>; 2] {
 }
 
 impl FastRetransmits {
+    /// Returns an undecided verdict: the version of BBR is unknown, and version 1 does not slow
+    /// down.
     fn which_bbr(&self, case: &Case, limited_ns: u64, retransmits: u64, fall: RateFall) -> Verdict {
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id()],
@@ -297,6 +299,7 @@ impl FastRetransmits {
         })
     }
 
+    /// Returns an undecided verdict: no best rate or too few samples to compare with.
     fn cannot_compare(&self, case: &Case, limited_ns: u64, retransmits: u64) -> Verdict {
         let retransmits = sum("retransmits", retransmits, "segments retransmitted");
         Verdict::Inconclusive(RuleDoubt {

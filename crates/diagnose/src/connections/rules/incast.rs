@@ -162,6 +162,8 @@ fn queueing_ratio(case: &Case) -> Option<f64> {
 }
 
 impl Incast {
+    /// Returns an undecided verdict: the recording does not show whether round trips grew before
+    /// the losses.
     fn inconclusive_verdict(&self, case: &Case, senders: usize) -> Verdict {
         let label = "other connections to that host";
         Verdict::Inconclusive(RuleDoubt {

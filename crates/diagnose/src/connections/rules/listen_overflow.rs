@@ -118,6 +118,7 @@ impl Rule for ListenOverflow {
 }
 
 impl ListenOverflow {
+    /// Returns an undecided verdict with these facts and the reason.
     fn inconclusive_verdict(
         &self,
         facts: Vec<Fact>,
@@ -151,12 +152,14 @@ fn collect_facts(listener: &ListenerDigest) -> Vec<Fact> {
     facts
 }
 
+/// Returns facts of drops that the kernel counts, but not by cause.
 fn doubtful_facts(listener: &ListenerDigest, name: &'static str, drops: u64) -> Vec<Fact> {
     let mut facts = vec![sum(name, drops, "drop(s) counted by the socket")];
     facts.extend(waiting_facts(listener));
     facts
 }
 
+/// Returns facts of the accept queue: its length and its limit.
 fn waiting_facts(listener: &ListenerDigest) -> Vec<Fact> {
     let label = "limit of the accept queue";
     let mut facts = vec![sum("waiting_max", listener.waiting_max.into(), label)];
@@ -168,6 +171,7 @@ fn waiting_facts(listener: &ListenerDigest) -> Vec<Fact> {
     facts
 }
 
+/// Returns what the recording could not see of this listening socket.
 fn list_unseen(listener: &ListenerDigest) -> Vec<String> {
     let mut unseen = vec!["Which clients were dropped, and how long each waited.".to_owned()];
     unseen.push(match listener.beside {
@@ -189,6 +193,7 @@ fn list_unseen(listener: &ListenerDigest) -> Vec<String> {
     unseen
 }
 
+/// Returns high confidence; medium if several sockets share the namespace's counter.
 fn confidence(case: &Case, beside: usize) -> Confidence {
     let counted = direct_confidence(
         case,

@@ -60,6 +60,7 @@ mod tests {
     };
     use crate::units::{percent, ratio_of};
 
+    /// Makes a warning of a rule with this harm and number of connections.
     fn finding(rule: &dyn Rule, harm_ns: u64, connections: u64) -> Finding {
         Finding {
             rule: rule.id(),

@@ -153,6 +153,7 @@ fn count_explained(case: &Case) -> u64 {
     explained.map(|(_, segments)| segments).sum()
 }
 
+/// Returns the advice for a cause of drops, and names the rule that explains more.
 fn fix(case: &Case, cause: &DropCause, drops: &DropDigest) -> Advice {
     let explained = cause.explain_at(drops.qdiscs.get(cause));
     Advice(match explaining_rule(case, cause) {

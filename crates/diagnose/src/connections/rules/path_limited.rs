@@ -124,6 +124,7 @@ fn is_network(case: &Case, stage: Stage) -> bool {
         || (stage == Stage::SendBuffer && case.send_buffer_fills_path())
 }
 
+/// Returns the time of all stages that the network causes.
 fn network_ns(case: &Case) -> u64 {
     let stages = case.own.judged.stages.iter();
     let network = stages.filter(|(stage, _)| is_network(case, *stage));
@@ -183,6 +184,7 @@ fn is_paced(case: &Case) -> bool {
 }
 
 impl PathLimited {
+    /// Returns an undecided verdict: time without a known stage exceeds that of any stage.
     fn inconclusive_verdict(&self, case: &Case, unknown_ns: u64) -> Verdict {
         Verdict::Inconclusive(RuleDoubt {
             candidates: vec![self.id(), RuleId::SenderAppLimited],

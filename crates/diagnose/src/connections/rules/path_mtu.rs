@@ -192,6 +192,7 @@ impl LargeLoss {
     }
 }
 
+/// Returns which packets passed while the large segment was lost; None if no other is known.
 fn find_passage(case: &Case, stuck: &StuckSegment) -> Option<Passage> {
     let drops = &case.own.gathered.drops;
     if case.own.last_sample().is_some_and(|last| last.sacked > 0) {
@@ -206,6 +207,7 @@ fn find_passage(case: &Case, stuck: &StuckSegment) -> Option<Passage> {
     }
 }
 
+/// Returns how sure the finding is, by the packets that passed meanwhile.
 fn confidence(case: &Case, passes: Option<Passage>) -> Confidence {
     let medium = |because: &str| Confidence {
         level: ConfidenceLevel::Medium,

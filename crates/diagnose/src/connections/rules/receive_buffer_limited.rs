@@ -167,6 +167,7 @@ fn zero_windows(case: &Case) -> Option<u64> {
     (visible || seen > 0).then_some(seen)
 }
 
+/// Returns how much faster a larger buffer could be: congestion window over receive window.
 fn win_basis(case: &Case) -> WinBasis {
     let window_bytes = case.largest_window_bytes();
     match case.cwnd_bytes() {

@@ -164,6 +164,7 @@ fn collect_facts(case: &Case) -> Vec<Fact> {
 }
 
 impl SenderAppLimited {
+    /// Returns an undecided verdict: the stage is unknown for most of the time.
     fn cannot_exclude(&self, case: &Case, unknown_ns: u64) -> Verdict {
         let unknown = FactValue::Real(case.share(Stage::Unknown));
         let label = "of the time data was outstanding for an unknown reason";

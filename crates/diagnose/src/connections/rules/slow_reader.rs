@@ -76,6 +76,7 @@ const PACED: &str = "reader_slept";
 /// The same of a reader with sleeps that are not what stopped the sender.
 const SLEPT: &str = "reader_slept_part";
 
+/// Decides whether the receiving program reads more slowly than data arrives.
 fn check_reader(case: &Case) -> Verdict {
     let limited_ns = case.ns(Stage::ReceiverWindow);
     if limited_ns > 0 && matches!(window_cause(case), WindowCause::Reader(_)) {
@@ -145,6 +146,7 @@ enum ReaderPace {
     Unknown,
 }
 
+/// Returns whether a timer of the program sets the pace of its reads.
 fn find_pace(case: &Case) -> ReaderPace {
     let Verdict::Fires(found) = check_reader(case) else {
         return ReaderPace::Unknown;

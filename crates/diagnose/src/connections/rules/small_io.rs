@@ -38,6 +38,7 @@ struct SmallCalls {
 }
 
 impl SmallCalls {
+    /// Counts calls that a buffer would avoid; None if it avoids less than half.
     fn new(direction: DataDirection, (calls, bytes): (u64, u64), turns: u64) -> Option<Self> {
         // a buffer is flushed before the program waits for the other end
         let needed = bytes.div_ceil(BUFFER_BYTES).max(turns);
@@ -203,11 +204,13 @@ impl Rule for SmallIo {
     }
 }
 
+/// Returns the fact of the mean size of a call.
 fn mean_bytes(small: &SmallCalls) -> Option<crate::report::Fact> {
     let mean = small.bytes.checked_div(small.calls);
     known("mean_bytes", mean, FactUnit::Bytes, "in a call, on average")
 }
 
+/// Rules out blocking as the cause, if send calls were hardly blocked.
 fn not_blocked(case: &Case) -> Option<RuledOut> {
     let calls = case.calls_with_blocking()?;
     let share = ratio_of(calls.send.blocked_ns, case.life_ns());

@@ -199,6 +199,7 @@ fn causes_here<'a>(case: &'a Case) -> BTreeMap<&'a DropCause, u64> {
     causes
 }
 
+/// Returns the fact of handshake segments that this host dropped; None if it dropped none.
 fn drops_here(case: &Case) -> Option<Fact> {
     let dropped = causes_here(case).values().sum();
     (dropped > 0).then(|| {

@@ -118,6 +118,7 @@ impl Rule for ThinStreamTimeouts {
 }
 
 impl ThinStreamTimeouts {
+    /// Returns an undecided verdict: the number of segments in flight is unknown.
     fn inconclusive_verdict(&self, stalled_ns: u64, beside: u64) -> Verdict {
         let label = "other connection(s) of the program to that host";
         Verdict::Inconclusive(RuleDoubt {

@@ -51,6 +51,7 @@ pub fn estimated_share(
 mod tests {
     use super::*;
 
+    /// Makes an interval of 500 ms with this sum of RTTs, in microseconds.
     fn interval(rtt_sum_us: u64, rtt_samples: u32) -> RttInterval {
         RttInterval {
             length_ns: 500_000_000,

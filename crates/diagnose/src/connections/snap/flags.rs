@@ -80,6 +80,7 @@ pub struct FlagTime {
 }
 
 impl FlagTime {
+    /// Adds time in which a flag was on or off; None is time in which it was not observed.
     fn add(&mut self, flag: Option<bool>, length_ns: u64) {
         if let Some(flag) = flag {
             self.observed_ns += length_ns;
@@ -168,6 +169,7 @@ fn send_buffer_limited(sample: &TcpSample) -> bool {
     queue > sample.mss_bytes && queue.saturating_add(sample.mss_bytes) > sample.max_send_queue_bytes
 }
 
+/// Returns whether a counter grew between two samples; None if it is unknown.
 fn has_grown(
     earlier: Option<&TcpSample>,
     later: &TcpSample,

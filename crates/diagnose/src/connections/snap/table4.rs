@@ -27,6 +27,7 @@ const ROWS: [(&str, Reading); 5] = [
     ("delayed_ack", |flags| observe_flag(flags.delayed_ack)),
 ];
 
+/// Returns the time of a flag, as complete; None if it was never observed.
 fn observe_flag(flag: FlagTime) -> Option<(FlagTime, bool)> {
     (flag.observed_ns > 0).then_some((flag, true))
 }
@@ -43,6 +44,8 @@ pub fn fill_table4<'a>(
     }
 }
 
+/// Makes one row of SNAP's table 4: connections that have the problem for these shares of their
+/// time.
 fn table_row<'a>(
     problem: &'static str,
     reading: Reading,

@@ -57,6 +57,7 @@ pub fn ledger_share(ns: u64, bound_ns: f64, life_ns: u64) -> StageShare {
     }
 }
 
+/// Returns the largest error of a stage's time: clock granularity, unseen and guessed time.
 fn bound_ns(ledger: &TcpStage, stage: Stage, scale: Scale) -> f64 {
     let delayed = u64::from(ledger.delayed_acks);
     let (intervals, timed) = match stage {

@@ -95,6 +95,7 @@ pub fn judge_connection(
     }
 }
 
+/// Returns the receiving side's stages; None if the connection received nothing.
 fn receive(
     gathered: &ConnectionDigest,
     ledger: Option<&TcpStage>,

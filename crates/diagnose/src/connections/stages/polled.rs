@@ -76,6 +76,7 @@ pub fn judge_polls(gathered: &ConnectionDigest, jiffy_ns: u64) -> Result<PollSta
     })
 }
 
+/// Returns the kernel's own clocks of a connection, or why they are missing.
 fn clocks(
     gathered: &ConnectionDigest,
     opened_ns: Option<u64>,
@@ -151,6 +152,7 @@ fn is_paced(congestion: Option<&str>) -> bool {
     congestion.is_some_and(|name| name.starts_with("bbr"))
 }
 
+/// Returns the stage that one poll shows; Unknown if several look alike.
 fn stage_of(class: PollClass, nodelay: Option<bool>, paced: bool) -> Stage {
     match class {
         PollClass::RecoveryFull => Stage::FastRetransmit,
@@ -163,6 +165,7 @@ fn stage_of(class: PollClass, nodelay: Option<bool>, paced: bool) -> Stage {
     }
 }
 
+/// Returns a stage's share of the connection's life, from the kernel's clocks.
 fn clock_share(clocks: &KernelClocks, ns: u64) -> StageShare {
     StageShare {
         share: ns as f64 / clocks.life_ns as f64,

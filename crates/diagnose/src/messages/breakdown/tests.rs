@@ -5,10 +5,12 @@ use table::row_of;
 
 use super::*;
 
+/// Makes the breakdown of a received message with these columns.
 fn received(given: Value) -> Result<LatencyBreakdown, BreakdownError> {
     LatencyBreakdown::from_received(&row_of(given).expect("a row"))
 }
 
+/// Makes the breakdown of a sent message with these columns.
 fn sent(given: Value) -> Result<LatencyBreakdown, BreakdownError> {
     LatencyBreakdown::from_sent(&row_of(given).expect("a row"), None)
 }

@@ -66,6 +66,7 @@ pub(super) fn join(sent: &[SentTimes], received: &[ReceivedTimes]) -> JoinResult
     joined
 }
 
+/// Joins a message's times at both ends; None if a needed timestamp is missing.
 fn find_crossing(sent: &SentTimes, received: &ReceivedTimes) -> Option<Crossing> {
     Some(Crossing {
         offset_end: sent.offset_end,
@@ -84,6 +85,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes a sent message with all its timestamps.
     fn sent(offset_end: u64, bytes: u32) -> SentTimes {
         SentTimes {
             offset_end,
@@ -93,6 +95,7 @@ mod tests {
         }
     }
 
+    /// Makes a received message with all its timestamps.
     fn received(offset_end: u64, bytes: u32) -> ReceivedTimes {
         ReceivedTimes {
             offset_end,
@@ -126,6 +129,7 @@ mod tests {
         );
     }
 
+    /// Returns end offset and size of consecutive messages of these sizes.
     fn cut(sizes: &[u32]) -> Vec<(u64, u32)> {
         let ends = sizes.iter().scan(0, |end, bytes| {
             *end += u64::from(*bytes);

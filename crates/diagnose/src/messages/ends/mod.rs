@@ -105,6 +105,7 @@ impl EndRecording {
         }
     }
 
+    /// Moves the end of the recording to the last time of these rows.
     fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
         let last_ns = range_ns.map_or(0, |(_, last_ns)| last_ns);
         self.latest_ns = self.latest_ns.max(last_ns);
@@ -215,6 +216,7 @@ fn has_overlap(first: &EndRecording, here: usize, other: &EndRecording, there: u
     here.0 <= there.1 + ABOUT_NS && there.0 <= here.1 + ABOUT_NS
 }
 
+/// Joins the messages of one direction; None if the sender recorded none.
 fn path<'a>(
     from: (&'a EndRecording, u64),
     to: (&'a EndRecording, u64),
@@ -231,6 +233,7 @@ fn path<'a>(
     })
 }
 
+/// Estimates the clock offset of two hosts from messages in both directions.
 fn relate_clocks(
     first: &EndRecording,
     other: &EndRecording,
@@ -291,6 +294,7 @@ fn taken_ns(path: &EndsPath<'_>) -> Vec<u64> {
     taken
 }
 
+/// Sums the parts of all messages of one direction, and keeps the slowest.
 fn crossing_group(path: &EndsPath<'_>, clocks: &ClockRelation) -> CrossingGroup {
     let (sender, conn) = path.from;
     let sent = sender.sent.get(&conn).map_or(&[][..], |all| all);
@@ -353,6 +357,7 @@ fn crossing_group(path: &EndsPath<'_>, clocks: &ClockRelation) -> CrossingGroup 
     }
 }
 
+/// Returns the percentiles of each part of the path that has a value.
 fn leg_spreads(legs: &[DurationSums]) -> Vec<LegSpread> {
     let legs = PathLeg::ALL.into_iter().zip(legs);
     let legs = legs.filter_map(|(leg, times)| {

@@ -41,6 +41,7 @@ pub(super) fn estimate_offsets(pairs: &[OffsetPair]) -> Vec<ClockOffset> {
     found
 }
 
+/// Adds offsets that satisfy all pairs; splits the pairs where one offset does not.
 fn add(pairs: &[OffsetPair], found: &mut Vec<ClockOffset>) {
     let least = |forth: bool| {
         let pairs = pairs.iter().filter(move |pair| pair.forth == forth);
@@ -74,6 +75,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes pairs with this clock offset and these delays; true is the way forth.
     fn messages(offset_ns: i64, delays_ns: &[(u64, bool)]) -> Vec<OffsetPair> {
         let pairs = delays_ns.iter().zip(0..);
         let pairs = pairs.map(|((delay_ns, forth), at)| OffsetPair {

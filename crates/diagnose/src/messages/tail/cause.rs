@@ -35,6 +35,7 @@ pub(super) enum MessageRule {
 }
 
 impl MessageRule {
+    /// Returns the rule's name in reports.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::HeadOfLineBlocking => "head_of_line_blocking",
@@ -153,6 +154,7 @@ pub(super) struct CauseNamer<'a> {
 }
 
 impl<'a> CauseNamer<'a> {
+    /// Makes the namer of causes for the places of this tree.
     pub(super) fn new(
         tree: &'a PlaceTree,
         labels: &'a LabelTable,
@@ -280,6 +282,7 @@ impl<'a> CauseNamer<'a> {
         }
     }
 
+    /// Returns rule, name and category of an activity, by its kind and name.
     fn cause_by_name(&self, id: LabelId) -> (MessageRule, String, Option<Cause>) {
         let what = self.labels.get(id);
         let Some(category) = self.categories[id.index()] else {
@@ -301,6 +304,7 @@ impl<'a> CauseNamer<'a> {
     }
 }
 
+/// Returns the activity's name in reports: its own, or that of its kind.
 fn name(what: &SpanLabel) -> String {
     let name = what.name.as_deref().unwrap_or("?");
     match what.kind {

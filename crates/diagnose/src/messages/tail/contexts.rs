@@ -87,11 +87,13 @@ impl ContextTimes {
             .collect()
     }
 
+    /// Returns the mean time of a message.
     fn mean(&self, ns: u64) -> f64 {
         ns as f64 / self.messages.max(1) as f64
     }
 }
 
+/// Returns what one CPU did, as mean time of slow and of usual messages.
 fn cpu_share(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> CpuShare {
     let mut contexts: Vec<CpuContext> = contexts
         .into_iter()
@@ -107,6 +109,7 @@ fn cpu_share(cpu: u16, contexts: BTreeMap<String, (f64, f64)>) -> CpuShare {
     }
 }
 
+/// Returns the name of a CPU's state: the thread, the interrupt, idle or unknown.
 fn name(context: CpuState, labels: &LabelTable) -> String {
     match context {
         CpuState::Interrupts => "interrupts".to_owned(),

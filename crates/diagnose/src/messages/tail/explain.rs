@@ -200,6 +200,7 @@ fn cap_causes(mut within: InnerCauses, most_ns: f64) -> InnerCauses {
     within
 }
 
+/// Returns how a slow message differs at a place: longer, more often, or new there.
 fn find_anomaly(observed: PlaceTime, usual: UsualTime) -> Anomaly {
     // each as long as usual, there were just more of them
     let each_ns = observed.time_ns as f64 / f64::from(observed.count.max(1));

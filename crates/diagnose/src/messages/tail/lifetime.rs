@@ -62,6 +62,7 @@ enum MoveState {
     Stopped,
 }
 
+/// Makes one stay at a place, from begin to end.
 fn place_time(from_ns: u64, until_ns: u64) -> PlaceTime {
     PlaceTime {
         time_ns: until_ns.saturating_sub(from_ns),
@@ -282,6 +283,7 @@ impl TimelineBuilder<'_> {
     }
 }
 
+/// Returns whether the activity is a hard or soft interrupt.
 fn is_interrupt(what: &SpanLabel) -> bool {
     matches!(what.kind, ActivityKind::Irq | ActivityKind::Softirq)
 }

@@ -143,6 +143,7 @@ impl TailTable {
         self.sides.1 = Some(TailSide::new(header, names));
     }
 
+    /// Returns the host to which rows are added: the other end once it began, else the first.
     fn current_side(&mut self) -> &mut TailSide {
         self.sides.1.as_mut().unwrap_or(&mut self.sides.0)
     }
@@ -207,6 +208,7 @@ struct QueryContext<'a> {
 }
 
 impl QueryContext<'_> {
+    /// Explains the slow messages of each group, and makes the report.
     fn report(&self, recorded: RecordingState) -> TailReport {
         let sides = &self.table.sides;
         let others = sides.1.as_ref().map(TailSide::group_messages);
@@ -371,6 +373,7 @@ impl QueryContext<'_> {
     }
 }
 
+/// Returns the durations of messages, the shortest first.
 fn sorted_ns(messages: &[HostMessage]) -> Vec<u64> {
     let mut sorted_ns: Vec<u64> = messages.iter().map(HostMessage::latency_ns).collect();
     sorted_ns.sort_unstable();

@@ -118,6 +118,7 @@ mod tests {
     use crate::messages::breakdown::HostTimes;
     use crate::messages::message::MessageId;
 
+    /// Makes a received message: handed over, thread running, data taken.
     fn message(handed_ns: u64, running_ns: Option<u64>, taken_ns: u64) -> HostMessage {
         HostMessage {
             id: MessageId {
@@ -139,6 +140,7 @@ mod tests {
         }
     }
 
+    /// Makes a wait in epoll.
     fn blocked(start_ns: u64, woken_ns: u64) -> BlockedSpan {
         BlockedSpan {
             start_ns,

@@ -72,6 +72,7 @@ impl ReferenceSet {
         }
     }
 
+    /// Returns a sum divided by the number of usual messages.
     fn mean(&self, sum: u64) -> f64 {
         match self.messages {
             0 => 0.0,

@@ -73,6 +73,7 @@ impl TailSide {
         self.spans.add(rows, labels, &self.names);
     }
 
+    /// Moves the end of the recording to the last time of these rows.
     fn note_latest(&mut self, range_ns: Option<(u64, u64)>) {
         let last_ns = range_ns.map_or(0, |(_, last_ns)| last_ns);
         self.latest_ns = self.latest_ns.max(last_ns);

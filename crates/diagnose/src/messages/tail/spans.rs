@@ -82,6 +82,7 @@ pub(super) struct SpanTable {
 }
 
 impl LabelTable {
+    /// Returns the number of an activity's label; gives a new label the next number.
     fn id(&mut self, rows: &Activities, row: usize, names: &NameTable) -> LabelId {
         let kind = rows.kind[row];
         let pid = rows.pid[row].filter(|_| kind == ActivityKind::Task);
@@ -102,6 +103,7 @@ impl LabelTable {
         })
     }
 
+    /// Returns the number of a label; gives a new label the next number.
     fn intern_label(&mut self, what: SpanLabel) -> LabelId {
         if let Some(id) = self.ids.get(&what) {
             return *id;
@@ -225,6 +227,7 @@ impl SpanTable {
 }
 
 impl CpuSpans {
+    /// Sorts the spans of a CPU, and finds the span around each.
     fn finish(&mut self) {
         let order = |span: &ActivitySpan| (span.begin_ns, span.depth);
         if !self.spans.is_sorted_by_key(order) {
@@ -272,6 +275,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes a table of spans: CPU, begin, end, depth.
     fn spans(rows: &[(u16, u64, u64, u16)]) -> SpanTable {
         let mut activities = Activities::default();
         for (cpu, begin_ns, end_ns, depth) in rows {
@@ -291,6 +295,7 @@ mod tests {
         spans
     }
 
+    /// Returns length and depth of spans within an interval.
     fn found(spans: &SpanTable, from_ns: u64, until_ns: u64) -> Vec<(u64, u16)> {
         let mut found = Vec::new();
         spans.visit_overlapping(0, from_ns, until_ns, |span| {

@@ -43,6 +43,7 @@ struct PartHits {
 }
 
 impl GroupSummary<'_> {
+    /// Makes the report of a group: its percentiles, causes and slow messages.
     pub(super) fn group(
         self,
         (application, direction): GroupKey,
@@ -109,10 +110,12 @@ impl GroupSummary<'_> {
         causes
     }
 
+    /// Returns the cause to which a deviation belongs.
     fn key(&self, deviation: &Deviation) -> CauseKey {
         self.causes.cause_key(deviation.node)
     }
 
+    /// Counts, for each cause, the slow messages that it explains, and their time.
     fn hits(
         &self,
         slow: &[ExplainedMessage<'_>],
@@ -142,6 +145,7 @@ impl GroupSummary<'_> {
         hits
     }
 
+    /// Returns the causes of one slow message, with shares of its extra time.
     fn explained(
         &self,
         slow: &ExplainedMessage<'_>,
@@ -193,6 +197,7 @@ impl GroupSummary<'_> {
         spans
     }
 
+    /// Returns how many messages were ahead of the slow ones in the receive queue.
     fn queue_spread(&self, slow: &[ExplainedMessage<'_>]) -> QueueSpread {
         let usual = self.body.reference.mean_ahead();
         let mut ahead: Vec<u32> = slow.iter().map(|it| it.ahead).collect();
@@ -209,6 +214,7 @@ impl GroupSummary<'_> {
     }
 }
 
+/// Makes the report's entry of a cause: messages, time, examples.
 fn cause_of(key: &CauseKey, hits: CauseHits, slow: &[ExplainedMessage<'_>]) -> TailCause {
     let CauseHits {
         mut messages,
@@ -270,6 +276,7 @@ fn order(hit: &[(usize, f64)], all: usize) -> HitOrder {
     }
 }
 
+/// Returns percentiles of sorted durations.
 fn quantiles(sorted_ns: &[u64]) -> Vec<LatencyQuantile> {
     let Some(last) = sorted_ns.len().checked_sub(1) else {
         return Vec::new();
@@ -284,11 +291,14 @@ fn quantiles(sorted_ns: &[u64]) -> Vec<LatencyQuantile> {
         .collect()
 }
 
+/// Returns the mean; None without a value.
 fn mean(values: impl ExactSizeIterator<Item = f64>) -> Option<f64> {
     let count = values.len();
     (count > 0).then(|| values.sum::<f64>() / count as f64)
 }
 
+/// Returns the share of extra time that known causes explain: smallest and median. None if no
+/// message took longer.
 fn covered_share(
     slow: &[ExplainedMessage<'_>],
     explained: &[MessageCauses],

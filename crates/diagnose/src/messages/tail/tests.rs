@@ -31,6 +31,7 @@ fn header(started_ns: u64) -> table::manifest::Header {
     serde_json::from_value(header).expect("a header")
 }
 
+/// Returns the groups of the report as JSON.
 fn answer(rows: &Rows, started_ns: u64, question: TailQuery) -> Value {
     serde_json::to_value(report(rows, started_ns, question).groups).expect("JSON")
 }
@@ -109,12 +110,14 @@ fn put(rows: &mut Rows, number: u64, begin_ns: u64, parts: &[Part]) -> u64 {
     now_ns
 }
 
+/// Generates one to several parts of a message.
 fn parts() -> impl Strategy<Value = Vec<Part>> {
     let calls = prop::collection::vec(0_u64..4, 0..3);
     let part = (0_u8..3, 1_000_u64..20_000, calls);
     prop::collection::vec(part, 1..5)
 }
 
+/// Generates rows of messages with activities.
 fn rows() -> impl Strategy<Value = Rows> {
     prop::collection::vec((parts(), 0_u64..500), 10..40).prop_map(|messages| {
         let (mut rows, mut now_ns) = (Rows::default(), 1_000_000);
@@ -125,6 +128,7 @@ fn rows() -> impl Strategy<Value = Rows> {
     })
 }
 
+/// Makes the query for nearly all messages: those above p10.
 fn everything() -> TailQuery {
     TailQuery {
         tail: "p10".parse().expect("a band"),
@@ -188,6 +192,7 @@ fn one_slow(slow: &[Part]) -> Rows {
     rows
 }
 
+/// Returns rule and name of the first cause; demands that one message is slow.
 fn first_cause(rows: &Rows) -> (Value, Value) {
     let group = &answer(rows, 0, TailQuery::default())[0];
     assert_eq!(group["tail"]["kept"], 1, "{group:#}");

@@ -56,6 +56,7 @@ impl TableConsumer for FailedConnectDigest {
 }
 
 impl FailedConnectDigest {
+    /// Adds a failed attempt to the sums of its process and remote address.
     fn add(&mut self, row: FailedConnect) {
         let key = (row.pid, row.remote.clone());
         let attempts = self.attempts.entry(key).or_default();

@@ -42,6 +42,7 @@ impl TableConsumer for FileWaitDigest {
 }
 
 impl FileWaitDigest {
+    /// Adds time that threads waited for the disk, by file.
     fn add(&mut self, rows: &Waits) {
         for row in 0..rows.device.len() {
             let Some(file) = rows.device[row].zip(rows.object[row]) else {

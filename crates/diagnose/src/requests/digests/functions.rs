@@ -97,6 +97,7 @@ impl FunctionDigest {
         self.processes.get(&pid).map_or(0, |it| it.total_ns)
     }
 
+    /// Returns the function with most time, and its share; None without a name.
     fn largest_function(&self, times: &FunctionTimes) -> Option<(&str, f64)> {
         let worst = *times.functions.worst(1).first()?;
         let name = self.names_of_functions.get(worst.number as usize)?;
@@ -108,6 +109,7 @@ impl FunctionDigest {
 }
 
 impl FunctionTimes {
+    /// Adds CPU time, in nanoseconds, to a function; None is time without a known function.
     fn add(&mut self, function: Option<u32>, ns: u64) {
         self.total_ns += ns;
         if let Some(function) = function {

@@ -63,6 +63,7 @@ impl TableConsumer for NameServerDigest {
 }
 
 impl NameServerDigest {
+    /// Adds one DNS wait to the sums of its process and name server.
     fn add(&mut self, rows: &DnsWaits, row: usize) {
         let (start_ns, end_ns) = (rows.start_ns[row], rows.end_ns[row]);
         let ns = end_ns.saturating_sub(start_ns);

@@ -110,6 +110,7 @@ impl TableConsumer for UdpDropDigest {
 }
 
 impl UdpDropDigest {
+    /// Returns the index of a count; makes a new one for a new key.
     fn number(&mut self, key: CountKey) -> usize {
         let counts = &mut self.counts;
         *self.numbers.entry(key).or_insert_with(|| {
@@ -118,6 +119,7 @@ impl UdpDropDigest {
         })
     }
 
+    /// Adds a dropped UDP packet to the path of its addresses; of many only the first are kept.
     fn add_drop(&mut self, row: &PacketDrop) {
         let is_wanted = row.kind == DropKind::Packet && !row.ordinary && row.protocol == Some(UDP);
         let ends = row.source.as_ref().zip(row.destination.as_ref());
@@ -159,6 +161,7 @@ impl UdpDropDigest {
         }
     }
 
+    /// Counts the datagrams that calls sent and received, by flow.
     fn add_calls(&mut self, rows: &Calls) {
         for row in 0..rows.len() {
             if self.names.udp_flows().get(rows.conn[row]).is_none() {

@@ -42,6 +42,7 @@ impl RequestRule for ApplicationWindow {
     }
 }
 
+/// Makes the finding: senders wait for small messages that let them go on.
 fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
     let credits = runs.credits;
     let mut facts = vec![
@@ -100,6 +101,7 @@ const FIXES: [&str; 3] = [
     "Use several connections or streams, if the protocol has a window for each.",
 ];
 
+/// Makes a fact in bytes.
 fn bytes_of(name: &'static str, value: u64, label: &'static str) -> Fact {
     make_fact(name, FactValue::Whole(value), FactUnit::Bytes, label)
 }

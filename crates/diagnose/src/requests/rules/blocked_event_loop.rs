@@ -58,6 +58,7 @@ fn harm_behind(case: &ServiceCase<'_>, ns: u64, queued: &PartHarm) -> PartHarm {
     }
 }
 
+/// Makes the finding: requests waited behind long requests of the same thread.
 fn finding(case: &ServiceCase<'_>, blockers: &BlockerDigest, queued: &PartHarm) -> RequestFinding {
     let harm = harm_behind(case, blockers.waited_ns, queued);
     let (why, why_share) = blockers.largest_part();

@@ -59,6 +59,7 @@ impl RequestRule for BusyWorkers {
     }
 }
 
+/// Makes the finding: requests waited because all workers served others.
 fn finding(case: &ServiceCase<'_>, queued: &PartHarm, served_ns: u64) -> RequestFinding {
     let (why, why_ns) = largest_part(case);
     let busy = format!(

@@ -34,6 +34,7 @@ impl RequestRule for Computes {
     }
 }
 
+/// Makes the finding: the program computes for much of a request.
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let is_slow = is_shown(case, harm) && slows_slowest(case, harm);
     let process = case.process().pid;

@@ -56,6 +56,7 @@ impl FailureKind {
         }
     }
 
+    /// Returns how the attempts failed, for the headline.
     fn text(self) -> &'static str {
         match self {
             Self::Refused => "were refused (ECONNREFUSED)",
@@ -67,6 +68,7 @@ impl FailureKind {
         }
     }
 
+    /// Returns what the user can do about this kind of failure.
     fn advice(self) -> &'static [&'static str] {
         match self {
             Self::Refused => &[
@@ -92,6 +94,7 @@ impl FailureKind {
     }
 }
 
+/// Judges the failed attempts of one process to one address.
 fn verdict(
     evidence: &RequestEvidence<'_>,
     (pid, remote): (u32, &str),
@@ -186,6 +189,7 @@ fn windows(
     windows
 }
 
+/// Makes the finding of failed attempts, with the kinds of failure and the time lost.
 fn finding(
     evidence: &RequestEvidence<'_>,
     subject: &FindingSubject,
@@ -228,6 +232,7 @@ fn finding(
     }
 }
 
+/// Returns the number of attempts by kind of failure, and their times.
 fn facts(attempts: &FailedAttempts, kinds: &BTreeMap<FailureKind, u64>, harm_ns: u64) -> Vec<Fact> {
     const NAMES: [(FailureKind, &str, &str); 6] = [
         (FailureKind::Refused, "refused", "refused: a RST came"),

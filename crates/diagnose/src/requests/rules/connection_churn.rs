@@ -54,6 +54,7 @@ struct PoolSize {
 }
 
 impl PoolSize {
+    /// Counts connections that were opened, the most open at once, and the time of handshakes.
     fn new(case: &ServiceCase<'_>) -> Self {
         let mut opened = Self {
             connections: 0,
@@ -100,6 +101,7 @@ fn end_of_use_ns(endpoint: &Endpoint, opened_ns: u64) -> u64 {
     endpoint.closed_ns.map_or(called_ns, |ns| ns.min(called_ns))
 }
 
+/// Makes the finding: requests waited for new connections.
 fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> RequestFinding {
     let spare_ns = u128::from(connect_ns) * u128::from(opened.spare_connections())
         / u128::from(opened.connections);

@@ -26,6 +26,7 @@ impl RequestRule for CpuQuota {
     }
 }
 
+/// Returns texts and facts of the time that a CPU quota stopped the threads.
 fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::CpuQuota);
     let count = threads.iter().map(|it| it.count).sum();

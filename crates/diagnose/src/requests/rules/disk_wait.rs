@@ -52,6 +52,7 @@ struct FilesWaitedFor {
 }
 
 impl FilesWaitedFor {
+    /// Finds files and disks that the service's threads waited for; the most time first.
     fn find(case: &ServiceCase<'_>) -> Self {
         let mut waits = Vec::new();
         for thread in case.threads(RequestPart::Disk) {
@@ -88,6 +89,7 @@ impl FilesWaitedFor {
         named.map_or_else(String::new, |file| format!(", for {}", file_title(file)))
     }
 
+    /// Returns what the recording does not show of the disk.
     fn unseen(&self) -> String {
         let disk = self.first.as_ref().map(|file| file.disk.as_deref());
         match disk {
@@ -112,6 +114,7 @@ fn file_title(file: &WaitedFile) -> String {
     format!("{path}{deleted}{disk}")
 }
 
+/// Returns texts and facts of the time that threads waited for the disk.
 fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm, files: &FilesWaitedFor) -> HostCause {
     let stacks = case.stacks(RequestPart::Disk);
     let is_sync = stacks.first().is_some_and(|it| it.subject.contains("sync"));

@@ -45,6 +45,7 @@ fn is_named_elsewhere(case: &ServiceCase<'_>) -> bool {
     is_resolver && case.evidence.services().iter().any(waits_as_long)
 }
 
+/// Makes the finding: requests waited for name servers.
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let servers = name_servers(case);
     let slowest = servers.as_ref().and_then(ProcessServers::slowest_server);
@@ -161,6 +162,7 @@ fn name_servers(case: &ServiceCase<'_>) -> Option<ProcessServers> {
     case.evidence.digests.name_servers.process(process).cloned()
 }
 
+/// Returns answers, missing answers and errors of each name server.
 fn server_facts(servers: &ProcessServers) -> Vec<Fact> {
     let all = servers.total();
     let mut facts = vec![

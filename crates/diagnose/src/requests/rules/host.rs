@@ -61,6 +61,7 @@ pub fn judge_cause(
     }
 }
 
+/// Makes the finding of a cause on the host, such as a CPU quota or a disk.
 fn finding(case: &ServiceCase<'_>, own: &PartHarm, cause: HostCause) -> RequestFinding {
     let (harm, behind_ns) = case.harm_with_queue(cause.part);
     let mut facts = duration_facts(case);

@@ -72,6 +72,7 @@ fn behind_runtime(case: &ServiceCase<'_>) -> Option<RequestDoubt> {
     })
 }
 
+/// Makes the finding: requests waited for a lock, and who held it.
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let is_interpreter = case.is_mostly_in(RequestPart::Lock, &INTERPRETER_FUNCTIONS);
     let holder = case.part_wakers(RequestPart::Lock).into_iter().next();

@@ -26,6 +26,7 @@ impl RequestRule for MemoryStall {
     }
 }
 
+/// Returns texts and facts of the time that threads waited for memory.
 fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Memory);
     let count = threads.iter().map(|it| it.count).sum();

@@ -26,6 +26,7 @@ impl RequestRule for OutputBlocked {
     }
 }
 
+/// Returns texts and facts of the time that a full pipe or terminal blocked writes.
 fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Output);
     let count = threads.iter().map(|it| it.count).sum();

@@ -35,6 +35,7 @@ impl RequestRule for PoolWait {
     }
 }
 
+/// Makes the finding: requests waited for a free connection of a pool.
 fn finding(case: &ServiceCase<'_>) -> RequestFinding {
     let (pool, series) = (&case.digest.pool, &case.digest.series);
     let whole_ns = case.total_ns() + pool.ns;

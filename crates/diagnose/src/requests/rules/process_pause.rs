@@ -102,6 +102,7 @@ fn collection_cause(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> 
     }
 }
 
+/// Returns texts and facts of the time that all threads of a process paused.
 fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Paused);
     let count = threads.iter().map(|it| it.count).sum();

@@ -35,6 +35,7 @@ const OF_LOCKS: &str = "In a database, a session waits for a lock that another s
 const OF_CHILDREN: &str = "Start no program for each request: keep it running, or use a library. In an event loop, do not wait for a \
      child (Node.js `execSync`, Python `subprocess.run`).";
 
+/// Returns texts and facts of the time that threads waited for child processes.
 fn host_cause(case: &ServiceCase<'_>, harm: &PartHarm) -> HostCause {
     let threads = case.threads(RequestPart::Process);
     let count = threads.iter().map(|it| it.count).sum();

@@ -60,6 +60,7 @@ fn collect_facts(case: &ServiceCase<'_>, harm: &PartHarm) -> Vec<crate::report::
     facts
 }
 
+/// Makes the finding: the other end or the path took the time.
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm, is_slow: bool) -> RequestFinding {
     let headline = match is_slow {
         true => format!(
@@ -132,6 +133,7 @@ fn fix(address: &str, own: impl Iterator<Item = u32>, others: &[(u32, String)]) 
     )
 }
 
+/// Makes the undecided finding: no sample has the round trip of the path.
 fn make_doubt(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestDoubt {
     RequestDoubt {
         candidates: vec![RuleId::RemoteSlow],

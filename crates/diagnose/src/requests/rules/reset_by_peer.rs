@@ -30,6 +30,7 @@ impl RequestRule for ResetByPeer {
     }
 }
 
+/// Judges the resets that the other end answered to a service's requests.
 fn verdict(case: &ServiceCase<'_>) -> ProgramVerdict {
     let resets = &case.digest.resets;
     let lost_ns = resets.lost.iter().map(LostRequest::lost_ns).sum();
@@ -110,6 +111,7 @@ fn doubt_verdict(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict
     }))
 }
 
+/// Makes the finding of requests that a reset answered.
 fn finding(case: &ServiceCase<'_>, resets: &ResetDigest, lost_ns: u64) -> RequestFinding {
     let idle = || resets.lost.iter().filter_map(|it| it.idle_ns);
     let on_idle = idle().count() as u64;
@@ -208,6 +210,7 @@ fn collect_facts(
     facts
 }
 
+/// Returns the fixes if the other end closes connections that are idle.
 fn of_idle(least_ns: u64) -> [String; 3] {
     [
         format!(

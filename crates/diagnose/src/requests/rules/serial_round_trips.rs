@@ -41,6 +41,7 @@ impl RequestRule for SerialRoundTrips {
     }
 }
 
+/// Makes the finding: a thread sends requests one after the other, and waits for each.
 fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
     let each = |sum_ns: u64| sum_ns / runs.requests.max(1);
     let mut facts = vec![

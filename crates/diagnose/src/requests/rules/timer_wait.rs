@@ -45,6 +45,7 @@ fn is_mostly(ns: u64, harm: &PartHarm) -> bool {
     ns > 0 && ns >= harm.ns.div_ceil(2)
 }
 
+/// Makes the finding: threads slept by a timer while requests waited.
 fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     let stacks = case.stacks(RequestPart::Timer);
     let place = stacks.first().map(|it| format!(", in {}", it.subject));

@@ -79,6 +79,7 @@ struct DropSums {
 }
 
 impl DropSums {
+    /// Adds a path's drops in an interval; returns how many they are, by weight of the sample.
     fn add(&mut self, drops: &UdpDropDigest, path: &DatagramPath, time: (u64, u64)) -> u64 {
         let within = path.drops.iter();
         let within = within.filter(|it| (time.0..=time.1).contains(&it.time_ns));
@@ -91,6 +92,7 @@ impl DropSums {
         self.count() - before
     }
 
+    /// Returns the number of drops over all causes.
     fn count(&self) -> u64 {
         self.by_cause.values().sum::<f64>().round() as u64
     }
@@ -116,6 +118,7 @@ impl DropSums {
         }
     }
 
+    /// Returns fixes for the causes, without repetition.
     fn advice(&self) -> Vec<String> {
         let has_full = self.by_cause.keys().any(is_no_room);
         let full = OF_ROOM.into_iter().filter(|_| has_full).map(str::to_owned);
@@ -123,6 +126,7 @@ impl DropSums {
         full.chain(others.map(DropCause::explain)).collect()
     }
 
+    /// Returns high confidence; medium if the addresses are of a sample.
     fn confidence(&self) -> Confidence {
         match self.is_sampled {
             false => Confidence {
@@ -145,12 +149,14 @@ const OF_ROOM: [&str; 3] = [
     "Let clients send fewer questions at once, and repeat them sooner.",
 ];
 
+/// Writes the first letter small.
 fn lower_first(sentence: &str) -> String {
     let mut letters = sentence.chars();
     let first = letters.next().map(char::to_lowercase);
     first.into_iter().flatten().chain(letters).collect()
 }
 
+/// Returns whether the cause is a full receive buffer.
 fn is_no_room(cause: &DropCause) -> bool {
     match cause.reason.as_deref() {
         Some(reason) => NO_ROOM.contains(&reason),
@@ -174,6 +180,7 @@ struct LostQuestions {
 }
 
 impl LostQuestions {
+    /// Finds repeated questions with datagrams that this host dropped.
     fn new(case: &ServiceCase<'_>) -> Self {
         let drops = &case.evidence.digests.udp_drops;
         let mut lost = Self::default();
@@ -211,6 +218,7 @@ impl LostQuestions {
         most.map_or("?", |(address, _)| address.as_str())
     }
 
+    /// Returns whether the drops explain enough of the requests' time.
     fn is_cause(&self, case: &ServiceCase<'_>) -> bool {
         let of_time = ratio_of(self.ns, case.total_ns());
         of_time >= EXPLAINS_LEAST && held_up(self.ns, case.total_ns())
@@ -228,6 +236,7 @@ fn receivers_of_requests(evidence: &RequestEvidence<'_>) -> BTreeSet<String> {
     lost.flat_map(BTreeMap::into_keys).collect()
 }
 
+/// Makes the finding: requests waited because this host dropped datagrams.
 fn finding(case: &ServiceCase<'_>, lost: &LostQuestions) -> RequestFinding {
     let mut facts = vec![
         number(
@@ -285,6 +294,7 @@ fn name_involved(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<St
     lost.receivers.iter().filter_map(name).take(4).collect()
 }
 
+/// Returns what the recording does not show of the drops.
 fn could_not_see(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<String> {
     let sooner = "When the answers would have come without the drops.".to_owned();
     let reader = "What the receiver did meanwhile: it was not recorded.".to_owned();
@@ -384,6 +394,7 @@ impl ReceiverLoss {
         }
     }
 
+    /// Judges the drops of one receiver or sender that serves no requests.
     fn verdict(&self, evidence: &RequestEvidence<'_>) -> ProgramVerdict {
         let recorded = evidence.time_range();
         let subject = FindingSubject {
@@ -412,6 +423,7 @@ impl ReceiverLoss {
         }
     }
 
+    /// Makes the finding of datagrams that a program lost.
     fn finding(&self, subject: &FindingSubject) -> RequestFinding {
         let lost = self.sums.count();
         let label = match self.is_receiver {
@@ -444,6 +456,7 @@ impl ReceiverLoss {
         }
     }
 
+    /// Returns the headline: who lost how many datagrams, and why.
     fn headline(&self, subject: &FindingSubject, lost: u64) -> String {
         let who = subject.process.as_ref();
         let who = who.map_or_else(|| "A program".to_owned(), |it| it.title());

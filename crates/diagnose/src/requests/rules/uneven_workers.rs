@@ -56,6 +56,7 @@ fn listening_workers(case: &ServiceCase<'_>) -> Vec<WorkerLife> {
     all.into_iter().filter_map(life).collect()
 }
 
+/// Makes the finding: some workers are busy while others are idle.
 fn finding(case: &ServiceCase<'_>, spread: &WorkerSpread, harm_ns: u64) -> RequestFinding {
     let worst = spread.workers.first().copied().unwrap_or_default();
     let others = spread.workers.iter().skip(1);

@@ -70,6 +70,7 @@ pub(super) fn any_rows() -> impl Strategy<Value = Rows> {
     })
 }
 
+/// Returns the report as JSON, to compare it.
 fn json(report: &RequestReport) -> String {
     serde_json::to_string(report).expect("a report is made of plain values")
 }

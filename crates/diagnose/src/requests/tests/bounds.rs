@@ -78,6 +78,7 @@ fn connections_with_one_request_each_are_all_counted() {
     assert_eq!(rest.map(|it| it.requests), Some(20_000 - 4_096));
 }
 
+/// Makes a sleep of 1 ns that ends at this time.
 fn sleep_until(end_ns: u64) -> ThreadEventKind {
     ThreadEventKind::Wait(ThreadWait {
         start_ns: end_ns.saturating_sub(1),

@@ -8,6 +8,7 @@ const QUEUED: RequestPart = RequestPart::Queued;
 const PREEMPTED: RequestPart = RequestPart::Preempted;
 const RUN_QUEUE: RequestPart = RequestPart::RunQueue;
 
+/// Adds an interval in which another thread ran on the CPU.
 fn preempt(rows: &mut Rows, from_ms: u64, to_ms: u64) {
     let times = (from_ms * MS, to_ms * MS);
     let row = preemption(70, times, (to_ms - from_ms) * MS, 1);

@@ -13,6 +13,7 @@ pub(super) fn event_loop() -> Rows {
 }
 
 impl Rows {
+    /// Adds a wait in epoll; `conn` is the connection that became ready.
     pub(super) fn epoll(&mut self, start_ms: u64, end_ms: u64, conn: Option<u64>) {
         let times = (start_ms * MS, end_ms * MS, end_ms * MS);
         self.waits.push(wait(70, times, WaitObject::Epoll, conn));
@@ -33,6 +34,7 @@ impl Rows {
         });
     }
 
+    /// Adds a send call of 10 bytes on a connection.
     pub(super) fn send(&mut self, conn: u64, at_ms: u64) {
         self.calls.push(call(conn, at_ms * MS, true, 10, 70));
     }
@@ -43,6 +45,7 @@ impl Rows {
         self.parts_ms_of(&id)
     }
 
+    /// Returns the parts of one request, in milliseconds.
     fn parts_ms_of(&self, id: &str) -> Vec<(RequestPart, u64)> {
         let requests = self.clone().with_offsets().requests();
         requests.iter().for_each(check);

@@ -2,6 +2,7 @@
 
 use super::*;
 
+/// Returns why connections have no requests.
 fn whys(report: &RequestReport) -> Vec<&'static str> {
     let whys = report.not_requests.iter().map(|it| it.why);
     whys.map(|why| why.split(':').next().unwrap_or(why))
@@ -228,6 +229,7 @@ fn with_late_messages(first_bytes: i32, late_bytes: i32, is_late: impl Fn(u64) -
     rows.with_offsets()
 }
 
+/// Returns how long threads of all requests slept by a timer; checks each request.
 fn timer_ns(rows: &Rows) -> u64 {
     let requests = rows.requests();
     requests.iter().for_each(check);

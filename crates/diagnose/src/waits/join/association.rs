@@ -118,6 +118,7 @@ fn fisher_chance(with: SideCounts, known: SideCounts) -> f64 {
     sum
 }
 
+/// Returns the logarithm of the number of ways to choose `some` of `all`.
 fn ln_choose(all: u64, some: u64) -> f64 {
     ln_factorial(all) - ln_factorial(some) - ln_factorial(all - some)
 }
@@ -140,6 +141,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes counts of slow and fast waits.
     fn counts(slow: u64, fast: u64) -> SideCounts {
         SideCounts { slow, fast }
     }
@@ -166,6 +168,7 @@ mod tests {
         assert!((ln_factorial(11) - exact - 11_f64.ln()).abs() < 1e-10);
     }
 
+    /// Makes a factor of values; true is a slow wait.
     fn factor(values: impl IntoIterator<Item = (f64, bool)>) -> Factor {
         let mut factor = Factor::default();
         values

@@ -56,6 +56,7 @@ pub struct History {
 }
 
 impl History {
+    /// Returns the history of a thread by its number; makes those that are missing.
     fn thread(&mut self, thread: u32) -> &mut Thread {
         let place = thread as usize;
         if place >= self.threads.len() {

@@ -169,6 +169,7 @@ impl<'a> Join<'a> {
         self.advance_source(JoinSource::Calls, Some(rows.time_range_ns()));
     }
 
+    /// Returns the number of a thread.
     fn thread(&mut self, pid: u32, tid: u32) -> u32 {
         self.threads.number(ThreadKey { pid, tid })
     }

@@ -28,6 +28,7 @@ enum Act {
     Value(u8, i64),
 }
 
+/// Generates acts of a thread: calls, waits in epoll, values of counters.
 fn acts() -> impl Strategy<Value = Act> {
     let conn = 1..=CONNS;
     let bytes = prop_oneof![Just(-11), Just(0), 1..2_000_i32];
@@ -63,6 +64,7 @@ impl Thread {
 }
 
 impl Rows {
+    /// Adds a wait of the thread that lasts `pause`; returns its begin.
     fn wait(&mut self, thread: &mut Thread, pause: u64, more: &Value) -> u64 {
         let (start_ns, end_ns) = (thread.now(1), thread.now(pause));
         let mut row = json!({
@@ -76,6 +78,7 @@ impl Rows {
         start_ns
     }
 
+    /// Adds the rows of one act of the thread.
     fn act(&mut self, thread: &mut Thread, act: Act, pause: u64) {
         let on = |conn: u64| json!({"kind": "connection", "conn": conn});
         match act {
@@ -130,6 +133,7 @@ impl Rows {
         rows
     }
 
+    /// Returns the calls that moved bytes of a connection.
     fn moved(&self, conn: u64) -> Vec<&Call> {
         let calls = self.calls.iter();
         calls
@@ -175,6 +179,7 @@ impl Rows {
         }
     }
 
+    /// Returns the counter's last value before the wait ended; None if it had none.
     fn value(&self, wait: &Wait, name: &str) -> Option<f64> {
         let of_it = |it: &&Counter| {
             it.tid == wait.tid && it.name.as_deref() == Some(name) && it.time_ns <= wait.end_ns
@@ -236,6 +241,7 @@ fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> WaitSides {
     sides
 }
 
+/// Generates one to four threads with acts and pauses.
 fn threads() -> impl Strategy<Value = Vec<Vec<(Act, u64)>>> {
     let act = (acts(), 0..40_u64);
     prop::collection::vec(prop::collection::vec(act, 1..120), 1..5)
@@ -269,6 +275,7 @@ proptest! {
     }
 }
 
+/// Makes one call with this number of waits before it.
 fn one_call(waits: usize) -> Rows {
     let mut thread = Thread {
         tid: 0,

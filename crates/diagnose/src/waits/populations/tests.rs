@@ -44,6 +44,7 @@ enum Population {
 }
 
 impl Population {
+    /// Draws a duration of the population, as a multiple of its scale.
     fn draw(self, random: &mut Random) -> f64 {
         let unit = random.unit();
         match self {
@@ -58,6 +59,7 @@ impl Population {
     }
 }
 
+/// Generates populations of seven shapes, from constant to heavy-tailed.
 fn populations() -> impl Strategy<Value = Population> {
     prop_oneof![
         Just(Population::Constant),
@@ -81,6 +83,7 @@ enum Grid {
     Late,
 }
 
+/// Moves a duration to a multiple of the timer tick, as this grid does.
 fn on_grid(grid: Grid, ns: f64, jiffy_ns: u64, random: &mut Random) -> u64 {
     let jiffy = jiffy_ns as f64;
     let jiffies = ns / jiffy;

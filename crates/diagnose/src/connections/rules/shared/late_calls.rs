@@ -47,6 +47,7 @@ impl LateCalls {
     }
 }
 
+/// Returns part / whole; None if the whole is 0.
 fn share_of(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

@@ -55,6 +55,7 @@ fn one_call(late: Option<&LateCalls>, several: Option<bool>) -> Advice {
     Advice(format!("{ONE_CALL} {here}").into())
 }
 
+/// Returns the advice to set TCP_NODELAY; `is_second` if another advice comes first.
 fn no_delay(case: &Case, is_second: bool) -> Advice {
     let set = case.own.identity().and_then(|identity| identity.nodelay) == Some(true);
     if set {
@@ -75,6 +76,7 @@ mod tests {
     use super::*;
     use crate::connections::gather::blocked::{CallsAfter, ShortSends};
 
+    /// Returns the advice if this many of 8 late calls followed several sends.
     fn advice_of(several_sends: u64) -> String {
         let late = CallsAfter {
             calls: 9,

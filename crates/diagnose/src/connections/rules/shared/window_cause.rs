@@ -104,6 +104,7 @@ fn by_zero_windows(case: &Case) -> WindowCause {
     }
 }
 
+/// Decides by polls alone whether the reader or the buffer limits the window.
 fn by_polls(case: &Case) -> WindowCause {
     let window = &case.own.gathered.samples.window;
     let least = LEAST_POLLS as u32;
