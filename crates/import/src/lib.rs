@@ -48,6 +48,7 @@ pub fn read_ftrace(bytes: &[u8]) -> Result<TraceImport, ImportError> {
     refuse_empty(ftrace::read(text(bytes)?), ImportError::NotFtrace)
 }
 
+/// Returns bytes as text; an error if they are not UTF-8.
 fn text(bytes: &[u8]) -> Result<&str, ImportError> {
     std::str::from_utf8(bytes).map_err(|error| ImportError::NotText {
         offset: error.valid_up_to() as u64,

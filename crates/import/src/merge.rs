@@ -161,6 +161,7 @@ struct TraceWindows {
 }
 
 impl TraceWindows {
+    /// Returns when which thread ran on which CPU, as the recording saw it.
     fn from_recording(recorded: &Activities) -> Self {
         let mut windows = Self {
             by_cpu: BTreeMap::new(),
@@ -282,6 +283,7 @@ struct OpenSpan<'a> {
 }
 
 impl<'a> OpenSpan<'a> {
+    /// Begins a walk through spans, with none open.
     fn new(spans: &'a [MergedSpan]) -> Self {
         Self {
             next: spans.iter(),

@@ -39,6 +39,7 @@ struct FrameStack {
 }
 
 impl FrameStack {
+    /// Makes an empty stack that begins here.
     fn new(began: TimelinePoint) -> Self {
         Self {
             frames: Vec::new(),
@@ -128,6 +129,7 @@ impl CallStack {
         0
     }
 
+    /// Applies the branches of a transaction that was completed.
     fn commit(&mut self) {
         for (time_ns, branch) in std::mem::take(&mut self.transaction) {
             self.apply(time_ns, &branch);
@@ -167,6 +169,7 @@ impl CallStack {
         self.now_ns
     }
 
+    /// Applies a branch: begins or ends a function, or the trace itself.
     fn apply(&mut self, time_ns: u64, branch: &Branch) {
         let previous_ns = self.now_ns;
         let time_ns = self.at(time_ns);
@@ -195,6 +198,7 @@ impl CallStack {
         }
     }
 
+    /// Handles the end of the trace: what follows is untraced until it begins again.
     fn trace_ends(&mut self, time_ns: u64, kind: BranchKind, to: &CodeLocation) {
         match kind {
             BranchKind::Call => {
@@ -214,6 +218,7 @@ impl CallStack {
         }
     }
 
+    /// Handles the begin of the trace: the untraced part ends, or a new stack begins.
     fn trace_begins(&mut self, time_ns: u64, previous_ns: u64, to: &CodeLocation) {
         match self.stack.frames.last() {
             _ if self.kernel_only => {
@@ -263,11 +268,13 @@ impl CallStack {
         }
     }
 
+    /// Begins the function at an address.
     fn enter_function(&mut self, time_ns: u64, to: &CodeLocation) {
         let function = to.function.clone();
         self.push(time_ns, ActivityKind::Function, function, false);
     }
 
+    /// Begins a frame; `untraced` if the trace does not see inside.
     fn push(&mut self, time_ns: u64, kind: ActivityKind, name: Option<Rc<str>>, untraced: bool) {
         let span = self.open(kind, name.clone(), time_ns);
         self.put_off(time_ns, PendingBranch::Call(span));
@@ -316,6 +323,7 @@ impl CallStack {
         span
     }
 
+    /// Ends all frames.
     fn clear(&mut self, time_ns: u64, seen: bool) {
         while !self.stack.frames.is_empty() {
             self.end_top(time_ns, seen);
@@ -345,17 +353,20 @@ impl CallStack {
         self.last_error_ns = Some(time_ns);
     }
 
+    /// Ends the span of an error of decoding, if one is open.
     fn close_error(&mut self, time_ns: u64) {
         if let Some(error) = self.error.take() {
             self.lane.close(error, time_ns, true);
         }
     }
 
+    /// Begins a span; returns its number.
     fn open(&mut self, kind: ActivityKind, name: Option<Rc<str>>, time_ns: u64) -> usize {
         let what = self.span_subject(kind, name);
         self.lane.open(what, time_ns, true)
     }
 
+    /// Returns what a span is about: the activity and its thread.
     fn span_subject(&self, kind: ActivityKind, name: Option<Rc<str>>) -> SpanSubject {
         SpanSubject {
             kind,
@@ -365,11 +376,13 @@ impl CallStack {
         }
     }
 
+    /// Ends a span; its time is settled later, when the next time is known.
     fn end(&mut self, span: usize, time_ns: u64, seen: bool) {
         self.put_off(time_ns, PendingBranch::End(span));
         self.lane.close(span, time_ns, seen);
     }
 
+    /// Keeps what happened at this time until the next time is known.
     fn put_off(&mut self, time_ns: u64, what: PendingBranch) {
         if time_ns != self.pending_ns {
             self.settle_times(time_ns);

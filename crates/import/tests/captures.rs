@@ -18,6 +18,7 @@ const OF_WORKLOADS: [&str; 2] = ["serial_round_trips", "connection_churn"];
 /// A rule, and the address of the end that it speaks of.
 type NamedFinding = (String, String);
 
+/// Returns the folder of captures.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/captures")
 }

@@ -11,6 +11,7 @@ const TEXTS: [&str; 3] = [
     include_str!("traces/graph.txt"),
 ];
 
+/// Imports bytes as a trace of perf and of ftrace, and checks what comes.
 fn import_both(bytes: &[u8]) {
     for import in [whylat_import::read_perf, whylat_import::read_ftrace] {
         if let Ok(imported) = import(bytes) {
@@ -58,6 +59,7 @@ fn line() -> impl Strategy<Value = String> {
     prop_oneof![10 => branch, 1 => error]
 }
 
+/// Generates a line of a trace.
 fn event() -> impl Strategy<Value = String> {
     let bodies = prop::sample::select(vec![
         "sched_switch: a:1 [120] S ==> b:2 [120]",

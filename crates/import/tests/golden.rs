@@ -40,6 +40,7 @@ fn golden(text: &str) -> Vec<Golden> {
 
 const INFERRED: &str = " [inferred start time]";
 
+/// Returns a text such as `1.5us` in nanoseconds.
 fn ns(time: &str) -> Option<u64> {
     let (number, unit) = match time.strip_suffix("us") {
         Some(number) => (number, 1e3),
@@ -67,6 +68,7 @@ fn ours(rows: &[Activity], first_ns: u64) -> Vec<Golden> {
     spans
 }
 
+/// Returns the spans of a golden file; None if a line is not understood.
 fn spans_of(file: &str) -> Option<Vec<Golden>> {
     let imported = whylat_import::read_perf(&sample(file)?).expect("a branch trace");
     check(&imported);

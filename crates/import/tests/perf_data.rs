@@ -9,14 +9,17 @@ use table::ActivityKind;
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
 
+/// Returns words as little-endian bytes.
 fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
+/// Joins two halves of a word.
 fn halves(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
+/// Makes a record of perf.
 fn record(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = kind.to_le_bytes().to_vec();
     bytes.extend(misc.to_le_bytes());
@@ -45,6 +48,7 @@ fn target(header: u8, address: u64) -> Vec<u8> {
     bytes
 }
 
+/// Makes a trace of Intel PT.
 fn packets() -> Vec<u8> {
     let psb = [0x02, 0x82].repeat(8);
     let tsc = [0x19, 0xe8, 0x03, 0, 0, 0, 0, 0]; // 1000
@@ -68,6 +72,7 @@ fn packets() -> Vec<u8> {
     .concat()
 }
 
+/// Makes the records of a file with one trace.
 fn records() -> Vec<u8> {
     let thread = (70, 71);
     let packets = packets();
@@ -95,6 +100,7 @@ fn records() -> Vec<u8> {
     .concat()
 }
 
+/// Makes the attributes of an event.
 fn attr() -> Vec<u8> {
     // type and size, config, period, sample_type (TID, TIME, CPU), read_format, sample_id_all
     words(&[halves(8, 64), 0, 1, 0x86, 0, 1 << 18, 0, 0])
@@ -126,6 +132,8 @@ fn stream() -> Vec<u8> {
     [header, record(64, 0, &attr()), records()].concat()
 }
 
+/// Returns depth, kind, name, begin and end of each span as text; `<` and `>` mark what was not
+/// seen.
 fn short(imported: &whylat_import::TraceImport) -> Vec<String> {
     check(imported);
     let mark = |seen: bool, mark: &'static str| if seen { "" } else { mark };

@@ -16,6 +16,7 @@ fn short(imported: &TraceImport, base_ns: u64) -> Vec<String> {
         .collect()
 }
 
+/// Returns an activity as one line, with times after `base_ns`.
 fn line(row: &Activity, base_ns: u64) -> String {
     let mark = |seen: bool, mark: &'static str| if seen { "" } else { mark };
     format!(

@@ -55,6 +55,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+/// Returns the CPU time of this thread, in nanoseconds.
 fn thread_cpu_ns() -> i64 {
     read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
@@ -70,6 +71,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
+    /// Returns how many polls visit enough sockets to measure.
     fn polls(&self) -> u64 {
         VISITS.div_ceil(self.sockets).max(2)
     }
@@ -87,6 +89,7 @@ impl Subject<'_> {
         Ok(self.per_socket_us(thread_cpu_ns() - start_ns, polls))
     }
 
+    /// Walks all sockets once with the BPF iterator; returns the number of rows.
     fn walk(&self) -> Result<u64> {
         let mut rows = 0;
         let mut more = self.hooks.read_sockets()?;
@@ -134,10 +137,12 @@ impl Subject<'_> {
         self.per_socket_us(thread_cpu_ns() - start_ns, polls)
     }
 
+    /// Returns microseconds of CPU for each socket and poll.
     fn per_socket_us(&self, cpu_ns: i64, polls: u64) -> f64 {
         cpu_ns as f64 / 1000.0 / (polls * self.sockets) as f64
     }
 
+    /// Runs `ss` once; returns its CPU time for each socket, in microseconds.
     fn ss(&self) -> Result<f64> {
         let before_us = children_cpu_us()?;
         run(Command::new("ss").arg("-tinO"))?;
@@ -145,11 +150,13 @@ impl Subject<'_> {
     }
 }
 
+/// Returns the CPU time of all ended children, in microseconds.
 fn children_cpu_us() -> Result<i64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     Ok(usage.user_time().num_microseconds() + usage.system_time().num_microseconds())
 }
 
+/// Measures polls of this many sockets in four ways, and prints one line.
 fn measure(sockets: u64) -> Result<()> {
     let mut storage = Storage::uninit();
     let hooks = Hooks::load(&mut storage, &Selection::default(), Detail::Stats)?;

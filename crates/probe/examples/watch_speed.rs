@@ -50,6 +50,7 @@ fn main() -> Result<()> {
     sizes.into_iter().try_for_each(measure)
 }
 
+/// Measures polls of watched sockets while they exchange data, and prints one line.
 fn measure(sockets: u64) -> Result<()> {
     let mut storage = Storage::uninit();
     let own = Netns::current()?.inode();
@@ -108,6 +109,7 @@ fn become_idle(poll: &impl Fn() -> Result<f64>) -> Result<()> {
     poll().map(drop)
 }
 
+/// Walks the sockets that are due, and drops the rows.
 fn walk(hooks: &Hooks<'_>, drainer: &Drainer<'_>) -> Result<()> {
     let mut more = hooks.walk_watched(WalkOf::Due, 0, false)?;
     loop {
@@ -120,6 +122,7 @@ fn walk(hooks: &Hooks<'_>, drainer: &Drainer<'_>) -> Result<()> {
     }
 }
 
+/// Returns the CPU time of this thread, in microseconds.
 fn thread_cpu_us() -> f64 {
     read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0) as f64 / 1_000.0
 }

@@ -131,6 +131,7 @@ fn exchange_ns(cpu: usize) -> Result<u64> {
     })
 }
 
+/// Lets this thread run on one CPU only.
 fn pin(cpu: usize) -> Result<()> {
     let mut only = CpuSet::new();
     only.set(cpu)?;
@@ -183,6 +184,7 @@ fn measure(hooks: &Hooks<'_>, rounds: usize) -> Result<[Vec<Span>; 5]> {
     Ok(spans)
 }
 
+/// Returns how much of an interval the gaps took, in nanoseconds.
 fn lost_ns(gaps: &[Span], (begin, end): Span) -> u64 {
     let first = gaps.partition_point(|gap| gap.1 <= begin);
     let within = gaps[first..].iter().take_while(|gap| gap.0 < end);

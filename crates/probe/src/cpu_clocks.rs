@@ -41,6 +41,7 @@ pub(crate) fn open_clocks() -> io::Result<Vec<OwnedFd>> {
     online_cpus()?.into_iter().map(open_clock).collect()
 }
 
+/// Opens an event that fires by a timer on this CPU.
 fn open_clock(cpu: i32) -> io::Result<OwnedFd> {
     const PERF_COUNT_SW_CPU_CLOCK: u64 = 0;
     const DISABLED: u64 = 1;

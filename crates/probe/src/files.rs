@@ -74,6 +74,7 @@ impl FileReader {
         }
     }
 
+    /// Returns whether the file's name is to be read: it is new or earlier tries failed.
     fn is_wanted(&self, key: FileKey) -> bool {
         match self.known.get(&key) {
             Some(tries) => tries.is_some(),
@@ -81,6 +82,7 @@ impl FileReader {
         }
     }
 
+    /// Adds the row of a file; without a name only after the last try.
     fn add(&mut self, key: FileKey, name: Option<FileName>, files: &mut WaitedFiles) {
         let tries = self.known.entry(key).or_insert(Some(0));
         let failed = tries.unwrap_or(0) + 1;
@@ -166,6 +168,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the link in `/proc` to an open file.
     fn link_of(file: &fs::File) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
     }

@@ -86,6 +86,7 @@ impl NetCounterReader {
     }
 }
 
+/// Reads the counters of all network namespaces, by inode; of many only the first.
 fn read_all() -> BTreeMap<u32, NamespaceCounters> {
     let found = netns::discover().unwrap_or_default();
     let folders = found
@@ -108,6 +109,7 @@ fn net_folder(path: &Path) -> Option<PathBuf> {
     (path.starts_with("/proc") && path.ends_with("ns/net")).then(|| process.join("net"))
 }
 
+/// Reads the counters of one namespace from the files of `/proc/PID/net`.
 fn read_namespace(folder: &Path) -> NamespaceCounters {
     let read = |file| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
     let mut counters = NamespaceCounters::new();

@@ -119,6 +119,7 @@ impl Netns {
         })
     }
 
+    /// Moves this thread into a network namespace.
     fn enter(&self, fd: BorrowedFd) -> Result<(), NetnsError> {
         setns(fd, CloneFlags::CLONE_NEWNET).map_err(|errno| NetnsError::Enter {
             inode: self.inode,
@@ -173,6 +174,7 @@ pub fn discover() -> Result<Found, NetnsError> {
     Ok(found)
 }
 
+/// Returns the inode of a namespace file; None if it cannot be read.
 fn inode_of(path: &str) -> Option<u32> {
     parse_inode(std::fs::read_link(path).ok()?.to_str()?)
 }

@@ -169,11 +169,13 @@ fn chosen_mode(modes: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
+/// Returns the names of needed capabilities as `setcap` writes them.
 fn setcap_names() -> String {
     let names = Capability::GIVEN.map(|it| it.name().to_ascii_lowercase());
     names.join(",")
 }
 
+/// Returns the path of this program.
 fn program() -> String {
     std::env::current_exe().map_or_else(|_| "whylat".to_owned(), |path| path.display().to_string())
 }
@@ -182,6 +184,7 @@ fn program() -> String {
 mod tests {
     use super::*;
 
+    /// Makes the rights of a user who holds these capabilities.
     fn with(user_id: u32, held: &[Capability]) -> Privileges {
         Privileges {
             user_id,

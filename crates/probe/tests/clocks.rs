@@ -59,6 +59,7 @@ impl Outcome {
         }
     }
 
+    /// Prints orders, gaps and error bounds of a clock.
     fn report(&mut self, clock: &str) {
         self.bounds_ns.sort_unstable();
         let at = |share: usize| self.bounds_ns[(self.bounds_ns.len() - 1) * share / 100];
@@ -74,6 +75,7 @@ impl Outcome {
     }
 }
 
+/// Makes a stamp that is exact to one nanosecond.
 fn exact(monotonic_ns: u64) -> Stamp {
     Stamp {
         monotonic_ns,
@@ -82,6 +84,7 @@ fn exact(monotonic_ns: u64) -> Stamp {
     }
 }
 
+/// Adds readings of three clocks, one after the other.
 fn burst(readings: &mut Vec<Reading>) {
     let mut before_ns = monotonic_ns();
     for _ in 0..BURST {
@@ -98,6 +101,7 @@ fn burst(readings: &mut Vec<Reading>) {
     }
 }
 
+/// Returns the pair of a clock; None if there is none.
 fn pair_of(clock: Clock, pairs: &[ClockPair]) -> Option<ClockPair> {
     pairs
         .iter()
@@ -140,6 +144,7 @@ fn prove(most: usize) -> [Outcome; 2] {
     outcomes
 }
 
+/// Demands that no order is impossible, and that nearly all are proved.
 fn assert_proved(outcomes: [Outcome; 2], readings: u64, may_miss: bool) {
     for (mut outcome, clock) in outcomes.into_iter().zip(["realtime", "monotonic_raw"]) {
         outcome.report(clock);

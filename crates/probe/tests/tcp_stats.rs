@@ -21,10 +21,12 @@ const WITH_ALL: Extensions = Extensions {
     congestion: true,
 };
 
+/// Opens a poller of the whole host.
 fn poller() -> Poller {
     Poller::open(Scope::Host).unwrap().0
 }
 
+/// Polls once; returns the sample of a connection.
 fn sample(poller: &mut Poller, conn: u64) -> Option<TcpSample> {
     let mut found = None;
     let report = poller.poll(WITH_ALL, |view| {
@@ -37,6 +39,7 @@ fn sample(poller: &mut Poller, conn: u64) -> Option<TcpSample> {
     found
 }
 
+/// Polls once; returns the row of a connection.
 fn connection(poller: &mut Poller, conn: u64, peers: &PeerIndex) -> Option<Connection> {
     let mut found = None;
     poller.poll(WITH_ALL, |view| {

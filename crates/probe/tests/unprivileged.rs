@@ -14,6 +14,7 @@ const NOBODY: u32 = 65_534;
 /// Ports of the parent's connection, which the child must not report.
 const FOREIGN_PORT: &str = "WHYLAT_TEST_FOREIGN_PORT";
 
+/// Opens a connection; returns client, server and the server's port.
 fn connection() -> (TcpStream, TcpStream, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();

@@ -53,6 +53,7 @@ impl UserSpaceCounts {
         add_counts(&mut self.rows, added);
     }
 
+    /// Returns how many rows user space made for a table.
     fn rows_of(&self, table: &str) -> u64 {
         self.rows.get(table).copied().unwrap_or(0)
     }
@@ -141,6 +142,7 @@ pub(crate) fn program_losses(
     itt.into_iter().chain(usdt).collect()
 }
 
+/// Returns records and losses of USDT probes.
 fn usdt_count(counts: &usdt::UsdtCounts) -> ProbeCount {
     let usdt::UsdtCounts {
         produced,
@@ -159,6 +161,7 @@ fn usdt_count(counts: &usdt::UsdtCounts) -> ProbeCount {
     count_of(produced, filtered, lost)
 }
 
+/// Returns records and losses of ITT collectors.
 fn itt_count(counts: &itt::IttCounts) -> ProbeCount {
     let itt::IttCounts {
         produced,
@@ -181,6 +184,7 @@ fn itt_count(counts: &itt::IttCounts) -> ProbeCount {
     count_of(produced, filtered, lost)
 }
 
+/// Makes the counts of a probe: records made, left out by the filter, and lost by cause.
 fn count_of<const N: usize>(
     produced: u64,
     filtered: u64,

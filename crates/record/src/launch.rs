@@ -76,6 +76,7 @@ struct Identity {
 }
 
 impl Identity {
+    /// Takes ids and name of a user; an error if the name has a zero byte.
     fn from_user(user: User) -> Result<Self, RecordError> {
         let uid = user.uid.as_raw();
         let name = CString::new(user.name).map_err(|error| RecordError::User {
@@ -89,6 +90,7 @@ impl Identity {
         })
     }
 
+    /// Changes this process to the user and their groups.
     fn assume(&self) -> io::Result<()> {
         initgroups(&self.name, self.gid)?;
         setgid(self.gid)?;

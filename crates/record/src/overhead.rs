@@ -13,6 +13,7 @@ pub(crate) struct OverheadMeter {
 }
 
 impl OverheadMeter {
+    /// Begins to measure the recorder's own CPU time.
     pub(crate) fn begin(started_ns: u64) -> Self {
         Self {
             started_ns,

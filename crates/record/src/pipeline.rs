@@ -154,6 +154,7 @@ impl<S: RowSink> RowPipeline<S> {
         }
     }
 
+    /// Adds the frames of stacks that the kernel recorded.
     fn add_stacks(&mut self, stacks: &[SeenStack], rows: &mut RowSet) {
         for stack in stacks {
             self.stacks.put(stack, &mut rows.stacks);
@@ -231,6 +232,7 @@ impl<S: RowSink> RowPipeline<S> {
         self.store_added(rows);
     }
 
+    /// Writes a line of coverage into the recording.
     pub(crate) fn put_coverage(&mut self, coverage: Coverage) {
         self.store.store_line(Line::Coverage(coverage));
     }

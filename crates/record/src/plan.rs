@@ -154,6 +154,7 @@ fn attach<'a>(
     Ok(hooks)
 }
 
+/// Records these processes.
 fn record_processes(hooks: &Hooks<'_>, pids: &[u32]) -> Result<(), HooksError> {
     pids.iter().try_for_each(|pid| hooks.record_process(*pid))
 }

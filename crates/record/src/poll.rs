@@ -38,6 +38,7 @@ struct Choice {
 }
 
 impl Polls {
+    /// Opens the poller: root polls all network namespaces, others their own.
     pub(crate) fn open(target: &Target) -> Result<Self, PollerError> {
         let uid = nix::unistd::geteuid();
         let scope = if uid.is_root() {
@@ -114,10 +115,12 @@ impl Polls {
         self.choice.kinds.lines()
     }
 
+    /// Returns how many samples were read, and how many were left out as unchanged.
     pub(crate) fn counts(&self) -> SampleCounts {
         self.filter.counts()
     }
 
+    /// Returns the coverage line of polls: on, or which namespaces could not be polled.
     pub(crate) fn coverage(&self) -> Coverage {
         let state = match (&self.unreachable[..], self.failures) {
             ([], 0) => ProbeState::On,
@@ -134,6 +137,7 @@ impl Polls {
     }
 }
 
+/// Makes the state of polls that miss some namespaces.
 fn fallback(why: String) -> ProbeState {
     ProbeState::Fallback {
         which: "polls of the other network namespaces".to_owned(),
@@ -141,6 +145,7 @@ fn fallback(why: String) -> ProbeState {
     }
 }
 
+/// Returns namespaces that cannot be entered, each with the reason.
 fn unreachable(refresh: &Refresh) -> Vec<String> {
     refresh
         .unreachable
@@ -169,6 +174,7 @@ impl Choice {
             .set_inodes(self.owners.owners.keys().copied());
     }
 
+    /// Returns whether to record a socket: it is the user's and the selection has it.
     fn chooses(
         &mut self,
         view: &probe::tcp_stats::SocketView<'_>,

@@ -139,6 +139,7 @@ impl Privileges {
         self.reduce().map_err(PrivilegeError)
     }
 
+    /// Gives up all rights that recording does not need, for good.
     fn reduce(&self) -> io::Result<()> {
         no_new_privileges()?;
         let has = |set| caps::read(None, set).map_err(io::Error::other);
@@ -164,6 +165,7 @@ impl Privileges {
 }
 
 impl Identity {
+    /// Takes the user's ids and groups.
     fn from_user(user: &User) -> Result<Self, PrivilegeError> {
         let name =
             CString::new(user.name.as_str()).map_err(|error| PrivilegeError(error.into()))?;
@@ -196,11 +198,13 @@ fn no_new_privileges() -> io::Result<()> {
     call_prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
+/// Calls prctl(2) with one value.
 fn call_prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     // SAFETY: options that take plain numbers.
     check_code(unsafe { libc::prctl(option, value, 0, 0, 0) }.into())
 }
 
+/// Turns the result of a C function into a result: 0 is success.
 fn check_code(code: libc::c_long) -> io::Result<()> {
     match code {
         0 => Ok(()),

@@ -21,6 +21,7 @@ pub(crate) struct CachedProcess {
 }
 
 impl CachedProcess {
+    /// Keeps what identifies a process, to notice a change.
     pub(crate) fn from_row(row: &Process, execs: Option<u32>) -> Self {
         Self {
             started_ns: row.started_ns,
@@ -56,6 +57,7 @@ pub(crate) struct ProcessCache {
 }
 
 impl ProcessCache {
+    /// Returns what is known of a process; None for a new one.
     pub(crate) fn get(&self, pid: u32) -> Option<&CachedProcess> {
         self.young.get(&pid).or_else(|| self.old.get(&pid))
     }
@@ -76,6 +78,7 @@ impl ProcessCache {
         self.young.insert(pid, known);
     }
 
+    /// Forgets a process that has ended.
     fn forget(&mut self, pid: u32) {
         self.young.remove(&pid);
         self.old.remove(&pid);

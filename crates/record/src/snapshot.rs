@@ -49,6 +49,7 @@ pub fn snapshot(pid: Option<u32>) -> Result<String, SnapshotError> {
     ask(pid).map_err(|source| SnapshotError::Deaf { pid, source })
 }
 
+/// Asks a running flight recorder to keep what it has; returns its answer.
 fn ask(pid: u32) -> io::Result<String> {
     let stream = UnixStream::connect_addr(&address(pid)?)?;
     // such names are anybody's to take
@@ -65,6 +66,7 @@ fn ask(pid: u32) -> io::Result<String> {
     Ok(answer.trim_end().to_owned())
 }
 
+/// Returns the pid of the only flight recorder that runs; an error if none or several do.
 fn the_only_one() -> Result<u32, SnapshotError> {
     let sockets = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let pid = |line: &str| line.split_once(NAME)?.1.trim().parse().ok();
@@ -81,6 +83,7 @@ fn the_only_one() -> Result<u32, SnapshotError> {
     }
 }
 
+/// Returns the address at which the recorder `pid` listens.
 fn address(pid: u32) -> io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("{NAME}{pid}"))
 }
@@ -90,6 +93,7 @@ fn address(pid: u32) -> io::Result<SocketAddr> {
 pub(crate) struct SnapshotListener(UnixListener);
 
 impl SnapshotListener {
+    /// Listens for requests to keep what the flight recorder has.
     pub(crate) fn listen() -> io::Result<Self> {
         let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
         listener.set_nonblocking(true)?;

@@ -127,6 +127,7 @@ impl Sockets {
     }
 }
 
+/// Returns local and remote address; None if one is not numeric.
 fn parse_ends(row: &Connection) -> Option<(SocketAddr, SocketAddr)> {
     Some((row.local.parse().ok()?, row.remote.parse().ok()?))
 }
@@ -138,6 +139,7 @@ mod tests {
     /// Above every kernel's limit of process ids (`PID_MAX_LIMIT`, 4,194,304): a process that is gone.
     const GONE: u32 = 4_194_305;
 
+    /// Makes a process that was seen 5 ns after its start.
     fn seen(pid: u32, started_ns: u64, execs: u32, comm: &str) -> ObservedProcess {
         ObservedProcess {
             time_ns: started_ns + 5,

@@ -160,6 +160,7 @@ fn give_back_free_memory() {
     }
 }
 
+/// Writes one batch of rows, or one line of the manifest.
 fn store(writer: &mut Writer, batch: Batch) -> Result<(), WriteError> {
     match batch {
         Batch::Rows(rows) => writer.append_all(*rows),

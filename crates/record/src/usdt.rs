@@ -35,6 +35,7 @@ pub(crate) fn find_probes(
     Ok(find(&options.usdt, &files)?)
 }
 
+/// Returns the files in which USDT probes of a command are searched.
 fn files_of(command: &Command) -> Result<Files, RecordError> {
     let Some(program) = command.argv.first() else {
         return Ok(Files::default());
@@ -70,6 +71,7 @@ pub(crate) struct Usdt<'a> {
 }
 
 impl<'a> Usdt<'a> {
+    /// Makes rows of firings of these probes.
     pub(crate) fn new(probes: &'a Probes<'a>) -> Self {
         Self {
             probes,
@@ -117,6 +119,7 @@ impl<'a> Usdt<'a> {
     }
 }
 
+/// Makes the manifest's line of a probe; `fired` is None if the count is unknown.
 fn line(probe: &Probe, fired: Option<u64>) -> UsdtProbe {
     UsdtProbe {
         provider: probe.provider.clone(),

@@ -90,6 +90,7 @@ struct WatchdogThread {
 }
 
 impl WatchdogThread {
+    /// Watches that collector and storing thread go on; ends the process if one does not.
     fn run(&self, filling: BorrowedFd<'_>) {
         self.collector.unpark_when_caught_up();
         let threads = [&self.collector, &self.store];

@@ -46,6 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     result
 }
 
+/// Measures appending and closing in a directory, and prints the cost.
 fn measure(dir: &Path) -> Result<(), Box<dyn Error>> {
     let mut writer = Writer::create(dir, &header(), WriteOptions::default())?;
     let mut source = Source {
@@ -103,6 +104,7 @@ struct Cost {
 }
 
 impl Cost {
+    /// Runs a step, and adds its CPU time to the cost.
     fn add<T, E: Error + 'static>(
         &mut self,
         step: impl FnOnce() -> Result<T, E>,
@@ -114,16 +116,19 @@ impl Cost {
         Ok(result)
     }
 
+    /// Prints the cost for each of `per` units.
     fn print(&self, what: &str, per: f64) {
         let [cpu, elapsed] = [self.cpu, self.elapsed].map(|time| time.as_nanos() as f64 / per);
         println!("| {what} | {cpu:.1} | {elapsed:.1} |");
     }
 }
 
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Result<Duration, nix::Error> {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from)
 }
 
+/// Returns the bytes of the table of calls in a recording.
 fn bytes_below(dir: &Path) -> std::io::Result<u64> {
     fs::read_dir(dir.join("calls"))?
         .map(|entry| Ok(entry?.metadata()?.len()))
@@ -156,12 +161,14 @@ struct Source {
 }
 
 impl Source {
+    /// Makes the next batch of calls.
     fn batch(&mut self) -> Calls {
         let mut calls = Calls::default();
         (0..BATCH_ROWS).for_each(|_| calls.push(self.call()));
         calls
     }
 
+    /// Makes the next call.
     fn call(&mut self) -> Call {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;

@@ -82,6 +82,7 @@ fn append_requests(
     Ok(())
 }
 
+/// Makes the row of a client's connection.
 fn connection(client: u64) -> Connection {
     let remote = format!("10.0.0.2:{}", 40_000 + client);
     Connection {
@@ -136,6 +137,7 @@ fn header() -> Header {
 struct Dice(u64);
 
 impl Dice {
+    /// Returns a random number below `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -154,6 +156,7 @@ impl Dice {
     }
 }
 
+/// Makes received messages with random durations.
 fn received(messages: u64, dice: &mut Dice) -> ReceivedMessages {
     let mut rows = ReceivedMessages::default();
     for number in 0..messages {
@@ -199,6 +202,7 @@ fn waits(messages: u64, dice: &mut Dice) -> Waits {
     rows
 }
 
+/// Makes a wait of a thread, with a random waker.
 fn wait(number: u64, start_ns: u64, end_ns: u64, dice: &mut Dice) -> Wait {
     Wait {
         end_ns,

@@ -104,6 +104,7 @@ fn check_unknown(path: &Path, segment: &Segment) -> Result<(), String> {
     Err(format!("{rows} rows, {} in the manifest", segment.rows))
 }
 
+/// Calls `each` for every batch; returns the number of rows.
 fn count(
     batches: Batches,
     mut each: impl FnMut(&RecordBatch) -> Result<(), String>,

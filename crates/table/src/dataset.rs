@@ -92,6 +92,7 @@ struct FileWriter<C, W: Write + Send> {
 }
 
 impl<C: Columns, W: Write + Send> FileWriter<C, W> {
+    /// Begins a Parquet file of a host's rows.
     fn new(sink: W, host: &str) -> Result<Self, ParquetError> {
         let pair = |key: &str, value: &str| KeyValue::new(key.to_owned(), value.to_owned());
         let properties = WriterProperties::builder()
@@ -112,11 +113,13 @@ impl<C: Columns, W: Write + Send> FileWriter<C, W> {
         })
     }
 
+    /// Adds rows to the file.
     fn write(&mut self, rows: C) -> Result<(), ParquetError> {
         self.rows += rows.len();
         self.writer.write(&rows.into_batch())
     }
 
+    /// Ends the file, with the number of rows in its metadata.
     fn finish(mut self) -> Result<W, ParquetError> {
         let rows = KeyValue::new(ROWS_KEY.to_owned(), self.rows.to_string());
         self.writer.append_key_value_metadata(rows);
@@ -132,6 +135,7 @@ pub fn read<C: Columns>(path: &Path) -> Result<C, Problem> {
     catch_panics(|| read_guarded(path)).map_err(|cause| Problem::of_file(path, None, cause))
 }
 
+/// Reads all rows of a file; an error if its schema or number of rows is wrong.
 fn read_guarded<C: Columns>(path: &Path) -> Result<C, String> {
     let builder = open_rows::<C>(path)?;
     check_metadata(&builder)?;
@@ -144,6 +148,7 @@ fn read_guarded<C: Columns>(path: &Path) -> Result<C, String> {
     Ok(rows)
 }
 
+/// Opens a Parquet file, without the Arrow schema in its metadata.
 fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
@@ -170,6 +175,7 @@ fn file_metadata<'a>(
     pairs.find(|pair| pair.key == key)?.value.as_deref()
 }
 
+/// Demands this version's schema, and as many rows as the file was written with.
 fn check_metadata(builder: &ParquetRecordBatchReaderBuilder<File>) -> Result<(), String> {
     let schema = file_metadata(builder, FLEET_SCHEMA_KEY).unwrap_or("not given");
     if schema != FLEET_SCHEMA {

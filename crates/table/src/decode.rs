@@ -153,6 +153,7 @@ mod tests {
     use crate::tables::{TcpEvent, TcpEvents};
     use crate::{Columns, Recording, TcpEventKind, WriteOptions, Writer};
 
+    /// Makes 211 events of five connections, of all kinds.
     fn events() -> TcpEvents {
         let mut events = TcpEvents::default();
         for index in 0..211 {

@@ -227,12 +227,14 @@ fn unpack(packed: &[u8], index: u64, width: u64) -> Option<i32> {
 struct EncodedValues<'a>(&'a [u8]);
 
 impl<'a> EncodedValues<'a> {
+    /// Returns the next bytes, and goes on behind them; None if too few are left.
     fn take(&mut self, bytes: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(usize::try_from(bytes).ok()?)?;
         self.0 = rest;
         Some(taken)
     }
 
+    /// Reads a number of variable length (LEB128); None if it is cut off.
     fn varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -245,6 +247,7 @@ impl<'a> EncodedValues<'a> {
         None
     }
 
+    /// Reads a number with a sign, as zigzag code; None if it is cut off.
     fn zigzag(&mut self) -> Option<i64> {
         let value = self.varint()?;
         Some((value >> 1) as i64 ^ -((value & 1) as i64))

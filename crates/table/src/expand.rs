@@ -62,6 +62,7 @@ pub(crate) fn check_text(
     Ok(())
 }
 
+/// Returns the length of a file, in bytes.
 fn footer_length(file: &File) -> Result<u64, String> {
     let metadata = file.metadata().map_err(|error| error.to_string())?;
     Ok(metadata.len())
@@ -185,6 +186,7 @@ mod tests {
         file
     }
 
+    /// Reads the metadata of a Parquet file.
     fn metadata(file: &File) -> ParquetMetaData {
         let mut reader = ParquetMetaDataReader::new();
         reader.try_parse(file).expect("a Parquet file");

@@ -45,6 +45,7 @@ macro_rules! declare {
         }
 
         impl Recording {
+            /// Calls `take` with each batch of a table; returns the number of rows.
             fn feed_table(&self, table: TableId, mut take: impl FnMut(Rows<'_>)) -> u64 {
                 match table {
                     $(TableId::$name => self.scan::<$root::tables::$name>(|rows| take(Rows::$name(&rows))),)+

@@ -176,6 +176,7 @@ impl DigestingFile {
         ))
     }
 
+    /// Writes the buffer to the file, and adds it to the digest.
     fn write_buffer(&mut self) -> io::Result<()> {
         self.hasher.update(&self.buffer);
         let result = self.file.write_all(&self.buffer);

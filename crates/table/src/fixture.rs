@@ -176,6 +176,7 @@ fn refuse_strangers(files: &Files) -> Result<(), FixtureError> {
     Ok(())
 }
 
+/// Returns whether a file name is that of a table.
 fn is_table(name: &str) -> bool {
     macro_rules! names {
         ($($row:ty),+ $(,)?) => {
@@ -188,6 +189,7 @@ fn is_table(name: &str) -> bool {
 /// The files of a recording as text, by name.
 type Files = BTreeMap<String, PathBuf>;
 
+/// Reads a text file.
 fn text(path: &Path) -> Result<String, FixtureError> {
     fs::read_to_string(path).map_err(|source| FixtureError::Io {
         path: path.to_owned(),

@@ -25,6 +25,7 @@ pub fn text_files(folder: impl AsRef<Path>) -> Result<BTreeMap<String, PathBuf>,
     list_files(folder.as_ref(), DEEPEST)
 }
 
+/// Lists the files of a folder and of those that it inherits; an error after `depth` folders.
 fn list_files(folder: &Path, depth: usize) -> Result<BTreeMap<String, PathBuf>, FixtureError> {
     let error = |path: &Path, source| FixtureError::Io {
         path: path.to_owned(),
@@ -67,6 +68,7 @@ fn list_files(folder: &Path, depth: usize) -> Result<BTreeMap<String, PathBuf>, 
     Ok(found)
 }
 
+/// Returns the last part of a path.
 fn name(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
     name.to_string_lossy().into_owned()

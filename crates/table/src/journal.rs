@@ -302,11 +302,13 @@ fn next_line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
+/// Reads one line of the manifest, and checks its checksum.
 fn parse_line(bytes: &[u8]) -> Result<Line, String> {
     let body = line_body(bytes)?;
     serde_json::from_str(&body).map_err(|error| format!("the line is not understood: {error}"))
 }
 
+/// Returns the line without its checksum, which must be right.
 fn line_body(bytes: &[u8]) -> Result<String, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "the line is damaged: not UTF-8")?;
     checked_body(text.trim_end_matches('\n'))

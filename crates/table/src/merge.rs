@@ -98,6 +98,7 @@ fn write_merged(dir: &Path, table: &str, segments: &[Segment]) -> Result<Finishe
     finish(writer, temporary, merged_segment(table, name, segments))
 }
 
+/// Makes the error of a segment that cannot be read while files are merged.
 fn damage_error(dir: &Path, table: &str, segment: &Segment, cause: String) -> WriteError {
     let problem = Problem::of_file(&dir.join(&segment.file), None, cause);
     WriteError::Damaged {
@@ -127,6 +128,7 @@ fn merged_segment(table: &str, file: String, segments: &[Segment]) -> Segment {
     }
 }
 
+/// Ends the merged file, and takes its length and digest into the segment.
 fn finish(
     writer: Option<ArrowWriter<DigestingFile>>,
     temporary: Temporary,
@@ -143,6 +145,7 @@ fn finish(
     Ok(FinishedFile::new(temporary, segment))
 }
 
+/// Begins the merged file of a table.
 fn new_writer(
     sink: DigestingFile,
     schema: &SchemaRef,

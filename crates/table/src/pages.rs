@@ -33,6 +33,7 @@ pub(crate) fn check(file: &File, metadata: &ParquetMetaData) -> Result<(), Strin
     packed.try_for_each(|chunk| check_chunk(file, chunk))
 }
 
+/// Refuses a column with a page that unpacks to too many bytes.
 fn check_chunk(file: &File, chunk: &ColumnChunkMetaData) -> Result<(), String> {
     let (mut at, bytes) = chunk.byte_range();
     let end = at.saturating_add(bytes);
@@ -58,6 +59,7 @@ struct Header {
     packed_bytes: u64,
 }
 
+/// Reads the header of the page at this offset.
 fn read_header(file: &File, at: u64) -> Result<Header, String> {
     let mut bytes = vec![0; HEADER_BYTES];
     loop {
@@ -102,17 +104,20 @@ fn parse(bytes: &[u8]) -> Option<Header> {
 struct Thrift<'a>(&'a [u8]);
 
 impl Thrift<'_> {
+    /// Reads one byte; None at the end.
     fn read_byte(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*first)
     }
 
+    /// Skips bytes; None if too few are left.
     fn take(&mut self, bytes: u64) -> Option<()> {
         self.0 = self.0.get(usize::try_from(bytes).ok()?..)?;
         Some(())
     }
 
+    /// Reads a number of variable length; None if it is cut off.
     fn read_varint(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -207,6 +212,7 @@ mod tests {
         file
     }
 
+    /// Checks all pages of a file.
     fn judged(file: &File) -> Result<(), String> {
         let to = file.try_clone().expect("the same file");
         let builder = ParquetRecordBatchReaderBuilder::try_new(to).expect("a Parquet file");

@@ -213,6 +213,7 @@ impl Recording {
         &self.holdings
     }
 
+    /// Returns the files of a table; none if the recording does not have it.
     fn segments(&self, table: &str) -> &[Segment] {
         self.holdings
             .get(table)
@@ -316,6 +317,7 @@ impl Recording {
         }
     }
 
+    /// Locks the list of files that were checked.
     fn lock_checked(&self) -> std::sync::MutexGuard<'_, CheckedFiles> {
         self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -63,6 +63,7 @@ mod tests {
     use super::*;
     use crate::tables::{Symbol, Symbols};
 
+    /// Makes one symbol.
     fn one() -> Symbols {
         let mut rows = Symbols::default();
         rows.push(Symbol {

@@ -89,6 +89,7 @@ impl<C: Columns> OpenSegment<C> {
         self.encode_waiting()
     }
 
+    /// Encodes the waiting rows, a page at a time.
     fn encode_waiting(&mut self) -> Result<(), WriteError> {
         let columns = std::mem::take(&mut self.waiting);
         let mut start = 0;
@@ -100,6 +101,7 @@ impl<C: Columns> OpenSegment<C> {
         Ok(())
     }
 
+    /// Encodes these rows as one page of each column.
     fn encode_page(&mut self, columns: &C, rows: Range<usize>) -> Result<(), WriteError> {
         let encoded = columns.encode(rows, &mut self.group);
         encoded.map_err(|source| WriteError::encode(C::Row::NAME, &self.dir, source))?;
@@ -110,6 +112,7 @@ impl<C: Columns> OpenSegment<C> {
         }
     }
 
+    /// Writes the encoded pages as a row group; creates the file for the first one.
     fn flush_group(&mut self) -> Result<(), WriteError> {
         if self.group.rows() == 0 {
             return Ok(());
@@ -171,6 +174,7 @@ struct SegmentFile {
 }
 
 impl SegmentFile {
+    /// Creates the file of a segment, with this number in its name.
     fn create<C: Columns>(dir: &Path, number: u32) -> Result<Self, WriteError> {
         let table = C::Row::NAME;
         let name = segment_name(table, number);
@@ -195,10 +199,12 @@ impl SegmentFile {
         })
     }
 
+    /// Returns the bytes written so far.
     fn bytes(&self) -> u64 {
         self.writer.bytes_written() as u64
     }
 
+    /// Writes one row group.
     fn write_group(&mut self, group: &mut RowGroup) -> Result<(), WriteError> {
         let schema = self.writer.schema_descr().clone();
         let result = self
@@ -208,6 +214,7 @@ impl SegmentFile {
         result.map_err(|source| self.write_error(source))
     }
 
+    /// Ends the file; returns it with its rows and times.
     fn finish(
         mut self,
         rows: u64,

@@ -98,6 +98,7 @@ mod tests {
     /// Most bytes of the files here, which would become some thousand times as long.
     const SMALL_BYTES: u64 = 16 << 10;
 
+    /// Makes a schema of these fields.
     fn descriptor(fields: &str) -> SchemaDescriptor {
         let schema = parse_message_type(&format!("message m {{ {fields} }}")).expect("a schema");
         SchemaDescriptor::new(Arc::new(schema))
@@ -151,6 +152,7 @@ mod tests {
         ]
     }
 
+    /// Makes the manifest's entry of a file with this many rows.
     fn segment(rows: u64) -> Segment {
         Segment {
             table: FleetProblem::NAME.to_owned(),

@@ -160,6 +160,7 @@ impl Writer {
         })
     }
 
+    /// Drops the rows of an open table, and counts them as discarded.
     fn discard(&mut self, index: usize) {
         let open = &mut self.open[index];
         *self.discarded.entry(open.table()).or_default() += open.reset();

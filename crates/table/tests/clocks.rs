@@ -26,6 +26,7 @@ struct Kernel {
 }
 
 impl Kernel {
+    /// Returns the monotonic clock when the counter has this value.
     fn monotonic_ns(&self, counter_ns: i64) -> i64 {
         let after = self
             .corners
@@ -35,18 +36,21 @@ impl Kernel {
         ((reference + since) / PPB) as i64
     }
 
+    /// Returns the realtime clock when the counter has this value.
     fn realtime_ns(&self, counter_ns: i64) -> i64 {
         let stepped = self.steps.iter().filter(|(at_ns, _)| *at_ns <= counter_ns);
         let offset_ns: i64 = stepped.map(|(_, by_ns)| by_ns).sum();
         self.monotonic_ns(counter_ns) + 1_790_000_000_000_000_000 + offset_ns
     }
 
+    /// Changes the rate of the monotonic clock from this time on.
     fn turn(&mut self, counter_ns: i64, rate_ppb: i64) {
         let (from_ns, reference, before_ppb) = *self.corners.last().expect("the first corner");
         let since = i128::from(counter_ns - from_ns) * (PPB + i128::from(before_ppb));
         self.corners.push((counter_ns, reference + since, rate_ppb));
     }
 
+    /// Makes a pair of clocks as the kernel reads them, with random delays.
     fn read(
         &self,
         counter_ns: i64,
@@ -181,6 +185,7 @@ fn simulate(random: &mut Random) -> (Kernel, Vec<ClockPair>, Vec<ClockPair>, Vec
     (kernel, raw, real, polls)
 }
 
+/// Returns whether the true time is within the stamp's error bound.
 fn is_within(stamp: Stamp, true_ns: i64) -> bool {
     stamp.monotonic_ns.abs_diff(true_ns as u64) <= stamp.error_ns
 }
@@ -231,6 +236,7 @@ proptest! {
 
 type Cells = (u64, i64, u64, Option<bool>, Option<i64>, Option<u64>);
 
+/// Makes a pair of the realtime clock.
 fn pair((monotonic_ns, other_ns, error_ns, set, steer_ppb, slew_ppb): Cells) -> ClockPair {
     ClockPair {
         monotonic_ns,
@@ -243,10 +249,12 @@ fn pair((monotonic_ns, other_ns, error_ns, set, steer_ppb, slew_ppb): Cells) -> 
     }
 }
 
+/// Makes a pair of the realtime clock; `set` is true if the clock was set before.
 fn wall(monotonic_ns: u64, other_ns: i64, set: bool) -> ClockPair {
     pair((monotonic_ns, other_ns, 20, Some(set), None, None))
 }
 
+/// Makes a pair of a clock that nobody sets, with this steering.
 fn counter(monotonic_ns: u64, other_ns: i64, steer_ppb: i64) -> ClockPair {
     pair((monotonic_ns, other_ns, 20, None, Some(steer_ppb), Some(0)))
 }

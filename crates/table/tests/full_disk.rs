@@ -55,6 +55,7 @@ fn mount_small_disk(mount_point: &Path) {
     mount(tmpfs, mount_point, tmpfs, MsFlags::empty(), Some("size=4m")).expect("tmpfs");
 }
 
+/// Fills a small file system while it is written to, and demands the error.
 fn fill_small_disk(mount_point: &Path) {
     mount_small_disk(mount_point);
     let dir = mount_point.join("r.whylat");

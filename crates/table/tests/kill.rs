@@ -38,6 +38,7 @@ fn call(number: u64) -> Call {
     }
 }
 
+/// Makes `count` calls with numbers from `from` on.
 fn calls(from: u64, count: u64) -> Calls {
     let mut calls = Calls::default();
     (from..from + count).for_each(|number| calls.push(call(number)));
@@ -72,11 +73,13 @@ fn child_writes_until_killed() {
     }
 }
 
+/// Prints a line at once.
 fn print_line(line: &str) {
     println!("{line}");
     std::io::stdout().flush().expect("flush");
 }
 
+/// Starts this test again as a child that writes a recording until it is killed.
 fn start(dir: &Path) -> Child {
     Command::new(std::env::current_exe().expect("own path"))
         .args([

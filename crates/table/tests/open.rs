@@ -19,6 +19,7 @@ const FORCE: WriteOptions = WriteOptions {
     force: true,
 };
 
+/// Begins a recording.
 fn create(dir: &Path) -> Result<Writer, WriteError> {
     Writer::create(dir, &header(), WriteOptions::default())
 }

@@ -55,6 +55,7 @@ where
     assert_eq!(files, usize::from(!columns.is_empty()));
 }
 
+/// Writes random rows of a table and reads them again, in every way.
 fn through_all<T>(seed: u64, count: usize)
 where
     T: Table + Serialize + DeserializeOwned + PartialEq + Debug,

@@ -38,6 +38,7 @@ struct FtraceReader<'a> {
 }
 
 impl<'a> FtraceReader<'a> {
+    /// Handles one line: a comment, a loss, an event or a part of a function graph.
     fn line(&mut self, line: &'a str) {
         let trimmed = line.trim();
         if trimmed.is_empty() {
@@ -59,6 +60,7 @@ impl<'a> FtraceReader<'a> {
         }
     }
 
+    /// Handles one line of a function graph: begin or end of a call, or a change of thread.
     fn drawing(&mut self, drawing: &GraphLine<'a>) {
         if let Some(next) = next_thread(drawing.text) {
             self.drawn.insert(drawing.cpu, next);
@@ -82,6 +84,7 @@ impl<'a> FtraceReader<'a> {
         self.tracepoints.event(&event, &mut self.tally);
     }
 
+    /// Ends all open spans, and returns them.
     fn finish(self) -> TraceImport {
         let mut imported = TraceImport::default();
         self.tracepoints.finish(&mut imported.activities);
@@ -97,6 +100,7 @@ struct GraphLine<'a> {
     text: &'a str,
 }
 
+/// Splits a line of a function graph into time, CPU and text; None if it is of another form.
 fn drawing(line: &str) -> Option<GraphLine<'_>> {
     let (before, text) = line.split_once(')')?;
     let (time, cpu) = match before.split_once('|') {

@@ -115,6 +115,7 @@ impl Tracepoints {
     }
 }
 
+/// Returns the thread that an event names as running.
 fn running_thread(thread: &EventThread<'_>) -> RunningThread {
     RunningThread {
         tid: thread.tid,
@@ -125,6 +126,7 @@ fn running_thread(thread: &EventThread<'_>) -> RunningThread {
     }
 }
 
+/// Returns what an event begins or ends; an error if its text is not understood.
 fn read_action<'a>(event: &TraceEvent<'a>) -> Result<EventAction<'a>, &'static str> {
     let begin = |kind, name| EventAction::Begin(open_activity(kind, name));
     let end = |kind, name| EventAction::End(open_activity(kind, name));
@@ -185,6 +187,7 @@ fn syscall<'a>(body: &str) -> Option<EventAction<'a>> {
     ends.then(|| EventAction::End(open_activity(ActivityKind::Syscall, None)))
 }
 
+/// Makes an activity that begins; `name` is None if the event has none.
 fn open_activity(kind: ActivityKind, name: Option<&str>) -> OpenActivity {
     OpenActivity {
         kind,

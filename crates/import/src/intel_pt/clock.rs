@@ -64,6 +64,7 @@ struct CrystalClock {
 }
 
 impl PtClock {
+    /// Begins a clock; `reference` 0 means that no time is known.
     pub(crate) fn new(ratios: ClockRatios, reference: u64) -> Self {
         Self {
             ratios,
@@ -163,6 +164,7 @@ impl PtClock {
         self.cbr = cbr;
     }
 
+    /// Converts ticks of the crystal clock to ticks of the TSC.
     fn ticks_to_tsc(&self, ticks: u64) -> u64 {
         let (numerator, denominator) = self.ratios.tsc_ctc;
         let (numerator, denominator) = (u64::from(numerator), u64::from(denominator));

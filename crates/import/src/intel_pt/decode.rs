@@ -21,6 +21,7 @@ pub(crate) enum StopReason {
 }
 
 impl StopReason {
+    /// Returns why decoding stopped, as text.
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::NoCode => "Failed to get instruction",
@@ -102,6 +103,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
+    /// Returns the next branch or stop; None at the end of the trace.
     fn decode(&mut self) -> Option<FlowEvent> {
         loop {
             let event = match self.state {
@@ -155,6 +157,7 @@ impl<'a> Decoder<'a> {
         true
     }
 
+    /// Makes the event of a stop at the present address.
     pub(super) fn stop(&self, why: StopReason) -> FlowEvent {
         FlowEvent::Stop {
             why,
@@ -168,6 +171,7 @@ impl<'a> Decoder<'a> {
         self.stop(StopReason::NoCode)
     }
 
+    /// Makes the event of a processor's overflow; decoding goes on at the next address.
     pub(super) fn overflow(&mut self) -> FlowEvent {
         let event = self.stop(StopReason::Overflow);
         self.state = DecoderState::InSync;
@@ -177,6 +181,7 @@ impl<'a> Decoder<'a> {
         event
     }
 
+    /// Sets the last address that the trace gave; false if it cannot be completed.
     pub(super) fn set_last(&mut self, address: PtAddress) -> bool {
         let Some(address) = address.after(self.last_address) else {
             return false;
@@ -186,6 +191,7 @@ impl<'a> Decoder<'a> {
         true
     }
 
+    /// Sets the present address; false if it cannot be completed.
     fn set_address(&mut self, address: PtAddress) -> bool {
         let set = self.set_last(address);
         if set {
@@ -200,6 +206,7 @@ impl<'a> Decoder<'a> {
         known && self.set_address(address)
     }
 
+    /// Makes the event of a trace that begins at the present address.
     fn begins_here(&self) -> FlowEvent {
         FlowEvent::Branch {
             kind: BranchKind::Unknown,
@@ -421,6 +428,7 @@ impl<'a> Decoder<'a> {
         found
     }
 
+    /// Returns whether the next packet has the source address of an event (FUP).
     fn fup_is_next(&self) -> bool {
         matches!(self.packets_ahead().next(), Some(PtPacket::Fup(_)))
     }

@@ -105,6 +105,7 @@ pub(crate) fn parse(bytes: &[u8], block: ItemBlock) -> Option<(PtPacket, usize)>
     }
 }
 
+/// Decodes a packet with an extended opcode; returns it with its length in bytes.
 fn decode_extended(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let second = *bytes.get(1)?;
     Some(match second {
@@ -157,6 +158,7 @@ fn decode_extended(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     })
 }
 
+/// Decodes a MODE packet; None for an unknown kind.
 fn decode_mode(second: u8) -> Option<PtPacket> {
     match second >> 5 {
         0 => Some(PtPacket::ModeExec),
@@ -185,6 +187,7 @@ fn decode_cycles(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     Some((PtPacket::Cyc(count), len))
 }
 
+/// Decodes a packet with an address; returns it with its length in bytes.
 fn decode_target(bytes: &[u8]) -> Option<(PtPacket, usize)> {
     let first = bytes[0];
     let lower = |bytes: u8, value| PtAddress::Lower { bytes, value };

@@ -13,6 +13,7 @@ type Row<'a> = (
     u16,
 );
 
+/// Makes activities from a source.
 fn rows(rows: &[Row<'_>], source: ActivitySource) -> Activities {
     let mut activities = Activities::default();
     for (kind, name, cpu, tid, begin_ns, end_ns, depth) in rows {
@@ -43,6 +44,7 @@ fn recorded() -> Activities {
     )
 }
 
+/// Returns name, begin, end, depth, and whether begin and end were seen.
 fn spans_of(merged: &MergedFunctions) -> Vec<(String, u64, u64, u16, bool, bool)> {
     let all = &merged.activities;
     let one = |row: usize| {
@@ -54,6 +56,7 @@ fn spans_of(merged: &MergedFunctions) -> Vec<(String, u64, u64, u16, bool, bool)
     (0..all.len()).map(one).collect()
 }
 
+/// Merges a trace into the recording, with an error of 3 ns.
 fn merged(trace: &[Row<'_>]) -> MergedFunctions {
     let trace = rows(trace, ActivitySource::FunctionGraph);
     merge(&recorded(), &trace, |ns| Some((ns, 3)))

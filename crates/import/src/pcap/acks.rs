@@ -76,6 +76,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// Makes an ACK up to this byte.
     fn ack(end: i64) -> ArrivedAck {
         ArrivedAck {
             ack: end,
@@ -101,6 +102,7 @@ mod tests {
         acks
     }
 
+    /// Returns time in milliseconds and byte of ACKs that had arrived by now.
     fn arrived(acks: &mut PendingAcks, now_ns: u64, echo: Option<u32>) -> Vec<(u64, i64)> {
         std::iter::from_fn(|| acks.pop(now_ns, echo))
             .map(|(at_ns, ack)| (at_ns / MS, ack.ack))

@@ -58,6 +58,7 @@ impl SenderClock {
         self.is_known
     }
 
+    /// Returns how much later than the sender's clock says a segment came; None before the clock is known.
     fn later_ns(&mut self, now_ns: u64, stamp: u32) -> Option<i64> {
         let (first, first_ns) = *self.first.get_or_insert((stamp, now_ns));
         let ran_ns = i64::from(stamp.wrapping_sub(first).cast_signed()) * TICK_NS;
@@ -85,6 +86,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// Returns when a segment with this timestamp was sent.
     fn sent_ns(clock: &mut SenderClock, now_ns: u64, stamp: u32) -> u64 {
         clock.compare(now_ns, Some(stamp));
         clock.sent_ns(now_ns)

@@ -236,6 +236,7 @@ impl Connection {
         }
     }
 
+    /// Applies a segment's ACK to the other direction: round trips, loss, state.
     fn take_ack(&mut self, segment: &Segment, from: usize, rows: &mut RowSet) {
         let Some(ack) = segment.ack else {
             return;
@@ -303,6 +304,7 @@ impl Connection {
         }
     }
 
+    /// Applies an announced receive window, and writes an event when it closes or opens.
     fn see_window(&mut self, from: usize, window: AnnouncedWindow, rows: &mut RowSet) {
         if self.times.closed_ns.is_some() {
             return;
@@ -323,6 +325,7 @@ impl Connection {
         self.event(rows, 1 - from, kind, |_| {});
     }
 
+    /// Applies data that one end sends: new, retransmitted or late.
     fn send(&mut self, segment: &Segment, from: usize, rows: &mut RowSet) {
         let trip_ns = self.sides.iter().map(|side| side.smoothed_ns).sum();
         let path_ns = self.path_ns().unwrap_or(0);
@@ -350,6 +353,7 @@ impl Connection {
         self.count_run(from, segment.time_ns, rows);
     }
 
+    /// Writes the event of a retransmission, and its congestion state.
     fn resent(
         &mut self,
         segment: &Segment,
@@ -380,6 +384,7 @@ impl Connection {
         });
     }
 
+    /// Changes the congestion state of an end, and writes the event.
     fn change_congestion(&mut self, end: usize, new: u8, rows: &mut RowSet) {
         let old = self.congestion[end];
         if old == new || old == LOSS && new == RECOVERY {
@@ -407,6 +412,7 @@ impl Connection {
         self.write_run(run, rows);
     }
 
+    /// Writes a run of bytes as one call; nothing for None.
     fn write_run(&self, run: Option<ByteRun>, rows: &mut RowSet) {
         if let Some(run) = run {
             let away_ns = self.sides[self.client].least_ns.unwrap_or(0) / 2;
@@ -415,6 +421,7 @@ impl Connection {
         }
     }
 
+    /// Applies FIN or RST: the connection may be closed now.
     fn end(&mut self, segment: &Segment, from: usize, rows: &mut RowSet) {
         let now_ns = segment.time_ns;
         if segment.is_rst && self.times.reset_by.is_none() && self.times.closed_ns.is_none() {
@@ -442,6 +449,7 @@ impl Connection {
         }
     }
 
+    /// Returns when something is to be written although no packet comes.
     fn due_ns(&self) -> u64 {
         let over_ns = match (self.times.closed_ns, self.times.opened_ns) {
             (Some(_), _) => self.last_ns.saturating_add(LINGER_NS),
@@ -460,6 +468,7 @@ impl Connection {
         self.due_ns() <= now_ns
     }
 
+    /// Writes ledgers and samples that are due.
     fn write_due(&mut self, rows: &mut RowSet) {
         let now_ns = self.last_ns;
         if now_ns.saturating_sub(self.staged_ns) >= STAGE_NS {

@@ -19,6 +19,7 @@ use super::segment::Segment;
 struct FlowKey([u128; 2], [u16; 2], bool);
 
 impl FlowKey {
+    /// Makes the key of a connection; both directions have the same.
     fn new(one: SocketAddr, other: SocketAddr) -> Self {
         let number = |address: IpAddr| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()),

@@ -262,6 +262,7 @@ impl Half {
         row.acks_by_timer += u32::from(is_by_timer);
     }
 
+    /// Applies an ACK of new data, up to this byte.
     fn take_new(&mut self, ack: Offset) {
         let unseen = (ack - self.next).max(0).unsigned_abs() + self.gaps.close_before(ack);
         // Bytes from before the capture are no loss of it.
@@ -329,6 +330,7 @@ impl Half {
         self.has_syn || self.counts.data_segments > 1
     }
 
+    /// Remembers bytes that the capture does not have.
     fn add_gap(&mut self, segment: &Segment, end: Offset) {
         let lost = self.gaps.push(Gap {
             first: self.next,
@@ -389,6 +391,7 @@ impl Half {
             && self.counts.data_segments > 0
     }
 
+    /// Decides whether a segment is new, retransmitted, out of order, or late.
     fn passage(
         &mut self,
         segment: &Segment,

@@ -13,6 +13,7 @@ const ECONNREFUSED: i32 = 111;
 /// The SYN counts as an acknowledged byte, as in `tcp_info`.
 const SYN_BYTES: u64 = 1;
 
+/// Returns a number, at most the largest of 32 bits.
 fn saturate_u32(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

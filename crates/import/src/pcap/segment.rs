@@ -99,10 +99,12 @@ pub fn parse(head: PacketHead, data: &[u8]) -> Result<Segment, &'static str> {
 const CUT: &str = "cut before the TCP header's end";
 const NO_TCP: &str = "no TCP";
 
+/// Returns the data behind `bytes` bytes; an error if it is cut off.
 fn bytes_after(data: &[u8], bytes: usize) -> Result<&[u8], &'static str> {
     data.get(bytes..).ok_or(CUT)
 }
 
+/// Reads a number of network byte order; an error if it is cut off.
 fn read_u16(data: &[u8], at: usize) -> Result<u16, &'static str> {
     let bytes = data.get(at..at + 2).ok_or(CUT)?;
     Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
@@ -118,10 +120,12 @@ struct Packet {
 }
 
 impl Packet {
+    /// Reads an Ethernet frame down to its TCP segment; the error says why it has none.
     fn parse_ethernet(self, data: &[u8]) -> Result<Segment, &'static str> {
         self.of_type(read_u16(data, 12)?, bytes_after(data, 14)?)
     }
 
+    /// Reads what an EtherType announces; skips VLAN tags.
     fn of_type(self, kind: u16, data: &[u8]) -> Result<Segment, &'static str> {
         let (mut kind, mut data) = (kind, data);
         for _ in 0..TAGS_MOST {
@@ -137,6 +141,7 @@ impl Packet {
         }
     }
 
+    /// Counts one more tunnel around the packet; an error if they are too many.
     fn within_tunnel(self) -> Result<Self, &'static str> {
         let tunnels = self.tunnels + 1;
         match tunnels > TUNNELS_MOST {
@@ -145,6 +150,7 @@ impl Packet {
         }
     }
 
+    /// Reads an IP packet down to its TCP segment.
     fn parse_ip(self, data: &[u8]) -> Result<Segment, &'static str> {
         let (ip, _) = LaxIpSlice::from_slice(data).map_err(|_| "no IP, or cut before its end")?;
         let payload = ip.payload();
@@ -207,6 +213,7 @@ impl Packet {
         self.within_tunnel()?.parse_ethernet(bytes_after(data, 16)?)
     }
 
+    /// Reads a TCP header, and the length of its data.
     fn parse_tcp(
         self,
         (source, target): (IpAddr, IpAddr),
@@ -243,6 +250,7 @@ impl Packet {
     }
 }
 
+/// Reads the TCP options that analysis uses; ignores others.
 fn read_options(tcp: &TcpHeaderSlice<'_>) -> SegmentOptions {
     let mut options = SegmentOptions::default();
     for option in tcp.options_iterator().flatten() {

@@ -107,6 +107,7 @@ impl GapList {
 mod tests {
     use super::*;
 
+    /// Makes a gap of these bytes.
     fn gap(first: Offset, end: Offset) -> Gap {
         Gap {
             first,

@@ -44,6 +44,7 @@ struct Interface {
 }
 
 impl Interface {
+    /// Returns the interface of a pcap file, which has only one.
     fn of_file(header: &PcapHeader) -> Self {
         Self {
             link: header.network,
@@ -149,6 +150,7 @@ impl PacketReader {
         }
     }
 
+    /// Reads more of the file; `grow` makes the buffer larger first.
     fn refill_buffer(&mut self, grow: bool) -> Result<(), ImportError> {
         if grow {
             let room = (self.reader.data().len() * 2).max(BUFFER_BYTES * 2);
@@ -160,6 +162,7 @@ impl PacketReader {
         refilled.map_err(|_| ImportError::Unreadable("reading stopped".to_owned()))
     }
 
+    /// Reads one block, and calls `take` with its packet.
     fn step<T>(
         &mut self,
         take: &mut impl FnMut(PacketHead, &[u8]) -> T,
@@ -212,6 +215,7 @@ impl PacketReader {
 /// A packet within a block: its time, its interface, its length on the wire and its captured bytes.
 type BlockPacket<'a> = (u64, Interface, u32, &'a [u8]);
 
+/// Returns the packet of a block; None if the block describes interfaces or is unknown.
 fn of_block<'a>(
     block: &'a Block<'_>,
     interfaces: &mut Vec<Interface>,

@@ -17,6 +17,7 @@ use crate::tally::Tally;
 /// A branch or, without addresses to, an error: time, process, thread, kind, from, to.
 type Event = (u64, Option<u32>, Option<u32>, String, u64, u64);
 
+/// Returns edge and kind of a branch as text.
 fn edge_name(edge: FlowEdge, kind: BranchKind) -> String {
     format!("{edge:?} {kind:?}")
 }

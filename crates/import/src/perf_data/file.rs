@@ -124,6 +124,7 @@ impl<'a> PerfData<'a> {
         Some((data_begin, end))
     }
 
+    /// Reads all records between two offsets of the file; stops at one that is cut off.
     fn read_records(&mut self, bytes: &'a [u8], begin: u64, end: u64) {
         let mut at = begin;
         while at < end {
@@ -151,6 +152,7 @@ impl<'a> PerfData<'a> {
 }
 
 impl EventAttr {
+    /// Reads the attributes of an event; None if they are cut off.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut fields = FieldReader(bytes);
         let pmu = fields.u32()?;
@@ -191,10 +193,12 @@ fn record_at(bytes: &[u8], at: u64) -> Option<(PerfRecord<'_>, u64)> {
     Some((record, next))
 }
 
+/// Returns the bytes between two offsets; None if the file is shorter.
 fn byte_range(bytes: &[u8], begin: u64, end: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(begin).ok()?..usize::try_from(end).ok()?)
 }
 
+/// Reads time, thread and CPU from a record's end; None if it is too short.
 fn stamp(body: &[u8], sample_type: u64) -> Option<RecordStamp> {
     let present = [
         SAMPLE_TID,

@@ -81,6 +81,7 @@ impl Sideband {
         }
     }
 
+    /// Keeps which thread runs on a CPU from now on. None: cut off; false: without CPU or time.
     fn switch(&mut self, record: &PerfRecord<'_>, stamp: RecordStamp) -> Option<bool> {
         let mut fields = FieldReader(record.body);
         let (pid, tid) = (fields.u32()?, fields.u32()?);
@@ -104,6 +105,7 @@ impl Sideband {
         Some(true)
     }
 
+    /// Keeps the thread on a CPU when its trace begins. None: cut off; false: without CPU or time.
     fn trace_starts(&mut self, mut fields: FieldReader<'_>, stamp: RecordStamp) -> Option<bool> {
         let (pid, tid) = (known_id(fields.u32()?), known_id(fields.u32()?));
         let (Some(cpu), Some(time_ns)) = (stamp.cpu, stamp.time_ns) else {
@@ -114,6 +116,7 @@ impl Sideband {
         Some(true)
     }
 
+    /// Keeps a thread's name since this time. None: cut off.
     fn name(&mut self, mut fields: FieldReader<'_>, stamp: RecordStamp) -> Option<bool> {
         fields.u32()?;
         let tid = fields.u32()?;
@@ -123,6 +126,7 @@ impl Sideband {
         Some(true)
     }
 
+    /// Keeps a file that a process has mapped. None: cut off.
     fn add_mapping(
         &mut self,
         record: &PerfRecord<'_>,
@@ -194,6 +198,7 @@ impl Sideband {
         }
     }
 
+    /// Returns the thread with its name at this time.
     fn running_thread(&self, tid: u32, pid: Option<u32>, time_ns: u64) -> RunningThread {
         let name = self.names.get(&tid).and_then(|names| {
             let after = names.partition_point(|(since_ns, _)| *since_ns <= time_ns);
@@ -218,6 +223,7 @@ fn is_trace(kind: u32) -> bool {
     )
 }
 
+/// Returns which data a record of loss means.
 fn loss_reason(kind: u32) -> &'static str {
     match kind {
         record_type::SAMPLE => "samples, which `perf script` can turn into text",

@@ -14,6 +14,7 @@ const ERROR: &str = "instruction trace error type ";
 pub(crate) struct NameInterner(HashSet<Rc<str>>);
 
 impl NameInterner {
+    /// Returns the shared copy of a name.
     pub(crate) fn get(&mut self, name: &str) -> Rc<str> {
         match self.0.get(name) {
             Some(known) => Rc::clone(known),

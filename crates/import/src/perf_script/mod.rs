@@ -59,6 +59,7 @@ struct FtraceReader {
 }
 
 impl FtraceReader {
+    /// Handles one line: an event, a frame of its stack, or an error of decoding.
     fn line(&mut self, line: &str) {
         if line.starts_with('\t') {
             return self.add_frame(line);
@@ -79,6 +80,7 @@ impl FtraceReader {
         }
     }
 
+    /// Begins what an event line announces: a branch or a sample.
     fn add_event(&mut self, header: &EventHeader<'_>) {
         match header.event_name() {
             "branches" => self.add_branch(header),
@@ -95,6 +97,7 @@ impl FtraceReader {
         }
     }
 
+    /// Applies one branch to the call stack of its thread.
     fn add_branch(&mut self, header: &EventHeader<'_>) {
         let Some(branch) = parse_branch(header.rest, &mut self.names) else {
             return self.tally.ignore(BAD_BRANCH);
@@ -110,6 +113,7 @@ impl FtraceReader {
         self.tally.withdraw(undone, ROLLED_BACK);
     }
 
+    /// Applies an error of decoding to its thread's call stack.
     fn error(&mut self, line: &str) {
         let Some(error) = TraceError::parse(line) else {
             return self.tally.ignore(BAD_ERROR);
@@ -127,6 +131,7 @@ impl FtraceReader {
         stack.error(time_ns, self.names.get(error.message));
     }
 
+    /// Begins a sample; the lines of its stack follow.
     fn begin_sample(&mut self, header: &EventHeader<'_>) {
         self.sample = Some(OpenSample {
             thread: thread(header),
@@ -135,6 +140,7 @@ impl FtraceReader {
         });
     }
 
+    /// Adds a frame to the open sample.
     fn add_frame(&mut self, line: &str) {
         let Some(sample) = &mut self.sample else {
             return self.tally.ignore(STRAY_FRAME);
@@ -167,6 +173,7 @@ impl FtraceReader {
         samples.sample(sample.time_ns, sample.frames);
     }
 
+    /// Ends all threads, and returns their spans.
     fn finish(mut self) -> TraceImport {
         self.end_sample();
         let mut imported = TraceImport::default();
@@ -199,6 +206,7 @@ fn to_trace_event<'a>(header: &EventHeader<'a>) -> ftrace::TraceEvent<'a> {
     }
 }
 
+/// Returns the thread that an event line names.
 fn thread(header: &EventHeader<'_>) -> SpanOwner {
     SpanOwner {
         pid: header.pid,

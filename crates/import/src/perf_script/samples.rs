@@ -21,6 +21,7 @@ pub(crate) struct SampledSpans {
 }
 
 impl SampledSpans {
+    /// Begins the spans of one thread.
     pub(crate) fn new(owner: SpanOwner) -> Self {
         Self {
             owner,
@@ -59,6 +60,7 @@ impl SampledSpans {
         self.lane
     }
 
+    /// Begins the span of a function.
     fn open(&mut self, time_ns: u64, frame: SampledFrame) {
         let what = SpanSubject {
             kind: ActivityKind::Function,
@@ -70,6 +72,7 @@ impl SampledSpans {
         self.open.push((span, frame));
     }
 
+    /// Ends the innermost function.
     fn close(&mut self, time_ns: u64) {
         if let Some((span, _)) = self.open.pop() {
             self.lane.close(span, time_ns, false);

@@ -69,6 +69,7 @@ pub struct Holder {
 }
 
 impl Holder {
+    /// Starts a child process that holds this many pairs of sockets, and waits until it is ready.
     fn start(pairs: u64, host: usize) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["hold", &pairs.to_string(), &host.to_string()])
@@ -84,6 +85,7 @@ impl Holder {
         Ok(holder)
     }
 
+    /// Reads the child's next line; an error if it is not this answer.
     fn expect(&mut self, answer: &str) -> Result<()> {
         let mut line = String::new();
         self.answers.read_line(&mut line)?;

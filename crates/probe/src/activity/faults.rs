@@ -19,6 +19,7 @@ pub(super) fn open_ends() -> io::Result<Vec<OwnedFd>> {
     both.map(|(cpu, counted)| open_end(cpu, counted)).collect()
 }
 
+/// Opens a software event of this kind on a CPU; the event fires each time.
 fn open_end(cpu: i32, counted: u64) -> io::Result<OwnedFd> {
     let attr = perf_event::Attr {
         kind: perf_event::SOFTWARE,

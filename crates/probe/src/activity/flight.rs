@@ -164,6 +164,7 @@ fn slots_of_cpu(memory_bytes: Option<u64>, cpus: u16) -> u64 {
     1 << slots.ilog2()
 }
 
+/// Sets the constants of the programs before loading: number of CPUs, slots of each memory.
 fn configure(open: &mut OpenActivitySkel<'_>, cpus: u16, slots: u64) -> libbpf_rs::Result<()> {
     let all = u64::from(cpus) * slots;
     open.maps.activity_events.set_max_entries(all as u32)?;
@@ -196,6 +197,7 @@ fn tracepoint_programs<'a>(skel: &'a ActivitySkel<'_>) -> [(&'a ProgramMut<'a>, 
     ]
 }
 
+/// Attaches the programs that this kernel has hooks for.
 fn attach(skel: &ActivitySkel<'_>, has: impl Fn(&str) -> bool) -> Result<Vec<Link>, HooksError> {
     let mut links = Vec::new();
     for (program, name) in tracepoint_programs(skel) {
@@ -229,6 +231,7 @@ fn page_fault_programs<'a>(skel: &'a ActivitySkel<'_>) -> [&'a ProgramMut<'a>; 2
     [&p.note_page_fault_user, &p.note_page_fault_kernel]
 }
 
+/// Attaches the programs for page faults to each CPU's software event.
 fn attach_faults(skel: &ActivitySkel<'_>) -> Result<Vec<Link>, HooksError> {
     let ends = open_ends().map_err(|error| HooksError::Read {
         what: "perf's events of page faults",

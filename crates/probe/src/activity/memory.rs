@@ -110,6 +110,7 @@ impl Memory {
     }
 }
 
+/// Maps the first `bytes` of a BPF map to read.
 fn map(fd: &impl AsFd, bytes: usize) -> std::io::Result<MmapRaw> {
     let bytes = bytes.next_multiple_of(PAGE_BYTES);
     MmapOptions::new()
@@ -156,6 +157,7 @@ pub(super) mod testing {
             }
         }
 
+        /// Writes an event into the next slot, as the kernel does.
         pub(in super::super) fn write(&mut self, event: Event) {
             let rest = u64::from(event.tid)
                 | u64::from(event.number.cast_unsigned()) << 32

@@ -112,6 +112,7 @@ impl ActivityNames {
         self.lines.get(&number).cloned()
     }
 
+    /// Returns the name of a number of this kind; calls `name` only for a new number.
     fn name_once(
         &mut self,
         what: &'static str,

@@ -83,6 +83,7 @@ fn last_switch(memory: &Memory, cpu: u16, range: std::ops::Range<u64>) -> u64 {
     numbers.find(is_switch).unwrap_or(least)
 }
 
+/// Turns the events of one CPU into spans.
 fn spans(
     window: Window,
     events: &[Event],
@@ -147,6 +148,7 @@ fn within_call(event: &Event, names: &mut ActivityNames) -> Option<(u32, Vec<Ope
     ))
 }
 
+/// Applies one event to the timeline: begins or ends an activity of the running thread.
 fn put(
     core: &mut CpuTimeline,
     event: &Event,
@@ -188,6 +190,7 @@ fn put(
     }
 }
 
+/// Makes an activity that begins; `name` is None if the event has none.
 fn open_activity(kind: ActivityKind, name: Option<Rc<str>>) -> OpenActivity {
     OpenActivity {
         kind,
@@ -210,6 +213,7 @@ fn clip_to_window(mut row: Row, window: Window) -> Option<Row> {
     Some(row)
 }
 
+/// Returns the row of the time that newer events have overwritten.
 fn overwritten_row(window: Window, until_ns: u64) -> Row {
     Row {
         begin_ns: window.from_ns,
@@ -234,6 +238,7 @@ mod tests {
     /// No thread has this number: the kernel gives none above 4,194,304.
     const TID: u32 = 5_000_000;
 
+    /// Makes an event of a thread.
     fn event(time_ns: u64, kind: event_kind, tid: u32, number: i64) -> Event {
         Event {
             time_ns,
@@ -243,6 +248,7 @@ mod tests {
         }
     }
 
+    /// Returns the rows of the events in this window.
     fn replayed(written: &Written, from_ns: u64, until_ns: u64) -> Vec<Row> {
         let window = Window {
             cpu: 0,
@@ -255,6 +261,7 @@ mod tests {
         (0..rows.len()).map(|row| rows.row(row)).collect()
     }
 
+    /// Returns begin, end, depth, kind, name, and whether begin and end were seen.
     fn columns_of(row: &Row) -> (u64, u64, u16, ActivityKind, Option<&str>, bool, bool) {
         let name = row.name.as_deref();
         let (begin_seen, end_seen) = (row.begin_seen, row.end_seen);

@@ -94,6 +94,7 @@ impl Probe for BusyPolls {
     }
 }
 
+/// Adds the row of one record; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen: spin_seen = read(body)?;
     output.rows.spins.push(make_row(&seen)?);

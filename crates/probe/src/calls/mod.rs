@@ -107,6 +107,7 @@ pub(crate) fn refused_receives(kernel: &KernelCounts<'_>) -> Result<u64, HooksEr
     ])
 }
 
+/// Adds the rows of a batch of calls; none can fail.
 fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     append(&read_all(bytes), &mut output.rows.calls);
     0

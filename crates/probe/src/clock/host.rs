@@ -61,6 +61,7 @@ impl Host {
     }
 }
 
+/// Reads a file of one line, without the line's end.
 fn line(path: &'static str) -> Result<String, HostError> {
     let text = std::fs::read_to_string(path).map_err(|source| HostError { path, source })?;
     Ok(text.trim().to_owned())

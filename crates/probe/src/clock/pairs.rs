@@ -56,6 +56,8 @@ pub fn read_pair(clock: Clock, attempts: u32) -> Option<ClockPair> {
     read_narrowest_pair(clock.name(), attempts, || clock.read_ns())
 }
 
+/// Reads another clock between two readings of the monotonic one; returns the narrowest of several
+/// attempts.
 fn read_narrowest_pair(
     name: &str,
     attempts: u32,
@@ -228,6 +230,7 @@ fn bound_reference(seen: DeviceReading, realtime: &ClockPair, call_ns: (u64, u64
     )
 }
 
+/// Returns the line of coverage for a clock.
 fn clock_coverage(clock: &str, state: ProbeState) -> Coverage {
     Coverage {
         probe: format!("clock.{clock}"),
@@ -235,6 +238,7 @@ fn clock_coverage(clock: &str, state: ProbeState) -> Coverage {
     }
 }
 
+/// Makes the state of a clock that cannot be read: why, and what helps.
 fn off_state(why: &str, remedy: &str) -> ProbeState {
     ProbeState::Off {
         why: why.to_owned(),
@@ -242,6 +246,7 @@ fn off_state(why: &str, remedy: &str) -> ProbeState {
     }
 }
 
+/// Returns whether the kernel has this clock, as a line of coverage.
 fn kernel_coverage(clock: Clock) -> Coverage {
     let state = match clock.read_ns() {
         Some(_) => ProbeState::On,
@@ -250,6 +255,7 @@ fn kernel_coverage(clock: Clock) -> Coverage {
     clock_coverage(clock.name(), state)
 }
 
+/// Returns by which method a PTP clock is read, or why it is not, as a line of coverage.
 fn device_coverage(name: &str, clock: &std::io::Result<PtpClock>) -> Coverage {
     let state = match clock {
         Ok(PtpClock {

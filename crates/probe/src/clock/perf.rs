@@ -142,6 +142,7 @@ impl PerfClock {
     }
 }
 
+/// Makes the refusal: why the clock cannot be read, and what helps.
 fn refuse<T>(why: &str, remedy: &str) -> Result<T, (String, String)> {
     Err((why.to_owned(), remedy.to_owned()))
 }
@@ -159,6 +160,7 @@ fn ticks() -> Option<u64> {
     })
 }
 
+/// Returns None: this architecture has no counter that programs can read.
 #[cfg(not(target_arch = "x86_64"))]
 fn ticks() -> Option<u64> {
     None

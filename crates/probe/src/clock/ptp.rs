@@ -110,6 +110,7 @@ impl PtpClock {
         names.into_iter().map(open).collect()
     }
 
+    /// Opens `/dev/NAME`, and finds the best method that its driver supports.
     fn open(name: String) -> io::Result<Self> {
         let file = File::open(format!("/dev/{name}"))?;
         let mut why = None;
@@ -156,6 +157,7 @@ fn is_device(name: &str) -> bool {
         .is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
+/// Reads the device's clock once, by this method.
 fn read(file: &File, method: ReadMethod) -> io::Result<DeviceReading> {
     let fd = file.as_raw_fd();
     let narrowest = match method {
@@ -201,6 +203,7 @@ fn read(file: &File, method: ReadMethod) -> io::Result<DeviceReading> {
     narrowest.ok_or_else(|| io::Error::other("the device gave no reading in order"))
 }
 
+/// Returns the sample with the shortest time between its two readings of the host's clock.
 fn narrowest_reading(samples: impl Iterator<Item = (Time, Time, Time)>) -> Option<DeviceReading> {
     let readings =
         samples.filter_map(|(before, device, after)| bracket_reading(before, device, after));
@@ -218,6 +221,7 @@ fn bracket_reading(before: Time, device: Time, after: Time) -> Option<DeviceRead
 }
 
 impl Time {
+    /// Returns nanoseconds; None if they overflow.
     fn ns(self) -> Option<i64> {
         self.sec
             .checked_mul(NS_PER_S)?
@@ -229,6 +233,7 @@ impl Time {
 mod tests {
     use super::*;
 
+    /// Makes a time of the device from nanoseconds.
     fn time(ns: i64) -> Time {
         Time {
             sec: ns / NS_PER_S,

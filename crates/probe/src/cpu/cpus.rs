@@ -75,6 +75,7 @@ impl Cpus {
         .collect()
     }
 
+    /// Returns the CPU time of a CPU's ksoftirqd thread, in nanoseconds; None if unknown.
     fn ksoftirqd_ns(&self, cpu: u16) -> Option<u64> {
         let pid = self.ksoftirqd.get(&cpu)?;
         Schedstat::read(&format!("/proc/{pid}/schedstat")).map(|stat| stat.cpu_ns)

@@ -51,6 +51,7 @@ impl Schedstat {
         Self::parse(&std::fs::read_to_string(path).ok()?)
     }
 
+    /// Reads `/proc/PID/schedstat`: CPU time, run-queue delay, number of runs.
     fn parse(text: &str) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace().map(str::parse);
         let mut next = || fields.next()?.ok();

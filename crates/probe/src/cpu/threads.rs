@@ -35,6 +35,7 @@ impl Threads {
         Some(self.sum(pid, now))
     }
 
+    /// Sums the threads of a process, with those that ended since the last sample.
     fn sum(&mut self, pid: u32, now: HashMap<u32, Schedstat>) -> ProcessSample {
         let mut sample = ProcessSample {
             pid,
@@ -65,6 +66,7 @@ impl Threads {
 }
 
 impl Schedstat {
+    /// Adds the times of another thread.
     fn add(&mut self, other: Self) {
         self.cpu_ns += other.cpu_ns;
         self.runq_ns += other.runq_ns;
@@ -76,6 +78,7 @@ impl Schedstat {
 mod tests {
     use super::*;
 
+    /// Makes the times of a thread that ran this often.
     fn stat(runs: u64) -> Schedstat {
         Schedstat {
             cpu_ns: runs * 100,

@@ -58,6 +58,7 @@ impl Probe for DnsWaits {
     }
 }
 
+/// Adds the row of one record; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.dns_waits.push(make_row(&read(body)?));
     Some(())

@@ -195,6 +195,7 @@ fn drops_coverage(probe: &str, features: &Features) -> Coverage {
     )
 }
 
+/// Adds the row of one drop; None if the record is damaged.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output
         .rows

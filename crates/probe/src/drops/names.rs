@@ -33,6 +33,7 @@ pub(super) struct KernelNames {
 }
 
 impl KernelNames {
+    /// Reads the names of drop reasons from the kernel's BTF, and functions from kallsyms.
     fn read() -> Self {
         let btf = Btf::from_vmlinux().ok();
         let reasons = |of, prefix| {
@@ -144,6 +145,7 @@ struct Functions {
 }
 
 impl Functions {
+    /// Reads the functions of kallsyms; none if addresses are hidden.
     fn read(kallsyms: impl BufRead) -> Self {
         let mut all = Self::default();
         for line in kallsyms.lines().map_while(Result::ok) {
@@ -161,6 +163,7 @@ impl Functions {
         all
     }
 
+    /// Returns the function that has this address; None if it is below all.
     fn find(&self, address: u64) -> Option<&str> {
         let after = self.starts.partition_point(|(start, _)| *start <= address);
         let (_, at) = self.starts.get(after.checked_sub(1)?)?;

@@ -96,6 +96,7 @@ fn is_full(kind: &str, qdisc: &drop_qdisc) -> Option<bool> {
 mod tests {
     use super::*;
 
+    /// Makes a qdisc with this limit and fill level.
     fn level(limit: u32, packets: u32, bytes: u32) -> drop_qdisc {
         // SAFETY: `Wire` says of `drop_seen`, which has it, that any bytes are a value.
         let zeros: drop_qdisc = unsafe { std::mem::zeroed() };
@@ -109,6 +110,7 @@ mod tests {
         }
     }
 
+    /// Makes the kernel's array of a qdisc's name.
     fn kind(name: &str) -> [i8; 16] {
         let bytes = name.bytes().map(u8::cast_signed);
         let mut kind = [0; 16];
@@ -116,6 +118,7 @@ mod tests {
         kind
     }
 
+    /// Makes a qdisc with these candidates for the child that dropped.
     fn of_children(names: &[&str], count: u16) -> drop_qdisc {
         let mut qdisc = level(0, 10, 15_140);
         let candidates = qdisc.candidates.iter_mut().zip(names);

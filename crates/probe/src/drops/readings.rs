@@ -81,6 +81,7 @@ impl DropReader {
     }
 }
 
+/// Makes the row of one count, at this time.
 fn count_row(time_ns: u64, key: &CountKey, sum: CountSum) -> DropCount {
     let CountKey {
         kind,
@@ -111,6 +112,7 @@ fn count_row(time_ns: u64, key: &CountKey, sum: CountSum) -> DropCount {
     }
 }
 
+/// Reads the kernel's counts of drops, summed over CPUs.
 fn read_sums(kernel: &KernelCounts<'_>) -> Result<BTreeMap<CountKey, CountSum>, HooksError> {
     let mut sums = BTreeMap::new();
     if kernel.levels.summaries {
@@ -141,6 +143,7 @@ fn read_sums(kernel: &KernelCounts<'_>) -> Result<BTreeMap<CountKey, CountSum>, 
     Ok(sums)
 }
 
+/// Names the key of a count: kind, reason, place, device. None for an unknown kind.
 fn count_key(key: &drop_key, values: &[drop_count]) -> Option<CountKey> {
     let named = values.iter().map(|value| text(&value.device));
     Some(CountKey {
@@ -167,6 +170,7 @@ fn key_without_place(kind: DropKind) -> CountKey {
     }
 }
 
+/// Adds the values of all CPUs to a sum.
 fn add(sum: &mut CountSum, values: &[drop_count]) {
     for value in values {
         sum.count += value.count;

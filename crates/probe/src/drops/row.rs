@@ -63,10 +63,12 @@ pub(super) fn make_row(seen: &drop_seen, names: &KernelNames) -> Option<PacketDr
     Some(row)
 }
 
+/// Returns the number; None if it is 0, which means unknown.
 pub(super) fn nonzero(number: u32) -> Option<u32> {
     (number != 0).then_some(number)
 }
 
+/// Returns the kind of drop; None for a number of a newer program.
 pub(super) fn kind(wire: u8) -> Option<DropKind> {
     Some(match drop_kind(u32::from(wire)) {
         drop_kind::DROP_PACKET => DropKind::Packet,
@@ -116,6 +118,7 @@ pub(super) fn place_name(key: &drop_key, names: &KernelNames) -> Option<String> 
     names.function(location).map(str::to_owned)
 }
 
+/// Formats an address with its port, or alone if the packet has no ports.
 fn format_endpoint(packet: &drop_packet, bytes: [u8; 16], port: u16) -> String {
     let address = address(bytes, port);
     match packet.has_ports {
@@ -138,6 +141,7 @@ fn caller_names<'a>(stack: &[u64], location: u64, names: &'a KernelNames) -> Vec
 mod tests {
     use super::*;
 
+    /// Makes names of reasons and functions for tests.
     fn names() -> KernelNames {
         KernelNames::from_parts(
             &[(12, "NETFILTER_DROP")],

@@ -44,6 +44,7 @@ impl Probe for FailedConnects {
     }
 }
 
+/// Adds the row of one failed attempt; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.failed_connects.push(make_row(&seen));

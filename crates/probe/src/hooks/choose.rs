@@ -234,6 +234,7 @@ mod tests {
         }
     }
 
+    /// Returns the state of a probe with these features.
     fn state(features: &Features, probe: &str) -> ProbeState {
         let coverage = features.coverage(Detail::Messages, true);
         let found = coverage.into_iter().find(|found| found.probe == probe);

@@ -35,6 +35,7 @@ pub struct Drainer<'a> {
 }
 
 impl<'a> Drainer<'a> {
+    /// Maps all rings, each with the function that decodes its records.
     pub(super) fn new(maps: &'a HooksMaps<'a>) -> Result<Self, HooksError> {
         let rings = rings(maps);
         let filling = watch(&rings).map_err(|error| HooksError::Read {
@@ -130,6 +131,7 @@ fn rings<'a>(maps: &'a HooksMaps<'a>) -> Vec<Ring<'a>> {
     shared.chain(own).collect()
 }
 
+/// Makes an epoll set that wakes when a ring is filled.
 fn watch(rings: &[Ring<'_>]) -> nix::Result<Epoll> {
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
     for ring in rings {

@@ -120,6 +120,7 @@ impl<'obj> Hooks<'obj> {
         Self::load_with(storage, &what, Features::probe()?)
     }
 
+    /// Loads the programs; leaves out one that the verifier refuses, and tries again.
     pub(super) fn load_with(
         storage: &'obj mut Storage,
         what: &LoadOptions<'_>,
@@ -136,6 +137,7 @@ impl<'obj> Hooks<'obj> {
         Self::load_chosen(last, what, &features)
     }
 
+    /// Loads the programs that the options and this kernel allow.
     fn load_chosen(
         storage: &'obj mut MaybeUninit<OpenObject>,
         what: &LoadOptions<'_>,
@@ -272,6 +274,7 @@ fn try_stand_ins(skel: &HooksSkel<'_>, features: &Features) -> Result<(), HooksE
     Ok(())
 }
 
+/// Sets the constants of the programs before loading: target, features, detail.
 fn configure(
     open: &mut OpenHooksSkel<'_>,
     selection: &Selection,

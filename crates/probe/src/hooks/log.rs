@@ -20,6 +20,7 @@ pub(super) fn take_refused() -> Option<String> {
     REFUSED.take()
 }
 
+/// Prints libbpf's message if the user asked for it, and keeps the name of a refused program.
 fn on_message(_: PrintLevel, text: String) {
     if std::env::var_os("WHYLAT_LIBBPF_LOG").is_some() {
         eprint!("{text}");

@@ -141,6 +141,7 @@ impl Hooks<'_> {
         reader.read(&self.kernel_counts(), rows)
     }
 
+    /// Returns access to the counts that the programs keep.
     fn kernel_counts(&self) -> KernelCounts<'_> {
         KernelCounts::new(&self.skel, self.levels)
     }
@@ -159,6 +160,7 @@ impl Hooks<'_> {
         self.read_more_sockets()
     }
 
+    /// Runs the program that begins a poll, with these arguments.
     fn begin_poll(&self, arguments: [u64; 4]) -> Result<(), HooksError> {
         let mut context: Vec<u8> = arguments.iter().flat_map(|n| n.to_ne_bytes()).collect();
         let input = ProgramInput {
@@ -264,6 +266,7 @@ impl Hooks<'_> {
         BpfTimeSampler::new(programs, now_ns, now_ns)
     }
 
+    /// Returns the programs that were loaded.
     fn loaded(&self) -> Vec<Program<'_>> {
         let programs = self.skel.object().progs();
         programs.filter(|program| program.autoload()).collect()

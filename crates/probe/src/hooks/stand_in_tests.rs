@@ -35,6 +35,7 @@ fn exchange(sender: &mut impl Write, receiver: &mut impl Read, bytes: usize) {
     }
 }
 
+/// Exchanges messages of this size over a new TCP connection.
 fn exchange_over_tcp(address: &str, bytes: usize) {
     let listener = TcpListener::bind(address).unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -42,6 +43,7 @@ fn exchange_over_tcp(address: &str, bytes: usize) {
     exchange(&mut client, &mut server, bytes);
 }
 
+/// Sends datagrams of this size from one UDP socket to another.
 fn exchange_over_udp(address: &str, bytes: usize) {
     let [one, other] = [(); 2].map(|()| UdpSocket::bind(address).unwrap());
     let mut buffer = vec![0; bytes];
@@ -52,6 +54,7 @@ fn exchange_over_udp(address: &str, bytes: usize) {
     }
 }
 
+/// Sends packets of this size over a pair of Unix sockets.
 fn exchange_packets([one, other]: &[OwnedFd; 2], bytes: usize) {
     let mut buffer = vec![0; bytes];
     for _ in 0..MESSAGES {

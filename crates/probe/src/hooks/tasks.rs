@@ -88,6 +88,7 @@ impl Hooks<'_> {
         Ok(())
     }
 
+    /// Records the descendants of the recorded processes, too.
     fn record_families(&self) -> Result<(), HooksError> {
         let named = self.processes_of(&[TaskKind::Recorded, TaskKind::Owner]);
         let family = families(named.iter().copied());
@@ -95,6 +96,7 @@ impl Hooks<'_> {
         others.try_for_each(|pid| self.record_process(*pid))
     }
 
+    /// Returns the processes that the kernel's table has with one of these kinds.
     fn processes_of(&self, kinds: &[TaskKind]) -> BTreeSet<u32> {
         let keys = self.skel.maps.tasks.keys();
         let pids = keys.filter_map(|key| Some(u32::from_ne_bytes(key.try_into().ok()?)));
@@ -105,6 +107,7 @@ impl Hooks<'_> {
         pids.filter(is_one).collect()
     }
 
+    /// Returns the kind of a process in the kernel's table; None if it is not there.
     fn task(&self, pid: u32) -> Option<u8> {
         let found = self
             .skel
@@ -114,6 +117,7 @@ impl Hooks<'_> {
         found.ok()??.first().copied()
     }
 
+    /// Enters a process into the kernel's table.
     fn set_task(&self, pid: u32, kind: TaskKind) -> Result<(), HooksError> {
         let arguments = [u64::from(pid), kind as u64];
         let mut context: Vec<u8> = arguments.iter().flat_map(|n| n.to_ne_bytes()).collect();

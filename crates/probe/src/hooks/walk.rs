@@ -119,11 +119,13 @@ impl Hooks<'_> {
         }
     }
 
+    /// Returns how many sockets the last walk visited and skipped.
     fn walk_counts(&self) -> wire::walk_counts {
         let bss = self.skel.maps.bss_data.as_deref();
         bss.map_or(wire::walk_counts::default(), |bss| bss.walked)
     }
 
+    /// Returns the number of sockets that are watched now.
     fn watched_sockets(&self) -> u64 {
         let bss = self.skel.maps.bss_data.as_deref();
         bss.map_or(0, |bss| bss.watched_sockets)

@@ -35,10 +35,12 @@ impl Pair {
     }
 }
 
+/// Opens this many connections to a listening socket of their own.
 fn pairs(number: usize) -> Vec<Pair> {
     pairs_of(&TcpListener::bind("127.0.0.1:0").unwrap(), number)
 }
 
+/// Opens this many connections to a listening socket.
 fn pairs_of(listener: &TcpListener, number: usize) -> Vec<Pair> {
     let address = listener.local_addr().unwrap();
     let connect = |_| {

@@ -116,12 +116,14 @@ impl Hooks<'_> {
         })
     }
 
+    /// Returns when the last window ended, by the monotonic clock; 0 if none has.
     fn window_ended_ns(&self) -> u64 {
         let bss = self.skel.maps.bss_data.as_deref();
         bss.map_or(0, |bss| bss.window_ended_ns)
     }
 }
 
+/// Runs a program that begins or ends a window.
 fn run(program: &ProgramMut<'_>, lasts: Duration) -> Result<(), HooksError> {
     let lasts_ns = u64::try_from(lasts.as_nanos()).unwrap_or(u64::MAX);
     let mut context = lasts_ns.to_ne_bytes();

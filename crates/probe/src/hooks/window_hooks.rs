@@ -20,6 +20,7 @@ pub(super) struct WindowHooks {
 }
 
 impl WindowHooks {
+    /// Finds the hooks of windows that this kernel has.
     pub(super) fn new(features: &Features) -> Self {
         Self {
             tracepoints: features.window_hooks(),
@@ -33,6 +34,7 @@ impl WindowHooks {
         self.tracepoints.contains(&hook)
     }
 
+    /// Returns whether a program is attached only during windows.
     pub(super) fn has_program(&self, name: &str) -> bool {
         let is_at_tracepoint = name.strip_prefix("handle_").is_some_and(|it| self.has(it));
         is_at_tracepoint || name == SAMPLE_CPU || udp_flows::PROGRAMS.contains(&name)

@@ -72,6 +72,7 @@ fn calls(rows: &RowSet, end: &TcpStream, is_send: bool) -> Vec<Call> {
     own
 }
 
+/// Returns the waits of a thread for a connection.
 fn waits(rows: &RowSet, tid: u32, conn: u64) -> Vec<Wait> {
     let all = (0..rows.waits.len()).map(|at| rows.waits.row(at));
     all.filter(|it| it.tid == tid && it.conn == Some(conn))
@@ -376,6 +377,7 @@ fn looks_of_clocks(hooks: &Hooks<'_>, length_ns: u64) -> u64 {
     runs() - before
 }
 
+/// Returns the CPU time of this thread, in nanoseconds.
 fn thread_cpu_ns() -> u64 {
     crate::clock::read_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
         .unwrap_or(0)

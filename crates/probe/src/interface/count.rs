@@ -107,14 +107,17 @@ pub(crate) struct KernelCounts<'a> {
 }
 
 impl<'a> KernelCounts<'a> {
+    /// Reads counts from these loaded programs.
     pub(crate) fn new(skel: &'a HooksSkel<'a>, levels: Levels) -> Self {
         Self { skel, levels }
     }
 
+    /// Returns the BPF maps.
     pub(crate) fn maps(&self) -> &'a HooksMaps<'a> {
         &self.skel.maps
     }
 
+    /// Returns the BPF programs.
     pub(crate) fn programs(&self) -> &'a HooksProgs<'a> {
         &self.skel.progs
     }
@@ -166,6 +169,7 @@ impl<'a> KernelCounts<'a> {
     }
 }
 
+/// Returns the values of all CPUs for a key; leaves out those of another size.
 pub(crate) fn per_cpu<T: Wire>(map: &impl MapCore, key: u32) -> Result<Vec<T>, HooksError> {
     let values = map
         .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)

@@ -49,6 +49,7 @@ pub enum HooksError {
 }
 
 impl HooksError {
+    /// Returns a function that turns libbpf's error into the error of attaching this program.
     pub(crate) fn attach(program: &str) -> impl Fn(libbpf_rs::Error) -> Self {
         move |error| Self::Attach {
             program: program.to_owned(),
@@ -105,6 +106,7 @@ fn remedy_of(refused: ErrorKind) -> String {
 mod tests {
     use super::*;
 
+    /// Makes the error of a load that failed with this errno.
     fn load(errno: i32) -> HooksError {
         HooksError::Load(libbpf_rs::Error::from_raw_os_error(errno))
     }

@@ -84,6 +84,7 @@ pub(crate) enum SocketFamily {
     Unix,
 }
 
+/// Makes a tracepoint that Linux has since this version.
 pub(crate) const fn tracepoint(name: &'static str, since: &'static str) -> Tracepoint {
     Tracepoint {
         name,
@@ -323,6 +324,7 @@ impl Features {
         Some(self.hook_coverage(probe, hooks)).filter(|coverage| coverage.state != ProbeState::On)
     }
 
+    /// Returns the coverage line of a probe that is off because a hook is missing.
     fn off(&self, probe: &str, hook: &Tracepoint) -> Coverage {
         let remedy = if self.refused.contains(&hook.name) {
             "report what `WHYLAT_LIBBPF_LOG=1 whylat doctor` says".to_owned()

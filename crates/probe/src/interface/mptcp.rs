@@ -17,6 +17,7 @@ pub(crate) struct Mptcp {
 }
 
 impl Mptcp {
+    /// Finds in the kernel's BTF which MPTCP structures the programs can read.
     pub(crate) fn from_btf(btf: &Btf<'_>) -> Self {
         let has = |of, members: &[&str]| members.iter().all(|it| has_member(btf, of, it));
         let sockets = has("mptcp_sock", &["first", "token"])

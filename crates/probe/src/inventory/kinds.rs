@@ -136,6 +136,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the number of open sockets of a kind; None without such a line.
     fn open(lines: &[SocketKind], kind: &str) -> Option<u64> {
         let line = lines.iter().find(|line| line.kind == kind);
         line.map(|line| line.open)

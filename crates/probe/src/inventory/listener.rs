@@ -32,6 +32,7 @@ impl Probe for Listeners {
     }
 }
 
+/// Adds the row of a listening socket, and its owner; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.listeners.push(make_row(&seen));

@@ -65,6 +65,7 @@ impl Probe for Inventory {
     }
 }
 
+/// Adds the row of an open socket, and its owner; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.connections.push(seen::make_row(&seen));

@@ -32,6 +32,7 @@ struct At {
 }
 
 impl At {
+    /// Returns when and on which thread a record was written.
     fn from_record(record: &Record) -> Self {
         At {
             time_ns: record.time_ns,
@@ -63,6 +64,7 @@ impl At {
         }
     }
 
+    /// Returns the end of a span here.
     fn end(self) -> End {
         End {
             time_ns: self.time_ns,
@@ -114,6 +116,7 @@ impl Assembler {
         }
     }
 
+    /// Handles a record that begins or ends a span, or marks a moment.
     fn span_or_moment(&mut self, at: At, body: Body) {
         match body {
             Body::TaskBegin { .. }
@@ -137,11 +140,13 @@ impl Assembler {
         }
     }
 
+    /// Adds a value of a counter, with the counter's name.
     fn value(&mut self, at: At, counter: u32, kind: CounterKind, value: Value) {
         let name = self.names.counter(counter);
         self.put_value(at, Some(counter), name, kind, value);
     }
 
+    /// Adds the row of a value; `counter` and `name` are None if unknown.
     fn put_value(
         &mut self,
         at: At,
@@ -199,6 +204,7 @@ impl Assembler {
         Some(span_of(key, named, row))
     }
 
+    /// Ends the open span that this record names; keeps the end if no begin has come yet.
     fn end(&mut self, at: At, body: &Body) {
         let At { pid, tid, .. } = at;
         let key = match *body {
@@ -215,6 +221,7 @@ impl Assembler {
         }
     }
 
+    /// Handles an action on a lock: a wait begins, ends or is given up, or the lock is released.
     fn sync(&mut self, at: At, action: SyncAction, address: u64) {
         let At { pid, tid, .. } = at;
         let key = SpanKey::Sync { pid, tid, address };
@@ -245,6 +252,7 @@ impl Assembler {
         }
     }
 
+    /// Attaches metadata to the open span that it names.
     fn attach(&mut self, at: At, body: Body) {
         match body {
             Body::Metadata {
@@ -459,6 +467,7 @@ fn begun_span(at: At, body: &Body) -> Option<(TaskKind, SpanKey)> {
     })
 }
 
+/// Makes a span that is open, without metadata.
 fn span_of(key: SpanKey, named: Option<NamedId>, row: Task) -> OpenSpan {
     OpenSpan {
         key,

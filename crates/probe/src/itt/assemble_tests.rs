@@ -8,6 +8,7 @@ const DOMAIN: u32 = 1;
 const NAME: u32 = 2;
 const ID: Identifier = Identifier([0x10, 1, 0]);
 
+/// Makes a record of process 7.
 fn record(time_ns: u64, tid: u32, body: Body) -> Record {
     Record {
         time_ns,
@@ -18,6 +19,7 @@ fn record(time_ns: u64, tid: u32, body: Body) -> Record {
     }
 }
 
+/// Makes an assembler that knows the names of domain and task.
 fn named() -> Assembler {
     let mut assembler = Assembler::default();
     let name = "d".to_owned();
@@ -27,6 +29,7 @@ fn named() -> Assembler {
     assembler
 }
 
+/// Makes the begin of a task.
 fn begin(id: Option<Identifier>, is_overlapped: bool) -> Body {
     Body::TaskBegin {
         domain: DOMAIN,
@@ -37,6 +40,7 @@ fn begin(id: Option<Identifier>, is_overlapped: bool) -> Body {
     }
 }
 
+/// Makes the end of a task.
 fn end(id: Option<Identifier>) -> Body {
     let domain = DOMAIN;
     Body::TaskEnd { domain, id }

@@ -36,6 +36,7 @@ pub fn find() -> Result<PathBuf, Refusal> {
     Ok(path)
 }
 
+/// Finds the collector's file beside this program or in its library folder.
 fn find_installed() -> Result<PathBuf, Refusal> {
     let program = std::env::current_exe().map_err(|error| Refusal::from_error(&error))?;
     let directory = program.parent().unwrap_or(Path::new("/"));
@@ -51,6 +52,7 @@ fn find_installed() -> Result<PathBuf, Refusal> {
     })
 }
 
+/// Returns the collector's file in one of the usual places; None if it is in none.
 fn in_places(directory: &Path) -> Option<PathBuf> {
     let paths = PLACES.map(|place| directory.join(place).join(FILE_NAME));
     // Without `..`, which means another directory once one above is moved.

@@ -158,6 +158,7 @@ fn hold_until_release(held: &HolderFiles) -> ! {
     }
 }
 
+/// Lowers the child's rights, and tests that it can open collector and ring.
 fn prepare(held: &HolderFiles) -> Result<(), (Step, io::Error)> {
     let own = assume_user(held.user).and_then(|()| {
         close_all_but(held.ring, held.line);
@@ -168,6 +169,7 @@ fn prepare(held: &HolderFiles) -> Result<(), (Step, io::Error)> {
     try_open(&held.ring_path, libc::O_RDWR).map_err(|error| (Step::OpenRing, error))
 }
 
+/// Changes to this user and their groups; None changes nothing.
 fn assume_user(user: Option<User>) -> io::Result<()> {
     // SAFETY: plain numbers and a C string. The terminal's signals are for the recorder.
     unsafe {
@@ -191,6 +193,7 @@ fn make_visible() -> io::Result<()> {
     }
 }
 
+/// Opens a file and closes it again: an error says why it cannot be opened.
 fn try_open(path: &CStr, access: c_int) -> io::Result<()> {
     // SAFETY: a C string and plain numbers; the descriptor is closed by nobody else.
     unsafe {
@@ -215,6 +218,7 @@ mod tests {
         gid: Gid::from_raw(65534),
     };
 
+    /// Makes a ring in memory.
     fn ring() -> OwnedFd {
         let shape = RingShape {
             chunks: 2,

@@ -93,6 +93,7 @@ impl IttNames {
         }
     }
 
+    /// Keeps a name of an address since this time; forgets the oldest of many.
     fn name_object(
         &mut self,
         object: (u32, u64),

@@ -62,10 +62,12 @@ pub(crate) fn point_note(first: u64, x: &[Value], y: &[Value]) -> serde_json::Va
     entry
 }
 
+/// Returns the values as a JSON list.
 fn value_list(values: &[Value]) -> serde_json::Value {
     values.iter().map(|value| number(*value)).collect()
 }
 
+/// Returns a value as a JSON number; a text if JSON has no such number.
 fn number(value: Value) -> serde_json::Value {
     match value {
         Value::U64(value) => value.into(),

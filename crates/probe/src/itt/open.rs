@@ -70,6 +70,7 @@ pub(crate) struct OpenSpan {
 }
 
 impl OpenSpan {
+    /// Returns the row of the span, with its metadata.
     fn row(self) -> Task {
         let metadata = self.notes.text();
         Task {
@@ -142,6 +143,7 @@ impl Open {
         found
     }
 
+    /// Writes the oldest open span without an end.
     fn give_up_oldest(&mut self, rows: &mut Tasks) {
         if let Some((number, _)) = self.spans.first_key_value()
             && let Some(span) = self.take(*number)
@@ -172,6 +174,8 @@ impl Open {
         true
     }
 
+    /// Returns which open span of this key ends now: the innermost of a thread, else the oldest
+    /// that had begun.
     fn ended_span(&self, key: SpanKey, time_ns: u64) -> Option<u64> {
         let numbers = self.by_key.get(&key)?;
         if key.is_of_thread() {
@@ -222,6 +226,7 @@ impl Open {
         self.spans.get_mut(self.by_key.get(&key)?.back()?)
     }
 
+    /// Removes an open span by its number.
     fn take(&mut self, number: u64) -> Option<OpenSpan> {
         let span = self.spans.remove(&number)?;
         if let Some(numbers) = self.by_key.get_mut(&span.key) {

@@ -107,6 +107,7 @@ impl Probe for ReceivedProbe {
     }
 }
 
+/// Adds the rows of a batch of received messages; none can fail.
 fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     append(&read_all(bytes), &mut output.rows.received_messages);
     0

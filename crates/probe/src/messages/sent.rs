@@ -78,6 +78,7 @@ impl Probe for SentProbe {
     }
 }
 
+/// Adds the rows of a batch of sent messages; none can fail.
 fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     append(&read_all(bytes), &mut output.rows.sent_messages);
     0

@@ -84,6 +84,7 @@ impl<'obj> Stamper<'obj> {
         }
     }
 
+    /// Attaches the program that asks adapters for timestamps of sent packets.
     fn attach(
         storage: &'obj mut Storage,
         hooks: &Hooks<'_>,
@@ -188,12 +189,14 @@ impl<'obj> Stamper<'obj> {
     }
 }
 
+/// Sets which callbacks of sockets the program asks for; 0 for none.
 fn call_back(skel: &mut NicSkel<'_>, flags: u32) {
     if let Some(bss) = skel.maps.bss_data.as_deref_mut() {
         bss.callbacks = flags;
     }
 }
 
+/// Refuses if the kernel has no function to enable timestamps.
 fn kernel_lacks() -> Result<(), StampRefusal> {
     match Btf::from_vmlinux() {
         Ok(btf) if btf.type_by_name::<Func<'_>>(KFUNC).is_some() => Ok(()),
@@ -204,12 +207,14 @@ fn kernel_lacks() -> Result<(), StampRefusal> {
     }
 }
 
+/// Opens the root control group, to which the program is attached.
 fn root_cgroup() -> Result<File, StampRefusal> {
     let remedy = "mount control groups of version 2: mount -t cgroup2 none /sys/fs/cgroup";
     let root = cgroup2_root().map_err(|error| (error.to_string(), remedy))?;
     File::open(&root).map_err(|error| (format!("{}: {error}", root.display()), remedy))
 }
 
+/// Returns the map's key of an interface: namespace and index.
 fn place_key(place: nic_place) -> [u8; 8] {
     let nic_place { netns, ifindex } = place;
     let mut key = [0; 8];
@@ -230,6 +235,7 @@ fn walk_here(walk: BorrowedFd<'_>) -> io::Result<u64> {
     io::copy(&mut iter, &mut io::sink())
 }
 
+/// Maps the ring; each stamp that comes is added to `stamps`.
 fn ring(
     skel: &NicSkel<'_>,
     stamps: &Rc<RefCell<Vec<nic_stamp>>>,

@@ -78,6 +78,7 @@ fn of_namespace(netns: u32) -> Vec<Interface> {
     names.iter().filter_map(of_name).collect()
 }
 
+/// Returns what an interface can stamp; None if it cannot stamp sent packets.
 fn read(socket: RawFd, name: &str) -> Option<Interface> {
     let mut info = TsInfo {
         cmd: ETHTOOL_GET_TS_INFO,
@@ -115,6 +116,7 @@ fn stamp_config(socket: RawFd, name: &str) -> Option<libc::hwtstamp_config> {
     Some(config)
 }
 
+/// Makes an ioctl request for an interface, with a pointer to its data.
 fn request(name: &str, data: *mut libc::c_char) -> libc::ifreq {
     let mut ifr_name = [0; libc::IFNAMSIZ];
     // the last byte stays zero

@@ -114,6 +114,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes a stamp of the adapter's clock for bytes up to `offset_end`.
     fn stamp(phc_ns: i64, offset: u32, offset_end: u32) -> Stamp {
         Stamp {
             phc_ns,

@@ -74,10 +74,12 @@ impl Nics {
     }
 }
 
+/// Returns the command that enables timestamps of an interface.
 fn switch_on(name: &str) -> String {
     format!("hwstamp_ctl -i {name} -t 1 (or ethtool --set-hwtimestamp-cfg {name} tx on)")
 }
 
+/// Makes the coverage line of adapters' timestamps.
 fn coverage_line(state: ProbeState) -> Coverage {
     Coverage {
         probe: PROBE.to_owned(),

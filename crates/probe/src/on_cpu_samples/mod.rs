@@ -59,6 +59,7 @@ impl Probe for OnCpuSamples {
     }
 }
 
+/// Adds the row of one sample; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let sample: on_cpu_sample = read(body)?;
     output.rows.on_cpu_samples.push(make_row(&sample));

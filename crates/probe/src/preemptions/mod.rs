@@ -83,6 +83,7 @@ impl Probe for Preemptions {
     }
 }
 
+/// Adds the row of one preemption; None if the record is damaged.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.preemptions.push(make_row(&read(body)?)?);
     Some(())

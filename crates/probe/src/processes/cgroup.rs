@@ -58,6 +58,7 @@ impl Cgroup {
         Self::resolve_below(&cgroup2_root()?, path)
     }
 
+    /// Finds a control group by its path below the mount point.
     fn resolve_below(mount: &Path, path: &str) -> Result<Self, CgroupError> {
         let shown = mount.display().to_string();
         let directory = if Path::new(path).starts_with(mount) {
@@ -105,6 +106,7 @@ impl Cgroup {
     }
 }
 
+/// Adds the ids of all control groups below a directory.
 fn collect_below(directory: &Path, ids: &mut Vec<u64>) {
     // A cgroup that is removed meanwhile holds no process any more.
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -117,6 +119,7 @@ fn collect_below(directory: &Path, ids: &mut Vec<u64>) {
     }
 }
 
+/// Adds the pids of a control group and of all below it.
 fn collect_processes(directory: &Path, pids: &mut Vec<u32>) {
     let listed = std::fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
     pids.extend(listed.lines().filter_map(|line| line.parse::<u32>().ok()));

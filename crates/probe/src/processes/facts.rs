@@ -179,6 +179,7 @@ mod tests {
         assert_eq!(reader.read(pid), None);
     }
 
+    /// Makes a process that was seen now and started at this time.
     fn seen(pid: u32, started_ns: u64) -> ObservedProcess {
         ObservedProcess {
             time_ns: monotonic_ns(),

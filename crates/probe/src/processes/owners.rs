@@ -43,6 +43,7 @@ impl SocketOwners {
         found
     }
 
+    /// Adds the sockets that a process has open; stops after `max_files` descriptors.
     fn scan_process(&mut self, pid: u32, max_files: u64) -> io::Result<()> {
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
             let Ok(entry) = entry else {
@@ -80,6 +81,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
 
+    /// Returns the inode of a socket.
     fn inode(socket: &std::net::TcpListener) -> u32 {
         use std::os::fd::AsRawFd;
         let path = format!("/proc/self/fd/{}", socket.as_raw_fd());

@@ -57,6 +57,7 @@ impl Probe for Processes {
     }
 }
 
+/// Adds a process that was seen; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output
         .programs

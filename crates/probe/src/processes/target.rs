@@ -107,6 +107,7 @@ pub fn families(pids: impl IntoIterator<Item = u32>) -> Vec<u32> {
     family
 }
 
+/// Returns the pid of a process's parent; None if the process has ended.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);

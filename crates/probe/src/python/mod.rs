@@ -70,6 +70,7 @@ impl Probe for PythonCodes {
     }
 }
 
+/// Adds the names of one code object; returns 1 if the record could not be read.
 fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     let code = read::<python_code_seen>(bytes).map(|seen| names::code(&seen));
     let undecoded = u64::from(code.is_none());
@@ -114,6 +115,7 @@ impl PythonProcesses {
     }
 }
 
+/// Returns the bytes of a structure, to write it into a map.
 fn bytes_of(value: &python_process) -> &[u8] {
     let size = size_of::<python_process>();
     // SAFETY: the struct is `repr(C)` and made of integers without gaps between them: 48 bytes and 16 fields of 2.

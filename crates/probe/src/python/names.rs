@@ -111,6 +111,7 @@ impl PythonNames {
 mod tests {
     use super::*;
 
+    /// Makes a text of Python as the kernel program copies it.
     fn form(length: u32, bytes: usize, state: u32) -> python_text {
         python_text {
             length,
@@ -152,6 +153,7 @@ mod tests {
         assert_eq!(text(&form(4, 60, 4 << 2), &[0xff; 60]), None);
     }
 
+    /// Makes a code object of this name.
     fn function(name: &str) -> PythonCode {
         PythonCode {
             pid: 7,

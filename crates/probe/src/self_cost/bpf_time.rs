@@ -114,6 +114,7 @@ impl BpfTimeSampler {
         Ok(())
     }
 
+    /// Begins to measure: enables the kernel's statistics of BPF run time.
     fn open(&self, now_ns: u64) -> Result<Window, BpfTimeError> {
         let statistics = match &self.statistics {
             Some(statistics) => statistics.enable(),
@@ -127,6 +128,7 @@ impl BpfTimeSampler {
         })
     }
 
+    /// Ends a measurement, and adds what the programs ran since its begin.
     fn close(&mut self, now_ns: u64, since_ns: u64, base: RunTime) -> Result<(), BpfTimeError> {
         let end = self.read()?;
         self.cost.sampled_ns += now_ns.saturating_sub(since_ns);
@@ -141,6 +143,7 @@ impl BpfTimeSampler {
         self.cost
     }
 
+    /// Returns run time and number of runs of all programs.
     fn read(&self) -> Result<RunTime, BpfTimeError> {
         self.programs.read()
     }
@@ -191,6 +194,7 @@ mod tests {
         unsafe { OwnedFd::from_raw_fd(fd) }
     }
 
+    /// Attaches a socket filter to a socket.
     fn attach(socket: &UdpSocket, program: &OwnedFd) {
         let fd = program.as_raw_fd();
         // SAFETY: the option's value is a descriptor, read as an int.

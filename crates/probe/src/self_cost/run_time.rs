@@ -64,6 +64,7 @@ impl ProgramTimes {
     }
 }
 
+/// Asks the kernel for the facts of a loaded program.
 pub(crate) fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf_prog_info> {
     let mut info = bpf_prog_info::default();
     let mut len = size_of::<bpf_prog_info>() as u32;

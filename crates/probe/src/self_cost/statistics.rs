@@ -63,6 +63,7 @@ impl Statistics {
     }
 }
 
+/// Receives a message, and the descriptor that came with it.
 fn receive(line: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut parts = [IoSliceMut::new(bytes)];
     let mut room = nix::cmsg_space!(RawFd);

@@ -49,6 +49,7 @@ impl Usage {
     }
 }
 
+/// Returns a value of `/proc/self/status`, in bytes; None without such a line.
 fn bytes_of(status: &str, name: &str) -> Option<u64> {
     let rest = |line: &'_ str| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned());
     let line = status.lines().find_map(rest)?;

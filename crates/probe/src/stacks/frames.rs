@@ -154,6 +154,7 @@ impl Stacks {
         Some(next)
     }
 
+    /// Adds the frames of a sample: its own place above the callers that came before.
     fn put_sampled(&mut self, callers: u32, place: u64, number: u32, rows: &mut StackFrames) {
         let Some(known) = self.sampled.callers.get(&callers) else {
             return;
@@ -177,6 +178,7 @@ impl Stacks {
         rows
     }
 
+    /// Adds the frames of a stack of the kernel.
     fn put_kernel(&mut self, stack: &SeenStack, rows: &mut StackFrames) {
         let identity = StackIdentity::from_stack(stack);
         let kernel = self.kernel.get_or_insert_with(Kernel::read);
@@ -198,12 +200,14 @@ impl Stacks {
         }
     }
 
+    /// Adds the frames of a program's stack, after unwinding.
     fn put_program(&mut self, stack: &SeenStack, program: ProgramKey, rows: &mut StackFrames) {
         let Unwound { addresses, caller } = self.unwind_stack(stack, program);
         let identity = StackIdentity::from_stack(stack);
         self.push_program(identity, program, (&addresses, &stack.codes), caller, rows);
     }
 
+    /// Adds the frames of these addresses; Python code has its own frames.
     fn push_program(
         &mut self,
         identity: StackIdentity,
@@ -303,6 +307,7 @@ impl Stacks {
             .unwrap_or(address)
     }
 
+    /// Unwinds a copied stack; without a map of the program it returns the kernel's addresses.
     fn unwind_stack(&mut self, stack: &SeenStack, program: ProgramKey) -> Unwound {
         self.map(program, stack.registers.ip);
         let Some(mapped) = self.programs.get_mut(&program) else {
@@ -389,6 +394,7 @@ impl Stacks {
         })
     }
 
+    /// Adds the row of one frame; `place` is None if the address is in no file.
     fn push(
         &mut self,
         stack: StackIdentity,

@@ -82,6 +82,7 @@ impl GeneratedCode {
         }
     }
 
+    /// Returns the names of generated code; reads the file again for an unknown address.
     fn map(&mut self, program: ProgramKey, address: u64) -> Option<&PerfMap> {
         let known = self.maps.entry(program);
         let known = known.or_insert_with(|| ProcessMap::new(program.pid));
@@ -113,6 +114,7 @@ impl GeneratedCode {
     }
 }
 
+/// Adds the row of a symbol of generated code.
 fn push(pid: u32, offset: u64, name: &str, rows: &mut Symbols) {
     let CodeName {
         function,
@@ -132,6 +134,7 @@ fn push(pid: u32, offset: u64, name: &str, rows: &mut Symbols) {
 }
 
 impl ProcessMap {
+    /// Finds the file `/tmp/perf-PID.map` of a process, which may be in a container.
     fn new(pid: u32) -> Self {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let field = |name: &str, word: usize| {
@@ -203,6 +206,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes the map of a process of this user.
     fn map(uid: u32) -> ProcessMap {
         ProcessMap {
             pid: 1,

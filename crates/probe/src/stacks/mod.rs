@@ -98,6 +98,7 @@ impl Probe for Symbols {
     }
 }
 
+/// Adds one stack; returns 1 if the record could not be read.
 fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     let stack = decode_stack(bytes);
     let undecoded = u64::from(stack.is_none());
@@ -105,6 +106,7 @@ fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     undecoded
 }
 
+/// Adds one stack of a sample; returns 1 if the record could not be read.
 fn decode_sampled(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     let stack = decode_stack(bytes);
     let undecoded = u64::from(stack.is_none());

@@ -67,6 +67,7 @@ impl Objects {
 }
 
 impl Object {
+    /// Makes an object that has no file, such as `[vdso]`.
     pub(super) fn from_name(name: &str) -> Self {
         Self {
             path: name.to_owned(),
@@ -107,6 +108,7 @@ impl Object {
 }
 
 impl UnwindTables {
+    /// Finds the sections of an ELF file that unwinding needs.
     fn from_elf(elf: &object::File<'_>, data: &Rc<Mmap>) -> Self {
         let section = |name: &str| {
             let section = elf.section_by_name(name)?;
@@ -158,6 +160,7 @@ impl UnwindTables {
 mod tests {
     use super::*;
 
+    /// Makes tables of a file with these segments.
     fn tables(segments: &[(Range<u64>, u64)]) -> UnwindTables {
         UnwindTables {
             segments: segments.to_vec(),
@@ -167,6 +170,7 @@ mod tests {
         }
     }
 
+    /// Makes a mapping of this part of a file.
     fn mapping(offset: u64, bytes: u64) -> Mapping {
         Mapping {
             addresses: 0x7000_0000..0x7000_0000 + bytes,

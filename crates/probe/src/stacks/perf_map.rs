@@ -44,6 +44,7 @@ impl PerfMap {
         }
     }
 
+    /// Adds a line `START LENGTH NAME`; ignores a line of another form.
     fn add_line(&mut self, line: &[u8]) {
         let line = String::from_utf8_lossy(line);
         let mut words = line.splitn(3, ' ');
@@ -66,6 +67,7 @@ impl PerfMap {
         }
     }
 
+    /// Removes functions that overlap these addresses.
     fn forget_range(&mut self, start: u64, end: u64) {
         let before = self.functions.range(..start).next_back();
         let before = before.filter(|(_, (last, _))| *last > start);
@@ -151,6 +153,7 @@ impl CodeName {
 mod tests {
     use super::*;
 
+    /// Returns the name of the function at an address.
     fn name(map: &PerfMap, address: u64) -> Option<&str> {
         map.find(address).map(|(_, name)| &**name)
     }

@@ -29,12 +29,14 @@ pub(super) struct CodePlace {
 }
 
 impl CodePlace {
+    /// Returns what identifies the place: path and build id of the file, and the offset.
     fn key(&self) -> (Option<(&str, Option<&str>)>, u64) {
         let object = self.object.as_ref();
         let object = object.map(|it| (it.path.as_str(), it.build_id.as_deref()));
         (object, self.offset)
     }
 
+    /// Returns path and build id of the file; None in the kernel.
     fn object_key(&self) -> Option<(&str, Option<&str>)> {
         self.key().0
     }
@@ -68,6 +70,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
+    /// Finds where the kernel's code begins.
     pub(super) fn read() -> Self {
         let symbols = File::open("/proc/kallsyms").map(BufReader::new);
         let mut lines = symbols
@@ -82,6 +85,7 @@ impl Kernel {
         }
     }
 
+    /// Returns an address relative to the kernel's begin; None if that is hidden.
     pub(super) fn offset(&self, address: u64) -> Option<u64> {
         Some(address.wrapping_sub(self.start?))
     }
@@ -141,6 +145,7 @@ fn in_kernel<'a>(
         .ok()
 }
 
+/// Adds the symbol of a place, and a row for each inlined function.
 fn push(place: &CodePlace, found: &Symbolized<'_>, rows: &mut Symbols) {
     let Symbolized::Sym(sym) = found else {
         return;

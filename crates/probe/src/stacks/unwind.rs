@@ -133,6 +133,7 @@ impl Unwound {
     }
 }
 
+/// Returns the sections of a file without any unwind tables.
 fn no_sections() -> ExplicitModuleSectionInfo<Section> {
     ExplicitModuleSectionInfo {
         base_svma: 0,

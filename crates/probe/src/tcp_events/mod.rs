@@ -86,11 +86,13 @@ fn congestion_state_coverage(features: &Features) -> Coverage {
     }
 }
 
+/// Adds the row of one event; None if the record is damaged.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.tcp_events.push(make_row(&read(body)?)?);
     Some(())
 }
 
+/// Returns the kind of event; None for an unknown number.
 fn kind(wire: u8) -> Option<TcpEventKind> {
     Some(match tcp_event_kind(u32::from(wire)) {
         tcp_event_kind::TCP_EVENT_STATE => TcpEventKind::State,

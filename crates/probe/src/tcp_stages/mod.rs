@@ -77,6 +77,7 @@ pub(crate) fn put_off(coverage: &mut Vec<Coverage>) {
     });
 }
 
+/// Adds the row of one ledger; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.tcp_stages.push(make_row(&read(body)?));
     Some(())

@@ -44,6 +44,7 @@ pub(super) fn digest_sample(view: &SocketView, info: TcpInfo) -> u64 {
     mix_halves(digest, GOLDEN)
 }
 
+/// Joins two halves of a number.
 fn join_halves(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
@@ -72,6 +73,7 @@ fn absorb_bytes(lanes: &mut [u64; LANES], part: u64, bytes: &[u8]) {
     }
 }
 
+/// Mixes the next bytes into the digest's lanes.
 #[inline]
 fn absorb_stripe(lanes: &mut [u64; LANES], key: u64, stripe: &[u8]) {
     let mut words = [0; LANES];

@@ -59,6 +59,7 @@ pub enum States {
 }
 
 impl States {
+    /// Returns the kernel's `idiag_states`: one bit for each TCP state.
     fn bits(self) -> u32 {
         match self {
             Self::Connections => [
@@ -195,6 +196,7 @@ impl DiagSocket {
         Ok(counts)
     }
 
+    /// Sends a request and calls `visit` for each socket of the answer.
     fn walk(
         &mut self,
         kind: u16,

@@ -119,6 +119,7 @@ impl SampleFilter {
         self.take(view, place, false)
     }
 
+    /// Returns where a socket is remembered; None if it is new.
     fn find(&mut self, cookie: u64) -> Option<usize> {
         if self
             .memories
@@ -132,6 +133,7 @@ impl SampleFilter {
         Some(place)
     }
 
+    /// Remembers a new socket, and offers its sample.
     fn take_new(&mut self, view: &SocketView) -> Offer {
         let place = self.memories.len();
         self.index.insert(view.cookie, place as u32);
@@ -231,6 +233,7 @@ mod tests {
     use super::super::testing::{Reply, view_payload};
     use super::*;
 
+    /// Offers a reply to the filter, which chooses every socket.
     fn visit(filter: &mut SampleFilter, reply: &Reply) -> Offer {
         filter.visit(&view_payload(&reply.bytes()), |_| true)
     }

@@ -134,6 +134,7 @@ impl<'a> SocketView<'a> {
         Some(view)
     }
 
+    /// Reads the attributes of a socket: TCP info, memory, congestion control.
     fn take_attributes(&mut self, mut rest: &'a [u8]) {
         while let (Some(len), Some(kind)) = (u16_at(rest, 0), u16_at(rest, 2)) {
             let len = usize::from(len);
@@ -155,6 +156,7 @@ impl<'a> SocketView<'a> {
         i32::from(self.diag[0]) == libc::AF_INET6
     }
 
+    /// Returns the address at this offset of the kernel's structure.
     fn address(&self, offset: usize) -> IpAddr {
         let mut octets = [0; 16];
         octets.copy_from_slice(&self.diag[offset..offset + 16]);
@@ -166,6 +168,7 @@ impl<'a> SocketView<'a> {
         Ipv4Addr::new(octets[0], octets[1], octets[2], octets[3]).into()
     }
 
+    /// Returns the port at this offset of the kernel's structure.
     fn port(&self, offset: usize) -> u16 {
         u16::from_be_bytes([self.diag[offset], self.diag[offset + 1]])
     }
@@ -303,6 +306,7 @@ mod tests {
         bytes
     }
 
+    /// Returns each item of a batch as text.
     fn items(bytes: &[u8]) -> Vec<String> {
         let batch = Batch {
             rest: bytes,

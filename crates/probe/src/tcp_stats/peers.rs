@@ -21,10 +21,12 @@ struct Ends {
 }
 
 impl Ends {
+    /// Returns local and remote address of a socket.
     fn from_view(view: &SocketView) -> Self {
         Self::new(view.local(), view.remote())
     }
 
+    /// Makes the two ends; IPv4 addresses in IPv6 form are the same as IPv4.
     fn new(local: SocketAddr, remote: SocketAddr) -> Self {
         Self {
             local: octets(local.ip()),
@@ -34,6 +36,7 @@ impl Ends {
         }
     }
 
+    /// Returns the ends as the peer sees them.
     fn reversed(self) -> Self {
         Self {
             local: self.remote,
@@ -90,6 +93,7 @@ impl PeerIndex {
         );
     }
 
+    /// Remembers which socket has these ends; one in each network namespace.
     fn insert_ends(&mut self, ends: Ends, holder: Holder) {
         let first = self.first.entry(ends).or_insert(holder);
         if first.netns == holder.netns {
@@ -171,6 +175,7 @@ mod tests {
     const A: &str = "10.0.0.1:40000";
     const B: &str = "10.0.0.2:80";
 
+    /// Makes an index of sockets: namespace, local and remote address, id.
     fn with(sockets: &[(u32, &str, &str, u64)]) -> PeerIndex {
         let mut index = PeerIndex::default();
         for (netns, local, remote, conn) in sockets {

@@ -155,6 +155,7 @@ impl Poller {
         listening
     }
 
+    /// Asks the kernel for the sockets of each namespace, and calls `visit` for each socket.
     fn dump_all(
         &mut self,
         states: States,
@@ -185,6 +186,7 @@ pub enum PollerError {
     Dump(#[from] DumpError),
 }
 
+/// Opens a socket for requests inside a network namespace.
 fn open_in(path: &std::path::Path) -> Result<DiagSocket, PollerError> {
     let netns = Netns::open(path)?;
     Ok(netns.run(|| DiagSocket::open(netns.inode()))??)

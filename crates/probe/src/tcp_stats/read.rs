@@ -60,6 +60,7 @@ impl Probe for TcpStats {
     }
 }
 
+/// Adds the row of one sample; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.tcp_samples.push(sample_row(&read(body)?));
     Some(())

@@ -72,6 +72,7 @@ impl Reply {
     }
 }
 
+/// Adds a netlink attribute, padded to four bytes.
 fn push_attribute(bytes: &mut Vec<u8>, kind: u16, value: &[u8]) {
     bytes.extend((4 + value.len() as u16).to_ne_bytes());
     bytes.extend(kind.to_ne_bytes());

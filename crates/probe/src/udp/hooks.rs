@@ -22,6 +22,7 @@ pub(crate) fn attach(skel: &mut HooksSkel<'_>) -> Result<Vec<Link>, String> {
     links
 }
 
+/// Attaches the two programs to the root control group; the error says why not.
 fn links(skel: &HooksSkel<'_>) -> Result<Vec<Link>, String> {
     let root = cgroup2_root().map_err(|error| error.to_string())?;
     let root = File::open(&root).map_err(|error| format!("{}: {error}", root.display()))?;

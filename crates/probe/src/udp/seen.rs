@@ -52,6 +52,7 @@ impl Probe for UdpSockets {
     }
 }
 
+/// Adds the row of a UDP socket; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.udp_sockets.push(make_row(&seen));

@@ -154,6 +154,7 @@ pub(crate) fn attach(skel: &HooksSkel<'_>, root: &File) -> Result<Vec<Link>, Hoo
     attached.collect()
 }
 
+/// Returns the four programs that see datagrams.
 fn programs<'a>(skel: &'a HooksSkel<'_>) -> [&'a ProgramMut<'a>; 4] {
     let programs = &skel.progs;
     [
@@ -178,6 +179,7 @@ pub(crate) fn coverage(refused: Option<&String>) -> Coverage {
     }
 }
 
+/// Adds the row of a UDP flow; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.udp_flows.push(make_row(&seen));

@@ -58,6 +58,7 @@ impl Probe for UnixSockets {
     }
 }
 
+/// Adds the row of a Unix socket; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     let seen = read(body)?;
     output.rows.unix_sockets.push(make_row(&seen));

@@ -121,10 +121,12 @@ impl Assembler {
 }
 
 impl Firing {
+    /// Returns whether the kernel program could read this argument.
     fn is_read(&self, index: usize) -> bool {
         self.unread & (1 << index) == 0
     }
 
+    /// Returns the value of an argument; None if it could not be read.
     fn value(&self, argument: &Argument) -> Option<Value> {
         let value = *self.values.get(argument.index)?;
         self.is_read(argument.index)
@@ -132,6 +134,7 @@ impl Firing {
     }
 }
 
+/// Returns the kind of whylat's own marker; None if the arguments are not those of one.
 fn marker(firing: &Firing) -> Option<Marker> {
     let is_read = firing.is_read(0) && firing.is_read(1);
     Marker::from_kind(firing.values[0]).filter(|_| is_read)
@@ -144,6 +147,7 @@ fn typed_value(value: i64, is_unsigned: bool) -> Value {
     }
 }
 
+/// Adds the rows of a marker: a value, a moment, or begin and end of a span.
 fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, rows: &mut RowSet) {
     let value = firing.values[1];
     let key = SpanKey::Event {
@@ -190,6 +194,7 @@ fn take_marker(probe: &Probe, firing: &Firing, marker: Marker, open: &mut Open, 
     }
 }
 
+/// Makes the row of a counter's value.
 fn counter_row(probe: &Probe, firing: &Firing, name: String, value: Value) -> Counter {
     let (value_u64, value_s64, value_f64) = crate::itt::words::split(value);
     Counter {

@@ -7,6 +7,7 @@ const MARKER: usize = 0;
 const REQUEST: usize = 1;
 const BEGUN: usize = 2;
 
+/// Makes a probe of this name and meaning.
 fn probe(name: &str, meaning: Meaning) -> Probe {
     Probe {
         provider: "app".to_owned(),
@@ -36,6 +37,7 @@ fn assembler() -> Assembler {
     ])
 }
 
+/// Makes a firing of a probe with these first arguments.
 fn firing(time_ns: u64, probe: usize, first: &[i64]) -> Firing {
     let mut values = [0; MOST_ARGUMENTS];
     values[..first.len()].copy_from_slice(first);

@@ -93,6 +93,7 @@ impl<'obj> Probes<'obj> {
         Ok(attached)
     }
 
+    /// Attaches the program to one probe of a file.
     fn attach_one(&self, index: u32, probe: &Probe) -> Result<Link, UsdtError> {
         const ALL_PROCESSES: i32 = -1;
         let arguments = probe.read_len() as u32;
@@ -162,6 +163,7 @@ impl<'obj> Probes<'obj> {
             .collect()
     }
 
+    /// Returns how often a probe fired, and how many firings were lost.
     fn count(&self, index: u32) -> Result<FiringCounts, UsdtError> {
         let counts = &self.skel.maps.usdt_counts;
         let of_cpus = counts
@@ -208,6 +210,7 @@ fn share_maps(
     maps.__bpf_usdt_ip_to_spec_id.set_max_entries(places)
 }
 
+/// Maps the ring; each firing that comes is added to `firings`.
 fn ring(
     skel: &UsdtSkel<'_>,
     firings: &Rc<RefCell<Vec<Firing>>>,

@@ -29,6 +29,7 @@ pub(super) struct Binary {
 }
 
 impl Binary {
+    /// Names a file by its path.
     pub(super) fn at(path: &Path) -> Self {
         Self {
             shown: path.to_owned(),
@@ -95,6 +96,7 @@ impl Files {
         all
     }
 
+    /// Adds the executable files that a process has mapped.
     fn add_mapped(&mut self, pid: u32, maps: &str) {
         let mut seen = BTreeSet::new();
         for line in maps.lines() {

@@ -38,6 +38,7 @@ pub fn find(requests: &[Request], files: &Files) -> Result<Vec<Probe>, UsdtError
 }
 
 impl Search<'_> {
+    /// Adds the probes of a request; an error if no file has one.
     fn add(&mut self, request: &Request) -> Result<(), UsdtError> {
         let candidates = match &request.path {
             Some(path) => vec![Binary::at(path)],
@@ -89,11 +90,13 @@ impl Search<'_> {
         Ok(by_name)
     }
 
+    /// Returns the notes of a file; reads each file once.
     fn read(&mut self, file: &Binary) -> &Result<Vec<Note>, String> {
         let read = || Elf::read(&file.opened).map(|elf| elf.notes);
         self.read.entry(file.opened.clone()).or_insert_with(read)
     }
 
+    /// Adds one probe; a file that is there under two names counts once.
     fn add_probe(
         &mut self,
         request: &Request,
@@ -120,6 +123,7 @@ impl Search<'_> {
         }
     }
 
+    /// Makes the error of a probe that no file has; the hint names other probes.
     fn not_found(&self, request: &Request, searched: &[Binary]) -> UsdtError {
         let notes = searched.iter().filter_map(|file| {
             let notes = self.read.get(&file.opened)?.as_ref().ok()?;
@@ -172,6 +176,7 @@ impl Search<'_> {
     }
 }
 
+/// Returns the hint: probes with other names, or that the file has none.
 fn hint(request: &Request, names: &BTreeSet<String>) -> String {
     if names.is_empty() {
         return format!(

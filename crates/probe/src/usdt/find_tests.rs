@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::*;
 
+/// Makes the note of a probe.
 fn note(provider: &str, name: &str, arguments: &str) -> Note {
     Note {
         provider: provider.to_owned(),
@@ -41,6 +42,7 @@ fn searched<T>(act: impl FnOnce(&mut Search<'_>) -> T) -> T {
     act(&mut search)
 }
 
+/// Returns the probes that a request finds.
 fn found(request: &str) -> Vec<Probe> {
     searched(|search| {
         search.add(&request.parse().unwrap()).unwrap();
@@ -52,11 +54,13 @@ fn found(request: &str) -> Vec<Probe> {
     })
 }
 
+/// Returns the error of a request.
 fn refused(request: &str) -> String {
     let refused = searched(|search| search.add(&request.parse().unwrap()));
     refused.unwrap_err().to_string()
 }
 
+/// Makes an argument of a probe.
 fn argument(index: usize, name: &str, is_signed: bool) -> Argument {
     Argument {
         index,

@@ -44,6 +44,7 @@ impl Elf {
         Self::parse(&cache).map_err(|error| format!("it is not a 64-bit ELF file: {error}"))
     }
 
+    /// Reads the USDT notes of an ELF file.
     fn parse<'a>(data: impl ReadRef<'a>) -> object::Result<Self> {
         let header = FileHeader64::<Endianness>::parse(data)?;
         let endian = header.endian()?;
@@ -116,6 +117,7 @@ impl Note {
 mod tests {
     use super::*;
 
+    /// Makes a note with these arguments.
     fn note(arguments: &str) -> Note {
         let mut bytes = vec![0; ADDRESSES_BYTES];
         bytes.extend(format!("app\0request\0{arguments}\0").bytes());

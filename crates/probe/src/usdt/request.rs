@@ -33,6 +33,7 @@ pub struct RequestError {
     what: String,
 }
 
+/// Makes the error of a request that cannot be read.
 fn wrong<T>(what: impl Into<String>) -> Result<T, RequestError> {
     Err(RequestError { what: what.into() })
 }
@@ -89,6 +90,7 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(is_odd)
 }
 
+/// Reads the names of arguments, with commas; an empty name leaves one out.
 fn arguments(names: &str) -> Result<Vec<Option<String>>, RequestError> {
     let mut arguments: Vec<Option<String>> = Vec::new();
     for name in names.split(',') {

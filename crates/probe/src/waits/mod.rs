@@ -82,6 +82,7 @@ impl Probe for Waits {
     }
 }
 
+/// Adds the rows of a batch of waits; returns how many could not be read.
 fn decode(output: &mut ProbeOutput, bytes: &[u8]) -> u64 {
     append(&read_all(bytes), &mut output.rows.waits)
 }
@@ -224,6 +225,7 @@ pub(crate) fn kind(wire: u8) -> Option<WaitObject> {
     })
 }
 
+/// Returns who ended a wait; unseen for an unknown number.
 fn decode_waker(wire: u8) -> Waker {
     match wait_waker(u32::from(wire)) {
         wait_waker::WAKER_THREAD => Waker::Thread,

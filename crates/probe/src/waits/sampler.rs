@@ -95,6 +95,7 @@ impl ThreadSampler {
         Ok(tids)
     }
 
+    /// Returns what a thread waits for now, and its CPU time so far.
     fn thread(&self, tid: u32) -> io::Result<ThreadSnapshot> {
         let at = format!("/proc/{}/task/{tid}", self.pid);
         let call = fs::read_to_string(format!("{at}/syscall"))?;
@@ -109,6 +110,7 @@ impl ThreadSampler {
         })
     }
 
+    /// Returns what a system call waits for.
     fn object(&self, call: Call) -> WaitObject {
         match waits_for(call.number) {
             syscall_object::SYSCALL_FILE => self.file(call),
@@ -143,6 +145,7 @@ impl ThreadSampler {
     }
 }
 
+/// Returns the kind of socket that a call waits for, by its protocol.
 fn socket(protocol: &str, call: libc::c_long) -> WaitObject {
     let accepts = [libc::SYS_accept, libc::SYS_accept4].contains(&call);
     match protocol.trim_end_matches("v6") {

@@ -43,6 +43,7 @@ impl Probe for Watch {
     }
 }
 
+/// Adds one reading of a watched socket; None if the record is too short.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.readings.push(make_reading(&read(body)?));
     Some(())

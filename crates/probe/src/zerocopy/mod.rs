@@ -95,6 +95,7 @@ impl Probe for ZerocopySends {
     }
 }
 
+/// Adds the row of one connection's zero-copy sends; None if the record is damaged.
 fn decode(output: &mut ProbeOutput, body: &[u8]) -> Option<()> {
     output.rows.zerocopy_sends.push(make_row(&read(body)?)?);
     Some(())

@@ -101,6 +101,7 @@ impl Controller {
         self.state = WindowState::Closed(None);
     }
 
+    /// Adds CPU time that hooks cost, and forgets what is older than the budget's interval.
     fn note(&mut self, now_ns: u64, cpu_ns: u64) {
         self.looks.push_back((now_ns, cpu_ns));
         self.cpu_ns = self.cpu_ns.saturating_add(cpu_ns);

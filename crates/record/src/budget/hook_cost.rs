@@ -42,11 +42,13 @@ impl HookTimer {
         (self.call_ns() - self.before_ns).max(LEAST_NS)
     }
 
+    /// Returns the CPU time of one system call, in nanoseconds: the shortest of several rounds.
     fn call_ns(&self) -> f64 {
         let rounds = (0..ROUNDS).map(|_| self.round_ns());
         rounds.fold(f64::INFINITY, f64::min)
     }
 
+    /// Returns the mean CPU time of a call in one round, in nanoseconds; 0 without a socket.
     fn round_ns(&self) -> f64 {
         let Some(socket) = &self.socket else {
             return 0.0;
@@ -130,6 +132,7 @@ struct HookCost {
 }
 
 impl HookCost {
+    /// Returns the CPU time of hooks: entering them and running them, in nanoseconds.
     fn sum_ns(self) -> u64 {
         self.dispatch_ns + self.run_time_ns
     }
@@ -145,6 +148,7 @@ struct HookCounter {
 }
 
 impl HookCounter {
+    /// Begins to count the runs of these programs; `run_ns` is the cost of entering one.
     fn new(programs: ProgramTimes, run_ns: f64) -> Self {
         Self {
             programs,

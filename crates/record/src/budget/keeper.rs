@@ -168,6 +168,7 @@ fn off(error: &HooksError) -> Coverage {
     }
 }
 
+/// Makes the row of a window; `end_ns` is None while the window is open.
 fn row(begin_ns: u64, end_ns: Option<u64>) -> RowSet {
     let mut rows = RowSet::default();
     rows.windows.push(Window { begin_ns, end_ns });

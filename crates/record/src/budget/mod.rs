@@ -26,6 +26,7 @@ pub struct Budget {
 }
 
 impl Budget {
+    /// Returns the budget as a share of CPU time, from 0 to 1.
     fn share(self) -> f64 {
         self.percent / 100.0
     }

@@ -118,6 +118,7 @@ pub fn flight_recorder_coverage() -> Coverage {
     }
 }
 
+/// Makes the state of a flight recorder that cannot run: why, and what helps.
 fn off_state(error: &HooksError) -> ProbeState {
     ProbeState::Off {
         why: error.to_string(),
@@ -126,6 +127,7 @@ fn off_state(error: &HooksError) -> ProbeState {
 }
 
 impl<'a> FlightRecorder<'a> {
+    /// Begins to remember activities; keeps those that the policy asks for.
     fn new(flight: Flight<'a>, keep: RetentionPolicy, now_ns: u64) -> Self {
         Self {
             kept: vec![CapturedIntervals::default(); flight.cpus().into()],
@@ -140,10 +142,12 @@ impl<'a> FlightRecorder<'a> {
         }
     }
 
+    /// Returns the ring of activities in the kernel.
     pub(crate) fn flight(&self) -> &Flight<'a> {
         &self.flight
     }
 
+    /// Returns how many windows were kept and refused.
     pub(crate) fn counts(&self) -> WindowCounts {
         self.counts
     }
@@ -221,6 +225,7 @@ impl<'a> FlightRecorder<'a> {
         self.draw().is_multiple_of(one_of).then_some(Why::Sample)
     }
 
+    /// Returns whether the message is among the slowest of its process and direction.
     fn is_slow(&mut self, message: &Message) -> bool {
         let Some(quantile) = self.keep.slower_than else {
             return false;
@@ -242,6 +247,7 @@ impl<'a> FlightRecorder<'a> {
         self.random
     }
 
+    /// Adds spans that may be kept, for the time that passed; a few seconds' worth at most.
     fn save_up(&mut self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(self.saved_until_ns);
         let earned = passed_ns.min(SAVED_S * NS_PER_S) * SPANS_PER_S / NS_PER_S;
@@ -343,6 +349,7 @@ fn wait_until_readable(until_ns: u64) {
     std::thread::sleep(Duration::from_nanos(left_ns.min(LONGEST_WAIT_NS)));
 }
 
+/// Makes the row of a kept window, with the message that was slow; None for a sample.
 fn window_row(
     message: Option<&Message>,
     why: Why,
@@ -361,6 +368,7 @@ fn window_row(
     }
 }
 
+/// Returns a received message from its arrival on; None if its arrival was not seen.
 fn of_received(row: ReceivedMessage) -> Option<Message> {
     let from_ns = row.last_arrival_ns?;
     Some(Message {
@@ -376,6 +384,7 @@ fn of_received(row: ReceivedMessage) -> Option<Message> {
     })
 }
 
+/// Returns a sent message from its call on; None if a needed timestamp is missing.
 fn of_sent(row: SentMessage) -> Option<Message> {
     let from_ns = row.call_ns?;
     let until_ns = row.driver_ns.map_or(row.done_ns, |at| at.max(row.done_ns));

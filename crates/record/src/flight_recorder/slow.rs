@@ -21,6 +21,7 @@ pub(super) struct Durations {
 }
 
 impl Durations {
+    /// Begins to count durations, to find those above this quantile.
     pub(super) fn new(quantile: f64) -> Self {
         Self {
             quantile,

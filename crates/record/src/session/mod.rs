@@ -73,6 +73,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// Records until the end; calls `begun` when everything is attached.
     fn run(mut self, begun: impl FnOnce()) -> Result<Outcome, RecordError> {
         let mut child = match self.begin() {
             Ok(child) => child,
@@ -229,6 +230,7 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Writes the recorder's cost so far into the recording.
     fn put_cost(&mut self, now_ns: u64) {
         if let Some(cost) = self.overhead.cost(now_ns) {
             self.sink.pipeline.store.store_line(Line::Cost(cost));

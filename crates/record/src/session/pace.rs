@@ -21,6 +21,7 @@ impl Default for Pace {
 }
 
 impl Pace {
+    /// Returns how often the collector wakes, in milliseconds.
     pub(super) fn tick_ms(&self) -> u16 {
         self.tick_ms
     }

@@ -144,6 +144,7 @@ pub fn watch(
     watch.run(stop, each)
 }
 
+/// Returns a duration in nanoseconds, at most the largest number.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -175,6 +176,7 @@ impl CaptureSink for RowPipeline<LiveBuffer> {
 }
 
 impl Watch<'_> {
+    /// Polls and calls `each` with a snapshot at each interval, until `stop` is set.
     fn run(
         mut self,
         stop: &AtomicBool,
@@ -264,6 +266,7 @@ impl Watch<'_> {
         Ok(())
     }
 
+    /// Returns rows, losses and cost since the snapshot before.
     fn snapshot(&mut self) -> Result<LiveSnapshot<'_>, RecordError> {
         let now_ns = monotonic_ns();
         let hooks = self.capture.as_ref().map(Collector::hooks);
@@ -286,6 +289,7 @@ impl Watch<'_> {
         })
     }
 
+    /// Returns connections that closed since the last call; looks only every few polls.
     fn gone(&mut self) -> Vec<u64> {
         match &self.polls {
             Some(polls) if self.polls_done >= GONE_EVERY_POLLS => {

@@ -82,6 +82,7 @@ impl ClockMap {
         map
     }
 
+    /// Adds a pair: it continues the run before, or begins one after a gap.
     fn add(&mut self, last: Option<&ClockPair>, pair: &ClockPair) {
         let index = self.readings.len();
         let piece = last.map(|last| judge_piece(self.nature, last, pair));
@@ -150,6 +151,8 @@ impl ClockMap {
         next.map_or(i128::MAX, |next| next.window.latest_ns)
     }
 
+    /// Returns when the other clock showed `other_ns`, by one run of readings; None if unknown
+    /// there.
     fn in_run(&self, run: &Range<usize>, other_ns: i128) -> Option<Window> {
         let readings = &self.readings[run.clone()];
         let after = readings.partition_point(|reading| reading.other_ns <= other_ns);
@@ -234,6 +237,7 @@ fn judge_piece(nature: Nature, from: &ClockPair, to: &ClockPair) -> Piece {
 }
 
 impl Reading {
+    /// Takes the times of a pair of clocks.
     fn from_pair(pair: &ClockPair) -> Self {
         let (middle_ns, error_ns) = (i128::from(pair.monotonic_ns), i128::from(pair.error_ns));
         Self {
@@ -275,6 +279,7 @@ impl Reading {
 }
 
 impl Window {
+    /// Returns the time that both windows have; None if they do not overlap.
     fn overlap(self, other: Self) -> Option<Self> {
         let overlap = Self {
             earliest_ns: self.earliest_ns.max(other.earliest_ns),
@@ -283,6 +288,7 @@ impl Window {
         (overlap.earliest_ns <= overlap.latest_ns).then_some(overlap)
     }
 
+    /// Returns the shortest window with both in it.
     fn hull(self, other: Self) -> Self {
         Self {
             earliest_ns: self.earliest_ns.min(other.earliest_ns),
@@ -290,6 +296,7 @@ impl Window {
         }
     }
 
+    /// Returns the length of the window, in nanoseconds.
     fn width_ns(self) -> i128 {
         self.latest_ns - self.earliest_ns
     }

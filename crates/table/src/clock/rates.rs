@@ -122,6 +122,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
+    /// Returns rates at most `apart_ppb` from `rate_ppb`, in parts per billion.
     fn around(rate_ppb: i128, apart_ppb: i128) -> Self {
         Self {
             least_ppb: rate_ppb - apart_ppb,
@@ -149,6 +150,7 @@ impl Rates {
     }
 }
 
+/// Divides and rounds up.
 fn ceil_div(dividend: i128, divisor: i128) -> i128 {
     -(-dividend).div_euclid(divisor)
 }

@@ -73,6 +73,7 @@ impl Orders {
 mod tests {
     use super::*;
 
+    /// Makes a time with its error bound.
     fn stamp(monotonic_ns: u64, error_ns: u64) -> Stamp {
         Stamp {
             monotonic_ns,

@@ -217,6 +217,7 @@ impl CpuTimeline {
         self.lane.store(into);
     }
 
+    /// Ends the running thread's span; its system calls and functions are suspended.
     fn take_off(&mut self, time_ns: u64, seen: bool, suspended: &mut SuspendedActivities) {
         let kept = |kind| matches!(kind, ActivityKind::Syscall | ActivityKind::Function);
         let activities = self.open.iter().map(|(_, activity)| activity);
@@ -233,6 +234,7 @@ impl CpuTimeline {
         }
     }
 
+    /// Begins the span of a thread that runs now, and resumes what was suspended.
     fn put_on(
         &mut self,
         time_ns: u64,
@@ -261,6 +263,7 @@ impl CpuTimeline {
         }
     }
 
+    /// Ends the open activities from this depth on.
     fn close_from(&mut self, place: usize, time_ns: u64) {
         while self.open.len() > place {
             if let Some((span, _)) = self.open.pop() {
@@ -269,6 +272,7 @@ impl CpuTimeline {
         }
     }
 
+    /// Returns what a span is about: the activity and the thread that runs.
     fn span_subject(&self, activity: &OpenActivity) -> SpanSubject {
         let runner = self.running.as_ref().map(|running| &running.runner);
         SpanSubject {

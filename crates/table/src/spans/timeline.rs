@@ -136,6 +136,7 @@ impl SpanTimeline {
         }
     }
 
+    /// Returns the place of the next span in the order of begins.
     fn next_order(&mut self) -> SpanOrder {
         self.step += 1;
         SpanOrder {
@@ -145,6 +146,7 @@ impl SpanTimeline {
     }
 }
 
+/// Makes the row of a span that ended.
 fn make_row(span: TimelineSpan, depth: u16) -> Activity {
     let TimelineSpan {
         begin_ns,

@@ -34,10 +34,12 @@ pub fn header() -> Header {
 pub struct Random(u64);
 
 impl Random {
+    /// Begins a series of random numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed | 1)
     }
 
+    /// Returns the next random number.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -45,10 +47,12 @@ impl Random {
         self.0
     }
 
+    /// Returns a random number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
+    /// Returns a random element.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }
@@ -77,6 +81,7 @@ pub fn rows<T: Table + DeserializeOwned>(random: &mut Random, count: usize) -> T
     columns
 }
 
+/// Makes a random row of a table.
 fn row<T: Table>(random: &mut Random) -> Value {
     let schema = T::Columns::schema();
     let cells = T::FIELDS
@@ -94,6 +99,7 @@ fn row<T: Table>(random: &mut Random) -> Value {
     Value::Object(cells.collect::<Map<_, _>>())
 }
 
+/// Makes a random value of a column, or none.
 fn cell<T: Table>(field: &str, kind: &DataType, random: &mut Random) -> Value {
     let bits = random.bits();
     match kind {
@@ -110,6 +116,7 @@ fn cell<T: Table>(field: &str, kind: &DataType, random: &mut Random) -> Value {
     }
 }
 
+/// Makes a random text; a valid name where a column has fixed names.
 fn text<T: Table>(field: &str, random: &mut Random) -> String {
     match (T::NAME, field) {
         ("connections" | "unix_sockets" | "udp_flows", "role") => {

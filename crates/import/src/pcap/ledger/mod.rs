@@ -160,6 +160,7 @@ impl StageLedger {
         self.emptied_ns = Some(now_ns);
     }
 
+    /// Returns the MSS; 1 if it is unknown.
     fn mss_bytes(&self) -> i64 {
         self.mss.map_or(1, i64::from)
     }
@@ -317,6 +318,7 @@ impl StageLedger {
         recovery.is_proved = true;
     }
 
+    /// Accounts the time before a retransmission by timer as a stall.
     fn resend_by_timer(
         &mut self,
         now_ns: u64,
@@ -362,6 +364,7 @@ impl StageLedger {
         stall.count(&mut self.row, ns, ack);
     }
 
+    /// Returns the time since the last change of stage.
     fn elapsed_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.row.time_ns)
     }

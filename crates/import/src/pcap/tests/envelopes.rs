@@ -6,6 +6,7 @@ use super::super::segment::{Segment, parse};
 use super::super::source::PacketHead;
 use super::*;
 
+/// Reads the bytes of one packet of this link type.
 fn parsed(link: i32, data: &[u8]) -> Result<Segment, &'static str> {
     let head = PacketHead {
         time_ns: 1,

@@ -12,12 +12,14 @@ fn send_full(talk: &mut Talk, later_ns: u64, count: u32) {
     (1..count).for_each(|_| talk.send(0, 0, FULL as usize));
 }
 
+/// Retransmits a full segment of the first end.
 fn resend(talk: &mut Talk, later_ns: u64, seq: u32) {
     talk.put(later_ns, 0, |it| {
         (it.seq, it.bytes) = (seq, FULL as usize);
     });
 }
 
+/// Adds an ACK of the second end up to this byte.
 fn acknowledge_until(talk: &mut Talk, later_ns: u64, ack: u32) {
     talk.put(later_ns, 1, |it| it.ack = Some(ack));
 }

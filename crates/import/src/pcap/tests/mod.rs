@@ -36,6 +36,7 @@ struct Packet {
 }
 
 impl Packet {
+    /// Returns the packet as an Ethernet frame.
     fn frame(&self, number: usize) -> Vec<u8> {
         let (source, target) = match self.from {
             0 => (CLIENT, SERVER),
@@ -105,6 +106,7 @@ impl Talk {
         talk
     }
 
+    /// Adds a packet of an end, `later_ns` after the last one; `change` sets its fields.
     fn put(&mut self, later_ns: u64, from: usize, change: impl FnOnce(&mut Packet)) {
         self.now_ns += later_ns;
         let mut packet = Packet {
@@ -118,15 +120,18 @@ impl Talk {
         self.packets.push(packet);
     }
 
+    /// Adds data of one end.
     fn send(&mut self, later_ns: u64, from: usize, bytes: usize) {
         self.put(later_ns, from, |it| it.bytes = bytes);
         self.next[from] = self.next[from].wrapping_add(bytes as u32);
     }
 
+    /// Adds an ACK of one end, for all that the other sent.
     fn acknowledge(&mut self, later_ns: u64, from: usize) {
         self.put(later_ns, from, |_| {});
     }
 
+    /// Adds FIN of both ends and the last ACK.
     fn end(&mut self, later_ns: u64) {
         for (later_ns, from) in [(later_ns, 0), (10 * MS, 1)] {
             self.put(later_ns, from, |it| it.is_fin = true);
@@ -135,6 +140,7 @@ impl Talk {
         self.acknowledge(20_000, 0);
     }
 
+    /// Returns time and bytes of all packets.
     fn frames(&self) -> Vec<(u64, Vec<u8>)> {
         let mut numbers = [0, 0];
         let packets = self.packets.iter();
@@ -145,6 +151,7 @@ impl Talk {
         frames.collect()
     }
 
+    /// Imports the packets as a capture file.
     fn read(&self) -> (RowSet, CaptureImport) {
         read(&pcap(&self.frames()), Vantage::Estimated)
     }
@@ -170,6 +177,7 @@ fn pcap(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
+/// Makes a block of a pcapng file.
 fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     let mut body = body.to_vec();
     body.resize(body.len().next_multiple_of(4), 0);
@@ -212,6 +220,7 @@ fn pcapng(frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
     file
 }
 
+/// Imports a capture file.
 fn read(file: &[u8], vantage: Vantage) -> (RowSet, CaptureImport) {
     let input = [("x".to_owned(), Box::new(Cursor::new(file.to_vec())) as _)];
     let reader = CaptureReader::new(input).expect("a capture");
@@ -235,10 +244,12 @@ fn stages(rows: &RowSet, end: usize) -> TcpStage {
     last
 }
 
+/// Returns the rows of calls.
 fn calls(rows: &RowSet) -> Vec<Call> {
     (0..rows.calls.len()).map(|at| rows.calls.row(at)).collect()
 }
 
+/// Returns the number of events of a kind.
 fn count(rows: &RowSet, kind: TcpEventKind) -> usize {
     rows.tcp_events
         .kind

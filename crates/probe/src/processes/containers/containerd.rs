@@ -26,6 +26,7 @@ const LONGEST_NAME: usize = 255;
 /// Annotations with names, the one that people use first.
 const NAMES: [&str; 2] = ["nerdctl/name", "io.kubernetes.cri.container-name"];
 
+/// Returns all containers that containerd runs.
 pub(super) fn list(root: &Path) -> Vec<Container> {
     let tasks = namespaces(root).flat_map(|namespace| list_entries(&namespace));
     let tasks = tasks.filter(|task| is_folder(task));
@@ -39,10 +40,12 @@ pub(super) fn find(root: &Path, id: &str) -> Option<Container> {
     tasks.next().map(|task| read(root, &task))
 }
 
+/// Returns the folders of containerd's own namespaces.
 fn namespaces(root: &Path) -> impl Iterator<Item = PathBuf> {
     TASKS.iter().flat_map(|tasks| match_folders(root, tasks))
 }
 
+/// Reads name, pod and pid of a container from its task's folder.
 fn read(root: &Path, task: &Path) -> Container {
     let config = read_json(&task.join("config.json")).unwrap_or_default();
     let annotations = &config["annotations"];

@@ -15,6 +15,7 @@ const SETTINGS: &str = "etc/docker/daemon.json";
 /// cri-dockerd's name of a container, a label.
 const NAME_IN_POD: &str = "io.kubernetes.container.name";
 
+/// Returns all containers of Docker that run.
 pub(super) fn list(root: &Path) -> Vec<Container> {
     let containers = data(root);
     let containers = containers.iter().flat_map(|data| list_entries(data));
@@ -41,6 +42,7 @@ fn data(root: &Path) -> Vec<PathBuf> {
     places.map(|data| data.join("containers")).collect()
 }
 
+/// Reads name, pod and pid of a container from its configuration; None if it has none.
 fn read(root: &Path, dir: &Path) -> Option<Container> {
     let config = read_json(&dir.join("config.v2.json"))?;
     let name = config["Name"].as_str().unwrap_or_default();

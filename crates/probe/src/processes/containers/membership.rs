@@ -100,6 +100,7 @@ struct Groups {
 }
 
 impl Groups {
+    /// Returns all control group paths of a process: version 2 first, then version 1.
     fn paths(&self) -> impl Iterator<Item = &String> {
         self.v2.iter().chain(&self.v1)
     }
@@ -123,6 +124,7 @@ fn groups(root: &Path, pid: u32) -> Option<Groups> {
     Some(parse(&text))
 }
 
+/// Reads `/proc/PID/cgroup`.
 fn parse(text: &str) -> Groups {
     let mut groups = Groups::default();
     for line in text.lines() {
@@ -150,6 +152,7 @@ fn cut_path_after(path: &str, id: &str) -> Option<String> {
     None
 }
 
+/// Returns whether a part of a control group's path names this container.
 fn is_named_after(part: &str, id: &str) -> bool {
     let name = part.trim_end_matches(".scope").trim_end_matches(".slice");
     let Some(before) = name.strip_suffix(id) else {
@@ -196,6 +199,7 @@ pub(super) fn list(root: &Path) -> Vec<Container> {
     found
 }
 
+/// Returns all pids in `/proc`.
 fn pids(root: &Path) -> impl Iterator<Item = u32> {
     let entries = list_entries(&root.join("proc"));
     entries

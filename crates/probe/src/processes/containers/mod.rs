@@ -51,11 +51,13 @@ pub enum ContainerError {
     NotRunning(Box<Container>),
 }
 
+/// Returns the names of containers, with commas.
 fn join_names(containers: &[Container]) -> String {
     let words: Vec<_> = containers.iter().map(Container::to_string).collect();
     words.join(", ")
 }
 
+/// Returns the hint with the containers that run, or what else helps if none was found.
 fn list_running_containers(known: &[Container]) -> String {
     match known {
         [] => "no running container of docker, podman, containerd or CRI-O was found; their files want root. \
@@ -137,6 +139,7 @@ pub enum PodError {
     },
 }
 
+/// Returns the names of pods with their uids, with commas.
 fn join_pods(pods: &[Pod]) -> String {
     let words = pods.iter().map(|pod| match &pod.uid {
         Some(uid) => format!("{pod} ({uid})"),
@@ -145,6 +148,7 @@ fn join_pods(pods: &[Pod]) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// Returns the hint with the pods that run.
 fn list_running_pods(known: &[Pod]) -> String {
     match known {
         [] => "no pod was found in the files of containerd, CRI-O or docker, which want root; `kubectl get pod -o wide` \

@@ -61,6 +61,7 @@ impl ContainerNames {
         })
     }
 
+    /// Returns container and pod by the container's id; reads each id once.
     fn read(&self, id: &str) -> Option<ContainerPlace> {
         let mut known = self.known.borrow_mut();
         if let Some(place) = known.get(id) {
@@ -79,6 +80,7 @@ impl ContainerNames {
 }
 
 impl ContainerPlace {
+    /// Returns the container's name and its pod.
     fn from_container(container: super::Container) -> Self {
         let mut names = container.names.into_iter();
         let name = names.next();

@@ -76,6 +76,7 @@ pub(super) fn label(text: &str) -> Option<&str> {
     subdomain(text).filter(|text| text.len() <= LABEL_BYTES && !text.contains('.'))
 }
 
+/// Returns the text if it may be a Kubernetes name (RFC 1123); else None.
 fn subdomain(text: &str) -> Option<&str> {
     let is_part = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     let is_name = (1..=SUBDOMAIN_BYTES).contains(&text.len()) && text.bytes().all(is_part);

@@ -30,6 +30,7 @@ const CONTAINERS: &str = "-containers";
 const CRI_O: &str = "io.kubernetes.cri-o.Name";
 const NAMES: [&str; 2] = ["io.kubernetes.container.name", CRI_O];
 
+/// Returns all containers of CRI-O and Podman.
 pub(super) fn list(root: &Path) -> Vec<Container> {
     let runs: Vec<PathBuf> = of_drivers(root, &RUN);
     let mut found: BTreeMap<String, Container> = BTreeMap::new();
@@ -79,6 +80,7 @@ fn read_library_names(entry: &Value) -> Vec<String> {
         .collect()
 }
 
+/// Returns the folders of containers, one for each storage driver.
 fn of_drivers(root: &Path, places: &[&str]) -> Vec<PathBuf> {
     let places = places.iter().flat_map(|place| match_folders(root, place));
     let mut drivers: Vec<PathBuf> = places.flat_map(|place| list_entries(&place)).collect();
@@ -86,6 +88,7 @@ fn of_drivers(root: &Path, places: &[&str]) -> Vec<PathBuf> {
     drivers
 }
 
+/// Reads name, pod and pid of a container from its annotations and pid file.
 fn read(root: &Path, runs: &[PathBuf], id: &str, own_names: Vec<String>) -> Container {
     let mut folders = runs.iter().map(|run| run.join(id).join("userdata"));
     let folder = folders.find(|folder| is_folder(folder)).unwrap_or_default();

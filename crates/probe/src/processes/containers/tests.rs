@@ -13,10 +13,12 @@ const OTHER: &str = "3f4e9999000000000000000000000000000000000000000000000000000
 struct Host(TempDir);
 
 impl Host {
+    /// Makes a host with an empty root directory.
     fn new() -> Self {
         Self(tempfile::tempdir().expect("a directory"))
     }
 
+    /// Writes a file below the root directory.
     fn write(&self, path: &str, text: &str) -> &Self {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("made");
@@ -29,6 +31,7 @@ impl Host {
         self.write(&format!("proc/{pid}/cgroup"), cgroup)
     }
 
+    /// Adds a container of Docker.
     fn docker(&self, id: &str, name: &str, pid: u32) -> &Self {
         let state = format!(r#"{{"Running":{},"Pid":{pid},"ExitCode":0}}"#, pid != 0);
         let text =
@@ -39,6 +42,7 @@ impl Host {
         )
     }
 
+    /// Adds a container of containerd.
     fn containerd(&self, namespace: &str, id: &str, annotations: &str, pid: u32) -> &Self {
         let task = format!("run/containerd/io.containerd.runtime.v2.task/{namespace}/{id}");
         let config = format!(r#"{{"ociVersion":"1.1.0","annotations":{annotations}}}"#);
@@ -46,6 +50,7 @@ impl Host {
             .write(&format!("{task}/init.pid"), &pid.to_string())
     }
 
+    /// Adds a container of CRI-O or Podman.
     fn storage(&self, id: &str, names: &str, annotations: &str, pid: u32) -> &Self {
         let listed = format!(r#"[{{"id":"{id}","names":{names},"image":"x","layer":"y"}}]"#);
         let userdata = format!("run/containers/storage/overlay-containers/{id}/userdata");
@@ -69,6 +74,7 @@ impl Host {
     }
 }
 
+/// Makes the expected control group; ID means the container's id.
 fn group(path: &str) -> Members {
     Members::Cgroup(path.replace("ID", ID))
 }
@@ -302,6 +308,7 @@ impl Host {
     }
 }
 
+/// Returns the path of the pod's control group.
 fn pod_path() -> String {
     format!("/kubepods/burstable/pod{UID}")
 }

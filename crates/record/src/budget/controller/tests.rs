@@ -25,6 +25,7 @@ struct Simulation {
 }
 
 impl Simulation {
+    /// Begins a simulation with this budget, as a share of CPU time.
     fn new(share: f64, seed: u64) -> Self {
         Self {
             controller: Controller::new(share, seed, 0),

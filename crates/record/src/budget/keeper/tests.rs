@@ -42,6 +42,7 @@ fn windows_end_for_good_when_the_kernel_refuses_to_attach_again() {
     std::thread::spawn(refused_after_a_window).join().unwrap();
 }
 
+/// Records one window, then refuses to attach hooks: the coverage must say why.
 fn refused_after_a_window() {
     let mut storage = Storage::uninit();
     let hooks =
