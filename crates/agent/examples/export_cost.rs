@@ -53,6 +53,7 @@ fn busy_interval(number: i64, applications: i64, connections: i64) -> Interval {
     interval
 }
 
+/// Measures the cost of an export with this many applications and connections, and prints it.
 fn measure(applications: i64, connections: i64) {
     let receiver = Receiver::start(|_, _| Answer::ok());
     let config = OtlpConfig {
@@ -127,6 +128,7 @@ fn thread_time(name: &str) -> Duration {
     panic!("no thread {name}");
 }
 
+/// Returns the time of a CPU clock.
 fn cpu(clock: ClockId) -> Duration {
     clock_gettime(clock).expect("a clock of Linux").into()
 }

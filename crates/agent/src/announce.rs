@@ -69,6 +69,7 @@ pub(crate) fn export(signal: Signal, address: &str) -> String {
     format!("sends {what} of each interval to {address}")
 }
 
+/// Returns where the agent writes files, and how often; or why it writes none.
 fn files(ship: &ShipConfig, interval_s: u32) -> String {
     if !ship.is_wanted() {
         return "writes no files, because [ship] has no target: only the OpenTelemetry collector gets each interval"
@@ -82,6 +83,7 @@ fn files(ship: &ShipConfig, interval_s: u32) -> String {
     )
 }
 
+/// Returns which applications the agent can name.
 fn applications(config: &Config) -> String {
     let names: Vec<&str> = config
         .applications
@@ -95,6 +97,7 @@ fn applications(config: &Config) -> String {
     }
 }
 
+/// Returns a share in percent, without zeros at its end.
 fn percent(share: f64) -> String {
     let text = format!("{:.2}", share * 100.0);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -155,6 +158,7 @@ mod tests {
     use super::*;
     use crate::fixture;
 
+    /// Makes coverage with this many connections, polls and mean interval.
     fn coverage(connections: i64, polls: i64, poll_interval_us: i64) -> FleetCoverage {
         fixture::coverage(serde_json::json!({
             "cpu_us": 900_000, "connections": connections, "polls": polls, "poll_interval_us": poll_interval_us,

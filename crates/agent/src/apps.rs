@@ -107,6 +107,7 @@ impl ApplicationRules {
 }
 
 impl ApplicationRule {
+    /// Compiles the patterns of a rule; an error names the pattern that is wrong.
     fn new(index: usize, application: &Application) -> Result<Self, RuleError> {
         let fault = |key, problem: String, hint| RuleError {
             index,
@@ -145,6 +146,7 @@ impl ApplicationRule {
         })
     }
 
+    /// Returns whether a connection meets all conditions of the rule.
     fn matches(&self, facts: &ConnectionFacts<'_>) -> bool {
         let Application {
             name: _,
@@ -183,6 +185,7 @@ impl ApplicationRule {
 }
 
 impl Application {
+    /// Returns whether the rule has any condition.
     fn has_condition(&self) -> bool {
         self.command.is_some()
             || self.comm.is_some()
@@ -194,11 +197,13 @@ impl Application {
     }
 }
 
+/// Compiles a pattern in which `*` does not match `/`.
 fn glob(pattern: &str) -> Result<GlobMatcher, globset::Error> {
     let glob: Glob = GlobBuilder::new(pattern).literal_separator(true).build()?;
     Ok(glob.compile_matcher())
 }
 
+/// Returns the last line of an error.
 fn one_line(text: &str) -> String {
     text.lines().last().unwrap_or_default().trim().to_owned()
 }
@@ -227,10 +232,12 @@ mod tests {
 
     const ID: &str = "4f1c0a8a7f6d5e4c3b2a19081726354433221100ffeeddccbbaa998877665544";
 
+    /// Compiles rules, which must be right.
     fn rules(applications: &[Application]) -> ApplicationRules {
         ApplicationRules::new(applications).expect("rules")
     }
 
+    /// Makes a rule of this name without conditions.
     fn named(name: &str) -> Application {
         Application {
             name: name.to_owned(),
@@ -238,6 +245,7 @@ mod tests {
         }
     }
 
+    /// Returns the application of a connection; None if no rule fits.
     fn name_of<'a>(rules: &'a ApplicationRules, facts: &ConnectionFacts<'_>) -> Option<&'a str> {
         rules.application(facts).map(|app| app.name.as_str())
     }

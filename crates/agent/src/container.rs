@@ -65,6 +65,7 @@ mod tests {
 
     const ID: &str = "4f1c0a8a7f6d5e4c3b2a19081726354433221100ffeeddccbbaa998877665544";
 
+    /// Makes a process in a control group, perhaps of a pod.
     fn process(cgroup: &str, pod: Option<&str>) -> Process {
         Process {
             cgroup: Some(cgroup.to_owned()),

@@ -16,6 +16,7 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    /// Begins to watch the delivery to this target.
     pub(crate) fn new(ship: &ShipConfig) -> Self {
         Self {
             target: ship.target.clone(),
@@ -62,6 +63,7 @@ impl Delivery {
         Some((LogPriority::Warning, text))
     }
 
+    /// Returns what helps if files cannot be written to the target.
     fn remedy(&self) -> &'static str {
         match Path::new(&self.target).is_absolute() {
             true => {
@@ -89,6 +91,7 @@ pub fn reservation(ship: &ShipConfig) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Watches the delivery to a target.
     fn delivery(target: &str) -> Delivery {
         Delivery::new(&ShipConfig {
             target: target.to_owned(),
@@ -96,6 +99,7 @@ mod tests {
         })
     }
 
+    /// Makes a state with this error.
     fn state(error: Option<&str>) -> ShipState {
         ShipState {
             error: error.map(str::to_owned),

@@ -165,6 +165,7 @@ struct FileShipping {
 }
 
 impl FileShipping {
+    /// Starts the thread that ships files.
     fn start(writer: &WriterIdentity, config: &ShipConfig) -> Result<Self, ShipError> {
         let shipper = Shipper::start(writer, config)?;
         Ok(Self {
@@ -198,6 +199,7 @@ struct RunningAgent<'a> {
 }
 
 impl RunningAgent<'_> {
+    /// Watches connections until a signal ends the agent.
     fn watch(&mut self, mut watcher: ConnectionWatcher<'_>) -> Result<(), AgentError> {
         loop {
             let wait_ms = self.wait_ms(watcher.next_ns());
@@ -259,6 +261,7 @@ impl RunningAgent<'_> {
         self.metrics.telemetry(states);
     }
 
+    /// Gives an interval to files, metrics and telemetry.
     fn deliver_interval(&mut self, interval: Interval) {
         let interval = Arc::new(interval);
         self.report_export();
@@ -324,6 +327,7 @@ impl RunningAgent<'_> {
         self.notify.ready();
     }
 
+    /// Reads the configuration again and takes it up; the error says why not.
     fn take_up(&mut self, watcher: &mut ConnectionWatcher<'_>) -> Result<(), String> {
         let config = Config::read(&self.start.config).map_err(|error| error.to_string())?;
         let rules = config.rules().map_err(|error| error.to_string())?;
@@ -352,6 +356,7 @@ fn status(coverage: &FleetCoverage, has_files: bool) -> String {
     )
 }
 
+/// Returns how to watch, from the configuration.
 fn watch(config: &Config) -> Watch {
     Watch {
         host: config.host.name.clone(),
@@ -360,6 +365,7 @@ fn watch(config: &Config) -> Watch {
     }
 }
 
+/// Returns poll interval and CPU budget, from the configuration.
 fn pace(config: &WatchConfig) -> Pace {
     Pace {
         poll_ns: u64::from(config.poll_ms) * NS_PER_MS,
@@ -374,6 +380,7 @@ fn restrict_umask() {
     umask(before | Mode::S_IRWXO);
 }
 
+/// Returns the detail of probes, from the configuration.
 fn detail(detail: Detail) -> probe::hooks::Detail {
     match detail {
         Detail::Stats => probe::hooks::Detail::Stats,
@@ -381,6 +388,7 @@ fn detail(detail: Detail) -> probe::hooks::Detail {
     }
 }
 
+/// Writes the ready file: the agent watches now.
 fn write_ready(path: &Path) -> Result<(), AgentError> {
     let written = std::fs::write(path, std::process::id().to_string());
     written.map_err(|source| AgentError::Ready {

@@ -13,6 +13,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(Path::new("agent.toml"), text)
 }
 
+/// Returns the error of a configuration.
 fn refusal(text: &str) -> String {
     parse(text).expect_err("refused").to_string()
 }

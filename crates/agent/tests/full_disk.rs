@@ -40,6 +40,7 @@ fn full_disk_is_counted_and_survived() {
     assert!(child.status.success(), "{output}{errors}");
 }
 
+/// Mounts a small file system.
 fn mount_small_disk(mount_point: &Path) {
     let none = None::<&str>;
     unshare(CloneFlags::CLONE_NEWNS).expect("mount namespace");

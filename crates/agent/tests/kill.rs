@@ -56,6 +56,7 @@ fn config_of(dir: &Path) -> whylat_agent::config::ShipConfig {
     }
 }
 
+/// Starts a child that ships intervals from `first` on.
 fn spawn(dir: &Path, first: i64) -> Child {
     Command::new(std::env::current_exe().expect("own path"))
         .args([
@@ -89,6 +90,7 @@ fn next_stored(output: &mut BufReader<ChildStdout>) -> Option<i64> {
 struct Random(u64);
 
 impl Random {
+    /// Returns a random number below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         // Marsaglia's xorshift
         self.0 ^= self.0 << 13;

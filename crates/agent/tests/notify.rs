@@ -10,6 +10,7 @@ use whylat_agent::notify::ServiceNotifier;
 
 const CHILD: &str = "WHYLAT_AGENT_TEST_NOTIFY";
 
+/// Sends all notifications of a service, as the child process of the test.
 fn child() {
     let mut notify = ServiceNotifier::from_environment();
     assert_eq!(notify.watchdog(), Some(Duration::from_secs(10)));

@@ -103,6 +103,7 @@ struct Shipping {
 }
 
 impl Shipping {
+    /// Starts a child process that ships to an object store.
     fn begin(dir: &Path, target: &str, what: &str, environment: &[(&str, &str)]) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("own path"))
             .args(["--exact", "child_ships", "--nocapture", "--test-threads=1"])
@@ -129,6 +130,7 @@ impl Shipping {
         panic!("the child ended without {begin:?}");
     }
 
+    /// Ends the child; returns its last state.
     fn finish(mut self) -> String {
         let state = self.line("state ");
         assert!(self.child.wait().expect("child").success());
@@ -216,6 +218,7 @@ fn start_s3(program: &Path, root: &Path, port: u16) -> Server {
     Server { child, port }
 }
 
+/// Returns the variables that name the S3 server on this port.
 fn s3_environment(port: u16) -> Vec<(&'static str, String)> {
     vec![
         ("AWS_ENDPOINT", format!("http://127.0.0.1:{port}")),
@@ -226,6 +229,7 @@ fn s3_environment(port: u16) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Returns the variables as borrowed texts.
 fn borrowed<'a>(environment: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
     environment
         .iter()

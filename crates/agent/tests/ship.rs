@@ -11,6 +11,7 @@ use table::fleet::{FleetDetail, FleetProblem};
 use whylat_agent::Interval;
 use whylat_agent::ship::{ShipError, Shipper, WriterIdentity};
 
+/// Makes intervals of one minute each.
 fn minutes(from: i64, to: i64) -> Vec<Interval> {
     (from..to)
         .map(|minute| interval(HOUR_NS + minute * MINUTE_NS, 3))

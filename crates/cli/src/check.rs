@@ -108,6 +108,7 @@ impl FromStr for AlsoFormat {
     }
 }
 
+/// Reads the name of a rule.
 fn parse_rule(text: &str) -> Result<RuleId, String> {
     let mut rules = RuleId::ALL.iter();
     let found = rules.find(|it| it.name() == text).copied();
@@ -201,6 +202,7 @@ impl CheckArgs {
         Ok(())
     }
 
+    /// Prints the report in this format.
     fn print(&self, report: &CheckReport, format: CheckFormat, to: &Output) -> anyhow::Result<()> {
         match format {
             CheckFormat::Text => to.write_exact(&view::check::text(report, &to.text_options())),
@@ -228,6 +230,7 @@ impl CheckArgs {
     }
 }
 
+/// Returns the file itself, or the baseline's file in a directory.
 fn in_directory(path: &Path) -> PathBuf {
     match path.is_dir() {
         true => path.join(FILE),

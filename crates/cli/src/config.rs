@@ -43,6 +43,7 @@ struct Owner {
 }
 
 impl Owner {
+    /// Finds the user who owns the configuration: under sudo, the one who called it.
     fn find() -> anyhow::Result<Self> {
         if let Some(user) = ::record::invoking_user()? {
             let uid = Some(user.uid.as_raw());

@@ -31,6 +31,7 @@ pub(crate) fn confine_process() {
     }
 }
 
+/// Restricts this process to the system calls that reading needs.
 fn apply() -> anyhow::Result<()> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let filter = |rules, otherwise, matched| -> anyhow::Result<_> {
@@ -156,6 +157,7 @@ const OLDER: &[libc::c_long] = &[];
 
 type Rules = BTreeMap<libc::c_long, Vec<SeccompRule>>;
 
+/// Returns the system calls that are allowed.
 fn allowed_calls() -> anyhow::Result<Rules> {
     use SeccompCmpOp::{Eq, MaskedEq};
     let plain = PLAIN.iter().chain(OLDER);
@@ -189,6 +191,7 @@ fn allowed_calls() -> anyhow::Result<Rules> {
     Ok(rules)
 }
 
+/// Installs the handler that reports a refused system call.
 fn report_refusals() -> anyhow::Result<()> {
     let action = SigAction::new(
         SigHandler::SigAction(report_refused_call),
@@ -200,6 +203,7 @@ fn report_refusals() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Prints the refused system call, and ends the process.
 extern "C" fn report_refused_call(_: c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     /// Of `si_syscall` in a `siginfo_t` of SIGSYS (`uapi/asm-generic/siginfo.h`): after three numbers, padding, and
     /// the address of the call.
@@ -232,6 +236,7 @@ mod tests {
 
     type Attempt = (&'static str, &'static str, fn());
 
+    /// Makes a system call by its number.
     fn call(number: libc::c_long, arguments: [libc::c_long; 4]) {
         let [a, b, c, d] = arguments;
         // SAFETY: either refused, or with arguments that do nothing.
@@ -293,6 +298,7 @@ mod tests {
         own.env(ATTEMPT, attempt).output().unwrap()
     }
 
+    /// Confines the process, makes one forbidden attempt, then what readers do.
     fn attempt(wanted: &str) {
         confine_process();
         for (name, _, make) in ATTEMPTS {

@@ -114,6 +114,7 @@ impl Diff {
         Ok(recording::compare_recordings(&before, &after, judging))
     }
 
+    /// Prints the comparison as JSON.
     fn json(&self, to: &Output) -> anyhow::Result<ExitCode> {
         let report = self.compare_all()?;
         to.json(&report)?;

@@ -73,6 +73,7 @@ impl DropArgs {
     }
 }
 
+/// Returns the report of drops of a recording.
 fn read(path: &Path, limit: usize) -> anyhow::Result<DropReport> {
     let recording = Recording::open(path)?;
     Ok(recording::report_drops(&recording, limit))

@@ -56,6 +56,7 @@ struct CheckResult {
 }
 
 impl CheckResult {
+    /// Checks all files of a recording.
     fn check(dir: &Path) -> anyhow::Result<Self> {
         // Opened first: who closes it between the two is not called a crash.
         let recording = Recording::open(dir)?;
@@ -72,6 +73,7 @@ impl CheckResult {
         !self.is_live && self.about.closed == CloseState::NotClosed
     }
 
+    /// Returns 0 if the recording is complete and undamaged.
     fn exit_code(&self) -> u8 {
         match (self.problems.is_empty(), self.about.is_complete()) {
             (false, _) => exit::FAILED,
@@ -102,6 +104,7 @@ impl CheckResult {
         lines.join("\n") + "\n"
     }
 
+    /// Returns the result as JSON.
     fn json(&self) -> Value {
         let problem = |problem: &Problem| {
             json!({

@@ -71,6 +71,7 @@ impl MessageArgs {
     }
 }
 
+/// Prints the report on one message.
 fn story(
     path: &Path,
     format: AnswerFormat,
@@ -85,6 +86,7 @@ fn story(
     Ok(exit_code(&story.about))
 }
 
+/// Prints the report on messages between two recordings.
 fn ends(
     path: &Path,
     other: &Path,
@@ -100,6 +102,7 @@ fn ends(
     Ok(exit_code(&report.about))
 }
 
+/// Returns 0 if the recording is complete.
 fn exit_code(about: &About) -> ExitCode {
     exit::from_complete(about.is_complete())
 }

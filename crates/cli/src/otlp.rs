@@ -83,6 +83,7 @@ struct OtlpArgs {
 }
 
 impl OtlpArgs {
+    /// Exports a recording, and prints what was delivered.
     fn execute(self) -> anyhow::Result<ExitCode> {
         let path = self
             .dir
@@ -137,6 +138,7 @@ impl OtlpArgs {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Starts a confined process that reads the recording.
     fn start_reader(&self, path: &Path) -> anyhow::Result<(Child, ChildStdout)> {
         let program = std::env::current_exe().context("cannot find whylat's own program file")?;
         let mut command = Command::new(program);

@@ -259,6 +259,7 @@ fn is_kept(path: &Path) -> bool {
     is_systems || path.metadata().is_ok_and(is_other)
 }
 
+/// Makes the error of an output file that cannot be created.
 fn cannot_create(path: &Path, error: &io::Error) -> anyhow::Error {
     let path = name(path);
     match error.kind() {
@@ -326,6 +327,7 @@ fn clean_text(text: &str) -> String {
     lines.join("\n")
 }
 
+/// Writes through a buffer, and flushes it.
 fn write_to(
     out: impl Write,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -343,6 +345,7 @@ mod tests {
 
     use super::*;
 
+    /// Opens an output file.
     fn output(path: &Path, force: bool) -> anyhow::Result<Output> {
         OutputArgs {
             output: Some(path.to_owned()),
@@ -351,11 +354,13 @@ mod tests {
         .check()
     }
 
+    /// Returns the text of a file.
     #[track_caller]
     fn read(path: &Path) -> String {
         fs::read_to_string(path).expect("a file")
     }
 
+    /// Fails as a full disk does.
     fn fail(_: &mut dyn Write) -> io::Result<()> {
         Err(ErrorKind::StorageFull.into())
     }

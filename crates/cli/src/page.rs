@@ -94,6 +94,7 @@ pub(crate) fn of_both(
     of_sides(&sides, difference)
 }
 
+/// Makes the page of one or two recordings; returns whether all are complete, too.
 fn of_sides(
     sides: &[view::html::PageSide<'_>],
     difference: Option<&TailReport>,
@@ -103,6 +104,7 @@ fn of_sides(
     Ok((page, sides.iter().all(is_complete)))
 }
 
+/// Reads what the page shows of a recording.
 fn side<'a>(
     recording: &'a Recording,
     asked: &PageOptions,

@@ -58,6 +58,7 @@ fn option_arguments(option: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, St
     }
 }
 
+/// Returns a value that must be a text.
 fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, String> {
     value.as_str().ok_or_else(|| "a text in quotes".to_owned())
 }
@@ -127,6 +128,7 @@ struct Place<'p> {
 }
 
 impl Place<'_> {
+    /// Makes the error of a value of the wrong kind, with file and line.
     fn wrong_value_error(
         self,
         span: Option<Range<usize>>,
@@ -139,6 +141,7 @@ impl Place<'_> {
         anyhow!("{}:{line}: {what}\nhint: {hint}", self.path.display())
     }
 
+    /// Makes the error of an unknown key; the hint has the known ones.
     fn unknown_key_error(self, span: Range<usize>, key: &str, known: &[&str]) -> anyhow::Error {
         let alike = |name: &&str| strsim::jaro(key, name);
         let nearest = known
@@ -156,6 +159,7 @@ impl Place<'_> {
         )
     }
 
+    /// Returns a value that must be a table.
     fn table<'t, 'v>(self, value: &'t Spanned<DeValue<'v>>) -> anyhow::Result<&'t DeTable<'v>> {
         value.get_ref().as_table().ok_or_else(|| {
             let hint = "profiles are tables: [profile.NAME]";
@@ -163,6 +167,7 @@ impl Place<'_> {
         })
     }
 
+    /// Reads the options of a profile.
     fn parse_profile(self, keys: &DeTable<'_>) -> anyhow::Result<Profile> {
         let command = Profile::command();
         let mut all = Vec::new();
@@ -197,10 +202,12 @@ mod tests {
     use super::super::values::Detail;
     use super::*;
 
+    /// Reads a configuration.
     fn parse(source: &str) -> anyhow::Result<Config> {
         Config::parse(Path::new("c.toml"), source)
     }
 
+    /// Returns the error of a configuration.
     fn refused(source: &str) -> String {
         parse(source).expect_err("it is wrong").to_string()
     }

@@ -36,6 +36,7 @@ pub(crate) fn watch() {
     }
 }
 
+/// Draws the progress on the terminal.
 fn show_step(step: &ProgressStep) {
     // who holds it may be held by the terminal
     let Ok(mut line) = LINE.try_lock() else {
@@ -98,6 +99,7 @@ impl Drop for ProgressClock {
     }
 }
 
+/// Draws progress by time until it ends.
 fn run(what: &str, of: Duration, ended: &AtomicBool) {
     let begun = Instant::now();
     let count_ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);

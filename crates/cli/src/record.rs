@@ -137,6 +137,7 @@ struct TargetArgs {
 }
 
 impl TargetArgs {
+    /// Returns what to record: processes, a command, ports or all.
     fn into_target(self) -> anyhow::Result<Target> {
         Ok(match self {
             Self {
@@ -266,6 +267,7 @@ fn nothing_seen(path: &Path, target: &Target) -> Option<String> {
     Some(format!("no {who} was seen; nothing was recorded"))
 }
 
+/// Prints the answer after a recording.
 fn print_diagnosis(outcome: &Outcome, json: bool) -> anyhow::Result<()> {
     let report = load::diagnose(&outcome.path, DiagnosisOptions::default())?;
     let to = out::stdout();

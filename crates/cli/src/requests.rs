@@ -105,6 +105,7 @@ impl RequestArgs {
     }
 }
 
+/// Prints the report on one request.
 fn write_request(
     path: &Path,
     id: RequestId,

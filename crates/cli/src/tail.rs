@@ -61,6 +61,7 @@ pub(crate) struct ExplainArgs {
     categories: Option<PathBuf>,
 }
 
+/// Reads a share from 0 to 1.
 fn parse_share(text: &str) -> Result<f64, String> {
     let share: Option<f64> = text.parse().ok();
     share
@@ -69,6 +70,7 @@ fn parse_share(text: &str) -> Result<f64, String> {
 }
 
 impl ExplainArgs {
+    /// Returns how nested activities are blamed.
     pub(crate) fn explain_settings(&self) -> ExplainSettings {
         ExplainSettings {
             explained: self.explained,

@@ -118,6 +118,7 @@ impl WaitArgs {
         })
     }
 
+    /// Returns which waits the user asked for.
     fn into_filter(self) -> anyhow::Result<WaitFilter> {
         check_window(self.from, self.to)?;
         Ok(WaitFilter {

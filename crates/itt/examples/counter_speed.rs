@@ -79,6 +79,7 @@ struct Reading {
 }
 
 impl Reading {
+    /// Reads all records from the ring.
     fn drain_ring(&mut self, ring: &mut Ring) {
         let start = Instant::now();
         let records = ring.drain(|record| drop(black_box(record)));
@@ -143,6 +144,7 @@ fn round(
     Ok(figures)
 }
 
+/// Returns the median of values.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -33,6 +33,7 @@ pub(crate) fn decode(owner: ChunkOwner, words: &[u64]) -> Option<(Record, usize)
     Some((record, length))
 }
 
+/// Returns whether the record names something.
 fn is_definition(code: RecordCode) -> bool {
     code as u8 <= RecordCode::CounterContext as u8
 }
@@ -41,6 +42,7 @@ fn is_definition(code: RecordCode) -> bool {
 struct Fields<'a>(&'a [u64]);
 
 impl Fields<'_> {
+    /// Returns the next word; None at the end.
     fn word(&mut self) -> Option<u64> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -57,11 +59,13 @@ impl Fields<'_> {
         self.read_reference().map(|id| (id != 0).then_some(id))
     }
 
+    /// Reads an identifier; three zeros mean that there is none.
     fn read_identifier(&mut self) -> Option<Option<Identifier>> {
         let words = [self.word()?, self.word()?, self.word()?];
         Some((words != [0; 3]).then_some(Identifier(words)))
     }
 
+    /// Reads a text with its length; None if it is cut off.
     fn text(&mut self) -> Option<String> {
         let length = usize::try_from(self.word()?).ok()?;
         let (words, rest) = self.0.split_at_checked(length.div_ceil(8))?;
@@ -71,6 +75,7 @@ impl Fields<'_> {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Reads values of this type; None if they are cut off.
     fn read_values(&mut self, value_type: ValueType, count: usize) -> Option<Vec<Value>> {
         let (words, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -78,6 +83,7 @@ impl Fields<'_> {
     }
 }
 
+/// Decodes a record that names something.
 fn decode_definition(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let id = head.id;
     Some(match head.code {
@@ -131,6 +137,7 @@ fn decode_unnumbered(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
+/// Decodes the description of a counter.
 fn counter_context(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let number = fields.word()?;
     let text = fields.text()?;
@@ -144,6 +151,7 @@ fn counter_context(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
+/// Decodes a value of a counter.
 fn value(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     match head.code {
         RecordCode::CounterValue
@@ -173,6 +181,7 @@ fn value(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     }
 }
 
+/// Decodes a change of a counter.
 fn decode_counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let is_decrement = head.detail != 0;
     Some(match head.code {
@@ -210,6 +219,7 @@ fn decode_counter(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
+/// Decodes begin or end of a task or region.
 fn span(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let domain = head.id;
     Some(match head.code {
@@ -239,6 +249,7 @@ fn span(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
+/// Decodes begin or end of a frame.
 fn decode_frame(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let domain = head.id;
     let id = fields.read_identifier()?;
@@ -255,6 +266,7 @@ fn decode_frame(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
+/// Decodes a moment, an event or an action on a lock.
 fn decode_moment(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     Some(match head.code {
         RecordCode::Marker => Body::Marker {
@@ -273,6 +285,7 @@ fn decode_moment(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     })
 }
 
+/// Decodes metadata or a relation.
 fn decode_attached(head: RecordHead, fields: &mut Fields) -> Option<Body> {
     let domain = head.id;
     Some(match head.code {
@@ -313,6 +326,7 @@ fn decode_scope(number: u8) -> Scope {
     }
 }
 
+/// Returns the action of this number; None for an unknown one.
 fn sync_action(number: u8) -> Option<SyncAction> {
     let actions = [
         SyncAction::Prepare,

@@ -36,6 +36,7 @@ pub fn check_loadable(path: &Path) -> Result<(), Error> {
     check_load(path).map_err(refused)
 }
 
+/// Refuses a file that is no shared object of this machine.
 fn check_elf(path: &Path) -> Result<(), String> {
     let mut start = [0; ELF_START_BYTES];
     File::open(path)
@@ -53,6 +54,7 @@ fn check_elf(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// Loads the file as a program would; the error says why it cannot be loaded.
 fn check_load(path: &Path) -> Result<(), String> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|why| why.to_string())?;
     // SAFETY: the name is a C string. What the library runs when it is loaded is what the program
@@ -71,6 +73,7 @@ fn check_load(path: &Path) -> Result<(), String> {
     }
 }
 
+/// Returns the loader's last error.
 fn load_error() -> String {
     // SAFETY: the call takes nothing.
     let text = unsafe { libc::dlerror() };

@@ -105,6 +105,7 @@ impl Region {
         Self::map(&file, metadata.len(), shape).map_err(failed("map"))
     }
 
+    /// Maps the ring's file into memory.
     fn map(file: &File, bytes: u64, shape: RingShape) -> io::Result<Self> {
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -151,6 +152,7 @@ impl Region {
         self.word(WORD_MAGIC).store(MAGIC, Ordering::Release);
     }
 
+    /// Returns the ring's memory as words.
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping has that many words, is aligned to a page, and any bytes are a
         // value of an atomic integer.
@@ -202,6 +204,7 @@ impl Drop for Region {
     }
 }
 
+/// Returns the bytes of a ring of this shape.
 fn file_bytes(shape: &RingShape) -> Result<u64, Error> {
     let refused = |why| Error::Shape { shape: *shape, why };
     shape.file_bytes().map_err(refused)
@@ -212,6 +215,7 @@ fn pid_namespace() -> u64 {
     std::fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
 }
 
+/// Gives the file its bytes on disk, so that no write can fail later.
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: the call takes an open descriptor and plain numbers; it returns the errno.

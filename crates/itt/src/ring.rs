@@ -58,6 +58,7 @@ impl Ring {
         Ok((Ring::from_region(region, path.into()), fd))
     }
 
+    /// Makes the reader of a ring.
     fn from_region(region: Region, path: PathBuf) -> Self {
         Ring {
             read_words: vec![0; region.shape.all_chunks().len()],
@@ -111,6 +112,7 @@ impl Ring {
         self.region.word(WORD_CLOSED).store(1, Ordering::Release);
     }
 
+    /// Returns a word of the ring's head.
     fn load(&self, word: usize) -> u64 {
         self.region.word(word).load(Ordering::Relaxed)
     }
@@ -148,6 +150,7 @@ impl Ring {
         held.filter(is_no_newer).collect()
     }
 
+    /// Returns which thread has a chunk; None if it is free.
     fn held_chunk(&self, chunk: usize) -> Option<HeldChunk> {
         let control = |field| self.region.control(chunk, field);
         let owner_word = control(ChunkControl::Owner).load(Ordering::Acquire);
@@ -163,6 +166,7 @@ impl Ring {
         })
     }
 
+    /// Returns how many words of a chunk are written.
     fn committed_words(&self, chunk: usize) -> usize {
         let committed = self.region.control(chunk, ChunkControl::Committed);
         let words = committed.load(Ordering::Acquire) / WORD_BYTES as u64;

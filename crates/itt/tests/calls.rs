@@ -8,6 +8,7 @@ use whylat_itt::{Body, Context, Identifier, Record, Scope, SyncAction, Value, Va
 const ONE: Option<Identifier> = Some(Identifier([0x10, 1, 0]));
 const TWO: Option<Identifier> = Some(Identifier([0x20, 2, 0]));
 
+/// Runs the test program in this mode; returns its records.
 fn record(mode: &str) -> Vec<Record> {
     Session::new(SMALL).record_all([mode])
 }
@@ -72,6 +73,7 @@ fn times_are_of_the_monotonic_clock_and_in_order() {
     );
 }
 
+/// Returns the monotonic time, in nanoseconds.
 fn now_ns() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -30,6 +30,7 @@ fn totals(records: &[Record]) -> HashMap<u32, u64> {
     totals
 }
 
+/// Returns the values of all counters.
 fn values(records: &[Record]) -> Vec<u64> {
     let value = |record: &Record| match record.body {
         Body::CounterValue {

@@ -76,6 +76,7 @@ fn word() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Generates bytes of whole words.
 fn words(count: usize) -> impl Strategy<Value = Vec<u8>> {
     let words = prop::collection::vec(word(), count);
     words.prop_map(|words| words.into_iter().flat_map(u64::to_ne_bytes).collect())

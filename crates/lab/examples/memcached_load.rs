@@ -70,6 +70,7 @@ struct Client {
 }
 
 impl Client {
+    /// Connects to a memcached server.
     fn connect(server: &str) -> Result<Self> {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
@@ -80,6 +81,7 @@ impl Client {
         })
     }
 
+    /// Sends one request, and notes the time.
     fn send(&mut self) -> Result<()> {
         self.sent = Instant::now();
         self.received = 0;

@@ -188,6 +188,7 @@ fn open() -> nix::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Returns a time in nanoseconds.
 fn to_ns(time: TimeSpec) -> i64 {
     time.tv_sec() * 1_000_000_000 + time.tv_nsec()
 }

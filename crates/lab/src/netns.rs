@@ -222,6 +222,7 @@ impl Netns {
         columns.get(TRANSMIT_DROP).copied()
     }
 
+    /// Returns the devices of `/proc/net/dev` with their counters.
     fn device_lines(&self) -> Result<Vec<(String, Vec<u64>)>, LabError> {
         const PATH: &str = "/proc/thread-self/net/dev";
         let text = self
@@ -280,6 +281,7 @@ fn replaceable_route(line: &str) -> Option<String> {
     Some(kept.join(" "))
 }
 
+/// Returns the file of a setting; an error if the name is not valid.
 fn sysctl_path(name: &str) -> Result<PathBuf, LabError> {
     if !name.starts_with("net.") || name.contains("..") || name.contains('/') {
         return Err(LabError::Option {
@@ -292,6 +294,7 @@ fn sysctl_path(name: &str) -> Result<PathBuf, LabError> {
     Ok(PathBuf::from("/proc/sys").join(name.replace('.', "/")))
 }
 
+/// Returns the inode of a namespace file.
 fn inode_of(file: &File) -> Result<u64, LabError> {
     let meta = file.metadata();
     meta.map(|meta| meta.ino())

@@ -129,6 +129,7 @@ impl LabProcess {
         }
     }
 
+    /// Makes the error of a process that failed.
     fn exit_error(&self, status: ExitStatus) -> LabError {
         LabError::Command {
             command: self.name.clone(),

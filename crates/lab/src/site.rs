@@ -131,6 +131,7 @@ impl Site {
         Ok(running)
     }
 
+    /// Starts this program in a namespace, in this role.
     fn start(&self, netns: &Netns, role: &str) -> Result<LabProcess, LabError> {
         self.start_by(netns.command(&self.program), role)
     }

@@ -13,11 +13,13 @@ use whylat_lab::{DirectionConfig, LabProcess, Netns, Wire, WireConfig};
 
 const LO: &str = "127.0.0.1";
 
+/// Runs a server and a client in a namespace; returns what both know.
 fn on_loopback(server: &str, client: &str) -> (Value, Value) {
     let netns = Netns::new().unwrap();
     exchange((&netns, LO, server), (&netns, client))
 }
 
+/// Returns a number of the truth, which must exist.
 fn number(truth: &Value, path: &str) -> u64 {
     truth
         .pointer(path)

@@ -148,6 +148,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes a histogram of these values.
     fn histogram_of(values: &[u64]) -> DurationHistogram {
         let mut histogram = DurationHistogram::default();
         values.iter().for_each(|ns| histogram.add(*ns));

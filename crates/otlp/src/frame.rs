@@ -52,6 +52,7 @@ pub fn write_end(summary: ExportSummary, out: &mut dyn Write) -> io::Result<()> 
     write_head(&Head::End(summary), out)
 }
 
+/// Writes the head as a line of JSON.
 fn write_head(head: &Head, out: &mut dyn Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, head)?;
     out.write_all(b"\n")

@@ -82,6 +82,7 @@ pub fn encode_findings(records: Vec<FindingRecord>, resources: &ResourceSource) 
     messages
 }
 
+/// Makes the log record of a finding of an agent.
 fn of_record(record: FindingRecord) -> LogRecord {
     let (severity_number, severity_text) = severity(record.severity);
     let mut attributes = vec![
@@ -110,6 +111,7 @@ const fn severity(severity: Severity) -> (i32, &'static str) {
     }
 }
 
+/// Makes the log record of a finding of a report.
 fn of_finding(finding: &Finding) -> LogRecord {
     let (severity_number, severity_text) = severity(finding.severity);
     let rule = finding.rule.name();
@@ -134,6 +136,7 @@ fn of_finding(finding: &Finding) -> LogRecord {
     }
 }
 
+/// Makes the log record of what could not be decided.
 fn of_undecided(undecided: &UndecidedFinding) -> LogRecord {
     let (severity_number, severity_text) = severity(Severity::Info);
     let candidates = undecided
@@ -163,6 +166,7 @@ fn of_undecided(undecided: &UndecidedFinding) -> LogRecord {
     }
 }
 
+/// Makes the text of a log record.
 fn body(text: &str) -> AnyValue {
     AnyValue {
         value: Some(text.into()),
@@ -187,6 +191,7 @@ fn about(subject: &FindingSubject) -> Vec<KeyValue> {
     attributes
 }
 
+/// Returns the evidence as attributes.
 fn facts(evidence: &FactList) -> impl Iterator<Item = KeyValue> {
     evidence.0.iter().map(|fact| {
         let value = match fact.value {

@@ -142,6 +142,7 @@ impl MetricTable {
         self.points += 1;
     }
 
+    /// Returns the points of a service's metric; a new metric gets `none`.
     fn points_of(
         &mut self,
         service: Option<&str>,
@@ -187,6 +188,7 @@ impl MetricTable {
     }
 }
 
+/// Makes the OTLP metric of these points.
 fn metric(label: MetricLabel, points: MetricPoints, temporality: Temporality) -> Metric {
     let data = match points {
         MetricPoints::Numbers(data_points) if label.kind == MetricKind::Gauge => {

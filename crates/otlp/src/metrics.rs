@@ -174,6 +174,7 @@ pub(crate) fn write(
 }
 
 impl MetricTable {
+    /// Adds requests, durations and parts of a service.
     fn add_service(
         &mut self,
         service: &Service,
@@ -235,6 +236,7 @@ impl MetricTable {
         }
     }
 
+    /// Adds the number and the harm of findings, by rule.
     fn add_findings(&mut self, report: &Report) {
         let mut sums: BTreeMap<_, u64> = BTreeMap::new();
         for finding in &report.findings {
@@ -254,6 +256,7 @@ impl MetricTable {
         }
     }
 
+    /// Adds the records that probes lost.
     fn add_losses(&mut self, report: &Report) {
         for loss in &report.about.loss {
             let probe = attribute("whylat.probe", loss.totals.probe.as_str());
@@ -315,6 +318,7 @@ fn program_totals(report: &Report) -> BTreeMap<Option<&str>, ProgramTotals> {
 }
 
 impl ProgramTotals {
+    /// Adds the bytes, calls and retransmissions of a connection.
     fn add(&mut self, connection: &diagnose::report::Connection) {
         self.connections += 1;
         for (stage, share) in connection.stages.iter() {
@@ -338,10 +342,12 @@ impl ProgramTotals {
     }
 }
 
+/// Returns nanoseconds as seconds.
 fn seconds(ns: u64) -> Number {
     Number::Real(ns as f64 / SECOND_NS)
 }
 
+/// Returns a number as a whole one.
 fn count(number: u64) -> Number {
     Number::Whole(whole(number))
 }

@@ -249,6 +249,7 @@ fn url(
     Ok(url)
 }
 
+/// Makes the error of a setting: what, why, and what helps.
 fn error(what: &str, why: String, hint: &str) -> SettingError {
     SettingError {
         what: what.to_owned(),
@@ -273,6 +274,7 @@ mod tests {
         Endpoint::new(Signal::Traces, options, &lookup)
     }
 
+    /// Returns the address that variables and option give.
     #[track_caller]
     fn url_of(variables: &[(&str, &str)], option: Option<&str>) -> String {
         let options = DeliveryOptions {

@@ -95,6 +95,7 @@ pub(crate) fn write(
     batch.flush(sink)
 }
 
+/// Makes the span of a request.
 fn request(
     row: &RequestRow,
     service: &Service,
@@ -150,6 +151,7 @@ fn findings(findings: &[Finding], service: &Service) -> Vec<KeyValue> {
     ]
 }
 
+/// Makes the span of one step of a request.
 fn child(
     row: &RequestRow,
     step: &PathStep,

@@ -149,6 +149,7 @@ impl Agent {
 pub struct Dataset(PathBuf);
 
 impl Dataset {
+    /// Returns all rows of a table in the dataset.
     fn rows<C: Columns>(&self) -> Vec<C::Row> {
         let mut files = Vec::new();
         parquet_files(&self.0.join(C::Row::NAME), &mut files);
@@ -202,6 +203,7 @@ impl Dataset {
     }
 }
 
+/// Adds the Parquet files below a directory.
 fn parquet_files(directory: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -149,6 +149,7 @@ pub struct CommandOutput {
 }
 
 impl CommandOutput {
+    /// Keeps status, output and errors of a command.
     fn new(output: Output) -> Self {
         CommandOutput {
             code: output.status.code(),

@@ -110,6 +110,7 @@ fn serve(
     }
 }
 
+/// Reads one HTTP request; None at the end of the connection.
 fn read(reader: &mut impl BufRead) -> Option<Post> {
     let mut lines = Vec::new();
     loop {

@@ -89,6 +89,7 @@ impl Recorder {
     }
 }
 
+/// Returns what the recorder printed as errors.
 fn stderr_text(scratch: &TempDir) -> String {
     std::fs::read_to_string(scratch.path().join("stderr")).unwrap_or_default()
 }

@@ -205,6 +205,7 @@ impl Report {
     }
 }
 
+/// Returns the rule of a finding.
 fn name(finding: &Value) -> String {
     let word = |key| text(finding, key);
     format!(

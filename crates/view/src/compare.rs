@@ -56,6 +56,7 @@ pub fn side_by_side(before: &ComparedSide, after: &ComparedSide, options: &TextO
     layout.finish()
 }
 
+/// Writes one row: a name and the values of both sides.
 fn draw_row(layout: &mut TextLayout, name: &str, sides: [&str; 2], style: Style) {
     let pad = |text: &str, width: usize| {
         let text = remove_controls(text);
@@ -67,6 +68,7 @@ fn draw_row(layout: &mut TextLayout, name: &str, sides: [&str; 2], style: Style)
     layout.line(2, &[(Style::Dim, &name), (style, &left), (style, &right)]);
 }
 
+/// Writes how much faster the second side is, and what the finding had estimated.
 fn speed_up(layout: &mut TextLayout, before: &ComparedSide, after: &ComparedSide) {
     if after.total_ns == 0 {
         return;
@@ -89,6 +91,7 @@ fn speed_up(layout: &mut TextLayout, before: &ComparedSide, after: &ComparedSide
     layout.paragraph(2, Style::Bold, &text);
 }
 
+/// Returns the rule of the worst problem; "none" without one.
 fn verdict(report: &Report) -> String {
     let worst = report.findings.first();
     let problem = worst.filter(|finding| finding.severity > Severity::Info);
@@ -109,6 +112,7 @@ fn main_connection<'a>(side: &ComparedSide<'a>) -> Option<&'a Connection> {
     named.or(connections.first())
 }
 
+/// Returns the share of a stage in the main connection, as text.
 fn stage(side: &ComparedSide, stage: Stage) -> String {
     let share = main_connection(side).and_then(|connection| connection.stages.get(stage));
     share.map_or_else(
@@ -117,12 +121,14 @@ fn stage(side: &ComparedSide, stage: Stage) -> String {
     )
 }
 
+/// Returns a number of the main connection as text; "not measured" if it is unknown.
 fn number(side: &ComparedSide, of: fn(&Connection) -> Option<u64>) -> String {
     main_connection(side)
         .and_then(of)
         .map_or_else(|| "not measured".to_owned(), count)
 }
 
+/// Returns the name of the stage that took most of the main connection's time.
 fn longest_name(side: &ComparedSide) -> String {
     let longest_ns = main_connection(side).and_then(|connection| connection.totals.longest_hold_ns);
     match longest_ns {
@@ -132,6 +138,7 @@ fn longest_name(side: &ComparedSide) -> String {
     }
 }
 
+/// Returns the mean bytes of a send call, as text.
 fn mean_write(side: &ComparedSide) -> String {
     let mean = main_connection(side).and_then(|connection| {
         let totals = &connection.totals;

@@ -41,6 +41,7 @@ pub fn write_csv(
     for_each_table!(dispatch)
 }
 
+/// Writes all rows of a table, below a line with the names of its columns.
 fn rows<T: Table>(recording: &Recording, text: CsvText, out: &mut dyn Write) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, out);
     let mut line = Line::new(text);
@@ -64,11 +65,13 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// Begins a line.
     pub(crate) fn new(text: CsvText) -> Self {
         let buffer = Vec::new();
         Self { text, buffer }
     }
 
+    /// Adds a cell, in quotes if needed.
     pub(crate) fn add(&mut self, value: Value<'_>) {
         let written = match value {
             Value::Absent => Ok(()),
@@ -89,6 +92,7 @@ impl Line {
         self.buffer.push(b',');
     }
 
+    /// Writes the line, and begins a new one.
     pub(crate) fn end(&mut self, out: &mut impl Write) -> io::Result<()> {
         if let Some(last) = self.buffer.last_mut() {
             *last = b'\n';
@@ -120,6 +124,7 @@ fn write_quoted(text: &str, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
+    /// Returns the line of these values.
     fn line(values: &[Value<'_>], text: CsvText) -> String {
         let (mut line, mut out) = (Line::new(text), Vec::new());
         values.iter().for_each(|value| line.add(*value));

@@ -40,6 +40,7 @@ pub fn drop_csv(report: &DropReport, text: CsvText, mut out: impl Write) -> io::
     out.flush()
 }
 
+/// Joins names with their counts into one cell.
 fn join_names(names: &[NamedCount]) -> String {
     let names = names.iter().map(|it| format!("{}={}", it.name, it.count));
     names.collect::<Vec<_>>().join(" ")

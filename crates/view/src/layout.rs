@@ -112,6 +112,7 @@ impl TextLayout {
         self.out
     }
 
+    /// Adds text in a style; without colour the text alone.
     fn put(&mut self, style: Style, text: &str) {
         if self.colour && style != Style::Plain && !text.trim().is_empty() {
             self.out
@@ -121,6 +122,7 @@ impl TextLayout {
         }
     }
 
+    /// Ends the line without spaces at its end.
     fn end_line(&mut self) {
         let kept = self.out.trim_end_matches(' ').len();
         self.out.truncate(kept);
@@ -192,6 +194,7 @@ impl TextLayout {
         }
     }
 
+    /// Writes text behind a label, wrapped, with all lines below the first word.
     fn hanging(
         &mut self,
         indent: usize,

@@ -76,6 +76,7 @@ pub enum CellTest {
 }
 
 impl CellTest {
+    /// Returns whether a cell passes the test.
     fn matches_cell(&self, cell: Value<'_>) -> bool {
         match self {
             Self::Equals(operand) => operand.compare(cell) == Some(Ordering::Equal),
@@ -133,6 +134,7 @@ pub fn selected_csv(recording: &Recording, table: &str, selection: &RowSelection
     for_each_table!(dispatch)
 }
 
+/// Returns the rows that pass all conditions as CSV, up to the limit.
 fn select<T: Table>(recording: &Recording, selection: &RowSelection) -> SelectedRows {
     let (mut line, mut out) = (Line::new(CsvText::Clean), Vec::new());
     for column in &selection.columns {
@@ -160,6 +162,7 @@ fn select<T: Table>(recording: &Recording, selection: &RowSelection) -> Selected
     selected
 }
 
+/// Returns whether a row passes all conditions.
 fn is_selected(columns: &impl Columns, row: usize, conditions: &[RowCondition]) -> bool {
     if conditions.is_empty() {
         return true;
@@ -173,6 +176,7 @@ fn is_selected(columns: &impl Columns, row: usize, conditions: &[RowCondition]) 
     passed == conditions.len()
 }
 
+/// Adds the wanted columns of a row to the line.
 fn add_row(columns: &impl Columns, row: usize, wanted: &[usize], line: &mut Line) {
     for place in wanted {
         let mut column = 0;

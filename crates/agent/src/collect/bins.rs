@@ -29,14 +29,17 @@ pub(super) const PROBLEMS: usize = crate::problems::PROBLEMS.len();
 pub(super) struct ProblemFlags(u8);
 
 impl ProblemFlags {
+    /// Sets the flag of a problem if `raised`.
     pub(super) fn raise(&mut self, problem: Problem, raised: bool) {
         self.0 |= u8::from(raised) << problem as usize;
     }
 
+    /// Returns whether any problem was seen.
     pub(super) fn has_any(self) -> bool {
         self.0 != 0
     }
 
+    /// Returns whether this problem was seen.
     pub(super) fn has(self, problem: Problem) -> bool {
         self.0 & 1 << problem as usize != 0
     }
@@ -76,6 +79,7 @@ impl Bin {
         self.problem_ns.iter().any(|ns| *ns > 0)
     }
 
+    /// Returns how long this problem was seen in the bin.
     pub(super) fn time_ns(&self, problem: Problem) -> u64 {
         self.problem_ns[problem as usize]
     }
@@ -139,6 +143,7 @@ impl Bins {
         }
     }
 
+    /// Returns the bins, the oldest first.
     #[cfg(test)]
     fn iter(&self) -> impl Iterator<Item = &Bin> {
         self.0.iter()
@@ -200,6 +205,7 @@ mod tests {
         }
     }
 
+    /// Makes an interval between polls, with these flags.
     fn interval(begin_ns: i64, length_ns: i64, raised: u8, sender_app_ns: u64) -> PollInterval {
         PollInterval {
             begin_ns,

@@ -114,6 +114,7 @@ pub(super) struct ReadingResult {
 }
 
 impl Connection {
+    /// Begins a connection that was first seen at this time.
     pub(super) fn new(conn_id: i64, first_ns: u64) -> Self {
         Self {
             conn_id,
@@ -182,6 +183,7 @@ impl Connection {
         shown
     }
 
+    /// Adds what happened since the last reading; an idle interval changes nothing.
     fn add(&mut self, step: &ReadingStep) -> ReadingResult {
         if !step.has_activity() {
             return ReadingResult::default();
@@ -246,6 +248,7 @@ struct ReadingStep {
 }
 
 impl ReadingStep {
+    /// Computes what happened between two readings: problems, stages, calls, RTT.
     fn between(
         since: &ReadingStart<'_>,
         sample: &TcpSample,
@@ -313,6 +316,7 @@ impl ReadingStep {
         (bin_of(self.interval.begin_ns), bin_of(last_ns))
     }
 
+    /// Returns the reading as a sample to keep beside a problem.
     fn near(&self) -> ContextSample {
         let times = self
             .stages
@@ -330,6 +334,7 @@ impl ReadingStep {
     }
 }
 
+/// Returns the time of a stage.
 fn stage_ns(times: &StageTimes, of: Stage) -> u64 {
     let found = Stage::ALL
         .iter()
@@ -338,6 +343,7 @@ fn stage_ns(times: &StageTimes, of: Stage) -> u64 {
     found.map_or(0, |(_, ns)| *ns)
 }
 
+/// Returns how much each stage grew; since the begin without an earlier reading.
 fn stages_since(earlier: Option<&TcpStage>, later: &TcpStage) -> StageTimes {
     let earlier = earlier.map(TcpStage::stages_ns);
     let mut times = later.stages_ns().map(|(_, ns)| ns);
@@ -347,6 +353,7 @@ fn stages_since(earlier: Option<&TcpStage>, later: &TcpStage) -> StageTimes {
     times
 }
 
+/// Returns how much the sum of RTTs grew, and the number of samples.
 fn rtt_since(earlier: Option<&TcpStage>, later: &TcpStage) -> RttInterval {
     let since_ns = earlier.map_or(later.since_ns, |earlier| earlier.time_ns);
     RttInterval {
@@ -361,6 +368,7 @@ fn rtt_since(earlier: Option<&TcpStage>, later: &TcpStage) -> RttInterval {
 }
 
 impl CounterGrowth {
+    /// Returns how much the kernel's counters grew; since the begin without an earlier sample.
     fn between(earlier: Option<&TcpSample>, later: &TcpSample) -> Self {
         let grown =
             |of: &dyn Fn(&TcpSample) -> u64| of(later).saturating_sub(earlier.map_or(0, of));
@@ -373,6 +381,7 @@ impl CounterGrowth {
         }
     }
 
+    /// Adds the growth of another interval.
     fn add(&mut self, other: &Self) {
         let Self {
             acked_bytes,
@@ -404,6 +413,7 @@ impl Gauges {
     }
 }
 
+/// Adds the interval's length to each problem that was seen in it.
 fn add_problems(sums_ns: &mut [u64; PROBLEMS], any_ns: &mut u64, step: &ReadingStep) {
     let all = [
         Problem::SendBuffer,
@@ -423,6 +433,7 @@ fn add_problems(sums_ns: &mut [u64; PROBLEMS], any_ns: &mut u64, step: &ReadingS
 }
 
 impl Totals {
+    /// Adds the interval to the totals of the connection's life.
     fn add(&mut self, step: &ReadingStep) {
         add_problems(&mut self.problem_ns, &mut self.any_flag_ns, step);
         if step.has_congestion {
@@ -433,6 +444,7 @@ impl Totals {
 }
 
 impl IntervalPart {
+    /// Adds the interval to the row that is written next.
     fn add(&mut self, step: &ReadingStep) {
         add_problems(&mut self.problem_ns, &mut self.any_flag_ns, step);
         self.counts.add(&step.counts);
@@ -451,6 +463,7 @@ impl IntervalPart {
         Stage::ALL.iter().copied().zip(self.stages)
     }
 
+    /// Returns how long this problem was seen.
     pub(super) fn time_ns(&self, problem: Problem) -> u64 {
         self.problem_ns[problem as usize]
     }

@@ -25,6 +25,7 @@ pub(super) struct CoverageGaps {
 }
 
 impl CoverageGaps {
+    /// Returns which probes are missing, and why.
     pub(super) fn from_hooks(hooks: &Hooks<'_>) -> Self {
         let mut gaps = texts_of_off_probes(hooks.coverage());
         if !processes::sees_all() {

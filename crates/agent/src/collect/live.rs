@@ -43,6 +43,7 @@ pub(super) struct LiveConnections {
 }
 
 impl LiveConnections {
+    /// Begins without connections.
     pub(super) fn new(boot_id: String, owners: Owners) -> Self {
         Self {
             boot_id,
@@ -81,6 +82,7 @@ impl LiveConnections {
         changes
     }
 
+    /// Takes a row of a connection, new or changed.
     fn update(&mut self, row: tables::Connection) {
         let boot_id = &self.boot_id;
         let connection = self.live.entry(row.conn).or_insert_with(|| {
@@ -110,6 +112,7 @@ impl LiveConnections {
         }
     }
 
+    /// Removes closed connections, and returns them.
     fn remove(&mut self, gone: Vec<u64>) -> Vec<ClosedConnection> {
         let remove = |cookie| {
             let connection = self.live.remove(&cookie)?;

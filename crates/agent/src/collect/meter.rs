@@ -52,6 +52,7 @@ struct Walks {
 }
 
 impl Meter {
+    /// Begins to measure the agent's own cost.
     pub(super) fn begin(
         hooks: &Hooks<'_>,
         statistics: Option<Statistics>,
@@ -76,6 +77,7 @@ impl Meter {
         self.bpf_time.as_ref().map(BpfTimeSampler::next_ns)
     }
 
+    /// Opens or closes the measurement of BPF run time, if it is time.
     pub(super) fn tick(&mut self, now_ns: u64) {
         if let Some(bpf_time) = &mut self.bpf_time {
             // An error leaves the window closed until its next turn.
@@ -148,6 +150,7 @@ impl Meter {
         })
     }
 
+    /// Reads CPU time, BPF run time and counts of records.
     fn read(&self, hooks: &Hooks<'_>) -> Result<Reading, HooksError> {
         Ok(Reading {
             cpu_ns: Usage::read().map_or(self.before.cpu_ns, |usage| usage.cpu_ns),

@@ -238,6 +238,7 @@ impl<'a> ConnectionWatcher<'a> {
         Ok(())
     }
 
+    /// Sets a random time for the next walk of all sockets.
     fn schedule_walk(&mut self, now_ns: u64) {
         let mean_ns = self.sink.rates.walk_mean_ns();
         self.next.walk_ns = now_ns + self.random.interval_ns(mean_ns);
@@ -258,6 +259,7 @@ impl<'a> ConnectionWatcher<'a> {
         Ok(self.sink.end_interval(end, now, coverage))
     }
 
+    /// Makes the coverage row of an interval: probes, polls, cost.
     fn coverage(&self, length_ns: i64, cost: &IntervalCost) -> FleetCoverage {
         let IntervalCost {
             cpu_us,
@@ -300,6 +302,7 @@ impl<'a> ConnectionWatcher<'a> {
         }
     }
 
+    /// Changes how often connections are polled, if it is time.
     fn decide_if_due(&mut self, now_ns: u64) -> Result<(), HooksError> {
         if now_ns < self.next.decide_ns {
             return Ok(());

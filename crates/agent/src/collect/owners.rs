@@ -43,6 +43,7 @@ impl Owners {
         }
     }
 
+    /// Replaces the rules that name applications.
     pub(super) fn set_rules(&mut self, rules: ApplicationRules) {
         self.rules = rules;
     }
@@ -129,6 +130,7 @@ fn command_line(pid: u32) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// Makes a process that was seen.
     fn seen(pid: u32, comm: &str) -> ObservedProcess {
         let now_ns = probe::clock::monotonic_ns();
         ObservedProcess {
@@ -140,6 +142,7 @@ mod tests {
         }
     }
 
+    /// Compiles one rule, which must be right.
     fn rules(application: Application) -> ApplicationRules {
         ApplicationRules::new(&[application]).expect("rules")
     }

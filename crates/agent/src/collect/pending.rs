@@ -169,6 +169,7 @@ impl Pending {
         }
     }
 
+    /// Adds the row that describes a connection.
     fn put_connection(
         &mut self,
         context: &RowContext<'_>,
@@ -185,6 +186,7 @@ impl Pending {
         self.connections.push(row);
     }
 
+    /// Adds rows of open connections that were active or have changed.
     fn put_live(&mut self, context: &RowContext<'_>, watched: &mut LiveConnections, end_ns: i64) {
         for connection in watched.live.values_mut() {
             if let Some(part) = connection.part.take() {
@@ -245,6 +247,7 @@ mod tests {
 
     const CROWD: u64 = 100_000;
 
+    /// Makes what all rows of an interval have in common.
     fn context(span: &IntervalSpan) -> RowContext<'_> {
         RowContext {
             host: "web-1",

@@ -60,6 +60,7 @@ struct RecentProblems {
 }
 
 impl Rates {
+    /// Begins with the same interval for all connections.
     pub(super) fn new(budget: Budget, most_levels: usize) -> Self {
         Self {
             budget,
@@ -127,6 +128,7 @@ impl Rates {
         self.changes()
     }
 
+    /// Forgets problems that were seen too long ago.
     fn forget_old_problems(&mut self, now_ns: u64) {
         self.recent
             .retain(|_, recent| now_ns.saturating_sub(recent.last_ns) < HISTORY_NS);
@@ -170,6 +172,7 @@ impl Rates {
         }
     }
 
+    /// Returns connections with a rate of their own, the longest recent problem first.
     fn worst_first(&self, which: impl Fn(i8) -> bool) -> Vec<u64> {
         let of = |cookie: &u64| self.recent.get(cookie).map_or(0, |found| found.problem_ns);
         let chosen = self
@@ -198,6 +201,7 @@ impl Rates {
         boosted.map_or(self.healthy, |least| least.min(self.healthy))
     }
 
+    /// Returns the kernel's level for an interval of 2^exponent times the mean.
     fn level(&self, exponent: i8) -> u8 {
         (exponent - self.walk())
             .clamp(0, WALK_LEVEL_MOST.cast_signed())
@@ -228,6 +232,7 @@ impl Rates {
     }
 }
 
+/// Returns the mean interval times 2^exponent, at least 1 ns.
 fn scaled_ns(mean_ns: u64, exponent: i8) -> u64 {
     match exponent {
         0.. => mean_ns << exponent,
@@ -258,6 +263,7 @@ mod tests {
 
     const MEAN_NS: u64 = 500_000_000;
 
+    /// Makes a budget of 0.5 to 1.5 % CPU with this mean interval.
     fn budget(mean_ns: u64) -> Budget {
         Budget {
             mean_ns,
@@ -385,6 +391,7 @@ mod tests {
         Mean(u64),
     }
 
+    /// Generates a reading with random problems.
     fn step() -> impl Strategy<Value = ReadingStep> {
         prop_oneof![
             8 => (0_u64..20, 1_u64..1_000).prop_map(|(cookie, ns)| ReadingStep::Note(cookie, ns)),

@@ -113,10 +113,12 @@ impl RowContext<'_> {
         }
     }
 
+    /// Returns the number of timeouts; None if the kernel does not count them.
     fn timeouts(&self, counts: &CounterGrowth) -> Option<i64> {
         self.has_timeouts.then(|| to_i64(counts.timeouts))
     }
 
+    /// Returns the stage or flag that took most of the interval; None if none took enough.
     fn verdict(&self, part: &IntervalPart, length_ns: u64) -> Option<String> {
         let name = if self.has_calls {
             let stages: Vec<(Stage, u64)> = part.stages().collect();
@@ -242,6 +244,7 @@ struct CallCells {
 }
 
 impl CallCells {
+    /// Returns number, bytes and times of calls as cells.
     fn from_counts(counts: &CallCounts) -> Self {
         Self {
             calls: to_i64(counts.calls()),

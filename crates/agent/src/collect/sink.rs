@@ -50,6 +50,7 @@ impl CaptureSink for AgentSink {
 }
 
 impl AgentSink {
+    /// Adds the last rows of closed connections.
     fn put_closed(&mut self, closed: Vec<ClosedConnection>) {
         let context = context(&self.watch, &self.span, self.has_calls, self.has_timeouts);
         for ClosedConnection { cookie, connection } in closed {
@@ -102,6 +103,7 @@ impl AgentSink {
     }
 }
 
+/// Makes what all rows of an interval have in common.
 fn context<'a>(
     watch: &'a Watch,
     span: &'a IntervalSpan,

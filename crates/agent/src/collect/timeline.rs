@@ -42,6 +42,7 @@ pub(super) struct ClockReading {
 }
 
 impl ClockReading {
+    /// Returns realtime minus monotonic clock, in nanoseconds.
     fn offset_ns(self) -> i64 {
         self.realtime_ns - self.monotonic_ns.cast_signed()
     }
@@ -55,6 +56,7 @@ impl IntervalSpan {
         Self::at(begin_ns, now, interval_ns)
     }
 
+    /// Returns the interval that begins at `begin_ns`, by this reading of the clocks.
     fn at(begin_ns: i64, now: ClockReading, interval_ns: i64) -> Self {
         Self {
             begin_ns,
@@ -117,6 +119,7 @@ mod tests {
     const MINUTE_NS: i64 = 60_000_000_000;
     const OFFSET_NS: i64 = 1_790_000_000_000_000_000;
 
+    /// Makes a reading of the clocks; `set_ns` is how much the realtime clock was set.
     fn at(monotonic_ns: i64, set_ns: i64) -> ClockReading {
         ClockReading {
             monotonic_ns: monotonic_ns.cast_unsigned(),

@@ -35,6 +35,7 @@ pub(super) fn first_fault(config: &Config) -> Option<InvalidValue> {
         })
 }
 
+/// Checks `[host]`; None if all is right.
 fn host(config: &Config) -> Option<InvalidValue> {
     let name = &config.host.name;
     let fault = |what: &str| {
@@ -54,6 +55,7 @@ fn host(config: &Config) -> Option<InvalidValue> {
     None
 }
 
+/// Checks `[watch]`; None if all is right.
 fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
     if !POLL_MS.contains(&watch.poll_ms) {
         let what = format!(" = {}: not between 10 and 10000", watch.poll_ms);
@@ -90,6 +92,7 @@ fn watch(watch: &WatchConfig) -> Option<InvalidValue> {
     None
 }
 
+/// Checks `[ship]`; None if all is right.
 fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
     if !ship.is_wanted() {
         if *ship == ShipConfig::default() {
@@ -127,6 +130,7 @@ fn ship(ship: &ShipConfig) -> Option<InvalidValue> {
     None
 }
 
+/// Checks `[metrics]`; None if all is right.
 fn metrics(metrics: &MetricsConfig) -> Option<InvalidValue> {
     if metrics.listen.is_empty() {
         return None;
@@ -139,6 +143,7 @@ fn metrics(metrics: &MetricsConfig) -> Option<InvalidValue> {
     None
 }
 
+/// Checks `[otlp]`; None if all is right.
 fn otlp(otlp: &OtlpConfig) -> Option<InvalidValue> {
     let fault = |key, what: String, hint| Some(InvalidValue::new("otlp", key, what, hint));
     if !otlp.endpoint.is_empty() {

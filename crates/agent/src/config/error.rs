@@ -157,6 +157,7 @@ fn line_of(text: &str, place: &[PathStep]) -> usize {
     line_of_byte(text, byte)
 }
 
+/// Returns the number of the line that has this byte.
 fn line_of_byte(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|&b| b == b'\n').count()
 }

@@ -33,6 +33,7 @@ pub(super) struct AgentMetrics {
 }
 
 impl AgentMetrics {
+    /// Registers the metrics of the agent itself.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let agent = Self {
             intervals: Counter::default(),
@@ -68,6 +69,7 @@ impl AgentMetrics {
         agent
     }
 
+    /// Registers its metrics of cost and coverage.
     fn register_own(&self, own: &mut Registry) {
         let seconds = Unit::Seconds;
         own.register(
@@ -118,6 +120,7 @@ impl AgentMetrics {
         );
     }
 
+    /// Sets the metrics of an interval's coverage.
     pub(super) fn coverage(&self, row: &FleetCoverage) {
         self.intervals.inc();
         self.last_interval.set(row.begin_ns as f64 / 1e9);
@@ -134,10 +137,12 @@ impl AgentMetrics {
         self.connections.set(row.connections);
     }
 
+    /// Sets the number of probes that are missing.
     pub(super) fn set_gaps(&self, number: usize) {
         self.lacks.set(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
+    /// Notes whether the configuration was taken up.
     pub(super) fn note_reload(&self, is_taken: bool) {
         self.reload_ok.set(i64::from(is_taken));
         if is_taken {

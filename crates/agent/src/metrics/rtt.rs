@@ -29,6 +29,7 @@ pub(crate) const RTT_HELP: &str =
 pub(super) struct RttMetrics(Mutex<BTreeMap<String, DurationHistogram>>);
 
 impl RttMetrics {
+    /// Locks the histograms, by application.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, DurationHistogram>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -180,6 +180,7 @@ async fn accept(
     }
 }
 
+/// Answers HTTP requests until the agent ends.
 async fn serve(listener: TcpListener, page: Arc<MetricsPage>, mut ended: oneshot::Receiver<()>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else {
         return;
@@ -212,6 +213,7 @@ async fn serve(listener: TcpListener, page: Arc<MetricsPage>, mut ended: oneshot
 }
 
 impl MetricsPage {
+    /// Answers one request by its path.
     fn answer(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if let Some(refusal) = self.refusal(request) {
             return refusal;
@@ -267,6 +269,7 @@ impl MetricsPage {
             || self.names.iter().any(|own| own.eq_ignore_ascii_case(name))
     }
 
+    /// Returns all metrics in the format that the request accepts.
     fn metrics(&self, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         if let Some(shipping) = &self.shipping {
             self.metrics.shipping(&shipping.state());
@@ -286,10 +289,12 @@ impl MetricsPage {
     }
 }
 
+/// Makes a response of plain text.
 fn plain(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
     respond(status, "text/plain; charset=utf-8", text.to_owned())
 }
 
+/// Makes a response of this content type.
 fn respond(status: StatusCode, content_type: &'static str, text: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(text)));
     *response.status_mut() = status;

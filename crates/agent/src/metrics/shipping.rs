@@ -18,6 +18,7 @@ use crate::ship::ShipState;
 pub(super) struct ShippingMetrics(Mutex<Option<ShipState>>);
 
 impl ShippingMetrics {
+    /// Replaces the state of shipping that the metrics show.
     pub(super) fn set(&self, state: &ShipState) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(state.clone());
     }
@@ -37,6 +38,7 @@ impl Collector for ShippingMetrics {
     }
 }
 
+/// Writes the counters of files, bytes and rows.
 fn counts(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Result {
     let mut count = |name: &str, help: &str, unit: Option<Unit>, value: u64| {
         let metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Counter)?;
@@ -86,6 +88,7 @@ fn counts(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Result
     )
 }
 
+/// Writes the counters of dropped rows, by cause.
 fn dropped(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Result {
     let help = "Files that were dropped: the spool was full, or its disk failed";
     let mut metric =
@@ -100,6 +103,7 @@ fn dropped(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Resul
     Ok(())
 }
 
+/// Writes the gauges of waiting files and of the delay.
 fn gauges(encoder: &mut DescriptorEncoder<'_>, state: &ShipState) -> fmt::Result {
     let mut gauge = |name: &str, help: &str, unit: Option<Unit>, value: f64| {
         let metric = encoder.encode_descriptor(name, help, unit.as_ref(), MetricType::Gauge)?;

@@ -63,6 +63,7 @@ struct ConnectionOwner {
 }
 
 impl TcpMetrics {
+    /// Registers the metrics of connections.
     pub(super) fn register(registry: &mut Registry) -> Self {
         let tcp = Self {
             limited: Family::default(),
@@ -154,6 +155,7 @@ impl TcpMetrics {
         name
     }
 
+    /// Adds a row of an interval to the metrics of its application.
     fn add(&self, row: &FleetInterval) {
         let owner = self.owners.get(&row.conn_id);
         let application = owner.and_then(|owner| owner.application.as_deref());

@@ -22,10 +22,12 @@ pub(super) struct TelemetryMetrics {
 }
 
 impl TelemetryMetrics {
+    /// Replaces the states of export, by signal.
     pub(super) fn set(&self, states: BTreeMap<Signal, SignalState>) {
         *self.states.lock().unwrap_or_else(PoisonError::into_inner) = states;
     }
 
+    /// Counts an interval that was not exported because encoding was behind.
     pub(super) fn note_unencoded(&self) {
         self.unencoded.fetch_add(1, Ordering::Relaxed);
     }

@@ -82,6 +82,7 @@ pub struct ShipState {
 }
 
 impl SharedSpool {
+    /// Shares a spool between the agent and the delivering thread.
     pub(super) fn new(spool: Spool) -> Arc<Self> {
         let inner = DeliveryState {
             spool,
@@ -118,6 +119,7 @@ impl SharedSpool {
         result
     }
 
+    /// Locks the state that metrics show.
     fn look(&self) -> MutexGuard<'_, PublishedState> {
         self.published
             .lock()
@@ -172,6 +174,7 @@ impl SharedSpool {
 }
 
 impl DeliveryState {
+    /// Returns the state that metrics show: waiting files, delivered files, errors.
     fn published(&self) -> PublishedState {
         let oldest = self.spool.pending.values().map(|waiting| waiting.since);
         PublishedState {
@@ -247,12 +250,14 @@ fn perform(
     Ok(())
 }
 
+/// Returns whether a file does not exist.
 fn is_gone(path: &Path) -> bool {
     path.metadata()
         .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 impl DeliveryState {
+    /// Notes that the target has a file.
     fn taken(&mut self, key: &FileKey, generation: u64, bytes: u64) {
         self.spool.mark_delivered(key, generation);
         self.delivered_files += 1;
@@ -261,6 +266,7 @@ impl DeliveryState {
         self.error = None;
     }
 
+    /// Notes that a file could not be delivered, and why.
     fn note_failure(&mut self, work: &DeliveryTask, error: &io::Error) {
         let (DeliveryTask::Send { key, .. } | DeliveryTask::Remove(key)) = work;
         self.failures += 1;
@@ -288,6 +294,7 @@ mod tests {
     }
 
     impl DeliveryWorld {
+        /// Begins a simulation with one interval in the spool.
         fn new(first: Interval) -> Self {
             let dir = tempfile::tempdir().expect("directory");
             let spool = Spool::open(&dir.path().join("spool"), "h", "b", 1 << 30).expect("spool");
@@ -322,6 +329,7 @@ mod tests {
             perform(&self.shared, &mut self.target, &work, 0).expect("nothing to try again");
         }
 
+        /// Returns the rows that were given up.
         fn abandoned_rows(&self) -> AbandonedRows {
             self.shared.lock().spool.given
         }

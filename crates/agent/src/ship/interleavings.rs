@@ -43,6 +43,7 @@ enum InterleavingStep {
 /// Within the minute, and to the next hour.
 const SOON_OR_LATE_S: [i64; 2] = [10, 3600];
 
+/// Generates one step: store, send, restart, or a failure.
 fn step() -> impl Strategy<Value = InterleavingStep> {
     let soon_or_late = || proptest::sample::select(SOON_OR_LATE_S.as_slice());
     prop_oneof![
@@ -72,6 +73,7 @@ struct InterleavingWorld {
 }
 
 impl InterleavingWorld {
+    /// Begins with an empty spool.
     fn new() -> Self {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let mut world = Self {
@@ -87,6 +89,7 @@ impl InterleavingWorld {
         world
     }
 
+    /// Opens the spool again, as after a restart.
     fn open(&mut self) {
         self.spool = None;
         let boot = format!("{:08x}", self.boot);
@@ -98,10 +101,12 @@ impl InterleavingWorld {
         self.spool = Some(spool);
     }
 
+    /// Returns the open spool.
     fn spool(&mut self) -> &mut Spool {
         self.spool.as_mut().expect("open")
     }
 
+    /// Stores an interval that begins `length_s` later.
     fn store(&mut self, length_s: i64) {
         self.now_ns += length_s * 1_000_000_000;
         let begin_ns = self.now_ns;
@@ -132,6 +137,7 @@ impl InterleavingWorld {
         true
     }
 
+    /// Stores an interval between the choice of a file and its sending.
     fn store_before_sending(&mut self, length_s: i64) {
         let work = self.spool().next();
         self.store(length_s);
@@ -145,6 +151,7 @@ impl InterleavingWorld {
         }
     }
 
+    /// Reports a task as done.
     fn report(&mut self, work: &DeliveryTask) {
         match work {
             DeliveryTask::Send {
@@ -154,6 +161,7 @@ impl InterleavingWorld {
         }
     }
 
+    /// Does one step.
     fn step(&mut self, step: InterleavingStep) {
         match step {
             InterleavingStep::Store(length_s) => self.store(length_s),
@@ -205,6 +213,7 @@ impl InterleavingWorld {
         assert_eq!(lost, (0, 0, 0));
     }
 
+    /// Delivers until nothing is left.
     fn drain(&mut self) {
         while let Some(work) = self.perform() {
             self.report(&work);
@@ -229,6 +238,7 @@ impl InterleavingWorld {
     }
 }
 
+/// Returns the times of all rows of a file.
 fn times_of<C: Columns>(path: &Path, bytes: &[u8]) -> Vec<u64> {
     std::fs::write(path, bytes).expect("write");
     let rows: C = dataset::read(path).expect("a file");

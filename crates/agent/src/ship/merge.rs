@@ -59,6 +59,7 @@ impl Spool {
         hours.into_iter().filter(unmerged).collect()
     }
 
+    /// Merges the minutes of an hour that is over; if that fails they stay as they are.
     fn close_hour(&mut self, hour: &FileKey) -> io::Result<()> {
         let is_whole = self.memory.as_ref().is_some_and(|m| m.is_whole(hour));
         let minutes = self.minutes_of(hour);
@@ -105,6 +106,7 @@ impl Spool {
         merged
     }
 
+    /// Writes the merged file of an hour; returns its length in bytes.
     fn place_merged(&self, hour: &FileKey, minutes: &[PathBuf]) -> Result<u64, MergeError> {
         let temporary = self.merging_path();
         let bytes = write_merged(hour.table(), minutes, &temporary)?;

@@ -133,6 +133,7 @@ impl Shipper {
         self.shared.state()
     }
 
+    /// Ends the delivering thread; it may deliver for so long.
     fn end(&mut self, patience: Duration) {
         // the spooling thread ends when nothing more can come
         self.intervals = None;

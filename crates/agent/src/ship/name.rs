@@ -51,6 +51,7 @@ impl FileStem {
         self.0.split('.').next().unwrap_or_default()
     }
 
+    /// Returns the stem of file names; None if host or boot id is not usable.
     fn parse(host: &str, boot: &str) -> Option<Self> {
         let is_boot = boot.len() == 8 && boot.chars().all(|c| c.is_ascii_hexdigit());
         (is_boot && !host.is_empty() && host.chars().all(is_plain))
@@ -64,6 +65,7 @@ impl fmt::Display for FileStem {
     }
 }
 
+/// Returns whether a character may be in a file name.
 fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '-' || c == '_'
 }
@@ -155,6 +157,7 @@ impl FileKey {
         (key.spool_name() == spool_name).then_some(key)
     }
 
+    /// Returns the file's name.
     fn name(&self) -> String {
         let (_, hour) = self.date_hour();
         let minute = self.minute.map(|minute| format!("{minute:02}"));
@@ -162,6 +165,7 @@ impl FileKey {
         format!("{}.{hour}{minute}.{ENDING}", self.stem)
     }
 
+    /// Returns date and hour of the file, in UTC.
     fn date_hour(&self) -> (String, String) {
         let begin = DateTime::from_timestamp_nanos(self.hour_ns());
         (

@@ -17,6 +17,7 @@ impl Spool {
         (self.bytes() + new).saturating_sub(replaced.sum()) <= self.most_bytes()
     }
 
+    /// Returns the bytes of a file in the spool; 0 if it is not there.
     fn bytes_of(&self, key: &FileKey) -> u64 {
         let waiting = self.pending.get(key).map(|waiting| waiting.bytes);
         waiting.or_else(|| self.sent.get(key).copied()).unwrap_or(0)

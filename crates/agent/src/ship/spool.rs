@@ -205,6 +205,7 @@ impl Spool {
         }
     }
 
+    /// Calls `work` with names and paths of files in the spool.
     fn with_place(&self, work: impl FnOnce(&FilePlace<'_>)) {
         work(&FilePlace {
             stem: &self.stem,
@@ -297,6 +298,7 @@ impl Spool {
         is_tried || self.sent.contains_key(key) || self.maybe_there.contains(key)
     }
 
+    /// Notes that a file waits for delivery; a new content gets a new generation.
     fn wait(&mut self, key: FileKey, bytes: u64, since: SystemTime, tried: bool) {
         self.generation += 1;
         let before = self.pending.get(&key);
@@ -390,6 +392,7 @@ impl Spool {
         }
     }
 
+    /// Removes a file; notes a failure.
     pub(super) fn forget_file(&mut self, path: &Path) {
         if let Err(error) = disk::remove(path) {
             self.note_failure(&error);
@@ -416,14 +419,17 @@ impl Spool {
         waiting.chain(self.sent.values().copied()).sum()
     }
 
+    /// Returns how many bytes the spool may have.
     pub(super) fn most_bytes(&self) -> u64 {
         self.most_bytes
     }
 
+    /// Returns where a file waits for delivery.
     pub(super) fn pending_path(&self, key: &FileKey) -> PathBuf {
         self.root.join("pending").join(key.spool_name())
     }
 
+    /// Returns where a delivered file is kept for its hour.
     pub(super) fn sent_path(&self, key: &FileKey) -> PathBuf {
         self.root.join("sent").join(key.spool_name())
     }
@@ -433,6 +439,7 @@ impl Spool {
         self.root.join("merging.tmp")
     }
 
+    /// Writes the spool's memory to disk.
     pub(super) fn save(&self) -> io::Result<()> {
         self.memory.as_ref().map_or(Ok(()), |m| m.write(&self.root))
     }
@@ -442,6 +449,7 @@ impl Spool {
         self.wait(key, bytes, SystemTime::now(), false);
     }
 
+    /// Keeps an error of the disk, to report it.
     pub(super) fn note_failure(&mut self, error: &io::Error) {
         self.failure = Some(format!("spool {}: {error}", self.root.display()));
     }
@@ -455,6 +463,7 @@ pub(super) fn is_full(error: &io::Error) -> bool {
     )
 }
 
+/// Locks the spool's directory: one agent at a time.
 fn lock(root: &Path) -> Result<Flock<File>, ShipError> {
     let failed = |source| ShipError::Spool {
         path: root.to_owned(),

@@ -70,6 +70,7 @@ impl StagedInterval {
         before - self.files.len()
     }
 
+    /// Adds rows to the files of their minutes; rows of a closed hour are late.
     fn add<C: Columns>(&mut self, place: &FilePlace<'_>, begin_ns: i64, rows: &C)
     where
         C::Row: FleetRow,
@@ -86,6 +87,7 @@ impl StagedInterval {
         }
     }
 
+    /// Adds rows to one file; those that it has already stay.
     fn add_to<C: Columns>(&mut self, place: &FilePlace<'_>, key: FileKey, rows: C)
     where
         C::Row: FleetRow,

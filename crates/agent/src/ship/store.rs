@@ -51,6 +51,7 @@ struct Client {
 }
 
 impl Client {
+    /// Makes a client of an object store.
     fn of<S: ObjectStore + MultipartStore>(store: S) -> Self {
         let store = Arc::new(store);
         Self {
@@ -184,6 +185,7 @@ impl ObjectStoreTarget {
         })
     }
 
+    /// Returns the object's path of a file.
     fn path(&self, key: &FileKey) -> ObjectPath {
         let parts = self.root.parts();
         parts
@@ -193,6 +195,7 @@ impl ObjectStoreTarget {
     }
 }
 
+/// Uploads a file in parts.
 async fn put_parts(
     store: &dyn MultipartStore,
     path: &ObjectPath,
@@ -214,6 +217,7 @@ async fn put_parts(
     Ok(())
 }
 
+/// Opens the object store that a URL names.
 fn open(scheme: &ObjectStoreScheme, url: &Url) -> Result<Client, Error> {
     // who writes http:// has seen it
     let client = ClientOptions::new().with_allow_http(url.scheme() == "http");
@@ -247,6 +251,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
         .map(|(name, value)| (name.to_ascii_lowercase(), value))
 }
 
+/// Turns an error of the store into one of input and output.
 fn as_io(error: Error) -> io::Error {
     let kind = match error {
         Error::NotFound { .. } => io::ErrorKind::NotFound,
@@ -308,6 +313,7 @@ mod tests {
         assert_eq!(path.as_ref(), format!("a/b/{}", a_key().path()));
     }
 
+    /// Makes the key of a file.
     fn a_key() -> FileKey {
         let stem = super::super::name::FileStem::new("h", "0");
         FileKey::of_minute("fleet_problems", &stem, 0).expect("a key")

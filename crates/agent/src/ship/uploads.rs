@@ -60,6 +60,7 @@ impl Uploads {
         let _ = self.write();
     }
 
+    /// Writes the list of open uploads to disk.
     fn write(&self) -> io::Result<()> {
         if self.open.is_empty() {
             return disk::remove(&self.file);

@@ -77,6 +77,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
+    /// Encodes intervals until no more come.
     fn run(&mut self, jobs: &Receiver<EncodeJob>, encoded: &AtomicU64) {
         for EncodeJob { interval, metrics } in jobs {
             // in this thread: the registry has no later interval when it is read
@@ -86,6 +87,7 @@ impl Encoder {
         }
     }
 
+    /// Encodes an interval's metrics and logs, and hands them to the queue.
     fn encode(&mut self, interval: &Interval, metrics: &Metrics) {
         let times_ns = times_ns(interval);
         if self.is_wanted(Signal::Metrics) {
@@ -104,6 +106,7 @@ impl Encoder {
         }
     }
 
+    /// Returns whether the signal is exported.
     fn is_wanted(&self, signal: Signal) -> bool {
         self.queue.addresses().contains_key(&signal)
     }

@@ -80,6 +80,7 @@ impl FindingSource {
         (records.collect(), left_out)
     }
 
+    /// Takes the connections of an interval, and forgets those not heard of for long.
     fn take_connections(&mut self, interval: &Interval) {
         let since_ns = interval.begin_ns.saturating_sub(FORGOTTEN_AFTER_NS);
         self.known.retain(|_, it| it.heard_ns >= since_ns);
@@ -151,6 +152,7 @@ impl FindingSource {
 }
 
 impl KnownConnection {
+    /// Keeps what a finding says of a connection.
     fn new(row: FleetConnection, container: Option<Arc<ContainerIdentity>>) -> Self {
         let address = |address: &str, port: i32| match address.contains(':') {
             true => format!("[{address}]:{port}"),
@@ -170,6 +172,7 @@ impl KnownConnection {
 }
 
 impl ProblemGroup {
+    /// Adds a connection's interval with this harm.
     fn add(&mut self, row: &FleetInterval, harm_ns: u64) {
         self.members.push((harm_ns, ns(row.length_us)));
         if self.worst.is_none_or(|(most_ns, _)| harm_ns > most_ns) {
@@ -177,15 +180,18 @@ impl ProblemGroup {
         }
     }
 
+    /// Returns the harm of all connections.
     fn harm_ns(&self) -> u64 {
         self.members.iter().map(|it| it.0).sum()
     }
 
+    /// Returns the watched time of all connections.
     fn watched_ns(&self) -> u64 {
         self.members.iter().map(|it| it.1).sum()
     }
 }
 
+/// Returns microseconds as nanoseconds; a negative number as 0.
 fn ns(us: i64) -> u64 {
     us.max(0).cast_unsigned() * 1_000
 }

@@ -67,6 +67,7 @@ impl DeliveryNews {
 }
 
 impl PrintedState {
+    /// Returns what to print on one signal: a new error, its end, items dropped.
     fn news(
         &mut self,
         signal: Signal,
@@ -133,6 +134,7 @@ mod tests {
 
     const URL: &str = "http://a/v1/metrics";
 
+    /// Returns the lines printed for this state.
     fn news(news: &mut DeliveryNews, state: &SignalState) -> Vec<String> {
         let lines = news.news(&BTreeMap::from([(Signal::Metrics, state.clone())]));
         lines.into_iter().map(|(_, text)| text).collect()

@@ -34,6 +34,7 @@ pub(super) struct PointSource {
 }
 
 impl PointSource {
+    /// Begins without points.
     pub(super) fn new(service: String, temporality: Temporality) -> Self {
         Self {
             service,
@@ -71,6 +72,7 @@ impl PointSource {
         messages
     }
 
+    /// Adds the points of one metric, for all its labels.
     fn add_family(&mut self, table: &mut MetricTable, family: MetricFamily) {
         let Some((label, fixed)) = names::label_of(&family) else {
             return;
@@ -107,6 +109,7 @@ impl PointSource {
         }
     }
 
+    /// Adds the histograms, by application.
     fn add_distributions(
         &mut self,
         table: &mut MetricTable,
@@ -141,6 +144,7 @@ impl PointSource {
     }
 }
 
+/// Returns whether the name means that no rule fits.
 fn is_no_application(name: &str) -> bool {
     [NONE, OTHER].contains(&name)
 }

@@ -98,6 +98,7 @@ pub const BACKOFF: Backoff = Backoff {
     most: Duration::from_millis(20),
 };
 
+/// Starts shipping with this configuration.
 pub fn start(config: &ShipConfig) -> Shipper {
     Shipper::start_with(&writer(), config, BACKOFF).expect("start")
 }
@@ -148,6 +149,7 @@ pub fn half_files(root: &Path) -> Vec<String> {
 
 /// All files of a directory by their path below it.
 fn all_files(root: &Path) -> Vec<String> {
+    /// Adds all files below a directory.
     fn walk(dir: &Path, files: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).into_iter().flatten() {
             let path = entry.expect("entry").path();

@@ -122,6 +122,7 @@ pub(crate) fn all() -> Vec<AlertRule> {
     of_problems.chain(of_agents).collect()
 }
 
+/// Makes the alert rules of one TCP problem.
 fn of_problem((name, alert): (&'static str, &'static str)) -> impl Iterator<Item = AlertRule> {
     let found = PROBLEMS.iter().find(|it| it.name == name);
     let problem = found.unwrap_or_else(|| panic!("no problem {name}"));

@@ -25,6 +25,7 @@ pub(crate) fn all() -> Vec<Dashboard> {
     vec![fleet(), service(), host()]
 }
 
+/// Makes the dashboard of all services.
 fn fleet() -> Dashboard {
     let all = "";
     let mut panels = vec![
@@ -54,6 +55,7 @@ fn fleet() -> Dashboard {
     }
 }
 
+/// Makes the dashboard of one service.
 fn service() -> Dashboard {
     let of = "application=~\"$application\"";
     Dashboard {
@@ -72,6 +74,7 @@ fn service() -> Dashboard {
     }
 }
 
+/// Makes the dashboard of one host.
 fn host() -> Dashboard {
     let of = "instance=~\"$instance\"";
     let mut panels = vec![
@@ -108,10 +111,12 @@ fn share(selector: &str, by: &str) -> String {
     }
 }
 
+/// Returns the query of a metric's rate.
 fn rate(metric: &str, selector: &str) -> String {
     format!("rate({metric}{{{selector}}}[$__rate_interval])")
 }
 
+/// Makes the panel of problems by their share of time.
 fn limited(selector: &str, by: &'static str) -> Panel {
     let (title, legend) = match by {
         "problem" => ("Share of time with a problem, by problem", "{{problem}}"),
@@ -133,6 +138,7 @@ fn limited(selector: &str, by: &'static str) -> Panel {
     }
 }
 
+/// Makes the table of what has most problems, with links to its dashboard.
 fn worst(
     selector: &str,
     by: &'static str,
@@ -158,6 +164,7 @@ fn worst(
     }
 }
 
+/// Makes the panel of firing alerts.
 fn alerts() -> Panel {
     Panel {
         title: "Alerts that fire",
@@ -173,6 +180,7 @@ fn alerts() -> Panel {
     }
 }
 
+/// Makes the panel of stages.
 fn stages(selector: &str) -> Panel {
     let held = rate("whylat_tcp_held_intervals_total", selector);
     Panel {
@@ -186,6 +194,7 @@ fn stages(selector: &str) -> Panel {
     }
 }
 
+/// Makes the panel of the retransmitted share.
 fn retransmitted(selector: &str, by: &'static str) -> Panel {
     let repeated = rate("whylat_tcp_retransmitted_segments_total", selector);
     let sent = rate("whylat_tcp_sent_segments_total", selector);
@@ -208,6 +217,7 @@ fn retransmitted(selector: &str, by: &'static str) -> Panel {
     }
 }
 
+/// Makes the panel of bytes a second.
 fn bytes(selector: &str) -> Panel {
     let sum = |metric| format!("sum ({})", rate(metric, selector));
     Panel {
@@ -224,6 +234,7 @@ fn bytes(selector: &str) -> Panel {
     }
 }
 
+/// Makes the panel of RTT percentiles.
 fn round_trips(selector: &str) -> Panel {
     let buckets = rate("whylat_tcp_rtt_seconds_bucket", selector);
     let quantile = |share: &str| format!("histogram_quantile ({share}, sum by (le) ({buckets}))");
@@ -238,6 +249,7 @@ fn round_trips(selector: &str) -> Panel {
     }
 }
 
+/// Makes the panel of open connections.
 fn connections(selector: &str) -> Panel {
     Panel {
         title: "Connections",
@@ -354,6 +366,7 @@ fn agents(selector: &str) -> Vec<Panel> {
     ]
 }
 
+/// Makes the panel of the agent's cost.
 fn cost(selector: &str) -> Panel {
     let cpu = rate("whylat_agent_cpu_seconds_total", selector);
     let bpf = rate("whylat_agent_bpf_seconds_total", selector);
@@ -402,6 +415,7 @@ impl Dashboard {
         })
     }
 
+    /// Returns the dashboard's variables.
     fn variables(&self) -> Vec<Value> {
         let source = json!({
             "name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus", "current": {},

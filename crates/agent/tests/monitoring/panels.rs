@@ -61,6 +61,7 @@ impl Panel {
         }
     }
 
+    /// Returns unit, style and links of the panel.
     fn defaults(&self) -> Value {
         let mut defaults = json!({"unit": self.unit, "min": 0});
         if let PanelKind::Lines { is_stacked } = self.kind {
@@ -79,6 +80,7 @@ impl Panel {
         defaults
     }
 
+    /// Returns the options of this kind of panel.
     fn options(&self) -> Value {
         let last = json!({"calcs": ["lastNotNull"]});
         match self.kind {
@@ -93,6 +95,7 @@ impl Panel {
         }
     }
 
+    /// Returns the queries of the panel.
     fn targets(&self) -> Vec<Value> {
         let target = |(place, (query, legend)): (usize, &(String, &str))| {
             json!({

@@ -21,6 +21,7 @@ fn count_points(line: &Value) -> usize {
     metrics.iter().map(of_metric).sum()
 }
 
+/// Exports to a real collector and compares what it received.
 fn check(protocol: &str, tls: bool, variables: &[(&str, &str)]) {
     let Some(program) = program() else {
         return;

@@ -49,6 +49,7 @@ pub fn map(pairs: &[(&str, &str)]) -> Attributes {
     pairs.collect()
 }
 
+/// Returns a value as text.
 fn text(value: Option<Value>) -> String {
     match value {
         Some(Value::StringValue(text)) => text,
@@ -58,6 +59,7 @@ fn text(value: Option<Value>) -> String {
     }
 }
 
+/// Returns attributes by name.
 fn attributes(list: Vec<KeyValue>) -> Attributes {
     let length = list.len();
     let pairs = list
@@ -68,10 +70,12 @@ fn attributes(list: Vec<KeyValue>) -> Attributes {
     all
 }
 
+/// Returns the attributes of a resource.
 fn resource(resource: Option<Resource>) -> Attributes {
     attributes(resource.expect("a resource").attributes)
 }
 
+/// Returns the name of a temporality.
 const fn temporality(number: i32) -> &'static str {
     match number {
         1 => "delta",
@@ -96,6 +100,7 @@ pub fn points(posts: &[Post]) -> Vec<Point> {
     all
 }
 
+/// Adds all points of a metric.
 fn points_of(resource: &Attributes, metric: Metric, all: &mut Vec<Point>) {
     assert!(
         !metric.description.is_empty(),

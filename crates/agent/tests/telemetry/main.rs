@@ -36,6 +36,7 @@ fn export(endpoint: &str, variables: &[(&str, &str)]) -> TelemetryExport {
     export_with(&config, variables)
 }
 
+/// Starts an export with these variables of the environment.
 fn export_with(config: &OtlpConfig, variables: &[(&str, &str)]) -> TelemetryExport {
     let lookup = |name: &str| {
         let found = variables.iter().find(|(key, _)| *key == name);

@@ -45,6 +45,7 @@ fn until_state(export: &TelemetryExport, what: &str, wanted: impl Fn(&SignalStat
     });
 }
 
+/// Makes the expected counts of dropped items.
 fn dropped(causes: &[(DropCause, u64)]) -> BTreeMap<DropCause, u64> {
     causes.iter().copied().collect()
 }

@@ -133,6 +133,7 @@ fn find_hardware_address(text: &str, from: usize) -> Option<Address> {
     })
 }
 
+/// Makes the address found at this place; loopback and "any" are common to all hosts.
 fn of_ip(place: Range<usize>, address: IpAddr) -> Address {
     let address = address.to_canonical();
     Address {
@@ -153,6 +154,7 @@ fn index_after_byte(bytes: &[u8], at: usize, wanted: u8) -> Option<usize> {
     (bytes.get(at) == Some(&wanted)).then_some(at + 1)
 }
 
+/// Returns whether a byte is a letter, a digit or `_`.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }

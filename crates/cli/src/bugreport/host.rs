@@ -79,6 +79,7 @@ pub(super) struct Host {
     settings: BTreeMap<&'static str, Option<String>>,
 }
 
+/// Describes the host: kernel, distribution, rights, lockdown.
 pub(super) fn describe() -> Host {
     Host {
         schema: "whylat.bugreport/1",
@@ -128,12 +129,14 @@ pub(super) fn agent_log() -> Option<Vec<String>> {
     is_there.then_some(lines)
 }
 
+/// Returns the text of a file; None if it cannot be read.
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path)
         .ok()
         .map(|text| text.trim().to_owned())
 }
 
+/// Returns the name of the distribution; None if it cannot be read.
 fn read_distribution() -> Option<String> {
     let release = read("/etc/os-release")?;
     let name = release
@@ -157,6 +160,7 @@ fn kernel_config() -> Option<BTreeMap<String, String>> {
     Some(text.lines().filter_map(wanted).collect())
 }
 
+/// Returns the kernel's configuration from `/proc/config.gz`; None if it is not there.
 fn built_in() -> Option<String> {
     let file = fs::File::open("/proc/config.gz").ok()?;
     let mut text = String::new();

@@ -145,6 +145,7 @@ fn write(to: &Output, parts: &[Part]) -> anyhow::Result<()> {
 }
 
 impl Part {
+    /// Returns the JSON values of a part; None if it is text.
     fn values(&self) -> Option<&[Value]> {
         match &self.content {
             Content::Json(values) => Some(values),
@@ -152,6 +153,7 @@ impl Part {
         }
     }
 
+    /// Returns the bytes of a part, as its file has them.
     fn bytes(&self) -> io::Result<Vec<u8>> {
         Ok(match &self.content {
             Content::Text(text) => text.clone().into_bytes(),
@@ -175,6 +177,7 @@ impl Part {
     }
 }
 
+/// Makes a part of one JSON value.
 fn json(name: &str, value: impl serde::Serialize) -> anyhow::Result<Part> {
     Ok(Part {
         name: name.to_owned(),
@@ -210,16 +213,19 @@ fn make_readme(parts: &[Part], is_redacted: bool) -> Part {
     }
 }
 
+/// Returns the name of the archive if the user gives none; it has the time.
 fn default_output() -> PathBuf {
     let time = args::utc_now();
     format!("whylat-bugreport-{time}.tar.gz").into()
 }
 
+/// Returns whether the name ends like a compressed archive.
 fn is_archive(path: &Path) -> bool {
     let name = path.to_string_lossy();
     name.ends_with(".tar.gz") || name.ends_with(".tgz")
 }
 
+/// Writes all parts as a compressed archive.
 fn pack(out: &mut dyn Write, parts: &[Part]) -> io::Result<()> {
     let mut archive = tar::Builder::new(GzEncoder::new(out, Compression::default()));
     for part in parts {
@@ -235,6 +241,7 @@ fn pack(out: &mut dyn Write, parts: &[Part]) -> io::Result<()> {
     Ok(())
 }
 
+/// Writes all parts as files of a directory.
 fn write_directory(path: &Path, parts: &[Part]) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)?;
     for part in parts {
@@ -256,6 +263,7 @@ mod tests {
 
     use super::*;
 
+    /// Writes a bug report.
     fn write(output: &Path, force: bool) -> anyhow::Result<()> {
         let to = match force {
             true => Output::replacing(output.to_owned()),
@@ -287,6 +295,7 @@ mod tests {
         assert_eq!(fs::read_dir(dir).expect("files").count(), 1 + others);
     }
 
+    /// Demands that the output is refused, and nothing changed.
     #[track_caller]
     fn assert_refused(output: &Path, force: bool) {
         let why = write(output, force).expect_err("taken").to_string();

@@ -138,6 +138,7 @@ impl Redactor {
         }
     }
 
+    /// Returns the replacement of a name; the same name gets the same one.
     fn name(&mut self, key: &str, text: &str) -> String {
         let kind = match key {
             "host" => "host",
@@ -197,6 +198,7 @@ impl Redactor {
         }
     }
 
+    /// Replaces names, addresses and paths in a text.
     fn scrub_text(&mut self, text: &str) -> String {
         let named = self.without_names(text);
         let scrubbed = self.without_addresses(&named);
@@ -210,6 +212,7 @@ impl Redactor {
         done
     }
 
+    /// Replaces the names that were learned.
     fn without_names(&self, text: &str) -> String {
         let mut scrubbed = text.to_owned();
         let mut addresses = addresses::find(text);
@@ -225,6 +228,7 @@ impl Redactor {
         scrubbed
     }
 
+    /// Replaces addresses, but for common ones.
     fn without_addresses(&mut self, text: &str) -> String {
         let mut done = String::new();
         let mut from = 0;
@@ -350,6 +354,7 @@ fn path_begin(word: &str) -> Option<usize> {
     Some(if is_url { begin + 2 } else { begin })
 }
 
+/// Returns whether a path is the same on all hosts.
 fn is_common_path(path: &str) -> bool {
     COMMON_PATHS.iter().any(|common| path.starts_with(common)) && !path.contains("/..")
 }

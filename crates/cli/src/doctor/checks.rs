@@ -72,6 +72,7 @@ fn check_lab() -> ProbeState {
     )
 }
 
+/// Tries something on a thread of its own; the state says whether it worked.
 fn on_a_thread(
     attempt: impl FnOnce() -> io::Result<()> + Send + 'static,
     what: &str,

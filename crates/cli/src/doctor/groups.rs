@@ -59,6 +59,7 @@ pub(crate) enum GroupState {
 }
 
 impl GroupState {
+    /// Returns the state in words.
     pub(crate) fn describe_state(self) -> &'static str {
         match self {
             Self::Works => "works",
@@ -67,6 +68,7 @@ impl GroupState {
         }
     }
 
+    /// Returns whether all, some or none of the probes work.
     fn from_rows(rows: &[&Coverage]) -> Self {
         let is_off = |row: &&Coverage| matches!(row.state, ProbeState::Off { .. });
         // nobody misses what nobody can fix
@@ -116,6 +118,7 @@ fn group_of(row: &str) -> Option<&'static str> {
     name.or_else(|| probe::hooks::least_detail(probe).map(probe::hooks::Detail::name))
 }
 
+/// Makes a group of probes with its state.
 fn group(name: &'static str, title: &'static str, rows: Vec<&Coverage>) -> ProbeGroup {
     ProbeGroup {
         name,
@@ -129,11 +132,13 @@ fn group(name: &'static str, title: &'static str, rows: Vec<&Coverage>) -> Probe
 mod tests {
     use super::*;
 
+    /// Makes the line of a probe.
     fn row(probe: &str, state: ProbeState) -> Coverage {
         let probe = probe.to_owned();
         Coverage { probe, state }
     }
 
+    /// Makes a probe that is off, with this remedy.
     fn off(remedy: &str) -> ProbeState {
         let (why, remedy) = ("w".to_owned(), remedy.to_owned());
         ProbeState::Off { why, remedy }

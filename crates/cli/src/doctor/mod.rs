@@ -85,6 +85,7 @@ fn has_remedy(coverage: &Coverage) -> bool {
         && coverage.probe != nic::PROBE
 }
 
+/// Returns the coverage of polls: root reaches all network namespaces, others their own sockets.
 fn polling_coverage() -> Vec<Coverage> {
     let root = nix::unistd::geteuid().is_root();
     let state = match Poller::open(if root { Scope::Host } else { Scope::Own }) {
@@ -122,6 +123,7 @@ fn hooks() -> Vec<Coverage> {
     coverage
 }
 
+/// Loads and attaches the programs, and detaches them again.
 fn try_attach(detail: Detail) -> Result<Vec<Coverage>, HooksError> {
     let mut storage = Storage::uninit();
     let hooks = Hooks::load(&mut storage, &Selection::default(), detail)?;

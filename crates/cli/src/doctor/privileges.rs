@@ -18,6 +18,7 @@ pub(crate) struct Privileges {
 }
 
 impl Privileges {
+    /// Reads user and capabilities of this process.
     pub(crate) fn read() -> Self {
         let found = probe::privileges::Privileges::read();
         let (held, missing): (Vec<_>, Vec<_>) = Capability::ALL

@@ -38,6 +38,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
+    /// Returns the line, wrapped below its mark.
     fn text(&self) -> String {
         let probes = self.probes.join(", ");
         let words = match self.why.is_empty() {
@@ -71,6 +72,7 @@ fn lines<'a>(rows: &[&'a Coverage]) -> Vec<Line<'a>> {
     lines
 }
 
+/// Returns the mark of a probe, and why it is not on.
 fn state(row: &Coverage) -> (&'static str, String) {
     match &row.state {
         ProbeState::On => ("ok", String::new()),
@@ -110,6 +112,7 @@ fn list_remedies(report: &HostReport) -> String {
 mod tests {
     use super::*;
 
+    /// Makes the line of a probe.
     fn row(probe: &str, state: ProbeState) -> Coverage {
         let probe = probe.to_owned();
         Coverage { probe, state }

@@ -147,6 +147,7 @@ fn store(imported: TraceImport, output: &Path, force: bool) -> anyhow::Result<u6
     Ok(stored.values().sum())
 }
 
+/// Returns the coverage of an import; `notes` say what the file lacks.
 fn coverage(notes: &[String]) -> Coverage {
     let state = match notes {
         [] => ProbeState::On,

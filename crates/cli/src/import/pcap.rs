@@ -113,6 +113,7 @@ fn summarize_import(import: &CaptureImport, output: &str) -> String {
     text
 }
 
+/// Returns the mean duration as text.
 fn mean(sum_ns: u64, count: u64) -> String {
     let micros = sum_ns.checked_div(count).unwrap_or(0) / 1_000;
     match micros {
@@ -141,6 +142,7 @@ impl From<WriteError> for StoreError {
 }
 
 impl StoreError {
+    /// Turns the error into a text that names the files.
     fn explain(self, names: &str) -> anyhow::Error {
         match self {
             Self::Import(error) => anyhow!("cannot import {names}: {error}"),
@@ -197,6 +199,7 @@ fn store(
     }
 }
 
+/// Returns what a capture shows, and what it cannot show.
 fn coverage(import: &CaptureImport) -> Vec<Coverage> {
     let state = match import.notes.as_slice() {
         [] if import.unseen_bytes + import.dropped == 0 => ProbeState::On,

@@ -274,6 +274,7 @@ mod tests {
         path
     }
 
+    /// Imports a trace into a recording.
     fn join(path: &Path, trace: &[u8], clock: Clock, output: &Path) -> Result<String, String> {
         let trace = ::import::read_ftrace(trace).expect("a trace");
         store(&trace, path, clock, output, false).map_err(|error| format!("{error:#}"))

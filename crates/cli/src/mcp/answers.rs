@@ -129,6 +129,7 @@ impl AssistantTool for ListFindings {
 }
 
 impl ListFindings {
+    /// Returns whether a finding passes the filters.
     fn is_wanted(&self, finding: &Finding) -> bool {
         let least = match self.severity.unwrap_or(LeastSeverity::Info) {
             LeastSeverity::Info => Severity::Info,
@@ -182,6 +183,7 @@ impl AssistantTool for ListRequests {
 }
 
 impl ListRequests {
+    /// Returns which requests the assistant asked for.
     fn request_filter(&self) -> anyhow::Result<RequestFilter> {
         let (from_ns, to_ns) = (parse_time("from", &self.from)?, parse_time("to", &self.to)?);
         waits::check_window(from_ns, to_ns)?;
@@ -234,6 +236,7 @@ impl AssistantTool for ShowRequest {
     }
 }
 
+/// Reads a time such as `1.5s`; None if it is not given.
 fn parse_time(name: &str, given: &Option<String>) -> anyhow::Result<Option<u64>> {
     let parse = |text: &String| {
         values::time_ns(text)

@@ -116,6 +116,7 @@ fn search() -> (Vec<PathBuf>, bool) {
     (paths, seen <= MOST_SEEN)
 }
 
+/// Returns what is listed of a recording; an unreadable one has its error.
 fn describe(path: &Path) -> ListedRecording {
     let summary = Recording::open(path).map(|recording| {
         let about = recording::describe_recording(&recording);

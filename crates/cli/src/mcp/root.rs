@@ -111,6 +111,7 @@ impl RootFolder {
         Ok(())
     }
 
+    /// Makes the error of a path outside the folder.
     fn outside_error(&self, asked: &Path) -> anyhow::Error {
         anyhow!(
             "{} is outside of the root folder {}\n\

@@ -147,6 +147,7 @@ impl AssistantTool for ListRows {
 }
 
 impl ColumnFilter {
+    /// Returns the tests of a column's cells.
     fn cell_tests(&self) -> anyhow::Result<impl Iterator<Item = CellTest>> {
         let name = view::remove_controls(&self.column);
         let is_range = self.at_least.is_some() || self.below.is_some();
@@ -169,6 +170,7 @@ impl ColumnFilter {
     }
 }
 
+/// Reads what a cell is compared with.
 fn parse_operand(column: &str, given: &Value) -> anyhow::Result<Operand> {
     let whole = |number: &serde_json::Number| {
         let unsigned = number.as_u64().map(i128::from);
@@ -190,6 +192,7 @@ fn parse_operand(column: &str, given: &Value) -> anyhow::Result<Operand> {
     }
 }
 
+/// Returns the position of a column; an error names the columns that exist.
 fn column_index(table: &str, fields: &[Field], name: &str) -> anyhow::Result<usize> {
     let found = fields.iter().position(|field| field.name == name);
     found.ok_or_else(|| {

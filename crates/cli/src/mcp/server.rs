@@ -127,12 +127,14 @@ impl ServerState {
     }
 }
 
+/// Makes the result of a tool that succeeded.
 fn success_result(piece: AnswerPiece) -> CallToolResult {
     let remark = piece.remark().map(ContentBlock::text);
     let text = ContentBlock::text(piece.text);
     CallToolResult::success(std::iter::once(text).chain(remark).collect())
 }
 
+/// Makes the result of a tool that failed.
 fn failure_result(why: &str) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(format!("error: {why}"))])
 }

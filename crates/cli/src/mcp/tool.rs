@@ -36,6 +36,7 @@ pub(super) struct ToolEntry {
 }
 
 impl ToolEntry {
+    /// Makes the entry of a tool: name, schema and function.
     pub(super) const fn from_tool<T: AssistantTool>() -> Self {
         Self {
             name: T::NAME,
@@ -78,6 +79,7 @@ pub(super) fn take_cursor(arguments: &mut JsonObject) -> anyhow::Result<u64> {
     }
 }
 
+/// Reads the arguments of a tool.
 fn parse<T: AssistantTool>(arguments: JsonObject) -> anyhow::Result<T> {
     T::deserialize(Value::Object(arguments)).map_err(|why| {
         anyhow!(

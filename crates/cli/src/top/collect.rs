@@ -46,6 +46,7 @@ pub(crate) fn collect_once(options: &WatchOptions) -> anyhow::Result<LiveReport>
     last.context("no snapshot was taken")
 }
 
+/// Adds a snapshot to the window, and judges what is in it.
 fn judge_snapshot(window: &mut LiveWindow, snapshot: LiveSnapshot<'_>) -> LiveReport {
     let LiveSnapshot {
         header: _,
@@ -74,6 +75,7 @@ fn judge_snapshot(window: &mut LiveWindow, snapshot: LiveSnapshot<'_>) -> LiveRe
     })
 }
 
+/// Adds all rows to the window.
 fn add(window: &mut LiveWindow, rows: RowSet) {
     window.add_connections(&rows.connections);
     window.add_listeners(rows.listeners);

@@ -96,6 +96,7 @@ struct TargetArgs {
 }
 
 impl TargetArgs {
+    /// Returns what to watch: processes, ports or all.
     fn into_target(self) -> anyhow::Result<Target> {
         if !self.pid.is_empty() {
             return Ok(Target::Pids(self.pid));
@@ -113,10 +114,12 @@ impl TargetArgs {
     }
 }
 
+/// Returns the columns by which lists can be sorted.
 fn sort_keys() -> PossibleValuesParser {
     PossibleValuesParser::new(SortKey::ALL.map(SortKey::name))
 }
 
+/// Reads an interval in seconds.
 fn interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text
         .parse()
@@ -168,6 +171,7 @@ impl TopArgs {
     }
 }
 
+/// Prints one report without a screen.
 fn print(
     live: LiveReport,
     order: &ListOrder,

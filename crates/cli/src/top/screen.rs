@@ -89,6 +89,7 @@ fn block_signals() -> anyhow::Result<SigSet> {
     Ok(signals)
 }
 
+/// Starts the thread that watches connections and sends snapshots.
 fn start_collector(
     options: WatchOptions,
     stop: Arc<AtomicBool>,
@@ -112,6 +113,7 @@ fn start_collector(
     })
 }
 
+/// Starts the thread that waits for signals.
 fn start_signals(signals: SigSet, events: Sender<Event>) {
     std::thread::spawn(move || {
         while let Ok(signal) = signals.wait() {
@@ -122,6 +124,7 @@ fn start_signals(signals: SigSet, events: Sender<Event>) {
     });
 }
 
+/// Starts the thread that reads keys.
 fn start_input(events: Sender<Event>) {
     std::thread::spawn(move || {
         loop {
@@ -148,6 +151,7 @@ struct Screen {
 }
 
 impl Screen {
+    /// Handles events until the user quits.
     fn run(mut self, events: &Receiver<Event>) -> anyhow::Result<()> {
         self.draw()?;
         loop {
@@ -163,6 +167,7 @@ impl Screen {
         }
     }
 
+    /// Handles a key, a snapshot, or a new size of the terminal.
     fn handle_event(&mut self, event: Event) -> anyhow::Result<ControlFlow<()>> {
         match event {
             Event::Key(key) => match self.top.key(key) {
@@ -190,6 +195,7 @@ impl Screen {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Draws the page on the terminal.
     fn draw(&mut self) -> anyhow::Result<()> {
         let width = self
             .terminal

@@ -57,6 +57,7 @@ impl Watcher {
     }
 }
 
+/// Samples the threads of the wanted process until no more are wanted.
 fn watch(requests: &Receiver<Option<u32>>, interval: Duration, send: impl Fn(ThreadWaits) -> bool) {
     let mut next = None;
     loop {
@@ -133,6 +134,7 @@ fn pause_ns(random: &mut u64) -> u64 {
     MEAN_NS / 2 + *random % MEAN_NS
 }
 
+/// Returns what a sample shows of a thread.
 fn seen_of(look: &ThreadSnapshot) -> ThreadSample {
     ThreadSample {
         tid: look.tid,
@@ -144,6 +146,7 @@ fn seen_of(look: &ThreadSnapshot) -> ThreadSample {
     }
 }
 
+/// Returns why threads cannot be sampled, and what helps.
 fn refusal_text(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::PermissionDenied => {

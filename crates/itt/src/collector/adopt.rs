@@ -125,6 +125,7 @@ impl Adoption<'_> {
         self.names.define(&self.collector.region, definition);
     }
 
+    /// Enters an object that the program made before the collector was there.
     fn enter<T>(&mut self, object: &T, name: NameKey, kind: HandleKind, types: [u8; 2]) {
         let address = std::ptr::from_ref(object).addr();
         let known = self.names.intern(&self.collector.region, name);
@@ -145,6 +146,7 @@ trait ListObject {
 macro_rules! list_objects {
     ($($object:ty),*) => {
         $(impl ListObject for $object {
+            /// Returns the next object of the program's list; null at its end.
             fn next(&self) -> *mut Self {
                 self.next
             }

@@ -65,6 +65,7 @@ impl ChunkWriter {
         }
     }
 
+    /// Takes a free chunk of the pool for this thread; None if the pool is full.
     #[cold]
     fn take(
         &self,

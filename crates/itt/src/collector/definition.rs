@@ -53,6 +53,7 @@ impl Definition {
         self
     }
 
+    /// Returns the words of the definition, with its length in the head.
     fn finish(mut self) -> Vec<u64> {
         self.words[0] = self.head.pack(self.words.len(), false);
         self.words
@@ -115,6 +116,7 @@ impl DefinitionQueue {
         self.waiting.is_empty()
     }
 
+    /// Counts definitions for which the ring had no room.
     fn count_missing(&mut self, region: &Region) {
         let missing = region.word(WORD_MISSING);
         let waiting = self.waiting.len();

@@ -88,6 +88,7 @@ impl Handles {
         self.table().enter(address as u64, entry.0.get());
     }
 
+    /// Returns the present table.
     #[inline(always)]
     fn table(&self) -> &HandleTable {
         // SAFETY: the pointer is of a table that is never freed.
@@ -96,6 +97,7 @@ impl Handles {
 }
 
 impl HandleTable {
+    /// Makes an empty table.
     fn new(slots: usize) -> Self {
         HandleTable {
             slots: (0..slots).map(|_| Default::default()).collect(),
@@ -112,6 +114,7 @@ impl HandleTable {
         (0..self.slots.len()).map(move |step| &self.slots[(hash as usize + step) & mask])
     }
 
+    /// Returns the entry of an address; None if it is not there.
     #[inline(always)]
     fn find(&self, address: u64) -> Option<HandleEntry> {
         for (key, value) in self.places(address) {
@@ -126,6 +129,7 @@ impl HandleTable {
         None
     }
 
+    /// Adds an entry; the table must have room.
     fn enter(&self, address: u64, word: u64) {
         for (key, value) in self.places(address) {
             let found = key.load(Ordering::Relaxed);
@@ -145,6 +149,7 @@ impl HandleTable {
         self.taken.load(Ordering::Relaxed) * 2 > self.slots.len()
     }
 
+    /// Returns a table of twice the size with the same entries.
     fn to_grown(&self) -> Self {
         let larger = HandleTable::new(self.slots.len() * 2);
         for (key, value) in &self.slots {

@@ -65,20 +65,24 @@ fn start() -> Option<&'static Collector> {
     started.flatten()
 }
 
+/// Gives back the chunk of a thread that ends.
 extern "C" fn thread_ends(_: *mut c_void) {
     if let Some(collector) = current_collector() {
         record_writer::release_chunk(collector);
     }
 }
 
+/// Locks the names, so that the child finds them whole.
 extern "C" fn before_fork() {
     NAMES.lock();
 }
 
+/// Unlocks the names in the parent.
 extern "C" fn after_fork() {
     NAMES.unlock();
 }
 
+/// Unlocks the names in the child, which starts without a chunk in the ring.
 extern "C" fn in_child() {
     // SAFETY: a child has one thread, and the lock was taken before it was forked.
     unsafe { NAMES.reopen() };

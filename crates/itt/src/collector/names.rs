@@ -91,6 +91,7 @@ impl NameTable {
     }
 }
 
+/// Makes the definition of a name with this number.
 fn name_definition(name: &NameKey, id: u32) -> Definition {
     match name {
         NameKey::Domain(name) => {

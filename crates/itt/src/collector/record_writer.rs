@@ -148,6 +148,7 @@ impl RecordWriter {
         self.thread.is_writing.set(false);
     }
 
+    /// Writes a record with head and time; `fill` writes the words behind.
     #[inline(always)]
     fn put_marked(
         &self,

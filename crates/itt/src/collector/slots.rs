@@ -79,6 +79,7 @@ impl StaticPart {
         all.take_while(|slot| !slot.name.is_null())
     }
 
+    /// Returns whether the program's table has a function of this name.
     fn has_function(&self, name: &CStr) -> bool {
         // SAFETY: the names of a static part are C strings.
         self.slots()

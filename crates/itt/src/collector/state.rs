@@ -98,6 +98,7 @@ impl Collector {
         NAMES.try_with(|names| self.flush_names(names));
     }
 
+    /// Writes waiting definitions into the ring, and notes whether some still wait.
     pub(crate) fn flush_names(&'static self, names: &mut NameTable) {
         names.check_process(&self.region);
         let is_done = names.queue.flush(&self.region);

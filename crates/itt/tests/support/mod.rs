@@ -25,6 +25,7 @@ pub fn programs() -> &'static Programs {
 }
 
 impl Programs {
+    /// Compiles the test programs.
     fn build() -> Self {
         let built = Programs {
             dir: TempDir::new().expect("a directory"),

@@ -3,6 +3,7 @@
 use super::scene::{Scene, SeededDice, Variant, make_link, path, variant_word};
 use crate::wire::WindowScale;
 
+/// Plants a send buffer that is too small for the path.
 pub(super) fn tiny_send_buffer(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(20, 80);
     let bytes = dice.between(4, 16) << 10;
@@ -19,6 +20,7 @@ pub(super) fn tiny_send_buffer(variant: Variant, dice: &mut SeededDice) -> Scene
     scene
 }
 
+/// Plants a receive buffer that is too small for the path.
 pub(super) fn tiny_receive_buffer(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(20, 80);
     let bytes = dice.between(4, 16) << 10;
@@ -31,6 +33,7 @@ pub(super) fn tiny_receive_buffer(variant: Variant, dice: &mut SeededDice) -> Sc
     )
 }
 
+/// Plants a receiver that reads too slowly.
 pub(super) fn slow_reader(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 20);
     // 16 KiB at a time: less than half of what the path could bring. The buffer is larger than

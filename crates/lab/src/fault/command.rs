@@ -148,6 +148,7 @@ fn create(path: &Path, force: bool) -> Result<File, LabError> {
     opened.map_err(|why| LabError::os("create", path.display().to_string(), why, hint))
 }
 
+/// Plays one fault, and records it.
 fn play(options: &Options) -> Result<(), LabError> {
     let fault = find(&options.name).ok_or_else(|| LabError::UnknownFault {
         name: options.name.clone(),
@@ -277,12 +278,14 @@ pub fn run_score(args: impl IntoIterator<Item = OsString>, answers: &[&str]) -> 
     }
 }
 
+/// Compares a report with the truth, and prints the score.
 fn compare(options: &ScoreOptions, answers: &[&str]) -> Result<(), LabError> {
     let file = options.to.open()?;
     let (truth, report) = (read_json(&options.truth)?, read_json(&options.report)?);
     write(&json!(Score::new(&truth, &report, answers)), file)
 }
 
+/// Reads a file of JSON.
 fn read_json(path: &Path) -> Result<Value, LabError> {
     let text = std::fs::read_to_string(path);
     let read = text.and_then(|text| Ok(serde_json::from_str(&text)?));

@@ -13,6 +13,7 @@ fn computing_server(dice: &mut SeededDice) -> Scene {
     )
 }
 
+/// Plants other work on the server's CPU.
 pub(super) fn starved_server(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = computing_server(dice);
     let threads = dice.between(2, 3);
@@ -40,6 +41,7 @@ pub(super) fn starved_reader(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
+/// Plants a flood of packets on the server's CPU.
 pub(super) fn softirq_flood(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = computing_server(dice);
     let at_cpu = match variant {

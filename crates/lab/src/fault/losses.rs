@@ -96,6 +96,7 @@ pub(super) fn delayed_ack_after_timeout(variant: Variant, dice: &mut SeededDice)
     scene
 }
 
+/// Plants a path that loses packets at random.
 pub(super) fn random_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(15, 40);
     let mut scene = Scene::over(make_link(rtt_ms, 50), "sink", "stream --seconds 4");
@@ -105,6 +106,7 @@ pub(super) fn random_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
+/// Plants a path that loses many packets in a row.
 pub(super) fn burst_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(15, 40);
     // Less than 2 % in all: BBR does not mind.
@@ -130,6 +132,7 @@ pub(super) fn reordering(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
+/// Plants a path that loses the last packet of a message.
 pub(super) fn tail_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     const ROUNDS: u64 = 67;
     let rtt_ms = dice.between(5, 30);
@@ -143,6 +146,7 @@ pub(super) fn tail_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
+/// Plants a path that loses all packets for a time.
 pub(super) fn black_hole(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(10, 40);
     let hole = LossWindow {
@@ -159,6 +163,7 @@ pub(super) fn black_hole(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
+/// Plants a path that loses SYNs.
 pub(super) fn syn_loss(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 40);
     // The second goes after 1 s, the third after 2 s, or 3 s where timeouts double at once.

@@ -2,6 +2,7 @@
 
 use super::scene::{ProgramPair, Scene, SeededDice, Variant, claim_opener, path, variant_word};
 
+/// Plants a client that writes a request in two calls, so that Nagle's algorithm holds the second.
 pub(super) fn write_write_read(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let (header, body) = (dice.between(8, 40), dice.between(50, 200));
@@ -32,6 +33,7 @@ pub(super) fn logging_client(variant: Variant, dice: &mut SeededDice) -> Scene {
     )
 }
 
+/// Plants the same client among 200 healthy connections.
 pub(super) fn one_among_200(variant: Variant, dice: &mut SeededDice) -> Scene {
     let mut scene = write_write_read(variant, dice);
     let pause_us = dice.between(30_000, 70_000);
@@ -61,6 +63,7 @@ pub(super) fn two_faults(variant: Variant, dice: &mut SeededDice) -> Scene {
     scene
 }
 
+/// Plants a server that computes for long.
 pub(super) fn server_computes(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let compute_us = dice.between(10_000, 30_000);
@@ -73,6 +76,7 @@ pub(super) fn server_computes(variant: Variant, dice: &mut SeededDice) -> Scene 
     )
 }
 
+/// Plants a client that pauses between requests.
 pub(super) fn client_thinks(variant: Variant, dice: &mut SeededDice) -> Scene {
     let rtt_ms = dice.between(1, 10);
     let pause_us = dice.between(10_000, 30_000);

@@ -5,6 +5,7 @@ use super::scene::{
 };
 use crate::DirectionConfig;
 
+/// Makes a claim: this rule is expected at this end.
 fn make_claim(rule: &'static str, end: ConnectionEnd, of: ClaimSubject) -> Claim {
     Claim { rule, end, of }
 }

@@ -220,6 +220,7 @@ fn start(
 }
 
 impl StartedPair {
+    /// Waits until clients, proxy and server end; returns what they know.
     fn finish(self) -> Result<PairOutcome, LabError> {
         let clients = self.clients.into_iter().map(LabProcess::finish);
         Ok(PairOutcome {
@@ -233,6 +234,7 @@ impl StartedPair {
 }
 
 impl PairOutcome {
+    /// Returns what clients, proxy and server know, as JSON.
     fn truth(&self) -> Value {
         json!({
             "address": self.address,

@@ -26,10 +26,12 @@ pub enum ScoredSubject {
 }
 
 impl ScoredSubject {
+    /// Names a service by role and address.
     fn service(role: &str, address: &str) -> Self {
         Self::Named(format!("{role} {address}"))
     }
 
+    /// Names a process by its pid.
     fn process(pid: u64) -> Self {
         Self::Named(format!("process {pid}"))
     }
@@ -80,18 +82,22 @@ impl Score {
     }
 }
 
+/// Returns the elements of a JSON list; none if it is missing.
 fn list_values<'a>(value: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
     value[name].as_array().into_iter().flatten()
 }
 
+/// Returns a JSON number; 0 if it is missing.
 fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or(0)
 }
 
+/// Returns the rule of a finding.
 fn rule_name(value: &Value) -> String {
     value["rule"].as_str().unwrap_or_default().to_owned()
 }
 
+/// Returns a JSON text; empty if it is missing.
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
@@ -253,6 +259,7 @@ fn suffered_findings(truth: &Value) -> BTreeSet<NamedFinding> {
     suffered
 }
 
+/// Returns how long a connection was open, in nanoseconds.
 fn life_ns(connection: &Value) -> u64 {
     number(connection, "closed_ns").saturating_sub(number(connection, "opened_ns"))
 }
@@ -282,6 +289,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes the truth of one planted fault.
     fn truth() -> Value {
         json!({
             "expected": [{ "rule": "slow_reader", "from_ns": 100, "until_ns": 200, "connections": [{ "cookie": 1 }] }],
@@ -296,6 +304,7 @@ mod tests {
         })
     }
 
+    /// Makes a report with one finding on a connection.
     fn report(rule: &str, severity: &str, cookie: u64, until_ns: u64) -> Value {
         json!({
             "findings": [{
@@ -306,6 +315,7 @@ mod tests {
         })
     }
 
+    /// Returns how many planted faults the report finds, and how many findings are beside them.
     fn score(report: &Value) -> (usize, usize) {
         let score = Score::new(&truth(), report, &["path_limited"]);
         assert_eq!(score.planted.len(), 1);
@@ -327,6 +337,7 @@ mod tests {
         assert_eq!(score(&report("cpu_contention", "warning", 2, 200)), (0, 0));
         assert_eq!(score(&report("cpu_contention", "warning", 1, 200)), (0, 1));
     }
+    /// Makes a report with one finding on requests.
     fn of_requests(rule: &str, pid: u64, role: &str) -> Value {
         json!({
             "findings": [{

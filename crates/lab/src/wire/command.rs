@@ -74,6 +74,7 @@ pub struct Options {
 }
 
 impl Options {
+    /// Returns the configuration that the options give.
     fn config(&self) -> WireConfig {
         let a_to_b = DirectionConfig {
             delay_us: self.delay_us,
@@ -130,6 +131,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Makes a wire, prints its names, and keeps it until the input ends.
 fn hold(options: &Options) -> Result<(), LabError> {
     // Opened first: a path that cannot be written must not cost a whole run.
     let log_file = options.log.as_ref().map(create).transpose()?;

@@ -22,6 +22,7 @@ impl Direction {
     /// Both directions, in the order in which arrays of two are kept.
     pub const BOTH: [Direction; 2] = [Direction::AToB, Direction::BToA];
 
+    /// Returns the position of the direction in pairs.
     pub(crate) fn index(self) -> usize {
         match self {
             Direction::AToB => 0,
@@ -159,6 +160,7 @@ impl DirectionConfig {
         }
     }
 
+    /// Refuses values that the wire cannot have.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         const LONGEST_US: u64 = 10_000_000;
         let refuse = |option, value: u64, why, hint| {
@@ -251,6 +253,7 @@ impl WireConfig {
             .map(|address| Ipv6Addr::from(u128::from(address).wrapping_add(1)))
     }
 
+    /// Refuses values that the wire cannot have.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         self.a_to_b.check()?;
         self.b_to_a.check()?;

@@ -90,6 +90,7 @@ pub(crate) fn lock(state: &Mutex<WireState>) -> MutexGuard<'_, WireState> {
 }
 
 impl WireState {
+    /// Makes a wire with these two directions; `log_packets` is the length of its log.
     pub(crate) fn new(configs: [DirectionConfig; 2], seed: u64, log_packets: usize) -> Self {
         let [a_to_b, b_to_a] = configs;
         WireState {
@@ -200,6 +201,7 @@ impl WireState {
 }
 
 impl DirectionState {
+    /// Makes a direction without packets under way.
     fn new(config: DirectionConfig, seed: u64) -> Self {
         DirectionState {
             config,
@@ -223,6 +225,7 @@ impl DirectionState {
         fate
     }
 
+    /// Writes a packet to the receiving device, and notes its end in the log.
     fn hand_over(&mut self, log: &mut PacketLog, row: Option<usize>, bytes: &[u8], mut to: &File) {
         let handing_ns = now_ns();
         // The receiver's TCP input runs inside this write (tun_get_user).
@@ -265,6 +268,7 @@ impl DirectionState {
 }
 
 impl PacketLog {
+    /// Adds a packet to the log; returns its row, None if the log is full.
     fn push(&mut self, record: PacketRecord) -> Option<usize> {
         if self.records.len() < self.capacity {
             self.records.push(record);
@@ -287,6 +291,7 @@ pub(crate) fn run(tuns: [File; 2], stop: PipeReader, state: Arc<Mutex<WireState>
     state.failure = outcome.err().map(|why| why.to_string());
 }
 
+/// Forwards packets in both directions until `stop` is closed.
 fn forward_packets(
     tuns: &[File; 2],
     stop: &PipeReader,
@@ -310,6 +315,7 @@ fn forward_packets(
     }
 }
 
+/// Reads the packets that a device has ready.
 fn read_batch(
     state: &mut WireState,
     direction: Direction,

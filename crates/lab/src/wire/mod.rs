@@ -192,6 +192,7 @@ impl Wire {
         (stats, log)
     }
 
+    /// Ends the forwarding thread.
     fn end(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

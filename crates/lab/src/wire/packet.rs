@@ -59,6 +59,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Packet {
     }
 }
 
+/// Reads addresses and ports of an IPv4 packet.
 fn parse_ipv4(bytes: &[u8]) -> Packet {
     if bytes[16] >= 224 {
         return Packet::Ignored;
@@ -72,6 +73,7 @@ fn parse_ipv4(bytes: &[u8]) -> Packet {
     }
 }
 
+/// Reads addresses and ports of an IPv6 packet.
 fn parse_ipv6(bytes: &[u8]) -> Packet {
     if bytes[24] == 0xff {
         return Packet::Ignored;
@@ -84,6 +86,7 @@ fn parse_ipv6(bytes: &[u8]) -> Packet {
     }
 }
 
+/// Reads sequence numbers and options of a TCP segment.
 fn parse_tcp(segment: &[u8]) -> Packet {
     if segment.len() < TCP_HEADER {
         return Packet::Other;
@@ -106,6 +109,7 @@ fn parse_tcp(segment: &[u8]) -> Packet {
     })
 }
 
+/// Returns window scale and first SACK block of a TCP header; None if absent.
 fn parse_options(mut options: &[u8]) -> (Option<u8>, Option<(u32, u32)>) {
     const SACK: u8 = 5;
     let (mut window_scale, mut first_sack) = (None, None);
@@ -195,6 +199,7 @@ fn read_be32(bytes: &[u8], at: usize) -> u32 {
 mod tests {
     use super::*;
 
+    /// Makes a TCP segment with these options and bytes of data.
     fn tcp(options: &[u8], payload: usize) -> Vec<u8> {
         let mut bytes = vec![0x12, 0x34, 0x00, 0x50, 0, 0, 0, 9, 0, 0, 0, 7];
         bytes.push(u8::try_from((TCP_HEADER + options.len()) / 4).unwrap() << 4);
@@ -204,6 +209,7 @@ mod tests {
         bytes
     }
 
+    /// Makes an IPv4 packet around a segment.
     fn ipv4(segment: &[u8]) -> Vec<u8> {
         let length = u16::try_from(IPV4_HEADER + segment.len())
             .unwrap()

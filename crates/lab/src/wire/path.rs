@@ -41,6 +41,7 @@ pub(crate) struct PathModel {
 }
 
 impl PathModel {
+    /// Makes a path; its random losses depend on `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let mut seeds = Random::new(seed);
         PathModel {
@@ -167,6 +168,7 @@ pub(crate) struct PacketSizes {
     pub(crate) payload_bytes: u32,
 }
 
+/// Returns the loss at a time, in packets of a million.
 fn window_loss_ppm(windows: &[LossWindow], since_first_us: u64) -> u32 {
     let open = |window: &&LossWindow| {
         let Some(age_us) = since_first_us.checked_sub(window.after_us) else {
@@ -193,6 +195,7 @@ mod tests {
         payload_bytes: 948,
     };
 
+    /// Returns which of 10,007 packets a path with 1 % loss drops.
     fn lost(seed: u64, spacing_ns: u64) -> Vec<u64> {
         let config = DirectionConfig {
             loss_ppm: 10_000,

@@ -43,11 +43,13 @@ pub struct Count {
 }
 
 impl Count {
+    /// Counts a packet.
     pub(crate) fn add(&mut self, packet_bytes: u32) {
         self.packets += 1;
         self.bytes += u64::from(packet_bytes);
     }
 
+    /// Takes a packet out of the count.
     pub(crate) fn remove(&mut self, packet_bytes: u32) {
         self.packets -= 1;
         self.bytes -= u64::from(packet_bytes);
@@ -88,6 +90,7 @@ pub struct DropCounts {
 }
 
 impl DropCounts {
+    /// Returns the counter of a cause of drops.
     pub(crate) fn counter(&mut self, cause: Cause) -> &mut Count {
         match cause {
             Cause::Random => &mut self.random,

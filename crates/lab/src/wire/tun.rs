@@ -66,6 +66,7 @@ fn without_ipv6(netns: &Netns, name: &str) -> Result<(), LabError> {
     }
 }
 
+/// Makes a TUN device of this name.
 fn attach(file: &File, name: &str) -> io::Result<()> {
     // SAFETY: ifreq is plain data; all zeroes is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -57,6 +57,7 @@ pub(crate) struct BatchesTruth {
 }
 
 impl Batches {
+    /// Sends batches of requests to a server, and returns what it knows.
     pub(crate) fn run(&self, context: &Context) -> Result<BatchesTruth, LabError> {
         let hint = "check that the server runs and listens there";
         let fails = |why| LabError::os("talk to", self.connect.to_string(), why, hint);
@@ -75,6 +76,7 @@ impl Batches {
         Ok(BatchesTruth { batches })
     }
 
+    /// Stores the values that requests ask for.
     fn store(&self, stream: &mut TcpStream) -> io::Result<()> {
         match self.kind {
             BatchKind::Values => {
@@ -89,6 +91,7 @@ impl Batches {
         }
     }
 
+    /// Sends one batch, and reads all answers.
     fn ask(&self, stream: &mut TcpStream) -> io::Result<()> {
         match self.kind {
             BatchKind::Values => self.ask_for_values(stream),
@@ -100,6 +103,7 @@ impl Batches {
         }
     }
 
+    /// Sends requests that each ask for many values.
     fn ask_for_values(&self, stream: &mut TcpStream) -> io::Result<()> {
         let request = format!("get{}\r\n", " x".repeat(self.values));
         let answered = format!("{}END\r\n", "VALUE x 0 1\r\n1\r\n".repeat(self.values));
@@ -128,6 +132,7 @@ fn scan_keys(stream: &mut TcpStream) -> io::Result<()> {
     }
 }
 
+/// Reads an answer, which must be the expected one.
 fn check_answer(stream: &mut TcpStream, expected: &[u8]) -> io::Result<()> {
     let mut answer = vec![0; expected.len()];
     stream.read_exact(&mut answer)?;

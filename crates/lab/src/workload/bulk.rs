@@ -128,6 +128,7 @@ pub(crate) struct ReceiveTruth {
 }
 
 impl SendOptions {
+    /// Sends until the bytes or the time are over.
     fn run(&self, mut peer: Peer) -> Result<(TransferTruth, ConnectionTruth), LabError> {
         let chunk = vec![0x73; self.write_size.max(1)];
         let first_send_ns = now_ns();
@@ -151,6 +152,7 @@ impl SendOptions {
 }
 
 impl ReadOptions {
+    /// Reads until the sender closes.
     fn run(&self, mut peer: Peer) -> Result<ConnectionTruth, LabError> {
         let mut buffer = vec![0; self.read_size.max(1)];
         loop {
@@ -165,6 +167,7 @@ impl ReadOptions {
 }
 
 impl SendTruth {
+    /// Joins what all senders know.
     fn from_transfers(sent: Vec<(TransferTruth, ConnectionTruth)>) -> Self {
         let (transfers, connections) = sent.into_iter().unzip();
         SendTruth {
@@ -175,6 +178,7 @@ impl SendTruth {
 }
 
 impl Stream {
+    /// Connects, sends, and returns what it knows.
     pub(crate) fn run(&self, context: &Context) -> Result<SendTruth, LabError> {
         let peers = (0..self.connections)
             .map(|_| Peer::connect(self.connect, &self.socket))
@@ -198,6 +202,7 @@ impl Stream {
 }
 
 impl Sink {
+    /// Accepts connections and reads all data.
     pub(crate) fn run(&self, context: &Context) -> Result<ReceiveTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
@@ -207,6 +212,7 @@ impl Sink {
 }
 
 impl PushServer {
+    /// Accepts connections and sends data over each.
     pub(crate) fn run(&self, context: &Context) -> Result<SendTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
@@ -216,6 +222,7 @@ impl PushServer {
 }
 
 impl ReceiveOnly {
+    /// Connects and reads all data.
     pub(crate) fn run(&self, context: &Context) -> Result<ReceiveTruth, LabError> {
         let peer = Peer::connect(self.connect, &self.socket)?;
         context.start(peer.port())?;

@@ -26,6 +26,7 @@ pub(crate) struct BurnTruth {
 }
 
 impl Burn {
+    /// Uses CPU time until the workload ends.
     pub(crate) fn run(&self, context: &Context) -> Result<BurnTruth, LabError> {
         let ended = AtomicBool::new(false);
         thread::scope(|scope| {

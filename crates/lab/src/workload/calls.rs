@@ -51,6 +51,7 @@ pub(crate) struct CallsTruth {
 }
 
 impl CountCalls {
+    /// Exchanges a known number of messages over loopback.
     pub(crate) fn run(&self, context: &Context) -> Result<CallsTruth, LabError> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = SocketOptions {
@@ -82,6 +83,7 @@ impl CountCalls {
         ))
     }
 
+    /// Sends messages from one end to the other with a known number of calls.
     fn exchange_messages(
         &self,
         mut sender: Peer,
@@ -132,6 +134,7 @@ fn recv_once(peer: &mut Peer, bytes: &mut [u8], flags: MsgFlags) -> Result<usize
     }
 }
 
+/// Makes the error of a failed call on a socket.
 fn call_error(action: &'static str, stream: &TcpStream, why: io::Error) -> LabError {
     LabError::os(
         action,
@@ -142,6 +145,7 @@ fn call_error(action: &'static str, stream: &TcpStream, why: io::Error) -> LabEr
 }
 
 impl CallsTruth {
+    /// Sums what both ends counted.
     fn from_connections(
         connections: Vec<ConnectionTruth>,
         calls_start_ns: u64,

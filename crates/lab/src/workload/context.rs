@@ -106,6 +106,7 @@ impl Context {
 /// Ends the process with a message after `limit_s`. A signal and not a watching thread,
 /// because the thread's sleep would be recorded as the program's own waiting.
 fn limit_time(limit_s: u32) -> Result<(), LabError> {
+    /// Ends the process at its time limit, with an error.
     extern "C" fn over(_: libc::c_int) {
         const TEXT: &[u8] = b"error: the workload reached its time limit\n\
             hint: raise --limit-s, or see why its peer does not go on\n";

@@ -40,6 +40,7 @@ pub(crate) struct DatagramServerTruth {
 /// Largest datagram here.
 const BYTES_MOST: usize = 1_472;
 
+/// Makes the error of a failed call on a UDP socket.
 fn datagram_error(action: &'static str, address: SocketAddr, why: std::io::Error) -> LabError {
     LabError::os(
         action,
@@ -50,6 +51,7 @@ fn datagram_error(action: &'static str, address: SocketAddr, why: std::io::Error
 }
 
 impl DatagramServer {
+    /// Answers questions by UDP until enough have come.
     pub(crate) fn run(&self, context: &Context) -> Result<DatagramServerTruth, LabError> {
         let socket = self
             .socket()
@@ -82,6 +84,7 @@ impl DatagramServer {
         })
     }
 
+    /// Opens the server's socket.
     fn socket(&self) -> std::io::Result<UdpSocket> {
         let socket = Socket::new(Domain::for_address(self.listen), Type::DGRAM, None)?;
         if let Some(bytes) = self.rcvbuf {
@@ -125,6 +128,7 @@ pub(crate) struct DatagramClientTruth {
 }
 
 impl DatagramClient {
+    /// Asks questions by UDP, and repeats those without an answer.
     pub(crate) fn run(&self, context: &Context) -> Result<DatagramClientTruth, LabError> {
         let sockets = (0..self.burst).map(|_| self.socket());
         let sockets: Vec<UdpSocket> = sockets.collect::<Result<_, _>>()?;
@@ -146,6 +150,7 @@ impl DatagramClient {
         Ok(truth)
     }
 
+    /// Opens a socket of the client.
     fn socket(&self) -> Result<UdpSocket, LabError> {
         let made = Socket::new(Domain::for_address(self.connect), Type::DGRAM, None);
         let connected = made.and_then(|socket| {
@@ -155,6 +160,7 @@ impl DatagramClient {
         connected.map_err(|why| datagram_error("ask", self.connect, why))
     }
 
+    /// Sends one question on each socket.
     fn ask(&self, sockets: &[&UdpSocket]) -> Result<(), LabError> {
         let question = vec![0x71; self.bytes.min(BYTES_MOST)];
         for socket in sockets {

@@ -83,6 +83,7 @@ struct RandomChoice {
 }
 
 impl RandomChoice {
+    /// Returns the next random choice.
     fn next(&mut self) -> bool {
         let chosen = self.random.below(self.left) < self.chosen_left;
         self.left = self.left.saturating_sub(1);
@@ -92,6 +93,7 @@ impl RandomChoice {
 }
 
 impl DelayAcks {
+    /// Serves clients, and delays some of its ACKs.
     pub(crate) fn run(&self, context: &Context) -> Result<DelayAcksTruth, LabError> {
         if self.delayed > self.requests {
             return Err(LabError::Option {
@@ -119,6 +121,7 @@ impl DelayAcks {
         })
     }
 
+    /// Answers one connection, with delayed ACKs at random.
     fn serve(&self, mut peer: Peer, index: u64) -> Result<DelayedConnection, LabError> {
         let mut request = vec![0; self.request];
         let reply = vec![0x72; self.reply];
@@ -160,6 +163,7 @@ fn wait_readable(peer: &Peer) -> Result<u64, LabError> {
     Ok(now_ns())
 }
 
+/// Makes the error of a failed call on a connection.
 fn peer_error(action: &'static str, peer: &Peer, why: io::Error) -> LabError {
     let subject = format!("{} > {}", peer.truth.local, peer.truth.remote);
     LabError::os(action, subject, why, "report this")

@@ -59,6 +59,7 @@ pub(crate) struct FloodTruth {
 }
 
 impl Flood {
+    /// Sends packets over loopback, to keep softirqs busy.
     pub(crate) fn run(&self, context: &Context) -> Result<FloodTruth, LabError> {
         let cpu = context.cpu_at(self.at_cpu);
         let netns = Netns::new()?;
@@ -89,6 +90,7 @@ impl Flood {
         })
     }
 
+    /// Sends packets until the end; returns the CPU times of ksoftirqd.
     fn send(&self, ended: &AtomicBool, ksoftirqd: Option<&str>) -> Result<Vec<[u64; 2]>, LabError> {
         let hint = "UDP segmentation needs Linux 4.18";
         let problem = |why| LabError::os("send", "packets over loopback", why, hint);

@@ -48,6 +48,7 @@ struct HolderProcess {
 }
 
 impl HoldOpen {
+    /// Holds many connections open, in several processes.
     pub(crate) fn run(&self, context: &Context) -> Result<HoldTruth, LabError> {
         let per_process = connections_per_process()?;
         let mut holders = Vec::new();
@@ -83,6 +84,7 @@ impl HoldOpen {
 }
 
 impl HolderProcess {
+    /// Starts a process that holds a share of the connections.
     fn start(share: u64) -> Result<Self, LabError> {
         let hint = "raise ulimit -n or ulimit -u";
         let pipes = || Ok::<_, io::Error>((pipe()?, pipe()?));
@@ -108,6 +110,7 @@ impl HolderProcess {
         }
     }
 
+    /// Waits until the process has its connections; returns their number.
     fn wait_ready(&mut self) -> Result<u64, LabError> {
         let mut number = [0; 8];
         self.ready
@@ -148,6 +151,7 @@ fn hold_memory(
     Ok(())
 }
 
+/// Returns how many connections a process can have, by its limit of open files.
 fn connections_per_process() -> Result<u64, LabError> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)
         .map_err(|why| LabError::os("read", "RLIMIT_NOFILE", why, HINT_LIMIT))?;

@@ -71,6 +71,7 @@ pub(crate) struct KeepAliveTruth {
 }
 
 impl KeepAliveClient {
+    /// Sends requests over a connection that the server closes when it is idle.
     pub(crate) fn run(&self, context: &Context) -> Result<KeepAliveTruth, LabError> {
         context.start(0)?;
         let mut truth = KeepAliveTruth::default();
@@ -115,6 +116,7 @@ impl KeepAliveClient {
         Ok(truth)
     }
 
+    /// Opens a connection.
     fn open(&self) -> Result<Peer, LabError> {
         let options = SocketOptions {
             nodelay: true,

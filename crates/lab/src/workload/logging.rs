@@ -79,6 +79,7 @@ pub(crate) struct LogServerTruth {
 }
 
 impl LogClient {
+    /// Sends requests to the logging server.
     pub(crate) fn run(&self, context: &Context) -> Result<LogClientTruth, LabError> {
         let mut peer = Peer::connect(self.connect, &self.socket)?;
         context.start(peer.port())?;
@@ -106,6 +107,7 @@ impl LogClient {
 }
 
 impl LogServer {
+    /// Serves requests, and writes a line of a log for each.
     pub(crate) fn run(&self, context: &Context) -> Result<LogServerTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
@@ -117,6 +119,8 @@ impl LogServer {
         })
     }
 
+    /// Answers one connection; returns its counts, the number of answers, and the time of each
+    /// read.
     fn serve(&self, mut peer: Peer) -> Result<(ConnectionTruth, u64, Vec<u64>), LabError> {
         let mut buffer = vec![0; self.read_size.max(1)];
         let answer = vec![0x6b; self.answer];

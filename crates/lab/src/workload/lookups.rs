@@ -41,6 +41,7 @@ pub(crate) struct NameServerTruth {
 }
 
 impl NameServer {
+    /// Answers DNS questions, late or not at all as asked.
     pub(crate) fn run(&self, context: &Context) -> Result<NameServerTruth, LabError> {
         let failed = |action, why: std::io::Error| {
             LabError::os(action, self.listen.to_string(), why, HINT_ROOT)
@@ -129,6 +130,7 @@ pub(crate) struct LookupTruth {
 }
 
 impl LookupClient {
+    /// Looks up names, and returns the time of each.
     pub(crate) fn run(&self, context: &Context) -> Result<LookupTruth, LabError> {
         const SECOND_NS: u64 = 1_000_000_000;
         self.set_resolver()?;

@@ -169,6 +169,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Runs a workload and prints what it knows.
 fn run(command: WorkloadCommand) -> Result<(), LabError> {
     let context = Context::new(command.common)?;
     let start_ns = now_ns();
@@ -224,6 +225,7 @@ fn run(command: WorkloadCommand) -> Result<(), LabError> {
     print_json(&truth)
 }
 
+/// Returns a workload's truth as JSON.
 fn to_json(truth: impl Serialize) -> Value {
     // These are plain structs of numbers and strings, which cannot fail to serialise.
     serde_json::to_value(truth).unwrap_or(Value::Null)

@@ -95,6 +95,7 @@ const MEMCACHED: ServerProtocol = ServerProtocol {
 };
 
 impl ServerKind {
+    /// Returns requests and answers of the server's protocol.
     fn protocol(self) -> ServerProtocol {
         match self {
             Self::Redis => REDIS,
@@ -128,6 +129,7 @@ pub(crate) struct OpenLoopTruth {
 }
 
 impl OpenLoop {
+    /// Sends requests at fixed times, whether or not answers have come.
     pub(crate) fn run(&self, context: &Context) -> Result<OpenLoopTruth, LabError> {
         name_thread(c"open-loop");
         let protocol = self.server.protocol();
@@ -157,6 +159,7 @@ impl OpenLoop {
     }
 }
 
+/// Stores the value that requests ask for.
 fn store(server: SocketAddr, protocol: &ServerProtocol) -> io::Result<()> {
     let mut stream = TcpStream::connect(server)?;
     stream.write_all(protocol.store)?;
@@ -168,6 +171,7 @@ fn store(server: SocketAddr, protocol: &ServerProtocol) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes the error of an unexpected answer.
 fn invalid_data(what: impl Into<String>) -> io::Error {
     io::Error::other(what.into())
 }
@@ -202,6 +206,7 @@ struct OpenLoopClient {
 }
 
 impl OpenLoopClient {
+    /// Opens a connection.
     fn connect(server: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
@@ -261,6 +266,7 @@ impl LoadPlan {
         ready.into_iter().try_for_each(|index| self.receive(index))
     }
 
+    /// Reads the answers that have come on a connection.
     fn receive(&mut self, index: usize) -> io::Result<()> {
         let client = &mut self.clients[index];
         let mut buffer = [0; 4096];
@@ -300,6 +306,7 @@ impl LoadPlan {
     }
 }
 
+/// Returns the time of a clock, in nanoseconds.
 fn now_ns(clock: ClockId) -> io::Result<u64> {
     Ok(Duration::from(clock_gettime(clock)?).as_nanos() as u64)
 }

@@ -42,6 +42,7 @@ pub(crate) struct PausesTruth {
 }
 
 impl Pauses {
+    /// Watches all CPUs for pauses of the machine.
     #[expect(clippy::unused_self, reason = "as all roles are run")]
     pub(crate) fn run(&self, context: &Context) -> Result<PausesTruth, LabError> {
         let ended = &AtomicBool::new(false);
@@ -60,6 +61,7 @@ impl Pauses {
     }
 }
 
+/// Counts the pauses of one CPU until the end.
 fn watch(cpu: usize, ended: &AtomicBool) -> Result<CpuPauses, LabError> {
     pin_thread(cpu)?;
     before_all_others();

@@ -40,6 +40,7 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
+    /// Counts a call by its result.
     pub(crate) fn count(&mut self, outcome: &io::Result<usize>) {
         self.calls += 1;
         match outcome {
@@ -53,6 +54,7 @@ impl CallCounts {
         }
     }
 
+    /// Makes a call, and adds its time.
     fn time_call(&mut self, call: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
         let start_ns = now_ns();
         let outcome = call();
@@ -200,6 +202,7 @@ impl Peer {
         self.send_all(&tail[done.saturating_sub(head.len())..])
     }
 
+    /// Sends two parts with one call.
     fn send_gathered(&mut self, parts: [&[u8]; 2]) -> Result<usize, LabError> {
         let stream = &mut self.stream;
         let parts = parts.map(IoSlice::new);
@@ -254,6 +257,7 @@ impl Peer {
         self.truth
     }
 
+    /// Returns the local port.
     pub(crate) fn port(&self) -> u16 {
         self.truth.local.port()
     }
@@ -267,10 +271,12 @@ impl Peer {
         }
     }
 
+    /// Returns both addresses as text.
     fn name(&self) -> String {
         format!("{} > {}", self.truth.local, self.truth.remote)
     }
 
+    /// Makes the error of a failed call on the connection.
     fn call_error(&self, action: &'static str, why: io::Error) -> LabError {
         LabError::os(
             action,
@@ -302,6 +308,7 @@ pub(crate) fn listen(
         .map_err(|why| LabError::os("listen on", address.to_string(), why, "use port 0"))
 }
 
+/// Sets how long the kernel waits for data before it reports a connection.
 fn defer_accept(socket: &Socket, seconds: i32) -> io::Result<()> {
     let length = size_of_val(&seconds) as libc::socklen_t;
     let value = std::ptr::from_ref(&seconds).cast();

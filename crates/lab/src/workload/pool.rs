@@ -54,6 +54,7 @@ struct ConnectionPool {
 }
 
 impl ConnectionPool {
+    /// Takes a free connection; waits until there is one.
     fn take(&self) -> Peer {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -67,6 +68,7 @@ impl ConnectionPool {
         }
     }
 
+    /// Returns a connection to the pool.
     fn give_back(&self, peer: Peer) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         free.push(peer);
@@ -76,6 +78,7 @@ impl ConnectionPool {
 }
 
 impl PoolClient {
+    /// Sends requests of many threads over few connections.
     pub(crate) fn run(&self, context: &Context) -> Result<PoolTruth, LabError> {
         let options = SocketOptions {
             nodelay: true,

@@ -77,6 +77,7 @@ pub(crate) struct RemovedGroup {
 }
 
 impl RemoveGroup {
+    /// Waits for the end, then removes the control group.
     pub(crate) fn run(&self) -> Result<RemovedGroup, LabError> {
         wait_for_end();
         loop {

@@ -36,6 +36,7 @@ pub(crate) struct RedisTruth {
 }
 
 impl RedisServer {
+    /// Runs a Redis server until the end.
     pub(crate) fn run(&self, context: &Context) -> Result<RedisTruth, LabError> {
         let port = port_of(&listen(self.listen, &SocketOptions::default())?)?;
         let address = SocketAddr::new(self.listen.ip(), port);
@@ -94,6 +95,7 @@ pub(crate) struct RedisClientTruth {
 }
 
 impl RedisClient {
+    /// Sends requests of the Redis protocol.
     pub(crate) fn run(&self, context: &Context) -> Result<RedisClientTruth, LabError> {
         let options = SocketOptions {
             nodelay: true,
@@ -116,6 +118,7 @@ impl RedisClient {
         })
     }
 
+    /// Sends all requests of one connection; returns its counts and the time of each request.
     fn send_requests(&self, mut peer: Peer) -> Result<(ConnectionTruth, Vec<u64>), LabError> {
         let script = format!(
             "local x = 0 for i = 1, {} do x = x + i end return 1",

@@ -78,6 +78,7 @@ impl Proxy {
 }
 
 impl PollServer {
+    /// Serves all connections with one thread and poll(2).
     pub(crate) fn run(&self, context: &Context) -> Result<RelayTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         context.ready(port_of(&listener)?)?;
@@ -99,6 +100,7 @@ impl PollServer {
         })
     }
 
+    /// Accepts all connections.
     fn accept_all(&self, listener: &TcpListener) -> Result<Vec<Peer>, LabError> {
         (0..self.connections).map(|_| accept(listener)).collect()
     }

@@ -75,6 +75,7 @@ struct ServedConnection {
 }
 
 impl ReplyServer {
+    /// Accepts connections and answers requests.
     pub(crate) fn run(&self, context: &Context) -> Result<ReplyTruth, LabError> {
         let listener = listen(self.listen, &self.socket)?;
         let mut truth = ListenerTruth::from_listener(&listener)?;
@@ -98,6 +99,7 @@ impl ReplyServer {
         })
     }
 
+    /// Answers the requests of one connection.
     fn serve(&self, mut peer: Peer) -> Result<ServedConnection, LabError> {
         let mut request = vec![0; self.first_request.unwrap_or(self.request)];
         let reply = vec![0x72; self.reply];

@@ -180,6 +180,7 @@ struct RoundPlan<'a> {
 }
 
 impl WriteWriteRead {
+    /// Sends each request in two writes.
     pub(crate) fn run(&self, context: &Context) -> Result<RoundsTruth, LabError> {
         let peer = Peer::connect(self.connect, &self.socket)?;
         context.start(peer.port())?;
@@ -202,6 +203,7 @@ impl WriteWriteRead {
 }
 
 impl RequestReply {
+    /// Sends requests one after the other, over several connections.
     pub(crate) fn run(&self, context: &Context) -> Result<RoundsTruth, LabError> {
         let mut socket = self.socket.clone();
         socket.nodelay = !self.nagle;
@@ -239,6 +241,7 @@ impl RequestReply {
     }
 }
 
+/// Runs all connections, a thread each.
 fn run_all(plan: &RoundPlan<'_>, peers: Vec<Peer>) -> Result<Vec<ConnectionRun>, LabError> {
     thread::scope(|scope| {
         let threads = peers
@@ -257,6 +260,7 @@ struct ConnectionRun {
 }
 
 impl RoundPlan<'_> {
+    /// Sends the requests of one connection.
     fn run(&self, mut peer: Peer) -> Result<ConnectionRun, LabError> {
         let mut reply = vec![0; self.waiting.reply];
         let kept = usize::try_from(self.rounds).unwrap_or(0).min(ROUNDS_KEPT);
@@ -295,6 +299,7 @@ impl RoundPlan<'_> {
 }
 
 impl RoundsTruth {
+    /// Joins what all connections know.
     fn from_runs(runs: Vec<ConnectionRun>, waiting: &WaitOptions) -> Self {
         let (stall_ms, pause_us) = (waiting.stall_ms, waiting.pause_us);
         let (mut connections, mut round_times_ns, mut min_rtts_us) = (vec![], vec![], vec![]);
@@ -338,6 +343,7 @@ impl RoundsTruth {
 }
 
 impl ShortConnections {
+    /// Opens a connection for each request.
     pub(crate) fn run(&self, context: &Context) -> Result<ShortConnectionsTruth, LabError> {
         context.start(0)?;
         let connections = (0..self.count).map(|_| self.live());
@@ -352,6 +358,7 @@ impl ShortConnections {
         })
     }
 
+    /// Runs one connection: one request, and its answer.
     fn live(&self) -> Result<ConnectionTruth, LabError> {
         let mut peer = Peer::connect(self.connect, &self.socket)?;
         peer.send_all(&vec![0x71; self.request])?;

@@ -55,6 +55,7 @@ pub(crate) struct WorkerServerTruth {
 }
 
 impl WorkerServer {
+    /// Starts workers that accept at one address.
     pub(crate) fn run(&self, context: &Context) -> Result<WorkerServerTruth, LabError> {
         // Keeps the port; without listen() it gets no connection.
         let reserved = reuse_port(self.listen)?;
@@ -80,6 +81,7 @@ impl WorkerServer {
         })
     }
 
+    /// Starts one worker.
     fn start(&self, address: SocketAddr) -> Result<LabProcess, LabError> {
         let program = std::env::current_exe()
             .map_err(|why| LabError::os("find", "this program's file", why, "mount /proc"))?;
@@ -129,6 +131,7 @@ pub(crate) struct WorkerTruth {
 }
 
 impl Worker {
+    /// Accepts connections and answers requests, as one of several workers.
     pub(crate) fn run(&self, context: &Context) -> Result<WorkerTruth, LabError> {
         const BACKLOG: i32 = 64;
         let socket = reuse_port(self.listen)?;
@@ -206,6 +209,7 @@ pub(crate) struct WorkerClientTruth {
 type PlacedPeer = (u32, Peer);
 
 impl WorkerClient {
+    /// Sends requests over several connections.
     pub(crate) fn run(&self, context: &Context) -> Result<WorkerClientTruth, LabError> {
         let peers = self.spread_connections()?;
         context.start(0)?;

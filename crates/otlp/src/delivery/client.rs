@@ -93,6 +93,7 @@ impl Client {
     }
 }
 
+/// Returns the headers of every request; an error if one is not valid.
 fn headers(endpoint: &Endpoint) -> Result<HeaderMap, SettingError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &endpoint.headers {
@@ -110,10 +111,12 @@ fn headers(endpoint: &Endpoint) -> Result<HeaderMap, SettingError> {
     Ok(headers)
 }
 
+/// Reads a file of a certificate or key.
 fn read(path: &Path) -> Result<Vec<u8>, SettingError> {
     fs::read(path).map_err(|why| unusable(path, &why))
 }
 
+/// Makes the error of a file that cannot be used.
 fn unusable(path: &Path, why: &dyn std::error::Error) -> SettingError {
     SettingError {
         what: path.display().to_string(),

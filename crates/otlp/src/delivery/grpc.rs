@@ -46,11 +46,13 @@ pub(super) async fn exchange(client: &Client, endpoint: &Endpoint, message: &Mes
     }
 }
 
+/// Returns a gRPC message: flag, length, bytes.
 fn frame(flag: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     [&[flag], &length.to_be_bytes()[..], bytes].concat()
 }
 
+/// Returns what a response means: accepted, to be sent later again, or refused.
 fn outcome(response: &Response) -> Outcome {
     let field = |name: &str| {
         // a response without a body has all in its headers
@@ -134,6 +136,7 @@ fn name(code: u32) -> String {
     known.map_or_else(|| code.to_string(), str::to_owned)
 }
 
+/// Returns what helps with a gRPC status code.
 const fn hint(code: u32) -> &'static str {
     match code {
         7 | 16 => "name credentials: --header NAME=VALUE, or OTEL_EXPORTER_OTLP_HEADERS",
@@ -151,6 +154,7 @@ mod tests {
     use super::*;
     use crate::proto::{Detail, Pause};
 
+    /// Makes the details of an error that names a pause in seconds.
     fn details(type_url: &str, seconds: i64) -> Vec<u8> {
         let info = RetryInfo {
             retry_delay: Some(Pause {
@@ -169,6 +173,7 @@ mod tests {
         status.encode_to_vec()
     }
 
+    /// Returns the outcome of a response with this status code.
     fn answer(code: &str, details: &[u8]) -> Outcome {
         let field = |text: String| HeaderValue::from_str(&text).expect("a header");
         let mut trailers = HeaderMap::new();

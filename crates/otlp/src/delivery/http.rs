@@ -53,6 +53,7 @@ pub(super) fn unreachable_hint() -> &'static str {
      port 4317 is gRPC (--protocol grpc)"
 }
 
+/// Returns the outcome of an error status: to be sent later again, or refused.
 fn failure(response: &Response) -> Outcome {
     let status = response.status;
     let mut why = format!("HTTP status {status}");
@@ -75,6 +76,7 @@ fn failure(response: &Response) -> Outcome {
     }
 }
 
+/// Returns what helps with an HTTP status.
 fn hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         401 | 403 => "name credentials: --header NAME=VALUE, or OTEL_EXPORTER_OTLP_HEADERS",

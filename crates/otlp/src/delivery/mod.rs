@@ -137,6 +137,7 @@ impl Delivery {
 }
 
 impl SignalDelivery {
+    /// Sends a message until it is accepted, refused, or out of attempts.
     async fn send(&mut self, message: &Message, retry: RetryPolicy) {
         if let Some(why) = &self.end {
             let why = why.clone();
@@ -163,6 +164,7 @@ impl SignalDelivery {
         }
     }
 
+    /// Counts the items of a message that the collector accepted and rejected.
     fn accept(&mut self, message: &Message, partial: outcome::Partial) {
         let rejected = partial.rejected.min(message.items);
         self.account.delivered += message.items - rejected;
@@ -172,6 +174,7 @@ impl SignalDelivery {
         }
     }
 
+    /// Counts the items of a message that could not be delivered, and why.
     fn lose(&mut self, message: &Message, why: String) {
         self.account.undelivered += message.items;
         *self.account.problems.entry(why).or_default() += message.items;

@@ -81,6 +81,7 @@ pub struct SignalState {
 }
 
 impl SignalState {
+    /// Counts items that were dropped, by cause.
     fn drop_items(&mut self, cause: DropCause, items: u64) {
         if items > 0 {
             *self.dropped.entry(cause).or_default() += items;
@@ -269,6 +270,7 @@ impl DeliveryQueue {
         self.states()
     }
 
+    /// Ends the delivering thread and waits for it.
     fn finish(&mut self) {
         let now = Instant::now();
         self.shared.end.send_if_modified(|end| {
@@ -363,6 +365,7 @@ impl SignalDelivery {
         }
     }
 
+    /// Counts the items of a message that the collector accepted and rejected.
     fn accept(&self, message: &Message, partial: Partial) {
         self.shared.note(self.signal, |queue| {
             let state = &mut queue.state;
@@ -377,6 +380,7 @@ impl SignalDelivery {
         });
     }
 
+    /// Counts the items of a message that the collector refused for good.
     fn refuse(&self, message: &Message, why: String) {
         self.shared.note(self.signal, |queue| {
             let state = &mut queue.state;

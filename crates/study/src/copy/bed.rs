@@ -151,6 +151,7 @@ impl TestBed {
     }
 }
 
+/// Reads the figures that a client printed.
 fn parse_figures(answer: Value) -> Result<RunFigures, LabError> {
     serde_json::from_value(answer).map_err(|why| {
         let hint = "both ends have to be of the same version of whylat";
@@ -163,6 +164,7 @@ fn parse_figures(answer: Value) -> Result<RunFigures, LabError> {
     })
 }
 
+/// Returns the file of this program.
 fn program() -> Result<PathBuf, LabError> {
     std::env::current_exe()
         .map_err(|why| LabError::os("find", "this program's file", why, "mount /proc"))

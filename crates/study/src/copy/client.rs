@@ -32,6 +32,7 @@ pub(super) enum ClientOutcome {
 }
 
 impl ClientOptions {
+    /// Runs all clients, and returns their sums, or why none could run.
     pub(super) fn run(&self) -> Result<ClientOutcome, LabError> {
         self.check()?;
         let mut streams = Vec::new();
@@ -93,6 +94,7 @@ impl ClientOptions {
         Ok(())
     }
 
+    /// Returns the server's address as text.
     fn peer(&self) -> String {
         self.connect.to_string()
     }
@@ -114,6 +116,7 @@ impl ClientOptions {
         Ok(skipped.map_or(Ok(stream), Err))
     }
 
+    /// Makes the client of one connection; waits for the others.
     fn client(
         &self,
         place: usize,
@@ -167,6 +170,7 @@ impl ClientOptions {
         Ok(())
     }
 
+    /// Makes the error of a wrong message.
     fn wrong(&self, why: String) -> LabError {
         LabError::os(
             "account for",
@@ -176,6 +180,7 @@ impl ClientOptions {
         )
     }
 
+    /// Sums the figures of all clients.
     fn sum_figures(&self, clients: &[ReceivingClient]) -> RunFigures {
         let mut latency = Histogram::default();
         let mut tally = SendTally::default();

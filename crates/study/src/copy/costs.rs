@@ -36,6 +36,7 @@ pub(super) fn measure_costs(sizes: &[usize]) -> Result<Vec<CopyCost>, LabError> 
     measure_all(sizes).map_err(|why| LabError::os("measure", "costs by themselves", why, hint))
 }
 
+/// Measures the cost of copying for each size.
 fn measure_all(sizes: &[usize]) -> io::Result<Vec<CopyCost>> {
     let mut costs = Vec::new();
     for &size in sizes {
@@ -62,6 +63,7 @@ fn measure_batches(mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<f
     (0..BATCHES).map(|_| timed(calls)).collect()
 }
 
+/// Returns median and spread of several measurements.
 fn summarize_cost(name: &str, bytes: usize, ns: &[f64]) -> CopyCost {
     let bounds = median_interval(ns).unzip();
     CopyCost {

@@ -100,6 +100,7 @@ impl ThreadCounters {
         missing.collect()
     }
 
+    /// Reads the counters of this thread; those that the machine lacks are missing.
     pub(super) fn read(&mut self) -> CounterReading {
         let usage = getrusage(UsageWho::RUSAGE_THREAD);
         let (user, system) = usage.map_or((TimeVal::new(0, 0), TimeVal::new(0, 0)), |usage| {
@@ -157,6 +158,7 @@ pub(super) fn sum(all: impl IntoIterator<Item = CounterValues>) -> CounterValues
     })
 }
 
+/// Opens a performance counter of this thread.
 fn open(kind: u32, config: u64) -> io::Result<File> {
     const TOTAL_TIME_ENABLED_AND_RUNNING: u64 = 3;
     const PERF_FLAG_FD_CLOEXEC: u64 = 8;
@@ -187,6 +189,7 @@ fn open(kind: u32, config: u64) -> io::Result<File> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
+/// Returns value, time enabled and time running of a counter.
 fn read_one(file: &mut File) -> Option<[u64; 3]> {
     let mut bytes = [0; 24];
     file.read_exact(&mut bytes).ok()?;
@@ -210,6 +213,7 @@ fn hybrid_pmus() -> Vec<u64> {
     kinds.collect()
 }
 
+/// Returns a time in nanoseconds.
 fn to_ns(time: TimeVal) -> u64 {
     let us = time.tv_sec() * 1_000_000 + time.tv_usec();
     u64::try_from(us).unwrap_or(0) * 1000

@@ -149,6 +149,7 @@ mod tests {
     use super::super::csv;
     use super::*;
 
+    /// Makes rows in which the second variant has these values.
     fn rows(a2: [f64; 3], spread: f64) -> Vec<ResultRow> {
         let mut text = String::from("Impl,size,thread,throughput,throughput_lo,throughput_hi\n");
         for (place, size) in [64, 256, 1024].into_iter().enumerate() {

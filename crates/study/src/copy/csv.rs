@@ -96,6 +96,7 @@ fn number(value: Option<f64>) -> String {
     text
 }
 
+/// Returns a cell of text, in quotes if needed.
 fn word(text: Option<&str>) -> String {
     let text = text.unwrap_or_default();
     if text.contains([',', '"', '\n']) {
@@ -135,6 +136,7 @@ impl ResultRow {
         })
     }
 
+    /// Returns the text of a column; None if there is none.
     pub(super) fn word(&self, name: &str) -> Option<&str> {
         self.words.get(name).map(String::as_str)
     }
@@ -197,6 +199,7 @@ pub(super) fn read(name: &str, text: &str) -> Result<Vec<ResultRow>, LabError> {
     Ok(rows)
 }
 
+/// Splits a line at separators outside quotes.
 fn split(line: &str, separator: char) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut quoted = false;

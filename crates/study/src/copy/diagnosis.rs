@@ -89,6 +89,7 @@ fn record_process(
     recorder.0.wait().map(drop).map_err(failed)
 }
 
+/// Runs whylat on a recording; returns its answer as JSON.
 fn ask_whylat(bed: &TestBed, words: &[&str], recording: &Path) -> Result<Value, LabError> {
     let mut command = Command::new(bed.program());
     command

@@ -62,6 +62,7 @@ fn wrap_words(words: &str, mark: &str) -> String {
     text + &line + "\n"
 }
 
+/// Makes a table of Markdown with aligned columns.
 fn align_table(head: &[String], rows: &[Vec<String>]) -> String {
     let widths = (0..head.len()).map(|column| {
         let cells = rows.iter().filter_map(|row| row.get(column));

@@ -19,11 +19,13 @@ pub(super) struct FigureColumn {
     pub(super) spread: bool,
 }
 
+/// Describes a column with one value.
 const fn figure_column(name: &'static str, what: &'static str) -> FigureColumn {
     let spread = false;
     FigureColumn { name, what, spread }
 }
 
+/// Describes a column that has a spread, too.
 const fn spread_column(name: &'static str, what: &'static str) -> FigureColumn {
     let spread = true;
     FigureColumn { name, what, spread }
@@ -112,6 +114,7 @@ impl RunFigures {
         clippy::too_many_arguments,
         reason = "each is one thing that was measured"
     )]
+    /// Computes the figures of a run from times, calls and counters.
     pub(super) fn new(
         size: usize,
         messages: u64,
@@ -177,6 +180,7 @@ impl RunFigures {
         }
     }
 
+    /// Returns a figure by its name; None if it was not measured.
     pub(super) fn get(&self, name: &str) -> Option<f64> {
         self.figures.get(name).copied()
     }

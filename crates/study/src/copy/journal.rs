@@ -234,6 +234,7 @@ mod tests {
     use super::super::matrix::{ALL, configs};
     use super::*;
 
+    /// Makes the plan of a small study.
     fn study() -> StudyPlan {
         StudyPlan {
             version: 1,

@@ -102,6 +102,7 @@ impl SendVariant {
         matches!(self, Self::Sendfile | Self::Splice)
     }
 
+    /// Returns whether the variant sets TCP_NODELAY.
     pub(super) fn nodelay(self) -> bool {
         self == Self::SendNodelay
     }

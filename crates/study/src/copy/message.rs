@@ -79,6 +79,7 @@ impl MessagePool {
         Ok(Self::fill_memory(memory, slots, field_bytes))
     }
 
+    /// Fills all messages with their expected bytes.
     fn fill_memory(memory: PoolMemory, slots: usize, field_bytes: usize) -> Self {
         let mut pool = Self {
             memory,
@@ -96,10 +97,12 @@ impl MessagePool {
         pool
     }
 
+    /// Returns the number of 8-byte words in a field.
     fn words(&self) -> usize {
         self.field_bytes / 8
     }
 
+    /// Returns the number of messages in the pool.
     pub(super) fn slots(&self) -> usize {
         self.slots
     }
@@ -109,6 +112,7 @@ impl MessagePool {
         self.field_bytes * FIELDS
     }
 
+    /// Returns the bytes of a field of a message.
     pub(super) fn field(&self, slot: usize, field: usize) -> &[u8] {
         let place = slot * FIELDS + field;
         match &self.memory {
@@ -121,6 +125,7 @@ impl MessagePool {
         }
     }
 
+    /// Returns the bytes of a field of a message, to change them.
     pub(super) fn field_mut(&mut self, slot: usize, field: usize) -> &mut [u8] {
         let place = slot * FIELDS + field;
         match &mut self.memory {
@@ -157,6 +162,7 @@ impl MessagePool {
     }
 }
 
+/// Returns the range of the bytes of one field.
 fn place_of(place: usize, start: usize, stride: usize, bytes: usize) -> Range<usize> {
     let from = start + place * stride;
     from..from + bytes
@@ -206,6 +212,7 @@ pub(super) struct ExpectedMessage {
 }
 
 impl ExpectedMessage {
+    /// Makes the message that clients expect.
     pub(super) fn new(size: usize) -> Self {
         let mut pool = MessagePool::heap(1, size);
         pool.stamp(0, 0);

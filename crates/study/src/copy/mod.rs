@@ -174,6 +174,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
+/// Runs the client, and prints figures or why it was skipped.
 fn asked(ask: &options::ClientOptions) -> Result<ExitCode, LabError> {
     let answer = match ask.run()? {
         client::ClientOutcome::Figures(figures) => json!(figures),
@@ -183,6 +184,7 @@ fn asked(ask: &options::ClientOptions) -> Result<ExitCode, LabError> {
 }
 
 impl CopyOptions {
+    /// Runs the study, and writes its files.
     fn execute(&self) -> Result<(), LabError> {
         if let Some(csv) = &self.plot {
             let directory = self
@@ -213,6 +215,7 @@ impl CopyOptions {
         outputs::of_journal(&journal, &directory, self.format == CopyFormat::Json)
     }
 
+    /// Returns the plan of the study: variants, sizes, threads, rounds.
     fn study(&self) -> Result<StudyPlan, LabError> {
         let quick = |full: &[usize], quick: &[usize]| {
             if self.quick {

@@ -76,6 +76,7 @@ pub(super) fn of_csv(path: &Path, directory: &Path, json: bool) -> Result<(), La
     write_all(path, directory, &AnalysisExtras::default(), json)
 }
 
+/// Reads the rows of an earlier study.
 fn read(path: &Path) -> Result<Vec<csv::ResultRow>, LabError> {
     let name = path.display().to_string();
     let hint =
@@ -84,6 +85,7 @@ fn read(path: &Path) -> Result<Vec<csv::ResultRow>, LabError> {
     csv::read(&name, &text)
 }
 
+/// Writes analysis, plots and CSV.
 fn write_all(
     csv: &Path,
     directory: &Path,
@@ -112,6 +114,7 @@ fn write_all(
     print(&text)
 }
 
+/// Returns rows, figures and text as JSON.
 fn as_json(rows: &[csv::ResultRow], figures: &[PlotFigure], text: &str) -> serde_json::Value {
     let figures = figures
         .iter()
@@ -170,12 +173,14 @@ fn columns() -> Vec<TextBlock> {
     ]
 }
 
+/// Writes a file.
 fn write(path: &Path, text: &str) -> Result<(), LabError> {
     let hint = "free space, or name another directory with -o";
     fs::write(path, text)
         .map_err(|why| LabError::os("write", path.display().to_string(), why, hint))
 }
 
+/// Prints a text.
 fn print(text: &str) -> Result<(), LabError> {
     use io::Write;
     let mut out = io::stdout().lock();

@@ -106,6 +106,7 @@ fn run_iperf3(bed: &TestBed, seconds: f64) -> Result<f64, LabError> {
         .ok_or_else(|| failed(std::io::Error::other(answer["error"].to_string())))
 }
 
+/// Starts a process that ends with this one.
 fn start(command: &mut Command) -> std::io::Result<std::process::Child> {
     tie_to_parent(command).spawn()
 }

@@ -117,6 +117,7 @@ fn cycles_per_byte(row: &ResultRow) -> Option<(f64, Option<(f64, f64)>)> {
 }
 
 impl<'a> PlotResults<'a> {
+    /// Takes rows apart by variant, size and threads.
     fn new(rows: &'a [ResultRow]) -> Self {
         let distinct = |mut values: Vec<usize>| {
             values.sort_unstable();
@@ -190,6 +191,7 @@ impl<'a> PlotResults<'a> {
         all
     }
 
+    /// Makes a chart of a value over the size of messages.
     fn by_size(
         &self,
         name: &str,
@@ -210,6 +212,7 @@ impl<'a> PlotResults<'a> {
         })
     }
 
+    /// Makes a chart of a value over the number of threads.
     fn by_threads(
         &self,
         name: &str,
@@ -333,6 +336,7 @@ fn variant_style(variant: &str) -> usize {
     known.unwrap_or(super::svg::STYLES)
 }
 
+/// Returns a number of clients in words.
 fn client_label(threads: usize) -> String {
     match threads {
         1 => "1 client".to_owned(),

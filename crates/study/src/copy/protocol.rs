@@ -70,6 +70,7 @@ pub(super) struct SendTally {
 }
 
 impl SendTally {
+    /// Adds another thread's counts.
     pub(super) fn add(&mut self, other: &SendTally) {
         self.zerocopy_sends += other.zerocopy_sends;
         self.completed += other.completed;

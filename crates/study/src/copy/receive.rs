@@ -41,6 +41,7 @@ enum ReceiveBuffer {
 }
 
 impl ReceivingClient {
+    /// Makes a client of a connection, with buffers of the message's size.
     pub(super) fn new(ask: &ClientOptions, stream: TcpStream) -> Self {
         let field_bytes = ask.size / FIELDS;
         let place = if ask.variant.scatters() {
@@ -116,6 +117,7 @@ impl ReceivingClient {
         Ok(())
     }
 
+    /// Asks for the next message, and notes the time in `sent_ns`.
     fn request(&mut self, phase: RequestPhase, now: u64, sent_ns: &mut [u64]) -> io::Result<()> {
         let place = (self.asked % sent_ns.len() as u64) as usize;
         sent_ns[place] = now;
@@ -159,6 +161,7 @@ impl ReceivingClient {
         checked
     }
 
+    /// Compares a received message with the expected one; the whole, or a part.
     fn check<'a, I: Iterator<Item = &'a [u8]>>(
         &self,
         fields: impl Fn() -> I,

@@ -30,6 +30,7 @@ struct ClientCounter {
 }
 
 impl ClientCounter {
+    /// Counts a client that begins, and keeps the most at once.
     fn begin(&self) {
         let active = self.active.fetch_add(1, Ordering::Relaxed) + 1;
         if active == 1 {
@@ -39,6 +40,7 @@ impl ClientCounter {
         }
     }
 
+    /// Counts a client that ends.
     fn end(&self) {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
@@ -184,6 +186,7 @@ struct RequestQueue<'a> {
 }
 
 impl<'a> RequestQueue<'a> {
+    /// Begins to read requests of a connection.
     fn new(stream: &'a TcpStream) -> Self {
         Self {
             stream,
@@ -193,6 +196,7 @@ impl<'a> RequestQueue<'a> {
         }
     }
 
+    /// Returns number and phase of the next request.
     fn next(&mut self) -> io::Result<(u64, RequestPhase)> {
         loop {
             if let Some(bytes) = self.bytes[self.from..self.to].first_chunk() {

@@ -26,6 +26,7 @@ impl Default for Histogram {
     }
 }
 
+/// Returns the bucket of a value.
 fn bucket_of(value: u64) -> usize {
     let high = value.max(1).ilog2();
     if high <= SUB_BITS {
@@ -47,6 +48,7 @@ fn bucket_max(bucket: usize) -> u64 {
 }
 
 impl Histogram {
+    /// Adds a value.
     pub(super) fn record(&mut self, value: u64) {
         self.counts[bucket_of(value)] += 1;
         self.total += 1;
@@ -54,6 +56,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// Adds the values of another histogram.
     pub(super) fn add(&mut self, other: &Histogram) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -77,6 +80,7 @@ impl Histogram {
         Some(bucket_max(found?).min(self.max))
     }
 
+    /// Returns the mean; None without a value.
     pub(super) fn mean(&self) -> Option<f64> {
         (self.total > 0).then(|| self.sum as f64 / self.total as f64)
     }

@@ -88,6 +88,7 @@ pub(super) fn measure_study(
     Ok(())
 }
 
+/// Returns whether an earlier run of the study has this round already.
 fn is_done(journal: &StudyJournal, of: RunConfig, which: usize) -> bool {
     journal.entries.iter().any(|entry| match entry {
         JournalEntry::Run {
@@ -183,6 +184,7 @@ struct StudyProgress {
 }
 
 impl StudyProgress {
+    /// Begins to show progress; `seconds` is what a run may take.
     fn new(all: usize, seconds: f64) -> Self {
         Self {
             all,
@@ -192,6 +194,7 @@ impl StudyProgress {
         }
     }
 
+    /// Prints which run begins, and how long all may still take.
     fn next(&mut self, config: RunConfig) {
         if let Some(each) = self.begun.elapsed().checked_div(self.done as u32) {
             self.each = each;

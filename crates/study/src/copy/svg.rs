@@ -64,6 +64,7 @@ pub(super) fn draw_file(chart: &LineChart) -> String {
     element(chart, &format!("<style>{STYLE}{PARTS}</style>"))
 }
 
+/// Returns a chart as an SVG element.
 fn element(chart: &LineChart, style: &str) -> String {
     let axes = ChartAxes::new(chart);
     let title = escape(&chart.title);
@@ -86,6 +87,7 @@ macro_rules! put {
     }};
 }
 
+/// Draws the line of a series in the legend.
 fn draw_legend(svg: &mut String, series: &ChartSeries, place: usize) {
     let (x, y) = (WIDTH - RIGHT + 14.0, TOP + 10.0 + 18.0 * place as f64);
     draw_mark(svg, series.style, x, y);
@@ -140,6 +142,7 @@ const SHAPES: [&[(f64, f64)]; STYLES - 1] = [
     &[(-4.6, -1.6), (4.6, -1.6), (4.6, 1.6), (-4.6, 1.6)],
 ];
 
+/// Draws the mark of a value.
 fn draw_mark(svg: &mut String, style: usize, x: f64, y: f64) {
     let class = style.min(STYLES);
     let Some(points) = style.checked_sub(1).and_then(|at| SHAPES.get(at)) else {
@@ -164,6 +167,7 @@ struct ChartAxes {
 }
 
 impl ChartAxes {
+    /// Chooses the ranges of both axes.
     fn new(chart: &LineChart) -> Self {
         let points = || chart.series.iter().flat_map(|series| &series.points);
         let ends = |values: &mut dyn Iterator<Item = f64>| {
@@ -194,11 +198,13 @@ impl ChartAxes {
         Self { x, y, y_log }
     }
 
+    /// Returns the horizontal position of a value, in pixels.
     fn x(&self, value: f64) -> f64 {
         let span = (self.x.1 - self.x.0).max(1e-9);
         LEFT + 12.0 + (value.log2() - self.x.0) / span * (WIDTH - LEFT - RIGHT - 24.0)
     }
 
+    /// Returns the vertical position of a value, in pixels.
     fn y(&self, value: f64) -> f64 {
         let value = if self.y_log {
             value.max(1e-300).log10()
@@ -209,6 +215,7 @@ impl ChartAxes {
         HEIGHT - BOTTOM - part.clamp(0.0, 1.0) * (HEIGHT - TOP - BOTTOM)
     }
 
+    /// Draws both axes with their numbers.
     fn draw(&self, svg: &mut String, chart: &LineChart) {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
         for value in self.y_ticks() {
@@ -260,6 +267,7 @@ impl ChartAxes {
         }
     }
 
+    /// Draws a series: its line and its marks.
     fn draw_series(&self, svg: &mut String, series: &ChartSeries) {
         let class = series.style.min(STYLES);
         put!(svg, "<polyline class=\"line s{class}\" points=\"");
@@ -339,6 +347,7 @@ mod tests {
 
     use super::*;
 
+    /// Makes a chart; `y_log` chooses a logarithmic axis.
     fn chart(y_log: bool) -> LineChart {
         let point = |x: f64, y: f64| ChartPoint {
             x,

@@ -22,6 +22,7 @@ pub(super) fn largest_departure(rows: &[ResultRow]) -> Option<TrendDeparture<'_>
     all.max_by(|a, b| a.ratio.ln().abs().total_cmp(&b.ratio.ln().abs()))
 }
 
+/// Returns the run that departs most from the trend of its variant; None with too few runs.
 fn of_variant<'a>(rows: &'a [ResultRow], name: &str) -> Option<TrendDeparture<'a>> {
     let own = rows.iter().filter(|row| row.variant == name);
     let own: Vec<(&ResultRow, f64)> = own
@@ -58,6 +59,7 @@ fn of_variant<'a>(rows: &'a [ResultRow], name: &str) -> Option<TrendDeparture<'a
     })
 }
 
+/// Returns the terms of the trend: size and threads, as logarithms and their squares.
 fn terms(row: &ResultRow) -> Vec<f64> {
     let (size, threads) = ((row.size as f64).log2(), (row.threads as f64).log2());
     vec![

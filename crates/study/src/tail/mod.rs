@@ -111,6 +111,7 @@ fn left(took: Duration, done: usize, all: usize) -> String {
     })
 }
 
+/// Measures a server before and after each cause is planted.
 fn study(options: &TailOptions) -> Result<StudyResult, LabError> {
     let app = &APPS[options.app as usize];
     let stage = StudyStage::new()?;
@@ -200,6 +201,7 @@ fn asked(stage: &StudyStage, before: Option<&Path>, recording: &Path) -> Result<
     stage.ask(&[&words, &json[..], &[recording]].concat())
 }
 
+/// Makes the error of a directory that cannot be made.
 fn directory_failed(name: &str, why: std::io::Error) -> LabError {
     LabError::os(
         "make",

@@ -80,6 +80,7 @@ impl RoundLatencies {
         Self { requests, rounds }
     }
 
+    /// Adds a round.
     pub(super) fn add(&mut self, round: MeasuredRound) {
         self.rounds.push(round);
     }
@@ -123,6 +124,7 @@ impl RoundLatencies {
         Some(&latencies.find(|latency| latency["p999_ns"] == median_ns)?["curve_ns"])
     }
 
+    /// Returns latencies as JSON.
     fn json(&self) -> Value {
         let spreads = self.quantiles();
         let spreads = spreads.map(|(name, spread)| json!({ "quantile": name, "ns": spread }));
@@ -167,6 +169,7 @@ impl StepResult {
         (!self.planted.is_empty()).then_some(is_named)
     }
 
+    /// Returns a step as JSON.
     fn json(&self) -> Value {
         let planted = self.planted.iter();
         let planted = planted.map(|(rule, what)| json!({ "rule": rule, "what": what }));
@@ -182,6 +185,7 @@ impl StepResult {
 }
 
 impl StudyResult {
+    /// Returns the result as JSON.
     pub(super) fn json(&self) -> Value {
         json!({
             "schema": "whylat.study/1",

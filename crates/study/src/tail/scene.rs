@@ -82,6 +82,7 @@ impl StudyStage {
         Ok(stage)
     }
 
+    /// Writes the pages that the server serves.
     fn write_pages(&self) -> io::Result<()> {
         let root = self.scratch.path();
         // letters in no order: neither the best nor the worst to compress
@@ -176,6 +177,7 @@ impl StudyStage {
         command
     }
 
+    /// Makes the command of a workload in a namespace.
     fn workload_command(
         &self,
         netns: &Netns,
@@ -237,6 +239,7 @@ impl ServerScene<'_> {
         ))
     }
 
+    /// Sends requests to the server; returns the latencies.
     fn load(&self, requests: usize) -> Result<Value, LabError> {
         let mut load =
             self.stage
@@ -293,6 +296,7 @@ impl ServerScene<'_> {
     }
 }
 
+/// Makes the error of a file that cannot be written.
 fn scratch_failed(why: io::Error) -> LabError {
     LabError::os(
         "write",
@@ -311,6 +315,7 @@ fn wait_for_listener(netns: &Netns, port: u16, name: &str) -> Result<(), LabErro
     })
 }
 
+/// Waits until a condition holds; an error after a limit.
 fn wait_until(condition: impl Fn() -> bool) -> io::Result<()> {
     let end = Instant::now() + LISTENS_WITHIN;
     while !condition() {

@@ -12,6 +12,7 @@ pub(super) fn print(result: &StudyResult) -> Result<(), LabError> {
         .map_err(|why| LabError::os("write", "stdout", why, "keep its reader open"))
 }
 
+/// Writes the result as text.
 fn write(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
     let (app, cpus) = (result.app, result.cpus);
     writeln!(out, "{app} beside a busy web server, on {cpus} CPUs.")?;
@@ -45,6 +46,7 @@ fn write(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
     write_cause(out, mistake, "whylat diff")
 }
 
+/// Writes percentiles of a round.
 fn write_latency(out: &mut impl Write, measured: &RoundLatencies) -> io::Result<()> {
     let mut title = "latency";
     for (name, spread) in measured.quantiles() {
@@ -65,6 +67,7 @@ fn write_latency(out: &mut impl Write, measured: &RoundLatencies) -> io::Result<
     }
 }
 
+/// Writes what was planted, and what the report says.
 fn write_cause(out: &mut impl Write, step: &StepResult, title: &str) -> io::Result<()> {
     let Some(cause) = &step.cause else {
         return writeln!(out, "   {title:<12} nothing could be judged");
@@ -86,6 +89,7 @@ fn write_cause(out: &mut impl Write, step: &StepResult, title: &str) -> io::Resu
     )
 }
 
+/// Writes how the latency changed.
 fn write_change(out: &mut impl Write, result: &StudyResult) -> io::Result<()> {
     let of = |step: Option<&StepResult>| step?.measured.spread("p999_ns");
     let (Some(before), Some(after)) = (of(result.steps.first()), of(result.steps.last())) else {

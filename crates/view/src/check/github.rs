@@ -17,6 +17,7 @@ pub fn write_github(report: &CheckReport) -> String {
     errors.chain(warnings).chain(notice).collect()
 }
 
+/// Makes a command that GitHub shows beside the run: `::error title=…::TEXT`.
 fn workflow_command(kind: &str, title: &str, text: &str) -> String {
     format!(
         "::{kind} title=whylat%3A {}::{}\n",
@@ -31,6 +32,7 @@ fn escape_data(text: &str) -> String {
     lines.join("\n").replace('%', "%25").replace('\n', "%0A")
 }
 
+/// Escapes a title for a workflow command.
 fn escape_property(text: &str) -> String {
     escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -59,6 +59,7 @@ fn passed_counts(report: &CheckReport) -> impl Iterator<Item = (FailureKind, &st
         .chain(findings)
 }
 
+/// Begins the test case of a check, by its kind and name.
 fn case_start(kind: FailureKind, name: &str) -> BytesStart<'static> {
     let class = match kind {
         FailureKind::Finding => "findings",

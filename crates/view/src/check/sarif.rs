@@ -52,6 +52,7 @@ pub fn write_sarif(
     serde_json::to_string_pretty(&log).map(|text| text + "\n")
 }
 
+/// Makes the SARIF result of a failed check; `artifact` is the file that it names.
 fn make_result(failure: &CheckFailure, artifact: &str) -> Value {
     let [text, hint] = [&failure.text, &failure.hint].map(|it| remove_controls(it));
     let text = format!(

@@ -46,6 +46,7 @@ pub fn text(report: &CheckReport, options: &TextOptions) -> String {
     layout.finish()
 }
 
+/// Writes a table of counts: median, baseline and limit.
 fn draw_counts(layout: &mut TextLayout, counts: &[CountResult]) {
     if counts.iter().all(|it| it.median.is_none()) {
         return;
@@ -75,6 +76,7 @@ fn draw_counts(layout: &mut TextLayout, counts: &[CountResult]) {
     }
 }
 
+/// Returns colour and mark of a count: worse, better, or neither.
 fn state(state: CountState) -> (Style, &'static str) {
     match state {
         CountState::Worse => (Style::Red, " !"),
@@ -83,12 +85,14 @@ fn state(state: CountState) -> (Style, &'static str) {
     }
 }
 
+/// Writes a finding that does not fail the check, and why not.
 fn draw_other(layout: &mut TextLayout, finding: &FindingResult) {
     let why = finding.state.why_not().unwrap_or_default();
     let text = format!("{} ({why})", finding.headline);
     layout.bullet(0, (Style::Plain, finding.rule.name()), &text);
 }
 
+/// Pads a number to the width of its column.
 fn align_right(text: &str) -> String {
     pad_begin(text, NUMBER)
 }

@@ -102,6 +102,7 @@ impl ColumnCells {
         Self::of_numbers(numbers, keep)
     }
 
+    /// Makes the cells of whole numbers; reals if one does not fit into 64 bits.
     fn of_numbers(numbers: Vec<Option<i128>>, keep: CellKind) -> Self {
         if keep == CellKind::Word {
             let words = numbers
@@ -128,6 +129,7 @@ impl ColumnCells {
 
     /// Returns the cells of `rows`, in that order.
     pub fn select(self, rows: &[usize]) -> Self {
+        /// Returns the cells of these rows.
         fn take_cells<T: Clone>(cells: &[Option<T>], rows: &[usize]) -> Vec<Option<T>> {
             rows.iter().map(|row| cells[*row].clone()).collect()
         }
@@ -139,6 +141,7 @@ impl ColumnCells {
     }
 }
 
+/// Returns the cells of an array as numbers of 128 bits.
 fn widen_cells<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>) -> Vec<Option<i128>>
 where
     T::Native: Into<i128>,
@@ -172,6 +175,7 @@ pub fn pack_whole(
     true
 }
 
+/// Writes a number of variable length, seven bits a byte.
 fn write_leb128(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);

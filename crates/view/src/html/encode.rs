@@ -101,6 +101,7 @@ struct ColumnEncoder {
 }
 
 impl ColumnEncoder {
+    /// Begins a column; `real` if an earlier try found that it needs reals.
     fn new(field: &'static Field, keep: CellKind, real: Option<RealColumn>) -> Self {
         let near = match keep {
             CellKind::Moment(near) => near,
@@ -118,6 +119,7 @@ impl ColumnEncoder {
         }
     }
 
+    /// Adds cells; an error if they need reals and earlier ones were whole.
     fn push(
         &mut self,
         cells: ColumnCells,
@@ -153,11 +155,13 @@ impl ColumnEncoder {
         Ok(())
     }
 
+    /// Writes whole numbers as reals.
     fn put_real(&mut self, cells: &[Option<i64>]) {
         let cells = cells.iter().map(|it| it.map(|it| it as f64));
         column::pack_real(cells, &mut self.bytes);
     }
 
+    /// Makes the column one of reals; an error if it has whole cells already.
     fn become_real(&mut self, base: RealBase) -> Result<(), RealColumn> {
         let form = ColumnForm::Real(base);
         if self.form != form && self.cells > 0 {
@@ -196,6 +200,7 @@ impl ColumnEncoder {
         }
     }
 
+    /// Ends the column: appends its bytes to `out`, and returns its description.
     fn finish(self, out: &mut Vec<u8>) -> ColumnHead {
         let (encoding, near) = match (self.form, self.near) {
             (ColumnForm::Word, _) => ("word", "zero"),

@@ -71,6 +71,7 @@ impl MessageLife for SentMessage {
     }
 }
 
+/// Returns begin and length of a message, in nanoseconds; None if its end is before its begin.
 fn length(times: &HostTimes) -> Option<(i64, i64)> {
     let length_ns = times.end_ns.checked_sub(times.start_ns)?;
     Some((times.start_ns.try_into().ok()?, length_ns.try_into().ok()?))

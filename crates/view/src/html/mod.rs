@@ -111,6 +111,7 @@ pub fn html(sides: &[PageSide], difference: Option<&TailReport>) -> std::io::Res
     }
 }
 
+/// Returns the page with the packed data in it.
 fn fill_template(data: &[u8]) -> String {
     let (before, after) = VIEWER
         .split_once(PLACE)
@@ -135,11 +136,13 @@ fn answer_text(report: &Report) -> String {
     sentences.collect::<Vec<_>>().join(" ")
 }
 
+/// Returns the headline of requests; None if the recording has none.
 fn requests_answer(report: &Report) -> Option<String> {
     let requests = report.requests.as_ref()?;
     (requests.count() > 0).then(|| requests_headline(requests))
 }
 
+/// Packs the data of one or two recordings for the page.
 fn page_data(
     sides: &[PageSide],
     difference: Option<&TailReport>,

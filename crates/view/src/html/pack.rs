@@ -25,10 +25,12 @@ use super::thin::Thinning;
 /// Columns of a page, with their encodings.
 type ColumnChoices = &'static [(&'static str, CellKind)];
 
+/// Keeps times as differences from this base.
 const fn delta_from(near: DeltaBase) -> CellKind {
     CellKind::Moment(near)
 }
 
+/// Keeps times as differences from another column.
 const fn delta_after(column: &'static str) -> CellKind {
     CellKind::Moment(DeltaBase::Column(column))
 }
@@ -270,6 +272,7 @@ struct Packer<'a> {
 }
 
 impl Packer<'_> {
+    /// Packs the rows of a table, with these columns.
     fn add<T: Table>(&mut self, recording: &Recording, picks: ColumnChoices) {
         self.add_batches::<T>(recording, picks, |_| Vec::new());
     }
@@ -313,6 +316,7 @@ impl Packer<'_> {
         Ok(all)
     }
 
+    /// Ends a table, and adds its description; `all_rows` counts those left out, too.
     fn put<T: Table>(&mut self, table: TableEncoder<'_>, all_rows: usize) {
         self.packed.heads.push(TableHead {
             name: T::NAME,
@@ -396,6 +400,7 @@ impl Packer<'_> {
         self.add_table::<T>(&rows.into_batch(), &held, picks, derived);
     }
 
+    /// Packs these rows of a batch, with columns that are computed.
     fn add_table<T: Table>(
         &mut self,
         batch: &RecordBatch,

@@ -30,6 +30,7 @@ const ERROR: Field = Field {
     null: "unknown",
 };
 
+/// Makes the description of a column of step times.
 const fn time_field(name: &'static str) -> Field {
     Field {
         name,
@@ -108,6 +109,7 @@ impl StepLists {
             .collect()
     }
 
+    /// Returns the times of a message's steps, and the number of the list that names them.
     fn step_times(&mut self, row: &MessageRow, breakdowns: &BreakdownSource) -> StepTimes {
         let (begin_ns, _) = row.known_ns();
         let steps = breakdowns.message_steps(row);
@@ -123,6 +125,7 @@ impl StepLists {
         }
     }
 
+    /// Returns the number of a list of steps; gives a new list the next number.
     fn number(&mut self, list: Vec<StepKey>) -> usize {
         if let Some(number) = self.numbers.get(&list) {
             return *number;

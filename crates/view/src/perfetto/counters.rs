@@ -49,6 +49,7 @@ struct Running {
 }
 
 impl Key {
+    /// Returns what identifies the counter of a row.
     fn from_row(rows: &Counters, row: usize) -> Self {
         Self {
             pid: rows.pid[row],
@@ -59,6 +60,7 @@ impl Key {
     }
 }
 
+/// Makes the track of a counter, below its process.
 fn draw_track(drawing: &mut TraceDrawing<'_>, rows: &Counters, row: usize) -> io::Result<TrackId> {
     let process = drawing.process(rows.pid[row])?;
     let domain = rows.domain[row].iter().map(|domain| format!("{domain} "));
@@ -73,6 +75,7 @@ fn draw_track(drawing: &mut TraceDrawing<'_>, rows: &Counters, row: usize) -> io
     drawing.trace.track(of, Some(process), None)
 }
 
+/// Returns the value of a row; None if it has none.
 fn value(rows: &Counters, row: usize) -> Option<CounterValue> {
     let unsigned = rows.value_u64[row].map(|value| match i64::try_from(value) {
         Ok(value) => CounterValue::Whole(value),
@@ -106,6 +109,7 @@ impl CounterValue {
         }
     }
 
+    /// Returns the value as a real number.
     fn to_real(self) -> f64 {
         match self {
             Self::Whole(value) => value as f64,
@@ -140,6 +144,7 @@ pub(super) fn of_connections(
     Ok(())
 }
 
+/// Makes the tracks of a connection's RTT and congestion window.
 fn draw_gauges(drawing: &mut TraceDrawing<'_>, conn: u64) -> io::Result<[TrackId; 2]> {
     let connection = drawing.connection(conn)?;
     let name = drawing.names.connection(conn).name;

@@ -19,6 +19,7 @@ enum Place {
     Unknown,
 }
 
+/// Writes the activities of all CPUs.
 pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     let mut places: HashMap<Place, TrackLanes> = HashMap::new();
     for rows in recording.batches::<Activity>() {
@@ -35,6 +36,7 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
     lanes.try_for_each(|lanes| lanes.finish(&mut drawing.trace))
 }
 
+/// Writes one activity into a lane of its CPU or thread.
 fn span(
     drawing: &mut TraceDrawing<'_>,
     lanes: &mut TrackLanes,
@@ -66,6 +68,7 @@ fn span(
 }
 
 impl Place {
+    /// Returns where an activity is drawn: its CPU, or its thread.
     fn from_row(rows: &Activities, row: usize) -> Self {
         match (rows.cpu[row], rows.pid[row], rows.tid[row]) {
             (Some(cpu), ..) => Self::Cpu(cpu),
@@ -74,6 +77,7 @@ impl Place {
         }
     }
 
+    /// Makes the lanes of a CPU or thread.
     fn lanes(self, drawing: &mut TraceDrawing<'_>) -> io::Result<TrackLanes> {
         Ok(match self {
             Self::Cpu(cpu) => {

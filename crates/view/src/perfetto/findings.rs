@@ -7,6 +7,7 @@ use diagnose::report::finding::Finding;
 use super::trace::{NoteValue, TraceEvent, TrackKind};
 use super::tracks::TraceDrawing;
 
+/// Writes each finding as a span over its time.
 pub(super) fn draw(drawing: &mut TraceDrawing<'_>, findings: &[Finding]) -> io::Result<()> {
     if findings.is_empty() {
         return Ok(());

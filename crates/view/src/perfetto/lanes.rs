@@ -34,6 +34,7 @@ struct Lane {
 }
 
 impl TrackLanes {
+    /// Begins lanes of this name, below a track.
     pub(super) fn new(name: String, within: Option<TrackId>) -> Self {
         Self {
             name,
@@ -122,6 +123,7 @@ impl TrackLanes {
         Ok(&mut self.lanes[number])
     }
 
+    /// Adds a lane; returns its number.
     fn add(&mut self, trace: &mut TraceWriter<'_>) -> io::Result<usize> {
         let track = trace.track(TrackKind::Named(&self.name), self.within, self.rank)?;
         self.lanes.push(Lane {
@@ -156,6 +158,7 @@ impl Lane {
             && after.is_none_or(|(after_ns, _)| *after_ns > end_ns)
     }
 
+    /// Remembers an outermost span; forgets the oldest of many.
     fn outermost(&mut self, begin_ns: u64, end_ns: u64) {
         self.outermost.insert(begin_ns, end_ns);
         if self.outermost.len() > REMEMBERED
@@ -165,6 +168,7 @@ impl Lane {
         }
     }
 
+    /// Begins a span in the lane.
     fn open(
         &mut self,
         trace: &mut TraceWriter<'_>,
@@ -241,6 +245,7 @@ mod tests {
         spans
     }
 
+    /// Returns the spans that lanes contain after these were drawn.
     fn drawn(spans: &[Span], is_nested: bool) -> Vec<Span> {
         let mut out: Vec<u8> = Vec::new();
         let mut trace = TraceWriter::begin(&mut out).expect("memory");

@@ -40,6 +40,7 @@ struct DrawnMessage {
     id: String,
 }
 
+/// Writes all messages, with arrows to the threads that handle them.
 pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     let breakdowns = BreakdownSource::new(&recording.read_all::<ClockPair>());
     let mut tracks = HashMap::new();
@@ -61,6 +62,7 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
 type Tracks = HashMap<MessageTrack, TrackLanes>;
 
 impl DrawnMessage {
+    /// Takes what the trace shows of a message: its times and parts.
     fn new(row: &MessageRow, breakdowns: &BreakdownSource) -> Self {
         let id = row.id();
         let (bytes, pid, tid) = match row {
@@ -87,6 +89,7 @@ impl DrawnMessage {
         }
     }
 
+    /// Writes the message, with its spans on the threads before and after it.
     fn draw(&self, drawing: &mut TraceDrawing<'_>, tracks: &mut Tracks) -> io::Result<()> {
         let flow = drawing.flow();
         // Of spans that begin at one instant, the flow goes from the one that comes first here.
@@ -95,6 +98,7 @@ impl DrawnMessage {
         self.draw_neighbour(drawing, tracks, self.after, flow)
     }
 
+    /// Writes the message's own span, and its parts within.
     fn draw_span(
         &self,
         drawing: &mut TraceDrawing<'_>,
@@ -128,6 +132,7 @@ impl DrawnMessage {
         lanes.apart(&mut drawing.trace, times, &what, parts)
     }
 
+    /// Writes a span of the message on another track; an arrow joins both.
     fn draw_neighbour(
         &self,
         drawing: &mut TraceDrawing<'_>,
@@ -147,10 +152,12 @@ impl DrawnMessage {
         lanes.apart(&mut drawing.trace, times, &what, std::iter::empty())
     }
 
+    /// Returns the span's name: direction and bytes.
     fn name(&self) -> String {
         format!("{} {} B", self.direction.name(), self.bytes)
     }
 
+    /// Returns what Perfetto shows of the span: id and bytes.
     fn notes(&self) -> Vec<(&'static str, NoteValue<'_>)> {
         vec![
             ("message", NoteValue::Text(&self.id)),
@@ -160,6 +167,7 @@ impl DrawnMessage {
 }
 
 impl MessageTrack {
+    /// Returns the lanes of this track; makes them once.
     fn lanes<'p>(
         self,
         drawing: &mut TraceDrawing<'_>,
@@ -171,6 +179,7 @@ impl MessageTrack {
         })
     }
 
+    /// Makes the lanes of a connection, thread or CPU.
     fn new_lanes(self, drawing: &mut TraceDrawing<'_>) -> io::Result<TrackLanes> {
         Ok(match self {
             Self::Connection(conn, direction) => {

@@ -26,6 +26,7 @@ struct RequestTracks {
     threads: HashMap<(u32, u32), TrackLanes>,
 }
 
+/// Writes all requests, by service.
 pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     if recording.rows::<Call>() == 0 {
         return Ok(());
@@ -41,6 +42,7 @@ pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io:
 }
 
 impl RequestTracks {
+    /// Writes a request with its path over threads.
     fn draw(&mut self, drawing: &mut TraceDrawing<'_>, request: &RequestRow) -> io::Result<()> {
         let flow = drawing.flow();
         // Of spans that begin at one instant, the flow goes from the one that comes first here.
@@ -54,6 +56,7 @@ impl RequestTracks {
         Ok(())
     }
 
+    /// Writes the request's own span.
     fn draw_span(
         &mut self,
         drawing: &mut TraceDrawing<'_>,
@@ -109,6 +112,7 @@ impl RequestTracks {
         lanes.apart(&mut drawing.trace, times, &what, steps.into_iter())
     }
 
+    /// Returns the lanes of a service; makes them once.
     fn service(
         &mut self,
         drawing: &mut TraceDrawing<'_>,

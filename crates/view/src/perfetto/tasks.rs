@@ -31,6 +31,7 @@ struct Span {
     metadata: Option<Box<str>>,
 }
 
+/// Writes the tasks and events that programs reported.
 pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     let mut places: BTreeMap<Place, Vec<Span>> = BTreeMap::new();
     for rows in recording.batches::<Task>() {
@@ -79,6 +80,7 @@ enum RowShape {
 }
 
 impl RowShape {
+    /// Returns how a kind of task is drawn: span or moment, on its thread or beside it.
     fn from_row(kind: TaskKind) -> Self {
         let span = |on_thread, is_nested| Self::Span {
             on_thread,
@@ -103,6 +105,7 @@ fn name(rows: &Tasks, row: usize) -> &str {
     rows.name[row].as_deref().unwrap_or(rows.kind[row].name())
 }
 
+/// Writes a task without a length.
 fn draw_moment(drawing: &mut TraceDrawing<'_>, rows: &Tasks, row: usize) -> io::Result<()> {
     let track = drawing.thread(rows.pid[row], rows.tid[row])?;
     let domain = rows.domain[row].as_deref();
@@ -120,6 +123,7 @@ fn draw_moment(drawing: &mut TraceDrawing<'_>, rows: &Tasks, row: usize) -> io::
 }
 
 impl Place {
+    /// Returns where a task is drawn: process, thread, and name of the track.
     fn from_row(rows: &Tasks, row: usize, on_thread: bool, is_nested: bool) -> Self {
         let domain = rows.domain[row].as_deref().unwrap_or("(no domain)");
         let name = match rows.kind[row] {
@@ -135,6 +139,7 @@ impl Place {
         }
     }
 
+    /// Writes the spans of one place.
     fn draw(self, drawing: &mut TraceDrawing<'_>, mut spans: Vec<Span>) -> io::Result<()> {
         let within = match self.tid {
             Some(tid) => drawing.thread(self.pid, tid)?,
@@ -168,6 +173,7 @@ impl Place {
 }
 
 impl Span {
+    /// Takes a task's span; `end_ns` may be the recording's end.
     fn from_row(rows: &Tasks, row: usize, end_ns: u64) -> Self {
         Self {
             begin_ns: rows.begin_ns[row],

@@ -303,6 +303,7 @@ impl<'a> TraceWriter<'a> {
         self.out.flush()
     }
 
+    /// Writes one event of a track: begin, end or moment.
     fn write_event(
         &mut self,
         kind: u64,
@@ -394,6 +395,7 @@ fn name(new: &mut WireMessage, field: u32, number: u64, text: &str) {
 }
 
 impl TrackKind<'_> {
+    /// Writes what kind of track it is: process, thread, counter or named.
     fn write(&self, it: &mut WireMessage) {
         match self {
             Self::Named(name) => it.text(descriptor::NAME, &remove_controls(name)),
@@ -429,6 +431,7 @@ impl TrackKind<'_> {
 }
 
 impl NoteValue<'_> {
+    /// Writes the value of a note.
     fn write(&self, it: &mut WireMessage) {
         match self {
             Self::Unsigned(value) => it.put_unsigned(event::NOTE_UNSIGNED, *value),

@@ -21,6 +21,7 @@ pub(super) struct TraceDrawing<'a> {
 }
 
 impl<'a> TraceDrawing<'a> {
+    /// Begins a drawing, without tracks.
     pub(super) fn new(trace: TraceWriter<'a>, names: &'a NameTable) -> Self {
         Self {
             trace,

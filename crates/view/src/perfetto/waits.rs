@@ -8,6 +8,7 @@ use table::{Columns, Recording};
 use super::trace::{NoteValue, TraceEvent};
 use super::tracks::TraceDrawing;
 
+/// Writes the waits of all threads.
 pub(super) fn draw(drawing: &mut TraceDrawing<'_>, recording: &Recording) -> io::Result<()> {
     for rows in recording.batches::<Wait>() {
         for row in 0..rows.len() {

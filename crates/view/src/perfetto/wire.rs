@@ -72,10 +72,12 @@ impl WireMessage {
         }
     }
 
+    /// Writes number and type of a field.
     fn write_tag(&mut self, field: u32, wire_type: u32) {
         self.varint(u64::from(field << 3 | wire_type));
     }
 
+    /// Writes a number of variable length, seven bits a byte.
     fn varint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bytes.push(value as u8 | 0x80);
@@ -149,6 +151,7 @@ mod tests {
     use super::read::{Value, fields};
     use super::*;
 
+    /// Returns the bytes that `write` makes.
     fn written(write: impl FnOnce(&mut WireMessage)) -> Vec<u8> {
         let mut message = WireMessage::default();
         write(&mut message);

@@ -21,6 +21,7 @@ pub fn answer_sentence(report: &Report) -> String {
     styled_answer(report).1
 }
 
+/// Returns the answer of a report, and its colour.
 fn styled_answer(report: &Report) -> (Style, String) {
     let connections = report.connections.len();
     let doubt_ns = report

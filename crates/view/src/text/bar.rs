@@ -94,6 +94,7 @@ mod tests {
     use diagnose::report::StageShare;
     use table::Method;
 
+    /// Makes stages with these shares.
     fn stages(shares: &[(Stage, f64)]) -> Stages {
         let mut stages = Stages::default();
         for (stage, share) in shares {

@@ -49,6 +49,7 @@ fn has_problem(report: &Report, connection: &Connection) -> bool {
         || undecided.any(|it| it.subject.ids.contains(&connection.id))
 }
 
+/// Writes one connection: its facts, stages and receiving side.
 fn draw_connection(
     layout: &mut TextLayout,
     report: &Report,
@@ -81,6 +82,7 @@ fn draw_short(layout: &mut TextLayout, connection: &Connection) {
     }
 }
 
+/// Returns bytes, duration, RTT and retransmissions in one line.
 fn describe_facts(connection: &Connection) -> String {
     // Nobody knows how old a connection is that was open before the recording.
     let verb = match connection.opened_ns {
@@ -119,6 +121,7 @@ fn describe_facts(connection: &Connection) -> String {
     facts.join(" · ")
 }
 
+/// Writes the bar and the shares of the sending side's stages.
 fn draw_sending(layout: &mut TextLayout, connection: &Connection) {
     if connection.sent_nothing {
         layout.paragraph(4, Style::Plain, "sends nothing");
@@ -175,6 +178,7 @@ fn describe_exactness(connection: &Connection) -> String {
     )
 }
 
+/// Returns the shares of the receiving side's stages in one line.
 fn describe_receiving(receive: &Receive) -> String {
     let mut text = format!(
         "receiving: waiting for the sender {}, slow reader {}",

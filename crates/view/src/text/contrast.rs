@@ -39,6 +39,7 @@ pub fn draw(layout: &mut TextLayout, contrast: &Contrast) {
     }
 }
 
+/// Returns how many slow requests a part delayed most, and by how much.
 fn first_cause(part: &ContrastPart, slow: u64) -> String {
     format!(
         "{}: first cause of {} of {} ({}), {} more on average",
@@ -50,6 +51,7 @@ fn first_cause(part: &ContrastPart, slow: u64) -> String {
     )
 }
 
+/// Returns which requests have the trait: share of slow ones, share of others.
 fn trait_sentence(it: &ContrastTrait) -> String {
     let samples = match it.what {
         TraitKind::Function => " of samples",

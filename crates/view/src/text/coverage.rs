@@ -124,6 +124,7 @@ fn misses_short_connections(all: &[&Coverage]) -> bool {
     events.is_some_and(|it| matches!(it.state, ProbeState::Off { .. }))
 }
 
+/// Writes which clocks could not be read.
 fn draw_clocks(layout: &mut TextLayout, all: &[&Coverage]) {
     let missing: Vec<&str> = all
         .iter()

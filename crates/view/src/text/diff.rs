@@ -41,6 +41,7 @@ pub fn text(report: &DiffReport, names: [&str; 2], options: &TextOptions) -> Str
     layout.finish()
 }
 
+/// Returns length, host and detail of a recording in one line.
 fn describe_side(name: &str, side: &DiffSide) -> String {
     let about = &side.about;
     let mut text = format!(
@@ -81,6 +82,7 @@ fn headline(report: &DiffReport) -> String {
     format!("{services} Problems: {gone} gone, {new} new.")
 }
 
+/// Returns how a service changed: p50, and the part that changed most.
 fn service_headline(
     service: &ServiceChange,
     before: &ServiceNumbers,
@@ -101,6 +103,7 @@ fn service_headline(
     )
 }
 
+/// Returns a part's mean time a request, before and after.
 fn describe_change(it: PartChange) -> String {
     format!(
         "{} {} → {} a request",
@@ -110,6 +113,7 @@ fn describe_change(it: PartChange) -> String {
     )
 }
 
+/// Returns the service's name with its role and address.
 fn name(service: &ServiceChange) -> String {
     let arrow = match service.role {
         Side::Server => "at",
@@ -118,6 +122,7 @@ fn name(service: &ServiceChange) -> String {
     format!("{} {arrow} {}", service.name, service.address)
 }
 
+/// Writes both recordings' numbers of each service.
 fn draw_services(layout: &mut TextLayout, services: &[ServiceChange], most: usize) {
     if services.is_empty() {
         return;
@@ -143,6 +148,7 @@ fn draw_services(layout: &mut TextLayout, services: &[ServiceChange], most: usiz
     layout.blank();
 }
 
+/// Writes one recording's numbers of a service: requests, p50, p99, max.
 fn side_line(layout: &mut TextLayout, letter: &str, numbers: Option<&ServiceNumbers>) {
     let Some(numbers) = numbers else {
         layout.line(4, &[(Style::Plain, &format!("{letter}   no requests"))]);
@@ -162,6 +168,7 @@ fn worst_severity(finding: &FindingChange) -> Severity {
     sides.map(|it| it.severity).max().unwrap_or(Severity::Info)
 }
 
+/// Writes findings that are new, gone, or in both recordings.
 fn findings(layout: &mut TextLayout, findings: &[FindingChange], most: usize) {
     let of_note = |it: &&FindingChange| worst_severity(it) > Severity::Info;
     let shown: Vec<_> = findings.iter().filter(of_note).collect();
@@ -199,6 +206,7 @@ fn findings(layout: &mut TextLayout, findings: &[FindingChange], most: usize) {
     layout.blank();
 }
 
+/// Writes each stage's share of time in both recordings.
 fn stages(layout: &mut TextLayout, report: &DiffReport) {
     if report.stages.is_empty() {
         return;
@@ -216,6 +224,7 @@ fn stages(layout: &mut TextLayout, report: &DiffReport) {
     layout.blank();
 }
 
+/// Writes waits by kind of object in both recordings.
 fn waits(layout: &mut TextLayout, report: &DiffReport, most: usize) {
     if report.waits.is_empty() {
         return;
@@ -239,6 +248,7 @@ fn waits(layout: &mut TextLayout, report: &DiffReport, most: usize) {
     layout.blank();
 }
 
+/// Writes programs' counters in both recordings.
 fn draw_counters(layout: &mut TextLayout, report: &DiffReport, most: usize) {
     if report.counters.is_empty() {
         return;
@@ -274,6 +284,7 @@ fn pair_line(layout: &mut TextLayout, style: Style, [name, before, after]: [&str
     layout.line(2, &[(style, &line)]);
 }
 
+/// Writes how many lines the limit leaves out.
 fn draw_more(layout: &mut TextLayout, all: usize, most: usize) {
     if all > most {
         let text = format!(

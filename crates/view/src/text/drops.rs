@@ -135,6 +135,7 @@ fn name_group(group: &ReasonGroup) -> String {
     }
 }
 
+/// Writes the reasons of drops, with what they mean.
 fn draw_reasons(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     let (ordinary, others): (Vec<&ReasonGroup>, Vec<&ReasonGroup>) =
         report.reasons.iter().partition(|it| it.ordinary);
@@ -161,6 +162,7 @@ fn draw_reasons(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     }
 }
 
+/// Writes one reason: number of drops, meaning, remedy, places.
 fn draw(layout: &mut TextLayout, group: &ReasonGroup) {
     layout.entry(2, &count(group.count), NUMBER, &name_group(group));
     let indent = 2 + NUMBER;
@@ -199,6 +201,7 @@ fn list_counts(names: &[NamedCount]) -> String {
     }
 }
 
+/// Writes how many retransmissions the drops of this host explain.
 fn draw_retransmissions(layout: &mut TextLayout, causes: &RetransmissionCauses) {
     layout.title(&[(Style::Bold, "retransmissions")]);
     layout.paragraph(2, Style::Plain, &retransmission_text(causes));
@@ -239,6 +242,7 @@ fn retransmission_text(causes: &RetransmissionCauses) -> String {
     )
 }
 
+/// Returns which drops made retransmissions necessary: reason, place, segments.
 fn dropped_by(it: &diagnose::drops::report::RetransmittedBy) -> String {
     let reason = it.reason.as_deref().unwrap_or("no reason");
     match &it.place {
@@ -247,6 +251,7 @@ fn dropped_by(it: &diagnose::drops::report::RetransmittedBy) -> String {
     }
 }
 
+/// Writes connections that lost packets here.
 fn draw_connections(layout: &mut TextLayout, all: &[ConnectionDrops], limit: usize) {
     if all.is_empty() {
         return;
@@ -281,6 +286,7 @@ fn draw_connections(layout: &mut TextLayout, all: &[ConnectionDrops], limit: usi
     layout.blank();
 }
 
+/// Writes drops by network device.
 fn draw_devices(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     if report.devices.is_empty() {
         return;
@@ -302,6 +308,7 @@ fn draw_devices(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     layout.blank();
 }
 
+/// Writes the kernel's own counters of drops, to check that nothing was missed.
 fn draw_counters(layout: &mut TextLayout, report: &DropReport, limit: usize) {
     if report.counters.is_empty() {
         return;

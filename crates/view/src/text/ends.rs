@@ -43,6 +43,7 @@ pub fn text(report: &EndsReport, options: &TextOptions) -> String {
     layout.finish()
 }
 
+/// Returns the clock offset of the two hosts, with its error bound.
 fn describe_clocks(report: &EndsReport) -> String {
     let host = &report.other_host;
     match &report.clocks {
@@ -68,6 +69,7 @@ fn describe_clocks(report: &EndsReport) -> String {
     }
 }
 
+/// Writes the parts of messages from one end to the other.
 fn draw(layout: &mut TextLayout, group: &CrossingGroup) {
     layout.title(&[(Style::Bold, &group.from.title())]);
     if let Some(process) = &group.to.process {

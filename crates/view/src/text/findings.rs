@@ -49,6 +49,7 @@ pub fn draw_one_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding)
     draw_undecided(layout, undecided);
 }
 
+/// Writes a finding: headline, evidence, causes ruled out, fix.
 fn draw_finding(layout: &mut TextLayout, finding: &Finding, is_answer: bool, when: Option<String>) {
     let style = match finding.severity {
         Severity::Critical => Style::Red,
@@ -126,6 +127,7 @@ pub fn describe_estimate(win: &EstimatedWin) -> String {
     format!("{word} {}", format_ratio(win.times_faster))
 }
 
+/// Writes what could not be decided, and why not.
 fn draw_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
     let candidates = undecided.join_candidates(" or ");
     let title = [
@@ -144,6 +146,7 @@ fn draw_undecided(layout: &mut TextLayout, undecided: &UndecidedFinding) {
     layout.blank();
 }
 
+/// Writes the figures, one a line.
 fn draw_evidence(layout: &mut TextLayout, facts: &[Fact]) {
     let facts = facts.iter().filter(|fact| fact.unit != FactUnit::Id);
     for (index, fact) in facts.enumerate() {

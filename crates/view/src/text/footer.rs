@@ -49,6 +49,7 @@ fn draw_windows(layout: &mut TextLayout, about: &About) {
     layout.entry(2, "windows", LABEL, &text);
 }
 
+/// Writes how many records each probe lost, and why.
 fn draw_loss(layout: &mut TextLayout, all: &[ProbeLoss]) {
     let sum = |of: fn(&ProbeLoss) -> u64| all.iter().map(of).sum::<u64>();
     let text = format!(
@@ -88,6 +89,7 @@ fn unaccounted_text(residual: i64) -> String {
     }
 }
 
+/// Writes CPU time and memory of the recorder.
 fn draw_cost(layout: &mut TextLayout, cost: Option<&Cost>) {
     let Some(cost) = cost else {
         layout.entry(2, "cost", LABEL, "not recorded");

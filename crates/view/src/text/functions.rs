@@ -46,6 +46,7 @@ pub(super) fn request(layout: &mut TextLayout, functions: &FunctionShares) {
     draw_list(layout, "functions while computing", functions);
 }
 
+/// Writes functions by their share of samples.
 fn draw_list(layout: &mut TextLayout, title: &str, functions: &FunctionShares) {
     let samples = quantity(functions.samples, "sample");
     let in_kernel = diagnose::units::ratio_of(functions.in_kernel, functions.samples);
@@ -106,6 +107,7 @@ fn title_of(function: &FunctionShare) -> String {
     }
 }
 
+/// Returns both bounds of a share, in percent.
 fn format_bounds(share: &ShareBounds) -> String {
     format!("{:.0}–{:.0} %", share.low * 100.0, share.high * 100.0)
 }

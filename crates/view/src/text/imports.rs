@@ -74,6 +74,7 @@ fn draw_list<T>(
     layout.blank();
 }
 
+/// Returns name and times of a thread.
 fn thread(thread: &ThreadSum, length_ns: u64) -> (String, String) {
     let name = thread.name.as_deref().unwrap_or("unknown");
     let name = match thread.tid {
@@ -89,6 +90,7 @@ fn thread(thread: &ThreadSum, length_ns: u64) -> (String, String) {
     )
 }
 
+/// Returns name and times of a function.
 fn function(function: &FunctionSum) -> (String, String) {
     let name = match &function.name {
         Some(name) => format!("{name}()"),
@@ -103,6 +105,7 @@ fn function(function: &FunctionSum) -> (String, String) {
     (name, numbers)
 }
 
+/// Returns name, number and time of a kind of activity.
 fn kind(sum: &ActivitySum) -> (String, String) {
     let name = sum.kind.name().replace('_', " ");
     (
@@ -111,6 +114,7 @@ fn kind(sum: &ActivitySum) -> (String, String) {
     )
 }
 
+/// Returns name, number and time of a kind of gap.
 fn gap(sum: &ActivitySum) -> (String, String) {
     let kind = sum.kind.name().replace('_', " ");
     let name = sum.name.clone().unwrap_or(kind);

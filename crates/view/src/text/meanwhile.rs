@@ -13,6 +13,7 @@ const MOST: usize = 24;
 /// Width of a span's name.
 const WHAT: usize = 40;
 
+/// Writes what CPUs did while the message was under way.
 pub(super) fn draw(layout: &mut TextLayout, story: &MessageStory) {
     let Some(all) = &story.meanwhile else {
         return;
@@ -24,6 +25,7 @@ pub(super) fn draw(layout: &mut TextLayout, story: &MessageStory) {
     }
 }
 
+/// Writes the activities of one CPU, indented by depth.
 fn draw_cpu(layout: &mut TextLayout, all: &[CpuActivity]) {
     let mut lengths: Vec<u64> = all.iter().map(|activity| activity.length_ns).collect();
     lengths.sort_unstable_by(|a, b| b.cmp(a));
@@ -57,6 +59,7 @@ fn draw_cpu(layout: &mut TextLayout, all: &[CpuActivity]) {
     }
 }
 
+/// Returns the name of an activity.
 fn title(activity: &CpuActivity) -> String {
     span_name::of_activity(activity.kind, activity.name.as_deref(), activity.tid)
 }

@@ -33,6 +33,7 @@ pub fn text(report: &MessageReport, options: &TextOptions) -> String {
     layout.finish()
 }
 
+/// Writes the first line: how many messages, and where their time goes.
 fn draw_answer(layout: &mut TextLayout, report: &MessageReport) {
     let slowest = report.groups.first();
     let text = match slowest.and_then(|group| group.slowest.first()) {
@@ -58,6 +59,7 @@ fn span(lifetime: &MessageLifetime) -> &'static str {
     }
 }
 
+/// Writes the messages of one connection and direction: a table of parts.
 fn draw(layout: &mut TextLayout, group: &MessageGroup) {
     let direction = group.direction.name();
     layout.title(&[
@@ -194,6 +196,7 @@ fn describe_place(lifetime: &MessageLifetime) -> String {
     )
 }
 
+/// Returns in how many segments the message came.
 fn came_in(row: &ReceivedMessage) -> String {
     let number = u64::from(row.segments);
     match row.cut_bytes {
@@ -213,6 +216,7 @@ fn came_in(row: &ReceivedMessage) -> String {
     }
 }
 
+/// Returns in how many packets the message left; empty if in one.
 fn went_out_in(row: &SentMessage) -> String {
     match row.packets {
         Some(packets) if packets > 1 => format!(" in {}", quantity(packets.into(), "packet")),

@@ -44,12 +44,14 @@ pub fn draw(layout: &mut TextLayout, report: &Report, options: &TextOptions) {
     layout.blank();
 }
 
+/// Returns rule and first sentence of a finding.
 fn finding(finding: &Finding) -> (String, String) {
     let sentence = first_sentence(&finding.headline);
     let text = format!("{}: {sentence}", describe_subject(&finding.subject));
     (finding.rule.to_string(), text)
 }
 
+/// Returns rule and first sentence of what could not be decided.
 fn undecided_note(undecided: &UndecidedFinding) -> (String, String) {
     let rules = undecided.join_candidates(" or ");
     let sentence = first_sentence(&undecided.headline);
@@ -57,6 +59,7 @@ fn undecided_note(undecided: &UndecidedFinding) -> (String, String) {
     (format!("perhaps {rules}"), text)
 }
 
+/// Returns process and remote address of a finding.
 fn describe_subject(subject: &FindingSubject) -> String {
     let process = process(subject.process.as_ref());
     match subject.connections {
@@ -66,6 +69,7 @@ fn describe_subject(subject: &FindingSubject) -> String {
     }
 }
 
+/// Returns the text up to its first full stop.
 fn first_sentence(text: &str) -> &str {
     text.find(". ").map_or(text, |end| &text[..=end])
 }

@@ -45,6 +45,7 @@ fn list_sentences(preceding: &Preceding, condition: &str) -> Vec<String> {
     sentences
 }
 
+/// Returns how much more often slow waits follow a condition than fast ones.
 fn association_sentence(
     preceding: &Preceding,
     factor: &FactorReport,
@@ -110,6 +111,7 @@ fn describe_relation(what: &FactorKind, association: &FactorAssociation) -> Stri
     }
 }
 
+/// Returns the condition on the number of sends since the last receive.
 fn sends_since(sends: u64, is_low: bool) -> String {
     let number = match (sends, is_low) {
         (0, true) => return "follow a receive without a later send".to_owned(),

@@ -115,6 +115,7 @@ pub fn headline(report: &RequestReport) -> String {
     )
 }
 
+/// Returns the functions of all requests; None without samples.
 fn functions_of_all(service: &Service) -> Option<&FunctionShares> {
     service.functions.as_ref().map(|it| &it.all)
 }
@@ -136,10 +137,12 @@ fn largest_shares(parts: &PartShares, functions: Option<&FunctionShares>) -> Str
     }
 }
 
+/// Returns a share in percent, without decimals.
 fn whole_percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
+/// Writes services with requests, p50, p99 and max.
 fn table(layout: &mut TextLayout, report: &RequestReport, most: usize) {
     if report.services.is_empty() {
         return;
@@ -189,6 +192,7 @@ fn table(layout: &mut TextLayout, report: &RequestReport, most: usize) {
     }
 }
 
+/// Returns the service's name with role and address.
 fn name(service: &Service) -> String {
     match service.role {
         Side::Server => format!("{} {}", service.name, service.address),

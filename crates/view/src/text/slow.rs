@@ -63,10 +63,12 @@ pub fn note(report: &Report) -> Option<(String, String)> {
     Some(("slow messages".to_owned(), text))
 }
 
+/// Returns the program that received or sent the messages.
 fn name(slow: &SlowMessages) -> &str {
     slow.application.as_deref().unwrap_or("an unknown process")
 }
 
+/// Writes the slow messages of a program, with their first causes.
 fn draw_messages(layout: &mut TextLayout, slow: &SlowMessages) {
     let style = match slow.severity {
         Severity::Critical => Style::Red,
@@ -104,10 +106,12 @@ fn draw_messages(layout: &mut TextLayout, slow: &SlowMessages) {
     layout.blank();
 }
 
+/// Returns what caused slow messages, with its role.
 fn title(cause: &SlowCause) -> String {
     cause_title(cause.rule, &cause.what, cause.role)
 }
 
+/// Returns a cause: messages, extra time, an example.
 fn because(cause: &SlowCause) -> String {
     format!(
         "{}: first cause of {}, {} longer, for example {} [{}]",

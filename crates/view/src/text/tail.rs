@@ -52,6 +52,7 @@ pub fn text(report: &TailReport, limit: usize, options: &TextOptions) -> String 
 /// How to record what CPUs did.
 const HINT: &str = "hint: record with --keep p99,sample=100, for longer";
 
+/// Returns the first line: how many messages are slow, and their most frequent cause.
 fn answer_text(report: &TailReport) -> String {
     let takes_longer = |group: &&TailGroup| {
         let deviation_ns = group.deviation_ns.unwrap_or(0.0);
@@ -90,6 +91,7 @@ fn is_judged(report: &TailReport) -> bool {
     report.groups.iter().any(judged)
 }
 
+/// Returns why no cause is reported.
 fn nothing_longer(report: &TailReport) -> &'static str {
     let takes_less = |it: &TailGroup| {
         it.deviation_ns
@@ -109,10 +111,12 @@ fn nothing_longer(report: &TailReport) -> &'static str {
     }
 }
 
+/// Returns the program that received or sent the messages.
 fn name(group: &TailGroup) -> &str {
     group.application.as_deref().unwrap_or("an unknown process")
 }
 
+/// Writes one group: latencies, causes, messages.
 fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: usize) {
     let direction = group.direction.name();
     layout.title(&[
@@ -143,6 +147,7 @@ fn draw(layout: &mut TextLayout, report: &TailReport, group: &TailGroup, limit: 
     }
 }
 
+/// Writes percentiles of slow and of compared messages.
 fn draw_latencies(layout: &mut TextLayout, report: &TailReport, group: &TailGroup) {
     let text = latencies(group.messages, &group.latency);
     layout.entry(2, "messages", LABEL, &text);
@@ -229,6 +234,7 @@ fn contexts(core: &CpuShare) -> String {
     shown.take(CONTEXTS).collect::<Vec<_>>().join(", ")
 }
 
+/// Returns percentiles of this many messages in one line.
 fn latencies(messages: u64, latency: &[LatencyQuantile]) -> String {
     let at = |share: f64| {
         let found = latency.iter().find(|it| it.share >= share);
@@ -244,6 +250,7 @@ fn latencies(messages: u64, latency: &[LatencyQuantile]) -> String {
     )
 }
 
+/// Returns what caused slow messages, with its role.
 fn title(cause: &TailCause) -> String {
     cause_title(cause.rule, &cause.what, cause.role)
 }
@@ -261,6 +268,7 @@ pub(super) fn cause_title(rule: &str, what: &str, role: CoreRole) -> String {
     }
 }
 
+/// Writes one cause: messages, extra time, places, examples.
 fn draw_cause(layout: &mut TextLayout, cause: &TailCause) {
     let rule = format!("  [{}]", cause.rule);
     layout.line(2, &[(Style::Bold, &title(cause)), (Style::Dim, &rule)]);
@@ -311,6 +319,7 @@ fn extra(cause: &TailCause) -> String {
     )
 }
 
+/// Returns a duration as text.
 fn format_nanoseconds(ns: f64) -> String {
     duration(ns.round() as u64)
 }

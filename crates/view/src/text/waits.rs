@@ -37,6 +37,7 @@ pub fn text(report: &WaitReport, options: &TextOptions) -> String {
     layout.finish()
 }
 
+/// Writes the first line: blocked time, and the object with most of it.
 fn draw_answer(layout: &mut TextLayout, report: &WaitReport) {
     let total = &report.total;
     let conditions = list_conditions(&report.filter);
@@ -110,6 +111,7 @@ fn list_conditions(filter: &WaitFilter) -> Vec<String> {
     conditions.into_iter().flatten().collect()
 }
 
+/// Writes the groups, the longest blocked first.
 fn draw_groups(layout: &mut TextLayout, report: &WaitReport) {
     let (shown, all) = (report.groups.len() as u64, report.total.groups);
     if shown == 0 {
@@ -168,6 +170,7 @@ fn draw_counters(layout: &mut TextLayout, report: &WaitReport, options: &TextOpt
     layout.blank();
 }
 
+/// Writes one group with its durations, wakers and stacks.
 fn draw(layout: &mut TextLayout, group: &WaitGroup, longer_than_ns: Option<u64>) {
     layout.paragraph(2, Style::Cyan, &group.identity.title());
     if let Some(stack) = &group.identity.stack {
@@ -220,6 +223,7 @@ fn draw_spans(layout: &mut TextLayout, group: &WaitGroup, spans: &SpanTimes) {
     }
 }
 
+/// Writes how often and how long the group's threads were blocked.
 fn draw_blocked(
     layout: &mut TextLayout,
     group: &WaitGroup,
@@ -332,6 +336,7 @@ fn draw_stack(layout: &mut TextLayout, first: &str, stack: &WaitStack) {
     }
 }
 
+/// Returns percentiles of waits in one line.
 fn describe_durations(durations: &Durations) -> String {
     let (min, max) = (duration(durations.min_ns), duration(durations.max_ns));
     if min == max {
@@ -345,6 +350,7 @@ fn describe_durations(durations: &Durations) -> String {
     )
 }
 
+/// Writes number and p50 of fast and of slow waits.
 fn draw_populations(
     layout: &mut TextLayout,
     group: &WaitGroup,

@@ -128,10 +128,12 @@ pub fn of_processes(width: usize) -> ColumnWidths {
     columns
 }
 
+/// Returns the width of all columns with spaces between them, in characters.
 fn used_width(columns: &ColumnWidths) -> usize {
     columns.iter().map(|(_, width)| width + 1).sum::<usize>() - 1
 }
 
+/// Adds a column if the screen has room for it.
 fn add(columns: &mut ColumnWidths, width: usize, place: usize, column: (ListColumn, usize)) {
     if used_width(columns) + column.1 < width {
         columns.insert(place.min(columns.len()), column);
@@ -225,6 +227,7 @@ pub fn of_process(one: &LiveProcess, columns: &ColumnWidths) -> Vec<StyledPiece>
     })
 }
 
+/// Makes the cells of a row, with spaces between.
 fn row_cells(
     columns: &ColumnWidths,
     cell: impl Fn(ListColumn, usize) -> StyledPiece,
@@ -267,6 +270,7 @@ pub fn colour_bar(letters: &str) -> Vec<StyledPiece> {
     pieces
 }
 
+/// Returns a bar of letters, one for each part of the time.
 fn stage_letters(stages: &Stages, width: usize) -> String {
     let cells = bar::stage_cells(stages, width);
     cells
@@ -340,6 +344,7 @@ pub fn stage_style(by: HoldReason) -> Style {
     }
 }
 
+/// Returns what holds a connection most, and its share.
 fn hold_cell(held: Option<MainHold>, width: usize) -> StyledPiece {
     let Some(MainHold { by, share: part }) = held else {
         return (Style::Dim, "-".to_owned());

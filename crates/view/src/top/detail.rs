@@ -60,6 +60,7 @@ pub fn connection_lines(
     lines
 }
 
+/// Returns process, addresses and age of a connection.
 fn identity_lines(
     connection: &LiveConnection,
     width: usize,
@@ -103,6 +104,7 @@ fn identity_lines(
     lines
 }
 
+/// Returns the stages of a connection as bar and list.
 fn stage_lines(
     connection: &LiveConnection,
     width: usize,
@@ -261,6 +263,7 @@ fn spark_line(
     paint.line(pieces)
 }
 
+/// Returns a label, padded to the width of all labels.
 fn label_piece(label: &str) -> Vec<StyledPiece> {
     vec![(Style::Dim, format!("{label:LABEL$}"))]
 }
@@ -331,6 +334,7 @@ pub fn finding(
     paint.styled_lines(&layout.finish())
 }
 
+/// Returns the options for text of reports on this screen.
 fn text_options(width: usize, paint: StyleMapper) -> TextOptions {
     TextOptions {
         colour: paint.colour,

@@ -81,6 +81,7 @@ pub fn process_list(
     lines
 }
 
+/// Draws the rows that fit on the screen, around the selected one.
 fn draw_list(
     top: &TopState,
     columns: &ColumnWidths,
@@ -125,6 +126,7 @@ fn footer_line(text: Option<StyledPiece>, width: usize, paint: StyleMapper) -> L
     paint.line(pieces.into_iter().collect())
 }
 
+/// Returns the headline of a finding by its place in the list.
 fn headline(live: &LiveReport, place: usize) -> StyledPiece {
     match live.findings.get(place) {
         Some(finding) => (
@@ -220,6 +222,7 @@ pub fn finding_list(
     lines
 }
 
+/// Returns the row of a finding: rule, harm, subject.
 fn finding_row(finding: &Finding) -> Vec<StyledPiece> {
     let subject = &finding.subject;
     let numbers = format!(
@@ -238,6 +241,7 @@ fn finding_row(finding: &Finding) -> Vec<StyledPiece> {
     ]
 }
 
+/// Returns the row of what could not be decided.
 fn undecided_row(undecided: &UndecidedFinding) -> Vec<StyledPiece> {
     let harm = format!("≤{}", format_time(undecided.possible_harm_ns));
     vec![
@@ -254,6 +258,7 @@ fn undecided_row(undecided: &UndecidedFinding) -> Vec<StyledPiece> {
     ]
 }
 
+/// Returns process and remote address.
 fn subject_text(subject: &diagnose::report::FindingSubject) -> String {
     let process = cells::process(subject.process.as_ref());
     remove_controls(&match subject.connections {
@@ -263,6 +268,7 @@ fn subject_text(subject: &diagnose::report::FindingSubject) -> String {
     })
 }
 
+/// Returns a duration without a space.
 fn format_time(ns: u64) -> String {
     duration(ns).replace(' ', "")
 }

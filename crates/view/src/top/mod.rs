@@ -58,6 +58,7 @@ pub fn draw(frame: &mut Frame<'_>, top: &mut TopState, colour: bool) {
     }
 }
 
+/// Draws the head: host, totals, and the titles of pages.
 fn head_lines(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'static>> {
     let Some(live) = &top.live else {
         let text = "whylat top · attaching …".to_owned();
@@ -93,6 +94,7 @@ fn head_lines(top: &TopState, width: usize, paint: StyleMapper) -> Vec<Line<'sta
     ]
 }
 
+/// Draws the page that is open.
 fn body_lines(
     top: &mut TopState,
     width: usize,

@@ -179,6 +179,7 @@ impl ListOrder {
         shown.map(|(place, _)| place).collect()
     }
 
+    /// Returns the words of the filter, in small letters.
     fn words(&self) -> Vec<String> {
         self.filter
             .split_whitespace()
@@ -232,11 +233,13 @@ struct Key<'a> {
     remote: &'a str,
 }
 
+/// Returns name and pid of a process; both None if it is unknown.
 fn name(process: Option<&Process>) -> (Option<&str>, Option<u32>) {
     let comm = process.and_then(|process| process.comm.as_deref());
     (comm, process.and_then(|process| process.pid))
 }
 
+/// Returns the values by which a connection is sorted.
 fn key(one: &LiveConnection) -> Key<'_> {
     Key {
         severity: one.severity,
@@ -252,6 +255,7 @@ fn key(one: &LiveConnection) -> Key<'_> {
     }
 }
 
+/// Returns the values by which a process is sorted.
 fn key_of_process(one: &LiveProcess) -> Key<'_> {
     Key {
         severity: one.severity,
@@ -276,6 +280,7 @@ fn text_of(one: &LiveConnection) -> String {
     format!("{process} {} {} {held} {rules}", one.local, one.remote).to_lowercase()
 }
 
+/// Returns whether a text contains all words.
 fn has_all(words: &[String], text: &str) -> bool {
     words.iter().all(|word| text.contains(word.as_str()))
 }

@@ -51,10 +51,12 @@ pub(super) fn lines(
     lines
 }
 
+/// Joins the columns of a service, with fixed widths.
 fn join_columns(name: String, [rate, p50, p99, part]: [String; 4]) -> String {
     format!("{name} {rate:>11} {p50:>9} {p99:>9}  {part}")
 }
 
+/// Returns the row of a service: requests a second, p50, p99, main part.
 fn service_row(service: &LiveService, width: usize) -> String {
     let arrow = match service.role {
         Side::Server => "at",

@@ -161,6 +161,7 @@ impl TopState {
             .map_or((0, 0), |(_, cursor)| (cursor.index, cursor.offset))
     }
 
+    /// Returns the cursor of the open page.
     fn cursor_mut(&mut self) -> Option<&mut Cursor> {
         self.pages.last_mut().map(|(_, cursor)| cursor)
     }
@@ -239,6 +240,7 @@ impl TopState {
         self.keep_in_sight();
     }
 
+    /// Scrolls until the selected row is on the screen.
     fn keep_in_sight(&mut self) {
         let (rows, number) = (self.rows.max(1), self.shown.len());
         let is_list = self.is_list();
@@ -252,6 +254,7 @@ impl TopState {
         cursor.offset = cursor.offset.min(number.saturating_sub(rows));
     }
 
+    /// Returns whether the open page is a list of rows.
     fn is_list(&self) -> bool {
         !matches!(
             self.page(),
@@ -300,6 +303,7 @@ impl TopState {
         KeyAction::Draw
     }
 
+    /// Handles a key while no filter is typed.
     fn plain_key(&mut self, code: KeyCode) {
         match code {
             KeyCode::Down | KeyCode::Char('j') => self.step(1),
@@ -354,18 +358,21 @@ impl TopState {
         }
     }
 
+    /// Sorts by this column, the largest first.
     fn sort(&mut self, sort: SortKey) {
         self.order.sort = sort;
         self.order.reversed = false;
         self.refresh();
     }
 
+    /// Begins to type a filter, on a list.
     fn begin_filter(&mut self) {
         if self.is_list() {
             self.typing = true;
         }
     }
 
+    /// Handles a key while a filter is typed.
     fn type_filter(&mut self, code: KeyCode) {
         match code {
             KeyCode::Enter => self.typing = false,
@@ -382,6 +389,7 @@ impl TopState {
         self.refresh();
     }
 
+    /// Moves the selected row, or scrolls a page without rows.
     fn step(&mut self, by: isize) {
         let (is_list, number, most) = (self.is_list(), self.shown.len(), self.lines);
         let Some(cursor) = self.cursor_mut() else {
@@ -398,6 +406,7 @@ impl TopState {
         }
     }
 
+    /// Opens what is selected; on a connection its finding.
     fn open(&mut self) {
         // of one connection: the finding on it
         let page = match self.page() {
@@ -409,12 +418,14 @@ impl TopState {
         }
     }
 
+    /// Returns the page of the finding on a connection; None if it has none.
     fn finding_on(&self, id: u64) -> Option<ScreenPage> {
         let live = self.live.as_ref()?;
         let place = place_of_finding(live, self.connection(id)?)?;
         Some(ScreenPage::Finding(finding_id(live, place)?))
     }
 
+    /// Opens a page above the present one.
     fn push(&mut self, page: ScreenPage) {
         self.pages.push((page, Cursor::default()));
         self.history.clear();
@@ -431,11 +442,13 @@ impl TopState {
         self.refresh();
     }
 
+    /// Opens a page and forgets those below.
     fn go_to(&mut self, page: ScreenPage) {
         self.pages = vec![(page, Cursor::default())];
         self.refresh();
     }
 
+    /// Goes to the next or previous list.
     fn turn_page(&mut self, by: isize) {
         let lists = [
             ScreenPage::Connections,
@@ -453,6 +466,7 @@ impl TopState {
     }
 }
 
+/// Returns what identifies a finding by its place in the list.
 fn finding_id(live: &LiveReport, place: usize) -> Option<FindingId> {
     let (rule, subject) = match live.findings.get(place) {
         Some(finding) => (finding.rule.to_string(), &finding.subject),

@@ -37,6 +37,7 @@ pub(super) fn total_pieces(live: &LiveReport, width: usize) -> Vec<StyledPiece> 
     pieces
 }
 
+/// Returns the number of findings, in the colour of the worst.
 fn findings_piece(live: &LiveReport) -> StyledPiece {
     let number = |of| live.findings.iter().filter(|it| it.severity == of).count() as u64;
     let (critical, warnings) = (number(Severity::Critical), number(Severity::Warning));

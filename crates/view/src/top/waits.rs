@@ -62,12 +62,14 @@ pub fn lines(
     lines
 }
 
+/// Returns the live row of a process; None if it is not in the window.
 fn of_process<'a>(live: &'a LiveReport, process: Option<&Process>) -> Option<&'a LiveProcess> {
     live.processes
         .iter()
         .find(|it| it.process.as_ref() == process)
 }
 
+/// Returns lines of a process's waits, by object; at most `most`.
 fn shown(
     waits: &ProcessWaits,
     most: usize,
@@ -94,6 +96,7 @@ fn shown(
     lines
 }
 
+/// Returns threads, waits and longest wait of an object as text.
 fn object(object: &ObjectWaits, measured: WaitSource) -> String {
     let at_least = match measured {
         WaitSource::Recorded => "",

@@ -32,10 +32,12 @@ fn check(options: CheckOptions, runs: &[&str]) -> Outcome<Check> {
     Ok(check)
 }
 
+/// Checks these runs.
 fn report(options: CheckOptions, runs: &[&str]) -> Outcome<CheckReport> {
     Ok(check(options, runs)?.report(vec!["./client".to_owned()]))
 }
 
+/// Makes options with a baseline of these runs.
 fn with_baseline(runs: &[&str]) -> Outcome<CheckOptions> {
     let written =
         serde_json::to_string(&check(CheckOptions::default(), runs)?.to_baseline("0.1.0"))?;

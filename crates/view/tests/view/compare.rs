@@ -8,6 +8,7 @@ use whylat_view::{ComparedSide, TextOptions, side_by_side};
 
 use crate::fixture::{Outcome, recording};
 
+/// Returns the report of a golden recording.
 fn judge(case: &str) -> Outcome<Report> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let (_scratch, recording) = recording(&golden.join(case))?;

@@ -38,6 +38,7 @@ fn records(text: &str) -> Vec<Vec<Cell>> {
     records
 }
 
+/// Generates a row with texts that need quotes.
 fn process() -> impl Strategy<Value = Process> {
     let text = || prop_oneof![any::<String>(), "[a\",\r\n]{0,6}"];
     let numbers = (any::<u32>(), any::<u64>(), any::<Option<u64>>());
@@ -56,6 +57,7 @@ fn process() -> impl Strategy<Value = Process> {
     })
 }
 
+/// Returns the cells that the row must give.
 fn cells(row: &Process) -> Vec<Cell> {
     vec![
         Some(row.pid.to_string()),
@@ -71,6 +73,7 @@ fn cells(row: &Process) -> Vec<Cell> {
     ]
 }
 
+/// Writes a recording of these rows.
 fn recording(dir: &std::path::Path, rows: &[Process]) -> Recording {
     let header: Header = serde_json::from_value(json!({
         "format": 1, "whylat": "", "host": "", "boot_id": "", "kernel": "", "cpus": 1, "clocksource": "",

@@ -36,6 +36,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
+/// Compares two golden recordings.
 fn compared([before, after]: [&str; 2]) -> Outcome<DiffReport> {
     let (_first, before) = recording(&root().join(before))?;
     let (_second, after) = recording(&root().join(after))?;

@@ -19,6 +19,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_drops")
 }
 
+/// Returns the report of drops of the golden recording.
 fn answer() -> Outcome<DropReport> {
     let (_scratch, recording) = recording(&root().join("recording"))?;
     Ok(diagnose::recording::report_drops(&recording, 10))

@@ -53,6 +53,7 @@ fn cases() -> Outcome<Vec<(String, String, PathBuf)>> {
     Ok(cases)
 }
 
+/// Returns the directories within a directory, sorted.
 fn subdirectories(path: &Path) -> Outcome<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))? {
@@ -121,10 +122,12 @@ const OF_CONNECTION: [&str; 6] = [
     "stages",
 ];
 
+/// Returns the text of a JSON value; empty if it is none.
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
+/// Returns the elements of a JSON list; none if it is no list.
 fn items_of(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }

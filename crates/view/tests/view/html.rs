@@ -17,10 +17,12 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests")
 }
 
+/// Makes the recording of the golden waits.
 fn waits() -> Outcome<(TempDir, Recording)> {
     recording(&root().join("golden_waits/recording"))
 }
 
+/// Returns all analyses that the page shows.
 fn answers(recording: &Recording) -> Outcome<RecordingAnswers> {
     let (judging, asked) = (DiagnosisOptions::default(), TailOptions::default());
     Ok(diagnose::recording::page(recording, judging, &asked)?)

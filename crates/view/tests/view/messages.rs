@@ -41,11 +41,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_messages")
 }
 
+/// Returns the report of messages of the golden recording.
 fn answer(limit: usize) -> Outcome<MessageReport> {
     let (_scratch, recording) = recording(&root().join("recording"))?;
     Ok(diagnose::recording::messages(&recording, limit))
 }
 
+/// Returns the report on one message.
 fn story(id: &str) -> Outcome<MessageStory> {
     let (_scratch, recording) = recording(&root().join("recording"))?;
     let story = diagnose::recording::message(&recording, id.parse()?);
@@ -111,6 +113,7 @@ fn end(
     recording(text.path())
 }
 
+/// Returns the report of messages at both ends.
 fn both_ends() -> Outcome<EndsReport> {
     let (_scratch, golden) = recording(&root().join("recording"))?;
     let sent = golden.read_all::<SentMessage>();

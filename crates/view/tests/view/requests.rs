@@ -23,11 +23,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_requests")
 }
 
+/// Returns the report of requests of the golden recording.
 fn answer(filter: RequestFilter) -> Outcome<RequestReport> {
     let (_scratch, recording) = recording(&root().join("recording"))?;
     Ok(requests(&recording, filter, 10))
 }
 
+/// Returns the report on one request.
 fn one() -> Outcome<RequestReport> {
     answer(RequestFilter {
         id: Some(ONE.parse()?),
@@ -35,6 +37,7 @@ fn one() -> Outcome<RequestReport> {
     })
 }
 
+/// Returns the requests of the golden recording as CSV.
 fn csv() -> Outcome<String> {
     let (_scratch, recording) = recording(&root().join("recording"))?;
     let mut out = Vec::new();

@@ -47,6 +47,7 @@ struct Made {
 }
 
 impl Made {
+    /// Begins a recording without messages.
     fn new() -> Self {
         Self {
             now_ns: BEGIN_NS,
@@ -147,6 +148,7 @@ impl Made {
         self.on_cpu(("idle", None, 0), 5_000);
     }
 
+    /// Adds a wait of the receiving thread.
     fn waits(&mut self, kind: &str, (start_ns, woken_ns): (u64, u64)) {
         let row = json!({
             "start_ns": start_ns, "woken_ns": woken_ns, "end_ns": woken_ns, "tid": SERVER,
@@ -155,6 +157,7 @@ impl Made {
         self.waits.push(row_of(row).expect("a row"));
     }
 
+    /// Returns the report on slow messages.
     fn answer(&self) -> Outcome<TailReport> {
         let (_scratch, recording) = self.recorded()?;
         let asked = TailOptions {
@@ -167,6 +170,7 @@ impl Made {
         Ok(diagnose::recording::explain_tail(&recording, None, &asked)?)
     }
 
+    /// Writes the rows as a recording.
     fn recorded(&self) -> Outcome<(TempDir, Recording)> {
         let mut processes = Processes::default();
         for (pid, comm) in [(SERVER, "server"), (CROWD, "crowd")] {
@@ -248,6 +252,7 @@ fn every_rule() -> Made {
     made
 }
 
+/// Makes a hundred messages of equal duration.
 fn all_alike() -> Made {
     let mut made = Made::new();
     (0..100).for_each(|_| made.ordinary(0));

@@ -79,6 +79,7 @@ fn shown(name: &str) -> usize {
     }
 }
 
+/// Returns the report of waits with this grouping, filter and limit.
 fn answer((name, grouping, filter, limit): Case) -> Outcome<WaitReport> {
     let own = root().join(name.split('_').next().unwrap_or_default());
     let text = if own.is_dir() {

@@ -3,10 +3,12 @@
 use super::*;
 use serde_json::json;
 
+/// Redacts a value.
 fn redacted(value: Value) -> Value {
     redacted_by(Redactor::new(&crate::program()), value)
 }
 
+/// Redacts a value after its secrets are learned.
 fn redacted_by(mut redactor: Redactor, mut value: Value) -> Value {
     redactor.learn_secrets([&value].into_iter());
     redactor.value(&mut value);
@@ -74,6 +76,7 @@ fn common_paths_and_addresses_stay() {
     assert_eq!(redacted(json!({"why": why}))["why"], why);
 }
 
+/// Returns a text after redaction as the reason of a probe.
 fn why(text: &str) -> String {
     let redacted_json = redacted(json!({"why": text}));
     redacted_json["why"].as_str().expect("text").to_owned()

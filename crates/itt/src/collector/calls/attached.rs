@@ -101,6 +101,7 @@ fn fill(room: &[AtomicU64], words: impl Iterator<Item = u64>) {
     }
 }
 
+/// Records that two identifiers are related.
 pub(super) extern "C" fn relation_add(
     domain: *const DomainHandle,
     head: IttId,
@@ -110,6 +111,7 @@ pub(super) extern "C" fn relation_add(
     relate(domain, None, head, relation, tail);
 }
 
+/// Records that two identifiers are related, with the program's own time.
 pub(super) extern "C" fn relation_add_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -121,6 +123,7 @@ pub(super) extern "C" fn relation_add_ex(
     relate(domain, Some((clock, timestamp)), head, relation, tail);
 }
 
+/// Relates the thread's current task to an identifier.
 pub(super) extern "C" fn relation_add_to_current(
     domain: *const DomainHandle,
     relation: c_int,
@@ -129,6 +132,7 @@ pub(super) extern "C" fn relation_add_to_current(
     relate(domain, None, IttId(0, 0, 0), relation, tail);
 }
 
+/// Relates the thread's current task to an identifier, with the program's own time.
 pub(super) extern "C" fn relation_add_to_current_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -140,6 +144,7 @@ pub(super) extern "C" fn relation_add_to_current_ex(
     relate(domain, given, IttId(0, 0, 0), relation, tail);
 }
 
+/// Writes the record of a relation; `given` is the program's own clock and time.
 fn relate(
     domain: *const DomainHandle,
     given: Option<(*const c_void, u64)>,

@@ -5,6 +5,7 @@ use crate::collector::state::{DETACHED, PAUSED, RUNNING, current_collector};
 use crate::collector::system::now_ns;
 use crate::wire::{RecordCode, RecordHead};
 
+/// Stops recording until the program resumes it.
 pub(super) extern "C" fn pause() {
     with_writer(|writer| {
         writer.write(RecordHead::new(RecordCode::Paused, 0), RecordTime::Now, []);
@@ -12,6 +13,7 @@ pub(super) extern "C" fn pause() {
     });
 }
 
+/// Goes on recording after a pause.
 pub(super) extern "C" fn resume() {
     let Some(collector) = current_collector().filter(|collector| collector.is_silent()) else {
         return;
@@ -22,6 +24,7 @@ pub(super) extern "C" fn resume() {
     });
 }
 
+/// Stops recording for good.
 pub(super) extern "C" fn detach() {
     with_writer(|writer| {
         writer.write(
@@ -35,6 +38,7 @@ pub(super) extern "C" fn detach() {
     }
 }
 
+/// Records nothing more of this thread.
 pub(super) extern "C" fn thread_ignore() {
     with_writer(|writer| {
         writer.write(

@@ -67,22 +67,27 @@ unsafe fn set(writer: &RecordWriter, counter: Counter, stamp: RecordTime, value:
     writer.write(head, stamp, [unsafe { value_type.read(value.cast()) }]);
 }
 
+/// Adds 1 to a counter.
 pub(super) extern "C" fn counter_inc(counter: Counter) {
     change(counter, 1, false);
 }
 
+/// Subtracts 1 from a counter.
 pub(super) extern "C" fn counter_dec(counter: Counter) {
     change(counter, 1, true);
 }
 
+/// Adds `delta` to a counter.
 pub(super) extern "C" fn counter_inc_delta(counter: Counter, delta: u64) {
     change(counter, delta, false);
 }
 
+/// Subtracts `delta` from a counter.
 pub(super) extern "C" fn counter_dec_delta(counter: Counter, delta: u64) {
     change(counter, delta, true);
 }
 
+/// Writes the record of a counter's change.
 #[inline(always)]
 fn change(counter: Counter, delta: u64, is_decrement: bool) {
     if let Some(writer) = record_writer()
@@ -93,14 +98,17 @@ fn change(counter: Counter, delta: u64, is_decrement: bool) {
     }
 }
 
+/// Adds 1 to the counter of this name.
 pub(super) extern "C" fn counter_inc_v3(domain: *const DomainHandle, name: *const TextHandle) {
     change_named(domain, name, 1, false);
 }
 
+/// Subtracts 1 from the counter of this name.
 pub(super) extern "C" fn counter_dec_v3(domain: *const DomainHandle, name: *const TextHandle) {
     change_named(domain, name, 1, true);
 }
 
+/// Adds `delta` to the counter of this name.
 pub(super) extern "C" fn counter_inc_delta_v3(
     domain: *const DomainHandle,
     name: *const TextHandle,
@@ -109,6 +117,7 @@ pub(super) extern "C" fn counter_inc_delta_v3(
     change_named(domain, name, delta, false);
 }
 
+/// Subtracts `delta` from the counter of this name.
 pub(super) extern "C" fn counter_dec_delta_v3(
     domain: *const DomainHandle,
     name: *const TextHandle,
@@ -117,6 +126,7 @@ pub(super) extern "C" fn counter_dec_delta_v3(
     change_named(domain, name, delta, true);
 }
 
+/// Writes the record of a change of the counter of this name.
 fn change_named(
     domain: *const DomainHandle,
     name: *const TextHandle,
@@ -132,6 +142,7 @@ fn change_named(
     });
 }
 
+/// Forgets a counter.
 pub(super) extern "C" fn counter_destroy(counter: Counter) {
     with_writer(|writer| {
         if let Some(known) = writer.find_entry(counter, HandleKind::Counter) {
@@ -192,6 +203,7 @@ impl HistogramPoints {
         })
     }
 
+    /// Writes some points of a histogram as one record.
     fn write(&self, writer: &RecordWriter, histogram: u32, first: usize, count: usize) {
         let x_number = self.x.map_or(0, |(x_type, _)| x_type as u8);
         let head = RecordHead::with(RecordCode::HistogramBatch, x_number, histogram);

@@ -108,6 +108,7 @@ pub(super) unsafe extern "C" fn counter_create_v3(
     }
 }
 
+/// Returns the handle of a counter; makes it if it is new.
 fn counter(name: Vec<u8>, domain: Vec<u8>, value_type: c_int) -> Counter {
     let number = ValueType::byte_of(value_type);
     let texts = (name.clone(), domain.clone());

@@ -9,6 +9,7 @@ use crate::layout::LossCause;
 use crate::record::SyncAction;
 use crate::wire::{RecordCode, RecordHead};
 
+/// Records a moment.
 pub(super) extern "C" fn marker(
     domain: *const DomainHandle,
     id: IttId,
@@ -18,6 +19,7 @@ pub(super) extern "C" fn marker(
     mark(domain, None, id, name, scope);
 }
 
+/// Records a moment, with the program's own time.
 pub(super) extern "C" fn marker_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -29,6 +31,7 @@ pub(super) extern "C" fn marker_ex(
     mark(domain, Some((clock, timestamp)), id, name, scope);
 }
 
+/// Writes the record of a moment; `given` is the program's own clock and time.
 fn mark(
     domain: *const DomainHandle,
     given: Option<(*const c_void, u64)>,
@@ -52,10 +55,12 @@ fn mark(
     });
 }
 
+/// Records the begin of an event.
 pub(super) extern "C" fn event_start(event: c_int) -> c_int {
     happen(RecordCode::EventStart, event)
 }
 
+/// Records the end of an event.
 pub(super) extern "C" fn event_end(event: c_int) -> c_int {
     happen(RecordCode::EventEnd, event)
 }
@@ -69,26 +74,32 @@ fn happen(code: RecordCode, event: c_int) -> c_int {
     0
 }
 
+/// Records that the thread begins to wait for a lock.
 pub(super) extern "C" fn sync_prepare(address: *mut c_void) {
     sync(SyncAction::Prepare, address);
 }
 
+/// Records that the thread gives up its wait for a lock.
 pub(super) extern "C" fn sync_cancel(address: *mut c_void) {
     sync(SyncAction::Cancel, address);
 }
 
+/// Records that the thread has the lock.
 pub(super) extern "C" fn sync_acquired(address: *mut c_void) {
     sync(SyncAction::Acquired, address);
 }
 
+/// Records that the thread releases the lock.
 pub(super) extern "C" fn sync_releasing(address: *mut c_void) {
     sync(SyncAction::Releasing, address);
 }
 
+/// Records that a lock is gone; its address may be used again.
 pub(super) extern "C" fn sync_destroy(address: *mut c_void) {
     sync(SyncAction::Destroyed, address);
 }
 
+/// Writes the record of an action on a lock.
 fn sync(action: SyncAction, address: *mut c_void) {
     with_writer(|writer| {
         let head = RecordHead::with(RecordCode::Sync, action as u8, 0);

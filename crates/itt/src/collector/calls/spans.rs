@@ -12,6 +12,7 @@ use crate::wire::{RecordCode, RecordHead};
 /// `__itt_timestamp_none`: the end of a frame is now.
 const TIMESTAMP_NONE: u64 = u64::MAX;
 
+/// Records the begin of a task.
 pub(super) extern "C" fn task_begin(
     domain: *const DomainHandle,
     id: IttId,
@@ -21,6 +22,7 @@ pub(super) extern "C" fn task_begin(
     begin(RecordCode::TaskBegin, 0, domain, None, (id, parent), name);
 }
 
+/// Records the begin of a task, with the program's own time.
 pub(super) extern "C" fn task_begin_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -33,6 +35,7 @@ pub(super) extern "C" fn task_begin_ex(
     begin(RecordCode::TaskBegin, 0, domain, given, (id, parent), name);
 }
 
+/// Records the begin of a task that may end on another thread.
 pub(super) extern "C" fn task_begin_overlapped(
     domain: *const DomainHandle,
     id: IttId,
@@ -42,6 +45,7 @@ pub(super) extern "C" fn task_begin_overlapped(
     begin(RecordCode::TaskBegin, 1, domain, None, (id, parent), name);
 }
 
+/// Records the begin of such a task, with the program's own time.
 pub(super) extern "C" fn task_begin_overlapped_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -54,6 +58,7 @@ pub(super) extern "C" fn task_begin_overlapped_ex(
     begin(RecordCode::TaskBegin, 1, domain, given, (id, parent), name);
 }
 
+/// Records the begin of a region, which belongs to no thread.
 pub(super) extern "C" fn region_begin(
     domain: *const DomainHandle,
     id: IttId,
@@ -63,6 +68,7 @@ pub(super) extern "C" fn region_begin(
     begin(RecordCode::RegionBegin, 0, domain, None, (id, parent), name);
 }
 
+/// Writes the record of a begin; `given` is the program's own clock and time.
 fn begin(
     code: RecordCode,
     detail: u8,
@@ -91,10 +97,12 @@ fn begin(
     });
 }
 
+/// Records the end of the thread's innermost task.
 pub(super) extern "C" fn task_end(domain: *const DomainHandle) {
     end(RecordCode::TaskEnd, domain, None, []);
 }
 
+/// Records the end of the innermost task, with the program's own time.
 pub(super) extern "C" fn task_end_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -103,6 +111,7 @@ pub(super) extern "C" fn task_end_ex(
     end(RecordCode::TaskEnd, domain, Some((clock, timestamp)), []);
 }
 
+/// Records the end of the task with this identifier.
 pub(super) extern "C" fn task_end_overlapped(domain: *const DomainHandle, id: IttId) {
     end(
         RecordCode::TaskEndOverlapped,
@@ -112,6 +121,7 @@ pub(super) extern "C" fn task_end_overlapped(domain: *const DomainHandle, id: It
     );
 }
 
+/// Records the end of the task with this identifier, with the program's own time.
 pub(super) extern "C" fn task_end_overlapped_ex(
     domain: *const DomainHandle,
     clock: *const c_void,
@@ -127,10 +137,12 @@ pub(super) extern "C" fn task_end_overlapped_ex(
     );
 }
 
+/// Records the end of a region.
 pub(super) extern "C" fn region_end(domain: *const DomainHandle, id: IttId) {
     end(RecordCode::RegionEnd, domain, None, [id.0, id.1, id.2]);
 }
 
+/// Writes the record of an end; `given` is the program's own clock and time.
 fn end<const N: usize>(
     code: RecordCode,
     domain: *const DomainHandle,

@@ -92,6 +92,7 @@ pub(crate) struct CommandClientTruth {
 }
 
 impl CommandClient {
+    /// Sends commands to a server, and returns the time of each.
     pub(crate) fn run(&self, context: &Context) -> Result<CommandClientTruth, LabError> {
         let reporter = IttReporter::begin(c"command-client")?;
         let peer = Peer::connect(self.connect, &self.socket)?;
@@ -120,6 +121,7 @@ impl CommandClient {
         })
     }
 
+    /// Sends the commands of the start: most small, some large.
     fn start_up(&self, channel: &mut CountedChannel<'_>) -> Result<Vec<CommandTruth>, LabError> {
         let _task = channel.reporter.task(&channel.reporter.start_up);
         let mut sizes = Random::new(self.seed);
@@ -137,6 +139,7 @@ impl CommandClient {
         (1..).zip(bodies).map(command).collect()
     }
 
+    /// Sends small commands with pauses between.
     fn poll(&self, channel: &mut CountedChannel<'_>) -> Result<Vec<CommandTruth>, LabError> {
         let mut asked = Vec::new();
         for number in 0..self.polls {
@@ -147,6 +150,7 @@ impl CommandClient {
         Ok(asked)
     }
 
+    /// Sends one command, waits for its answer, and returns its times.
     fn command(
         &self,
         channel: &mut CountedChannel<'_>,

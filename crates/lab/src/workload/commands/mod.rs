@@ -32,6 +32,7 @@ struct CommandHeader {
 }
 
 impl CommandHeader {
+    /// Returns the header as bytes.
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.number.to_le_bytes());
@@ -39,6 +40,7 @@ impl CommandHeader {
         bytes
     }
 
+    /// Reads a header.
     fn from_bytes(bytes: [u8; HEADER_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h] = bytes;
         CommandHeader {
@@ -76,6 +78,7 @@ impl IttReporter {
         })
     }
 
+    /// Begins an ITT task; it ends when the result is dropped.
     fn task(&self, name: &TaskName) -> Task<'_> {
         self.domain.task(name)
     }
@@ -125,6 +128,7 @@ impl CountedChannel<'_> {
         Ok(true)
     }
 
+    /// Closes the connection; returns what it counted.
     fn close(self) -> ConnectionTruth {
         self.peer.close()
     }

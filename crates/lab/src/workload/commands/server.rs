@@ -58,6 +58,7 @@ struct ServedConnection {
 }
 
 impl CommandServer {
+    /// Accepts connections and answers commands.
     pub(crate) fn run(&self, context: &Context) -> Result<CommandServerTruth, LabError> {
         let reporter = IttReporter::begin(c"command-server")?;
         let listener = listen(self.listen, &self.socket)?;
@@ -73,6 +74,7 @@ impl CommandServer {
         })
     }
 
+    /// Answers the commands of one connection.
     fn serve(&self, peer: Peer, reporter: &IttReporter) -> Result<ServedConnection, LabError> {
         name_thread(c"command channel");
         let mut channel = CountedChannel {

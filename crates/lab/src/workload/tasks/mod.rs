@@ -83,6 +83,7 @@ struct ServedTasks {
 }
 
 impl TaskServer {
+    /// Accepts connections and works for each request.
     pub(crate) fn run(&self, context: &Context) -> Result<TaskTruth, LabError> {
         let listener = listen(self.listen, &SocketOptions::default())?;
         let work = Work::new(self.work, self.amount, self.beside)?;
@@ -111,6 +112,7 @@ impl TaskServer {
         })
     }
 
+    /// Answers the requests of one connection, with this work.
     fn serve(&self, mut peer: Peer, work: &Work) -> Result<ServedTasks, LabError> {
         let mut request = vec![0; self.bytes];
         let (mut requests, mut worked, mut work_ns) = (0, 0, 0);

@@ -29,6 +29,7 @@ pub(in crate::workload) fn start(words: &[&str], stdin: Stdio) -> Result<ChildGu
     start_between(words, stdin, Stdio::null())
 }
 
+/// Starts this program again between two pipes.
 fn start_between(words: &[&str], stdin: Stdio, stdout: Stdio) -> Result<ChildGuard, LabError> {
     let program = std::env::current_exe();
     let program =
@@ -123,6 +124,7 @@ pub(crate) struct HelperTruth {
 }
 
 impl Helper {
+    /// Answers the parent: a byte for each byte, after a pause.
     pub(crate) fn run(&self, _: &Context) -> Result<HelperTruth, LabError> {
         let mut answers = 0;
         let (mut byte, mut stdout) = ([0], std::io::stdout());
@@ -181,6 +183,7 @@ pub(crate) struct DrainTruth {
 }
 
 impl Drain {
+    /// Reads a pipe until its end, with pauses.
     pub(crate) fn run(&self, _: &Context) -> Result<DrainTruth, LabError> {
         let stopper = self.stopped_us.map(|us| StoppedParent::new(us, false));
         let _stopper = stopper.transpose()?;
@@ -211,6 +214,7 @@ pub(crate) struct StopTruth {
 }
 
 impl StopParent {
+    /// Stops the parent process and lets it go on.
     pub(crate) fn run(&self, _: &Context) -> Result<StopTruth, LabError> {
         let parent = i32::try_from(parent_id()).unwrap_or(0);
         let signal = |signal| {

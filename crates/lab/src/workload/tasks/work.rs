@@ -158,6 +158,7 @@ fn sync_pages(mut file: &File, us: u64) -> Result<(), LabError> {
     }
 }
 
+/// Makes the error of failed work on a file.
 fn work_error(action: &'static str, why: io::Error) -> LabError {
     LabError::os(
         action,
@@ -182,6 +183,7 @@ unsafe impl Sync for MappedFile {}
 unsafe impl Send for MappedFile {}
 
 impl MappedFile {
+    /// Maps a file in `/var/tmp`.
     fn new() -> Result<Self, LabError> {
         use std::os::fd::AsRawFd;
         let file = nameless_file()?;

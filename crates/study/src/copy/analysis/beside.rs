@@ -68,6 +68,7 @@ pub(super) fn beside_published(rows: &[ResultRow], extras: &AnalysisExtras) -> V
     blocks
 }
 
+/// Returns whether zero-copy sends were copied after all, in words.
 fn copied(rows: &[ResultRow]) -> String {
     let shares = rows
         .iter()

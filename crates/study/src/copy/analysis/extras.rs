@@ -53,6 +53,7 @@ impl AnalysisExtras {
         extras
     }
 
+    /// Returns the measured cost of copying so many bytes; None if it was not measured.
     pub(super) fn cost(&self, name: &str, bytes: usize) -> Option<&CopyCost> {
         let mut costs = self.costs.iter();
         costs.find(|cost| cost.name == name && cost.bytes == bytes)

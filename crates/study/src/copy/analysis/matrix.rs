@@ -50,6 +50,7 @@ pub(super) fn describe_setting(rows: &[ResultRow], extras: &AnalysisExtras) -> V
     blocks
 }
 
+/// Returns a number of requests in words.
 fn requests(window: usize) -> String {
     match window {
         1 => "one request".to_owned(),
@@ -76,6 +77,7 @@ fn harness(rows: &[ResultRow], extras: &AnalysisExtras) -> Option<TextBlock> {
     )))
 }
 
+/// Returns how much repeated runs differ, as a table; None without any.
 fn noise(extras: &AnalysisExtras) -> Option<TextBlock> {
     let lines = extras.noise.iter().filter_map(|(size, ratios)| {
         let (least, most) = (
@@ -96,6 +98,7 @@ fn noise(extras: &AnalysisExtras) -> Option<TextBlock> {
         .then(|| two_columns(["noise: A1 against itself", "ratio of throughput"], lines))
 }
 
+/// Compares own throughput with iperf3's; None if it was not measured.
 fn peer(extras: &AnalysisExtras) -> Option<TextBlock> {
     let ratios: Vec<f64> = extras
         .peers
@@ -157,6 +160,7 @@ pub(super) fn describe_results(rows: &[ResultRow]) -> Vec<TextBlock> {
     blocks
 }
 
+/// Returns the cell of one run: throughput and latencies; a dash if it is missing.
 fn cell(row: Option<&ResultRow>) -> String {
     let Some(gbps) = row.and_then(|row| row.get("throughput")) else {
         return "–".to_owned();
@@ -243,6 +247,7 @@ pub(super) fn describe_reasons(rows: &[ResultRow]) -> Vec<TextBlock> {
     ]
 }
 
+/// Returns what limits a run: finding, stage and share; None without a diagnosis.
 fn reason(row: &ResultRow) -> Option<String> {
     let share = row.get("stage_share");
     let share = share.map_or(String::new(), |share| format!(" {:.0} %", share * 100.0));

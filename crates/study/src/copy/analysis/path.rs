@@ -40,6 +40,7 @@ pub(super) fn describe_copies(rows: &[ResultRow], extras: &AnalysisExtras) -> Ve
     blocks
 }
 
+/// Returns where on the path data is copied.
 fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
     let study = extras.study.as_ref();
     if study.is_some_and(|study| study.path != "namespaces") {
@@ -54,6 +55,7 @@ fn where_copies_are(extras: &AnalysisExtras) -> &'static str {
     }
 }
 
+/// Returns how much CPU time the second variant saves, by size.
 fn saved(rows: &[ResultRow]) -> TextBlock {
     let threads = thread_counts(rows).first().copied().unwrap_or(1);
     let lines = sizes(rows).into_iter().filter_map(|size| {

@@ -22,10 +22,12 @@ fn distinct_values(values: impl Iterator<Item = usize>) -> Vec<usize> {
     values
 }
 
+/// Returns the sizes of messages that were measured.
 pub(super) fn sizes(rows: &[ResultRow]) -> Vec<usize> {
     distinct_values(rows.iter().map(|row| row.size))
 }
 
+/// Returns the numbers of threads that were measured.
 pub(super) fn thread_counts(rows: &[ResultRow]) -> Vec<usize> {
     distinct_values(rows.iter().map(|row| row.threads))
 }
@@ -49,6 +51,7 @@ pub(super) fn paragraph(text: impl Into<String>) -> TextBlock {
     TextBlock::Paragraph(text.into())
 }
 
+/// Makes a table of two columns.
 pub(super) fn two_columns(head: [&str; 2], rows: Vec<[String; 2]>) -> TextBlock {
     table(head, rows)
 }

@@ -24,6 +24,7 @@ struct MessageFile {
 }
 
 impl MessageFile {
+    /// Writes all messages into a file in memory.
     fn new(pool: &MessagePool) -> io::Result<Self> {
         let mut file = File::from(memfd_create(c"whylat-copy", MFdFlags::MFD_CLOEXEC)?);
         let mut numbered = MessagePool::heap(pool.slots(), pool.size());
@@ -53,6 +54,7 @@ pub(super) struct SendfileSender {
 }
 
 impl SendfileSender {
+    /// Makes a sender that uses sendfile(2).
     pub(super) fn new(stream: TcpStream, pool: &MessagePool) -> io::Result<Self> {
         let messages = MessageFile::new(pool)?;
         Ok(Self { stream, messages })
@@ -82,6 +84,7 @@ pub(super) struct SpliceSender {
 }
 
 impl SpliceSender {
+    /// Makes a sender that uses splice(2).
     pub(super) fn new(stream: TcpStream, pool: &MessagePool) -> io::Result<Self> {
         let (reader, writer) = nix::unistd::pipe()?;
         if pool.size() > PIPE_BYTES {

@@ -19,6 +19,7 @@ pub(super) struct ConsolidatedSender {
 }
 
 impl ConsolidatedSender {
+    /// Makes a sender that copies each message into one buffer.
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> Self {
         let buffer = vec![0; pool.size()];
         Self {
@@ -47,6 +48,7 @@ pub(super) struct GatheredSender {
 }
 
 impl GatheredSender {
+    /// Makes a sender that gives all fields to one call.
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> Self {
         let turn = SlotTurn::default();
         Self { stream, pool, turn }

@@ -32,6 +32,7 @@ pub(super) struct SlotTurn {
 }
 
 impl SlotTurn {
+    /// Returns the slot of the next message, in turn.
     pub(super) fn next(&mut self, slots: usize) -> usize {
         let slot = self.sent % slots;
         self.sent += 1;

@@ -37,6 +37,7 @@ pub(super) struct UringSender {
 }
 
 impl UringSender {
+    /// Makes a sender that uses io_uring.
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         Ok(Self {
             ring: make_ring(2, opcode::SendMsg::CODE)?,
@@ -96,6 +97,7 @@ pub(super) struct UringZerocopySender {
 }
 
 impl UringZerocopySender {
+    /// Makes a sender that uses io_uring without copying.
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         // a send has two completions: its result, and the end of its memory's use
         let entries = (2 * FIELDS * pool.slots()).next_power_of_two() as u32;

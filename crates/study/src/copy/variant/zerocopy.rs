@@ -34,6 +34,7 @@ struct PendingSends {
 }
 
 impl PendingSends {
+    /// Notes that a slot is in use by a send.
     fn begin_send(&mut self, slot: usize) {
         self.sends.push_back((slot, false));
         self.of_slot[slot] += 1;
@@ -62,6 +63,7 @@ impl PendingSends {
 }
 
 impl ZerocopySender {
+    /// Makes a sender that uses MSG_ZEROCOPY.
     pub(super) fn new(stream: TcpStream, pool: MessagePool) -> io::Result<Self> {
         errqueue::enable_reports(&stream)?;
         let pending = PendingSends {
@@ -149,6 +151,7 @@ impl Sender for ZerocopySender {
 mod tests {
     use super::*;
 
+    /// Makes a notification of these sends.
     fn range(first: u32, last: u32) -> Notification {
         Notification {
             first,

@@ -13,6 +13,7 @@ use super::*;
 /// Name, begin and end.
 type Part = (String, u64, u64);
 
+/// Makes the recording of the golden messages.
 fn golden(scratch: &Path) -> Recording {
     let folder =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden_messages/recording");
@@ -21,6 +22,7 @@ fn golden(scratch: &Path) -> Recording {
     Recording::open(output).expect("opened")
 }
 
+/// Returns the number of a field of the wire format.
 fn number(fields: &[(u32, Value<'_>)], wanted: u32) -> Option<u64> {
     fields.iter().find_map(|(field, value)| match value {
         Value::Number(number) if *field == wanted => Some(*number),
@@ -28,6 +30,7 @@ fn number(fields: &[(u32, Value<'_>)], wanted: u32) -> Option<u64> {
     })
 }
 
+/// Returns the text of a field of the wire format.
 fn text(fields: &[(u32, Value<'_>)], wanted: u32) -> Option<String> {
     fields.iter().find_map(|(field, value)| match value {
         Value::Bytes(bytes) if *field == wanted => Some(String::from_utf8_lossy(bytes).into()),

@@ -20,10 +20,12 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
+    /// Adds a fault at a path of the value.
     fn fault(&mut self, path: &str, what: String) {
         self.faults.push(format!("{path}: {what}"));
     }
 
+    /// Checks a value against a schema.
     fn value(&mut self, schema: &'a Value, value: &Value, path: &str) {
         let Some(keywords) = schema.as_object() else {
             return self.fault(path, "schema is no object".to_owned());
@@ -61,12 +63,14 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Adds a fault unless the condition holds.
     fn require(&mut self, holds: bool, path: &str, what: impl Fn() -> String) {
         if !holds {
             self.fault(path, what());
         }
     }
 
+    /// Checks a value against the schema that `$ref` names.
     fn reference(&mut self, rule: &Value, value: &Value, path: &str) {
         let pointer = rule
             .as_str()
@@ -79,6 +83,7 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Checks the type of a value.
     fn kind(&mut self, rule: &Value, value: &Value, path: &str) {
         let is = |name: &Value| match name.as_str() {
             Some("object") => value.is_object(),
@@ -96,6 +101,7 @@ impl<'a> Check<'a> {
         self.require(holds, path, || format!("{value} is no {rule}"));
     }
 
+    /// Checks the smallest or largest number of elements.
     fn length(&mut self, keyword: &str, rule: &Value, value: &Value, path: &str) {
         let (Some(items), Some(limit)) = (value.as_array(), rule.as_u64()) else {
             return;
@@ -109,12 +115,14 @@ impl<'a> Check<'a> {
         });
     }
 
+    /// Checks all elements of a list.
     fn items(&mut self, rule: &'a Value, value: &Value, path: &str) {
         for (index, item) in value.as_array().into_iter().flatten().enumerate() {
             self.value(rule, item, &format!("{path}[{index}]"));
         }
     }
 
+    /// Demands that one of several schemas fits.
     fn any_of(&mut self, rule: &'a Value, value: &Value, path: &str) {
         let root = self.root;
         let fits = |schema: &'a Value| {
@@ -129,6 +137,7 @@ impl<'a> Check<'a> {
         self.require(holds, path, || format!("{value} fits none of the choices"));
     }
 
+    /// Checks the members of an object.
     fn properties(&mut self, rule: &'a Value, value: &Value, path: &str) {
         let (Some(rules), Some(object)) = (rule.as_object(), value.as_object()) else {
             return;
@@ -140,6 +149,7 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Demands the members that an object must have.
     fn required(&mut self, rule: &Value, value: &Value, path: &str) {
         let Some(object) = value.as_object() else {
             return;
@@ -154,6 +164,7 @@ impl<'a> Check<'a> {
         }
     }
 
+    /// Refuses members that the schema does not have.
     fn additional(&mut self, schema: &'a Value, rule: &'a Value, value: &Value, path: &str) {
         let known = schema.get("properties").and_then(Value::as_object);
         for (name, member) in value.as_object().into_iter().flatten() {

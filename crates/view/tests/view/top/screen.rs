@@ -56,6 +56,7 @@ pub fn window() -> Outcome<LiveWindow> {
     Ok(window)
 }
 
+/// Adds the rows of a recording; ids and pids grow by `by`.
 pub fn add(window: &mut LiveWindow, recording: &Recording, by: u32) {
     let ids = |conns: &mut Vec<u64>| conns.iter_mut().for_each(|conn| *conn += u64::from(by));
     let mut connections = recording.read_all::<Connection>();
@@ -90,6 +91,7 @@ pub fn add(window: &mut LiveWindow, recording: &Recording, by: u32) {
     window.add_calls(calls);
 }
 
+/// Makes the snapshot's costs and losses.
 pub fn now() -> SnapshotInfo {
     SnapshotInfo {
         now_ns: END_NS,
@@ -119,6 +121,7 @@ pub struct Screen {
 }
 
 impl Screen {
+    /// Makes a screen of this size with a golden recording on it.
     pub fn new((width, height): (u16, u16)) -> Outcome<Self> {
         let (live, histories) = look()?;
         let mut screen = Self {
