@@ -84,7 +84,7 @@ fn make_connections() -> Connections {
     rows
 }
 
-/// A row of zeros.
+/// Makes a row with 0 in every column.
 fn zero_row<T: Table + DeserializeOwned>() -> T {
     row_of(json!({})).expect("a row of zeros")
 }

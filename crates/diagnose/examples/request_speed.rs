@@ -102,7 +102,7 @@ fn wait(tid: u32, start_ns: u64, end_ns: u64, kind: WaitObject, conn: Option<u64
     }
 }
 
-/// The rows of one request: the threads take turns, 10 µs apart.
+/// Adds the calls and waits of one request: the threads take turns, 10 µs apart.
 fn add(number: u64, calls: &mut Vec<Call>, waits: &mut Vec<Wait>) {
     let thread = number % THREADS;
     let tid = 100 + thread as u32;

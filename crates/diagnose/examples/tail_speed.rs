@@ -37,7 +37,7 @@ fn mix_bits(number: u64) -> u64 {
     number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32
 }
 
-/// A message, and when it began and ended: one of a hundred takes three times as long.
+/// Makes a message; one of a hundred takes three times as long as the others.
 fn message(number: u64) -> ReceivedMessage {
     let start_ns = number * 4 * EACH_NS;
     let slow = if number.is_multiple_of(101) { 3 } else { 1 };
@@ -51,7 +51,7 @@ fn message(number: u64) -> ReceivedMessage {
     table::row_of(row).expect("a row")
 }
 
-/// Makes the activity of its CPUs: a softirq there, and here a thread with calls within calls.
+/// Makes the activity of both CPUs of a message: a softirq, and a thread with nested calls.
 fn spans(number: u64, of: &ReceivedMessage, rows: &mut Activities) {
     let start_ns = number * 4 * EACH_NS;
     let step_ns = (of.done_ns - start_ns) / (SPANS - 2);
@@ -102,14 +102,14 @@ fn spans(number: u64, of: &ReceivedMessage, rows: &mut Activities) {
     }
 }
 
-/// CPU time of this thread so far: the first field of `schedstat`.
+/// Returns the CPU time of this thread so far: the first field of `schedstat`.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split(' ').next().and_then(|field| field.parse().ok());
     Duration::from_nanos(ns.expect("a kernel with schedstat"))
 }
 
-/// Most memory so far, MB.
+/// Returns the largest memory of this process so far, in MB.
 fn memory_mb() -> f64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -33,7 +33,7 @@ fn header() -> Header {
     serde_json::from_value(header).expect("a header")
 }
 
-/// Waits that jump between objects, as those of a busy server do; one of eight is slow.
+/// Makes waits that jump between objects, as those of a busy server do; one of eight is slow.
 fn make_waits(from: u64, objects: u64) -> Waits {
     let mut rows = Waits::default();
     for number in from..(from + BATCH).min(ROWS) {
@@ -79,7 +79,7 @@ fn make_waits(from: u64, objects: u64) -> Waits {
     rows
 }
 
-/// CPU time of this thread so far: the first field of `schedstat`.
+/// Returns the CPU time of this thread so far: the first field of `schedstat`.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let ns = text.split(' ').next().and_then(|field| field.parse().ok());
@@ -107,7 +107,7 @@ fn main() {
     }
 }
 
-/// Stacks of one frame.
+/// Makes names with stacks of one frame.
 fn make_names() -> Rc<NameTable> {
     let mut frames = StackFrames::default();
     for stack in 0..STACKS {
@@ -149,7 +149,8 @@ fn measure_waits(objects: u64, grouping: Grouping, conditions: WaitFilter) {
     );
 }
 
-/// The calls around waits of a batch: two sends before each on a connection, and the receive it was in.
+/// Makes the calls around a batch of waits: two sends before each wait on a connection, and its
+/// receive.
 fn make_calls(waits: &Waits) -> Calls {
     let mut rows = Calls::default();
     for row in 0..waits.len() {
@@ -185,7 +186,7 @@ fn make_calls(waits: &Waits) -> Calls {
     rows
 }
 
-/// Two counters of the thread, right before each wait on a connection.
+/// Makes values of two counters of the thread, right before each wait on a connection.
 fn make_counters(waits: &Waits) -> Counters {
     let mut rows = Counters::default();
     for row in (0..waits.len()).filter(|row| waits.conn[*row].is_some()) {

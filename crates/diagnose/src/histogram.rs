@@ -19,7 +19,7 @@ pub struct Histogram {
     range: Option<(u64, u64)>,
 }
 
-/// Bucket of a value.
+/// Returns the bucket of a duration.
 pub const fn bucket_of(ns: u64) -> usize {
     if ns < PARTS as u64 {
         return ns as usize;
@@ -28,7 +28,7 @@ pub const fn bucket_of(ns: u64) -> usize {
     (shift as usize + 1) * PARTS + ((ns >> shift) as usize - PARTS)
 }
 
-/// Least value of a bucket.
+/// Returns the shortest duration of a bucket, ns.
 pub const fn lower_edge(bucket: usize) -> u64 {
     if bucket < PARTS {
         return bucket as u64;
@@ -37,7 +37,7 @@ pub const fn lower_edge(bucket: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Counts a duration.
+    /// Adds one duration to its bucket.
     pub fn add(&mut self, ns: u64) {
         let bucket = bucket_of(ns);
         let doubling = bucket / PARTS;
@@ -51,17 +51,17 @@ impl Histogram {
         self.range = Some((min.min(ns), max.max(ns)));
     }
 
-    /// Durations counted.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Least and largest duration, exact; `None` without any.
+    /// Returns the shortest and the longest duration, exact; `None` without any.
     pub fn range_ns(&self) -> Option<(u64, u64)> {
         self.range
     }
 
-    /// Buckets that hold something, with their counts, in the order of size.
+    /// Returns all buckets that are not empty, with their counts, the shortest first.
     pub fn buckets(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         let present = |(doubling, parts): (usize, &'_ Option<Box<[u64; PARTS]>>)| {
             let counts = parts.as_deref().copied().unwrap_or([0; PARTS]);
@@ -95,7 +95,7 @@ pub struct HistogramPart {
 }
 
 impl HistogramPart {
-    /// Durations counted.
+    /// Returns the number of durations in this part.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
@@ -107,7 +107,7 @@ impl HistogramPart {
             .fold(0, u64::saturating_add)
     }
 
-    /// As [`Histogram::quantile_ns`].
+    /// Returns a quantile of this part, ns, as [`Histogram::quantile_ns`].
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.count() as f64).ceil() as u64).max(1);
         let mut seen = 0;

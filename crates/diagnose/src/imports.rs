@@ -169,7 +169,7 @@ impl TraceSums {
         self.nest_span(row, length_ns);
     }
 
-    /// Puts a span on its track: its time is none of its caller's own.
+    /// Puts a span on its track; its time is taken off its caller's own time.
     fn nest_span(&mut self, row: Activity, length_ns: u64) {
         let track = match row.cpu {
             Some(cpu) => (Some(cpu), None),

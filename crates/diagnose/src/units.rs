@@ -1,7 +1,7 @@
 //! Numbers as people read them: three significant digits, a unit, thousands separated.
 //! Used by the sentences of the rules and by every text view, so that both agree.
 
-/// A duration in nanoseconds, such as `43.8 ms` or `3 min 20 s`.
+/// Formats a duration in nanoseconds, such as `43.8 ms` or `3 min 20 s`.
 pub fn duration(ns: u64) -> String {
     let value = ns as f64;
     match ns {
@@ -22,7 +22,7 @@ fn format_minutes(seconds: u64) -> String {
     }
 }
 
-/// A number of bytes, such as `91.4 kB` (powers of ten).
+/// Formats a number of bytes, such as `91.4 kB` (powers of ten).
 pub fn format_bytes(count: u64) -> String {
     let value = count as f64;
     match count {
@@ -45,7 +45,7 @@ pub fn format_rate(bytes_per_s: f64) -> String {
     }
 }
 
-/// A share of one as a percentage, such as `97.6 %`; what is there but tiny reads `<0.1 %`.
+/// Formats a share of one as a percentage, such as `97.6 %`; a tiny share reads `<0.1 %`.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
     if value > 0.0 && value < 0.05 {
@@ -64,7 +64,7 @@ pub fn ratio_of(ns: u64, whole_ns: u64) -> f64 {
     }
 }
 
-/// A count with its thousands separated: `1,000,003`.
+/// Formats a count with separated thousands: `1,000,003`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
@@ -77,17 +77,17 @@ pub fn count(number: u64) -> String {
     out
 }
 
-/// A count with its noun: `1 timeout`, `2 timeouts`.
+/// Formats a count with its noun: `1 timeout`, `2 timeouts`.
 pub fn quantity(number: u64, noun: &str) -> String {
     pluralize(&format!("{} {noun}(s)", count(number)), number)
 }
 
-/// Words that follow a number: `stall(s)` becomes `stall` after one, else `stalls`.
+/// Returns words that follow a number: `stall(s)` becomes `stall` after 1, else `stalls`.
 pub fn pluralize(words: &str, number: u64) -> String {
     words.replace("(s)", if number == 1 { "" } else { "s" })
 }
 
-/// A ratio such as `41×`; below ten with one decimal.
+/// Formats a ratio such as `41×`; below ten with one decimal.
 pub fn format_ratio(ratio: f64) -> String {
     if ratio < 9.95 {
         format!("{ratio:.1}×")

@@ -206,7 +206,7 @@ fn a_timeout_is_counted_from_the_unanswered_segment() {
     assert_eq!(finding.harm_ns, 954 * MS);
 }
 
-/// Both ends on one host; the sender's window is full for nearly all of the time.
+/// Makes both ends on one host; the sender's window is full for nearly all of the time.
 fn window_limited(receiver: Value, receives: &[Value]) -> Report {
     let mut evidence = evidence("calls");
     evidence.add_connections(&columns::<Connection>(&[
@@ -326,7 +326,7 @@ fn many_short_stalls_of_one_program_are_one_finding() {
     assert_eq!(fact("longest_hold_ns"), longest);
 }
 
-/// BBR fell to a third of its best while so much of what it sent was lost.
+/// Makes a BBR flow that fell to a third of its best rate, with this share of loss.
 fn bbr_with_loss(loss_share: f64) -> Report {
     let mut evidence = evidence("stats");
     evidence.add_connections(&columns::<Connection>(&[json!({
@@ -364,7 +364,7 @@ fn bbr_is_not_slowed_by_loss_that_it_does_not_answer() {
     assert_eq!(loss(0.4), (true, false));
 }
 
-/// Cubic was held to a third of its best for six seconds, and stalled for so long until a timer.
+/// Makes a Cubic flow at a third of its best rate for six seconds, with stalls of this length.
 fn cubic_with_stalls(stalled_ns: u64) -> Report {
     let mut evidence = evidence("stats");
     evidence.add_connections(&columns::<Connection>(&[json!({

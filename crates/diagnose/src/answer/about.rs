@@ -38,7 +38,7 @@ pub struct OmittedRows {
 }
 
 impl OmittedRows {
-    /// Makes the note that a table has lost so many rows.
+    /// Makes the note that the reader leaves out this many rows of a table.
     pub fn new(table: String, rows: u64) -> Self {
         let probe = match table.as_str() {
             "connections" | "listeners" | "processes" => "inventory",
@@ -59,7 +59,7 @@ impl OmittedRows {
         }
     }
 
-    /// Returns the rows and their table in words.
+    /// Returns the number of rows and the name of their table in words.
     pub fn describe_rows(&self) -> String {
         match self.rows {
             0 => format!("rows of {}", self.table),

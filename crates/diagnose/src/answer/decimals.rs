@@ -2,7 +2,7 @@
 
 use serde::ser::Serializer;
 
-/// Prints a share to a nanosecond in a second: what lies below is the rounding of this machine.
+/// Writes a share with nine decimals: smaller digits are rounding errors of this machine.
 pub(crate) fn nine_decimals<S: Serializer>(share: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((share * 1e9).round() / 1e9)
 }

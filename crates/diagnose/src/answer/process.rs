@@ -10,7 +10,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Returns its printed form: its name with its number, as far as they are known.
+    /// Returns the process as reports print it: name and pid, as far as known.
     pub fn title(&self) -> String {
         match (self.comm.as_deref(), self.pid) {
             (Some(comm), Some(pid)) => format!("{comm}[{pid}]"),

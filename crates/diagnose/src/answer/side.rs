@@ -13,7 +13,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns the name.
+    /// Returns the side's name: `client` or `server`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Server => "server",

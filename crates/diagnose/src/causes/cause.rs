@@ -20,21 +20,21 @@ macro_rules! causes {
             /// Every cause, in the order of the documentation.
             pub const ALL: &'static [Self] = &[$(Self::$value),+];
 
-            /// Its stable name, in snake case.
+            /// Returns the cause's stable name, in snake case.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$value => $name),+
                 }
             }
 
-            /// Returns its meaning in one sentence.
+            /// Returns the meaning of the cause in one sentence.
             pub const fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$value => $meaning),+
                 }
             }
 
-            /// Returns its remedy in one sentence.
+            /// Returns what helps against the cause, in one sentence.
             pub const fn remedy(self) -> &'static str {
                 match self {
                     $(Self::$value => $remedy),+

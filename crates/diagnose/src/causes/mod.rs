@@ -92,13 +92,14 @@ pub struct CauseCache<'a> {
 }
 
 impl<'a> CauseCache<'a> {
-    /// None yet.
+    /// Makes an empty cache of the causes that these rules give.
     pub fn new(categories: &'a Categories) -> Self {
         let causes = HashMap::new();
         Self { categories, causes }
     }
 
-    /// As [`Categories::cause`].
+    /// Returns the cause of an activity, as [`Categories::cause`]; asks the rules once for each
+    /// name.
     pub fn cause(&mut self, kind: ActivityKind, name: Option<&str>) -> Option<Cause> {
         let Some(name) = name else {
             return self.categories.cause(kind, None);

@@ -8,7 +8,7 @@ pub(super) struct NamePattern {
 }
 
 impl NamePattern {
-    /// Parses a pattern; `None`: it has no star.
+    /// Parses a pattern of a name; `None`: the text has no star.
     pub(super) fn parse(text: &str) -> Option<Self> {
         text.contains('*').then(|| Self {
             text: text.to_owned(),
@@ -26,7 +26,7 @@ impl NamePattern {
         self.parts.iter().map(String::len).sum()
     }
 
-    /// Returns how many stars it has.
+    /// Returns the number of stars in the pattern.
     pub(super) fn star_count(&self) -> usize {
         self.parts.len() - 1
     }
@@ -36,7 +36,7 @@ impl NamePattern {
         self.parts.first()?.bytes().next()
     }
 
-    /// Returns whether a name has the parts in their order, from its begin to its end.
+    /// Returns whether a name has all parts of the pattern, in order, from begin to end.
     pub(super) fn matches(&self, name: &str) -> bool {
         let [first, middle @ .., last] = self.parts.as_slice() else {
             return false;

@@ -101,7 +101,7 @@ struct KindRules {
 }
 
 impl CategoryRules {
-    /// Reads lines; empty ones and those that begin with `#` say nothing.
+    /// Reads rules from lines of CSV; skips empty lines and those that begin with `#`.
     pub(super) fn parse(csv: &str) -> Result<Self, CategoriesError> {
         let mut rules = Self::default();
         for (index, text) in csv.lines().enumerate() {

@@ -220,7 +220,7 @@ fn every_cause_has_rules_and_none_is_a_catch_all() -> Result<(), CategoriesError
     Ok(())
 }
 
-/// The names of functions in a list of symbols, without what compilers added.
+/// Returns the names of functions in a list of symbols, without suffixes of the compiler.
 fn functions(list: &str) -> HashSet<&str> {
     let name = |line| match str::split_whitespace(line).collect::<Vec<_>>().as_slice() {
         [name] => Some(*name),
@@ -295,7 +295,7 @@ fn every_rule_is_of_a_function_that_is_in_a_kernel() -> Result<(), Box<dyn std::
     Ok(())
 }
 
-/// As the documentation says it, without any index.
+/// Returns the cause by the documented order of rules, without any index.
 fn by_hand<'a>(rules: &'a [(String, Cause)], name: &str) -> Option<&'a Cause> {
     if let Some((_, cause)) = rules.iter().find(|(pattern, _)| pattern == name) {
         return Some(cause);

@@ -47,7 +47,7 @@ pub struct KnownFinding {
 }
 
 impl BaselineCount {
-    /// Holds the values of runs.
+    /// Keeps the values of a count in all runs.
     pub fn new(values: &[CountValue]) -> Self {
         let is_ratio = values.iter().any(|it| it.per != 1);
         Self {
@@ -59,7 +59,7 @@ impl BaselineCount {
         }
     }
 
-    /// Returns the value of each run that has one.
+    /// Returns the values of the count, one for each run with a value.
     pub fn values(&self) -> Vec<CountValue> {
         let per = self.per.iter().copied().chain(std::iter::repeat(1));
         let values = self.events.iter().zip(per);

@@ -132,7 +132,7 @@ pub static COUNTS: &[CheckCount] = &[
     }),
 ];
 
-/// A number by itself.
+/// Makes the value of a count without a divisor.
 fn whole_count(events: u64) -> Option<CountValue> {
     Some(CountValue { events, per: 1 })
 }
@@ -177,7 +177,7 @@ impl CheckedRecording<'_> {
         Some(self.sum(|it| it.bytes_sent)? + self.sum(|it| it.bytes_received)?)
     }
 
-    /// Sum over the connections that have it; `None`: there are connections, and none has, or not all are known.
+    /// Returns the sum of a total over all connections; `None`: it is unknown for some.
     fn sum(&self, of: impl Fn(&Totals) -> Option<u64>) -> Option<u64> {
         let connections = &self.report.connections;
         let known = connections.iter().filter_map(|it| of(&it.totals));

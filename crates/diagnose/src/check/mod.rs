@@ -83,7 +83,7 @@ impl Check {
         }
     }
 
-    /// Adds a run.
+    /// Adds one recorded run to the check.
     pub fn add(&mut self, run: &CheckedRecording<'_>) {
         self.runs += 1;
         for (count, values) in COUNTS.iter().zip(&mut self.counts) {
@@ -166,7 +166,7 @@ impl Check {
         }
     }
 
-    /// Returns whether more than half of the runs are so many.
+    /// Returns whether `runs` are more than half of all runs.
     fn is_in_most(&self, runs: u64) -> bool {
         2 * runs > self.runs
     }
@@ -328,7 +328,7 @@ fn count_failure(count: &CountResult) -> Option<CheckFailure> {
     })
 }
 
-/// Returns a number as people read it: whole ones without decimal places.
+/// Returns a number as text; whole numbers have no decimals.
 pub fn number(value: f64) -> String {
     match value.fract() == 0.0 && value < 1e15 {
         true => units::count(value as u64),
@@ -337,7 +337,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Returns an interval of numbers, or one number.
+/// Returns an interval as text, or one number if both ends are equal.
 pub fn interval(least: f64, most: f64) -> String {
     match least < most {
         true => format!("{} to {}", number(least), number(most)),

@@ -130,7 +130,7 @@ pub enum FindingVerdict {
 }
 
 impl FindingVerdict {
-    /// Returns why it does not fail; `None`: it does.
+    /// Returns why the finding does not fail the check; `None`: it fails.
     pub const fn why_not(self) -> Option<&'static str> {
         match self {
             Self::Fails => None,

@@ -28,7 +28,7 @@ use crate::report::{
     UndecidedFinding, why_unseen,
 };
 
-/// Diagnoses a recording.
+/// Runs all rules on the evidence of a recording, and makes the report.
 pub fn diagnose(mut evidence: Evidence) -> Report {
     evidence.finish();
     let context = RecordingContext::new(&evidence);
@@ -81,7 +81,7 @@ struct RuleOutcomes {
     claims: HashMap<u64, ConnectionHarm>,
 }
 
-/// Asks all rules, and puts together what they outcomes.
+/// Runs all rules on all connections, and collects findings and undecided findings.
 fn evaluate_rules(
     evidence: &Evidence,
     context: &RecordingContext,
@@ -132,7 +132,7 @@ fn evaluate_rules(
     }
 }
 
-/// Every connection judged, in the order of its id.
+/// Returns all judged connections with their evidence, in the order of their ids.
 fn connection_subjects<'a>(
     evidence: &'a Evidence,
     context: &RecordingContext,
@@ -184,7 +184,7 @@ fn connection_subjects<'a>(
     subjects
 }
 
-/// Every listening socket, in the order of its id.
+/// Returns all listening sockets with their evidence, in the order of their ids.
 fn listener_subjects<'a>(
     evidence: &'a Evidence,
     context: &RecordingContext,
@@ -212,7 +212,7 @@ fn listener_subjects<'a>(
     judged.collect()
 }
 
-/// The other end, when it is on this host and recorded.
+/// Returns the other end of a connection; `None` unless it is on this host and recorded.
 fn find_peer<'a>(
     own: &ConnectionSubject,
     neighbours: &Neighbours<'a>,
@@ -220,7 +220,7 @@ fn find_peer<'a>(
     neighbours.get(own.identity()?.peer_conn?)
 }
 
-/// Asks every rule in order; each knows what the earlier ones outcomes.
+/// Runs all rules on one connection, in order; each sees the verdicts of earlier rules.
 fn evaluate_case(case: &mut Case) -> Vec<(&'static dyn Rule, Verdict)> {
     let mut verdicts = Vec::new();
     for rule in RULES {
@@ -296,7 +296,7 @@ fn assemble_connections(
     (connections, table)
 }
 
-/// Returns how many subflows of each MPTCP connection were recorded at one end: by its token there.
+/// Returns the number of recorded subflows of each MPTCP connection, by its token.
 fn count_subflows(subjects: &[ConnectionSubject]) -> HashMap<u32, u64> {
     let mut subflows = HashMap::new();
     for token in subjects.iter().filter_map(|it| it.identity()?.mptcp_token) {

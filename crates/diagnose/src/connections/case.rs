@@ -43,7 +43,7 @@ pub const LOSS_STAGES: [Stage; 3] = [
 ];
 
 impl Case<'_> {
-    /// Judged time, ns.
+    /// Returns the judged duration of the connection, ns.
     pub fn life_ns(&self) -> u64 {
         self.own.judged.life_ns
     }
@@ -60,12 +60,12 @@ impl Case<'_> {
         })
     }
 
-    /// Time in a stage, ns.
+    /// Returns the time of the connection in a stage, ns.
     pub fn ns(&self, stage: Stage) -> u64 {
         self.own.judged.stages.stage_ns(stage)
     }
 
-    /// Share of a stage.
+    /// Returns the share of the connection's time in a stage, 0 to 1.
     pub fn share(&self, stage: Stage) -> f64 {
         self.own
             .judged
@@ -79,7 +79,7 @@ impl Case<'_> {
         self.own.judged.stages.get(stage).map(|share| share.method)
     }
 
-    /// The ledger, where there is one and something was sent.
+    /// Returns the ledger of a connection that sent data; `None` without one.
     pub fn ledger(&self) -> Option<&TcpStage> {
         self.own
             .judged
@@ -88,12 +88,12 @@ impl Case<'_> {
             .filter(|_| !self.own.judged.sent_nothing)
     }
 
-    /// Mean bytes of a send call.
+    /// Returns the mean bytes of a send call; `None` without calls.
     pub fn mean_send_bytes(&self) -> Option<f64> {
         self.own.calls?.send.mean_bytes()
     }
 
-    /// The calls, if the time blocked in them is known for all.
+    /// Returns the calls; `None` unless the blocked time of all is known.
     pub fn calls_with_blocking(&self) -> Option<&CallDigest> {
         let calls = self.own.calls?;
         (calls.send.unmeasured + calls.receive.unmeasured == 0).then_some(calls)
@@ -117,7 +117,7 @@ impl Case<'_> {
         (elapsed_ns > 0).then(|| bytes as f64 * 1e9 / elapsed_ns as f64)
     }
 
-    /// Congestion window in bytes, last seen.
+    /// Returns the last known congestion window, in bytes.
     pub fn cwnd_bytes(&self) -> Option<u64> {
         let last = self.own.last_sample()?;
         let cwnd = Some(last.cwnd).filter(|cwnd| *cwnd > 0)?;
@@ -143,28 +143,29 @@ impl Case<'_> {
             && mean_rtt_us >= 2 * u64::from(rtt_us)
     }
 
-    /// Most bytes that the flow had on the path at its own best rate: rate times least round trip.
+    /// Returns the bytes in flight that the flow's best rate needs: rate times min RTT.
     pub fn best_in_flight_bytes(&self) -> Option<u64> {
         let best = self.ledger()?.best_rate_bytes_per_s?;
         let rtt_us = self.own.gathered.samples.min_rtt_us?;
         u64::try_from(u128::from(best) * u128::from(rtt_us) / 1_000_000).ok()
     }
 
-    /// Mean of all round-trip samples, where the ledger has them.
+    /// Returns the mean of all RTT samples, µs; `None` without a ledger.
     pub fn mean_rtt_us(&self) -> Option<u64> {
         self.ledger()?;
         self.own.mean_rtt_us()
     }
 
-    /// Most bytes that were ever written and not yet acknowledged, as polls or the ledger saw it; 0: neither
-    /// saw any.
+    /// Returns the most bytes that were written and not yet acknowledged, by polls or ledger; 0 if
+    /// unknown.
     pub fn max_send_queue_bytes(&self) -> u64 {
         let polled_bytes = self.own.gathered.samples.max_send_queue_bytes;
         let ledger_bytes = self.ledger().map_or(0, |led| led.max_send_queue_bytes);
         polled_bytes.max(ledger_bytes).into()
     }
 
-    /// Largest window that the other end announced, as polls or the ledger saw it, bytes; 0: neither saw any.
+    /// Returns the largest window that the other end announced, by polls or ledger, in bytes; 0 if
+    /// unknown.
     pub fn largest_window_bytes(&self) -> u64 {
         let polled_bytes = self.own.gathered.samples.window.largest_bytes;
         let ledger_bytes = self.ledger().map_or(0, |led| led.max_snd_wnd_bytes);
@@ -191,7 +192,7 @@ impl Case<'_> {
         (seen > 0 && announced >= 2 * seen).then_some((seen, announced))
     }
 
-    /// Returns whether this rule has fired on the connection.
+    /// Returns whether `rule` has a finding on the connection.
     pub fn has_fired(&self, rule: RuleId) -> bool {
         self.earlier.iter().any(|(fired, _)| *fired == rule)
     }
@@ -227,7 +228,8 @@ impl Case<'_> {
         stalls_ns.saturating_sub(self.ack_held_ns())
     }
 
-    /// Time by which receivers made stalls longer, as they held back the ACK after a timeout, ns.
+    /// Returns by how much receivers made stalls longer, because they delayed the ACK after a
+    /// timeout, ns.
     pub fn ack_held_ns(&self) -> u64 {
         self.ledger().map_or(0, |led| led.timeout_ack_delayed_ns)
     }
@@ -241,12 +243,12 @@ impl Case<'_> {
         harm_ns.min(self.life_ns().saturating_sub(program_ns))
     }
 
-    /// Retransmitted segments.
+    /// Returns the number of retransmitted segments; `None` if it is unknown.
     pub fn retransmits(&self) -> Option<u64> {
         self.own.growth(|sample| Some(sample.total_retrans.into()))
     }
 
-    /// Segments retransmitted in this way while [`retransmits`](Self::retransmits) were counted, by events.
+    /// Returns the number of segments that events show as retransmitted for this reason.
     pub fn count_retransmits(&self, kind: TcpEventKind) -> u64 {
         let events = &self.own.gathered.events;
         match self.own.counted_period() {
@@ -263,7 +265,8 @@ impl Case<'_> {
         self.context.events.then_some(seen.min(most))
     }
 
-    /// Retransmissions that the receiver already had. It may also report some from before they were counted.
+    /// Returns the number of retransmissions that the receiver already had. It may also report some
+    /// from before they were counted.
     pub fn spurious_retransmits(&self) -> Option<u64> {
         let duplicates = self.own.growth(|sample| sample.dsack_dups.map(u64::from))?;
         Some(duplicates.min(self.retransmits().unwrap_or(u64::MAX)))

@@ -56,13 +56,13 @@ impl Coincidence {
         })
     }
 
-    /// Returns whether they cluster more than chance explains.
+    /// Returns whether the losses cluster more than chance explains.
     pub fn is_proved(&self) -> bool {
         self.clustering > self.by_chance
     }
 
-    /// Returns how many times this connection lost segments, and how many of these while at least [`LEAST_OTHERS`] others
-    /// did.
+    /// Returns how often this connection lost segments, and how often at least [`LEAST_OTHERS`]
+    /// others did then.
     pub fn count_losses(&self, own: &ConnectionSubject) -> (u64, u64) {
         let own = loss_slots(&own.gathered.events.losses_ns, self.slot_ns);
         let together = own
@@ -71,7 +71,7 @@ impl Coincidence {
         (own.len() as u64, together.count() as u64)
     }
 
-    /// Returns how many others lost in this slot, or in one beside it.
+    /// Returns how many other connections lost segments in this slot or a neighbouring one.
     fn count_others(&self, slot: u64, own: &[u64]) -> usize {
         let near = slot.saturating_sub(1)..=slot + 1;
         let others = near.map(|slot| {
@@ -112,7 +112,7 @@ fn loss_slots(times_ns: &[u64], slot_ns: u64) -> Vec<u64> {
     slots
 }
 
-/// Every slot with losses, and how many lost in it.
+/// Returns each slot with losses, and how many connections lost segments in it.
 fn count_losing(members: &[SenderLosses]) -> Vec<(u64, u32)> {
     let mut slots: Vec<u64> = members
         .iter()
@@ -180,7 +180,7 @@ mod tests {
         measure_clustering(&members, &count_losing(&members))
     }
 
-    /// A number from 0 to 2³² - 1 that follows from this one.
+    /// Returns a pseudo-random number below 2³² for a seed.
     fn hash(seed: u64) -> u64 {
         let mixed = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 32

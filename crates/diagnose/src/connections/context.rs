@@ -56,8 +56,8 @@ pub struct FullListener {
 }
 
 impl FullListener {
-    /// Returns whether connections to this address were meant for it. Namespaces of both ends may differ, so that a socket
-    /// on all addresses is found in its own only.
+    /// Returns whether a client's connection was meant for this listening socket. Namespaces of
+    /// both ends may differ, so that a socket on all addresses is found in its own only.
     fn listens_at(&self, client: &Connection) -> bool {
         let is_inside = self.netns == client.netns && is_at(&client.remote, &self.local);
         is_inside || self.local == client.remote
@@ -101,7 +101,7 @@ impl SendBufferTotals {
 const PROGRAMS_WORDS: [&str; 2] = ["itt", "usdt"];
 
 impl RecordingContext {
-    /// Reads it from the manifest and from what rows there are.
+    /// Reads what all rules need to know of the recording: probes, clock tick, losses.
     pub fn new(evidence: &Evidence) -> Self {
         let on = |probe: &str| {
             evidence.coverage.iter().any(|coverage| {

@@ -19,7 +19,7 @@ pub struct CpuObservation {
     pub most_ksoftirqd_ns: u64,
 }
 
-/// Looks at the readings that concern one connection.
+/// Collects CPU readings that concern one connection: its process, its CPUs, quotas.
 pub fn evidence(
     evidence: &Evidence,
     gathered: &ConnectionDigest,
@@ -45,7 +45,7 @@ pub fn evidence(
     }
 }
 
-/// Returns from when to when it was judged, ns.
+/// Returns begin and end of the time in which the connection is judged, ns.
 fn judged_span(
     evidence: &Evidence,
     gathered: &ConnectionDigest,
@@ -96,7 +96,7 @@ impl CpuUse {
         (ns as f64 / self.covered_ns.max(1) as f64).min(1.0)
     }
 
-    /// Part of the time in which it did not idle.
+    /// Returns the share of time in which the CPU was not idle.
     pub fn used_share(&self) -> f64 {
         self.share(self.used_ns)
     }

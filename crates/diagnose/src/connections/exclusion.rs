@@ -29,7 +29,7 @@ pub enum ExcludableCause {
 }
 
 impl Case<'_> {
-    /// Returns those of these causes that the evidence excludes, with the evidence.
+    /// Returns those of `causes` that the evidence excludes, each with that evidence.
     pub fn rule_out(&self, causes: &[ExcludableCause]) -> Vec<RuledOut> {
         let excluded = |cause: &ExcludableCause| match cause {
             ExcludableCause::SenderApp => {
@@ -88,7 +88,7 @@ impl Case<'_> {
         })
     }
 
-    /// Rules out a slow reader at the other end.
+    /// Rules out a slow reader at the other end, by the stages of the sender.
     fn not_peer_reader(&self) -> Option<RuledOut> {
         let late = self
             .peer_reader_late()

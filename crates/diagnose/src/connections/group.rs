@@ -141,7 +141,7 @@ fn finding(group: &[RuleResult<RuleFinding>], times: &ProgramTimes) -> Option<Fi
     Some(finding)
 }
 
-/// Time in which the program was recorded, where short stalls are weighed against it.
+/// Makes the fact of the program's recorded time, against which short stalls are weighed.
 fn program_time(program_ns: u64) -> Fact {
     Fact {
         name: PROGRAM_TIME,
@@ -229,7 +229,7 @@ fn group_subject<'a>(cases: impl Iterator<Item = &'a Case<'a>> + Clone) -> Optio
     })
 }
 
-/// Adds up the facts of a group, with its worst member first.
+/// Merges the facts of a group's members by name; the worst member comes first.
 fn merge<'a>(members: impl Iterator<Item = &'a [Fact]>) -> Vec<Fact> {
     let mut merged: Vec<Fact> = Vec::new();
     for (index, facts) in members.enumerate() {

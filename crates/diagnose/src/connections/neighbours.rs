@@ -71,23 +71,24 @@ impl<'a> Neighbours<'a> {
         }
     }
 
-    /// The connection of this id.
+    /// Returns the connection with this id; `None` if it is not judged.
     pub fn get(&self, id: u64) -> Option<&'a ConnectionSubject<'a>> {
         let at = self.all.binary_search_by_key(&id, |subject| subject.id);
         at.ok().and_then(|at| self.all.get(at))
     }
 
-    /// Returns how many send to the same host, this one with them.
+    /// Returns the number of connections to the same host, this one included.
     pub fn to_same_host(&self, own: &ConnectionSubject) -> usize {
         self.host_senders(own).map_or(0, |senders| senders.number)
     }
 
-    /// Whether those that send to the same host lose segments together; `None` where too few lose any.
+    /// Returns how the losses of connections to the same host coincide; `None`: too few lose
+    /// segments.
     pub fn coincidence<'s>(&'s self, own: &'s ConnectionSubject) -> Option<&'s Coincidence> {
         self.host_senders(own)?.coincidence.as_ref()
     }
 
-    /// Returns whether data of others waited while a thread was blocked on this one.
+    /// Returns whether data of other connections waited while a thread was blocked on this one.
     pub fn blocks_others(&self, own: &ConnectionSubject) -> bool {
         self.blocking.contains(&own.id)
     }
@@ -141,7 +142,7 @@ fn remote_host(identity: &Connection) -> HostKey<'_> {
     (identity.netns, host(&identity.remote))
 }
 
-/// The address without the port.
+/// Returns an address without its port.
 fn host(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }

@@ -16,7 +16,7 @@ pub struct ProgramTimes {
 }
 
 impl ProgramTimes {
-    /// Looks at the readings of processes, and at all their connections.
+    /// Collects when each process was recorded, by its samples and its connections.
     pub fn new(evidence: &Evidence, subjects: &[ConnectionSubject]) -> Self {
         let mut processes = HashMap::new();
         for subject in subjects {

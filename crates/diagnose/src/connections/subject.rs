@@ -36,17 +36,17 @@ pub struct ConnectionSubject<'a> {
 }
 
 impl ConnectionSubject<'_> {
-    /// Row of table `connections`, folded.
+    /// Returns the connection's row, folded from all its rows; `None` if it has none.
     pub fn identity(&self) -> Option<&Connection> {
         self.gathered.identity.as_ref()
     }
 
-    /// Returns when it was opened, if within the recording, ns.
+    /// Returns when the connection was opened, ns; `None`: before the recording.
     pub fn opened_ns(&self) -> Option<u64> {
         self.identity().and_then(|identity| identity.opened_ns)
     }
 
-    /// Returns the time since which it is judged, ns.
+    /// Returns the begin of the judged time, ns.
     pub fn start_ns(&self) -> u64 {
         let ledger = self.judged.ledger.as_ref().map(|ledger| ledger.since_ns);
         let listener = self.gathered.listener.as_ref().map(|it| it.since_ns);
@@ -62,13 +62,13 @@ impl ConnectionSubject<'_> {
             .unwrap_or(0)
     }
 
-    /// Returns from when to when it is judged, ns.
+    /// Returns begin and end of the judged time, ns.
     pub fn life(&self) -> (u64, u64) {
         let start_ns = self.start_ns();
         (start_ns, start_ns + self.judged.life_ns)
     }
 
-    /// Growth of a counter of `tcp_info` over the judged time.
+    /// Returns the growth of a counter of `tcp_info` over the judged time; `None` if unknown.
     pub fn growth(&self, counter: impl Fn(&TcpSample) -> Option<u64>) -> Option<u64> {
         self.gathered.samples.growth(self.opened_ns(), counter)
     }
@@ -80,19 +80,19 @@ impl ConnectionSubject<'_> {
         Some((start_ns, samples.last.as_ref()?.time_ns))
     }
 
-    /// Mean of all round-trip samples, where there is a ledger.
+    /// Returns the mean of all RTT samples, µs; `None` without a ledger.
     pub fn mean_rtt_us(&self) -> Option<u64> {
         let ledger = self.judged.ledger.as_ref()?;
         ledger.rtt_sum_us.checked_div(ledger.rtt_samples.into())
     }
 
-    /// The same, or without a ledger the last smoothed one.
+    /// Returns the mean RTT, µs; without a ledger the last smoothed RTT.
     pub fn round_trip_us(&self) -> Option<u64> {
         let smoothed = || self.last_sample().map(|last| last.srtt_us.into());
         self.mean_rtt_us().or_else(smoothed)
     }
 
-    /// Limit of the send buffer, bytes, when last seen: the kernel changes it while the connection lasts.
+    /// Returns the last known limit of the send buffer, bytes: the kernel changes it over time.
     pub fn sndbuf_bytes(&self) -> Option<u32> {
         let last = self.last_sample().and_then(|last| last.sndbuf_bytes);
         let known = || self.identity()?.sndbuf_bytes;
@@ -106,7 +106,7 @@ impl ConnectionSubject<'_> {
         last.or_else(known)
     }
 
-    /// Last sample.
+    /// Returns the last sample; `None` without any.
     pub fn last_sample(&self) -> Option<&TcpSample> {
         self.gathered.samples.last.as_ref()
     }

@@ -34,7 +34,7 @@ pub fn of_stages(stages: &[(Stage, u64)], life_ns: u64) -> Option<Stage> {
     greatest_hold(mendable.copied(), life_ns)
 }
 
-/// Returns the greatest of these times, if it held the connection up.
+/// Returns the owner of the largest time, if that time held the connection up.
 pub fn greatest_hold<T>(held_ns: impl IntoIterator<Item = (T, u64)>, life_ns: u64) -> Option<T> {
     let most = held_ns.into_iter().max_by_key(|(_, ns)| *ns);
     most.filter(|(_, ns)| held_up(*ns, life_ns))

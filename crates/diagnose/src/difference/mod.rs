@@ -48,7 +48,7 @@ pub fn compare(before: &ComparedRecording, after: &ComparedRecording) -> DiffRep
 
 type CounterName = (Option<String>, String);
 
-/// The counters of each program by name: those of several processes of one name together.
+/// Sums the counters of programs by name; several processes of one name count together.
 fn counters_of(
     counters: &[CounterReport],
 ) -> BTreeMap<CounterName, (Option<String>, CounterNumbers)> {
@@ -102,8 +102,7 @@ fn services_of(report: &Report) -> Vec<&Service> {
     requests.flat_map(|it| &it.services).collect()
 }
 
-/// Pairs the services of both: by name, side and address; then, of those that are left, by name and side, if one of each
-/// is left.
+/// Pairs the services of two reports: by name, side and address, else by name and side.
 fn pair_services([before, after]: [Vec<&Service>; 2]) -> Vec<ServiceChange> {
     let address = |it: &Service| (it.name.clone(), it.role, it.address.clone());
     let mut left = after;

@@ -105,7 +105,7 @@ pub enum FindingState {
 }
 
 impl FindingState {
-    /// Returns the name.
+    /// Returns the state's name: `new`, `gone` or `both`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::New => "new",

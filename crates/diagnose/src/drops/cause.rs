@@ -21,7 +21,7 @@ pub struct DropCause {
 }
 
 impl DropCause {
-    /// Returns that of a row.
+    /// Returns the cause of a dropped packet's row.
     pub fn from_row(row: &PacketDrop) -> Self {
         let is_netfilter = row.reason.as_deref() == Some("NETFILTER_DROP");
         let stack = row.stack.as_deref().filter(|_| is_netfilter);
@@ -33,7 +33,7 @@ impl DropCause {
         }
     }
 
-    /// As it is printed: `NETFILTER_DROP in nft_do_chain(), hook input`.
+    /// Returns the cause as reports print it: `NETFILTER_DROP in nft_do_chain(), hook input`.
     pub fn title(&self) -> String {
         let mut title = self.reason.clone().unwrap_or_else(|| "no reason".into());
         if let Some(place) = &self.place {
@@ -57,7 +57,8 @@ impl DropCause {
         )
     }
 
-    /// Returns its meaning in plain words, as a sentence without a full stop: `A firewall rule dropped the packet`.
+    /// Returns the cause's meaning as a sentence without a full stop: `A firewall rule dropped the
+    /// packet`.
     pub fn meaning(&self) -> String {
         match (self.known_meaning(), &self.reason, &self.place) {
             (Some(known), ..) => self.name_qdisc(known.what.trim_end_matches('.')),
@@ -67,7 +68,7 @@ impl DropCause {
         }
     }
 
-    /// Puts the qdisc into a sentence that speaks of some qdisc.
+    /// Replaces "a qdisc" in a sentence by the name of this one.
     fn name_qdisc(&self, sentence: &str) -> String {
         match (&self.qdisc, sentence.strip_prefix("A qdisc ")) {
             (Some(qdisc), Some(rest)) => format!("The {} {rest}", qdisc.title()),
@@ -75,7 +76,7 @@ impl DropCause {
         }
     }
 
-    /// Returns [`DropCause::meaning`], by what is known of the qdisc's limit.
+    /// Returns the cause's meaning, with what is known of the qdisc's limit.
     pub fn meaning_at(&self, level: Option<&QdiscLevel>) -> String {
         match (&self.qdisc, level) {
             (Some(qdisc), Some(level)) if level.is_mostly_full() => {
@@ -85,7 +86,7 @@ impl DropCause {
         }
     }
 
-    /// Returns [`DropCause::explain`] with what waited in the qdisc.
+    /// Returns meaning and remedy, with how full the qdisc was.
     pub fn explain_at(&self, level: Option<&QdiscLevel>) -> String {
         let (Some(known), Some(qdisc), Some(level)) = (self.known_meaning(), &self.qdisc, level)
         else {
@@ -108,7 +109,7 @@ impl DropCause {
         )
     }
 
-    /// Returns it with its meaning and a remedy.
+    /// Returns the cause with its meaning and a remedy.
     pub fn explain(&self) -> String {
         match self.known_meaning() {
             Some(known) => format!(

@@ -33,7 +33,7 @@ impl Flows {
         }
     }
 
-    /// Returns the connection with this local and remote address.
+    /// Returns the id of the connection with this local and remote address.
     pub(super) fn find(&self, local: &str, remote: &str) -> Option<u64> {
         let ends = (local.to_owned(), remote.to_owned());
         self.by_ends.get(&ends).copied()
@@ -53,7 +53,7 @@ impl Flows {
     }
 }
 
-/// Ports of senders differ from one datagram to the next.
+/// Returns the addresses of a packet without the sender's port, which differs between datagrams.
 fn addresses(row: &PacketDrop) -> String {
     let (Some(source), Some(destination)) = (&row.source, &row.destination) else {
         return "packets without addresses".to_owned();

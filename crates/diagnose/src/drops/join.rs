@@ -42,7 +42,7 @@ impl SegmentJoin {
         });
     }
 
-    /// Adds a retransmission. `is_whole`: all drops of recorded connections are known.
+    /// Adds a retransmitted segment; `is_whole`: all drops of recorded connections are known.
     pub(super) fn add_event(&mut self, event: &TcpEvent, is_whole: bool) {
         if !is_retransmission(event.kind) {
             return;
@@ -87,12 +87,13 @@ impl SegmentJoin {
     }
 }
 
-/// SYNs, too.
+/// Returns whether the event is a retransmission, also of a SYN.
 fn is_retransmission(kind: TcpEventKind) -> bool {
     kind.is_retransmission() || kind == TcpEventKind::SynRetransmit
 }
 
-/// Do two ranges of sequence numbers have a byte in common? Both are far shorter than half the circle.
+/// Returns whether two ranges of sequence numbers have a byte in common. Both are far shorter than
+/// half the circle.
 pub(crate) fn overlaps((seq, end): (u32, u32), (other, other_end): (u32, u32)) -> bool {
     let before = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() < 0;
     before(seq, other_end) && before(other, end)

@@ -30,7 +30,7 @@ pub struct DroppingQdisc {
 }
 
 impl DroppingQdisc {
-    /// Returns that of a row; `None`: no qdisc dropped it, or it is not known.
+    /// Returns the qdisc that dropped a row's packet; `None`: none did, or it is unknown.
     pub fn from_row(row: &PacketDrop) -> Option<Self> {
         Some(Self {
             kind: row.qdisc.clone()?,
@@ -41,7 +41,7 @@ impl DroppingQdisc {
         })
     }
 
-    /// As it is printed: `qdisc tbf of v0`.
+    /// Returns the qdisc as reports print it: `qdisc tbf of v0`.
     pub fn title(&self) -> String {
         match &self.device {
             Some(device) => format!("qdisc {} of {device}", self.kind),
@@ -49,19 +49,22 @@ impl DroppingQdisc {
         }
     }
 
-    /// Returns the children that may have dropped it: `bfifo or pfifo below it`; `None`: they are not in question.
+    /// Returns the children that may have dropped the packet: `bfifo or pfifo below it`; `None`:
+    /// none may.
     pub fn name_candidates(&self) -> Option<String> {
         let names = self.candidates.join(" or ");
         (!names.is_empty()).then(|| format!("{names} below it"))
     }
 
-    /// Returns the kind of the child or, without one, of the qdisc, and `bytes` or `packets`.
+    /// Returns the kind of the child or qdisc with the limit, and the limit's unit: `bytes` or
+    /// `packets`.
     fn limited(&self) -> (&str, &'static str) {
         let kind = self.child.as_deref().unwrap_or(&self.kind);
         (kind, if kind == "bfifo" { "bytes" } else { "packets" })
     }
 
-    /// Returns what is known of its limit, as a sentence. `is_general`: the kernel says only that a qdisc dropped packets.
+    /// Returns a sentence on the qdisc's limit. `is_general`: the kernel says only that a qdisc
+    /// dropped packets.
     pub fn explain(&self, level: &QdiscLevel, is_general: bool) -> String {
         if let Some(names) = self.name_candidates() {
             return format!("{names} dropped it; the kernel does not say which.");
@@ -102,7 +105,7 @@ impl DroppingQdisc {
         }
     }
 
-    /// Returns the other reasons of the qdisc and of its child, each after a semicolon.
+    /// Returns other reasons for which qdisc and child drop packets, each after a semicolon.
     fn other_reason(&self) -> String {
         let kinds = [Some(self.kind.as_str()), self.child.as_deref()];
         let own = OTHER_REASONS.iter();
@@ -134,13 +137,14 @@ pub struct QdiscLevel {
 }
 
 impl QdiscLevel {
-    /// Returns whether it was full at most of the drops. A few others prove nothing: a qdisc may send packets between a
-    /// drop and the look at it, and a qdisc that drops at random is full by chance.
+    /// Returns whether the qdisc was full at most of its drops. A few others prove nothing: a qdisc
+    /// may send packets between a drop and the look at it, and a qdisc that drops at random is full
+    /// by chance.
     pub fn is_mostly_full(&self) -> bool {
         self.full * 2 > self.drops
     }
 
-    /// Adds a drop.
+    /// Adds one drop, and how full the qdisc was then.
     pub fn add(&mut self, row: &PacketDrop) {
         self.drops += 1;
         self.full += u64::from(row.qdisc_full == Some(true));

@@ -48,7 +48,7 @@ pub struct HistoryBin {
 pub struct Histories(Arc<Mutex<HashMap<u64, VecDeque<HistoryPoint>>>>);
 
 impl Histories {
-    /// Adds what lies between two samples.
+    /// Adds the bytes and retransmissions between two samples.
     pub(super) fn add(&self, earlier: &TcpSample, later: &TcpSample, stage: Option<Stage>) {
         let point = HistoryPoint {
             since_ns: earlier.time_ns,
@@ -63,7 +63,7 @@ impl Histories {
         self.with_points(|all| push_point(all.entry(later.conn).or_default(), point));
     }
 
-    /// Notes the stage that a connection was in until a reading of its ledger.
+    /// Keeps the stage of a connection until the next reading of its ledger.
     pub(super) fn note_stage(&self, conn: u64, stage: Stage) {
         self.with_points(|all| {
             if let Some(last) = all.get_mut(&conn).and_then(VecDeque::back_mut) {
@@ -72,7 +72,7 @@ impl Histories {
         });
     }
 
-    /// Forgets those of connections that are not open any more.
+    /// Forgets the history of connections that are closed.
     pub(super) fn retain_open(&self, is_open: impl Fn(u64) -> bool) {
         self.with_points(|all| all.retain(|conn, _| is_open(*conn)));
     }

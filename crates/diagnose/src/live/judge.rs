@@ -62,7 +62,7 @@ pub fn active_connection(connection: Connection) -> LiveConnection {
     }
 }
 
-/// A connection on which nothing happened: all known of it is in its last row.
+/// Makes the live row of a connection on which nothing happened, from its last row.
 pub fn idle_connection(
     identity: &Identity,
     last: Option<&TcpSample>,
@@ -121,7 +121,7 @@ pub fn sum_waits<'a>(batches: impl Iterator<Item = &'a Waits>, from_ns: u64) -> 
     waited
 }
 
-/// Waits for several descriptors are in no call on the connection: where waits are recorded, they count, too.
+/// Adds the time that threads waited for the connection together with other descriptors.
 pub fn add_waits(connection: &mut LiveConnection, waited: &HashMap<u64, u64>) {
     let Some(waited_ns) = waited
         .get(&connection.id)

@@ -28,7 +28,7 @@ pub struct RecentRows {
 }
 
 impl RecentRows {
-    /// Adds what is known of it.
+    /// Adds a row on the connection: addresses, process, times.
     pub fn add_identity(&mut self, row: Connection) {
         let known = self.identity.take();
         let mut rows = table::tables::Connections::default();
@@ -39,7 +39,7 @@ impl RecentRows {
         self.identity = Some(table::Columns::row(&folded, 0));
     }
 
-    /// Adds a sample.
+    /// Adds a sample of the connection.
     pub fn add_sample(&mut self, sample: TcpSample) {
         self.samples.push_back(sample);
     }
@@ -49,7 +49,7 @@ impl RecentRows {
         self.stages.push_back(reading);
     }
 
-    /// The last sample.
+    /// Returns the last sample; `None` without any.
     pub fn sample(&self) -> Option<&TcpSample> {
         self.samples.back()
     }
@@ -59,13 +59,13 @@ impl RecentRows {
         self.stages.back()
     }
 
-    /// Readings that are kept.
+    /// Returns the number of kept readings.
     #[cfg(test)]
     pub fn reading_count(&self) -> usize {
         self.samples.len() + self.stages.len()
     }
 
-    /// Returns whether it closed before.
+    /// Returns whether the connection closed before `time_ns`.
     pub fn closed_before(&self, time_ns: u64) -> bool {
         let closed_ns = self
             .identity
@@ -74,7 +74,7 @@ impl RecentRows {
         closed_ns.is_some_and(|closed_ns| closed_ns < time_ns)
     }
 
-    /// Lets go of readings from which nothing counts any more.
+    /// Drops readings that no window needs any more.
     pub fn forget_before(&mut self, from_ns: u64) {
         while self
             .samples
@@ -92,7 +92,7 @@ impl RecentRows {
         }
     }
 
-    /// Returns whether something happened to it since.
+    /// Returns whether the connection changed since `from_ns`.
     pub fn is_active(&self, from_ns: u64) -> bool {
         let sampled = self
             .samples
@@ -105,7 +105,7 @@ impl RecentRows {
                 .is_some_and(|last| last.time_ns >= from_ns)
     }
 
-    /// Hands its readings to a digest, completed by what polls say that brought no row: it was idle meanwhile.
+    /// Gives the readings of the window to a digest; polls without a row mean an idle connection.
     pub fn add_to_digest(&self, span: LiveSpan, to: &mut ConnectionDigest) {
         let within = (span.from_ns, u64::MAX);
         to.identity = self.identity.clone();

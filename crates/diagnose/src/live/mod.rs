@@ -111,7 +111,7 @@ impl LiveWindow {
         self.histories.clone()
     }
 
-    /// Adds polls, in order: before the rows that they brought.
+    /// Adds the times of polls, in order; call it before the rows of these polls are added.
     pub fn add_polls(&mut self, times_ns: &[u64]) {
         let polls = times_ns.iter().map(|time_ns| PollTime {
             time_ns: *time_ns,
@@ -121,7 +121,7 @@ impl LiveWindow {
         self.polls.extend(polls);
     }
 
-    /// The poll before which a row of this time came.
+    /// Returns the poll that brought a row of this time.
     fn poll_of(&mut self, time_ns: u64) -> Option<&mut PollTime> {
         let after = self.polls.partition_point(|poll| poll.time_ns <= time_ns);
         self.polls.get_mut(after.checked_sub(1)?)
@@ -229,7 +229,7 @@ impl LiveWindow {
         self.live(span, about, report, judged.services)
     }
 
-    /// Moves the beginning as far as length and memory ask for, and lets go of what lies before.
+    /// Moves the window's begin by its length and the memory limit, and drops what lies before.
     fn slide_window(&mut self, now_ns: u64) -> LiveSpan {
         let earliest_ns = now_ns.saturating_sub(self.length_ns).max(self.from_ns);
         let (mut readings, mut calls) = (0, 0);
@@ -267,7 +267,7 @@ impl LiveWindow {
         span
     }
 
-    /// Processes without connections are searched now and then, not each time.
+    /// Forgets processes without connections; does it only every few windows.
     fn forget_processes(&mut self) {
         const SPARE: usize = 1_000;
         if self.processes.len() <= self.kept.len() + SPARE {

@@ -65,7 +65,7 @@ pub struct LiveService {
 }
 
 impl LiveService {
-    /// Returns a service with requests of so many seconds.
+    /// Makes the live row of a service; `seconds` is the window's length.
     pub(super) fn new(service: Service, seconds: f64) -> Self {
         let first = service.parts.all.largest().next();
         Self {
@@ -167,7 +167,7 @@ pub enum HoldReason {
 }
 
 impl HoldReason {
-    /// The stable name.
+    /// Returns the stable name of the reason.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stage(stage) => stage.name(),

@@ -151,7 +151,7 @@ mod tests {
         }))
     }
 
-    /// Ten requests, one each 100 ms, each answered after `length_ns`.
+    /// Makes ten requests, one each 100 ms, each answered after `length_ns`.
     fn calls(length_ns: u64) -> Result<Calls, serde_json::Error> {
         let mut calls = Calls::default();
         for turn in 0..10_u64 {

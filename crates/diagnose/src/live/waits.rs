@@ -151,7 +151,7 @@ impl ThreadSnapshots {
         }
     }
 
-    /// Adds a look, in order: at these of its `number` threads.
+    /// Adds one sample of a process: these of its `number` threads, at this time.
     pub fn add(&mut self, time_ns: u64, threads: &[ThreadSample], number: usize) {
         self.threads = number as u64;
         let mut look = ThreadSnapshot {
@@ -209,7 +209,7 @@ impl ThreadSnapshots {
         self.looks.len()
     }
 
-    /// Returns the waits; `None` without a seen thread.
+    /// Returns the waits of the process; `None` if no thread was seen.
     pub fn waits(&self) -> Option<ProcessWaits> {
         let seen: u64 = self.looks.iter().map(|look| look.seen).sum();
         // of seen threads to all threads

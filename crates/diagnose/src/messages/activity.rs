@@ -37,7 +37,7 @@ pub(super) struct MessageWindow {
 }
 
 impl MessageWindow {
-    /// Adds what any CPU did then.
+    /// Adds the activities of all CPUs within the window.
     pub(super) fn add(&self, rows: &Activities, into: &mut Vec<CpuActivity>) {
         let rows = (0..rows.len()).map(|row| rows.row(row));
         into.extend(rows.filter_map(|row| self.activity(row)));
@@ -62,8 +62,8 @@ impl MessageWindow {
         })
     }
 
-    /// Returns the activity of its CPUs, and of those on which its thread ran meanwhile, in the order of CPU and time; `None` if
-    /// nothing was kept.
+    /// Returns the activities of the message's CPUs, and of those where its thread ran, by CPU and
+    /// time; `None` if nothing was kept.
     pub(super) fn select(mut self, mut all: Vec<CpuActivity>) -> Option<Vec<CpuActivity>> {
         let own = all.iter().filter(|activity| activity.tid == Some(self.tid));
         self.cpus.extend(own.map(|activity| activity.cpu));

@@ -16,7 +16,7 @@ use super::parts::{MessageEvent, MessagePart};
 pub const PARTS_MOST: usize = 8;
 
 impl MessageDirection {
-    /// Returns its parts, in their order.
+    /// Returns the parts of a message of this direction, in order.
     pub const fn parts(self) -> &'static [MessagePart] {
         match self {
             Self::Received => &[
@@ -40,7 +40,7 @@ impl MessageDirection {
         }
     }
 
-    /// Returns the index of a part among them.
+    /// Returns the index of a part in this direction.
     fn position(self, part: MessagePart) -> usize {
         let position = self.parts().iter().position(|it| *it == part);
         position.expect("marks name parts of their direction")
@@ -91,7 +91,7 @@ impl EventMark {
         Self { cpu, tid, ..self }
     }
 
-    /// Returns the part that it ends.
+    /// Returns the part that ends with this event; `None` for none.
     pub(super) fn ended_part(&self) -> Option<MessagePart> {
         match self.role {
             MarkRole::End(part) | MarkRole::MayEnd(part) => Some(part),
@@ -99,15 +99,14 @@ impl EventMark {
         }
     }
 
-    /// Returns whether it is missing although every such message has it.
+    /// Returns whether the event was not seen although every such message has it.
     fn is_missing(&self) -> bool {
         self.ns.is_none() && matches!(self.role, MarkRole::Begin | MarkRole::End(_))
     }
 }
 
 impl MessageRow {
-    /// Returns the events of such a message, in their order. `on_wire`: when the network adapter put it there, if that is
-    /// known.
+    /// Returns the events of the message in order. `on_wire`: when the adapter sent it, if known.
     pub(super) fn event_marks(&self, on_wire: Option<WireTime>) -> Vec<EventMark> {
         match self {
             Self::Received(row) => with_received(row, <[EventMark]>::to_vec),
@@ -197,8 +196,8 @@ fn marks_of_taken(row: &ReceivedMessage) -> [EventMark; 4] {
     ]
 }
 
-/// Returns the marks of what a TCP connection sent. The call may end before TCP begins to send, which holds the message
-/// from then on, or after.
+/// Returns the events of a message that TCP sent. The call may end before or after TCP begins to
+/// send.
 fn sent_marks(row: &SentMessage, on_wire: Option<WireTime>) -> [EventMark; 7] {
     use MarkRole::{Begin, Beside, End, MayEnd};
     let is_held = row.tcp_ns.is_some_and(|tcp_ns| row.done_ns < tcp_ns);
@@ -224,7 +223,7 @@ fn sent_marks(row: &SentMessage, on_wire: Option<WireTime>) -> [EventMark; 7] {
     ]
 }
 
-/// Returns the marks of a sent datagram: its call begins, and its time ends, without a hook.
+/// Returns the events of a sent datagram: the call's begin and end.
 fn sent_datagram(row: &SentMessage) -> [EventMark; 3] {
     use MarkRole::{Begin, Beside, End};
     let driven = EventMark::new(MessageEvent::Driven, row.driver_ns, End(MessagePart::Qdisc));
@@ -272,7 +271,7 @@ pub enum BreakdownError {
 }
 
 impl LatencyBreakdown {
-    /// Divides the time of a received message.
+    /// Splits the latency of a received message into parts.
     ///
     /// # Errors
     /// When a time is missing that every message has, or the times are in no order.
@@ -282,7 +281,8 @@ impl LatencyBreakdown {
         })
     }
 
-    /// Divides the time of a sent message. `on_wire`: when the network adapter put it there, if that is known.
+    /// Splits the latency of a sent message into parts. `on_wire`: when the network adapter sent
+    /// it, if known.
     ///
     /// # Errors
     /// As [`LatencyBreakdown::from_received`].
@@ -334,7 +334,7 @@ impl LatencyBreakdown {
         self.parts_ns[self.direction.position(part)]
     }
 
-    /// Returns the parts that it had, with their lengths, in their order.
+    /// Returns the parts of the latency with their lengths in ns, in order.
     pub fn parts(&self) -> impl Iterator<Item = (MessagePart, u64)> + '_ {
         let parts = self.direction.parts().iter().zip(self.parts_ns);
         parts.filter_map(|(part, ns)| Some((*part, ns?)))
@@ -358,7 +358,7 @@ pub struct HostTimes {
 }
 
 impl HostTimes {
-    /// Returns those of a received message; `None`: it has no breakdown.
+    /// Returns when a received message was on this host; `None`: it has no breakdown.
     pub fn from_received(row: &ReceivedMessage) -> Option<Self> {
         with_received(row, |marks| {
             LatencyBreakdown::from_marks(MessageDirection::Received, marks).ok()?;
@@ -373,7 +373,7 @@ impl HostTimes {
         })
     }
 
-    /// Returns those of a sent message; `None`: it has no breakdown.
+    /// Returns when a sent message was on this host; `None`: it has no breakdown.
     pub fn from_sent(row: &SentMessage) -> Option<Self> {
         with_sent(row, None, |marks| {
             LatencyBreakdown::from_marks(MessageDirection::Sent, marks).ok()?;
@@ -414,7 +414,7 @@ impl BreakdownSource {
         }
     }
 
-    /// Divides the time of a message.
+    /// Splits the latency of a message into parts.
     ///
     /// # Errors
     /// As [`LatencyBreakdown::from_received`].

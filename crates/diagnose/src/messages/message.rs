@@ -16,7 +16,7 @@ pub enum MessageDirection {
 }
 
 impl MessageDirection {
-    /// Returns its name in reports.
+    /// Returns the direction's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Received => "received",
@@ -79,7 +79,7 @@ impl std::fmt::Display for MessageId {
 }
 
 impl MessageId {
-    /// Returns whether a message of this end and length is the one.
+    /// Returns whether a message with this end and length is the one of this id.
     pub(super) fn matches_end(self, conn: u64, offset_end: u64, bytes: u32) -> bool {
         self.conn == conn
             && self.offset_end <= offset_end
@@ -88,7 +88,7 @@ impl MessageId {
 }
 
 impl MessageRow {
-    /// Returns its id.
+    /// Returns the message's id.
     pub fn id(&self) -> MessageId {
         match self {
             Self::Received(row) => MessageId {
@@ -104,7 +104,7 @@ impl MessageRow {
         }
     }
 
-    /// Returns whether it is of a UDP socket.
+    /// Returns whether a UDP socket sent or received the message.
     pub fn is_datagram(&self) -> bool {
         match self {
             Self::Received(row) => row.cut_bytes.is_some(),

@@ -107,7 +107,7 @@ impl TableConsumer for MessageTable {
 }
 
 impl MessageTable {
-    /// Starts with what the manifest says, and names that are complete.
+    /// Makes an empty table of messages; `names` are complete.
     pub fn new(header: Header, names: Rc<NameTable>) -> Self {
         Self {
             latest_ns: header.started_ns,
@@ -121,7 +121,7 @@ impl MessageTable {
         }
     }
 
-    /// Looks for one message in the rows that will be added: see [`MessageTable::into_story`].
+    /// Keeps one message of the rows that follow: see [`MessageTable::into_story`].
     #[must_use]
     pub fn looking_for(mut self, wanted: MessageId) -> Self {
         self.wanted = Some(wanted);
@@ -214,7 +214,7 @@ impl MessageTable {
             .is_some_and(|id| id.direction == direction && id.matches_end(conn, offset_end, bytes))
     }
 
-    /// The message that was wanted; `None`: no such row was added.
+    /// Returns the story of the wanted message; `None`: no row was of it.
     pub fn into_story(self, recorded: RecordingState) -> Option<MessageStory> {
         let (breakdown, row) = self.found?;
         let id = row.id();

@@ -54,7 +54,7 @@ impl NicClocks {
         clocks
     }
 
-    /// Adds rows of table `clock_pairs`, in the order of time; those of other clocks are left out.
+    /// Adds clock pairs of network adapters, in the order of time; ignores other clocks.
     pub(super) fn add(&mut self, rows: &ClockPairs) {
         for row in 0..rows.len() {
             let number = rows.clock[row].strip_prefix("ptp");
@@ -86,7 +86,7 @@ impl NicClocks {
 }
 
 impl NicStamps {
-    /// Counts one; gives its time, if it has one.
+    /// Counts a stamp by its quality; returns its time on the wire if that is usable.
     pub(super) fn count(&mut self, placed: &StampTime) -> Option<WireTime> {
         self.count += 1;
         match placed {

@@ -74,7 +74,7 @@ pub enum MessageEvent {
 }
 
 impl MessagePart {
-    /// Returns its usual name.
+    /// Returns the part's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Arriving => "arriving",
@@ -96,7 +96,7 @@ impl MessagePart {
 }
 
 impl MessageEvent {
-    /// Returns its printed text.
+    /// Returns the event's text in reports.
     pub const fn text(self) -> &'static str {
         match self {
             Self::FirstArrived => "first segment arrived",

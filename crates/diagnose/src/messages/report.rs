@@ -174,7 +174,7 @@ pub struct MessageStep {
 }
 
 impl ConnectionEnd {
-    /// The name with its process, as it is printed.
+    /// Returns the connection's name with its process, as reports print it.
     pub fn title(&self) -> String {
         match &self.process {
             Some(process) => format!("{} {}", process.title(), self.name),

@@ -9,13 +9,13 @@ use super::parts::{MessageEvent, MessagePart};
 use super::report::{MessageStep, PartTime};
 
 impl MessageRow {
-    /// Returns the times of its first and last known events, ns.
+    /// Returns the first and the last known time of the message, ns.
     pub fn known_ns(&self) -> (u64, u64) {
         let meanwhile = self.message_window();
         (meanwhile.from_ns, meanwhile.until_ns)
     }
 
-    /// Its time, from what is known first to what is known last, and its CPUs.
+    /// Returns the message's time, from its first to its last known event, and its CPUs.
     pub(super) fn message_window(&self) -> MessageWindow {
         let (tid, cpus) = match self {
             Self::Received(row) => (row.tid, [row.receive_cpu, Some(row.cpu)]),
@@ -32,7 +32,7 @@ impl MessageRow {
         }
     }
 
-    /// Returns its known events, in the order of time. `breakdown`: its own, if it has one.
+    /// Returns the message's known events, in the order of time, with the parts of `breakdown`.
     pub(super) fn known_steps(&self, breakdown: Option<&LatencyBreakdown>) -> Vec<MessageStep> {
         let on_wire = breakdown.and_then(|breakdown| breakdown.on_wire);
         let marks = self.event_marks(on_wire).into_iter();
@@ -53,7 +53,8 @@ impl MessageRow {
         steps.collect()
     }
 
-    /// Returns whether it is the arrival of the first of one segment, which is that of the last, too.
+    /// Returns whether the event is the first arrival of a message of one segment: the last arrival
+    /// is the same.
     fn is_same(&self, mark: &EventMark) -> bool {
         let is_one = |row: &ReceivedMessage| {
             row.segments <= 1 && row.first_arrival_ns == row.last_arrival_ns
@@ -70,7 +71,7 @@ impl BreakdownSource {
     }
 }
 
-/// The part that ends with a mark; not the time in which all of it arrived at once.
+/// Returns the part that ends with an event; `None` for a second arrival at the same time.
 fn ended_part(breakdown: &LatencyBreakdown, mark: &EventMark) -> Option<PartTime> {
     let part = mark.ended_part()?;
     let ns = breakdown.part_ns(part)?;

@@ -22,7 +22,7 @@ pub fn recording_state(recording: &Recording) -> RecordingState {
     }
 }
 
-/// Returns the head of every answer; exit codes report whether it is complete.
+/// Describes a recording for the head of every report: host, time, losses, completeness.
 pub fn describe_recording(recording: &Recording) -> About {
     let latest_ns = recording.time_range_ns().map_or(0, |range| range.1);
     let span = (0, u64::MAX);
@@ -34,7 +34,7 @@ pub fn describe_recording(recording: &Recording) -> About {
     )
 }
 
-/// Rows that are left out for these problems, by table: its files lie in a directory of its name.
+/// Returns the number of rows, by table, that are left out because of these problems.
 fn left_out(problems: &[Problem]) -> Vec<OmittedRows> {
     let mut rows = BTreeMap::<String, u64>::new();
     for problem in problems {

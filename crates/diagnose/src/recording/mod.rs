@@ -247,7 +247,7 @@ pub fn compare_recordings(
     difference::compare(&before, &after)
 }
 
-/// Counters of programs.
+/// Returns the counters that recorded programs reported.
 fn report_counters(recording: &Recording) -> Vec<CounterReport> {
     let started_ns = recording.header().started_ns;
     let mut counters = CounterTable::new(&WaitFilter::default(), started_ns);
@@ -255,7 +255,7 @@ fn report_counters(recording: &Recording) -> Vec<CounterReport> {
     counters.alone(&read_names(recording))
 }
 
-/// Waits by object, without what went before them.
+/// Returns the waits by object, without the calls before them.
 fn waits_alone(recording: &Recording) -> WaitReport {
     let (header, names) = (recording.header().clone(), read_names(recording));
     let mut waits = WaitTable::new(header, names, Grouping::Object, WaitFilter::default());
@@ -263,7 +263,7 @@ fn waits_alone(recording: &Recording) -> WaitReport {
     waits.report(recording_state(recording), MOST_IN_DIFFERENCE)
 }
 
-/// Messages that are known at both ends, by a recording of each.
+/// Joins the messages that two recordings have, one at each end.
 pub fn join_ends(recording: &Recording, other: &Recording, limit: usize) -> EndsReport {
     let sides = (end_recording(recording), end_recording(other));
     ends::report(sides.0, sides.1, recording_state(recording), limit)
@@ -310,7 +310,7 @@ fn messages_in(recording: &Recording) -> u64 {
     recording.rows::<ReceivedMessage>() + recording.rows::<SentMessage>()
 }
 
-/// Returns whether it holds messages, and what CPUs did while these were under way.
+/// Returns whether the recording has messages, and the CPU activity during them.
 fn has_causes(recording: &Recording) -> bool {
     messages_in(recording) > 0 && recording.rows::<Activity>() > 0
 }

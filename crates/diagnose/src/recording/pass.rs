@@ -87,7 +87,7 @@ pub(super) struct AnalysisSet {
     pub(super) tail: Option<TailTable>,
 }
 
-/// Reads a recording for its connections and what else is wanted.
+/// Reads the tables of a recording for all wanted analyses.
 pub(super) fn read(
     recording: &Recording,
     judging: DiagnosisOptions,
@@ -122,7 +122,7 @@ pub(super) fn read(
 }
 
 impl AnalysisSelection {
-    /// Names, if anybody needs them before the rows that they name.
+    /// Returns names of connections and processes, if an analysis needs them before its rows.
     fn name_table(self, header: &Header) -> Option<NameTable> {
         let names = || NameTable::from_header(header);
         match self.waits.is_some() || self.requests {
@@ -166,7 +166,7 @@ impl TableConsumer for CallRereader<'_> {
     }
 }
 
-/// Evidence before its rows, of the longest connections if there are too many.
+/// Makes the evidence before any row; of too many connections it keeps the longest.
 fn evidence(recording: &Recording, judging: DiagnosisOptions) -> Evidence {
     let mut evidence = Evidence::new(
         recording.header().clone(),
@@ -188,8 +188,8 @@ fn evidence(recording: &Recording, judging: DiagnosisOptions) -> Evidence {
     evidence.of_longest(&lives, judging.max_connections)
 }
 
-/// Finds what went before the slow waits of the groups that a report with this limit lists. Reads three tables side by
-/// side, so that none runs ahead of the others.
+/// Finds the calls before the slow waits that a report with this limit lists. Reads three tables
+/// side by side, so that none runs ahead of the others.
 pub(super) fn join(waits: &mut WaitTable, recording: &Recording, limit: usize) {
     // between windows other calls may have gone before
     if WindowTimes::read(recording).sums().is_some() {

@@ -83,12 +83,12 @@ impl Stages {
         self.0[stage as usize] = Some(share);
     }
 
-    /// Share of a stage; `None` when it was not measured.
+    /// Returns the share of a stage; `None` if it was not measured.
     pub fn get(&self, stage: Stage) -> Option<&StageShare> {
         self.0[stage as usize].as_ref()
     }
 
-    /// Time in a stage, ns; zero also when it was not measured.
+    /// Returns the time in a stage, ns; 0 also if it was not measured.
     pub fn stage_ns(&self, stage: Stage) -> u64 {
         self.get(stage).map_or(0, |share| share.ns)
     }

@@ -68,7 +68,7 @@ impl ContainerProcesses {
         groups
     }
 
-    /// A process that became another program has the name of the later one.
+    /// Adds a process; after an exec it has the later name.
     fn add(&mut self, row: &table::tables::Process) {
         let comm = Some(row.comm.clone());
         let last = self.processes.last_mut();

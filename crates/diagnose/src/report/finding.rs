@@ -118,7 +118,7 @@ fn is_false(is: &bool) -> bool {
     !is
 }
 
-/// Puts findings in order, worst first.
+/// Sorts findings and undecided findings, the worst first.
 pub(crate) fn rank_findings(findings: &mut [Finding], undecided: &mut [UndecidedFinding]) {
     findings.sort_by_key(|finding| {
         std::cmp::Reverse((
@@ -147,8 +147,9 @@ fn put_stalls_first(findings: &mut [Finding]) {
     }
 }
 
-/// Makes a lack of CPU information, if it is small and the requests of the process have a larger cause: it waits with them.
-/// That the other end or computing takes their time is such a cause, too, even where it is no warning.
+/// Lowers a finding on lack of CPU to information, if a larger cause of the same requests is known.
+/// That the other end or computing takes their time is such a cause, too, even where it is no
+/// warning.
 pub(crate) fn demote_lesser(findings: &mut [Finding]) {
     for place in 0..findings.len() {
         let lesser = &findings[place];
@@ -209,7 +210,7 @@ impl Finding {
         }
     }
 
-    /// Returns whether a buffer at one of the ends was full.
+    /// Returns whether the finding is on a full buffer at one of the ends.
     fn is_of_buffer(&self) -> bool {
         matches!(
             self.rule,
@@ -217,7 +218,7 @@ impl Finding {
         )
     }
 
-    /// Returns whether it is no problem.
+    /// Returns whether the finding is information only, not a problem.
     pub fn is_note(&self) -> bool {
         self.severity == Severity::Info
     }
@@ -230,7 +231,7 @@ impl UndecidedFinding {
         names.join(separator)
     }
 
-    /// Returns whether it cannot have cost enough to be a warning.
+    /// Returns whether the undecided harm is too small for a warning.
     pub fn is_minor(&self) -> bool {
         self.possible_harm_ns == 0 || self.share < WARNING_SHARE
     }
@@ -366,7 +367,7 @@ pub enum ConfidenceLevel {
 }
 
 impl ConfidenceLevel {
-    /// The name in the report.
+    /// Returns the level's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::High => "high",

@@ -102,7 +102,7 @@ impl Report {
         self.connections_not_listed += left as u64;
     }
 
-    /// Says that connections are not judged, if any are not.
+    /// Returns the sentence on connections that were not judged; `None` if all were.
     pub fn unjudged_text(&self) -> Option<String> {
         let left = self.connections_not_judged;
         let judged = self.connections.len() as u64 + self.connections_not_listed;

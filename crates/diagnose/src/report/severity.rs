@@ -26,7 +26,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The name in the report.
+    /// Returns the severity's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Info => "info",
@@ -73,7 +73,7 @@ pub fn is_short(harm_ns: u64) -> bool {
     harm_ns < LEAST_HARM_NS
 }
 
-/// Severity by the lives of members, where what they lost together is also such a share of `whole_ns`.
+/// Returns the severity of harm to members that is also a large share of `whole_ns`.
 fn severity_within(members: &[(u64, u64)], whole_ns: u64) -> Severity {
     let is_above = |share: f64| {
         let over = |&&(harm_ns, life_ns): &&(u64, u64)| harm_ns as f64 > life_ns as f64 * share;
@@ -90,7 +90,7 @@ fn severity_within(members: &[(u64, u64)], whole_ns: u64) -> Severity {
     }
 }
 
-/// Severity of data that was lost, by its share: in the same bands.
+/// Returns the severity of lost data, by its share.
 pub fn severity_of_share(share: f64) -> Severity {
     match share {
         share if share > CRITICAL_SHARE => Severity::Critical,

@@ -64,7 +64,7 @@ pub struct SlowCause {
 }
 
 impl SlowMessages {
-    /// Returns those of each application with causes.
+    /// Returns a summary of slow messages for each application with causes.
     pub fn from_report(report: &TailReport) -> Vec<Self> {
         let groups = report.groups.iter();
         groups

@@ -17,8 +17,7 @@ const OPENED_FOR_NS: u64 = 1_000_000;
 /// A thread that was done with its resolver connected so soon after.
 const RESOLVED_FOR_NS: u64 = 10_000_000;
 
-/// An exchange began on a connection that may have been opened for it: then it began with that, and with the look-up of
-/// the other end's name before.
+/// Adds connecting and name look-up to the first exchange of a connection that was opened for it.
 pub fn join_connecting(history: &History, endpoint: &Endpoint, exchange: &mut Exchange) {
     let (Some(connect_ns), Some(opened_ns)) = (endpoint.connect_ns, endpoint.opened_ns) else {
         return;
@@ -34,7 +33,7 @@ pub fn join_connecting(history: &History, endpoint: &Endpoint, exchange: &mut Ex
     }
 }
 
-/// An exchange began on a connection, and the exchange before was its TLS handshake: if that was for it, it is part of it.
+/// Adds the TLS handshake to the first exchange after it, if the handshake was made for it.
 pub fn join_opening(exchange: &mut Exchange, opening: Exchange) {
     let took_ns = opening.accounted_ns.saturating_sub(opening.begin_ns);
     let gap = (opening.accounted_ns, exchange.begin_ns);
@@ -60,8 +59,8 @@ pub struct Accountant {
 }
 
 impl Accountant {
-    /// Bytes of the response move with this call: accounts the time until then. `peer`: the same exchange at the other
-    /// end.
+    /// Accounts the time of an exchange until this call of its response. `peer`: the same exchange
+    /// at the other end.
     pub fn account_until(
         &mut self,
         finder: &PathFinder<'_>,
@@ -100,7 +99,8 @@ impl Accountant {
         exchange.accounted_ns = end_ns;
     }
 
-    /// A client takes bytes of the response: since they arrived its own thread had them; before, the path and the server.
+    /// Accounts a client's time until this call: its own thread since the bytes arrived, before
+    /// that path and server.
     fn receive(
         &mut self,
         finder: &PathFinder<'_>,
@@ -123,7 +123,7 @@ impl Accountant {
         finder.wait_own(context, since_ns, waker, &mut self.trail, 0);
     }
 
-    /// The other end is recorded: accounts its time with the request, and the time in between.
+    /// Accounts the time at a recorded other end, and the time on the path before and after it.
     fn serve(
         &mut self,
         finder: &PathFinder<'_>,
@@ -197,7 +197,7 @@ impl Accountant {
         finder.walk(&asking, thread, begin_ns, &mut self.trail);
     }
 
-    /// A server answers a request that was queued: how long behind long ones.
+    /// Returns how long a request of a server waited behind long requests.
     fn find_long(
         &self,
         finder: &PathFinder<'_>,
@@ -219,7 +219,8 @@ impl Accountant {
         exchange.breakdown.behind_long = wait;
     }
 
-    /// A request lay unread: behind others, as long as its thread had to do with these; then with what the thread did.
+    /// Accounts the time in which a request lay unread: behind other requests, or while its thread
+    /// did something else.
     fn account_unread(&mut self, finder: &PathFinder<'_>, context: &PathContext, thread: ThreadId) {
         let begin_ns = context.begin_ns;
         let context = &PathContext {

@@ -6,7 +6,7 @@ use super::history::ThreadId;
 /// A call of some microseconds may end so long after its thread was woken.
 const STEP_NS: u64 = 1_000;
 
-/// Returns it by how long the byte had been unread, or by when the thread was woken for it.
+/// Returns when a byte arrived, by how long it was unread, or by when the thread was woken for it.
 pub fn of_unread(
     end_ns: u64,
     unread_ns: u64,

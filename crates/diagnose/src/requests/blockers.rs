@@ -16,7 +16,7 @@ pub struct LongRequest {
 }
 
 impl LongRequest {
-    /// Returns its name, as that of a connection with this cookie.
+    /// Returns the id of the long request, on the connection with this cookie.
     pub fn id(&self, conn: u64) -> Option<RequestId> {
         self.offset.map(|offset| RequestId { conn, offset })
     }
@@ -72,7 +72,7 @@ fn keeping_parts(parts: &PartTimes) -> PartTimes {
 }
 
 impl BlockerDigest {
-    /// Adds a request that a server answered, and its wait behind long ones.
+    /// Adds the parts of an answered request, and its wait behind long ones.
     pub fn add(&mut self, parts: &PartTimes, wait: &LongWait) {
         let keeping = keeping_parts(parts);
         if keeping.total_ns() >= LONG_LEAST_NS {

@@ -121,7 +121,7 @@ impl<'a> ServiceCase<'a> {
         self.all.total_ns()
     }
 
-    /// Returns the duration below which this share of the requests lie, ns.
+    /// Returns a quantile of the durations of requests, ns.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         self.digest.durations().quantile_ns(share).unwrap_or(0)
     }
@@ -137,7 +137,7 @@ impl<'a> ServiceCase<'a> {
         self.all.get(part).saturating_sub(self.peer.get(part))
     }
 
-    /// Returns its share of the time of all requests.
+    /// Returns the share of a part in the time of all requests.
     pub fn part_share(&self, part: RequestPart) -> f64 {
         crate::units::ratio_of(self.part_ns(part), self.total_ns())
     }
@@ -186,7 +186,7 @@ impl<'a> ServiceCase<'a> {
         (all, behind_ns)
     }
 
-    /// Returns how much more of a part the slowest requests have than others, ns; `all_ns` and `slowest_ns` are its sums.
+    /// Returns how much more time of a part the slowest requests have than others, ns.
     fn excess_ns(&self, all_ns: u64, slowest_ns: u64) -> u64 {
         let others = self.requests().saturating_sub(self.slowest.count);
         if self.requests() < HUNDREDTH_LEAST || others == 0 {
@@ -202,7 +202,7 @@ impl<'a> ServiceCase<'a> {
         self.claims.iter().any(|claim| claim.parts.contains(&part))
     }
 
-    /// Returns those who took the time of a part.
+    /// Returns threads, stacks and services of a part; `None` if it took no time.
     pub fn part_subjects(&self, part: RequestPart) -> Option<&'a PartSubjects> {
         self.digest.subjects.get(part)
     }
@@ -233,7 +233,7 @@ impl<'a> ServiceCase<'a> {
         subjects.map_or_else(Vec::new, |it| self.evidence.threads(&it.wakers))
     }
 
-    /// Returns the process; without its number if the service has several.
+    /// Returns the process of the service; without its pid if there are several.
     pub fn process(&self) -> Process {
         let processes = self.digest.processes.worst(2);
         let pid = match processes.as_slice() {
@@ -302,7 +302,7 @@ impl<'a> ServiceCase<'a> {
         self.endpoints().all(|it| it.is_within_host)
     }
 
-    /// Returns the cookies of the connections of a list, the one with the most time first.
+    /// Returns the ids of the connections of a list, the one with the most time first.
     pub fn conns(&self, top: &Top) -> Vec<u64> {
         let endpoints = &self.evidence.table.endpoints;
         let worst = top.worst(usize::MAX).into_iter();

@@ -26,7 +26,7 @@ pub(super) enum Cause {
 }
 
 impl PathFinder<'_> {
-    /// Returns what a wait of a thread means for a request.
+    /// Returns the cause of a thread's wait, for a request that the thread serves.
     pub(super) fn wait_cause(
         &self,
         context: &PathContext,
@@ -138,7 +138,8 @@ impl PathFinder<'_> {
         Cause::Part(part, self.describe_wait(wait))
     }
 
-    /// A futex is a lock for a thread that had the request already; for another, it is how it got the request.
+    /// Returns the cause of a wait for a futex: a lock if the thread had the request before, else
+    /// the hand-over of the request.
     fn cause_of_futex(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let (home, since_ns) = context.home;
         let had_it = thread == home && wait.start_ns >= since_ns;
@@ -157,7 +158,7 @@ impl PathFinder<'_> {
         }
     }
 
-    /// A lock, or what the thread waited for that had it.
+    /// Returns the cause of a wait for a lock: the lock itself, or what its holder waited for.
     fn cause_of_lock(&self, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let about = self.describe_wait(wait);
         let holder = holder_of(self.history, thread, wait);
@@ -174,7 +175,7 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Whether `helper` was woken by `thread` since the request began and shortly before it waited: it was given work.
+    /// Returns whether `thread` woke `helper` for this request shortly before it waited.
     fn is_woken_by(
         &self,
         helper: ThreadId,
@@ -205,8 +206,8 @@ impl PathFinder<'_> {
         (known.pid == pid && known.has_waits).then_some(other)
     }
 
-    /// A set of descriptors, or an event file: a thread of the process ended it, its time limit, or something that is
-    /// not seen.
+    /// Returns the cause of a wait for descriptors or an event file: a thread of the process, a
+    /// time limit, or unknown.
     fn cause_of_set(&self, context: &PathContext, thread: ThreadId, wait: &ThreadWait) -> Cause {
         let (home, since_ns) = context.home;
         match self.followed_thread(thread, wait) {

@@ -97,12 +97,12 @@ impl TurnCounts {
         }
     }
 
-    /// Whether so many exchanges came that they can be judged.
+    /// Returns whether there are enough exchanges to judge the connection.
     pub fn is_due(&self) -> bool {
         self.window.exchanges >= JUDGED_TOGETHER
     }
 
-    /// Whether the server sent without being asked more often than asked.
+    /// Returns whether the server sent without a request more often than with one.
     pub fn is_pushed(&self) -> bool {
         self.pushes >= JUDGED_TOGETHER && self.pushes > self.exchanges
     }
@@ -135,7 +135,7 @@ impl TurnCounts {
         self.window.certain += 1;
     }
 
-    /// An exchange is over.
+    /// Counts an exchange that is over.
     pub fn end_exchange(&mut self, exchange: &Exchange) {
         match exchange.response {
             None => self.unanswered += u64::from(!exchange.may_be_control),

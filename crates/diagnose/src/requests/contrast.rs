@@ -41,7 +41,7 @@ impl Sides<'_> {
         }
     }
 
-    /// The duration of the shortest slow one: if not all are kept, known as a bucket.
+    /// Returns the shortest duration of a slow request, ns; from its bucket if not all are kept.
     fn least_slow_ns(&self, slowest: &SlowestRequests) -> u64 {
         let kept = self.slow.iter().map(|it| it.duration_ns).min();
         let is_whole = self.count_known().slow == slowest.count;
@@ -89,8 +89,8 @@ pub fn compare(table: &RequestTable, digest: &ServiceDigest) -> Option<Contrast>
     })
 }
 
-/// The parts that made the slow ones slow: what each is longer by than in the others, and in how many it is the largest
-/// of these.
+/// Returns the parts that made requests slow: extra time, and the number of requests where the part
+/// is the largest.
 fn slower_parts(
     sides: &Sides<'_>,
     usual_ns: impl Fn(RequestPart) -> f64,
@@ -180,7 +180,8 @@ fn number_trait(kind: TraitKind, found: &Association, known: SideCounts) -> Cont
     ContrastTrait::new(kind, value, (found.with, known), found.chance)
 }
 
-/// Returns how many requests of both sides are of each subject; none if all are of one.
+/// Returns the number of slow and other requests for each value of a trait; none if all have the
+/// same value.
 fn count_values(
     table: &RequestTable,
     sides: &Sides<'_>,

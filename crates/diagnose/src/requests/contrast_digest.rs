@@ -45,7 +45,7 @@ pub struct ContrastDigest {
 }
 
 impl ContrastDigest {
-    /// Adds a request.
+    /// Adds a request; calls `traits` only if it is kept.
     pub fn add(&mut self, duration_ns: u64, id: RequestId, traits: impl Fn() -> RequestTraits) {
         let least = self.slowest.peek().map_or(0, |it| it.0.duration_ns);
         if self.slowest.len() < KEPT || duration_ns > least {
@@ -64,14 +64,14 @@ impl ContrastDigest {
         }
     }
 
-    /// Returns the slowest, of those in a bucket of durations or above.
+    /// Returns the kept requests with durations in this bucket or above.
     pub(super) fn slow_requests(&self, from_bucket: usize) -> Vec<&RequestTraits> {
         let slowest = self.slowest.iter().map(|it| &it.0);
         let slow = slowest.filter(|it| bucket_of(it.duration_ns) >= from_bucket);
         slow.collect()
     }
 
-    /// Returns those that were drawn, of the others.
+    /// Returns the random sample of the other requests.
     pub(super) fn other_requests(&self, slow_from_bucket: usize) -> Vec<&RequestTraits> {
         let drawn = self.drawn.iter().map(|(_, it)| it);
         let others = drawn.filter(|it| bucket_of(it.duration_ns) < slow_from_bucket);

@@ -41,20 +41,20 @@ impl CpuLack {
 pub struct CpuLackLog(VecDeque<CpuLack>);
 
 impl CpuLackLog {
-    /// Adds one at its place.
+    /// Adds an interval without a CPU, in the order of time.
     pub fn add(&mut self, lack: CpuLack) {
         let later = self.0.iter().rev();
         let later = later.take_while(|it| it.end_ns > lack.end_ns).count();
         self.0.insert(self.0.len() - later, lack);
     }
 
-    /// Returns those that began before a time, the latest first.
+    /// Returns intervals without a CPU that began before `ns`, the latest first.
     pub fn before(&self, ns: u64) -> impl Iterator<Item = &CpuLack> {
         let count = self.0.partition_point(|it| it.begin_ns < ns);
         self.0.range(..count).rev()
     }
 
-    /// Drops those that ended by then.
+    /// Drops intervals that ended before `ns`.
     pub fn prune(&mut self, ns: u64) {
         let old = self.0.partition_point(|it| it.end_ns <= ns);
         self.0.drain(..old);

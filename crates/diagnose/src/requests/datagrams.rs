@@ -23,7 +23,7 @@ impl RepeatedQuestions {
         }
     }
 
-    /// Adds one.
+    /// Adds one repeated question.
     pub fn add(&mut self, call: &MovingCall) {
         self.count += 1;
         self.last_ns = call.end_ns;
@@ -56,7 +56,7 @@ pub enum Question {
 }
 
 impl DatagramTurns {
-    /// Adds a question.
+    /// Adds a question; returns whether it is new, repeated or belongs to the open one.
     pub fn add_question(&mut self, call: &MovingCall) -> Question {
         // The thread waited, or did something else, since the last datagram of the flow.
         let is_later = call.began_after_ns > self.last_ns;
@@ -83,7 +83,7 @@ impl DatagramTurns {
         }
     }
 
-    /// Adds an answer. Returns whether more answers than questions came.
+    /// Adds an answer; returns whether more answers than questions came.
     pub fn add_answer(&mut self, call: &MovingCall) -> bool {
         self.last_ns = call.end_ns;
         self.answered += 1;

@@ -13,7 +13,7 @@ pub struct DueRange {
 }
 
 impl DueRange {
-    /// Returns the range of a wait with a time limit: most loops round up what is left.
+    /// Returns when the timer of a wait with a time limit may have been due: most loops round up.
     pub fn of_limit(until_ns: u64) -> Self {
         Self {
             least_ns: until_ns.saturating_sub(LIMIT_UNIT_NS),
@@ -49,7 +49,7 @@ impl DueRange {
         }
     }
 
-    /// Whether another range lies within this one.
+    /// Returns whether another range lies within this one.
     pub fn contains(&self, other: &Self) -> bool {
         self.least_ns <= other.least_ns && other.most_ns <= self.most_ns
     }
@@ -59,12 +59,12 @@ impl DueRange {
         self.least_ns
     }
 
-    /// Whether the timer was due before a time.
+    /// Returns whether the timer was certainly due by `ns`.
     pub fn is_over_by(&self, ns: u64) -> bool {
         self.most_ns < ns
     }
 
-    /// Whether the timer may have been due by then.
+    /// Returns whether the timer may have been due by `ns`.
     pub fn may_be_until(&self, ns: u64) -> bool {
         self.least_ns <= ns
     }

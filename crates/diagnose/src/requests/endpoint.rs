@@ -268,12 +268,12 @@ impl EndpointTable {
         }
     }
 
-    /// Returns a connection by its id.
+    /// Returns an endpoint by its id.
     pub fn get(&self, id: EndpointId) -> &Endpoint {
         &self.endpoints[id.index()]
     }
 
-    /// Returns a connection by its id, to change it.
+    /// Returns an endpoint by its id, to change it.
     pub fn get_mut(&mut self, id: EndpointId) -> &mut Endpoint {
         &mut self.endpoints[id.index()]
     }
@@ -313,7 +313,7 @@ impl EndpointTable {
     }
 }
 
-/// Returns whether both ends have one address, or those of loopback.
+/// Returns whether both ends have one address, or loopback addresses.
 fn is_within_host(row: &Connection) -> bool {
     let ip = |address: &str| address.parse::<SocketAddr>().ok().map(|it| it.ip());
     match ip(&row.local).zip(ip(&row.remote)) {

@@ -77,17 +77,17 @@ impl<'a> RequestEvidence<'a> {
         self.table.has_windows()
     }
 
-    /// Returns whether it is recorded what threads waited for.
+    /// Returns whether the recording has the waits of threads.
     pub fn has_waits(&self) -> bool {
         self.table.has_waits
     }
 
-    /// Returns whether time on a CPU and time without one are recorded as two parts.
+    /// Returns whether the recording has preemptions: time without a CPU is a part of its own.
     pub fn has_preemptions(&self) -> bool {
         self.table.has_preemptions
     }
 
-    /// Returns whether it is recorded what packets this host dropped.
+    /// Returns whether the recording has the packets that this host dropped.
     pub fn has_drops(&self) -> bool {
         self.table.has_drops
     }

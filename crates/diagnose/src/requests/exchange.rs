@@ -112,7 +112,7 @@ impl Exchange {
         self.calls += 1;
     }
 
-    /// Adds a question that belongs to it: once answers have come, it changes no times.
+    /// Adds a question that repeats the request; after the first answer it changes no times.
     pub(super) fn repeat_question(&mut self, call: &MovingCall) {
         if self.response.is_none() {
             return self.add_request(call);
@@ -121,7 +121,7 @@ impl Exchange {
         self.calls += 1;
     }
 
-    /// Adds a call of the response; its time is to be accounted until then.
+    /// Adds a call that moves bytes of the response; account the time until it first.
     pub fn add_response(&mut self, call: &MovingCall) {
         let first = self.response.map_or(call.range.first, |range| range.first);
         if self.response.is_some() {
@@ -137,8 +137,8 @@ impl Exchange {
         self.calls += 1;
     }
 
-    /// The next request began then, or the connection ended: if that was at once, the response is over, and all of it was asked
-    /// for.
+    /// Notes when the next request began, or the connection ended: if at once, the response was
+    /// complete.
     pub(super) fn set_next_request(&mut self, next_ns: u64) {
         let after_ns = next_ns.saturating_sub(self.answered_ns);
         if after_ns < self.pause_ns / AT_ONCE_OF {
@@ -146,8 +146,7 @@ impl Exchange {
         }
     }
 
-    /// Returns since when the other end had to do with the request, or the path: its last call had ended, or the other
-    /// end's exchange had begun before that.
+    /// Returns since when the other end or the path had the request, ns.
     pub(super) fn handed_ns(&self, peer: Option<&Self>) -> u64 {
         let arrived_ns = peer.map_or(self.requested_ns, |peer| peer.asked_ns);
         self.requested_ns.min(arrived_ns.max(self.sending_ns))
@@ -158,7 +157,7 @@ impl Exchange {
         self.response.map_or(0, StreamRange::bytes)
     }
 
-    /// Whether the response may go on: it paused for longer before than it does now.
+    /// Returns whether the response may go on: it paused longer before than it does now.
     pub fn may_go_on(&self, now_ns: u64) -> bool {
         let waits_ns = now_ns.saturating_sub(self.answered_ns);
         self.response.is_some() && self.pause_ns > 0 && waits_ns <= self.pause_ns

@@ -14,7 +14,7 @@ use super::{accountant, arrival, path, pool};
 pub(super) const SILENT_NS: u64 = 200_000_000;
 
 impl RequestTable {
-    /// Takes a call in its order.
+    /// Adds a call, in the order of time.
     pub(super) fn take_call(&mut self, end_ns: u64, row: Row) {
         let Row::Call {
             endpoint: id,
@@ -88,7 +88,8 @@ impl RequestTable {
         self.history.add(thread, end_ns, call, horizon_ns);
     }
 
-    /// Returns the request that a call belonged to: of a client, for the request that its thread served when it asked.
+    /// Returns the call with the request that its thread served; a client's call belongs to the
+    /// request that asked.
     fn thread_call(&mut self, id: EndpointId, side: Side, call: &MovingCall) -> ThreadCall {
         let is_server = side == Side::Server;
         let turns = self.turns[id.index()].as_mut();
@@ -116,7 +117,7 @@ impl RequestTable {
         }
     }
 
-    /// Returns when the first byte that a receive call took was there.
+    /// Returns when the first byte of a receive call had arrived, ns.
     fn arrival_ns(
         &self,
         id: EndpointId,
@@ -143,7 +144,8 @@ impl RequestTable {
         )
     }
 
-    /// Whether the kernel knew only the jiffy since when bytes were unread. The time of datagrams is exact, or null.
+    /// Returns whether the arrival time of unread bytes is known only to the clock tick. The time
+    /// of datagrams is exact, or null.
     fn is_coarse(&self, id: EndpointId, unread_ns: Option<u64>) -> bool {
         let whole = |ns: u64, jiffy_ns: u64| ns >= jiffy_ns && ns.is_multiple_of(jiffy_ns);
         let jiffy_ns = self.header.jiffy_ns.filter(|ns| *ns > 0);
@@ -159,7 +161,7 @@ impl RequestTable {
         open.is_some_and(|open| open.response.is_some())
     }
 
-    /// Adds a call to its connection's turns.
+    /// Adds a call to the turns of its connection.
     fn take_turn(&mut self, id: EndpointId, call: &MovingCall) {
         if self.over[id.index()] {
             return;
@@ -178,7 +180,7 @@ impl RequestTable {
         self.turns[id.index()] = Some(turns);
     }
 
-    /// Bytes that a call took had arrived before the window: their turn is in none.
+    /// Skips a turn with bytes that arrived before the window.
     fn skip_turn(&mut self, id: EndpointId) {
         if !self.over[id.index()] {
             let mut turns = self.take_turns(id);
@@ -196,7 +198,7 @@ impl RequestTable {
         })
     }
 
-    /// A request began, and the one before is over.
+    /// Begins a request, and ends the one before.
     fn begin(
         &mut self,
         id: EndpointId,
@@ -240,7 +242,7 @@ impl RequestTable {
         }
     }
 
-    /// Forgets requests that do not wait any more, behind one that does.
+    /// Removes answered requests from the end of the waiting list.
     fn forget_answered(&mut self) {
         let turns = &self.turns;
         self.waiting.retain(|(begin_ns, id)| {
@@ -250,7 +252,7 @@ impl RequestTable {
         self.waiting_most = WAITING_LEAST.max(2 * self.waiting.len());
     }
 
-    /// Bytes of a response moved.
+    /// Adds bytes of a response to the open request.
     fn take_answer(&mut self, id: EndpointId, turns: &mut Turns, call: &MovingCall) {
         let is_push = self.is_push(id, turns, call);
         let mut is_unasked = is_push;
@@ -284,7 +286,8 @@ impl RequestTable {
         }
     }
 
-    /// An exchange is over. It is a request once its connection is judged; that of a TLS handshake is returned.
+    /// Holds an exchange that is over until its connection is judged; returns it if it was a TLS
+    /// handshake.
     pub(super) fn hold_exchange(
         &mut self,
         id: EndpointId,
@@ -314,8 +317,8 @@ impl RequestTable {
         None
     }
 
-    /// Whether the server sends without being asked: since it answered, its thread had nothing to do with the request and
-    /// waited for others, or slept. At the client, if the server was silent for long.
+    /// Returns whether the server sends without a request: its thread waited for others or slept
+    /// since its last answer. At the client, if the server was silent for long.
     fn is_push(&self, id: EndpointId, turns: &mut Turns, call: &MovingCall) -> bool {
         let open = turns.tracker.open().filter(|open| open.response.is_some());
         let Some(open) = open else {
@@ -337,8 +340,9 @@ impl RequestTable {
         }
     }
 
-    /// Whether an exchange is of a TLS handshake: a thread waited in one for it. The handshakes of a service are of about
-    /// the same length, so that one without a wait is known by its place.
+    /// Returns whether an exchange is a TLS handshake: a thread waited in a handshake function. The
+    /// handshakes of a service are of about the same length, so that one without a wait is known by
+    /// its place.
     fn is_handshake(&mut self, id: EndpointId, exchange: &Exchange) -> bool {
         let endpoint = self.endpoints.get(id);
         let known = self.services.digest_mut(endpoint.service);

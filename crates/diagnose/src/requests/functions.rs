@@ -90,7 +90,7 @@ pub struct FunctionCounts {
 }
 
 impl FunctionCounts {
-    /// Adds a sample.
+    /// Adds one sample to its function.
     pub fn add(&mut self, sample: &ThreadSample) {
         let count = Count {
             samples: 1,
@@ -126,7 +126,7 @@ impl FunctionCounts {
         }
     }
 
-    /// Returns the functions.
+    /// Returns all functions with samples.
     pub fn ids(&self) -> impl Iterator<Item = FunctionId> + '_ {
         self.by_function.iter().map(|(id, _)| *id)
     }
@@ -137,7 +137,7 @@ impl FunctionCounts {
         known.map_or(0, |(_, count)| count.samples)
     }
 
-    /// Returns all samples.
+    /// Returns the number of all samples.
     pub fn samples(&self) -> u64 {
         self.total().samples
     }
@@ -242,7 +242,8 @@ pub struct ShareBounds {
 }
 
 impl ShareBounds {
-    /// Returns the share of so many of all samples, by Wilson's score interval (1927): it holds for few samples, too.
+    /// Returns a share with its bounds, by Wilson's score interval (1927), which holds for few
+    /// samples, too.
     pub fn new(samples: u64, all: u64) -> Self {
         let share = ratio_of(samples, all);
         let count = all as f64;

@@ -91,7 +91,7 @@ impl ThreadHistory {
         self.events.get(number)
     }
 
-    /// Returns since when it asked a resolver before `until_ns`, one question after another; `None`: it did not.
+    /// Returns since when the thread asked name servers before `until_ns`; `None`: it did not.
     pub fn resolving_since(&self, until_ns: u64, pause_ns: u64) -> Option<u64> {
         let mut since_ns = None;
         for number in (0..self.event_count_until(until_ns)).rev() {
@@ -112,7 +112,8 @@ impl ThreadHistory {
         since_ns
     }
 
-    /// Returns whether it had nothing to do with the request of a connection since then, and waited for others or slept.
+    /// Returns whether the thread did nothing for a connection's request since `ns`, and waited for
+    /// others or slept.
     pub fn is_idle_since(&self, own: EndpointId, ns: u64) -> bool {
         let later = (self.event_count_until(ns)..self.events.len())
             .rev()
@@ -131,13 +132,13 @@ impl ThreadHistory {
         is_idle
     }
 
-    /// Returns whether all that it did since then is known.
+    /// Returns whether the history has all events since `ns`.
     pub fn is_known_since(&self, ns: u64) -> bool {
         self.known_from_ns <= ns
     }
 
-    /// Returns how many requests of others it began to serve between two times, and when it last had to do with one. Without
-    /// `own`, all are others.
+    /// Returns how many requests of others the thread began to serve between two times, and the
+    /// last time of such work. Without `own`, all are others.
     pub fn count_others(
         &self,
         own: Option<EndpointId>,
@@ -162,7 +163,7 @@ impl ThreadHistory {
         Some(((last.served - before).max(1), last.end_ns))
     }
 
-    /// Adds an event at its place: the sum of short preemptions comes when the thread is next seen, which may be late.
+    /// Adds an event in the order of time; sums of short preemptions may come late.
     fn push(&mut self, end_ns: u64, kind: ThreadEventKind) {
         let later = self.events.iter().rev();
         let later = later.take_while(|event| event.end_ns > end_ns).count();
@@ -196,18 +197,19 @@ impl ThreadHistory {
         }
     }
 
-    /// Returns the wait of a request of a connection behind long ones of others between two times; `own_ns`: how long it
-    /// kept the thread itself.
+    /// Returns a request's wait behind long requests of other connections; `own_ns`: its own time
+    /// on the thread.
     pub fn wait_behind_long(&self, own: EndpointId, time: (u64, u64), own_ns: u64) -> LongWait {
         self.long.wait_behind(own, time, own_ns)
     }
 
-    /// Returns when it could run and had no CPU: what began before a time, the latest first.
+    /// Returns intervals in which the thread could run and had no CPU, before `ns`, the latest
+    /// first.
     pub fn lacks_before(&self, ns: u64) -> impl Iterator<Item = &CpuLack> {
         self.lacks.before(ns)
     }
 
-    /// Returns the request that the thread had to do with before an event, by its number.
+    /// Returns the request that the thread worked on before an event.
     pub fn owner_before(&self, number: usize) -> Option<Owner> {
         match self.events.get(number) {
             Some(event) => event.owner,
@@ -269,7 +271,8 @@ impl Default for History {
 }
 
 impl History {
-    /// Returns how many requests a thread has begun to serve; of one that never does, how many its process has.
+    /// Returns the number of requests that the thread began to serve; if none, those of its
+    /// process.
     pub fn count_served(&self, thread: ThreadId) -> u64 {
         let thread = self.get(thread);
         match thread.served {
@@ -278,7 +281,7 @@ impl History {
         }
     }
 
-    /// Counts a wait of a request within its loop: that for a timer, of this length, or for something that is not known.
+    /// Counts a wait of a request in its event loop: a timer of this length, or unknown.
     pub fn count_sleep(&self, thread: ThreadId, timer_ns: Option<u64>) {
         self.count(thread, |counts| counts.add(timer_ns));
     }
@@ -294,7 +297,7 @@ impl History {
         count(sleeps.entry(self.get(thread).pid).or_default());
     }
 
-    /// Whether timers ended more of the waits of requests within the loops of a process than anything else.
+    /// Returns whether most waits of requests in the process's event loops were for timers.
     pub fn has_timers(&self, thread: ThreadId) -> bool {
         let sleeps = self.sleeps.borrow();
         sleeps
@@ -308,7 +311,7 @@ impl History {
         sleeps.get(&self.get(thread).pid)?.mean_ns(ranges_ns)
     }
 
-    /// Returns the runtime that runs tasks in this thread and in others; `None`: there is none.
+    /// Returns the runtime that runs tasks in this thread and others; `None`: there is none.
     pub fn task_runtime(&self, thread: ThreadId) -> Option<&TaskRuntime> {
         match self.runtimes.is_empty() {
             true => None,
@@ -316,7 +319,7 @@ impl History {
         }
     }
 
-    /// Returns the thread with these ids, which is made if it is new.
+    /// Returns the id of a thread; a new thread gets one.
     pub fn thread(&mut self, pid: u32, tid: u32) -> ThreadId {
         let key = u64::from(pid) << 32 | u64::from(tid);
         if let Some((latest, thread)) = self.latest
@@ -375,7 +378,7 @@ impl History {
         *self.served.entry(self.get(thread).pid).or_default() += 1;
     }
 
-    /// Notes a call for a request, before its time is accounted.
+    /// Counts the time of a call for a request, before its time is accounted.
     pub fn count_time(&mut self, thread: ThreadId, call: TimedCall) {
         self.get_mut(thread).work.count_time(call);
     }
@@ -442,7 +445,7 @@ impl History {
         }
     }
 
-    /// Forgets what threads did that do nothing any more.
+    /// Removes events of threads that are idle since `horizon_ns`.
     fn sweep_threads(&mut self, horizon_ns: u64) {
         for thread in &mut self.threads {
             let last_ns = thread.events.back().map_or(0, |event| event.end_ns);
@@ -461,7 +464,7 @@ impl History {
         self.events
     }
 
-    /// Forgets what threads did: what comes next is of a later window.
+    /// Removes all events: what follows is of a later window.
     pub fn forget_all(&mut self) {
         for thread in &mut self.threads {
             thread.events.clear();
@@ -474,7 +477,7 @@ impl History {
         self.events = 0;
     }
 
-    /// The process with this id is a new one since then: its threads are others.
+    /// Notes that a pid belongs to a new process since `since_ns`, with other threads.
     pub fn replace_process(&mut self, pid: u32, since_ns: u64) {
         self.runtimes.remove(&pid);
         let same = self.threads.iter_mut().filter(|it| it.pid == pid);

@@ -56,7 +56,7 @@ pub fn holder_of(history: &History, thread: ThreadId, wait: &ThreadWait) -> Opti
     None
 }
 
-/// Returns who ended the waits for a lock that follow one with a time limit, and when.
+/// Returns who ended a lock wait that was repeated because of its time limit, and when.
 fn end_of_retries(own: &ThreadHistory, wait: &ThreadWait) -> Option<(ThreadId, u64)> {
     let later = (own.event_count_until(wait.woken_ns)..).take(EVENTS_MOST);
     for event in later.map_while(|number| own.event(number)) {
@@ -73,7 +73,7 @@ fn end_of_retries(own: &ThreadHistory, wait: &ThreadWait) -> Option<(ThreadId, u
     None
 }
 
-/// Returns who gave a thread the lock that it had at a time, and when.
+/// Returns who released the lock that a thread then had, and when.
 fn taken_from(own: &ThreadHistory, had_ns: u64) -> Option<(ThreadId, u64)> {
     let before = (0..own.event_count_until(had_ns)).rev().take(EVENTS_MOST);
     let mut waits = before
@@ -86,7 +86,8 @@ fn taken_from(own: &ThreadHistory, had_ns: u64) -> Option<(ThreadId, u64)> {
     Some((last.waker_thread?, last.woken_ns))
 }
 
-/// Returns what `holder` waited for during most of a wait for a lock; `None`: it did something else, or that is not recorded.
+/// Returns what `holder` waited for during most of a wait for its lock; `None`: something else, or
+/// unknown.
 pub fn held_for(history: &History, holder: ThreadId, wait: &ThreadWait) -> Option<HolderWait> {
     let known = history.get(holder);
     if !known.has_waits {

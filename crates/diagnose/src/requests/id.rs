@@ -13,7 +13,7 @@ impl EndpointId {
         Self(number)
     }
 
-    /// Returns it as a position.
+    /// Returns the id as a position in a table.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -24,12 +24,12 @@ impl EndpointId {
 pub struct ThreadId(u32);
 
 impl ThreadId {
-    /// Returns it as a position.
+    /// Returns the id as a position in a table.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// Returns it as a number.
+    /// Returns the id as a number.
     pub const fn number(self) -> u32 {
         self.0
     }
@@ -45,12 +45,12 @@ impl ThreadId {
 pub struct ServiceId(u32);
 
 impl ServiceId {
-    /// Returns it as a number.
+    /// Returns the id as a number.
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// Returns it as a position.
+    /// Returns the id as a position in a table.
     pub const fn index(self) -> usize {
         self.0 as usize
     }

@@ -184,7 +184,7 @@ impl RequestTable {
         self.advance_source(Source::Calls, Some(rows.time_range_ns()));
     }
 
-    /// Rows of a source have come, of this range of times if there were any; `None`: all have.
+    /// Notes that rows of a source have come, up to the end of `range`; `None`: all have come.
     fn advance_source(&mut self, source: Source, range: Option<Option<(u64, u64)>>) {
         let reached = &mut self.reached_ns[source as usize];
         let until_ns = reached.unwrap_or(0);
@@ -199,8 +199,8 @@ impl RequestTable {
     }
 }
 
-/// Whether a thread waited for room for what it wrote, where only its system call says so. A disk makes a thread wait in a
-/// way that no signal ends.
+/// Returns whether a thread waited for room for its output, by its system call. A disk makes a
+/// thread wait in a way that no signal ends.
 fn is_output(rows: &Waits, row: usize) -> bool {
     let has_reader = match rows.kind[row] {
         WaitObject::Pipe | WaitObject::Unix => true,
@@ -211,7 +211,7 @@ fn is_output(rows: &Waits, row: usize) -> bool {
     has_reader && syscall.is_some_and(|number| OUTPUT_CALLS.contains(&number))
 }
 
-/// Decides between rows of one time: of an order, then by what they are of.
+/// Returns a key that orders rows of one time: by kind, then by subject.
 fn break_tie(order: u64, of: u64, place: u64) -> u64 {
     let mixed = (of.rotate_left(32) ^ place).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     order << 63 | mixed >> 1

@@ -39,7 +39,7 @@ impl RequestTable {
     }
 }
 
-/// Evaluates all rules.
+/// Runs all rules on requests, and returns findings and undecided findings.
 fn evaluate_rules(evidence: &RequestEvidence<'_>) -> RequestFindings {
     let mut found = RequestFindings::default();
     let is_asked = |rule: &&&dyn RequestRule| {

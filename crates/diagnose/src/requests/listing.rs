@@ -53,7 +53,7 @@ impl Listing {
         }
     }
 
-    /// Keeps all, until they are taken.
+    /// Keeps all requests until they are taken.
     pub fn keep_all(&mut self) {
         self.over = Some(Vec::new());
     }
@@ -68,7 +68,7 @@ impl Listing {
         self.page.take().map(|page| *page)
     }
 
-    /// Takes what was kept.
+    /// Takes the requests that were kept.
     pub fn take_over(&mut self) -> Vec<Request> {
         self.over.as_mut().map(std::mem::take).unwrap_or_default()
     }

@@ -35,7 +35,8 @@ pub struct LongWork {
 }
 
 impl LongWork {
-    /// Returns how long the request kept its thread, without the time in which that could run and had no CPU.
+    /// Returns how long the request kept its thread, without time in which the thread had no CPU,
+    /// ns.
     pub fn kept_ns(&self) -> u64 {
         let length_ns = self.end_ns.saturating_sub(self.begin_ns);
         length_ns.saturating_sub(self.without_cpu_ns)
@@ -80,7 +81,7 @@ pub struct LongWorkLog {
 }
 
 impl LongWorkLog {
-    /// The thread ended a call; `work` is what it had to do with before.
+    /// Adds the end of a call; `work` is the thread's work before it.
     pub fn call(&mut self, end_ns: u64, call: &ThreadCall, work: &ThreadWork) {
         let owner = work.owner();
         let is_next = owner.is_some_and(|owner| {
@@ -99,7 +100,7 @@ impl LongWorkLog {
         self.restart(end_ns);
     }
 
-    /// The thread waited until then: for its request, for a CPU, or because it had none.
+    /// Adds a wait of the thread until `end_ns`: for its request, for a CPU, or for work.
     pub fn wait(&mut self, end_ns: u64, wait: &ThreadWait, owner: Option<Owner>) {
         let owner = owner.filter(|owner| owner.is_received);
         let is_of_request =
@@ -123,8 +124,8 @@ impl LongWorkLog {
         }
     }
 
-    /// Returns the wait of a request behind long ones of other connections between two times; `own_ns`: how long it kept
-    /// the thread itself.
+    /// Returns a request's wait behind long requests of other connections; `own_ns`: its own time
+    /// on the thread.
     pub fn wait_behind(&self, own: EndpointId, time: (u64, u64), own_ns: u64) -> LongWait {
         let mut wait = LongWait::default();
         let first = self.long.partition_point(|it| it.end_ns <= time.0);

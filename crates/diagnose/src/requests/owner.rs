@@ -60,7 +60,7 @@ impl GapCounts {
         self.counts[first..].iter().map(|it| u64::from(*it)).sum()
     }
 
-    /// Whether times of that length are a larger share here than there.
+    /// Returns whether gaps of this length are a larger share here than in `other`.
     fn has_more(&self, other: &Self, ns: u64) -> bool {
         self.count_long(ns) * u64::from(other.total.max(1))
             > other.count_long(ns) * u64::from(self.total.max(1))
@@ -108,24 +108,25 @@ impl ThreadWork {
         self.owner
     }
 
-    /// Whether work of a length between a read and the next send, of another request, is of the one that was read.
+    /// Returns whether work of this length, between a read and a send of another request, belongs
+    /// to the read one.
     pub fn is_after_read(&self, ns: u64) -> bool {
         let times = self.times.as_ref();
         times.is_some_and(|it| it.reads.has_more(&it.sends, ns))
     }
 
-    /// Whether it is of the one that is sent for.
+    /// Returns whether work of this length belongs to the request that is sent next.
     pub fn is_before_send(&self, ns: u64) -> bool {
         let times = self.times.as_ref();
         times.is_some_and(|it| it.sends.has_more(&it.reads, ns))
     }
 
-    /// Whether the thread answers the request first that it read last (redis), as far as was seen.
+    /// Returns whether the thread answers the request first that it read last, as redis does.
     pub fn answers_latest_first(&self) -> bool {
         self.answers.1 > self.answers.0
     }
 
-    /// The thread answered a request: counts whether that was the first or the last of those that it read in a row.
+    /// Counts whether the answered request was the first or the last of those read in a row.
     fn count_order(&mut self, served: EndpointId) {
         let reads = std::mem::take(&mut self.reads).min(self.ready.len());
         if reads < ORDER_LEAST {
@@ -137,8 +138,8 @@ impl ThreadWork {
         self.answers.1 = self.answers.1.saturating_add(is_at(batch.last()));
     }
 
-    /// Returns the request that the thread has to do with when it begins a request of its own; `None`: it may be any of
-    /// several, or none.
+    /// Returns the request that a thread serves when it begins a request of its own; `None`:
+    /// unknown, or none.
     pub fn asking_endpoint(&self, at_ns: u64) -> Option<EndpointId> {
         let Some(owner) = self.owner else {
             return match self.open.as_slice() {
@@ -153,7 +154,7 @@ impl ThreadWork {
         }
     }
 
-    /// A call ended for a request: counts the time since the last one.
+    /// Counts the time between two calls of a request.
     pub fn count_time(&mut self, call: TimedCall) {
         let before = self.latest.replace(call);
         let before = before.filter(|it| it.served != call.served && it.is_send == call.is_send);
@@ -168,7 +169,7 @@ impl ThreadWork {
         gaps.add(call.end_ns.saturating_sub(before.end_ns));
     }
 
-    /// The thread ended a call.
+    /// Adds the end of a call of the thread.
     pub fn call(&mut self, end_ns: u64, call: &ThreadCall) {
         let Some(served) = call.served else {
             self.latest = None;
@@ -197,7 +198,7 @@ impl ThreadWork {
         });
     }
 
-    /// The thread waited. Before a set of descriptors it was done with what it had read.
+    /// Adds a wait of the thread: before a wait for descriptors it was done with what it had read.
     pub fn wait(&mut self, object: WaitObject) {
         self.latest = None;
         if is_of_loop(object) {
@@ -208,7 +209,7 @@ impl ThreadWork {
     }
 }
 
-/// Returns whether a wait is one of an event loop that has nothing more to do.
+/// Returns whether the wait is that of an event loop without further work.
 pub const fn is_of_loop(object: WaitObject) -> bool {
     matches!(
         object,

@@ -66,7 +66,8 @@ pub struct HeatCells {
 }
 
 impl RequestTable {
-    /// Returns the report of all rows added, after [`RequestTable::finish`], and the page if it was kept.
+    /// Returns the report of all rows, after [`RequestTable::finish`], and the data of the page if
+    /// it was kept.
     pub fn page(self, recorded: RecordingState) -> (RequestReport, Option<RequestPage>) {
         assemble_page(self, recorded)
     }
@@ -111,7 +112,7 @@ fn page(table: &RequestTable, mut digest: PageDigest) -> RequestPage {
     }
 }
 
-/// Returns a request as the page holds it; `room`: the steps that the page still has room for.
+/// Makes a request for the page; `room`: how many steps the page can still hold.
 fn held_request(
     table: &RequestTable,
     request: &Request,

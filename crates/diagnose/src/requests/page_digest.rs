@@ -101,7 +101,7 @@ impl PageDigest {
         }
     }
 
-    /// Makes one column of two.
+    /// Joins two columns of the heat map into one.
     fn widen_columns(&mut self) {
         self.bin_ns *= 2;
         let narrow = std::mem::take(&mut self.cells);

@@ -60,7 +60,7 @@ impl PathFinder<'_> {
         trail.add(until_ns, RequestPart::Unknown, None, StepSubject::default());
     }
 
-    /// Goes on as far as events are known.
+    /// Walks back through a thread's events as far as they are known.
     fn walk_on(&self, context: &PathContext, at: &mut Position, until_ns: u64, trail: &mut Trail) {
         let mut hops = 0;
         while trail.at_ns() > until_ns && (hops < HOPS_LEAST || self.credit.take()) {
@@ -79,7 +79,7 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Goes back over the sleep of a request, if a runtime runs its tasks in several threads.
+    /// Walks back over the sleep of a request, if a runtime runs its tasks in several threads.
     fn leave_task_sleep(
         &self,
         context: &PathContext,
@@ -191,7 +191,7 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Goes back over an event.
+    /// Walks back over one event of a thread.
     fn pass_event(
         &self,
         context: &PathContext,
@@ -345,7 +345,7 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Goes back in a thread that did something for the request meanwhile.
+    /// Walks back in another thread that worked for the request meanwhile.
     fn walk_in(
         &self,
         context: &PathContext,
@@ -358,8 +358,8 @@ impl PathFinder<'_> {
         self.walk_on(context, &mut at, until_ns, trail);
     }
 
-    /// The request waited for its connection until now: the other end's threads if they are recorded, else the path and
-    /// the other end.
+    /// Accounts a wait for the request's own connection: the other end's threads if recorded, else
+    /// path and other end.
     pub fn wait_own(
         &self,
         context: &PathContext,
@@ -390,8 +390,8 @@ impl PathFinder<'_> {
         trail.add(begin_ns, RequestPart::Remote, None, about);
     }
 
-    /// The request lay unread until now, while the thread began to serve others, `behind` of them: it waited behind them,
-    /// and for a CPU while the thread had none.
+    /// Accounts time in which the request lay unread, while its thread served `behind` other
+    /// requests.
     pub fn wait_unread(&self, thread: ThreadId, begin_ns: u64, behind: u64, trail: &mut Trail) {
         let mut behind = behind;
         let lacks = self.history.get(thread).lacks_before(trail.at_ns());
@@ -405,7 +405,8 @@ impl PathFinder<'_> {
         trail.add_unread(begin_ns, thread, &mut behind);
     }
 
-    /// Whether a thread is of the process that has the other end, and its waits are recorded.
+    /// Returns whether a thread belongs to the process at the other end, and its waits are
+    /// recorded.
     pub fn is_of_peer(&self, context: &PathContext, thread: ThreadId) -> bool {
         let thread = self.history.get(thread);
         let peer = context.peer.map(|peer| self.endpoints.get(peer).pid);

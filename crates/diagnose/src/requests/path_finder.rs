@@ -35,17 +35,18 @@ pub struct PathContext {
 }
 
 impl PathContext {
-    /// Whether what a thread did for the request of a connection, it did for this one.
+    /// Returns whether work for this connection's request is work for the request that is followed.
     pub(super) fn is_own(&self, served: EndpointId) -> bool {
         served == self.own || Some(served) == self.peer || Some(served) == self.served
     }
 
-    /// Whether a server had not read the request by then: it waits for no timer of its own.
+    /// Returns whether a server had not read the request by `ns`: then no timer of its own delays
+    /// it.
     pub(super) fn is_unread_until(&self, ns: u64) -> bool {
         self.side == Side::Server && ns <= self.home.1
     }
 
-    /// Whether the time of other requests can be separated from that of this one.
+    /// Returns whether time of other requests can be separated from that of this one.
     pub(super) fn has_others(&self) -> bool {
         self.side == Side::Server || self.served.is_some()
     }

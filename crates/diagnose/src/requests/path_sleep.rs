@@ -9,7 +9,7 @@ use super::position::{Position, SleepEvidence};
 use super::trail::{StepSubject, Trail};
 
 impl PathFinder<'_> {
-    /// The request had no timer before its handler ran: it was queued behind others.
+    /// Walks back to the time before the request's handler ran: it was queued, without a timer.
     pub(super) fn leave_sleep(&self, context: &PathContext, at: &mut Position, trail: &Trail) {
         let is_asleep = matches!(at.later, Some((RequestPart::Timer, _)));
         if !is_asleep || at.depth > 0 || at.thread != context.home.0 {
@@ -44,9 +44,10 @@ impl PathFinder<'_> {
         *at.due_ns.insert(due_ns)
     }
 
-    /// Goes back over a call for another request. A loop that answered others and then read more did not have this request
-    /// to answer meanwhile: it waited for something that is not seen. That is a timer if it mostly is in its process, as
-    /// long as those that were seen there; then it waited behind the others.
+    /// Walks back over a call for another request, in a round of the event loop. A loop that
+    /// answered others and then read more did not have this request to answer meanwhile: it waited
+    /// for something that is not seen. That is a timer if it mostly is in its process, as long as
+    /// those that were seen there; then it waited behind the others.
     pub(super) fn pass_round(&self, call: &ThreadCall, served: EndpointId, at: &mut Position) {
         let is_of_client = call.endpoint == served;
         if is_of_client && call.is_send && at.has_read && at.later.is_none() {

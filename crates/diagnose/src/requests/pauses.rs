@@ -32,8 +32,8 @@ impl ResponsePauses {
     }
 }
 
-/// Returns whether an exchange may be the reverse of what it seems: the server's next ping after the client's answer to the
-/// one before. Both are as small as a protocol's own messages, and the connection had a larger request before.
+/// Returns whether an exchange may be a server's ping and the client's answer, by its sizes. Both
+/// are as small as a protocol's own messages, and the connection had a larger request before.
 pub const fn may_be_pings(request_bytes: u64, response_bytes: u64, largest_bytes: u64) -> bool {
     request_bytes <= CONTROL_MOST_BYTES
         && response_bytes <= CONTROL_MOST_BYTES
@@ -50,7 +50,7 @@ pub struct PauseDigest {
 }
 
 impl PauseDigest {
-    /// Adds a request.
+    /// Adds the pauses of one response.
     pub fn add(&mut self, pauses: ResponsePauses) {
         self.unasked += u64::from(pauses.unasked_ns > 0);
         self.sums.unasked_ns += pauses.unasked_ns;

@@ -94,8 +94,8 @@ pub fn wait_before(
     None
 }
 
-/// Whether the last call of a thread before an event sent on this connection: then it waits for a response that another thread
-/// reads, as those do that share a connection of HTTP/2.
+/// Returns whether a thread's last call before an event sent on this connection, so that it waits
+/// for a shared response.
 fn has_asked(own: &ThreadHistory, number: usize, endpoint: EndpointId) -> bool {
     let before = (0..number).rev().take(EVENTS_MOST);
     let mut calls = before
@@ -108,8 +108,7 @@ fn has_asked(own: &ThreadHistory, number: usize, endpoint: EndpointId) -> bool {
     last.is_some_and(|call| call.is_send && call.endpoint == endpoint)
 }
 
-/// Whether a thread of the same process ended a wait for a futex that is no plain mutex and no wait for work, or for
-/// descriptors.
+/// Returns whether a thread of the same process ended a wait for a futex or for descriptors.
 fn is_of_process(history: &History, thread: ThreadId, wait: &ThreadWait) -> bool {
     let is_lock = match wait.object {
         WaitObject::Futex => !matches!(wait.purpose, StackPurpose::Mutex | StackPurpose::Scheduler),

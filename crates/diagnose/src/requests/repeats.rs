@@ -29,7 +29,7 @@ pub struct RepeatDigest {
 }
 
 impl RepeatDigest {
-    /// Adds a request, if a question of it was asked again.
+    /// Adds a request if one of its questions was repeated.
     pub fn add(&mut self, endpoint: EndpointId, begin_ns: u64, again: RepeatedQuestions) {
         if again.count == 0 {
             return;
@@ -47,7 +47,7 @@ impl RepeatDigest {
 }
 
 impl RepeatedRequest {
-    /// Returns the time until its last question was asked again, ns.
+    /// Returns the time until the last question was repeated, ns.
     pub fn lost_ns(&self) -> u64 {
         self.again.last_ns.saturating_sub(self.begin_ns)
     }

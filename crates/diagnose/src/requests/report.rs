@@ -74,7 +74,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Returns its title, as a request names it.
+    /// Returns the service's title, as reports print it.
     pub fn title(&self) -> String {
         title(&self.name, self.role, &self.address)
     }
@@ -185,7 +185,7 @@ pub struct NotRequests {
 }
 
 impl ConnectionClass {
-    /// Returns why such a connection has no requests; `None`: it has.
+    /// Returns why connections of this class have no requests; `None`: they have.
     const fn no_requests_reason(self) -> Option<&'static str> {
         match self {
             Self::TurnTaking => None,
@@ -202,7 +202,7 @@ impl ConnectionClass {
 }
 
 impl NotRequests {
-    /// Returns whether requests may go there, which nothing separates.
+    /// Returns whether these connections may carry requests that nothing separates.
     pub fn may_have_requests(&self) -> bool {
         ConnectionClass::Interleaved.no_requests_reason() == Some(self.why)
     }
@@ -216,7 +216,7 @@ impl RequestReport {
 }
 
 impl RequestTable {
-    /// Takes the requests that are over since the last time, in about the order in which they ended.
+    /// Returns the requests that ended since the last call, in about the order of their ends.
     pub fn take_over(&mut self) -> Vec<RequestRow> {
         let over = self.listing.take_over();
         let rows = over.iter().map(|it| request_row(self, it));
@@ -286,7 +286,7 @@ fn assemble_service(
     })
 }
 
-/// Returns the process of this host that a client's service asks.
+/// Returns the process on this host that serves a client's requests; `None` if it is elsewhere.
 fn other_end(table: &RequestTable, key: &ServiceKey, digest: &ServiceDigest) -> Option<Process> {
     let is_client = key.side == Side::Client;
     let most = digest.others.worst(1).into_iter().next();
@@ -294,7 +294,7 @@ fn other_end(table: &RequestTable, key: &ServiceKey, digest: &ServiceDigest) -> 
     Some(table.names.process(pid))
 }
 
-/// Returns a request as it is shown.
+/// Makes the row of a request for reports.
 pub(super) fn request_row(table: &RequestTable, request: &Request) -> RequestRow {
     let endpoint = table.endpoints.get(request.endpoint);
     let key = table.services.key(endpoint.service);

@@ -139,7 +139,8 @@ pub struct RequestTable {
 }
 
 impl RequestTable {
-    /// Starts with what the manifest says, and names that are complete. `limit`: so many requests are listed.
+    /// Makes an empty table of requests; `names` are complete, and the filter's `limit` is the
+    /// number of listed requests.
     pub fn new(
         header: Header,
         names: Rc<NameTable>,
@@ -217,17 +218,17 @@ impl RequestTable {
         self.endpoints.add_samples(rows);
     }
 
-    /// Adds rows of table `tcp_stages`, before those of `calls` and `waits`.
+    /// Adds readings of the ledgers; call it before calls and waits are added.
     pub fn add_stages(&mut self, rows: &TcpStages) {
         self.stages.add(rows, &mut self.endpoints);
     }
 
-    /// Ends what comes before `calls` and `waits`.
+    /// Sorts the readings of ledgers; calls and waits follow.
     pub fn begin_rows(&mut self) {
         self.stages.finish();
     }
 
-    /// Takes a row in its order.
+    /// Adds a row, in the order of time over all tables.
     pub(super) fn pass(&mut self, end_ns: u64, row: Row) {
         self.begin_windows(end_ns);
         self.latest_ns = self.latest_ns.max(end_ns);
@@ -298,7 +299,7 @@ impl RequestTable {
         now_ns
     }
 
-    /// Ends what is open: no more rows come.
+    /// Ends all open requests; no more rows follow.
     pub fn finish(&mut self) {
         let mut rows = std::mem::replace(&mut self.rows, InOrder::new(ROWS_KEPT));
         rows.finish().for_each(|(key, row)| self.pass(key.0, row));

@@ -48,7 +48,7 @@ pub struct ResetDigest {
 }
 
 impl ResetDigest {
-    /// Adds one, of this thread.
+    /// Adds a request of this thread that a reset answered.
     pub fn add(&mut self, thread: ThreadId, request: LostRequest) {
         self.count += 1;
         if self.lost.len() < KEPT_MOST {
@@ -57,7 +57,7 @@ impl ResetDigest {
         }
     }
 
-    /// The thread began another request: its latest lost one was followed by that.
+    /// Notes that the thread began another request after its lost one.
     pub fn follow(&mut self, thread: ThreadId, begin_ns: u64) {
         let latest = self.latest.get(&thread);
         let Some(lost) = latest.and_then(|at| self.lost.get_mut(*at)) else {

@@ -49,12 +49,13 @@ pub(super) struct SleepBounds {
 }
 
 impl SleepBounds {
-    /// Returns ranges of its length, the likelier one first.
+    /// Returns the possible lengths of the sleep as two ranges, the likelier first, ns.
     pub(super) fn ranges_ns(&self) -> [(u64, u64); 2] {
         [self.likely_ns, self.most_ns].map(|most_ns| (self.least_ns, most_ns))
     }
 
-    /// Returns when its timer was due. `others_ns`: so long others slept that fit; else it is the middle.
+    /// Returns when the sleep's timer was due, ns; `others_ns`: the mean of similar sleeps, else
+    /// the middle is taken.
     pub(super) fn due_ns(&self, others_ns: Option<u64>) -> u64 {
         let middle_ns = self.least_ns.midpoint(self.likely_ns);
         self.since_ns + others_ns.unwrap_or(middle_ns)
@@ -62,7 +63,8 @@ impl SleepBounds {
 }
 
 impl PathFinder<'_> {
-    /// Returns what the loop of a request did before its own work after a place, since its last call for it.
+    /// Returns what an event loop did before the request's own work, since its last call for the
+    /// request.
     pub(super) fn rounds(&self, context: &PathContext, at: &mut Position) -> LoopRounds {
         let thread = self.history.get(at.thread);
         let is_home = at.depth == 0 && at.thread == context.home.0 && context.side == Side::Server;
@@ -103,7 +105,7 @@ impl PathFinder<'_> {
         rounds
     }
 
-    /// Whether a thread made a call for the request.
+    /// Returns whether a thread made this call for the request.
     fn is_own_call(&self, context: &PathContext, call: &ThreadCall) -> bool {
         let is_of_own = call.served.is_some_and(|served| context.is_own(served));
         call.endpoint == context.own || is_of_own

@@ -39,7 +39,7 @@ impl ThreadRun {
         }
     }
 
-    /// A window ends: what comes next does not follow what is known.
+    /// Ends the run at the end of a window: what follows is another run.
     pub fn cut(&mut self) {
         self.is_cut = true;
         self.sums = RunSums::default();

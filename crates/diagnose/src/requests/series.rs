@@ -49,12 +49,12 @@ pub struct ConnectionSeries {
 }
 
 impl ConnectionSeries {
-    /// Returns the bytes of its largest request so far.
+    /// Returns the bytes of the connection's largest request so far.
     pub const fn largest_bytes(&self) -> u64 {
         self.largest_bytes
     }
 
-    /// A window ends: what comes next does not follow what is known.
+    /// Ends the series at the end of a window: what follows is another series.
     pub fn cut(&mut self) {
         self.answered_ns = None;
     }
@@ -71,7 +71,7 @@ impl ConnectionSeries {
 }
 
 impl SeriesDigest {
-    /// Adds the next request of a connection, and of its thread.
+    /// Adds the next request of a connection and its thread.
     pub fn add(
         &mut self,
         connection: &mut ConnectionSeries,

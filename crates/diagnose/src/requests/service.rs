@@ -154,7 +154,7 @@ pub struct ServiceDigest {
 }
 
 impl ServiceDigest {
-    /// Adds a request.
+    /// Adds the times of one request.
     pub fn add(&mut self, request: &RequestSums<'_>) {
         let (begin_ns, end_ns) = request.time;
         let duration_ns = end_ns.saturating_sub(begin_ns);
@@ -189,7 +189,7 @@ impl ServiceDigest {
         self.durations.count()
     }
 
-    /// Returns their durations.
+    /// Returns the durations of all requests.
     pub fn durations(&self) -> &Histogram {
         &self.durations
     }
@@ -239,7 +239,8 @@ impl ServiceDigest {
         self.slowest_while(|slowest, next| slowest == 0 || slowest + next <= wanted)
     }
 
-    /// Adds bucket after bucket, the slowest first, while `is_in` of what there is and what comes.
+    /// Returns the slowest requests: whole buckets, the slowest first, while `is_in` accepts their
+    /// number.
     fn slowest_while(&self, is_in: impl Fn(u64, u64) -> bool) -> SlowestRequests {
         let mut counts: Vec<_> = self.durations.buckets().collect();
         let mut slowest = SlowestRequests::default();
@@ -278,7 +279,7 @@ pub struct ServiceTable {
 }
 
 impl ServiceTable {
-    /// Returns the number of a service, which is made if it is new.
+    /// Returns the id of a service; a new service gets one.
     pub fn number(&mut self, mut key: ServiceKey) -> ServiceId {
         if self.services.len() >= ADDRESSES_MOST && !self.numbers.contains_key(&key) {
             OTHER_ADDRESSES.clone_into(&mut key.address);
@@ -291,7 +292,7 @@ impl ServiceTable {
         })
     }
 
-    /// Returns the number of the same service on this side.
+    /// Returns the id of the same service, seen from this side.
     pub fn on_side(&mut self, id: ServiceId, side: Side) -> ServiceId {
         let key = self.key(id).clone();
         self.number(ServiceKey { side, ..key })

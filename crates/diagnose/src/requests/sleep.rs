@@ -20,7 +20,7 @@ pub(super) struct LoopRound {
 }
 
 impl LoopRound {
-    /// Whether a request was read later in the same round.
+    /// Returns whether a request was read later in the same round of the event loop.
     pub(super) fn is_later(&self, request: EndpointId) -> bool {
         self.later.contains(&request)
     }
@@ -37,8 +37,9 @@ pub(super) struct TaskSleep {
 }
 
 impl PathFinder<'_> {
-    /// Returns the round of its loop in which a request was read. Its handler ran at the earliest when its thread had
-    /// answered the requests that it had read before in the same round, if it did so in that round.
+    /// Returns the round of the event loop in which the request was read. Its handler ran at the
+    /// earliest when its thread had answered the requests that it had read before in the same
+    /// round, if it did so in that round.
     pub(super) fn round(&self, context: &PathContext) -> LoopRound {
         let (thread, read_ns) = context.home;
         let thread = self.history.get(thread);
@@ -59,8 +60,8 @@ impl PathFinder<'_> {
         }
     }
 
-    /// Returns the sleep of a request before a time at which a thread of its runtime worked for it; `None`: it worked
-    /// since its last call, or no timer was seen.
+    /// Returns the sleep of a request before a thread of its runtime worked for it; `None`: it
+    /// worked without a sleep.
     pub(super) fn task_sleep(
         &self,
         context: &PathContext,
@@ -80,7 +81,8 @@ impl PathFinder<'_> {
         })
     }
 
-    /// Whether a thread did something else after a time and before an event: made calls for others, or waited in its loop.
+    /// Returns whether a thread did something else meanwhile: calls for others, or a wait in its
+    /// loop.
     fn has_left(&self, thread: ThreadId, since_ns: u64, events: usize) -> bool {
         let thread = self.history.get(thread);
         let events = (0..events).rev().take(HOPS_LEAST as usize);

@@ -16,7 +16,7 @@ impl SleepLengths {
         *sum_ns = sum_ns.saturating_add(ns);
     }
 
-    /// Returns the mean of those between two lengths.
+    /// Returns the mean of sleeps with lengths in this range, ns; `None` without any.
     fn mean_ns(&self, (least_ns, most_ns): (u64, u64)) -> Option<u64> {
         let fitting = self
             .0
@@ -40,7 +40,7 @@ pub struct SleepCounts {
 }
 
 impl SleepCounts {
-    /// Counts a wait for a timer, of this length, or for something that is not known.
+    /// Counts a wait: for a timer of this length, or for something unknown (`None`).
     pub fn add(&mut self, timer_ns: Option<u64>) {
         match timer_ns {
             Some(ns) => {
@@ -57,12 +57,12 @@ impl SleepCounts {
         self.due.add(ns);
     }
 
-    /// Whether timers ended more of such waits than anything else.
+    /// Returns whether most of the waits were for timers.
     pub fn are_timers(&self) -> bool {
         self.timers > self.others
     }
 
-    /// Returns how long timers lasted on average, of those in the first of some ranges of lengths that has any.
+    /// Returns the mean of timers in the first of these ranges that has any, ns.
     pub fn mean_ns(&self, ranges_ns: &[(u64, u64)]) -> Option<u64> {
         ranges_ns.iter().find_map(|range| {
             let means = [&self.seen, &self.due].map(|it| it.mean_ns(*range));

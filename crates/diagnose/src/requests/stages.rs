@@ -73,7 +73,7 @@ impl StageTable {
         }
     }
 
-    /// Puts the rows in order: no more come.
+    /// Sorts the readings; no more come.
     pub fn finish(&mut self) {
         self.latest = HashMap::default();
         self.held.sort_unstable();
@@ -98,7 +98,7 @@ impl StageTable {
         ends.filter_map(|id| last(of(id))).max()
     }
 
-    /// Shares what was held on a connection among its exchanges, as far as it was not shared already.
+    /// Divides the time that TCP held data of a connection among its exchanges.
     pub fn share(&mut self, endpoint: &Endpoint, id: EndpointId, exchanges: &mut [Exchange]) {
         let begin_ns = exchanges.iter().map(|it| it.begin_ns).min();
         let end_ns = exchanges.iter().map(|it| it.answered_ns).max();
@@ -119,7 +119,7 @@ impl StageTable {
 }
 
 impl HeldStage {
-    /// Gives each exchange its part, of at most the time that it waited.
+    /// Gives each exchange its part of the held time, at most the time that it waited.
     fn share(&mut self, endpoint: &Endpoint, parts: &[RequestPart], exchanges: &mut [Exchange]) {
         let path_ns = endpoint.min_rtt_ns.unwrap_or(0);
         let waited = |it: &Exchange| -> u64 {

@@ -24,7 +24,8 @@ pub struct PartSubjects {
 pub struct SubjectTable(Vec<Option<Box<PartSubjects>>>);
 
 impl SubjectTable {
-    /// Adds a step. `stack`: the distinct number of its stack; `service`: that of its connection.
+    /// Adds a step to the sums of its thread, waker, stack and service. `stack`: the distinct
+    /// number of its stack; `service`: that of its connection.
     pub fn add(&mut self, step: &RequestStep, stack: Option<u32>, service: Option<ServiceId>) {
         if self.0.is_empty() {
             self.0.resize(PARTS, None);
@@ -45,7 +46,7 @@ impl SubjectTable {
         }
     }
 
-    /// Returns those of a part; `None`: it took no time.
+    /// Returns the subjects of a part's time; `None`: it took none.
     pub fn get(&self, part: RequestPart) -> Option<&PartSubjects> {
         self.0.get(part as usize)?.as_deref()
     }

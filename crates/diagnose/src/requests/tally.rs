@@ -19,7 +19,7 @@ const ECONNRESET: i32 = 104;
 const EPIPE: i32 = 32;
 
 impl RequestTable {
-    /// Adds a request to its service.
+    /// Adds a request to the sums of its service.
     pub(super) fn count(&mut self, request: &Request, series: &mut ConnectionSeries) {
         let endpoint = self.endpoints.get(request.endpoint);
         let (id, breakdown) = (request.id, &request.breakdown);
@@ -160,8 +160,7 @@ impl RequestTable {
         digest.resets.add(request.request_thread, lost);
     }
 
-    /// Whether a thread waited for a response to the last message of a connection: some, for longer than the end of a
-    /// connection takes.
+    /// Returns whether a thread waited for a response to the connection's last message.
     fn is_awaited(&self, endpoint: &Endpoint, request: &Exchange) -> bool {
         let end_ns = request.requested_ns;
         let closed_ns = endpoint.closed_ns.unwrap_or(u64::MAX);

@@ -109,7 +109,7 @@ fn woken_by(mut wait: Wait, tid: u32) -> Wait {
     wait
 }
 
-/// Times off the CPU until `end_ns`, `count` of them.
+/// Makes `count` times off the CPU until `end_ns`.
 fn preemption(tid: u32, times: (u64, u64), off_cpu_ns: u64, count: u32) -> Preemption {
     let (start_ns, end_ns) = times;
     Preemption {
@@ -138,7 +138,7 @@ fn header() -> Header {
 }
 
 impl Rows {
-    /// One connection of a server with the threads 70 to 79.
+    /// Makes the rows of a server with one connection and the threads 70 to 79.
     fn server() -> Self {
         Self {
             connections: vec![connection(1, Role::Server, SERVER)],
@@ -211,12 +211,12 @@ impl Rows {
         self.report_in(usize::MAX)
     }
 
-    /// Batches of so many rows.
+    /// Returns the report of rows that come in batches of this size.
     fn report_in(&self, batch: usize) -> RequestReport {
         self.report_of(batch, &[])
     }
 
-    /// So many of 1,000 records of a probe were lost.
+    /// Returns the report if `lost` of 1,000 records of a probe were lost.
     fn report_with_loss(&self, probe: &str, lost: u64) -> RequestReport {
         let loss = Loss {
             probe: probe.to_owned(),

@@ -23,7 +23,7 @@ pub struct StepSubject {
 }
 
 impl StepSubject {
-    /// Whether both are about the same: of others that were waited behind, there may be more.
+    /// Returns whether two steps have the same subject, apart from the number of requests ahead.
     fn is_same(&self, other: &Self) -> bool {
         let behind = self.behind;
         *self == Self { behind, ..*other }
@@ -51,7 +51,7 @@ impl OthersCount {
         self.total = 0;
     }
 
-    /// Counts a connection. Returns whether the step did not have it yet.
+    /// Counts a connection; returns whether the step did not have it yet.
     fn add(&mut self, other: EndpointId) -> bool {
         if self.stamps.len() <= other.index() {
             self.stamps.resize(other.index() + 1, 0);
@@ -163,7 +163,7 @@ impl Trail {
         self.parts.get(part)
     }
 
-    /// Gives time of one part to another: what came last of it.
+    /// Moves time from one part to another, the latest steps first.
     pub fn turn(&mut self, from: RequestPart, to: RequestPart, ns: u64) {
         self.parts.shift(from, to, ns);
         let mut left_ns = ns;
@@ -258,13 +258,14 @@ impl Trail {
         self.add(begin_ns, RequestPart::Queued, Some(thread), about);
     }
 
-    /// Returns the number of requests that it waited behind. A loop may read all requests first, and then answer all: then
-    /// the same ones are served while it lies unread, and answered after it is read. So the larger number counts.
+    /// Returns the number of requests that the request waited behind. A loop may read all requests
+    /// first, and then answer all: then the same ones are served while it lies unread, and answered
+    /// after it is read. So the larger number counts.
     fn queue_most(&self) -> u64 {
         self.others.total.max(self.unread_behind)
     }
 
-    /// Adds what was found to a request.
+    /// Adds the steps of the trail to a request's breakdown.
     pub fn append_to(&self, breakdown: &mut RequestBreakdown) {
         breakdown.parts.add_all(&self.parts);
         breakdown.functions.add_all(&self.functions);
@@ -304,7 +305,7 @@ pub struct RequestBreakdown {
 }
 
 impl RequestBreakdown {
-    /// Accounts all time of another as one part, and the time after it until `end_ns`.
+    /// Adds all time of another breakdown as one part, and the time after it until `end_ns`.
     pub fn take_over(
         &mut self,
         other: Self,

@@ -61,7 +61,7 @@ pub struct TurnTracker {
 }
 
 impl TurnTracker {
-    /// Starts without any.
+    /// Begins without an exchange; `is_lossless`: no call record was lost.
     pub fn new(side: Side, is_lossless: bool) -> Self {
         Self {
             side,
@@ -77,7 +77,7 @@ impl TurnTracker {
         }
     }
 
-    /// Counts datagrams, if it is a flow of them.
+    /// Counts datagrams instead of bytes if the flow is of UDP.
     #[must_use]
     pub fn of_datagrams(mut self, is_udp: bool) -> Self {
         self.datagrams = is_udp.then(DatagramTurns::default);
@@ -97,7 +97,7 @@ impl TurnTracker {
         is_answering && bytes <= CONTROL_MOST_BYTES && bytes < self.smallest_bytes
     }
 
-    /// Returns the open exchange if it is the same as this one at the other end: it has the same bytes.
+    /// Returns the open exchange if it has the same bytes as `other` at the other end.
     pub fn peer_of(&self, other: &Exchange) -> Option<&Exchange> {
         let open = self.open.as_deref()?;
         (open.request.first == other.request.first).then_some(open)
@@ -110,7 +110,7 @@ impl TurnTracker {
         (open.request.first == offset && self.side == Side::Client).then_some(open.first_call_ns)
     }
 
-    /// Returns when the open exchange began, if it has no response yet: until it has, nothing of its time is accounted.
+    /// Returns when the open exchange began, if it has no response yet, ns.
     pub fn waits_since(&self) -> Option<u64> {
         let open = self.open.as_ref()?;
         let is_unanswered =
@@ -182,7 +182,7 @@ impl TurnTracker {
         }
     }
 
-    /// Whether bytes are missing before those of a call.
+    /// Returns whether bytes are missing before those of a call.
     fn has_gap(&mut self, call: &MovingCall) -> bool {
         let end = &mut self.ends[usize::from(call.is_request)];
         let has_gap = end.is_some_and(|end| end != call.range.first);
@@ -232,7 +232,7 @@ impl TurnTracker {
         }
     }
 
-    /// Begins an exchange in place of one that was control of the flow before, and no request.
+    /// Begins an exchange in place of one that was only control of the flow.
     fn begin_after_control(&mut self, call: &MovingCall, has_gap: bool) -> TurnChange {
         let mut exchange = Box::new(Exchange::new(call));
         exchange.has_gap = has_gap;
@@ -266,7 +266,7 @@ impl TurnTracker {
         TurnChange::Begun(over)
     }
 
-    /// An exchange is over.
+    /// Ends an exchange, and counts it.
     fn end(&mut self, exchange: &Exchange) {
         self.counts.end_exchange(exchange);
         if exchange.response.is_some() {
@@ -312,7 +312,7 @@ impl TurnTracker {
         self.cut_turn = Some(CutTurn::Request);
     }
 
-    /// Whether a call is of the turn that is skipped, or of its response.
+    /// Returns whether a call belongs to a skipped turn, or to its response.
     fn is_skipped(&mut self, call: &MovingCall) -> bool {
         match (self.cut_turn, call.is_request) {
             (None, _) => false,
@@ -341,7 +341,7 @@ impl TurnTracker {
         Some(over)
     }
 
-    /// Takes the exchange that was kept while it might go on.
+    /// Returns the exchange that was kept while it might go on.
     pub fn take_before(&mut self) -> Option<Box<Exchange>> {
         let before = self.before.take()?;
         self.end(&before);
@@ -398,7 +398,7 @@ impl Turns {
         }
     }
 
-    /// Judges the exchanges that are held since the last time: they are requests, or dropped.
+    /// Decides whether the held exchanges are requests; drops them if not.
     pub(super) fn judge(&mut self) {
         match self.tracker.counts.judge_exchanges() {
             true => self.judged = self.held.len(),

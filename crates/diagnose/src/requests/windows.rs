@@ -18,7 +18,7 @@ impl RequestTable {
         self.windows.sums().is_some()
     }
 
-    /// Returns when the present window began; 0: there are none.
+    /// Returns when the present window began, ns; 0 without windows.
     pub(super) fn window_begin_ns(&self) -> u64 {
         let present = self.windows_begun.checked_sub(1);
         let present = present.and_then(|number| self.windows.get(number));

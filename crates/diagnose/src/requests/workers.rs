@@ -22,7 +22,7 @@ struct WorkerRequest {
 }
 
 impl WorkerRequest {
-    /// Returns the same without its wait, if no worker had the connection yet: it was in the accept queue that all share.
+    /// Returns the request without its wait in the accept queue, which all workers share.
     fn since_accept(self) -> Self {
         match self.is_first {
             true => Self {
@@ -82,7 +82,7 @@ pub struct WorkerSpread {
 }
 
 impl WorkerDigest {
-    /// Adds a request that a process served; `is_first`: of its connection.
+    /// Adds a request that a process served; `is_first`: the first of its connection.
     pub fn add(
         &mut self,
         (pid, endpoint): (u32, EndpointId),

@@ -23,7 +23,7 @@ impl<V> Default for ConnectionMap<V> {
 }
 
 impl<V: Default> ConnectionMap<V> {
-    /// Position of a connection's digest, which is made if it is new.
+    /// Returns the position of a connection's digest; makes an empty digest for a new one.
     pub fn position(&mut self, conn: u64) -> usize {
         let next = self.digests.len();
         let position = *self.index.entry(conn).or_insert(next as u32) as usize;
@@ -38,7 +38,7 @@ impl<V: Default> ConnectionMap<V> {
         &mut self.digests[position]
     }
 
-    /// The digest of a connection; `None` without one.
+    /// Returns the digest of a connection; `None` without one.
     pub fn get(&self, conn: u64) -> Option<&V> {
         self.digests.get(*self.index.get(&conn)? as usize)
     }
@@ -48,7 +48,7 @@ impl<V: Default> ConnectionMap<V> {
         self.index.keys().copied()
     }
 
-    /// Returns whether there is none.
+    /// Returns whether no connection has a digest.
     pub fn is_empty(&self) -> bool {
         self.digests.is_empty()
     }

@@ -20,12 +20,12 @@ impl<K: Ord + Copy, T> InOrder<K, T> {
         }
     }
 
-    /// Adds a row.
+    /// Adds a row with its key.
     pub fn push(&mut self, key: K, row: T) {
         self.waiting.push((key, row));
     }
 
-    /// Returns whether it is time for a release.
+    /// Returns whether so many rows wait that some should be released.
     pub fn is_full(&self) -> bool {
         self.waiting.len() >= 2 * self.kept
     }

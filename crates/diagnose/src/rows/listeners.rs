@@ -3,7 +3,7 @@
 use table::Role;
 use table::tables::{Connection, Listener};
 
-/// A listening socket in the form of a connection: it has no other end.
+/// Makes the row of a connection for a listening socket, without another end.
 pub fn identity(reading: &Listener) -> Connection {
     Connection {
         time_ns: reading.time_ns,

@@ -11,7 +11,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Adds a row.
+    /// Adds the row of a process.
     pub fn add(&mut self, process: Process) {
         self.by_pid.entry(process.pid).or_default().push(process);
     }
@@ -34,8 +34,8 @@ impl Processes {
         reused
     }
 
-    /// Command name of the process that used `pid` until `until_ns`: the last that had
-    /// started by then. One that was gone at once had started when it was seen.
+    /// Returns the name of the process that had `pid` last before `until_ns`. One that was gone at
+    /// once had started when it was seen.
     pub fn comm(&self, pid: u32, until_ns: u64) -> Option<&str> {
         let uses = self.by_pid.get(&pid)?;
         let since_ns = |process: &Process| process.started_ns.unwrap_or(process.time_ns);

@@ -51,7 +51,7 @@ impl WaitTable {
         }
     }
 
-    /// Groups with waits or spins, worst first.
+    /// Returns the groups with waits or spins, the worst first.
     pub(super) fn rank_groups(&self) -> Vec<(u32, &WaitSums)> {
         let mut groups: Vec<(u32, &WaitSums)> = (0_u32..).zip(&self.groups).collect();
         groups.retain(|(number, sums)| !sums.is_empty() || self.spans(*number).is_some());
@@ -188,7 +188,7 @@ fn group_parts(top: &Top, name: impl Fn(u32) -> ObjectIdentity) -> Vec<GroupPart
     top.worst(PARTS).into_iter().map(part).collect()
 }
 
-/// Returns whether a probe gave all that it can.
+/// Returns whether a probe was on, without any restriction.
 fn is_on(coverage: &[Coverage], probe: &str) -> bool {
     let mut of_probe = coverage.iter().filter(|it| it.probe == probe);
     of_probe.any(|it| it.state == ProbeState::On)
@@ -212,7 +212,7 @@ fn split_populations(histogram: &Histogram, boundary: Option<usize>) -> Option<P
     })
 }
 
-/// Returns waits that are too few for a population of their own.
+/// Returns the few slow waits of a group that are no population of their own.
 fn few_slow(histogram: &Histogram) -> Option<FewSlow> {
     let boundary = few_boundary(histogram)?;
     let (_, max_ns) = histogram.range_ns()?;

@@ -28,7 +28,7 @@ pub struct CounterReport {
 }
 
 impl CounterReport {
-    /// Returns its name with its domain, as it is printed.
+    /// Returns the counter's name with its domain, as reports print it.
     pub fn title(&self) -> String {
         let name = self.name.as_deref().unwrap_or("counter with a lost name");
         match &self.domain {

@@ -50,7 +50,7 @@ pub struct WaitFilter {
 }
 
 impl WaitFilter {
-    /// First and last end of a wait, `CLOCK_MONOTONIC` ns.
+    /// Returns the first and last end of a wait that passes the filter, `CLOCK_MONOTONIC` ns.
     pub fn span_ns(&self, started_ns: u64) -> (u64, u64) {
         let from_ns = self
             .from_ns

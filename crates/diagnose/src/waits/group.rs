@@ -142,7 +142,7 @@ impl WaitSums {
         self.histogram.count() == 0 && self.spun.is_none()
     }
 
-    /// Time runnable, ns; `None` when no waking was seen.
+    /// Returns the run-queue delay of all waits, ns; `None` if no wake-up was seen.
     pub fn runq_ns(&self) -> Option<u64> {
         (self.unseen < self.histogram.count()).then_some(self.runq_ns)
     }

@@ -34,7 +34,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// A connection or listener by its cookie.
+    /// Makes the key of a connection or listener by its id.
     pub const fn conn(conn: u64) -> Self {
         Self {
             kind: WaitObject::Connection,
@@ -45,7 +45,7 @@ impl ObjectKey {
         }
     }
 
-    /// The object of a wait.
+    /// Makes the key of the object that a row waited for.
     pub fn from_wait(rows: &Waits, row: usize) -> Self {
         Self::from_fields(&ObjectFields {
             kind: rows.kind[row],
@@ -148,7 +148,7 @@ pub enum WakerKey {
 }
 
 impl WakerKey {
-    /// The waker of a row.
+    /// Makes the key of a row's waker.
     pub fn from_wait(rows: &Waits, index: usize) -> Self {
         match (
             rows.waker[index],
@@ -189,7 +189,7 @@ impl<K> Default for KeyNumbers<K> {
 }
 
 impl<K: Copy + Eq + Hash> KeyNumbers<K> {
-    /// The number of a key.
+    /// Returns the number of a key; a new key gets the next number.
     #[inline(always)] // three times a row
     pub fn number(&mut self, key: K) -> u32 {
         let next = self.keys.len() as u32;
@@ -200,7 +200,7 @@ impl<K: Copy + Eq + Hash> KeyNumbers<K> {
         number
     }
 
-    /// The key with this number.
+    /// Returns the key with this number.
     pub fn key(&self, number: u32) -> K {
         self.keys[number as usize]
     }

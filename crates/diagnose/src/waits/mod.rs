@@ -102,7 +102,7 @@ impl TableConsumer for WaitTable {
 }
 
 impl WaitTable {
-    /// Starts with what the manifest says, and names that are complete.
+    /// Makes an empty table of waits; `names` are complete.
     pub fn new(
         header: Header,
         names: Rc<NameTable>,
@@ -131,7 +131,7 @@ impl WaitTable {
         }
     }
 
-    /// Reports these counters beside the waits.
+    /// Adds counters, which are reported beside the waits.
     #[must_use]
     pub fn with_counters(mut self, counters: CounterTable) -> Self {
         self.counters = Some(counters);
@@ -155,8 +155,8 @@ impl WaitTable {
         self.passed = passed;
     }
 
-    /// Orders rows by group, if there are so many groups that their sums do not fit into a cache
-    /// (counting sort: Knuth, TAOCP 3, 5.2, algorithm D). Every group gets a place.
+    /// Sorts rows by group, if the sums of many groups exceed a CPU cache (counting sort: Knuth,
+    /// TAOCP 3, 5.2, algorithm D). Every group gets a place.
     fn sort(&mut self, passed: &[WaitParts]) {
         let most = passed.iter().map(|it| self.group(it)).max();
         let groups = most.map_or(0, |most| most + 1).max(self.groups.len());
@@ -181,7 +181,7 @@ impl WaitTable {
         }
     }
 
-    /// Number of the group.
+    /// Returns the number of a row's group.
     fn group(&self, it: &WaitParts) -> usize {
         (match self.grouping {
             Grouping::Object => it.object,
@@ -192,8 +192,7 @@ impl WaitTable {
         }) as usize
     }
 
-    /// A row with its numbers; `None` if it was not blocked longer than so many ns, or does not meet
-    /// the other conditions of the filter.
+    /// Returns a row with its numbers; `None` if it does not pass the filter.
     #[inline(always)] // costs the grouping a third of its speed otherwise
     fn passed(
         &mut self,
@@ -232,7 +231,7 @@ impl WaitTable {
         })
     }
 
-    /// Notes the use of a futex by the first stack that shows it.
+    /// Notes the kind of lock of a futex, by the first stack that shows it.
     fn note_lock(&mut self, object: u32, stack: Option<u32>) {
         if let Some(stack) = stack.and_then(|stack| self.names.stacks.stack(stack))
             && !self.locks.contains_key(&object)
@@ -242,7 +241,7 @@ impl WaitTable {
         }
     }
 
-    /// Returns whether the filter means an object; asked of its name once.
+    /// Returns whether the filter selects an object; asks once for each object.
     fn is_wanted(&mut self, object: u32) -> bool {
         let Some(wanted) = &self.filter.object else {
             return true;
@@ -253,7 +252,7 @@ impl WaitTable {
         self.wanted[object as usize]
     }
 
-    /// Adds a row to its group.
+    /// Adds a row to the sums of its group.
     fn count(&mut self, it: &WaitParts) {
         let group = self.group(it);
         let sums = &mut self.groups[group];

@@ -79,7 +79,7 @@ impl TableConsumer for NameTable {
 }
 
 impl NameTable {
-    /// Names what a recording with this header holds: numbers of system calls are those of its host's architecture.
+    /// Makes an empty table of names; the header's architecture names system calls.
     pub fn from_header(header: &Header) -> Self {
         Self {
             architecture: header.architecture.clone(),
@@ -174,7 +174,7 @@ impl NameTable {
         &self.unix_sockets
     }
 
-    /// Datagrams that a UDP socket had no room for; `None`: no such socket is known.
+    /// Returns the datagrams that a UDP socket had no room for; `None`: the socket is unknown.
     pub(crate) fn count_dropped(&self, conn: u64) -> Option<u64> {
         self.udp_sockets.get(&conn).map(|it| it.dropped)
     }
@@ -194,7 +194,7 @@ impl NameTable {
         self.stacks.add_symbols(rows);
     }
 
-    /// Puts the rows of each connection together. To be called after the last row.
+    /// Joins the rows of each connection; call it after the last row.
     pub fn complete(mut self) -> Rc<Self> {
         self.finish();
         Rc::new(self)
@@ -220,7 +220,7 @@ impl NameTable {
         self.object(ObjectKey::from_wait(rows, row))
     }
 
-    /// Command name of a process.
+    /// Returns the command name of a process; `None` if unknown.
     pub fn comm(&self, pid: u32) -> Option<&str> {
         self.processes.comm(pid, u64::MAX)
     }
@@ -235,7 +235,7 @@ impl NameTable {
         self.sockets.values()
     }
 
-    /// Returns whether a user who writes `wanted` means this connection.
+    /// Returns whether the text `wanted` means this connection.
     pub(crate) fn is_connection(&self, wanted: &str, conn: u64) -> bool {
         self.means(wanted, ObjectKey::conn(conn))
     }
@@ -289,7 +289,7 @@ impl NameTable {
         self.stacks.number(Some(stack))
     }
 
-    /// Returns the name of a stack with such a number.
+    /// Returns the title of a stack by its distinct number.
     pub(crate) fn distinct_stack_title(&self, number: u32) -> Option<String> {
         let stack = self.stacks.stack(number)?;
         Some(stack.title(TITLE_FRAMES))
@@ -314,7 +314,7 @@ impl NameTable {
         SampledFunction::new(known, self.comm(pid))
     }
 
-    /// Names a process.
+    /// Returns name and pid of a process.
     pub(crate) fn process(&self, pid: u32) -> Process {
         let comm = self.comm(pid);
         Process {
@@ -323,7 +323,7 @@ impl NameTable {
         }
     }
 
-    /// Names an object.
+    /// Returns the identity of an object that threads wait for.
     pub(super) fn object(&self, key: ObjectKey) -> ObjectIdentity {
         if key.is_conn {
             return self.socket(key.id);
@@ -463,7 +463,7 @@ impl NameTable {
         }
     }
 
-    /// Names a stack.
+    /// Returns the identity of a stack.
     pub(super) fn stack(&self, number: u32) -> ObjectIdentity {
         let stack = self.stacks.stack(number);
         ObjectIdentity {
@@ -473,7 +473,7 @@ impl NameTable {
         }
     }
 
-    /// Names a waker.
+    /// Returns the identity of a waker.
     pub(super) fn waker(&self, key: WakerKey) -> ObjectIdentity {
         let (name, waker) = match key {
             WakerKey::Thread(thread) => {
@@ -492,7 +492,7 @@ impl NameTable {
         }
     }
 
-    /// Returns whether a user who writes `wanted` means this object.
+    /// Returns whether the text `wanted` means this object.
     pub(super) fn means(&self, wanted: &str, key: ObjectKey) -> bool {
         let wanted = wanted.trim().replace("->", "→");
         let identity = self.object(key);

@@ -182,7 +182,7 @@ pub struct Frame {
 }
 
 impl ObjectIdentity {
-    /// The name with its process, as it is printed.
+    /// Returns the object's name with its process, as reports print it.
     pub fn title(&self) -> String {
         match self.lock {
             Some(lock) => format!("{} ({})", self.owned_name(), lock.name()),

@@ -20,7 +20,7 @@ pub enum NoName {
 }
 
 impl NoName {
-    /// Returns why.
+    /// Returns why the function has no name.
     pub const fn why(self) -> &'static str {
         match self {
             Self::NoStack => "the call stack could not be read",

@@ -84,7 +84,7 @@ pub enum KernelPurpose {
 }
 
 impl KernelPurpose {
-    /// Returns whether it has nothing to do with what the program had asked for.
+    /// Returns whether the kernel's work has nothing to do with the program's system call.
     pub const fn is_beside_call(self) -> bool {
         matches!(
             self,
@@ -169,7 +169,8 @@ impl Stacks {
         }
     }
 
-    /// Number of the distinct stack; `None`: none was taken, or its frames are not in the recording.
+    /// Returns the distinct number of a recorded stack; `None`: no stack, or its frames are
+    /// missing.
     pub(super) fn number(&self, of_recording: Option<u32>) -> Option<u32> {
         self.distinct.get(&of_recording?).copied()
     }
@@ -179,7 +180,7 @@ impl Stacks {
         self.stacks.len() as u32
     }
 
-    /// A distinct stack.
+    /// Returns a stack by its distinct number.
     pub(super) fn stack(&self, number: u32) -> Option<&WaitStack> {
         self.stacks.get(number as usize)
     }
@@ -231,7 +232,7 @@ impl Stacks {
 }
 
 impl Frame {
-    /// The function, without its parameters, or where it is.
+    /// Returns the function without its parameters, or its place in the file.
     pub fn name(&self) -> String {
         if let Some(function) = &self.function {
             return match self.object.as_deref() {
@@ -255,7 +256,7 @@ impl Frame {
         SOCKETS.iter().any(|sockets| path.starts_with(sockets))
     }
 
-    /// `file.c:12`, if known.
+    /// Returns file and line, such as `file.c:12`, if known.
     pub fn line(&self) -> Option<String> {
         let source = file_name(self.source.as_deref()?);
         Some(match self.line {
@@ -274,7 +275,7 @@ impl LockKind {
         known.map(|(_, lock)| *lock)
     }
 
-    /// Returns its name.
+    /// Returns the lock's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",
@@ -302,7 +303,7 @@ impl WaitStack {
         library.chain(&outline[inner..]).collect()
     }
 
-    /// Innermost frames of one library; 0 if all are of one file.
+    /// Returns the number of innermost frames of one library; 0 if all frames are of one file.
     fn inner_frame_count(&self) -> usize {
         let library = self.frames.first().and_then(|frame| frame.object.as_ref());
         let is_inside = |frame: &&Frame| library.is_some() && frame.object.as_ref() == library;
@@ -323,7 +324,7 @@ impl WaitStack {
         names.take(LOCK_FRAMES).find_map(LockKind::of_function)
     }
 
-    /// Returns whether it is within a function with one of these parts in its name.
+    /// Returns whether the stack is within a function with one of these texts in its name.
     pub(super) fn is_in(&self, functions: &[&str]) -> bool {
         let names = self.frames.iter().filter_map(|it| it.function.as_deref());
         let mut inner = names.take(LOCK_FRAMES);
@@ -365,7 +366,7 @@ impl WaitStack {
         purpose.unwrap_or(KernelPurpose::Unknown)
     }
 
-    /// The innermost functions in one line, and where the program's own code waits.
+    /// Returns the innermost functions in one line, and where the program's own code waits.
     pub fn title(&self, most: usize) -> String {
         let outline = self.own_outline();
         let own = usize::from(self.inner_frame_count() > 0);
@@ -404,7 +405,7 @@ fn shorten_name(function: &str) -> String {
     }
 }
 
-/// `<a::Type as Trait>::method` and `<a::Type>::method` → `a::Type::method`.
+/// Shortens `<a::Type as Trait>::method` and `<a::Type>::method` to `a::Type::method`.
 fn of_rust_type(function: &str) -> String {
     let mut depth = 0;
     let end = function.char_indices().find(|(_, c)| {

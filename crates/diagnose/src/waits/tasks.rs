@@ -26,7 +26,7 @@ pub struct SpanKey {
 }
 
 impl SpanKey {
-    /// Returns the name as it is printed: `shop: place_order`.
+    /// Returns the task's title, as reports print it: `shop: place_order`.
     pub fn title(&self) -> String {
         let kind = self.kind.name().replace('_', " ");
         let title = match (self.kind, self.name.as_deref()) {
@@ -137,7 +137,7 @@ impl SpanTable {
         number
     }
 
-    /// Puts the spans of each thread in order. To be called after the last row.
+    /// Sorts the spans of each thread; call it after the last row.
     pub fn finish(&mut self) {
         for spans in self.threads.values_mut() {
             // of two that begin at once the longer one is the outer one

@@ -19,7 +19,7 @@ fn header() -> Header {
     serde_json::from_value(header).unwrap()
 }
 
-/// Threads 71 and 72 of process 7, and 81 of process 8.
+/// Makes names of threads 71 and 72 of process 7, and 81 of process 8.
 fn names() -> Rc<NameTable> {
     let mut names = NameTable::default();
     let mut connections = Connections::default();
@@ -32,7 +32,7 @@ fn names() -> Rc<NameTable> {
     names.complete()
 }
 
-/// A wait of `tid` (process: a tenth of it) that begins so many ms after the start.
+/// Makes a wait of a thread that begins `at_ms` after the start; its process is a tenth of `tid`.
 fn wait(tid: u64, at_ms: u64, blocked_ms: u64, more: Value) -> Wait {
     let woken_ns = START_NS + (at_ms + blocked_ms) * MS;
     let mut row = json!({
@@ -225,7 +225,7 @@ fn unknown_object_is_reported_missing() {
     }
 }
 
-/// Forty waits of a millisecond, and so many of 200 ms.
+/// Returns the report of forty waits of 1 ms, and `slow` waits of 200 ms.
 fn with_slow_waits(slow: u64) -> WaitReport {
     let mut rows = Waits::default();
     for nth in 0..40 {

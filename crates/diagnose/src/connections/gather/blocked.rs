@@ -122,7 +122,7 @@ impl BlockedCalls {
 }
 
 impl BlockedCell {
-    /// Returns whether calls of this cell were blocked so long, or longer.
+    /// Returns whether calls of this cell were blocked for `least_ns` or longer.
     fn is_blocked_for(&self, least_ns: u64) -> bool {
         lower_edge(self.blocked.into()) >= least_ns
     }
@@ -161,7 +161,7 @@ impl Default for BlockedTable {
 }
 
 impl BlockedTable {
-    /// Counts the calls of this connection, too.
+    /// Begins to count the blocked calls of this connection.
     pub fn count_calls_of(&mut self, conn: u64) {
         self.connections.position(conn);
     }

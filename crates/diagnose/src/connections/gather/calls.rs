@@ -227,7 +227,7 @@ impl CallTable {
         }
     }
 
-    /// The digest of a connection; `None` when it made no call.
+    /// Returns the calls of a connection; `None` if it made none.
     pub fn get(&self, conn: u64) -> Option<&CallDigest> {
         self.0.get(conn)
     }

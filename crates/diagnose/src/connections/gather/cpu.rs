@@ -50,7 +50,7 @@ impl<const N: usize> CounterSeries<N> {
         }))
     }
 
-    /// Time of the last reading before this one.
+    /// Returns the time of the last reading before `time_ns`; `None` if there is none.
     fn reading_before(&self, time_ns: u64) -> Option<u64> {
         let after = self.0.partition_point(|(at_ns, _)| *at_ns < time_ns);
         Some(self.0[..after].last()?.0)

@@ -98,7 +98,7 @@ impl DropDigest {
         self.reset_ns.get_or_insert(row.time_ns);
     }
 
-    /// Finds the dropped segments among those that were retransmitted.
+    /// Finds out which dropped segments were retransmitted, and keeps only these.
     pub(super) fn join(&mut self, events: &EventDigest) {
         for again in events.retransmissions() {
             let Some(range) = again.range else { continue };
@@ -124,7 +124,7 @@ pub struct DropRows {
 }
 
 impl DropRows {
-    /// Adds a row, unless it is no problem.
+    /// Adds the row of a dropped packet, unless the drop is ordinary.
     pub fn add(&mut self, row: PacketDrop) {
         let is_wanted = matches!(row.kind, DropKind::Packet | DropKind::ResetSent);
         if !is_wanted || row.ordinary {
@@ -136,7 +136,7 @@ impl DropRows {
         }
     }
 
-    /// Adds a reading of a count: the last one counts.
+    /// Adds a reading of the kernel's count of drops; later readings replace earlier ones.
     pub fn add_count(&mut self, row: &DropCount) {
         if row.kind == DropKind::Packet && !row.ordinary {
             let (reason, place) = (row.reason.clone(), row.place.clone());

@@ -55,7 +55,7 @@ pub struct EventDigest {
 }
 
 impl EventDigest {
-    /// Adds one event. Events of a connection come in the order of time.
+    /// Adds one event of the connection; events come in the order of time.
     pub fn add(&mut self, event: &TcpEvent) {
         let TcpEvent {
             conn: _,
@@ -157,7 +157,7 @@ impl EventDigest {
         })
     }
 
-    /// Returns retransmissions with their times.
+    /// Returns the retransmitted segments with their times.
     pub(super) fn retransmissions(&self) -> &[Retransmission] {
         &self.retransmitted
     }

@@ -50,7 +50,7 @@ pub struct LedgerDigest {
 }
 
 impl LedgerDigest {
-    /// Adds a reading; those after the span are ignored.
+    /// Adds a reading of the ledger; readings after the span are ignored.
     pub fn add(&mut self, reading: TcpStage, span: (u64, u64)) {
         if reading.time_ns > span.1 {
             return;

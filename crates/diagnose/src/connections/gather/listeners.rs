@@ -71,7 +71,7 @@ impl ListenCounters {
     }
 }
 
-/// Returns how much a counter grew; one that is still zero never did.
+/// Returns the growth of a counter; 0 if the counter is 0 now, `None` if unknown.
 fn counter_growth(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     match (before, now) {
         (_, Some(0)) => Some(0),
@@ -107,7 +107,8 @@ impl ListenDrops {
         self.refused_syns += (2 * refused).saturating_sub(drops).saturating_sub(cookies);
     }
 
-    /// Returns those that no full queue caused, at least: a packet that found one counts twice at most.
+    /// Returns the least number of drops without a full queue: a packet that found one counts twice
+    /// at most.
     pub fn other_drops(&self) -> u64 {
         self.all
             .saturating_sub(self.untold)
@@ -123,13 +124,13 @@ impl ListenerDigest {
         syns * TCP_TIMEOUT_INIT_NS + flights * TCP_RTO_MIN_NS
     }
 
-    /// Returns for how long it is judged, ns.
+    /// Returns the judged duration of the listening socket, ns.
     pub fn life_ns(&self) -> u64 {
         self.until_ns.saturating_sub(self.since_ns)
     }
 
-    /// Adds a reading; they come in the order of time. What was dropped before the span, or before
-    /// the first reading of a socket that listened already, does not count.
+    /// Adds a reading of the socket; readings come in the order of time. What was dropped before
+    /// the span, or before the first reading of a socket that listened already, does not count.
     pub fn add(&mut self, reading: &Listener, span: (u64, u64)) {
         if reading.time_ns > span.1 {
             return;

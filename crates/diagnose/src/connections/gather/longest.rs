@@ -96,7 +96,7 @@ impl Lifespans {
         self.0.at(place)
     }
 
-    /// The longest, so many, and their other ends.
+    /// Returns the `most` connections with the longest durations, and their other ends.
     pub(super) fn find_longest(&self, most: usize) -> LongestConnections {
         let mut lives: Vec<_> = self
             .0
@@ -139,7 +139,7 @@ pub struct LongestConnections {
 }
 
 impl LongestConnections {
-    /// Returns whether this one is.
+    /// Returns whether this connection is among the longest.
     pub fn has_connection(&self, conn: u64) -> bool {
         self.conns.contains(&conn)
     }

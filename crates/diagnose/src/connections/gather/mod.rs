@@ -208,7 +208,7 @@ impl Evidence {
         self
     }
 
-    /// Judges those connections alone that were seen for longest, so many: each takes about 7 kB. To be called
+    /// Judges only the `most` connections that lasted longest: each takes about 7 kB. To be called
     /// before rows are added.
     pub fn of_longest(mut self, lives: &Lifespans, most: usize) -> Self {
         self.only = Some(lives.find_longest(most));
@@ -232,13 +232,13 @@ impl Evidence {
         self
     }
 
-    /// Estimates shares of delayed ACKs by these settings.
+    /// Uses these settings to estimate the shares of delayed ACKs.
     pub fn with_snap(mut self, settings: SnapSettings) -> Self {
         self.snap = settings;
         self
     }
 
-    /// Adds what the reader found damaged or missing, in its words.
+    /// Adds a problem that the reader found, such as a damaged file, in its words.
     pub fn add_problem(&mut self, problem: String) {
         self.problems.push(problem);
     }
@@ -248,7 +248,7 @@ impl Evidence {
         self.left_out.push(left_out);
     }
 
-    /// Adds what the manifest says of sockets that recorded processes had.
+    /// Adds the counts of sockets that the recorded processes had open.
     pub fn add_sockets(&mut self, sockets: &[SocketKind]) {
         self.sockets.extend_from_slice(sockets);
     }
@@ -288,7 +288,7 @@ impl Evidence {
         }
     }
 
-    /// Puts together what could not be before the last row: to be called after it.
+    /// Joins rows that need others, such as drops and retransmissions; call it after the last row.
     pub(crate) fn finish(&mut self) {
         self.threads.finish();
         self.blocked.finish();
@@ -463,7 +463,7 @@ impl Evidence {
         self.drops = drops;
     }
 
-    /// The calls of a connection: empty sums when it made none, `None` when its calls were not
+    /// Returns the calls of a connection: empty if it made none, `None` if its calls were not
     /// logged. `logged`: those of the chosen sockets were; of their peers they never are.
     pub(crate) fn calls_of(&self, conn: u64, logged: bool) -> Option<&CallDigest> {
         let identity = |gathered: &ConnectionDigest| gathered.identity.as_ref().map(|it| it.chosen);

@@ -36,7 +36,7 @@ impl PollClass {
     /// Number of classes.
     pub const COUNT: usize = 9;
 
-    /// Classifies one poll.
+    /// Classifies one poll by what stopped the sender at that time.
     pub fn from_sample(sample: &TcpSample) -> Self {
         if sample.send_queue_bytes == 0 {
             return Self::Idle;
@@ -73,7 +73,7 @@ impl PollClass {
         }
     }
 
-    /// Returns the state of a socket that has sent all its bytes.
+    /// Classifies a poll of a socket that has sent all its bytes.
     fn from_sent(sample: &TcpSample) -> Self {
         // A writer that ran out of space is woken when two thirds of the buffer or less are
         // in use (sk_stream_is_writeable): above that it may be asleep with nothing unsent.

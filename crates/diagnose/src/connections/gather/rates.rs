@@ -157,7 +157,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Intervals of a second: bytes, segments retransmitted, timeouts.
+    /// Makes rates of intervals of one second: bytes, retransmitted segments, timeouts.
     fn flow(min_rtt_us: u32, rates: &[(u64, u32, u16)]) -> RateDigest {
         let mut digest = RateDigest::default();
         let mut earlier = sample(0);

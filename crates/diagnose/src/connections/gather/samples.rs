@@ -56,7 +56,7 @@ pub struct WindowSamples {
 }
 
 impl SampleDigest {
-    /// Adds a sample. Samples of a connection come in the order of time; those outside the
+    /// Adds a sample of the connection; samples come in the order of time, and those outside the
     /// span only serve as its start.
     pub fn add(&mut self, sample: TcpSample, span: (u64, u64)) {
         if sample.time_ns < span.0 {
@@ -123,7 +123,7 @@ impl SampleDigest {
         }
     }
 
-    /// First sample within the span.
+    /// Returns the first sample within the span; `None` if there is none.
     pub fn first_sample(&self) -> Option<&TcpSample> {
         self.earliest.as_deref().or(self.last.as_ref())
     }
@@ -161,7 +161,7 @@ impl SampleDigest {
         rates
     }
 
-    /// Growth of a counter over the judged time.
+    /// Returns the growth of a counter over the judged time; `None` if it is unknown.
     pub fn growth(
         &self,
         opened_ns: Option<u64>,

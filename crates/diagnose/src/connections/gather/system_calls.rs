@@ -68,7 +68,7 @@ pub struct SystemCallTable {
 }
 
 impl SystemCallTable {
-    /// Adds rows of table `stacks`, before those of `symbols`.
+    /// Adds frames of kernel stacks (table `stacks`); call it before `add_symbols`.
     pub fn add_frames(&mut self, rows: &StackFrames) {
         for row in 0..rows.len() {
             let is_kernel = rows.object[row].as_deref() == Some(KERNEL);
@@ -81,7 +81,7 @@ impl SystemCallTable {
         }
     }
 
-    /// Adds rows of table `symbols`, before those of `on_cpu_samples`.
+    /// Adds names of functions (table `symbols`); call it before samples are added.
     pub fn add_symbols(&mut self, rows: &Symbols) {
         for row in 0..rows.len() {
             let function = rows.function[row]

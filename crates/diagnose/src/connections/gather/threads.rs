@@ -161,7 +161,7 @@ impl ThreadTable {
         }
     }
 
-    /// Returns the connections that delayed the data of this one.
+    /// Returns the connections that delayed the data of connection `conn`; `None` if none did.
     pub fn get(&self, conn: u64) -> Option<&BlockedElsewhere> {
         self.behind.get(conn)
     }
@@ -182,7 +182,8 @@ impl ThreadBlocks {
 }
 
 impl BlockedElsewhere {
-    /// Bytes were ready from `ready.0` to `ready.1`, when this thread took them.
+    /// Adds the time in which data was ready, from `ready.0` to `ready.1`, while its thread was
+    /// blocked elsewhere.
     fn add(&mut self, conn: u64, ready: (u64, u64), thread: &ThreadBlocks) {
         let since_ns = ready.0.max(self.counted_ns);
         self.counted_ns = ready.1;
@@ -197,7 +198,7 @@ impl BlockedElsewhere {
         }
     }
 
-    /// Bytes that this thread took at `end_ns` may have been ready since it last took some.
+    /// Adds data that was read at `end_ns`, if nobody knows since when it was ready.
     fn add_unknown(&mut self, conn: u64, end_ns: u64, thread: &ThreadBlocks) {
         let since_ns = self.counted_ns;
         self.counted_ns = end_ns;
@@ -242,8 +243,8 @@ impl BlockedElsewhere {
 mod tests {
     use super::*;
 
-    /// Calls of one thread: connection, end, time blocked until then, time that what it received had
-    /// been ready (`None`: it sent).
+    /// Makes calls of one thread: connection, end, blocked time, and how long the received data was
+    /// ready (`None`: a send call).
     fn rows(calls: &[(u64, u64, u64, Option<u64>)]) -> Calls {
         let mut columns = Calls::default();
         for (conn, end_ns, blocked_ns, unread_ns) in calls {

@@ -40,7 +40,7 @@ impl ZerocopyCounts {
         }
     }
 
-    /// Returns those with a known result.
+    /// Returns the number of sends with a known result.
     pub const fn count_known(self) -> u64 {
         self.not_copied + self.copied
     }
@@ -76,12 +76,12 @@ impl ZerocopyDigest {
         }
     }
 
-    /// Returns the sends of send calls with `MSG_ZEROCOPY`, and those of io_uring.
+    /// Returns the zero-copy sends of `MSG_ZEROCOPY`, and those of io_uring.
     pub fn by_interface(&self) -> [ZerocopyCounts; 2] {
         [self.msg, self.uring].map(|it| it.last.growth_since(it.before))
     }
 
-    /// Returns all of them.
+    /// Returns the zero-copy sends of all interfaces.
     pub fn all_sends(&self) -> ZerocopyCounts {
         let [msg, uring] = self.by_interface();
         msg.add_counts(uring)

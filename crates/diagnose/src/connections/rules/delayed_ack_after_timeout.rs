@@ -102,7 +102,7 @@ impl Rule for DelayedAckAfterTimeout {
     }
 }
 
-/// Evidence for a rule that names why data was lost: what this added to it, if anything.
+/// Makes a fact for a rule on lost data: how much the delayed ACKs made the stalls longer.
 pub(super) fn part_of(case: &Case) -> Option<Fact> {
     let held_ns = case.ack_held_ns();
     let label = "of the time, receivers delayed the ACK after a timeout";

@@ -156,13 +156,13 @@ fn lesser_stalls_ns(case: &Case) -> u64 {
     }
 }
 
-/// Returns whether this rule fired and counts the stalls as its own.
+/// Returns whether this rule fired on the connection, and counts the stalls as its own.
 pub(super) fn names_stalls(case: &Case) -> bool {
     case.has_fired(RuleId::FastRetransmits) && lesser_stalls_ns(case) > 0
 }
 
-/// Returns whether congestion control follows a model of the path: BBR sends at its estimate through Recovery, so
-/// this state alone limits no rate.
+/// Returns whether congestion control follows a model of the path, as BBR: it ignores the Recovery
+/// state.
 fn by_model(case: &Case) -> bool {
     congestion_control(case).is_some_and(|name| name.starts_with("bbr"))
 }
@@ -208,7 +208,7 @@ fn limited_ns(case: &Case, fall: RateFall) -> u64 {
     recovery_ns + ((limited_ns - recovery_ns) as f64 * by_duplicate_acks(case)) as u64
 }
 
-/// Part of the retransmissions that duplicate ACKs started; all without events.
+/// Returns the share of retransmissions that duplicate ACKs started; 1 without events.
 fn by_duplicate_acks(case: &Case) -> f64 {
     let fast = case.count_retransmits(TcpEventKind::FastRetransmit);
     let timeout = case.count_retransmits(TcpEventKind::TimeoutRetransmit);
@@ -219,7 +219,7 @@ fn by_duplicate_acks(case: &Case) -> f64 {
     }
 }
 
-/// Segments retransmitted, by counters or by events.
+/// Returns the number of retransmitted segments, by counters or by events.
 fn count_retransmits(case: &Case) -> u64 {
     let seen = case.count_retransmits(TcpEventKind::FastRetransmit);
     case.retransmits().unwrap_or(0).max(seen)
@@ -266,7 +266,7 @@ fn collect_facts(case: &Case, retransmits: u64, fall: RateFall) -> Vec<Fact> {
     facts
 }
 
-/// The congestion window there was, and the one that the best rate needs on the unloaded path.
+/// Makes the facts of the congestion window: its size, and the size that the best rate needs.
 fn window_facts(case: &Case, fall: RateFall) -> [Option<Fact>; 2] {
     let rtt_us = case.own.gathered.samples.min_rtt_us;
     let needed = rtt_us.map(|us| (fall.best_bytes_per_s * f64::from(us) / 1e6) as u64);

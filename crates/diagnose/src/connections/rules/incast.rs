@@ -148,14 +148,15 @@ impl Rule for Incast {
     }
 }
 
-/// Losses of all to its host, if they come together, and most of its own with them.
+/// Returns the losses of all connections to the host, if they coincide with most losses of this
+/// one.
 pub(super) fn loses_together<'a>(case: &Case<'a>) -> Option<&'a Coincidence> {
     let coincidence = case.neighbours.coincidence(case.own)?;
     let (losses, together) = coincidence.count_losses(case.own);
     (coincidence.is_proved() && together * 2 > losses).then_some(coincidence)
 }
 
-/// Mean round trip over the least.
+/// Returns the mean RTT divided by the min RTT.
 fn queueing_ratio(case: &Case) -> Option<f64> {
     let least_us = case.own.gathered.samples.min_rtt_us.filter(|us| *us > 0)?;
     Some(case.mean_rtt_us()? as f64 / f64::from(least_us))

@@ -21,7 +21,7 @@ use crate::units::{count, percent, quantity};
 /// The rule `nagle_delayed_ack`.
 pub struct NagleDelayedAck;
 
-/// Numbers of the holds, of the calls, of the path.
+/// Makes the facts of holds, calls and path.
 fn collect_facts(case: &Case, ledger: &TcpStage) -> Vec<Fact> {
     let (holds, late_ns) = (u64::from(ledger.nagle_holds), ledger.delayed_ack_ns);
     let mean_ns = (ledger.nagle_ns + late_ns).checked_div(holds);
@@ -121,7 +121,8 @@ impl Rule for NagleDelayedAck {
 }
 
 impl NagleDelayedAck {
-    /// Polls see short unsent tails, but a healthy stream has them two thirds of the time.
+    /// Judges by polls alone: they see short unsent tails, which a healthy stream has two thirds of
+    /// the time, too.
     fn check_polls(&self, case: &Case) -> Verdict {
         let held_ns = case.ns(Stage::Nagle);
         if held_ns == 0 || case.method(Stage::Nagle) != Some(Method::Samples) {

@@ -130,7 +130,7 @@ impl Rule for PacketDroppedHere {
 /// Name of the fact: segments for which another finding names the cause.
 const EXPLAINED: &str = "explained_retransmits";
 
-/// Words of a headline after its first one.
+/// Returns the second half of the headline: what the drops did.
 fn describe_effect(finding: &Finding) -> String {
     let facts = &finding.evidence.0;
     let dropped = whole(facts, "dropped_retransmits").unwrap_or(0);
@@ -146,7 +146,7 @@ fn describe_effect(finding: &Finding) -> String {
     )
 }
 
-/// Segments that were retransmitted for a cause that another rule names.
+/// Returns the number of segments retransmitted for a cause that another rule names.
 fn count_explained(case: &Case) -> u64 {
     let causes = case.own.gathered.drops.causes.iter();
     let explained = causes.filter(|(cause, _)| explaining_rule(case, cause).is_some());
@@ -163,7 +163,7 @@ fn fix(case: &Case, cause: &DropCause, drops: &DropDigest) -> Advice {
 }
 
 impl PacketDroppedHere {
-    /// Checks dropped packets without rows: they may be these.
+    /// Judges retransmissions if dropped packets have no rows: the drops may be of this connection.
     fn check_unstored(&self, case: &Case, retransmits: u64) -> Verdict {
         let unstored = case.context.drops_unstored;
         if unstored == 0 || retransmits == 0 {

@@ -116,8 +116,8 @@ impl Rule for PathLimited {
     }
 }
 
-/// Returns whether this stage is the path's doing: congestion control, or a window or a buffer that keeps the path
-/// full.
+/// Returns whether the path causes this stage: by congestion control, or by a window or buffer that
+/// keeps it full.
 fn is_network(case: &Case, stage: Stage) -> bool {
     NETWORK.contains(&stage)
         || (stage == Stage::ReceiverWindow && case.window_fills_path())

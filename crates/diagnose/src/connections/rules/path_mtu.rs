@@ -133,7 +133,8 @@ struct LargeLoss {
 }
 
 impl LargeLoss {
-    /// Returns the loss; `None`: smaller segments are lost, too, or large ones arrived.
+    /// Finds the loss of large segments; `None`: smaller segments are lost, too, or large ones
+    /// arrived.
     fn new(case: &Case) -> Option<Self> {
         let drops = &case.own.gathered.drops;
         let too_big = drops.segments_of(TOO_BIG);

@@ -127,7 +127,7 @@ fn find_blockers<'a>(
     known
 }
 
-/// Returns whether congestion control held it up for most of its duration.
+/// Returns whether congestion control held the connection up for most of its duration.
 fn is_path_limited(other: &ConnectionSubject) -> bool {
     let network = [
         Stage::CongestionWindow,

@@ -115,7 +115,7 @@ fn blind_spots(case: &Case) -> Vec<String> {
     blind
 }
 
-/// Numbers of the window; shared with `slow_reader`.
+/// Makes the facts of the receive window; `slow_reader` uses them, too.
 pub fn window_facts(case: &Case) -> Vec<Fact> {
     let window = case.largest_window_bytes();
     let window = Some(window).filter(|window| *window > 0);
@@ -156,7 +156,7 @@ pub fn window_facts(case: &Case) -> Vec<Fact> {
     facts.into_iter().flatten().collect()
 }
 
-/// Times that the peer's window went to zero, where events show it.
+/// Returns how often the peer's window went to zero; `None` without events.
 fn zero_windows(case: &Case) -> Option<u64> {
     let seen = case
         .own

@@ -76,7 +76,7 @@ impl Rule for ResetByUs {
     }
 }
 
-/// Returns a reason with its meaning and remedy.
+/// Returns the advice for a reset of this reason: its meaning and remedy.
 fn fix(reason: Option<&str>) -> Advice {
     let Some(reason) = reason else {
         return Advice("This kernel gives no reason for resets; Linux 6.10 does.".into());
@@ -89,7 +89,7 @@ fn fix(reason: Option<&str>) -> Advice {
 }
 
 impl ResetByUs {
-    /// The hook of resets is off, and the connection ended as one that is reset.
+    /// Judges a connection that ended like a reset one while the hook of resets was off.
     fn check_unseen(&self, case: &Case) -> Verdict {
         let mut off = case.context.off.iter();
         let is_off = off.any(|(probe, _)| probe == PROBE || probe == "drops");

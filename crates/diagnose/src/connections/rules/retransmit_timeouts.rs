@@ -148,8 +148,8 @@ fn stall_facts(case: &Case, stalled_ns: u64) -> Vec<Fact> {
 }
 
 impl RetransmitTimeouts {
-    /// Segments were retransmitted, and nothing says how: kernels before 6.7 count no timeouts in
-    /// `tcp_info`, and without events the congestion state is seen only by luck.
+    /// Judges retransmissions of an unknown kind: kernels before 6.7 count no timeouts in
+    /// `tcp_info`.
     fn check_counters(&self, case: &Case) -> Verdict {
         let counted = case
             .own

@@ -76,46 +76,48 @@ pub enum WinBasis {
 
 /// One rule.
 pub trait Rule: Sync {
-    /// Returns its name in the list of all rules.
+    /// Returns the rule's name in the list of all rules.
     fn id(&self) -> RuleId;
-    /// Returns the finding in one line.
+    /// Returns in one line what a finding of the rule means.
     fn summary(&self) -> &'static str;
     /// Returns whether the rule answers a question and blames nothing: what sets the rate, where memory is, who
     /// reset. Or it is about CPU time for which no thread waits. It is always `info`.
     fn is_answer(&self) -> bool {
         false
     }
-    /// Returns whether it looks at listening sockets, instead of connections.
+    /// Returns whether the rule judges listening sockets instead of connections.
     fn is_of_listeners(&self) -> bool {
         false
     }
-    /// Returns whether the harm is outside of the connection's duration: before it, or at clients.
+    /// Returns whether the harm lies outside the connection's duration: before it began, or at
+    /// clients.
     fn is_beyond_life(&self) -> bool {
         false
     }
-    /// Returns whether it names what caused losses, so that rules that speak of loss in general are quiet.
+    /// Returns whether the rule names what caused losses, so that general rules on loss are quiet.
     fn names_cause_of_loss(&self) -> bool {
         false
     }
-    /// The stages in which its harm lies: they show when. None if it lies in no stage.
+    /// Returns the stages in which the harm lies: they show when it happened. None if it lies in no
+    /// stage.
     fn stages(&self) -> &'static [Stage] {
         &[]
     }
-    /// Returns from when to when it did harm, `CLOCK_MONOTONIC` ns.
+    /// Returns begin and end of the time in which harm was done, `CLOCK_MONOTONIC` ns.
     fn interval(&self, case: &Case) -> (u64, u64) {
         case.interval(self.stages())
     }
-    /// Looks at one connection.
+    /// Judges one connection: a finding, none, or undecided.
     fn check(&self, case: &Case) -> Verdict;
-    /// Explains a finding by its worst connection.
+    /// Explains a finding by its worst connection: confidence, causes ruled out, fixes.
     fn explain(&self, case: &Case) -> FindingExplanation;
-    /// Returns one sentence for the finding.
+    /// Returns the headline of a finding in one sentence.
     fn headline(&self, finding: &Finding) -> String;
-    /// Returns the same with what only its worst connection shows.
+    /// Returns the headline, with details of the finding's worst connection.
     fn headline_of_worst(&self, finding: &Finding, _worst: &Case) -> String {
         self.headline(finding)
     }
-    /// Returns one sentence for an inconclusive verdict.
+    /// Returns the headline of a verdict that is undecided.
     fn undecided_headline(&self, undecided: &UndecidedFinding) -> String {
         format!(
             "Up to {} may be lost; the recording does not show the cause.",

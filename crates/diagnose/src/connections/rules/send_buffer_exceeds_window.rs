@@ -95,7 +95,7 @@ impl Rule for SendBufferExceedsWindow {
     }
 }
 
-/// Most that was queued and the largest window, where the first is far more than the second.
+/// Returns the largest queue and the largest window, bytes; `None` unless the queue is far larger.
 fn bytes_beyond_window(case: &Case) -> Option<(u64, u64)> {
     let queue = case.max_send_queue_bytes();
     let window = case.largest_window_bytes();

@@ -83,7 +83,7 @@ impl Rule for SendBufferLimited {
     }
 }
 
-/// Numbers of the buffer and of what the path would take.
+/// Makes the facts of the buffer, and of how much data the path could take.
 fn collect_facts(case: &Case) -> Vec<Fact> {
     let identity = case.own.identity();
     let limit = case.own.sndbuf_bytes().map(u64::from);
@@ -212,8 +212,8 @@ fn confidence(case: &Case) -> Confidence {
 }
 
 impl SendBufferLimited {
-    /// SNAP's sign (the queue is at its largest) without proof: the kernel reports
-    /// neither the buffer's limit nor its use.
+    /// Judges by SNAP's sign alone, a queue at its largest: the kernel reports neither the buffer's
+    /// limit nor its use.
     fn check_queue(&self, case: &Case) -> Verdict {
         let samples = &case.own.gathered.samples;
         let seen = samples

@@ -93,7 +93,7 @@ fn check_reader(case: &Case) -> Verdict {
     check_receiving(case)
 }
 
-/// Returns the end that reads too slowly: the other one, where the sender is judged.
+/// Returns the end that reads too slowly: the other end if this one is the sender.
 fn reading_end<'a>(case: &Case<'a>, direction: DataDirection) -> Option<&'a ConnectionSubject<'a>> {
     match direction {
         DataDirection::Sending => case.peer,
@@ -130,7 +130,7 @@ fn weigh_pace(case: &Case, found: RuleFinding) -> RuleFinding {
     }
 }
 
-/// Share of its life in which a reader slept on a timer.
+/// Returns the share of its life in which a reader slept by a timer; `None` if unknown.
 fn slept_share(reader: &ConnectionSubject) -> Option<f64> {
     let slept_ns = reader.reader_slept_ns?;
     Some(ratio_of(slept_ns, reader.judged.life_ns).min(1.0))
@@ -203,9 +203,8 @@ fn make_explanation(case: &Case, confidence: Confidence) -> FindingExplanation {
     }
 }
 
-/// Short segments that Nagle's algorithm held for longer than a round trip, until the peer at
-/// last read: the ACK waited for the reader, not for a timer. Harm only while a thread here
-/// waited.
+/// Judges short segments that Nagle's algorithm held until the peer at last read: the ACK waited
+/// for the reader. Harm only while a thread here waited.
 fn check_held(case: &Case) -> Option<RuleFinding> {
     let beyond_ns = case.ns(Stage::Nagle).checked_sub(most_by_nagle_ns(case)?)?;
     let peer = case.peer?.judged.receive.as_ref()?;
@@ -240,8 +239,8 @@ fn check_held(case: &Case) -> Option<RuleFinding> {
     })
 }
 
-/// The receiving socket's own view. Bytes that merely wait for a busy reader are no harm in
-/// themselves: only a closed window stops the sender. A recorded sender shows it better.
+/// Judges by the receiving socket alone: only a closed window stops the sender. Bytes that merely
+/// wait for a busy reader are no harm in themselves. A recorded sender shows it better.
 fn check_receiving(case: &Case) -> Verdict {
     let Some(ledger) = case.own.judged.ledger.as_ref() else {
         return Verdict::Quiet;

@@ -52,14 +52,14 @@ impl SmallCalls {
         })
     }
 
-    /// Sends: at most one of them is needed for each receive call.
+    /// Counts small send calls: at most one is needed for each receive call.
     fn of_sends(calls: &CallDigest) -> Option<Self> {
         let send = &calls.send;
         let turns = calls.receive.calls;
         Self::new(DataDirection::Sending, (send.calls, send.bytes), turns)
     }
 
-    /// Receives that took all that they asked for: more may have been there.
+    /// Counts small receive calls that filled their buffer: more data may have been there.
     fn of_receives(calls: &CallDigest) -> Option<Self> {
         let receive = &calls.receive;
         let full = (receive.full_calls, receive.full_bytes);
@@ -67,7 +67,7 @@ impl SmallCalls {
         Self::new(DataDirection::Receiving, full, turns)
     }
 
-    /// Takes the part of its process's CPU time in such calls that is this connection's, by the number of calls.
+    /// Adds the CPU time of such calls: the process's time, divided by the number of calls.
     fn with_time(self, time: &SystemCallTime) -> Self {
         let (all_ns, all) = match self.direction {
             DataDirection::Sending => (time.send_ns, time.sends),
@@ -78,14 +78,15 @@ impl SmallCalls {
         Self { cpu_ns, ..self }
     }
 
-    /// CPU time of the calls that a buffer would save, ns. The bytes of a call cost next to nothing at this size.
+    /// Returns the CPU time of the calls that a buffer would save, ns. The bytes of a call cost
+    /// next to nothing at this size.
     fn harm_ns(&self) -> u64 {
         let cpu_ns = u128::from(self.cpu_ns.unwrap_or(0));
         (cpu_ns * u128::from(self.avoidable) / u128::from(self.calls.max(1))) as u64
     }
 }
 
-/// Small calls of the direction in which they cost more.
+/// Returns the small calls of the direction in which they cost more.
 fn small_calls(case: &Case) -> Option<SmallCalls> {
     let calls = case.own.calls?;
     let time = case.own.system_calls.unwrap_or_default();
@@ -239,7 +240,7 @@ fn confidence(case: &Case) -> Confidence {
 }
 
 impl SmallIo {
-    /// Small calls without samples of what they cost.
+    /// Returns an undecided verdict: no samples show what the small calls cost.
     fn unseen_cost_verdict(&self, case: &Case, small: &SmallCalls) -> Verdict {
         let process = case.own.cpu.process.as_ref();
         let possible_ns = process.map_or(0, |process| process.cpu_ns);

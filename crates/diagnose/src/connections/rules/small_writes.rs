@@ -129,7 +129,7 @@ impl Rule for SmallWrites {
 }
 
 impl SmallWrites {
-    /// Short segments without the calls that made them.
+    /// Judges short segments if the calls that made them were not recorded.
     fn check_segments(&self, case: &Case, segments: u64, segment_bytes: f64) -> Verdict {
         let received = case
             .own

@@ -113,7 +113,8 @@ fn collect_facts(case: &Case, timeouts: u32, late_ns: u64) -> Vec<Fact> {
     .collect()
 }
 
-/// Segments retransmitted, and those that the receiver reported as duplicates.
+/// Returns the number of retransmitted segments, and of those that the receiver reported as
+/// duplicates.
 fn count_retransmitted(case: &Case) -> (u64, u64) {
     let duplicates = case.own.growth(|sample| sample.dsack_dups.map(u64::from));
     (case.retransmits().unwrap_or(0), duplicates.unwrap_or(0))

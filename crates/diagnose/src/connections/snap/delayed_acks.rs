@@ -30,7 +30,7 @@ impl Default for SnapSettings {
     }
 }
 
-/// Share of the samples with a delayed ACK; `None` without samples.
+/// Returns the estimated share of RTT samples with a delayed ACK; `None` without samples.
 pub fn estimated_share(
     intervals: &[RttInterval],
     min_rtt_us: Option<u32>,

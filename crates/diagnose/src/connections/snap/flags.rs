@@ -36,8 +36,7 @@ pub struct IntervalFlags {
 }
 
 impl IntervalFlags {
-    /// The flags of the interval that ends with `later`; without an earlier sample, the counters
-    /// were zero when it began.
+    /// Returns the flags of the interval between two samples; without an earlier one, from zero on.
     pub fn between(earlier: Option<&TcpSample>, later: &TcpSample) -> Self {
         let retransmitted = later.total_retrans > earlier.map_or(0, |e| e.total_retrans);
         let timeout = has_grown(earlier, later, |sample| sample.total_rto.map(u64::from));
@@ -50,12 +49,12 @@ impl IntervalFlags {
         }
     }
 
-    /// Fast retransmission or timeout.
+    /// Returns whether there was a fast retransmission or a timeout; `None` if unknown.
     pub fn has_congestion(&self) -> Option<bool> {
         self.timeout.map(|timeout| self.retransmitted || timeout)
     }
 
-    /// Returns whether any of them is raised.
+    /// Returns whether any flag is raised.
     pub fn is_any_raised(&self) -> bool {
         self.send_buffer
             || self.retransmitted
@@ -88,7 +87,8 @@ impl FlagTime {
         }
     }
 
-    /// Share of the observed time; `None` when the inputs were never there.
+    /// Returns the share of the observed time in which the flag was raised; `None` if it was never
+    /// observed.
     pub fn share(&self) -> Option<f64> {
         (self.observed_ns > 0).then(|| self.flagged_ns as f64 / self.observed_ns as f64)
     }
@@ -114,8 +114,7 @@ pub struct FlagTimes {
 }
 
 impl FlagTimes {
-    /// Adds the interval that ends with `later`; without an earlier sample, the counters
-    /// were zero when it began.
+    /// Adds the flags of the interval between two samples, of this length.
     pub fn add(&mut self, earlier: Option<&TcpSample>, later: &TcpSample, length_ns: u64) {
         let flags = IntervalFlags::between(earlier, later);
         self.send_buffer.add(Some(flags.send_buffer), length_ns);
@@ -162,8 +161,8 @@ impl From<&FlagTimes> for report::FlagShares {
     }
 }
 
-/// CurAppWQueue ≈ MaxAppWQueue: less than a segment below the largest queue so far. A queue
-/// of less than a segment says nothing.
+/// Returns SNAP's sign (CurAppWQueue ≈ MaxAppWQueue): the queue is less than a segment below its
+/// largest size. A queue of less than a segment says nothing.
 fn send_buffer_limited(sample: &TcpSample) -> bool {
     let queue = sample.send_queue_bytes;
     queue > sample.mss_bytes && queue.saturating_add(sample.mss_bytes) > sample.max_send_queue_bytes

@@ -31,19 +31,20 @@ pub fn wilson_half_width(share: f64, polls: f64) -> f64 {
     (high - share).max(share - low)
 }
 
-/// Bound of a chronograph time of `periods` busy periods, ns.
+/// Returns the error bound of a time by the kernel's chronograph, after `periods` busy periods, ns.
 pub fn chronograph_ns(periods: u64, jiffy_ns: u64) -> f64 {
     jiffy_ns as f64 * (Z95 * (periods as f64 / 6.0).sqrt()).max(1.0)
 }
 
-/// Bound of a ledger time of `intervals`, with `timed` of them distinguished by a timer, ns.
+/// Returns the error bound of a time in the ledger, of `intervals`; a timer ended `timed` of them,
+/// ns.
 pub fn ledger_ns(intervals: u64, timed: u64, jiffy_ns: u64) -> f64 {
     // A uniform error of ±1 jiffy has variance 1/3 jiffy².
     let timer_ns = Z95 * (timed as f64 / 3.0).sqrt() * jiffy_ns as f64;
     (intervals.max(1) * EDGE_NS) as f64 + timer_ns
 }
 
-/// A bound as a share of a life; at most one.
+/// Returns a bound as a share of a life, at most 1.
 pub fn as_share(bound_ns: f64, life_ns: u64) -> f64 {
     if life_ns == 0 {
         1.0

@@ -20,7 +20,7 @@ pub struct Scale {
     pub method: Method,
 }
 
-/// The shares of all stages.
+/// Returns the share of each stage, from the ledger.
 pub fn stages(ledger: &TcpStage, scale: Scale) -> Stages {
     let times = ledger.stages_ns();
     let covered_ns: u64 = times.iter().map(|(_, ns)| ns).sum();

@@ -44,7 +44,7 @@ pub struct StageTimes {
     pub bytes: (Option<u64>, Option<u64>),
 }
 
-/// Judges one connection.
+/// Computes the stages of one connection, by ledger if there is one, else by polls.
 pub fn judge_connection(
     gathered: &ConnectionDigest,
     calls: Option<&CallDigest>,
@@ -132,7 +132,7 @@ fn ledger_life_ns(ledger: &TcpStage, gathered: &ConnectionDigest, given: StageIn
     end_ns.saturating_sub(start_ns).max(counted_ns)
 }
 
-/// Life as far as table `connections` shows it.
+/// Returns the duration that table `connections` shows, ns.
 fn known_life_ns(gathered: &ConnectionDigest) -> u64 {
     let identity = gathered.identity.as_ref();
     let ends = identity.and_then(|identity| Some((identity.opened_ns?, identity.closed_ns?)));
@@ -155,8 +155,7 @@ fn count_changes(gathered: &ConnectionDigest, calls: Option<&CallDigest>) -> u64
     sends.max(segments.unwrap_or(0))
 }
 
-/// Bytes sent and received over the judged time, by samples and by calls, whichever saw more:
-/// calls miss sendfile and splice, samples miss what came after the last.
+/// Returns the bytes sent and received, by samples or by calls: whichever saw more.
 fn count_bytes(
     gathered: &ConnectionDigest,
     calls: Option<&CallDigest>,

@@ -136,7 +136,7 @@ fn timeout_ns(gathered: &ConnectionDigest, opened_ns: Option<u64>, life: (u64, u
     recovery_ms.unwrap_or(0) * 1_000_000
 }
 
-/// Returns the stage of one poll, if it shows exactly one.
+/// Returns the stage that one poll shows; Unknown if several are possible.
 pub fn seen_by_poll(class: PollClass, nodelay: Option<bool>, congestion: Option<&str>) -> Stage {
     match class {
         PollClass::Idle => Stage::SenderApp,

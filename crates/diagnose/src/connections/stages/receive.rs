@@ -9,7 +9,7 @@ use super::ledger::ledger_share;
 use crate::connections::gather::samples::SampleDigest;
 use crate::report::{Receive, StageShare};
 
-/// Makes it from the ledger.
+/// Computes the receiving side's stages from the ledger.
 pub fn from_ledger(ledger: &TcpStage, life_ns: u64, jiffy_ns: u64) -> Receive {
     let waits = u64::from(ledger.reader_slow_waits);
     let by_jiffy = u64::from(ledger.reader_slow_by_jiffy);
@@ -27,7 +27,8 @@ pub fn from_ledger(ledger: &TcpStage, life_ns: u64, jiffy_ns: u64) -> Receive {
     }
 }
 
-/// Makes it from polls: bytes in the receive queue wait for the reader. `None` without polls.
+/// Computes the receiving side's stages from polls: bytes in the receive queue wait for the reader.
+/// `None` without polls.
 pub fn from_polls(samples: &SampleDigest, life_ns: u64) -> Option<Receive> {
     if samples.polled_ns == 0 {
         return None;

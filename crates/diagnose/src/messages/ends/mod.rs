@@ -63,7 +63,7 @@ impl TableConsumer for EndRecording {
 }
 
 impl EndRecording {
-    /// Starts with what the manifest says.
+    /// Makes the empty recording of one end, with the manifest's first line.
     pub fn new(header: Header) -> Self {
         Self {
             latest_ns: header.started_ns,
@@ -111,7 +111,7 @@ impl EndRecording {
         self.latest_ns = self.latest_ns.max(last_ns);
     }
 
-    /// Completes the analysis when all rows are there.
+    /// Sorts the messages of each connection; call it after the last row.
     fn finish(&mut self) {
         self.names.finish();
         self.connections = fold_connections(std::mem::take(&mut self.connections));
@@ -121,7 +121,7 @@ impl EndRecording {
         received.for_each(|all| all.sort_by_key(|it| it.offset_end));
     }
 
-    /// Its clock's time as time of day, as far as it was known at the start, ns.
+    /// Converts this end's clock to time of day, by the offset at the recording's start, ns.
     fn realtime_ns(&self, ns: u64) -> i128 {
         i128::from(ns) - i128::from(self.header.started_ns)
             + i128::from(self.header.started_realtime_ns)
@@ -172,8 +172,8 @@ pub fn report(
     }
 }
 
-/// Connections of the first recording with their other ends in the second: known from the kernel if it is one
-/// host, or from the addresses, which only one may have at a time.
+/// Returns pairs of connections that are two ends of one: by the kernel's ids on one host, else by
+/// addresses.
 fn pair_connections(first: &EndRecording, other: &EndRecording) -> Vec<(u64, u64)> {
     let same_host = first.header.boot_id == other.header.boot_id;
     let mut by_address: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
@@ -286,7 +286,7 @@ fn clock_lead(
     Some((ahead_ns, error_ns))
 }
 
-/// Ends of the receive calls on the sender's own connection, in order of time: what it thought about.
+/// Returns when the sender's own receive calls ended, in order: its answer begins there.
 fn taken_ns(path: &EndsPath<'_>) -> Vec<u64> {
     let own = path.from.0.received.get(&path.from.1);
     let mut taken: Vec<u64> = own.into_iter().flatten().map(|it| it.done_ns).collect();
@@ -367,7 +367,8 @@ fn leg_spreads(legs: &[DurationSums]) -> Vec<LegSpread> {
     legs.collect()
 }
 
-/// The legs of one message. A wire that seems shorter than nothing is so by less than the clocks' error.
+/// Returns the time of each leg of one message's path; a negative wire time counts as 0. A wire
+/// that seems shorter than nothing is so by less than the clocks' error.
 fn leg_times(crossing: &Crossing, ahead_ns: i64, thought_since: Option<u64>) -> Vec<LegTime> {
     let wire_ns =
         i128::from(crossing.arrived_ns) - i128::from(crossing.driver_ns) - i128::from(ahead_ns);

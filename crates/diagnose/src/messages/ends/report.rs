@@ -125,7 +125,7 @@ impl PathLeg {
         Self::ReceiverApplication,
     ];
 
-    /// Returns its usual name.
+    /// Returns the leg's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::SenderApplication => "(thinking)",

@@ -35,8 +35,7 @@ impl LatencyBand {
         }
     }
 
-    /// The latencies of the band, of latencies in the order of size: from the first to the second, both
-    /// within it; `None` without any.
+    /// Returns the smallest and the largest latency in the band, ns; `None` without messages.
     pub(super) fn bounds_ns(self, sorted_ns: &[u64]) -> Option<(u64, u64)> {
         let last = sorted_ns.len().checked_sub(1)?;
         // nearest rank; at least one message is in any band

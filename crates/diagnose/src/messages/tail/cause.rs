@@ -52,7 +52,7 @@ impl MessageRule {
         }
     }
 
-    /// Returns its meaning in one line.
+    /// Returns the rule's meaning in one line.
     const fn summary(self) -> &'static str {
         match self {
             Self::HeadOfLineBlocking => "Other messages of the program went first",
@@ -97,7 +97,7 @@ pub fn list_rules() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 impl CauseKey {
-    /// Fix.
+    /// Returns what helps against the cause.
     pub(super) fn advice(&self) -> &'static str {
         match (self.rule, self.category) {
             (
@@ -229,7 +229,7 @@ impl<'a> CauseNamer<'a> {
         }
     }
 
-    /// Another thread, or none.
+    /// Names the cause of time in which another thread, or none, had the CPU.
     fn describe_context(
         &self,
         id: LabelId,

@@ -26,7 +26,7 @@ pub(super) struct ContextTimes {
 }
 
 impl ContextTimes {
-    /// Counts a message.
+    /// Counts one message for the means.
     pub(super) fn count(&mut self) {
         self.messages += 1;
     }

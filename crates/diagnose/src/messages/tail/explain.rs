@@ -26,7 +26,7 @@ pub enum Anomaly {
 }
 
 impl Anomaly {
-    /// Its stable name.
+    /// Returns the anomaly's stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unexpected => "unexpected",
@@ -66,14 +66,14 @@ pub(super) struct MessageExplanation {
 }
 
 impl MessageExplanation {
-    /// The spans of the message at the places that are its causes.
+    /// Returns the spans of the message at the places that caused its latency.
     pub(super) fn spans(&self, times: &mut PlaceTimes) -> Vec<(TreeNode, SpanId)> {
         let is_cause = |node| self.causes.iter().any(|cause| cause.node == node);
         let spans = times.spans().iter().copied();
         spans.filter(|(node, _)| is_cause(*node)).collect()
     }
 
-    /// Returns the share of it that the causes explain, 0–1; one without anything to explain.
+    /// Returns the share of the extra time that causes explain, 0 to 1; 1 without extra time.
     pub(super) fn coverage(&self, is_known: impl Fn(&Deviation) -> bool) -> f64 {
         let known = self.causes.iter().filter(|it| is_known(it));
         let explained_ns = known.fold(0.0, |sum, it| sum + it.ns);
@@ -91,7 +91,7 @@ struct InnerCauses {
     explained_ns: f64,
 }
 
-/// Explains one message.
+/// Finds the causes of one message's latency, by comparison with the reference.
 pub(super) fn explain(
     latency_ns: u64,
     times: &mut PlaceTimes,
@@ -130,7 +130,7 @@ pub(super) fn explain(
     }
 }
 
-/// Returns the causes at a place and within it.
+/// Returns the causes at a place of the tree, and within that place.
 fn judge_place(
     node: TreeNode,
     observed: PlaceTime,
@@ -189,8 +189,7 @@ fn is_opaque(tree: &PlaceTree, labels: &LabelTable, node: TreeNode, usual: Usual
     }
 }
 
-/// Parts never explain more than the whole: where they would, as some of it was shorter than usual, each counts for
-/// as much less.
+/// Scales the causes within a place down, if their sum exceeds the place's own extra time.
 fn cap_causes(mut within: InnerCauses, most_ns: f64) -> InnerCauses {
     if within.explained_ns > most_ns {
         let share = most_ns / within.explained_ns;

@@ -124,7 +124,8 @@ impl TimelineBuilder<'_> {
             });
     }
 
-    /// The thread's part: where it waits, that; where it has or wants a CPU, what that CPU does.
+    /// Adds the thread's part of the lifetime: its waits, and what its CPU does while it wants to
+    /// run.
     fn add_thread_part(&mut self, threads: &QueueTable) {
         let message = self.message;
         let (from_ns, until_ns) = message.application_ns();
@@ -145,7 +146,8 @@ impl TimelineBuilder<'_> {
         self.wants_cpu(role, at_ns, until_ns);
     }
 
-    /// The thread has a CPU, or wants one: on that which it gets next, unless it was moved there meanwhile.
+    /// Adds time in which the thread has a CPU or wants one: the activity of the CPU that it gets
+    /// next.
     fn wants_cpu(&mut self, role: TreeNode, from_ns: u64, until_ns: u64) {
         let mut at_ns = from_ns;
         for on in self.spans.of_thread(self.message.tid, from_ns) {
@@ -167,7 +169,7 @@ impl TimelineBuilder<'_> {
         self.add_cpu_activity(role, self.message.cpu, at_ns, until_ns);
     }
 
-    /// Returns how a thread is moved that has lost its CPU at a time.
+    /// Returns how the scheduler moves a thread that lost its CPU at this time.
     fn move_state(&self, cpu: u16, at_ns: u64) -> MoveState {
         let mut moving = MoveState::Queued;
         self.spans.visit_overlapping(cpu, at_ns, at_ns + 1, |span| {
@@ -257,7 +259,7 @@ impl TimelineBuilder<'_> {
         }
     }
 
-    /// Takes time from what is open: from interrupts alone, where they interrupt what is not the thread's own.
+    /// Takes this time off the open activities that it interrupts.
     fn take_from_open(&mut self, time_ns: u64) {
         for (_, node) in self.open.iter().rev() {
             match self.tree.place(*node) {
@@ -288,14 +290,14 @@ fn is_interrupt(what: &SpanLabel) -> bool {
     matches!(what.kind, ActivityKind::Irq | ActivityKind::Softirq)
 }
 
-/// The kernel's thread of each CPU that takes threads off it.
+/// Returns whether the thread is the kernel's stopper, which moves threads off a CPU.
 fn is_stopper(what: &SpanLabel) -> bool {
     let name = what.name.as_deref().unwrap_or_default();
     what.kind == ActivityKind::Task && name.starts_with("migration/")
 }
 
 impl MoveState {
-    /// Returns whether a thread that is moved so waits for that, and not for what has the CPU.
+    /// Returns whether a moved thread waits for this activity, and not for what has the CPU.
     fn is_it(self, context: &SpanLabel) -> bool {
         match self {
             Self::Not => false,
@@ -305,7 +307,7 @@ impl MoveState {
     }
 }
 
-/// Closes those that ended before a span begins.
+/// Removes activities that ended before a span begins.
 fn close_before(open: &mut Vec<(u64, TreeNode)>, span: &ActivitySpan) {
     while open
         .last()
@@ -316,7 +318,7 @@ fn close_before(open: &mut Vec<(u64, TreeNode)>, span: &ActivitySpan) {
 }
 
 impl CorePiece {
-    /// The part of a span that lies in it, ns.
+    /// Returns the part of a span within this piece, as begin and end, ns.
     fn clip_span(&self, span: &ActivitySpan) -> (u64, u64) {
         let begin_ns = span.begin_ns.max(self.from_ns);
         (begin_ns, span.end_ns.min(self.until_ns).max(begin_ns))
@@ -331,7 +333,7 @@ impl CorePiece {
         }
     }
 
-    /// Returns the part of a span that lies in it.
+    /// Returns the time of a span within this piece.
     fn overlap_time(&self, span: &ActivitySpan) -> PlaceTime {
         let (begin_ns, end_ns) = self.clip_span(span);
         PlaceTime {

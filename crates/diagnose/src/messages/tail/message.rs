@@ -56,7 +56,8 @@ impl HostMessage {
         })
     }
 
-    /// Returns when the kernel was done with it: a received one in its socket, a sent one at the driver.
+    /// Returns when the kernel's part ended, ns: a received message is in its socket, a sent one at
+    /// the driver.
     pub(super) fn kernel_done_ns(&self) -> u64 {
         match self.id.direction {
             MessageDirection::Received => self.times.handed_ns,
@@ -64,7 +65,7 @@ impl HostMessage {
         }
     }
 
-    /// Returns from when to when it was on the kernel's core.
+    /// Returns begin and end of the kernel's part, ns.
     pub(super) fn kernel_ns(&self) -> (u64, u64) {
         match self.id.direction {
             MessageDirection::Received => (self.times.start_ns, self.times.handed_ns),
@@ -72,7 +73,7 @@ impl HostMessage {
         }
     }
 
-    /// Returns from when to when it was on the thread's core.
+    /// Returns begin and end of the thread's part, ns.
     pub(super) fn application_ns(&self) -> (u64, u64) {
         match self.id.direction {
             MessageDirection::Received => (self.times.handed_ns, self.times.end_ns),
@@ -80,7 +81,7 @@ impl HostMessage {
         }
     }
 
-    /// Returns how long the host had it, ns.
+    /// Returns how long this host had the message, ns.
     pub(super) fn latency_ns(&self) -> u64 {
         self.times.end_ns - self.times.start_ns
     }

@@ -130,7 +130,7 @@ impl TableConsumer for TailTable {
 }
 
 impl TailTable {
-    /// Starts with what the manifest says, and names that are complete.
+    /// Makes an empty table for slow messages; `names` are complete.
     pub fn new(header: Header, names: Rc<NameTable>) -> Self {
         Self {
             labels: LabelTable::default(),
@@ -169,7 +169,7 @@ impl TailTable {
         side.add_activities(rows, &mut self.labels);
     }
 
-    /// Puts all rows in order, for questions.
+    /// Sorts all rows, for queries.
     pub fn into_analysis(mut self) -> TailAnalysis {
         self.sides.0.finish(&mut self.labels);
         if let Some(side) = &mut self.sides.1 {
@@ -184,7 +184,8 @@ impl TailTable {
 pub struct TailAnalysis(TailTable);
 
 impl TailAnalysis {
-    /// Answers a question. `categories`: what kinds of work there are; `recorded`: the state of the recording.
+    /// Finds the causes of the slow messages that the query selects. `categories`: what kinds of
+    /// work there are; `recorded`: the state of the recording.
     pub fn report(
         &self,
         question: TailQuery,
@@ -245,7 +246,7 @@ impl QueryContext<'_> {
         }
     }
 
-    /// The messages of a group; `other`: those of the other recording, if there is one.
+    /// Makes the report of one group of messages; `other`: the second recording's, if there is one.
     fn group(
         &self,
         key: GroupKey,
@@ -273,7 +274,7 @@ impl QueryContext<'_> {
         .group(key, [&judged, ordinary].map(sorted_ns), &tail)
     }
 
-    /// Returns those that are to be explained, and those that they are compared with.
+    /// Splits messages into those to explain and those to compare with.
     fn split_bands(&self, messages: &[HostMessage]) -> (Vec<HostMessage>, Vec<HostMessage>) {
         let started_ns = self.table.sides.0.header.started_ns;
         match self.question.only {
@@ -311,7 +312,7 @@ impl QueryContext<'_> {
         (judged, kept)
     }
 
-    /// Looks at the messages that others are compared with.
+    /// Collects the times of the messages that slow ones are compared with.
     fn collect_ordinary(
         &self,
         side: &TailSide,
@@ -335,7 +336,7 @@ impl QueryContext<'_> {
         body
     }
 
-    /// Looks at the messages that are to be explained.
+    /// Explains each slow message by comparison with the reference.
     fn explain_messages<'a>(
         &self,
         messages: &'a [HostMessage],

@@ -36,7 +36,7 @@ pub(super) struct ThreadQueue {
 }
 
 impl QueueTable {
-    /// Adds a message.
+    /// Adds one message to its thread's queue.
     pub(super) fn add(&mut self, message: &HostMessage) {
         if message.id.direction == MessageDirection::Received {
             let taken = self.taken.entry(message.tid).or_default();
@@ -59,7 +59,7 @@ impl QueueTable {
         }
     }
 
-    /// Puts all in order: to be called before any question.
+    /// Sorts messages and waits; call it before any question.
     pub(super) fn finish(&mut self) {
         self.taken.values_mut().for_each(|it| it.sort_unstable());
         let sort =

@@ -30,7 +30,7 @@ pub(super) struct QueueDepth {
     ns: u64,
 }
 
-/// Returns the queues before one message. `times`: its own.
+/// Returns what was queued before a message, and for how long; `times`: the message's own.
 pub(super) fn queues_ahead(
     message: &HostMessage,
     queue: ThreadQueue,
@@ -95,7 +95,7 @@ pub(super) struct UsualQueue {
 }
 
 impl UsualQueue {
-    /// Adds a message.
+    /// Adds the queues before one usual message.
     pub(super) fn add(&mut self, ahead: &QueueAhead) {
         self.messages += 1;
         for (sum, one) in self.sums.iter_mut().zip(ahead) {

@@ -46,7 +46,7 @@ impl ReceptionTable {
         }
     }
 
-    /// Puts all in order: to be called before any question.
+    /// Sorts all receptions; call it before any question.
     pub(super) fn finish(&mut self) {
         self.cpus.values_mut().for_each(|it| it.sort_unstable());
     }

@@ -30,7 +30,7 @@ pub(super) struct UsualTime {
 }
 
 impl ReferenceSet {
-    /// Adds a message.
+    /// Adds the times of one usual message.
     pub(super) fn add(&mut self, latency_ns: u64, ahead: u32, times: &mut PlaceTimes) {
         self.messages += 1;
         self.latency_ns += latency_ns;
@@ -47,17 +47,17 @@ impl ReferenceSet {
         }
     }
 
-    /// Messages in it.
+    /// Returns the number of usual messages.
     pub(super) fn messages(&self) -> u32 {
         self.messages
     }
 
-    /// Mean latency, ns; zero without messages.
+    /// Returns the mean latency of usual messages, ns; 0 without any.
     pub(super) fn latency_ns(&self) -> f64 {
         self.mean(self.latency_ns)
     }
 
-    /// Mean number of messages ahead.
+    /// Returns the mean number of messages ahead in the queue.
     pub(super) fn mean_ahead(&self) -> f64 {
         self.mean(self.ahead)
     }

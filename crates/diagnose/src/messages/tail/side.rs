@@ -35,7 +35,7 @@ pub(super) struct TailSide {
 }
 
 impl TailSide {
-    /// Starts with what the manifest says, and names that are complete.
+    /// Makes the empty data of one recording; `names` are complete.
     pub(super) fn new(header: Header, names: Rc<NameTable>) -> Self {
         Self {
             latest_ns: header.started_ns,
@@ -79,7 +79,7 @@ impl TailSide {
         self.latest_ns = self.latest_ns.max(last_ns);
     }
 
-    /// Puts all in order: to be called after the last row. The same rows in another order are the same answer.
+    /// Sorts all rows, so that their order does not change the answer; call it after the last one.
     pub(super) fn finish(&mut self, labels: &mut LabelTable) {
         self.spans.finish();
         self.threads.finish();
@@ -110,7 +110,7 @@ impl TailSide {
         self.programs.get(&message.pid).copied()
     }
 
-    /// Counts other messages of its direction that the kernel's core finished while it had this one.
+    /// Returns how many messages of its direction the kernel's CPU finished meanwhile.
     pub(super) fn handed_meanwhile(&self, message: &HostMessage) -> u32 {
         let key = |cpu| (cpu, message.id.direction);
         let handed = message
@@ -138,8 +138,8 @@ impl TailSide {
         groups
     }
 
-    /// Returns whether the recording has the CPU activity of a message: the thread's CPU at its begin and end, and
-    /// the kernel's CPU during its part.
+    /// Returns whether CPU activity is recorded for a message: the thread's CPU at begin and end,
+    /// and the kernel's.
     pub(super) fn is_kept(&self, message: &HostMessage, labels: &LabelTable) -> bool {
         let covers = |cpu, (from_ns, until_ns): (u64, u64)| {
             self.spans.is_covered(cpu, from_ns, labels)

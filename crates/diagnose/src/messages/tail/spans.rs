@@ -13,7 +13,7 @@ use crate::waits::NameTable;
 pub(super) struct LabelId(u32);
 
 impl LabelId {
-    /// Place among all of them.
+    /// Returns the label's position in the table.
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -94,7 +94,7 @@ impl LabelTable {
         })
     }
 
-    /// The messages of a program.
+    /// Returns the label of a program's messages.
     pub(super) fn of_program(&mut self, name: Option<&str>) -> LabelId {
         self.intern_label(SpanLabel {
             kind: ActivityKind::Task,
@@ -119,14 +119,14 @@ impl LabelTable {
         &self.all
     }
 
-    /// Its kind and name.
+    /// Returns the kind and name of a label.
     pub(super) fn get(&self, id: LabelId) -> &SpanLabel {
         &self.all[id.index()]
     }
 }
 
 impl SpanTable {
-    /// Adds rows; those of no CPU belong to none of the answers.
+    /// Adds activities; those without a CPU are ignored.
     pub(super) fn add(&mut self, rows: &Activities, labels: &mut LabelTable, names: &NameTable) {
         let mut last: Option<(usize, LabelId)> = None;
         for row in 0..rows.len() {
@@ -158,7 +158,7 @@ impl SpanTable {
         }
     }
 
-    /// Puts all in order: to be called after the last row, before any question.
+    /// Sorts all spans; call it after the last row, before any question.
     pub(super) fn finish(&mut self) {
         for (cpu, core) in &mut self.cores {
             core.finish();
@@ -202,7 +202,7 @@ impl SpanTable {
         covers
     }
 
-    /// Gives `visit` every span of a CPU that overlaps the interval, with those around it before it.
+    /// Calls `visit` for every span of a CPU that overlaps the interval, outer spans first.
     pub(super) fn visit_overlapping(
         &self,
         cpu: u16,
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(found(&spans, 200, 300), []);
     }
 
-    /// Spans as a CPU makes them: each within the one around it.
+    /// Generates spans as a CPU makes them: each within the span around it.
     fn nested() -> impl Strategy<Value = Vec<(u16, u64, u64, u16)>> {
         prop::collection::vec((0_u64..8, 1_u64..20, 0_u16..4), 1..40).prop_map(|parts| {
             let mut rows: Vec<(u16, u64, u64, u16)> = Vec::new();

@@ -257,7 +257,7 @@ fn cause_of(key: &CauseKey, hits: CauseHits, slow: &[ExplainedMessage<'_>]) -> T
     }
 }
 
-/// Messages hit at random would stand beside another one that is hit as often as one of all is hit. Where that is
+/// Returns whether hit messages come one after the other more often than at random. Where that is
 /// so for more than half of what is left until all would, they are bunched.
 fn order(hit: &[(usize, f64)], all: usize) -> HitOrder {
     let beside = hit
@@ -316,7 +316,7 @@ fn covered_share(
 }
 
 impl FiveNumbers {
-    /// Summarises at least one value.
+    /// Returns minimum, quartiles and maximum of at least one value.
     pub(super) fn from_values(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |share: f64| {

@@ -82,7 +82,7 @@ fn span(kind: &str, name: &str, tid: u32, depth: u16, times: (u64, u64)) -> Acti
 /// Parts of a message's time on its thread's CPU: who has it, how long, and calls within.
 type Part = (u8, u64, Vec<u64>);
 
-/// A message that takes as long as its parts, and what its CPU did.
+/// Adds a message that takes as long as its parts, and the activity of its CPU; returns its end.
 fn put(rows: &mut Rows, number: u64, begin_ns: u64, parts: &[Part]) -> u64 {
     let mut now_ns = begin_ns;
     rows.activities.push(Activity {
@@ -181,7 +181,7 @@ proptest! {
     }
 }
 
-/// A hundred ordinary messages, and one that `slow` makes.
+/// Makes a hundred ordinary messages, and one with the parts `slow`.
 fn one_slow(slow: &[Part]) -> Rows {
     let (mut rows, mut now_ns) = (Rows::default(), 1_000_000);
     for number in 0..100 {
@@ -200,7 +200,7 @@ fn first_cause(rows: &Rows) -> (Value, Value) {
     (cause["rule"].clone(), cause["what"].clone())
 }
 
-/// Depths of the spans that explain the slow message.
+/// Returns the depths of the spans that explain the slow message.
 fn explaining(rows: &Rows) -> Vec<u16> {
     let report = report(rows, 0, TailQuery::default());
     let spans = report.groups[0].explained[0].spans.iter();
@@ -316,7 +316,7 @@ fn moved(to: (&str, u32)) -> Rows {
     rows
 }
 
-/// Rule, and µs, of each cause of the slow message.
+/// Returns the rule and the µs of each cause of the slow message.
 fn causes(rows: &Rows) -> Vec<(Value, u64)> {
     let group = &answer(rows, 0, TailQuery::default())[0];
     let message = &group["explained"][0];
@@ -387,7 +387,7 @@ fn received_after(pid: u32) -> Rows {
     rows
 }
 
-/// As [`causes`], of the group of process 7.
+/// Returns rule, name and µs of each cause in the group of process 7.
 fn causes_of_slowest(rows: &Rows) -> Vec<(Value, Value, u64)> {
     let mut names = NameTable::default();
     let mut processes = table::tables::Processes::default();

@@ -88,17 +88,17 @@ impl PlaceTree {
         node
     }
 
-    /// Returns its place.
+    /// Returns the place of a node.
     pub(super) fn place(&self, node: TreeNode) -> TreePlace {
         self.places[node.index()].1
     }
 
-    /// The node around it.
+    /// Returns the node around this one; `None` at the root.
     pub(super) fn parent_node(&self, node: TreeNode) -> Option<TreeNode> {
         self.places[node.index()].0
     }
 
-    /// The role that it is within.
+    /// Returns the role of the CPU around this node.
     pub(super) fn role(&self, node: TreeNode) -> CoreRole {
         let mut at = node;
         loop {
@@ -113,14 +113,14 @@ impl PlaceTree {
 }
 
 impl TreeNode {
-    /// Its number; those within it have higher ones.
+    /// Returns the node's number; inner nodes have higher numbers.
     pub(super) const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
 impl PlaceTimes {
-    /// Forgets all.
+    /// Removes all times.
     pub(super) fn clear(&mut self) {
         for node in self.touched.drain(..) {
             self.observed[node.index()] = PlaceTime::default();
@@ -128,7 +128,7 @@ impl PlaceTimes {
         self.spans.clear();
     }
 
-    /// Adds what was observed of a place.
+    /// Adds a stay at a place.
     pub(super) fn add(&mut self, node: TreeNode, more: PlaceTime) {
         let index = node.index();
         if index >= self.observed.len() {
@@ -140,7 +140,7 @@ impl PlaceTimes {
         observed.count += more.count;
     }
 
-    /// Adds what was observed of a place in a span.
+    /// Adds a stay at a place, and the span that was there.
     pub(super) fn add_span(&mut self, node: TreeNode, more: PlaceTime, span: SpanId) {
         self.add(node, more);
         if more.time_ns > 0 {
@@ -161,7 +161,7 @@ impl PlaceTimes {
         observed.time_ns = observed.time_ns.saturating_sub(time_ns);
     }
 
-    /// The places observed, inner ones after those around them, with what was observed of each.
+    /// Returns all visited places with their times; inner places come after outer ones.
     pub(super) fn sort_places(
         &mut self,
     ) -> impl DoubleEndedIterator<Item = (TreeNode, PlaceTime)> + Clone + '_ {

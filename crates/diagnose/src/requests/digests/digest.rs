@@ -9,7 +9,7 @@ use crate::waits::NameTable;
 
 /// Digest of rows. Its names are complete: of connections, sockets, processes and stacks.
 pub trait RecordingDigest: TableConsumer {
-    /// Starts without rows.
+    /// Makes an empty digest.
     fn new(header: &Header, names: &Rc<NameTable>) -> Self
     where
         Self: Sized;

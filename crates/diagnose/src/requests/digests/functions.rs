@@ -92,7 +92,7 @@ impl FunctionDigest {
         self.largest_function(self.threads.get(&tid)?)
     }
 
-    /// Returns the CPU time of a process, as samples show it, ns.
+    /// Returns the CPU time of a process by samples, ns.
     pub fn sampled_ns(&self, pid: u32) -> u64 {
         self.processes.get(&pid).map_or(0, |it| it.total_ns)
     }

@@ -31,7 +31,7 @@ macro_rules! digests {
         }
 
         impl DigestSet {
-            /// Starts without rows.
+            /// Makes empty digests.
             pub fn new(header: &Header, names: &Rc<NameTable>) -> Self {
                 Self {
                     $($field: <$digest as RecordingDigest>::new(header, names),)+

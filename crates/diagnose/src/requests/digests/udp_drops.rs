@@ -153,7 +153,7 @@ impl UdpDropDigest {
         });
     }
 
-    /// Adds a reading of a count: the last one counts.
+    /// Adds a reading of the kernel's count of drops; later readings replace earlier ones.
     fn add_count(&mut self, row: DropCount) {
         if row.kind == DropKind::Packet && !row.ordinary {
             let number = self.number((row.reason, row.place, row.netns, row.ifindex));
@@ -196,7 +196,7 @@ impl UdpDropDigest {
         })
     }
 
-    /// Returns how many datagrams there are for a row: the kernel counts some without a row.
+    /// Returns how many dropped datagrams one row means: the kernel counts some without a row.
     pub fn weight(&self, dropped: &DroppedDatagram) -> f64 {
         let count = &self.counts[dropped.count];
         match count.selected > count.rows {

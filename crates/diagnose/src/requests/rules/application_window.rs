@@ -106,7 +106,7 @@ fn bytes_of(name: &'static str, value: u64, label: &'static str) -> Fact {
     make_fact(name, FactValue::Whole(value), FactUnit::Bytes, label)
 }
 
-/// Small messages let the other end send, and no sample says how long the path takes.
+/// Returns an undecided verdict: no sample shows how long the path takes.
 fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let credits = case.digest.series.credits;
     let remote = case.harm(&[RequestPart::Remote]);

@@ -47,7 +47,7 @@ impl RequestRule for BlockedEventLoop {
     }
 }
 
-/// Returns the time that requests waited behind the long ones, as a part of that in queues.
+/// Returns the harm of waiting behind long requests, as a part of the time in queues.
 fn harm_behind(case: &ServiceCase<'_>, ns: u64, queued: &PartHarm) -> PartHarm {
     let share = ratio_of(ns, queued.ns).min(1.0);
     PartHarm {
@@ -132,7 +132,7 @@ fn finding(case: &ServiceCase<'_>, blockers: &BlockerDigest, queued: &PartHarm) 
     }
 }
 
-/// Names the connection with the long requests, one of these, and what the process ran.
+/// Names the connection with the long requests, one of them, and the function that ran.
 fn name_involved(
     case: &ServiceCase<'_>,
     blockers: &BlockerDigest,

@@ -134,7 +134,8 @@ fn verdict(
     }
 }
 
-/// The program gave up before any SYN was retransmitted: an answer may have been on its way.
+/// Returns an undecided verdict: the program gave up before a SYN was retransmitted, so an answer
+/// may have been on its way.
 fn doubt(subject: &FindingSubject, attempts: &FailedAttempts, harm_ns: u64) -> RequestVerdict {
     let who = subject
         .process

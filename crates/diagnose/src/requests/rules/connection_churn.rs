@@ -92,7 +92,7 @@ impl PoolSize {
     }
 }
 
-/// Returns when a connection was last used: one that stays open without another request is no use to anyone.
+/// Returns when a connection was last used, ns: at its last request, or at its close.
 fn end_of_use_ns(endpoint: &Endpoint, opened_ns: u64) -> u64 {
     let called_ns = match endpoint.called_ns {
         0 => u64::MAX, // no call was seen
@@ -167,8 +167,7 @@ fn finding(case: &ServiceCase<'_>, opened: &PoolSize, connect_ns: u64) -> Reques
     }
 }
 
-/// A server sees that clients open a connection for each request, and not what the handshake costs them: at least a round
-/// trip before each.
+/// Returns an undecided verdict: a server does not see what the handshakes cost its clients.
 fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let connections = case.digest.series.connections;
     let has_client = case.endpoints().any(|it| it.peer.is_some());

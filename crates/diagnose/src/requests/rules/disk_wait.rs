@@ -83,7 +83,7 @@ impl FilesWaitedFor {
         }
     }
 
-    /// Words of a headline.
+    /// Returns the file and disk for the headline; empty if no file took most of the time.
     fn place(&self) -> String {
         let named = self.first.as_ref().filter(|file| file.path.is_some());
         named.map_or_else(String::new, |file| format!(", for {}", file_title(file)))
@@ -102,7 +102,7 @@ impl FilesWaitedFor {
     }
 }
 
-/// Path and device of a file: `/var/lib/redis/appendonly.aof on vda1`.
+/// Returns path and device of a file: `/var/lib/redis/appendonly.aof on vda1`.
 fn file_title(file: &WaitedFile) -> String {
     let path = match file.path.as_deref() {
         Some(path) => path.to_owned(),

@@ -128,7 +128,7 @@ fn in_vain(waits: &ServerWaits) -> String {
 /// Name servers in words, at most.
 const NAMED_MOST: usize = 4;
 
-/// Names each server, the one with the most time first: how its waits ended, and how long they took.
+/// Names each name server, the one with the most time first, with its answers and times.
 fn involved(servers: &ProcessServers) -> Vec<String> {
     let time_ns = |it: &ServerWaits| it.answered_ns + it.unanswered_ns;
     let mut all: Vec<_> = servers.servers.iter().collect();

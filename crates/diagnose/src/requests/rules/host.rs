@@ -48,7 +48,7 @@ const OTHERS: [(&str, &[RequestPart]); 6] = [
     ),
 ];
 
-/// Returns the finding of a cause; quiet: it took no time.
+/// Returns the finding of a cause on the host; quiet if it took no time.
 pub fn judge_cause(
     case: &ServiceCase<'_>,
     cause: impl FnOnce(&PartHarm) -> HostCause,

@@ -117,7 +117,7 @@ fn finding(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestFinding {
     }
 }
 
-/// Names the thread that waited, where, and those that had the lock.
+/// Names the waiting thread, where it waited, and the threads that held the lock.
 fn name_involved(case: &ServiceCase<'_>) -> Vec<String> {
     let functions = &case.evidence.digests.functions;
     let runs = |tid: u32| match functions.of_thread(tid) {

@@ -98,7 +98,7 @@ fn finding(case: &ServiceCase<'_>) -> RequestFinding {
     }
 }
 
-/// Returns the share of the time between their first and last requests in which connections had one.
+/// Returns the share of their time in which the pool's connections carried a request.
 fn busy_share(case: &ServiceCase<'_>) -> f64 {
     let busy_ns = case.total_ns();
     ratio_of(busy_ns, busy_ns + case.digest.series.gaps_ns)

@@ -69,7 +69,7 @@ fn find_collector(case: &ServiceCase<'_>) -> Option<String> {
     is_collector.then(|| name.to_owned())
 }
 
-/// Threads wait until the collector lets them go on.
+/// Returns texts and facts of a garbage collection: threads wait until it lets them go on.
 fn collection_cause(case: &ServiceCase<'_>, harm: &PartHarm, function: &str) -> HostCause {
     let threads = case.threads(RequestPart::Lock);
     let count = threads.iter().map(|it| it.count).sum();

@@ -55,7 +55,7 @@ fn verdict(case: &ServiceCase<'_>) -> ProgramVerdict {
     }
 }
 
-/// Every request had its response: the reset came after the client's last message.
+/// Makes a note: every request had its response before the reset came.
 fn harmless_finding(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFinding {
     RequestFinding {
         remedy: Remedy::Avoidable,
@@ -83,7 +83,8 @@ fn harmless_finding(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestFind
     }
 }
 
-/// Connections ended with a request on its way: by which end, and why, is not known.
+/// Returns an undecided verdict: connections ended during a request, and nobody knows which end
+/// closed them.
 fn doubt_verdict(case: &ServiceCase<'_>, resets: &ResetDigest) -> RequestVerdict {
     let waited_ns = resets.unanswered_ns;
     if !held_up(waited_ns, case.total_ns() + waited_ns) {

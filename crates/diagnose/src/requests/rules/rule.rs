@@ -80,7 +80,7 @@ pub struct RequestFinding {
 }
 
 impl RequestFinding {
-    /// Returns a finding about a service without any harm or word: the rest of one that names what it has.
+    /// Makes a finding about a service without harm or text: the caller fills in the rest.
     pub fn new(case: &ServiceCase<'_>) -> Self {
         Self {
             whole_ns: case.total_ns(),
@@ -155,15 +155,15 @@ pub struct ProgramVerdict {
 
 /// One rule on requests.
 pub trait RequestRule: Sync {
-    /// Returns its name in the list of all rules.
+    /// Returns the rule's name in the list of all rules.
     fn id(&self) -> RuleId;
-    /// Returns the finding in one line.
+    /// Returns in one line what a finding of the rule means.
     fn summary(&self) -> &'static str;
-    /// Looks at one service.
+    /// Judges the requests of one service.
     fn check(&self, _: &ServiceCase<'_>) -> RequestVerdict {
         RequestVerdict::Quiet
     }
-    /// Looks at programs, whether or not they have requests.
+    /// Judges programs, whether or not they have requests.
     fn check_programs(&self, _: &RequestEvidence<'_>) -> Vec<ProgramVerdict> {
         Vec::new()
     }

@@ -114,7 +114,7 @@ fn finding(case: &ServiceCase<'_>, runs: &RunDigest) -> RequestFinding {
     }
 }
 
-/// Requests may be in series, too, where the round trip of the path is not known.
+/// Returns an undecided verdict: the RTT of the path is unknown.
 fn doubt_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let waited = case.harm(&[RequestPart::Remote]);
     let has_paths = !case.is_within_host() && min_rtt_ns(case).is_none();

@@ -14,7 +14,7 @@ use crate::requests::case::{PartHarm, ServiceCase};
 pub use crate::requests::part::LACK_OF_CPU;
 use crate::units::{duration, percent, quantity};
 
-/// A fact in a unit.
+/// Makes a fact with this unit and label.
 pub fn make_fact(
     name: &'static str,
     value: FactValue,
@@ -30,22 +30,22 @@ pub fn make_fact(
     }
 }
 
-/// A number of things.
+/// Makes the fact of a count.
 pub fn number(name: &'static str, value: u64, label: &'static str) -> Fact {
     make_fact(name, FactValue::Whole(value), FactUnit::Count, label)
 }
 
-/// A duration.
+/// Makes the fact of a duration, ns.
 pub fn time_fact(name: &'static str, ns: u64, label: &'static str) -> Fact {
     make_fact(name, FactValue::Whole(ns), FactUnit::Ns, label)
 }
 
-/// A share of one.
+/// Makes the fact of a share, 0 to 1.
 pub fn share_fact(name: &'static str, value: f64, label: &'static str) -> Fact {
     make_fact(name, FactValue::Real(value), FactUnit::Share, label)
 }
 
-/// The number of requests and how long they took.
+/// Makes the facts of the number of requests and of their durations.
 pub fn duration_facts(case: &ServiceCase<'_>) -> Vec<Fact> {
     let half_ns = case.quantile_ns(0.5);
     let mut facts = vec![
@@ -96,12 +96,12 @@ pub fn rule_out(case: &ServiceCase<'_>, parts: &[(&'static str, &[RequestPart])]
     parts.iter().filter_map(excluded).collect()
 }
 
-/// Fixes in words.
+/// Makes fixes of these sentences.
 pub fn make_advice(lines: impl IntoIterator<Item = impl Into<Cow<'static, str>>>) -> Vec<Advice> {
     lines.into_iter().map(|line| Advice(line.into())).collect()
 }
 
-/// Confidence of what was measured, lowered when records were lost.
+/// Returns high confidence for a measured finding; lower if records were lost.
 pub fn direct_confidence(case: &ServiceCase<'_>, because: impl Into<String>) -> Confidence {
     let because = because.into();
     match case.evidence.losses().is_empty() {

@@ -40,7 +40,7 @@ impl RequestRule for TimerWait {
     }
 }
 
-/// Whether this is half of the time that requests waited for timers, or more.
+/// Returns whether `ns` is at least half of the time that requests waited for timers.
 fn is_mostly(ns: u64, harm: &PartHarm) -> bool {
     ns > 0 && ns >= harm.ns.div_ceil(2)
 }
@@ -128,7 +128,7 @@ const PACED: [&str; 2] = [
         its data.",
 ];
 
-/// The server may have sent by its own plan.
+/// Returns an undecided verdict: the server may have sent by its own plan.
 fn doubt_verdict(case: &ServiceCase<'_>, harm: &PartHarm) -> RequestVerdict {
     if !held_up(harm.ns, case.total_ns()) {
         return RequestVerdict::Quiet;

@@ -97,13 +97,13 @@ impl DropSums {
         self.by_cause.values().sum::<f64>().round() as u64
     }
 
-    /// Returns the cause of most of them.
+    /// Returns the cause of most drops; `None` without drops.
     fn first(&self) -> Option<&DropCause> {
         let most = self.by_cause.iter().max_by(|a, b| a.1.total_cmp(b.1));
         most.map(|(cause, _)| cause)
     }
 
-    /// Returns why most of them were dropped, as a sentence without a full stop.
+    /// Returns why most datagrams were dropped, as a sentence without a full stop.
     fn explain_drops(&self, address: &str) -> String {
         match self.first() {
             Some(cause) if is_no_room(cause) => {
@@ -225,7 +225,7 @@ impl LostQuestions {
     }
 }
 
-/// Addresses at which the drops are a finding of their clients' requests.
+/// Returns the addresses where drops already belong to a finding on their clients' requests.
 fn receivers_of_requests(evidence: &RequestEvidence<'_>) -> BTreeSet<String> {
     let services = evidence.services().into_iter();
     let clients = services.filter(|it| !it.is_server() && it.digest.repeats.requests > 0);
@@ -283,7 +283,7 @@ fn finding(case: &ServiceCase<'_>, lost: &LostQuestions) -> RequestFinding {
     }
 }
 
-/// Names the receivers, and what their programs ran.
+/// Names the receivers of the dropped datagrams, and what their programs ran.
 fn name_involved(evidence: &RequestEvidence<'_>, lost: &LostQuestions) -> Vec<String> {
     let drops = &evidence.digests.udp_drops;
     let name = |(address, count): (&String, &u64)| {
@@ -312,7 +312,7 @@ fn receiver_title(evidence: &RequestEvidence<'_>, pid: u32, address: &str, lost:
     )
 }
 
-/// The client asked again, and the drops of this host were not recorded.
+/// Returns an undecided verdict: the client repeated questions, and drops were not recorded.
 fn unseen_verdict(case: &ServiceCase<'_>) -> RequestVerdict {
     let repeats = &case.digest.repeats;
     let lost_ns: u64 = repeats.kept.iter().map(|it| it.lost_ns()).sum();
@@ -357,7 +357,7 @@ struct ReceiverLoss {
 }
 
 impl ReceiverLoss {
-    /// Returns those of all recorded processes.
+    /// Returns the losses of all recorded processes.
     fn all(evidence: &RequestEvidence<'_>) -> Vec<Self> {
         let drops = &evidence.digests.udp_drops;
         let mut groups: BTreeMap<(u32, String, bool), Self> = BTreeMap::new();
@@ -385,7 +385,7 @@ impl ReceiverLoss {
         groups.into_values().collect()
     }
 
-    /// Returns the lost ones as a share of those that were for it, or from it.
+    /// Returns the share of lost datagrams in all that were sent to or by the program.
     fn lost_share(&self) -> f64 {
         let lost = self.sums.count();
         match self.is_receiver {

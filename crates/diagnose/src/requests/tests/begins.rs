@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A send call at the client, and TCP transmitted so long before its end.
+/// Makes a client's send call; TCP transmitted `tcp_before_ns` before its end.
 fn sent(end_ns: u64, tcp_before_ns: u64) -> Call {
     Call {
         tcp_ns: Some(end_ns - tcp_before_ns),

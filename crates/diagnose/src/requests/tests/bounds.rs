@@ -7,7 +7,7 @@ use super::*;
 use crate::requests::history::{Target, ThreadWait};
 use crate::waits::{KernelPurpose, StackPurpose};
 
-/// Times of all sizes that a clock shows: 2^56 ns are two years.
+/// Generates times of all sizes that a clock shows: 2^56 ns are two years.
 fn any_ns() -> impl Strategy<Value = u64> {
     prop_oneof![0..10 * MS, 0..1_u64 << 56, Just(0)]
 }

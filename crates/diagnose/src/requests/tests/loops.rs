@@ -26,7 +26,7 @@ impl Rows {
         wait.limit_ns = Some((due_ms - start_ms) * MS);
     }
 
-    /// The thread reads what arrived before.
+    /// Adds a receive call at `at_ms` of a request that arrived before.
     pub(super) fn read(&mut self, conn: u64, arrived_ms: u64, at_ms: u64) {
         self.calls.push(Call {
             unread_ns: Some((at_ms - arrived_ms) * MS),
@@ -79,7 +79,7 @@ fn a_loop_that_computes_when_it_reads_answers_the_last_first() {
     assert_eq!((behind(1), behind(2)), (2, 2));
 }
 
-/// Returns the most requests that one waited behind.
+/// Returns the largest number of requests that one request waited behind.
 fn queue_most(rows: &Rows) -> u64 {
     let report = rows.clone().with_offsets().report();
     let most = report.services.iter().map(|it| it.queue_most);
@@ -345,7 +345,7 @@ fn handlers_of_earlier_requests_run_before_a_sleep_begins() {
     assert_eq!(rows.parts_ms(2), expected);
 }
 
-/// A loop that runs one request after the other, with two sleeps of 22 ms and two of 37 ms that it shows.
+/// Makes a loop that runs one request after the other, with two sleeps of 22 ms and two of 37 ms.
 fn serial_loop() -> Rows {
     let mut rows = event_loop();
     for (round, sleep) in [5, 20, 5, 20].into_iter().enumerate() {

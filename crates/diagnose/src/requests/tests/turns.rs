@@ -9,7 +9,8 @@ fn whys(report: &RequestReport) -> Vec<&'static str> {
         .collect()
 }
 
-/// A request of 100 bytes and its response of 1,000, in ms; `late_ms`: the request had arrived so long before it was read.
+/// Adds a request of 100 bytes and its response of 1,000; the request arrived `late_ms` before it
+/// was read.
 fn exchange(rows: &mut Rows, at_ms: u64, late_ms: u64) {
     let at_ns = at_ms * MS;
     rows.calls.push(Call {
@@ -205,8 +206,8 @@ fn missing_waits_are_not_computing() {
     assert_eq!(parts(50), RequestPart::Unknown);
 }
 
-/// Requests of a client, each with its response after 8 ms. In some a thread sends a small message 5 ms after the request, when
-/// its sleep is over.
+/// Makes a client's requests, each answered after 8 ms; in some, a small message follows 5 ms after
+/// the request.
 fn with_late_messages(first_bytes: i32, late_bytes: i32, is_late: impl Fn(u64) -> bool) -> Rows {
     let mut rows = Rows::client();
     for turn in 1..=20 {

@@ -5,7 +5,7 @@ use super::*;
 /// Flows of four clients, from this one on.
 const FIRST: u64 = 1 << 48;
 
-/// A server with one socket for the flows of four clients.
+/// Makes a server with one socket for the flows of four clients.
 fn server() -> Rows {
     let flow = |number: u64| UdpFlow {
         conn: FIRST + number,
@@ -29,7 +29,7 @@ fn server() -> Rows {
 }
 
 impl Rows {
-    /// The thread reads a question that came at 10, and answers it 10 ms later.
+    /// Adds a question that came at 10 ms, is read at `read_ms`, and answered 10 ms later.
     fn serve(&mut self, flow: u64, read_ms: u64) {
         let taken = Call {
             unread_ns: Some((read_ms - 10) * MS),

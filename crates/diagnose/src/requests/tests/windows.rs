@@ -14,7 +14,7 @@ struct ServedRequest {
     end_ns: u64,
 }
 
-/// One after another, by their lengths.
+/// Makes requests one after the other, with these pauses and lengths.
 fn served(lengths: &[(u64, u64, u64)]) -> Vec<ServedRequest> {
     let mut now_ns = MS;
     let one = |&(pause_ns, unread_ns, takes_ns): &(u64, u64, u64)| {
@@ -30,7 +30,7 @@ fn served(lengths: &[(u64, u64, u64)]) -> Vec<ServedRequest> {
     lengths.iter().map(one).collect()
 }
 
-/// Windows by their pauses and lengths.
+/// Makes windows with these pauses and lengths.
 fn windows(lengths: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut now_ns = 0;
     let one = |&(pause_ns, takes_ns): &(u64, u64)| {
@@ -75,7 +75,7 @@ fn report(rows: &Rows, windows: &[(u64, u64)], batch: usize) -> RequestReport {
     rows.fill(table, batch).report(RecordingState::default())
 }
 
-/// Requests that lie in one window.
+/// Returns the requests that lie in one window.
 fn whole(served: &[ServedRequest], windows: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let is_whole = |it: &&ServedRequest| {
         windows

@@ -45,7 +45,8 @@ pub struct Association {
     pub chance: f64,
 }
 
-/// The association of one number, if there is one. `cuts`: of all numbers of the group.
+/// Returns the association of one number with slow waits, if there is one. `cuts`: of all numbers
+/// of the group.
 pub fn find_association(factor: &Factor, cuts: usize) -> Option<Association> {
     let known = factor.count_known();
     let difference =
@@ -80,7 +81,7 @@ pub fn property_chance(with: SideCounts, known: SideCounts, tests: usize) -> Opt
     (chance <= ERROR && effect_size(with, known) >= LARGE).then_some(chance)
 }
 
-/// Returns whether there are enough for any association: that of a property which all slow ones have and no other.
+/// Returns whether there are enough waits to find any association.
 pub fn is_enough(known: SideCounts, tests: usize) -> bool {
     let fast = 0;
     property_chance(SideCounts { fast, ..known }, known, tests.max(1)).is_some()
@@ -90,14 +91,13 @@ fn share_of(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// Cohen's h of the shares of slow and of fast waits.
+/// Returns Cohen's h of the shares of slow and of fast waits.
 fn effect_size(with: SideCounts, known: SideCounts) -> f64 {
     let angle = |part, whole| 2.0 * share_of(part, whole).sqrt().asin();
     angle(with.slow, known.slow) - angle(with.fast, known.fast)
 }
 
-/// Chance that of all with such a value so many or more are slow, if it does not matter which are:
-/// Fisher's exact test, one-sided.
+/// Returns the chance that so many waits with a value are slow, by Fisher's exact test, one-sided.
 fn fisher_chance(with: SideCounts, known: SideCounts) -> f64 {
     let (all, slow) = (known.slow + known.fast, known.slow);
     let such = with.slow + with.fast;

@@ -30,7 +30,7 @@ pub struct CounterNames {
 }
 
 impl CounterNames {
-    /// Number of a row's counter; `None`: there are too many.
+    /// Returns the number of a row's counter; `None`: there are too many counters.
     pub fn number(&mut self, rows: &Counters, row: usize) -> Option<u16> {
         let is_change = rows.kind[row] != CounterKind::Set;
         let (domain, name) = (&rows.domain[row], &rows.name[row]);
@@ -55,13 +55,13 @@ impl CounterNames {
         Some(number as u16)
     }
 
-    /// The counter with this number.
+    /// Returns the counter with this number.
     pub fn get(&self, number: u16) -> &CounterName {
         &self.counters[usize::from(number)]
     }
 }
 
-/// The value of a row, or by how much it changed the counter; `None` without one.
+/// Returns the value of a row, or by how much it changed the counter; `None` without one.
 pub fn value(rows: &Counters, row: usize) -> Option<f64> {
     let unsigned = rows.value_u64[row].map(|value| value as f64);
     let signed = rows.value_s64[row].map(|value| value as f64);

@@ -19,7 +19,7 @@ pub struct SideCounts {
 }
 
 impl SideCounts {
-    /// Counts a wait.
+    /// Counts a slow or a fast wait.
     pub fn add(&mut self, is_slow: bool) {
         if is_slow {
             self.slow += 1;
@@ -28,7 +28,7 @@ impl SideCounts {
         }
     }
 
-    /// Both.
+    /// Returns the sum of both counts.
     pub fn plus(self, other: Self) -> Self {
         Self {
             slow: self.slow + other.slow,
@@ -62,7 +62,7 @@ pub struct FactorCut {
     pub high_least: f64,
 }
 
-/// Cell of a number: their order is that of the numbers.
+/// Returns the cell of a number; cells have the order of the numbers.
 fn cell_of(value: f64) -> u32 {
     // 0.0 and -0.0 are one value.
     let bits = (value + 0.0).to_bits();
@@ -71,7 +71,7 @@ fn cell_of(value: f64) -> u32 {
 }
 
 impl Factor {
-    /// Counts a wait. What is no number is not known.
+    /// Counts a wait with its value; NaN counts as unknown.
     pub fn add(&mut self, value: f64, is_slow: bool) {
         if value.is_nan() {
             return;
@@ -92,7 +92,7 @@ impl Factor {
         self.known
     }
 
-    /// Number of cuts.
+    /// Returns the number of cuts between the values.
     pub fn cut_count(&self) -> usize {
         self.cells.len().saturating_sub(1)
     }

@@ -65,7 +65,7 @@ impl History {
         &mut self.threads[place]
     }
 
-    /// A counter got a value.
+    /// Notes the new value of a thread's counter.
     pub fn value(&mut self, thread: u32, counter: u16, value: f64) {
         let values = &mut self.thread(thread).values;
         match values.iter_mut().find(|(known, _)| *known == counter) {
@@ -74,14 +74,14 @@ impl History {
         }
     }
 
-    /// The counters of a thread, with their last values.
+    /// Returns the counters of a thread with their last values.
     pub fn values(&self, thread: u32) -> &[(u16, f64)] {
         self.threads
             .get(thread as usize)
             .map_or(&[], |thread| &thread.values)
     }
 
-    /// A wait ended. Passes on those with known sends, with these.
+    /// Adds a wait that ended; passes on waits with known sends to `emit`.
     pub fn wait(
         &mut self,
         thread: u32,
@@ -105,7 +105,7 @@ impl History {
         held.push((wait, before));
     }
 
-    /// A call ended. Hands the waits of its thread on.
+    /// Adds a call that ended; passes on the waits of its thread to `emit`.
     pub fn call(
         &mut self,
         thread: u32,

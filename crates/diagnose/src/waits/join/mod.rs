@@ -76,7 +76,8 @@ pub struct Join<'a> {
 }
 
 impl<'a> Join<'a> {
-    /// Makes it for groups of a table; waits of `slow_from_ns` or longer are slow, by the number of the group.
+    /// Begins the join for the groups of a table; in each, waits of `slow_from_ns` or longer are
+    /// slow.
     pub(super) fn new(table: &'a mut WaitTable, slow_from_ns: Vec<Option<u64>>) -> Self {
         let sides = slow_from_ns.into_iter().map(|ns| ns.map(WaitSides::new));
         Self {
@@ -174,7 +175,7 @@ impl<'a> Join<'a> {
         self.threads.number(ThreadKey { pid, tid })
     }
 
-    /// Rows of a source have come, of this range of times if there were any; `None`: all have.
+    /// Notes that rows of a source have come, up to the end of `range`; `None`: all have come.
     fn advance_source(&mut self, source: JoinSource, range: Option<Option<(u64, u64)>>) {
         let reached = &mut self.reached_ns[source as usize];
         let until_ns = reached.unwrap_or(0);
@@ -187,7 +188,7 @@ impl<'a> Join<'a> {
         }
     }
 
-    /// All rows have come: the table's report will say what went before.
+    /// Gives the results to the table's report; no more rows follow.
     pub fn finish(mut self) {
         self.join_held_rows();
         let report = |sides: &Option<WaitSides>| -> Option<Preceding> {

@@ -23,7 +23,7 @@ pub struct WaitSides {
 }
 
 impl WaitSides {
-    /// Starts a group with slow waits of this length or longer.
+    /// Makes a group in which waits of `slow_from_ns` or longer are slow.
     pub fn new(slow_from_ns: u64) -> Self {
         Self {
             slow_from_ns,
@@ -45,7 +45,7 @@ impl WaitSides {
         }
     }
 
-    /// Adds what is known of the calls before a wait.
+    /// Adds the calls before a wait, as far as they are known.
     pub fn add_calls(&mut self, is_slow: bool, before: PrecedingCalls) {
         for (factor, number) in [
             (&mut self.sent_bytes, before.sent_bytes),

@@ -56,7 +56,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// A time of this thread alone.
+    /// Returns a later time, which no other row of this thread has.
     fn now(&mut self, pause: u64) -> u64 {
         self.step += 1 + pause;
         self.step * u64::from(self.threads) + u64::from(self.tid)
@@ -189,7 +189,7 @@ impl Rows {
     }
 }
 
-/// Rows in batches of so many; those of about one time change places.
+/// Makes batches of `of` rows; rows of about one time change places.
 fn batches<C: Columns>(rows: Vec<C::Row>, of: usize, key: impl Fn(&C::Row) -> u64) -> Vec<C> {
     let mut rows = rows;
     rows.sort_by_key(key);
@@ -212,7 +212,7 @@ fn header() -> table::manifest::Header {
     serde_json::from_value(header).unwrap()
 }
 
-/// All that goes before the waits of all, which are one group here; counters by their names.
+/// Returns all that precedes the waits, as one group, with counters by name.
 fn joined(rows: Rows, of: usize, stir: u64, slow_from_ns: u64) -> WaitSides {
     let mut table = WaitTable::new(
         header(),

@@ -11,7 +11,7 @@ const JIFFIES_NS: [u64; 4] = [1_000_000, 3_333_333, 4_000_000, LONGEST_JIFFY_NS]
 struct Random(u64);
 
 impl Random {
-    /// Uniform in (0, 1).
+    /// Returns a uniform random number in (0, 1).
     fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -20,7 +20,7 @@ impl Random {
         (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
     }
 
-    /// Normal, by Box and Muller.
+    /// Returns a normal random number, by Box and Muller.
     fn normal(&mut self) -> f64 {
         (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
     }
@@ -102,12 +102,12 @@ fn grids() -> impl Strategy<Value = Grid> {
     prop::sample::select(vec![None, None, None, Up, Nearest, Down, Late])
 }
 
-/// From 20 to 100,000, small ones as often as large ones.
+/// Generates sizes from 20 to 100,000; small ones are as likely as large ones.
 fn sizes() -> impl Strategy<Value = u64> {
     (20_f64.ln()..100_000_f64.ln()).prop_map(|size| size.exp() as u64)
 }
 
-/// From 2 µs to 20 s.
+/// Generates scales from 2 µs to 20 s, in ns.
 fn scales() -> impl Strategy<Value = f64> {
     (2e3_f64.ln()..2e10_f64.ln()).prop_map(f64::exp)
 }

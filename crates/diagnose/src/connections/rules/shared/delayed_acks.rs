@@ -51,7 +51,7 @@ pub(in crate::connections::rules) fn delack_min_ns(case: &Case) -> u64 {
     TCP_DELACK_MIN_NS.saturating_sub(jiffy_ns)
 }
 
-/// Returns whether ACKs come later than the path needs by as much as a receiver may delay them.
+/// Returns whether ACKs come later than the path needs, by as much as a receiver may delay them.
 pub(in crate::connections::rules) fn acks_late(case: &Case) -> bool {
     let samples = &case.own.gathered.samples;
     let (Some(least_us), Some(last)) = (samples.min_rtt_us, &samples.last) else {
@@ -65,7 +65,7 @@ pub(in crate::connections::rules) fn acks_late(case: &Case) -> bool {
 mod tests {
     use super::*;
 
-    /// One delayed ACK of 40 ms, and one hold of this length.
+    /// Makes a ledger with one delayed ACK of 40 ms, and one hold of this length.
     fn ledger(longest_hold_ns: u64) -> TcpStage {
         table::row_of(serde_json::json!({
             "nagle_holds": 1,

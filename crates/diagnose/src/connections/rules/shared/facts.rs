@@ -34,7 +34,7 @@ pub(in crate::connections::rules) fn total_ns(
     }
 }
 
-/// The longest duration over connections.
+/// Makes the fact of a duration; of several connections the longest counts.
 pub(in crate::connections::rules) fn longest_ns(
     name: &'static str,
     value_ns: u64,
@@ -75,7 +75,7 @@ pub(in crate::connections::rules) fn known(
     value.map(|value| worst(name, FactValue::Whole(value), unit, label))
 }
 
-/// Bytes of the worst connection, where they are known.
+/// Makes a fact in bytes of the worst connection; `None` if the bytes are unknown.
 pub(in crate::connections::rules) fn known_bytes(
     name: &'static str,
     value: Option<u64>,
@@ -93,7 +93,7 @@ pub(in crate::connections::rules) fn known_flag(
     value.map(|value| worst(name, FactValue::Is(value), FactUnit::Flag, label))
 }
 
-/// Share or rate of the worst connection, if known.
+/// Makes the fact of a share or rate of the worst connection; `None` if it is unknown.
 pub(in crate::connections::rules) fn known_real(
     name: &'static str,
     value: Option<f64>,
@@ -103,7 +103,7 @@ pub(in crate::connections::rules) fn known_real(
     value.map(|value| worst(name, FactValue::Real(value), unit, label))
 }
 
-/// Least round-trip time of the path, if known.
+/// Makes the fact of the path's min RTT; `None` if it is unknown.
 pub(in crate::connections::rules) fn min_rtt(case: &Case) -> Option<Fact> {
     let rtt_ns = case
         .own
@@ -114,7 +114,7 @@ pub(in crate::connections::rules) fn min_rtt(case: &Case) -> Option<Fact> {
     known("min_rtt_ns", rtt_ns, FactUnit::Ns, "min RTT of the path")
 }
 
-/// Value of a whole-number fact.
+/// Returns the value of the fact with this name, if it is a whole number.
 pub(in crate::connections::rules) fn whole(facts: &[Fact], name: &str) -> Option<u64> {
     facts
         .iter()
@@ -125,7 +125,7 @@ pub(in crate::connections::rules) fn whole(facts: &[Fact], name: &str) -> Option
         })
 }
 
-/// Value of a fact that is a share, a rate or a mean.
+/// Returns the value of the fact with this name, if it is a share, a rate or a mean.
 pub(in crate::connections::rules) fn real(facts: &[Fact], name: &str) -> Option<f64> {
     facts
         .iter()

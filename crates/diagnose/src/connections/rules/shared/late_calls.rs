@@ -35,8 +35,7 @@ impl LateCalls {
         })
     }
 
-    /// Whether several sends had followed the last receive before most late calls; `None`: not known of
-    /// most.
+    /// Returns whether most late calls came after several sends in a row; `None`: unknown for most.
     pub fn follow_several(&self) -> Option<bool> {
         let CallsAfter {
             calls,
@@ -52,7 +51,7 @@ fn share_of(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Returns the number of late calls, and what they and other calls followed.
+/// Makes the facts of late calls: their number, and the calls before them and others.
 pub fn late_call_facts(case: &Case) -> Vec<Fact> {
     let Some(calls) = LateCalls::from_case(case) else {
         return Vec::new();

@@ -12,7 +12,7 @@ const ONE_CALL: &str = "Send each message with one call: build it in one buffer,
                         last, or TCP_CORK around them. Side effect: a cork that is left on delays \
                         the tail by 200 ms.";
 
-/// Returns fixes, the one that applies first.
+/// Returns the fixes of Nagle's delay, the most suitable first.
 pub fn list_fixes(case: &Case) -> Vec<Advice> {
     let late = LateCalls::from_case(case);
     let several = late.as_ref().and_then(LateCalls::follow_several);

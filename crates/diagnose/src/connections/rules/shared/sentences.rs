@@ -32,7 +32,7 @@ pub(in crate::connections::rules) fn of_life(finding: &Finding) -> String {
     )
 }
 
-/// Returns one sentence for time that no stage explains.
+/// Returns the sentence on time that no stage explains.
 pub(in crate::connections::rules) fn outstanding(undecided: &UndecidedFinding) -> String {
     format!(
         "Data was not acknowledged for {} ({}). The recording does not show why.",
@@ -41,14 +41,14 @@ pub(in crate::connections::rules) fn outstanding(undecided: &UndecidedFinding) -
     )
 }
 
-/// Advice in fixed words.
+/// Makes fixes of fixed sentences.
 pub(in crate::connections::rules) fn advice<const N: usize>(
     lines: [&'static str; N],
 ) -> Vec<Advice> {
     lines.into_iter().map(|line| Advice(line.into())).collect()
 }
 
-/// Confidence of a finding that the ledger measured, lowered when records were lost.
+/// Returns high confidence for a finding that the ledger measured; lower if records were lost.
 pub(in crate::connections::rules) fn direct_confidence(case: &Case, because: &str) -> Confidence {
     if case.context.given.is_capture {
         return Confidence {

@@ -69,8 +69,8 @@ fn by_closed_window(case: &Case) -> WindowCause {
     }
 }
 
-/// A reader that does not read lets the window go to zero and stay there. A small buffer with
-/// a good reader is full of data on its way, not of data that waits.
+/// Decides by zero windows: with a reader that does not read, the window goes to zero and remains
+/// there. A small buffer with a good reader is full of data on its way, not of data that waits.
 fn by_zero_windows(case: &Case) -> WindowCause {
     let events = &case.own.gathered.events;
     let end_ns = case
